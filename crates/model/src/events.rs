@@ -1,0 +1,176 @@
+//! The columns: context switches, wake-ups, samples, lock contention. All columns of a struct have the same length; all are sorted by time.
+
+use crate::{StackId, ThreadId, Time};
+
+/// The state in which a thread left its CPU.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum TaskState {
+    /// R: still runnable; it yielded or was preempted.
+    #[default]
+    Runnable,
+    /// R+: preempted inside the kernel.
+    Preempted,
+    /// S: interruptible sleep.
+    Sleeping,
+    /// D: uninterruptible sleep.
+    DiskSleep,
+    /// I: uninterruptible idle kernel thread, not counted as load.
+    Idle,
+    /// T: stopped by a signal.
+    Stopped,
+    /// t: stopped by a tracer.
+    Traced,
+    /// P: parked kernel thread.
+    Parked,
+    /// X or Z: it has exited.
+    Dead,
+}
+
+impl TaskState {
+    /// True when the thread still wanted the CPU.
+    pub const fn is_runnable(self) -> bool {
+        matches!(self, Self::Runnable | Self::Preempted)
+    }
+
+    /// The letter(s) that `ps` and `perf` use.
+    pub const fn letter(self) -> &'static str {
+        match self {
+            Self::Runnable => "R",
+            Self::Preempted => "R+",
+            Self::Sleeping => "S",
+            Self::DiskSleep => "D",
+            Self::Idle => "I",
+            Self::Stopped => "T",
+            Self::Traced => "t",
+            Self::Parked => "P",
+            Self::Dead => "X",
+        }
+    }
+}
+
+/// Context switches: `prev` left `cpu` at `time`, `next` came on.
+#[derive(Clone, Debug, Default)]
+pub struct Switches {
+    /// When.
+    pub time: Vec<Time>,
+    /// On which CPU.
+    pub cpu: Vec<u16>,
+    /// The thread that left.
+    pub prev: Vec<ThreadId>,
+    /// The thread that came.
+    pub next: Vec<ThreadId>,
+    /// The state in which `prev` left.
+    pub prev_state: Vec<TaskState>,
+    /// Kernel priority of `prev` (100–139 normal, below 100 real-time; smaller is more urgent).
+    pub prev_prio: Vec<i16>,
+    /// Kernel priority of `next`.
+    pub next_prio: Vec<i16>,
+    /// The wait stack: where `prev` was when it left.
+    pub stack: Vec<StackId>,
+}
+
+/// In which context a wake-up was issued.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct WakeFlags(pub u8);
+
+impl WakeFlags {
+    /// Issued inside a hardware interrupt (Windows: a DPC counts here too).
+    pub const HARDIRQ: Self = Self(1);
+    /// Issued inside a soft interrupt.
+    pub const SOFTIRQ: Self = Self(2);
+    /// Issued inside a non-maskable interrupt.
+    pub const NMI: Self = Self(4);
+    /// The first wake-up of a thread just created.
+    pub const NEW: Self = Self(8);
+
+    /// True when every bit of `other` is set.
+    pub const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Both sets of bits.
+    pub const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Wake-ups, as issued: at `time`, on `cpu`, while `waker` was current, `wakee` was made runnable.
+#[derive(Clone, Debug, Default)]
+pub struct Wakings {
+    /// When.
+    pub time: Vec<Time>,
+    /// The CPU on which the wake-up was issued.
+    pub cpu: Vec<u16>,
+    /// The thread current on that CPU: the cause only when no interrupt flag is set.
+    pub waker: Vec<ThreadId>,
+    /// The thread made runnable.
+    pub wakee: Vec<ThreadId>,
+    /// The CPU proposed for the wakee.
+    pub target_cpu: Vec<u16>,
+    /// In which context.
+    pub flags: Vec<WakeFlags>,
+    /// The wake stack: what the CPU was executing.
+    pub stack: Vec<StackId>,
+}
+
+/// CPU samples: `thread` was running on `cpu` at `time`, in `stack` (its leaf is the sampled instruction).
+#[derive(Clone, Debug, Default)]
+pub struct Samples {
+    /// When.
+    pub time: Vec<Time>,
+    /// On which CPU.
+    pub cpu: Vec<u16>,
+    /// The running thread.
+    pub thread: Vec<ThreadId>,
+    /// Where it was.
+    pub stack: Vec<StackId>,
+}
+
+/// Whether a contention event opens or closes a wait for a kernel lock.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ContentionKind {
+    /// The thread found the lock taken and starts to wait.
+    Begin,
+    /// The thread has the lock, or gave up.
+    End,
+}
+
+/// Waits for kernel locks as the kernel itself reports them (`lock:contention_begin`, `lock:contention_end`).
+#[derive(Clone, Debug, Default)]
+pub struct Contentions {
+    /// When.
+    pub time: Vec<Time>,
+    /// The waiting thread.
+    pub thread: Vec<ThreadId>,
+    /// Begin or end.
+    pub kind: Vec<ContentionKind>,
+    /// Address of the lock, kernel avma.
+    pub lock_avma: Vec<u64>,
+    /// `Begin`: the kernel's flags (SPIN 1, READ 2, WRITE 4, RT 8, PERCPU 16, MUTEX 32). `End`: 0 or a negative errno, as its low 32 bits.
+    pub flags: Vec<u32>,
+    /// Where the thread was; often empty for `End`.
+    pub stack: Vec<StackId>,
+}
+
+macro_rules! lengths {
+    ($($name:ident),*) => {$(
+        impl $name {
+            /// How many events there are.
+            pub fn len(&self) -> usize {
+                self.time.len()
+            }
+
+            /// True when there are none.
+            pub fn is_empty(&self) -> bool {
+                self.time.is_empty()
+            }
+
+            /// The indices of the events inside `window`.
+            pub fn range(&self, window: crate::Window) -> std::ops::Range<usize> {
+                self.time.partition_point(|&t| t < window.start)..self.time.partition_point(|&t| t < window.end)
+            }
+        }
+    )*};
+}
+lengths!(Switches, Wakings, Samples, Contentions);

@@ -1,0 +1,72 @@
+//! Newtype indices into the tables of a [`Trace`](crate::Trace). None of them means anything outside its own trace.
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+        #[repr(transparent)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// The id as an index.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+id!(
+    /// A thread incarnation (tid + start time), an index into [`Threads`](crate::Threads). 0 is the idle thread of every CPU.
+    ThreadId
+);
+id!(
+    /// A process incarnation, an index into [`Threads`](crate::Threads)' processes. 0 is the kernel's idle process.
+    ProcessId
+);
+id!(
+    /// An interned call stack. 0 is the empty stack: none was recorded.
+    StackId
+);
+id!(
+    /// An interned frame: one code location, the same for all processes that map the same file.
+    FrameId
+);
+id!(
+    /// A module: the kernel, a mapped file, or an anonymous mapping.
+    ModuleId
+);
+id!(
+    /// An interned string. 0 is the empty string.
+    NameId
+);
+
+impl ThreadId {
+    /// The idle thread ("swapper"), of whichever CPU.
+    pub const IDLE: Self = Self(0);
+
+    /// True for the idle thread.
+    pub const fn is_idle(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl StackId {
+    /// The empty stack.
+    pub const EMPTY: Self = Self(0);
+
+    /// True when no stack was recorded.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+impl NameId {
+    /// The empty string.
+    pub const EMPTY: Self = Self(0);
+
+    /// True for the empty string.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}

@@ -1,0 +1,30 @@
+//! The immutable, columnar [`Trace`] in the middle of Unhitch.
+//!
+//! Readers (`unhitch-formats`) produce it, analyses (`unhitch-analysis`) consume it; neither knows the other. It holds what was
+//! observed and nothing that was concluded: states, waits and causes are computed from it.
+//!
+//! Layout: one struct of equally long columns per kind of event ([`Switches`], [`Wakings`], [`Samples`], [`Contentions`]), sorted
+//! by time; call stacks interned once ([`Stacks`]); threads and processes as *incarnations* ([`Threads`]), because the kernel reuses
+//! ids. Every time is a [`Time`], in nanoseconds of the trace's own clock.
+
+mod events;
+mod id;
+mod modules;
+mod stacks;
+mod strings;
+mod symbols;
+mod tasks;
+mod time;
+mod trace;
+mod warnings;
+
+pub use events::{ContentionKind, Contentions, Samples, Switches, TaskState, WakeFlags, Wakings};
+pub use id::{FrameId, ModuleId, NameId, ProcessId, StackId, ThreadId};
+pub use modules::{Module, ModuleKind, Modules};
+pub use stacks::{Frame, Stacks};
+pub use strings::Strings;
+pub use symbols::{Symbol, Symbols};
+pub use tasks::{Policy, Process, Thread, Threads};
+pub use time::{Time, Window};
+pub use trace::{CpuSpan, Format, FutexWait, Loss, Meta, Trace};
+pub use warnings::Warnings;

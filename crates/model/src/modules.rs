@@ -1,0 +1,69 @@
+//! What code was mapped: the kernel, files, anonymous (JIT) memory.
+
+use crate::{ModuleId, NameId};
+use rustc_hash::FxHashMap;
+
+/// Where a module's code comes from, and with it what a [`Frame`](crate::Frame)'s offset counts from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum ModuleKind {
+    /// The kernel and its modules: offsets are actual virtual addresses (avma).
+    Kernel,
+    /// A mapped file: offsets are file offsets.
+    File,
+    /// Anonymous memory, JIT code, or an address that no mapping covers, in the process with this pid: offsets are avma.
+    Anonymous {
+        /// The process whose address space it is.
+        pid: u32,
+    },
+}
+
+/// A module as the trace names it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Module {
+    /// Path of the file, `[kernel]`, `[vdso]`, or `[anon]`.
+    pub path: NameId,
+    /// Where its code comes from.
+    pub kind: ModuleKind,
+    /// The file's build id (up to 20 bytes), empty when it was not recorded.
+    pub build_id: Vec<u8>,
+}
+
+/// All modules of a trace, each once.
+#[derive(Clone, Default, Debug)]
+pub struct Modules {
+    list: Vec<Module>,
+    ids: FxHashMap<Module, ModuleId>,
+}
+
+impl Modules {
+    /// The id of `module`, stored if new.
+    pub fn intern(&mut self, module: Module) -> ModuleId {
+        if let Some(&id) = self.ids.get(&module) {
+            return id;
+        }
+        let id = ModuleId(u32::try_from(self.list.len()).unwrap_or(u32::MAX));
+        self.list.push(module.clone());
+        self.ids.insert(module, id);
+        id
+    }
+
+    /// The module `id`, if it is of this trace.
+    pub fn get(&self, id: ModuleId) -> Option<&Module> {
+        self.list.get(id.index())
+    }
+
+    /// All modules with their ids.
+    pub fn iter(&self) -> impl Iterator<Item = (ModuleId, &Module)> {
+        self.list.iter().enumerate().map(|(index, module)| (ModuleId(index as u32), module))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+}

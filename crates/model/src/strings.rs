@@ -1,0 +1,42 @@
+//! Interned strings.
+
+use crate::NameId;
+use rustc_hash::FxHashMap;
+
+/// Every name of a trace, stored once. Id 0 is the empty string.
+#[derive(Clone, Debug)]
+pub struct Strings {
+    texts: Vec<Box<str>>,
+    ids: FxHashMap<Box<str>, NameId>,
+}
+
+impl Default for Strings {
+    fn default() -> Self {
+        let mut strings = Self { texts: Vec::new(), ids: FxHashMap::default() };
+        strings.intern("");
+        strings
+    }
+}
+
+impl Strings {
+    /// The id of `text`, stored if new.
+    pub fn intern(&mut self, text: &str) -> NameId {
+        if let Some(&id) = self.ids.get(text) {
+            return id;
+        }
+        let id = NameId(u32::try_from(self.texts.len()).unwrap_or(u32::MAX));
+        self.texts.push(text.into());
+        self.ids.insert(text.into(), id);
+        id
+    }
+
+    /// The id of `text`, if it is stored.
+    pub fn find(&self, text: &str) -> Option<NameId> {
+        self.ids.get(text).copied()
+    }
+
+    /// The text of `id`; empty for an id of another trace.
+    pub fn get(&self, id: NameId) -> &str {
+        self.texts.get(id.index()).map_or("", |text| text)
+    }
+}

@@ -1,0 +1,44 @@
+//! Names for frames.
+
+use crate::{FrameId, NameId};
+
+/// One function at a code location. A location inside inlined code has several, innermost first.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Symbol {
+    /// The demangled function name.
+    pub function: NameId,
+    /// The source file, empty when unknown.
+    pub file: NameId,
+    /// The source line, 0 when unknown.
+    pub line: u32,
+}
+
+/// The names of a trace's frames, by [`FrameId`]: what is not named is not in it.
+#[derive(Clone, Debug, Default)]
+pub struct Symbols {
+    ranges: Vec<(u32, u32)>,
+    symbols: Vec<Symbol>,
+}
+
+impl Symbols {
+    /// Names `frame`: its functions, innermost (inlined) first. Replaces what was there.
+    pub fn set(&mut self, frame: FrameId, symbols: &[Symbol]) {
+        if self.ranges.len() <= frame.index() {
+            self.ranges.resize(frame.index() + 1, (0, 0));
+        }
+        let start = self.symbols.len() as u32;
+        self.symbols.extend_from_slice(symbols);
+        self.ranges[frame.index()] = (start, self.symbols.len() as u32);
+    }
+
+    /// The functions at `frame`, innermost first; empty when it has no name.
+    pub fn get(&self, frame: FrameId) -> &[Symbol] {
+        let (start, end) = self.ranges.get(frame.index()).copied().unwrap_or((0, 0));
+        self.symbols.get(start as usize..end as usize).unwrap_or(&[])
+    }
+
+    /// True when nothing is named.
+    pub fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+}

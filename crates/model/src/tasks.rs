@@ -1,0 +1,182 @@
+//! Threads and processes as incarnations.
+
+use crate::{NameId, ProcessId, ThreadId, Time};
+use rustc_hash::FxHashMap;
+
+/// A scheduling policy.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Policy {
+    /// `SCHED_OTHER`, the default.
+    Other,
+    /// `SCHED_FIFO`, real-time.
+    Fifo,
+    /// `SCHED_RR`, real-time.
+    RoundRobin,
+    /// `SCHED_BATCH`.
+    Batch,
+    /// `SCHED_IDLE`: runs only when nobody else wants the CPU.
+    Idle,
+    /// `SCHED_DEADLINE`.
+    Deadline,
+    /// `SCHED_EXT`, a BPF scheduler.
+    Ext,
+}
+
+impl Policy {
+    /// The kernel's name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Other => "SCHED_OTHER",
+            Self::Fifo => "SCHED_FIFO",
+            Self::RoundRobin => "SCHED_RR",
+            Self::Batch => "SCHED_BATCH",
+            Self::Idle => "SCHED_IDLE",
+            Self::Deadline => "SCHED_DEADLINE",
+            Self::Ext => "SCHED_EXT",
+        }
+    }
+
+    /// From the number that `/proc/P/stat` and `sched_getscheduler` give.
+    pub const fn from_raw(raw: u32) -> Option<Self> {
+        Some(match raw {
+            0 => Self::Other,
+            1 => Self::Fifo,
+            2 => Self::RoundRobin,
+            3 => Self::Batch,
+            5 => Self::Idle,
+            6 => Self::Deadline,
+            7 => Self::Ext,
+            _ => return None,
+        })
+    }
+}
+
+/// One incarnation of a thread.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    /// The kernel's thread id.
+    pub tid: u32,
+    /// The process it belongs to.
+    pub process: ProcessId,
+    /// Its names with the time from which each holds, in order; the first holds from the start.
+    pub names: Vec<(Time, NameId)>,
+    /// When it was created, if that was seen.
+    pub start: Option<Time>,
+    /// When it exited, if that was seen.
+    pub end: Option<Time>,
+    /// Its scheduling policy at the end of the recording, if known.
+    pub policy: Option<Policy>,
+    /// Its nice value at the end of the recording, if known.
+    pub nice: Option<i8>,
+}
+
+/// One incarnation of a process (a thread group).
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// The kernel's process id (tgid).
+    pub pid: u32,
+    /// The thread-group leader, whose name is the process's name.
+    pub leader: ThreadId,
+    /// The pid of the process that created it, if that was seen.
+    pub parent_pid: Option<u32>,
+    /// Its command line, empty when unknown.
+    pub command_line: NameId,
+}
+
+/// All threads and processes of a trace. Thread 0 and process 0 are the idle thread's.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    threads: Vec<Thread>,
+    processes: Vec<Process>,
+    by_tid: FxHashMap<u32, Vec<ThreadId>>,
+}
+
+impl Threads {
+    /// Only the idle thread, under the name `idle_name`.
+    pub fn new(idle_name: NameId) -> Self {
+        let mut threads = Self { threads: Vec::new(), processes: Vec::new(), by_tid: FxHashMap::default() };
+        let process = threads.add_process(Process { pid: 0, leader: ThreadId::IDLE, parent_pid: None, command_line: NameId::EMPTY });
+        threads.add(Thread { tid: 0, process, names: vec![(Time::ZERO, idle_name)], start: None, end: None, policy: None, nice: None });
+        threads
+    }
+
+    /// Adds an incarnation. Incarnations of one tid must be added in the order of their start.
+    pub fn add(&mut self, thread: Thread) -> ThreadId {
+        let id = ThreadId(u32::try_from(self.threads.len()).unwrap_or(u32::MAX));
+        self.by_tid.entry(thread.tid).or_default().push(id);
+        self.threads.push(thread);
+        id
+    }
+
+    /// Adds a process.
+    pub fn add_process(&mut self, process: Process) -> ProcessId {
+        let id = ProcessId(u32::try_from(self.processes.len()).unwrap_or(u32::MAX));
+        self.processes.push(process);
+        id
+    }
+
+    /// The thread `id`; the idle thread for an id of another trace.
+    pub fn get(&self, id: ThreadId) -> &Thread {
+        self.threads.get(id.index()).unwrap_or(&self.threads[0])
+    }
+
+    /// The same, to complete it while reading.
+    pub fn get_mut(&mut self, id: ThreadId) -> Option<&mut Thread> {
+        self.threads.get_mut(id.index())
+    }
+
+    /// The process `id`; the idle process for an id of another trace.
+    pub fn process(&self, id: ProcessId) -> &Process {
+        self.processes.get(id.index()).unwrap_or(&self.processes[0])
+    }
+
+    /// The same, to complete it while reading.
+    pub fn process_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
+        self.processes.get_mut(id.index())
+    }
+
+    /// The process of a thread.
+    pub fn process_of(&self, id: ThreadId) -> &Process {
+        self.process(self.get(id).process)
+    }
+
+    /// The incarnation of `tid` alive at `time`: the last one that had started by then, else the first.
+    pub fn at(&self, tid: u32, time: Time) -> Option<ThreadId> {
+        let incarnations = self.by_tid.get(&tid)?;
+        let started = incarnations.iter().rev().find(|id| self.get(**id).start.is_none_or(|start| start <= time));
+        started.or(incarnations.first()).copied()
+    }
+
+    /// All incarnations of `tid`, oldest first.
+    pub fn incarnations(&self, tid: u32) -> &[ThreadId] {
+        self.by_tid.get(&tid).map_or(&[], Vec::as_slice)
+    }
+
+    /// The name that a thread had at `time`.
+    pub fn name_at(&self, id: ThreadId, time: Time) -> NameId {
+        let names = &self.get(id).names;
+        let held = names.iter().rev().find(|(from, _)| *from <= time);
+        held.or(names.first()).map_or(NameId::EMPTY, |(_, name)| *name)
+    }
+
+    /// All threads with their ids, the idle thread first.
+    pub fn iter(&self) -> impl Iterator<Item = (ThreadId, &Thread)> {
+        self.threads.iter().enumerate().map(|(index, thread)| (ThreadId(index as u32), thread))
+    }
+
+    /// All processes with their ids, the idle process first.
+    pub fn processes(&self) -> impl Iterator<Item = (ProcessId, &Process)> {
+        self.processes.iter().enumerate().map(|(index, process)| (ProcessId(index as u32), process))
+    }
+
+    /// How many threads there are, the idle thread included.
+    pub fn len(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Never true: the idle thread is always there.
+    pub fn is_empty(&self) -> bool {
+        self.threads.is_empty()
+    }
+}

@@ -1,0 +1,87 @@
+//! Points and windows of time.
+
+use std::fmt;
+
+/// A point in time: nanoseconds of the trace's clock (Linux: `CLOCK_MONOTONIC` of the recording machine; ETW: since the trace's start).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Time(u64);
+
+impl Time {
+    /// The clock's zero.
+    pub const ZERO: Self = Self(0);
+    /// The last representable time; stands for "no end".
+    pub const MAX: Self = Self(u64::MAX);
+
+    /// From nanoseconds of the trace's clock.
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds of the trace's clock.
+    pub const fn nanos(self) -> u64 {
+        self.0
+    }
+
+    /// Nanoseconds from `earlier` to `self`; 0 when `earlier` is later.
+    pub const fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// `nanos` later, saturating.
+    pub const fn plus(self, nanos: u64) -> Self {
+        Self(self.0.saturating_add(nanos))
+    }
+
+    /// `nanos` earlier, saturating at zero.
+    pub const fn minus(self, nanos: u64) -> Self {
+        Self(self.0.saturating_sub(nanos))
+    }
+}
+
+impl fmt::Debug for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+    }
+}
+
+/// A half-open window `[start, end)`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+pub struct Window {
+    /// First instant inside.
+    pub start: Time,
+    /// First instant after.
+    pub end: Time,
+}
+
+impl Window {
+    /// The window from `start` to `end`; empty when `end` is not later.
+    pub const fn new(start: Time, end: Time) -> Self {
+        Self { start, end }
+    }
+
+    /// Length in nanoseconds.
+    pub const fn duration_ns(self) -> u64 {
+        self.end.since(self.start)
+    }
+
+    /// True when no instant is inside.
+    pub const fn is_empty(self) -> bool {
+        self.end.0 <= self.start.0
+    }
+
+    /// True when `time` is inside.
+    pub const fn contains(self, time: Time) -> bool {
+        self.start.0 <= time.0 && time.0 < self.end.0
+    }
+
+    /// What both windows share; empty when they do not meet.
+    pub fn intersect(self, other: Self) -> Self {
+        let start = self.start.max(other.start);
+        Self { start, end: self.end.min(other.end).max(start) }
+    }
+
+    /// True when the windows share at least one instant.
+    pub fn overlaps(self, other: Self) -> bool {
+        !self.intersect(other).is_empty()
+    }
+}

@@ -1,0 +1,41 @@
+//! The one place where damage, loss and guesses are reported.
+
+/// What went wrong or is missing, in words for the user; each message once, with a count. Reaches the text, the JSON and the page.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Warnings {
+    messages: Vec<(String, u64)>,
+}
+
+impl Warnings {
+    /// Adds a message, or counts it once more.
+    pub fn add(&mut self, message: impl Into<String>) {
+        let message = message.into();
+        match self.messages.iter_mut().find(|(known, _)| *known == message) {
+            Some((_, count)) => *count += 1,
+            None => self.messages.push((message, 1)),
+        }
+    }
+
+    /// Adds all of `other`.
+    pub fn merge(&mut self, other: Self) {
+        for (message, count) in other.messages {
+            match self.messages.iter_mut().find(|(known, _)| *known == message) {
+                Some((_, known)) => *known += count,
+                None => self.messages.push((message, count)),
+            }
+        }
+    }
+
+    /// The messages in the order of their first appearance, repeated ones with their count.
+    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
+        self.messages.iter().map(|(message, count)| match count {
+            1 => message.clone(),
+            n => format!("{message} (×{n})"),
+        })
+    }
+
+    /// True when there is nothing to report.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+}
