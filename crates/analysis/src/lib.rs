@@ -1,1 +1,32 @@
+//! From context switches to a cause: pure functions over a [`Trace`](unhitch_model::Trace).
 //!
+//! The way of a hang through this crate: [`Timeline`] turns switches and wake-ups into a gapless partition of every thread's time;
+//! [`Facts`] says what each stack means (wait class, event-loop pump, wake-up context); [`stalls`] finds what someone must have
+//! suffered from; [`explain`](Analysis::explain) follows every wait inside a stall to the thread that caused it, as an exact
+//! partition; [`patterns`] names the cause; [`answer`] says it in words and as JSON. Nothing here knows a file format.
+
+mod analysis;
+pub mod answer;
+mod chain;
+mod cpus;
+mod explain;
+mod facts;
+mod hot;
+mod operations;
+mod partition;
+pub mod patterns;
+pub mod stalls;
+mod story;
+mod timeline;
+mod waits;
+
+pub use analysis::Analysis;
+pub use chain::{Link, LinkState};
+pub use cpus::{CpuTimes, Occupancy};
+pub use explain::{Cause, Explanation, Hop, Piece};
+pub use facts::{Facts, WakeContext, WakeSource};
+pub use hot::{HotSpot, SampleIndex};
+pub use operations::Operation;
+pub use partition::{Share, What};
+pub use timeline::{Segment, State, Timeline};
+pub use waits::{Rules, RulesError, WaitClass};

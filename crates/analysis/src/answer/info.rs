@@ -1,0 +1,110 @@
+//! What a trace holds, as text and as JSON (a contract: fields may be added, never changed or removed).
+
+use super::units;
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use unhitch_model::{ProcessId, Trace};
+
+/// What `unhitch info` prints.
+#[derive(Serialize, Debug)]
+pub struct Info {
+    version: u32,
+    format: &'static str,
+    duration_ns: u64,
+    cpus: usize,
+    events: u64,
+    buffers: u64,
+    switches: usize,
+    wakings: usize,
+    samples: usize,
+    stacks: usize,
+    processes: usize,
+    threads: usize,
+    images: usize,
+    lost: u64,
+    by_kind: BTreeMap<String, u64>,
+    warnings: Vec<String>,
+    host: String,
+    kernel: String,
+    producer: String,
+    notes: String,
+    spans: Vec<SpanJson>,
+}
+
+#[derive(Serialize, Debug)]
+struct SpanJson {
+    cpu: u16,
+    start_ns: u64,
+    end_ns: u64,
+}
+
+impl Info {
+    /// Counts what `trace` holds.
+    pub fn new(trace: &Trace) -> Self {
+        let cpus: BTreeSet<u16> = trace.spans.iter().map(|span| span.cpu).collect();
+        Self {
+            version: 1,
+            format: trace.meta.format.name(),
+            duration_ns: trace.common_window().duration_ns(),
+            cpus: cpus.len().max(usize::from(trace.meta.cpus)),
+            events: trace.by_kind.values().sum(),
+            buffers: trace.meta.buffers,
+            switches: trace.switches.len(),
+            wakings: trace.wakings.len(),
+            samples: trace.samples.len(),
+            stacks: trace.stacks.len() - 1,
+            processes: trace.threads.processes().filter(|(id, _)| *id != ProcessId(0)).count(),
+            threads: trace.threads.len() - 1,
+            images: trace.modules.len(),
+            lost: trace.losses.iter().map(|loss| loss.events).sum(),
+            by_kind: trace.by_kind.clone(),
+            warnings: trace.warnings.lines().collect(),
+            host: trace.meta.host.clone(),
+            kernel: trace.meta.kernel.clone(),
+            producer: trace.meta.producer.clone(),
+            notes: trace.meta.notes.clone(),
+            spans: trace
+                .spans
+                .iter()
+                .map(|s| SpanJson { cpu: s.cpu, start_ns: s.window.start.nanos(), end_ns: s.window.end.nanos() })
+                .collect(),
+        }
+    }
+
+    /// The same in words.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        let mut line = |name: &str, value: &str| {
+            if !value.is_empty() {
+                let _ = writeln!(out, "{name:<11} {value}");
+            }
+        };
+        line("format", self.format);
+        line("host", &self.host);
+        line("kernel", &self.kernel);
+        line("producer", &self.producer);
+        line("notes", &self.notes);
+        line("covered", &format!("{} by all of {}", units::duration(self.duration_ns), units::plural(self.cpus as u64, "CPU")));
+        for span in &self.spans {
+            line("", &format!("CPU {} holds {}", span.cpu, units::duration(span.end_ns.saturating_sub(span.start_ns))));
+        }
+        line("events", &units::count(self.events));
+        line("switches", &units::count(self.switches as u64));
+        line("wake-ups", &units::count(self.wakings as u64));
+        line("samples", &units::count(self.samples as u64));
+        line("stacks", &units::count(self.stacks as u64));
+        line("processes", &units::count(self.processes as u64));
+        line("threads", &units::count(self.threads as u64));
+        line("modules", &units::count(self.images as u64));
+        line("lost", &units::count(self.lost));
+        line("by kind", "");
+        for (kind, count) in &self.by_kind {
+            let _ = writeln!(out, "  {:>13}  {kind}", units::count(*count));
+        }
+        for warning in &self.warnings {
+            let _ = writeln!(out, "WARNING  {warning}");
+        }
+        out
+    }
+}

@@ -1,0 +1,239 @@
+//! The answer as JSON: a contract. Fields may be added, never changed or removed.
+
+use super::units;
+use crate::chain::{Link, LinkState};
+use crate::stalls::Stall;
+use crate::{Analysis, WakeContext};
+use serde::Serialize;
+use unhitch_model::{StackId, ThreadId, Time};
+
+/// What `unhitch why --json` prints.
+#[derive(Serialize, Debug)]
+pub struct Why {
+    version: u32,
+    trace: TraceJson,
+    stalls: Vec<StallJson>,
+}
+
+#[derive(Serialize, Debug)]
+struct TraceJson {
+    file: String,
+    start_ns: u64,
+    duration_ns: u64,
+    cpus: usize,
+    switches: usize,
+    wakings: usize,
+    samples: usize,
+    lost: u64,
+    warnings: Vec<String>,
+}
+
+#[derive(Serialize, Debug)]
+struct ThreadJson {
+    pid: u32,
+    tid: u32,
+    process: String,
+    thread: String,
+}
+
+#[derive(Serialize, Debug)]
+struct StallJson {
+    id: usize,
+    kind: &'static str,
+    start_ns: u64,
+    end_ns: u64,
+    duration_ns: u64,
+    victim: ThreadJson,
+    victims: usize,
+    other_victims: Vec<ThreadJson>,
+    cause: CauseJson,
+    figures: FiguresJson,
+    chain: Vec<LinkJson>,
+    partition: Vec<ShareJson>,
+    text: String,
+}
+
+#[derive(Serialize, Debug)]
+struct CauseJson {
+    pattern: &'static str,
+    culprit: Option<ThreadJson>,
+    function: String,
+    evidence: &'static str,
+    evidence_words: String,
+}
+
+#[derive(Serialize, Debug)]
+struct FiguresJson {
+    wakes: usize,
+    wakes_in_vain: usize,
+    idle_share: Option<f64>,
+}
+
+#[derive(Serialize, Debug)]
+struct LinkJson {
+    pid: u32,
+    tid: u32,
+    process: String,
+    thread: String,
+    state: &'static str,
+    from_ns: u64,
+    to_ns: u64,
+    class: &'static str,
+    stack: Vec<String>,
+    /// How long the whole wait was of which this link is the part that counts.
+    waited_ns: u64,
+    pieces: usize,
+    wake: Option<WakeJson>,
+}
+
+#[derive(Serialize, Debug)]
+struct WakeJson {
+    context: &'static str,
+    by: Option<ThreadJson>,
+    at_ns: Option<u64>,
+    stack: Vec<String>,
+}
+
+#[derive(Serialize, Debug)]
+struct ShareJson {
+    what: &'static str,
+    who: Option<ThreadJson>,
+    ns: u64,
+}
+
+impl Why {
+    /// The answer for `stalls`, of which the JSON shows the `top` worst.
+    pub fn new(analysis: &Analysis<'_>, file: &str, stalls: &[Stall], top: usize) -> Self {
+        let (trace, window) = (analysis.trace, analysis.timeline.window());
+        Self {
+            version: 1,
+            trace: TraceJson {
+                file: file.to_owned(),
+                start_ns: window.start.nanos(),
+                duration_ns: window.duration_ns(),
+                cpus: analysis.cpus.cpus(),
+                switches: trace.switches.len(),
+                wakings: trace.wakings.len(),
+                samples: trace.samples.len(),
+                lost: trace.losses.iter().map(|loss| loss.events).sum(),
+                warnings: trace.warnings.lines().collect(),
+            },
+            stalls: stalls.iter().take(top).enumerate().map(|(index, stall)| stall_json(analysis, index + 1, stall)).collect(),
+        }
+    }
+}
+
+fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
+    let (trace, window) = (analysis.trace, stall.explanation.window);
+    let who = |thread: ThreadId| thread_json(analysis, thread, window.end);
+    let (wakes, in_vain) = stall.figures(analysis);
+    let mut text = String::new();
+    for part in stall.finding.story.iter().chain([&stall.finding.cause]) {
+        text.push_str(part);
+        text.push('\n');
+    }
+    StallJson {
+        id,
+        kind: stall.candidate.kind.name(),
+        start_ns: window.start.nanos(),
+        end_ns: window.end.nanos(),
+        duration_ns: window.duration_ns(),
+        victim: who(stall.candidate.victim),
+        victims: stall.victims.len(),
+        other_victims: stall.victims.iter().filter(|&&victim| victim != stall.candidate.victim).map(|&victim| who(victim)).collect(),
+        cause: CauseJson {
+            pattern: stall.finding.pattern.name(),
+            culprit: stall.finding.culprit.map(who),
+            function: stall.finding.function.clone(),
+            evidence: stall.finding.evidence.name(),
+            evidence_words: stall.finding.evidence_words.clone(),
+        },
+        figures: FiguresJson { wakes, wakes_in_vain: in_vain, idle_share: analysis.cpus.idle_share(trace, window) },
+        chain: stall.explanation.chain().iter().rev().map(|link| link_json(analysis, link, window.end)).collect(),
+        partition: analysis
+            .partition(&stall.explanation)
+            .iter()
+            .map(|share| ShareJson { what: share.what.name(), who: share.who.map(who), ns: share.ns })
+            .collect(),
+        text: format!("{} {}\n{text}", units::duration(window.duration_ns()), units::thread(trace, stall.candidate.victim, window.end)),
+    }
+}
+
+fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
+    let trace = analysis.trace;
+    let ThreadJson { pid, tid, process, thread } = thread_json(analysis, link.thread, at);
+    let segment = &link.piece.segment;
+    let own_wait = segment.wait_stack(trace);
+    let (class, stack, waited_ns, wake) = match &link.hop {
+        Some(hop) => {
+            let wake_stack = hop.wake.map_or(StackId::EMPTY, |wake| trace.wakings.stack[wake]);
+            let wake = WakeJson {
+                context: hop.source.context.name(),
+                by: Some(thread_json(analysis, hop.by, at)),
+                at_ns: hop.wake.map(|wake| trace.wakings.time[wake].nanos()),
+                stack: trace.stack_names(wake_stack),
+            };
+            (hop.class.name(), trace.stack_names(hop.wait_stack), hop.slept.duration_ns(), Some(wake))
+        }
+        None if link.state == LinkState::Sleeping => {
+            let wake = segment.wake.map(|wake| WakeJson {
+                context: analysis.facts.wake_source(trace, wake).context.name(),
+                by: None,
+                at_ns: Some(trace.wakings.time[wake].nanos()),
+                stack: trace.stack_names(trace.wakings.stack[wake]),
+            });
+            (analysis.class_of(segment).name(), trace.stack_names(own_wait), segment.window.duration_ns(), wake)
+        }
+        None if link.state == LinkState::Running => {
+            let hot = analysis.samples.hot_spot(trace, link.thread, &[link.window]);
+            ("", hot.map(|spot| trace.stack_names(spot.stack)).unwrap_or_default(), 0, None)
+        }
+        None => ("", trace.stack_names(own_wait), 0, None),
+    };
+    let state = match link.state {
+        LinkState::Running => "running",
+        LinkState::Runnable => "runnable",
+        LinkState::Sleeping => "sleeping",
+        LinkState::Unknown => "unknown",
+    };
+    LinkJson {
+        pid,
+        tid,
+        process,
+        thread,
+        state,
+        from_ns: link.window.start.nanos(),
+        to_ns: link.window.end.nanos(),
+        class,
+        stack,
+        waited_ns,
+        pieces: link.pieces,
+        wake,
+    }
+}
+
+fn thread_json(analysis: &Analysis<'_>, thread: ThreadId, at: Time) -> ThreadJson {
+    let trace = analysis.trace;
+    ThreadJson {
+        pid: trace.threads.process_of(thread).pid,
+        tid: trace.threads.get(thread).tid,
+        process: trace.process_name(thread, at).to_owned(),
+        thread: trace.thread_name(thread, at).to_owned(),
+    }
+}
+
+impl Stall {
+    /// How many times the victim was woken from its main operation (or from any wait that was followed), and how many times in vain.
+    pub fn figures(&self, analysis: &Analysis<'_>) -> (usize, usize) {
+        match &self.finding.operation {
+            Some(operation) => (operation.wakes.len(), operation.wakes_in_vain()),
+            None => {
+                let by_tasks = |hop: &&crate::Hop| {
+                    hop.depth == 1
+                        && hop.wake.is_some_and(|wake| analysis.facts.wake_source(analysis.trace, wake).context != WakeContext::Idle)
+                };
+                (self.explanation.hops.iter().filter(by_tasks).count(), 0)
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! The chain of an explanation: who waited for whom, as contiguous stretches that sum to the window.
+//!
+//! A link is a stretch of the window and the thread whose wait (or run) accounts for it. Long explanations have thousands of pieces;
+//! the chain keeps the large ones and lets each absorb its small neighbours, so that it stays readable and still sums exactly.
+
+use crate::explain::{Cause, Explanation, Hop, Piece};
+use crate::timeline::State;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use unhitch_model::{ThreadId, Window};
+
+/// A chain is never longer than this.
+const MOST_LINKS: usize = 16;
+/// Links shorter than this part of the window are absorbed by a neighbour, once there are more than a handful.
+const SMALL: u64 = 200;
+const HANDFUL: usize = 6;
+
+/// What a link's thread was doing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum LinkState {
+    /// On a CPU.
+    Running,
+    /// Waiting for a CPU.
+    Runnable,
+    /// Waiting for something else.
+    Sleeping,
+    /// Not known.
+    Unknown,
+}
+
+/// A stretch of the window.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Link {
+    /// The stretch; the links of a chain leave no gap.
+    pub window: Window,
+    /// Whose wait or run it was.
+    pub thread: ThreadId,
+    /// What that thread was doing.
+    pub state: LinkState,
+    /// The longest piece in it.
+    pub piece: Piece,
+    /// The hop it stands for, when the thread slept until another woke it.
+    pub hop: Option<Hop>,
+    /// How many pieces it holds.
+    pub pieces: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Key {
+    thread: ThreadId,
+    state: LinkState,
+    by: Option<ThreadId>,
+}
+
+struct Group {
+    key: Key,
+    window: Window,
+    piece: Piece,
+    hop: Option<Hop>,
+    key_ns: u64,
+    pieces: usize,
+    prev: usize,
+    next: usize,
+    version: u32,
+    gone: bool,
+}
+
+impl Explanation {
+    /// The chain, in order of time.
+    pub fn chain(&self) -> Vec<Link> {
+        let mut groups: Vec<Group> = Vec::new();
+        for piece in &self.pieces {
+            let hop = self.hop_of(piece).copied();
+            let sleeping = matches!(piece.segment.state, State::Sleeping(_));
+            let (key, hop) = match (hop, sleeping) {
+                // A thread that slept for a reason of its own stands for itself; anything else is the wait of the one who slept for it.
+                (Some(hop), false) => (Key { thread: hop.sleeper, state: LinkState::Sleeping, by: Some(hop.by) }, Some(hop)),
+                _ => (Key { thread: piece.thread, state: state_of(piece), by: None }, None),
+            };
+            let length = piece.window.duration_ns();
+            match groups.last_mut() {
+                Some(last) if last.key == key => last.absorb(piece.window, 1, length, *piece, hop),
+                _ => {
+                    let (prev, next) = (groups.len().wrapping_sub(1), groups.len() + 1);
+                    groups.push(Group {
+                        key,
+                        window: piece.window,
+                        piece: *piece,
+                        hop,
+                        key_ns: length,
+                        pieces: 1,
+                        prev,
+                        next,
+                        version: 0,
+                        gone: false,
+                    });
+                }
+            }
+        }
+        shorten(&mut groups, self.window.duration_ns());
+        let kept = groups.into_iter().filter(|group| !group.gone);
+        kept.map(|group| Link {
+            window: group.window,
+            thread: group.key.thread,
+            state: group.key.state,
+            piece: group.piece,
+            hop: group.hop,
+            pieces: group.pieces,
+        })
+        .collect()
+    }
+}
+
+impl Group {
+    /// Takes in a neighbour; the longer piece represents the group.
+    fn absorb(&mut self, window: Window, pieces: usize, same_key_ns: u64, piece: Piece, hop: Option<Hop>) {
+        self.window = Window::new(self.window.start.min(window.start), self.window.end.max(window.end));
+        self.pieces += pieces;
+        self.key_ns += same_key_ns;
+        if same_key_ns > 0 && piece.window.duration_ns() > self.piece.window.duration_ns() {
+            (self.piece, self.hop) = (piece, hop);
+        }
+    }
+}
+
+/// Lets neighbours absorb the smallest group until the chain is short enough, and joins equal neighbours.
+fn shorten(groups: &mut [Group], window_ns: u64) {
+    let mut count = groups.len();
+    let mut heap: BinaryHeap<Reverse<(u64, usize, u32)>> =
+        groups.iter().enumerate().map(|(index, group)| Reverse((group.window.duration_ns(), index, 0))).collect();
+    while let Some(Reverse((length, index, version))) = heap.pop() {
+        if groups[index].gone || groups[index].version != version {
+            continue;
+        }
+        let long_enough = length.saturating_mul(SMALL) >= window_ns || count <= HANDFUL;
+        if long_enough && count <= MOST_LINKS {
+            break;
+        }
+        let (prev, next) = (groups[index].prev, groups[index].next);
+        let weight = |at: usize| groups.get(at).map_or(0, |group| group.key_ns + 1);
+        let into = if weight(prev) >= weight(next) { prev } else { next };
+        if into >= groups.len() {
+            break;
+        }
+        count -= merge(groups, into, index, false);
+        for side in [groups[into].prev, groups[into].next] {
+            if groups.get(side).is_some_and(|other| other.key == groups[into].key) {
+                count -= merge(groups, into, side, true);
+            }
+        }
+        heap.push(Reverse((groups[into].window.duration_ns(), into, groups[into].version)));
+    }
+}
+
+/// Merges `from` into its neighbour `into` and unlinks it. Returns how many groups went: 1.
+fn merge(groups: &mut [Group], into: usize, from: usize, same_key: bool) -> usize {
+    let (window, pieces, piece, hop, key_ns) = {
+        let group = &mut groups[from];
+        group.gone = true;
+        (group.window, group.pieces, group.piece, group.hop, group.key_ns)
+    };
+    let (prev, next) = (groups[from].prev, groups[from].next);
+    if let Some(group) = groups.get_mut(prev) {
+        group.next = next;
+    }
+    if let Some(group) = groups.get_mut(next) {
+        group.prev = prev;
+    }
+    groups[into].absorb(window, pieces, if same_key { key_ns } else { 0 }, piece, hop);
+    groups[into].version += 1;
+    1
+}
+
+fn state_of(piece: &Piece) -> LinkState {
+    match (piece.segment.state, piece.cause) {
+        (State::Ran, _) => LinkState::Running,
+        (State::Runnable { .. }, _) => LinkState::Runnable,
+        (State::Unknown, _) | (_, Cause::Lost) => LinkState::Unknown,
+        (State::Sleeping(_), _) => LinkState::Sleeping,
+    }
+}

@@ -1,0 +1,98 @@
+//! Who had each CPU, and when.
+
+use unhitch_model::{ThreadId, Time, Trace, Window};
+
+/// One thread's stretch on a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Occupancy {
+    /// From when to when, clipped to what was asked.
+    pub window: Window,
+    /// Who had the CPU, the idle thread included; none where that was not recorded.
+    pub thread: Option<ThreadId>,
+    /// The kernel priority with which it ran, as of its switch-in.
+    pub prio: Option<i16>,
+}
+
+/// The switches of every CPU, in order of time.
+pub struct CpuTimes {
+    window: Window,
+    starts: Vec<u32>,
+    switches: Vec<u32>,
+}
+
+impl CpuTimes {
+    /// Groups the switches of `trace` by CPU.
+    pub fn new(trace: &Trace, window: Window) -> Self {
+        let cpus = trace.switches.cpu.iter().max().map_or(0, |&cpu| usize::from(cpu) + 1);
+        let mut starts = vec![0u32; cpus + 1];
+        trace.switches.cpu.iter().for_each(|&cpu| starts[usize::from(cpu) + 1] += 1);
+        (0..cpus).for_each(|cpu| starts[cpu + 1] += starts[cpu]);
+        let mut next = starts.clone();
+        let mut switches = vec![0u32; trace.switches.len()];
+        for (index, &cpu) in trace.switches.cpu.iter().enumerate() {
+            let slot = &mut next[usize::from(cpu)];
+            switches[*slot as usize] = index as u32;
+            *slot += 1;
+        }
+        Self { window, starts, switches }
+    }
+
+    /// How many CPUs had switches.
+    pub fn cpus(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+
+    /// Who had `cpu` inside `window`: a gapless partition of it.
+    pub fn occupancy(&self, trace: &Trace, cpu: u16, window: Window) -> Vec<Occupancy> {
+        let mut list = Vec::new();
+        if window.is_empty() {
+            return list;
+        }
+        let switches = match (self.starts.get(usize::from(cpu)), self.starts.get(usize::from(cpu) + 1)) {
+            (Some(&start), Some(&end)) => &self.switches[start as usize..end as usize],
+            _ => &[],
+        };
+        let time = |index: u32| trace.switches.time[index as usize];
+        let first = switches.partition_point(|&index| time(index) <= window.start);
+        let mut current = match first.checked_sub(1) {
+            Some(before) => {
+                (Some(trace.switches.next[switches[before] as usize]), Some(trace.switches.next_prio[switches[before] as usize]))
+            }
+            // Nothing came on before: the first to leave had been there.
+            None => {
+                let leaving = switches.first().map(|&index| index as usize);
+                (leaving.map(|index| trace.switches.prev[index]), leaving.map(|index| trace.switches.prev_prio[index]))
+            }
+        };
+        let mut from = window.start;
+        for &switch in switches[first..].iter().take_while(|&&index| time(index) < window.end) {
+            push(&mut list, from, time(switch), current);
+            from = time(switch);
+            current = (Some(trace.switches.next[switch as usize]), Some(trace.switches.next_prio[switch as usize]));
+        }
+        push(&mut list, from, window.end, current);
+        list
+    }
+
+    /// The share of all CPUs' time inside `window` in which nothing ran, 0.0 to 1.0; none without switches.
+    pub fn idle_share(&self, trace: &Trace, window: Window) -> Option<f64> {
+        let window = window.intersect(self.window);
+        let (mut idle, mut total) = (0u64, 0u64);
+        for cpu in 0..self.cpus() {
+            for occupancy in self.occupancy(trace, cpu as u16, window) {
+                total += occupancy.window.duration_ns();
+                if occupancy.thread.is_some_and(ThreadId::is_idle) {
+                    idle += occupancy.window.duration_ns();
+                }
+            }
+        }
+        (total > 0).then(|| idle as f64 / total as f64)
+    }
+}
+
+fn push(list: &mut Vec<Occupancy>, start: Time, end: Time, (thread, prio): (Option<ThreadId>, Option<i16>)) {
+    let window = Window::new(start, end);
+    if !window.is_empty() {
+        list.push(Occupancy { window, thread, prio });
+    }
+}

@@ -1,0 +1,200 @@
+//! Why a thread did not get on: an exact partition of a window by cause, following every wait to the thread that ended it.
+//!
+//! Walks right to left. A sleep ended by a task is that task's fault for as long as the sleep lasted, so its time is explained by what
+//! *that* task did meanwhile, and so on: the windows nest and their ends strictly decrease, so it ends, and the pieces sum to the window.
+
+use crate::Analysis;
+use crate::facts::{WakeContext, WakeSource};
+use crate::timeline::{Segment, State};
+use crate::waits::{InterruptSource, WaitClass};
+use unhitch_model::{StackId, ThreadId, Window};
+
+/// What a piece of time went to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cause {
+    /// The piece's thread was on a CPU.
+    Ran,
+    /// The piece's thread wanted a CPU.
+    WaitedForCpu,
+    /// It slept until a time it had set itself.
+    Timer,
+    /// It waited for a block device or a file system.
+    Io,
+    /// It waited for memory.
+    Memory,
+    /// It waited for a message from outside the trace: network, another machine, a user.
+    Message,
+    /// It was stopped.
+    Stopped,
+    /// It slept, and who woke it is not known.
+    UnknownWaker,
+    /// What it did is not known.
+    Lost,
+}
+
+/// One wait on the way from the victim to the cause: `sleeper` slept until `by` woke it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Hop {
+    /// Who slept.
+    pub sleeper: ThreadId,
+    /// The part of the sleep that is being explained.
+    pub window: Window,
+    /// The whole sleep, as far as the recording goes.
+    pub slept: Window,
+    /// What it waited for.
+    pub class: WaitClass,
+    /// Where it waited.
+    pub wait_stack: StackId,
+    /// The wake-up, as an index into the wakings; none when the lock word named the owner instead.
+    pub wake: Option<usize>,
+    /// In which context the wake-up was issued.
+    pub source: WakeSource,
+    /// Who woke it, or owned the lock.
+    pub by: ThreadId,
+    /// The hop that led here; none when the sleeper is the victim.
+    pub parent: Option<u32>,
+    /// 1 for the victim's own waits, one more for each hop.
+    pub depth: u32,
+}
+
+/// A stretch of the window with its cause. Pieces do not overlap and leave no gap.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Piece {
+    /// From when to when.
+    pub window: Window,
+    /// What it went to.
+    pub cause: Cause,
+    /// The thread whose doing it was.
+    pub thread: ThreadId,
+    /// The hop that led to that thread; none for the victim itself.
+    pub hop: Option<u32>,
+    /// The thread's own segment (clipped), with its stack and wake-up.
+    pub segment: Segment,
+}
+
+/// A window of one thread's time, explained.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Explanation {
+    /// Whose time.
+    pub victim: ThreadId,
+    /// Which time, clipped to the thread's life.
+    pub window: Window,
+    /// The partition, in order of time.
+    pub pieces: Vec<Piece>,
+    /// The waits that were followed.
+    pub hops: Vec<Hop>,
+}
+
+impl Explanation {
+    /// The hop that led to a piece.
+    pub fn hop_of(&self, piece: &Piece) -> Option<&Hop> {
+        piece.hop.and_then(|hop| self.hops.get(hop as usize))
+    }
+}
+
+impl Analysis<'_> {
+    /// Explains what kept `victim` inside `window`.
+    pub fn explain(&self, victim: ThreadId, window: Window) -> Explanation {
+        let window = window.intersect(self.timeline.life(victim));
+        let mut explanation = Explanation { victim, window, pieces: Vec::new(), hops: Vec::new() };
+        let mut open: Vec<(ThreadId, Window, Option<u32>)> = vec![(victim, window, None)];
+        while let Some((thread, window, hop)) = open.pop() {
+            if window.is_empty() {
+                continue;
+            }
+            let before = self.timeline.life(thread).start.min(window.end);
+            if window.start < before {
+                // The waker did not exist yet: what came before its birth is not explained by it.
+                explanation.pieces.push(unseen(thread, Window::new(window.start, before), hop));
+            }
+            let segments = self.segments(thread, window);
+            let seen_end = segments.last().map_or(before.max(window.start), |last| last.window.end);
+            if seen_end < window.end {
+                explanation.pieces.push(unseen(thread, Window::new(seen_end, window.end), hop));
+            }
+            for segment in segments.into_iter().rev() {
+                // A waker that seems asleep while it wakes is damage; following only earlier ends is also what makes this terminate.
+                let earlier = hop.is_none() || segment.window.end < window.end;
+                match self.follow(thread, &segment, hop, &explanation).filter(|_| earlier) {
+                    Some(next) => {
+                        let by = next.by;
+                        explanation.hops.push(next);
+                        open.push((by, segment.window, Some(explanation.hops.len() as u32 - 1)));
+                    }
+                    None => {
+                        let asleep = matches!(segment.state, State::Sleeping(_));
+                        let cause = if asleep && !earlier { Cause::Lost } else { self.terminal(&segment) };
+                        explanation.pieces.push(Piece { window: segment.window, cause, thread, hop, segment });
+                    }
+                }
+            }
+        }
+        explanation.pieces.sort_by_key(|piece| piece.window);
+        debug_assert_eq!(explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum::<u64>(), window.duration_ns());
+        explanation
+    }
+
+    /// The hop behind a sleep, when a task is known to have ended it, or to own what it waits for.
+    fn follow(&self, thread: ThreadId, segment: &Segment, parent: Option<u32>, explanation: &Explanation) -> Option<Hop> {
+        let State::Sleeping(_) = segment.state else { return None };
+        let class = self.class_of(segment);
+        let (by, source) = match segment.wake {
+            Some(wake) => {
+                let source = self.facts.wake_source(self.trace, wake);
+                (source.context.is_task().then(|| self.trace.wakings.waker[wake])?, source)
+            }
+            None => {
+                let waits_at_end = segment.window.end == self.timeline.window().end;
+                let wait = self.trace.futex_waits.iter().find(|wait| waits_at_end && wait.waiter == thread)?;
+                (wait.owner?, WakeSource { context: WakeContext::Task, interrupt: None })
+            }
+        };
+        let depth = parent.and_then(|hop| explanation.hops.get(hop as usize)).map_or(1, |hop| hop.depth + 1);
+        let usable = by != thread && !by.is_idle() && (segment.wake.is_some() || depth == 1);
+        usable.then(|| Hop {
+            sleeper: thread,
+            window: segment.window,
+            slept: Window::new(segment.out.map_or(segment.window.start, |out| self.trace.switches.time[out]), segment.window.end),
+            class,
+            wait_stack: segment.wait_stack(self.trace),
+            wake: segment.wake,
+            source,
+            by,
+            parent,
+            depth,
+        })
+    }
+
+    /// The cause of a segment that leads no further.
+    fn terminal(&self, segment: &Segment) -> Cause {
+        match segment.state {
+            State::Ran => Cause::Ran,
+            State::Runnable { .. } => Cause::WaitedForCpu,
+            State::Unknown => Cause::Lost,
+            State::Sleeping(_) => {
+                let interrupt = segment.wake.and_then(|wake| self.facts.wake_source(self.trace, wake).interrupt);
+                match (self.class_of(segment), interrupt) {
+                    (WaitClass::Stopped, _) => Cause::Stopped,
+                    (WaitClass::Memory, _) => Cause::Memory,
+                    (WaitClass::BlockIo | WaitClass::FileSystem, _) | (_, Some(InterruptSource::BlockIo)) => Cause::Io,
+                    (WaitClass::Timer, _) | (_, Some(InterruptSource::Timer)) => Cause::Timer,
+                    (WaitClass::Network, _) | (_, Some(InterruptSource::Network)) => Cause::Message,
+                    _ => Cause::UnknownWaker,
+                }
+            }
+        }
+    }
+
+    /// Who wanted what inside `window`: the occupants of the CPU for which a runnable piece waited, with their time, in order.
+    pub fn occupants(&self, piece: &Piece) -> Vec<(Option<ThreadId>, Window)> {
+        match self.cpu_of(&piece.segment) {
+            Some(cpu) => self.cpus.occupancy(self.trace, cpu, piece.window).into_iter().map(|o| (o.thread, o.window)).collect(),
+            None => vec![(None, piece.window)],
+        }
+    }
+}
+
+fn unseen(thread: ThreadId, window: Window, hop: Option<u32>) -> Piece {
+    let segment = Segment { window, state: State::Unknown, out: None, wake: None, back: None };
+    Piece { window, cause: Cause::Lost, thread, hop, segment }
+}

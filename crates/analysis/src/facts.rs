@@ -1,0 +1,186 @@
+//! What each stack of a trace means, computed once per stack: wait class, signature, pump; context of a wake-up.
+//!
+//! The signature is what makes two waits "the same": the function names of the stack below the scheduler's own frames. Names, not
+//! addresses, so that two return addresses in one slow path are one wait.
+
+use crate::waits::{InterruptSource, Matches, Rules, WaitClass};
+use rustc_hash::{FxHashMap, FxHasher};
+use std::hash::{Hash, Hasher};
+use unhitch_model::{FrameId, StackId, Trace, WakeFlags};
+
+/// In which context a wake-up was issued, and so whether the current task may be held responsible.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WakeContext {
+    /// By the current task itself.
+    Task,
+    /// By an interrupt: the current task is a bystander.
+    Interrupt,
+    /// By a soft interrupt that the task ran itself (loopback networking): the task's doing.
+    SoftirqSync,
+    /// While the CPU was idle: an interrupt, whatever the flags say.
+    Idle,
+    /// By a kernel worker on behalf of whoever queued the work.
+    Worker,
+}
+
+impl WakeContext {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Task | Self::Worker => "task",
+            Self::Interrupt => "interrupt",
+            Self::SoftirqSync => "softirq_sync",
+            Self::Idle => "idle",
+        }
+    }
+
+    /// True when the current task caused the wake-up.
+    pub const fn is_task(self) -> bool {
+        matches!(self, Self::Task | Self::SoftirqSync | Self::Worker)
+    }
+}
+
+/// A wake-up's context and, for interrupts, what is behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WakeSource {
+    /// The context.
+    pub context: WakeContext,
+    /// What the interrupt was, when it was one.
+    pub interrupt: Option<InterruptSource>,
+}
+
+#[derive(Clone, Copy)]
+struct StackFact {
+    class: WaitClass,
+    pump: bool,
+    unlocks: bool,
+    softirq_by_task: bool,
+    interrupt: InterruptSource,
+    noise: u16,
+    signature: u64,
+}
+
+/// The meaning of every stack of a trace.
+pub struct Facts {
+    stacks: Vec<StackFact>,
+}
+
+impl Facts {
+    /// Classifies every stack by `rules`.
+    pub fn new(trace: &Trace, rules: &Rules) -> Self {
+        let mut patterns_of_name = FxHashMap::default();
+        let frames: Vec<FrameFact> =
+            (0..trace.stacks.frames().len() as u32).map(|index| frame_fact(trace, rules, FrameId(index), &mut patterns_of_name)).collect();
+        let mut matches = Matches::default();
+        let stacks = (0..trace.stacks.len() as u32).map(|id| stack_fact(trace, rules, StackId(id), &frames, &mut matches)).collect();
+        Self { stacks }
+    }
+
+    fn get(&self, stack: StackId) -> StackFact {
+        self.stacks.get(stack.index()).or(self.stacks.first()).copied().unwrap_or(StackFact {
+            class: WaitClass::Unknown,
+            pump: false,
+            unlocks: false,
+            softirq_by_task: false,
+            interrupt: InterruptSource::Other,
+            noise: 0,
+            signature: 0,
+        })
+    }
+
+    /// The class of a wait on this stack.
+    pub fn class(&self, wait_stack: StackId) -> WaitClass {
+        self.get(wait_stack).class
+    }
+
+    /// The class of a wait with this stack that ended by a wake-up from `wake_stack`: a bare futex wait ended by an unlock was a lock.
+    pub fn class_with_wake(&self, wait_stack: StackId, wake_stack: StackId) -> WaitClass {
+        match self.get(wait_stack).class {
+            WaitClass::Condition if self.get(wake_stack).unlocks => WaitClass::Lock,
+            class => class,
+        }
+    }
+
+    /// True when the stack is an event loop waiting for its next event.
+    pub fn is_pump(&self, wait_stack: StackId) -> bool {
+        self.get(wait_stack).pump
+    }
+
+    /// Equal for waits of the same code; 0 without a stack.
+    pub fn signature(&self, wait_stack: StackId) -> u64 {
+        self.get(wait_stack).signature
+    }
+
+    /// How many leading frames (leaf side) belong to the tracer and the scheduler.
+    pub fn noise_len(&self, stack: StackId) -> usize {
+        usize::from(self.get(stack).noise)
+    }
+
+    /// In which context wake-up number `index` was issued.
+    pub fn wake_source(&self, trace: &Trace, index: usize) -> WakeSource {
+        let (flags, stack) = (trace.wakings.flags[index], self.get(trace.wakings.stack[index]));
+        let interrupt = flags.has(WakeFlags::HARDIRQ) || flags.has(WakeFlags::NMI);
+        let waker = trace.wakings.waker[index];
+        let context = if flags.has(WakeFlags::SOFTIRQ) && !interrupt && stack.softirq_by_task && !waker.is_idle() {
+            WakeContext::SoftirqSync
+        } else if waker.is_idle() {
+            WakeContext::Idle
+        } else if interrupt || flags.has(WakeFlags::SOFTIRQ) {
+            WakeContext::Interrupt
+        } else if trace.thread_name(waker, trace.wakings.time[index]).starts_with("kworker/") {
+            WakeContext::Worker
+        } else {
+            WakeContext::Task
+        };
+        WakeSource { context, interrupt: (!context.is_task()).then_some(stack.interrupt) }
+    }
+}
+
+struct FrameFact {
+    patterns: Vec<u16>,
+    noise: bool,
+    unlocks: bool,
+    identity: u64,
+}
+
+fn frame_fact(trace: &Trace, rules: &Rules, frame: FrameId, cache: &mut FxHashMap<u32, Vec<u16>>) -> FrameFact {
+    let symbols = trace.symbols.get(frame);
+    let mut fact = FrameFact { patterns: Vec::new(), noise: !symbols.is_empty(), unlocks: false, identity: u64::from(frame.0) };
+    for symbol in symbols {
+        let name = trace.name(symbol.function);
+        let patterns = cache.entry(symbol.function.0).or_insert_with(|| rules.patterns_matching(name));
+        fact.noise &= rules.is_noise(patterns);
+        fact.patterns.extend_from_slice(patterns);
+        fact.unlocks |= is_unlock(name);
+    }
+    if let Some(outermost) = symbols.last() {
+        fact.identity = u64::from(outermost.function.0) | 1 << 40;
+    }
+    fact
+}
+
+/// Function names whose wake-ups hand over a lock, in C, C++, Rust, Go and Java runtimes.
+fn is_unlock(function: &str) -> bool {
+    let name = function.to_ascii_lowercase();
+    name.contains("unlock") || name.contains("mutex_release") || name.contains("monitorexit") || name.contains("monitor_exit")
+}
+
+fn stack_fact(trace: &Trace, rules: &Rules, id: StackId, frames: &[FrameFact], matches: &mut Matches) -> StackFact {
+    matches.clear();
+    let list = trace.stacks.frames_of(id);
+    let facts = || list.iter().filter_map(|frame| frames.get(frame.index()));
+    facts().for_each(|fact| matches.add(&fact.patterns));
+    let noise = facts().take(trace.stacks.kernel_len(id)).take_while(|fact| fact.noise).count();
+    let mut hasher = FxHasher::default();
+    facts().skip(noise).for_each(|fact| fact.identity.hash(&mut hasher));
+    let (class, pump) = rules.wait_class(matches);
+    StackFact {
+        class,
+        pump,
+        unlocks: facts().any(|fact| fact.unlocks),
+        softirq_by_task: rules.is_softirq_by_task(matches),
+        interrupt: rules.interrupt_source(matches),
+        noise: noise as u16,
+        signature: if list.is_empty() { 0 } else { hasher.finish() | 1 },
+    }
+}

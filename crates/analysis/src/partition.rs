@@ -1,0 +1,99 @@
+//! Where a stall's time went, summed by cause and by who was responsible. Every number in an answer comes from here.
+
+use crate::Analysis;
+use crate::explain::{Cause, Explanation, Piece};
+use crate::waits::WaitClass;
+use rustc_hash::FxHashMap;
+use unhitch_model::ThreadId;
+
+/// What time went to, as the victim experienced it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum What {
+    /// The victim was on a CPU.
+    Ran,
+    /// The victim, or the thread it waited for, wanted a CPU; `who` had it.
+    WaitedForCpu,
+    /// `who` ran while the victim waited for its lock.
+    Lock,
+    /// A block device or file system; `who` waited for it.
+    Io,
+    /// `who` slept until a time it had set.
+    Timer,
+    /// `who` waited for memory.
+    Memory,
+    /// `who` ran while the victim waited for its message, or waited for a message from outside.
+    Ipc,
+    /// `who` was stopped.
+    Stopped,
+    /// Lost, or the waker is not in the recording.
+    Unknown,
+}
+
+impl What {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ran => "ran",
+            Self::WaitedForCpu => "waited_for_cpu",
+            Self::Lock => "lock",
+            Self::Io => "io",
+            Self::Timer => "timer",
+            Self::Memory => "memory",
+            Self::Ipc => "ipc",
+            Self::Stopped => "stopped",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// One line of the partition.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// What the time went to.
+    pub what: What,
+    /// Who was responsible; none where nobody is known.
+    pub who: Option<ThreadId>,
+    /// How long, nanoseconds.
+    pub ns: u64,
+}
+
+impl Analysis<'_> {
+    /// The partition of an explanation, largest share first. The shares sum to the window.
+    pub fn partition(&self, explanation: &Explanation) -> Vec<Share> {
+        let mut sums: FxHashMap<(What, Option<ThreadId>), u64> = FxHashMap::default();
+        for piece in &explanation.pieces {
+            match piece.cause {
+                Cause::WaitedForCpu => {
+                    for (occupant, window) in self.occupants(piece) {
+                        *sums.entry((What::WaitedForCpu, occupant)).or_default() += window.duration_ns();
+                    }
+                }
+                _ => *sums.entry((what(explanation, piece), Some(piece.thread))).or_default() += piece.window.duration_ns(),
+            }
+        }
+        let mut shares: Vec<Share> = sums.into_iter().map(|((what, who), ns)| Share { what, who, ns }).collect();
+        shares.sort_by_key(|share| (std::cmp::Reverse(share.ns), share.what, share.who));
+        shares
+    }
+}
+
+fn what(explanation: &Explanation, piece: &Piece) -> What {
+    match (piece.cause, explanation.hop_of(piece)) {
+        (Cause::Ran, None) => What::Ran,
+        // Someone else ran: what that meant depends on what was waited for.
+        (Cause::Ran, Some(hop)) => match hop.class {
+            WaitClass::Lock => What::Lock,
+            WaitClass::BlockIo | WaitClass::FileSystem => What::Io,
+            WaitClass::Memory => What::Memory,
+            WaitClass::Stopped => What::Stopped,
+            _ => What::Ipc,
+        },
+        (Cause::WaitedForCpu, _) => What::WaitedForCpu,
+        (Cause::Timer, _) => What::Timer,
+        (Cause::Io, _) => What::Io,
+        (Cause::Memory, _) => What::Memory,
+        (Cause::Message, _) => What::Ipc,
+        (Cause::Stopped, _) => What::Stopped,
+        (Cause::UnknownWaker | Cause::Lost, _) => What::Unknown,
+    }
+}

@@ -1,0 +1,273 @@
+//! What causes look like. Each pattern is one file with one detector and one line in [`DETECTORS`]; the first that applies is the verdict.
+//!
+//! A detector reads only the explanation of a stall, so that whatever it says can be checked against the partition, and says how it
+//! knows: *direct* (the wake-ups were seen), *inferred*, or *lost* (too much of the window is hidden).
+
+mod cpu_bound;
+mod cpu_starvation;
+mod dead_end;
+mod lock_starvation;
+mod long_hold;
+mod priority_inversion;
+mod timer_sleep;
+mod unknown;
+
+use crate::answer::units;
+use crate::explain::{Cause, Explanation, Hop, Piece};
+use crate::partition::Share;
+use crate::stalls::Candidate;
+use crate::{Analysis, HotSpot, Operation, WaitClass};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use unhitch_model::{StackId, ThreadId, Time, Window};
+
+/// A cause by name.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Pattern {
+    /// The lock goes back to its releaser before the woken waiter arrives.
+    LockStarvation,
+    /// One thread held what the victim waited for.
+    LongHold,
+    /// The holder wanted a CPU and others had it.
+    PriorityInversion,
+    /// The victim wanted a CPU and others had it.
+    CpuStarvation,
+    /// The victim computed.
+    CpuBound,
+    /// The victim, or the one it waited for, slept because it had asked to.
+    TimerSleep,
+    /// The trail leaves the recording.
+    DeadEnd,
+    /// No pattern fits.
+    Unknown,
+}
+
+impl Pattern {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LockStarvation => "lock_starvation",
+            Self::LongHold => "long_hold",
+            Self::PriorityInversion => "priority_inversion",
+            Self::CpuStarvation => "cpu_starvation",
+            Self::CpuBound => "cpu_bound",
+            Self::TimerSleep => "timer_sleep",
+            Self::DeadEnd => "dead_end",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// True when it names a cause.
+    pub const fn is_definite(self) -> bool {
+        !matches!(self, Self::DeadEnd | Self::Unknown)
+    }
+}
+
+/// How a verdict is known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Evidence {
+    /// Every wake-up on the way was seen, issued by the task itself.
+    Direct,
+    /// Some step was concluded; the text says which.
+    Inferred,
+    /// Too much of the window is hidden by lost records or the recording's edge.
+    Lost,
+}
+
+impl Evidence {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Inferred => "inferred",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// The verdict on a stall.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Finding {
+    /// The cause by name.
+    pub pattern: Pattern,
+    /// The thread whose doing it was.
+    pub culprit: Option<ThreadId>,
+    /// The culprit's function, empty when unknown.
+    pub function: String,
+    /// How it is known.
+    pub evidence: Evidence,
+    /// Why the evidence is what it is, in words.
+    pub evidence_words: String,
+    /// What happened, a sentence per entry, in order.
+    pub story: Vec<String>,
+    /// The cause in one line.
+    pub cause: String,
+    /// What would mend or confirm it, empty when there is nothing honest to say.
+    pub advice: String,
+    /// The blocked operation that fills at least half of the stall, if there is one.
+    pub operation: Option<Operation>,
+}
+
+/// A stall as detectors see it.
+pub struct Case<'a> {
+    /// The trace and its indices.
+    pub analysis: &'a Analysis<'a>,
+    /// The stall.
+    pub candidate: &'a Candidate,
+    /// Where its time went.
+    pub explanation: &'a Explanation,
+    /// The same, summed.
+    pub partition: Vec<Share>,
+    /// The blocked operation that fills at least half of the window, if there is one.
+    pub operation: Option<Operation>,
+}
+
+/// Looks for one pattern.
+pub type Detector = fn(&Case<'_>) -> Option<Finding>;
+
+/// The registry of patterns, the most specific first.
+pub const DETECTORS: &[Detector] = &[
+    lock_starvation::detect,
+    priority_inversion::detect,
+    long_hold::detect,
+    cpu_starvation::detect,
+    cpu_bound::detect,
+    timer_sleep::detect,
+    dead_end::detect,
+];
+
+/// The verdict of the first pattern that applies.
+pub fn judge(analysis: &Analysis<'_>, candidate: &Candidate, explanation: &Explanation) -> Finding {
+    let operation = candidate.operation.clone().or_else(|| {
+        let segments = analysis.segments(candidate.victim, candidate.window);
+        let operations = analysis.operations(candidate.victim, &segments);
+        let longest = operations.into_iter().max_by_key(|operation| operation.window.duration_ns())?;
+        (longest.window.duration_ns() * 2 >= candidate.window.duration_ns()).then_some(longest)
+    });
+    let case = Case { analysis, candidate, explanation, partition: analysis.partition(explanation), operation };
+    let finding = DETECTORS.iter().find_map(|detect| detect(&case)).unwrap_or_else(|| unknown::verdict(&case));
+    Finding { operation: case.operation, ..finding }
+}
+
+impl Case<'_> {
+    /// Length of the stall, nanoseconds.
+    pub fn duration_ns(&self) -> u64 {
+        self.explanation.window.duration_ns()
+    }
+
+    /// True when `ns` is at least half of the stall.
+    pub fn is_most(&self, ns: u64) -> bool {
+        ns > 0 && ns.saturating_mul(2) >= self.duration_ns()
+    }
+
+    /// Time of the pieces that `select` picks.
+    pub fn ns_of(&self, select: impl Fn(&Piece, Option<&Hop>) -> bool) -> u64 {
+        let picked = self.explanation.pieces.iter().filter(|piece| select(piece, self.explanation.hop_of(piece)));
+        picked.map(|piece| piece.window.duration_ns()).sum()
+    }
+
+    /// The windows of the pieces that `select` picks.
+    pub fn windows_of(&self, select: impl Fn(&Piece, Option<&Hop>) -> bool) -> Vec<Window> {
+        let picked = self.explanation.pieces.iter().filter(|piece| select(piece, self.explanation.hop_of(piece)));
+        picked.map(|piece| piece.window).collect()
+    }
+
+    /// The thread other than the victim to whom most of the stall goes while a lock was waited for, with that time.
+    pub fn main_holder(&self) -> Option<(ThreadId, u64)> {
+        let mut sums: FxHashMap<ThreadId, u64> = FxHashMap::default();
+        for piece in &self.explanation.pieces {
+            if self.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock) {
+                *sums.entry(piece.thread).or_default() += piece.window.duration_ns();
+            }
+        }
+        sums.into_iter().max_by_key(|&(thread, ns)| (ns, Reverse(thread)))
+    }
+
+    /// The longest hop on which `thread` was waited for.
+    pub fn hop_to(&self, thread: ThreadId) -> Option<&Hop> {
+        self.explanation.hops.iter().filter(|hop| hop.by == thread).max_by_key(|hop| (hop.window.duration_ns(), Reverse(hop.depth)))
+    }
+
+    /// The victim's first lock wait that leads to other threads, for the words.
+    pub fn victims_wait(&self) -> Option<&Hop> {
+        self.explanation.hops.iter().filter(|hop| hop.depth == 1).max_by_key(|hop| hop.window.duration_ns())
+    }
+
+    /// Where `thread` was hot during `windows`.
+    pub fn hot(&self, thread: ThreadId, windows: &[Window]) -> Option<HotSpot> {
+        self.analysis.samples.hot_spot(self.analysis.trace, thread, windows)
+    }
+
+    /// A hot spot's function by name.
+    pub fn hot_name(&self, spot: &HotSpot) -> String {
+        match self.analysis.trace.name(spot.function) {
+            "" => self.analysis.trace.frame_names(spot.frame).into_iter().last().unwrap_or_default(),
+            name => name.to_owned(),
+        }
+    }
+
+    /// Who had the CPUs that the picked pieces waited for, most first.
+    pub fn occupants(&self, select: impl Fn(&Piece) -> bool) -> Vec<(Option<ThreadId>, u64)> {
+        let mut sums: FxHashMap<Option<ThreadId>, u64> = FxHashMap::default();
+        for piece in self.explanation.pieces.iter().filter(|piece| piece.cause == Cause::WaitedForCpu && select(piece)) {
+            for (occupant, window) in self.analysis.occupants(piece) {
+                *sums.entry(occupant).or_default() += window.duration_ns();
+            }
+        }
+        let mut list: Vec<_> = sums.into_iter().collect();
+        list.sort_by_key(|&(thread, ns)| (Reverse(ns), thread));
+        list
+    }
+
+    /// `name tid` and, where it differs, the process.
+    pub fn name(&self, thread: ThreadId) -> String {
+        units::thread(self.analysis.trace, thread, self.at())
+    }
+
+    /// The time as of which names are told.
+    pub fn at(&self) -> Time {
+        self.explanation.window.end
+    }
+
+    /// A share of the stall in words: `99.1 %`.
+    pub fn percent(&self, ns: u64) -> String {
+        units::percent(ns, self.duration_ns())
+    }
+
+    /// A stack on one line.
+    pub fn told(&self, stack: StackId) -> String {
+        self.analysis.told(stack)
+    }
+
+    /// How well the stall's hops are known, in general: direct when all of its waits ended by a wake-up seen in task context.
+    pub fn evidence(&self) -> (Evidence, String) {
+        let hidden = self.ns_of(|piece, _| matches!(piece.cause, Cause::Lost));
+        if hidden * 10 > self.duration_ns() {
+            return (Evidence::Lost, format!("{} of it is hidden by lost records or the recording's edge", self.percent(hidden)));
+        }
+        let weak = |hop: &&Hop| {
+            hop.wake.is_none()
+                || hop.source.context != crate::WakeContext::Task
+                || matches!(hop.class, WaitClass::Condition | WaitClass::Unknown)
+        };
+        let inferred: Vec<&Hop> =
+            self.explanation.hops.iter().filter(|hop| hop.window.duration_ns() * 10 > self.duration_ns()).filter(weak).collect();
+        match inferred.first() {
+            None => (Evidence::Direct, "every wake-up on the way was seen".to_owned()),
+            Some(hop) if hop.wake.is_none() => {
+                (Evidence::Inferred, "the recording ends before the lock is released; its owner was read from the lock word".to_owned())
+            }
+            Some(hop) if hop.source.context != crate::WakeContext::Task => {
+                (Evidence::Inferred, format!("{} was woken by deferred work that {} ran", self.name(hop.sleeper), self.name(hop.by)))
+            }
+            Some(hop) => (
+                Evidence::Inferred,
+                format!(
+                    "the wake-up of {} was seen, but its stack does not tell whether it waited for a lock or a message",
+                    self.name(hop.sleeper)
+                ),
+            ),
+        }
+    }
+}

@@ -1,0 +1,43 @@
+//! No pattern fits: says where the time went and leaves the conclusion to the reader.
+
+use super::{Case, Finding, Pattern};
+use crate::answer::units;
+
+pub(super) fn verdict(case: &Case<'_>) -> Finding {
+    let trace = case.analysis.trace;
+    let mut story = Vec::new();
+    let longest = case.explanation.pieces.iter().max_by_key(|piece| piece.window.duration_ns());
+    if let Some(wait) = case.victims_wait() {
+        story.push(format!(
+            "Its longest wait ({}, {}) ended when {} woke it. It waited in\n  {}",
+            units::duration(wait.window.duration_ns()),
+            wait.class.name().replace('_', " "),
+            case.name(wait.by),
+            case.told(wait.wait_stack)
+        ));
+    } else if let Some(piece) = longest {
+        let stack = piece.segment.wait_stack(trace);
+        story.push(format!("The longest stretch ({}) was spent in\n  {}", units::duration(piece.window.duration_ns()), case.told(stack)));
+    }
+    let top = case.partition.iter().find(|share| share.who.is_some());
+    let (evidence, evidence_words) = case.evidence();
+    Finding {
+        pattern: Pattern::Unknown,
+        culprit: top.and_then(|share| share.who).filter(|who| !who.is_idle()),
+        function: longest.map(|piece| case.analysis.own_function(piece.segment.wait_stack(trace))).unwrap_or_default(),
+        evidence,
+        evidence_words,
+        story,
+        cause: match top {
+            Some(share) => format!(
+                "no single one: the largest part is {} ({}, {}).",
+                share.what.name().replace('_', " "),
+                share.who.map_or_else(|| "nobody known".to_owned(), |who| case.name(who)),
+                case.percent(share.ns)
+            ),
+            None => "not known.".to_owned(),
+        },
+        advice: String::new(),
+        operation: None,
+    }
+}

@@ -1,0 +1,42 @@
+//! Event loops that stopped pumping: a thread that returns to poll, select or epoll stays away from it.
+//!
+//! Needs no instrumentation and works backwards in time. It misses a loop that polls without ever blocking: such a loop is busy.
+
+use super::{Candidate, StallKind, ThreadView};
+use crate::{Analysis, Operation, State};
+use unhitch_model::Window;
+
+/// An event loop that stays away for longer has been noticed by a human.
+const THRESHOLD_NS: u64 = 100_000_000;
+/// Fewer returns to the pump are a program that happens to poll.
+const FEWEST_PUMPS: usize = 3;
+/// A loop pumps at least once in so many of its waits.
+const WAITS_PER_PUMP: usize = 4;
+
+/// True when the pump is what this thread's waits are about.
+pub(super) fn is_event_loop(operations: &[Operation]) -> bool {
+    let pumps = operations.iter().filter(|operation| operation.pump).count();
+    pumps >= FEWEST_PUMPS && pumps * WAITS_PER_PUMP >= operations.len()
+}
+
+pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
+    if !view.event_loop {
+        return;
+    }
+    let end = analysis.timeline.life(view.thread).end;
+    let mut pumps = view.operations.iter().filter(|operation| operation.pump).peekable();
+    while let Some(pump) = pumps.next() {
+        // Away from the moment an event called it, the wait for a CPU included.
+        let called = pump.wakes.last().map_or(pump.window.end, |&wake| analysis.trace.wakings.time[wake]);
+        let away = Window::new(called, pumps.peek().map_or(end, |next| next.window.start));
+        if away.duration_ns() >= THRESHOLD_NS && !is_unknown(view, away) && !pump.open {
+            found.push(Candidate { kind: StallKind::EventLoop, victim: view.thread, window: away, operation: None, event_loop: true });
+        }
+    }
+}
+
+/// True when most of the window is hidden by losses: that is no stall that can be defended.
+fn is_unknown(view: &ThreadView<'_>, window: Window) -> bool {
+    let hidden = view.segments.iter().filter(|segment| segment.state == State::Unknown);
+    hidden.map(|segment| segment.window.intersect(window).duration_ns()).sum::<u64>() * 2 > window.duration_ns()
+}

@@ -1,0 +1,215 @@
+//! Finding stalls without being told: waits that someone must have wanted to end.
+//!
+//! Waiting is not a fault; an idle worker waits too. A finder therefore looks for a *reason* to call a stretch of a thread's time a
+//! stall: an event loop that did not pump, a lock or a disk that kept a thread, a thread that wanted a CPU. Each kind is one file and
+//! one line in [`FINDERS`].
+
+mod cpu_starvation;
+mod event_loop;
+mod lock_starvation;
+mod unwanted_wait;
+
+use crate::patterns::{Finding, judge};
+use crate::{Analysis, Explanation, Operation, Segment};
+use rayon::prelude::*;
+use unhitch_model::{ThreadId, Window};
+
+/// Only so many candidates are explained; the rest are smaller.
+const MOST_EXPLAINED: usize = 64;
+
+/// Why a stretch of time counts as a stall.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum StallKind {
+    /// An event loop stayed away from its idle stack.
+    EventLoop,
+    /// A wait for a lock, a disk or memory.
+    UnwantedWait,
+    /// A thread wanted a CPU and did not get one.
+    CpuStarvation,
+    /// One operation, woken again and again in vain.
+    LockStarvation,
+    /// A window that the user asked about.
+    Mark,
+}
+
+impl StallKind {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::EventLoop => "event_loop",
+            Self::UnwantedWait => "unwanted_wait",
+            Self::CpuStarvation => "cpu_starvation",
+            Self::LockStarvation => "lock_starvation",
+            Self::Mark => "mark",
+        }
+    }
+}
+
+/// A stretch of a thread's time that may be a stall.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Candidate {
+    /// Why.
+    pub kind: StallKind,
+    /// Whose time.
+    pub victim: ThreadId,
+    /// Which time.
+    pub window: Window,
+    /// The blocked operation it consists of, if it is one.
+    pub operation: Option<Operation>,
+    /// True when the victim is an event loop: someone waits for its answer.
+    pub event_loop: bool,
+}
+
+/// A thread's time, as every finder sees it.
+pub struct ThreadView<'a> {
+    /// The thread.
+    pub thread: ThreadId,
+    /// The partition of its time.
+    pub segments: &'a [Segment],
+    /// Its blocked operations.
+    pub operations: &'a [Operation],
+    /// True when it is an event loop.
+    pub event_loop: bool,
+}
+
+/// Finds the candidates of one kind in one thread's time.
+pub type Finder = fn(&Analysis<'_>, &ThreadView<'_>, &mut Vec<Candidate>);
+
+/// The registry of finders.
+pub const FINDERS: &[Finder] = &[lock_starvation::find, event_loop::find, unwanted_wait::find, cpu_starvation::find];
+
+/// A stall with its explanation and its cause.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Stall {
+    /// What happened to the first victim.
+    pub candidate: Candidate,
+    /// Everyone who suffered from the same cause at the same time, the first victim included.
+    pub victims: Vec<ThreadId>,
+    /// Where the time went.
+    pub explanation: Explanation,
+    /// The verdict.
+    pub finding: Finding,
+}
+
+/// What to look for.
+#[derive(Clone, Default, Debug)]
+pub struct Query {
+    /// Only these threads; empty for all.
+    pub victims: Vec<ThreadId>,
+    /// Only what overlaps this window; with victims, the window itself is explained.
+    pub window: Option<Window>,
+}
+
+impl Analysis<'_> {
+    /// The stalls of the trace, worst first.
+    pub fn stalls(&self, query: &Query) -> Vec<Stall> {
+        let mut candidates = self.candidates(query);
+        candidates.sort_by_key(|candidate| (std::cmp::Reverse(weight(candidate)), candidate.window.start, candidate.victim));
+        candidates.truncate(MOST_EXPLAINED);
+        let stalls: Vec<Stall> = candidates.into_par_iter().map(|candidate| self.judge(candidate)).collect();
+        let mut merged = merge(stalls);
+        merged.sort_by_key(|stall| {
+            let victims = stall.victims.len().min(10) as u64;
+            (std::cmp::Reverse(weight(&stall.candidate) * victims), stall.candidate.window.start, stall.candidate.victim)
+        });
+        merged
+    }
+
+    fn candidates(&self, query: &Query) -> Vec<Candidate> {
+        let wanted = |thread: ThreadId| query.victims.is_empty() || query.victims.contains(&thread);
+        if let (Some(window), false) = (query.window, query.victims.is_empty()) {
+            let named = query.victims.iter().map(|&victim| Candidate {
+                kind: StallKind::Mark,
+                victim,
+                window: window.intersect(self.timeline.life(victim)),
+                operation: None,
+                event_loop: false,
+            });
+            return named.filter(|candidate| !candidate.window.is_empty()).collect();
+        }
+        (1..self.timeline.threads() as u32)
+            .into_par_iter()
+            .map(ThreadId)
+            .filter(|&thread| wanted(thread))
+            .flat_map_iter(|thread| self.candidates_of(thread))
+            .filter(|candidate| query.window.is_none_or(|window| candidate.window.overlaps(window)))
+            .collect()
+    }
+
+    fn candidates_of(&self, thread: ThreadId) -> Vec<Candidate> {
+        let segments = self.segments(thread, self.timeline.window());
+        let operations = self.operations(thread, &segments);
+        let view = ThreadView { thread, segments: &segments, operations: &operations, event_loop: event_loop::is_event_loop(&operations) };
+        let mut found = Vec::new();
+        FINDERS.iter().for_each(|find| find(self, &view, &mut found));
+        found
+    }
+
+    fn judge(&self, candidate: Candidate) -> Stall {
+        let explanation = self.explain(candidate.victim, candidate.window);
+        let finding = judge(self, &candidate, &explanation);
+        Stall { victims: vec![candidate.victim], candidate, explanation, finding }
+    }
+}
+
+/// How much a candidate matters: its length, doubled for an event loop, because someone sits before it.
+fn weight(candidate: &Candidate) -> u64 {
+    candidate.window.duration_ns() * if candidate.event_loop { 2 } else { 1 }
+}
+
+/// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of several, the victims of one culprit.
+fn merge(stalls: Vec<Stall>) -> Vec<Stall> {
+    let mut merged: Vec<Stall> = Vec::new();
+    for stall in stalls {
+        let host = merged.iter_mut().find(|known| same_hang(known, &stall) || same_cause(known, &stall));
+        match host {
+            Some(known) => {
+                let mut victims = [known.victims.as_slice(), &stall.victims].concat();
+                victims.sort_unstable();
+                victims.dedup();
+                if better(&stall, known) {
+                    *known = stall;
+                }
+                known.victims = victims;
+            }
+            None => merged.push(stall),
+        }
+    }
+    merged
+}
+
+/// Two views of one thread's hang: one window covers most of the other.
+fn same_hang(a: &Stall, b: &Stall) -> bool {
+    a.candidate.victim == b.candidate.victim && share(a.candidate.window, b.candidate.window) >= 0.5
+}
+
+/// One culprit with one pattern, at the same time.
+fn same_cause(a: &Stall, b: &Stall) -> bool {
+    let culprits = (a.finding.culprit, b.finding.culprit);
+    let blocked = |stall: &Stall| stall.finding.culprit.is_some_and(|culprit| culprit != stall.candidate.victim);
+    let same_culprit = culprits.0 == culprits.1 && blocked(a) && blocked(b) && a.finding.pattern == b.finding.pattern;
+    let culprit_itself =
+        culprits.0 == Some(b.candidate.victim) && b.candidate.window.overlaps(a.candidate.window) && !b.candidate.event_loop;
+    (same_culprit && share(a.candidate.window, b.candidate.window) >= 0.5)
+        || (culprit_itself && share(a.candidate.window, b.candidate.window) >= 0.8)
+}
+
+/// What the windows share, as a part of the shorter one.
+fn share(a: Window, b: Window) -> f64 {
+    let shorter = a.duration_ns().min(b.duration_ns()).max(1);
+    a.intersect(b).duration_ns() as f64 / shorter as f64
+}
+
+/// Which of two views of one hang is told: the one with a definite verdict, the event loop's, the starved operation's, the longer.
+fn better(new: &Stall, old: &Stall) -> bool {
+    let rank = |stall: &Stall| {
+        (
+            stall.finding.pattern.is_definite(),
+            stall.candidate.event_loop,
+            stall.candidate.kind == StallKind::LockStarvation,
+            stall.candidate.window.duration_ns(),
+        )
+    };
+    rank(new) > rank(old)
+}

@@ -1,0 +1,141 @@
+//! Stacks as a person tells them: the functions that mean something, in order, and the one that is responsible.
+
+use crate::Analysis;
+use crate::waits::base_name;
+use unhitch_model::{ModuleKind, StackId};
+
+/// A told stack names at most so many functions.
+const MOST_NAMES: usize = 7;
+
+impl Analysis<'_> {
+    /// The meaningful functions of a stack, root first, without the tracer, the scheduler, and what starts every program.
+    pub fn story(&self, stack: StackId) -> Vec<String> {
+        let frames = self.trace.stacks.frames_of(stack);
+        let mut names: Vec<String> = Vec::new();
+        for &frame in frames.iter().skip(self.facts.noise_len(stack)).rev() {
+            let mut functions = self.trace.frame_names(frame);
+            functions.reverse();
+            names.extend(functions.into_iter().filter(|name| !is_scaffold(name)));
+        }
+        names.dedup();
+        names
+    }
+
+    /// The same on one line: `a → b → … → y → z`.
+    pub fn told(&self, stack: StackId) -> String {
+        let names = self.story(stack);
+        if names.is_empty() {
+            return "(no stack was recorded)".to_owned();
+        }
+        let first = names.len().saturating_sub(MOST_NAMES);
+        let told = names[first..].iter().map(|name| shorten(name)).collect::<Vec<_>>().join(" → ");
+        if first > 0 { format!("… → {told}") } else { told }
+    }
+
+    /// The function that did it: on a stack that takes or releases a lock, waits or wakes, the deepest one that is the program's own.
+    pub fn own_function(&self, stack: StackId) -> String {
+        let frames = self.trace.stacks.frames_of(stack);
+        let user = self.trace.stacks.user_frames(stack);
+        let own = user.iter().find_map(|&frame| {
+            let module = self.trace.stacks.frame(frame).and_then(|frame| self.trace.modules.get(frame.module))?;
+            let path = self.trace.name(module.path);
+            let runtime = module.kind != ModuleKind::File
+                || ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++"].iter().any(|part| path.contains(part));
+            let symbol = self.trace.symbols.get(frame).last()?;
+            let name = self.trace.name(symbol.function);
+            (!runtime && !is_primitive(name) && !is_scaffold(name)).then(|| name.to_owned())
+        });
+        let kernel = || {
+            let frames = frames.iter().skip(self.facts.noise_len(stack));
+            frames.flat_map(|&frame| self.trace.frame_names(frame)).find(|name| !is_primitive(name) && !is_scaffold(name))
+        };
+        own.or_else(kernel)
+            .or_else(|| frames.first().and_then(|&frame| self.trace.frame_names(frame).into_iter().next()))
+            .unwrap_or_default()
+    }
+}
+
+/// Functions below or above every program's own.
+fn is_scaffold(name: &str) -> bool {
+    const EXACT: &[&str] = &[
+        "_start",
+        "__libc_start_main",
+        "__libc_start_call_main",
+        "main",
+        "clone",
+        "clone3",
+        "__clone3",
+        "start_thread",
+        "ret_from_fork",
+        "ret_from_fork_asm",
+        "entry_SYSCALL_64_after_hwframe",
+        "do_syscall_64",
+        "x64_sys_call",
+        "__x64_sys_futex",
+        "do_futex",
+        "asm_common_interrupt",
+        "asm_sysvec_apic_timer_interrupt",
+        "sysvec_apic_timer_interrupt",
+        "rust_begin_unwind",
+        "syscall",
+        "__GI___clone3",
+        "__GI___clone",
+    ];
+    const PARTS: &[&str] = &[
+        "std::rt::",
+        "std::sys::",
+        "std::panic",
+        "std::thread::",
+        "core::ops::function::",
+        "__rust_begin_short_backtrace",
+        "__rust_try",
+        "alloc::boxed::Box<",
+        "as core::ops::",
+    ];
+    EXACT.contains(&base_name(name)) || PARTS.iter().any(|part| name.contains(part))
+}
+
+/// Functions that only carry out a lock, a wait or a wake-up for someone.
+fn is_primitive(name: &str) -> bool {
+    const PARTS: &[&str] = &[
+        "lock",
+        "futex",
+        "mutex",
+        "pthread_",
+        "sem_",
+        "condvar",
+        "guard",
+        "drop_in_place",
+        "wake",
+        "schedule",
+        "syscall",
+        "__x64_sys_",
+        "_slowpath",
+    ];
+    let lower = base_name(name).to_ascii_lowercase();
+    // Only the function's own name counts, not the path before it: `lock_lab::scan` is no lock.
+    let last = lower.rsplit("::").find(|part| !part.is_empty() && !part.starts_with('h') | (part.len() != 17)).unwrap_or(&lower);
+    PARTS.iter().any(|part| last.contains(part))
+}
+
+/// A name without template and generic arguments when it is long.
+fn shorten(name: &str) -> String {
+    const LONG: usize = 48;
+    if name.chars().count() <= LONG {
+        return name.to_owned();
+    }
+    let mut depth = 0;
+    let kept: String = name
+        .chars()
+        .filter(|&c| {
+            depth += i32::from(c == '<');
+            let keep = depth == 0;
+            depth -= i32::from(c == '>');
+            keep
+        })
+        .collect();
+    match kept.chars().count() {
+        n if n <= LONG => kept,
+        n => format!("…{}", kept.chars().skip(n - LONG).collect::<String>()),
+    }
+}

@@ -1,0 +1,406 @@
+//! Every thread's time as a gapless partition: ran, runnable, sleeping, unknown.
+//!
+//! Built in one pass over switches and wake-ups. What is stored per thread is not segments but *cycles* (left the CPU, was woken, came
+//! back): three indices instead of three records, so that 20 million switches stay small; segments are made on demand.
+
+use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};
+
+const NONE: u32 = u32::MAX;
+
+/// One trip off the CPU: indices into switches (`out`, `back`) and wakings (`wake`), `NONE` where not seen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Cycle {
+    out: u32,
+    wake: u32,
+    back: u32,
+}
+
+/// What a thread was doing in a [`Segment`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// On a CPU.
+    Ran,
+    /// Wanted a CPU: woken, or preempted.
+    Runnable {
+        /// True when it was taken off the CPU rather than woken.
+        preempted: bool,
+    },
+    /// Waiting for something other than a CPU.
+    Sleeping(TaskState),
+    /// Lost records or the recording's edge hide the truth.
+    Unknown,
+}
+
+/// A stretch of one thread's time in one state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// From when to when.
+    pub window: Window,
+    /// In which state.
+    pub state: State,
+    /// The switch that took it off the CPU, whose stack is the wait stack (Runnable, Sleeping).
+    pub out: Option<usize>,
+    /// The wake-up that ended the sleep (Sleeping) or began the wait for a CPU (Runnable).
+    pub wake: Option<usize>,
+    /// The switch that put it on a CPU: at the end of Runnable, at the start of Ran.
+    pub back: Option<usize>,
+}
+
+impl Segment {
+    /// The wait stack, empty when none was recorded.
+    pub fn wait_stack(&self, trace: &Trace) -> StackId {
+        self.out.and_then(|out| trace.switches.stack.get(out)).copied().unwrap_or_default()
+    }
+}
+
+/// The timelines of all threads of a trace.
+pub struct Timeline {
+    window: Window,
+    starts: Vec<u32>,
+    cycles: Vec<Cycle>,
+    lives: Vec<Window>,
+    losses: Losses,
+    redundant: Vec<u32>,
+}
+
+/// What is known of a thread while the events go by.
+#[derive(Clone, Copy)]
+struct Progress {
+    phase: Phase,
+    out: u32,
+    wake: u32,
+    early: u32,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Phase {
+    Unseen,
+    Running,
+    Off,
+}
+
+impl Timeline {
+    /// Joins switches and wake-ups of `trace` inside its common window.
+    pub fn new(trace: &Trace) -> Self {
+        let window = trace.common_window();
+        let mut builder = Builder {
+            progress: vec![Progress { phase: Phase::Unseen, out: NONE, wake: NONE, early: NONE }; trace.threads.len()],
+            closed: Vec::with_capacity(trace.switches.len() + trace.threads.len()),
+            redundant: Vec::new(),
+            lives: trace.threads.iter().map(|(_, thread)| life(thread.start, thread.end, window)).collect(),
+        };
+        let (switches, wakings) = (trace.switches.range(window), trace.wakings.range(window));
+        let mut waking = wakings.start;
+        for switch in switches {
+            while waking < wakings.end && trace.wakings.time[waking] <= trace.switches.time[switch] {
+                builder.wake(trace, waking);
+                waking += 1;
+            }
+            builder.switch(trace, switch);
+        }
+        (waking..wakings.end).for_each(|waking| builder.wake(trace, waking));
+        builder.finish();
+        let (starts, cycles) = group_by_thread(&builder.closed, trace.threads.len());
+        builder.redundant.sort_unstable();
+        Self { window, starts, cycles, lives: builder.lives, losses: Losses::new(trace), redundant: builder.redundant }
+    }
+
+    /// The window that all timelines partition: the trace's common window.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// The part of the window in which a thread existed.
+    pub fn life(&self, thread: ThreadId) -> Window {
+        self.lives.get(thread.index()).copied().unwrap_or_default()
+    }
+
+    /// How many threads there are, the idle thread included.
+    pub fn threads(&self) -> usize {
+        self.lives.len()
+    }
+
+    /// Wake-ups that changed nothing, because the thread was awake or already woken.
+    pub fn redundant_wakings(&self) -> &[u32] {
+        &self.redundant
+    }
+
+    /// The partition of a thread's time inside `window`, in order: gapless over the part of `window` in which the thread existed.
+    pub fn segments(&self, trace: &Trace, thread: ThreadId, window: Window) -> Vec<Segment> {
+        let window = window.intersect(self.life(thread));
+        let mut segments = Vec::new();
+        if window.is_empty() || thread.is_idle() {
+            return segments;
+        }
+        let cycles = self.cycles_of(thread);
+        let first = cycles.partition_point(|cycle| self.first_time(trace, cycle) <= window.start).saturating_sub(1);
+        if cycles.is_empty() || first == 0 {
+            self.before_first(trace, thread, cycles.first(), &mut |segment| self.push(trace, segment, window, &mut segments));
+        }
+        for index in first..cycles.len() {
+            if self.first_time(trace, &cycles[index]) >= window.end {
+                break;
+            }
+            let end = cycles.get(index + 1).map_or(self.life(thread).end, |next| self.first_time(trace, next));
+            let next_lost = cycles.get(index + 1).is_some_and(|next| next.out == NONE);
+            self.cycle(trace, &cycles[index], end, next_lost, &mut |segment| self.push(trace, segment, window, &mut segments));
+        }
+        segments
+    }
+
+    fn cycles_of(&self, thread: ThreadId) -> &[Cycle] {
+        let (Some(&start), Some(&end)) = (self.starts.get(thread.index()), self.starts.get(thread.index() + 1)) else { return &[] };
+        &self.cycles[start as usize..end as usize]
+    }
+
+    /// The time of the first event of a cycle that belongs to it.
+    fn first_time(&self, trace: &Trace, cycle: &Cycle) -> Time {
+        if cycle.out != NONE {
+            trace.switches.time[cycle.out as usize]
+        } else if cycle.wake != NONE {
+            trace.wakings.time[cycle.wake as usize]
+        } else {
+            trace.switches.time[cycle.back as usize]
+        }
+    }
+
+    /// What a thread did from its start to its first event, concluded backwards from that event.
+    fn before_first(&self, trace: &Trace, thread: ThreadId, first: Option<&Cycle>, emit: &mut dyn FnMut(Segment)) {
+        let life = self.life(thread);
+        let Some(first) = first else {
+            return emit(Segment { window: life, state: State::Unknown, out: None, wake: None, back: None });
+        };
+        let window = Window::new(life.start, self.first_time(trace, first));
+        let wake = index(first.wake);
+        let state = if first.out != NONE {
+            State::Ran
+        } else if let Some(wake) = wake {
+            match trace.wakings.flags[wake].has(WakeFlags::NEW) {
+                true => State::Unknown,
+                false => State::Sleeping(TaskState::Sleeping),
+            }
+        } else if trace.wakings.is_empty() {
+            State::Unknown
+        } else {
+            State::Runnable { preempted: false }
+        };
+        let back = if first.out == NONE && wake.is_none() { index(first.back) } else { None };
+        emit(Segment { window, state, out: None, wake: wake.filter(|_| first.out == NONE), back });
+    }
+
+    /// The segments of one cycle: off the CPU, runnable, and the run (or the unknown) up to `end`, the next cycle's first event.
+    fn cycle(&self, trace: &Trace, cycle: &Cycle, end: Time, next_lost: bool, emit: &mut dyn FnMut(Segment)) {
+        let (out, wake, back) = (index(cycle.out), index(cycle.wake), index(cycle.back));
+        let segment = |start: Time, end: Time, state: State, wake: Option<usize>, back: Option<usize>| Segment {
+            window: Window::new(start, end),
+            state,
+            out,
+            wake,
+            back,
+        };
+        let begin = self.first_time(trace, cycle);
+        let off_end = back.map_or(end, |back| trace.switches.time[back]);
+        let prev_state = out.map(|out| trace.switches.prev_state[out]);
+        match (prev_state, wake.map(|wake| trace.wakings.time[wake])) {
+            // Its life ends here; if it is seen again, its id was reused and the new thread's birth is lost.
+            (Some(TaskState::Dead), None) if back.is_none() => emit(segment(begin, end, State::Unknown, None, None)),
+            // Woken, but its next event is a departure: where it got the CPU is lost.
+            (None, Some(_)) if back.is_none() && end < self.window.end => emit(segment(begin, end, State::Unknown, None, None)),
+            (Some(state), _) if state.is_runnable() => emit(segment(begin, off_end, State::Runnable { preempted: true }, None, back)),
+            (Some(state), Some(woken)) if woken > begin => {
+                emit(segment(begin, woken, State::Sleeping(state), wake, None));
+                if back.is_some() || end == self.window.end {
+                    emit(segment(woken, off_end, State::Runnable { preempted: false }, wake, back));
+                } else {
+                    emit(segment(woken, end, State::Unknown, None, None));
+                }
+            }
+            // Woken before it had left the CPU: it never slept.
+            (Some(_), Some(_)) => emit(segment(begin, off_end, State::Runnable { preempted: false }, wake, back)),
+            // It slept, but its next event is another departure: what was in between is lost.
+            (Some(_), None) if back.is_none() && end < self.window.end => emit(segment(begin, end, State::Unknown, None, None)),
+            (Some(state), None) => emit(segment(begin, off_end, State::Sleeping(state), None, None)),
+            (None, Some(_)) => emit(segment(begin, off_end, State::Runnable { preempted: false }, wake, back)),
+            (None, None) => {}
+        }
+        if let Some(back) = back {
+            let state = if next_lost { State::Unknown } else { State::Ran };
+            emit(Segment { window: Window::new(off_end, end), state, out: None, wake: None, back: Some(back) });
+        }
+    }
+
+    /// Adds a segment, clipped to `window`, with the stretches hidden by losses turned into Unknown.
+    fn push(&self, trace: &Trace, mut segment: Segment, window: Window, segments: &mut Vec<Segment>) {
+        segment.window = segment.window.intersect(window);
+        if segment.window.is_empty() {
+            return;
+        }
+        if segment.state != State::Unknown {
+            let own_cpu = (segment.state == State::Ran).then(|| segment.back.map(|back| trace.switches.cpu[back])).flatten();
+            for hidden in self.losses.hiding(own_cpu, segment.window) {
+                let seen = Window::new(segment.window.start, hidden.start);
+                if !seen.is_empty() {
+                    segments.push(Segment { window: seen, ..segment });
+                }
+                segments.push(Segment { window: hidden, state: State::Unknown, out: None, wake: None, back: None });
+                segment.window.start = hidden.end;
+            }
+        }
+        if !segment.window.is_empty() {
+            segments.push(segment);
+        }
+    }
+}
+
+/// Where events are missing. A running thread is hidden only by a loss on its own CPU; any other thread by a loss on any CPU,
+/// because it may have run there.
+struct Losses {
+    any_cpu: Vec<Window>,
+    by_cpu: Vec<Vec<Window>>,
+}
+
+impl Losses {
+    fn new(trace: &Trace) -> Self {
+        let mut by_cpu: Vec<Vec<Window>> = Vec::new();
+        for loss in &trace.losses {
+            let cpu = usize::from(loss.cpu);
+            if by_cpu.len() <= cpu {
+                by_cpu.resize(cpu + 1, Vec::new());
+            }
+            by_cpu[cpu].push(loss.window);
+        }
+        Self {
+            any_cpu: disjoint(trace.losses.iter().map(|loss| loss.window).collect()),
+            by_cpu: by_cpu.into_iter().map(disjoint).collect(),
+        }
+    }
+
+    /// The losses inside `window`, clipped to it, in order and disjoint.
+    fn hiding(&self, own_cpu: Option<u16>, window: Window) -> impl Iterator<Item = Window> + '_ {
+        let list = match own_cpu {
+            Some(cpu) => self.by_cpu.get(usize::from(cpu)).map_or(&[][..], Vec::as_slice),
+            None => &self.any_cpu,
+        };
+        let first = list.partition_point(|loss| loss.end <= window.start);
+        list[first..]
+            .iter()
+            .take_while(move |loss| loss.start < window.end)
+            .map(move |loss| loss.intersect(window))
+            .filter(|w| !w.is_empty())
+    }
+}
+
+/// Sorts windows and joins those that touch.
+fn disjoint(mut windows: Vec<Window>) -> Vec<Window> {
+    windows.sort_unstable();
+    let mut joined: Vec<Window> = Vec::new();
+    for window in windows {
+        match joined.last_mut() {
+            Some(last) if window.start <= last.end => last.end = last.end.max(window.end),
+            _ => joined.push(window),
+        }
+    }
+    joined
+}
+
+struct Builder {
+    progress: Vec<Progress>,
+    closed: Vec<(ThreadId, Cycle)>,
+    redundant: Vec<u32>,
+    lives: Vec<Window>,
+}
+
+impl Builder {
+    fn wake(&mut self, trace: &Trace, waking: usize) {
+        let wakee = trace.wakings.wakee[waking];
+        let Some(progress) = self.progress.get_mut(wakee.index()).filter(|_| !wakee.is_idle()) else { return };
+        let asleep = match progress.phase {
+            Phase::Unseen => {
+                if trace.wakings.flags[waking].has(WakeFlags::NEW) {
+                    let life = &mut self.lives[wakee.index()];
+                    life.start = life.start.max(trace.wakings.time[waking]);
+                    life.end = life.end.max(life.start);
+                }
+                true
+            }
+            Phase::Running => {
+                progress.early = waking as u32;
+                return;
+            }
+            Phase::Off => progress.out == NONE || !trace.switches.prev_state[progress.out as usize].is_runnable(),
+        };
+        if asleep && progress.wake == NONE {
+            progress.wake = waking as u32;
+        } else {
+            self.redundant.push(waking as u32);
+        }
+    }
+
+    fn switch(&mut self, trace: &Trace, switch: usize) {
+        let (prev, next) = (trace.switches.prev[switch], trace.switches.next[switch]);
+        if let Some(progress) = self.progress.get_mut(prev.index()).filter(|_| !prev.is_idle()) {
+            if progress.phase == Phase::Off || progress.wake != NONE {
+                self.closed.push((prev, Cycle { out: progress.out, wake: progress.wake, back: NONE }));
+            }
+            if progress.early != NONE && trace.switches.prev_state[switch].is_runnable() {
+                self.redundant.push(progress.early);
+                progress.early = NONE;
+            }
+            if trace.switches.prev_state[switch] == TaskState::Dead {
+                self.lives[prev.index()].end = trace.switches.time[switch];
+            }
+            *progress = Progress { phase: Phase::Off, out: switch as u32, wake: NONE, early: progress.early };
+        }
+        if let Some(progress) = self.progress.get_mut(next.index()).filter(|_| !next.is_idle()) {
+            let lost = progress.phase == Phase::Running;
+            let (out, mut wake) = if lost { (NONE, NONE) } else { (progress.out, progress.wake) };
+            if progress.early != NONE {
+                // A wake-up seen while it still ran counts only when the sleep saw no other.
+                match wake == NONE && out != NONE {
+                    true => wake = progress.early,
+                    false => self.redundant.push(progress.early),
+                }
+            }
+            self.closed.push((next, Cycle { out, wake, back: switch as u32 }));
+            *progress = Progress { phase: Phase::Running, out: NONE, wake: NONE, early: NONE };
+        }
+    }
+
+    fn finish(&mut self) {
+        for (index, progress) in self.progress.iter().enumerate() {
+            if progress.early != NONE {
+                self.redundant.push(progress.early);
+            }
+            if progress.phase == Phase::Off || progress.wake != NONE {
+                self.closed.push((ThreadId(index as u32), Cycle { out: progress.out, wake: progress.wake, back: NONE }));
+            }
+        }
+    }
+}
+
+fn index(index: u32) -> Option<usize> {
+    (index != NONE).then_some(index as usize)
+}
+
+fn life(start: Option<Time>, end: Option<Time>, window: Window) -> Window {
+    Window::new(start.unwrap_or(window.start), end.unwrap_or(window.end)).intersect(window)
+}
+
+/// Counting sort: the cycles of thread `i` are `cycles[starts[i]..starts[i + 1]]`, in order of time.
+fn group_by_thread(closed: &[(ThreadId, Cycle)], threads: usize) -> (Vec<u32>, Vec<Cycle>) {
+    let mut starts = vec![0u32; threads + 1];
+    for (thread, _) in closed {
+        starts[thread.index() + 1] += 1;
+    }
+    for index in 0..threads {
+        starts[index + 1] += starts[index];
+    }
+    let mut next = starts.clone();
+    let mut cycles = vec![Cycle { out: NONE, wake: NONE, back: NONE }; closed.len()];
+    for &(thread, cycle) in closed {
+        let slot = &mut next[thread.index()];
+        cycles[*slot as usize] = cycle;
+        *slot += 1;
+    }
+    (starts, cycles)
+}
