@@ -9,8 +9,6 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use unhitch_model::{ThreadId, Window};
 
-/// A chain is never longer than this.
-const MOST_LINKS: usize = 16;
 /// Links shorter than this part of the window are absorbed by a neighbour, once there are more than a handful.
 const SMALL: u64 = 200;
 const HANDFUL: usize = 6;
@@ -66,8 +64,8 @@ struct Group {
 }
 
 impl Explanation {
-    /// The chain, in order of time.
-    pub fn chain(&self) -> Vec<Link> {
+    /// The chain in at most `most` links, in order of time.
+    pub fn chain(&self, most: usize) -> Vec<Link> {
         let mut groups: Vec<Group> = Vec::new();
         for piece in &self.pieces {
             let hop = self.hop_of(piece).copied();
@@ -97,7 +95,7 @@ impl Explanation {
                 }
             }
         }
-        shorten(&mut groups, self.window.duration_ns());
+        shorten(&mut groups, self.window.duration_ns(), most);
         let kept = groups.into_iter().filter(|group| !group.gone);
         kept.map(|group| Link {
             window: group.window,
@@ -124,7 +122,7 @@ impl Group {
 }
 
 /// Lets neighbours absorb the smallest group until the chain is short enough, and joins equal neighbours.
-fn shorten(groups: &mut [Group], window_ns: u64) {
+fn shorten(groups: &mut [Group], window_ns: u64, most: usize) {
     let mut count = groups.len();
     let mut heap: BinaryHeap<Reverse<(u64, usize, u32)>> =
         groups.iter().enumerate().map(|(index, group)| Reverse((group.window.duration_ns(), index, 0))).collect();
@@ -133,7 +131,7 @@ fn shorten(groups: &mut [Group], window_ns: u64) {
             continue;
         }
         let long_enough = length.saturating_mul(SMALL) >= window_ns || count <= HANDFUL;
-        if long_enough && count <= MOST_LINKS {
+        if long_enough && count <= most {
             break;
         }
         let (prev, next) = (groups[index].prev, groups[index].next);

@@ -18,6 +18,8 @@ pub enum Cause {
     WaitedForCpu,
     /// It slept until a time it had set itself.
     Timer,
+    /// It waited for something that did not come before its own timeout.
+    Timeout,
     /// It waited for a block device or a file system.
     Io,
     /// It waited for memory.
@@ -177,7 +179,8 @@ impl Analysis<'_> {
                     (WaitClass::Stopped, _) => Cause::Stopped,
                     (WaitClass::Memory, _) => Cause::Memory,
                     (WaitClass::BlockIo | WaitClass::FileSystem, _) | (_, Some(InterruptSource::BlockIo)) => Cause::Io,
-                    (WaitClass::Timer, _) | (_, Some(InterruptSource::Timer)) => Cause::Timer,
+                    (WaitClass::Timer, _) => Cause::Timer,
+                    (_, Some(InterruptSource::Timeout | InterruptSource::Timer)) => Cause::Timeout,
                     (WaitClass::Network, _) | (_, Some(InterruptSource::Network)) => Cause::Message,
                     _ => Cause::UnknownWaker,
                 }

@@ -57,6 +57,7 @@ struct StackFact {
     softirq_by_task: bool,
     interrupt: InterruptSource,
     noise: u16,
+    interrupt_len: u16,
     signature: u64,
 }
 
@@ -84,6 +85,7 @@ impl Facts {
             softirq_by_task: false,
             interrupt: InterruptSource::Other,
             noise: 0,
+            interrupt_len: 0,
             signature: 0,
         })
     }
@@ -116,6 +118,15 @@ impl Facts {
         usize::from(self.get(stack).noise)
     }
 
+    /// The frames of a wake stack that belong to what woke: of an interrupt, not those of the bystander it interrupted.
+    pub fn own_frames<'t>(&self, trace: &'t Trace, stack: StackId) -> &'t [FrameId] {
+        let frames = trace.stacks.frames_of(stack);
+        match usize::from(self.get(stack).interrupt_len) {
+            0 => frames,
+            len => &frames[..len.min(frames.len())],
+        }
+    }
+
     /// In which context wake-up number `index` was issued.
     pub fn wake_source(&self, trace: &Trace, index: usize) -> WakeSource {
         let (flags, stack) = (trace.wakings.flags[index], self.get(trace.wakings.stack[index]));
@@ -140,18 +151,29 @@ struct FrameFact {
     patterns: Vec<u16>,
     noise: bool,
     unlocks: bool,
+    interrupt_entry: bool,
+    softirq_by_task: bool,
     identity: u64,
 }
 
 fn frame_fact(trace: &Trace, rules: &Rules, frame: FrameId, cache: &mut FxHashMap<u32, Vec<u16>>) -> FrameFact {
     let symbols = trace.symbols.get(frame);
-    let mut fact = FrameFact { patterns: Vec::new(), noise: !symbols.is_empty(), unlocks: false, identity: u64::from(frame.0) };
+    let mut fact = FrameFact {
+        patterns: Vec::new(),
+        noise: !symbols.is_empty(),
+        unlocks: false,
+        interrupt_entry: false,
+        softirq_by_task: false,
+        identity: u64::from(frame.0),
+    };
     for symbol in symbols {
         let name = trace.name(symbol.function);
         let patterns = cache.entry(symbol.function.0).or_insert_with(|| rules.patterns_matching(name));
         fact.noise &= rules.is_noise(patterns);
         fact.patterns.extend_from_slice(patterns);
-        fact.unlocks |= is_unlock(name);
+        fact.unlocks |= rules.is_unlock(patterns);
+        fact.interrupt_entry |= rules.is_interrupt_entry(patterns);
+        fact.softirq_by_task |= rules.is_softirq_by_task(patterns);
     }
     if let Some(outermost) = symbols.last() {
         fact.identity = u64::from(outermost.function.0) | 1 << 40;
@@ -159,28 +181,27 @@ fn frame_fact(trace: &Trace, rules: &Rules, frame: FrameId, cache: &mut FxHashMa
     fact
 }
 
-/// Function names whose wake-ups hand over a lock, in C, C++, Rust, Go and Java runtimes.
-fn is_unlock(function: &str) -> bool {
-    let name = function.to_ascii_lowercase();
-    name.contains("unlock") || name.contains("mutex_release") || name.contains("monitorexit") || name.contains("monitor_exit")
-}
-
 fn stack_fact(trace: &Trace, rules: &Rules, id: StackId, frames: &[FrameFact], matches: &mut Matches) -> StackFact {
-    matches.clear();
     let list = trace.stacks.frames_of(id);
     let facts = || list.iter().filter_map(|frame| frames.get(frame.index()));
-    facts().for_each(|fact| matches.add(&fact.patterns));
-    let noise = facts().take(trace.stacks.kernel_len(id)).take_while(|fact| fact.noise).count();
+    let kernel = || facts().take(trace.stacks.kernel_len(id));
+    let noise = kernel().take_while(|fact| fact.noise).count();
+    // In an interrupt the frames below its entry are a bystander's and mean nothing.
+    let entry = kernel().position(|fact| fact.interrupt_entry);
+    let own = || facts().take(entry.map_or(list.len(), |entry| entry + 1));
+    matches.clear();
+    own().for_each(|fact| matches.add(&fact.patterns));
     let mut hasher = FxHasher::default();
     facts().skip(noise).for_each(|fact| fact.identity.hash(&mut hasher));
-    let (class, pump) = rules.wait_class(matches);
+    let (class, pump) = rules.wait_class(matches, facts().nth(noise).map_or(&[][..], |fact| &fact.patterns));
     StackFact {
         class,
         pump,
-        unlocks: facts().any(|fact| fact.unlocks),
-        softirq_by_task: rules.is_softirq_by_task(matches),
+        unlocks: own().any(|fact| fact.unlocks),
+        softirq_by_task: entry.is_none() && own().any(|fact| fact.softirq_by_task),
         interrupt: rules.interrupt_source(matches),
         noise: noise as u16,
+        interrupt_len: entry.map_or(0, |entry| entry as u16 + 1),
         signature: if list.is_empty() { 0 } else { hasher.finish() | 1 },
     }
 }

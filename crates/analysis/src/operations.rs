@@ -128,7 +128,8 @@ impl Analysis<'_> {
 
     /// The class of a sleep, from its wait stack and the stack that ended it.
     pub fn class_of(&self, segment: &Segment) -> WaitClass {
-        let wake_stack = segment.wake.map_or(StackId::EMPTY, |wake| self.trace.wakings.stack[wake]);
+        let by_task = |wake: &usize| self.facts.wake_source(self.trace, *wake).context.is_task();
+        let wake_stack = segment.wake.filter(by_task).map_or(StackId::EMPTY, |wake| self.trace.wakings.stack[wake]);
         match segment.state {
             State::Sleeping(TaskState::Stopped | TaskState::Traced) => WaitClass::Stopped,
             State::Sleeping(TaskState::Idle | TaskState::Parked) => WaitClass::KernelIdle,

@@ -89,7 +89,7 @@ fn what(explanation: &Explanation, piece: &Piece) -> What {
             _ => What::Ipc,
         },
         (Cause::WaitedForCpu, _) => What::WaitedForCpu,
-        (Cause::Timer, _) => What::Timer,
+        (Cause::Timer | Cause::Timeout, _) => What::Timer,
         (Cause::Io, _) => What::Io,
         (Cause::Memory, _) => What::Memory,
         (Cause::Message, _) => What::Ipc,

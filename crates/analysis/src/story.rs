@@ -13,9 +13,8 @@ impl Analysis<'_> {
         let frames = self.trace.stacks.frames_of(stack);
         let mut names: Vec<String> = Vec::new();
         for &frame in frames.iter().skip(self.facts.noise_len(stack)).rev() {
-            let mut functions = self.trace.frame_names(frame);
-            functions.reverse();
-            names.extend(functions.into_iter().filter(|name| !is_scaffold(name)));
+            // The function that the code is in, not those inlined into it: names an engineer can look up, one per frame.
+            names.extend(self.trace.frame_names(frame).pop().filter(|name| !is_scaffold(name)));
         }
         names.dedup();
         names

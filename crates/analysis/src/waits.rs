@@ -64,7 +64,9 @@ impl WaitClass {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum InterruptSource {
-    /// A timer: for a sleeper with a timeout, its own.
+    /// The timeout with which the sleeper went to sleep.
+    Timeout,
+    /// Another timer: a timerfd, an interval timer, delayed work.
     Timer,
     /// A block device's completion.
     BlockIo,
@@ -86,6 +88,8 @@ struct Rule<C> {
     #[serde(default)]
     all: Vec<String>,
     #[serde(default)]
+    leaf: Vec<String>,
+    #[serde(default)]
     pump: bool,
 }
 
@@ -99,7 +103,9 @@ struct Noise {
     #[serde(default)]
     softirq_by_task: Vec<String>,
     #[serde(default)]
-    softirq_by_interrupt: Vec<String>,
+    interrupt_entry: Vec<String>,
+    #[serde(default)]
+    unlock: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -128,7 +134,8 @@ pub struct Rules {
     tracer: Vec<u16>,
     scheduler: Vec<u16>,
     softirq_by_task: Vec<u16>,
-    softirq_by_interrupt: Vec<u16>,
+    interrupt_entry: Vec<u16>,
+    unlock: Vec<u16>,
     patterns: u16,
 }
 
@@ -137,6 +144,7 @@ struct Compiled<C> {
     class: C,
     any: Vec<u16>,
     all: Vec<u16>,
+    leaf: Vec<u16>,
     pump: bool,
 }
 
@@ -163,8 +171,10 @@ impl Matches {
         self.0.get(usize::from(pattern / 64)).is_some_and(|word| word >> (pattern % 64) & 1 == 1)
     }
 
-    fn satisfies<C>(&self, rule: &Compiled<C>) -> bool {
-        (rule.any.is_empty() || rule.any.iter().any(|&p| self.has(p))) && rule.all.iter().all(|&p| self.has(p))
+    fn satisfies<C>(&self, rule: &Compiled<C>, leaf: &[u16]) -> bool {
+        (rule.leaf.is_empty() || rule.leaf.iter().any(|p| leaf.contains(p)))
+            && (rule.any.is_empty() || rule.any.iter().any(|&p| self.has(p)))
+            && rule.all.iter().all(|&p| self.has(p))
     }
 }
 
@@ -189,7 +199,8 @@ impl Rules {
             tracer: Vec::new(),
             scheduler: Vec::new(),
             softirq_by_task: Vec::new(),
-            softirq_by_interrupt: Vec::new(),
+            interrupt_entry: Vec::new(),
+            unlock: Vec::new(),
             patterns: 0,
         };
         for text in texts {
@@ -202,23 +213,22 @@ impl Rules {
                 let rule = rules.compile(rule);
                 rules.interrupts.push(rule);
             }
-            for (names, list) in
-                [(file.noise.tracer, 0), (file.noise.scheduler, 1), (file.noise.softirq_by_task, 2), (file.noise.softirq_by_interrupt, 3)]
-            {
-                let ids = rules.patterns_of(&names);
-                match list {
-                    0 => rules.tracer.extend(ids),
-                    1 => rules.scheduler.extend(ids),
-                    2 => rules.softirq_by_task.extend(ids),
-                    _ => rules.softirq_by_interrupt.extend(ids),
-                }
-            }
+            let noise = file.noise;
+            let [tracer, scheduler, by_task, entry, unlock] =
+                [noise.tracer, noise.scheduler, noise.softirq_by_task, noise.interrupt_entry, noise.unlock]
+                    .map(|names| rules.patterns_of(&names));
+            rules.tracer.extend(tracer);
+            rules.scheduler.extend(scheduler);
+            rules.softirq_by_task.extend(by_task);
+            rules.interrupt_entry.extend(entry);
+            rules.unlock.extend(unlock);
         }
         Ok(rules)
     }
 
     fn compile<C>(&mut self, rule: Rule<C>) -> Compiled<C> {
-        Compiled { any: self.patterns_of(&rule.any), all: self.patterns_of(&rule.all), class: rule.class, pump: rule.pump }
+        let [any, all, leaf] = [&rule.any, &rule.all, &rule.leaf].map(|names| self.patterns_of(names));
+        Compiled { class: rule.class, any, all, leaf, pump: rule.pump }
     }
 
     fn patterns_of(&mut self, names: &[String]) -> Vec<u16> {
@@ -244,14 +254,14 @@ impl Rules {
         ids
     }
 
-    /// The class of a wait whose frames match `matches`, and whether it is an event loop's pump.
-    pub(crate) fn wait_class(&self, matches: &Matches) -> (WaitClass, bool) {
-        self.waits.iter().find(|rule| matches.satisfies(rule)).map_or((WaitClass::Unknown, false), |rule| (rule.class, rule.pump))
+    /// The class of a wait whose frames match `matches`, `leaf` being those of the frame that waits, and whether it is an event loop's pump.
+    pub(crate) fn wait_class(&self, matches: &Matches, leaf: &[u16]) -> (WaitClass, bool) {
+        self.waits.iter().find(|rule| matches.satisfies(rule, leaf)).map_or((WaitClass::Unknown, false), |rule| (rule.class, rule.pump))
     }
 
     /// The source of an interrupt whose frames match `matches`.
     pub(crate) fn interrupt_source(&self, matches: &Matches) -> InterruptSource {
-        self.interrupts.iter().find(|rule| matches.satisfies(rule)).map_or(InterruptSource::Other, |rule| rule.class)
+        self.interrupts.iter().find(|rule| matches.satisfies(rule, &[])).map_or(InterruptSource::Other, |rule| rule.class)
     }
 
     /// True when a name with these patterns belongs to the tracer or the scheduler.
@@ -259,9 +269,19 @@ impl Rules {
         patterns.iter().any(|p| self.tracer.contains(p) || self.scheduler.contains(p))
     }
 
-    /// True when the stack is a soft interrupt that the task ran itself, on re-enabling bottom halves.
-    pub(crate) fn is_softirq_by_task(&self, matches: &Matches) -> bool {
-        self.softirq_by_task.iter().any(|&p| matches.has(p)) && !self.softirq_by_interrupt.iter().any(|&p| matches.has(p))
+    /// True when a frame with these patterns is where an interrupt entered the kernel: whatever called it is a bystander's.
+    pub(crate) fn is_interrupt_entry(&self, patterns: &[u16]) -> bool {
+        patterns.iter().any(|p| self.interrupt_entry.contains(p))
+    }
+
+    /// True when a frame with these patterns hands over a lock.
+    pub(crate) fn is_unlock(&self, patterns: &[u16]) -> bool {
+        patterns.iter().any(|p| self.unlock.contains(p))
+    }
+
+    /// True when a frame with these patterns runs soft interrupts because the task itself re-enabled bottom halves.
+    pub(crate) fn is_softirq_by_task(&self, patterns: &[u16]) -> bool {
+        patterns.iter().any(|p| self.softirq_by_task.contains(p))
     }
 }
 
@@ -294,8 +314,9 @@ mod tests {
     fn class(frames: &[&str]) -> (WaitClass, bool) {
         let rules = Rules::default();
         let mut matches = Matches::default();
+        let leaf = rules.patterns_matching(frames[0]);
         frames.iter().for_each(|frame| matches.add(&rules.patterns_matching(frame)));
-        rules.wait_class(&matches)
+        rules.wait_class(&matches, &leaf)
     }
 
     #[test]
@@ -325,7 +346,7 @@ mod tests {
         let mut matches = Matches::default();
         matches.add(&rules.patterns_matching("my_lock"));
         matches.add(&rules.patterns_matching("do_sys_poll"));
-        assert_eq!(rules.wait_class(&matches), (WaitClass::Lock, false));
+        assert_eq!(rules.wait_class(&matches, &[]), (WaitClass::Lock, false));
         assert!(Rules::with_user_rules("[[wait]]\nclass = \"nonsense\"\n").is_err());
     }
 }

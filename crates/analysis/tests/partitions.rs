@@ -117,7 +117,7 @@ fn assert_partition(analysis: &Analysis<'_>, window: Window) {
         assert!(explanation.pieces.windows(2).all(|pair| pair[0].window.end == pair[1].window.start));
         let shares: u64 = analysis.partition(&explanation).iter().map(|share| share.ns).sum();
         assert_eq!(shares, expected.duration_ns());
-        let chain = explanation.chain();
+        let chain = explanation.chain(8);
         assert_eq!(chain.iter().map(|link| link.window.duration_ns()).sum::<u64>(), expected.duration_ns());
         assert!(chain.windows(2).all(|pair| pair[0].window.end == pair[1].window.start));
     }

@@ -1,1 +1,68 @@
-fn main() {}
+//! `unhitch`: tells why a machine that is mostly idle still hangs.
+//!
+//! One file per command. Exit codes: 0 done; 1 an error, told on standard error; 2 wrong usage; 3 `why` found no stall; 4 a lab program
+//! did not hang.
+
+mod args;
+mod info;
+#[cfg(target_os = "linux")]
+mod lab;
+mod load;
+#[cfg(target_os = "linux")]
+mod record;
+#[cfg(target_os = "linux")]
+mod signals;
+#[cfg(target_os = "linux")]
+mod watch;
+mod why;
+
+use args::{Args, Command};
+use clap::Parser;
+use std::io::{ErrorKind, Write};
+use std::process::ExitCode;
+
+/// How a command ended well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Done {
+    Yes,
+    NoStall,
+    #[cfg(target_os = "linux")]
+    NoHang,
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(Done::Yes) => ExitCode::SUCCESS,
+        Ok(Done::NoStall) => ExitCode::from(3),
+        #[cfg(target_os = "linux")]
+        Ok(Done::NoHang) => ExitCode::from(4),
+        Err(error) => {
+            eprintln!("unhitch: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> anyhow::Result<Done> {
+    match args.command {
+        #[cfg(target_os = "linux")]
+        Command::Record(args) => record::record(&args),
+        #[cfg(target_os = "linux")]
+        Command::Watch(args) => watch::watch(&args),
+        #[cfg(target_os = "linux")]
+        Command::Save(args) => watch::save(&args),
+        #[cfg(target_os = "linux")]
+        Command::Lab(args) => lab::lab(&args),
+        Command::Why(args) => why::why(&args),
+        Command::Info(args) => info::info(&args),
+        Command::Manual(args) => args::manual(&args),
+    }
+}
+
+/// Prints to standard output; that nobody reads it to the end is no error.
+fn print(text: &str) -> anyhow::Result<()> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        result => Ok(result?),
+    }
+}

@@ -1,1 +1,94 @@
+//! Programs that hang on purpose, each with its known answer, so that recording and analysis can be tested on real hangs.
 //!
+//! [`PROGRAMS`] is the one registry. Each program is a small play: a few named threads (`stage.rs`), ordinary life before and after,
+//! and the hang in the middle. It knows beforehand who will be the victim and who the culprit ([`Answer`]), and it measures with its
+//! own clock what happened ([`Measured`]), so that the analysis is compared with something that was not derived from the recording.
+//!
+//! A program names its process (the thread-group leader), so it wants a process of its own, and to be called on its first thread.
+//!
+//! *Why so many functions that are never inlined:* system-wide recordings follow frame pointers, and a stack in which the story's
+//! functions do not appear tests nothing. A C library without frame pointers hides the function that called it; hence the thin
+//! `call_…` functions in `sys.rs`, there to be hidden.
+
+mod bitmap;
+mod idle_holder;
+mod long_hold;
+mod loop_stall;
+mod outcome;
+mod stage;
+mod starve;
+#[allow(unsafe_code)]
+mod sys;
+mod work;
+
+pub use outcome::{Answer, Measured, Outcome, Span};
+
+use std::io;
+
+/// How a program is to be run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Length of the whole run; 3 to 60 s. The hang lies in the middle.
+    pub seconds: f64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { seconds: 4.0 }
+    }
+}
+
+/// A program that hangs on purpose.
+#[derive(Clone, Copy, Debug)]
+pub struct Program {
+    /// What the user types: `unhitch lab NAME`.
+    pub name: &'static str,
+    /// What hangs and why, in one line.
+    pub summary: &'static str,
+    /// The answer that an analysis of it should give, known before it runs.
+    pub answer: fn() -> Answer,
+    /// Runs it: says on standard output what it does, ends after [`Options::seconds`] or on SIGINT or SIGTERM.
+    ///
+    /// Fails when a system call does; a hang that did not come about is not a failure but [`Outcome::happened`] = false.
+    pub run: fn(&Options) -> io::Result<Outcome>,
+}
+
+/// All programs, by name.
+pub const PROGRAMS: &[Program] = &[idle_holder::PROGRAM, long_hold::PROGRAM, loop_stall::PROGRAM, starve::PROGRAM];
+
+/// The program of that name.
+pub fn program(name: &str) -> Option<&'static Program> {
+    PROGRAMS.iter().find(|program| program.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registry_is_sorted_and_names_are_unique() {
+        assert!(PROGRAMS.is_sorted_by(|a, b| a.name < b.name));
+        assert_eq!(program("starve").map(|program| program.name), Some("starve"));
+        assert!(program("stave").is_none());
+    }
+
+    #[test]
+    fn names_fit_the_kernels_fifteen_bytes() {
+        for program in PROGRAMS {
+            let answer = (program.answer)();
+            assert_eq!(answer.victim_process, format!("lab-{}", program.name));
+            assert_eq!(answer.culprit_process, answer.victim_process);
+            for name in [&answer.victim_process, &answer.victim_thread, &answer.culprit_thread].into_iter().chain(&answer.also_named) {
+                assert!(name.len() <= 15, "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn lengths_out_of_range_are_refused() {
+        for seconds in [0.0, 2.9, 61.0, f64::NAN, f64::INFINITY] {
+            let error = (PROGRAMS[0].run)(&Options { seconds }).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        }
+    }
+}

@@ -5,7 +5,10 @@ use crate::chain::{Link, LinkState};
 use crate::stalls::Stall;
 use crate::{Analysis, WakeContext};
 use serde::Serialize;
-use unhitch_model::{StackId, ThreadId, Time};
+use unhitch_model::{FrameId, StackId, ThreadId, Time, Trace};
+
+/// A chain has at most so many links: neighbours absorb the small ones.
+const MOST_LINKS: usize = 32;
 
 /// What `unhitch why --json` prints.
 #[derive(Serialize, Debug)]
@@ -149,7 +152,7 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
             evidence_words: stall.finding.evidence_words.clone(),
         },
         figures: FiguresJson { wakes, wakes_in_vain: in_vain, idle_share: analysis.cpus.idle_share(trace, window) },
-        chain: stall.explanation.chain().iter().rev().map(|link| link_json(analysis, link, window.end)).collect(),
+        chain: stall.explanation.chain(MOST_LINKS).iter().rev().map(|link| link_json(analysis, link, window.end)).collect(),
         partition: analysis
             .partition(&stall.explanation)
             .iter()
@@ -180,7 +183,7 @@ fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
                 context: analysis.facts.wake_source(trace, wake).context.name(),
                 by: None,
                 at_ns: Some(trace.wakings.time[wake].nanos()),
-                stack: trace.stack_names(trace.wakings.stack[wake]),
+                stack: names(trace, analysis.facts.own_frames(trace, trace.wakings.stack[wake])),
             });
             (analysis.class_of(segment).name(), trace.stack_names(own_wait), segment.window.duration_ns(), wake)
         }
@@ -210,6 +213,13 @@ fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
         pieces: link.pieces,
         wake,
     }
+}
+
+/// What frames (leaf first) print, root first.
+fn names(trace: &Trace, frames: &[FrameId]) -> Vec<String> {
+    let mut names: Vec<String> = frames.iter().flat_map(|&frame| trace.frame_names(frame)).collect();
+    names.reverse();
+    names
 }
 
 fn thread_json(analysis: &Analysis<'_>, thread: ThreadId, at: Time) -> ThreadJson {

@@ -2,9 +2,11 @@
 
 mod info;
 mod json;
+mod svg;
 mod text;
 pub mod units;
 
 pub use info::Info;
 pub use json::Why;
+pub use svg::svg;
 pub use text::text;

@@ -10,6 +10,8 @@ use unhitch_model::Time;
 
 /// The partition names at most so many lines; the rest is summed, so that the lines always add up.
 const MOST_SHARES: usize = 6;
+/// The chain has at most so many links.
+const MOST_LINKS: usize = 8;
 /// Further stalls get one line each, at most so many.
 const MOST_ONE_LINERS: usize = 6;
 
@@ -106,7 +108,7 @@ fn at(analysis: &Analysis<'_>, time: Time) -> String {
 
 /// The chain, victim first: whose wait, how long it accounts for, and who ended it.
 fn chain(analysis: &Analysis<'_>, stall: &Stall, out: &mut String) {
-    let links = stall.explanation.chain();
+    let links = stall.explanation.chain(MOST_LINKS);
     let window = stall.explanation.window;
     if links.is_empty() {
         return;

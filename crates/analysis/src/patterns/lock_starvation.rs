@@ -60,6 +60,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         cause.push_str(&format!(", hot in {} ({} of {} samples)", case.hot_name(spot), spot.inside, spot.total));
         story.push(format!("Meanwhile {who} accounts for {} of the wait ({}).", units::duration(busy), case.percent(busy)));
     }
+    cause.push('.');
     let seen = operation.wakes.len() as u32 + u32::from(operation.open) >= operation.sleeps;
     let (evidence, evidence_words) = match case.evidence() {
         (Evidence::Direct, _) if seen => (Evidence::Direct, format!("every wake-up was seen ({})", units::count(wakes as u64))),

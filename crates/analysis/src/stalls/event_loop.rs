@@ -3,6 +3,7 @@
 //! Needs no instrumentation and works backwards in time. It misses a loop that polls without ever blocking: such a loop is busy.
 
 use super::{Candidate, StallKind, ThreadView};
+use crate::waits::InterruptSource;
 use crate::{Analysis, Operation, State};
 use unhitch_model::Window;
 
@@ -13,10 +14,13 @@ const FEWEST_PUMPS: usize = 3;
 /// A loop pumps at least once in so many of its waits.
 const WAITS_PER_PUMP: usize = 4;
 
-/// True when the pump is what this thread's waits are about.
-pub(super) fn is_event_loop(operations: &[Operation]) -> bool {
+/// True when the pump is what this thread's waits are about, and events end most of them: who only ever wakes by its own timeout uses
+/// poll as a sleep, and nobody is waiting for its answer.
+pub(super) fn is_event_loop(analysis: &Analysis<'_>, operations: &[Operation]) -> bool {
     let pumps = operations.iter().filter(|operation| operation.pump).count();
-    pumps >= FEWEST_PUMPS && pumps * WAITS_PER_PUMP >= operations.len()
+    let own_timeout = |wake: &usize| analysis.facts.wake_source(analysis.trace, *wake).interrupt == Some(InterruptSource::Timeout);
+    let timeouts = operations.iter().filter(|operation| operation.pump && operation.wakes.last().is_some_and(own_timeout)).count();
+    pumps >= FEWEST_PUMPS && pumps * WAITS_PER_PUMP >= operations.len() && timeouts * 2 <= pumps
 }
 
 pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {

@@ -9,7 +9,8 @@ mod event_loop;
 mod lock_starvation;
 mod unwanted_wait;
 
-use crate::patterns::{Finding, judge};
+use crate::explain::Cause;
+use crate::patterns::{Finding, Pattern, judge};
 use crate::{Analysis, Explanation, Operation, Segment};
 use rayon::prelude::*;
 use unhitch_model::{ThreadId, Window};
@@ -101,18 +102,40 @@ pub struct Query {
     pub window: Option<Window>,
 }
 
+impl Stall {
+    /// False for an event loop that spent most of its absence in other waits with a timeout, none of which anybody ended: it polls
+    /// there, and was not kept from anything.
+    fn is_defensible(&self) -> bool {
+        let polled = self.explanation.pieces.iter().filter(|piece| piece.hop.is_none() && piece.cause == Cause::Timeout);
+        let polled_ns: u64 = polled.map(|piece| piece.window.duration_ns()).sum();
+        self.candidate.kind != StallKind::EventLoop || polled_ns * 2 < self.explanation.window.duration_ns()
+    }
+
+    /// The culprit, when it is someone other than the victim.
+    fn kept_waiting_by(&self) -> Option<ThreadId> {
+        self.finding.culprit.filter(|culprit| *culprit != self.candidate.victim)
+    }
+
+    /// How bad it is: how long, for how many, and whether there is a cause to act on.
+    fn severity(&self) -> u64 {
+        let cause = match self.finding.pattern {
+            Pattern::Unknown | Pattern::DeadEnd => 1,
+            Pattern::TimerSleep => 2,
+            _ => 4,
+        };
+        weight(&self.candidate) * self.victims.len().min(10) as u64 * cause
+    }
+}
+
 impl Analysis<'_> {
     /// The stalls of the trace, worst first.
     pub fn stalls(&self, query: &Query) -> Vec<Stall> {
         let mut candidates = self.candidates(query);
         candidates.sort_by_key(|candidate| (std::cmp::Reverse(weight(candidate)), candidate.window.start, candidate.victim));
         candidates.truncate(MOST_EXPLAINED);
-        let stalls: Vec<Stall> = candidates.into_par_iter().map(|candidate| self.judge(candidate)).collect();
+        let stalls: Vec<Stall> = candidates.into_par_iter().map(|candidate| self.judge(candidate)).filter(Stall::is_defensible).collect();
         let mut merged = merge(stalls);
-        merged.sort_by_key(|stall| {
-            let victims = stall.victims.len().min(10) as u64;
-            (std::cmp::Reverse(weight(&stall.candidate) * victims), stall.candidate.window.start, stall.candidate.victim)
-        });
+        merged.sort_by_key(|stall| (std::cmp::Reverse(stall.severity()), stall.candidate.window.start, stall.candidate.victim));
         merged
     }
 
@@ -140,7 +163,8 @@ impl Analysis<'_> {
     fn candidates_of(&self, thread: ThreadId) -> Vec<Candidate> {
         let segments = self.segments(thread, self.timeline.window());
         let operations = self.operations(thread, &segments);
-        let view = ThreadView { thread, segments: &segments, operations: &operations, event_loop: event_loop::is_event_loop(&operations) };
+        let view =
+            ThreadView { thread, segments: &segments, operations: &operations, event_loop: event_loop::is_event_loop(self, &operations) };
         let mut found = Vec::new();
         FINDERS.iter().for_each(|find| find(self, &view, &mut found));
         found
@@ -158,12 +182,16 @@ fn weight(candidate: &Candidate) -> u64 {
     candidate.window.duration_ns() * if candidate.event_loop { 2 } else { 1 }
 }
 
-/// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of several, the victims of one culprit.
+/// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of several, the victims of one culprit, and
+/// the culprit's own view of what held it up.
 fn merge(stalls: Vec<Stall>) -> Vec<Stall> {
     let mut merged: Vec<Stall> = Vec::new();
     for stall in stalls {
-        let host = merged.iter_mut().find(|known| same_hang(known, &stall) || same_cause(known, &stall));
-        match host {
+        if merged.iter().any(|known| is_culprits_view(known, &stall)) {
+            continue;
+        }
+        match merged.iter_mut().find(|known| is_culprits_view(&stall, known) || same_hang(known, &stall) || same_cause(known, &stall)) {
+            Some(known) if is_culprits_view(&stall, known) => *known = stall,
             Some(known) => {
                 let mut victims = [known.victims.as_slice(), &stall.victims].concat();
                 victims.sort_unstable();
@@ -181,22 +209,23 @@ fn merge(stalls: Vec<Stall>) -> Vec<Stall> {
 
 /// Two views of one thread's hang: one window covers most of the other.
 fn same_hang(a: &Stall, b: &Stall) -> bool {
-    a.candidate.victim == b.candidate.victim && share(a.candidate.window, b.candidate.window) >= 0.5
+    a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
 }
 
-/// One culprit with one pattern, at the same time.
+/// Two victims of one culprit with one pattern, at the same time.
 fn same_cause(a: &Stall, b: &Stall) -> bool {
-    let culprits = (a.finding.culprit, b.finding.culprit);
-    let blocked = |stall: &Stall| stall.finding.culprit.is_some_and(|culprit| culprit != stall.candidate.victim);
-    let same_culprit = culprits.0 == culprits.1 && blocked(a) && blocked(b) && a.finding.pattern == b.finding.pattern;
-    let culprit_itself =
-        culprits.0 == Some(b.candidate.victim) && b.candidate.window.overlaps(a.candidate.window) && !b.candidate.event_loop;
-    (same_culprit && share(a.candidate.window, b.candidate.window) >= 0.5)
-        || (culprit_itself && share(a.candidate.window, b.candidate.window) >= 0.8)
+    let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
+    a_by.is_some() && a_by == b_by && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
+}
+
+/// `view` is the same hang as its culprit experienced it: held up itself while it held up the victim of `stall`.
+fn is_culprits_view(stall: &Stall, view: &Stall) -> bool {
+    stall.kept_waiting_by() == Some(view.candidate.victim) && share(stall, view) >= 0.8
 }
 
 /// What the windows share, as a part of the shorter one.
-fn share(a: Window, b: Window) -> f64 {
+fn share(a: &Stall, b: &Stall) -> f64 {
+    let (a, b) = (a.candidate.window, b.candidate.window);
     let shorter = a.duration_ns().min(b.duration_ns()).max(1);
     a.intersect(b).duration_ns() as f64 / shorter as f64
 }

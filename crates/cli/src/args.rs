@@ -1,0 +1,242 @@
+//! The one registry of commands and options: help, manual page and shell completions are made from it.
+
+use crate::Done;
+use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Tells why a machine that is mostly idle still hangs.
+///
+/// Records context switches, wake-ups with both stacks, and CPU samples into circular buffers; follows every wait of a hang to the
+/// thread that caused it; and says so in words, with the evidence.
+#[derive(Parser, Debug)]
+#[command(
+    version,
+    propagate_version = true,
+    max_term_width = 120,
+    after_help = "Exit codes: 0 done; 1 error; 2 wrong usage; 3 `why` found no stall; 4 a lab program did not hang."
+)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Record once, from now: for a time, while a command runs, or until Ctrl-C
+    #[cfg(target_os = "linux")]
+    Record(RecordArgs),
+    /// Record all the time into circular buffers; save when asked to (`unhitch save`, or SIGUSR2)
+    #[cfg(target_os = "linux")]
+    Watch(WatchArgs),
+    /// Save what the running `unhitch watch` holds, and print the file's name
+    #[cfg(target_os = "linux")]
+    Save(SaveArgs),
+    /// Say in words what hung in a trace and who caused it
+    Why(WhyArgs),
+    /// Say what a trace holds: span, CPUs, events by kind, losses, warnings
+    Info(InfoArgs),
+    /// Make a hang on purpose; with --record, record it and answer
+    #[cfg(target_os = "linux")]
+    Lab(LabArgs),
+    /// Print the manual page, or a shell's completions
+    Manual(ManualArgs),
+}
+
+#[cfg(target_os = "linux")]
+#[derive(ClapArgs, Clone, Debug)]
+pub struct RecorderArgs {
+    /// Length of each CPU's ring, e.g. 16M; rounded up to a power of two
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
+    pub buffer: usize,
+    /// CPU samples per second and CPU; 0 for none
+    #[arg(long, value_name = "HZ", default_value_t = 199)]
+    pub rate: u32,
+    /// Record kernel stacks only
+    #[arg(long)]
+    pub no_user_stacks: bool,
+    /// Record only switches and wake-ups in which this process takes part
+    #[arg(long, value_name = "PID")]
+    pub only_pid: Option<u32>,
+}
+
+#[cfg(target_os = "linux")]
+#[derive(ClapArgs, Debug)]
+pub struct RecordArgs {
+    /// The trace to write; by default a new file in this folder, named by the time
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Stop after this time, e.g. 10s or 500ms
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, conflicts_with = "run")]
+    pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub recorder: RecorderArgs,
+    /// Run this command and record until it ends
+    #[arg(last = true, value_name = "CMD")]
+    pub run: Vec<OsString>,
+}
+
+#[cfg(target_os = "linux")]
+#[derive(ClapArgs, Debug)]
+pub struct WatchArgs {
+    /// The folder to save into
+    #[arg(short, long, value_name = "FOLDER", default_value = ".")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub recorder: RecorderArgs,
+}
+
+#[cfg(target_os = "linux")]
+#[derive(ClapArgs, Debug)]
+pub struct SaveArgs {
+    /// What you saw, in your words; kept with the trace
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct WhyArgs {
+    /// A trace: NAME.hitch, or a perf.data file
+    pub trace: PathBuf,
+    /// Only this thread: a thread's or process's name, a pid or a tid
+    #[arg(long, value_name = "NAME|PID|TID")]
+    pub victim: Option<String>,
+    /// Only what overlaps the time from here, counted from the start of the trace, e.g. 1.5s; with --victim, explain just this window
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub from: Option<Duration>,
+    /// … to here
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub to: Option<Duration>,
+    /// How many stalls to tell in full [default: 1; with --json 10]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the worst stall as a timeline into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct InfoArgs {
+    /// A trace: NAME.hitch, or a perf.data file
+    pub trace: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[cfg(target_os = "linux")]
+#[derive(ClapArgs, Debug)]
+pub struct LabArgs {
+    /// The program; without it, a list of all
+    pub name: Option<String>,
+    /// Record it and say why it hung
+    #[arg(long)]
+    pub record: bool,
+    /// The trace to write, with --record; by default a new file in this folder
+    #[arg(short, long, value_name = "FILE", requires = "record")]
+    pub output: Option<PathBuf>,
+    /// Length of the run in seconds
+    #[arg(long, value_name = "S", default_value_t = unhitch_lab::Options::default().seconds)]
+    pub seconds: f64,
+    /// With --record: print the answer as JSON
+    #[arg(long, requires = "record")]
+    pub json: bool,
+    /// Write the outcome to this file (used by --record on the program that it starts)
+    #[arg(long, hide = true)]
+    pub outcome: Option<PathBuf>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct ManualArgs {
+    /// Print completions for this shell instead
+    #[arg(long, value_name = "SHELL")]
+    pub completions: Option<clap_complete::Shell>,
+}
+
+/// Prints the manual page, or completions.
+pub fn manual(args: &ManualArgs) -> anyhow::Result<Done> {
+    let mut command = Args::command();
+    let mut out = Vec::new();
+    match args.completions {
+        Some(shell) => clap_complete::generate(shell, &mut command, "unhitch", &mut out),
+        None => {
+            command.build();
+            clap_mangen::Man::new(command.clone()).render(&mut out)?;
+            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+                clap_mangen::Man::new(sub.clone()).render(&mut out)?;
+            }
+        }
+    }
+    crate::print(&String::from_utf8_lossy(&out))?;
+    Ok(Done::Yes)
+}
+
+/// `10s`, `500ms`, `1.5` (seconds).
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, scale) = match text {
+        _ if text.ends_with("ms") => (&text[..text.len() - 2], 1e-3),
+        _ if text.ends_with("us") => (&text[..text.len() - 2], 1e-6),
+        _ if text.ends_with('s') => (&text[..text.len() - 1], 1.0),
+        _ if text.ends_with('m') => (&text[..text.len() - 1], 60.0),
+        _ => (text, 1.0),
+    };
+    let seconds = number.trim().parse::<f64>().map_err(|_| format!("not a time: {text:?}; write it as 10s, 500ms or 1.5"))?;
+    Duration::try_from_secs_f64(seconds * scale).map_err(|_| format!("not a time: {text:?}"))
+}
+
+/// `16M`, `512K`, `1G`, or bytes.
+#[cfg(target_os = "linux")]
+fn parse_size(text: &str) -> Result<usize, String> {
+    let upper = text.to_ascii_uppercase();
+    let upper = upper.trim_end_matches("IB").trim_end_matches('B');
+    let (number, shift) = match upper.chars().last() {
+        Some('K') => (&upper[..upper.len() - 1], 10),
+        Some('M') => (&upper[..upper.len() - 1], 20),
+        Some('G') => (&upper[..upper.len() - 1], 30),
+        _ => (upper, 0),
+    };
+    let count = number.parse::<usize>().map_err(|_| format!("not a size: {text:?}; write it as 16M or 512K"))?;
+    let bytes = count.checked_mul(1 << shift).filter(|bytes| (64 << 10..=4 << 30).contains(bytes));
+    bytes.ok_or_else(|| format!("{text} is out of range: a ring has 64K to 4G"))
+}
+
+/// How an option is written on the command line of `lab`, for the child it starts.
+#[cfg(target_os = "linux")]
+pub fn lab_child(name: &str, seconds: f64, outcome: &std::path::Path) -> Vec<OsString> {
+    let mut words: Vec<OsString> = ["lab", name, "--seconds"].iter().map(Into::into).collect();
+    words.extend([seconds.to_string().into(), "--outcome".into(), outcome.into()]);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_registry_is_consistent() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn times_and_sizes_are_read_as_people_write_them() {
+        assert_eq!(parse_duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(parse_duration("soon").is_err() && parse_duration("-1s").is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn sizes_are_bounded() {
+        assert_eq!(parse_size("16M"), Ok(16 << 20));
+        assert_eq!(parse_size("512KiB"), Ok(512 << 10));
+        assert!(parse_size("1").is_err() && parse_size("99999999999999999999G").is_err() && parse_size("5G").is_err());
+    }
+}

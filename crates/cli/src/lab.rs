@@ -1,0 +1,95 @@
+//! `unhitch lab`: programs that hang on purpose; recorded and answered in one go.
+
+use crate::args::{LabArgs, lab_child};
+use crate::record::{target, tell};
+use crate::{Done, print, signals, why};
+use anyhow::{Context, bail};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use unhitch_lab::{Outcome, PROGRAMS, Program, program};
+use unhitch_record::{Extras, Options, Recorder};
+use unhitch_symbols::Symbolizer;
+
+/// Runs a program, or records it and answers; lists all when none is named.
+pub fn lab(args: &LabArgs) -> anyhow::Result<Done> {
+    let Some(name) = &args.name else {
+        return print(&PROGRAMS.iter().map(|program| format!("{:<12} {}\n", program.name, program.summary)).collect::<String>())
+            .map(|()| Done::Yes);
+    };
+    let Some(program) = program(name) else {
+        bail!(
+            "no lab program is called {name:?}; there are: {}",
+            PROGRAMS.iter().map(|program| program.name).collect::<Vec<_>>().join(", ")
+        );
+    };
+    match args.record {
+        true => record(program, args),
+        false => run(program, args),
+    }
+}
+
+/// Runs the program in this process.
+fn run(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
+    let outcome = (program.run)(&unhitch_lab::Options { seconds: args.seconds })?;
+    if let Some(path) = &args.outcome {
+        std::fs::write(path, serde_json::to_vec(&outcome)?).with_context(|| path.display().to_string())?;
+    }
+    Ok(told(&outcome))
+}
+
+/// Runs the program in a process of its own, records it, and answers.
+fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
+    let stop = signals::stop()?;
+    let outcome_file = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
+    let mut recorder = Recorder::start(&Options::default())?;
+    let child = Command::new(std::env::current_exe()?)
+        .args(lab_child(program.name, args.seconds, outcome_file.path()))
+        .process_group(0)
+        // Standard output is the answer's; what the program tells goes where it does not disturb it.
+        .stdout(Stdio::from(rustix::io::dup(std::io::stderr())?))
+        .spawn()
+        .context("cannot start the lab program")?;
+    let status = wait(child, &stop)?;
+    let snapshot = recorder.snapshot();
+    drop(recorder);
+    let outcome_json = std::fs::read(outcome_file.path())?;
+    let outcome: Outcome = match serde_json::from_slice(&outcome_json) {
+        Ok(outcome) => outcome,
+        Err(_) => bail!("the lab program ended with {status} and told no outcome"),
+    };
+    let extras =
+        Extras { notes: Some(format!("lab {}: {}", program.name, program.summary)), entries: vec![("lab.json".to_owned(), outcome_json)] };
+    let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
+    let saved = snapshot.save(&target(args.output.as_ref(), &format!("lab-{}", program.name)), &mut symbolizer, &extras)?;
+    tell(&saved);
+    eprintln!("{}\n", saved.path.display());
+    let answered = why::answer_for(&saved.path, args.json)?;
+    Ok(if outcome.happened { answered } else { Done::NoHang })
+}
+
+/// Waits for the program; passes a stop on to it, and lets it clean up.
+fn wait(mut child: Child, stop: &AtomicBool) -> anyhow::Result<ExitStatus> {
+    let mut told = false;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if stop.load(Ordering::Relaxed) && !told {
+            told = true;
+            if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+                kill_process_group(group, Signal::TERM)?;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn told(outcome: &Outcome) -> Done {
+    if let Some(reason) = &outcome.reason {
+        eprintln!("note: {reason}");
+    }
+    if outcome.happened { Done::Yes } else { Done::NoHang }
+}

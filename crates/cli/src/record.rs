@@ -1,0 +1,61 @@
+//! `unhitch record`: records once.
+
+use crate::args::{RecordArgs, RecorderArgs};
+use crate::{Done, print, signals};
+use std::path::PathBuf;
+use unhitch_record::{Extras, Options, SaveTarget, Saved, Until, record as record_until};
+use unhitch_symbols::Symbolizer;
+
+/// Records and prints the file's name.
+pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
+    let until = match (args.duration, args.run.is_empty()) {
+        (Some(duration), _) => Until::For(duration),
+        (None, false) => Until::Command(args.run.clone()),
+        (None, true) => {
+            eprintln!("recording until Ctrl-C …");
+            Until::Stopped
+        }
+    };
+    let stop = signals::stop()?;
+    let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
+    let target = target(args.output.as_ref(), "record");
+    let recorded = record_until(&options(&args.recorder), &until, &target, &mut symbolizer, &Extras::default(), &stop)?;
+    if let Some(status) = recorded.status.filter(|status| !status.success()) {
+        eprintln!("the command ended with {status}");
+    }
+    tell(&recorded.saved);
+    print(&format!("{}\n", recorded.saved.path.display()))?;
+    Ok(Done::Yes)
+}
+
+/// The recorder's options as given on the command line.
+pub fn options(args: &RecorderArgs) -> Options {
+    let mut options = Options::default();
+    options.ring_bytes_per_cpu = args.buffer;
+    options.sample_hz = args.rate;
+    options.user_stacks = !args.no_user_stacks;
+    options.only_pid = args.only_pid;
+    options
+}
+
+/// The file given, or a new one in this folder.
+pub fn target(output: Option<&PathBuf>, what: &str) -> SaveTarget {
+    match output {
+        Some(path) => SaveTarget::File(path.clone()),
+        None => SaveTarget::Folder { folder: PathBuf::from("."), what: what.to_owned() },
+    }
+}
+
+/// Says on standard error what was saved, and what is wrong with it.
+pub fn tell(saved: &Saved) {
+    for warning in &saved.warnings {
+        eprintln!("warning: {warning}");
+    }
+    eprintln!(
+        "saved {:.1} s, {} events, {:.1} MiB in {:.0} ms",
+        saved.window.duration_ns() as f64 / 1e9,
+        saved.records.0,
+        saved.bytes as f64 / f64::from(1 << 20),
+        saved.timings.total_ns() as f64 / 1e6
+    );
+}

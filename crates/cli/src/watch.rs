@@ -1,0 +1,69 @@
+//! `unhitch watch` and `unhitch save`: the always-on recorder, and how to ask it for what it holds.
+
+use crate::args::{SaveArgs, WatchArgs};
+use crate::record::{options, tell};
+use crate::{Done, print, signals};
+use std::io::{IsTerminal, Write};
+use unhitch_record::{Status, WatchEvent, control, watch as watch_until};
+use unhitch_symbols::Symbolizer;
+
+/// Records until Ctrl-C. Prints a status line on a terminal, and the names of saved files on standard output.
+pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
+    let (stop, save) = (signals::stop()?, signals::save()?);
+    let live = std::io::stderr().is_terminal();
+    let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
+    let clear = if live { "\r\x1b[K" } else { "" };
+    watch_until(
+        &options(&args.recorder),
+        &args.output,
+        &control::default_folder(),
+        &mut symbolizer,
+        |event| match event {
+            WatchEvent::Started { socket, warnings } => {
+                warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+                eprintln!(
+                    "watching; `unhitch save` or SIGUSR2 to pid {} saves, Ctrl-C ends (socket {})",
+                    std::process::id(),
+                    socket.display()
+                );
+            }
+            WatchEvent::Status(status) if live => {
+                eprint!("{clear}{}", status_line(status));
+                let _ = std::io::stderr().flush();
+            }
+            WatchEvent::Saved(saved) => {
+                eprint!("{clear}");
+                tell(saved);
+                let _ = print(&format!("{}\n", saved.path.display()));
+            }
+            WatchEvent::SaveFailed(error) => eprintln!("{clear}unhitch: the save failed, recording goes on: {error}"),
+            _ => {}
+        },
+        &save,
+        &stop,
+    )?;
+    eprint!("{clear}");
+    Ok(Done::Yes)
+}
+
+/// Asks the running recorder to save, and prints the file's name.
+pub fn save(args: &SaveArgs) -> anyhow::Result<Done> {
+    let path = control::request_save(&control::default_folder(), args.note.as_deref())?;
+    print(&format!("{}\n", path.display()))?;
+    Ok(Done::Yes)
+}
+
+/// History in common and per CPU, rates, memory, losses.
+fn status_line(status: &Status) -> String {
+    let seconds = |window: unhitch_model::Window| window.duration_ns() as f64 / 1e9;
+    let per_cpu: Vec<String> = status.cpus.iter().take(8).map(|cpu| format!("{:.0}", seconds(cpu.held))).collect();
+    let more = if status.cpus.len() > 8 { " …" } else { "" };
+    let rate: f64 = status.rates.iter().map(|(_, rate)| rate).sum();
+    let lost = if status.sideband_lost > 0 { format!(", {} names lost", status.sideband_lost) } else { String::new() };
+    format!(
+        "holds {:.1} s (CPUs: {}{more} s), {rate:.0} events/s, {:.0} MiB{lost}",
+        seconds(status.common),
+        per_cpu.join(" "),
+        status.memory_bytes as f64 / f64::from(1 << 20)
+    )
+}

@@ -1,0 +1,97 @@
+//! A bitmap of blocks and a search for free ones that is slow on purpose: bit by bit, always from the start.
+
+/// Which blocks of a volume are taken.
+pub struct Bitmap {
+    words: Vec<u64>,
+    bits: usize,
+}
+
+impl Bitmap {
+    /// `bits` blocks, all free.
+    pub fn new(bits: usize) -> Self {
+        Self { words: vec![0; bits.div_ceil(64)], bits }
+    }
+
+    /// A fragmented volume: `regions` of `region_bits` each, free blocks everywhere, but only the last `run` of each region in one piece.
+    pub fn fragmented(regions: usize, region_bits: usize, run: usize) -> Self {
+        let mut map = Self::new(regions * region_bits);
+        let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
+        for bit in 0..map.bits {
+            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let to_region_end = region_bits - bit % region_bits;
+            let is_border = to_region_end == run + 1 || to_region_end == region_bits;
+            if to_region_end > run && (is_border || bit % (run / 2).max(1) == 0 || noise >> 62 == 0) {
+                map.take(bit..bit + 1);
+            }
+        }
+        map
+    }
+
+    /// Marks blocks as taken.
+    pub fn take(&mut self, blocks: std::ops::Range<usize>) {
+        for bit in blocks {
+            self.words[bit / 64] |= 1 << (bit % 64);
+        }
+    }
+
+    fn is_taken(&self, bit: usize) -> bool {
+        self.words[bit / 64] >> (bit % 64) & 1 == 1
+    }
+
+    /// The first of `len` (at least 1) consecutive free blocks.
+    #[inline(never)]
+    pub fn find_clear_run(&self, len: usize) -> Option<usize> {
+        let mut run = 0;
+        for bit in 0..self.bits {
+            run = if self.is_taken(bit) { 0 } else { run + 1 };
+            if run == len {
+                return Some(bit + 1 - len);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The definition, as written.
+    fn first_clear_run(taken: &[bool], len: usize) -> Option<usize> {
+        taken.windows(len).position(|window| window.iter().all(|taken| !taken))
+    }
+
+    #[test]
+    fn finds_the_first_clear_run_of_random_bitmaps() {
+        let mut noise = 1_u64;
+        let mut random = |below: u64| {
+            noise ^= noise << 13;
+            noise ^= noise >> 7;
+            noise ^= noise << 17;
+            noise % below
+        };
+        for _ in 0..2_000 {
+            let bits = random(300) as usize;
+            let density = 1 + random(8);
+            let taken: Vec<bool> = (0..bits).map(|_| random(9) < density).collect();
+            let mut map = Bitmap::new(bits);
+            for bit in (0..bits).filter(|&bit| taken[bit]) {
+                map.take(bit..bit + 1);
+            }
+            let len = 1 + random(20) as usize;
+            assert_eq!(map.find_clear_run(len), first_clear_run(&taken, len), "{len} in {taken:?}");
+        }
+    }
+
+    #[test]
+    fn a_fragmented_map_has_one_run_per_region_at_its_end() {
+        let (regions, region_bits, run) = (7, 1_000, 64);
+        let mut map = Bitmap::fragmented(regions, region_bits, run);
+        for region in 0..regions {
+            let start = map.find_clear_run(run);
+            assert_eq!(start, Some((region + 1) * region_bits - run));
+            map.take(start.unwrap()..start.unwrap() + run);
+        }
+        assert_eq!(map.find_clear_run(run), None);
+    }
+}

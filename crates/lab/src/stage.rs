@@ -1,0 +1,181 @@
+//! The stage on which every program plays: when the hang begins and ends, the threads and their names, and how it all stops.
+//!
+//! Every sleep is a `ppoll` on the *curtain*, an event that is set once, at the end or on a signal: so a run ends early without
+//! anyone being killed, and the threads that only wait for their time look like what they are, idle.
+//!
+//! *Why the hang has an end of its own, well before the run's:* a hang is understood from its recovery, so the recovery must be
+//! in the recording. Whoever causes the hang asks [`Stage::hang_is_on`] at least every few milliseconds; that is also the watchdog.
+
+use crate::sys::{self, EventFd, StopSignals};
+use crate::{Options, Span};
+use std::fmt::Arguments;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread;
+
+/// A thread of a program: its name (at most 15 bytes) and what it does.
+pub type Role<'a> = (&'static str, Box<dyn FnOnce() -> io::Result<()> + Send + 'a>);
+
+/// Makes a [`Role`].
+pub fn role<'a>(name: &'static str, part: impl FnOnce() -> io::Result<()> + Send + 'a) -> Role<'a> {
+    (name, Box::new(part))
+}
+
+/// A running program's time plan and its end. Times are nanoseconds of CLOCK_MONOTONIC.
+pub struct Stage {
+    program: &'static str,
+    run: Span,
+    hang: Span,
+    curtain: EventFd,
+    fallen: AtomicBool,
+    signal: AtomicI32,
+}
+
+impl Stage {
+    /// The plan: the hang from 25 % to at most 80 % of the run.
+    pub fn new(program: &'static str, options: &Options) -> io::Result<Self> {
+        if !(3.0..=60.0).contains(&options.seconds) {
+            let message = format!("a run takes 3 to 60 seconds, not {}", options.seconds);
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let start_ns = sys::monotonic_ns();
+        let at = |share: f64| start_ns + (options.seconds * share * 1e9) as u64;
+        Ok(Self {
+            program,
+            run: Span { start_ns, end_ns: at(1.0) },
+            hang: Span { start_ns: at(0.25), end_ns: at(0.8) },
+            curtain: EventFd::new()?,
+            fallen: AtomicBool::new(false),
+            signal: AtomicI32::new(0),
+        })
+    }
+
+    /// The program's name.
+    pub fn program(&self) -> &'static str {
+        self.program
+    }
+
+    /// Plays all roles at once, each in a thread of its own, until the plan's end, a stop signal or a role's failure.
+    pub fn perform(&self, roles: Vec<Role>) -> io::Result<()> {
+        std::fs::write("/proc/self/comm", format!("lab-{}", self.program))?;
+        // Where it is allowed, so that other load does not spoil the play; the process ends with it.
+        let _ = sys::set_nice(-10);
+        let signals = StopSignals::block()?;
+        thread::scope(|scope| {
+            let mut result = Ok(());
+            let mut threads = Vec::new();
+            for (name, part) in roles {
+                let play = move || part().inspect_err(|_| self.drop_curtain());
+                match thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, play) {
+                    Ok(thread) => threads.push(thread),
+                    Err(error) => {
+                        result = Err(error);
+                        self.drop_curtain();
+                    }
+                }
+            }
+            self.wait_for_the_end(&signals);
+            for thread in threads {
+                let end = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+                result = result.and(end);
+            }
+            result
+        })
+    }
+
+    #[inline(never)]
+    fn wait_for_the_end(&self, signals: &StopSignals) {
+        while self.is_open() {
+            match sys::wait_readable([self.curtain.as_fd(), signals.as_fd()], self.run.end_ns) {
+                Ok([_, true]) => self.signal.store(signals.take().unwrap_or(0), Ordering::Relaxed),
+                Ok([false, false]) if sys::monotonic_ns() < self.run.end_ns => continue,
+                _ => {}
+            }
+            self.drop_curtain();
+        }
+    }
+
+    fn drop_curtain(&self) {
+        self.fallen.store(true, Ordering::Relaxed);
+        self.curtain.set();
+    }
+
+    /// True until the run is over.
+    pub fn is_open(&self) -> bool {
+        !self.fallen.load(Ordering::Relaxed)
+    }
+
+    /// True while those who cause the hang may go on.
+    pub fn hang_is_on(&self) -> bool {
+        self.is_open() && sys::monotonic_ns() < self.hang.end_ns
+    }
+
+    /// Becomes readable when the run is over.
+    pub fn curtain(&self) -> &EventFd {
+        &self.curtain
+    }
+
+    /// Sleeps until `at_ns`; false when the run is over.
+    #[inline(never)]
+    pub fn sleep_until(&self, at_ns: u64) -> io::Result<bool> {
+        while self.is_open() && sys::monotonic_ns() < at_ns {
+            sys::wait_readable([self.curtain.as_fd()], at_ns)?;
+        }
+        Ok(self.is_open())
+    }
+
+    /// When the hang is to begin.
+    pub fn hang_start_ns(&self) -> u64 {
+        self.hang.start_ns
+    }
+
+    /// The moment that lies `share` of the way through the run.
+    pub fn moment_ns(&self, share: f64) -> u64 {
+        self.run.start_ns + (self.run.duration_ns() as f64 * share) as u64
+    }
+
+    /// Seconds from the start of the run to `at_ns`.
+    pub fn seconds_at(&self, at_ns: u64) -> f64 {
+        at_ns.saturating_sub(self.run.start_ns) as f64 / 1e9
+    }
+
+    /// The run from its start to now.
+    pub fn run_so_far(&self) -> Span {
+        Span { end_ns: sys::monotonic_ns(), ..self.run }
+    }
+
+    /// What stopped the run early, in words.
+    pub fn interruption(&self) -> Option<String> {
+        match self.signal.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(format!("stopped by signal {signal}")),
+        }
+    }
+
+    /// A line on standard output, with the time. A closed output does not stop the play.
+    pub fn say(&self, text: Arguments) {
+        let at = self.seconds_at(sys::monotonic_ns());
+        let _ = writeln!(io::stdout(), "{at:7.3} s  {text}");
+    }
+}
+
+/// The longest of several spans.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Longest {
+    /// The longest so far.
+    pub span: Span,
+    /// How many there were.
+    pub count: u64,
+}
+
+impl Longest {
+    /// Takes in one more; true when it is the longest so far.
+    pub fn note(&mut self, span: Span) -> bool {
+        self.count += 1;
+        let longer = span.duration_ns() > self.span.duration_ns();
+        if longer {
+            self.span = span;
+        }
+        longer
+    }
+}

@@ -1,0 +1,185 @@
+//! `starve`: a lock that is released a thousand times a second and yet never to be had.
+//!
+//! The thread *typing* waits in `ppoll` for key strokes, one every 50 ms, and locks the document for each. The thread *inspector*, on
+//! another CPU, holds the lock 1 ms at a time, releases it, and takes it again at once. Each release wakes the typing thread; before
+//! that has arrived, microseconds later, the lock is taken again.
+//!
+//! *Why on two CPUs:* on one, the woken thread preempts the inspector inside the release and gets the lock. More CPUs make it worse.
+//!
+//! *Why the releases keep a beat:* what lets the typing thread in is a timer tick that hits the inspector just between release and
+//! lock. Ticks come at whole milliseconds from each other, so releases a whole millisecond apart either meet them or do not; a release
+//! that was nearly followed by the loss of the lock starts a new beat. Without it the wait breaks off about once a second on a busy machine.
+
+use crate::stage::{Longest, Role, Stage, role};
+use crate::sys::{self, EventFd, Guard, Mutex};
+use crate::work::{compute, stay_on_stack};
+use crate::{Answer, Options, Outcome, Program, Span};
+use std::hint::black_box;
+use std::io;
+use std::sync::OnceLock;
+
+const KEY_INTERVAL_NS: u64 = 50_000_000;
+const HOLD_NS: u64 = 1_000_000;
+/// With fewer wake-ups in the wait it was not starvation.
+const MIN_WAKEUPS: u64 = 20;
+/// A lock taken again this long after its release was planned was nearly lost.
+const LATE_NS: u64 = 30_000;
+
+pub(crate) const PROGRAM: Program = Program {
+    name: "starve",
+    summary: "an unfair lock, released a thousand times a second, that its waiter on another CPU never gets",
+    answer,
+    run,
+};
+
+fn answer() -> Answer {
+    Answer {
+        victim_process: "lab-starve".into(),
+        victim_thread: "typing".into(),
+        culprit_process: "lab-starve".into(),
+        culprit_thread: "inspector".into(),
+        also_named: vec![],
+        pattern: "lock_starvation".into(),
+        kinds: vec!["lock_starvation".into(), "event_loop".into(), "unwanted_wait".into()],
+        min_duration_ms: 500,
+        victim_function: "lock_document".into(),
+        release_function: "release_document".into(),
+        culprit_function: "count_pages".into(),
+    }
+}
+
+struct Document {
+    text: String,
+    pages: u64,
+}
+
+/// What the typing thread measured.
+#[derive(Default)]
+struct Typed {
+    waits: Longest,
+    /// How often it went to sleep, and so was woken, in the longest wait.
+    wakeups: u64,
+    /// Key strokes that waited 100 ms or more.
+    late_keys: u64,
+}
+
+struct Editor<'a> {
+    stage: &'a Stage,
+    document: Mutex<Document>,
+    keys: EventFd,
+    typed: OnceLock<Typed>,
+    holds: OnceLock<u64>,
+}
+
+fn run(options: &Options) -> io::Result<Outcome> {
+    let stage = Stage::new(PROGRAM.name, options)?;
+    let cpus = sys::allowed_cpus()?;
+    let &[first_cpu, .., last_cpu] = cpus.as_slice() else {
+        return Ok(Outcome::impossible(&stage, answer(), format!("starvation takes two CPUs, this process may use {}", cpus.len())));
+    };
+    let editor = Editor {
+        stage: &stage,
+        document: Mutex::new(Document { text: String::new(), pages: 1 }),
+        keys: EventFd::new()?,
+        typed: OnceLock::new(),
+        holds: OnceLock::new(),
+    };
+    stage.say(format_args!("typing (CPU {first_cpu}) gets a key stroke every 50 ms and locks the document for each"));
+    let roles: Vec<Role> = vec![
+        role("typing", || editor.type_text(first_cpu)),
+        role("keyboard", || editor.strike_keys()),
+        role("inspector", || editor.inspect(last_cpu)),
+    ];
+    stage.perform(roles)?;
+    let (typed, holds) = (editor.typed.into_inner().unwrap_or_default(), editor.holds.into_inner().unwrap_or_default());
+    let hang = typed.waits.span;
+    stage.say(format_args!(
+        "the key stroke at {:.3} s waited {:.3} s for the document lock and was woken {} times; {} of {} key strokes waited 100 ms or more",
+        stage.seconds_at(hang.start_ns),
+        hang.seconds(),
+        typed.wakeups,
+        typed.late_keys,
+        typed.waits.count,
+    ));
+    let figures = [("keys", typed.waits.count), ("late_keys", typed.late_keys), ("wakeups", typed.wakeups), ("inspector_holds", holds)];
+    let doubt = (typed.wakeups < MIN_WAKEUPS).then(|| format!("woken {} times only: the lock was kept, not taken again", typed.wakeups));
+    Ok(Outcome::new(&stage, answer(), hang, &figures).unless(doubt))
+}
+
+impl Editor<'_> {
+    fn strike_keys(&self) -> io::Result<()> {
+        let mut at_ns = sys::monotonic_ns();
+        while self.stage.sleep_until(at_ns)? {
+            self.keys.set();
+            at_ns += KEY_INTERVAL_NS;
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn type_text(&self, cpu: usize) -> io::Result<()> {
+        sys::pin(0, &[cpu])?;
+        let mut typed = Typed::default();
+        while self.stage.is_open() {
+            sys::wait_readable([self.keys.as_fd(), self.stage.curtain().as_fd()], u64::MAX)?;
+            for _ in 0..self.keys.take() {
+                self.insert_character(&mut typed);
+            }
+        }
+        let _ = self.typed.set(typed);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn insert_character(&self, typed: &mut Typed) {
+        let (start_ns, sleeps) = (sys::monotonic_ns(), sys::voluntary_switches());
+        let mut document = self.lock_document();
+        let waited = Span { start_ns, end_ns: sys::monotonic_ns() };
+        document.text.push('x');
+        release_document(document);
+        typed.late_keys += u64::from(waited.duration_ns() >= 100_000_000);
+        if typed.waits.note(waited) {
+            typed.wakeups = sys::voluntary_switches() - sleeps;
+        }
+    }
+
+    #[inline(never)]
+    fn lock_document(&self) -> Guard<'_, Document> {
+        black_box(self.document.lock())
+    }
+
+    #[inline(never)]
+    fn inspect(&self, cpu: usize) -> io::Result<()> {
+        sys::pin(0, &[cpu])?;
+        let mut holds = 0;
+        if self.stage.sleep_until(self.stage.hang_start_ns())? {
+            self.stage.say(format_args!("inspector (CPU {cpu}) holds the lock 1 ms at a time, with no gap"));
+            let mut release_at_ns = 0;
+            while self.stage.hang_is_on() {
+                let mut document = self.lock_document();
+                let now_ns = sys::monotonic_ns();
+                let late = now_ns > release_at_ns + LATE_NS;
+                release_at_ns = if late { now_ns } else { release_at_ns } + HOLD_NS;
+                count_pages(&mut document, release_at_ns);
+                release_document(document);
+                holds += 1;
+            }
+            self.stage.say(format_args!("inspector is done"));
+        }
+        let _ = self.holds.set(holds);
+        Ok(())
+    }
+}
+
+#[inline(never)]
+fn count_pages(document: &mut Document, until_ns: u64) {
+    while sys::monotonic_ns() < until_ns {
+        compute(&mut document.pages);
+    }
+}
+
+#[inline(never)]
+fn release_document(document: Guard<'_, Document>) {
+    drop(document);
+    stay_on_stack();
+}

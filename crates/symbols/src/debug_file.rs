@@ -1,0 +1,120 @@
+//! Finds the separate debug file of a stripped one.
+//!
+//! Format: "Separate Debug Files" of the GDB manual: `DEBUG_DIR/.build-id/xx/yyyy.debug` by build id, and the file named by
+//! `.gnu_debuglink`, beside the stripped file, in its `.debug` folder, or under `DEBUG_DIR` with the stripped file's own folder. *Why each
+//! candidate is checked*: a debug file of another build gives names that look right and are wrong.
+
+use crate::elf::Elf;
+use crate::file::{Identity, open_regular};
+use std::ffi::OsStr;
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+
+/// A separate debug file that belongs to the file that it was asked for.
+pub(crate) struct DebugFile {
+    pub(crate) path: PathBuf,
+    pub(crate) identity: Identity,
+    pub(crate) elf: Elf,
+}
+
+/// The debug file of `elf`, which was read from `path`.
+pub(crate) fn find(path: &Path, elf: &Elf, debug_dirs: &[PathBuf]) -> Option<DebugFile> {
+    let by_id = debug_dirs.iter().filter_map(|dir| by_build_id(dir, &elf.build_id));
+    let by_id = by_id.filter_map(|candidate| accept(candidate, elf, None)).next();
+    by_id.or_else(|| {
+        let (name, crc) = elf.debuglink.as_ref()?;
+        let name = Path::new(file_name(name)?);
+        let folder = path.parent()?;
+        let beside = [folder.join(name), folder.join(".debug").join(name)].into_iter();
+        let below = debug_dirs.iter().map(|dir| dir.join(folder.strip_prefix("/").unwrap_or(folder)).join(name));
+        beside.chain(below).filter(|candidate| candidate != path).find_map(|candidate| accept(candidate, elf, Some(*crc)))
+    })
+}
+
+/// The file that `debug`'s `.gnu_debugaltlink` names: what dwz moved out of several debug files into one.
+pub(crate) fn find_shared(debug_path: &Path, debug: &Elf, debug_dirs: &[PathBuf]) -> Option<PathBuf> {
+    let (name, build_id) = debug.debugaltlink.as_ref()?;
+    let linked = debug_path.parent()?.join(path_of(name)?);
+    let by_id = debug_dirs.iter().filter_map(|dir| by_build_id(dir, build_id));
+    by_id
+        .chain([linked])
+        .find(|candidate| open_regular(candidate).ok().and_then(|(file, _)| Elf::read(file)).is_some_and(|elf| elf.build_id == *build_id))
+}
+
+fn by_build_id(dir: &Path, build_id: &[u8]) -> Option<PathBuf> {
+    let hex: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+    let (first, rest) = hex.split_at_checked(2)?;
+    (!rest.is_empty()).then(|| dir.join(".build-id").join(first).join(format!("{rest}.debug")))
+}
+
+fn accept(path: PathBuf, elf: &Elf, crc: Option<u32>) -> Option<DebugFile> {
+    let (mut file, identity) = open_regular(&path).ok()?;
+    let debug = Elf::read(file.try_clone().ok()?)?;
+    let belongs = if elf.build_id.is_empty() || debug.build_id.is_empty() {
+        crc.is_some_and(|expected| crc32(&mut file) == Some(expected))
+    } else {
+        elf.build_id == debug.build_id
+    };
+    belongs.then_some(DebugFile { path, identity, elf: debug })
+}
+
+/// The CRC-32 (ISO 3309, as zlib's) of a whole file: what `.gnu_debuglink` holds.
+fn crc32(file: &mut (impl Read + Seek)) -> Option<u32> {
+    const TABLE: [u32; 256] = {
+        let mut table = [0; 256];
+        let mut index = 0;
+        while index < 256 {
+            let mut value = index as u32;
+            let mut bit = 0;
+            while bit < 8 {
+                value = if value & 1 == 1 { 0xedb8_8320 ^ (value >> 1) } else { value >> 1 };
+                bit += 1;
+            }
+            table[index] = value;
+            index += 1;
+        }
+        table
+    };
+    file.rewind().ok()?;
+    let mut crc = u32::MAX;
+    let mut chunk = [0; 16 << 10];
+    loop {
+        match file.read(&mut chunk).ok()? {
+            0 => return Some(!crc),
+            read => crc = chunk[..read].iter().fold(crc, |crc, &byte| TABLE[(crc as u8 ^ byte) as usize] ^ (crc >> 8)),
+        }
+    }
+}
+
+/// A debug link names a file, never a path.
+fn file_name(name: &[u8]) -> Option<&OsStr> {
+    Path::new(path_of(name)?).file_name()
+}
+
+#[cfg(unix)]
+fn path_of(name: &[u8]) -> Option<&OsStr> {
+    Some(std::os::unix::ffi::OsStrExt::from_bytes(name))
+}
+
+#[cfg(not(unix))]
+fn path_of(name: &[u8]) -> Option<&OsStr> {
+    std::str::from_utf8(name).ok().map(OsStr::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn crc_is_that_of_zlib() {
+        assert_eq!(crc32(&mut std::io::Cursor::new(b"123456789")), Some(0xcbf4_3926));
+    }
+
+    #[test]
+    fn build_id_paths() {
+        let dir = Path::new("/usr/lib/debug");
+        assert_eq!(by_build_id(dir, &[0xab, 0x01, 0xff]), Some(PathBuf::from("/usr/lib/debug/.build-id/ab/01ff.debug")));
+        assert_eq!(by_build_id(dir, &[0xab]), None);
+        assert_eq!(by_build_id(dir, &[]), None);
+    }
+}

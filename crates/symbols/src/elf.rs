@@ -1,0 +1,279 @@
+//! The tables of one ELF file that naming needs: loadable segments, build id, functions.
+//!
+//! Format: System V ABI, chapters 4 and 5 (`elf(5)`), read with the `object` crate through [`ReadCache`], which reads only what is asked
+//! for. *Why so little is kept*: a recorder keeps these tables for as long as it runs, so a function costs 24 bytes and its name stays in
+//! the file until a frame asks for it.
+
+use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
+use object::{FileKind, Object, ObjectSection, ReadCache, elf};
+use std::io::{Read, Seek, SeekFrom};
+use std::ops::Range;
+
+/// Files and memory images alike.
+pub(crate) trait Image: Read + Seek + Send {}
+impl<T: Read + Seek + Send> Image for T {}
+
+/// Mapping starts and ends are rounded to pages, of 64 KiB at most; no segment is taken to reach further than that beyond its file range.
+const MAX_PAGE_BYTES: u64 = 64 << 10;
+/// How many symbols are looked at before an address for one that contains it: functions may hold others (cold parts, assembler labels).
+const MAX_NESTING: usize = 64;
+/// Longest symbol name read; C++ has names of many kilobytes.
+const MAX_NAME_BYTES: u64 = 64 << 10;
+
+/// A `PT_LOAD` segment.
+#[derive(Debug)]
+struct Segment {
+    file_offsets: Range<u64>,
+    svma: u64,
+    executable: bool,
+}
+
+/// A function symbol. Its name stays in the file, `name` bytes into the string table.
+#[derive(Debug)]
+struct Function {
+    svmas: Range<u64>,
+    name: u32,
+    binding: Binding,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Binding {
+    Global,
+    Weak,
+    Local,
+}
+
+/// The tables of one ELF file.
+#[derive(Debug, Default)]
+pub(crate) struct Elf {
+    segments: Vec<Segment>,
+    functions: Vec<Function>,
+    /// Where the names of `functions` are in the file.
+    strings: Range<u64>,
+    /// The GNU build id, empty when there is none.
+    pub(crate) build_id: Vec<u8>,
+    /// `.gnu_debuglink`: file name and checksum of the separate debug file.
+    pub(crate) debuglink: Option<(Vec<u8>, u32)>,
+    /// `.gnu_debugaltlink`: file name and build id of the debug file shared with others (dwz).
+    pub(crate) debugaltlink: Option<(Vec<u8>, Vec<u8>)>,
+    /// True with a full symbol table, false when only exported functions are known.
+    pub(crate) has_symtab: bool,
+    /// Uncompressed size of all DWARF sections, 0 without `.debug_info`.
+    pub(crate) dwarf_bytes: u64,
+    /// Where procedure linkage stubs are.
+    pub(crate) plt_svmas: Vec<Range<u64>>,
+}
+
+impl Elf {
+    /// Reads the tables; none when `image` is not an ELF file or its headers are damaged.
+    pub(crate) fn read(image: impl Image) -> Option<Self> {
+        let cache = ReadCache::new(image);
+        match FileKind::parse(&cache).ok()? {
+            FileKind::Elf32 => Some(Self::from_file(&ElfFile::<elf::FileHeader32<object::Endianness>, _>::parse(&cache).ok()?)),
+            FileKind::Elf64 => Some(Self::from_file(&ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?)),
+            _ => None,
+        }
+    }
+
+    fn from_file<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a ReadCache<I>>) -> Self {
+        let mut tables = Self {
+            segments: segments(file),
+            build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
+            debuglink: file.gnu_debuglink().ok().flatten().map(|(name, crc)| (name.to_vec(), crc)),
+            debugaltlink: file.gnu_debugaltlink().ok().flatten().map(|(name, id)| (name.to_vec(), id.to_vec())),
+            ..Self::default()
+        };
+        let mut dwarf_bytes = 0_u64;
+        let mut has_debug_info = false;
+        for section in file.sections() {
+            let Ok(name) = section.name_bytes() else { continue };
+            if name.starts_with(b".debug_") || name.starts_with(b".zdebug_") {
+                // A separate debug file keeps the headers of sections that it does not hold, and the other way round.
+                let bytes = section.compressed_file_range().map_or(0, |range| range.uncompressed_size);
+                dwarf_bytes = dwarf_bytes.saturating_add(bytes);
+                has_debug_info |= name.ends_with(b"debug_info") && bytes > 0;
+            } else if name.starts_with(b".plt") {
+                tables.plt_svmas.push(section.address()..section.address().saturating_add(section.size()));
+            }
+        }
+        tables.dwarf_bytes = if has_debug_info { dwarf_bytes } else { 0 };
+        tables.read_functions(file);
+        tables
+    }
+
+    fn read_functions<'a, H: FileHeader, I: Image>(&mut self, file: &ElfFile<'a, H, &'a ReadCache<I>>) {
+        let endian = file.endian();
+        let sections = file.elf_section_table();
+        let full = file.elf_symbol_table();
+        self.has_symtab = full.symbols().iter().any(|symbol| symbol.st_type() == elf::STT_FUNC);
+        let table = if self.has_symtab { full } else { file.elf_dynamic_symbol_table() };
+        let Ok(strings) = sections.section(table.string_section()) else { return };
+        let (start, size) = (strings.sh_offset(endian).into(), strings.sh_size(endian).into());
+        self.strings = start..start.saturating_add(size);
+        let code_ends: Vec<Option<u64>> = sections
+            .iter()
+            .map(|section| {
+                let executable = section.sh_flags(endian).contains(elf::SHF_EXECINSTR);
+                executable.then(|| section.sh_addr(endian).into().saturating_add(section.sh_size(endian).into()))
+            })
+            .collect();
+        let mut found = Vec::new();
+        for (index, symbol) in table.enumerate() {
+            if !matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC | elf::STT_NOTYPE) {
+                continue;
+            }
+            let Ok(Some(section)) = table.symbol_section(endian, symbol, index) else { continue };
+            let Some(&Some(code_end)) = code_ends.get(section.0) else { continue };
+            let svma: u64 = symbol.st_value(endian).into();
+            let size: u64 = symbol.st_size(endian).into();
+            let binding = match symbol.st_bind() {
+                elf::STB_LOCAL => Binding::Local,
+                elf::STB_WEAK => Binding::Weak,
+                _ => Binding::Global,
+            };
+            let end = if size == 0 { code_end } else { svma.saturating_add(size) };
+            found.push((Function { svmas: svma..end, name: symbol.st_name(endian), binding }, size == 0));
+        }
+        self.functions = settle(found);
+    }
+
+    /// The address that the linker stated for what lies at `file_offset`.
+    ///
+    /// Mappings are rounded to pages, so code is also executed a little before and after the file range that its segment states.
+    pub(crate) fn svma(&self, file_offset: u64) -> Option<u64> {
+        let distance = |segment: &Segment| match &segment.file_offsets {
+            range if file_offset < range.start => range.start - file_offset,
+            range if file_offset >= range.end => file_offset - range.end + 1,
+            _ => 0,
+        };
+        let executable = self.segments.iter().filter(|segment| segment.executable).min_by_key(|segment| distance(segment));
+        let nearest = executable.filter(|segment| distance(segment) < MAX_PAGE_BYTES);
+        let segment = nearest.or_else(|| self.segments.iter().find(|segment| distance(segment) == 0))?;
+        Some(segment.svma.wrapping_add(file_offset).wrapping_sub(segment.file_offsets.start))
+    }
+
+    /// True when not one function is known.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.functions.is_empty()
+    }
+
+    /// The linker symbol of the function that covers `svma`; its text is read from `image`, the file that the tables were read from.
+    pub(crate) fn function_at(&self, image: &mut dyn Image, svma: u64) -> Option<String> {
+        let after = self.functions.partition_point(|function| function.svmas.start <= svma);
+        let before = self.functions.get(..after)?;
+        let start = before.iter().rev().take(MAX_NESTING).find(|function| svma < function.svmas.end)?.svmas.start;
+        let aliases =
+            before.iter().rev().skip_while(|function| function.svmas.start > start).take_while(|function| function.svmas.start == start);
+        // Of several names for one function, the one without decoration is the one that people know: `read`, not `__GI___read`.
+        aliases
+            .filter(|function| svma < function.svmas.end)
+            .filter_map(|function| Some((self.name(image, function.name)?, function.binding)))
+            .min_by_key(|(name, binding)| (name.bytes().take_while(|&byte| byte == b'_').count(), *binding, name.clone()))
+            .map(|(name, _)| name)
+    }
+
+    fn name(&self, image: &mut dyn Image, offset: u32) -> Option<String> {
+        let start = self.strings.start.checked_add(offset.into())?;
+        let limit = self.strings.end.checked_sub(start)?.min(MAX_NAME_BYTES);
+        image.seek(SeekFrom::Start(start)).ok()?;
+        let mut name = Vec::new();
+        let mut chunk = [0; 128];
+        while (name.len() as u64) < limit {
+            let read = image.read(&mut chunk).ok()?;
+            let bytes = chunk.get(..read).filter(|bytes| !bytes.is_empty())?;
+            match bytes.iter().position(|&byte| byte == 0) {
+                None => name.extend_from_slice(bytes),
+                Some(len) => {
+                    name.extend_from_slice(&bytes[..len]);
+                    // `$x` and the like mark instruction sets on Arm and RISC-V; they name nothing.
+                    return String::from_utf8(name).ok().filter(|name| !name.is_empty() && !name.starts_with('$'));
+                }
+            }
+        }
+        None
+    }
+}
+
+fn segments<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a ReadCache<I>>) -> Vec<Segment> {
+    let endian = file.endian();
+    let loads = file.elf_program_headers().iter().filter(|header| header.p_type(endian) == elf::PT_LOAD);
+    loads
+        .map(|header| {
+            let (start, size) = header.file_range(endian);
+            Segment {
+                file_offsets: start..start.saturating_add(size),
+                svma: header.p_vaddr(endian).into(),
+                executable: header.p_flags(endian).contains(elf::PF_X),
+            }
+        })
+        .collect()
+}
+
+/// Sorts functions and gives those without a size (the flag) an end: the next function. Those inside another one are dropped, they are
+/// assembler labels.
+fn settle(mut found: Vec<(Function, bool)>) -> Vec<Function> {
+    found.sort_unstable_by_key(|(function, is_unsized)| (function.svmas.start, *is_unsized, function.name));
+    let mut next_start = u64::MAX;
+    let mut start_after = u64::MAX;
+    for (function, is_unsized) in found.iter_mut().rev() {
+        if function.svmas.start != next_start {
+            (start_after, next_start) = (next_start, function.svmas.start);
+        }
+        if *is_unsized {
+            function.svmas.end = function.svmas.end.min(start_after);
+        }
+    }
+    let mut reach = 0;
+    found.retain(|(function, is_unsized)| {
+        let is_label = *is_unsized && function.svmas.start < reach;
+        if !is_unsized {
+            reach = reach.max(function.svmas.end);
+        }
+        !is_label && !function.svmas.is_empty()
+    });
+    found.into_iter().map(|(function, _)| function).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn segment(file_offsets: Range<u64>, svma: u64, executable: bool) -> Segment {
+        Segment { file_offsets, svma, executable }
+    }
+
+    /// The segments of a library linked by lld. The mapping of its code starts at file offset 0x11a0000: before the segment, on a page that
+    /// it shares.
+    #[test]
+    fn offsets_of_the_page_before_a_segment_belong_to_it() {
+        let segments = vec![
+            segment(0..0x11a_0bc4, 0, false),
+            segment(0x11a_0c00..0x4cb_d5c0, 0x11a_1c00, true),
+            segment(0x4cb_d5c0..0x4f0_c108, 0x4cb_f5c0, false),
+            segment(0x500_0000..0x7be_2b8c, 0x500_0000, true),
+        ];
+        let elf = Elf { segments, ..Elf::default() };
+        assert_eq!(elf.svma(0x11a_0c00), Some(0x11a_1c00));
+        assert_eq!(elf.svma(0x11a_0000), Some(0x11a_1000), "the start of the mapping");
+        assert_eq!(elf.svma(0x4cb_d5bf), Some(0x4cb_e5bf));
+        assert_eq!(elf.svma(0x4cb_dfff), Some(0x4cb_efff), "the rest of the last page");
+        assert_eq!(elf.svma(0x500_0010), Some(0x500_0010));
+        assert_eq!(elf.svma(0x1000), Some(0x1000), "not code, but mapped");
+        assert_eq!(elf.svma(0x900_0000), None);
+        assert_eq!(elf.svma(u64::MAX), None);
+    }
+
+    fn settled(symbols: &[(Range<u64>, bool)]) -> Vec<Range<u64>> {
+        let found =
+            symbols.iter().map(|(svmas, is_unsized)| (Function { svmas: svmas.clone(), name: 1, binding: Binding::Local }, *is_unsized));
+        settle(found.collect()).into_iter().map(|function| function.svmas).collect()
+    }
+
+    #[test]
+    fn functions_without_a_size_end_at_the_next_one_and_labels_are_dropped() {
+        let symbols =
+            [(0x10..0x20, false), (0x18..0x100, true), (0x20..0x100, true), (0x40..0x100, true), (0x40..0x50, false), (0x60..0x100, true)];
+        assert_eq!(settled(&symbols), [0x10..0x20, 0x20..0x40, 0x40..0x50, 0x60..0x100]);
+        assert_eq!(settled(&[(0x30..0x30, false), (u64::MAX..u64::MAX, true)]), []);
+    }
+}
