@@ -8,6 +8,7 @@
 //! *Why the encoder lets the indexer go when it is done:* where other programs keep all CPUs busy, the indexer would otherwise sit on
 //! the lock long after the run. As long as it can it stays SCHED_IDLE, so that a recorder sees the policy afterwards, too.
 
+use crate::beat::Beat;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Guard, Mutex};
 use crate::work::{compute, stay_on_stack};
@@ -54,6 +55,7 @@ struct Catalogue {
 
 struct Library<'a> {
     stage: &'a Stage,
+    questions: Beat,
     catalogue: Mutex<Catalogue>,
     cpus: &'a [usize],
     indexer_thread_id: AtomicI32,
@@ -67,6 +69,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let cpus = sys::allowed_cpus()?;
     let library = Library {
         stage: &stage,
+        questions: Beat::new(LOOKUP_INTERVAL_NS)?,
         catalogue: Mutex::new(Catalogue { entries: 1 }),
         cpus: &cpus,
         indexer_thread_id: AtomicI32::new(0),
@@ -75,8 +78,12 @@ fn run(options: &Options) -> io::Result<Outcome> {
         hold: OnceLock::new(),
     };
     stage.say(format_args!("ui looks something up every 20 ms; indexer merges now and then, under the same lock"));
-    let roles: Vec<Role> =
-        vec![role("ui", || library.show_entries()), role("indexer", || library.index()), role("encoder", || library.encode())];
+    let roles: Vec<Role> = vec![
+        role("ui", || library.show_entries()),
+        role("reader", || library.questions.strike(library.stage)),
+        role("indexer", || library.index()),
+        role("encoder", || library.encode()),
+    ];
     stage.perform(roles)?;
     let waits = library.ui_waits.into_inner().unwrap_or_default();
     let (hold, cpu_ns) = library.hold.into_inner().unwrap_or_default();
@@ -105,7 +112,7 @@ impl Library<'_> {
             sys::pin(0, cpus)?;
         }
         let mut waits = Longest::default();
-        while self.stage.sleep_until(sys::monotonic_ns() + LOOKUP_INTERVAL_NS)? {
+        while self.questions.wait(self.stage)?.is_some() {
             self.look_up(&mut waits);
         }
         let _ = self.ui_waits.set(waits);

@@ -10,6 +10,7 @@
 //! functions do not appear tests nothing. A C library without frame pointers hides the function that called it; hence the thin
 //! `call_…` functions in `sys.rs`, there to be hidden.
 
+mod beat;
 mod bitmap;
 mod idle_holder;
 mod long_hold;

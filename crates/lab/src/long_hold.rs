@@ -6,6 +6,7 @@
 //!
 //! *Why it measures the machine first:* the search is to take about 1.1 s of CPU time on any machine and in any build.
 
+use crate::beat::Beat;
 use crate::bitmap::Bitmap;
 use crate::outcome::no_cpu_doubt;
 use crate::stage::{Longest, Role, Stage, role};
@@ -61,6 +62,7 @@ struct Hold {
 
 struct FileSystem<'a> {
     stage: &'a Stage,
+    frames: Beat,
     volume: Mutex<Volume>,
     ui_waits: OnceLock<Longest>,
     hold: OnceLock<Hold>,
@@ -69,10 +71,19 @@ struct FileSystem<'a> {
 fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let map = Bitmap::fragmented(REGIONS, region_bits(), RUN_BLOCKS);
-    let system =
-        FileSystem { stage: &stage, volume: Mutex::new(Volume { map, writes: 0 }), ui_waits: OnceLock::new(), hold: OnceLock::new() };
+    let system = FileSystem {
+        stage: &stage,
+        frames: Beat::new(FRAME_NS)?,
+        volume: Mutex::new(Volume { map, writes: 0 }),
+        ui_waits: OnceLock::new(),
+        hold: OnceLock::new(),
+    };
     stage.say(format_args!("ui and eight writers lock the volume for a moment, every {} ms", FRAME_NS / 1_000_000));
-    let mut roles: Vec<Role> = vec![role("ui", || system.draw_frames()), role("checkpoint", || system.checkpoint())];
+    let mut roles: Vec<Role> = vec![
+        role("ui", || system.draw_frames()),
+        role("display", || system.frames.strike(system.stage)),
+        role("checkpoint", || system.checkpoint()),
+    ];
     roles.extend(WRITERS.map(|name| role(name, || system.write_blocks())));
     stage.perform(roles)?;
     let waits = system.ui_waits.into_inner().unwrap_or_default();
@@ -123,7 +134,7 @@ impl FileSystem<'_> {
     #[inline(never)]
     fn draw_frames(&self) -> io::Result<()> {
         let mut waits = Longest::default();
-        while self.stage.sleep_until(sys::monotonic_ns() + FRAME_NS)? {
+        while self.frames.wait(self.stage)?.is_some() {
             self.draw_free_space(&mut waits);
         }
         let _ = self.ui_waits.set(waits);

@@ -10,8 +10,9 @@
 //! lock. Ticks come at whole milliseconds from each other, so releases a whole millisecond apart either meet them or do not; a release
 //! that was nearly followed by the loss of the lock starts a new beat. Without it the wait breaks off about once a second on a busy machine.
 
+use crate::beat::Beat;
 use crate::stage::{Longest, Role, Stage, role};
-use crate::sys::{self, EventFd, Guard, Mutex};
+use crate::sys::{self, Guard, Mutex};
 use crate::work::{compute, stay_on_stack};
 use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
@@ -66,7 +67,7 @@ struct Typed {
 struct Editor<'a> {
     stage: &'a Stage,
     document: Mutex<Document>,
-    keys: EventFd,
+    keys: Beat,
     typed: OnceLock<Typed>,
     holds: OnceLock<u64>,
 }
@@ -80,14 +81,14 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let editor = Editor {
         stage: &stage,
         document: Mutex::new(Document { text: String::new(), pages: 1 }),
-        keys: EventFd::new()?,
+        keys: Beat::new(KEY_INTERVAL_NS)?,
         typed: OnceLock::new(),
         holds: OnceLock::new(),
     };
     stage.say(format_args!("typing (CPU {first_cpu}) gets a key stroke every 50 ms and locks the document for each"));
     let roles: Vec<Role> = vec![
         role("typing", || editor.type_text(first_cpu)),
-        role("keyboard", || editor.strike_keys()),
+        role("keyboard", || editor.keys.strike(editor.stage)),
         role("inspector", || editor.inspect(last_cpu)),
     ];
     stage.perform(roles)?;
@@ -107,24 +108,12 @@ fn run(options: &Options) -> io::Result<Outcome> {
 }
 
 impl Editor<'_> {
-    fn strike_keys(&self) -> io::Result<()> {
-        let mut at_ns = sys::monotonic_ns();
-        while self.stage.sleep_until(at_ns)? {
-            self.keys.set();
-            at_ns += KEY_INTERVAL_NS;
-        }
-        Ok(())
-    }
-
     #[inline(never)]
     fn type_text(&self, cpu: usize) -> io::Result<()> {
         sys::pin(0, &[cpu])?;
         let mut typed = Typed::default();
-        while self.stage.is_open() {
-            sys::wait_readable([self.keys.as_fd(), self.stage.curtain().as_fd()], u64::MAX)?;
-            for _ in 0..self.keys.take() {
-                self.insert_character(&mut typed);
-            }
+        while let Some(keys) = self.keys.wait(self.stage)? {
+            (0..keys).for_each(|_| self.insert_character(&mut typed));
         }
         let _ = self.typed.set(typed);
         Ok(())
