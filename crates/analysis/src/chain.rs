@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use unhitch_model::{ThreadId, Window};
 
-/// Links shorter than this part of the window are absorbed by a neighbour, once there are more than a handful.
+/// Links shorter than this part of the window are absorbed by a neighbour; those that name another thread only beyond a handful.
 const SMALL: u64 = 200;
 const HANDFUL: usize = 6;
 
@@ -130,9 +130,10 @@ fn shorten(groups: &mut [Group], window_ns: u64, most: usize) {
         if groups[index].gone || groups[index].version != version {
             continue;
         }
-        let long_enough = length.saturating_mul(SMALL) >= window_ns || count <= HANDFUL;
-        if long_enough && count <= most {
-            break;
+        // A short run, or a short wait for a CPU, says nothing; a short wait for another thread may be the hop that matters.
+        let tells = groups[index].hop.is_some() && count <= HANDFUL;
+        if count <= most && (tells || length.saturating_mul(SMALL) >= window_ns) {
+            continue;
         }
         let (prev, next) = (groups[index].prev, groups[index].next);
         let weight = |at: usize| groups.get(at).map_or(0, |group| group.key_ns + 1);

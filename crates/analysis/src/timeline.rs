@@ -172,20 +172,13 @@ impl Timeline {
         };
         let window = Window::new(life.start, self.first_time(trace, first));
         let wake = index(first.wake);
-        let state = if first.out != NONE {
-            State::Ran
-        } else if let Some(wake) = wake {
-            match trace.wakings.flags[wake].has(WakeFlags::NEW) {
-                true => State::Unknown,
-                false => State::Sleeping(TaskState::Sleeping),
-            }
-        } else if trace.wakings.is_empty() {
-            State::Unknown
-        } else {
-            State::Runnable { preempted: false }
+        let state = match wake {
+            _ if first.out != NONE => State::Ran,
+            Some(wake) if !trace.wakings.flags[wake].has(WakeFlags::NEW) => State::Sleeping(TaskState::Sleeping),
+            // It was created then, or came on without a wake-up: that one came before the window.
+            _ => State::Unknown,
         };
-        let back = if first.out == NONE && wake.is_none() { index(first.back) } else { None };
-        emit(Segment { window, state, out: None, wake: wake.filter(|_| first.out == NONE), back });
+        emit(Segment { window, state, out: None, wake: wake.filter(|_| first.out == NONE), back: None });
     }
 
     /// The segments of one cycle: off the CPU, runnable, and the run (or the unknown) up to `end`, the next cycle's first event.

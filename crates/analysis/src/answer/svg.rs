@@ -42,11 +42,17 @@ pub fn svg(analysis: &Analysis<'_>, stall: &Stall) -> String {
     let panel_height = LANE * lanes.len() as f64 + 58.0;
     let height = 64.0 + panel_height * panels.len() as f64;
     let mut out = String::new();
+    let name = |thread: ThreadId| analysis.trace.thread_name(thread, explanation.window.end);
+    let by = stall
+        .finding
+        .culprit
+        .filter(|culprit| *culprit != stall.candidate.victim)
+        .map_or(String::new(), |culprit| format!(", by {}", name(culprit)));
     let title = format!(
-        "{} {}: {}",
+        "{} of {}: {}{by}",
         units::duration(explanation.window.duration_ns()),
-        analysis.trace.thread_name(stall.candidate.victim, explanation.window.end),
-        stall.finding.cause
+        name(stall.candidate.victim),
+        stall.finding.pattern.name().replace('_', " ")
     );
     let _ = writeln!(
         out,

@@ -113,7 +113,7 @@ fn chain(analysis: &Analysis<'_>, stall: &Stall, out: &mut String) {
     if links.is_empty() {
         return;
     }
-    let _ = writeln!(out, "\n  the chain, latest first");
+    let _ = writeln!(out, "\n  the chain, latest first; moments count with what surrounds them");
     for link in links.iter().rev() {
         let _ = writeln!(out, "  {:>12}  {}", units::duration(link.window.duration_ns()), link_words(analysis, link, window.end));
     }
@@ -127,7 +127,11 @@ fn link_words(analysis: &Analysis<'_>, link: &Link, at: Time) -> String {
             let slept = hop.slept.duration_ns();
             let whole =
                 if slept > link.window.duration_ns() { format!(" (after {} in all)", units::duration(slept)) } else { String::new() };
-            format!("{who} waited ({}) until {by} woke it{whole}", hop.class.name().replace('_', " "))
+            let class = hop.class.name().replace('_', " ");
+            match hop.wake {
+                Some(_) => format!("{who} waited ({class}) until {by} woke it{whole}"),
+                None => format!("{who} waits ({class}) for {by}, which still holds it"),
+            }
         }
         (LinkState::Sleeping, None) => format!("{who} slept ({})", analysis.class_of(&link.piece.segment).name().replace('_', " ")),
         (LinkState::Running, _) => format!("{who} ran"),

@@ -58,8 +58,12 @@ impl Scene {
         self
     }
 
-    /// The finished trace, covering `[0, end)` microseconds on `cpus` CPUs.
+    /// The finished trace, covering `[0, end)` microseconds on `cpus` CPUs; later events are not recorded.
     pub fn finish(mut self, cpus: u16, end_us: u64) -> Trace {
+        let end = Time::from_nanos(end_us * 1000);
+        self.switches.retain(|event| event.0 < end);
+        self.wakings.retain(|event| event.0 < end);
+        self.samples.retain(|event| event.0 < end);
         self.switches.sort_by_key(|event| event.0);
         self.wakings.sort_by_key(|event| event.0);
         self.samples.sort_by_key(|event| event.0);
@@ -89,7 +93,7 @@ impl Scene {
             trace.samples.thread.push(thread);
             trace.samples.stack.push(stack);
         }
-        let window = Window::new(Time::ZERO, Time::from_nanos(end_us * 1000));
+        let window = Window::new(Time::ZERO, end);
         trace.spans = (0..cpus).map(|cpu| CpuSpan { cpu, window }).collect();
         self.trace
     }

@@ -1,0 +1,268 @@
+//! Each pattern on a scene made for it: the whole answer, word for word, and the figures that the scene was made with.
+
+mod scene;
+
+use scene::Scene;
+use unhitch_analysis::patterns::{Evidence, Pattern};
+use unhitch_analysis::stalls::{Query, Stall, StallKind};
+use unhitch_analysis::{Analysis, Rules, answer};
+use unhitch_model::{FutexWait, Policy, StackId, TaskState, ThreadId, Time, Trace, WakeFlags};
+
+const MS: u64 = 1_000;
+use TaskState::{Runnable, Sleeping};
+
+/// The worst stall and the text about it.
+fn judged(trace: &Trace) -> (Stall, String) {
+    let analysis = Analysis::new(trace, &Rules::default());
+    let stalls = analysis.stalls(&Query::default());
+    let text = answer::text(&analysis, &stalls, 1);
+    let stall = stalls.into_iter().next().unwrap_or_else(|| panic!("no stall found:\n{text}"));
+    let shares: u64 = analysis.partition(&stall.explanation).iter().map(|share| share.ns).sum();
+    assert_eq!(shares, stall.explanation.window.duration_ns());
+    (stall, text)
+}
+
+/// Threads and stacks of a program with a user interface, which pumps every 10 ms from `from` to `to` (in ms), called by "mouse".
+struct Desktop {
+    scene: Scene,
+    ui: ThreadId,
+    mouse: ThreadId,
+    poll: StackId,
+    notify: StackId,
+}
+
+impl Desktop {
+    fn new() -> Self {
+        let mut scene = Scene::default();
+        let ui = scene.thread(100, 100, "ui");
+        let mouse = scene.thread(200, 200, "mouse");
+        let poll = scene.stack(&["main", "run_event_loop", "|", "__x64_sys_poll", "do_sys_poll", "schedule"]);
+        let notify = scene.stack(&["main", "move_mouse", "|", "eventfd_write", "try_to_wake_up"]);
+        Self { scene, ui, mouse, poll, notify }
+    }
+
+    /// The event loop waits, and is called at `until` (µs), on CPU 0.
+    fn pump(&mut self, from: u64, until: u64) {
+        self.scene.switch(from, 0, self.ui, Sleeping, ThreadId::IDLE, self.poll);
+        self.scene.wake(until, 1, self.mouse, self.ui, WakeFlags::default(), self.notify);
+        self.scene.switch(until + 10, 0, ThreadId::IDLE, Runnable, self.ui, StackId::EMPTY);
+    }
+
+    /// Ordinary life of the event loop from `from` to `to` (ms): every 10 ms it works for 100 µs.
+    fn pump_all(&mut self, from_ms: u64, to_ms: u64) {
+        for tick in from_ms / 10..to_ms / 10 {
+            self.pump(tick * 10 * MS + 100, (tick + 1) * 10 * MS);
+        }
+    }
+}
+
+#[test]
+fn lock_starvation() {
+    let mut desktop = Desktop::new();
+    let holder = desktop.scene.thread(300, 301, "inspector");
+    let wait = desktop.scene.stack(&["main", "insert_character", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let release = desktop.scene.stack(&["main", "inspect", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+    let busy = desktop.scene.stack(&["main", "inspect", "count_pages"]);
+    desktop.pump_all(0, 100);
+    // 440 wake-ups in 2.2 s, one every 5 ms: 20 µs to the CPU, 10 µs to look, 439 in vain.
+    for round in 0..440 {
+        let begin = 100 * MS + round * 5 * MS + if round == 0 { 50 } else { 30 };
+        let woken = 100 * MS + (round + 1) * 5 * MS;
+        desktop.scene.switch(begin, 0, desktop.ui, Sleeping, ThreadId::IDLE, wait);
+        desktop.scene.wake(woken, 1, holder, desktop.ui, WakeFlags::default(), release);
+        desktop.scene.switch(woken + 20, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
+        desktop.scene.sample(begin + 1_000, 1, holder, busy);
+    }
+    desktop.scene.switch(90 * MS, 1, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
+    desktop.scene.switch(2_400 * MS, 1, holder, Sleeping, ThreadId::IDLE, desktop.poll);
+    desktop.pump_all(2_310, 2_500);
+    let (stall, text) = judged(&desktop.scene.finish(2, 2_500 * MS));
+    insta::assert_snapshot!("lock_starvation", text);
+    assert_eq!((stall.finding.pattern, stall.finding.evidence), (Pattern::LockStarvation, Evidence::Direct));
+    assert_eq!(
+        (stall.candidate.kind, stall.candidate.victim, stall.finding.culprit),
+        (StallKind::LockStarvation, desktop.ui, Some(holder))
+    );
+    let operation = stall.finding.operation.as_ref().expect("one operation");
+    assert_eq!((operation.wakes.len(), operation.wakes_in_vain()), (440, 439));
+    assert_eq!(stall.finding.function, "inspect");
+}
+
+#[test]
+fn condition_signalled_often_is_no_starvation() {
+    let mut desktop = Desktop::new();
+    let producer = desktop.scene.thread(300, 301, "producer");
+    let consumer = desktop.scene.thread(300, 302, "consumer");
+    let wait = desktop.scene.stack(&["main", "consume", "pthread_cond_wait", "|", "do_futex", "futex_wait", "schedule"]);
+    let signal = desktop.scene.stack(&["main", "produce", "pthread_cond_signal", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+    for round in 0..200 {
+        desktop.scene.switch(round * 5 * MS + 30, 0, consumer, Sleeping, ThreadId::IDLE, wait);
+        desktop.scene.wake((round + 1) * 5 * MS, 1, producer, consumer, WakeFlags::default(), signal);
+        desktop.scene.switch((round + 1) * 5 * MS + 20, 0, ThreadId::IDLE, Runnable, consumer, StackId::EMPTY);
+    }
+    let trace = desktop.scene.finish(2, 1_100 * MS);
+    assert_eq!(Analysis::new(&trace, &Rules::default()).stalls(&Query::default()), []);
+}
+
+/// The event loop waits for a lock from 100 ms to 1,200 ms; "writer" had waited before it, behind "checkpoint", who does `work`. The
+/// recording ends at `end_ms`.
+fn held(end_ms: u64, work: impl FnOnce(&mut Scene, ThreadId)) -> (Trace, ThreadId, ThreadId) {
+    let mut desktop = Desktop::new();
+    let holder = desktop.scene.thread(300, 301, "checkpoint");
+    let writer = desktop.scene.thread(400, 401, "writer");
+    let wait = desktop.scene.stack(&["main", "draw", "lock_volume", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let release = desktop.scene.stack(&["main", "checkpoint", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+    desktop.pump_all(0, 100);
+    let end = 1_200 * MS;
+    desktop.scene.switch(80 * MS, 2, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
+    desktop.scene.switch(99 * MS, 3, writer, Sleeping, ThreadId::IDLE, wait);
+    desktop.scene.switch(100 * MS + 50, 0, desktop.ui, Sleeping, ThreadId::IDLE, wait);
+    work(&mut desktop.scene, holder);
+    desktop.scene.wake(end, 2, holder, writer, WakeFlags::default(), release);
+    desktop.scene.switch(end + 10, 3, ThreadId::IDLE, Runnable, writer, StackId::EMPTY);
+    desktop.scene.wake(end + 40, 3, writer, desktop.ui, WakeFlags::default(), release);
+    desktop.scene.switch(end + 60, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
+    desktop.scene.switch(end + 100, 2, holder, Sleeping, ThreadId::IDLE, wait);
+    desktop.pump_all(1_210, 1_260);
+    let ui = desktop.ui;
+    (desktop.scene.finish(4, end_ms * MS), ui, holder)
+}
+
+#[test]
+fn long_hold_on_a_cpu() {
+    let (trace, ui, holder) = held(1_260, |scene, holder| {
+        let search = scene.stack(&["main", "checkpoint", "find_clear_run"]);
+        for sample in 0..220 {
+            scene.sample(101 * MS + sample * 5 * MS, 2, holder, search);
+        }
+    });
+    let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("long_hold_on_a_cpu", text);
+    assert_eq!((stall.finding.pattern, stall.candidate.victim, stall.finding.culprit), (Pattern::LongHold, ui, Some(holder)));
+    assert_eq!((stall.victims.len(), stall.finding.function.as_str()), (2, "find_clear_run"));
+}
+
+#[test]
+fn priority_inversion() {
+    let (mut trace, _, holder) = held(1_260, |scene, holder| {
+        let hog = scene.thread(500, 501, "encoder");
+        let busy = scene.stack(&["main", "checkpoint", "merge"]);
+        scene.switch(110 * MS, 2, holder, Runnable, hog, busy);
+        scene.switch(1_190 * MS, 2, hog, Sleeping, holder, busy);
+    });
+    trace.threads.get_mut(holder).expect("known").policy = Some(Policy::Idle);
+    let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("priority_inversion", text);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::PriorityInversion, Some(holder)));
+    assert!(text.contains("encoder 501") && text.contains("SCHED_IDLE"));
+}
+
+#[test]
+fn long_hold_asleep() {
+    let (trace, _, holder) = held(1_260, |scene, holder| {
+        let nap = scene.stack(&[
+            "main",
+            "checkpoint",
+            "wait_a_little",
+            "|",
+            "__x64_sys_nanosleep",
+            "hrtimer_nanosleep",
+            "do_nanosleep",
+            "schedule",
+        ]);
+        let timer = scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+        scene.switch(110 * MS, 2, holder, Sleeping, ThreadId::IDLE, nap);
+        scene.wake(1_190 * MS, 2, ThreadId::IDLE, holder, WakeFlags::HARDIRQ, timer);
+        scene.switch(1_190 * MS + 5, 2, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
+    });
+    let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("long_hold_asleep", text);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(holder)));
+    assert_eq!(stall.finding.function, "wait_a_little");
+}
+
+#[test]
+fn still_held_when_the_recording_ends() {
+    let (mut trace, ui, holder) = held(1_000, |_, _| {});
+    // Nobody has been woken yet; but the lock word names its owner.
+    let (stall, _) = judged(&trace);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::DeadEnd, None));
+    trace.futex_waits.push(FutexWait { time: Time::from_nanos(1_000_000_000), waiter: ui, word_avma: 0x1000, owner: Some(holder) });
+    let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("still_held", text);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(holder)));
+    assert_eq!(stall.finding.evidence, Evidence::Inferred);
+}
+
+#[test]
+fn own_computation() {
+    let mut desktop = Desktop::new();
+    let compute = desktop.scene.stack(&["main", "run_event_loop", "handle_click", "lay_out_page"]);
+    desktop.pump_all(0, 200);
+    for sample in 0..60 {
+        desktop.scene.sample(201 * MS + sample * 5 * MS, 0, desktop.ui, compute);
+    }
+    desktop.pump_all(500, 600);
+    let ui = desktop.ui;
+    let (stall, text) = judged(&desktop.scene.finish(2, 600 * MS));
+    insta::assert_snapshot!("own_computation", text);
+    assert_eq!((stall.finding.pattern, stall.candidate.kind, stall.finding.culprit), (Pattern::CpuBound, StallKind::EventLoop, Some(ui)));
+    assert_eq!(stall.finding.function, "lay_out_page");
+}
+
+#[test]
+fn own_sleep() {
+    let mut desktop = Desktop::new();
+    let nap = desktop.scene.stack(&["main", "run_event_loop", "retry", "|", "__x64_sys_nanosleep", "hrtimer_nanosleep", "schedule"]);
+    let timer = desktop.scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    desktop.pump_all(0, 200);
+    desktop.scene.switch(200 * MS + 50, 0, desktop.ui, Sleeping, ThreadId::IDLE, nap);
+    desktop.scene.wake(700 * MS, 0, ThreadId::IDLE, desktop.ui, WakeFlags::HARDIRQ, timer);
+    desktop.scene.switch(700 * MS + 9, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
+    desktop.pump_all(710, 800);
+    let (stall, text) = judged(&desktop.scene.finish(2, 800 * MS));
+    insta::assert_snapshot!("own_sleep", text);
+    assert_eq!((stall.finding.pattern, stall.finding.function.as_str()), (Pattern::TimerSleep, "retry"));
+}
+
+#[test]
+fn cpu_starvation() {
+    let mut desktop = Desktop::new();
+    let hog = desktop.scene.thread(500, 501, "hog");
+    let spin = desktop.scene.stack(&["main", "spin"]);
+    desktop.pump_all(0, 100);
+    desktop.scene.switch(100 * MS + 90, 0, desktop.ui, Runnable, hog, spin);
+    desktop.scene.switch(400 * MS, 0, hog, Runnable, desktop.ui, spin);
+    desktop.pump_all(410, 500);
+    let (stall, text) = judged(&desktop.scene.finish(2, 500 * MS));
+    insta::assert_snapshot!("cpu_starvation", text);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuStarvation, Some(hog)));
+}
+
+#[test]
+fn a_bystander_in_an_interrupt_is_never_blamed() {
+    let mut desktop = Desktop::new();
+    let bystander = desktop.scene.thread(500, 501, "bystander");
+    let wait = desktop.scene.stack(&["main", "save", "|", "ext4_sync_file", "jbd2_log_wait_commit", "io_schedule"]);
+    let completion = desktop.scene.stack(&[
+        "main",
+        "innocent",
+        "pthread_mutex_unlock",
+        "|",
+        "asm_common_interrupt",
+        "blk_mq_complete_request",
+        "bio_endio",
+        "try_to_wake_up",
+    ]);
+    desktop.pump_all(0, 100);
+    desktop.scene.switch(100 * MS + 50, 0, desktop.ui, TaskState::DiskSleep, ThreadId::IDLE, wait);
+    desktop.scene.wake(600 * MS, 1, bystander, desktop.ui, WakeFlags::HARDIRQ, completion);
+    desktop.scene.switch(600 * MS + 9, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
+    desktop.pump_all(610, 700);
+    let ui = desktop.ui;
+    let (stall, text) = judged(&desktop.scene.finish(2, 700 * MS));
+    assert!(!text.contains("bystander") && !text.contains("innocent"), "{text}");
+    assert_ne!(stall.finding.culprit, Some(bystander));
+    assert_eq!(stall.explanation.victim, ui);
+    assert!(stall.explanation.hops.is_empty());
+}
