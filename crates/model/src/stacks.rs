@@ -26,7 +26,7 @@ pub struct Stacks {
     flat: Vec<FrameId>,
     ends: Vec<u32>,
     kernel_lens: Vec<u16>,
-    by_hash: FxHashMap<u64, Vec<StackId>>,
+    by_hash: FxHashMap<u64, StackId>,
 }
 
 impl Default for Stacks {
@@ -58,19 +58,19 @@ impl Stacks {
     pub fn intern(&mut self, frames: &[FrameId], kernel_len: u16) -> StackId {
         let mut hasher = FxHasher::default();
         (frames, kernel_len).hash(&mut hasher);
-        let hash = hasher.finish();
-        if let Some(candidates) = self.by_hash.get(&hash) {
-            for &id in candidates {
-                if self.frames_of(id) == frames && self.kernel_len(id) == usize::from(kernel_len) {
-                    return id;
-                }
+        // Stacks of equal hash stand one after another, as in any open table.
+        let mut slot = hasher.finish();
+        while let Some(&id) = self.by_hash.get(&slot) {
+            if self.frames_of(id) == frames && self.kernel_len(id) == usize::from(kernel_len) {
+                return id;
             }
+            slot = slot.wrapping_add(1);
         }
         let id = StackId(u32::try_from(self.ends.len()).unwrap_or(u32::MAX));
         self.flat.extend_from_slice(frames);
         self.ends.push(u32::try_from(self.flat.len()).unwrap_or(u32::MAX));
         self.kernel_lens.push(kernel_len);
-        self.by_hash.entry(hash).or_default().push(id);
+        self.by_hash.insert(slot, id);
         id
     }
 

@@ -1,0 +1,111 @@
+//! `meta.json`: facts about a recording for which perf.data has no place.
+//!
+//! All times are nanoseconds of the trace's clock. A missing field has its default, so that older files stay readable.
+
+use serde::{Deserialize, Serialize};
+
+/// The content of `meta.json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ContainerMeta {
+    /// Version of this layout: 1.
+    pub version: u32,
+    /// What wrote the file, e.g. `unhitch 0.1.0`.
+    pub producer: String,
+    /// Host name.
+    pub host: String,
+    /// Kernel release, as `uname -r` says it.
+    pub kernel: String,
+    /// Architecture, as `uname -m` says it.
+    pub arch: String,
+    /// CPUs of the machine.
+    pub cpus: u16,
+    /// Memory of the machine, bytes.
+    pub memory_bytes: u64,
+    /// The trace's clock, e.g. `monotonic`.
+    pub clock: String,
+    /// Wall-clock time of the clock's zero, nanoseconds since the Unix epoch.
+    pub epoch_ns: Option<i64>,
+    /// The time between two CPU samples of one CPU.
+    pub sample_period_ns: u64,
+    /// The recorder's options as used.
+    pub recorder: serde_json::Value,
+    /// What each CPU's events really cover.
+    pub spans: Vec<CpuWindow>,
+    /// Where events are missing.
+    pub losses: Vec<CpuLoss>,
+    /// What `/proc` said about threads at the time of the save.
+    pub threads: Vec<ThreadFacts>,
+    /// What `/proc` said about processes at the time of the save.
+    pub processes: Vec<ProcessFacts>,
+    /// Threads that were waiting for a futex at the time of the save.
+    pub futex_waits: Vec<FutexWaiter>,
+    /// What the recorder has to say about damage, loss and guesses.
+    pub warnings: Vec<String>,
+}
+
+/// A window of time on one CPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuWindow {
+    /// The CPU.
+    pub cpu: u16,
+    /// First instant inside.
+    pub start_ns: u64,
+    /// First instant after.
+    pub end_ns: u64,
+}
+
+/// A window of time in which events of one CPU are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuLoss {
+    /// The CPU.
+    pub cpu: u16,
+    /// First instant inside.
+    pub start_ns: u64,
+    /// First instant after.
+    pub end_ns: u64,
+    /// How many events, 0 when unknown.
+    pub events: u64,
+}
+
+/// A thread, as `/proc` showed it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ThreadFacts {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// Its name.
+    pub name: String,
+    /// Its scheduling policy, `SCHED_*`.
+    pub policy: Option<u32>,
+    /// Its nice value.
+    pub nice: Option<i8>,
+}
+
+/// A process, as `/proc` showed it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProcessFacts {
+    /// Process id.
+    pub pid: u32,
+    /// Its command line, words joined by blanks.
+    pub command_line: String,
+}
+
+/// A thread in `futex(2)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FutexWaiter {
+    /// When that was read.
+    pub time_ns: u64,
+    /// The waiting thread.
+    pub tid: u32,
+    /// Address of the futex word in its process, avma.
+    pub word_avma: u64,
+    /// The thread that held the lock, where the lock says so.
+    pub owner_tid: Option<u32>,
+}

@@ -1,0 +1,25 @@
+//! `NAME.hitch`, the file that Unhitch saves: a zip that any tool opens.
+//!
+//! | entry | holds |
+//! |---|---|
+//! | `perf.data` | the records, as perf reads them; *stored* on an 8-byte border, so that it is mapped in place |
+//! | `meta.json` | [`ContainerMeta`]: what perf.data has no place for |
+//! | `symbols.json` | [`SymbolFile`]: names resolved on the recording machine |
+//! | `notes.md` | the user's words |
+//!
+//! Further entries are allowed and ignored. A zip, because the parts are useful alone and need no tool of ours to get at.
+
+mod meta;
+mod read;
+mod symbols;
+mod write;
+
+pub use meta::{ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, ProcessFacts, ThreadFacts};
+pub(crate) use read::{is_container, read};
+pub use symbols::SymbolFile;
+pub use write::{ContainerParts, trace_file_name, write_container};
+
+pub(crate) const PERF_DATA: &str = "perf.data";
+pub(crate) const META: &str = "meta.json";
+pub(crate) const SYMBOLS: &str = "symbols.json";
+pub(crate) const NOTES: &str = "notes.md";

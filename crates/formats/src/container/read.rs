@@ -1,0 +1,132 @@
+//! Reads a container: its `perf.data` in place, and what the other entries add.
+//!
+//! Every entry that is inflated is held to a limit, whatever its header claims.
+
+use super::{ContainerMeta, META, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
+use crate::{Error, perf_data};
+use serde::de::DeserializeOwned;
+use std::{
+    borrow::Cow,
+    io::{Cursor, Read},
+};
+use unhitch_model::{CpuSpan, Format, FutexWait, Loss, NameId, Policy, Thread, ThreadId, Time, Trace, Warnings, Window};
+use zip::{CompressionMethod, ZipArchive};
+
+type Zip<'a> = ZipArchive<Cursor<&'a [u8]>>;
+
+/// The longest text of the container that is read.
+const MAX_TEXT_LEN: u64 = 512 << 20;
+/// A `perf.data` that somebody compressed is unpacked to at most this.
+const MAX_PERF_DATA_LEN: u64 = 8 << 30;
+
+/// True for a zip.
+pub(crate) fn is_container(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
+}
+
+/// Reads a container.
+pub(crate) fn read(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
+    let mut zip = Zip::new(Cursor::new(bytes))?;
+    let mut warnings = Warnings::default();
+    let mut trace = match perf_data(bytes, &mut zip)? {
+        Cow::Borrowed(data) => perf_data::load(data, release)?,
+        Cow::Owned(data) => perf_data::load(&data, &|_| {})?,
+    };
+    trace.meta.format = Format::Hitch;
+    match json::<ContainerMeta>(&mut zip, META) {
+        Ok(Some(meta)) => apply_meta(meta, &mut trace),
+        Ok(None) => warnings.add("the container has no meta.json: what each CPU's events cover is guessed"),
+        Err(error) => warnings.add(error.to_string()),
+    }
+    match json::<SymbolFile>(&mut zip, SYMBOLS) {
+        Ok(symbols) => symbols.unwrap_or_default().apply(&mut trace),
+        Err(error) => warnings.add(error.to_string()),
+    }
+    match text(&mut zip, NOTES) {
+        Ok(notes) => trace.meta.notes = String::from_utf8_lossy(&notes.unwrap_or_default()).into_owned(),
+        Err(error) => warnings.add(format!("{NOTES}: {error}")),
+    }
+    trace.warnings.merge(warnings);
+    Ok(trace)
+}
+
+fn perf_data<'a>(bytes: &'a [u8], zip: &mut Zip<'a>) -> Result<Cow<'a, [u8]>, Error> {
+    let entry = zip.by_name(PERF_DATA)?;
+    if entry.compression() == CompressionMethod::Stored && !entry.encrypted() {
+        let stored = entry.data_start().and_then(|start| {
+            let (start, len) = (usize::try_from(start).ok()?, usize::try_from(entry.compressed_size()).ok()?);
+            bytes.get(start..)?.get(..len)
+        });
+        return stored.map(Cow::Borrowed).ok_or_else(|| Error::truncated("the container's perf.data", bytes.len()));
+    }
+    let mut unpacked = Vec::new();
+    entry.take(MAX_PERF_DATA_LEN).read_to_end(&mut unpacked).map_err(zip::result::ZipError::Io)?;
+    Ok(Cow::Owned(unpacked))
+}
+
+/// A text entry; `None` when there is none.
+fn text(zip: &mut Zip<'_>, name: &str) -> Result<Option<Vec<u8>>, zip::result::ZipError> {
+    let entry = match zip.by_name(name) {
+        Ok(entry) => entry,
+        Err(zip::result::ZipError::FileNotFound) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let mut text = Vec::new();
+    entry.take(MAX_TEXT_LEN).read_to_end(&mut text)?;
+    Ok(Some(text))
+}
+
+fn json<T: DeserializeOwned>(zip: &mut Zip<'_>, entry: &'static str) -> Result<Option<T>, Error> {
+    let Some(text) = text(zip, entry)? else { return Ok(None) };
+    serde_json::from_slice(&text).map(Some).map_err(|source| Error::Json { entry, source })
+}
+
+/// The recorder knows better than what can be worked out from the records.
+fn apply_meta(meta: ContainerMeta, trace: &mut Trace) {
+    let facts = &mut trace.meta;
+    (facts.producer, facts.host, facts.kernel, facts.arch) = (meta.producer, meta.host, meta.kernel, meta.arch);
+    (facts.cpus, facts.memory_bytes) = (meta.cpus, meta.memory_bytes);
+    facts.epoch_ns = meta.epoch_ns.map(i128::from).or(facts.epoch_ns);
+    facts.sample_period_ns = meta.sample_period_ns;
+    let window = |start_ns, end_ns| Window::new(Time::from_nanos(start_ns), Time::from_nanos(end_ns));
+    if !meta.spans.is_empty() {
+        trace.spans = meta.spans.iter().map(|span| CpuSpan { cpu: span.cpu, window: window(span.start_ns, span.end_ns) }).collect();
+        trace.spans.sort_by_key(|span| span.cpu);
+        trace.meta.buffers = trace.spans.len() as u64;
+    }
+    let losses = meta.losses.iter().map(|loss| Loss { cpu: loss.cpu, window: window(loss.start_ns, loss.end_ns), events: loss.events });
+    trace.losses.extend(losses);
+    trace.losses.sort_by_key(|loss| (loss.window.start, loss.cpu));
+    trace.losses.dedup();
+    meta.warnings.into_iter().for_each(|warning| trace.warnings.add(warning));
+
+    for facts in meta.threads {
+        let Some(&latest) = trace.threads.incarnations(facts.tid).last().filter(|id| !id.is_idle()) else { continue };
+        let name = trace.strings.intern(&facts.name);
+        let Some(thread) = trace.threads.get_mut(latest) else { continue };
+        describe(thread, name, facts.policy, facts.nice);
+    }
+    for facts in meta.processes {
+        let Some(leader) = trace.threads.incarnations(facts.pid).last() else { continue };
+        let process = trace.threads.get(*leader).process;
+        let command_line = trace.strings.intern(&facts.command_line);
+        if let Some(process) = trace.threads.process_mut(process).filter(|process| process.pid == facts.pid) {
+            process.command_line = command_line;
+        }
+    }
+    let latest = |tid: u32, time: Time| trace.threads.at(tid, time);
+    let waits = meta.futex_waits.iter().filter_map(|wait| {
+        let time = Time::from_nanos(wait.time_ns);
+        let owner: Option<ThreadId> = wait.owner_tid.and_then(|tid| latest(tid, time));
+        Some(FutexWait { time, waiter: latest(wait.tid, time)?, word_avma: wait.word_avma, owner })
+    });
+    trace.futex_waits = waits.collect();
+}
+
+fn describe(thread: &mut Thread, name: NameId, policy: Option<u32>, nice: Option<i8>) {
+    if thread.names.is_empty() && !name.is_empty() {
+        thread.names.push((thread.start.unwrap_or(Time::ZERO), name));
+    }
+    thread.policy = policy.and_then(Policy::from_raw);
+    thread.nice = nice;
+}

@@ -1,0 +1,156 @@
+//! `symbols.json`: function names by module and offset, resolved where the code is: on the recording machine.
+//!
+//! Names stand once in a list; frames refer to them by index. A frame belongs to a module of the same path, kind and build id, so
+//! that a file can be read beside another trace's symbols without mixing up two versions of a library.
+
+use rustc_hash::FxHashMap;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use unhitch_model::{Frame, FrameId, Module, ModuleKind, Symbol, Trace};
+
+/// The content of `symbols.json`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SymbolFile {
+    /// Version of this layout: 1.
+    version: u32,
+    /// Every function and file name once; the first is empty.
+    names: Vec<String>,
+    modules: Vec<NamedModule>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+struct NamedModule {
+    path: String,
+    kind: Kind,
+    /// Hexadecimal.
+    build_id: String,
+    /// Offset, and the functions there, innermost first.
+    frames: Vec<(u64, Vec<Function>)>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Kernel,
+    #[default]
+    File,
+    Anonymous {
+        pid: u32,
+    },
+}
+
+impl From<ModuleKind> for Kind {
+    fn from(kind: ModuleKind) -> Self {
+        match kind {
+            ModuleKind::Kernel => Self::Kernel,
+            ModuleKind::File => Self::File,
+            ModuleKind::Anonymous { pid } => Self::Anonymous { pid },
+        }
+    }
+}
+
+/// Indices into the names of function and file, and the line.
+type Function = (u32, u32, u32);
+
+impl SymbolFile {
+    /// All names that `trace` has.
+    pub fn from_trace(trace: &Trace) -> Self {
+        let mut file = Self { version: 1, names: vec![String::new()], modules: Vec::new() };
+        let mut name_index: FxHashMap<&str, u32> = FxHashMap::from_iter([("", 0)]);
+        let mut by_module = BTreeMap::<_, Vec<_>>::new();
+        for (index, frame) in trace.stacks.frames().iter().enumerate() {
+            let symbols = trace.symbols.get(FrameId(index as u32));
+            if symbols.is_empty() {
+                continue;
+            }
+            let mut index_of = |id| {
+                let name = trace.name(id);
+                *name_index.entry(name).or_insert_with(|| {
+                    file.names.push(name.to_owned());
+                    (file.names.len() - 1) as u32
+                })
+            };
+            let functions = symbols.iter().map(|symbol| (index_of(symbol.function), index_of(symbol.file), symbol.line)).collect();
+            by_module.entry(frame.module).or_default().push((frame.offset, functions));
+        }
+        for (id, mut frames) in by_module {
+            let Some(module) = trace.modules.get(id) else { continue };
+            frames.sort_unstable();
+            let (path, build_id) = (trace.name(module.path).to_owned(), hex(&module.build_id));
+            file.modules.push(NamedModule { path, kind: module.kind.into(), build_id, frames });
+        }
+        file
+    }
+
+    /// Names the frames of `trace` that this file knows. Frames that have names already get these.
+    pub fn apply(&self, trace: &mut Trace) {
+        let key = |path: &str, kind: Kind, build_id: &str| format!("{kind:?} {build_id} {path}");
+        let modules: FxHashMap<String, &NamedModule> =
+            self.modules.iter().map(|module| (key(&module.path, module.kind, &module.build_id), module)).collect();
+        let named_of = |trace: &Trace, module: &Module| {
+            modules.get(&key(trace.name(module.path), module.kind.into(), &hex(&module.build_id))).map(|named| {
+                let functions: FxHashMap<u64, &[Function]> = named.frames.iter().map(|(at, list)| (*at, list.as_slice())).collect();
+                functions
+            })
+        };
+        let by_id: Vec<_> = trace.modules.iter().map(|(_, module)| named_of(trace, module)).collect();
+        let frames: Vec<Frame> = trace.stacks.frames().to_vec();
+        for (index, frame) in frames.into_iter().enumerate() {
+            let functions = by_id.get(frame.module.index()).and_then(Option::as_ref).and_then(|functions| functions.get(&frame.offset));
+            let Some(functions) = functions else { continue };
+            let name = |index: u32| self.names.get(index as usize).map_or("", String::as_str);
+            let symbols: Vec<Symbol> = functions
+                .iter()
+                .map(|&(function, file, line)| Symbol {
+                    function: trace.strings.intern(name(function)),
+                    file: trace.strings.intern(name(file)),
+                    line,
+                })
+                .collect();
+            trace.symbols.set(FrameId(index as u32), &symbols);
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A trace with one module and one frame in it.
+    fn trace(build_id: &[u8]) -> (Trace, FrameId) {
+        let mut trace = Trace::default();
+        let path = trace.strings.intern("/usr/lib/x.so");
+        let module = trace.modules.intern(Module { path, kind: ModuleKind::File, build_id: build_id.to_vec() });
+        let frame = trace.stacks.intern_frame(Frame { module, offset: 0x1234 });
+        (trace, frame)
+    }
+
+    #[test]
+    fn names_reach_another_trace_of_the_same_build() {
+        let (mut named, frame) = trace(&[1, 2]);
+        let (function, inlined, file) = (named.strings.intern("outer"), named.strings.intern("inner"), named.strings.intern("x.c"));
+        let symbols = [Symbol { function: inlined, file, line: 7 }, Symbol { function, file, line: 70 }];
+        named.symbols.set(frame, &symbols);
+        let json = serde_json::to_string(&SymbolFile::from_trace(&named)).unwrap();
+        let file: SymbolFile = serde_json::from_str(&json).unwrap();
+
+        let (mut same, frame) = trace(&[1, 2]);
+        file.apply(&mut same);
+        assert_eq!(same.frame_names(frame), ["inner", "outer"]);
+        assert_eq!(same.symbols.get(frame)[1].line, 70);
+
+        let (mut other, frame) = trace(&[1, 3]);
+        file.apply(&mut other);
+        assert!(other.symbols.get(frame).is_empty());
+    }
+}

@@ -1,0 +1,138 @@
+//! Writes a container so that it is there whole or not at all.
+//!
+//! It grows under a temporary name in the target's folder, is synced, and then linked to its name, which fails when the name is
+//! taken: a trace of a hang cannot be made again, so none is ever overwritten.
+
+use super::{ContainerMeta, META, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
+use crate::Error;
+use serde::Serialize;
+use std::{
+    fs::{self, File},
+    io::{self, BufWriter, Seek, Write},
+    path::{Path, PathBuf},
+};
+use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
+
+/// What goes into a container.
+pub struct ContainerParts<'a> {
+    /// Becomes `meta.json`.
+    pub meta: &'a ContainerMeta,
+    /// Writes the `perf.data`.
+    pub perf_data: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    /// Becomes `symbols.json`.
+    pub symbols: Option<&'a SymbolFile>,
+    /// Becomes `notes.md`.
+    pub notes: Option<&'a str>,
+    /// Further entries, e.g. `lab.json`.
+    pub extra: Vec<(String, Vec<u8>)>,
+}
+
+/// Writes `parts` to `path`.
+///
+/// # Errors
+/// [`Error::Exists`] when there is a file already; else what went wrong. In both cases nothing is left behind.
+pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<(), Error> {
+    if path.exists() {
+        return Err(Error::Exists(path.to_owned()));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = Temporary(folder.join(format!(".{name}.{}.partial", std::process::id())));
+    let file = File::create_new(&temporary.0).map_err(Error::at(&temporary.0))?;
+    let mut out = write_zip(BufWriter::with_capacity(1 << 20, file), parts).map_err(|error| match error {
+        Error::Container(zip::result::ZipError::Io(source)) => Error::Io { path: path.to_owned(), source },
+        other => other,
+    })?;
+    out.flush().and_then(|()| out.get_ref().sync_all()).map_err(Error::at(path))?;
+    publish(&temporary.0, path)?;
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::at(folder))
+}
+
+/// Gives the finished file its name, never taking it from another.
+fn publish(temporary: &Path, path: &Path) -> Result<(), Error> {
+    let exists_or = |error: io::Error| match error.kind() {
+        io::ErrorKind::AlreadyExists => Error::Exists(path.to_owned()),
+        _ => Error::Io { path: path.to_owned(), source: error },
+    };
+    match fs::hard_link(temporary, path) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists_or(error)),
+        // A file system without hard links: claim the name with an empty file, which is then ours to replace.
+        Err(_) => {
+            File::create_new(path).map_err(exists_or)?;
+            fs::rename(temporary, path).map_err(|error| {
+                let _ = fs::remove_file(path);
+                exists_or(error)
+            })
+        }
+    }
+}
+
+/// A file that goes away with this.
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        // It is gone already where it was renamed.
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+fn write_zip<W: Write + Seek>(out: W, parts: ContainerParts<'_>) -> Result<W, Error> {
+    let mut zip = ZipWriter::new(out);
+    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).with_alignment(8).large_file(true);
+    let deflated = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
+
+    zip.start_file(PERF_DATA, stored)?;
+    (parts.perf_data)(&mut zip).map_err(zip::result::ZipError::Io)?;
+    let mut entries = vec![(META, json(META, parts.meta)?)];
+    if let Some(symbols) = parts.symbols {
+        entries.push((SYMBOLS, json(SYMBOLS, symbols)?));
+    }
+    if let Some(notes) = parts.notes {
+        entries.push((NOTES, notes.as_bytes().to_vec()));
+    }
+    let extra = parts.extra.iter().map(|(name, bytes)| (name.as_str(), bytes));
+    for (name, bytes) in entries.iter().map(|(name, bytes)| (*name, bytes)).chain(extra) {
+        zip.start_file(name, deflated)?;
+        zip.write_all(bytes).map_err(zip::result::ZipError::Io)?;
+    }
+    Ok(zip.finish()?)
+}
+
+fn json(entry: &'static str, value: &impl Serialize) -> Result<Vec<u8>, Error> {
+    serde_json::to_vec(value).map_err(|source| Error::Json { entry, source })
+}
+
+/// The name of a new trace: `stamp` is local time as `YYYY-MM-DD_HH-MM-SS`. What a file name cannot hold becomes `-`.
+pub fn trace_file_name(stamp: &str, what: &str) -> String {
+    let keep = |letter: char| if letter.is_alphanumeric() || "._-".contains(letter) { letter } else { '-' };
+    format!("{stamp}_{}.hitch", what.chars().map(keep).take(80).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts<'a>(meta: &'a ContainerMeta, perf_data: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> ContainerParts<'a> {
+        ContainerParts { meta, perf_data, symbols: None, notes: Some("note"), extra: vec![("lab.json".to_owned(), b"{}".to_vec())] }
+    }
+
+    #[test]
+    fn nothing_is_overwritten_and_nothing_left_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join(trace_file_name("2026-01-02_03-04-05", "a/b c"));
+        assert!(path.ends_with("2026-01-02_03-04-05_a-b-c.hitch"));
+        let meta = ContainerMeta::default();
+        write_container(&path, parts(&meta, &mut |out| out.write_all(b"first"))).unwrap();
+        let written = fs::read(&path).unwrap();
+        let again = write_container(&path, parts(&meta, &mut |out| out.write_all(b"second")));
+        assert!(matches!(again, Err(Error::Exists(_))));
+        assert_eq!(fs::read(&path).unwrap(), written);
+
+        let failing = folder.path().join("other.hitch");
+        let result = write_container(&failing, parts(&meta, &mut |_| Err(io::Error::other("the ring is gone"))));
+        assert!(result.unwrap_err().to_string().contains("the ring is gone"));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+}

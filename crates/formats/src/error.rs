@@ -1,0 +1,67 @@
+//! The one error type of this crate.
+
+use std::path::PathBuf;
+
+/// Why a trace could not be read or written at all. What is only damaged or lost goes to the trace's warnings instead.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The operating system refused.
+    #[error("{}: {source}", path.display())]
+    Io {
+        /// Which file.
+        path: PathBuf,
+        /// What it said.
+        source: std::io::Error,
+    },
+    /// The target of a save is taken; nothing was changed.
+    #[error("{}: exists already, and is never overwritten", .0.display())]
+    Exists(PathBuf),
+    /// The content is no trace that Unhitch knows.
+    #[error("not a trace: expected {expected} at offset {offset}, found {found}")]
+    Unknown {
+        /// What a trace has there.
+        expected: &'static str,
+        /// What was there.
+        found: String,
+        /// Byte offset in the file.
+        offset: u64,
+    },
+    /// A trace, but of a kind that cannot be read.
+    #[error("{0}")]
+    Unsupported(String),
+    /// The part of a file that everything else depends on is damaged.
+    #[error("damaged: expected {expected} at offset {offset}, found {found}")]
+    Damaged {
+        /// What should be there.
+        expected: &'static str,
+        /// What was there.
+        found: String,
+        /// Byte offset in the file, or in the part that `expected` names.
+        offset: u64,
+    },
+    /// The zip around the trace cannot be read or written.
+    #[error("container: {0}")]
+    Container(#[from] zip::result::ZipError),
+    /// A JSON entry of the container cannot be read or written.
+    #[error("container entry {entry}: {source}")]
+    Json {
+        /// Which entry.
+        entry: &'static str,
+        /// What is wrong with it.
+        source: serde_json::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`: an I/O error at `path`.
+    pub(crate) fn at(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        |source| Self::Io { path, source }
+    }
+
+    /// A part that ends too early.
+    pub(crate) fn truncated(expected: &'static str, offset: usize) -> Self {
+        Self::Damaged { expected, found: "the end".to_owned(), offset: offset as u64 }
+    }
+}

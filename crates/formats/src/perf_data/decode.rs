@@ -1,0 +1,293 @@
+//! Samples to rows: the inner loop of the loader, run on many chunks of a file at once.
+//!
+//! Rows hold thread ids as the kernel gives them and stacks by their number in the decoder's own [`StackTable`]: what they mean depends
+//! on other chunks, so it is settled when all are decoded.
+
+use super::{
+    events::{ContentionFields, Event, Events, Role, SwitchFields, WakingFields},
+    record::kind,
+    records::{Record, Records},
+    sample::SampleFields,
+    stack_table::StackTable,
+    tasks::{Hints, Life},
+};
+use crate::{cursor::until_nul, tracepoint::Field};
+use std::mem;
+use unhitch_model::{TaskState, WakeFlags};
+
+/// One event of some kind.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Row<T> {
+    pub time: u64,
+    pub stack: u32,
+    pub cpu: u16,
+    pub of: T,
+}
+
+/// A context switch.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Switch {
+    pub prev: u32,
+    pub next: u32,
+    pub prev_prio: i16,
+    pub next_prio: i16,
+    pub prev_state: TaskState,
+}
+
+/// A wake-up.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Waking {
+    pub waker: u32,
+    pub wakee: u32,
+    pub target_cpu: u16,
+    pub flags: WakeFlags,
+}
+
+/// A CPU sample.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sample {
+    pub tid: u32,
+}
+
+/// A lock contention event.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Contention {
+    pub lock_avma: u64,
+    pub tid: u32,
+    pub flags: u32,
+    pub end: bool,
+}
+
+/// The rows of one chunk, in the order of the file. Stacks are by their number in the decoder's table.
+#[derive(Default)]
+pub(crate) struct Rows {
+    pub switches: Vec<Row<Switch>>,
+    pub wakings: Vec<Row<Waking>>,
+    pub samples: Vec<Row<Sample>>,
+    pub contentions: Vec<Row<Contention>>,
+}
+
+/// Decodes chunks, each later in the file than the one before, and keeps what it finds in them.
+pub(crate) struct Decoder<'a> {
+    events: &'a Events,
+    /// By the number of the chunk.
+    pub chunks: Vec<(usize, Rows)>,
+    rows: Rows,
+    pub stacks: StackTable<'a>,
+    /// Samples by event, and last those of no known event.
+    pub counts: Vec<u64>,
+    /// First and last time by CPU; an empty window where the CPU has none.
+    pub covered: Vec<(u64, u64)>,
+    pub hints: Hints,
+    /// Samples that could not be read.
+    pub damaged: u64,
+    /// The last name of a thread that was passed on.
+    named: Vec<(u32, [u8; 16])>,
+    /// The last process of a thread that was passed on.
+    owned: Vec<(u32, u32)>,
+}
+
+/// Threads seen lately, by the low bits of their id.
+const SEEN: usize = 1024;
+
+impl<'a> Decoder<'a> {
+    pub(crate) fn new(events: &'a Events) -> Self {
+        Self {
+            events,
+            chunks: Vec::new(),
+            rows: Rows::default(),
+            stacks: StackTable::new(),
+            counts: vec![0; events.list().len() + 1],
+            covered: Vec::new(),
+            hints: Hints::default(),
+            damaged: 0,
+            named: vec![(u32::MAX, [0; 16]); SEEN],
+            owned: vec![(u32::MAX, 0); SEEN],
+        }
+    }
+
+    /// Decodes the samples of a chunk.
+    pub(crate) fn decode(&mut self, index: usize, chunk: &'a [u8]) {
+        let events = self.events;
+        for record in Records::new(chunk).filter(|record| record.kind == kind::SAMPLE) {
+            let number = events.of_sample(record.body).map_or(events.list().len(), usize::from);
+            self.counts[number] += 1;
+            if let Some(event) = events.list().get(number)
+                && self.sample(event, &record).is_none()
+            {
+                self.damaged += 1;
+            }
+        }
+        self.chunks.push((index, mem::take(&mut self.rows)));
+    }
+
+    /// `None` when the sample is damaged.
+    #[inline]
+    fn sample(&mut self, event: &Event, record: &Record<'a>) -> Option<()> {
+        let fields = event.layout.read(record.body)?;
+        if !event.layout.has_time_and_cpu() {
+            return Some(());
+        }
+        let cpu = u16::try_from(fields.cpu).ok()?;
+        // A tracepoint knows the current thread even when it is exiting and has no id any more, and knows it by its global id.
+        let tid = event.common_pid.and_then(|field| field.value(fields.raw)).map_or(fields.tid, |tid| tid as u32);
+        if tid == fields.tid && fields.pid != u32::MAX {
+            self.owner(fields.time, tid, fields.pid);
+        } else {
+            self.owner(fields.time, tid, u32::MAX);
+        }
+        match &event.role {
+            Role::Switch(at) => self.switch(at, &fields, cpu)?,
+            Role::Waking(at) => self.waking(at, &fields, cpu, tid)?,
+            Role::Contention(at) => self.contention(at, &fields, cpu, tid)?,
+            Role::Clock => {
+                let chain = if fields.call_chain.is_empty() { fields.ip } else { fields.call_chain };
+                let stack = self.stacks.intern(fields.pid, chain);
+                self.rows.samples.push(Row { time: fields.time, stack, cpu, of: Sample { tid } });
+            }
+            Role::Born(child) => {
+                let child = child.value(fields.raw)? as u32;
+                self.hints.lives.push((fields.time, child, Life::Born { parent: tid }));
+            }
+            Role::Gone(pid) => self.hints.lives.push((fields.time, pid.value(fields.raw)? as u32, Life::Gone)),
+            Role::Renamed(pid, name) => {
+                let name = Life::Renamed(comm(*name, fields.raw)?);
+                self.hints.lives.push((fields.time, pid.value(fields.raw)? as u32, name));
+            }
+            Role::Ignored => {}
+        }
+        self.cover(cpu, fields.time);
+        Some(())
+    }
+
+    #[inline]
+    fn switch(&mut self, at: &SwitchFields, sample: &SampleFields<'a>, cpu: u16) -> Option<()> {
+        let raw = sample.raw;
+        let prio = |field: Option<Field>| field.and_then(|field| field.value(raw)).map_or(0, |prio| prio as i16);
+        let of = Switch {
+            prev: at.prev_pid.value(raw)? as u32,
+            next: at.next_pid.value(raw)? as u32,
+            prev_prio: prio(at.prev_prio),
+            next_prio: prio(at.next_prio),
+            prev_state: task_state(at.prev_state.value(raw)?),
+        };
+        self.name(sample.time, of.prev, at.prev_comm, raw);
+        self.name(sample.time, of.next, at.next_comm, raw);
+        if of.prev_state == TaskState::Dead {
+            self.hints.lives.push((sample.time, of.prev, Life::Gone));
+        }
+        let stack = self.stacks.intern(sample.pid, sample.call_chain);
+        self.rows.switches.push(Row { time: sample.time, stack, cpu, of });
+        Some(())
+    }
+
+    #[inline]
+    fn waking(&mut self, at: &WakingFields, sample: &SampleFields<'a>, cpu: u16, waker: u32) -> Option<()> {
+        let raw = sample.raw;
+        let wakee = at.pid.value(raw)? as u32;
+        let target_cpu = at.target_cpu.and_then(|field| field.value(raw)).and_then(|cpu| u16::try_from(cpu).ok()).unwrap_or(cpu);
+        let mut flags = at.common_flags.and_then(|field| field.value(raw)).map_or(WakeFlags::default(), wake_flags);
+        if at.new {
+            flags = flags.with(WakeFlags::NEW);
+            self.hints.lives.push((sample.time, wakee, Life::FirstWake));
+            // The name seen before was that of another thread with this id.
+            self.named[wakee as usize % SEEN] = (u32::MAX, [0; 16]);
+        }
+        let stack = self.stacks.intern(sample.pid, sample.call_chain);
+        self.name(sample.time, wakee, at.comm, raw);
+        self.rows.wakings.push(Row { time: sample.time, stack, cpu, of: Waking { waker, wakee, target_cpu, flags } });
+        Some(())
+    }
+
+    fn contention(&mut self, at: &ContentionFields, sample: &SampleFields<'a>, cpu: u16, tid: u32) -> Option<()> {
+        let of = Contention {
+            lock_avma: at.lock_addr.value(sample.raw)?,
+            tid,
+            flags: at.detail.and_then(|field| field.value(sample.raw)).unwrap_or(0) as u32,
+            end: !at.begin,
+        };
+        let stack = self.stacks.intern(sample.pid, sample.call_chain);
+        self.rows.contentions.push(Row { time: sample.time, stack, cpu, of });
+        Some(())
+    }
+
+    #[inline]
+    fn name(&mut self, time: u64, tid: u32, field: Option<Field>, raw: &[u8]) {
+        let name = field.and_then(|field| comm(field, raw)).unwrap_or_default();
+        let seen = &mut self.named[tid as usize % SEEN];
+        if *seen != (tid, name) {
+            *seen = (tid, name);
+            self.hints.names.push((time, tid, name));
+        }
+    }
+
+    #[inline]
+    fn owner(&mut self, time: u64, tid: u32, pid: u32) {
+        let seen = &mut self.owned[tid as usize % SEEN];
+        if tid != u32::MAX && *seen != (tid, pid) {
+            *seen = (tid, pid);
+            self.hints.owners.push((time, tid, pid));
+        }
+    }
+
+    #[inline]
+    fn cover(&mut self, cpu: u16, time: u64) {
+        let cpu = usize::from(cpu);
+        if self.covered.len() <= cpu {
+            self.covered.resize(cpu + 1, (u64::MAX, 0));
+        }
+        let (first, last) = &mut self.covered[cpu];
+        *first = time.min(*first);
+        *last = time.max(*last);
+    }
+}
+
+/// A name field: 16 bytes, or fewer.
+#[inline]
+fn comm(field: Field, raw: &[u8]) -> Option<[u8; 16]> {
+    let bytes = field.bytes(raw)?;
+    if let Ok(whole) = <[u8; 16]>::try_from(bytes) {
+        return Some(whole);
+    }
+    let text = until_nul(bytes);
+    let mut name = [0; 16];
+    let len = text.len().min(name.len());
+    name[..len].copy_from_slice(&text[..len]);
+    Some(name)
+}
+
+/// `prev_state`: the state's lowest bit; a bit above them all tells that the thread was preempted.
+const fn task_state(bits: u64) -> TaskState {
+    match bits & 0xff {
+        0 if bits == 0 => TaskState::Runnable,
+        0 => TaskState::Preempted,
+        low => match 1 << low.trailing_zeros() {
+            0x01 => TaskState::Sleeping,
+            0x02 => TaskState::DiskSleep,
+            0x04 => TaskState::Stopped,
+            0x08 => TaskState::Traced,
+            0x40 => TaskState::Parked,
+            0x80 => TaskState::Idle,
+            _ => TaskState::Dead,
+        },
+    }
+}
+
+/// `enum trace_flag_type` of `include/linux/trace_events.h`.
+fn wake_flags(common_flags: u64) -> WakeFlags {
+    [(0x08, WakeFlags::HARDIRQ), (0x10, WakeFlags::SOFTIRQ), (0x40, WakeFlags::NMI)]
+        .into_iter()
+        .filter(|(bit, _)| common_flags & bit != 0)
+        .fold(WakeFlags::default(), |flags, (_, flag)| flags.with(flag))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_the_kernels() {
+        let states = [0, 0x100, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x102, 0x400].map(|bits| task_state(bits).letter());
+        assert_eq!(states, ["R", "R+", "S", "D", "T", "t", "X", "X", "P", "I", "D", "R+"]);
+    }
+}

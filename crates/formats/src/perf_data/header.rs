@@ -1,0 +1,122 @@
+//! The header of a `perf.data`: where everything is.
+//!
+//! `struct perf_file_header` of `tools/perf/util/header.h`. perf fills in the data's size last: a file whose recorder was killed says 0
+//! there and has no feature sections; its records are whole nevertheless.
+
+use super::{EventDesc, FILE_HEADER_LEN, MAGIC, attr::EventAttr, feature, feature::About};
+use crate::{Error, cursor::Cursor};
+use unhitch_model::Warnings;
+
+/// A pipe's header is this short and is followed by records only.
+const PIPE_HEADER_LEN: u64 = 16;
+/// Offset and length behind each attribute.
+const SECTION_LEN: u64 = 16;
+
+/// The records, and what the header says about them.
+pub(crate) struct Header<'a> {
+    pub about: About,
+    pub data: &'a [u8],
+}
+
+impl<'a> Header<'a> {
+    pub(crate) fn read(bytes: &'a [u8], warnings: &mut Warnings) -> Result<Self, Error> {
+        let mut from = Cursor::new(bytes);
+        let magic = from.bytes(MAGIC.len()).ok_or_else(|| Error::truncated("the header of a perf.data", 0))?;
+        if magic != MAGIC {
+            return Err(wrong_magic(magic));
+        }
+        let len = from.u64().ok_or_else(|| Error::truncated("the header of a perf.data", 8))?;
+        if len == PIPE_HEADER_LEN {
+            return Ok(Self { about: About::default(), data: from.rest() });
+        }
+        if len < FILE_HEADER_LEN {
+            let expected = "a header length of 16 (pipe) or at least 104 (file)";
+            return Err(Error::Damaged { expected, found: len.to_string(), offset: 8 });
+        }
+        Self::read_file(bytes, from, warnings).ok_or_else(|| Error::truncated("the header of a perf.data", bytes.len()))?
+    }
+
+    /// `None` when the header itself is cut off.
+    fn read_file(bytes: &'a [u8], mut from: Cursor<'a>, warnings: &mut Warnings) -> Option<Result<Self, Error>> {
+        let attr_len = from.u64()?;
+        let (attrs_at, attrs_len) = (from.u64()?, from.u64()?);
+        let (data_at, data_len) = (from.u64()?, from.u64()?);
+        let _event_types = (from.u64()?, from.u64()?);
+        let bits = [from.u64()?, from.u64()?, from.u64()?, from.u64()?];
+
+        let mut about = About::default();
+        match read_attrs(bytes, attr_len, attrs_at, attrs_len, warnings) {
+            Ok(events) => about.events = events,
+            Err(error) => return Some(Err(error)),
+        }
+        let rest = usize::try_from(data_at).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
+        let data = match usize::try_from(data_len) {
+            Ok(0) => {
+                warnings
+                    .add("the recorder was killed before it finished the file: names of events and facts about the machine are missing");
+                rest
+            }
+            Ok(len) if len <= rest.len() => &rest[..len],
+            _ => {
+                warnings.add(format!("the file is cut off: {} of {data_len} bytes of records are there", rest.len()));
+                rest
+            }
+        };
+        if data.len() as u64 == data_len {
+            let mut table = Cursor::new(&rest[data.len()..]);
+            for feature in (0..feature::COUNT).filter(|feature| bits[*feature as usize / 64] >> (feature % 64) & 1 != 0) {
+                let section = read_section(bytes, &mut table);
+                if section.and_then(|section| about.read_section(feature, section)).is_none() {
+                    warnings.add(format!("feature section {feature} of the file is damaged and was left out"));
+                }
+            }
+        }
+        Some(Ok(Self { about, data }))
+    }
+}
+
+fn wrong_magic(magic: &[u8]) -> Error {
+    let swapped: Vec<u8> = MAGIC.iter().rev().copied().collect();
+    match magic {
+        magic if magic == swapped => {
+            Error::Unsupported("perf.data of a big-endian machine: only little-endian recordings can be read".to_owned())
+        }
+        b"PERFFILE" => Error::Unsupported("perf.data of version 1 (before Linux 3.6) cannot be read".to_owned()),
+        _ => Error::Unknown { expected: "PERFILE2", found: magic.escape_ascii().to_string(), offset: 0 },
+    }
+}
+
+/// One offset and length of a table, and what they point at.
+fn read_section<'a>(bytes: &'a [u8], table: &mut Cursor<'_>) -> Option<&'a [u8]> {
+    part(bytes, table.u64()?, table.u64()?)
+}
+
+fn part(bytes: &[u8], at: u64, len: u64) -> Option<&[u8]> {
+    bytes.get(usize::try_from(at).ok()?..)?.get(..usize::try_from(len).ok()?)
+}
+
+fn read_attrs(bytes: &[u8], attr_len: u64, attrs_at: u64, attrs_len: u64, warnings: &mut Warnings) -> Result<Vec<EventDesc>, Error> {
+    let damaged = |expected, found: u64, offset| Error::Damaged { expected, found: found.to_string(), offset };
+    let entry = usize::try_from(attr_len).unwrap_or(usize::MAX);
+    if entry < EventAttr::MIN_LEN + SECTION_LEN as usize || attr_len > attrs_len {
+        return Err(damaged("an attribute length of at least 80", attr_len, 16));
+    }
+    let attrs = part(bytes, attrs_at, attrs_len).ok_or_else(|| damaged("the attributes inside the file", attrs_at, 24))?;
+    let mut events = Vec::new();
+    // No honest file has more ids than bytes for them; a dishonest one may point at the same bytes again and again.
+    let mut ids_left = bytes.len() / 8;
+    for bytes_of_event in attrs.chunks_exact(entry).take(feature::MAX_EVENTS) {
+        let (attr, ids) = bytes_of_event.split_at(entry - SECTION_LEN as usize);
+        let ids = match read_section(bytes, &mut Cursor::new(ids)) {
+            Some(ids) if ids.len() / 8 <= ids_left => ids.as_chunks::<8>().0,
+            _ => {
+                warnings.add("the ids of an event lie outside the file and were left out");
+                &[]
+            }
+        };
+        ids_left -= ids.len();
+        let ids = ids.iter().map(|id| u64::from_le_bytes(*id)).collect();
+        events.push(EventDesc { name: String::new(), attr: EventAttr::decode(attr)?, ids });
+    }
+    Ok(events)
+}

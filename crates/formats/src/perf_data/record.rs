@@ -1,0 +1,344 @@
+//! Encoders of single records: the recorder's snapshot of `/proc`, and every trace that a test makes up.
+//!
+//! `enum perf_event_type` of `include/uapi/linux/perf_event.h`. All records end with the [`SampleId`] that
+//! [`flag::SAMPLE_ID_ALL`](super::attr::flag::SAMPLE_ID_ALL) adds for a sample type of `TID|TIME|CPU|IDENTIFIER`; a file that holds
+//! them must give its events these four.
+
+use super::{RECORD_HEADER_LEN, attr::sample};
+use unhitch_model::Time;
+
+/// Record types of the kernel, and those that only `perf` writes (64 and above).
+pub mod kind {
+    #![allow(missing_docs, reason = "the names are the kernel's and perf's own")]
+    pub const MMAP: u32 = 1;
+    pub const LOST: u32 = 2;
+    pub const COMM: u32 = 3;
+    pub const EXIT: u32 = 4;
+    pub const FORK: u32 = 7;
+    pub const SAMPLE: u32 = 9;
+    pub const MMAP2: u32 = 10;
+    pub const LOST_SAMPLES: u32 = 13;
+    pub const ATTR: u32 = 64;
+    pub const TRACING_DATA: u32 = 66;
+    pub const BUILD_ID: u32 = 67;
+    pub const FINISHED_ROUND: u32 = 68;
+    pub const AUXTRACE: u32 = 71;
+    pub const EVENT_UPDATE: u32 = 78;
+    pub const FEATURE: u32 = 80;
+    pub const COMPRESSED: u32 = 81;
+    pub const COMPRESSED2: u32 = 83;
+
+    /// The name under which records of a type are counted.
+    pub fn name(kind: u32) -> String {
+        const KERNEL: [&str; 23] = [
+            "",
+            "MMAP",
+            "LOST",
+            "COMM",
+            "EXIT",
+            "THROTTLE",
+            "UNTHROTTLE",
+            "FORK",
+            "READ",
+            "SAMPLE",
+            "MMAP2",
+            "AUX",
+            "ITRACE_START",
+            "LOST_SAMPLES",
+            "SWITCH",
+            "SWITCH_CPU_WIDE",
+            "NAMESPACES",
+            "KSYMBOL",
+            "BPF_EVENT",
+            "CGROUP",
+            "TEXT_POKE",
+            "AUX_OUTPUT_HW_ID",
+            "CALLCHAIN_DEFERRED",
+        ];
+        const USER: [&str; 23] = [
+            "ATTR",
+            "EVENT_TYPE",
+            "TRACING_DATA",
+            "BUILD_ID",
+            "FINISHED_ROUND",
+            "ID_INDEX",
+            "AUXTRACE_INFO",
+            "AUXTRACE",
+            "AUXTRACE_ERROR",
+            "THREAD_MAP",
+            "CPU_MAP",
+            "STAT_CONFIG",
+            "STAT",
+            "STAT_ROUND",
+            "EVENT_UPDATE",
+            "TIME_CONV",
+            "FEATURE",
+            "COMPRESSED",
+            "FINISHED_INIT",
+            "COMPRESSED2",
+            "BPF_METADATA",
+            "SCHEDSTAT_CPU",
+            "SCHEDSTAT_DOMAIN",
+        ];
+        let named = if kind < 64 { KERNEL.get(kind as usize) } else { USER.get(kind as usize - 64) };
+        match named {
+            Some(name) if !name.is_empty() => (*name).to_owned(),
+            _ => format!("RECORD_{kind}"),
+        }
+    }
+}
+
+/// Bits of a record header's `misc`.
+pub mod misc {
+    /// In which mode the CPU was: these three bits.
+    pub const CPUMODE_MASK: u16 = 7;
+    /// The kernel's.
+    pub const KERNEL: u16 = 1;
+    /// A user program's.
+    pub const USER: u16 = 2;
+    /// COMM: because of an exec.
+    pub const COMM_EXEC: u16 = 1 << 13;
+    /// MMAP2: a build id stands in place of device and inode.
+    pub const MMAP_BUILD_ID: u16 = 1 << 14;
+    /// BUILD_ID: the id's length is given.
+    pub const BUILD_ID_SIZE: u16 = 1 << 15;
+}
+
+/// Markers between the parts of a call chain: what follows belongs to …
+pub mod context {
+    /// … the kernel.
+    pub const KERNEL: u64 = -128i64 as u64;
+    /// … the user program.
+    pub const USER: u64 = -512i64 as u64;
+    /// … a user stack that is delivered later; one word, its cookie, follows.
+    pub const USER_DEFERRED: u64 = -640i64 as u64;
+    /// No address is above this; every marker is.
+    pub const MAX: u64 = -4095i64 as u64;
+}
+
+/// Who, when, where and of which event: the trailer of every record that is not a sample.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleId {
+    /// Process id.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// When; zero for a record that only tells what was there already.
+    pub time: Time,
+    /// On which CPU.
+    pub cpu: u32,
+    /// Id of the event that the record belongs to.
+    pub id: u64,
+}
+
+/// A mapping of code.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Mmap2<'a> {
+    /// Process id; `u32::MAX` for the kernel.
+    pub pid: u32,
+    /// Thread id.
+    pub tid: u32,
+    /// First address.
+    pub start_avma: u64,
+    /// Length in bytes.
+    pub len: u64,
+    /// Offset of the first byte in the file.
+    pub file_offset: u64,
+    /// `PROT_*`.
+    pub prot: u32,
+    /// `MAP_*`.
+    pub flags: u32,
+    /// Path of the file, or a name such as `[vdso]`.
+    pub path: &'a [u8],
+    /// The file's build id, at most 20 bytes.
+    pub build_id: Option<&'a [u8]>,
+    /// True for the kernel and its modules.
+    pub kernel: bool,
+}
+
+/// A sample, of a tracepoint or a clock. Which of it is written is said by the sample type.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sample<'a> {
+    /// Who, when, where, of which event.
+    pub id: SampleId,
+    /// Instruction pointer.
+    pub ip: u64,
+    /// Period.
+    pub period: u64,
+    /// Kernel part of the call chain, leaf first.
+    pub kernel_frames: &'a [u64],
+    /// User part of the call chain, leaf first.
+    pub user_frames: &'a [u64],
+    /// The tracepoint's fields.
+    pub raw: &'a [u8],
+}
+
+/// Starts a record; its size is set by [`end`].
+fn begin(out: &mut Vec<u8>, kind: u32, misc: u16) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&kind.to_le_bytes());
+    out.extend_from_slice(&misc.to_le_bytes());
+    out.extend_from_slice(&[0; 2]);
+    start
+}
+
+/// Completes the record that began at `start`. One that would not fit its 16-bit size is left out: no caller's data is that long
+/// (paths end at 4096 bytes, chains at 127 frames, tracepoints at a page).
+fn end(out: &mut Vec<u8>, start: usize) {
+    match u16::try_from(out.len() - start) {
+        Ok(size) => out[start + 6..start + RECORD_HEADER_LEN].copy_from_slice(&size.to_le_bytes()),
+        Err(_) => out.truncate(start),
+    }
+}
+
+fn end_with_id(out: &mut Vec<u8>, start: usize, id: &SampleId) {
+    out.extend_from_slice(&id.pid.to_le_bytes());
+    out.extend_from_slice(&id.tid.to_le_bytes());
+    out.extend_from_slice(&id.time.nanos().to_le_bytes());
+    out.extend_from_slice(&id.cpu.to_le_bytes());
+    out.extend_from_slice(&[0; 4]);
+    out.extend_from_slice(&id.id.to_le_bytes());
+    end(out, start);
+}
+
+/// A text, NUL-terminated and padded to eight bytes.
+fn text(out: &mut Vec<u8>, text: &[u8]) {
+    out.extend_from_slice(text);
+    out.resize(out.len() + 8 - text.len() % 8, 0);
+}
+
+fn words_u32(out: &mut Vec<u8>, words: &[u32]) {
+    for word in words {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+fn words_u64(out: &mut Vec<u8>, words: &[u64]) {
+    for word in words {
+        out.extend_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// Appends a MMAP2 record.
+pub fn mmap2(out: &mut Vec<u8>, map: &Mmap2<'_>, id: &SampleId) {
+    let mode = if map.kernel { misc::KERNEL } else { misc::USER };
+    let build_id = map.build_id.filter(|id| !id.is_empty() && id.len() <= 20);
+    let start = begin(out, kind::MMAP2, mode | if build_id.is_some() { misc::MMAP_BUILD_ID } else { 0 });
+    words_u32(out, &[map.pid, map.tid]);
+    words_u64(out, &[map.start_avma, map.len, map.file_offset]);
+    let mut identity = [0; 24];
+    if let Some(build_id) = build_id {
+        identity[0] = build_id.len() as u8;
+        identity[4..4 + build_id.len()].copy_from_slice(build_id);
+    }
+    out.extend_from_slice(&identity);
+    words_u32(out, &[map.prot, map.flags]);
+    text(out, map.path);
+    end_with_id(out, start, id);
+}
+
+/// Appends a COMM record: `tid` is called `name` from now on.
+pub fn comm(out: &mut Vec<u8>, pid: u32, tid: u32, name: &[u8], exec: bool, id: &SampleId) {
+    let start = begin(out, kind::COMM, if exec { misc::COMM_EXEC } else { 0 });
+    words_u32(out, &[pid, tid]);
+    text(out, &name[..name.len().min(15)]);
+    end_with_id(out, start, id);
+}
+
+/// Appends a FORK record: `ptid` of process `ppid` created `tid` of process `pid`.
+pub fn fork(out: &mut Vec<u8>, pid: u32, ppid: u32, tid: u32, ptid: u32, id: &SampleId) {
+    task(out, kind::FORK, [pid, ppid, tid, ptid], id);
+}
+
+/// Appends an EXIT record: `tid` of process `pid`, a child of `ptid` of process `ppid`, ends.
+pub fn exit(out: &mut Vec<u8>, pid: u32, ppid: u32, tid: u32, ptid: u32, id: &SampleId) {
+    task(out, kind::EXIT, [pid, ppid, tid, ptid], id);
+}
+
+fn task(out: &mut Vec<u8>, kind: u32, ids: [u32; 4], id: &SampleId) {
+    let start = begin(out, kind, 0);
+    words_u32(out, &ids);
+    words_u64(out, &[id.time.nanos()]);
+    end_with_id(out, start, id);
+}
+
+/// Appends a LOST record: before it, `events` did not fit into the ring.
+pub fn lost(out: &mut Vec<u8>, events: u64, id: &SampleId) {
+    let start = begin(out, kind::LOST, 0);
+    words_u64(out, &[id.id, events]);
+    end_with_id(out, start, id);
+}
+
+/// Appends a SAMPLE record with the fields of `sample_type`: any of IDENTIFIER, IP, TID, TIME, ID, CPU, PERIOD, CALLCHAIN, RAW.
+pub fn sample(out: &mut Vec<u8>, sample_type: u64, sample: &Sample<'_>) {
+    let has = |bit: u64| sample_type & bit != 0;
+    let start = begin(out, kind::SAMPLE, if sample.kernel_frames.is_empty() { misc::USER } else { misc::KERNEL });
+    if has(sample::IDENTIFIER) {
+        words_u64(out, &[sample.id.id]);
+    }
+    if has(sample::IP) {
+        words_u64(out, &[sample.ip]);
+    }
+    if has(sample::TID) {
+        words_u32(out, &[sample.id.pid, sample.id.tid]);
+    }
+    if has(sample::TIME) {
+        words_u64(out, &[sample.id.time.nanos()]);
+    }
+    if has(sample::ID) {
+        words_u64(out, &[sample.id.id]);
+    }
+    if has(sample::CPU) {
+        words_u32(out, &[sample.id.cpu, 0]);
+    }
+    if has(sample::PERIOD) {
+        words_u64(out, &[sample.period]);
+    }
+    if has(sample::CALLCHAIN) {
+        let parts = [(context::KERNEL, sample.kernel_frames), (context::USER, sample.user_frames)];
+        let words: usize = parts.iter().filter(|(_, frames)| !frames.is_empty()).map(|(_, frames)| frames.len() + 1).sum();
+        words_u64(out, &[words as u64]);
+        for (marker, frames) in parts.into_iter().filter(|(_, frames)| !frames.is_empty()) {
+            words_u64(out, &[marker]);
+            words_u64(out, frames);
+        }
+    }
+    if has(sample::RAW) {
+        let size = (sample.raw.len() + 4).next_multiple_of(8) - 4;
+        words_u32(out, &[size as u32]);
+        out.extend_from_slice(sample.raw);
+        out.resize(out.len() + size - sample.raw.len(), 0);
+    }
+    end(out, start);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_are_whole_multiples_of_eight_bytes() {
+        let mut out = Vec::new();
+        let id = SampleId { pid: 1, tid: 2, time: Time::from_nanos(3), cpu: 4, id: 5 };
+        comm(&mut out, 1, 2, b"a name that is too long", true, &id);
+        mmap2(&mut out, &Mmap2 { path: b"/usr/lib/x.so", build_id: Some(&[7; 20]), ..Mmap2::default() }, &id);
+        fork(&mut out, 1, 2, 3, 4, &id);
+        sample(&mut out, u64::MAX, &Sample { id, raw: &[1; 61], kernel_frames: &[1], user_frames: &[2, 3], ..Sample::default() });
+        let mut rest = &out[..];
+        let mut kinds = Vec::new();
+        while !rest.is_empty() {
+            let size = usize::from(u16::from_le_bytes([rest[6], rest[7]]));
+            assert_eq!(size % 8, 0);
+            kinds.push(rest[0]);
+            rest = &rest[size..];
+        }
+        assert_eq!(kinds, [3, 10, 7, 9]);
+    }
+
+    #[test]
+    fn a_record_that_does_not_fit_is_left_out() {
+        let mut out = Vec::new();
+        sample(&mut out, sample::RAW, &Sample { raw: &[0; 70_000], ..Sample::default() });
+        assert!(out.is_empty());
+    }
+}

@@ -1,0 +1,89 @@
+//! The records beside the samples: who was created, renamed, mapped, lost.
+//!
+//! `enum perf_event_type` of `include/uapi/linux/perf_event.h`.
+
+use super::{
+    events::Events,
+    record::{kind, misc},
+    records::Record,
+};
+use crate::cursor::{Cursor, until_nul};
+use unhitch_model::Time;
+
+/// A mapping of code.
+#[derive(Clone, Copy)]
+pub(crate) struct Mmap<'a> {
+    pub pid: u32,
+    pub start_avma: u64,
+    pub len: u64,
+    pub file_offset: u64,
+    pub path: &'a [u8],
+    pub build_id: &'a [u8],
+    pub kernel: bool,
+}
+
+/// What a record says.
+#[derive(Clone, Copy)]
+pub(crate) enum SideBand<'a> {
+    Mmap(Mmap<'a>),
+    Comm { pid: u32, tid: u32, name: &'a [u8], exec: bool },
+    Fork { pid: u32, ppid: u32, tid: u32, ptid: u32 },
+    Exit { tid: u32 },
+    Lost { events: u64 },
+}
+
+/// A record with its time, zero for what was there before the recording, and its CPU.
+#[derive(Clone, Copy)]
+pub(crate) struct Timed<'a> {
+    pub time: Time,
+    pub cpu: Option<u32>,
+    pub what: SideBand<'a>,
+}
+
+/// True for the records that [`read`] understands.
+pub(crate) fn is_known(record_kind: u32) -> bool {
+    use kind::*;
+    matches!(record_kind, MMAP | MMAP2 | COMM | FORK | EXIT | LOST | LOST_SAMPLES)
+}
+
+/// Reads a record; `None` when it is damaged.
+pub(crate) fn read<'a>(record: &Record<'a>, events: &Events) -> Option<Timed<'a>> {
+    let trailer = events.trailer(record.body);
+    let mut from = Cursor::new(record.body);
+    let mut time = trailer.time;
+    let what = match record.kind {
+        kind::COMM => {
+            let exec = record.misc & misc::COMM_EXEC != 0;
+            SideBand::Comm { pid: from.u32()?, tid: from.u32()?, name: until_nul(from.rest()), exec }
+        }
+        kind::FORK | kind::EXIT => {
+            let (pid, ppid, tid, ptid) = (from.u32()?, from.u32()?, from.u32()?, from.u32()?);
+            time = Time::from_nanos(from.u64()?);
+            if record.kind == kind::FORK { SideBand::Fork { pid, ppid, tid, ptid } } else { SideBand::Exit { tid } }
+        }
+        kind::LOST => {
+            from.u64()?;
+            SideBand::Lost { events: from.u64()? }
+        }
+        kind::LOST_SAMPLES => SideBand::Lost { events: from.u64()? },
+        kind::MMAP | kind::MMAP2 => SideBand::Mmap(read_mmap(record, &mut from)?),
+        _ => return None,
+    };
+    Some(Timed { time, cpu: trailer.cpu, what })
+}
+
+fn read_mmap<'a>(record: &Record<'a>, from: &mut Cursor<'a>) -> Option<Mmap<'a>> {
+    let pid = from.u32()?;
+    let _tid = from.u32()?;
+    let (start_avma, len, file_offset) = (from.u64()?, from.u64()?, from.u64()?);
+    let mut build_id: &[u8] = &[];
+    if record.kind == kind::MMAP2 {
+        let identity = from.bytes(24)?;
+        if record.misc & misc::MMAP_BUILD_ID != 0 {
+            build_id = &identity[4..4 + usize::from(identity[0]).min(20)];
+        }
+        let _prot_and_flags = from.u64()?;
+    }
+    let kernel = record.misc & misc::CPUMODE_MASK == misc::KERNEL;
+    Some(Mmap { pid, start_avma, len, file_offset, path: until_nul(from.rest()), build_id, kernel })
+}

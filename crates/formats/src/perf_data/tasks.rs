@@ -1,0 +1,285 @@
+//! Threads and processes: which incarnations there were, and which one a thread id meant at a time.
+//!
+//! FORK, COMM and EXIT records tell it, tracepoints of the same events confirm it or stand in, and what a context switch or a sample says
+//! of a thread fills the gaps: perf may have lost the record, or never recorded it.
+
+use super::side_band::{SideBand, Timed};
+use crate::cursor::until_nul;
+use rustc_hash::FxHashMap;
+use unhitch_model::{NameId, Process, ProcessId, Strings, Thread, ThreadId, Threads, Time};
+
+/// What a tracepoint says about the life of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Life {
+    /// `parent` created it.
+    Born {
+        parent: u32,
+    },
+    /// Its first wake-up.
+    FirstWake,
+    Gone,
+    Renamed([u8; 16]),
+}
+
+/// What samples say of threads, each change once. Each list in any order.
+#[derive(Default)]
+pub(crate) struct Hints {
+    /// Time, thread, its name then.
+    pub names: Vec<(u64, u32, [u8; 16])>,
+    /// Time, thread, its process; `u32::MAX` where it has left it.
+    pub owners: Vec<(u64, u32, u32)>,
+    /// Time, thread, what happened to it.
+    pub lives: Vec<(u64, u32, Life)>,
+}
+
+/// Everything that tells of a birth tells once; the second time is another birth.
+const BY_RECORD: u8 = 1;
+const BY_TRACEPOINT: u8 = 2;
+const BY_WAKE_UP: u8 = 4;
+/// Named by a record: hints are not needed.
+const NAMED: u8 = 8;
+
+struct Builder<'a> {
+    threads: Threads,
+    strings: &'a mut Strings,
+    /// The latest incarnation of each process.
+    processes: FxHashMap<u32, ProcessId>,
+    /// By thread: which of the flags above hold.
+    flags: Vec<u8>,
+    /// By thread id: processes that samples put it in, by time.
+    owners: FxHashMap<u32, Vec<(u64, u32)>>,
+    /// By thread id: when samples first show it.
+    first_seen: FxHashMap<u32, u64>,
+}
+
+/// Builds the tables of threads. `side_band` and the tables come out sorted by time.
+pub(crate) fn build(threads: Threads, strings: &mut Strings, side_band: &[Timed<'_>], mut hints: Hints) -> Threads {
+    hints.names.sort_unstable();
+    hints.owners.sort_unstable();
+    hints.lives.sort_by_key(|(time, tid, _)| (*time, *tid));
+    let flags = vec![NAMED; threads.len()];
+    let mut builder = Builder {
+        threads,
+        strings,
+        processes: FxHashMap::from_iter([(0, ProcessId(0))]),
+        flags,
+        owners: FxHashMap::default(),
+        first_seen: FxHashMap::default(),
+    };
+    for &(time, tid, pid) in &hints.owners {
+        if pid != u32::MAX {
+            builder.owners.entry(tid).or_default().push((time, pid));
+        }
+    }
+    for (time, tid) in hints.owners.iter().map(|hint| (hint.0, hint.1)).chain(hints.names.iter().map(|hint| (hint.0, hint.1))) {
+        let first = builder.first_seen.entry(tid).or_insert(time);
+        *first = time.min(*first);
+    }
+
+    let mut lives = hints.lives.iter().peekable();
+    for Timed { time, what, .. } in side_band {
+        // At the same instant the record comes first: it knows more.
+        while let Some((at, tid, life)) = lives.next_if(|(at, ..)| *at < time.nanos()) {
+            builder.live(Time::from_nanos(*at), *tid, *life);
+        }
+        builder.record(*time, what);
+    }
+    for (at, tid, life) in lives {
+        builder.live(Time::from_nanos(*at), *tid, *life);
+    }
+
+    for &(_, tid, _) in &hints.owners {
+        builder.existing(tid);
+    }
+    for &(time, tid, name) in &hints.names {
+        builder.name_by_hint(Time::from_nanos(time), tid, &name);
+    }
+    builder.threads
+}
+
+impl Builder<'_> {
+    fn record(&mut self, time: Time, what: &SideBand<'_>) {
+        match *what {
+            // perf describes the threads that are there already as forked at time zero.
+            SideBand::Fork { pid, ppid, tid, .. } if time == Time::ZERO => {
+                let id = self.known(tid, Some(pid));
+                let process = self.threads.get(id).process;
+                if let Some(process) = self.threads.process_mut(process).filter(|process| process.pid == pid && tid == pid && ppid != pid) {
+                    process.parent_pid = Some(ppid);
+                }
+            }
+            SideBand::Fork { pid, ppid, tid, ptid } => {
+                self.born(time, tid, Some(pid), Some(ppid).filter(|ppid| *ppid != pid), ptid, BY_RECORD)
+            }
+            SideBand::Exit { tid } => self.gone(time, tid),
+            SideBand::Comm { pid, tid, name, .. } => {
+                let id = match self.latest(tid) {
+                    // Its birth was not recorded: a name is not given to the dead.
+                    Some(id) if self.threads.get(id).end.is_some_and(|end| end < time) => self.begin(time, tid, Some(pid), None),
+                    _ => self.known(tid, Some(pid)),
+                };
+                self.name(id, time, name);
+                self.flag(id, NAMED);
+            }
+            SideBand::Mmap(_) | SideBand::Lost { .. } => {}
+        }
+    }
+
+    fn live(&mut self, time: Time, tid: u32, life: Life) {
+        match life {
+            Life::Born { parent } => self.born(time, tid, None, None, parent, BY_TRACEPOINT),
+            Life::FirstWake => self.born(time, tid, None, None, 0, BY_WAKE_UP),
+            Life::Gone => self.gone(time, tid),
+            Life::Renamed(name) => {
+                let id = self.existing(tid);
+                self.name(id, time, until_nul(&name));
+            }
+        }
+    }
+
+    fn born(&mut self, time: Time, tid: u32, pid: Option<u32>, ppid: Option<u32>, ptid: u32, by: u8) {
+        if tid == 0 {
+            return;
+        }
+        // The same birth told by another, or a thread that a snapshot names and that did nothing before.
+        let unseen = self.first_seen.get(&tid).is_none_or(|first| *first >= time.nanos());
+        let told = self.latest(tid).filter(|id| {
+            let thread = self.threads.get(*id);
+            thread.end.is_none() && self.flags[id.index()] & by == 0 && (thread.start.is_some() || unseen)
+        });
+        let id = told.unwrap_or_else(|| self.begin(time, tid, pid, ppid));
+        let first_told = self.threads.get_mut(id).is_some_and(|thread| thread.start.replace(thread.start.unwrap_or(time)).is_none());
+        let inherits = told.is_none() || first_told;
+        self.flag(id, by);
+        if let Some(parent) = self.latest(ptid).filter(|parent| inherits && *parent != ThreadId::IDLE) {
+            let name = self.threads.name_at(parent, time);
+            if let Some(thread) = self.threads.get_mut(id).filter(|_| !name.is_empty()) {
+                thread.names.push((time, name));
+            }
+        }
+    }
+
+    fn gone(&mut self, time: Time, tid: u32) {
+        let id = self.existing(tid);
+        if let Some(thread) = self.threads.get_mut(id).filter(|thread| thread.end.is_none() && tid != 0) {
+            thread.end = Some(time);
+        }
+    }
+
+    /// A new incarnation of `tid`, from `start`.
+    fn begin(&mut self, start: Time, tid: u32, pid: Option<u32>, parent_pid: Option<u32>) -> ThreadId {
+        let seen_before = self.first_seen.get(&tid).is_some_and(|first| *first < start.nanos());
+        if self.latest(tid).is_none() && seen_before {
+            self.known(tid, None);
+        }
+        let pid = pid.unwrap_or_else(|| self.owner(tid, start));
+        if pid == tid { self.add_process(pid, Some(start), parent_pid) } else { self.add(tid, pid, Some(start)) }
+    }
+
+    /// The latest incarnation of `tid`; if there is none, one that was there from the beginning.
+    fn known(&mut self, tid: u32, pid: Option<u32>) -> ThreadId {
+        if let Some(id) = self.latest(tid) {
+            return id;
+        }
+        let pid = pid.unwrap_or_else(|| self.owner(tid, Time::ZERO));
+        if pid == tid { self.add_process(pid, None, None) } else { self.add(tid, pid, None) }
+    }
+
+    fn existing(&mut self, tid: u32) -> ThreadId {
+        self.known(tid, None)
+    }
+
+    /// The process that samples put `tid` in from `start` on; else its own.
+    fn owner(&self, tid: u32, start: Time) -> u32 {
+        let owners = self.owners.get(&tid).map_or(&[][..], Vec::as_slice);
+        owners.iter().find(|(time, _)| *time >= start.nanos()).or(owners.last()).map_or(tid, |(_, pid)| *pid)
+    }
+
+    fn add(&mut self, tid: u32, pid: u32, start: Option<Time>) -> ThreadId {
+        let process = match self.processes.get(&pid) {
+            Some(&process) => process,
+            None => {
+                let leader = self.add_process(pid, None, None);
+                self.threads.get(leader).process
+            }
+        };
+        self.push(Thread { tid, process, names: Vec::new(), start, end: None, policy: None, nice: None })
+    }
+
+    /// A process with its leader, which is returned.
+    fn add_process(&mut self, pid: u32, start: Option<Time>, parent_pid: Option<u32>) -> ThreadId {
+        let leader = ThreadId::IDLE;
+        let process = self.threads.add_process(Process { pid, leader, parent_pid, command_line: NameId::EMPTY });
+        self.processes.insert(pid, process);
+        let leader = self.push(Thread { tid: pid, process, names: Vec::new(), start, end: None, policy: None, nice: None });
+        if let Some(process) = self.threads.process_mut(process) {
+            process.leader = leader;
+        }
+        leader
+    }
+
+    fn push(&mut self, thread: Thread) -> ThreadId {
+        self.flags.push(0);
+        self.threads.add(thread)
+    }
+
+    fn latest(&self, tid: u32) -> Option<ThreadId> {
+        self.threads.incarnations(tid).last().copied()
+    }
+
+    fn flag(&mut self, id: ThreadId, flag: u8) {
+        self.flags[id.index()] |= flag;
+    }
+
+    fn name(&mut self, id: ThreadId, time: Time, name: &[u8]) {
+        let name = self.strings.intern(&String::from_utf8_lossy(name));
+        let renamed = |thread: &&mut Thread| thread.tid != 0 && thread.names.last().is_none_or(|(_, last)| *last != name);
+        if let Some(thread) = self.threads.get_mut(id).filter(renamed) {
+            thread.names.push((time, name));
+        }
+    }
+
+    fn name_by_hint(&mut self, time: Time, tid: u32, name: &[u8; 16]) {
+        self.existing(tid);
+        let Some(id) = self.threads.at(tid, time) else { return };
+        let text = until_nul(name);
+        if self.flags[id.index()] & NAMED == 0 && !text.is_empty() {
+            self.name(id, time, text);
+        }
+    }
+}
+
+/// Thread ids at a time, to incarnations.
+pub(crate) struct ThreadIndex(FxHashMap<u32, Incarnations>);
+
+enum Incarnations {
+    One(ThreadId),
+    /// With their start, by it.
+    Many(Box<[(Time, ThreadId)]>),
+}
+
+impl ThreadIndex {
+    pub(crate) fn new(threads: &Threads) -> Self {
+        let mut index = FxHashMap::default();
+        for (_, thread) in threads.iter() {
+            index.entry(thread.tid).or_insert_with(|| match threads.incarnations(thread.tid) {
+                [only] => Incarnations::One(*only),
+                many => Incarnations::Many(many.iter().map(|id| (threads.get(*id).start.unwrap_or(Time::ZERO), *id)).collect()),
+            });
+        }
+        Self(index)
+    }
+
+    /// The incarnation of `tid` at `time`, as [`Threads::at`] has it.
+    #[inline]
+    pub(crate) fn at(&self, tid: u32, time: Time) -> ThreadId {
+        match self.0.get(&tid) {
+            Some(Incarnations::One(id)) => *id,
+            Some(Incarnations::Many(many)) => {
+                let next = many.partition_point(|(start, _)| *start <= time);
+                many[next.saturating_sub(1)].1
+            }
+            None => ThreadId::IDLE,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! [`Walker`]: the serial part of reading, kept small.
+//!
+//! A record tells only where the next one begins, so somebody has to go from header to header before others can share the work. This is
+//! also where everything that is no sample is found.
+
+use super::{
+    expand,
+    feature::{self, About},
+    record::kind,
+    records::{Record, Records},
+    side_band,
+};
+use std::collections::BTreeMap;
+use unhitch_model::Warnings;
+
+/// Large enough that the cost per chunk vanishes, small enough to stay in a core's cache.
+const CHUNK_LEN: usize = 512 << 10;
+
+/// Cuts the data into chunks of whole records; collects the side-band meanwhile.
+pub(crate) struct Walker<'a> {
+    pub data: &'a [u8],
+    records: Records<'a>,
+    pub side_band: Vec<Record<'a>>,
+    /// Records that are no samples, by type.
+    pub counts: BTreeMap<u32, u64>,
+    /// Build ids, which perf writes last.
+    pub build_ids: About,
+}
+
+impl<'a> Walker<'a> {
+    pub(crate) fn new(data: &'a [u8]) -> Self {
+        Self { data, records: Records::new(data), side_band: Vec::new(), counts: BTreeMap::new(), build_ids: About::default() }
+    }
+
+    /// What ended the walk before the data did.
+    pub(crate) fn damage(&self) -> Option<String> {
+        self.records.damage()
+    }
+
+    fn side(&mut self, record: Record<'a>) {
+        *self.counts.entry(record.kind).or_default() += 1;
+        if side_band::is_known(record.kind) {
+            self.side_band.push(record);
+        } else if record.kind == kind::BUILD_ID {
+            self.build_ids.read_build_id(record.misc, record.body);
+        }
+    }
+}
+
+impl<'a> Iterator for Walker<'a> {
+    type Item = &'a [u8];
+
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let start = self.records.position();
+        // From header to header every step would wait for memory: reading the lines beforehand, none waits for another.
+        let ahead = &self.data[start..self.data.len().min(start + CHUNK_LEN)];
+        std::hint::black_box(ahead.iter().step_by(64).fold(0, |all, byte| all ^ byte));
+        while self.records.position() - start < CHUNK_LEN {
+            match self.records.next() {
+                Some(record) if record.kind == kind::SAMPLE => {}
+                Some(record) => self.side(record),
+                None => break,
+            }
+        }
+        let end = self.records.position();
+        (end > start).then(|| &self.data[start..end])
+    }
+}
+
+/// What the records before the first sample say about the file: in a pipe all there is, in a file nothing new. True when the samples are
+/// packed.
+pub(crate) fn read_prologue(data: &[u8], about: &mut About, warnings: &mut Warnings) -> bool {
+    for record in Records::new(data) {
+        let understood = match record.kind {
+            kind::SAMPLE => return false,
+            packed if expand::is_packed(packed) => return true,
+            kind::ATTR => about.read_attr(record.body),
+            kind::TRACING_DATA => about.read_section(feature::TRACING_DATA, record.payload),
+            kind::EVENT_UPDATE => about.read_event_update(record.body),
+            kind::FEATURE => about.read_feature(record.body),
+            _ => Some(()),
+        };
+        if understood.is_none() {
+            warnings.add(format!("a {} record is damaged and was left out", kind::name(record.kind)));
+        }
+    }
+    false
+}

@@ -1,0 +1,180 @@
+//! Writes a `perf.data` that `perf` itself reads.
+//!
+//! Layout after `tools/perf/util/header.c`: header, each event's ids, the events' attributes, the records, and directly behind them
+//! the table of feature sections in the order of their bits, then the sections. All sizes are known before the first byte goes
+//! out, so that a save streams straight from the rings' copies into the file.
+
+use super::{
+    FILE_HEADER_LEN, MAGIC,
+    attr::{EventAttr, flag},
+    feature,
+};
+use crate::tracepoint::TracingData;
+use std::io::{self, Write};
+use unhitch_model::Window;
+
+/// One event of the file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventDesc {
+    /// As perf names it: `sched:sched_switch`, `cpu-clock`, `dummy:HG`.
+    pub name: String,
+    /// What it counts and carries.
+    pub attr: EventAttr,
+    /// The ids of its instances, one per CPU as a rule; samples name them.
+    pub ids: Vec<u64>,
+}
+
+/// One instant on two clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClockData {
+    /// The trace's clock, `CLOCK_*`.
+    pub clockid: u32,
+    /// Wall-clock time, nanoseconds since the Unix epoch.
+    pub wall_ns: u64,
+    /// The same instant on the trace's clock.
+    pub clock_ns: u64,
+}
+
+/// Facts about machine and recording.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Host name.
+    pub host: String,
+    /// Kernel release, as `uname -r` says it.
+    pub kernel: String,
+    /// Architecture, as `uname -m` says it.
+    pub arch: String,
+    /// What recorded, e.g. `unhitch 0.1.0`; stands where perf has its version.
+    pub producer: String,
+    /// CPUs in use.
+    pub cpus_online: u32,
+    /// CPUs of the machine.
+    pub cpus_available: u32,
+    /// Memory of the machine, KiB.
+    pub memory_kib: u64,
+    /// The recorder's command line.
+    pub command_line: Vec<String>,
+    /// Descriptions of the tracepoints.
+    pub tracing_data: TracingData,
+    /// Relation of the trace's clock to wall-clock time.
+    pub clock_id: Option<ClockData>,
+    /// From the first to the last sample.
+    pub sample_window: Option<Window>,
+}
+
+/// Writes a whole file: `data` holds the records, as many pieces as there are. Returns the length of the file.
+///
+/// # Errors
+/// Those of `out`.
+pub fn write(out: &mut (impl Write + ?Sized), events: &[EventDesc], features: &Features, data: &[&[u8]]) -> io::Result<u64> {
+    let attr_len = attr_len(events);
+    let ids_len: u64 = events.iter().map(|event| 8 * event.ids.len() as u64).sum();
+    let attrs_at = FILE_HEADER_LEN + ids_len;
+    let attrs_len = events.len() as u64 * (attr_len as u64 + 16);
+    let data_at = attrs_at + attrs_len;
+    let data_len: u64 = data.iter().map(|piece| piece.len() as u64).sum();
+
+    let sections = sections(events, features, attr_len);
+    let mut head = Vec::new();
+    head.extend_from_slice(MAGIC);
+    put_u64s(&mut head, &[FILE_HEADER_LEN, attr_len as u64 + 16, attrs_at, attrs_len, data_at, data_len, 0, 0]);
+    let mut bits = [0u64; 4];
+    for (feature, _) in &sections {
+        bits[*feature as usize / 64] |= 1 << (feature % 64);
+    }
+    put_u64s(&mut head, &bits);
+    for event in events {
+        put_u64s(&mut head, &event.ids);
+    }
+    let mut ids_at = FILE_HEADER_LEN;
+    for event in events {
+        head.extend_from_slice(&event.attr.encode_len(attr_len));
+        let len = 8 * event.ids.len() as u64;
+        put_u64s(&mut head, &[ids_at, len]);
+        ids_at += len;
+    }
+    out.write_all(&head)?;
+    for piece in data {
+        out.write_all(piece)?;
+    }
+
+    let mut at = data_at + data_len + 16 * sections.len() as u64;
+    let mut table = Vec::new();
+    for (_, section) in &sections {
+        put_u64s(&mut table, &[at, section.len() as u64]);
+        at += section.len() as u64;
+    }
+    out.write_all(&table)?;
+    for (_, section) in &sections {
+        out.write_all(section)?;
+    }
+    Ok(at)
+}
+
+/// The shortest layout that holds every event: an older perf refuses what is longer than it knows.
+fn attr_len(events: &[EventDesc]) -> usize {
+    let long = events.iter().any(|event| event.attr.encode()[EventAttr::COMPATIBLE_LEN..].iter().any(|&byte| byte != 0));
+    if long { EventAttr::ENCODED_LEN } else { EventAttr::COMPATIBLE_LEN }
+}
+
+/// The feature sections, in the order of their bits.
+fn sections(events: &[EventDesc], features: &Features, attr_len: usize) -> Vec<(u32, Vec<u8>)> {
+    let mut sections = Vec::new();
+    let mut add = |feature: u32, fill: &dyn Fn(&mut Vec<u8>)| {
+        let mut section = Vec::new();
+        fill(&mut section);
+        sections.push((feature, section));
+    };
+    if !features.tracing_data.events.is_empty() {
+        add(feature::TRACING_DATA, &|out| out.extend(features.tracing_data.encode()));
+    }
+    add(feature::HOSTNAME, &|out| put_text(out, &features.host));
+    add(feature::OS_RELEASE, &|out| put_text(out, &features.kernel));
+    add(feature::VERSION, &|out| put_text(out, &features.producer));
+    add(feature::ARCH, &|out| put_text(out, &features.arch));
+    add(feature::NR_CPUS, &|out| put_u32s(out, &[features.cpus_available, features.cpus_online]));
+    add(feature::TOTAL_MEM, &|out| put_u64s(out, &[features.memory_kib]));
+    add(feature::CMDLINE, &|out| {
+        put_u32s(out, &[features.command_line.len() as u32]);
+        features.command_line.iter().for_each(|word| put_text(out, word));
+    });
+    add(feature::EVENT_DESC, &|out| {
+        put_u32s(out, &[events.len() as u32, attr_len as u32]);
+        for event in events {
+            out.extend_from_slice(&event.attr.encode_len(attr_len));
+            put_u32s(out, &[event.ids.len() as u32]);
+            put_text(out, &event.name);
+            put_u64s(out, &event.ids);
+        }
+    });
+    if let Some(window) = features.sample_window {
+        add(feature::SAMPLE_TIME, &|out| put_u64s(out, &[window.start.nanos(), window.end.nanos()]));
+    }
+    if events.iter().any(|event| event.attr.has(flag::USE_CLOCKID)) {
+        // The clock's resolution in nanoseconds.
+        add(feature::CLOCK_ID, &|out| put_u64s(out, &[1]));
+    }
+    if let Some(clock) = features.clock_id {
+        add(feature::CLOCK_DATA, &|out| {
+            put_u32s(out, &[1, clock.clockid]);
+            put_u64s(out, &[clock.wall_ns, clock.clock_ns]);
+        });
+    }
+    sections
+}
+
+fn put_u32s(out: &mut Vec<u8>, words: &[u32]) {
+    words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+}
+
+fn put_u64s(out: &mut Vec<u8>, words: &[u64]) {
+    words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+}
+
+/// `perf_header_string`: length with padding, text, at least one NUL, padded to 64 bytes.
+fn put_text(out: &mut Vec<u8>, text: &str) {
+    let len = (text.len() + 1).next_multiple_of(64);
+    put_u32s(out, &[len as u32]);
+    out.extend_from_slice(text.as_bytes());
+    out.resize(out.len() + len - text.len(), 0);
+}
