@@ -199,6 +199,10 @@ impl Timeline {
             (Some(TaskState::Dead), None) if back.is_none() => emit(segment(begin, end, State::Unknown, None, None)),
             // Woken, but its next event is a departure: where it got the CPU is lost.
             (None, Some(_)) if back.is_none() && end < self.window.end => emit(segment(begin, end, State::Unknown, None, None)),
+            // Preempted, but its next event is another departure: when it got the CPU back is lost.
+            (Some(state), _) if state.is_runnable() && back.is_none() && end < self.window.end => {
+                emit(segment(begin, end, State::Unknown, None, None));
+            }
             (Some(state), _) if state.is_runnable() => emit(segment(begin, off_end, State::Runnable { preempted: true }, None, back)),
             (Some(state), Some(woken)) if woken > begin => {
                 emit(segment(begin, woken, State::Sleeping(state), wake, None));
@@ -339,9 +343,9 @@ impl Builder {
                 self.redundant.push(progress.early);
                 progress.early = NONE;
             }
-            if trace.switches.prev_state[switch] == TaskState::Dead {
-                self.lives[prev.index()].end = trace.switches.time[switch];
-            }
+            let (life, time) = (&mut self.lives[prev.index()], trace.switches.time[switch]);
+            // The kernel reports an exit before it is over: until it leaves dead, a thread runs on and may even sleep.
+            life.end = if trace.switches.prev_state[switch] == TaskState::Dead { time } else { life.end.max(time) };
             *progress = Progress { phase: Phase::Off, out: switch as u32, wake: NONE, early: progress.early };
         }
         if let Some(progress) = self.progress.get_mut(next.index()).filter(|_| !next.is_idle()) {

@@ -8,7 +8,11 @@ use unhitch_symbols::{Options, Symbolizer};
 
 /// Reads a trace; frames that the file does not name are named from this machine's files, where those are the ones recorded.
 pub fn trace(path: &Path) -> anyhow::Result<Trace> {
-    let mut trace = unhitch_formats::open(path).with_context(|| path.display().to_string())?;
+    let mut trace = match unhitch_formats::open(path) {
+        // It names the file itself.
+        Err(error @ unhitch_formats::Error::Io { .. }) => return Err(error.into()),
+        result => result.with_context(|| path.display().to_string())?,
+    };
     unhitch_analysis::mend(&mut trace);
     // Our own files carry the names found on the recording machine; another machine's kernel addresses mean nothing here.
     if trace.meta.format == Format::PerfData {

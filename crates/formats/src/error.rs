@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("{}: {source}", path.display())]
+    #[error("cannot read or write {}", path.display())]
     Io {
         /// Which file.
         path: PathBuf,
@@ -41,10 +41,10 @@ pub enum Error {
         offset: u64,
     },
     /// The zip around the trace cannot be read or written.
-    #[error("container: {0}")]
+    #[error("the zip around the trace")]
     Container(#[from] zip::result::ZipError),
     /// A JSON entry of the container cannot be read or written.
-    #[error("container entry {entry}: {source}")]
+    #[error("container entry {entry}")]
     Json {
         /// Which entry.
         entry: &'static str,

@@ -5,7 +5,11 @@
 //! trace-cmd's version 6). Offsets differ between kernels, so none is ever assumed.
 
 use crate::{Error, cursor::Cursor};
-use std::{fs, io, path::Path};
+use std::{
+    fs,
+    io::{self, Read},
+    path::Path,
+};
 
 /// Where a field lies in the sample's raw bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +117,12 @@ impl TracingData {
     /// # Errors
     /// When tracefs is not there or not readable.
     pub fn read_from_tracefs(tracefs: &Path, events: &[(&str, &str)]) -> Result<Self, Error> {
-        let read = |path: &Path| fs::read_to_string(path).map_err(Error::at(path));
+        // The kernel answers only the first read of these two, so it must be a long one; `fs::read_to_string` begins with 32 bytes.
+        let read = |path: &Path| -> Result<String, Error> {
+            let mut text = vec![0; 64 << 10];
+            let len = fs::File::open(path).and_then(|mut file| file.read(&mut text)).map_err(Error::at(path))?;
+            Ok(String::from_utf8_lossy(&text[..len]).into_owned())
+        };
         let dir = tracefs.join("events");
         let mut data =
             Self { header_page: read(&dir.join("header_page"))?, header_event: read(&dir.join("header_event"))?, ..Self::default() };

@@ -1,1 +1,35 @@
+//! The flight recorder: what the machine did in the last seconds, kept in rings that cost next to nothing, saved when it hitched.
 //!
+//! * [`Recorder`] starts recording, tells what it holds, and takes [`Snapshot`]s, which are saved as `NAME.hitch`;
+//! * [`record`] records once, for a time or a command; [`watch`] records all the time and saves when asked to;
+//! * [`control`] is how one process asks another's recorder for a save.
+//!
+//! The kernel side is `perf_event_open(2)` with one overwriting ring per CPU. Between saves only one thread of ours exists, and it
+//! sleeps: see the `session` module. A save copies the rings while the kernel goes on writing and loses nothing: see the `ring` module.
+
+mod error;
+mod events;
+mod facts;
+mod futex;
+mod history;
+mod kernel;
+mod probe;
+mod procfs;
+mod recorder;
+mod recording;
+mod ring;
+mod save;
+mod session;
+mod sideband;
+mod snapshot;
+mod sys;
+mod watch;
+
+pub mod control;
+
+pub use error::Error;
+pub use recorder::{CpuStatus, Options, Recorder, Status};
+pub use recording::{Recorded, Until, record};
+pub use save::{Extras, SaveTarget, Saved, Timings};
+pub use snapshot::Snapshot;
+pub use watch::{WatchEvent, watch};

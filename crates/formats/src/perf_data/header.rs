@@ -21,7 +21,7 @@ pub(crate) struct Header<'a> {
 impl<'a> Header<'a> {
     pub(crate) fn read(bytes: &'a [u8], warnings: &mut Warnings) -> Result<Self, Error> {
         let mut from = Cursor::new(bytes);
-        let magic = from.bytes(MAGIC.len()).ok_or_else(|| Error::truncated("the header of a perf.data", 0))?;
+        let magic = from.bytes(MAGIC.len()).ok_or_else(|| wrong_magic(bytes))?;
         if magic != MAGIC {
             return Err(wrong_magic(magic));
         }
@@ -75,13 +75,15 @@ impl<'a> Header<'a> {
     }
 }
 
-fn wrong_magic(magic: &[u8]) -> Error {
+fn wrong_magic(bytes: &[u8]) -> Error {
+    let magic = bytes.get(..MAGIC.len()).unwrap_or(bytes);
     let swapped: Vec<u8> = MAGIC.iter().rev().copied().collect();
     match magic {
         magic if magic == swapped => {
             Error::Unsupported("perf.data of a big-endian machine: only little-endian recordings can be read".to_owned())
         }
         b"PERFFILE" => Error::Unsupported("perf.data of version 1 (before Linux 3.6) cannot be read".to_owned()),
+        b"" => Error::Unknown { expected: "PERFILE2", found: "an empty file".to_owned(), offset: 0 },
         _ => Error::Unknown { expected: "PERFILE2", found: magic.escape_ascii().to_string(), offset: 0 },
     }
 }

@@ -1,0 +1,41 @@
+# Every target does all its own set-up: `tools/setup` installs what is missing, says so, and is silent when nothing is.
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+SOAK_RUNS ?= 10
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test bench soak fmt lint clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## make a real hang, record it, say why it hung, and draw it (into demo/)
+	@tools/setup build
+	@$(CARGO) build --release --locked --package unhitch
+	@tools/demo $(TARGET)/release/unhitch
+
+test: ## run every test, live ones on this machine's kernel included
+	@tools/setup test
+	@tools/test
+
+bench: ## measure
+	@tools/setup build
+	@$(CARGO) bench --workspace --locked --bench '*'
+
+soak: ## repeat the live tests of the lab SOAK_RUNS times, alone and beside a busy process
+	@tools/setup test
+	@UNHITCH_SOAK=$(SOAK_RUNS) $(CARGO) test --locked --package unhitch --test live -- --test-threads=1
+
+fmt: ## format the code
+	@tools/setup lint
+	@$(CARGO) fmt --all
+
+lint: ## check format and lints
+	@tools/setup lint
+	@$(CARGO) fmt --all --check
+	@$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+clean: ## remove what was built and what the demo left
+	@$(CARGO) clean
+	@rm -rf demo

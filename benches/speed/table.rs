@@ -1,0 +1,46 @@
+//! The table that is printed: what, ours, theirs, ratio, goal, met or not.
+
+/// Rows as they are measured.
+#[derive(Default)]
+pub struct Table {
+    rows: Vec<[String; 6]>,
+}
+
+impl Table {
+    /// A figure of ours beside theirs, with its goal and whether it is met.
+    pub fn row(&mut self, what: &str, ours: String, theirs: String, ratio: String, goal: &str, met: Option<bool>) {
+        let met = match met {
+            Some(true) => "met",
+            Some(false) => "NOT MET",
+            None => "",
+        };
+        self.rows.push([what.to_owned(), ours, theirs, ratio, goal.to_owned(), met.to_owned()]);
+        // Told at once as well: a run takes minutes.
+        eprintln!("{}", self.rows.last().map_or(String::new(), |row| row.join(" | ")));
+    }
+
+    /// A figure of ours alone.
+    pub fn ours(&mut self, what: &str, ours: String, goal: &str, met: Option<bool>) {
+        self.row(what, ours, String::new(), String::new(), goal, met);
+    }
+
+    /// What could not be measured, and why.
+    pub fn skipped(&mut self, what: &str, why: impl std::fmt::Display) {
+        self.ours(what, format!("skipped: {why}"), "", None);
+    }
+}
+
+/// Columns as wide as their widest cell; numbers of the machine's noise stand in the cells: median (least … most).
+impl std::fmt::Display for Table {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let head = ["what", "ours", "theirs", "ratio", "goal", ""].map(str::to_owned);
+        let rows = || std::iter::once(&head).chain(&self.rows);
+        let widths: Vec<usize> =
+            (0..head.len()).map(|column| rows().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+        for row in rows() {
+            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            writeln!(f, "{}", cells.join("  ").trim_end())?;
+        }
+        Ok(())
+    }
+}

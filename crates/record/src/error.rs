@@ -1,0 +1,80 @@
+//! What can go wrong, each with what to do about it.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Why recording, saving or talking to a recorder failed. The text says how to mend it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The kernel does not let us record.
+    #[error("{what}\n{mend}")]
+    NotPermitted {
+        /// What was refused.
+        what: String,
+        /// The commands that mend it, one a line.
+        mend: String,
+    },
+    /// The kernel lacks something that recording cannot do without.
+    #[error("{what}\n{mend}")]
+    Missing {
+        /// What is missing.
+        what: String,
+        /// How to get it.
+        mend: String,
+    },
+    /// A performance event could not be opened.
+    #[error("cannot open the event {event} on CPU {cpu}: {source}")]
+    Event {
+        /// Its name.
+        event: String,
+        /// Where.
+        cpu: u16,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// A file, folder or socket could not be used.
+    #[error("cannot {action} {}: {source}", path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// With what.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The trace could not be put together or written.
+    #[error(transparent)]
+    Formats(#[from] unhitch_formats::Error),
+    /// The command to be recorded could not be started.
+    #[error("cannot start {command}: {source}")]
+    Command {
+        /// The program.
+        command: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Another recorder of this user is already on.
+    #[error("a recorder is already watching (it answers on {}): stop it first, or save what it holds with `unhitch save`", socket.display())]
+    AlreadyWatching {
+        /// Its socket.
+        socket: PathBuf,
+    },
+    /// No recorder of this user is on.
+    #[error("no recorder is watching (nobody answers on {}): start one with `unhitch watch`", socket.display())]
+    NotWatching {
+        /// Where one would answer.
+        socket: PathBuf,
+    },
+    /// The recorder could not do what it was asked.
+    #[error("the recorder answered: {0}")]
+    Refused(String),
+    /// The system refused something that should not fail.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried.
+        action: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}

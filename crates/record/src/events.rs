@@ -1,0 +1,334 @@
+//! Which events are recorded, with which stacks and filters.
+//!
+//! Formats: `perf_event_attr` (perf_event_open(2)), filters (`Documentation/trace/events.rst`). The cost of recording is the cost of
+//! its stacks, and of these it is the unwinding of the kernel's part. So a switch has kernel frames only where they tell something:
+//! where the thread goes to sleep, or is preempted inside the kernel (`prev_state` is not 0). A thread that leaves in state 0 was
+//! preempted on its way back to user mode: its kernel frames are always the same, its user frames are where it was. The idle
+//! thread leaves in state 0, too, and has no user frames: its switches cost no stack at all. That is one event of the trace opened
+//! twice, with complementary filters, and written as one.
+
+use crate::error::Error;
+use crate::{Options, probe, procfs, sys};
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use unhitch_formats::perf_data::EventAttr;
+use unhitch_formats::perf_data::attr::{SW_CPU_CLOCK, SW_DUMMY, TYPE_HARDWARE, TYPE_SOFTWARE, TYPE_TRACEPOINT, flag, sample};
+
+/// `CLOCK_MONOTONIC`: the only clock that NMIs, futex timeouts, X11 and user programs share.
+pub(crate) const CLOCK: i32 = libc::CLOCK_MONOTONIC;
+/// What every record ends with, and every sample has.
+const IDENTITY: u64 = sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU;
+/// A stack of no frames, which costs eight bytes and no time. Events that need no stack have this rather than none at all, because
+/// `perf sched timehist` shows stacks only if every event of the file has them.
+const NO_STACK: u64 = flag::EXCLUDE_CALLCHAIN_KERNEL | flag::EXCLUDE_CALLCHAIN_USER;
+/// `PERF_COUNT_HW_CPU_CYCLES`
+const HW_CPU_CYCLES: u64 = 0;
+
+/// An event as the file names it.
+#[derive(Clone)]
+pub(crate) struct Event {
+    pub(crate) name: String,
+    /// As it goes into the file: the attribute of all its variants but for their exclusions.
+    pub(crate) attr: EventAttr,
+    /// As it is opened on each CPU.
+    pub(crate) variants: Vec<Variant>,
+    required: bool,
+}
+
+/// One way of opening an event.
+#[derive(Clone)]
+pub(crate) struct Variant {
+    pub(crate) attr: EventAttr,
+    pub(crate) filter: Option<String>,
+}
+
+/// Which stacks an event carries.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stacks {
+    None,
+    /// Kernel frames, and user frames unless the options say no.
+    Full,
+}
+
+/// A tracepoint to record: how its thread fields are called, for `only_pid`.
+struct Tracepoint {
+    system: &'static str,
+    name: &'static str,
+    stacks: Stacks,
+    filter: Option<&'static str>,
+    pid_fields: &'static [&'static str],
+}
+
+const fn tracepoint(system: &'static str, name: &'static str, stacks: Stacks, pid_fields: &'static [&'static str]) -> Tracepoint {
+    Tracepoint { system, name, stacks, filter: None, pid_fields }
+}
+
+/// All tracepoints of interest; the first two are required.
+const TRACEPOINTS: [Tracepoint; 10] = [
+    tracepoint("sched", "sched_switch", Stacks::Full, &["prev_pid", "next_pid"]),
+    tracepoint("sched", "sched_waking", Stacks::Full, &["common_pid", "pid"]),
+    tracepoint("sched", "sched_wakeup_new", Stacks::Full, &["common_pid", "pid"]),
+    // READ | WRITE | RT | PERCPU | MUTEX: a pure spin (1) is no wait that the scheduler knows of.
+    Tracepoint { filter: Some("flags & 62"), ..tracepoint("lock", "contention_begin", Stacks::Full, &["common_pid"]) },
+    tracepoint("lock", "contention_end", Stacks::None, &["common_pid"]),
+    tracepoint("sched", "sched_process_fork", Stacks::None, &[]),
+    tracepoint("sched", "sched_process_exec", Stacks::None, &[]),
+    tracepoint("sched", "sched_process_exit", Stacks::None, &[]),
+    tracepoint("task", "task_rename", Stacks::None, &[]),
+    tracepoint("sched", "sched_migrate_task", Stacks::None, &["pid"]),
+];
+const REQUIRED: usize = 2;
+
+/// The system and name of every tracepoint, for the file's description of their formats.
+pub(crate) fn tracepoint_names(events: &[Event]) -> Vec<(&str, &str)> {
+    events.iter().filter_map(|event| event.name.split_once(':')).collect()
+}
+
+/// What to record on this machine. What it lacks is left out and told in `warnings`.
+pub(crate) fn plan(options: &Options, tracefs: &Path, cpu: u16, warnings: &mut Vec<String>) -> Result<Vec<Event>, Error> {
+    let max_stack = max_stack(options, warnings);
+    let threads = options.only_pid.map(|pid| thread_ranges(&procfs::thread_ids(pid)));
+    if threads.as_ref().is_some_and(Vec::is_empty) {
+        let what = format!("There is no process {}.", options.only_pid.unwrap_or_default());
+        return Err(Error::Missing { what, mend: "List processes:  ps -e".to_owned() });
+    }
+    let mut events = Vec::new();
+    for (index, tracepoint) in TRACEPOINTS.iter().enumerate() {
+        let Tracepoint { system, name, .. } = tracepoint;
+        let id = fs::read_to_string(tracefs.join(format!("events/{system}/{name}/id"))).ok().and_then(|id| id.trim().parse().ok());
+        let Some(id) = id else {
+            if index < REQUIRED {
+                let what = format!("The kernel has no tracepoint {system}:{name}.");
+                return Err(Error::Missing { what, mend: "It needs CONFIG_TRACEPOINTS and CONFIG_EVENT_TRACING.".to_owned() });
+            }
+            warnings.push(format!("the kernel has no tracepoint {system}:{name}: {}", what_lacks(name)));
+            continue;
+        };
+        let attr = tracepoint_attr(id, tracepoint.stacks, options, max_stack);
+        let event = Event {
+            name: format!("{system}:{name}"),
+            variants: variants(tracepoint, &attr, threads.as_deref()),
+            attr,
+            required: index < REQUIRED,
+        };
+        match try_open(&event, cpu) {
+            Ok(()) => events.push(event),
+            Err(error) if probe::is_permission(&error) => return Err(probe::not_permitted(&format!("{} ({error})", event.name))),
+            Err(error) => events.extend(simpler(event, cpu, &error, warnings)?),
+        }
+    }
+    events.extend(clock(options, cpu, max_stack, warnings));
+    Ok(events)
+}
+
+/// What a trace without an optional tracepoint does not tell.
+fn what_lacks(name: &str) -> &'static str {
+    match name {
+        "contention_begin" | "contention_end" => "waits for kernel locks are known only by their stacks",
+        "sched_wakeup_new" => "who starts a thread is known only from process records",
+        "sched_migrate_task" => "migrations are not shown",
+        _ => "names and lifetimes come from process records alone",
+    }
+}
+
+/// A kernel that refuses an event's filter gets it without.
+fn simpler(mut event: Event, cpu: u16, error: &io::Error, warnings: &mut Vec<String>) -> Result<Option<Event>, Error> {
+    let filtered = event.variants.iter().any(|variant| variant.filter.is_some());
+    event.variants = vec![Variant { attr: event.attr.clone(), filter: None }];
+    if filtered && try_open(&event, cpu).is_ok() {
+        warnings.push(format!("{} is recorded unfiltered, at a higher cost: {error}", event.name));
+        return Ok(Some(event));
+    }
+    if event.required {
+        return Err(Error::Event { event: event.name, cpu, source: io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0)) });
+    }
+    let name = event.name.split_once(':').map_or("", |(_, name)| name);
+    warnings.push(format!("{} cannot be recorded ({error}): {}", event.name, what_lacks(name)));
+    Ok(None)
+}
+
+/// The limit of stack depth: the smaller of what is asked for and what the kernel allows.
+fn max_stack(options: &Options, warnings: &mut Vec<String>) -> u16 {
+    let allowed = procfs::number("/proc/sys/kernel/perf_event_max_stack").and_then(|depth| u16::try_from(depth).ok()).unwrap_or(127);
+    if options.max_stack > allowed {
+        warnings.push(format!(
+            "stacks are cut at {allowed} frames; deeper:  sudo sysctl kernel.perf_event_max_stack={}  (with no recorder running)",
+            options.max_stack
+        ));
+    }
+    // More would make single records so long that a small ring holds only a few.
+    options.max_stack.min(allowed).min(1024)
+}
+
+fn tracepoint_attr(id: u64, stacks: Stacks, options: &Options, max_stack: u16) -> EventAttr {
+    EventAttr {
+        kind: TYPE_TRACEPOINT,
+        config: id,
+        sample_period: 1,
+        sample_type: IDENTITY | sample::CALLCHAIN | sample::RAW,
+        flags: ring_flags(options) | if stacks == Stacks::None { NO_STACK } else { 0 },
+        clockid: CLOCK,
+        sample_max_stack: max_stack,
+        ..EventAttr::default()
+    }
+}
+
+fn ring_flags(options: &Options) -> u64 {
+    let flags = flag::DISABLED | flag::SAMPLE_ID_ALL | flag::USE_CLOCKID | flag::WRITE_BACKWARD;
+    flags | if options.user_stacks { 0 } else { flag::EXCLUDE_CALLCHAIN_USER }
+}
+
+fn variants(tracepoint: &Tracepoint, attr: &EventAttr, threads: Option<&[(u32, u32)]>) -> Vec<Variant> {
+    let of_threads = threads.and_then(|ranges| pid_filter(tracepoint.pid_fields, ranges));
+    let filter = |own: Option<&str>| match (own, &of_threads) {
+        (Some(own), Some(threads)) => Some(format!("({own}) && ({threads})")),
+        (own, threads) => own.map(str::to_owned).or_else(|| threads.clone()),
+    };
+    if tracepoint.name != "sched_switch" {
+        return vec![Variant { attr: attr.clone(), filter: filter(tracepoint.filter) }];
+    }
+    let user_only = EventAttr { flags: attr.flags | flag::EXCLUDE_CALLCHAIN_KERNEL, ..attr.clone() };
+    vec![
+        Variant { attr: attr.clone(), filter: filter(Some("prev_state != 0")) },
+        Variant { attr: user_only, filter: filter(Some("prev_state == 0")) },
+    ]
+}
+
+/// Thread ids as few ranges. A filter must fit a page, so close ids are joined: recording a thread too many does no harm.
+fn thread_ranges(tids: &[u32]) -> Vec<(u32, u32)> {
+    const MAX_RANGES: usize = 12;
+    let mut ranges: Vec<(u32, u32)> = tids.iter().map(|&tid| (tid, tid)).collect();
+    let mut gap = 1;
+    while gap == 1 || ranges.len() > MAX_RANGES {
+        let mut joined: Vec<(u32, u32)> = Vec::new();
+        for range in ranges {
+            match joined.last_mut() {
+                Some(last) if range.0 - last.1 <= gap => last.1 = range.1,
+                _ => joined.push(range),
+            }
+        }
+        ranges = joined;
+        gap *= 2;
+    }
+    ranges
+}
+
+fn pid_filter(fields: &[&str], ranges: &[(u32, u32)]) -> Option<String> {
+    let mut terms = Vec::new();
+    for field in fields {
+        for &(first, last) in ranges {
+            terms.push(match first == last {
+                true => format!("{field} == {first}"),
+                false => format!("({field} >= {first} && {field} <= {last})"),
+            });
+        }
+    }
+    (!terms.is_empty()).then(|| terms.join(" || "))
+}
+
+/// The sampling clock: CPU cycles where there is a counter for them (its NMI sees code that has interrupts off), else a timer.
+fn clock(options: &Options, cpu: u16, max_stack: u16, warnings: &mut Vec<String>) -> Option<Event> {
+    if options.sample_hz == 0 {
+        return None;
+    }
+    let limit = procfs::number("/proc/sys/kernel/perf_event_max_sample_rate").and_then(|rate| u32::try_from(rate).ok()).unwrap_or(u32::MAX);
+    let mut last = None;
+    for (kind, config, name) in [(TYPE_HARDWARE, HW_CPU_CYCLES, "cycles"), (TYPE_SOFTWARE, SW_CPU_CLOCK, "cpu-clock")] {
+        let attr = EventAttr {
+            kind,
+            config,
+            sample_period: u64::from(options.sample_hz.min(limit)),
+            sample_type: IDENTITY | sample::IP | sample::CALLCHAIN,
+            // An idle CPU has nothing to tell but that it is idle, which the switches tell already.
+            flags: ring_flags(options) | flag::FREQ | flag::EXCLUDE_IDLE,
+            clockid: CLOCK,
+            sample_max_stack: max_stack,
+            ..EventAttr::default()
+        };
+        let variants = vec![Variant { attr: attr.clone(), filter: None }];
+        let event = Event { name: name.to_owned(), attr, variants, required: false };
+        match try_open(&event, cpu) {
+            Ok(()) => return Some(event),
+            Err(error) => last = Some(error),
+        }
+    }
+    let error = last.map_or(String::new(), |error| format!(" ({error})"));
+    warnings.push(format!("CPU samples cannot be recorded{error}: what a running thread did is not known"));
+    None
+}
+
+/// Opens and closes each variant of an event, to see whether it can be had.
+fn try_open(event: &Event, cpu: u16) -> io::Result<()> {
+    event.variants.iter().try_for_each(|variant| variant.open(cpu).map(drop))
+}
+
+impl Variant {
+    /// Opens it, disabled, on one CPU.
+    pub(crate) fn open(&self, cpu: u16) -> io::Result<OwnedFd> {
+        let fd = sys::perf_event_open(&self.attr.encode(), cpu)?;
+        if let Some(filter) = &self.filter {
+            sys::set_filter(fd.as_fd(), filter)?;
+        }
+        Ok(fd)
+    }
+}
+
+/// The event that counts nothing and carries the side-band: mappings, names, lifetimes. Wakes its reader every `watermark` bytes.
+/// What an older kernel does not know is left out, from the newest on.
+pub(crate) fn sideband(cpu: u16, watermark: u32) -> io::Result<(OwnedFd, EventAttr)> {
+    let base = flag::DISABLED
+        | flag::SAMPLE_ID_ALL
+        | flag::USE_CLOCKID
+        | flag::WATERMARK
+        | flag::MMAP
+        | flag::MMAP2
+        | flag::COMM
+        | flag::COMM_EXEC
+        | flag::TASK;
+    let mut result = Err(io::ErrorKind::Unsupported.into());
+    for more in [flag::KSYMBOL | flag::BUILD_ID, flag::KSYMBOL, 0] {
+        let attr = EventAttr {
+            kind: TYPE_SOFTWARE,
+            config: SW_DUMMY,
+            sample_period: 1,
+            sample_type: IDENTITY | sample::CALLCHAIN,
+            flags: base | more,
+            wakeup: watermark,
+            clockid: CLOCK,
+            ..EventAttr::default()
+        };
+        result = sys::perf_event_open(&attr.encode(), cpu).map(|fd| (fd, attr));
+        match &result {
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+            _ => break,
+        }
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_ids_become_few_ranges() {
+        assert_eq!(thread_ranges(&[]), []);
+        assert_eq!(thread_ranges(&[5, 6, 7, 20]), [(5, 7), (20, 20)]);
+        let scattered: Vec<u32> = (0..1000).map(|index| index * 30).collect();
+        let ranges = thread_ranges(&scattered);
+        assert!(ranges.len() <= 12 && scattered.iter().all(|tid| ranges.iter().any(|&(first, last)| (first..=last).contains(tid))));
+    }
+
+    #[test]
+    fn filters_of_one_process() {
+        let filter = pid_filter(&["prev_pid", "next_pid"], &[(5, 7), (20, 20)]).unwrap();
+        assert_eq!(filter, "(prev_pid >= 5 && prev_pid <= 7) || prev_pid == 20 || (next_pid >= 5 && next_pid <= 7) || next_pid == 20");
+        let attr = EventAttr::default();
+        let switch = variants(&TRACEPOINTS[0], &attr, Some(&[(9, 9)]));
+        assert_eq!(switch[1].filter.as_deref(), Some("(prev_state == 0) && (prev_pid == 9 || next_pid == 9)"));
+        let contention = variants(&TRACEPOINTS[3], &attr, None);
+        assert_eq!(contention[0].filter.as_deref(), Some("flags & 62"));
+    }
+}

@@ -1,0 +1,94 @@
+//! What a recording says about itself and its machine, collected once when it starts.
+
+use crate::Options;
+use crate::error::Error;
+use crate::events::{self, CLOCK};
+use crate::session::Session;
+use rustc_hash::FxHashSet;
+use std::fs;
+use std::path::Path;
+use unhitch_formats::perf_data::attr::sample;
+use unhitch_formats::perf_data::{ClockData, EventDesc, Features};
+use unhitch_formats::tracepoint::TracingData;
+
+/// Facts that stay the same for all saves of one recording.
+pub(crate) struct Facts {
+    pub(crate) events: Vec<EventDesc>,
+    pub(crate) features: Features,
+    pub(crate) options: serde_json::Value,
+    pub(crate) sample_period_ns: u64,
+    pub(crate) warnings: Vec<String>,
+    /// Ids of the events whose samples begin with an instruction pointer.
+    with_ip: FxHashSet<u64>,
+}
+
+impl Facts {
+    pub(crate) fn new(options: &Options, session: &Session, tracefs: &Path, warnings: Vec<String>) -> Result<Self, Error> {
+        let mut descriptions: Vec<EventDesc> =
+            session.events.iter().map(|event| EventDesc { name: event.name.clone(), attr: event.attr.clone(), ids: Vec::new() }).collect();
+        for open in session.cpus.iter().flat_map(|cpu| &cpu.events) {
+            descriptions[open.event].ids.push(open.id);
+        }
+        let with_ip = |event: &&EventDesc| event.attr.sample_type & sample::IP != 0;
+        let with_ip = descriptions.iter().filter(with_ip).flat_map(|event| event.ids.iter().copied()).collect();
+        descriptions.push(EventDesc {
+            name: "dummy:HG".to_owned(),
+            attr: session.sideband_attr.clone(),
+            ids: session.sideband_ids.clone(),
+        });
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let features = Features {
+            host: text("/proc/sys/kernel/hostname"),
+            kernel: text("/proc/sys/kernel/osrelease"),
+            arch: std::env::consts::ARCH.to_owned(),
+            producer: concat!("unhitch ", env!("CARGO_PKG_VERSION")).to_owned(),
+            cpus_online: session.cpus.len() as u32,
+            cpus_available: crate::procfs::cpu_list(&text("/sys/devices/system/cpu/possible")).len() as u32,
+            memory_kib: memory_kib(&text("/proc/meminfo")),
+            command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
+            tracing_data: TracingData::read_from_tracefs(tracefs, &events::tracepoint_names(&session.events))?,
+            ..Features::default()
+        };
+        let sampled = session.events.iter().any(|event| event.attr.sample_type & sample::IP != 0);
+        let options_used = serde_json::json!({
+            "ring_bytes_per_cpu": session.cpus.first().map_or(0, |cpu| cpu.ring.len()),
+            "sample_hz": options.sample_hz,
+            "user_stacks": options.user_stacks,
+            "max_stack": session.events.first().map_or(0, |event| event.attr.sample_max_stack),
+            "only_pid": options.only_pid,
+            "events": session.events.iter().map(|event| &event.name).collect::<Vec<_>>(),
+        });
+        Ok(Self {
+            events: descriptions,
+            features,
+            options: options_used,
+            sample_period_ns: if sampled { 1_000_000_000 / u64::from(options.sample_hz.max(1)) } else { 0 },
+            warnings,
+            with_ip,
+        })
+    }
+
+    /// True when samples of the event `id` hold an instruction pointer.
+    pub(crate) fn has_ip(&self, id: u64) -> bool {
+        self.with_ip.contains(&id)
+    }
+
+    /// The relation of the records' clock to the wall clock.
+    pub(crate) fn clock(wall_ns: i64, clock_ns: u64) -> ClockData {
+        ClockData { clockid: CLOCK as u32, wall_ns: wall_ns as u64, clock_ns }
+    }
+}
+
+fn memory_kib(meminfo: &str) -> u64 {
+    let total = meminfo.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    total.and_then(|total| total.split_ascii_whitespace().next()?.parse().ok()).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn memory_is_found() {
+        assert_eq!(super::memory_kib("MemTotal:       24684084 kB\nMemFree: 1 kB"), 24_684_084);
+        assert_eq!(super::memory_kib(""), 0);
+    }
+}

@@ -1,0 +1,112 @@
+//! Finds out what keeps us from recording, and names the command that mends it.
+//!
+//! The rules are those of `Documentation/admin-guide/perf-security.rst`, `sysctl/kernel.rst` (`perf_event_paranoid`,
+//! `perf_event_mlock_kb`) and kernel_lockdown(7). An errno alone helps nobody: EACCES from `perf_event_open` has three causes and
+//! three cures.
+
+use crate::error::Error;
+use crate::{procfs, sys};
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where tracefs belongs; where it was before Linux 4.1.
+const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+
+/// The tracefs folder. Root mounts it when it is missing, and says so in `warnings`.
+pub(crate) fn tracefs(warnings: &mut Vec<String>) -> Result<PathBuf, Error> {
+    for directory in TRACEFS {
+        match fs::metadata(Path::new(directory).join("events/sched")) {
+            Ok(_) => return readable(PathBuf::from(directory)),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(not_permitted(&format!("{directory} may not be read")));
+            }
+            Err(_) => {}
+        }
+    }
+    let directory = Path::new(TRACEFS[0]);
+    let mount = format!("mount -t tracefs nodev {}", directory.display());
+    if sys::effective_uid() == 0 && sys::mount_tracefs(directory).is_ok() && directory.join("events/sched").exists() {
+        warnings.push(format!("tracefs was not mounted; the recorder has mounted it: {mount}"));
+        return Ok(directory.to_owned());
+    }
+    Err(Error::Missing {
+        what: "tracefs, which describes the kernel's events, is not mounted.".to_owned(),
+        mend: format!("Mount it:  sudo {mount}\n(If that fails, the kernel lacks CONFIG_FTRACE.)"),
+    })
+}
+
+/// A tracefs whose folders may be listed can still have unreadable files.
+fn readable(tracefs: PathBuf) -> Result<PathBuf, Error> {
+    match fs::read(tracefs.join("events/sched/sched_switch/id")) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(not_permitted(&format!("{} may not be read", tracefs.display())))
+        }
+        _ => Ok(tracefs),
+    }
+}
+
+/// What to say when the kernel refused `what`.
+pub(crate) fn not_permitted(what: &str) -> Error {
+    let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
+    Error::NotPermitted { what: format!("Recording is not permitted: {what}."), mend: mend(&lockdown, sys::effective_uid()) }
+}
+
+fn mend(lockdown: &str, uid: u32) -> String {
+    if lockdown.contains("[confidentiality]") {
+        return "The kernel is locked down (confidentiality), which forbids tracing even to root.\n\
+            Boot with lockdown=integrity, or without Secure Boot's lockdown."
+            .to_owned();
+    }
+    if uid == 0 {
+        return "This is root without the needed capabilities (a container?).\n\
+            Give the container CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG and CAP_IPC_LOCK, the host's pid namespace, and tracefs;\n\
+            a seccomp profile must let perf_event_open through."
+            .to_owned();
+    }
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("unhitch"));
+    let paranoid = procfs::number("/proc/sys/kernel/perf_event_paranoid").map_or("unknown".to_owned(), |level| level.to_string());
+    format!(
+        "Once and for all:  sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep {}\n\
+         or for everybody:  sudo sysctl kernel.perf_event_paranoid=-1 && sudo mount -o remount,mode=755 /sys/kernel/tracing   (it is {paranoid} now)\n\
+         or run it with sudo.",
+        program.display()
+    )
+}
+
+/// Why the kernel would not pin a ring of `bytes` per CPU, and what it would.
+pub(crate) fn memory_limit(bytes: usize, cpus: usize) -> String {
+    let per_cpu_kib = procfs::number("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or(516);
+    let wanted_kib = bytes / 1024 + 4;
+    format!(
+        "the kernel does not let this user pin {wanted_kib} KiB of ring on each of {cpus} CPUs (kernel.perf_event_mlock_kb is {per_cpu_kib}, plus \
+         `ulimit -l` in all); larger rings:  sudo sysctl kernel.perf_event_mlock_kb={}  or  sudo setcap with cap_ipc_lock",
+        wanted_kib + 512
+    )
+}
+
+/// True when the kernel says that we may not, rather than that it cannot.
+pub(crate) fn is_permission(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_cause_has_its_cure() {
+        assert!(mend("none integrity [confidentiality]\n", 1000).contains("lockdown=integrity"));
+        assert!(mend("[none] integrity confidentiality\n", 0).contains("CAP_PERFMON"));
+        let user = mend("", 1000);
+        let program = std::env::current_exe().unwrap();
+        assert!(user.contains(&format!("cap_ipc_lock+ep {}", program.display())), "{user}");
+        assert!(user.contains("kernel.perf_event_paranoid=-1"), "{user}");
+    }
+
+    #[test]
+    fn the_memory_limit_names_a_size_that_fits() {
+        let text = memory_limit(16 << 20, 2);
+        assert!(text.contains("16388 KiB") && text.contains("perf_event_mlock_kb=16900"), "{text}");
+    }
+}

@@ -1,0 +1,276 @@
+//! Reads `/proc`: what was already there when recording began, and what can be known only from outside the rings.
+//!
+//! Formats: proc(5) (`maps`, `stat`, `cmdline`, `comm`). Every process may vanish while it is read; what is gone is simply left
+//! out. Reading a process's memory map can block for as long as that process holds its own map locked, which is one of the hangs
+//! that we are here to record: so `maps` and `cmdline` are never read on the thread that saves, see [`with_patience`].
+
+use rustc_hash::FxHashMap;
+use std::collections::VecDeque;
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// A live thread.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LiveThread {
+    pub(crate) tid: u32,
+    /// Raw: names need not be UTF-8.
+    pub(crate) name: Vec<u8>,
+    /// The letter of its state.
+    pub(crate) state: u8,
+    pub(crate) policy: u32,
+    pub(crate) nice: i8,
+    /// Start time in clock ticks since boot, which with the tid names an incarnation.
+    pub(crate) start_ticks: u64,
+}
+
+/// A live process.
+#[derive(Clone, Debug)]
+pub(crate) struct LiveProcess {
+    pub(crate) pid: u32,
+    pub(crate) parent_pid: u32,
+    /// Sorted by tid.
+    pub(crate) threads: Vec<LiveThread>,
+}
+
+/// An executable mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ExecutableMap {
+    pub(crate) start_avma: u64,
+    pub(crate) len: u64,
+    pub(crate) file_offset: u64,
+    pub(crate) path: Vec<u8>,
+}
+
+/// What reading an address space gave.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AddressSpace {
+    pub(crate) maps: Vec<ExecutableMap>,
+    pub(crate) command_line: String,
+}
+
+/// All live processes with their threads, by pid.
+pub(crate) fn processes() -> Vec<LiveProcess> {
+    let mut processes: Vec<LiveProcess> = numbers(Path::new("/proc")).into_iter().filter_map(process).collect();
+    processes.sort_unstable_by_key(|process| process.pid);
+    processes
+}
+
+/// One live process; nothing when it is gone.
+pub(crate) fn process(pid: u32) -> Option<LiveProcess> {
+    let tasks = format!("/proc/{pid}/task");
+    let mut parent_pid = 0;
+    let mut threads = Vec::new();
+    for tid in numbers(Path::new(&tasks)) {
+        let Some((thread, parent)) = fs::read(format!("{tasks}/{tid}/stat")).ok().and_then(|stat| parse_stat(&stat)) else { continue };
+        parent_pid = parent;
+        threads.push(thread);
+    }
+    threads.sort_unstable_by_key(|thread| thread.tid);
+    (!threads.is_empty()).then_some(LiveProcess { pid, parent_pid, threads })
+}
+
+/// The tids of a process.
+pub(crate) fn thread_ids(pid: u32) -> Vec<u32> {
+    let mut tids = numbers(Path::new(&format!("/proc/{pid}/task")));
+    tids.sort_unstable();
+    tids
+}
+
+fn numbers(directory: &Path) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Parses `/proc/P/task/T/stat`. The name stands in parentheses and may itself hold any byte, so it ends at the *last* parenthesis.
+/// Also gives the parent's pid.
+fn parse_stat(stat: &[u8]) -> Option<(LiveThread, u32)> {
+    let open = stat.iter().position(|&byte| byte == b'(')?;
+    let close = stat.iter().rposition(|&byte| byte == b')').filter(|&close| close > open)?;
+    let tid = std::str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
+    // proc(5) counts fields from 1; the first after the name, the state, is field 3.
+    let fields: Vec<&str> = std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().collect();
+    let field = |number: usize| fields.get(number - 3).copied();
+    let thread = LiveThread {
+        tid,
+        name: stat[open + 1..close].to_vec(),
+        state: *field(3)?.as_bytes().first()?,
+        policy: field(41)?.parse().ok()?,
+        nice: field(19)?.parse().ok()?,
+        start_ticks: field(22)?.parse().ok()?,
+    };
+    Some((thread, field(4)?.parse().ok()?))
+}
+
+/// The executable lines of `/proc/P/maps`.
+fn parse_maps(maps: &[u8]) -> Vec<ExecutableMap> {
+    maps.split(|&byte| byte == b'\n').filter_map(parse_map).collect()
+}
+
+/// `start-end perms offset major:minor inode   path`
+fn parse_map(line: &[u8]) -> Option<ExecutableMap> {
+    let mut rest = line;
+    let mut field = || {
+        let end = rest.iter().position(|&byte| byte == b' ').unwrap_or(rest.len());
+        let (field, tail) = rest.split_at(end);
+        rest = tail.get(1..).unwrap_or(&[]);
+        std::str::from_utf8(field).ok()
+    };
+    let (range, permissions, offset, _device, _inode) = (field()?, field()?, field()?, field()?, field()?);
+    if permissions.as_bytes().get(2) != Some(&b'x') {
+        return None;
+    }
+    let hex = |text| u64::from_str_radix(text, 16).ok();
+    let (start, end) = range.split_once('-')?;
+    let path = rest.trim_ascii_start();
+    Some(ExecutableMap {
+        start_avma: hex(start)?,
+        len: hex(end)?.checked_sub(hex(start)?)?,
+        file_offset: hex(offset)?,
+        // What the kernel's own mmap records call memory without a file.
+        path: if path.is_empty() { b"//anon".to_vec() } else { path.to_vec() },
+    })
+}
+
+/// The executable mappings and the command line of a process. May block: see [`with_patience`].
+pub(crate) fn address_space(pid: u32) -> AddressSpace {
+    let maps = fs::read(format!("/proc/{pid}/maps")).map(|maps| parse_maps(&maps)).unwrap_or_default();
+    let command_line = fs::read(format!("/proc/{pid}/cmdline")).map(|line| command_line(&line)).unwrap_or_default();
+    AddressSpace { maps, command_line }
+}
+
+/// The arguments joined by blanks.
+fn command_line(raw: &[u8]) -> String {
+    let raw = raw.strip_suffix(b"\0").unwrap_or(raw);
+    String::from_utf8_lossy(raw).replace('\0', " ").trim_end().to_owned()
+}
+
+/// Reads something of many processes (pid and whatever `read` needs) on a thread of its own. A process that does not answer within
+/// `patience` is given up and named in the second result; the thread that hangs on it is left behind until the kernel lets it go, and
+/// another one goes on with the rest.
+pub(crate) fn with_patience<I, T>(
+    items: Vec<(u32, I)>,
+    patience: Duration,
+    read: impl Fn(u32, &I) -> T + Send + Sync + 'static,
+) -> (FxHashMap<u32, T>, Vec<u32>)
+where
+    I: Send + 'static,
+    T: Send + 'static,
+{
+    /// A machine on which more processes hang than this has no answers for us.
+    const HUNG_MAX: usize = 8;
+    let queue = Arc::new(Mutex::new(VecDeque::from(items)));
+    let read = Arc::new(read);
+    let (mut found, mut hung) = (FxHashMap::default(), Vec::new());
+    while hung.len() < HUNG_MAX {
+        let current = Arc::new(AtomicU32::new(0));
+        let (sender, receiver) = channel();
+        let (queue, read, at) = (Arc::clone(&queue), Arc::clone(&read), Arc::clone(&current));
+        let reader = std::thread::Builder::new().name("unhitch-proc".to_owned()).spawn(move || {
+            loop {
+                let Some((pid, item)) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) else { return };
+                at.store(pid, Ordering::Relaxed);
+                if sender.send((pid, read(pid, &item))).is_err() {
+                    return;
+                }
+            }
+        });
+        if reader.is_err() {
+            break;
+        }
+        loop {
+            match receiver.recv_timeout(patience) {
+                Ok((pid, value)) => drop(found.insert(pid, value)),
+                Err(RecvTimeoutError::Disconnected) => return (found, hung),
+                Err(RecvTimeoutError::Timeout) => break,
+            }
+        }
+        hung.push(current.load(Ordering::Relaxed));
+    }
+    (found, hung)
+}
+
+/// A number in a file such as those under `/proc/sys`.
+pub(crate) fn number(path: &str) -> Option<i64> {
+    fs::read_to_string(path).ok()?.trim().parse().ok()
+}
+
+/// A list such as `0-3,7` as `/sys/devices/system/cpu/online` has it.
+pub(crate) fn cpu_list(text: &str) -> Vec<u16> {
+    let mut cpus = Vec::new();
+    for part in text.trim().split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        if let (Ok(first), Ok(last)) = (first.parse::<u16>(), last.parse::<u16>()) {
+            cpus.extend(first..=last);
+        }
+    }
+    cpus
+}
+
+/// The CPUs that are on.
+pub(crate) fn online_cpus() -> Vec<u16> {
+    fs::read_to_string("/sys/devices/system/cpu/online").map(|list| cpu_list(&list)).unwrap_or_else(|_| vec![0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stat_of_a_thread_with_a_malicious_name() {
+        let stat = b"4242 (a) R (b) D 1 4242 4242 0 -1 4194304 91 0 0 0 1 2 0 0 39 -19 1 0 8881 2490368 213 18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 1 99 2 0 0 0 0 0 0 0 0 0 0 0";
+        let (thread, parent) = parse_stat(stat).unwrap();
+        let expected = LiveThread { tid: 4242, name: b"a) R (b".to_vec(), state: b'D', policy: 2, nice: -19, start_ticks: 8881 };
+        assert_eq!((thread, parent), (expected, 1));
+    }
+
+    #[test]
+    fn cut_stats_give_nothing() {
+        let stat = b"7 (sh) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0";
+        assert!(parse_stat(stat).is_some());
+        assert!((0..stat.len() - 3).all(|len| parse_stat(&stat[..len]).is_none()));
+        assert!(parse_stat(b")(").is_none());
+    }
+
+    #[test]
+    fn maps_keep_only_code() {
+        let maps = b"55d0c0000000-55d0c0002000 r--p 00000000 fe:01 1234   /usr/bin/my app\n\
+            55d0c0002000-55d0c0007000 r-xp 00002000 fe:01 1234      /usr/bin/my app\n\
+            7f0000000000-7f0000001000 rwxp 00000000 00:00 0 \n\
+            7ffc1d5f4000-7ffc1d5f6000 r-xp 00000000 00:00 0         [vdso]\n\
+            garbage\n";
+        let maps = parse_maps(maps);
+        let brief: Vec<_> = maps.iter().map(|map| (map.len, map.file_offset, String::from_utf8_lossy(&map.path))).collect();
+        let expected = [(0x5000, 0x2000, "/usr/bin/my app"), (0x1000, 0, "//anon"), (0x2000, 0, "[vdso]")];
+        assert_eq!(brief, expected.map(|(len, offset, path)| (len, offset, path.into())));
+    }
+
+    #[test]
+    fn we_find_ourselves() {
+        let own = processes().into_iter().find(|process| process.pid == std::process::id()).unwrap();
+        assert!(own.threads.iter().any(|thread| thread.tid == own.pid));
+        let (spaces, hung) = with_patience(vec![(own.pid, ()), (u32::MAX, ())], Duration::from_secs(5), |pid, ()| address_space(pid));
+        assert!(hung.is_empty());
+        assert!(spaces[&own.pid].maps.iter().any(|map| map.path.starts_with(b"/")));
+        assert!(!spaces[&own.pid].command_line.is_empty());
+    }
+
+    #[test]
+    fn a_process_that_does_not_answer_is_named_and_passed_over() {
+        let items = (1..=4).map(|pid| (pid, pid == 2)).collect();
+        let (found, hung) = with_patience(items, Duration::from_millis(50), |pid, &hangs| {
+            std::thread::sleep(Duration::from_millis(if hangs { 2000 } else { 0 }));
+            pid
+        });
+        assert_eq!((found.len(), hung), (3, vec![2]));
+    }
+
+    #[test]
+    fn cpu_lists() {
+        assert_eq!(cpu_list("0-2,5,7-8\n"), [0, 1, 2, 5, 7, 8]);
+        assert!(cpu_list("\n").is_empty());
+    }
+}

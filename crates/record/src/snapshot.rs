@@ -1,0 +1,202 @@
+//! What the recorder holds at one instant: copies of the rings, the side-band, and what `/proc` adds.
+//!
+//! Everything is taken in the order of its haste: first the write positions of all rings, within microseconds; then the copies, while
+//! the oldest records are still there (see [`ring`](crate::ring) for why nothing is lost); then the futex waits; then names and
+//! mappings, which change slowly.
+
+use crate::facts::Facts;
+use crate::futex::{self, FutexWaiter};
+use crate::procfs::{self, LiveProcess};
+use crate::ring::RingCopy;
+use crate::session::Session;
+use crate::sideband::Record;
+use crate::sys;
+use rustc_hash::FxHashSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+use unhitch_formats::perf_data::record::kind;
+use unhitch_model::{CpuSpan, Time, Window};
+
+/// How long one process may keep us waiting for its memory map.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
+
+pub(crate) fn hung_warning(pid: u32) -> String {
+    format!(
+        "process {pid} does not let its memory be read (its address space is locked): its mappings, command line and futexes may be missing"
+    )
+}
+
+/// Buffers for copies, filled once so that a save on a machine short of memory need not wait for pages.
+pub(crate) type Buffers = Arc<Mutex<Vec<Vec<u8>>>>;
+
+/// What the recorder held at one instant. Can be saved more than once: when the disk is full, elsewhere.
+pub struct Snapshot {
+    pub(crate) rings: Vec<CpuCopy>,
+    pub(crate) sideband: Vec<Record>,
+    pub(crate) live: Vec<LiveProcess>,
+    pub(crate) command_lines: Vec<(u32, String)>,
+    pub(crate) futex_waits: Vec<FutexWaiter>,
+    pub(crate) warnings: Vec<String>,
+    /// The same instant on the wall clock (nanoseconds since 1970) and on the records' clock.
+    pub(crate) wall_ns: i64,
+    pub(crate) clock: Time,
+    pub(crate) facts: Arc<Facts>,
+    pub(crate) ring_copy_ns: u64,
+    pub(crate) proc_ns: u64,
+    buffers: Buffers,
+}
+
+/// What one CPU's ring held.
+pub(crate) struct CpuCopy {
+    pub(crate) span: CpuSpan,
+    /// Records begin here: true when nothing was overwritten yet.
+    pub(crate) from_start: bool,
+    copy: Option<RingCopy>,
+}
+
+impl CpuCopy {
+    /// The records, oldest first.
+    pub(crate) fn records(&self) -> Vec<&[u8]> {
+        let mut records: Vec<&[u8]> = self.copy.iter().flat_map(RingCopy::records).collect();
+        records.reverse();
+        records
+    }
+}
+
+impl Snapshot {
+    pub(crate) fn take(session: &Session, facts: &Arc<Facts>, buffers: &Buffers) -> Self {
+        let mut free = std::mem::take(&mut *buffers.lock().unwrap_or_else(PoisonError::into_inner));
+        let largest = session.cpus.iter().map(|cpu| cpu.ring.len()).max().unwrap_or(0);
+        while free.len() < session.cpus.len() {
+            free.push(vec![1; largest]);
+        }
+
+        let begun = Instant::now();
+        let marks: Vec<_> = session.cpus.iter().map(|cpu| cpu.ring.mark()).collect();
+        let copies: Vec<RingCopy> =
+            session.cpus.iter().zip(marks).zip(free).map(|((cpu, mark), buffer)| cpu.ring.copy(mark, buffer)).collect();
+        let ring_copy_ns = begun.elapsed().as_nanos() as u64;
+        let (wall, clock) = (SystemTime::now(), sys::monotonic_now());
+
+        let mut warnings = Vec::new();
+        let mut rings = Vec::new();
+        for (cpu, copy) in session.cpus.iter().zip(copies) {
+            let span = span(&copy, cpu.cpu, cpu.started, facts, &mut warnings);
+            rings.push(CpuCopy { span, from_start: copy.from_start, copy: Some(copy) });
+        }
+        let mut snapshot = Self {
+            rings,
+            sideband: Vec::new(),
+            live: Vec::new(),
+            command_lines: Vec::new(),
+            futex_waits: Vec::new(),
+            warnings,
+            wall_ns: wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |wall| wall.as_nanos() as i64),
+            clock,
+            facts: Arc::clone(facts),
+            ring_copy_ns,
+            proc_ns: 0,
+            buffers: Arc::clone(buffers),
+        };
+        let begun = Instant::now();
+        snapshot.complete(session);
+        snapshot.proc_ns = begun.elapsed().as_nanos() as u64;
+        snapshot
+    }
+
+    /// Adds what is known only now, and what the side-band lost.
+    fn complete(&mut self, session: &Session) {
+        self.live = procfs::processes();
+        let incomplete: Vec<bool> = {
+            let mut sideband = session.sideband();
+            sideband.drain();
+            let lost = sideband.log.lost() > 0;
+            self.live.iter().map(|process| lost || !sideband.log.is_complete(process)).collect()
+        };
+        let items = self.live.iter().zip(incomplete).map(|(process, incomplete)| (process.pid, (process.clone(), incomplete))).collect();
+        let (mut found, hung) = procfs::with_patience(items, PATIENCE, |pid, (process, incomplete)| {
+            (futex::waits(process), incomplete.then(|| procfs::address_space(pid)))
+        });
+        self.warnings.extend(hung.into_iter().map(hung_warning));
+
+        let mut sideband = session.sideband();
+        sideband.drain();
+        let living: FxHashSet<u32> = self.live.iter().map(|process| process.pid).collect();
+        sideband.log.bury(&living, self.clock);
+        for process in &self.live {
+            let (waits, space) = found.remove(&process.pid).unwrap_or_default();
+            self.futex_waits.extend(waits);
+            sideband.log.complete(process, space.as_ref());
+        }
+        let end = self.window().end;
+        self.sideband = sideband.log.records();
+        self.sideband.retain(|record| record.time <= end);
+        self.command_lines = sideband.log.command_lines();
+        self.warnings.extend(sideband.log.warnings());
+        self.warnings.extend(hotplugged(session));
+    }
+
+    /// The window that all CPUs' rings cover.
+    pub fn window(&self) -> Window {
+        let start = self.rings.iter().map(|ring| ring.span.window.start).max().unwrap_or_default();
+        let end = self.rings.iter().map(|ring| ring.span.window.end).min().unwrap_or_default();
+        Window::new(start, end.max(start))
+    }
+
+    /// What each CPU's ring covers.
+    pub fn spans(&self) -> Vec<CpuSpan> {
+        self.rings.iter().map(|ring| ring.span).collect()
+    }
+
+    /// True when the rings hold everything since recording began.
+    pub fn from_start(&self) -> bool {
+        self.rings.iter().all(|ring| ring.from_start)
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let used = self.rings.iter_mut().filter_map(|ring| ring.copy.take()).map(RingCopy::into_buffer);
+        let mut free = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
+        free.extend(used);
+        free.truncate(self.rings.len());
+    }
+}
+
+/// What a copy covers: from its oldest whole record, or from the start of recording, to the time of the copy.
+fn span(copy: &RingCopy, cpu: u16, started: Time, facts: &Facts, warnings: &mut Vec<String>) -> CpuSpan {
+    let mut records = copy.records();
+    let oldest = records.by_ref().last().and_then(|record| time_of(record, facts));
+    if records.damaged() {
+        warnings.push(format!("the ring of CPU {cpu} is damaged: what is older than the damage is missing"));
+    }
+    let start = match oldest {
+        _ if copy.from_start && !records.damaged() => started,
+        Some(oldest) => oldest,
+        None => {
+            warnings.push(format!("CPU {cpu} wrote its whole ring anew while it was copied: its events are missing (use a larger ring)"));
+            copy.taken
+        }
+    };
+    CpuSpan { cpu, window: Window::new(start.min(copy.taken), copy.taken) }
+}
+
+/// The time of a record on a ring: samples have it near their beginning, all others near their end.
+fn time_of(record: &[u8], facts: &Facts) -> Option<Time> {
+    let word = |offset: usize| Some(u64::from_le_bytes(record.get(offset..offset + 8)?.try_into().ok()?));
+    let at = match u32::from_le_bytes(*record.first_chunk::<4>()?) {
+        kind::SAMPLE => 24 + if facts.has_ip(word(8)?) { 8 } else { 0 },
+        _ => record.len().checked_sub(24)?,
+    };
+    word(at).map(Time::from_nanos)
+}
+
+/// CPUs that came or went while recording.
+fn hotplugged(session: &Session) -> Vec<String> {
+    let online = procfs::online_cpus();
+    let recorded: Vec<u16> = session.cpus.iter().map(|cpu| cpu.cpu).collect();
+    let came = online.iter().filter(|cpu| !recorded.contains(cpu));
+    let went = recorded.iter().filter(|cpu| !online.contains(cpu));
+    let came = came.map(|cpu| format!("CPU {cpu} came online after recording began and is not recorded: start the recorder anew"));
+    came.chain(went.map(|cpu| format!("CPU {cpu} went offline while recording: it is not recorded from then on"))).collect()
+}

@@ -1,0 +1,239 @@
+//! The one place that is `unsafe`: the system calls and the shared memory that the standard library does not wrap.
+//!
+//! Specified in `include/uapi/linux/perf_event.h` (`perf_event_mmap_page`, the ioctls) and perf_event_open(2). Everything here is
+//! a thin, safe function over one call, so that the rest of the crate can be read without thinking about memory.
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+use unhitch_model::Time;
+
+/// `PERF_FLAG_FD_CLOEXEC`
+const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 1 << 3;
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
+const IOC_ID: libc::c_ulong = 0x8008_2407;
+/// Where `data_head` and `data_tail` lie in `perf_event_mmap_page`.
+const DATA_HEAD: usize = 1024;
+const DATA_TAIL: usize = 1032;
+
+/// Opens a performance event on `cpu`, for all tasks. `attr` is an encoded `perf_event_attr`.
+pub fn perf_event_open(attr: &[u8], cpu: u16) -> io::Result<OwnedFd> {
+    // SAFETY: the kernel reads `attr.size` bytes, which the encoder sets to the length of `attr`; it writes there only on E2BIG, the
+    // size it wants, hence the private copy.
+    let fd = unsafe {
+        let mut attr = attr.to_vec();
+        libc::syscall(libc::SYS_perf_event_open, attr.as_mut_ptr(), -1, libc::c_int::from(cpu), -1, PERF_FLAG_FD_CLOEXEC)
+    };
+    check(fd)?;
+    // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Starts an event.
+pub fn enable(fd: BorrowedFd) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_ENABLE, 0) }).map(drop)
+}
+
+/// Sends the records of `fd` to the ring of `target`.
+pub fn set_output(fd: BorrowedFd, target: BorrowedFd) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_OUTPUT, target.as_raw_fd()) }).map(drop)
+}
+
+/// Sets the filter of a tracepoint event, in the language of `Documentation/trace/events.rst`.
+pub fn set_filter(fd: BorrowedFd, filter: &str) -> io::Result<()> {
+    let filter = CString::new(filter)?;
+    // SAFETY: the kernel reads a NUL-terminated string, which outlives the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_FILTER, filter.as_ptr()) }).map(drop)
+}
+
+/// The id that an event's records carry.
+pub fn event_id(fd: BorrowedFd) -> io::Result<u64> {
+    let mut id = 0u64;
+    // SAFETY: the kernel writes one u64.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_ID, &raw mut id) })?;
+    Ok(id)
+}
+
+/// The mapped ring of a performance event: one control page and 2^n pages of data.
+pub struct Mapping {
+    base: NonNull<u8>,
+    data_len: usize,
+    writable: bool,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is accessed only through the atomics and copies below.
+unsafe impl Send for Mapping {}
+// SAFETY: as above.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps `data_len` bytes (2^n pages) of ring. Read-only makes it an overwriting ring: the kernel never waits for a reader.
+    pub fn new(fd: BorrowedFd, data_len: usize, writable: bool) -> io::Result<Self> {
+        let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let base = unsafe { libc::mmap(std::ptr::null_mut(), page_size() + data_len, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        match NonNull::new(base.cast::<u8>()) {
+            Some(pointer) if base != libc::MAP_FAILED => Ok(Self { base: pointer, data_len, writable }),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Length of the data area, a power of two.
+    pub fn data_len(&self) -> usize {
+        self.data_len
+    }
+
+    /// The kernel's write position; everything written before it can be read after this call.
+    pub fn head(&self) -> u64 {
+        self.control(DATA_HEAD).load(Ordering::Acquire)
+    }
+
+    /// Tells the kernel that everything before `tail` has been read. Only for a writable ring.
+    pub fn set_tail(&self, tail: u64) {
+        assert!(self.writable, "an overwriting ring has no tail");
+        self.control(DATA_TAIL).store(tail, Ordering::Release);
+    }
+
+    fn control(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: the control page is mapped as long as `self`, `offset` is one of the two aligned constants, and the kernel accesses
+        // these words atomically. A read-only mapping is only loaded from: `set_tail` asserts.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+    }
+
+    /// Copies ring bytes from position `from` (modulo the length) into `out`, at most once around.
+    ///
+    /// The kernel may write while we copy. Whoever calls must discard, by the head's movement, what may have been overwritten.
+    pub fn copy(&self, from: u64, out: &mut [u8]) {
+        assert!(out.len() <= self.data_len, "more than the ring holds");
+        let start = (from % self.data_len as u64) as usize;
+        let first = out.len().min(self.data_len - start);
+        // SAFETY: both ranges lie inside the mapping by the arithmetic above, and `out` is ours. The bytes are plain memory; a
+        // concurrent write by the kernel can only yield old or new bytes, which the caller discards.
+        unsafe {
+            let data = self.base.as_ptr().add(page_size());
+            std::ptr::copy_nonoverlapping(data.add(start), out.as_mut_ptr(), first);
+            std::ptr::copy_nonoverlapping(data, out.as_mut_ptr().add(first), out.len() - first);
+        }
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this length, and no reference into it outlives `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), page_size() + self.data_len) };
+    }
+}
+
+/// What `poll` reported of one descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ready {
+    /// Something can be read.
+    pub readable: bool,
+    /// The other end, or the event's CPU, is gone.
+    pub hung_up: bool,
+}
+
+/// Sleeps until one of `fds` is ready or `timeout_ms` is over. An interrupting signal counts as a timeout.
+pub fn poll(fds: &[BorrowedFd], timeout_ms: i32) -> io::Result<Vec<Ready>> {
+    let mut polled: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+    // SAFETY: the array and its length belong together.
+    let result = check(unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout_ms) });
+    match result {
+        Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+        _ => {}
+    }
+    let ready = |poll: &libc::pollfd| Ready {
+        readable: poll.revents & libc::POLLIN != 0,
+        hung_up: poll.revents & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0,
+    };
+    Ok(polled.iter().map(ready).collect())
+}
+
+/// The time on `CLOCK_MONOTONIC`, the clock of all our records.
+pub fn monotonic_now() -> Time {
+    // SAFETY: an all-zero timespec is valid, and the kernel writes one.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time);
+        time
+    };
+    Time::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Year, month, day, hour, minute and second of a Unix time, in the local time zone.
+pub fn local_time(unix_seconds: i64) -> [i32; 6] {
+    // SAFETY: an all-zero tm is valid, and localtime_r writes one; it touches no other state but the time zone, which it locks.
+    let tm = unsafe {
+        let mut tm: libc::tm = std::mem::zeroed();
+        libc::localtime_r(&raw const unix_seconds, &raw mut tm);
+        tm
+    };
+    [tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec]
+}
+
+/// The size of a page.
+pub fn page_size() -> usize {
+    // SAFETY: no memory is passed.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Who we are, effectively.
+pub fn effective_uid() -> u32 {
+    // SAFETY: no memory is passed; it cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// The user at the other end of a Unix socket.
+pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
+    let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `len` bytes into `peer`.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len) })?;
+    Ok(peer.uid)
+}
+
+/// Mounts tracefs on `directory`.
+pub fn mount_tracefs(directory: &Path) -> io::Result<()> {
+    let target = CString::new(directory.as_os_str().as_encoded_bytes())?;
+    // SAFETY: all strings are NUL-terminated and outlive the call; tracefs needs no data.
+    check(unsafe { libc::mount(c"nodev".as_ptr(), target.as_ptr(), c"tracefs".as_ptr(), 0, std::ptr::null()) }).map(drop)
+}
+
+/// Raises the soft limit of open files to the hard one: a large machine needs a dozen events per CPU.
+pub fn raise_open_files() {
+    // SAFETY: an all-zero rlimit is valid, read by the one call and written by the other.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+            limit.rlim_cur = limit.rlim_max;
+            libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
+        }
+    }
+}
+
+/// Reads an event's count.
+pub fn read_count(fd: BorrowedFd) -> io::Result<u64> {
+    let mut count = 0u64;
+    // SAFETY: the kernel writes at most the 8 bytes that it is given.
+    let read = check(unsafe { libc::read(fd.as_raw_fd(), (&raw mut count).cast(), 8) } as i64)?;
+    if read == 8 { Ok(count) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+/// Turns the C convention (-1 and errno) into a `Result`.
+fn check<T: Copy + Into<i64>>(result: T) -> io::Result<T> {
+    if result.into() < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Borrowed descriptors of a list of owned ones.
+pub fn borrow<'a>(fds: impl IntoIterator<Item = &'a OwnedFd>) -> Vec<BorrowedFd<'a>> {
+    fds.into_iter().map(AsFd::as_fd).collect()
+}

@@ -1,0 +1,216 @@
+//! The command line as a user meets it: help, wrong usage, files that are no traces, closed pipes, missing permission.
+
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+#[path = "../crates/formats/tests/made/mod.rs"]
+mod made;
+
+const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
+
+fn unhitch<'a>(words: impl IntoIterator<Item = &'a str>) -> Output {
+    // The user's own configuration must not change what is tested.
+    Command::new(UNHITCH).args(words).env_remove("XDG_CONFIG_HOME").env_remove("HOME").env_remove("CLICOLOR_FORCE").output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+/// Runs `words`, which must end with `code`; gives standard output and standard error.
+fn ends_with<'a>(code: i32, words: impl IntoIterator<Item = &'a str>) -> (String, String) {
+    let output = unhitch(words);
+    let (out, err) = (text(&output.stdout).to_owned(), text(&output.stderr).to_owned());
+    assert_eq!(output.status.code(), Some(code), "{out}{err}");
+    assert!(!out.contains('\x1b') && !err.contains('\x1b'), "colour into a pipe: {out}{err}");
+    (out, err)
+}
+
+/// A trace of two threads that take turns for 10 ms: nothing in it hangs.
+fn calm_trace(folder: &Path) -> String {
+    use made::{At, Chain, Made, Task};
+    let (ping, pong) = (Task { pid: 100, tid: 100, comm: "ping" }, Task { pid: 200, tid: 200, comm: "pong" });
+    let mut made = Made::default();
+    made.comm(1_000_000, ping, false);
+    made.comm(1_000_000, pong, false);
+    for round in 0..10 {
+        let (from, to) = if round % 2 == 0 { (ping, pong) } else { (pong, ping) };
+        let ns = 1_000_000 + round * 1_000_000;
+        made.waking(At { ns, cpu: 0 }, from, 0, to, Chain::default());
+        made.switch(At { ns: ns + 1_000, cpu: 0 }, from, 1, to, Chain::default());
+    }
+    let path = folder.join("calm.data");
+    fs::write(&path, made.file()).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn help_shows_every_command_and_each_command_has_its_own() {
+    let (help, _) = ends_with(0, ["--help"]);
+    assert!(help.contains("Exit codes: 0 done"), "{help}");
+    let commands: Vec<&str> =
+        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty()).map(str::trim).collect();
+    let names: Vec<&str> = commands.iter().filter_map(|line| line.split_whitespace().next()).collect();
+    let recording: &[&str] = if cfg!(target_os = "linux") { &["record", "watch", "save", "lab"] } else { &[] };
+    for &name in ["why", "info", "manual"].iter().chain(recording) {
+        assert!(names.contains(&name), "{name} is missing: {help}");
+        let (own, _) = ends_with(0, [name, "--help"]);
+        assert!(own.contains(&format!("Usage: unhitch {name}")), "{own}");
+        assert_eq!(ends_with(0, ["help", name]).0, own);
+    }
+    let (version, _) = ends_with(0, ["--version"]);
+    assert_eq!(version, concat!("unhitch ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn wrong_usage_exits_with_2_and_shows_the_right_one() {
+    let wrong: [&[&str]; 6] =
+        [&[], &["why"], &["wyh"], &["why", "a.hitch", "--form", "1s"], &["why", "a.hitch", "--from", "soon"], &["info", "a", "b"]];
+    for words in wrong {
+        let (out, err) = ends_with(2, words.iter().copied());
+        assert!(out.is_empty(), "{out}");
+        assert!(err.contains("Usage: unhitch") || err.contains("--help"), "{words:?}: {err}");
+    }
+    assert!(ends_with(2, ["why", "a.hitch", "--from", "soon"]).1.contains("write it as 10s, 500ms or 1.5"));
+}
+
+#[test]
+fn what_is_no_trace_is_named_and_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (missing, text, empty, directory) = (path("missing.hitch"), path("note.txt"), path("empty.hitch"), path("folder"));
+    fs::write(&text, "It hung again this morning, twice.\n").unwrap();
+    fs::write(&empty, "").unwrap();
+    fs::create_dir(&directory).unwrap();
+    for (file, said) in [(&missing, "No such file"), (&text, "not a trace"), (&empty, "an empty file"), (&directory, "directory")] {
+        for command in ["why", "info"] {
+            let (out, err) = ends_with(1, [command, file]);
+            assert!(out.is_empty(), "{out}");
+            assert!(err.starts_with("unhitch: ") && err.contains(said), "{file}: {err}");
+            assert_eq!(err.matches(file.as_str()).count(), 1, "the file is named once: {err}");
+        }
+    }
+    assert_eq!(ends_with(1, ["why", &missing]).1.matches("No such file").count(), 1, "the cause is told once");
+}
+
+#[test]
+fn a_truncated_trace_is_an_answer_or_an_error_but_no_crash() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fs::read(calm_trace(folder.path())).unwrap();
+    let cut = folder.path().join("cut.data");
+    for len in (0..whole.len()).step_by(whole.len() / 16) {
+        fs::write(&cut, &whole[..len]).unwrap();
+        let output = unhitch(["why", cut.to_str().unwrap()]);
+        assert!(matches!(output.status.code(), Some(0 | 1 | 3)), "cut to {len} bytes: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_trace_without_stalls_exits_with_3() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = calm_trace(folder.path());
+    let (out, _) = ends_with(3, ["why", &trace]);
+    assert!(!out.trim().is_empty(), "it says so in words");
+    let why: Value = serde_json::from_str(&ends_with(3, ["why", &trace, "--json"]).0).unwrap();
+    assert_eq!((&why["version"], &why["stalls"], &why["trace"]["switches"]), (&1.into(), &Value::Array(vec![]), &10.into()));
+    let info: Value = serde_json::from_str(&ends_with(0, ["info", &trace, "--json"]).0).unwrap();
+    assert_eq!((&info["format"], &info["switches"], &info["wakings"]), (&"perf.data".into(), &10.into(), &10.into()));
+}
+
+#[test]
+fn who_or_when_is_not_in_the_trace_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = calm_trace(folder.path());
+    assert!(ends_with(1, ["why", &trace, "--victim", "nobody"]).1.contains("no thread or process of this trace is called \"nobody\""));
+    assert!(ends_with(1, ["why", &trace, "--from", "100s"]).1.contains("holds nothing between --from and --to"));
+}
+
+#[test]
+fn manual_and_completions_come_from_the_one_registry() {
+    let (manual, _) = ends_with(0, ["manual"]);
+    assert!(manual.contains(".TH unhitch 1") && manual.contains(".SH SYNOPSIS"), "{manual}");
+    for command in ["why", "info", "manual"] {
+        assert!(manual.contains(&format!(".TH unhitch-{command} 1")), "{command}");
+    }
+    for (shell, start) in [("bash", "_unhitch()"), ("zsh", "#compdef unhitch"), ("fish", "complete -c unhitch")] {
+        let (completions, _) = ends_with(0, ["manual", "--completions", shell]);
+        assert!(completions.contains(start) && completions.contains("victim"), "{shell}");
+    }
+    ends_with(2, ["manual", "--completions", "dos"]);
+}
+
+#[test]
+fn a_closed_pipe_is_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = calm_trace(folder.path());
+    for (words, code) in [(&["manual"][..], 0), (&["--help"], 0), (&["info", &trace], 0), (&["why", &trace], 3)] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = Command::new(UNHITCH).args(words).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), text(&output.stderr)), (Some(code), ""), "{words:?}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+mod permission {
+    use super::{UNHITCH, text};
+    use std::fs::{self, Permissions};
+    use std::io::{Write, stderr};
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+    use std::process::{Command, Output};
+    use unhitch_record::{Error, Options, Recorder};
+
+    /// Records for a moment, as the user nobody if this is root; nothing when the machine would not let us play nobody.
+    fn record_as_nobody(program: &Path, trace: &Path) -> Option<Output> {
+        let mut command = match fs::metadata("/proc/self").unwrap() {
+            process if std::os::unix::fs::MetadataExt::uid(&process) == 0 => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+                command
+            }
+            _ => Command::new(program),
+        };
+        command.args(["record", "--for", "200ms", "-o"]).arg(trace).output().ok()
+    }
+
+    fn skipped(reason: &str) {
+        let _ = writeln!(stderr(), "SKIPPED live_without_permission_record_says_what_mends_it_and_that_mends_it: {reason}");
+    }
+
+    #[test]
+    fn live_without_permission_record_says_what_mends_it_and_that_mends_it() {
+        // In a folder that nobody may enter and write to; the build's own may be anywhere.
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        let (program, trace) = (folder.path().join("unhitch"), folder.path().join("a.hitch"));
+        fs::copy(UNHITCH, &program).unwrap();
+        let Some(refused) = record_as_nobody(&program, &trace) else { return skipped("setpriv is not installed") };
+        if refused.status.success() {
+            return skipped("here everybody may record");
+        }
+        let error = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(1), "{error}");
+        assert!(refused.stdout.is_empty() && !trace.exists());
+        let mend = error.lines().find_map(|line| line.split_once("sudo ").filter(|(_, command)| command.starts_with("setcap")));
+        let Some((_, mend)) = mend else {
+            assert!(error.contains("tracefs") && error.contains("sudo mount"), "{error}");
+            return skipped("tracefs is not mounted");
+        };
+        assert!(mend.ends_with(program.to_str().unwrap()), "{mend}");
+
+        // Only root may do as told, and only where root itself may record.
+        if let Err(Error::NotPermitted { what, .. } | Error::Missing { what, .. }) = Recorder::start(&Options::default()) {
+            return skipped(&what);
+        }
+        match Command::new("sh").args(["-c", mend]).output() {
+            Ok(output) if output.status.success() => {}
+            output => return skipped(&format!("cannot {mend}: {output:?}")),
+        }
+        let recorded = record_as_nobody(&program, &trace).unwrap();
+        assert!(recorded.status.success(), "after {mend}: {}", text(&recorded.stderr));
+        assert_eq!(text(&recorded.stdout).trim_end(), trace.to_str().unwrap());
+    }
+}

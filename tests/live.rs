@@ -1,0 +1,239 @@
+//! The lab's hangs through the command line, for real: record each, and compare the answer with what the program itself knows.
+//!
+//! A program tells in `lab.json` who hangs because of whom, and what it measured with its own clock. *Why a run may be repeated:* a hang
+//! is a race against the scheduler, and the rings hold so many events, not so many seconds. A hang that did not come about (exit code 4),
+//! or that others' events drove out of the rings, prints `NOISY name: reason` and is tried again, so that a test never passes or fails
+//! by luck. What the machine does not permit prints `SKIPPED name: reason`.
+//!
+//! `UNHITCH_SOAK=N` (`make soak`) repeats every program N times alone and N times beside a busy process, and prints a table.
+#![cfg(target_os = "linux")]
+
+use serde_json::Value;
+use std::fs::File;
+use std::io::{Write, stderr};
+use std::path::Path;
+use std::process::{Child, Command, Output};
+use std::sync::{Mutex, PoisonError};
+use unhitch_lab::Outcome;
+use unhitch_record::{Error, Options, Recorder};
+
+/// How often a hang that did not happen is tried again.
+const TRIES: usize = 8;
+
+/// Two hangs at once would spoil each other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+#[test]
+fn live_starve() {
+    play("starve");
+}
+
+#[test]
+fn live_long_hold() {
+    play("long-hold");
+}
+
+#[test]
+fn live_loop_stall() {
+    play("loop-stall");
+}
+
+#[test]
+fn live_idle_holder() {
+    play("idle-holder");
+}
+
+/// Past the test harness, which hides what passing tests print.
+fn say(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
+fn play(program: &str) {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    match Recorder::start(&Options::default()) {
+        Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
+            let test = format!("live_{}", program.replace('-', "_"));
+            return say(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
+        }
+        result => drop(result.unwrap()),
+    }
+    match std::env::var("UNHITCH_SOAK").map(|runs| runs.parse().expect("UNHITCH_SOAK is a number of runs")) {
+        Ok(runs) => soak(program, runs),
+        Err(_) => {
+            let run = until_it_hangs(program, &mut 0);
+            assert!(run.complaints.is_empty(), "{run}");
+        }
+    }
+}
+
+fn soak(program: &str, runs: usize) {
+    let mut all_wrong = 0;
+    for beside in ["alone", "beside a busy process"] {
+        let _busy = (beside != "alone").then(Busy::start);
+        let (mut right, mut wrong, mut noisy) = (0, 0, 0);
+        for _ in 0..runs {
+            let run = until_it_hangs(program, &mut noisy);
+            match run.complaints.is_empty() {
+                true => right += 1,
+                false => {
+                    wrong += 1;
+                    say(&format!("WRONG {run}"));
+                }
+            }
+        }
+        say(&format!("SOAK {program:<12} {beside:<22} {right:3} right {wrong:3} wrong {noisy:3} noisy"));
+        all_wrong += wrong;
+    }
+    assert_eq!(all_wrong, 0, "{program}: wrong answers");
+}
+
+/// A process that computes on whatever CPU it is given, until dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Self {
+        Self(Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap())
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A recorded hang that happened: what is wrong with the answer, and the answer.
+struct Run {
+    program: String,
+    complaints: Vec<String>,
+    text: String,
+}
+
+impl std::fmt::Display for Run {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:\n  {}\nThe answer was\n{}", self.program, self.complaints.join("\n  "), self.text)
+    }
+}
+
+fn until_it_hangs(program: &str, noisy: &mut usize) -> Run {
+    let mut reasons = Vec::new();
+    for _ in 0..TRIES {
+        match record(program) {
+            Ok(run) => return run,
+            Err(reason) => {
+                *noisy += 1;
+                say(&format!("NOISY {program}: {reason}"));
+                reasons.push(reason);
+            }
+        }
+    }
+    panic!("{program} did not hang in {TRIES} tries, this machine is too busy or too small:\n  {}", reasons.join("\n  "));
+}
+
+fn unhitch(words: &[&str], path: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_unhitch")).args(words).arg(path).env_remove("XDG_CONFIG_HOME").env_remove("HOME").output().unwrap()
+}
+
+/// Records the program once and judges the answer; if it did not hang, why.
+fn record(program: &str) -> Result<Run, String> {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join(format!("{program}.hitch"));
+    let recorded = unhitch(&["lab", program, "--record", "--json", "-o"], &trace);
+    let code = recorded.status.code();
+    assert!(matches!(code, Some(0 | 3 | 4)), "{code:?}: {}", String::from_utf8_lossy(&recorded.stderr));
+    let outcome = outcome(&trace);
+    assert_eq!(outcome.happened, code != Some(4), "the exit code tells whether it hung: {outcome:?}");
+    if !outcome.happened {
+        return Err(outcome.reason.unwrap_or_default());
+    }
+    let why: Value = serde_json::from_slice(&recorded.stdout).unwrap();
+    let (begins_ns, hang) = (ns(&why["trace"]["start_ns"]), outcome.measured.hang);
+    if begins_ns > hang.start_ns {
+        let late_ms = (begins_ns - hang.start_ns) / 1_000_000;
+        return Err(format!(
+            "the machine is too busy: the hang began {late_ms} ms before what the rings still held, {} switches",
+            why["trace"]["switches"]
+        ));
+    }
+    let text = String::from_utf8(unhitch(&["why"], &trace).stdout).unwrap();
+    Ok(Run { program: program.to_owned(), complaints: complaints(&why, &text, &outcome), text })
+}
+
+/// `lab.json` of the trace.
+fn outcome(trace: &Path) -> Outcome {
+    let mut zip = zip::ZipArchive::new(File::open(trace).unwrap()).unwrap();
+    serde_json::from_reader(zip.by_name("lab.json").unwrap()).unwrap()
+}
+
+/// What is wrong with the first stall of `why`, or with the text; nothing when all is right.
+fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Vec<String> {
+    let (answer, stall) = (&outcome.answer, &why["stalls"][0]);
+    if stall.is_null() {
+        return vec!["no stall was found".to_owned()];
+    }
+    let mut complaints = Vec::new();
+    let mut expect = |is_right: bool, complaint: String| {
+        if !is_right {
+            complaints.push(complaint);
+        }
+    };
+    let mut expect_str = |what: &str, wanted: &[&str]| {
+        let told = stall.pointer(what).and_then(Value::as_str).unwrap_or_default();
+        expect(wanted.contains(&told), format!("{what} is {told:?}, not {}", wanted.join(" or ")));
+    };
+    expect_str("/victim/thread", &[&answer.victim_thread]);
+    expect_str("/victim/process", &[&answer.victim_process]);
+    expect_str("/cause/culprit/thread", &[&answer.culprit_thread]);
+    expect_str("/cause/culprit/process", &[&answer.culprit_process]);
+    expect_str("/cause/pattern", &[&answer.pattern]);
+    expect_str("/kind", &answer.kinds.iter().map(String::as_str).collect::<Vec<_>>());
+
+    let (start_ns, end_ns, duration_ns) = (ns(&stall["start_ns"]), ns(&stall["end_ns"]), ns(&stall["duration_ns"]));
+    let hang = outcome.measured.hang;
+    let common_ns = end_ns.min(hang.end_ns).saturating_sub(start_ns.max(hang.start_ns));
+    let least_ns = hang.duration_ns() / 10 * 8;
+    expect(common_ns >= least_ns, format!("the stall {start_ns}..{end_ns} covers {common_ns} ns of the hang that was measured: {hang:?}"));
+    let run = outcome.measured.run;
+    expect(run.start_ns <= start_ns && end_ns <= run.end_ns, format!("the stall {start_ns}..{end_ns} is not within the run: {run:?}"));
+    expect(duration_ns == end_ns.saturating_sub(start_ns), format!("duration_ns is {duration_ns}, from {start_ns} to {end_ns}"));
+
+    let mut links: Vec<(u64, u64)> = items(&stall["chain"]).map(|link| (ns(&link["from_ns"]), ns(&link["to_ns"]))).collect();
+    links.sort_unstable();
+    let chained_ns: u64 = links.iter().map(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns)).sum();
+    expect(chained_ns == duration_ns, format!("the chain sums to {chained_ns} ns, not {duration_ns}"));
+    let gaps = links.windows(2).filter(|pair| pair[0].1 != pair[1].0).count();
+    let ends = (links.first().map(|link| link.0), links.last().map(|link| link.1));
+    expect(gaps == 0 && ends == (Some(start_ns), Some(end_ns)), format!("the chain has {gaps} gaps and spans {ends:?}: {links:?}"));
+    let shared_ns: u64 = items(&stall["partition"]).map(|share| ns(&share["ns"])).sum();
+    expect(shared_ns == duration_ns, format!("the partition sums to {shared_ns} ns, not {duration_ns}"));
+
+    let on_a_stack = |at: &str, function: &str| {
+        let mut frames = items(&stall["chain"]).filter_map(|link| link.pointer(at)).flat_map(items).filter_map(Value::as_str);
+        frames.any(|frame| frame.contains(function))
+    };
+    let (victim_function, release_function) = (&answer.victim_function, &answer.release_function);
+    expect(on_a_stack("/stack", victim_function), format!("no stack of the chain holds {victim_function}"));
+    expect(on_a_stack("/wake/stack", release_function) || release_function.is_empty(), format!("no wake stack holds {release_function}"));
+
+    if outcome.program == "starve" {
+        let (wakes, in_vain) = (ns(&stall["figures"]["wakes"]), ns(&stall["figures"]["wakes_in_vain"]));
+        expect(wakes > 0 && (in_vain == wakes || in_vain + 1 == wakes), format!("{in_vain} of {wakes} wake-ups were in vain"));
+        let evidence = &stall["cause"]["evidence"];
+        expect(evidence == "direct", format!("the evidence is {evidence}, though every wake-up was recorded"));
+    }
+    let named = [&answer.victim_thread, &answer.culprit_thread, victim_function, release_function].into_iter().chain(&answer.also_named);
+    for name in named {
+        expect(text.contains(name.as_str()), format!("the text does not name {name}"));
+    }
+    complaints
+}
+
+/// A count or a time; zero when it is missing.
+fn ns(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_default()
+}
+
+fn items(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}

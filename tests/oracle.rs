@@ -1,0 +1,444 @@
+//! `perf sched timehist` as the oracle: what it says of every thread's run, wait and delay, against [`Analysis`] on the same file.
+//!
+//! The output is that of `tools/perf/builtin-sched.c` (perf 6.1 and later): a line per context switch, about the thread that leaves, and
+//! the sums of each thread. Lines are cut to whole microseconds, so they are compared one by one, cut likewise; the sums are compared
+//! within 0.1 %. *Why that takes more than two sums:* timehist and we answer slightly different questions. It knows a CPU's last switch, a
+//! thread's last departure, and the first wake-up since:
+//!
+//! * run = this departure − the CPU's last switch, whoever came on there;
+//! * wait = the CPU's last switch − the thread's last departure; 0 where there was none;
+//! * delay = the CPU's last switch − the first wake-up since that departure; 0 where there was none.
+//!
+//! Where that is no answer, or not to our question, a [`Reason`] names the difference. Whether one applies is read off the events alone,
+//! never off the figures, and it excuses only the columns it must: whatever else differs counts against the tolerance.
+#![cfg(target_os = "linux")]
+
+#[path = "../crates/formats/tests/made/mod.rs"]
+mod made;
+
+use made::{At, Chain, IDLE, Made, Task};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::io::{Read, Write, stderr};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
+use unhitch_analysis::{Analysis, Rules, State};
+use unhitch_model::{ThreadId, Time, Trace};
+use unhitch_record::{Error, Options, Recorder};
+
+/// Relative tolerance of a thread's sum, and the absolute one of sums that are nearly nothing.
+const TOLERANCE: (f64, f64) = (1e-3, 10_000.0);
+/// Wait, delay, run: timehist's columns, here in nanoseconds.
+type Columns = [u64; 3];
+const NAMES: [&str; 3] = ["wait", "delay", "run"];
+/// The id under which timehist shows every thread that has lost its own by exiting.
+const EXITED: i64 = -1;
+
+/// Why timehist and we differ about a trip off a CPU and back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Reason {
+    /// The CPU's first switch: timehist knows nothing of what was before, we conclude backwards.
+    FirstOfCpu,
+    /// The thread's first departure: timehist counts no wait before it, we do, from the start of the trace or of the thread.
+    FirstDeparture,
+    /// After its last departure timehist counts nothing of a thread; we go on to the end of the trace.
+    AfterLastDeparture,
+    /// Some CPU's ring began only later: what is not inside the window common to all CPUs we do not count.
+    OutsideCommonWindow,
+    /// A switch in between was not reported (see `mend`): to us the time is unknown, timehist takes the CPU's last switch for it.
+    BrokenChain,
+    /// The exiting thread's samples have no thread id any more: timehist counts them to a thread −1 that all exiting threads share.
+    IdGone,
+    /// It left runnable. We keep that wait apart as preempted; timehist says a delay of 0 (6.1), the whole wait (later versions), or
+    /// counts from a wake-up that changed nothing.
+    Preempted,
+    /// Woken just before it left, and by nothing else: to us it never slept, timehist has forgotten the wake-up when it leaves.
+    EarlyWake,
+}
+
+impl Reason {
+    /// Whether it excuses that column.
+    fn excuses(self, column: usize) -> bool {
+        match self {
+            Self::FirstDeparture => NAMES[column] == "wait",
+            Self::Preempted | Self::EarlyWake => NAMES[column] == "delay",
+            _ => true,
+        }
+    }
+}
+
+/// A line of timehist: a thread leaves a CPU.
+struct Line {
+    time_us: u64,
+    tid: i64,
+    columns_us: Columns,
+}
+
+/// All that timehist says.
+#[derive(Default)]
+struct Said {
+    lines: HashMap<u16, VecDeque<Line>>,
+    sums: BTreeMap<i64, Columns>,
+}
+
+impl Said {
+    fn of(file: &Path) -> Self {
+        let out = perf(&["sched", "timehist", "--with-summary", "--state", "--no-call-graph", "-i"], file);
+        let text = String::from_utf8_lossy(&out.stdout);
+        let mut said = Self::default();
+        let (lines, sums) = text.split_once("Wait-time summary").expect("timehist prints a summary");
+        for line in lines.lines() {
+            if let Some((cpu, line)) = read_line(line) {
+                said.lines.entry(cpu).or_default().push_back(line);
+            }
+        }
+        for (tid, columns) in sums.lines().filter_map(read_sum) {
+            let sum = said.sums.entry(tid).or_default();
+            (0..3).for_each(|column| sum[column] += columns[column]);
+        }
+        said
+    }
+}
+
+/// `4663.508657 [0000]  migration/0[18]   0.000   0.005   0.009   S`
+fn read_line(line: &str) -> Option<(u16, Line)> {
+    let mut words = line.split_whitespace();
+    let time_us = micros(words.next()?, 6)?;
+    let cpu = words.next()?.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
+    let _state = words.next_back()?;
+    let [run, delay, wait] = [(); 3].map(|()| words.next_back().and_then(|word| micros(word, 3)));
+    Some((cpu, Line { time_us, tid: tid(line).unwrap_or(0), columns_us: [wait?, delay?, run?] }))
+}
+
+/// `rustc[18762/18758]   18758   34   105.277   0.000   0.000   253.101   0.000`: run, then the wait by state, then the delay.
+fn read_sum(line: &str) -> Option<(i64, Columns)> {
+    let mut words = line.split_whitespace().rev();
+    let [delay, preempt, io, sleep, run] = [(); 5].map(|()| words.next().and_then(|word| micros(word, 3)));
+    Some((tid(line)?, [sleep? + io? + preempt?, delay?, run?].map(|us| us * 1000)))
+}
+
+/// The id in `name[tid]` or `name[tid/pid]`; the first brackets of a line hold the CPU, but no name follows them directly.
+fn tid(line: &str) -> Option<i64> {
+    let (_, ids) = line[..=line.rfind(']')?].rsplit_once('[')?;
+    let before = line[..line.rfind('[')?].chars().next_back()?;
+    ids.trim_end_matches(']').split('/').next()?.parse().ok().filter(|_| !before.is_whitespace())
+}
+
+/// A decimal number with `digits` digits behind the point, in units of the last.
+fn micros(word: &str, digits: usize) -> Option<u64> {
+    let (whole, fraction) = word.split_once('.').filter(|(_, fraction)| fraction.len() == digits)?;
+    Some(whole.parse::<u64>().ok()? * 10u64.pow(digits as u32) + fraction.parse::<u64>().ok()?)
+}
+
+/// What [`Analysis`] says of each departure's trip, by the switch, and of what follows each thread's last.
+fn ours(trace: &Trace) -> (Vec<Columns>, Vec<Columns>) {
+    let rules = Rules::default();
+    let analysis = Analysis::new(trace, &rules);
+    let mut departures = vec![Vec::new(); trace.threads.len()];
+    for (switch, prev) in trace.switches.prev.iter().enumerate() {
+        departures[prev.index()].push(switch);
+    }
+    let mut trips = vec![[0; 3]; trace.switches.len()];
+    let mut tails = vec![[0; 3]; trace.threads.len()];
+    for (thread, _) in trace.threads.iter() {
+        let departures = &departures[thread.index()];
+        for segment in analysis.segments(thread, analysis.timeline.window()) {
+            let next = departures.partition_point(|&switch| trace.switches.time[switch] < segment.window.end);
+            let sum = departures.get(next).map_or(&mut tails[thread.index()], |&switch| &mut trips[switch]);
+            let columns: &[usize] = match segment.state {
+                State::Ran => &[2],
+                State::Runnable { preempted: false } => &[0, 1],
+                State::Runnable { preempted: true } | State::Sleeping(_) => &[0],
+                State::Unknown => &[],
+            };
+            columns.iter().for_each(|&column| sum[column] += segment.window.duration_ns());
+        }
+    }
+    (trips, tails)
+}
+
+/// What timehist remembers of a thread, and what we must know to name a difference.
+#[derive(Clone, Copy, Default)]
+struct Known {
+    left: Option<Time>,
+    left_runnable: bool,
+    ready: Option<Time>,
+    running: bool,
+    woken_running: bool,
+    early: bool,
+    came_on: u32,
+}
+
+/// The account: sums and differences by thread id.
+#[derive(Default)]
+struct Account {
+    ours: BTreeMap<i64, [f64; 3]>,
+    explained: BTreeMap<i64, [f64; 3]>,
+    by_reason: BTreeMap<Reason, (u64, [f64; 3])>,
+    trips: u64,
+    agreed: u64,
+    unexplained: Vec<String>,
+}
+
+impl Account {
+    fn explain(&mut self, tid: i64, reason: Reason, difference: [f64; 3]) {
+        let (count, sum) = self.by_reason.entry(reason).or_default();
+        *count += 1;
+        let explained = self.explained.entry(tid).or_default();
+        for column in 0..3 {
+            sum[column] += difference[column];
+            explained[column] += difference[column];
+        }
+    }
+
+    fn add_ours(&mut self, tid: i64, columns: Columns) {
+        let sum = self.ours.entry(tid).or_default();
+        (0..3).for_each(|column| sum[column] += columns[column] as f64);
+    }
+}
+
+/// Compares every line and every sum; panics where they differ for no reason.
+fn compare(what: &str, file: &Path) -> Account {
+    let trace = unhitch_formats::open(file).unwrap();
+    assert!(trace.losses.is_empty(), "{what}: events were lost, timehist and we would both guess: {:?}", trace.losses);
+    let Said { lines, sums } = Said::of(file);
+    let account = account(what, &trace, lines);
+    let mut wrong = Vec::new();
+    for tid in account.ours.keys().chain(account.explained.keys()).chain(sums.keys()).collect::<BTreeSet<_>>() {
+        let of = |sums: &BTreeMap<i64, [f64; 3]>| sums.get(tid).copied().unwrap_or_default();
+        let theirs = sums.get(tid).copied().unwrap_or_default().map(|ns| ns as f64);
+        for column in 0..3 {
+            let rest = theirs[column] - of(&account.ours)[column] - of(&account.explained)[column];
+            if rest.abs() > (theirs[column] * TOLERANCE.0).max(TOLERANCE.1) {
+                wrong.push(format!("tid {tid}: {} differs by {rest} of {} ns for no known reason", NAMES[column], theirs[column]));
+            }
+        }
+    }
+    let mut report = format!(
+        "{what}: {} threads, {} departures, {} agree to the nanosecond in all three columns, {} differ for no known reason\n",
+        sums.len(),
+        account.trips,
+        account.agreed,
+        account.unexplained.len()
+    );
+    let total = |sums: Vec<[f64; 3]>| [0, 1, 2].map(|column| sums.iter().map(|sum| sum[column]).sum::<f64>() / 1e6);
+    let [theirs, ours] =
+        [total(sums.values().map(|sum| sum.map(|ns| ns as f64)).collect()), total(account.ours.values().copied().collect())];
+    report += &format!("  wait, delay, run: timehist {theirs:.3?} ms, ours {ours:.3?} ms; timehist − ours:\n");
+    for (reason, (count, sum)) in &account.by_reason {
+        report += &format!("  {:<20} ×{count:<6} {:.3?} ms\n", format!("{reason:?}"), sum.map(|ns| ns / 1e6));
+    }
+    say(report.trim_end());
+    assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), account.unexplained.join("\n"));
+    account
+}
+
+/// Goes through the events as timehist does, checks every line against its rule, and our trip against the line.
+fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -> Account {
+    let (trips, tails) = ours(trace);
+    let window = trace.common_window();
+    let (switches, wakings) = (&trace.switches, &trace.wakings);
+    let mut known = vec![Known::default(); trace.threads.len()];
+    let mut exited = Known::default();
+    let mut cpus: HashMap<u16, (Time, ThreadId)> = HashMap::new();
+    let mut account = Account::default();
+    let mut waking = 0;
+    for (switch, trip) in trips.iter().enumerate() {
+        let (time, cpu, prev, next) = (switches.time[switch], switches.cpu[switch], switches.prev[switch], switches.next[switch]);
+        while waking < wakings.len() && wakings.time[waking] <= time {
+            let wakee = &mut known[wakings.wakee[waking].index()];
+            wakee.ready.get_or_insert(wakings.time[waking]);
+            wakee.woken_running |= wakee.running;
+            waking += 1;
+        }
+        let tid = i64::from(trace.threads.get(prev).tid);
+        let line = lines.get_mut(&cpu).and_then(VecDeque::pop_front);
+        let line = line.unwrap_or_else(|| panic!("{what}: timehist has no line for {time:?} on CPU {cpu}"));
+        let same = line.time_us == time.nanos() / 1000 && (line.tid == tid || line.tid == EXITED);
+        assert!(same, "{what}: thread {tid} leaves CPU {cpu} at {time:?}; timehist has {} at {} µs", line.tid, line.time_us);
+        let last = cpus.insert(cpu, (time, next));
+        if !prev.is_idle() {
+            let of = if line.tid == EXITED { exited } else { known[prev.index()] };
+            let came_on = last.map(|(came_on, _)| came_on);
+            let since =
+                |from: Option<Time>| from.filter(|from| Some(*from) <= came_on).map_or(0, |from| came_on.unwrap_or(from).since(from));
+            let mut theirs = match came_on {
+                None => [0; 3],
+                Some(came_on) => [since(of.left), since(of.ready), time.since(came_on)],
+            };
+            if of.left_runnable && line.columns_us[1] == theirs[0] / 1000 {
+                theirs[1] = theirs[0];
+            }
+            assert_eq!(line.columns_us, theirs.map(|ns| ns / 1000), "{what}: timehist's rule for thread {tid} at {time:?}");
+
+            account.trips += 1;
+            account.add_ours(tid, *trip);
+            let of = known[prev.index()];
+            let reasons = [
+                (line.tid == EXITED, Reason::IdGone),
+                (last.is_none(), Reason::FirstOfCpu),
+                (of.left.or(of.ready).or(came_on) < Some(window.start) || time >= window.end, Reason::OutsideCommonWindow),
+                (of.came_on != 1 || last.is_none_or(|(_, on)| on != prev), Reason::BrokenChain),
+                (of.left.is_none(), Reason::FirstDeparture),
+                (of.left_runnable, Reason::Preempted),
+                (of.early && of.ready.is_none_or(|ready| came_on < Some(ready)), Reason::EarlyWake),
+            ];
+            let mut difference = [0, 1, 2].map(|column| theirs[column] as f64 - trip[column] as f64);
+            if line.tid == EXITED {
+                account.explain(EXITED, Reason::IdGone, theirs.map(|ns| ns as f64));
+                difference = trip.map(|ns| -(ns as f64));
+            }
+            let mut reasons = reasons.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason);
+            match reasons.find(|reason| (0..3).all(|column| difference[column] == 0.0 || reason.excuses(column))) {
+                _ if difference == [0.0; 3] => account.agreed += 1,
+                Some(reason) => account.explain(tid, reason, difference),
+                None => account.unexplained.push(format!("thread {tid} at {time:?}: timehist − ours = {difference:?} ns")),
+            }
+            let left = Known { left: Some(time), left_runnable: switches.prev_state[switch].is_runnable(), ..Known::default() };
+            if line.tid == EXITED {
+                exited = left;
+            }
+            known[prev.index()] = Known { early: of.woken_running, ..left };
+        }
+        let coming = &mut known[next.index()];
+        *coming = Known { running: true, came_on: coming.came_on + 1, ..*coming };
+    }
+    for (thread, tail) in trace.threads.iter().zip(tails).filter(|(_, tail)| *tail != [0; 3]).map(|((id, _), tail)| (id, tail)) {
+        let tid = i64::from(trace.threads.get(thread).tid);
+        account.add_ours(tid, tail);
+        account.explain(tid, Reason::AfterLastDeparture, tail.map(|ns| -(ns as f64)));
+    }
+    assert!(lines.values().all(VecDeque::is_empty), "{what}: timehist has lines of switches that we did not read");
+    account
+}
+
+#[test]
+fn live_perf_record_of_a_messaging_load() {
+    let test = "live_perf_record_of_a_messaging_load";
+    let Some(_alone) = ready(test) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for stacks in [false, true] {
+        let file = folder.path().join(format!("{stacks}.data"));
+        // Rings large enough that nothing is lost: a loss would leave only guesses to compare.
+        let mut command = Command::new("perf");
+        command.args(["record", "-q", "-a", "-m", if stacks { "64M" } else { "16M" }, "-o"]).arg(&file);
+        command.args(["-e", "sched:sched_switch", "-e", "sched:sched_waking", "-e", "sched:sched_wakeup_new"]);
+        command.args(stacks.then_some("-g")).args(["--", "perf", "bench", "sched", "messaging", "-g", "2", "-l", "100"]);
+        let out = command.output().unwrap();
+        if !out.status.success() {
+            return say(&format!("SKIPPED {test}: perf record: {}", first_line(&out.stderr)));
+        }
+        check(if stacks { "perf record -g" } else { "perf record" }, &file);
+    }
+}
+
+#[test]
+fn live_own_recording_of_a_messaging_load() {
+    let test = "live_own_recording_of_a_messaging_load";
+    let Some(_alone) = ready(test) else { return };
+    match Recorder::start(&Options::default()) {
+        Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
+            return say(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
+        }
+        result => drop(result.unwrap()),
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (container, file) = (folder.path().join("own.hitch"), folder.path().join("own.data"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));
+    command.args(["record", "--buffer", "64M", "-o"]).arg(&container);
+    let out = command.args(["--", "perf", "bench", "sched", "messaging", "-g", "2", "-l", "100"]).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let mut zip = zip::ZipArchive::new(std::fs::File::open(&container).unwrap()).unwrap();
+    let mut bytes = Vec::new();
+    zip.by_name("perf.data").unwrap().read_to_end(&mut bytes).unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    let (whole, part) = (unhitch_formats::open(&container).unwrap(), unhitch_formats::open(&file).unwrap());
+    assert_eq!((whole.switches.len(), whole.wakings.len()), (part.switches.len(), part.wakings.len()), "the container and its perf.data");
+    check("unhitch record", &file);
+}
+
+/// `perf script` reads as many of each event as we do; timehist agrees.
+fn check(what: &str, file: &Path) {
+    let trace = unhitch_formats::open(file).unwrap();
+    let script = perf(&["script", "-F", "event", "-i"], file);
+    let (text, complaints) = (String::from_utf8_lossy(&script.stdout), String::from_utf8_lossy(&script.stderr));
+    assert!(!complaints.contains("Error"), "{what}: perf script: {complaints}");
+    let count = |event: &str| text.lines().filter(|line| line.trim().trim_end_matches(':') == event).count() as u64;
+    for event in ["sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup_new"] {
+        assert_eq!(count(event), trace.by_kind.get(event).copied().unwrap_or(0), "{what}: {event} according to perf script");
+    }
+    assert!(trace.switches.len() > 1_000, "{what}: a messaging load switches thousands of times, not {}", trace.switches.len());
+    let account = compare(what, file);
+    assert!(account.agreed * 2 > account.trips, "{what}: explanations must stay the exception");
+}
+
+/// One of each difference, with figures known beforehand. Times are in microseconds.
+#[test]
+fn a_made_scenario_has_each_difference_once() {
+    let test = "a_made_scenario_has_each_difference_once";
+    let Some(_alone) = ready(test) else { return };
+    let [a, b] = [100, 200].map(|pid| Task { pid, tid: pid, comm: "task" });
+    let none = Chain::default();
+    let mut made = Made::default();
+    let at = |us: u64| At { ns: us * 1000, cpu: 0 };
+    // Without its name timehist would not print the id of a thread that it first meets being woken.
+    [a, b].iter().for_each(|task| made.comm(0, *task, false));
+    made.waking(at(900), a, 0, b, none);
+    made.switch(at(1_000), a, 1, IDLE, none); // FirstOfCpu: it ran since the trace began
+    made.waking(at(1_500), IDLE, 8, a, none);
+    made.switch(at(1_600), IDLE, 0, a, none);
+    made.switch(at(2_000), a, 1, b, none); // agrees: wait 600, delay 100, run 400
+    made.switch(at(2_300), b, 0x100, a, none); // FirstDeparture: it waited since the trace began
+    made.waking(at(2_400), a, 8, a, none);
+    made.switch(at(2_500), a, 1, b, none); // agrees
+    made.switch(at(2_700), b, 0, a, none); // agrees, preempted before
+    made.switch(at(2_900), a, 1, IDLE, none); // EarlyWake: woken at 2400, left at 2500
+    made.waking(at(3_000), IDLE, 8, b, none);
+    made.switch(at(3_400), b, 1, IDLE, none); // BrokenChain: nobody saw it come on
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("made.data");
+    std::fs::write(&file, made.file()).unwrap();
+    let account = compare("made", &file);
+    assert!(account.unexplained.is_empty(), "{:?}", account.unexplained);
+    // What is said of the preempted depends on perf's version.
+    let found = account.by_reason.iter().filter(|(reason, _)| **reason != Reason::Preempted);
+    let found: Vec<_> = found.map(|(reason, (count, sum))| (*reason, *count, sum.map(|ns| (ns / 1e3).round()))).collect();
+    let expected = [
+        (Reason::FirstOfCpu, 1, [0.0, 0.0, -100.0]),
+        (Reason::FirstDeparture, 1, [-1100.0, 0.0, 0.0]),
+        (Reason::AfterLastDeparture, 2, [-500.0, 0.0, 0.0]),
+        (Reason::BrokenChain, 1, [200.0, 0.0, 500.0]),
+        (Reason::EarlyWake, 1, [0.0, -200.0, 0.0]),
+    ];
+    assert_eq!(found, expected);
+}
+
+/// Two system-wide recordings at once would disturb each other; without perf there is nothing to compare with.
+fn ready(test: &str) -> Option<std::sync::MutexGuard<'static, ()>> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    match Command::new("perf").arg("--version").output() {
+        Ok(out) if out.status.success() => Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)),
+        Ok(out) => say_none(&format!("SKIPPED {test}: perf does not run: {}", first_line(&out.stderr))),
+        Err(error) => say_none(&format!("SKIPPED {test}: perf does not run: {error}")),
+    }
+}
+
+fn perf(words: &[&str], file: &Path) -> Output {
+    let out = Command::new("perf").args(words).arg(file).env("PAGER", "cat").output().unwrap();
+    assert!(out.status.success(), "perf {}: {}", words.join(" "), String::from_utf8_lossy(&out.stderr));
+    out
+}
+
+fn first_line(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given").to_owned()
+}
+
+/// Past the test harness, which hides what passing tests print.
+fn say(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
+fn say_none<T>(line: &str) -> Option<T> {
+    say(line);
+    None
+}
