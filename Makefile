@@ -19,9 +19,9 @@ test: ## run every test, live ones on this machine's kernel included
 	@tools/setup test
 	@tools/test
 
-bench: ## measure
+bench: ## measure speed and cost beside perf; some four minutes
 	@tools/setup build
-	@$(CARGO) bench --workspace --locked --bench '*'
+	@$(CARGO) bench --locked --package unhitch --bench speed
 
 soak: ## repeat the live tests of the lab SOAK_RUNS times, alone and beside a busy process
 	@tools/setup test

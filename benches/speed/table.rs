@@ -35,8 +35,7 @@ impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let head = ["what", "ours", "theirs", "ratio", "goal", ""].map(str::to_owned);
         let rows = || std::iter::once(&head).chain(&self.rows);
-        let widths: Vec<usize> =
-            (0..head.len()).map(|column| rows().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+        let widths: Vec<usize> = (0..head.len()).map(|column| rows().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
         for row in rows() {
             let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
             writeln!(f, "{}", cells.join("  ").trim_end())?;

@@ -10,8 +10,8 @@ use unhitch_model::{StackId, Switches, TaskState, ThreadId, Time, Trace};
 /// What is known of a thread while the events go by.
 #[derive(Clone, Copy, Default)]
 struct Seen {
-    /// It left a CPU, and has not come back yet.
-    off: bool,
+    /// It came on a CPU, and has not left it yet.
+    on: bool,
     /// When it was last woken since.
     woken: Option<Time>,
     /// When it was first seen running since, though it never came back.
@@ -66,7 +66,7 @@ fn find(trace: &Trace) -> Vec<Missing> {
         if let Some((was, since)) = on.filter(|(was, _)| *was != prev && !prev.is_idle()) {
             let state = seen.get(prev.index()).copied().unwrap_or_default();
             let lost = trace.losses.iter().any(|loss| loss.cpu == cpu && loss.window.end > since && loss.window.start <= time);
-            if state.off && !lost {
+            if !state.on && !lost {
                 let earliest = state.woken.map_or(since, |woken| woken.max(since));
                 let running = state.running.filter(|(at, on)| *on == cpu && *at >= earliest).map(|(at, _)| at);
                 // A CPU that idles takes a woken thread at once; any other gave it the CPU when it was first seen there, or later.
@@ -76,17 +76,17 @@ fn find(trace: &Trace) -> Vec<Missing> {
         }
         *on = Some((next, time));
         if let Some(leaving) = seen.get_mut(prev.index()) {
-            *leaving = Seen { off: true, ..Seen::default() };
+            *leaving = Seen::default();
         }
         if let Some(coming) = seen.get_mut(next.index()) {
-            *coming = Seen::default();
+            *coming = Seen { on: true, ..Seen::default() };
         }
     }
     missing
 }
 
 fn note_running(seen: &mut [Seen], thread: ThreadId, time: Time, cpu: u16) {
-    if let Some(state) = seen.get_mut(thread.index()).filter(|state| state.off) {
+    if let Some(state) = seen.get_mut(thread.index()).filter(|state| !state.on) {
         state.running.get_or_insert((time, cpu));
     }
 }

@@ -66,6 +66,9 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let saved = snapshot.save(&target(args.output.as_ref(), &format!("lab-{}", program.name)), &mut symbolizer, &extras)?;
     tell(&saved);
     eprintln!("{}\n", saved.path.display());
+    if outcome.measured.hang.start_ns < saved.window.start.nanos() && outcome.happened {
+        eprintln!("note: the recording begins after the hang did: this machine was too busy for its rings");
+    }
     let answered = why::answer_for(&saved.path, args.json)?;
     Ok(if outcome.happened { answered } else { Done::NoHang })
 }

@@ -36,7 +36,7 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
                 tell(saved);
                 let _ = print(&format!("{}\n", saved.path.display()));
             }
-            WatchEvent::SaveFailed(error) => eprintln!("{clear}unhitch: the save failed, recording goes on: {error}"),
+            WatchEvent::SaveFailed(error) => eprintln!("{clear}unhitch: the save failed, recording goes on: {}", error.with_causes()),
             _ => {}
         },
         &save,

@@ -138,7 +138,7 @@ impl Request {
 
     /// The save failed.
     pub(crate) fn failed(mut self, error: &Error) {
-        self.answer(json!({"error": error.to_string()}));
+        self.answer(json!({"error": error.with_causes()}));
     }
 
     /// Whoever asked may have left: that is his affair.

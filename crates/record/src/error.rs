@@ -24,7 +24,7 @@ pub enum Error {
         mend: String,
     },
     /// A performance event could not be opened.
-    #[error("cannot open the event {event} on CPU {cpu}: {source}")]
+    #[error("cannot open the event {event} on CPU {cpu}")]
     Event {
         /// Its name.
         event: String,
@@ -34,7 +34,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file, folder or socket could not be used.
-    #[error("cannot {action} {}: {source}", path.display())]
+    #[error("cannot {action} {}", path.display())]
     File {
         /// What was tried.
         action: &'static str,
@@ -47,7 +47,7 @@ pub enum Error {
     #[error(transparent)]
     Formats(#[from] unhitch_formats::Error),
     /// The command to be recorded could not be started.
-    #[error("cannot start {command}: {source}")]
+    #[error("cannot start {command}")]
     Command {
         /// The program.
         command: String,
@@ -70,11 +70,19 @@ pub enum Error {
     #[error("the recorder answered: {0}")]
     Refused(String),
     /// The system refused something that should not fail.
-    #[error("cannot {action}: {source}")]
+    #[error("cannot {action}")]
     System {
         /// What was tried.
         action: &'static str,
         /// The system's answer.
         source: io::Error,
     },
+}
+
+impl Error {
+    /// What went wrong and what caused it, on one line.
+    pub fn with_causes(&self) -> String {
+        let causes = std::iter::successors(std::error::Error::source(self), |cause| cause.source());
+        std::iter::once(self.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+    }
 }

@@ -123,7 +123,9 @@ impl Stall {
             Pattern::TimerSleep => 2,
             _ => 4,
         };
-        weight(&self.candidate) * self.victims.len().min(10) as u64 * cause
+        // A busy machine starves many threads of a CPU a little: their number says less than that of threads behind one lock.
+        let most = if self.candidate.kind == StallKind::CpuStarvation { 2 } else { 10 };
+        weight(&self.candidate) * self.victims.len().min(most) as u64 * cause
     }
 }
 
@@ -177,9 +179,9 @@ impl Analysis<'_> {
     }
 }
 
-/// How much a candidate matters: its length, doubled for an event loop, because someone sits before it.
+/// How much a candidate matters: its length, four times that for an event loop, because someone sits before it.
 fn weight(candidate: &Candidate) -> u64 {
-    candidate.window.duration_ns() * if candidate.event_loop { 2 } else { 1 }
+    candidate.window.duration_ns() * if candidate.event_loop { 4 } else { 1 }
 }
 
 /// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of several, the victims of one culprit, and

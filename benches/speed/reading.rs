@@ -1,0 +1,126 @@
+//! How fast traces are read and answered: a big real one by us alone, a smaller one beside `perf sched timehist`.
+
+use crate::cost::{Cost, Spread};
+use crate::recorder::{run, storm};
+use crate::table::Table;
+use anyhow::Context;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
+/// On each of two CPUs; makes more than 2 million switches and 4 million records in all.
+const ROUND_TRIPS: &str = "1200000";
+const LOADS: usize = 7;
+const ANSWERS: usize = 5;
+const TIMEHISTS: usize = 3;
+
+/// Records a storm on both CPUs by the real program.
+pub fn big_trace(folder: &Path) -> anyhow::Result<PathBuf> {
+    let path = folder.join("big.hitch");
+    let words = storm("$cpu", 0);
+    let storm = words[..words.len() - 1].join(" ");
+    let both = format!("for cpu in 0 1; do {storm} {ROUND_TRIPS} >/dev/null & done; wait");
+    run(&[UNHITCH, "record", "--buffer", "1G", "-o", path.to_str().context("path")?, "--", "sh", "-c", &both])?;
+    Ok(path)
+}
+
+/// What one fresh process tells of loading a file: see [`load`].
+#[derive(Clone, Copy, Default)]
+struct Loaded {
+    records: f64,
+    switches: f64,
+    seconds: f64,
+    peak_bytes: f64,
+}
+
+/// Loads a file in this process, which does nothing else, and prints what it found: `speed load FILE`.
+pub fn load(path: &Path) -> anyhow::Result<()> {
+    let start = Instant::now();
+    let trace = unhitch_formats::open(path)?;
+    let seconds = start.elapsed().as_secs_f64();
+    let records: u64 = trace.by_kind.values().sum();
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|line| line.split_whitespace().next());
+    let peak_bytes = peak.unwrap_or("0").parse::<u64>()? * 1024;
+    println!("{records} {} {seconds} {peak_bytes}", trace.switches.len());
+    Ok(())
+}
+
+fn load_afresh(path: &Path) -> anyhow::Result<Loaded> {
+    let output = Command::new(std::env::current_exe()?).arg("load").arg(path).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [records, switches, seconds, peak_bytes] = numbers[..] else { anyhow::bail!("{}", String::from_utf8_lossy(&output.stderr)) };
+    Ok(Loaded { records, switches, seconds, peak_bytes })
+}
+
+/// Rate and memory of the loader, both cores.
+pub fn loader(table: &mut Table, path: &Path) -> anyhow::Result<()> {
+    let len = std::fs::metadata(path)?.len() as f64;
+    let loads = (0..LOADS).map(|_| load_afresh(path)).collect::<anyhow::Result<Vec<Loaded>>>()?;
+    let first = loads.first().copied().unwrap_or_default();
+    let rate = Spread::of(loads.iter().map(|load| load.records / load.seconds / 1e6));
+    let what = format!("loading {:.1} M records ({:.0} MB): million records/s", first.records / 1e6, len / 1e6);
+    table.ours(&what, rate.to_string(), "≥ 5", Some(rate.median >= 5.0));
+    let peak = Spread::of(loads.iter().map(|load| load.peak_bytes / len));
+    let per_record = Spread::of(loads.iter().map(|load| load.peak_bytes / load.records));
+    table.ours(
+        "  peak memory, times the file",
+        format!("{peak}; {:.0} bytes per record", per_record.median),
+        "≤ 1.5",
+        Some(peak.median <= 1.5),
+    );
+    Ok(())
+}
+
+/// A whole answer in a fresh process. That it found no stall (exit code 3) is an answer too.
+fn why(path: &Path) -> anyhow::Result<Cost> {
+    let (status, cost) = Cost::of(|| Command::new(UNHITCH).arg("why").arg(path).stdout(Stdio::null()).stderr(Stdio::null()).status());
+    let code = status?.code();
+    anyhow::ensure!(matches!(code, Some(0 | 3)), "unhitch why {}: exit code {code:?}", path.display());
+    Ok(cost)
+}
+
+/// The time from the command to its answer, with the file in the page cache and without.
+pub fn answer(table: &mut Table, path: &Path) -> anyhow::Result<()> {
+    let switches = load_afresh(path)?.switches / 1e6;
+    for (how, cold) in [("file in memory", false), ("file on disk", true)] {
+        let mut costs = Vec::new();
+        for _ in 0..ANSWERS {
+            if cold {
+                let file = format!("of={}", path.display());
+                run(&["dd", &file, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])?;
+            }
+            costs.push(why(path)?);
+        }
+        let wall = Spread::of(costs.iter().map(|cost| cost.wall_s));
+        let cpu = Spread::of(costs.iter().map(|cost| cost.cpu_s()));
+        let what = format!("`why` on {switches:.1} M switches, {how}: s");
+        table.ours(&what, format!("{wall}; CPU {:.2}", cpu.median), "< 2", Some(wall.median < 2.0));
+    }
+    Ok(())
+}
+
+/// Both read a file that perf wrote.
+pub fn timehist(table: &mut Table, path: &Path) -> anyhow::Result<()> {
+    let mut rounds = Vec::new();
+    let mut records = 0.0;
+    for _ in 0..TIMEHISTS {
+        let loaded = load_afresh(path)?;
+        records = loaded.records;
+        let answer = why(path)?;
+        let file = path.to_str().context("path")?;
+        let (done, theirs) = Cost::of(|| run(&["perf", "sched", "timehist", "-i", file]));
+        done?;
+        rounds.push((loaded.seconds, answer.wall_s, theirs.wall_s));
+    }
+    let rate = |seconds: fn(&(f64, f64, f64)) -> f64| Spread::of(rounds.iter().map(|round| records / seconds(round) / 1e6));
+    let theirs = format!("perf sched timehist: {}", rate(|round| round.2));
+    for (what, seconds) in [("loading", (|round| round.0) as fn(&(f64, f64, f64)) -> f64), ("`why`", |round| round.1)] {
+        let ratio = Spread::of(rounds.iter().map(|round| round.2 / seconds(round)));
+        let what = format!("{what} a perf.data of {:.0} k records: million records/s", records / 1e3);
+        table.row(&what, rate(seconds).to_string(), theirs.clone(), format!("{ratio:.1}"), "≥ 10 × perf's", Some(ratio.median >= 10.0));
+    }
+    Ok(())
+}
