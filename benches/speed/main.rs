@@ -24,7 +24,7 @@ fn main() {
 fn main() -> anyhow::Result<()> {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     if let [load, path] = &words[..]
-        && load == "load"
+        && load == "load-file"
     {
         return reading::load(path.as_ref());
     }

@@ -34,7 +34,7 @@ struct Loaded {
     peak_bytes: f64,
 }
 
-/// Loads a file in this process, which does nothing else, and prints what it found: `speed load FILE`.
+/// Loads a file in this process, which does nothing else, and prints what it found: `speed load-file FILE`.
 pub fn load(path: &Path) -> anyhow::Result<()> {
     let start = Instant::now();
     let trace = unhitch_formats::open(path)?;
@@ -48,7 +48,7 @@ pub fn load(path: &Path) -> anyhow::Result<()> {
 }
 
 fn load_afresh(path: &Path) -> anyhow::Result<Loaded> {
-    let output = Command::new(std::env::current_exe()?).arg("load").arg(path).output()?;
+    let output = Command::new(std::env::current_exe()?).arg("load-file").arg(path).output()?;
     let text = String::from_utf8(output.stdout)?;
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [records, switches, seconds, peak_bytes] = numbers[..] else { anyhow::bail!("{}", String::from_utf8_lossy(&output.stderr)) };

@@ -20,7 +20,7 @@ impl Content {
         let about = file.metadata().map_err(Error::at(path))?;
         if about.is_dir() {
             let directory = "a directory: a perf.data directory (perf record --threads) cannot be read; record without --threads";
-            return Err(Error::Unsupported(format!("{}: {directory}", path.display())));
+            return Err(Error::Unsupported(directory.to_owned()));
         }
         if !about.is_file() || about.len() == 0 {
             let mut bytes = Vec::new();
