@@ -78,6 +78,11 @@ impl Spread {
         let middle = (at(values.len().saturating_sub(1) / 2) + at(values.len() / 2)) / 2.0;
         Self { least: at(0), median: middle, most: at(values.len().saturating_sub(1)) }
     }
+
+    /// The whole spread as a part of the median.
+    pub fn noise(&self) -> f64 {
+        ((self.most - self.least) / self.median).abs()
+    }
 }
 
 /// `median (least … most)`

@@ -33,7 +33,7 @@ fn main() -> anyhow::Result<()> {
     let perf_data = folder.path().join("perf.data");
     let mut table = table::Table::default();
     let start = std::time::Instant::now();
-    let load_before = load_average();
+    let (load_before, others_before) = (load_average(), other_recorders());
 
     let mut part = |name: &str, measure: &mut dyn FnMut(&mut table::Table) -> anyhow::Result<()>| {
         if wanted(name)
@@ -46,18 +46,14 @@ fn main() -> anyhow::Result<()> {
     part("timehist", &mut |table| reading::timehist(table, &perf_data));
     part("ordinary", &mut recorder::ordinary_cost);
     part("save", &mut |table| saving::save(table, folder.path()));
-    if wanted("load") || wanted("why") {
-        let big = reading::big_trace(folder.path());
-        let big = || big.as_ref().map(std::path::PathBuf::as_path).map_err(|error| anyhow::anyhow!("{error:#}"));
-        part("load", &mut |table| reading::loader(table, big()?));
-        part("why", &mut |table| reading::answer(table, big()?));
-    }
+    part("load", &mut |table| reading::loader(table, &reading::record(folder.path(), reading::FOR_LOADING)?));
+    part("why", &mut |table| reading::answer(table, &reading::record(folder.path(), reading::FOR_ANSWERING)?));
     print!("\n{table}\n{}", machine());
-    println!(
-        "load average {load_before} before, {} after {:.0} s; a figure is median (least … most)",
-        load_average(),
-        start.elapsed().as_secs_f64()
-    );
+    let minutes = start.elapsed().as_secs_f64() / 60.0;
+    println!("load average {load_before} before, {} after {minutes:.1} minutes; a figure is median (least … most)", load_average());
+    for other in others_before.into_iter().chain(other_recorders()) {
+        println!("noise: {other} records this machine too, which slows every switch");
+    }
     Ok(())
 }
 
@@ -83,4 +79,19 @@ fn machine() -> String {
         field("/proc/meminfo", "MemTotal"),
         read("/proc/sys/kernel/osrelease").trim()
     )
+}
+
+/// Other processes that have perf events open.
+#[cfg(target_os = "linux")]
+fn other_recorders() -> Vec<String> {
+    let entries = |path: std::path::PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let is_event = |fd: std::fs::DirEntry| std::fs::read_link(fd.path()).is_ok_and(|target| target.ends_with("anon_inode:[perf_event]"));
+    entries("/proc".into())
+        .filter(|process| process.file_name() != std::process::id().to_string().as_str())
+        .filter(|process| entries(process.path().join("fd")).any(is_event))
+        .map(|process| {
+            let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            format!("{} {}", name.trim(), process.file_name().to_string_lossy())
+        })
+        .collect()
 }

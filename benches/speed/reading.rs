@@ -9,18 +9,18 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
-/// On each of two CPUs; makes more than 2 million switches and 4 million records in all.
-const ROUND_TRIPS: &str = "1200000";
+/// On each of two CPUs; together some 4 million records.
+pub const FOR_LOADING: u32 = 700_000;
+/// On each of two CPUs; together 2 million switches.
+pub const FOR_ANSWERING: u32 = 500_000;
 const LOADS: usize = 7;
 const ANSWERS: usize = 5;
 const TIMEHISTS: usize = 3;
 
-/// Records a storm on both CPUs by the real program.
-pub fn big_trace(folder: &Path) -> anyhow::Result<PathBuf> {
-    let path = folder.join("big.hitch");
-    let words = storm("$cpu", 0);
-    let storm = words[..words.len() - 1].join(" ");
-    let both = format!("for cpu in 0 1; do {storm} {ROUND_TRIPS} >/dev/null & done; wait");
+/// Records a storm on both CPUs by the real program, with rings that hold all of it.
+pub fn record(folder: &Path, round_trips: u32) -> anyhow::Result<PathBuf> {
+    let path = folder.join(format!("{round_trips}.hitch"));
+    let both = format!("for cpu in 0 1; do {} >/dev/null & done; wait", storm("$cpu", round_trips).join(" "));
     run(&[UNHITCH, "record", "--buffer", "1G", "-o", path.to_str().context("path")?, "--", "sh", "-c", &both])?;
     Ok(path)
 }

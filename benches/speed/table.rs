@@ -7,12 +7,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// A figure of ours beside theirs, with its goal and whether it is met.
+    /// A figure of ours beside theirs, with its goal and whether it is met, if the machine was quiet enough to say.
     pub fn row(&mut self, what: &str, ours: String, theirs: String, ratio: String, goal: &str, met: Option<bool>) {
         let met = match met {
             Some(true) => "met",
             Some(false) => "NOT MET",
-            None => "",
+            None if goal.is_empty() => "",
+            None => "too noisy to say",
         };
         self.rows.push([what.to_owned(), ours, theirs, ratio, goal.to_owned(), met.to_owned()]);
         // Told at once as well: a run takes minutes.

@@ -245,6 +245,6 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();
-        assert!(Server::bind(&link).is_err_and(|error| error.to_string().contains("not a folder of this user")));
+        assert!(Server::bind(&link).is_err_and(|error| error.with_causes().contains("not a folder of this user")));
     }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-/// Why recording, saving or talking to a recorder failed. The text says how to mend it.
+/// Why recording, saving or talking to a recorder failed. The text says how to mend it; the system's own words are its source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -84,5 +84,17 @@ impl Error {
     pub fn with_causes(&self) -> String {
         let causes = std::iter::successors(std::error::Error::source(self), |cause| cause.source());
         std::iter::once(self.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_told() {
+        let source = io::Error::from_raw_os_error(libc::ENOSPC);
+        let error = Error::File { action: "write", path: "/a/b".into(), source };
+        assert_eq!(error.with_causes(), "cannot write /a/b: No space left on device (os error 28)");
     }
 }

@@ -81,8 +81,9 @@ fn save_somewhere(recorder: &mut Recorder, folder: &Path, symbolizer: &mut Symbo
     let to =
         |folder: &Path| SaveTarget::Folder { folder: std::path::absolute(folder).unwrap_or(folder.to_owned()), what: "save".to_owned() };
     snapshot.save(&to(folder), symbolizer, &extras).or_else(|first| {
+        let why = first.with_causes();
         let mut saved = snapshot.save(&to(&std::env::temp_dir()), symbolizer, &extras).map_err(|_| first)?;
-        saved.warnings.push(format!("{} could not be written: the trace is in {}", folder.display(), saved.path.display()));
+        saved.warnings.push(format!("the trace is in {}, because it could not go where it should: {why}", saved.path.display()));
         Ok(saved)
     })
 }

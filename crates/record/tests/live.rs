@@ -1,6 +1,6 @@
 //! Records this machine for real. What it does not permit is skipped, and says so on stderr: `SKIPPED name: reason`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -62,6 +62,10 @@ fn open(saved: &Saved) -> Trace {
     unhitch_formats::open(&saved.path).unwrap()
 }
 
+fn with_sources(error: &dyn std::error::Error) -> String {
+    error.source().map_or(error.to_string(), |source| format!("{error}: {}", with_sources(source)))
+}
+
 /// Pairs of threads that throw a byte to and fro until they are stopped.
 struct PingPong {
     stop: Vec<UnixStream>,
@@ -105,17 +109,17 @@ fn threads_named(trace: &Trace, name: &str) -> Vec<ThreadId> {
 
 /// Where a CPU's next switch leaves from another thread than the last one came to: one lost record is one break.
 ///
-/// Threads that never leave in the whole trace do not count: Linux 6.18 has been seen to deliver no event at all from a few threads
+/// Threads that never leave again in the rest of the trace do not count: Linux 6.18 has been seen to deliver no event at all from a few threads
 /// of a long-lived process (perf's own recordings lack them just so).
 fn breaks(trace: &Trace) -> Vec<String> {
     let switches = &trace.switches;
     let tid = |id: ThreadId| trace.threads.get(id).tid;
-    let leaves: BTreeSet<ThreadId> = switches.prev.iter().copied().collect();
+    let last_leave: BTreeMap<ThreadId, usize> = switches.prev.iter().enumerate().map(|(i, &prev)| (prev, i)).collect();
     let mut running: BTreeMap<u16, ThreadId> = BTreeMap::new();
     let mut broken = Vec::new();
     for i in 0..switches.len() {
         let last = running.insert(switches.cpu[i], switches.next[i]);
-        if let Some(last) = last.filter(|last| *last != switches.prev[i] && leaves.contains(last)) {
+        if let Some(last) = last.filter(|last| *last != switches.prev[i] && last_leave.get(last).is_some_and(|&leave| leave > i)) {
             let name = trace.thread_name(last, switches.time[i]);
             broken.push(format!(
                 "CPU {} {:?}: {name} {} came, {} left",
@@ -266,15 +270,15 @@ fn live_a_full_disk_leaves_nothing_and_loses_nothing() {
     let error = snapshot.save(&target, &mut symbolizer(), &Extras::default());
     let left = fs::read_dir(&full).unwrap().count();
     assert!(Command::new("umount").arg(&full).status().unwrap().success());
-    let error = error.unwrap_err().to_string();
+    let error = with_sources(&error.unwrap_err());
     assert!(error.contains("No space left") && error.contains("full/"), "{error}");
     assert_eq!(left, 0, "nothing is left behind");
     let saved = save(&snapshot, &folder.path().join("elsewhere.hitch"));
     assert!(!open(&saved).switches.is_empty());
     let again = snapshot.save(&SaveTarget::File(saved.path), &mut symbolizer(), &Extras::default());
-    assert!(again.unwrap_err().to_string().contains("never overwritten"));
+    assert!(with_sources(&again.unwrap_err()).contains("never overwritten"));
     let nowhere = SaveTarget::File(folder.path().join("missing/a.hitch"));
-    assert!(snapshot.save(&nowhere, &mut symbolizer(), &Extras::default()).unwrap_err().to_string().contains("missing"));
+    assert!(snapshot.save(&nowhere, &mut symbolizer(), &Extras::default()).is_err_and(|error| with_sources(&error).contains("missing")));
 }
 
 #[test]

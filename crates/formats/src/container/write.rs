@@ -132,7 +132,8 @@ mod tests {
 
         let failing = folder.path().join("other.hitch");
         let result = write_container(&failing, parts(&meta, &mut |_| Err(io::Error::other("the ring is gone"))));
-        assert!(result.unwrap_err().to_string().contains("the ring is gone"));
+        let cause = std::error::Error::source(&result.unwrap_err()).map(ToString::to_string);
+        assert_eq!(cause.as_deref(), Some("the ring is gone"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
     }
 }
