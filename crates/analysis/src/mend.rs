@@ -52,7 +52,8 @@ fn find(trace: &Trace) -> Vec<Missing> {
     for index in 0..switches.len() {
         let (time, cpu, prev, next) = (switches.time[index], switches.cpu[index], switches.prev[index], switches.next[index]);
         while waking < wakings.len() && wakings.time[waking] <= time {
-            if let Some(wakee) = seen.get_mut(wakings.wakee[waking].index()) {
+            // Whoever is seen to run needs no waking: this one belongs to its next sleep.
+            if let Some(wakee) = seen.get_mut(wakings.wakee[waking].index()).filter(|wakee| wakee.running.is_none()) {
                 wakee.woken.get_or_insert(wakings.time[waking]);
             }
             note_running(&mut seen, wakings.waker[waking], wakings.time[waking], wakings.cpu[waking]);
@@ -141,20 +142,41 @@ mod tests {
         trace.switches.stack.push(StackId::EMPTY);
     }
 
-    #[test]
-    fn a_broken_chain_is_mended_at_the_wake_up() {
-        let mut trace = Trace::default();
-        let process = trace.threads.add_process(Process { pid: 7, leader: ThreadId(1), parent_pid: None, command_line: NameId::EMPTY });
-        trace.threads.add(Thread { tid: 7, process, names: Vec::new(), start: None, end: None, policy: None, nice: None });
-        push(&mut trace, 10, 1, 0);
-        push(&mut trace, 50, 1, 0);
-        trace.wakings.time.push(Time::from_nanos(40_000));
+    fn wake(trace: &mut Trace, us: u64, waker: u32, wakee: u32) {
+        trace.wakings.time.push(Time::from_nanos(us * 1000));
         trace.wakings.cpu.push(0);
-        trace.wakings.waker.push(ThreadId(0));
-        trace.wakings.wakee.push(ThreadId(1));
+        trace.wakings.waker.push(ThreadId(waker));
+        trace.wakings.wakee.push(ThreadId(wakee));
         trace.wakings.target_cpu.push(0);
         trace.wakings.flags.push(Default::default());
         trace.wakings.stack.push(StackId::EMPTY);
+    }
+
+    /// Thread 1 leaves CPU 0 at 10 and at 50 µs; that it came back is not in the trace.
+    fn broken() -> Trace {
+        let mut trace = Trace::default();
+        let process = trace.threads.add_process(Process { pid: 7, leader: ThreadId(1), parent_pid: None, command_line: NameId::EMPTY });
+        for tid in [7, 8] {
+            trace.threads.add(Thread { tid, process, names: Vec::new(), start: None, end: None, policy: None, nice: None });
+        }
+        push(&mut trace, 10, 1, 0);
+        push(&mut trace, 50, 1, 0);
+        trace
+    }
+
+    #[test]
+    fn a_thread_seen_to_run_was_not_woken_later() {
+        let mut trace = broken();
+        wake(&mut trace, 20, 1, 2);
+        wake(&mut trace, 49, 2, 1);
+        mend(&mut trace);
+        assert_eq!(trace.switches.time, [10_000, 20_000, 50_000].map(Time::from_nanos));
+    }
+
+    #[test]
+    fn a_broken_chain_is_mended_at_the_wake_up() {
+        let mut trace = broken();
+        wake(&mut trace, 40, 0, 1);
         mend(&mut trace);
         assert_eq!(trace.switches.time, [10_000, 40_000, 50_000].map(Time::from_nanos));
         assert_eq!((trace.switches.prev[1], trace.switches.next[1]), (ThreadId(0), ThreadId(1)));

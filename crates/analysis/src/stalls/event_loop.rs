@@ -9,18 +9,19 @@ use unhitch_model::Window;
 
 /// An event loop that stays away for longer has been noticed by a human.
 const THRESHOLD_NS: u64 = 100_000_000;
-/// Fewer returns to the pump are a program that happens to poll.
-const FEWEST_PUMPS: usize = 3;
+/// With fewer events it is a program that happens to poll.
+const FEWEST_EVENTS: usize = 3;
 /// A loop pumps at least once in so many of its waits.
 const WAITS_PER_PUMP: usize = 4;
 
 /// True when the pump is what this thread's waits are about, and events end most of them: who only ever wakes by its own timeout uses
-/// poll as a sleep, and nobody is waiting for its answer.
+/// poll as a sleep, and nobody is waiting for its answer. Wake-ups that were not seen prove neither.
 pub(super) fn is_event_loop(analysis: &Analysis<'_>, operations: &[Operation]) -> bool {
-    let pumps = operations.iter().filter(|operation| operation.pump).count();
-    let own_timeout = |wake: &usize| analysis.facts.wake_source(analysis.trace, *wake).interrupt == Some(InterruptSource::Timeout);
-    let timeouts = operations.iter().filter(|operation| operation.pump && operation.wakes.last().is_some_and(own_timeout)).count();
-    pumps >= FEWEST_PUMPS && pumps * WAITS_PER_PUMP >= operations.len() && timeouts * 2 <= pumps
+    let pumps = || operations.iter().filter(|operation| operation.pump);
+    let source = |wake: &usize| analysis.facts.wake_source(analysis.trace, *wake).interrupt;
+    let (timeouts, events): (Vec<_>, Vec<_>) =
+        pumps().filter_map(|pump| pump.wakes.last()).partition(|wake| source(wake) == Some(InterruptSource::Timeout));
+    events.len() >= FEWEST_EVENTS && events.len() >= timeouts.len() && pumps().count() * WAITS_PER_PUMP >= operations.len()
 }
 
 pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
