@@ -18,10 +18,11 @@ const WAITS_PER_PUMP: usize = 4;
 /// poll as a sleep, and nobody is waiting for its answer. Wake-ups that were not seen prove neither.
 pub(super) fn is_event_loop(analysis: &Analysis<'_>, operations: &[Operation]) -> bool {
     let pumps = || operations.iter().filter(|operation| operation.pump);
-    let source = |wake: &usize| analysis.facts.wake_source(analysis.trace, *wake).interrupt;
-    let (timeouts, events): (Vec<_>, Vec<_>) =
-        pumps().filter_map(|pump| pump.wakes.last()).partition(|wake| source(wake) == Some(InterruptSource::Timeout));
-    events.len() >= FEWEST_EVENTS && events.len() >= timeouts.len() && pumps().count() * WAITS_PER_PUMP >= operations.len()
+    let wakes: Vec<usize> = pumps().filter_map(|pump| pump.wakes.last().copied()).collect();
+    let is_timeout = |wake: &&usize| analysis.facts.wake_source(analysis.trace, **wake).interrupt == Some(InterruptSource::Timeout);
+    let timeouts = wakes.iter().filter(is_timeout).count();
+    let events = wakes.len() - timeouts;
+    events >= FEWEST_EVENTS && events >= timeouts && pumps().count() * WAITS_PER_PUMP >= operations.len()
 }
 
 pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
