@@ -10,6 +10,10 @@ use unhitch_model::{StackId, TaskState, ThreadId, Window};
 
 /// A thread that only looks whether the lock is free runs no longer than this between two sleeps.
 const LOOK_NS: u64 = 250_000;
+/// Unless an interrupt, or the host of a virtual machine, took the CPU meanwhile: then it may seem to run so long,
+const LONG_LOOK_NS: u64 = 5_000_000;
+/// but only once in so many sleeps.
+const SLEEPS_PER_LONG_LOOK: u32 = 32;
 
 /// One blocked call of one thread: its sleeps on one stack, with nothing but a look at the lock in between.
 #[derive(Clone, PartialEq, Debug)]
@@ -40,6 +44,7 @@ pub struct Operation {
     pub ran_ns: u64,
     /// True when the recording ends before it does.
     pub open: bool,
+    long_looks: u32,
 }
 
 impl Operation {
@@ -49,6 +54,13 @@ impl Operation {
             true => self.wakes.len(),
             false => self.wakes.len().saturating_sub(1),
         }
+    }
+}
+
+impl Operation {
+    /// How long its thread may run now without having made progress.
+    fn longest_look_ns(&self) -> u64 {
+        if self.sleeps > self.long_looks.saturating_add(1).saturating_mul(SLEEPS_PER_LONG_LOOK) { LONG_LOOK_NS } else { LOOK_NS }
     }
 }
 
@@ -71,6 +83,7 @@ impl Analysis<'_> {
                     }
                     if let Some(op) = &mut current {
                         op.ran_ns += if continues { ran_ns } else { 0 };
+                        op.long_looks += u32::from(continues && ran_ns > LOOK_NS);
                         self.add_sleep(op, segment);
                     }
                     ran_ns = 0;
@@ -82,7 +95,7 @@ impl Analysis<'_> {
                 }
                 State::Ran => {
                     ran_ns += segment.window.duration_ns();
-                    if current.is_some() && (ran_ns > LOOK_NS || self.woke_someone(thread, segment.window)) {
+                    if current.as_ref().is_some_and(|op| ran_ns > op.longest_look_ns() || self.woke_someone(thread, segment.window)) {
                         operations.extend(current.take());
                     }
                 }
@@ -115,6 +128,7 @@ impl Analysis<'_> {
             runnable_ns: 0,
             ran_ns: 0,
             open: false,
+            long_looks: 0,
         }
     }
 
