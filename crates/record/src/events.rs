@@ -37,6 +37,9 @@ pub(crate) struct Event {
     required: bool,
 }
 
+/// Events opened only to see whether they can be.
+pub(crate) type Trials = Vec<OwnedFd>;
+
 /// One way of opening an event.
 #[derive(Clone)]
 pub(crate) struct Variant {
@@ -86,15 +89,17 @@ pub(crate) fn tracepoint_names(events: &[Event]) -> Vec<(&str, &str)> {
     events.iter().filter_map(|event| event.name.split_once(':')).collect()
 }
 
-/// What to record on this machine. What it lacks is left out and told in `warnings`.
-pub(crate) fn plan(options: &Options, tracefs: &Path, cpu: u16, warnings: &mut Vec<String>) -> Result<Vec<Event>, Error> {
+/// What to record on this machine, each event having been opened once on `cpu` to see whether it can be had. What cannot is left out
+/// and told in `warnings`. Those trials must be kept until the real events are open: the kernel waits for a grace period whenever the
+/// last user of a tracepoint goes.
+pub(crate) fn plan(options: &Options, tracefs: &Path, cpu: u16, warnings: &mut Vec<String>) -> Result<(Vec<Event>, Trials), Error> {
     let max_stack = max_stack(options, warnings);
     let threads = options.only_pid.map(|pid| thread_ranges(&procfs::thread_ids(pid)));
     if threads.as_ref().is_some_and(Vec::is_empty) {
         let what = format!("There is no process {}.", options.only_pid.unwrap_or_default());
         return Err(Error::Missing { what, mend: "List processes:  ps -e".to_owned() });
     }
-    let mut events = Vec::new();
+    let (mut events, mut trials) = (Vec::new(), Trials::new());
     for (index, tracepoint) in TRACEPOINTS.iter().enumerate() {
         let Tracepoint { system, name, .. } = tracepoint;
         let id = fs::read_to_string(tracefs.join(format!("events/{system}/{name}/id"))).ok().and_then(|id| id.trim().parse().ok());
@@ -113,14 +118,14 @@ pub(crate) fn plan(options: &Options, tracefs: &Path, cpu: u16, warnings: &mut V
             attr,
             required: index < REQUIRED,
         };
-        match try_open(&event, cpu) {
+        match try_open(&event, cpu, &mut trials) {
             Ok(()) => events.push(event),
             Err(error) if probe::is_permission(&error) => return Err(probe::not_permitted(&format!("{} ({error})", event.name))),
-            Err(error) => events.extend(simpler(event, cpu, &error, warnings)?),
+            Err(error) => events.extend(simpler(event, cpu, &error, &mut trials, warnings)?),
         }
     }
-    events.extend(clock(options, cpu, max_stack, warnings));
-    Ok(events)
+    events.extend(clock(options, cpu, max_stack, &mut trials, warnings));
+    Ok((events, trials))
 }
 
 /// What a trace without an optional tracepoint does not tell.
@@ -134,10 +139,10 @@ fn what_lacks(name: &str) -> &'static str {
 }
 
 /// A kernel that refuses an event's filter gets it without.
-fn simpler(mut event: Event, cpu: u16, error: &io::Error, warnings: &mut Vec<String>) -> Result<Option<Event>, Error> {
+fn simpler(mut event: Event, cpu: u16, error: &io::Error, trials: &mut Trials, warnings: &mut Vec<String>) -> Result<Option<Event>, Error> {
     let filtered = event.variants.iter().any(|variant| variant.filter.is_some());
     event.variants = vec![Variant { attr: event.attr.clone(), filter: None }];
-    if filtered && try_open(&event, cpu).is_ok() {
+    if filtered && try_open(&event, cpu, trials).is_ok() {
         warnings.push(format!("{} is recorded unfiltered, at a higher cost: {error}", event.name));
         return Ok(Some(event));
     }
@@ -229,7 +234,7 @@ fn pid_filter(fields: &[&str], ranges: &[(u32, u32)]) -> Option<String> {
 }
 
 /// The sampling clock: CPU cycles where there is a counter for them (its NMI sees code that has interrupts off), else a timer.
-fn clock(options: &Options, cpu: u16, max_stack: u16, warnings: &mut Vec<String>) -> Option<Event> {
+fn clock(options: &Options, cpu: u16, max_stack: u16, trials: &mut Trials, warnings: &mut Vec<String>) -> Option<Event> {
     if options.sample_hz == 0 {
         return None;
     }
@@ -249,7 +254,7 @@ fn clock(options: &Options, cpu: u16, max_stack: u16, warnings: &mut Vec<String>
         };
         let variants = vec![Variant { attr: attr.clone(), filter: None }];
         let event = Event { name: name.to_owned(), attr, variants, required: false };
-        match try_open(&event, cpu) {
+        match try_open(&event, cpu, trials) {
             Ok(()) => return Some(event),
             Err(error) => last = Some(error),
         }
@@ -259,9 +264,9 @@ fn clock(options: &Options, cpu: u16, max_stack: u16, warnings: &mut Vec<String>
     None
 }
 
-/// Opens and closes each variant of an event, to see whether it can be had.
-fn try_open(event: &Event, cpu: u16) -> io::Result<()> {
-    event.variants.iter().try_for_each(|variant| variant.open(cpu).map(drop))
+/// Opens each variant of an event, to see whether it can be had.
+fn try_open(event: &Event, cpu: u16, trials: &mut Trials) -> io::Result<()> {
+    event.variants.iter().try_for_each(|variant| variant.open(cpu).map(|fd| trials.push(fd)))
 }
 
 impl Variant {

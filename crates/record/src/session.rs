@@ -93,10 +93,11 @@ impl Running {
     pub(crate) fn start(options: &Options, tracefs: &Path, warnings: &mut Vec<String>) -> Result<Self, Error> {
         sys::raise_open_files();
         let online = procfs::online_cpus();
-        let events = events::plan(options, tracefs, online.first().copied().unwrap_or(0), warnings)?;
+        let (events, trials) = events::plan(options, tracefs, online.first().copied().unwrap_or(0), warnings)?;
 
         let (fds, rings, sideband_attr, sideband_ids) = open_sideband(&online, warnings)?;
         let cpus = open_rings(&online, &events, ring_len(options), warnings)?;
+        drop(trials);
         let log = SidebandLog::default();
         let sideband = Mutex::new(Sideband { rings, log, scratch: Vec::new(), compacted: 0 });
         let history = Mutex::new(History::new(cpus.iter().map(|cpu| (cpu.ring.len() as u64, cpu.started)).collect()));
