@@ -100,15 +100,16 @@ impl Window<'_> {
     fn handle_click(&self, (stalls, longest_cpu_ns): &mut (Longest, u64)) {
         self.clicks.take();
         let (start_ns, cpu_start_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
-        self.lay_out_page();
+        // The second page is the longest, so that there is one longest stall to be found.
+        self.lay_out_page(if stalls.count == 1 { LAYOUT_NS + LAYOUT_NS / 3 } else { LAYOUT_NS });
         if stalls.note(Span { start_ns, end_ns: sys::monotonic_ns() }) {
             *longest_cpu_ns = sys::thread_cpu_ns() - cpu_start_ns;
         }
     }
 
     #[inline(never)]
-    fn lay_out_page(&self) {
-        let until_ns = sys::thread_cpu_ns() + LAYOUT_NS;
+    fn lay_out_page(&self, layout_ns: u64) {
+        let until_ns = sys::thread_cpu_ns() + layout_ns;
         let mut page = 1;
         while sys::thread_cpu_ns() < until_ns && self.stage.is_open() {
             for _ in 0..100 {
