@@ -1,8 +1,8 @@
 //! Context switches that the kernel did not report, concluded from their neighbours.
 //!
 //! A CPU's switches form a chain: whoever came on is the next to leave. Where it breaks and no loss was reported, the kernel dropped
-//! events silently. That happens: since Linux 6.11 perf guards against recursion by counters *in the task*, and a counter that sticks
-//! (seen on idle tasks of virtual machines, and by `perf record` just as well) hides every event issued while that task is current.
+//! events silently. That happens: on a virtual machine with Linux 6.18, every event issued while certain tasks were current (one CPU's
+//! idle task among them) was missing, from recordings of `perf record` just as well.
 //! Left alone, a thread would seem to leave a CPU on which it never was. What is concluded is counted in the trace's warnings.
 
 use unhitch_model::{StackId, Switches, TaskState, ThreadId, Time, Trace};
