@@ -88,6 +88,35 @@ fn lock_starvation() {
     assert_eq!(stall.finding.function, "inspect");
 }
 
+/// Sleeps of 2 ms for one lock, woken by its holder; before each of the sleeps in `long_looks` the waiter ran for 1 ms, before the others
+/// for 10 µs. Returns how many sleeps each of its operations has.
+fn sleeps_of_operations(long_looks: &[u64]) -> Vec<u32> {
+    let mut scene = Scene::default();
+    let (waiter, holder) = (scene.thread(1, 1, "waiter"), scene.thread(2, 2, "holder"));
+    let wait = scene.stack(&["main", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let release = scene.stack(&["main", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+    let mut at = 100;
+    for sleep in 0..100 {
+        at += if long_looks.contains(&sleep) { MS } else { 10 };
+        scene.switch(at, 0, waiter, Sleeping, ThreadId::IDLE, wait);
+        scene.wake(at + 2 * MS, 1, holder, waiter, WakeFlags::default(), release);
+        at += 2 * MS + 20;
+        scene.switch(at, 0, ThreadId::IDLE, Runnable, waiter, StackId::EMPTY);
+    }
+    let trace = scene.finish(2, at + 10);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let operations = analysis.operations(waiter, &analysis.segments(waiter, analysis.timeline.window()));
+    operations.iter().map(|operation| operation.sleeps).collect()
+}
+
+#[test]
+fn a_long_look_at_the_lock_is_excused_only_now_and_then() {
+    assert_eq!(sleeps_of_operations(&[]), [100]);
+    assert_eq!(sleeps_of_operations(&[50]), [100], "an interrupt made one look long");
+    assert_eq!(sleeps_of_operations(&[10]), [10, 90], "too early to know what a look is");
+    assert_eq!(sleeps_of_operations(&[50, 51]), [51, 49], "who runs long twice in a row has got on");
+}
+
 #[test]
 fn condition_signalled_often_is_no_starvation() {
     let mut desktop = Desktop::new();
