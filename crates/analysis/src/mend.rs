@@ -1,21 +1,41 @@
 //! Context switches that the kernel did not report, concluded from their neighbours.
 //!
 //! A CPU's switches form a chain: whoever came on is the next to leave. Where it breaks and no loss was reported, the kernel dropped
-//! events silently. That happens: on a virtual machine with Linux 6.18, every event issued while certain tasks were current (one CPU's
-//! idle task among them) was missing, from recordings of `perf record` just as well.
+//! events silently. That happens: on a virtual machine with Linux 6.18, every event issued while certain threads were current (one CPU's
+//! idle thread, a few of the init process) was missing, from recordings of `perf record` just as well. Whatever shows another thread on
+//! the CPU breaks the chain: a switch, a wake-up issued there, a sample; most exactly a record of the thread's arrival (`perf record
+//! --switch-events`; our recorder adds them where it finds the fault).
 //! Left alone, a thread would seem to leave a CPU on which it never was. What is concluded is counted in the trace's warnings.
 
 use unhitch_model::{StackId, Switches, TaskState, ThreadId, Time, Trace};
 
 /// What is known of a thread while the events go by.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Seen {
-    /// It came on a CPU, and has not left it yet.
-    on: bool,
-    /// When it was last woken since.
+    /// The CPU on which it is.
+    on: Option<u16>,
+    /// When it was first woken since it was last on a CPU.
     woken: Option<Time>,
-    /// When it was first seen running since, though it never came back.
-    running: Option<(Time, u16)>,
+    /// Its last known priority.
+    prio: i16,
+}
+
+/// What is known of a CPU.
+#[derive(Clone, Copy, Default)]
+struct Cpu {
+    /// Who is on it, once a switch has told.
+    current: Option<ThreadId>,
+    /// When that was last seen.
+    seen: Time,
+}
+
+/// What shows a thread on a CPU.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// The record of its coming, at that very moment.
+    Arrival,
+    /// Something that it did: it had come before.
+    Presence,
 }
 
 struct Missing {
@@ -24,71 +44,144 @@ struct Missing {
     cpu: u16,
     prev: ThreadId,
     next: ThreadId,
-    prio: i16,
+    prev_prio: i16,
+    next_prio: i16,
+    by: By,
 }
 
-/// Adds the missing switches to `trace`. Where nothing tells when a thread came on, its first sample or wake-up counts, else the
-/// moment before it left: with samples, the error is at most the time between two of them.
+/// Adds the missing switches to `trace`. Where nothing tells when a thread came on, the first event that shows it there counts: with
+/// samples, the error is at most the time between two of them.
 pub fn mend(trace: &mut Trace) {
     let missing = find(trace);
     if missing.is_empty() {
         return;
     }
-    trace.warnings.add(format!(
-        "the kernel did not report {} of {} context switches; they were concluded from their neighbours, their times are estimates",
-        missing.len(),
-        trace.switches.len() + missing.len()
-    ));
+    let known = missing.iter().filter(|missing| missing.by == By::Arrival).count();
+    let all = trace.switches.len() + missing.len();
+    trace.warnings.add(match missing.len() - known {
+        0 => format!("the kernel did not report {known} of {all} context switches; other records tell who came when"),
+        guessed => format!(
+            "the kernel did not report {} of {all} context switches; {guessed} of them were concluded from their neighbours, their times are \
+             estimates",
+            missing.len()
+        ),
+    });
     trace.switches = insert(&trace.switches, &missing);
 }
 
 fn find(trace: &Trace) -> Vec<Missing> {
-    let (switches, wakings, samples) = (&trace.switches, &trace.wakings, &trace.samples);
-    let cpus = switches.cpu.iter().max().map_or(0, |&cpu| usize::from(cpu) + 1);
-    let mut current: Vec<Option<(ThreadId, Time)>> = vec![None; cpus];
-    let mut seen = vec![Seen::default(); trace.threads.len()];
-    let (mut waking, mut sample) = (0, 0);
-    let mut missing = Vec::new();
-    for index in 0..switches.len() {
-        let (time, cpu, prev, next) = (switches.time[index], switches.cpu[index], switches.prev[index], switches.next[index]);
-        while waking < wakings.len() && wakings.time[waking] <= time {
-            // Whoever is seen to run needs no waking: this one belongs to its next sleep.
-            if let Some(wakee) = seen.get_mut(wakings.wakee[waking].index()).filter(|wakee| wakee.running.is_none()) {
-                wakee.woken.get_or_insert(wakings.time[waking]);
-            }
-            note_running(&mut seen, wakings.waker[waking], wakings.time[waking], wakings.cpu[waking]);
-            waking += 1;
-        }
-        while sample < samples.len() && samples.time[sample] <= time {
-            note_running(&mut seen, samples.thread[sample], samples.time[sample], samples.cpu[sample]);
-            sample += 1;
-        }
-        let on = &mut current[usize::from(cpu)];
-        if let Some((was, since)) = on.filter(|(was, _)| *was != prev && !prev.is_idle()) {
-            let state = seen.get(prev.index()).copied().unwrap_or_default();
-            let lost = trace.losses.iter().any(|loss| loss.cpu == cpu && loss.window.end > since && loss.window.start <= time);
-            if !state.on && !lost {
-                let earliest = state.woken.map_or(since, |woken| woken.max(since));
-                let running = state.running.filter(|(at, on)| *on == cpu && *at >= earliest).map(|(at, _)| at);
-                // A CPU that idles takes a woken thread at once; any other gave it the CPU when it was first seen there, or later.
-                let at = if was.is_idle() && state.woken.is_some() { earliest } else { running.unwrap_or(time.minus(1)).max(earliest) };
-                missing.push(Missing { before: index, time: at, cpu, prev: was, next: prev, prio: switches.prev_prio[index] });
+    let Trace { switches, wakings, samples, arrivals, .. } = trace;
+    let mut chains = Chains::new(trace);
+    let (mut waking, mut sample, mut arrival) = (0, 0, 0);
+    for index in 0..=switches.len() {
+        let until = switches.time.get(index).copied().unwrap_or(Time::MAX);
+        // What happened since the last switch, in the order of time.
+        loop {
+            let next = |times: &[Time], at: usize| times.get(at).copied().filter(|time| *time <= until).unwrap_or(Time::MAX);
+            let times = [next(&wakings.time, waking), next(&samples.time, sample), next(&arrivals.time, arrival)];
+            let first = times[0].min(times[1]).min(times[2]);
+            if first == Time::MAX {
+                break;
+            } else if first == times[2] {
+                chains.observe(index, first, arrivals.cpu[arrival], arrivals.thread[arrival], By::Arrival);
+                arrival += 1;
+            } else if first == times[1] {
+                chains.observe(index, first, samples.cpu[sample], samples.thread[sample], By::Presence);
+                sample += 1;
+            } else {
+                chains.observe(index, first, wakings.cpu[waking], wakings.waker[waking], By::Presence);
+                chains.wake(first, wakings.wakee[waking]);
+                waking += 1;
             }
         }
-        *on = Some((next, time));
-        if let Some(leaving) = seen.get_mut(prev.index()) {
-            *leaving = Seen::default();
-        }
-        if let Some(coming) = seen.get_mut(next.index()) {
-            *coming = Seen { on: true, ..Seen::default() };
+        if index < switches.len() {
+            chains.switch(switches, index);
         }
     }
-    missing
+    chains.missing
 }
 
-fn note_running(seen: &mut [Seen], thread: ThreadId, time: Time, cpu: u16) {
-    if let Some(state) = seen.get_mut(thread.index()).filter(|state| !state.on) {
-        state.running.get_or_insert((time, cpu));
+/// The chains of all CPUs, followed in time.
+struct Chains<'a> {
+    trace: &'a Trace,
+    cpus: Vec<Cpu>,
+    threads: Vec<Seen>,
+    missing: Vec<Missing>,
+}
+
+impl<'a> Chains<'a> {
+    fn new(trace: &'a Trace) -> Self {
+        let cpus = trace.switches.cpu.iter().max().map_or(0, |&cpu| usize::from(cpu) + 1);
+        let threads = vec![Seen { on: None, woken: None, prio: 120 }; trace.threads.len()];
+        Self { trace, cpus: vec![Cpu::default(); cpus], threads, missing: Vec::new() }
+    }
+
+    /// `thread` is on `cpu` at `time`, before the switch number `before`. If another was there, a switch is missing.
+    #[inline]
+    fn observe(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId, by: By) {
+        let Some(on) = self.cpus.get_mut(usize::from(cpu)) else { return };
+        if on.current == Some(thread) {
+            on.seen = time;
+        } else if on.current.is_some() {
+            self.conclude(before, time, cpu, thread, by);
+        }
+    }
+
+    #[inline]
+    fn wake(&mut self, time: Time, wakee: ThreadId) {
+        if let Some(wakee) = self.threads.get_mut(wakee.index()).filter(|wakee| wakee.on.is_none()) {
+            wakee.woken.get_or_insert(time);
+        }
+    }
+
+    #[inline]
+    fn switch(&mut self, switches: &Switches, index: usize) {
+        let (time, cpu, prev, next) = (switches.time[index], switches.cpu[index], switches.prev[index], switches.next[index]);
+        if let Some(leaving) = self.threads.get_mut(prev.index()) {
+            leaving.prio = switches.prev_prio[index];
+        }
+        self.observe(index, time.minus(1), cpu, prev, By::Presence);
+        if let Some(leaving) = self.threads.get_mut(prev.index()) {
+            (leaving.on, leaving.woken) = (None, None);
+        }
+        self.arrive(time, cpu, next, switches.next_prio[index]);
+    }
+
+    fn arrive(&mut self, time: Time, cpu: u16, thread: ThreadId, prio: i16) {
+        self.cpus[usize::from(cpu)] = Cpu { current: Some(thread), seen: time };
+        if let Some(coming) = self.threads.get_mut(thread.index()).filter(|_| !thread.is_idle()) {
+            *coming = Seen { on: Some(cpu), woken: None, prio };
+        }
+    }
+
+    /// `thread` was seen on `cpu` at `time`, to which no switch had brought it.
+    fn conclude(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId, by: By) {
+        let Cpu { current, seen } = self.cpus[usize::from(cpu)];
+        let was = current.unwrap_or(ThreadId::IDLE);
+        let state = self.threads.get(thread.index()).copied().unwrap_or(Seen { on: None, woken: None, prio: 120 });
+        // Nobody runs in two places: that it left the other one is missing, too.
+        if let Some(other) = state.on.filter(|other| *other != cpu && !thread.is_idle()) {
+            let at = self.cpus[usize::from(other)].seen;
+            self.add(before, at.plus(1).min(time), other, thread, ThreadId::IDLE, By::Presence);
+        }
+        // A CPU that idles takes a woken thread at once; any other gave it the CPU when it was first seen there, or before.
+        let at = state.woken.filter(|_| was.is_idle() && by == By::Presence).map_or(time, |woken| woken.max(seen).min(time));
+        self.add(before, at, cpu, was, thread, by);
+        self.cpus[usize::from(cpu)].seen = time;
+    }
+
+    /// A switch is missing on `cpu`, unless its events are known to be lost.
+    fn add(&mut self, before: usize, time: Time, cpu: u16, prev: ThreadId, next: ThreadId, by: By) {
+        let prio = |thread: ThreadId| self.threads.get(thread.index()).map_or(120, |thread| thread.prio);
+        let (prev_prio, next_prio) = (prio(prev), prio(next));
+        let seen = self.cpus[usize::from(cpu)].seen;
+        if !self.trace.losses.iter().any(|loss| loss.cpu == cpu && loss.window.end > seen && loss.window.start <= time) {
+            self.missing.push(Missing { before, time, cpu, prev, next, prev_prio, next_prio, by });
+        }
+        if let Some(leaving) = self.threads.get_mut(prev.index()) {
+            (leaving.on, leaving.woken) = (None, None);
+        }
+        self.arrive(time, cpu, next, next_prio);
     }
 }
 
@@ -112,13 +205,13 @@ fn insert(switches: &Switches, missing: &[Missing]) -> Switches {
                 out.stack.push(switches.stack[i]);
             }
             Err(i) => {
-                let Missing { cpu, prev, next, prio, .. } = missing[i];
+                let Missing { cpu, prev, next, prev_prio, next_prio, .. } = missing[i];
                 out.cpu.push(cpu);
                 out.prev.push(prev);
                 out.next.push(next);
                 out.prev_state.push(TaskState::Sleeping);
-                out.prev_prio.push(prio);
-                out.next_prio.push(prio);
+                out.prev_prio.push(prev_prio);
+                out.next_prio.push(next_prio);
                 out.stack.push(StackId::EMPTY);
             }
         }
@@ -131,6 +224,19 @@ mod tests {
     use super::*;
     use unhitch_model::{NameId, Process, Thread};
 
+    fn sample(trace: &mut Trace, us: u64, thread: u32) {
+        trace.samples.time.push(Time::from_nanos(us * 1000));
+        trace.samples.cpu.push(0);
+        trace.samples.thread.push(ThreadId(thread));
+        trace.samples.stack.push(StackId::EMPTY);
+    }
+
+    fn arrive(trace: &mut Trace, us: u64, thread: u32) {
+        trace.arrivals.time.push(Time::from_nanos(us * 1000));
+        trace.arrivals.cpu.push(0);
+        trace.arrivals.thread.push(ThreadId(thread));
+    }
+
     fn push(trace: &mut Trace, us: u64, prev: u32, next: u32) {
         trace.switches.time.push(Time::from_nanos(us * 1000));
         trace.switches.cpu.push(0);
@@ -142,9 +248,9 @@ mod tests {
         trace.switches.stack.push(StackId::EMPTY);
     }
 
-    fn wake(trace: &mut Trace, us: u64, waker: u32, wakee: u32) {
+    fn wake(trace: &mut Trace, us: u64, cpu: u16, waker: u32, wakee: u32) {
         trace.wakings.time.push(Time::from_nanos(us * 1000));
-        trace.wakings.cpu.push(0);
+        trace.wakings.cpu.push(cpu);
         trace.wakings.waker.push(ThreadId(waker));
         trace.wakings.wakee.push(ThreadId(wakee));
         trace.wakings.target_cpu.push(0);
@@ -167,16 +273,37 @@ mod tests {
     #[test]
     fn a_thread_seen_to_run_was_not_woken_later() {
         let mut trace = broken();
-        wake(&mut trace, 20, 1, 2);
-        wake(&mut trace, 49, 2, 1);
+        wake(&mut trace, 20, 0, 1, 2);
+        wake(&mut trace, 49, 1, 2, 1);
         mend(&mut trace);
         assert_eq!(trace.switches.time, [10_000, 20_000, 50_000].map(Time::from_nanos));
     }
 
     #[test]
+    fn a_thread_that_never_left_is_seen_by_its_samples() {
+        let mut trace = broken();
+        sample(&mut trace, 70, 2);
+        sample(&mut trace, 80, 2);
+        mend(&mut trace);
+        assert_eq!(trace.switches.time.last(), Some(&Time::from_nanos(70_000)));
+        assert_eq!((trace.switches.prev[3], trace.switches.next[3]), (ThreadId(0), ThreadId(2)));
+    }
+
+    #[test]
+    fn a_recorded_arrival_is_exact() {
+        let mut trace = broken();
+        wake(&mut trace, 20, 1, 2, 1);
+        arrive(&mut trace, 30, 1);
+        sample(&mut trace, 40, 1);
+        arrive(&mut trace, 51, 0);
+        mend(&mut trace);
+        assert_eq!(trace.switches.time, [10_000, 30_000, 50_000].map(Time::from_nanos));
+    }
+
+    #[test]
     fn a_broken_chain_is_mended_at_the_wake_up() {
         let mut trace = broken();
-        wake(&mut trace, 40, 0, 1);
+        wake(&mut trace, 40, 0, 0, 1);
         mend(&mut trace);
         assert_eq!(trace.switches.time, [10_000, 40_000, 50_000].map(Time::from_nanos));
         assert_eq!((trace.switches.prev[1], trace.switches.next[1]), (ThreadId(0), ThreadId(1)));

@@ -127,6 +127,18 @@ pub struct Samples {
     pub stack: Vec<StackId>,
 }
 
+/// Threads seen coming on a CPU by the kernel's own records of it (`PERF_RECORD_SWITCH`), which tell no more than that: what a switch
+/// tells that is recorded, they tell again.
+#[derive(Clone, Debug, Default)]
+pub struct Arrivals {
+    /// When.
+    pub time: Vec<Time>,
+    /// On which CPU.
+    pub cpu: Vec<u16>,
+    /// The thread that came.
+    pub thread: Vec<ThreadId>,
+}
+
 /// Whether a contention event opens or closes a wait for a kernel lock.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ContentionKind {
@@ -173,4 +185,4 @@ macro_rules! lengths {
         }
     )*};
 }
-lengths!(Switches, Wakings, Samples, Contentions);
+lengths!(Switches, Wakings, Samples, Arrivals, Contentions);

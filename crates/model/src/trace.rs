@@ -1,8 +1,8 @@
 //! The trace itself.
 
 use crate::{
-    Contentions, FrameId, Modules, NameId, Samples, StackId, Stacks, Strings, Switches, Symbols, ThreadId, Threads, Time, Wakings,
-    Warnings, Window,
+    Arrivals, Contentions, FrameId, Modules, NameId, Samples, StackId, Stacks, Strings, Switches, Symbols, ThreadId, Threads, Time,
+    Wakings, Warnings, Window,
 };
 use std::collections::BTreeMap;
 
@@ -111,6 +111,8 @@ pub struct Trace {
     pub wakings: Wakings,
     /// CPU samples.
     pub samples: Samples,
+    /// Threads seen coming on a CPU, where that was recorded besides the switches.
+    pub arrivals: Arrivals,
     /// Kernel lock contention.
     pub contentions: Contentions,
     /// Futex waits at the time of the save.
@@ -139,6 +141,7 @@ impl Default for Trace {
             switches: Switches::default(),
             wakings: Wakings::default(),
             samples: Samples::default(),
+            arrivals: Arrivals::default(),
             contentions: Contentions::default(),
             futex_waits: Vec::new(),
             spans: Vec::new(),

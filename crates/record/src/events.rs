@@ -8,7 +8,7 @@
 //! twice, with complementary filters, and written as one.
 
 use crate::error::Error;
-use crate::{Options, probe, procfs, sys};
+use crate::{Options, probe, procfs, silence, sys};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,8 +33,10 @@ pub(crate) struct Event {
     /// As it goes into the file: the attribute of all its variants but for their exclusions.
     pub(crate) attr: EventAttr,
     /// As it is opened on each CPU.
-    pub(crate) variants: Vec<Variant>,
+    variants: Vec<Variant>,
     required: bool,
+    /// The CPUs on which it is opened; all without.
+    only_cpus: Option<Vec<u16>>,
 }
 
 /// Events opened only to see whether they can be.
@@ -89,10 +91,11 @@ pub(crate) fn tracepoint_names(events: &[Event]) -> Vec<(&str, &str)> {
     events.iter().filter_map(|event| event.name.split_once(':')).collect()
 }
 
-/// What to record on this machine, each event having been opened once on `cpu` to see whether it can be had. What cannot is left out
+/// What to record on this machine, each event having been opened once on a CPU to see whether it can be had. What cannot is left out
 /// and told in `warnings`. Those trials must be kept until the real events are open: the kernel waits for a grace period whenever the
 /// last user of a tracepoint goes.
-pub(crate) fn plan(options: &Options, tracefs: &Path, cpu: u16, warnings: &mut Vec<String>) -> Result<(Vec<Event>, Trials), Error> {
+pub(crate) fn plan(options: &Options, tracefs: &Path, online: &[u16], warnings: &mut Vec<String>) -> Result<(Vec<Event>, Trials), Error> {
+    let cpu = online.first().copied().unwrap_or(0);
     let max_stack = max_stack(options, warnings);
     let threads = options.only_pid.map(|pid| thread_ranges(&procfs::thread_ids(pid)));
     if threads.as_ref().is_some_and(Vec::is_empty) {
@@ -117,6 +120,7 @@ pub(crate) fn plan(options: &Options, tracefs: &Path, cpu: u16, warnings: &mut V
             variants: variants(tracepoint, &attr, threads.as_deref()),
             attr,
             required: index < REQUIRED,
+            only_cpus: None,
         };
         match try_open(&event, cpu, &mut trials) {
             Ok(()) => events.push(event),
@@ -125,6 +129,7 @@ pub(crate) fn plan(options: &Options, tracefs: &Path, cpu: u16, warnings: &mut V
         }
     }
     events.extend(clock(options, cpu, max_stack, &mut trials, warnings));
+    events.extend(arrivals(options, online, &events, warnings));
     Ok((events, trials))
 }
 
@@ -253,7 +258,7 @@ fn clock(options: &Options, cpu: u16, max_stack: u16, trials: &mut Trials, warni
             ..EventAttr::default()
         };
         let variants = vec![Variant { attr: attr.clone(), filter: None }];
-        let event = Event { name: name.to_owned(), attr, variants, required: false };
+        let event = Event { name: name.to_owned(), attr, variants, required: false, only_cpus: None };
         match try_open(&event, cpu, trials) {
             Ok(()) => return Some(event),
             Err(error) => last = Some(error),
@@ -264,9 +269,44 @@ fn clock(options: &Options, cpu: u16, max_stack: u16, trials: &mut Trials, warni
     None
 }
 
+/// Who comes on the CPUs that do not report their idle thread.
+fn arrivals(options: &Options, online: &[u16], events: &[Event], warnings: &mut Vec<String>) -> Option<Event> {
+    let silent = silence::silent_cpus(online, events.first()?.attr.config);
+    if silent.is_empty() {
+        return None;
+    }
+    let list: Vec<String> = silent.iter().map(ToString::to_string).collect();
+    warnings.push(format!(
+        "this kernel reports no event of an idle CPU {}: who came on it is recorded by other means; what its interrupts woke while it idled \
+         is missing",
+        list.join(", ")
+    ));
+    let attr = EventAttr {
+        kind: TYPE_SOFTWARE,
+        config: SW_DUMMY,
+        sample_period: 1,
+        sample_type: IDENTITY | sample::CALLCHAIN,
+        flags: ring_flags(options) | flag::CONTEXT_SWITCH,
+        clockid: CLOCK,
+        ..EventAttr::default()
+    };
+    let variants = vec![Variant { attr: attr.clone(), filter: None }];
+    Some(Event { name: "arrivals".to_owned(), attr, variants, required: false, only_cpus: Some(silent) })
+}
+
 /// Opens each variant of an event, to see whether it can be had.
 fn try_open(event: &Event, cpu: u16, trials: &mut Trials) -> io::Result<()> {
     event.variants.iter().try_for_each(|variant| variant.open(cpu).map(|fd| trials.push(fd)))
+}
+
+impl Event {
+    /// The ways of opening it on `cpu`.
+    pub(crate) fn variants_on(&self, cpu: u16) -> &[Variant] {
+        match &self.only_cpus {
+            Some(cpus) if !cpus.contains(&cpu) => &[],
+            _ => &self.variants,
+        }
+    }
 }
 
 impl Variant {

@@ -21,6 +21,7 @@ mod ring;
 mod save;
 mod session;
 mod sideband;
+mod silence;
 mod snapshot;
 mod sys;
 mod watch;

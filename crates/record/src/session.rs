@@ -93,7 +93,7 @@ impl Running {
     pub(crate) fn start(options: &Options, tracefs: &Path, warnings: &mut Vec<String>) -> Result<Self, Error> {
         sys::raise_open_files();
         let online = procfs::online_cpus();
-        let (events, trials) = events::plan(options, tracefs, online.first().copied().unwrap_or(0), warnings)?;
+        let (events, trials) = events::plan(options, tracefs, &online, warnings)?;
 
         let (fds, rings, sideband_attr, sideband_ids) = open_sideband(&online, warnings)?;
         let cpus = open_rings(&online, &events, ring_len(options), warnings)?;
@@ -299,7 +299,7 @@ fn open_cpu(cpu: u16, events: &[Event], len: usize) -> Result<Option<CpuRing>, O
     let mut ring = None;
     for (index, event) in events.iter().enumerate() {
         let failed = |error| OpenError::Other(open_failed(&event.name, cpu, error));
-        for variant in &event.variants {
+        for variant in event.variants_on(cpu) {
             let fd = match variant.open(cpu) {
                 Err(error) if is_offline(&error) => return Ok(None),
                 result => result.map_err(failed)?,

@@ -41,6 +41,15 @@ pub fn enable(fd: BorrowedFd) -> io::Result<()> {
     check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_ENABLE, 0) }).map(drop)
 }
 
+/// Lets the calling thread run on `cpu` only.
+pub fn pin(cpu: u16) -> io::Result<()> {
+    // Wide enough for every number that a CPU can have.
+    let mut mask = [0u64; 1024];
+    mask[usize::from(cpu) / 64] = 1 << (cpu % 64);
+    // SAFETY: the kernel reads `size_of_val(&mask)` bytes.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&mask), mask.as_ptr().cast()) }).map(drop)
+}
+
 /// Sends the records of `fd` to the ring of `target`.
 pub fn set_output(fd: BorrowedFd, target: BorrowedFd) -> io::Result<()> {
     // SAFETY: no memory is passed.

@@ -5,7 +5,7 @@
 
 use super::{
     events::{ContentionFields, Event, Events, Role, SwitchFields, WakingFields},
-    record::kind,
+    record::{kind, misc},
     records::{Record, Records},
     sample::SampleFields,
     stack_table::StackTable,
@@ -49,6 +49,12 @@ pub(crate) struct Sample {
     pub tid: u32,
 }
 
+/// A thread came on a CPU.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Arrival {
+    pub tid: u32,
+}
+
 /// A lock contention event.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Contention {
@@ -64,6 +70,7 @@ pub(crate) struct Rows {
     pub switches: Vec<Row<Switch>>,
     pub wakings: Vec<Row<Waking>>,
     pub samples: Vec<Row<Sample>>,
+    pub arrivals: Vec<Row<Arrival>>,
     pub contentions: Vec<Row<Contention>>,
 }
 
@@ -106,10 +113,18 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Decodes the samples of a chunk.
+    /// Decodes the samples of a chunk, and the switches beside them.
     pub(crate) fn decode(&mut self, index: usize, chunk: &'a [u8]) {
         let events = self.events;
-        for record in Records::new(chunk).filter(|record| record.kind == kind::SAMPLE) {
+        for record in Records::new(chunk) {
+            match record.kind {
+                kind::SAMPLE => {}
+                kind::SWITCH | kind::SWITCH_CPU_WIDE if record.misc & misc::SWITCH_OUT == 0 => {
+                    self.arrival(&record);
+                    continue;
+                }
+                _ => continue,
+            }
             let number = events.of_sample(record.body).map_or(events.list().len(), usize::from);
             self.counts[number] += 1;
             if let Some(event) = events.list().get(number)
@@ -157,6 +172,15 @@ impl<'a> Decoder<'a> {
             Role::Ignored => {}
         }
         self.cover(cpu, fields.time);
+        Some(())
+    }
+
+    /// `None` when nothing tells who came, when and where.
+    fn arrival(&mut self, record: &Record<'a>) -> Option<()> {
+        let trailer = self.events.trailer(record.body);
+        let (time, cpu) = (trailer.time.nanos(), u16::try_from(trailer.cpu?).ok()?);
+        self.rows.arrivals.push(Row { time, stack: 0, cpu, of: Arrival { tid: trailer.tid? } });
+        self.cover(cpu, time);
         Some(())
     }
 

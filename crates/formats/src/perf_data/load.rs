@@ -10,7 +10,7 @@
 use super::{
     attr::flag,
     coverage::{self, Covered},
-    decode::{Contention, Decoder, Row, Rows, Sample, Switch, Waking},
+    decode::{Arrival, Contention, Decoder, Row, Rows, Sample, Switch, Waking},
     events::Events,
     expand,
     feature::About,
@@ -27,7 +27,7 @@ use crate::Error;
 use rayon::prelude::*;
 use std::{borrow::Cow, mem};
 use unhitch_model::{
-    ContentionKind, Contentions, Format, Meta, Samples, StackId, Switches, ThreadId, Threads, Time, Trace, Wakings, Warnings,
+    Arrivals, ContentionKind, Contentions, Format, Meta, Samples, StackId, Switches, ThreadId, Threads, Time, Trace, Wakings, Warnings,
 };
 
 /// Reads a whole file. `release` is told which parts of `bytes` are not needed any more, or seldom.
@@ -159,16 +159,18 @@ fn merge<'a>(decoders: Vec<Decoder<'a>>, events: &Events, trace: &mut Trace, war
 type Chunks<'a, T> = Vec<(Vec<Row<T>>, &'a [u32])>;
 
 fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
-    let (mut switches, mut wakings, mut samples, mut contentions) = (Chunks::new(), Chunks::new(), Chunks::new(), Chunks::new());
+    let (mut switches, mut wakings, mut samples) = (Chunks::new(), Chunks::new(), Chunks::new());
+    let (mut arrivals, mut contentions) = (Chunks::new(), Chunks::new());
     for (_, rows, numbers) in chunks {
         switches.push((rows.switches, numbers));
         wakings.push((rows.wakings, numbers));
         samples.push((rows.samples, numbers));
+        arrivals.push((rows.arrivals, numbers));
         contentions.push((rows.contentions, numbers));
     }
-    let (switches, (wakings, (samples, contentions))) =
-        rayon::join(|| sorted(switches), || rayon::join(|| sorted(wakings), || (sorted(samples), sorted(contentions))));
-    let mut rows = Rows { switches, wakings, samples, contentions };
+    let (switches, (wakings, (samples, arrivals, contentions))) =
+        rayon::join(|| sorted(switches), || rayon::join(|| sorted(wakings), || (sorted(samples), sorted(arrivals), sorted(contentions))));
+    let mut rows = Rows { switches, wakings, samples, arrivals, contentions };
     place_exiting(&mut rows.samples, &rows.switches);
     rows
 }
@@ -235,11 +237,15 @@ impl Columns {
 }
 
 fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
-    let (switches, (wakings, (samples, contentions))) = rayon::join(
+    let (switches, (wakings, (samples, arrivals, contentions))) = rayon::join(
         || switches(rows.switches, columns),
-        || rayon::join(|| wakings(rows.wakings, columns), || (samples(rows.samples, columns), contentions(rows.contentions, columns))),
+        || {
+            let rest = || (samples(rows.samples, columns), arrivals(rows.arrivals, columns), contentions(rows.contentions, columns));
+            rayon::join(|| wakings(rows.wakings, columns), rest)
+        },
     );
-    (trace.switches, trace.wakings, trace.samples, trace.contentions) = (switches, wakings, samples, contentions);
+    (trace.switches, trace.wakings, trace.samples) = (switches, wakings, samples);
+    (trace.arrivals, trace.contentions) = (arrivals, contentions);
 }
 
 fn switches(rows: Vec<Row<Switch>>, columns: &Columns) -> Switches {
@@ -300,6 +306,17 @@ fn samples(rows: Vec<Row<Sample>>, columns: &Columns) -> Samples {
         out.cpu.push(row.cpu);
         out.thread.push(columns.thread(row.of.tid, time));
         out.stack.push(columns.stack(row));
+    }
+    out
+}
+
+fn arrivals(rows: Vec<Row<Arrival>>, columns: &Columns) -> Arrivals {
+    let mut out = Arrivals::default();
+    for row in &rows {
+        let time = Time::from_nanos(row.time);
+        out.time.push(time);
+        out.cpu.push(row.cpu);
+        out.thread.push(columns.thread(row.of.tid, time));
     }
     out
 }

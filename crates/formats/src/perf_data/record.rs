@@ -18,6 +18,8 @@ pub mod kind {
     pub const SAMPLE: u32 = 9;
     pub const MMAP2: u32 = 10;
     pub const LOST_SAMPLES: u32 = 13;
+    pub const SWITCH: u32 = 14;
+    pub const SWITCH_CPU_WIDE: u32 = 15;
     pub const ATTR: u32 = 64;
     pub const TRACING_DATA: u32 = 66;
     pub const BUILD_ID: u32 = 67;
@@ -98,6 +100,8 @@ pub mod misc {
     pub const USER: u16 = 2;
     /// COMM: because of an exec.
     pub const COMM_EXEC: u16 = 1 << 13;
+    /// SWITCH: the thread leaves its CPU, rather than coming on it.
+    pub const SWITCH_OUT: u16 = 1 << 13;
     /// MMAP2: a build id stands in place of device and inode.
     pub const MMAP_BUILD_ID: u16 = 1 << 14;
     /// BUILD_ID: the id's length is given.

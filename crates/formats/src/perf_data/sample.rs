@@ -40,6 +40,7 @@ pub(crate) struct SampleFields<'a> {
 pub(crate) struct Trailer {
     pub time: Time,
     pub cpu: Option<u32>,
+    pub tid: Option<u32>,
 }
 
 fn u32_at(body: &[u8], at: usize) -> Option<u32> {
@@ -126,13 +127,14 @@ impl SampleLayout {
         }
         // Last field first: the record's own fields before it are of any length.
         let mut end = body.len();
-        for bit in [sample::IDENTIFIER, sample::CPU, sample::STREAM_ID, sample::ID, sample::TIME] {
+        for bit in [sample::IDENTIFIER, sample::CPU, sample::STREAM_ID, sample::ID, sample::TIME, sample::TID] {
             if self.sample_type & bit == 0 {
                 continue;
             }
             let Some(at) = end.checked_sub(8) else { return Trailer::default() };
             match bit {
                 sample::CPU => trailer.cpu = u32_at(body, at),
+                sample::TID => trailer.tid = u32_at(body, at + 4),
                 sample::TIME => trailer.time = Time::from_nanos(u64_at(body, at).unwrap_or(0)),
                 _ => {}
             }
@@ -180,8 +182,8 @@ mod tests {
     fn trailers_are_read_from_the_end() {
         let sample_type = sample::TID | sample::TIME | sample::ID | sample::CPU | sample::IDENTIFIER;
         let layout = SampleLayout::new(&EventAttr { sample_type, flags: flag::SAMPLE_ID_ALL, ..EventAttr::default() });
-        let body: Vec<u8> = [1u64, 2, 3, 40, 5, 6, 7].iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(layout.read_trailer(&body), Trailer { time: Time::from_nanos(40), cpu: Some(6) });
+        let body: Vec<u8> = [1u64, 2, 3 | 30 << 32, 40, 5, 6, 7].iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(layout.read_trailer(&body), Trailer { time: Time::from_nanos(40), cpu: Some(6), tid: Some(30) });
         assert_eq!(layout.read_trailer(&body[..24]), Trailer::default());
     }
 }
