@@ -7,17 +7,28 @@
 //! --switch-events`; our recorder adds them where it finds the fault).
 //! Left alone, a thread would seem to leave a CPU on which it never was. What is concluded is counted in the trace's warnings.
 
-use unhitch_model::{StackId, Switches, TaskState, ThreadId, Time, Trace};
+use std::ops::Range;
+use unhitch_model::{StackId, Switches, TaskState, ThreadId, Time, Trace, Window};
 
 /// What is known of a thread while the events go by.
 #[derive(Clone, Copy)]
 struct Seen {
     /// The CPU on which it is.
     on: Option<u16>,
-    /// When it was first woken since it was last on a CPU.
-    woken: Option<Time>,
+    /// How it was first woken since it was last on a CPU.
+    woken: Option<Woken>,
     /// Its last known priority.
     prio: i16,
+}
+
+/// A wake-up, or when the thread was then sent to another CPU.
+#[derive(Clone, Copy)]
+struct Woken {
+    /// The number of the switch that follows.
+    before: usize,
+    time: Time,
+    /// The CPU that it was woken for, if that idled: there it ran at once.
+    idle_cpu: Option<u16>,
 }
 
 /// What is known of a CPU.
@@ -29,6 +40,12 @@ struct Cpu {
     seen: Time,
 }
 
+/// A thread that was woken beside an idle CPU and not seen to run for longer than this has run, unless a limit of its group forbade it.
+const PROMPT_NS: u64 = 50_000_000;
+
+/// A CPU to which nobody came for as long was free for the woken thread.
+const IDLE_NS: u64 = 1_000_000;
+
 /// What shows a thread on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
@@ -38,6 +55,7 @@ enum By {
     Presence,
 }
 
+#[derive(Clone, Copy)]
 struct Missing {
     before: usize,
     time: Time,
@@ -70,35 +88,40 @@ pub fn mend(trace: &mut Trace) {
 }
 
 fn find(trace: &Trace) -> Vec<Missing> {
-    let Trace { switches, wakings, samples, arrivals, .. } = trace;
+    let Trace { switches, wakings, samples, arrivals, migrations, .. } = trace;
     let mut chains = Chains::new(trace);
-    let (mut waking, mut sample, mut arrival) = (0, 0, 0);
+    let (mut waking, mut sample, mut arrival, mut migration) = (0, 0, 0, 0);
     for index in 0..=switches.len() {
         let until = switches.time.get(index).copied().unwrap_or(Time::MAX);
         // What happened since the last switch, in the order of time.
         loop {
             let next = |times: &[Time], at: usize| times.get(at).copied().filter(|time| *time <= until).unwrap_or(Time::MAX);
-            let times = [next(&wakings.time, waking), next(&samples.time, sample), next(&arrivals.time, arrival)];
-            let first = times[0].min(times[1]).min(times[2]);
+            let woken = next(&wakings.time, waking);
+            let (sampled, arrived, migrated) =
+                (next(&samples.time, sample), next(&arrivals.time, arrival), next(&migrations.time, migration));
+            let first = woken.min(sampled).min(arrived).min(migrated);
             if first == Time::MAX {
                 break;
-            } else if first == times[2] {
+            } else if first == arrived {
                 chains.observe(index, first, arrivals.cpu[arrival], arrivals.thread[arrival], By::Arrival);
                 arrival += 1;
-            } else if first == times[1] {
+            } else if first == sampled {
                 chains.observe(index, first, samples.cpu[sample], samples.thread[sample], By::Presence);
                 sample += 1;
-            } else {
+            } else if first == woken {
                 chains.observe(index, first, wakings.cpu[waking], wakings.waker[waking], By::Presence);
-                chains.wake(first, wakings.wakee[waking]);
+                chains.wake(index, first, wakings.target_cpu[waking], wakings.wakee[waking]);
                 waking += 1;
+            } else {
+                chains.migrate(index, first, migrations.cpu[migration], migrations.thread[migration]);
+                migration += 1;
             }
         }
         if index < switches.len() {
             chains.switch(switches, index);
         }
     }
-    chains.missing
+    chains.finish(trace.spans.iter().map(|span| span.window.end).max().unwrap_or_default())
 }
 
 /// The chains of all CPUs, followed in time.
@@ -107,13 +130,15 @@ struct Chains<'a> {
     cpus: Vec<Cpu>,
     threads: Vec<Seen>,
     missing: Vec<Missing>,
+    /// Threads that ran, though nothing of that was seen, not even that they left.
+    hidden: Vec<(ThreadId, Woken)>,
 }
 
 impl<'a> Chains<'a> {
     fn new(trace: &'a Trace) -> Self {
         let cpus = trace.switches.cpu.iter().max().map_or(0, |&cpu| usize::from(cpu) + 1);
         let threads = vec![Seen { on: None, woken: None, prio: 120 }; trace.threads.len()];
-        Self { trace, cpus: vec![Cpu::default(); cpus], threads, missing: Vec::new() }
+        Self { trace, cpus: vec![Cpu::default(); cpus], threads, missing: Vec::new(), hidden: Vec::new() }
     }
 
     /// `thread` is on `cpu` at `time`, before the switch number `before`. If another was there, a switch is missing.
@@ -128,10 +153,30 @@ impl<'a> Chains<'a> {
     }
 
     #[inline]
-    fn wake(&mut self, time: Time, wakee: ThreadId) {
-        if let Some(wakee) = self.threads.get_mut(wakee.index()).filter(|wakee| wakee.on.is_none()) {
-            wakee.woken.get_or_insert(time);
+    fn wake(&mut self, before: usize, time: Time, target_cpu: u16, wakee: ThreadId) {
+        let woken = Woken { before, time, idle_cpu: self.if_idle(target_cpu) };
+        let Some(state) = self.threads.get_mut(wakee.index()).filter(|state| state.on.is_none()) else { return };
+        match state.woken {
+            None => state.woken = Some(woken),
+            // Only who sleeps is woken: it ran in between, and slept again.
+            Some(earlier) if earlier.idle_cpu.is_some() => {
+                self.hidden.push((wakee, earlier));
+                state.woken = Some(woken);
+            }
+            Some(_) => {}
         }
+    }
+
+    /// Whoever is woken is sent to another CPU only after that.
+    fn migrate(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId) {
+        let idle_cpu = self.if_idle(cpu);
+        if let Some(woken) = self.threads.get_mut(thread.index()).and_then(|state| state.woken.as_mut()) {
+            *woken = Woken { before, time, idle_cpu };
+        }
+    }
+
+    fn if_idle(&self, cpu: u16) -> Option<u16> {
+        self.cpus.get(usize::from(cpu)).and_then(|on| (on.current == Some(ThreadId::IDLE)).then_some(cpu))
     }
 
     #[inline]
@@ -150,6 +195,7 @@ impl<'a> Chains<'a> {
     fn arrive(&mut self, time: Time, cpu: u16, thread: ThreadId, prio: i16) {
         self.cpus[usize::from(cpu)] = Cpu { current: Some(thread), seen: time };
         if let Some(coming) = self.threads.get_mut(thread.index()).filter(|_| !thread.is_idle()) {
+            self.hidden.extend(coming.woken.filter(|woken| is_late(*woken, time)).map(|woken| (thread, woken)));
             *coming = Seen { on: Some(cpu), woken: None, prio };
         }
     }
@@ -165,7 +211,8 @@ impl<'a> Chains<'a> {
             self.add(before, at.plus(1).min(time), other, thread, ThreadId::IDLE, By::Presence);
         }
         // A CPU that idles takes a woken thread at once; any other gave it the CPU when it was first seen there, or before.
-        let at = state.woken.filter(|_| was.is_idle() && by == By::Presence).map_or(time, |woken| woken.max(seen).min(time));
+        let prompt = state.woken.filter(|woken| was.is_idle() && by == By::Presence && !is_late(*woken, time));
+        let at = prompt.map_or(time, |woken| woken.time.max(seen).min(time));
         self.add(before, at, cpu, was, thread, by);
         self.cpus[usize::from(cpu)].seen = time;
     }
@@ -183,6 +230,39 @@ impl<'a> Chains<'a> {
         }
         self.arrive(time, cpu, next, next_prio);
     }
+
+    /// All that is missing in a trace that ends at `end`.
+    fn finish(mut self, end: Time) -> Vec<Missing> {
+        // Where the kernel reports everything, a thread that does not run beside an idle CPU is kept from it: that is no fault of the trace.
+        if self.missing.is_empty() {
+            return self.missing;
+        }
+        let threads = self.threads.iter().enumerate();
+        let late = threads.filter_map(|(index, state)| Some((ThreadId(index as u32), state.woken.filter(|woken| is_late(*woken, end))?)));
+        self.hidden.extend(late);
+        for (thread, woken) in std::mem::take(&mut self.hidden) {
+            let Woken { before, time, idle_cpu } = woken;
+            let Some(cpu) = idle_cpu.filter(|cpu| self.stays_idle(*cpu, time)) else { continue };
+            let prio = self.threads[thread.index()].prio;
+            let came = Missing { before, time, cpu, prev: ThreadId::IDLE, next: thread, prev_prio: 120, next_prio: prio, by: By::Presence };
+            let left = Missing { time: time.plus(1), prev: thread, next: ThreadId::IDLE, prev_prio: prio, next_prio: 120, ..came };
+            self.missing.extend([came, left]);
+        }
+        self.missing
+    }
+
+    /// True when nothing is known to have come on `cpu` right after a wake-up.
+    fn stays_idle(&self, cpu: u16, from: Time) -> bool {
+        let Trace { switches, arrivals, .. } = self.trace;
+        let window = Window::new(from, from.plus(IDLE_NS));
+        let busy = |cpus: &[u16], range: Range<usize>| cpus.get(range).is_some_and(|cpus| cpus.contains(&cpu));
+        !busy(&switches.cpu, switches.range(window)) && !busy(&arrivals.cpu, arrivals.range(window))
+    }
+}
+
+/// True for a thread that must have run before `now`.
+fn is_late(woken: Woken, now: Time) -> bool {
+    woken.idle_cpu.is_some() && now.since(woken.time) > PROMPT_NS
 }
 
 /// The switches with the missing ones at their times.
@@ -222,7 +302,7 @@ fn insert(switches: &Switches, missing: &[Missing]) -> Switches {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unhitch_model::{NameId, Process, Thread};
+    use unhitch_model::{CpuSpan, NameId, Process, Thread};
 
     fn sample(trace: &mut Trace, us: u64, thread: u32) {
         trace.samples.time.push(Time::from_nanos(us * 1000));
@@ -287,6 +367,21 @@ mod tests {
         mend(&mut trace);
         assert_eq!(trace.switches.time.last(), Some(&Time::from_nanos(70_000)));
         assert_eq!((trace.switches.prev[3], trace.switches.next[3]), (ThreadId(0), ThreadId(2)));
+    }
+
+    #[test]
+    fn a_thread_woken_beside_an_idle_cpu_has_run() {
+        let mut trace = broken();
+        wake(&mut trace, 40, 0, 0, 1);
+        wake(&mut trace, 60, 1, 1, 2);
+        trace.spans = vec![CpuSpan { cpu: 0, window: Window::new(Time::ZERO, Time::from_nanos(60_000 + PROMPT_NS * 2)) }];
+        let mut whole = trace.clone();
+        whole.switches.prev[1] = ThreadId::IDLE;
+        mend(&mut trace);
+        assert_eq!(trace.switches.next, [0, 1, 0, 2, 0].map(ThreadId));
+        assert_eq!(trace.switches.time[3], Time::from_nanos(60_000));
+        mend(&mut whole);
+        assert_eq!(whole.switches.len(), 2, "in a whole trace it is kept from the CPU");
     }
 
     #[test]

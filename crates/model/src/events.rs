@@ -127,15 +127,14 @@ pub struct Samples {
     pub stack: Vec<StackId>,
 }
 
-/// Threads seen coming on a CPU by the kernel's own records of it (`PERF_RECORD_SWITCH`), which tell no more than that: what a switch
-/// tells that is recorded, they tell again.
+/// Threads and their CPUs: who came on one, or was sent to one.
 #[derive(Clone, Debug, Default)]
-pub struct Arrivals {
+pub struct Placements {
     /// When.
     pub time: Vec<Time>,
-    /// On which CPU.
+    /// On or to which CPU.
     pub cpu: Vec<u16>,
-    /// The thread that came.
+    /// The thread.
     pub thread: Vec<ThreadId>,
 }
 
@@ -185,4 +184,4 @@ macro_rules! lengths {
         }
     )*};
 }
-lengths!(Switches, Wakings, Samples, Arrivals, Contentions);
+lengths!(Switches, Wakings, Samples, Placements, Contentions);

@@ -18,7 +18,7 @@ mod time;
 mod trace;
 mod warnings;
 
-pub use events::{Arrivals, ContentionKind, Contentions, Samples, Switches, TaskState, WakeFlags, Wakings};
+pub use events::{ContentionKind, Contentions, Placements, Samples, Switches, TaskState, WakeFlags, Wakings};
 pub use id::{FrameId, ModuleId, NameId, ProcessId, StackId, ThreadId};
 pub use modules::{Module, ModuleKind, Modules};
 pub use stacks::{Frame, Stacks};

@@ -1,7 +1,7 @@
 //! The trace itself.
 
 use crate::{
-    Arrivals, Contentions, FrameId, Modules, NameId, Samples, StackId, Stacks, Strings, Switches, Symbols, ThreadId, Threads, Time,
+    Contentions, FrameId, Modules, NameId, Placements, Samples, StackId, Stacks, Strings, Switches, Symbols, ThreadId, Threads, Time,
     Wakings, Warnings, Window,
 };
 use std::collections::BTreeMap;
@@ -111,8 +111,10 @@ pub struct Trace {
     pub wakings: Wakings,
     /// CPU samples.
     pub samples: Samples,
-    /// Threads seen coming on a CPU, where that was recorded besides the switches.
-    pub arrivals: Arrivals,
+    /// Who came on which CPU, by the kernel's records of that (`PERF_RECORD_SWITCH`): the switches tell it again, where none is missing.
+    pub arrivals: Placements,
+    /// Which CPU the scheduler chose for a thread that was not running.
+    pub migrations: Placements,
     /// Kernel lock contention.
     pub contentions: Contentions,
     /// Futex waits at the time of the save.
@@ -141,7 +143,8 @@ impl Default for Trace {
             switches: Switches::default(),
             wakings: Wakings::default(),
             samples: Samples::default(),
-            arrivals: Arrivals::default(),
+            arrivals: Placements::default(),
+            migrations: Placements::default(),
             contentions: Contentions::default(),
             futex_waits: Vec::new(),
             spans: Vec::new(),

@@ -49,9 +49,9 @@ pub(crate) struct Sample {
     pub tid: u32,
 }
 
-/// A thread came on a CPU.
+/// A thread came on the row's CPU, or was sent there.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Arrival {
+pub(crate) struct Placement {
     pub tid: u32,
 }
 
@@ -70,7 +70,8 @@ pub(crate) struct Rows {
     pub switches: Vec<Row<Switch>>,
     pub wakings: Vec<Row<Waking>>,
     pub samples: Vec<Row<Sample>>,
-    pub arrivals: Vec<Row<Arrival>>,
+    pub arrivals: Vec<Row<Placement>>,
+    pub migrations: Vec<Row<Placement>>,
     pub contentions: Vec<Row<Contention>>,
 }
 
@@ -169,6 +170,10 @@ impl<'a> Decoder<'a> {
                 let name = Life::Renamed(comm(*name, fields.raw)?);
                 self.hints.lives.push((fields.time, pid.value(fields.raw)? as u32, name));
             }
+            Role::Migrated(pid, dest) => {
+                let of = Placement { tid: pid.value(fields.raw)? as u32 };
+                self.rows.migrations.push(Row { time: fields.time, stack: 0, cpu: u16::try_from(dest.value(fields.raw)?).ok()?, of });
+            }
             Role::Ignored => {}
         }
         self.cover(cpu, fields.time);
@@ -179,7 +184,7 @@ impl<'a> Decoder<'a> {
     fn arrival(&mut self, record: &Record<'a>) -> Option<()> {
         let trailer = self.events.trailer(record.body);
         let (time, cpu) = (trailer.time.nanos(), u16::try_from(trailer.cpu?).ok()?);
-        self.rows.arrivals.push(Row { time, stack: 0, cpu, of: Arrival { tid: trailer.tid? } });
+        self.rows.arrivals.push(Row { time, stack: 0, cpu, of: Placement { tid: trailer.tid? } });
         self.cover(cpu, time);
         Some(())
     }

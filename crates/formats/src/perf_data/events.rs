@@ -50,6 +50,8 @@ pub(crate) enum Role {
     Gone(Field),
     /// `task:task_rename`: its `pid` and `newcomm`.
     Renamed(Field, Field),
+    /// `sched:sched_migrate_task`: its `pid` and `dest_cpu`.
+    Migrated(Field, Field),
     /// A sample of what a CPU was doing.
     Clock,
     /// Only counted.
@@ -241,6 +243,7 @@ fn try_tracepoint_role(name: &str, format: &EventFormat, has_waking: bool) -> Op
         }
         "sched:sched_process_fork" => Role::Born(field("child_pid")?),
         "sched:sched_process_exit" => Role::Gone(field("pid")?),
+        "sched:sched_migrate_task" => Role::Migrated(field("pid")?, field("dest_cpu")?),
         "task:task_rename" => Role::Renamed(field("pid").or_else(|| field("tid"))?, field("newcomm")?),
         _ => Role::Ignored,
     })

@@ -10,7 +10,7 @@
 use super::{
     attr::flag,
     coverage::{self, Covered},
-    decode::{Arrival, Contention, Decoder, Row, Rows, Sample, Switch, Waking},
+    decode::{Contention, Decoder, Placement, Row, Rows, Sample, Switch, Waking},
     events::Events,
     expand,
     feature::About,
@@ -27,7 +27,7 @@ use crate::Error;
 use rayon::prelude::*;
 use std::{borrow::Cow, mem};
 use unhitch_model::{
-    Arrivals, ContentionKind, Contentions, Format, Meta, Samples, StackId, Switches, ThreadId, Threads, Time, Trace, Wakings, Warnings,
+    ContentionKind, Contentions, Format, Meta, Placements, Samples, StackId, Switches, ThreadId, Threads, Time, Trace, Wakings, Warnings,
 };
 
 /// Reads a whole file. `release` is told which parts of `bytes` are not needed any more, or seldom.
@@ -160,17 +160,19 @@ type Chunks<'a, T> = Vec<(Vec<Row<T>>, &'a [u32])>;
 
 fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
     let (mut switches, mut wakings, mut samples) = (Chunks::new(), Chunks::new(), Chunks::new());
-    let (mut arrivals, mut contentions) = (Chunks::new(), Chunks::new());
+    let (mut arrivals, mut migrations, mut contentions) = (Chunks::new(), Chunks::new(), Chunks::new());
     for (_, rows, numbers) in chunks {
         switches.push((rows.switches, numbers));
         wakings.push((rows.wakings, numbers));
         samples.push((rows.samples, numbers));
         arrivals.push((rows.arrivals, numbers));
+        migrations.push((rows.migrations, numbers));
         contentions.push((rows.contentions, numbers));
     }
-    let (switches, (wakings, (samples, arrivals, contentions))) =
-        rayon::join(|| sorted(switches), || rayon::join(|| sorted(wakings), || (sorted(samples), sorted(arrivals), sorted(contentions))));
-    let mut rows = Rows { switches, wakings, samples, arrivals, contentions };
+    let (arrivals, migrations) = (sorted(arrivals), sorted(migrations));
+    let (switches, (wakings, (samples, contentions))) =
+        rayon::join(|| sorted(switches), || rayon::join(|| sorted(wakings), || (sorted(samples), sorted(contentions))));
+    let mut rows = Rows { switches, wakings, samples, arrivals, migrations, contentions };
     place_exiting(&mut rows.samples, &rows.switches);
     rows
 }
@@ -237,15 +239,12 @@ impl Columns {
 }
 
 fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
-    let (switches, (wakings, (samples, arrivals, contentions))) = rayon::join(
+    (trace.arrivals, trace.migrations) = (placements(&rows.arrivals, columns), placements(&rows.migrations, columns));
+    let (switches, (wakings, (samples, contentions))) = rayon::join(
         || switches(rows.switches, columns),
-        || {
-            let rest = || (samples(rows.samples, columns), arrivals(rows.arrivals, columns), contentions(rows.contentions, columns));
-            rayon::join(|| wakings(rows.wakings, columns), rest)
-        },
+        || rayon::join(|| wakings(rows.wakings, columns), || (samples(rows.samples, columns), contentions(rows.contentions, columns))),
     );
-    (trace.switches, trace.wakings, trace.samples) = (switches, wakings, samples);
-    (trace.arrivals, trace.contentions) = (arrivals, contentions);
+    (trace.switches, trace.wakings, trace.samples, trace.contentions) = (switches, wakings, samples, contentions);
 }
 
 fn switches(rows: Vec<Row<Switch>>, columns: &Columns) -> Switches {
@@ -310,9 +309,9 @@ fn samples(rows: Vec<Row<Sample>>, columns: &Columns) -> Samples {
     out
 }
 
-fn arrivals(rows: Vec<Row<Arrival>>, columns: &Columns) -> Arrivals {
-    let mut out = Arrivals::default();
-    for row in &rows {
+fn placements(rows: &[Row<Placement>], columns: &Columns) -> Placements {
+    let mut out = Placements::default();
+    for row in rows {
         let time = Time::from_nanos(row.time);
         out.time.push(time);
         out.cpu.push(row.cpu);
