@@ -1,4 +1,4 @@
-//! How long a save of two full rings takes, and its parts: the first, which has to read the symbol tables, and a later one.
+//! How long a save of two full rings takes, and its parts: the first, which has to read the programs' symbols, and a later one.
 
 use crate::cost::Spread;
 use crate::recorder::{run, storm};
@@ -16,7 +16,9 @@ pub fn save(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
     let mut saves: [Vec<Timings>; 2] = Default::default();
     for _ in 0..ROUNDS {
         let mut recorder = Recorder::start(&Options::default())?;
+        // As `unhitch watch` does.
         let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
+        symbolizer.prepare();
         for of_kind in &mut saves {
             fill()?;
             let target = SaveTarget::Folder { folder: folder.to_owned(), what: "bench".to_owned() };

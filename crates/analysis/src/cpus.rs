@@ -74,6 +74,23 @@ impl CpuTimes {
         list
     }
 
+    /// How many CPUs were busy, on average, in each `bucket_ns` of `window`.
+    pub fn busy_curve(&self, trace: &Trace, window: Window, bucket_ns: u64) -> Vec<f64> {
+        let mut busy_ns = vec![0u64; window.duration_ns().div_ceil(bucket_ns.max(1)) as usize];
+        for cpu in 0..self.cpus() {
+            for run in self.occupancy(trace, cpu as u16, window).iter().filter(|run| run.thread.is_some_and(|thread| !thread.is_idle())) {
+                let (mut from, end) = (run.window.start.since(window.start), run.window.end.since(window.start));
+                while from < end {
+                    let bucket = from / bucket_ns;
+                    let to = end.min((bucket + 1) * bucket_ns);
+                    busy_ns[bucket as usize] += to - from;
+                    from = to;
+                }
+            }
+        }
+        busy_ns.into_iter().map(|busy| busy as f64 / bucket_ns as f64).collect()
+    }
+
     /// The share of all CPUs' time inside `window` in which nothing ran, 0.0 to 1.0; none without switches.
     pub fn idle_share(&self, trace: &Trace, window: Window) -> Option<f64> {
         let window = window.intersect(self.window);

@@ -140,6 +140,10 @@ impl Analysis<'_> {
     fn follow(&self, thread: ThreadId, segment: &Segment, parent: Option<u32>, explanation: &Explanation) -> Option<Hop> {
         let State::Sleeping(_) = segment.state else { return None };
         let class = self.class_of(segment);
+        // Who lets a stopped thread go on is not the one who had stopped it.
+        if class == WaitClass::Stopped {
+            return None;
+        }
         let (by, source) = match segment.wake {
             Some(wake) => {
                 let source = self.facts.wake_source(self.trace, wake);

@@ -3,7 +3,7 @@
 //! The signature is what makes two waits "the same": the function names of the stack below the scheduler's own frames. Names, not
 //! addresses, so that two return addresses in one slow path are one wait.
 
-use crate::waits::{InterruptSource, Matches, Rules, WaitClass};
+use crate::waits::{InterruptSource, Mark, Matches, Rules, WaitClass};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use unhitch_model::{FrameId, StackId, Trace, WakeFlags};
@@ -54,6 +54,7 @@ struct StackFact {
     class: WaitClass,
     pump: bool,
     unlocks: bool,
+    exits: bool,
     softirq_by_task: bool,
     interrupt: InterruptSource,
     noise: u16,
@@ -82,6 +83,7 @@ impl Facts {
             class: WaitClass::Unknown,
             pump: false,
             unlocks: false,
+            exits: false,
             softirq_by_task: false,
             interrupt: InterruptSource::Other,
             noise: 0,
@@ -101,6 +103,11 @@ impl Facts {
             WaitClass::Condition if self.get(wake_stack).unlocks => WaitClass::Lock,
             class => class,
         }
+    }
+
+    /// True when the stack is that of a process being ended.
+    pub fn exits(&self, stack: StackId) -> bool {
+        self.get(stack).exits
     }
 
     /// True when the stack is an event loop waiting for its next event.
@@ -149,31 +156,28 @@ impl Facts {
 
 struct FrameFact {
     patterns: Vec<u16>,
+    /// It belongs to the tracer or the scheduler.
     noise: bool,
-    unlocks: bool,
-    interrupt_entry: bool,
-    softirq_by_task: bool,
+    marks: Vec<Mark>,
     identity: u64,
+}
+
+impl FrameFact {
+    fn is(&self, mark: Mark) -> bool {
+        self.marks.contains(&mark)
+    }
 }
 
 fn frame_fact(trace: &Trace, rules: &Rules, frame: FrameId, cache: &mut FxHashMap<u32, Vec<u16>>) -> FrameFact {
     let symbols = trace.symbols.get(frame);
-    let mut fact = FrameFact {
-        patterns: Vec::new(),
-        noise: !symbols.is_empty(),
-        unlocks: false,
-        interrupt_entry: false,
-        softirq_by_task: false,
-        identity: u64::from(frame.0),
-    };
+    let mut fact = FrameFact { patterns: Vec::new(), noise: !symbols.is_empty(), marks: Vec::new(), identity: u64::from(frame.0) };
     for symbol in symbols {
         let name = trace.name(symbol.function);
         let patterns = cache.entry(symbol.function.0).or_insert_with(|| rules.patterns_matching(name));
-        fact.noise &= rules.is_noise(patterns);
+        let marks = rules.marks(patterns);
+        fact.noise &= marks.iter().any(|mark| matches!(mark, Mark::Tracer | Mark::Scheduler));
+        fact.marks.extend(marks);
         fact.patterns.extend_from_slice(patterns);
-        fact.unlocks |= rules.is_unlock(patterns);
-        fact.interrupt_entry |= rules.is_interrupt_entry(patterns);
-        fact.softirq_by_task |= rules.is_softirq_by_task(patterns);
     }
     if let Some(outermost) = symbols.last() {
         fact.identity = u64::from(outermost.function.0) | 1 << 40;
@@ -187,7 +191,7 @@ fn stack_fact(trace: &Trace, rules: &Rules, id: StackId, frames: &[FrameFact], m
     let kernel = || facts().take(trace.stacks.kernel_len(id));
     let noise = kernel().take_while(|fact| fact.noise).count();
     // In an interrupt the frames below its entry are a bystander's and mean nothing.
-    let entry = kernel().position(|fact| fact.interrupt_entry);
+    let entry = kernel().position(|fact| fact.is(Mark::InterruptEntry));
     let own = || facts().take(entry.map_or(list.len(), |entry| entry + 1));
     matches.clear();
     own().for_each(|fact| matches.add(&fact.patterns));
@@ -197,8 +201,9 @@ fn stack_fact(trace: &Trace, rules: &Rules, id: StackId, frames: &[FrameFact], m
     StackFact {
         class,
         pump,
-        unlocks: own().any(|fact| fact.unlocks),
-        softirq_by_task: entry.is_none() && own().any(|fact| fact.softirq_by_task),
+        unlocks: own().any(|fact| fact.is(Mark::Unlock)),
+        exits: own().any(|fact| fact.is(Mark::Exit)),
+        softirq_by_task: entry.is_none() && own().any(|fact| fact.is(Mark::SoftirqByTask)),
         interrupt: rules.interrupt_source(matches),
         noise: noise as u16,
         interrupt_len: entry.map_or(0, |entry| entry as u16 + 1),

@@ -1,5 +1,6 @@
 //! Where a thread was while it ran, by CPU samples.
 
+use rustc_hash::FxHashMap;
 use unhitch_model::{FrameId, NameId, StackId, ThreadId, Trace, Window};
 
 /// The samples of every thread, in order of time.
@@ -19,7 +20,18 @@ pub struct HotSpot {
     pub function: NameId,
     /// Samples inside it (inclusive).
     pub inside: u32,
-    /// All samples of the thread in the window.
+    /// All samples that were asked about.
+    pub total: u32,
+}
+
+/// The instruction on which most samples of some code are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HotInstruction {
+    /// Where it is.
+    pub frame: FrameId,
+    /// Samples on it.
+    pub on: u32,
+    /// All samples of its function that were asked about.
     pub total: u32,
 }
 
@@ -50,11 +62,25 @@ impl SampleIndex {
         &all[from..to.max(from)]
     }
 
-    /// The deepest function that at least half of the thread's samples inside `windows` share; none without samples.
-    pub fn hot_spot(&self, trace: &Trace, thread: ThreadId, windows: &[Window]) -> Option<HotSpot> {
-        let stacks: Vec<StackId> = windows
+    /// The instruction of `function` on which most samples inside `runs` are; none when it is not a leaf.
+    pub fn hot_instruction(&self, trace: &Trace, function: NameId, runs: &[(ThreadId, Window)]) -> Option<HotInstruction> {
+        let mut counts: FxHashMap<FrameId, u32> = FxHashMap::default();
+        for &sample in runs.iter().flat_map(|&(thread, window)| self.of_thread(trace, thread, window)) {
+            let leaf = trace.stacks.frames_of(trace.samples.stack[sample as usize]).first().copied();
+            let inside = |leaf: &FrameId| trace.symbols.get(*leaf).last().is_some_and(|symbol| symbol.function == function);
+            if let Some(leaf) = leaf.filter(inside) {
+                *counts.entry(leaf).or_default() += 1;
+            }
+        }
+        let total = counts.values().sum();
+        counts.into_iter().max_by_key(|&(frame, on)| (on, frame.0)).map(|(frame, on)| HotInstruction { frame, on, total })
+    }
+
+    /// The deepest function that at least half of the samples inside `runs`, of whatever threads, share; none without samples.
+    pub fn hot_spot(&self, trace: &Trace, runs: &[(ThreadId, Window)]) -> Option<HotSpot> {
+        let stacks: Vec<StackId> = runs
             .iter()
-            .flat_map(|&window| self.of_thread(trace, thread, window))
+            .flat_map(|&(thread, window)| self.of_thread(trace, thread, window))
             .map(|&sample| trace.samples.stack[sample as usize])
             .filter(|stack| !stack.is_empty())
             .collect();

@@ -5,6 +5,7 @@
 //! suffered from; [`explain`](Analysis::explain) follows every wait inside a stall to the thread that caused it, as an exact
 //! partition; [`patterns`] names the cause; [`answer`] says it in words and as JSON. Nothing here knows a file format.
 
+mod all_waits;
 mod analysis;
 pub mod answer;
 mod chain;
@@ -12,6 +13,7 @@ mod cpus;
 mod explain;
 mod facts;
 mod hot;
+
 mod mend;
 mod operations;
 mod partition;
@@ -21,12 +23,13 @@ mod story;
 mod timeline;
 mod waits;
 
+pub use all_waits::{Release, StackWaits};
 pub use analysis::Analysis;
 pub use chain::{Link, LinkState};
 pub use cpus::{CpuTimes, Occupancy};
 pub use explain::{Cause, Explanation, Hop, Piece};
 pub use facts::{Facts, WakeContext, WakeSource};
-pub use hot::{HotSpot, SampleIndex};
+pub use hot::{HotInstruction, HotSpot, SampleIndex};
 pub use mend::mend;
 pub use operations::Operation;
 pub use partition::{Share, What};

@@ -19,6 +19,14 @@ struct Seen {
     woken: Option<Woken>,
     /// Its last known priority.
     prio: i16,
+    /// Some event was issued while it ran. The kernel may be silent about a thread as it is about an idle CPU.
+    shown: bool,
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { on: None, woken: None, prio: 120, shown: false }
+    }
 }
 
 /// A wake-up, or when the thread was then sent to another CPU.
@@ -27,8 +35,9 @@ struct Woken {
     /// The number of the switch that follows.
     before: usize,
     time: Time,
-    /// The CPU that it was woken for, if that idled: there it ran at once.
-    idle_cpu: Option<u16>,
+    /// The CPU that it was woken for, and who was there.
+    cpu: u16,
+    current: ThreadId,
 }
 
 /// What is known of a CPU.
@@ -40,7 +49,7 @@ struct Cpu {
     seen: Time,
 }
 
-/// A thread that was woken beside an idle CPU and not seen to run for longer than this has run, unless a limit of its group forbade it.
+/// A thread that was woken for an idle CPU and not seen to run for longer than this has run, unless a limit of its group forbade it.
 const PROMPT_NS: u64 = 50_000_000;
 
 /// A CPU to which nobody came for as long was free for the woken thread.
@@ -65,6 +74,15 @@ struct Missing {
     prev_prio: i16,
     next_prio: i16,
     by: By,
+    /// `prev` comes back at once.
+    beside: bool,
+}
+
+impl Missing {
+    /// A thread that another runs beside for a moment goes on; of any other it is not known why it left: most sleep.
+    fn prev_state(&self) -> TaskState {
+        if self.beside { TaskState::Preempted } else { TaskState::Sleeping }
+    }
 }
 
 /// Adds the missing switches to `trace`. Where nothing tells when a thread came on, the first event that shows it there counts: with
@@ -137,7 +155,7 @@ struct Chains<'a> {
 impl<'a> Chains<'a> {
     fn new(trace: &'a Trace) -> Self {
         let cpus = trace.switches.cpu.iter().max().map_or(0, |&cpu| usize::from(cpu) + 1);
-        let threads = vec![Seen { on: None, woken: None, prio: 120 }; trace.threads.len()];
+        let threads = vec![Seen::default(); trace.threads.len()];
         Self { trace, cpus: vec![Cpu::default(); cpus], threads, missing: Vec::new(), hidden: Vec::new() }
     }
 
@@ -145,6 +163,9 @@ impl<'a> Chains<'a> {
     #[inline]
     fn observe(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId, by: By) {
         let Some(on) = self.cpus.get_mut(usize::from(cpu)) else { return };
+        if let Some(state) = self.threads.get_mut(thread.index()) {
+            state.shown = true;
+        }
         if on.current == Some(thread) {
             on.seen = time;
         } else if on.current.is_some() {
@@ -154,12 +175,12 @@ impl<'a> Chains<'a> {
 
     #[inline]
     fn wake(&mut self, before: usize, time: Time, target_cpu: u16, wakee: ThreadId) {
-        let woken = Woken { before, time, idle_cpu: self.if_idle(target_cpu) };
+        let woken = Woken { before, time, cpu: target_cpu, current: self.current(target_cpu) };
         let Some(state) = self.threads.get_mut(wakee.index()).filter(|state| state.on.is_none()) else { return };
         match state.woken {
             None => state.woken = Some(woken),
             // Only who sleeps is woken: it ran in between, and slept again.
-            Some(earlier) if earlier.idle_cpu.is_some() => {
+            Some(earlier) if earlier.current.is_idle() || !state.shown => {
                 self.hidden.push((wakee, earlier));
                 state.woken = Some(woken);
             }
@@ -169,14 +190,14 @@ impl<'a> Chains<'a> {
 
     /// Whoever is woken is sent to another CPU only after that.
     fn migrate(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId) {
-        let idle_cpu = self.if_idle(cpu);
+        let current = self.current(cpu);
         if let Some(woken) = self.threads.get_mut(thread.index()).and_then(|state| state.woken.as_mut()) {
-            *woken = Woken { before, time, idle_cpu };
+            *woken = Woken { before, time, cpu, current };
         }
     }
 
-    fn if_idle(&self, cpu: u16) -> Option<u16> {
-        self.cpus.get(usize::from(cpu)).and_then(|on| (on.current == Some(ThreadId::IDLE)).then_some(cpu))
+    fn current(&self, cpu: u16) -> ThreadId {
+        self.cpus.get(usize::from(cpu)).and_then(|on| on.current).unwrap_or(ThreadId::IDLE)
     }
 
     #[inline]
@@ -196,7 +217,7 @@ impl<'a> Chains<'a> {
         self.cpus[usize::from(cpu)] = Cpu { current: Some(thread), seen: time };
         if let Some(coming) = self.threads.get_mut(thread.index()).filter(|_| !thread.is_idle()) {
             self.hidden.extend(coming.woken.filter(|woken| is_late(*woken, time)).map(|woken| (thread, woken)));
-            *coming = Seen { on: Some(cpu), woken: None, prio };
+            (coming.on, coming.woken, coming.prio) = (Some(cpu), None, prio);
         }
     }
 
@@ -204,7 +225,7 @@ impl<'a> Chains<'a> {
     fn conclude(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId, by: By) {
         let Cpu { current, seen } = self.cpus[usize::from(cpu)];
         let was = current.unwrap_or(ThreadId::IDLE);
-        let state = self.threads.get(thread.index()).copied().unwrap_or(Seen { on: None, woken: None, prio: 120 });
+        let state = self.threads.get(thread.index()).copied().unwrap_or_default();
         // Nobody runs in two places: that it left the other one is missing, too.
         if let Some(other) = state.on.filter(|other| *other != cpu && !thread.is_idle()) {
             let at = self.cpus[usize::from(other)].seen;
@@ -223,7 +244,7 @@ impl<'a> Chains<'a> {
         let (prev_prio, next_prio) = (prio(prev), prio(next));
         let seen = self.cpus[usize::from(cpu)].seen;
         if !self.trace.losses.iter().any(|loss| loss.cpu == cpu && loss.window.end > seen && loss.window.start <= time) {
-            self.missing.push(Missing { before, time, cpu, prev, next, prev_prio, next_prio, by });
+            self.missing.push(Missing { before, time, cpu, prev, next, prev_prio, next_prio, by, beside: false });
         }
         if let Some(leaving) = self.threads.get_mut(prev.index()) {
             (leaving.on, leaving.woken) = (None, None);
@@ -241,11 +262,21 @@ impl<'a> Chains<'a> {
         let late = threads.filter_map(|(index, state)| Some((ThreadId(index as u32), state.woken.filter(|woken| is_late(*woken, end))?)));
         self.hidden.extend(late);
         for (thread, woken) in std::mem::take(&mut self.hidden) {
-            let Woken { before, time, idle_cpu } = woken;
-            let Some(cpu) = idle_cpu.filter(|cpu| self.stays_idle(*cpu, time)) else { continue };
-            let prio = self.threads[thread.index()].prio;
-            let came = Missing { before, time, cpu, prev: ThreadId::IDLE, next: thread, prev_prio: 120, next_prio: prio, by: By::Presence };
-            let left = Missing { time: time.plus(1), prev: thread, next: ThreadId::IDLE, prev_prio: prio, next_prio: 120, ..came };
+            let (Woken { before, time, cpu, current }, state) = (woken, self.threads[thread.index()]);
+            if state.shown && !(current.is_idle() && self.stays_idle(cpu, time)) {
+                continue;
+            }
+            let (prev_prio, next_prio) = (self.threads[current.index()].prio, state.prio);
+            let came = Missing { before, time, cpu, prev: current, next: thread, prev_prio, next_prio, by: By::Presence, beside: true };
+            let left = Missing {
+                beside: false,
+                time: time.plus(1),
+                prev: thread,
+                next: current,
+                prev_prio: next_prio,
+                next_prio: prev_prio,
+                ..came
+            };
             self.missing.extend([came, left]);
         }
         self.missing
@@ -260,9 +291,9 @@ impl<'a> Chains<'a> {
     }
 }
 
-/// True for a thread that must have run before `now`.
+/// True for a thread that should have run before `now`.
 fn is_late(woken: Woken, now: Time) -> bool {
-    woken.idle_cpu.is_some() && now.since(woken.time) > PROMPT_NS
+    now.since(woken.time) > PROMPT_NS
 }
 
 /// The switches with the missing ones at their times.
@@ -289,7 +320,7 @@ fn insert(switches: &Switches, missing: &[Missing]) -> Switches {
                 out.cpu.push(cpu);
                 out.prev.push(prev);
                 out.next.push(next);
-                out.prev_state.push(TaskState::Sleeping);
+                out.prev_state.push(missing[i].prev_state());
                 out.prev_prio.push(prev_prio);
                 out.next_prio.push(next_prio);
                 out.stack.push(StackId::EMPTY);

@@ -5,6 +5,7 @@
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// Why a thread was off its CPU, as far as its wait stack tells.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default, Deserialize)]
@@ -93,19 +94,22 @@ struct Rule<C> {
     pump: bool,
 }
 
-#[derive(Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Noise {
-    #[serde(default)]
-    tracer: Vec<String>,
-    #[serde(default)]
-    scheduler: Vec<String>,
-    #[serde(default)]
-    softirq_by_task: Vec<String>,
-    #[serde(default)]
-    interrupt_entry: Vec<String>,
-    #[serde(default)]
-    unlock: Vec<String>,
+/// What a function is to those who read stacks with it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Mark {
+    /// It belongs to the tracer.
+    Tracer,
+    /// It belongs to the scheduler.
+    Scheduler,
+    /// It runs soft interrupts because the task itself re-enabled bottom halves.
+    SoftirqByTask,
+    /// An interrupt entered the kernel there: whatever called it is a bystander's.
+    InterruptEntry,
+    /// It hands over a lock.
+    Unlock,
+    /// It ends a process.
+    Exit,
 }
 
 #[derive(Deserialize)]
@@ -116,7 +120,7 @@ struct RulesFile {
     #[serde(default)]
     interrupt: Vec<Rule<InterruptSource>>,
     #[serde(default)]
-    noise: Noise,
+    frames: BTreeMap<Mark, Vec<String>>,
 }
 
 /// A rules file that cannot be used.
@@ -131,11 +135,7 @@ pub struct Rules {
     globs: Vec<(Vec<String>, u16)>,
     waits: Vec<Compiled<WaitClass>>,
     interrupts: Vec<Compiled<InterruptSource>>,
-    tracer: Vec<u16>,
-    scheduler: Vec<u16>,
-    softirq_by_task: Vec<u16>,
-    interrupt_entry: Vec<u16>,
-    unlock: Vec<u16>,
+    marks: FxHashMap<u16, Mark>,
     patterns: u16,
 }
 
@@ -196,11 +196,7 @@ impl Rules {
             globs: Vec::new(),
             waits: Vec::new(),
             interrupts: Vec::new(),
-            tracer: Vec::new(),
-            scheduler: Vec::new(),
-            softirq_by_task: Vec::new(),
-            interrupt_entry: Vec::new(),
-            unlock: Vec::new(),
+            marks: FxHashMap::default(),
             patterns: 0,
         };
         for text in texts {
@@ -213,15 +209,10 @@ impl Rules {
                 let rule = rules.compile(rule);
                 rules.interrupts.push(rule);
             }
-            let noise = file.noise;
-            let [tracer, scheduler, by_task, entry, unlock] =
-                [noise.tracer, noise.scheduler, noise.softirq_by_task, noise.interrupt_entry, noise.unlock]
-                    .map(|names| rules.patterns_of(&names));
-            rules.tracer.extend(tracer);
-            rules.scheduler.extend(scheduler);
-            rules.softirq_by_task.extend(by_task);
-            rules.interrupt_entry.extend(entry);
-            rules.unlock.extend(unlock);
+            for (mark, names) in file.frames {
+                let patterns = rules.patterns_of(&names);
+                rules.marks.extend(patterns.into_iter().map(|pattern| (pattern, mark)));
+            }
         }
         Ok(rules)
     }
@@ -264,24 +255,9 @@ impl Rules {
         self.interrupts.iter().find(|rule| matches.satisfies(rule, &[])).map_or(InterruptSource::Other, |rule| rule.class)
     }
 
-    /// True when a name with these patterns belongs to the tracer or the scheduler.
-    pub(crate) fn is_noise(&self, patterns: &[u16]) -> bool {
-        patterns.iter().any(|p| self.tracer.contains(p) || self.scheduler.contains(p))
-    }
-
-    /// True when a frame with these patterns is where an interrupt entered the kernel: whatever called it is a bystander's.
-    pub(crate) fn is_interrupt_entry(&self, patterns: &[u16]) -> bool {
-        patterns.iter().any(|p| self.interrupt_entry.contains(p))
-    }
-
-    /// True when a frame with these patterns hands over a lock.
-    pub(crate) fn is_unlock(&self, patterns: &[u16]) -> bool {
-        patterns.iter().any(|p| self.unlock.contains(p))
-    }
-
-    /// True when a frame with these patterns runs soft interrupts because the task itself re-enabled bottom halves.
-    pub(crate) fn is_softirq_by_task(&self, patterns: &[u16]) -> bool {
-        patterns.iter().any(|p| self.softirq_by_task.contains(p))
+    /// What a function with these patterns is.
+    pub(crate) fn marks(&self, patterns: &[u16]) -> Vec<Mark> {
+        patterns.iter().filter_map(|pattern| self.marks.get(pattern).copied()).collect()
     }
 }
 

@@ -35,6 +35,8 @@ pub enum Command {
     Save(SaveArgs),
     /// Say in words what hung in a trace and who caused it
     Why(WhyArgs),
+    /// List the waits in a trace that no rule classifies, longest first: what to add to waits.toml
+    Waits(WaitsArgs),
     /// Say what a trace holds: span, CPUs, events by kind, losses, warnings
     Info(InfoArgs),
     /// Make a hang on purpose; with --record, record it and answer
@@ -120,6 +122,21 @@ pub struct WhyArgs {
     /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct WaitsArgs {
+    /// A trace: NAME.hitch, or a perf.data file
+    pub trace: PathBuf,
+    /// How many stacks to list
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
 }
 
 #[derive(ClapArgs, Debug)]

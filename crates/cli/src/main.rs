@@ -12,6 +12,7 @@ mod load;
 mod record;
 #[cfg(target_os = "linux")]
 mod signals;
+mod waits;
 #[cfg(target_os = "linux")]
 mod watch;
 mod why;
@@ -54,6 +55,7 @@ fn run(args: Args) -> anyhow::Result<Done> {
         #[cfg(target_os = "linux")]
         Command::Lab(args) => lab::lab(&args),
         Command::Why(args) => why::why(&args),
+        Command::Waits(args) => waits::waits(&args),
         Command::Info(args) => info::info(&args),
         Command::Manual(args) => args::manual(&args),
     }

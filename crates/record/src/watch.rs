@@ -48,6 +48,8 @@ pub fn watch(
     let server = Server::bind(control)?;
     let mut recorder = Recorder::start(options)?;
     tell(WatchEvent::Started { socket: server.path(), warnings: recorder.warnings() });
+    // The first save is as urgent as any.
+    symbolizer.prepare();
     let mut told = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         sys::poll(&[server.fd()], GLANCE_MS).map_err(|source| Error::System { action: "wait for requests", source })?;

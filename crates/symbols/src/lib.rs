@@ -89,6 +89,12 @@ impl Symbolizer {
         Self { options, kernel: Kernel::default(), modules: FxHashMap::default(), perf_maps: FxHashMap::default(), saves: 0 }
     }
 
+    /// Reads the kernel's symbols, the largest table of all, so that a later [`Symbolizer::resolve`] need not.
+    pub fn prepare(&mut self) {
+        // What cannot be read now is told when names are wanted.
+        let _ = self.kernel.name(&self.options.kallsyms, &[]);
+    }
+
     /// Names every frame of `trace` that has no name yet, in `trace.symbols`; says in `trace.warnings` what has none and why.
     ///
     /// Frames whose module is gone, damaged or of another build stay without a name: no name is better than a wrong one.

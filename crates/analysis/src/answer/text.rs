@@ -46,12 +46,13 @@ pub fn text(analysis: &Analysis<'_>, stalls: &[Stall], top: usize) -> String {
 /// One stall with its evidence.
 fn one(analysis: &Analysis<'_>, stall: &Stall, out: &mut String) {
     let (trace, window) = (analysis.trace, stall.explanation.window);
+    let victim = units::thread(trace, stall.candidate.victim, window.end);
+    let who = stall.candidate.machine.as_ref().map_or(victim, |machine| machine.headline());
     let _ = writeln!(
         out,
-        "{} {}  {}, from {} to {} of the recording",
+        "{} {}  {who}, from {} to {} of the recording",
         headline(stall),
         units::duration(window.duration_ns()),
-        units::thread(trace, stall.candidate.victim, window.end),
         at(analysis, window.start),
         at(analysis, window.end),
     );

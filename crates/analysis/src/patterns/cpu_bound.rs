@@ -1,23 +1,28 @@
-//! Own computation: the victim itself was on a CPU all the time.
+//! Computation: the victim itself was on a CPU all the time, or the one whose message it waited for.
 
 use super::{Case, Finding, Pattern};
+use crate::WaitClass;
 use crate::answer::units;
-use crate::explain::Cause;
+use crate::explain::{Cause, Hop, Piece};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
-    let own = |piece: &crate::Piece, hop: Option<&crate::Hop>| hop.is_none() && piece.cause == Cause::Ran;
-    let ran = case.ns_of(own);
+    // Who computes under a lock is another pattern's.
+    let computed = |piece: &Piece, hop: Option<&Hop>| piece.cause == Cause::Ran && hop.is_none_or(|hop| hop.class != WaitClass::Lock);
+    let (who, ran) = case.most_of(computed)?;
     if !case.is_most(ran) {
         return None;
     }
-    let victim = case.candidate.victim;
-    let hot = case.hot(victim, &case.windows_of(own));
-    let mut story = vec![format!(
-        "Nobody kept it waiting: it was on a CPU for {} of these {} ({}).",
-        units::duration(ran),
-        units::duration(case.duration_ns()),
-        case.percent(ran)
-    )];
+    let own = who == case.candidate.victim;
+    let hot = case.hot(who, &case.windows_of(|piece, hop| piece.thread == who && computed(piece, hop)));
+    let mut story = Vec::new();
+    let (ran_told, whole) = (units::duration(ran), units::duration(case.duration_ns()));
+    match case.victims_wait().filter(|_| !own) {
+        Some(wait) => {
+            story.push(format!("It waited ({}) in\n  {}", wait.class.name().replace('_', " "), case.told(wait.wait_stack)));
+            story.push(format!("{}, whose answer it waited for, was on a CPU for {ran_told} of these {whole}.", case.name(who)));
+        }
+        None => story.push(format!("Nobody kept it waiting: it was on a CPU for {ran_told} of these {whole} ({}).", case.percent(ran))),
+    }
     let (function, doing) = match &hot {
         Some(spot) => {
             story.push(format!("{} of {} samples are in\n  {}", spot.inside, spot.total, case.told(spot.stack)));
@@ -29,16 +34,24 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         }
     };
     let (evidence, evidence_words) = case.evidence();
-    let what = if case.candidate.event_loop { "its own computation on the event loop" } else { "its own computation" };
+    let what = match (own, case.candidate.event_loop) {
+        (true, true) => "its own computation on the event loop".to_owned(),
+        (true, false) => "its own computation".to_owned(),
+        (false, _) => format!("the computation of {}, for whose answer it waited,", case.name(who)),
+    };
     Some(Finding {
         pattern: Pattern::CpuBound,
-        culprit: Some(victim),
+        culprit: Some(who),
         function,
         evidence,
-        evidence_words: if evidence == super::Evidence::Direct { "its switches and samples were seen".to_owned() } else { evidence_words },
+        evidence_words: if own && evidence == super::Evidence::Direct {
+            "its switches and samples were seen".to_owned()
+        } else {
+            evidence_words
+        },
         story,
         cause: format!("{what}{doing}."),
-        advice: if case.candidate.event_loop {
+        advice: if own && case.candidate.event_loop {
             "Move the computation off the event loop, or cut it into pieces.".to_owned()
         } else {
             String::new()

@@ -1,13 +1,17 @@
-//! Lock starvation: one operation woken again and again, each time too late, because the releaser has taken the lock again.
+//! Lock starvation: one operation woken again and again, each time too late. Either the releaser has taken the lock again (barging),
+//! or many are woken for one lock each time (a herd), or nobody wakes it and it looks by its own timer (polling).
 
 use super::{Case, Evidence, Finding, Pattern};
-use crate::WaitClass;
 use crate::answer::units;
+use crate::waits::InterruptSource;
+use crate::{Operation, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::{StackId, ThreadId};
+use unhitch_model::{StackId, ThreadId, Window};
 
 const FEWEST_WAKES_IN_VAIN: usize = 8;
+/// Wake-ups by one release are no further apart.
+const HERD_NS: u64 = 100_000;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let operation = case.operation.as_ref()?;
@@ -22,11 +26,23 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             *wakers.entry((trace.wakings.waker[wake], trace.wakings.stack[wake])).or_default() += 1;
         }
     }
+    let timeouts = operation.wakes.iter().filter(|&&wake| {
+        case.analysis
+            .facts
+            .wake_source(trace, wake)
+            .interrupt
+            .is_some_and(|source| matches!(source, InterruptSource::Timeout | InterruptSource::Timer))
+    });
+    let timeouts = timeouts.count();
+    if timeouts * 2 > operation.wakes.len() {
+        return Some(poll(case, operation, timeouts));
+    }
     let mut by_thread: FxHashMap<ThreadId, usize> = FxHashMap::default();
     wakers.iter().for_each(|((thread, _), count)| *by_thread.entry(*thread).or_default() += count);
     let (culprit, by_culprit) = by_thread.into_iter().max_by_key(|&(thread, count)| (count, Reverse(thread)))?;
-    // Woken mostly by others than one thread: a herd, or a lock with many users.
-    if by_culprit * 2 < operation.wakes.len() {
+    let herd = herd_size(case, operation);
+    // Woken mostly by others than one thread, one at a time: a lock with many users.
+    if by_culprit * 2 < operation.wakes.len() && herd < 2.0 {
         return None;
     }
     let stacks = wakers.iter().filter(|((thread, _), _)| *thread == culprit);
@@ -46,15 +62,21 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             case.told(operation.stack),
         ),
         format!(
-            "Woken {} by {who}, which releases the lock in\n  {}\nand has taken it again before the waiter arrives ({} asleep, {} on the way to a CPU, {} looking at the lock).",
+            "Woken {} by {who}, which releases the lock in\n  {}\nand {} before the waiter arrives ({} asleep, {} on the way to a CPU, {} looking at the lock).",
             if by_culprit == wakes { "every time".to_owned() } else { format!("{} times", units::count(by_culprit as u64)) },
             case.told(release),
+            if herd < 2.0 {
+                "has taken it again".to_owned()
+            } else {
+                format!("wakes {herd:.0} threads for it each time, of which another takes it")
+            },
             units::duration(operation.asleep_ns),
             units::duration(operation.runnable_ns),
             units::duration(operation.ran_ns),
         ),
     ];
-    let mut cause = format!("lock starvation (unfair lock). Holder: {who}");
+    let kind = if herd < 2.0 { "unfair lock" } else { "a herd: each release wakes all waiters" };
+    let mut cause = format!("lock starvation ({kind}). Holder: {who}");
     if let Some(spot) = &hot {
         let busy: u64 = holding.iter().map(|window| window.duration_ns()).sum();
         cause.push_str(&format!(", hot in {} ({} of {} samples)", case.hot_name(spot), spot.inside, spot.total));
@@ -78,4 +100,39 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         advice: "Let the lock be fair at least now and then (hand it over on release), or let the holder pause between holds: a second CPU is what makes this happen.".to_owned(),
         operation: None,
     })
+}
+
+/// How many threads each of the wake-ups woke for the same lock, on average.
+fn herd_size(case: &Case<'_>, operation: &Operation) -> f64 {
+    let trace = case.analysis.trace;
+    let at_once = |wake: usize| {
+        let (waker, stack, time) = (trace.wakings.waker[wake], trace.wakings.stack[wake], trace.wakings.time[wake]);
+        let window = Window::new(time.minus(HERD_NS), time.plus(HERD_NS));
+        trace.wakings.range(window).filter(|&other| trace.wakings.waker[other] == waker && trace.wakings.stack[other] == stack).count()
+    };
+    let sum: usize = operation.wakes.iter().map(|&wake| at_once(wake)).sum();
+    sum as f64 / operation.wakes.len().max(1) as f64
+}
+
+/// Nobody woke it: it looked at the lock by its own timer, and never at the right moment.
+fn poll(case: &Case<'_>, operation: &Operation, timeouts: usize) -> Finding {
+    let holder = case.main_holder().filter(|(thread, _)| *thread != case.candidate.victim).map(|(thread, _)| thread);
+    let held = holder.map_or(String::new(), |holder| format!(" {} had it.", case.name(holder)));
+    Finding {
+        pattern: Pattern::LockStarvation,
+        culprit: holder,
+        function: case.analysis.own_function(operation.stack),
+        evidence: if holder.is_some() { Evidence::Direct } else { Evidence::Inferred },
+        evidence_words: format!("{} of its {} wake-ups came from its own timer", timeouts, operation.wakes.len()),
+        story: vec![format!(
+            "It polled for a lock: its own timer woke it {} times (every {}), {} times in vain, always on the stack\n  {}",
+            units::count(timeouts as u64),
+            units::duration(operation.window.duration_ns() / operation.wakes.len().max(1) as u64),
+            units::count(operation.wakes_in_vain() as u64),
+            case.told(operation.stack)
+        )],
+        cause: format!("polling for a lock, which was never free when it looked.{held}"),
+        advice: "Wait for the lock in place of polling for it: a waiter that sleeps is woken when it is free.".to_owned(),
+        operation: None,
+    }
 }

@@ -58,6 +58,11 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if !did.is_empty() {
         story.push(format!("While it held the lock it was {}.", did.join(", ")));
     }
+    if let Some(spot) = hot.filter(|_| ran * 2 >= held_ns)
+        && let Some(instruction) = case.hottest(holder, spot.function, &running)
+    {
+        story.push(instruction);
+    }
     let (function, doing) = match &hot {
         Some(spot) if ran * 2 >= held_ns => {
             (case.hot_name(spot), format!(" while computing in {} ({} of {} samples)", case.hot_name(spot), spot.inside, spot.total))

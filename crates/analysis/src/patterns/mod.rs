@@ -6,9 +6,14 @@
 mod cpu_bound;
 mod cpu_starvation;
 mod dead_end;
+mod io_wait;
+mod lock_convoy;
 mod lock_starvation;
 mod long_hold;
+mod memory;
 mod priority_inversion;
+mod saturated_lock;
+mod stopped;
 mod timer_sleep;
 mod unknown;
 
@@ -19,7 +24,7 @@ use crate::stalls::Candidate;
 use crate::{Analysis, HotSpot, Operation, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::{StackId, ThreadId, Time, Window};
+use unhitch_model::{NameId, StackId, ThreadId, Time, Window};
 
 /// A cause by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -29,12 +34,24 @@ pub enum Pattern {
     LockStarvation,
     /// One thread held what the victim waited for.
     LongHold,
+    /// Many threads take one lock for a moment each, so often that it is never free.
+    SaturatedLock,
+    /// The same, and what they do under the lock is to exit.
+    SerializedExit,
+    /// The lock went from thread to thread, each of which had waited for the one before.
+    LockConvoy,
     /// The holder wanted a CPU and others had it.
     PriorityInversion,
     /// The victim wanted a CPU and others had it.
     CpuStarvation,
-    /// The victim computed.
+    /// The victim computed, or the one whose message it waited for.
     CpuBound,
+    /// A disk or a file system was waited for.
+    IoWait,
+    /// Memory was waited for.
+    Memory,
+    /// Someone was stopped by a signal, a tracer or the freezer.
+    Stopped,
     /// The victim, or the one it waited for, slept because it had asked to.
     TimerSleep,
     /// The trail leaves the recording.
@@ -49,9 +66,15 @@ impl Pattern {
         match self {
             Self::LockStarvation => "lock_starvation",
             Self::LongHold => "long_hold",
+            Self::SaturatedLock => "saturated_lock",
+            Self::SerializedExit => "serialized_exit",
+            Self::LockConvoy => "lock_convoy",
             Self::PriorityInversion => "priority_inversion",
             Self::CpuStarvation => "cpu_starvation",
             Self::CpuBound => "cpu_bound",
+            Self::IoWait => "io_wait",
+            Self::Memory => "memory",
+            Self::Stopped => "stopped",
             Self::TimerSleep => "timer_sleep",
             Self::DeadEnd => "dead_end",
             Self::Unknown => "unknown",
@@ -129,8 +152,13 @@ pub type Detector = fn(&Case<'_>) -> Option<Finding>;
 /// The registry of patterns, the most specific first.
 pub const DETECTORS: &[Detector] = &[
     lock_starvation::detect,
+    stopped::detect,
     priority_inversion::detect,
     long_hold::detect,
+    saturated_lock::detect,
+    lock_convoy::detect,
+    io_wait::detect,
+    memory::detect,
     cpu_starvation::detect,
     cpu_bound::detect,
     timer_sleep::detect,
@@ -175,13 +203,7 @@ impl Case<'_> {
 
     /// The thread other than the victim to whom most of the stall goes while a lock was waited for, with that time.
     pub fn main_holder(&self) -> Option<(ThreadId, u64)> {
-        let mut sums: FxHashMap<ThreadId, u64> = FxHashMap::default();
-        for piece in &self.explanation.pieces {
-            if self.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock) {
-                *sums.entry(piece.thread).or_default() += piece.window.duration_ns();
-            }
-        }
-        sums.into_iter().max_by_key(|&(thread, ns)| (ns, Reverse(thread)))
+        self.most_of(|_, hop| hop.is_some_and(|hop| hop.class == WaitClass::Lock))
     }
 
     /// The longest hop on which `thread` was waited for.
@@ -196,7 +218,38 @@ impl Case<'_> {
 
     /// Where `thread` was hot during `windows`.
     pub fn hot(&self, thread: ThreadId, windows: &[Window]) -> Option<HotSpot> {
-        self.analysis.samples.hot_spot(self.analysis.trace, thread, windows)
+        let runs: Vec<(ThreadId, Window)> = windows.iter().map(|&window| (thread, window)).collect();
+        self.analysis.samples.hot_spot(self.analysis.trace, &runs)
+    }
+
+    /// In words, on which instruction of `function` the samples of `thread` pile up; nothing where they are few or spread.
+    pub fn hottest(&self, thread: ThreadId, function: NameId, windows: &[Window]) -> Option<String> {
+        const FEWEST_SAMPLES: u32 = 50;
+        let runs: Vec<(ThreadId, Window)> = windows.iter().map(|&window| (thread, window)).collect();
+        let spot = self.analysis.samples.hot_instruction(self.analysis.trace, function, &runs)?;
+        (spot.total >= FEWEST_SAMPLES && spot.on * 2 >= spot.total).then(|| {
+            format!(
+                "{} of the {} samples in {} itself are on one instruction: `unhitch hot` shows the loop around it.",
+                units::count(spot.on.into()),
+                units::count(spot.total.into()),
+                self.analysis.trace.name(function)
+            )
+        })
+    }
+
+    /// The thread to whom most of the pieces that `select` picks belong, with their time.
+    pub fn most_of(&self, select: impl Fn(&Piece, Option<&Hop>) -> bool) -> Option<(ThreadId, u64)> {
+        let mut sums: FxHashMap<ThreadId, u64> = FxHashMap::default();
+        for piece in self.explanation.pieces.iter().filter(|piece| select(piece, self.explanation.hop_of(piece))) {
+            *sums.entry(piece.thread).or_default() += piece.window.duration_ns();
+        }
+        sums.into_iter().max_by_key(|&(thread, ns)| (ns, Reverse(thread)))
+    }
+
+    /// The longest piece of `thread` with that cause.
+    pub fn longest(&self, thread: ThreadId, cause: Cause) -> Option<&Piece> {
+        let pieces = self.explanation.pieces.iter().filter(|piece| piece.thread == thread && piece.cause == cause);
+        pieces.max_by_key(|piece| piece.window.duration_ns())
     }
 
     /// A hot spot's function by name.

@@ -21,6 +21,7 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
                 window: segment.window,
                 operation: None,
                 event_loop: view.event_loop,
+                machine: None,
             });
         }
     }

@@ -36,7 +36,14 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
         let called = pump.wakes.last().map_or(pump.window.end, |&wake| analysis.trace.wakings.time[wake]);
         let away = Window::new(called, pumps.peek().map_or(end, |next| next.window.start));
         if away.duration_ns() >= THRESHOLD_NS && !is_unknown(view, away) && !pump.open {
-            found.push(Candidate { kind: StallKind::EventLoop, victim: view.thread, window: away, operation: None, event_loop: true });
+            found.push(Candidate {
+                kind: StallKind::EventLoop,
+                victim: view.thread,
+                window: away,
+                operation: None,
+                event_loop: true,
+                machine: None,
+            });
         }
     }
 }

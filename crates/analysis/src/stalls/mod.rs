@@ -7,7 +7,10 @@
 mod cpu_starvation;
 mod event_loop;
 mod lock_starvation;
+mod machine;
 mod unwanted_wait;
+
+pub use machine::MassRelease;
 
 use crate::explain::Cause;
 use crate::patterns::{Finding, Pattern, judge};
@@ -30,6 +33,8 @@ pub enum StallKind {
     CpuStarvation,
     /// One operation, woken again and again in vain.
     LockStarvation,
+    /// Most CPUs fell idle, and were back at once when many long waits ended.
+    Machine,
     /// A window that the user asked about.
     Mark,
 }
@@ -42,6 +47,7 @@ impl StallKind {
             Self::UnwantedWait => "unwanted_wait",
             Self::CpuStarvation => "cpu_starvation",
             Self::LockStarvation => "lock_starvation",
+            Self::Machine => "machine",
             Self::Mark => "mark",
         }
     }
@@ -60,6 +66,8 @@ pub struct Candidate {
     pub operation: Option<Operation>,
     /// True when the victim is an event loop: someone waits for its answer.
     pub event_loop: bool,
+    /// The whole machine's part in it.
+    pub machine: Option<Box<MassRelease>>,
 }
 
 /// A thread's time, as every finder sees it.
@@ -77,7 +85,7 @@ pub struct ThreadView<'a> {
 /// Finds the candidates of one kind in one thread's time.
 pub type Finder = fn(&Analysis<'_>, &ThreadView<'_>, &mut Vec<Candidate>);
 
-/// The registry of finders.
+/// The registry of finders that look at one thread; [`machine`] looks at what they found.
 pub const FINDERS: &[Finder] = &[lock_starvation::find, event_loop::find, unwanted_wait::find, cpu_starvation::find];
 
 /// A stall with its explanation and its cause.
@@ -150,16 +158,19 @@ impl Analysis<'_> {
                 window: window.intersect(self.timeline.life(victim)),
                 operation: None,
                 event_loop: false,
+                machine: None,
             });
             return named.filter(|candidate| !candidate.window.is_empty()).collect();
         }
-        (1..self.timeline.threads() as u32)
+        let mut candidates: Vec<Candidate> = (1..self.timeline.threads() as u32)
             .into_par_iter()
             .map(ThreadId)
             .filter(|&thread| wanted(thread))
             .flat_map_iter(|thread| self.candidates_of(thread))
             .filter(|candidate| query.window.is_none_or(|window| candidate.window.overlaps(window)))
-            .collect()
+            .collect();
+        candidates.extend(machine::find(self, &candidates));
+        candidates
     }
 
     fn candidates_of(&self, thread: ThreadId) -> Vec<Candidate> {
@@ -174,7 +185,8 @@ impl Analysis<'_> {
 
     fn judge(&self, candidate: Candidate) -> Stall {
         let explanation = self.explain(candidate.victim, candidate.window);
-        let finding = judge(self, &candidate, &explanation);
+        let mut finding = judge(self, &candidate, &explanation);
+        finding.story.extend(candidate.machine.iter().flat_map(|machine| machine.story(self)));
         Stall { victims: vec![candidate.victim], candidate, explanation, finding }
     }
 }
@@ -237,6 +249,7 @@ fn better(new: &Stall, old: &Stall) -> bool {
     let rank = |stall: &Stall| {
         (
             stall.finding.pattern.is_definite(),
+            stall.candidate.machine.is_some(),
             stall.candidate.event_loop,
             stall.candidate.kind == StallKind::LockStarvation,
             stall.candidate.window.duration_ns(),

@@ -22,6 +22,7 @@ pub(super) fn find(_: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Cand
                 window: operation.window,
                 operation: Some(operation.clone()),
                 event_loop: view.event_loop,
+                machine: None,
             });
         }
     }

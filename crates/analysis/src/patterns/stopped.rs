@@ -1,0 +1,45 @@
+//! Stopped: the victim, or the one it waited for, was stopped by a signal, a tracer or the freezer.
+
+use super::{Case, Finding, Pattern};
+use crate::answer::units;
+use crate::explain::Cause;
+use unhitch_model::TaskState;
+
+pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
+    let (stopped, ns) = case.most_of(|piece, _| piece.cause == Cause::Stopped)?;
+    if !case.is_most(ns) {
+        return None;
+    }
+    let trace = case.analysis.trace;
+    let segment = &case.longest(stopped, Cause::Stopped)?.segment;
+    let (who, stack) = (case.name(stopped), segment.wait_stack(trace));
+    let by = match segment.out.map(|out| trace.switches.prev_state[out]) {
+        Some(TaskState::Traced) => "by a tracer (a debugger, strace)",
+        Some(TaskState::Stopped) => "by a signal (SIGSTOP, SIGTSTP, job control)",
+        _ => "by the freezer (a suspend, or its control group)",
+    };
+    let mut story = Vec::new();
+    if let Some(wait) = case.victims_wait().filter(|_| stopped != case.candidate.victim) {
+        story.push(format!("It waited ({}) in\n  {}", wait.class.name().replace('_', " "), case.told(wait.wait_stack)));
+    }
+    let whom = if stopped == case.candidate.victim { "It".to_owned() } else { format!("{who}, which could have ended that,") };
+    story.push(format!("{whom} was stopped {by} for {} of these {}.", units::duration(ns), units::duration(case.duration_ns())));
+    // The sender of the signal that ends a stop is its waker; that of the one that began it leaves no event.
+    let continued = segment.wake.filter(|&wake| case.analysis.facts.wake_source(trace, wake).context.is_task());
+    if let Some(wake) = continued {
+        story.push(format!("{} let it go on in\n  {}", case.name(trace.wakings.waker[wake]), case.told(trace.wakings.stack[wake])));
+    }
+    let release = case.hop_to(stopped).and_then(|hop| hop.wake).map(|wake| trace.wakings.stack[wake]).unwrap_or(stack);
+    let (evidence, evidence_words) = case.evidence();
+    Some(Finding {
+        pattern: Pattern::Stopped,
+        culprit: Some(stopped),
+        function: case.analysis.own_function(release),
+        evidence,
+        evidence_words,
+        story,
+        cause: format!("{who} was stopped {by}."),
+        advice: "Who stopped it is not recorded; `trace-cmd record -e signal:signal_generate` would tell.".to_owned(),
+        operation: None,
+    })
+}

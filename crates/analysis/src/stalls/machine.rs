@@ -1,0 +1,145 @@
+//! Machine-wide stalls: busy CPUs fall to a few, and return at once when many long waits end within milliseconds.
+//!
+//! *Why it looks at the recovery:* while the machine falls, one thread after the other goes to sleep, which says nothing. When it
+//! recovers, the first to be woken names the root, and those after it show the way of the lock. A fall without a mass release is work
+//! that ran out, and no stall.
+
+use super::{Candidate, StallKind};
+use crate::Analysis;
+use crate::answer::units;
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use unhitch_model::{ThreadId, Time, Window};
+
+/// Two ends of long waits that are no further apart belong to one release.
+const APART_NS: u64 = 5_000_000;
+/// Fewer threads are no mass.
+const FEWEST_THREADS: usize = 4;
+/// Resolution of the busy-CPU curve.
+const BUCKET_NS: u64 = 1_000_000;
+/// How long before the fall and after the release the machine is looked at.
+const AROUND_NS: u64 = 100_000_000;
+/// At most this part of the CPUs that were busy around it are busy in the stall.
+const FALLEN: f64 = 0.6;
+
+/// Many long waits that ended at once, and how busy the machine was before, meanwhile and after.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MassRelease {
+    /// Busy CPUs before the fall (after the recovery, where the recording begins later than the fall).
+    pub before: f64,
+    /// Busy CPUs while the waits lasted.
+    pub low: f64,
+    /// From the first wake-up to the time when the machine was as busy as before.
+    pub recovery_ns: u64,
+    /// Context switches in that time.
+    pub switches: usize,
+    /// Who was released, when, after how long a wait and in which function, in order of time.
+    pub released: Vec<(ThreadId, Time, u64, String)>,
+    /// Processes that ended while the machine fell.
+    pub ended: usize,
+}
+
+/// The machine-wide stalls behind the long waits in `candidates`.
+pub(super) fn find(analysis: &Analysis<'_>, candidates: &[Candidate]) -> Vec<Candidate> {
+    let mut waits: Vec<&Candidate> = candidates.iter().filter(|candidate| candidate.kind == StallKind::UnwantedWait).collect();
+    waits.sort_by_key(|wait| (released_at(analysis, wait), wait.victim));
+    let groups = waits.chunk_by(|a, b| released_at(analysis, b).since(released_at(analysis, a)) <= APART_NS);
+    groups.filter(|group| group.len() >= FEWEST_THREADS).filter_map(|group| judge(analysis, group)).collect()
+}
+
+/// When the wake-up came that ended it.
+fn released_at(analysis: &Analysis<'_>, wait: &Candidate) -> Time {
+    let wake = wait.operation.as_ref().and_then(|operation| operation.wakes.last());
+    wake.map_or(wait.window.end, |&wake| analysis.trace.wakings.time[wake])
+}
+
+fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
+    let longest = group.iter().max_by_key(|wait| (wait.window.duration_ns(), Reverse(wait.victim)))?;
+    let (fell, first) = (longest.window.start, released_at(analysis, group.first()?));
+    let last = released_at(analysis, group.last()?);
+    let recorded = analysis.timeline.window();
+    if last >= recorded.end || first <= fell {
+        return None;
+    }
+    let around = Window::new(fell.minus(AROUND_NS), last.plus(AROUND_NS)).intersect(recorded);
+    let curve = analysis.cpus.busy_curve(analysis.trace, around, BUCKET_NS);
+    let bucket = |time: Time| (time.since(around.start) / BUCKET_NS) as usize;
+    let mean = |from: Time, to: Time| {
+        let range = curve.get(bucket(from)..bucket(to).max(bucket(from) + 1).min(curve.len())).unwrap_or(&[]);
+        range.iter().sum::<f64>() / range.len().max(1) as f64
+    };
+    // The second half: the first may still be falling.
+    let low = mean(fell.plus(first.since(fell) / 2), first);
+    let after =
+        curve.get(bucket(first)..).unwrap_or(&[]).chunks(10).map(|ten| ten.iter().sum::<f64>() / ten.len() as f64).fold(0.0, f64::max);
+    let before = if fell.since(around.start) >= AROUND_NS / 2 { mean(around.start, fell).max(after) } else { after };
+    if low > before * FALLEN || before - low < 0.8 {
+        return None;
+    }
+    let recovered = (bucket(first)..curve.len()).find(|&at| curve[at] >= before * 0.9).unwrap_or(curve.len());
+    let recovery = Window::new(first, around.start.plus((recovered as u64 + 1) * BUCKET_NS).max(first));
+    let mut released: Vec<(ThreadId, Time, u64, String)> = Vec::new();
+    for wait in group {
+        let stack = wait.operation.as_ref().map(|operation| operation.stack).unwrap_or_default();
+        released.push((wait.victim, released_at(analysis, wait), wait.window.duration_ns(), analysis.own_function(stack)));
+    }
+    let falling = Window::new(fell, fell.plus(first.since(fell) / 2));
+    let leaders = analysis.trace.threads.iter().filter(|(id, _)| analysis.trace.threads.process_of(*id).leader == *id);
+    let ended = leaders.filter(|(_, thread)| thread.end.is_some_and(|end| falling.contains(end))).count();
+    let machine = MassRelease {
+        before,
+        low,
+        recovery_ns: recovery.duration_ns(),
+        switches: analysis.trace.switches.range(recovery).len(),
+        released,
+        ended,
+    };
+    Some(Candidate { kind: StallKind::Machine, machine: Some(Box::new(machine)), ..(*longest).clone() })
+}
+
+impl MassRelease {
+    /// What the answer's first line says.
+    pub fn headline(&self) -> String {
+        format!("whole machine: {:.0} → {:.0} busy CPUs, back within {}", self.before, self.low, units::duration(self.recovery_ns))
+    }
+
+    /// How the release went on, and what the fall was not.
+    pub fn story(&self, analysis: &Analysis<'_>) -> Vec<String> {
+        const TOLD: usize = 2;
+        let mut story = Vec::new();
+        let told: Vec<String> = self
+            .released
+            .iter()
+            .take(TOLD)
+            .map(|(thread, at, waited, _)| format!("{} (waited {})", units::thread(analysis.trace, *thread, *at), units::duration(*waited)))
+            .collect();
+        let span = self.released.first().zip(self.released.last()).map_or(0, |(first, last)| last.1.since(first.1));
+        let more = match self.released.len().saturating_sub(TOLD) {
+            0 => String::new(),
+            more => format!(", then {}", units::plural(more as u64, "more thread")),
+        };
+        story.push(format!(
+            "When it ended, {}{more} came through within {}; {} context switches until the machine was busy again.",
+            told.join(", "),
+            units::duration(span),
+            units::count(self.switches as u64)
+        ));
+        let mut by_function: FxHashMap<&str, (u64, u64)> = FxHashMap::default();
+        for (_, _, waited, function) in &self.released {
+            let sum = by_function.entry(function).or_default();
+            *sum = (sum.0 + 1, sum.1 + waited);
+        }
+        if let Some((function, (threads, waited))) = by_function.into_iter().max_by_key(|(name, (threads, _))| (*threads, Reverse(*name))) {
+            story.push(format!(
+                "{} had waited in {function}, {} on average.",
+                units::plural(threads, "thread"),
+                units::duration(waited / threads.max(1))
+            ));
+        }
+        story.push(match self.ended {
+            0 => "No process ended while the machine fell: it did not run out of work.".to_owned(),
+            ended => format!("{} ended while the machine fell.", units::plural(ended as u64, "process")),
+        });
+        story
+    }
+}
