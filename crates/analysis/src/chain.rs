@@ -41,6 +41,8 @@ pub struct Link {
     pub hop: Option<Hop>,
     /// How many pieces it holds.
     pub pieces: usize,
+    /// How many waits for another thread, its own included.
+    pub hops: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -57,6 +59,7 @@ struct Group {
     hop: Option<Hop>,
     key_ns: u64,
     pieces: usize,
+    hops: usize,
     prev: usize,
     next: usize,
     version: u32,
@@ -77,7 +80,10 @@ impl Explanation {
             };
             let length = piece.window.duration_ns();
             match groups.last_mut() {
-                Some(last) if last.key == key => last.absorb(piece.window, 1, length, *piece, hop),
+                Some(last) if last.key == key => {
+                    let hops = usize::from(hop.is_some_and(|hop| last.hop.is_none_or(|last| last.window != hop.window)));
+                    last.absorb(piece.window, (1, hops), length, *piece, hop);
+                }
                 _ => {
                     let (prev, next) = (groups.len().wrapping_sub(1), groups.len() + 1);
                     groups.push(Group {
@@ -87,6 +93,7 @@ impl Explanation {
                         hop,
                         key_ns: length,
                         pieces: 1,
+                        hops: usize::from(hop.is_some()),
                         prev,
                         next,
                         version: 0,
@@ -104,6 +111,7 @@ impl Explanation {
             piece: group.piece,
             hop: group.hop,
             pieces: group.pieces,
+            hops: group.hops,
         })
         .collect()
     }
@@ -111,9 +119,10 @@ impl Explanation {
 
 impl Group {
     /// Takes in a neighbour; the longer piece represents the group.
-    fn absorb(&mut self, window: Window, pieces: usize, same_key_ns: u64, piece: Piece, hop: Option<Hop>) {
+    fn absorb(&mut self, window: Window, (pieces, hops): (usize, usize), same_key_ns: u64, piece: Piece, hop: Option<Hop>) {
         self.window = Window::new(self.window.start.min(window.start), self.window.end.max(window.end));
         self.pieces += pieces;
+        self.hops += hops;
         self.key_ns += same_key_ns;
         if same_key_ns > 0 && piece.window.duration_ns() > self.piece.window.duration_ns() {
             (self.piece, self.hop) = (piece, hop);
@@ -153,10 +162,10 @@ fn shorten(groups: &mut [Group], window_ns: u64, most: usize) {
 
 /// Merges `from` into its neighbour `into` and unlinks it. Returns how many groups went: 1.
 fn merge(groups: &mut [Group], into: usize, from: usize, same_key: bool) -> usize {
-    let (window, pieces, piece, hop, key_ns) = {
+    let (window, counts, piece, hop, key_ns) = {
         let group = &mut groups[from];
         group.gone = true;
-        (group.window, group.pieces, group.piece, group.hop, group.key_ns)
+        (group.window, (group.pieces, group.hops), group.piece, group.hop, group.key_ns)
     };
     let (prev, next) = (groups[from].prev, groups[from].next);
     if let Some(group) = groups.get_mut(prev) {
@@ -165,7 +174,7 @@ fn merge(groups: &mut [Group], into: usize, from: usize, same_key: bool) -> usiz
     if let Some(group) = groups.get_mut(next) {
         group.prev = prev;
     }
-    groups[into].absorb(window, pieces, if same_key { key_ns } else { 0 }, piece, hop);
+    groups[into].absorb(window, counts, if same_key { key_ns } else { 0 }, piece, hop);
     groups[into].version += 1;
     1
 }

@@ -111,10 +111,11 @@ fn is_primitive(name: &str) -> bool {
         "__x64_sys_",
         "_slowpath",
     ];
+    const EXACT: &[&str] = &["up_read", "up_write", "up", "complete", "complete_all"];
     let lower = base_name(name).to_ascii_lowercase();
     // Only the function's own name counts, not the path before it: `lock_lab::scan` is no lock.
     let last = lower.rsplit("::").find(|part| !part.is_empty() && !part.starts_with('h') | (part.len() != 17)).unwrap_or(&lower);
-    PARTS.iter().any(|part| last.contains(part))
+    EXACT.contains(&last) || PARTS.iter().any(|part| last.contains(part))
 }
 
 /// A name without template and generic arguments when it is long.

@@ -2,59 +2,14 @@
 
 mod scene;
 
-use scene::Scene;
+use scene::{Desktop, Scene, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
-use unhitch_analysis::stalls::{Query, Stall, StallKind};
-use unhitch_analysis::{Analysis, Rules, answer};
+use unhitch_analysis::stalls::{Query, StallKind};
+use unhitch_analysis::{Analysis, Rules};
 use unhitch_model::{FutexWait, Policy, StackId, TaskState, ThreadId, Time, Trace, WakeFlags};
 
 const MS: u64 = 1_000;
 use TaskState::{Runnable, Sleeping};
-
-/// The worst stall and the text about it.
-fn judged(trace: &Trace) -> (Stall, String) {
-    let analysis = Analysis::new(trace, &Rules::default());
-    let stalls = analysis.stalls(&Query::default());
-    let text = answer::text(&analysis, &stalls, 1);
-    let stall = stalls.into_iter().next().unwrap_or_else(|| panic!("no stall found:\n{text}"));
-    let shares: u64 = analysis.partition(&stall.explanation).iter().map(|share| share.ns).sum();
-    assert_eq!(shares, stall.explanation.window.duration_ns());
-    (stall, text)
-}
-
-/// Threads and stacks of a program with a user interface, which pumps every 10 ms from `from` to `to` (in ms), called by "mouse".
-struct Desktop {
-    scene: Scene,
-    ui: ThreadId,
-    mouse: ThreadId,
-    poll: StackId,
-    notify: StackId,
-}
-
-impl Desktop {
-    fn new() -> Self {
-        let mut scene = Scene::default();
-        let ui = scene.thread(100, 100, "ui");
-        let mouse = scene.thread(200, 200, "mouse");
-        let poll = scene.stack(&["main", "run_event_loop", "|", "__x64_sys_poll", "do_sys_poll", "schedule"]);
-        let notify = scene.stack(&["main", "move_mouse", "|", "eventfd_write", "try_to_wake_up"]);
-        Self { scene, ui, mouse, poll, notify }
-    }
-
-    /// The event loop waits, and is called at `until` (µs), on CPU 0.
-    fn pump(&mut self, from: u64, until: u64) {
-        self.scene.switch(from, 0, self.ui, Sleeping, ThreadId::IDLE, self.poll);
-        self.scene.wake(until, 1, self.mouse, self.ui, WakeFlags::default(), self.notify);
-        self.scene.switch(until + 10, 0, ThreadId::IDLE, Runnable, self.ui, StackId::EMPTY);
-    }
-
-    /// Ordinary life of the event loop from `from` to `to` (ms): every 10 ms it works for 100 µs.
-    fn pump_all(&mut self, from_ms: u64, to_ms: u64) {
-        for tick in from_ms / 10..to_ms / 10 {
-            self.pump(tick * 10 * MS + 100, (tick + 1) * 10 * MS);
-        }
-    }
-}
 
 #[test]
 fn lock_starvation() {

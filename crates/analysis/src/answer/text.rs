@@ -56,6 +56,9 @@ fn one(analysis: &Analysis<'_>, stall: &Stall, out: &mut String) {
         at(analysis, window.start),
         at(analysis, window.end),
     );
+    if stall.candidate.machine.is_some() {
+        let _ = writeln!(out, "The first to come back was {}.", units::thread(trace, stall.candidate.victim, window.end));
+    }
     for sentence in &stall.finding.story {
         let _ = writeln!(out, "{sentence}");
     }
@@ -130,7 +133,13 @@ fn link_words(analysis: &Analysis<'_>, link: &Link, at: Time) -> String {
                 if slept > link.window.duration_ns() { format!(" (after {} in all)", units::duration(slept)) } else { String::new() };
             let class = hop.class.name().replace('_', " ");
             match hop.wake {
-                Some(_) => format!("{who} waited ({class}) until {by} woke it{whole}"),
+                Some(_) => {
+                    let more = match link.hops.saturating_sub(1) {
+                        0 => String::new(),
+                        more => format!(", and {} more such waits", units::count(more as u64)),
+                    };
+                    format!("{who} waited ({class}) until {by} woke it{whole}{more}")
+                }
                 None => format!("{who} waits ({class}) for {by}, which still holds it"),
             }
         }

@@ -38,7 +38,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let waits = case.explanation.pieces.iter().filter(|piece| piece.cause == Cause::Io);
     let mut lengths: Vec<u64> = waits.map(|piece| piece.window.duration_ns()).collect();
     lengths.sort_unstable();
-    if let (Some(longest), Some(median)) = (lengths.last(), lengths.get(lengths.len() / 2)) {
+    if let ([_, .., longest], Some(median)) = (&lengths[..], lengths.get(lengths.len() / 2)) {
         story.push(format!(
             "{} for the device, {} in the median, the longest {}.",
             units::plural(lengths.len() as u64, "wait"),
