@@ -39,7 +39,8 @@ pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<(), Err
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = Temporary(folder.join(format!(".{name}.{}.partial", std::process::id())));
     let file = File::create_new(&temporary.0).map_err(Error::at(&temporary.0))?;
-    let mut out = write_zip(BufWriter::with_capacity(1 << 20, file), parts).map_err(|error| match error {
+    let mut out = BufWriter::with_capacity(1 << 20, file);
+    write_zip(&mut out, parts).map_err(|error| match error {
         Error::Container(zip::result::ZipError::Io(source)) => Error::Io { path: path.to_owned(), source },
         other => other,
     })?;
@@ -78,13 +79,24 @@ impl Drop for Temporary {
     }
 }
 
-fn write_zip<W: Write + Seek>(out: W, parts: ContainerParts<'_>) -> Result<W, Error> {
+fn write_zip<W: Write + Seek>(out: &mut W, parts: ContainerParts<'_>) -> Result<(), Error> {
     let mut zip = ZipWriter::new(out);
+    match write_entries(&mut zip, parts) {
+        Ok(()) => Ok(zip.finish().map(drop)?),
+        Err(error) => {
+            // Dropped, it would try once more to finish an archive that is about to be removed, and print that it cannot.
+            std::mem::forget(zip);
+            Err(error)
+        }
+    }
+}
+
+fn write_entries<W: Write + Seek>(zip: &mut ZipWriter<W>, parts: ContainerParts<'_>) -> Result<(), Error> {
     let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).with_alignment(8).large_file(true);
     let deflated = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
 
     zip.start_file(PERF_DATA, stored)?;
-    (parts.perf_data)(&mut zip).map_err(zip::result::ZipError::Io)?;
+    (parts.perf_data)(zip).map_err(zip::result::ZipError::Io)?;
     let mut entries = vec![(META, json(META, parts.meta)?)];
     if let Some(symbols) = parts.symbols {
         entries.push((SYMBOLS, json(SYMBOLS, symbols)?));
@@ -97,7 +109,7 @@ fn write_zip<W: Write + Seek>(out: W, parts: ContainerParts<'_>) -> Result<W, Er
         zip.start_file(name, deflated)?;
         zip.write_all(bytes).map_err(zip::result::ZipError::Io)?;
     }
-    Ok(zip.finish()?)
+    Ok(())
 }
 
 fn json(entry: &'static str, value: &impl Serialize) -> Result<Vec<u8>, Error> {
