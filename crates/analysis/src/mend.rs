@@ -88,7 +88,8 @@ impl Missing {
 /// Adds the missing switches to `trace`. Where nothing tells when a thread came on, the first event that shows it there counts: with
 /// samples, the error is at most the time between two of them.
 pub fn mend(trace: &mut Trace) {
-    let missing = find(trace);
+    // Of one process alone, the chain is not a chain.
+    let missing = if trace.meta.only_pid.is_some() { Vec::new() } else { find(trace) };
     if missing.is_empty() {
         return;
     }

@@ -49,6 +49,8 @@ pub struct Meta {
     pub epoch_ns: Option<i128>,
     /// The time between two CPU samples of one CPU, nanoseconds.
     pub sample_period_ns: u64,
+    /// The process whose switches and wake-ups alone were recorded; none when all were.
+    pub only_pid: Option<u32>,
     /// What produced the file, e.g. "unhitch 0.1.0".
     pub producer: String,
     /// The user's words, saved with the trace.

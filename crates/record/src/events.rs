@@ -129,7 +129,9 @@ pub(crate) fn plan(options: &Options, tracefs: &Path, online: &[u16], warnings: 
         }
     }
     events.extend(clock(options, cpu, max_stack, &mut trials, warnings));
-    events.extend(arrivals(options, online, &events, warnings));
+    if options.only_pid.is_none() {
+        events.extend(arrivals(options, online, &events, warnings));
+    }
     Ok((events, trials))
 }
 

@@ -150,7 +150,9 @@ impl Analysis<'_> {
     }
 
     fn candidates(&self, query: &Query) -> Vec<Candidate> {
-        let wanted = |thread: ThreadId| query.victims.is_empty() || query.victims.contains(&thread);
+        // Of threads that were recorded only where they met others, nothing can be said.
+        let recorded = |thread: ThreadId| self.trace.meta.only_pid.is_none_or(|pid| self.trace.threads.process_of(thread).pid == pid);
+        let wanted = |thread: ThreadId| recorded(thread) && (query.victims.is_empty() || query.victims.contains(&thread));
         if let (Some(window), false) = (query.window, query.victims.is_empty()) {
             let named = query.victims.iter().map(|&victim| Candidate {
                 kind: StallKind::Mark,

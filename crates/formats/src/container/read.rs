@@ -88,6 +88,7 @@ fn apply_meta(meta: ContainerMeta, trace: &mut Trace) {
     (facts.cpus, facts.memory_bytes) = (meta.cpus, meta.memory_bytes);
     facts.epoch_ns = meta.epoch_ns.map(i128::from).or(facts.epoch_ns);
     facts.sample_period_ns = meta.sample_period_ns;
+    facts.only_pid = meta.recorder["only_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
     let window = |start_ns, end_ns| Window::new(Time::from_nanos(start_ns), Time::from_nanos(end_ns));
     if !meta.spans.is_empty() {
         trace.spans = meta.spans.iter().map(|span| CpuSpan { cpu: span.cpu, window: window(span.start_ns, span.end_ns) }).collect();
