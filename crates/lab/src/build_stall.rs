@@ -1,6 +1,6 @@
 //! `build-stall`: a parallel build comes to a halt, with all its processes behind one lock.
 //!
-//! The process *lab-make* starts a compiler every 12 ms, a short process that computes 8 ms, notes its result in a cache that all share,
+//! The process *lab-make* starts a compiler every 10 ms, a short process that computes 8 ms, notes its result in a cache that all share,
 //! computes 8 ms more and ends. Then the process *lab-indexer* takes the cache's lock and computes for 1.5 s with it. The compilers, up
 //! to forty, wait; no new one is started; only one CPU is busy. When the lock is free they all go on at once.
 //!
@@ -15,7 +15,7 @@ use std::hint::black_box;
 use std::io;
 
 const COMPILERS: usize = 40;
-const START_INTERVAL_NS: u64 = 12_000_000;
+const START_INTERVAL_NS: u64 = 10_000_000;
 const COMPILE_NS: u64 = 8_000_000;
 const LINK_NS: u64 = 8_000_000;
 const REBUILD_NS: u64 = 1_500_000_000;
@@ -113,14 +113,24 @@ impl Build<'_> {
 
     #[inline(never)]
     fn compile_unit(&self) {
-        compute_for(COMPILE_NS);
+        self.compute_for(COMPILE_NS);
         stay_on_stack();
     }
 
     #[inline(never)]
     fn link_unit(&self) {
-        compute_for(LINK_NS);
+        self.compute_for(LINK_NS);
         stay_on_stack();
+    }
+
+    #[inline(always)]
+    fn compute_for(&self, cpu_time_ns: u64) {
+        let until_ns = sys::thread_cpu_ns() + cpu_time_ns;
+        let mut state = 1;
+        while sys::thread_cpu_ns() < until_ns && self.stage.is_open() {
+            compute(&mut state);
+        }
+        black_box(state);
     }
 
     #[inline(never)]
@@ -164,16 +174,6 @@ impl Build<'_> {
         }
         black_box(index);
     }
-}
-
-#[inline(always)]
-fn compute_for(cpu_time_ns: u64) {
-    let until_ns = sys::thread_cpu_ns() + cpu_time_ns;
-    let mut state = 1;
-    while sys::thread_cpu_ns() < until_ns {
-        compute(&mut state);
-    }
-    black_box(state);
 }
 
 #[inline(never)]

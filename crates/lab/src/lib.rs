@@ -15,12 +15,14 @@ mod bitmap;
 mod build_stall;
 mod chain;
 mod convoy;
+mod exit_storm;
 mod idle_holder;
 mod long_hold;
 mod loop_stall;
 mod outcome;
 mod populate;
 mod saturate;
+mod scan_stall;
 mod slow_disk;
 mod stage;
 mod starve;
@@ -67,11 +69,13 @@ pub const PROGRAMS: &[Program] = &[
     build_stall::PROGRAM,
     chain::PROGRAM,
     convoy::PROGRAM,
+    exit_storm::PROGRAM,
     idle_holder::PROGRAM,
     long_hold::PROGRAM,
     loop_stall::PROGRAM,
     populate::PROGRAM,
     saturate::PROGRAM,
+    scan_stall::PROGRAM,
     slow_disk::PROGRAM,
     starve::PROGRAM,
     stopped::PROGRAM,

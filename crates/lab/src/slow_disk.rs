@@ -1,8 +1,8 @@
 //! `slow-disk`: a small file is to reach the disk while another program writes a lot to the same file system.
 //!
-//! The *ui* changes its settings every 100 ms and waits until they are on the disk (`fsync`). Then the thread *downloader* writes files
-//! of 128 MiB, and waits for each in the same way. The file system's journal takes both into one commit, and the device serves both
-//! from one queue: the ui's few bytes wait for the other's many.
+//! The *ui* changes its settings every 50 ms and waits until they are on the disk (`fsync`). Then four threads *downloader* write a file
+//! of 160 MiB each, and wait for it in the same way. The file system's journal takes all into one commit, and the device serves all
+//! from one queue: the ui's few bytes wait for the others' many.
 //!
 //! The files lie in `TMPDIR`, else in `/var/tmp`, without a name, so that nothing stays behind however the program ends. *Why not in
 //! `/tmp`:* that is often in memory. Where the disk is too fast for the hang, or is none, the outcome says so.
@@ -20,10 +20,9 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const SAVE_INTERVAL_NS: u64 = 100_000_000;
-const FILE_MIB: u64 = 128;
-/// The most that is written in a run; it is on the disk all at once.
-const FILES: usize = 5;
+const SAVE_INTERVAL_NS: u64 = 50_000_000;
+const DOWNLOADERS: usize = 4;
+const FILE_MIB: u64 = 160;
 
 pub(crate) const PROGRAM: Program =
     Program { name: "slow-disk", summary: "fsync of a small file behind a program that writes much to the same file system", answer, run };
@@ -56,21 +55,19 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let desktop =
         Desktop { stage: &stage, changes: Beat::new(SAVE_INTERVAL_NS)?, written_mib: AtomicU64::new(0), ui_waits: OnceLock::new() };
     stage.say(format_args!("ui saves its settings every {} ms, in {}", SAVE_INTERVAL_NS / 1_000_000, folder().display()));
-    let roles: Vec<Role> = vec![
-        role("ui", || desktop.keep_settings()),
-        role("mouse", || desktop.changes.strike(desktop.stage)),
-        role("downloader", || desktop.download()),
-    ];
+    let desktop = &desktop;
+    let mut roles: Vec<Role> = vec![role("ui", || desktop.keep_settings()), role("mouse", || desktop.changes.strike(desktop.stage))];
+    roles.extend((0..DOWNLOADERS).map(|number| role("downloader", move || desktop.download(number))));
     stage.perform(roles)?;
-    let waits = desktop.ui_waits.into_inner().unwrap_or_default();
-    let written_mib = desktop.written_mib.into_inner();
+    let waits = desktop.ui_waits.get().copied().unwrap_or_default();
+    let written_mib = desktop.written_mib.load(Ordering::Relaxed);
     stage.say(format_args!(
-        "the settings of {:.3} s took {:.3} s to reach the disk; downloader wrote {written_mib} MiB",
+        "the settings of {:.3} s took {:.3} s to reach the disk; the downloaders wrote {written_mib} MiB",
         stage.seconds_at(waits.span.start_ns),
         waits.span.seconds(),
     ));
     let figures = [("saves", waits.count), ("written_mib", written_mib)];
-    let doubt = (written_mib == 0).then(|| "the downloader wrote nothing: it was not what the ui waited for".to_owned());
+    let doubt = (written_mib == 0).then(|| "the downloaders wrote nothing: they were not what the ui waited for".to_owned());
     Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(doubt))
 }
 
@@ -101,21 +98,16 @@ impl Desktop<'_> {
     }
 
     #[inline(never)]
-    fn download(&self) -> io::Result<()> {
+    fn download(&self, number: usize) -> io::Result<()> {
         if !self.stage.sleep_until(self.stage.hang_start_ns())? {
             return Ok(());
         }
-        self.stage.say(format_args!("downloader writes up to {FILES} files of {FILE_MIB} MiB"));
-        let mut files = Vec::new();
-        while self.stage.hang_is_on() && files.len() < FILES {
-            let mut file = file(&format!("download-{}", files.len()))?;
-            self.write_download(&mut file)?;
-            files.push(file);
-        }
-        self.stage.say(format_args!("downloader is done"));
+        self.stage.say(format_args!("downloader {number} writes {FILE_MIB} MiB"));
+        let mut file = file(&format!("download-{number}"))?;
+        self.write_download(&mut file)?;
+        self.stage.say(format_args!("downloader {number} is done"));
         // Freeing a large file is work for the disk as well; that comes after the play.
-        self.stage.sleep_until(u64::MAX)?;
-        Ok(())
+        self.stage.sleep_until(u64::MAX).map(drop)
     }
 
     #[inline(never)]

@@ -147,11 +147,6 @@ impl Stage {
         self.hang.start_ns
     }
 
-    /// When those who cause the hang stop.
-    pub fn hang_end_ns(&self) -> u64 {
-        self.hang.end_ns
-    }
-
     /// The moment that lies `share` of the way through the run.
     pub fn moment_ns(&self, share: f64) -> u64 {
         self.run.start_ns + (self.run.duration_ns() as f64 * share) as u64
