@@ -12,14 +12,24 @@
 
 mod beat;
 mod bitmap;
+mod build_stall;
+mod chain;
+mod convoy;
+mod exit_storm;
 mod idle_holder;
 mod long_hold;
 mod loop_stall;
 mod outcome;
+mod populate;
+mod saturate;
+mod scan_stall;
+mod slow_disk;
 mod stage;
 mod starve;
+mod stopped;
 #[allow(unsafe_code)]
 mod sys;
+mod tcp;
 mod work;
 
 pub use outcome::{Answer, Measured, Outcome, Span};
@@ -55,7 +65,22 @@ pub struct Program {
 }
 
 /// All programs, by name.
-pub const PROGRAMS: &[Program] = &[idle_holder::PROGRAM, long_hold::PROGRAM, loop_stall::PROGRAM, starve::PROGRAM];
+pub const PROGRAMS: &[Program] = &[
+    build_stall::PROGRAM,
+    chain::PROGRAM,
+    convoy::PROGRAM,
+    exit_storm::PROGRAM,
+    idle_holder::PROGRAM,
+    long_hold::PROGRAM,
+    loop_stall::PROGRAM,
+    populate::PROGRAM,
+    saturate::PROGRAM,
+    scan_stall::PROGRAM,
+    slow_disk::PROGRAM,
+    starve::PROGRAM,
+    stopped::PROGRAM,
+    tcp::PROGRAM,
+];
 
 /// The program of that name.
 pub fn program(name: &str) -> Option<&'static Program> {
@@ -78,8 +103,8 @@ mod tests {
         for program in PROGRAMS {
             let answer = (program.answer)();
             assert_eq!(answer.victim_process, format!("lab-{}", program.name));
-            assert_eq!(answer.culprit_process, answer.victim_process);
-            for name in [&answer.victim_process, &answer.victim_thread, &answer.culprit_thread].into_iter().chain(&answer.also_named) {
+            let names = [&answer.victim_process, &answer.victim_thread, &answer.culprit_process, &answer.culprit_thread];
+            for name in names.into_iter().chain(&answer.also_named) {
                 assert!(name.len() <= 15, "{name}");
             }
         }

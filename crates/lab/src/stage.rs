@@ -5,8 +5,9 @@
 //!
 //! *Why the hang has an end of its own, well before the run's:* a hang is understood from its recovery, so the recovery must be
 //! in the recording. Whoever causes the hang asks [`Stage::hang_is_on`] at least every few milliseconds; that is also the watchdog.
+//! Behind it stands an alarm that kills the program, and all its processes with it, should the run not end by itself.
 
-use crate::sys::{self, EventFd, StopSignals};
+use crate::sys::{self, Child, EventFd, Shared, StopSignals};
 use crate::{Options, Span};
 use std::fmt::Arguments;
 use std::io::{self, Write};
@@ -21,13 +22,18 @@ pub fn role<'a>(name: &'static str, part: impl FnOnce() -> io::Result<()> + Send
     (name, Box::new(part))
 }
 
-/// A running program's time plan and its end. Times are nanoseconds of CLOCK_MONOTONIC.
+/// How long after the end of the run the processes of a program have to end by themselves.
+const PROCESS_GRACE_NS: u64 = 500_000_000;
+/// How long after the planned end of the run the program is killed.
+const ALARM_S: u32 = 5;
+
+/// A running program's time plan and its end, for all its processes. Times are nanoseconds of CLOCK_MONOTONIC.
 pub struct Stage {
     program: &'static str,
     run: Span,
     hang: Span,
     curtain: EventFd,
-    fallen: AtomicBool,
+    fallen: Shared<AtomicBool>,
     signal: AtomicI32,
 }
 
@@ -45,7 +51,7 @@ impl Stage {
             run: Span { start_ns, end_ns: at(1.0) },
             hang: Span { start_ns: at(0.25), end_ns: at(0.8) },
             curtain: EventFd::new()?,
-            fallen: AtomicBool::new(false),
+            fallen: Shared::new(AtomicBool::new(false))?,
             signal: AtomicI32::new(0),
         })
     }
@@ -57,9 +63,17 @@ impl Stage {
 
     /// Plays all roles at once, each in a thread of its own, until the plan's end, a stop signal or a role's failure.
     pub fn perform(&self, roles: Vec<Role>) -> io::Result<()> {
-        std::fs::write("/proc/self/comm", format!("lab-{}", self.program))?;
+        self.perform_with(vec![], roles)
+    }
+
+    /// The same, with some roles that have a process of their own and play there on its first thread. They begin before the threads.
+    pub fn perform_with(&self, processes: Vec<Role>, roles: Vec<Role>) -> io::Result<()> {
+        sys::set_name(&format!("lab-{}", self.program))?;
+        sys::bound_this_process(self.run.seconds() as u32 + ALARM_S)?;
         // Where it is allowed, so that other load does not spoil the play; the process ends with it.
         let _ = sys::set_nice(-10);
+        let start = |(name, part): Role| sys::start_process(name, || part().inspect_err(|_| self.drop_curtain()));
+        let processes: Vec<Child> = processes.into_iter().map(start).collect::<io::Result<_>>()?;
         let signals = StopSignals::block()?;
         thread::scope(|scope| {
             let mut result = Ok(());
@@ -78,6 +92,10 @@ impl Stage {
             for thread in threads {
                 let end = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
                 result = result.and(end);
+            }
+            let until_ns = sys::monotonic_ns() + PROCESS_GRACE_NS;
+            for mut process in processes {
+                result = result.and(process.wait_until(until_ns));
             }
             result
         })

@@ -1,8 +1,17 @@
-//! Every call into the C library: clocks, CPU affinity and policy, the mutex, polling, signals. The only module with `unsafe`.
+//! Every call into the C library: clocks, CPU affinity and policy, locks, polling, signals, memory, processes. The only module with
+//! `unsafe`.
 //!
 //! Calls that may appear on a stack sit in functions of their own that are never inlined (`call_…`, [`clock_ns`]). *Why:* the C
 //! library has no frame pointers, so a recorded stack goes from the library's function straight to the caller of whoever called it;
 //! the one in between is lost, and it should not be a function of the story.
+
+mod fair_mutex;
+mod memory;
+mod process;
+
+pub use fair_mutex::{FairGuard, FairMutex};
+pub use memory::{Mapping, Shared};
+pub use process::{Child, bound_this_process, send_signal, set_name, start_process};
 
 use std::cell::UnsafeCell;
 use std::fs::File;

@@ -1,0 +1,109 @@
+//! `exit-storm`: a hundred processes that share a large mapping are all told to end at once.
+//!
+//! A pool, the second process of that name, starts a hundred processes *lab-worker*. Each fills its page tables for one shared mapping
+//! (64 MiB for each second of the run, 512 MiB at most). Then the pool tells them to leave, and waits for one after another.
+//!
+//! What happens on Linux (6.18, two CPUs): every worker takes its page tables apart by itself, page by page, some 6 ms for 128 MiB. No lock makes
+//! them wait for each other: they share the CPUs, and the pool waits until the last one had its turn. So what is serial is the CPU, and
+//! with many CPUs there may be no hang; the outcome says so then.
+
+use crate::stage::{Role, Stage, role};
+use crate::sys::{self, Child, EventFd, Mapping, Shared, start_process};
+use crate::{Answer, Options, Outcome, Program, Span};
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const WORKERS: u64 = 100;
+const MIB_PER_SECOND: f64 = 64.0;
+const MAX_MIB: f64 = 512.0;
+
+pub(crate) const PROGRAM: Program = Program {
+    name: "exit-storm",
+    summary: "a hundred processes that share a large mapping end at once, and their parent waits for all of them",
+    answer,
+    run,
+};
+
+fn answer() -> Answer {
+    Answer {
+        victim_process: "lab-exit-storm".into(),
+        victim_thread: "lab-exit-storm".into(),
+        culprit_process: "lab-worker".into(),
+        culprit_thread: "lab-worker".into(),
+        also_named: vec![],
+        pattern: "serialized_exit".into(),
+        kinds: vec!["unwanted_wait".into(), "machine".into(), "cpu_starvation".into()],
+        min_duration_ms: 150,
+        victim_function: "wait_for_workers".into(),
+        release_function: String::new(),
+        culprit_function: "do_exit".into(),
+    }
+}
+
+/// What the pool measured.
+#[derive(Default)]
+struct Figures {
+    ready: AtomicU64,
+    start_ns: AtomicU64,
+    end_ns: AtomicU64,
+}
+
+struct Pool<'a> {
+    stage: &'a Stage,
+    leave: EventFd,
+    memory: Mapping,
+    figures: Shared<Figures>,
+}
+
+fn run(options: &Options) -> io::Result<Outcome> {
+    let stage = Stage::new(PROGRAM.name, options)?;
+    let mib = (options.seconds * MIB_PER_SECOND).min(MAX_MIB) as usize;
+    let memory = Mapping::shared(mib << 20)?.in_small_pages();
+    let pool = Pool { stage: &stage, leave: EventFd::new()?, memory, figures: Shared::new(Figures::default())? };
+    stage.say(format_args!("the pool starts {WORKERS} workers, which share {mib} MiB"));
+    let processes: Vec<Role> = vec![role("lab-exit-storm", || pool.manage())];
+    stage.perform_with(processes, vec![])?;
+    let Figures { ready, start_ns, end_ns } = &*pool.figures;
+    let ready = ready.load(Ordering::Relaxed);
+    let hang = Span { start_ns: start_ns.load(Ordering::Relaxed), end_ns: end_ns.load(Ordering::Relaxed) };
+    stage.say(format_args!("{ready} workers had filled their page tables, and took {:.3} s to end", hang.seconds()));
+    let figures = [("workers", ready), ("mapping_mib", mib as u64)];
+    let doubt = (ready < WORKERS).then(|| format!("only {ready} workers were ready in time: the machine is too busy"));
+    Ok(Outcome::new(&stage, answer(), hang, &figures).unless(doubt))
+}
+
+impl Pool<'_> {
+    #[inline(never)]
+    fn manage(&self) -> io::Result<()> {
+        self.memory.populate(true)?;
+        let mut workers: Vec<Child> = Vec::new();
+        for _ in (0..WORKERS).take_while(|_| self.stage.hang_is_on()) {
+            workers.push(start_process("lab-worker", || self.work())?);
+        }
+        self.stage.sleep_until(self.stage.hang_start_ns())?;
+        while self.stage.hang_is_on() && self.figures.ready.load(Ordering::Relaxed) < WORKERS {
+            self.stage.sleep_until(sys::monotonic_ns() + 5_000_000)?;
+        }
+        self.stage.say(format_args!("the pool tells its workers to leave"));
+        self.figures.start_ns.store(sys::monotonic_ns(), Ordering::Relaxed);
+        self.leave.set();
+        wait_for_workers(&mut workers)?;
+        self.figures.end_ns.store(sys::monotonic_ns(), Ordering::Relaxed);
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn work(&self) -> io::Result<()> {
+        if self.stage.hang_is_on() {
+            self.memory.populate(false)?;
+        }
+        self.figures.ready.fetch_add(1, Ordering::Relaxed);
+        while !sys::wait_readable([self.leave.as_fd(), self.stage.curtain().as_fd()], u64::MAX)?.contains(&true) {}
+        Ok(())
+    }
+}
+
+#[inline(never)]
+fn wait_for_workers(workers: &mut [Child]) -> io::Result<()> {
+    workers.iter_mut().try_for_each(Child::wait)
+}

@@ -1,0 +1,206 @@
+//! `scan-stall`: somebody looks at a process's memory, is given no CPU while he does, and the process cannot map any.
+//!
+//! The *ui* maps a buffer every 10 ms and unmaps it. The process *lab-scanner* (SCHED_IDLE, as a monitoring tool should be) reads the
+//! first process's `/proc/PID/smaps` now and then. For each mapping the kernel counts its pages, and holds the process's `mmap_lock` for
+//! reading. Then the process *lab-encoder* computes on the scanner's CPU; preempted inside the count, the scanner keeps the lock.
+//!
+//! *Why `smaps`:* since Linux 6.17 a reader of `maps` locks single mappings only; `smaps` walks page tables, and that still takes the
+//! whole process's lock. *Why the encoder looks at the ui:* if it began while the scanner was between two mappings, nobody is stuck; it
+//! pauses then and tries again.
+
+use crate::beat::Beat;
+use crate::stage::{Longest, Role, Stage, role};
+use crate::sys::{self, Mapping, Shared};
+use crate::work::{compute, stay_on_stack};
+use crate::{Answer, Options, Outcome, Program, Span};
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{self, Read};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+
+const FRAME_NS: u64 = 10_000_000;
+const BUFFER_BYTES: usize = 256 << 10;
+const IMAGE_BYTES: usize = 512 << 20;
+const SCAN_INTERVAL_NS: u64 = 150_000_000;
+/// A ui that has not got on for so long is stuck.
+const STUCK_NS: u64 = 20_000_000;
+/// How long the scan may last once the encoder is done.
+const GRACE_NS: u64 = 200_000_000;
+
+pub(crate) const PROGRAM: Program = Program {
+    name: "scan-stall",
+    summary: "a SCHED_IDLE reader of a process's smaps gets no CPU beside a busy process, and the first cannot map a buffer meanwhile",
+    answer,
+    run,
+};
+
+fn answer() -> Answer {
+    Answer {
+        victim_process: "lab-scan-stall".into(),
+        victim_thread: "ui".into(),
+        culprit_process: "lab-scanner".into(),
+        culprit_thread: "lab-scanner".into(),
+        also_named: vec!["lab-encoder".into()],
+        pattern: "priority_inversion".into(),
+        kinds: vec!["event_loop".into(), "unwanted_wait".into()],
+        min_duration_ms: 300,
+        victim_function: "draw_frame".into(),
+        release_function: "read_smaps".into(),
+        culprit_function: "read_smaps".into(),
+    }
+}
+
+/// What the three processes know of each other.
+struct Signs {
+    scanner: AtomicI32,
+    scanning: AtomicBool,
+    /// When the ui began the frame that it is at; zero between frames.
+    frame_start_ns: AtomicU64,
+    /// What the scanner had of its CPU in its longest scan, and how long that took.
+    scan_cpu_ns: AtomicU64,
+    scan_ns: AtomicU64,
+}
+
+struct Play<'a> {
+    stage: &'a Stage,
+    frames: Beat,
+    cpus: &'a [usize],
+    signs: Shared<Signs>,
+    ui_waits: OnceLock<Longest>,
+}
+
+fn run(options: &Options) -> io::Result<Outcome> {
+    let stage = Stage::new(PROGRAM.name, options)?;
+    let cpus = sys::allowed_cpus()?;
+    let image = Mapping::shared(IMAGE_BYTES)?.in_small_pages();
+    image.populate(true)?;
+    let signs = Signs {
+        scanner: AtomicI32::new(0),
+        scanning: AtomicBool::new(false),
+        frame_start_ns: AtomicU64::new(0),
+        scan_cpu_ns: AtomicU64::new(0),
+        scan_ns: AtomicU64::new(0),
+    };
+    let play = Play { stage: &stage, frames: Beat::new(FRAME_NS)?, cpus: &cpus, signs: Shared::new(signs)?, ui_waits: OnceLock::new() };
+    stage.say(format_args!("ui maps a buffer every 10 ms; the scanner reads the smaps of its process now and then"));
+    let target = std::process::id();
+    let processes: Vec<Role> = vec![role("lab-scanner", || play.scan(target)), role("lab-encoder", || play.encode())];
+    let roles: Vec<Role> = vec![role("ui", || play.draw_frames()), role("display", || play.frames.strike(play.stage))];
+    stage.perform_with(processes, roles)?;
+    let waits = play.ui_waits.get().copied().unwrap_or_default();
+    let (scan_ns, cpu_ns) = (play.signs.scan_ns.load(Ordering::Relaxed), play.signs.scan_cpu_ns.load(Ordering::Relaxed));
+    stage.say(format_args!(
+        "the frame at {:.3} s waited {:.3} s for its buffer; a scan took {:.3} s and had {:.3} s of CPU time in it",
+        stage.seconds_at(waits.span.start_ns),
+        waits.span.seconds(),
+        scan_ns as f64 / 1e9,
+        cpu_ns as f64 / 1e9,
+    ));
+    let figures = [("frames", waits.count), ("scan_ms", scan_ns / 1_000_000), ("scanner_cpu_us", cpu_ns / 1_000)];
+    Ok(Outcome::new(&stage, answer(), waits.span, &figures))
+}
+
+impl Play<'_> {
+    #[inline(never)]
+    fn draw_frames(&self) -> io::Result<()> {
+        if let [cpus @ .., _] = self.cpus
+            && !cpus.is_empty()
+        {
+            sys::pin(0, cpus)?;
+        }
+        let mut waits = Longest::default();
+        while self.frames.wait(self.stage)?.is_some() {
+            let start_ns = sys::monotonic_ns();
+            self.signs.frame_start_ns.store(start_ns, Ordering::Relaxed);
+            draw_frame()?;
+            self.signs.frame_start_ns.store(0, Ordering::Relaxed);
+            waits.note(Span { start_ns, end_ns: sys::monotonic_ns() });
+        }
+        let _ = self.ui_waits.set(waits);
+        Ok(())
+    }
+
+    fn ui_is_stuck(&self) -> bool {
+        let start_ns = self.signs.frame_start_ns.load(Ordering::Relaxed);
+        start_ns != 0 && sys::monotonic_ns().saturating_sub(start_ns) > STUCK_NS
+    }
+
+    /// The CPU that scanner and encoder share.
+    fn background_cpu(&self) -> &[usize] {
+        self.cpus.last_chunk::<1>().map_or(&[], |cpu| cpu)
+    }
+
+    #[inline(never)]
+    fn scan(&self, target: u32) -> io::Result<()> {
+        sys::pin(0, self.background_cpu())?;
+        sys::set_idle_policy(0, true)?;
+        self.signs.scanner.store(sys::thread_id(), Ordering::Relaxed);
+        let path = format!("/proc/{target}/smaps");
+        while self.stage.is_open() {
+            let (start_ns, cpu_start_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
+            self.signs.scanning.store(true, Ordering::Relaxed);
+            read_smaps(&path)?;
+            self.signs.scanning.store(false, Ordering::Relaxed);
+            let scan_ns = sys::monotonic_ns() - start_ns;
+            if scan_ns > self.signs.scan_ns.fetch_max(scan_ns, Ordering::Relaxed) {
+                self.signs.scan_cpu_ns.store(sys::thread_cpu_ns() - cpu_start_ns, Ordering::Relaxed);
+            }
+            let in_hang = sys::monotonic_ns() >= self.stage.hang_start_ns() && self.stage.hang_is_on();
+            self.stage.sleep_until(sys::monotonic_ns() + if in_hang { 0 } else { SCAN_INTERVAL_NS })?;
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn encode(&self) -> io::Result<()> {
+        sys::pin(0, self.background_cpu())?;
+        self.stage.sleep_until(self.stage.hang_start_ns())?;
+        let (mut frame, mut tries) = (1, 0);
+        while self.stage.hang_is_on() {
+            // Wakes up in the middle of a scan, if that takes longer than this.
+            self.stage.sleep_until(sys::monotonic_ns() + 2_000_000)?;
+            if self.signs.scanning.load(Ordering::Relaxed) {
+                tries += 1;
+                let start_ns = sys::monotonic_ns();
+                while self.stage.hang_is_on() && (sys::monotonic_ns() < start_ns + 2 * STUCK_NS || self.ui_is_stuck()) {
+                    encode_frame(&mut frame);
+                }
+            }
+        }
+        self.stage.say(format_args!("encoder is done, after it computed {tries} times beside a scan"));
+        self.let_scanner_go()
+    }
+
+    /// What is refused here (the way back from SCHED_IDLE needs a privilege) only makes the scanner end a little later.
+    fn let_scanner_go(&self) -> io::Result<()> {
+        let scanner = self.signs.scanner.load(Ordering::Relaxed);
+        let _ = sys::pin(scanner, self.cpus);
+        self.stage.sleep_until(sys::monotonic_ns() + GRACE_NS)?;
+        let _ = sys::set_idle_policy(scanner, false);
+        Ok(())
+    }
+}
+
+#[inline(never)]
+fn draw_frame() -> io::Result<()> {
+    let buffer = Mapping::private(BUFFER_BYTES)?;
+    drop(black_box(buffer));
+    stay_on_stack();
+    Ok(())
+}
+
+#[inline(never)]
+fn read_smaps(path: &str) -> io::Result<()> {
+    let mut file = File::open(path)?;
+    let mut text = [0; 4096];
+    while black_box(file.read(&mut text)?) > 0 {}
+    Ok(())
+}
+
+#[inline(never)]
+fn encode_frame(frame: &mut u64) {
+    for _ in 0..100 {
+        compute(frame);
+    }
+}

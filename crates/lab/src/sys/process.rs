@@ -1,0 +1,127 @@
+//! Processes: started by `fork`, and gone when the one that started them is.
+
+use super::{check, monotonic_ns, wait_readable};
+use std::hint::black_box;
+use std::io;
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Lets the kernel send `signal` to the calling process when the thread that started it ends.
+fn die_with_parent(signal: libc::c_int) -> io::Result<()> {
+    // SAFETY: no pointers.
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong, 0, 0, 0) }).map(drop)
+}
+
+/// Makes sure that the calling process does not outlive the run: SIGTERM when its parent ends, SIGALRM `after_s` from now.
+pub fn bound_this_process(after_s: u32) -> io::Result<()> {
+    // SAFETY: no pointers, cannot fail.
+    unsafe { libc::alarm(after_s) };
+    die_with_parent(libc::SIGTERM)
+}
+
+/// Gives the calling process its name.
+pub fn set_name(name: &str) -> io::Result<()> {
+    std::fs::write("/proc/self/comm", name)
+}
+
+/// A process that this one started; killed when dropped.
+pub struct Child {
+    pid: libc::pid_t,
+    reaped: bool,
+}
+
+/// Runs `part` in a new process, in a process group of its own so that a terminal's Ctrl-C reaches the program's first process only,
+/// which ends the others. The calling process must have one thread.
+///
+/// An error of `part` goes to standard error and makes [`Child::join`] fail.
+pub fn start_process(name: &str, part: impl FnOnce() -> io::Result<()>) -> io::Result<Child> {
+    let parent = std::process::id();
+    // SAFETY: the process has one thread, as demanded, so no lock is held that nobody would release in the new one.
+    let pid = check(unsafe { libc::fork() })?;
+    if pid == 0 {
+        let live = || {
+            die_with_parent(libc::SIGKILL)?;
+            if std::os::unix::process::parent_id() == parent {
+                // SAFETY: no pointers.
+                check(unsafe { libc::setpgid(0, 0) })?;
+                set_name(name)?;
+                part()?;
+            }
+            Ok(())
+        };
+        // A panic must not reach the frames of the parent, of which this process has a copy.
+        let end: io::Result<()> = catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        end_process(end.inspect_err(|error| eprintln!("{name}: {error}")).is_err().into());
+    }
+    Ok(Child { pid, reaped: false })
+}
+
+/// Ends the calling process without cleaning up after the one it is a copy of.
+#[inline(never)]
+fn end_process(code: libc::c_int) -> ! {
+    // SAFETY: no memory is touched.
+    unsafe { libc::_exit(code) }
+}
+
+/// Sends a signal to a process that this one started.
+pub fn send_signal(pid: libc::pid_t, signal: libc::c_int) {
+    // SAFETY: no pointers. It can fail only if the process is gone, and then nobody needs the signal.
+    unsafe { libc::kill(pid, signal) };
+}
+
+impl Child {
+    /// Waits until it has ended. Fails unless it ended well.
+    #[inline(never)]
+    pub fn wait(&mut self) -> io::Result<()> {
+        black_box(self.reap(0)).map(drop)
+    }
+
+    /// Whether it has ended, without waiting. Fails unless it ended well.
+    pub fn has_ended(&mut self) -> io::Result<bool> {
+        self.reap(libc::WNOHANG)
+    }
+
+    #[inline(always)]
+    fn reap(&mut self, flags: libc::c_int) -> io::Result<bool> {
+        if self.reaped {
+            return Ok(true);
+        }
+        let (pid, status) = black_box(call_waitpid(self.pid, flags));
+        self.reaped = check(pid)? == self.pid;
+        if self.reaped && status != 0 {
+            return Err(io::Error::other(format!("a process of the program ended with wait status {status:#x}")));
+        }
+        Ok(self.reaped)
+    }
+
+    /// The same, but it is killed if it has not ended at `until_ns` (CLOCK_MONOTONIC).
+    pub fn wait_until(&mut self, until_ns: u64) -> io::Result<()> {
+        // SAFETY: no pointers; the result is a new descriptor that nobody else owns.
+        let end = unsafe { OwnedFd::from_raw_fd(check(libc::syscall(libc::SYS_pidfd_open, self.pid, 0) as libc::c_int)?) };
+        while !wait_readable([end.as_fd()], until_ns)?[0] {
+            if monotonic_ns() >= until_ns {
+                send_signal(self.pid, libc::SIGKILL);
+                break;
+            }
+        }
+        self.wait()
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if !self.reaped {
+            send_signal(self.pid, libc::SIGKILL);
+            call_waitpid(self.pid, 0);
+        }
+    }
+}
+
+/// What `waitpid` returned, and the status.
+#[inline(never)]
+fn call_waitpid(pid: libc::pid_t, flags: libc::c_int) -> (libc::pid_t, libc::c_int) {
+    let mut status = 0;
+    // SAFETY: `status` is a valid int to write to.
+    let ended = black_box(unsafe { libc::waitpid(pid, &mut status, flags) });
+    (ended, status)
+}
