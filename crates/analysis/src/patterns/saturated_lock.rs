@@ -3,9 +3,10 @@
 
 use super::{Case, Finding, Pattern};
 use crate::answer::units;
-use crate::explain::Hop;
+use crate::explain::{Cause, Hop};
 use crate::{Release, WaitClass};
 use std::cmp::Reverse;
+use unhitch_model::{ThreadId, Window};
 
 /// Fewer releases are a convoy of a few.
 const FEWEST_WAKES: u64 = 64;
@@ -38,7 +39,23 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         case.told(release.stack),
     ));
     let busy_ns = on_cpu_ns(case, &release);
-    if busy_ns > 0 {
+    let held: Vec<(ThreadId, Window)> = (case.explanation.pieces.iter())
+        .filter(|piece| piece.cause == Cause::Ran && case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock))
+        .map(|piece| (piece.thread, piece.window))
+        .collect();
+    if busy_ns * 2 < window.duration_ns()
+        && let Some(spot) = case.analysis.samples.hot_spot(trace, &held)
+    {
+        let held_ns: u64 = held.iter().map(|(_, window)| window.duration_ns()).sum();
+        story.push(format!(
+            "While they held it, the holders were on a CPU for {} ({}); {} of {} samples of that are in\n  {}",
+            units::duration(held_ns),
+            case.percent(held_ns),
+            spot.inside,
+            spot.total,
+            case.told(spot.stack)
+        ));
+    } else if busy_ns > 0 {
         story.push(format!(
             "{} on a CPU in {} = {} of the stall, by {}.",
             units::duration(busy_ns),

@@ -2,14 +2,17 @@
 
 use super::{Case, Finding, Pattern};
 use crate::answer::units;
-use crate::explain::Cause;
+use crate::explain::{Cause, Piece};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
-    let (sleeper, ns) = case.most_of(|piece, _| piece.cause == Cause::Timer)?;
+    // Who lets others wait while it waits for its own time to run out sleeps, whatever call it does that with.
+    let slept = |piece: &Piece| piece.cause == Cause::Timer || piece.cause == Cause::Timeout && piece.hop.is_some();
+    let (sleeper, ns) = case.most_of(|piece, _| slept(piece))?;
     if !case.is_most(ns) {
         return None;
     }
-    let stack = case.longest(sleeper, Cause::Timer)?.segment.wait_stack(case.analysis.trace);
+    let longest = case.longest(sleeper, Cause::Timer).or(case.longest(sleeper, Cause::Timeout))?;
+    let stack = longest.segment.wait_stack(case.analysis.trace);
     let who = if sleeper == case.candidate.victim { "It".to_owned() } else { case.name(sleeper) };
     let (evidence, evidence_words) = case.evidence();
     Some(Finding {
@@ -24,7 +27,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             units::duration(case.duration_ns()),
             case.told(stack)
         )],
-        cause: format!("a sleep that the program asked for, in {}.", case.analysis.own_function(stack)),
+        cause: match sleeper == case.candidate.victim {
+            true => format!("a sleep that the program asked for, in {}.", case.analysis.own_function(stack)),
+            false => format!("a sleep that {who} asked for while others waited for it, in {}.", case.analysis.own_function(stack)),
+        },
         advice: String::new(),
         operation: None,
     })
