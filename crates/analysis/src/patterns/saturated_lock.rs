@@ -39,6 +39,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         case.told(release.stack),
     ));
     let busy_ns = on_cpu_ns(case, &release);
+    let mut function = release.function.clone();
     let held: Vec<(ThreadId, Window)> = (case.explanation.pieces.iter())
         .filter(|piece| piece.cause == Cause::Ran && case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock))
         .map(|piece| (piece.thread, piece.window))
@@ -55,6 +56,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             spot.total,
             case.told(spot.stack)
         ));
+        function = case.hot_name(&spot);
     } else if busy_ns > 0 {
         story.push(format!(
             "{} on a CPU in {} = {} of the stall, by {}.",
@@ -70,11 +72,11 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     Some(Finding {
         pattern: if exits { Pattern::SerializedExit } else { Pattern::SaturatedLock },
         culprit,
-        function: release.function.clone(),
+        cause: format!("a saturated lock: {serialised}, in {function}. More CPUs make it worse."),
+        function,
         evidence,
         evidence_words,
         story,
-        cause: format!("a saturated lock: {serialised}, in {}. More CPUs make it worse.", release.function),
         advice: if exits {
             "Let fewer processes exit at once, or do the costly part of the exit outside the lock.".to_owned()
         } else {
