@@ -1,0 +1,134 @@
+//! "I can't move my mouse": one lock of the window system, saturated by processes that end.
+//!
+//! Processes of a build end faster than one CPU can take their windows away, all under one lock. It is handed on from holder to waiter
+//! without a pause, hundreds of microseconds at a time; whoever draws or reads input stands in the same queue.
+
+mod window_system;
+
+use crate::Golden;
+use crate::machine::{IDLE, Machine, Thread, What};
+use std::collections::BTreeMap;
+use window_system::Storm;
+
+/// What an answer about [`move_my_mouse`] must say.
+#[derive(Clone, PartialEq, Debug)]
+pub struct MouseFigures {
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// When the user-interface thread was called, nanoseconds of the trace's clock.
+    pub start_ns: u64,
+    /// From then until it waited for its next message.
+    pub hang_ns: u64,
+    /// Process and thread that hung.
+    pub victim: (u32, u32),
+    /// Its longest wait for the lock, from switch-out to wake-up.
+    pub longest_wait_ns: u64,
+    /// Who woke it from that wait, who had woken that one, and so on: name and thread.
+    pub chain: Vec<(String, u32)>,
+    /// From each link's wake-up to the wake-up that it issued; the last one's is cut at its own wake-up.
+    pub link_ns: Vec<u64>,
+    /// Wake-ups with `NtGdiCloseProcess` on the wake stack.
+    pub wakes: u64,
+    /// The waits that these ended, from switch-out to wake-up.
+    pub waited_ns: u64,
+    /// CPU samples inside `NtGdiCloseProcess`, one per millisecond and CPU.
+    pub samples_inside: u64,
+    /// Processes that ended.
+    pub ended: u64,
+    /// CPU time of all threads meanwhile.
+    pub busy_ns: u64,
+}
+
+impl MouseFigures {
+    /// How many threads stood in the queue on average.
+    pub fn mean_waiting(&self) -> f64 {
+        self.waited_ns as f64 / self.hang_ns as f64
+    }
+
+    /// The share of all CPUs' time in which nothing ran, 0.0 to 1.0.
+    pub fn idle_share(&self) -> f64 {
+        1.0 - self.busy_ns as f64 / (self.hang_ns * self.cpus as u64) as f64
+    }
+}
+
+const CPUS: usize = 48;
+const START_NS: u64 = 100_000_000_000;
+const HANG_FROM_NS: u64 = START_NS + 300_000_000;
+const HANG_NS: u64 = 1_125_000_000;
+const HANG_UNTIL_NS: u64 = HANG_FROM_NS + HANG_NS;
+const END_NS: u64 = HANG_UNTIL_NS + 300_000_000;
+const LONGEST_WAIT_NS: u64 = 115_600_000;
+const WAKES: usize = 5_768;
+const INSIDE: &str = "NtGdiCloseProcess";
+/// CPU time and samples inside [`INSIDE`].
+const INSIDE_NS: u64 = 1_085_000_000;
+const SAMPLES_INSIDE: usize = 1_085;
+const WAITED_NS: u64 = 63_300_000_000;
+const CHAIN_LEN: usize = 7;
+
+/// The trace.
+pub fn move_my_mouse() -> Golden<MouseFigures> {
+    // How long the threads wait follows from how soon they come back: a first run tells by how much to delay that.
+    let (_, first) = record(0, 0);
+    let too_long = first.waited_ns.checked_sub(WAITED_NS).expect("more wait than wanted, as long as they come back at once");
+    let (mut machine, storm) = record(too_long / first.returns, too_long % first.returns);
+    machine.sample_inside(INSIDE, SAMPLES_INSIDE);
+    let figures = count(&machine, &storm);
+    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t move my mouse\u{201d}. The pointer froze again and again while the build ran.";
+    Golden::new(&machine, &machine.finish(), notes, figures)
+}
+
+fn record(delay_ns: u64, longer: u64) -> (Machine, Storm) {
+    let mut machine = Machine::new(CPUS, START_NS, END_NS, 1_000_000);
+    let storm = window_system::record(&mut machine, delay_ns, longer);
+    (machine, storm)
+}
+
+fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
+    let mut figures = MouseFigures {
+        cpus: CPUS,
+        start_ns: HANG_FROM_NS,
+        hang_ns: HANG_NS,
+        victim: (machine.tasks[storm.taskmgr.0].pid, machine.tasks[storm.taskmgr.0].tid),
+        longest_wait_ns: 0,
+        chain: Vec::new(),
+        link_ns: Vec::new(),
+        wakes: 0,
+        waited_ns: 0,
+        samples_inside: 0,
+        ended: machine.exits.len() as u64,
+        busy_ns: machine.busy_ns(HANG_FROM_NS, HANG_UNTIL_NS),
+    };
+    let mut left = BTreeMap::new();
+    // Who woke a thread, and when.
+    let mut woken = BTreeMap::<Thread, Vec<(u64, Thread)>>::new();
+    let mut longest = (0, IDLE);
+    for event in machine.finish() {
+        match event.what {
+            What::Switch { prev, .. } => {
+                left.insert(prev, event.time);
+            }
+            What::Waking { waker, wakee, stack, .. } => {
+                let waited = event.time - left.get(&wakee).copied().unwrap_or(event.time);
+                woken.entry(wakee).or_default().push((event.time, waker));
+                if machine.code.is_inside(stack, INSIDE) {
+                    figures.wakes += 1;
+                    figures.waited_ns += waited;
+                }
+                if wakee == storm.taskmgr && (HANG_FROM_NS + 1..HANG_UNTIL_NS).contains(&event.time) && waited > figures.longest_wait_ns {
+                    (figures.longest_wait_ns, longest) = (waited, (event.time, waker));
+                }
+            }
+            What::Sample { stack, .. } => figures.samples_inside += u64::from(machine.code.is_inside(stack, INSIDE)),
+        }
+    }
+    let (mut time, mut waker) = longest;
+    for _ in 0..CHAIN_LEN {
+        let task = &machine.tasks[waker.0];
+        figures.chain.push((task.comm.clone(), task.tid));
+        let before = woken[&waker].iter().rev().find(|(at, _)| *at < time).copied().expect("a link was woken by the next");
+        figures.link_ns.push(time - before.0);
+        (time, waker) = before;
+    }
+    figures
+}

@@ -1,0 +1,244 @@
+//! "I can't type an email": a lock that its releaser takes again before the woken waiter arrives.
+//!
+//! A management service scans the address space of a browser's renderer and holds its lock for milliseconds per call; the renderer's
+//! main thread wants it once. It is let in when the scan of the address space ends.
+
+use crate::Golden;
+use crate::dice::Dice;
+use crate::machine::{Left, Machine, Thread, What};
+
+/// What an answer about [`type_an_email`] must say.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct TypeFigures {
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// When the call first went to sleep, nanoseconds of the trace's clock.
+    pub start_ns: u64,
+    /// From then to the switch-in after which it had the lock.
+    pub hang_ns: u64,
+    /// Process and thread that hung.
+    pub victim: (u32, u32),
+    /// How often it was switched in meanwhile, the last time with success.
+    pub switch_ins: u64,
+    /// How often in vain.
+    pub in_vain: u64,
+    /// Process and thread that woke it every time.
+    pub waker: (u32, u32),
+    /// How often that was.
+    pub wakes_by_waker: u64,
+    /// From a release to the releaser's having the lock again, the last release aside: by the script, no event shows it.
+    pub retake_ns: u64,
+    /// The shortest time from a wake-up to the victim's switch-in.
+    pub shortest_arrival_ns: u64,
+    /// CPU samples of the waker meanwhile.
+    pub waker_samples: u64,
+    /// Those in `NtQueryVirtualMemory`.
+    pub waker_samples_inside: u64,
+    /// CPU time of all threads meanwhile.
+    pub busy_ns: u64,
+}
+
+impl TypeFigures {
+    /// The share of all CPUs' time in which nothing ran, 0.0 to 1.0.
+    pub fn idle_share(&self) -> f64 {
+        1.0 - self.busy_ns as f64 / (self.hang_ns * self.cpus as u64) as f64
+    }
+}
+
+const CPUS: usize = 48;
+const START_NS: u64 = 100_000_000_000;
+const END_NS: u64 = START_NS + 3_800_000_000;
+const HANG_NS: u64 = 2_810_000_000;
+const WAKES: u64 = 440;
+/// From a release until the releaser is back in the kernel and has the lock.
+const RETAKE_NS: u64 = 1_400;
+
+const MAIN: &str = "chrome!content::RendererMain chrome!base::MessagePumpDefault::Run";
+const ALLOCATE: &str = "chrome!blink::ScriptController::ExecuteScript chrome!v8::internal::Compiler::Compile kernelbase!VirtualAlloc \
+    nt!NtAllocateVirtualMemory nt!MiAllocateVirtualMemory nt!MiCommitVadCfgBits nt!ExAcquirePushLockExclusiveEx";
+const SCAN: &str = "wmiprvse!ProviderThread perfproc!CollectSysProcessObjectData perfproc!GetProcessVaData";
+pub(crate) const TIMER: &str = "nt!KiIdleLoop nt!KiRetireDpcList nt!KiProcessExpiredTimerList";
+pub(crate) const WORKER_REST: &str = "nt!PspSystemThreadStartup nt!ExpWorkerThread nt!KeRemoveQueueEx";
+
+/// CPUs on which something else than rest happens.
+mod cpu {
+    pub const DWM: usize = 2;
+    pub const BROWSER: usize = 3;
+    pub const MAIN: usize = 6;
+    pub const IO: usize = 9;
+    pub const WMI: usize = 21;
+}
+
+struct Cast {
+    main: Thread,
+    io: Thread,
+    browser: Thread,
+    wmi: Thread,
+}
+
+/// The trace.
+pub fn type_an_email() -> Golden<TypeFigures> {
+    let mut machine = Machine::new(CPUS, START_NS, END_NS, 1_000_000);
+    let mut dice = Dice::new(2018);
+    machine.thread(27_368, 27_368, "chrome");
+    let cast = Cast {
+        main: machine.thread(27_368, 27_372, "CrRendererMain"),
+        io: machine.thread(27_368, 27_376, "Chrome_ChildIOT"),
+        browser: machine.thread(27_300, 27_300, "chrome"),
+        wmi: machine.thread(5_824, 31_640, "WmiPrvSE"),
+    };
+    machine.thread(5_824, 5_824, "WmiPrvSE");
+    let hang_from = type_keys(&mut machine, &mut dice, &cast);
+    starve(&mut machine, &mut dice, &cast, hang_from);
+    rest(&mut machine, &mut dice);
+
+    let events = machine.finish();
+    let until = hang_from + HANG_NS;
+    let mut figures = TypeFigures {
+        cpus: CPUS,
+        start_ns: hang_from,
+        hang_ns: until - hang_from,
+        victim: (27_368, 27_372),
+        switch_ins: 0,
+        in_vain: 0,
+        waker: (5_824, 31_640),
+        wakes_by_waker: 0,
+        retake_ns: RETAKE_NS,
+        shortest_arrival_ns: u64::MAX,
+        waker_samples: 0,
+        waker_samples_inside: 0,
+        busy_ns: machine.busy_ns(hang_from, until),
+    };
+    let mut woken = 0;
+    for event in events.iter().filter(|event| event.time >= hang_from && event.time <= until) {
+        match event.what {
+            What::Switch { next, .. } if next == cast.main => {
+                figures.switch_ins += 1;
+                figures.shortest_arrival_ns = figures.shortest_arrival_ns.min(event.time - woken);
+            }
+            What::Switch { prev, .. } if prev == cast.main && event.time > hang_from => figures.in_vain += 1,
+            What::Waking { waker, wakee, .. } if wakee == cast.main => {
+                woken = event.time;
+                figures.wakes_by_waker += u64::from(waker == cast.wmi);
+            }
+            What::Sample { thread, stack } if thread == cast.wmi => {
+                figures.waker_samples += 1;
+                figures.waker_samples_inside += u64::from(machine.code.is_inside(stack, "NtQueryVirtualMemory"));
+            }
+            _ => {}
+        }
+    }
+    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t type an email\u{201d}. Was typing in the renderer, PID 27368, when the text stopped coming.";
+    Golden::new(&machine, &events, notes, figures)
+}
+
+/// Keys reach the browser, its renderer's I/O thread and, but for the time of the hang, its main thread. Returns when the hang begins.
+fn type_keys(machine: &mut Machine, dice: &mut Dice, cast: &Cast) -> u64 {
+    let code = &mut machine.code;
+    let timer = code.stack(TIMER);
+    let rest = code.stack("chrome!BrowserMain user32!MsgWaitForMultipleObjectsEx win32k!NtUserMsgWaitForMultipleObjectsEx");
+    let browse = code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent");
+    let send =
+        code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent kernelbase!WriteFile nt!NtWriteFile");
+    let io_rest = code.stack("chrome!base::MessagePumpForIO::DoRunLoop kernelbase!GetQueuedCompletionStatus nt!NtRemoveIoCompletion");
+    let io_work = code.stack("chrome!base::MessagePumpForIO::DoRunLoop chrome!mojo::core::NodeChannel::OnChannelMessage");
+    let post = code.stack("chrome!base::MessagePumpForIO::DoRunLoop chrome!base::WaitableEvent::Signal kernelbase!SetEvent nt!NtSetEvent");
+    let main_rest =
+        code.stack(&format!("{MAIN} chrome!base::WaitableEvent::TimedWait kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject"));
+    let script = code.stack(&format!("{MAIN} chrome!blink::ScriptController::ExecuteScript chrome!v8::internal::Execution::Call"));
+    let layout = code.stack(&format!("{MAIN} chrome!blink::LocalFrameView::UpdateLayout"));
+    let allocate = code.stack(&format!("{MAIN} {ALLOCATE}"));
+
+    let mut hang_from = 0;
+    let mut key = START_NS + 40_000_000;
+    while key < END_NS - 20_000_000 {
+        machine.interrupt(key, cpu::BROWSER, cast.browser, timer);
+        machine.run(cpu::BROWSER, cast.browser, (key + 8_000, key + 302_000), &[browse], Left::Sleeping(rest));
+        machine.wake(key + 250_000, cast.browser, cast.io, send);
+        machine.run(cpu::IO, cast.io, (key + 261_000, key + 333_000), &[io_work], Left::Sleeping(io_rest));
+        if hang_from == 0 || key > hang_from + HANG_NS + 2_000_000 {
+            machine.wake(key + 310_000, cast.io, cast.main, post);
+            let work_until = key + 323_000 + dice.between(1_800_000, 4_200_000);
+            if hang_from == 0 && key > START_NS + 480_000_000 {
+                hang_from = key + 760_000;
+                machine.run(cpu::MAIN, cast.main, (key + 323_000, hang_from), &[script], Left::Blocked(allocate));
+                // After the hang, what is left to do for this key.
+                let (from, to) = (hang_from + HANG_NS, hang_from + HANG_NS + 1_740_000);
+                machine.run(cpu::MAIN, cast.main, (from, to), &[script, layout], Left::Sleeping(main_rest));
+            } else {
+                machine.run(cpu::MAIN, cast.main, (key + 323_000, work_until), &[script, layout], Left::Sleeping(main_rest));
+            }
+        }
+        key += dice.between(70_000_000, 130_000_000);
+    }
+    hang_from
+}
+
+/// The service releases the lock, takes it again, and only then the renderer arrives to look at it.
+fn starve(machine: &mut Machine, dice: &mut Dice, cast: &Cast, hang_from: u64) {
+    let code = &mut machine.code;
+    let timer = code.stack(TIMER);
+    let wait = code.stack(&format!("{MAIN} {ALLOCATE}"));
+    let release = code.stack(&format!("{SCAN} nt!NtQueryVirtualMemory nt!ExfTryToWakePushLock"));
+    let outside = code.stack(SCAN);
+    let collect = code.stack("wmiprvse!ProviderThread perfproc!CollectSysProcessObjectData");
+    let pause = code.stack("wmiprvse!ProviderThread kernelbase!Sleep nt!NtDelayExecution");
+    let query = code.stack(&format!("{SCAN} nt!NtQueryVirtualMemory"));
+    let walk = code.stack(&format!("{SCAN} nt!NtQueryVirtualMemory nt!MiQueryAddressState"));
+    let next = code.stack(&format!("{SCAN} nt!NtQueryVirtualMemory nt!MiQueryAddressState nt!MiGetNextPageTable"));
+    let mut hold = [[query; 6].as_slice(), &[walk; 2], &[next; 2]].concat();
+    dice.shuffle(&mut hold);
+
+    let until = hang_from + HANG_NS;
+    let scan_from = hang_from - 18_000_000;
+    let mut phases = vec![(scan_from, vec![outside]), (scan_from + RETAKE_NS, hold.clone())];
+    let mut last_release = 0;
+    for number in 1..=WAKES {
+        let arrival_after = dice.between(28_000, 70_000);
+        let look = dice.between(4_000, 9_000);
+        let released = match number {
+            WAKES => until - arrival_after,
+            _ => hang_from + number * HANG_NS / WAKES + dice.between(0, 800_000) - 400_000,
+        };
+        machine.wake(released, cast.wmi, cast.main, release);
+        phases.push((released + 100, vec![outside]));
+        if number < WAKES {
+            phases.push((released + RETAKE_NS, hold.clone()));
+            let arrived = released + arrival_after;
+            machine.run(cpu::MAIN, cast.main, (arrived, arrived + look), &[wait], Left::Blocked(wait));
+        }
+        last_release = released;
+    }
+    // The scan of this address space is over: the lock stays free.
+    phases.push((last_release + 40_000, vec![collect]));
+    machine.interrupt(scan_from - 9_000, cpu::WMI, cast.wmi, timer);
+    machine.run_phases(cpu::WMI, cast.wmi, (scan_from, last_release + 4_100_000), phases, Left::Sleeping(pause));
+}
+
+/// What happens on an idle machine: a worker per CPU now and then, and the compositor.
+fn rest(machine: &mut Machine, dice: &mut Dice) {
+    let code = &mut machine.code;
+    let (timer, sleep) = (code.stack(TIMER), code.stack(WORKER_REST));
+    let work = code.stack("nt!PspSystemThreadStartup nt!ExpWorkerThread nt!MmWorkingSetManager");
+    let compose = code.stack("dwmcore!CPartitionVerticalBlankScheduler::Run dwmcore!CComposition::ProcessComposition");
+    let wait = code.stack("dwmcore!CPartitionVerticalBlankScheduler::Run win32k!NtGdiDdDDIWaitForVerticalBlankEvent");
+    let dwm = machine.thread(1_400, 1_400, "dwm");
+    machine.thread(4, 4, "System");
+    for frame in 0.. {
+        let time = START_NS + 5_000_000 + frame * 16_666_700;
+        if time > END_NS - 2_000_000 {
+            break;
+        }
+        machine.interrupt(time, cpu::DWM, dwm, timer);
+        machine.run(cpu::DWM, dwm, (time + 7_000, time + 7_000 + dice.between(250_000, 500_000)), &[compose], Left::Sleeping(wait));
+    }
+    for cpu in (0..CPUS).filter(|cpu| ![cpu::DWM, cpu::BROWSER, cpu::MAIN, cpu::IO, cpu::WMI].contains(cpu)) {
+        let worker = machine.thread(4, 100 + 4 * cpu as u32, "System");
+        let mut time = START_NS + dice.between(1_000_000, 90_000_000);
+        while time < END_NS - 1_000_000 {
+            machine.interrupt(time, cpu, worker, timer);
+            machine.run(cpu, worker, (time + 6_000, time + 6_000 + dice.between(15_000, 60_000)), &[work], Left::Sleeping(sleep));
+            time += dice.between(60_000_000, 120_000_000);
+        }
+    }
+}
