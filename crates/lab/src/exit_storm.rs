@@ -1,11 +1,11 @@
 //! `exit-storm`: a hundred processes that share a large mapping are all told to end at once.
 //!
 //! A pool, the second process of the program's name, starts a hundred processes *lab-worker*. Each fills its page tables for one mapping
-//! (64 MiB for each second of the run, 512 MiB at most). Then the pool tells them to leave, and waits for one after another.
+//! (48 MiB for each second of the run, 512 MiB at most). Then the pool tells them to leave, and waits for one after another.
 //!
-//! What happens on Linux (6.18, two CPUs): every worker takes its page tables apart by itself, page by page, some 6 ms for 128 MiB. No lock makes
-//! them wait for each other: they share the CPUs, and the pool waits until the last one had its turn. So what is serial is the CPU, and
-//! with many CPUs there may be no hang; the outcome says so then.
+//! What happens on Linux (6.18): every worker takes its own page tables apart, page by page. No lock makes them wait for each other; in a
+//! hundred ends nobody went to sleep. They share the CPUs, and the pool waits until the last had its turn. So what is serial is the
+//! CPU, and with many CPUs there may be no hang; the outcome says so then.
 
 use crate::stage::{Role, Stage, role};
 use crate::sys::{self, Child, EventFd, Mapping, Shared, start_process};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const WORKERS: u64 = 100;
 /// So many workers fill their page tables at a time: the start is not to be a storm as well.
 const STARTING: u64 = 2;
-const MIB_PER_SECOND: f64 = 64.0;
+const MIB_PER_SECOND: f64 = 48.0;
 const MAX_MIB: f64 = 512.0;
 
 pub(crate) const PROGRAM: Program = Program {

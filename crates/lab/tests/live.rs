@@ -37,7 +37,7 @@ fn play(name: &str) -> Outcome {
     let child = start(name, &[]);
     let pid = child.id();
     let outcome = outcome_of(child);
-    assert!(started.elapsed() < Duration::from_secs(4), "took {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(5), "took {:?}", started.elapsed());
     assert_eq!((outcome.program.as_str(), outcome.pid), (name, pid));
     assert_eq!(outcome.answer, (program(name).unwrap().answer)());
     let hang = outcome.measured.hang;
