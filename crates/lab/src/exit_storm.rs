@@ -1,11 +1,11 @@
 //! `exit-storm`: a hundred processes that share a large mapping are all told to end at once.
 //!
-//! A pool, the second process of that name, starts a hundred processes *lab-worker*. Each fills its page tables for one shared mapping
-//! (64 MiB for each second of the run, 512 MiB at most). Then the pool tells them to leave, and waits for one after another.
+//! A pool, the second process of the program's name, starts a hundred processes *lab-worker*. Each fills its page tables for one mapping
+//! (48 MiB for each second of the run, 512 MiB at most). Then the pool tells them to leave, and waits for one after another.
 //!
-//! What happens on Linux (6.18, two CPUs): every worker takes its page tables apart by itself, page by page, some 6 ms for 128 MiB. No lock makes
-//! them wait for each other: they share the CPUs, and the pool waits until the last one had its turn. So what is serial is the CPU, and
-//! with many CPUs there may be no hang; the outcome says so then.
+//! What happens on Linux (6.18): every worker takes its own page tables apart, page by page. No lock makes them wait for each other; in a
+//! hundred ends nobody went to sleep. They share the CPUs, and the pool waits until the last had its turn. So what is serial is the
+//! CPU, and with many CPUs there may be no hang; the outcome says so then.
 
 use crate::stage::{Role, Stage, role};
 use crate::sys::{self, Child, EventFd, Mapping, Shared, start_process};
@@ -14,7 +14,9 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORKERS: u64 = 100;
-const MIB_PER_SECOND: f64 = 64.0;
+/// So many workers fill their page tables at a time: the start is not to be a storm as well.
+const STARTING: u64 = 2;
+const MIB_PER_SECOND: f64 = 48.0;
 const MAX_MIB: f64 = 512.0;
 
 pub(crate) const PROGRAM: Program = Program {
@@ -77,13 +79,12 @@ impl Pool<'_> {
     fn manage(&self) -> io::Result<()> {
         self.memory.populate(true)?;
         let mut workers: Vec<Child> = Vec::new();
-        for _ in (0..WORKERS).take_while(|_| self.stage.hang_is_on()) {
+        for started in (0..WORKERS).take_while(|_| self.stage.hang_is_on()) {
+            self.wait_for_ready((started + 1).saturating_sub(STARTING))?;
             workers.push(start_process("lab-worker", || self.work())?);
         }
+        self.wait_for_ready(WORKERS)?;
         self.stage.sleep_until(self.stage.hang_start_ns())?;
-        while self.stage.hang_is_on() && self.figures.ready.load(Ordering::Relaxed) < WORKERS {
-            self.stage.sleep_until(sys::monotonic_ns() + 5_000_000)?;
-        }
         self.stage.say(format_args!("the pool tells its workers to leave"));
         self.figures.start_ns.store(sys::monotonic_ns(), Ordering::Relaxed);
         self.leave.set();
@@ -93,10 +94,20 @@ impl Pool<'_> {
     }
 
     #[inline(never)]
+    fn wait_for_ready(&self, workers: u64) -> io::Result<()> {
+        while self.stage.hang_is_on() && self.figures.ready.load(Ordering::Relaxed) < workers {
+            self.stage.sleep_until(sys::monotonic_ns() + 500_000)?;
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
     fn work(&self) -> io::Result<()> {
         if self.stage.hang_is_on() {
             self.memory.populate(false)?;
         }
+        // A hundred that end before all others would be another hang.
+        sys::set_nice(0)?;
         self.figures.ready.fetch_add(1, Ordering::Relaxed);
         while !sys::wait_readable([self.leave.as_fd(), self.stage.curtain().as_fd()], u64::MAX)?.contains(&true) {}
         Ok(())

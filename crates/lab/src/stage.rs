@@ -35,6 +35,7 @@ pub struct Stage {
     curtain: EventFd,
     fallen: Shared<AtomicBool>,
     signal: AtomicI32,
+    killed: AtomicBool,
 }
 
 impl Stage {
@@ -53,6 +54,7 @@ impl Stage {
             curtain: EventFd::new()?,
             fallen: Shared::new(AtomicBool::new(false))?,
             signal: AtomicI32::new(0),
+            killed: AtomicBool::new(false),
         })
     }
 
@@ -95,7 +97,11 @@ impl Stage {
             }
             let until_ns = sys::monotonic_ns() + PROCESS_GRACE_NS;
             for mut process in processes {
-                result = result.and(process.wait_until(until_ns));
+                match process.wait_until(until_ns) {
+                    Ok(true) => {}
+                    Ok(false) => self.killed.store(true, Ordering::Relaxed),
+                    Err(error) => result = result.and(Err(error)),
+                }
             }
             result
         })
@@ -162,10 +168,10 @@ impl Stage {
         Span { end_ns: sys::monotonic_ns(), ..self.run }
     }
 
-    /// What stopped the run early, in words.
+    /// What kept the run from ending as planned, in words.
     pub fn interruption(&self) -> Option<String> {
         match self.signal.load(Ordering::Relaxed) {
-            0 => None,
+            0 => self.killed.load(Ordering::Relaxed).then(|| "a process did not end in time and was killed".to_owned()),
             signal => Some(format!("stopped by signal {signal}")),
         }
     }

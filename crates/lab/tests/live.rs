@@ -8,7 +8,7 @@ use std::io::Read;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
-use unhitch_lab::{Outcome, program};
+use unhitch_lab::{Outcome, PROGRAMS, program};
 
 /// Two hangs at once would spoil each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -37,7 +37,7 @@ fn play(name: &str) -> Outcome {
     let child = start(name, &[]);
     let pid = child.id();
     let outcome = outcome_of(child);
-    assert!(started.elapsed() < Duration::from_secs(4), "took {:?}", started.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(5), "took {:?}", started.elapsed());
     assert_eq!((outcome.program.as_str(), outcome.pid), (name, pid));
     assert_eq!(outcome.answer, (program(name).unwrap().answer)());
     let hang = outcome.measured.hang;
@@ -92,9 +92,116 @@ fn live_idle_holder() {
 }
 
 #[test]
+fn live_saturate() {
+    let outcome = play("saturate");
+    if outcome.happened {
+        let (waited_ms, longest_us) = (figure(&outcome, "waited_ms"), figure(&outcome, "longest_wait_us"));
+        assert!(waited_ms * 2 >= outcome.measured.hang.duration_ns() / 1_000_000, "it waited for the lock");
+        assert!(longest_us < waited_ms * 1_000, "more than once");
+        assert!(figure(&outcome, "closed_in_hang") > 100, "because others had it");
+    }
+}
+
+#[test]
+fn live_convoy() {
+    let outcome = play("convoy");
+    if outcome.happened {
+        assert!(figure(&outcome, "hops") >= 15, "many held the lock, one after another");
+    }
+}
+
+#[test]
+fn live_chain() {
+    let outcome = play("chain");
+    if outcome.happened {
+        assert!(outcome.measured.hang.duration_ns() < 1_500_000_000, "one cold start only");
+    }
+}
+
+#[test]
+fn live_tcp() {
+    let outcome = play("tcp");
+    if outcome.happened {
+        assert!(figure(&outcome, "report_cpu_ms") * 2 >= outcome.measured.hang.duration_ns() / 1_000_000, "the server computes");
+    }
+}
+
+#[test]
+fn live_stopped() {
+    let outcome = play("stopped");
+    if outcome.happened {
+        assert!(figure(&outcome, "stopped_ms") * 2 >= outcome.measured.hang.duration_ns() / 1_000_000, "the holder was stopped");
+    }
+}
+
+#[test]
+fn live_slow_disk() {
+    let outcome = play("slow-disk");
+    if outcome.happened {
+        assert!(figure(&outcome, "written_mib") > 0, "others wrote");
+    }
+}
+
+#[test]
+fn live_populate() {
+    let outcome = play("populate");
+    if outcome.happened {
+        let hang_ms = outcome.measured.hang.duration_ns() / 1_000_000;
+        assert!(figure(&outcome, "load_ms") * 2 > hang_ms, "the wait is one call of the loader");
+    }
+}
+
+#[test]
+fn live_build_stall() {
+    let outcome = play("build-stall");
+    if outcome.happened {
+        assert!(figure(&outcome, "stuck") > 10, "not one compiler, but the build");
+        assert!(figure(&outcome, "hold_ms") + 200 > outcome.measured.hang.duration_ns() / 1_000_000, "the wait is one hold");
+    }
+}
+
+#[test]
+fn live_scan_stall() {
+    let outcome = play("scan-stall");
+    if outcome.happened {
+        let (scan_ms, cpu_ms) = (figure(&outcome, "scan_ms"), figure(&outcome, "scanner_cpu_us") / 1_000);
+        assert!(cpu_ms * 5 < scan_ms, "the scanner had {cpu_ms} ms of CPU time in {scan_ms} ms");
+    }
+}
+
+#[test]
+fn live_exit_storm() {
+    let outcome = play("exit-storm");
+    if outcome.happened {
+        assert_eq!(figure(&outcome, "workers"), 100);
+    }
+}
+
+/// The processes that `pid` started, and those that they started.
+fn descendants(pid: u32) -> Vec<u32> {
+    let listed = Command::new("ps").args(["-o", "pid=", "--ppid", &pid.to_string()]).output().unwrap().stdout;
+    let children: Vec<u32> = String::from_utf8(listed).unwrap().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    children.iter().copied().chain(children.iter().flat_map(|&child| descendants(child))).collect()
+}
+
+#[test]
+fn live_leaves_no_process_behind_when_killed() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut child = start("build-stall", &[]);
+    std::thread::sleep(Duration::from_millis(1_500));
+    let descendants = descendants(child.id());
+    assert!(descendants.len() >= 2, "make and the indexer at least: {descendants:?}");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    std::thread::sleep(Duration::from_millis(500));
+    let alive = |pid: &&u32| std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !status.contains("State:\tZ"));
+    assert_eq!(descendants.iter().filter(alive).count(), 0);
+}
+
+#[test]
 fn live_stops_on_sigterm() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    for name in ["starve", "long-hold", "idle-holder"] {
+    for name in PROGRAMS.iter().map(|program| program.name) {
         let mut child = start(name, &[]);
         std::thread::sleep(Duration::from_millis(1_200));
         assert!(child.try_wait().unwrap().is_none());

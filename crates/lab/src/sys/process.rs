@@ -94,26 +94,31 @@ impl Child {
         Ok(self.reaped)
     }
 
-    /// The same, but it is killed if it has not ended at `until_ns` (CLOCK_MONOTONIC).
-    pub fn wait_until(&mut self, until_ns: u64) -> io::Result<()> {
+    /// The same, but it is killed if it has not ended at `until_ns` (CLOCK_MONOTONIC); false then.
+    pub fn wait_until(&mut self, until_ns: u64) -> io::Result<bool> {
         // SAFETY: no pointers; the result is a new descriptor that nobody else owns.
         let end = unsafe { OwnedFd::from_raw_fd(check(libc::syscall(libc::SYS_pidfd_open, self.pid, 0) as libc::c_int)?) };
         while !wait_readable([end.as_fd()], until_ns)?[0] {
             if monotonic_ns() >= until_ns {
-                send_signal(self.pid, libc::SIGKILL);
-                break;
+                self.kill();
+                return Ok(false);
             }
         }
-        self.wait()
+        self.wait().map(|()| true)
+    }
+
+    fn kill(&mut self) {
+        if !self.reaped {
+            send_signal(self.pid, libc::SIGKILL);
+            call_waitpid(self.pid, 0);
+            self.reaped = true;
+        }
     }
 }
 
 impl Drop for Child {
     fn drop(&mut self) {
-        if !self.reaped {
-            send_signal(self.pid, libc::SIGKILL);
-            call_waitpid(self.pid, 0);
-        }
+        self.kill();
     }
 }
 
