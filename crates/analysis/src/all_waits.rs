@@ -8,7 +8,7 @@ use crate::{Analysis, WaitClass};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
-use unhitch_model::{StackId, ThreadId, Window};
+use unhitch_model::{StackId, ThreadId, Time, Window};
 
 /// Wake-ups that ended waits for a lock, by the function that let it go.
 #[derive(Clone, PartialEq, Debug)]
@@ -73,6 +73,24 @@ impl Analysis<'_> {
         list
     }
 
+    /// Whose sleeps of the classes that `select` picks were ended by wake-ups inside `window`: thread, wake-up, whole length, wait stack.
+    pub fn ended_in(&self, window: Window, select: impl Fn(WaitClass) -> bool + Sync) -> Vec<(ThreadId, Time, u64, StackId)> {
+        let of = |thread: ThreadId| self.segments(thread, window).into_iter().filter_map(move |segment| Some((thread, segment)));
+        let threads = (1..self.timeline.threads() as u32).into_par_iter().map(ThreadId);
+        let mut list: Vec<(ThreadId, Time, u64, StackId)> = threads
+            .flat_map_iter(of)
+            .filter(|(_, segment)| matches!(segment.state, State::Sleeping(_)) && select(self.class_of(segment)))
+            .filter_map(|(thread, segment)| {
+                let woken = self.trace.wakings.time[segment.wake?];
+                let slept_from = self.trace.switches.time[segment.out?];
+                (woken >= window.start && woken <= window.end)
+                    .then(|| (thread, woken, woken.since(slept_from), segment.wait_stack(self.trace)))
+            })
+            .collect();
+        list.sort_unstable_by_key(|&(thread, woken, ..)| (woken, thread));
+        list
+    }
+
     /// Who ended waits for locks inside `window`, the function that ended most first.
     pub fn releases(&self, window: Window) -> Vec<Release> {
         let by_stack: FxHashMap<(StackId, ThreadId), (u64, u64)> = (1..self.timeline.threads() as u32)
@@ -98,7 +116,7 @@ impl Analysis<'_> {
         let mut functions: FxHashMap<StackId, String> = FxHashMap::default();
         let mut by_function: FxHashMap<String, Vec<(StackId, ThreadId, u64, u64)>> = FxHashMap::default();
         for ((stack, waker), (wakes, ns)) in by_stack {
-            let function = functions.entry(stack).or_insert_with(|| self.own_function(stack));
+            let function = functions.entry(stack).or_insert_with(|| self.deepest_function(stack).unwrap_or_default());
             by_function.entry(function.clone()).or_default().push((stack, waker, wakes, ns));
         }
         let mut releases: Vec<Release> = by_function.into_iter().map(|(function, parts)| release(function, &parts)).collect();

@@ -7,7 +7,7 @@ use crate::Analysis;
 use crate::facts::{WakeContext, WakeSource};
 use crate::timeline::{Segment, State};
 use crate::waits::{InterruptSource, WaitClass};
-use unhitch_model::{StackId, ThreadId, Window};
+use unhitch_model::{NameId, StackId, ThreadId, Window};
 
 /// What a piece of time went to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -104,12 +104,13 @@ impl Analysis<'_> {
             if window.is_empty() {
                 continue;
             }
+            let mut segments = self.segments(thread, window);
+            let queued = self.cut_at_acquisition(&mut segments, window, hop.and_then(|hop| explanation.hops.get(hop as usize)));
             let before = self.timeline.life(thread).start.min(window.end);
-            if window.start < before {
+            if window.start < before && !queued {
                 // The waker did not exist yet: what came before its birth is not explained by it.
                 explanation.pieces.push(unseen(thread, Window::new(window.start, before), hop));
             }
-            let segments = self.segments(thread, window);
             let seen_end = segments.last().map_or(before.max(window.start), |last| last.window.end);
             if seen_end < window.end {
                 explanation.pieces.push(unseen(thread, Window::new(seen_end, window.end), hop));
@@ -134,6 +135,38 @@ impl Analysis<'_> {
         explanation.pieces.sort_by_key(|piece| piece.window);
         debug_assert_eq!(explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum::<u64>(), window.duration_ns());
         explanation
+    }
+
+    /// Waker is not holder: who let the sleeper of `hop` into a lock may have had it for a moment only, after a wait of its own. What it did
+    /// before that wait has nothing to do with the lock, which others had: that time belongs to the wait, and is explained by whoever
+    /// ended it. Returns true when `segments` of `window` were cut so.
+    fn cut_at_acquisition(&self, segments: &mut Vec<Segment>, window: Window, hop: Option<&Hop>) -> bool {
+        let Some(hop) = hop.filter(|hop| hop.class == WaitClass::Lock) else { return false };
+        let waits_for_lock = |segment: &Segment| {
+            let by_task = segment.wake.is_some_and(|wake| self.facts.wake_source(self.trace, wake).context.is_task());
+            by_task && matches!(segment.state, State::Sleeping(_)) && self.class_of(segment) == WaitClass::Lock
+        };
+        let same_code = |segment: &Segment| {
+            waits_for_lock(segment) && self.facts.signature(segment.wait_stack(self.trace)) == self.facts.signature(hop.wait_stack)
+        };
+        let same_leaf =
+            |segment: &Segment| waits_for_lock(segment) && self.leaf(segment.wait_stack(self.trace)) == self.leaf(hop.wait_stack);
+        let rested = |segment: &Segment| matches!(segment.state, State::Sleeping(_)) && self.class_of(segment) != WaitClass::Lock;
+        // Nobody waits for the lock that it has; and who slept for something else and waited for such a lock after that, did not have it.
+        let after_rest = segments.iter().rposition(rested).map_or(segments.len(), |rest| rest + 1);
+        let first_after_rest = || segments.iter().skip(after_rest).position(same_leaf).map(|wait| wait + after_rest);
+        let Some(wait) = segments.iter().rposition(same_code).or_else(first_after_rest).filter(|wait| *wait > 0) else { return false };
+        segments.drain(..wait);
+        if let Some(first) = segments.first_mut() {
+            first.window.start = window.start;
+        }
+        true
+    }
+
+    /// The function that waits, below the scheduler's own.
+    fn leaf(&self, stack: StackId) -> Option<NameId> {
+        let frame = self.trace.stacks.frames_of(stack).get(self.facts.noise_len(stack))?;
+        self.trace.symbols.get(*frame).last().map(|symbol| symbol.function)
     }
 
     /// The hop behind a sleep, when a task is known to have ended it, or to own what it waits for.

@@ -44,13 +44,15 @@ impl Analysis<'_> {
             let name = self.trace.name(symbol.function);
             (!runtime && !is_primitive(name) && !is_scaffold(name)).then(|| name.to_owned())
         });
-        let kernel = || {
-            let frames = frames.iter().skip(self.facts.noise_len(stack));
-            frames.flat_map(|&frame| self.trace.frame_names(frame)).find(|name| !is_primitive(name) && !is_scaffold(name))
-        };
-        own.or_else(kernel)
+        own.or_else(|| self.deepest_function(stack))
             .or_else(|| frames.first().and_then(|&frame| self.trace.frame_names(frame).into_iter().next()))
             .unwrap_or_default()
+    }
+
+    /// The deepest function of a stack, the kernel's included, that does more than carry out a lock, a wait or a wake-up.
+    pub fn deepest_function(&self, stack: StackId) -> Option<String> {
+        let frames = self.trace.stacks.frames_of(stack).iter().skip(self.facts.noise_len(stack));
+        frames.flat_map(|&frame| self.trace.frame_names(frame)).find(|name| !is_primitive(name) && !is_scaffold(name))
     }
 }
 
@@ -106,6 +108,8 @@ fn is_primitive(name: &str) -> bool {
         "guard",
         "drop_in_place",
         "wake",
+        "leavecrit",
+        "exrelease",
         "schedule",
         "syscall",
         "__x64_sys_",

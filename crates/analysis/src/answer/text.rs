@@ -62,7 +62,7 @@ fn one(analysis: &Analysis<'_>, stall: &Stall, out: &mut String) {
     for sentence in &stall.finding.story {
         let _ = writeln!(out, "{sentence}");
     }
-    if stall.victims.len() > 1 {
+    if stall.victims.len() > 1 && stall.candidate.machine.is_none() {
         let others: Vec<String> = stall
             .victims
             .iter()

@@ -1,9 +1,11 @@
 //! Slow device: a disk or a file system was waited for, by the victim or by the one it waited for.
 
-use super::{Case, Finding, Pattern};
+use super::{Case, Evidence, Finding, Pattern};
+use crate::WaitClass;
 use crate::answer::units;
 use crate::explain::Cause;
 use crate::partition::What;
+use unhitch_model::ThreadId;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let share = |what: What| case.partition.iter().filter(|share| share.what == what).map(|share| share.ns).sum::<u64>();
@@ -48,12 +50,17 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     let others = other_users(case);
     if !others.is_empty() {
-        story.push(format!("Meanwhile {others} waited for a disk, too: the queue that it stood in."));
+        story.push(format!("Meanwhile {} waited for a disk, too: the queue that it stood in.", told(case, &others)));
     }
-    let (evidence, evidence_words) = case.evidence();
+    let (mut evidence, mut evidence_words) = case.evidence();
+    let crowd = others.first().filter(|(_, ns)| case.is_most(*ns)).map(|(thread, _)| *thread);
+    if let Some(crowd) = crowd {
+        evidence = evidence.max(Evidence::Inferred);
+        evidence_words = format!("that {} kept the disk busy is concluded from its own waits for it", case.name(crowd));
+    }
     Some(Finding {
         pattern: Pattern::IoWait,
-        culprit: Some(waiter),
+        culprit: Some(crowd.unwrap_or(waiter)),
         function: case.analysis.own_function(asked),
         evidence,
         evidence_words,
@@ -64,12 +71,16 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     })
 }
 
-/// Who else waited for disks meanwhile, longest first, in words.
-fn other_users(case: &Case<'_>) -> String {
-    const MOST: usize = 3;
+/// Who else waited for disks meanwhile, and how long, longest first.
+fn other_users(case: &Case<'_>) -> Vec<(ThreadId, u64)> {
     let window = case.explanation.window;
-    let mut list = case.analysis.waits_for(window, |class| matches!(class, crate::WaitClass::BlockIo | crate::WaitClass::FileSystem));
+    let mut list = case.analysis.waits_for(window, |class| matches!(class, WaitClass::BlockIo | WaitClass::FileSystem));
     list.retain(|(thread, ns)| *thread != case.candidate.victim && ns * 20 > window.duration_ns());
+    list
+}
+
+fn told(case: &Case<'_>, list: &[(ThreadId, u64)]) -> String {
+    const MOST: usize = 3;
     let told: Vec<String> =
         list.iter().take(MOST).map(|(thread, ns)| format!("{} ({})", case.name(*thread), units::duration(*ns))).collect();
     match list.len().saturating_sub(MOST) {

@@ -26,6 +26,12 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             runs.push((piece.thread, piece.window));
         }
     }
+    let mut holders_in_order: Vec<ThreadId> = Vec::new();
+    for piece in case.explanation.pieces.iter().filter(|piece| piece.hop.is_some_and(|hop| holds.contains_key(&hop))) {
+        if holders_in_order.last() != Some(&piece.thread) {
+            holders_in_order.push(piece.thread);
+        }
+    }
     let mut by_length: Vec<(u64, ThreadId)> = holds.values().map(|&(thread, ns)| (ns, thread)).collect();
     by_length.sort_unstable();
     let total: u64 = by_length.iter().map(|(ns, _)| ns).sum();
@@ -34,7 +40,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let mut holders: Vec<ThreadId> = by_length.iter().map(|(_, thread)| *thread).collect();
     holders.sort_unstable();
     holders.dedup();
-    let (&(longest, last), &(median, _)) = (by_length.last()?, by_length.get(by_length.len() / 2)?);
+    let (&(longest, _), &(median, _)) = (by_length.last()?, by_length.get(by_length.len() / 2)?);
+    // Of equally long holds the first: all who stood in this queue then name the same.
+    let last = holders_in_order.into_iter().find(|thread| by_length.iter().any(|(ns, who)| who == thread && ns * 20 >= longest * 19))?;
     if !case.is_most(total) || holders.len() < FEWEST_HOLDERS {
         return None;
     }

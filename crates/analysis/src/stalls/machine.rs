@@ -5,8 +5,8 @@
 //! that ran out, and no stall.
 
 use super::{Candidate, StallKind};
-use crate::Analysis;
 use crate::answer::units;
+use crate::{Analysis, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{ThreadId, Time, Window};
@@ -76,13 +76,16 @@ fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
     if low > before * FALLEN || before - low < 0.8 {
         return None;
     }
-    let recovered = (bucket(first)..curve.len()).find(|&at| curve[at] >= before * 0.9).unwrap_or(curve.len());
+    let recovered = (bucket(first)..curve.len()).find(|&at| curve[at] >= before * 0.98).unwrap_or(curve.len());
     let recovery = Window::new(first, around.start.plus((recovered as u64 + 1) * BUCKET_NS).max(first));
-    let mut released: Vec<(ThreadId, Time, u64, String)> = Vec::new();
-    for wait in group {
-        let stack = wait.operation.as_ref().map(|operation| operation.stack).unwrap_or_default();
-        released.push((wait.victim, released_at(analysis, wait), wait.window.duration_ns(), analysis.own_function(stack)));
-    }
+    // All waits for locks and the like that the release ended, the shorter ones included.
+    let classes: Vec<WaitClass> = group.iter().filter_map(|wait| wait.operation.as_ref()).map(|operation| operation.class).collect();
+    let ended_waits = analysis.ended_in(Window::new(first.minus(1), last.max(recovery.end)), |class| classes.contains(&class));
+    let released: Vec<(ThreadId, Time, u64, String)> = ended_waits
+        .into_iter()
+        .filter(|(_, woken, waited, _)| woken.minus(*waited) < first)
+        .map(|(thread, woken, waited, stack)| (thread, woken, waited, analysis.own_function(stack)))
+        .collect();
     let falling = Window::new(fell, fell.plus(first.since(fell) / 2));
     let leaders = analysis.trace.threads.iter().filter(|(id, _)| analysis.trace.threads.process_of(*id).leader == *id);
     let ended = leaders.filter(|(_, thread)| thread.end.is_some_and(|end| falling.contains(end))).count();

@@ -16,7 +16,7 @@ impl Seen {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("golden.hitch");
         golden.write(&path).unwrap();
-        let rules = Rules::with_user_rules(include_str!("../../nt-waits.toml")).unwrap();
+        let rules = Rules::default();
         Self { trace: unhitch_formats::open(&path).unwrap(), rules }
     }
 
