@@ -18,6 +18,7 @@ mod partition;
 pub mod patterns;
 pub mod stalls;
 mod story;
+pub mod table;
 mod timeline;
 mod waits;
 

@@ -12,6 +12,7 @@ mod load;
 mod record;
 #[cfg(target_os = "linux")]
 mod signals;
+mod table;
 #[cfg(target_os = "linux")]
 mod watch;
 mod why;
@@ -20,6 +21,7 @@ use args::{Args, Command};
 use clap::Parser;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use unhitch_analysis::table::Direction;
 
 /// How a command ended well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +57,9 @@ fn run(args: Args) -> anyhow::Result<Done> {
         Command::Lab(args) => lab::lab(&args),
         Command::Why(args) => why::why(&args),
         Command::Info(args) => info::info(&args),
+        Command::Table(args) => table::table(&args),
+        Command::Callers(args) => table::butterfly(&args, Direction::Callers),
+        Command::Callees(args) => table::butterfly(&args, Direction::Callees),
         Command::Manual(args) => args::manual(&args),
     }
 }
