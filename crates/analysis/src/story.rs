@@ -85,7 +85,7 @@ impl Analysis<'_> {
 }
 
 /// Functions below or above every program's own.
-fn is_scaffold(name: &str) -> bool {
+pub(crate) fn is_scaffold(name: &str) -> bool {
     const EXACT: &[&str] = &[
         "_start",
         "__libc_start_main",

@@ -12,6 +12,7 @@ use super::run::selected;
 use super::{Cell, NONE, Name};
 use crate::Analysis;
 use crate::answer::units;
+use crate::story::is_scaffold;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -150,7 +151,7 @@ pub struct Ranked {
     pub self_ns: u64,
 }
 
-/// All functions by the time of the stacks that they are on.
+/// All functions by the time of the stacks that they are on, but for those that start every thread and enter every system call.
 #[derive(Serialize, Debug)]
 pub struct Ranking {
     version: u32,
@@ -350,7 +351,7 @@ impl Ranking {
             let name = source.with_text(cell, str::to_owned);
             Ranked { name, count, total_ns, self_ns }
         });
-        let mut ranking: Vec<Ranked> = ranked.collect();
+        let mut ranking: Vec<Ranked> = ranked.filter(|ranked| !is_scaffold(&ranked.name)).collect();
         ranking.sort_by(|a, b| (Reverse((a.total_ns, a.count)), &a.name).cmp(&(Reverse((b.total_ns, b.count)), &b.name)));
         Self {
             version: 1,

@@ -127,7 +127,7 @@ pub const COLUMNS: &[Column] = &[
     column!("events" [], Kind::Count, &[Cpus], "switches, wake-ups and samples on it", |_, row| Cell::from(row.index)),
     column!("policy" [], Kind::Text, &[Threads], "its scheduling policy at the end", |source, row| source.analysis.trace.threads.get(row.thread).policy.map_or(NONE, |policy| source.text(policy.name()))),
     column!("nice" [], Kind::Number, &[Threads], "its nice value at the end", |source, row| source.analysis.trace.threads.get(row.thread).nice.map_or(NONE, Cell::from)),
-    column!("duration" [], Kind::Duration, &[Stalls, Lifetimes], "how long; of a process, as far as the recording goes", |_, row| row.end.since(row.start) as Cell),
+    column!("duration" [], Kind::Duration, &[Stalls, Lifetimes], "how long; of a process, as far as the recording goes", |_, row| Cell::try_from(row.end.since(row.start)).unwrap_or(Cell::MAX)),
     column!("command line" [], Kind::Text, &[Lifetimes], "its command line", |source, row| Cell::from(source.analysis.trace.threads.process_of(row.thread).command_line.0)),
     column!("kind" ["Type"], Kind::Text, &[Stalls], "why it counts as a stall", |source, row| source.text(source.stalls[row.index as usize].candidate.kind.name())),
     column!("pattern" [], Kind::Text, &[Stalls], "its cause by name", |source, row| source.text(source.stalls[row.index as usize].finding.pattern.name())),
@@ -171,7 +171,8 @@ pub fn describe(only: Option<Name>) -> String {
     out
 }
 
-fn time(time: Time) -> Cell {
+/// The cell of a point in time.
+pub(super) fn time(time: Time) -> Cell {
     Cell::try_from(time.nanos()).unwrap_or(Cell::MAX)
 }
 

@@ -9,7 +9,7 @@
 //! A value that holds spaces or brackets is quoted. Durations and times carry a unit (`5ms`, `1.2s`); times count from the start of the
 //! recording, as `--from` does. *Why errors point:* an expression is typed by hand into a shell, and what is wrong is seldom its start.
 
-use super::column::{Column, Kind, columns_of, find};
+use super::column::{Column, Kind, columns_of, find, time};
 use super::rows::Source;
 use super::{Cell, NONE, Name};
 use rustc_hash::FxHashMap;
@@ -143,7 +143,7 @@ fn test(source: &Source<'_>, kind: Kind, cell: Cell, operator: Operator, value: 
         }),
         (_, Value::Number(_)) if cell == NONE => operator == Operator::Unequal,
         (kind, Value::Number(wanted)) => {
-            let start = if kind == Kind::Time { source.analysis.timeline.window().start.nanos() as Cell } else { 0 };
+            let start = if kind == Kind::Time { time(source.analysis.timeline.window().start) } else { 0 };
             let wanted = &start.saturating_add(*wanted);
             match operator {
                 Operator::Equal | Operator::Contains => cell == *wanted,
@@ -265,8 +265,8 @@ impl Parser<'_> {
             Kind::Text | Kind::Stack(_) => Value::Text(value.to_lowercase()),
             Kind::Duration => Value::Number(duration(&value).ok_or_else(|| self.error(offset, "a duration such as 5ms, 200us or 1.2s"))?),
             Kind::Time => {
-                let time = duration(&value);
-                Value::Number(time.ok_or_else(|| self.error(offset, "a time since the start of the recording such as 1.2s or 300ms"))?)
+                let since = duration(&value);
+                Value::Number(since.ok_or_else(|| self.error(offset, "a time since the start of the recording such as 1.2s or 300ms"))?)
             }
             Kind::Count | Kind::Number => Value::Number(value.parse().map_err(|_| self.error(offset, "a whole number"))?),
         };
@@ -360,7 +360,7 @@ mod tests {
         assert_eq!(wrong("thread = \"x").0, 9);
         assert_eq!(wrong("tid ="), (5, "the end".to_owned(), "a value".to_owned()));
         assert_eq!(wrong(&"(".repeat(10_000)).0, DEEPEST);
-        assert_eq!(wrong("thread = ä and ö = 1").0, 17);
+        assert_eq!(wrong("thread = ä and ö = 1").0, 16);
         let shown = Filter::parse(Name::Switches, "thread = ä and ö = 1").expect_err("no such column").to_string();
         assert!(shown.ends_with("\n  thread = ä and ö = 1\n                 ^"), "{shown}");
     }

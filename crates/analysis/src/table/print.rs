@@ -1,10 +1,10 @@
 //! A table as text for people, as CSV and as JSON for programs.
 //!
-//! In the text, times count from the start of the recording, every number of a column has the same unit and the same digits, and stacks
-//! come last, cut to the functions that tell most. CSV and JSON hold nanoseconds and whole stacks, root first; their points in time are
+//! In the text, times count from the start of the recording, all durations have one unit and the same digits, so that they compare down
+//! a column and along a row, and stacks come last, cut to the functions that tell most. CSV and JSON hold nanoseconds and whole stacks, root first; their points in time are
 //! those of the trace's clock, as in `why --json`. The JSON is a contract: fields may be added, never changed or removed.
 
-use super::column::{Kind, StackKind};
+use super::column::{Kind, StackKind, time};
 use super::rows::Source;
 use super::run::{Output, Table};
 use super::{Cell, NONE};
@@ -31,7 +31,7 @@ impl Output {
     }
 }
 
-/// How the numbers of one column are written.
+/// How durations are written.
 #[derive(Clone, Copy)]
 struct Scale {
     unit: &'static str,
@@ -40,10 +40,12 @@ struct Scale {
 }
 
 impl Scale {
+    const SECONDS: Self = Self { unit: "s", ns: 1e9, digits: 6 };
+
     /// The unit in which the greatest of `cells` reads best.
     fn of(cells: impl Iterator<Item = Cell>) -> Self {
         match cells.max().unwrap_or(0) {
-            1_000_000_000.. => Self { unit: "s", ns: 1e9, digits: 6 },
+            1_000_000_000.. => Self::SECONDS,
             1_000_000.. => Self { unit: "ms", ns: 1e6, digits: 3 },
             _ => Self { unit: "µs", ns: 1e3, digits: 3 },
         }
@@ -63,9 +65,11 @@ impl Table<'_> {
         // What is long goes to the right.
         let (short, long): (Vec<&Output>, Vec<&Output>) = self.outputs.iter().partition(|output| !output.is_long());
         let columns: Vec<&Output> = short.into_iter().chain(long).collect();
+        let durations = columns.iter().filter(|output| output.shown.kind() == Kind::Duration);
+        let scale = Scale::of(durations.flat_map(|output| output.cells.iter().copied()));
         let mut lines = vec![String::new(); self.len + 1];
         for (at, output) in columns.iter().enumerate() {
-            let cells = self.column(output, at + 1 < columns.len());
+            let cells = self.column(output, scale, at + 1 < columns.len());
             let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
             let numeric = !matches!(output.shown.kind(), Kind::Text | Kind::Stack(_));
             for (line, cell) in lines.iter_mut().zip(&cells) {
@@ -101,12 +105,11 @@ impl Table<'_> {
     }
 
     /// The header and the cells of a column as text.
-    fn column(&self, output: &Output, cut: bool) -> Vec<String> {
-        let start = self.source.analysis.timeline.window().start.nanos() as Cell;
-        let known = || output.cells.iter().copied().filter(|cell| *cell != NONE);
+    fn column(&self, output: &Output, scale: Scale, cut: bool) -> Vec<String> {
+        let start = time(self.source.analysis.timeline.window().start);
         let scale = match output.shown.kind() {
-            Kind::Time => Scale { unit: "s", ns: 1e9, digits: 6 },
-            _ => Scale::of(known()),
+            Kind::Time => Scale::SECONDS,
+            _ => scale,
         };
         let title = output.shown.title();
         let title = match output.shown.kind() {
@@ -246,7 +249,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_column_has_one_unit_and_as_many_digits_everywhere() {
+    fn durations_have_one_unit_and_as_many_digits_everywhere() {
         let scale = Scale::of([900, 1_200_000].into_iter());
         assert_eq!((scale.write(900), scale.write(1_200_000), scale.unit), ("0.001".to_owned(), "1.200".to_owned(), "ms"));
     }

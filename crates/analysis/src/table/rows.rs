@@ -198,7 +198,11 @@ fn by_thread(analysis: &Analysis<'_>, rows: impl Fn(ThreadId) -> Vec<Row> + Sync
 }
 
 fn ns(window: Window) -> Cell {
-    window.duration_ns() as Cell
+    Cell::try_from(window.duration_ns()).unwrap_or(Cell::MAX)
+}
+
+fn add(sum: &mut Cell, window: Window) {
+    *sum = sum.saturating_add(ns(window));
 }
 
 fn small(index: Option<usize>) -> u32 {
@@ -212,15 +216,15 @@ fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Ro
     let empty = Row { slept_ns: 0, runnable_ns: 0, ..Row::at(Time::ZERO, Time::ZERO, thread) };
     let (mut trip, mut last) = (empty, NOWHERE);
     for segment in analysis.segments(thread, analysis.timeline.window()) {
-        let length = ns(segment.window);
         match segment.state {
             State::Ran | State::Unknown if segment.back.is_some() => {
                 let back = small(segment.back);
-                let ran = if segment.state == State::Ran { length } else { NONE };
+                let ran = if segment.state == State::Ran { ns(segment.window) } else { NONE };
                 if back == last {
                     // A loss hid the middle of one stretch on the CPU.
                     if let Some(row) = rows.last_mut().filter(|row| row.index == back && row.ran_ns != NONE) {
-                        (row.ran_ns, row.end) = (row.ran_ns + length, segment.window.end);
+                        add(&mut row.ran_ns, segment.window);
+                        row.end = segment.window.end;
                     }
                 } else {
                     let at = trace.switches.time[back as usize];
@@ -242,8 +246,8 @@ fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Ro
             State::Unknown => trip.known = false,
             State::Sleeping(_) | State::Runnable { .. } => {
                 match segment.state {
-                    State::Sleeping(_) => trip.slept_ns += length,
-                    _ => trip.runnable_ns += length,
+                    State::Sleeping(_) => add(&mut trip.slept_ns, segment.window),
+                    _ => add(&mut trip.runnable_ns, segment.window),
                 }
                 trip.stack = segment.wait_stack(trace);
                 (trip.out, trip.wake) = (small(segment.out), small(segment.wake));
@@ -262,7 +266,8 @@ fn waits(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> 
         let out = small(segment.out);
         if let Some(row) = rows.last_mut().filter(|row| row.out == out && out != NOWHERE) {
             // A loss hid the middle of one sleep.
-            (row.slept_ns, row.end, row.wake) = (row.slept_ns + ns(segment.window), segment.window.end, small(segment.wake));
+            add(&mut row.slept_ns, segment.window);
+            (row.end, row.wake) = (segment.window.end, small(segment.wake));
             continue;
         }
         rows.push(Row {
@@ -345,9 +350,9 @@ fn this_thread(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec
     let mut last = None;
     for segment in analysis.segments(thread, window) {
         match segment.state {
-            State::Ran => row.ran_ns += ns(segment.window),
-            State::Runnable { .. } => row.runnable_ns += ns(segment.window),
-            State::Sleeping(_) => row.slept_ns += ns(segment.window),
+            State::Ran => add(&mut row.ran_ns, segment.window),
+            State::Runnable { .. } => add(&mut row.runnable_ns, segment.window),
+            State::Sleeping(_) => add(&mut row.slept_ns, segment.window),
             State::Unknown => {}
         }
         let came_on = segment.back.filter(|back| window.contains(analysis.trace.switches.time[*back]));
@@ -376,8 +381,8 @@ fn cpus(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
         row.cpu = cpu as u16;
         for had in analysis.cpus.occupancy(trace, row.cpu, window) {
             match had.thread {
-                Some(thread) if !thread.is_idle() => row.ran_ns += ns(had.window),
-                Some(_) => row.slept_ns += ns(had.window),
+                Some(thread) if !thread.is_idle() => add(&mut row.ran_ns, had.window),
+                Some(_) => add(&mut row.slept_ns, had.window),
                 None => {}
             }
         }
