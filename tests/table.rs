@@ -195,7 +195,7 @@ fn waits(events: &[Event], whole: (u64, u64), window: (u64, u64)) -> BTreeMap<Wa
 }
 
 /// What perf script says: `a 12 [001] 11320.284047123: sched:sched_waking: comm=a pid=12 …`, then the stack, a frame a line, leaf first:
-/// `	ffffffff821facd8 __schedule+0x618 ([kernel.kallsyms])`.
+/// `ffffffff821facd8 __schedule+0x618 ([kernel.kallsyms])`.
 fn events(data: &Path) -> Vec<Event> {
     let out = Command::new("perf").args(["script", "--ns", "--no-inline", "-i"]).arg(data).env("PAGER", "cat").output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));

@@ -381,8 +381,8 @@ impl Ranking {
             );
         }
         if self.ranking.len() > top {
-            let more = units::count((self.ranking.len() - top) as u64);
-            let _ = writeln!(out, "… and {more} of {} more (--top N)", units::count(self.ranking.len() as u64));
+            let (more, all) = ((self.ranking.len() - top) as u64, self.ranking.len() as u64);
+            let _ = writeln!(out, "… and {} more of {} (--top N)", units::count(more), units::plural(all, self.by));
         }
         out
     }
