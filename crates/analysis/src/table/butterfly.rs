@@ -167,6 +167,9 @@ pub struct Ranking {
     kind: Of,
 }
 
+/// Of the names that a user's word means, so many are told.
+const MOST_MATCHED: usize = 5;
+
 /// Deeper stacks are cut at their far end.
 const DEEPEST: usize = 512;
 
@@ -296,7 +299,9 @@ impl Butterfly {
             units::percent(self.tree.total_ns, self.all_total_ns),
         );
         if let [_, _, ..] = self.matched.as_slice() {
-            let _ = writeln!(out, "which means any of {}: {}", self.matched.len(), self.matched.join(", "));
+            let (some, more) = self.matched.split_at(self.matched.len().min(MOST_MATCHED));
+            let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            let _ = writeln!(out, "which means any of {}: {}{more}", self.matched.len(), some.join(", "));
         }
         let _ = writeln!(out, "{:>10}  {time:>12}  {:>7}  {} of it", "count", "share", self.direction);
         let nodes = self.tree.flat();
