@@ -54,7 +54,7 @@ fn help_shows_every_command_and_each_command_has_its_own() {
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty()).map(str::trim).collect();
     let names: Vec<&str> = commands.iter().filter_map(|line| line.split_whitespace().next()).collect();
     let recording: &[&str] = if cfg!(target_os = "linux") { &["record", "watch", "save", "lab"] } else { &[] };
-    for &name in ["why", "info", "manual"].iter().chain(recording) {
+    for &name in ["why", "info", "table", "callers", "callees", "manual"].iter().chain(recording) {
         assert!(names.contains(&name), "{name} is missing: {help}");
         let (own, _) = ends_with(0, [name, "--help"]);
         assert!(own.contains(&format!("Usage: unhitch {name}")), "{own}");
@@ -66,8 +66,20 @@ fn help_shows_every_command_and_each_command_has_its_own() {
 
 #[test]
 fn wrong_usage_exits_with_2_and_shows_the_right_one() {
-    let wrong: [&[&str]; 6] =
-        [&[], &["why"], &["wyh"], &["why", "a.hitch", "--form", "1s"], &["why", "a.hitch", "--from", "soon"], &["info", "a", "b"]];
+    let wrong: [&[&str]; 12] = [
+        &[],
+        &["why"],
+        &["wyh"],
+        &["why", "a.hitch", "--form", "1s"],
+        &["why", "a.hitch", "--from", "soon"],
+        &["info", "a", "b"],
+        &["table"],
+        &["table", "a.hitch"],
+        &["table", "a.hitch", "chairs"],
+        &["table", "a.hitch", "waits", "--where", "waited > five"],
+        &["table", "a.hitch", "waits", "--csv", "--json"],
+        &["callers", "a.hitch", "--of", "chair"],
+    ];
     for words in wrong {
         let (out, err) = ends_with(2, words.iter().copied());
         assert!(out.is_empty(), "{out}");
@@ -102,8 +114,11 @@ fn a_truncated_trace_is_an_answer_or_an_error_but_no_crash() {
     let cut = folder.path().join("cut.data");
     for len in (0..whole.len()).step_by(whole.len() / 16) {
         fs::write(&cut, &whole[..len]).unwrap();
-        let output = unhitch(["why", cut.to_str().unwrap()]);
-        assert!(matches!(output.status.code(), Some(0 | 1 | 3)), "cut to {len} bytes: {}", text(&output.stderr));
+        for words in [&["why"][..], &["table", "--by", "none", "--show", "all"], &["callers"]] {
+            let table = words.first().filter(|word| **word == "table").map(|_| "switches");
+            let output = unhitch(words.iter().copied().chain([cut.to_str().unwrap()]).chain(table));
+            assert!(matches!(output.status.code(), Some(0 | 1 | 3)), "{words:?}, cut to {len} bytes: {}", text(&output.stderr));
+        }
     }
 }
 
@@ -128,10 +143,63 @@ fn who_or_when_is_not_in_the_trace_is_told() {
 }
 
 #[test]
+fn tables_are_grouped_filtered_and_printed_three_ways() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = calm_trace(folder.path());
+    let (switches, _) = ends_with(0, ["table", &trace, "switches", "--top", "3"]);
+    let lines: Vec<&str> = switches.lines().collect();
+    assert!(
+        lines[0]
+            .starts_with("switched in (s)  cpu  thread  tid  process  woken by  off-CPU (ms)  waited (ms)  runnable (ms)  ran for (ms)"),
+        "{switches}"
+    );
+    assert_eq!((lines.len(), lines[4]), (5, "… and 7 more of 10 rows (--top N)"), "{switches}");
+    let by = ["--by", "New Process Id", "--show", "count,sum:waited,max:waited", "--sort", "pid:asc"];
+    let (grouped, _) = ends_with(0, ["table", &trace, "switches", "--csv"].into_iter().chain(by));
+    // Each sleeps 999 µs until the other wakes it; pong comes on first, and had not been asleep.
+    assert_eq!(grouped, "pid,count,sum_waited_ns,max_waited_ns\r\n100,5,4995000,999000\r\n200,5,3996000,999000\r\n");
+    let filter = ["--by", "none", "--where", "thread = ping and blocked at >= 2ms", "--from", "2ms", "--to", "5ms", "--show", "waited,tid"];
+    let (waits, _) = ends_with(0, ["table", &trace, "waits", "--json"].into_iter().chain(filter));
+    let waits: Value = serde_json::from_str(&waits).unwrap();
+    assert_eq!((&waits["table"], &waits["columns"][0]["name"]), (&"waits".into(), &"waited_ns".into()), "{waits}");
+    assert!(waits["rows"].as_array().unwrap().iter().all(|row| row["tid"] == 100), "{waits}");
+    let width = waits["end_ns"].as_u64().unwrap() - waits["start_ns"].as_u64().unwrap();
+    assert_eq!(width, 3_000_000);
+}
+
+#[test]
+fn columns_are_listed_without_a_trace() {
+    let (all, _) = ends_with(0, ["table", "--columns"]);
+    let (own, _) = ends_with(0, ["table", "--columns", "wakes"]);
+    assert!(all.contains(&own) && own.starts_with("wakes: ") && own.contains("Readying Thread Stack"), "{own}");
+    for table in ["switches", "waits", "wakes", "samples", "stalls", "lifetimes", "threads", "cpus"] {
+        assert!(all.contains(&format!("{table}: ")), "{table}: {all}");
+    }
+}
+
+#[test]
+fn a_wrong_filter_is_pointed_at() {
+    let (_, err) = ends_with(2, ["table", "a.hitch", "waits", "--where", "thread = ping and waitd > 5ms"]);
+    assert!(err.contains("found `waitd` at offset 18, expected a column: blocked at, "), "{err}");
+    assert!(err.contains("\n  thread = ping and waitd > 5ms\n                    ^\n"), "{err}");
+    let (_, err) = ends_with(2, ["table", "a.hitch", "waits", "--by", "threda"]);
+    assert!(err.contains("waits has no column `threda`; it has blocked at, "), "{err}");
+}
+
+#[test]
+fn a_function_that_no_stack_has_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = calm_trace(folder.path());
+    let (_, err) = ends_with(1, ["callers", &trace, "nobody"]);
+    assert!(err.contains("no function of these stacks is called \"nobody\"; `unhitch callers` without it lists them"), "{err}");
+    assert!(ends_with(0, ["callees", &trace]).0.contains("function on these stacks"));
+}
+
+#[test]
 fn manual_and_completions_come_from_the_one_registry() {
     let (manual, _) = ends_with(0, ["manual"]);
     assert!(manual.contains(".TH unhitch 1") && manual.contains(".SH SYNOPSIS"), "{manual}");
-    for command in ["why", "info", "manual"] {
+    for command in ["why", "info", "table", "callers", "callees", "manual"] {
         assert!(manual.contains(&format!(".TH unhitch-{command} 1")), "{command}");
     }
     for (shell, start) in [("bash", "_unhitch()"), ("zsh", "#compdef unhitch"), ("fish", "complete -c unhitch")] {
@@ -145,7 +213,9 @@ fn manual_and_completions_come_from_the_one_registry() {
 fn a_closed_pipe_is_no_error() {
     let folder = tempfile::tempdir().unwrap();
     let trace = calm_trace(folder.path());
-    for (words, code) in [(&["manual"][..], 0), (&["--help"], 0), (&["info", &trace], 0), (&["why", &trace], 3)] {
+    for (words, code) in
+        [(&["manual"][..], 0), (&["--help"], 0), (&["info", &trace], 0), (&["why", &trace], 3), (&["table", &trace, "waits"], 0)]
+    {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = Command::new(UNHITCH).args(words).stdout(writer).output().unwrap();

@@ -20,6 +20,7 @@ mod partition;
 pub mod patterns;
 pub mod stalls;
 mod story;
+pub mod table;
 mod timeline;
 mod waits;
 

@@ -2,17 +2,28 @@
 
 use crate::Analysis;
 use crate::waits::base_name;
-use unhitch_model::{ModuleKind, StackId};
+use unhitch_model::{FrameId, ModuleKind, StackId};
 
 /// A told stack names at most so many functions.
 const MOST_NAMES: usize = 7;
+/// In a table: so many of the program's functions,
+const BRIEF_USER: usize = 3;
+/// and so many of the kernel's after them,
+const BRIEF_KERNEL: usize = 2;
+/// or without them.
+const BRIEF_KERNEL_ALONE: usize = 4;
 
 impl Analysis<'_> {
     /// The meaningful functions of a stack, root first, without the tracer, the scheduler, and what starts every program.
     pub fn story(&self, stack: StackId) -> Vec<String> {
         let frames = self.trace.stacks.frames_of(stack);
+        self.story_of(&frames[self.facts.noise_len(stack).min(frames.len())..])
+    }
+
+    /// The same of frames, leaf first.
+    fn story_of(&self, frames: &[FrameId]) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
-        for &frame in frames.iter().skip(self.facts.noise_len(stack)).rev() {
+        for &frame in frames.iter().rev() {
             // The function that the code is in, not those inlined into it: names an engineer can look up, one per frame.
             names.extend(self.trace.frame_names(frame).pop().filter(|name| !is_scaffold(name)));
         }
@@ -29,6 +40,25 @@ impl Analysis<'_> {
         let first = names.len().saturating_sub(MOST_NAMES);
         let told = names[first..].iter().map(|name| shorten(name)).collect::<Vec<_>>().join(" → ");
         if first > 0 { format!("… → {told}") } else { told }
+    }
+
+    /// The same of frames (leaf first, the first `kernel_len` of them the kernel's), short enough for a table: the program's innermost
+    /// functions and where in the kernel they ended up.
+    pub(crate) fn told_briefly(&self, frames: &[FrameId], kernel_len: usize) -> String {
+        let (kernel, user) = frames.split_at(kernel_len.min(frames.len()));
+        let [mut user, mut kernel] =
+            [user, kernel].map(|frames| self.story_of(frames).iter().map(|name| shorten(name)).collect::<Vec<_>>());
+        user.drain(..user.len().saturating_sub(BRIEF_USER));
+        let most = if user.is_empty() { BRIEF_KERNEL_ALONE } else { BRIEF_KERNEL };
+        if kernel.len() > most {
+            kernel.drain(..kernel.len() - most);
+            kernel.insert(0, "…".to_owned());
+        }
+        match user.into_iter().chain(kernel).collect::<Vec<_>>() {
+            names if names.is_empty() && frames.is_empty() => "(no stack was recorded)".to_owned(),
+            names if names.is_empty() => "(nothing but what starts every program)".to_owned(),
+            names => names.join(" → "),
+        }
     }
 
     /// The function that did it: on a stack that takes or releases a lock, waits or wakes, the deepest one that is the program's own.
@@ -57,7 +87,7 @@ impl Analysis<'_> {
 }
 
 /// Functions below or above every program's own.
-fn is_scaffold(name: &str) -> bool {
+pub(crate) fn is_scaffold(name: &str) -> bool {
     const EXACT: &[&str] = &[
         "_start",
         "__libc_start_main",

@@ -1,10 +1,12 @@
 //! The one registry of commands and options: help, manual page and shell completions are made from it.
 
 use crate::Done;
+use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
+use unhitch_analysis::table;
 
 /// Tells why a machine that is mostly idle still hangs.
 ///
@@ -39,6 +41,12 @@ pub enum Command {
     Waits(WaitsArgs),
     /// Say what a trace holds: span, CPUs, events by kind, losses, warnings
     Info(InfoArgs),
+    /// List switches, waits, wakes, samples, stalls, lifetimes, threads or cpus; group, sum, filter and sort them
+    Table(TableArgs),
+    /// Say which functions lead to a function, on the stacks of waits, wake-ups or samples; without it, rank all functions
+    Callers(ButterflyArgs),
+    /// Say which functions a function leads to, on the stacks of waits, wake-ups or samples; without it, rank all functions
+    Callees(ButterflyArgs),
     /// Make a hang on purpose; with --record, record it and answer
     #[cfg(target_os = "linux")]
     Lab(LabArgs),
@@ -148,6 +156,75 @@ pub struct InfoArgs {
     pub json: bool,
 }
 
+#[derive(ClapArgs, Debug)]
+pub struct TableArgs {
+    /// A trace: NAME.hitch, or a perf.data file
+    #[arg(required_unless_present = "columns")]
+    pub trace: Option<PathBuf>,
+    /// Which table: switches, waits, wakes, samples, stalls, lifetimes, threads, or cpus
+    #[arg(required_unless_present = "columns", value_parser = parse_table)]
+    pub table: Option<table::Name>,
+    /// List the columns with their meaning and other names, of all tables or the one named
+    #[arg(long)]
+    pub columns: bool,
+    /// Group by these columns, separated by commas; `none` for single rows [default: single rows; waits by reason and wait stack]
+    #[arg(long, value_name = "COL,…")]
+    pub by: Option<String>,
+    /// What to show: columns or `all`; of groups `count`, `sum:COL`, `avg:COL`, `min:COL`, `max:COL`
+    #[arg(long, value_name = "COL,…")]
+    pub show: Option<String>,
+    /// Only these rows, e.g. 'waited > 5ms and (process = chrome or wait stack ~ mutex) and not reason = idle'
+    #[arg(long = "where", value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Sort by this column or aggregate, e.g. max:waited:desc
+    #[arg(long, value_name = "COL[:asc|desc]")]
+    pub sort: Option<String>,
+    /// How many rows to show [default: 20; with --csv or --json all]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Only what happened from here, counted from the start of the trace, e.g. 1.5s; of waits and running time, the part from here
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub from: Option<Duration>,
+    /// … to here
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub to: Option<Duration>,
+    /// Print CSV: whole stacks, nanoseconds
+    #[arg(long, conflicts_with = "json")]
+    pub csv: bool,
+    /// Print JSON: whole stacks, nanoseconds
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct ButterflyArgs {
+    /// A trace: NAME.hitch, or a perf.data file
+    pub trace: PathBuf,
+    /// The function (or, by --by, module or file): its whole name, else any part of it; without it, all are ranked
+    pub function: Option<String>,
+    /// Which stacks: wait (time slept), wake (the sleeps that the wake-ups ended), or sample (time on a CPU)
+    #[arg(long, value_name = "wait|wake|sample", default_value = "wait", value_parser = parse_of)]
+    pub of: table::Of,
+    /// What a line is: function, module, or file
+    #[arg(long, value_name = "function|module|file", default_value = "function", value_parser = parse_level)]
+    pub by: table::Level,
+    /// Only these waits, wakes or samples: an expression over the columns of that table, as in `unhitch table`
+    #[arg(long = "where", value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// How many lines to show [default: 40 of a tree, 20 of the ranking]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Only what happened from here, counted from the start of the trace, e.g. 1.5s
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub from: Option<Duration>,
+    /// … to here
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub to: Option<Duration>,
+    /// Print JSON: the whole tree, or the whole ranking
+    #[arg(long)]
+    pub json: bool,
+}
+
 #[cfg(target_os = "linux")]
 #[derive(ClapArgs, Debug)]
 pub struct LabArgs {
@@ -193,6 +270,31 @@ pub fn manual(args: &ManualArgs) -> anyhow::Result<Done> {
     }
     crate::print(&String::from_utf8_lossy(&out))?;
     Ok(Done::Yes)
+}
+
+/// Ends the program as clap does for what it checks itself.
+pub fn wrong_usage(command: &str, error: &dyn std::error::Error) -> ! {
+    let mut root = Args::command();
+    root.build();
+    let sub = root.find_subcommand_mut(command).map(std::mem::take);
+    sub.unwrap_or(root).error(ErrorKind::ValueValidation, error).exit()
+}
+
+fn parse_table(text: &str) -> Result<table::Name, String> {
+    let words: Vec<&str> = table::TABLES.iter().map(|table| table.word).collect();
+    table::Name::of_word(text).ok_or_else(|| format!("no such table; there are {}", words.join(", ")))
+}
+
+fn parse_of(text: &str) -> Result<table::Of, String> {
+    [table::Of::Wait, table::Of::Wake, table::Of::Sample]
+        .into_iter()
+        .find(|of| of.word() == text)
+        .ok_or_else(|| "write wait, wake or sample".to_owned())
+}
+
+fn parse_level(text: &str) -> Result<table::Level, String> {
+    let levels = [table::Level::Function, table::Level::Module, table::Level::File];
+    levels.into_iter().find(|level| level.word() == text).ok_or_else(|| "write function, module or file".to_owned())
 }
 
 /// `10s`, `500ms`, `1.5` (seconds).

@@ -12,6 +12,7 @@ mod load;
 mod record;
 #[cfg(target_os = "linux")]
 mod signals;
+mod table;
 mod waits;
 #[cfg(target_os = "linux")]
 mod watch;
@@ -21,6 +22,7 @@ use args::{Args, Command};
 use clap::Parser;
 use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
+use unhitch_analysis::table::Direction;
 
 /// How a command ended well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,6 +59,9 @@ fn run(args: Args) -> anyhow::Result<Done> {
         Command::Why(args) => why::why(&args),
         Command::Waits(args) => waits::waits(&args),
         Command::Info(args) => info::info(&args),
+        Command::Table(args) => table::table(&args),
+        Command::Callers(args) => table::butterfly(&args, Direction::Callers),
+        Command::Callees(args) => table::butterfly(&args, Direction::Callees),
         Command::Manual(args) => args::manual(&args),
     }
 }

@@ -1,13 +1,13 @@
 //! `unhitch why`: what hung, and who caused it.
 
 use crate::args::WhyArgs;
-use crate::{Done, load, print};
+use crate::{Done, load, print, table};
 use anyhow::{Context, bail};
 use std::path::Path;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::answer::{self, Why};
 use unhitch_analysis::stalls::Query;
-use unhitch_model::{ThreadId, Time, Trace, Window};
+use unhitch_model::{ThreadId, Trace, Window};
 
 const TOP_TEXT: usize = 1;
 const TOP_JSON: usize = 10;
@@ -55,14 +55,6 @@ fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
 }
 
 fn window(args: &WhyArgs, analysis: &Analysis<'_>) -> anyhow::Result<Option<Window>> {
-    if args.from.is_none() && args.to.is_none() {
-        return Ok(None);
-    }
-    let whole = analysis.timeline.window();
-    let at = |offset: std::time::Duration| whole.start.plus(u64::try_from(offset.as_nanos()).unwrap_or(u64::MAX));
-    let wanted = Window::new(args.from.map_or(whole.start, at), args.to.map_or(whole.end, at).min(Time::MAX)).intersect(whole);
-    if wanted.is_empty() {
-        bail!("the trace holds nothing between --from and --to: it is {:.3} s long", whole.duration_ns() as f64 / 1e9);
-    }
-    Ok(Some(wanted))
+    let narrowed = args.from.is_some() || args.to.is_some();
+    narrowed.then(|| table::window(analysis, args.from, args.to)).transpose()
 }

@@ -1,0 +1,317 @@
+//! The registry of columns: names, other tools' names for them, what they hold, how they are computed.
+//!
+//! The help of `unhitch table --columns`, the names accepted by every option, and the keys of the JSON all come from it. *Why other
+//! names:* people come from Windows Performance Analyzer, whose "Readying Thread Stack" is the wake stack here.
+
+use super::rows::{NOWHERE, Row, Source};
+use super::{Cell, NONE, Name, TABLES};
+use crate::{WakeContext, WakeSource, waits::InterruptSource};
+use std::fmt::Write;
+use unhitch_model::{FrameId, ModuleKind, ThreadId, Time, WakeFlags};
+
+/// Which part of a stack counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StackKind {
+    /// Where a thread left its CPU: without the scheduler's frames.
+    Wait,
+    /// From where a thread was woken: without the scheduler's frames, and of an interrupt without whom it interrupted.
+    Wake,
+    /// What was executing: all of it.
+    Sample,
+}
+
+/// What a column holds, and so how it is compared, summed and printed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// A text.
+    Text,
+    /// Nanoseconds.
+    Duration,
+    /// A point in time, nanoseconds of the trace's clock.
+    Time,
+    /// How many.
+    Count,
+    /// A number that is not summed: an id, a priority.
+    Number,
+    /// A stack.
+    Stack(StackKind),
+}
+
+impl Kind {
+    /// The word in the list of columns and in JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Duration => "duration",
+            Self::Time => "time",
+            Self::Count => "count",
+            Self::Number => "number",
+            Self::Stack(_) => "stack",
+        }
+    }
+}
+
+/// A column.
+pub struct Column {
+    /// Its name; users may write it with spaces, hyphens, underscores or nothing between the words, in any case.
+    pub name: &'static str,
+    /// Other names for it, those of Windows Performance Analyzer among them.
+    pub aliases: &'static [&'static str],
+    /// What it holds.
+    pub kind: Kind,
+    /// The tables that have it.
+    pub tables: &'static [Name],
+    /// What it says, in a line.
+    pub doc: &'static str,
+    pub(super) cell: fn(&Source<'_>, &Row) -> Cell,
+}
+
+impl std::fmt::Debug for Column {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+use Name::{Cpus, Lifetimes, Samples, Stalls, Switches, Threads, Waits, Wakes};
+
+const THREADED: &[Name] = &[Switches, Waits, Wakes, Samples, Stalls, Lifetimes, Threads];
+const WOKEN: &[Name] = &[Switches, Waits, Wakes];
+const STACKED: &[Name] = &[Switches, Waits, Wakes, Samples];
+
+macro_rules! column {
+    ($name:literal $([$($alias:literal),*])?, $kind:expr, $tables:expr, $doc:literal, $cell:expr) => {
+        Column { name: $name, aliases: &[$($($alias),*)?], kind: $kind, tables: $tables, doc: $doc, cell: $cell }
+    };
+}
+
+/// The registry of columns.
+#[rustfmt::skip]
+pub const COLUMNS: &[Column] = &[
+    column!("switched in" ["Switch-In Time", "ran at"], Kind::Time, &[Switches], "when it came on the CPU", |_, row| time(row.start)),
+    column!("blocked at" ["switched out", "Last Switch-Out Time"], Kind::Time, &[Waits], "when it fell asleep, or the window began", |_, row| time(row.start)),
+    column!("woken at" ["Ready Time"], Kind::Time, WOKEN, "when it was woken", |source, row| source.waking(row).map_or(NONE, |(wake, _)| time(source.analysis.trace.wakings.time[wake]))),
+    column!("time" ["Time Stamp", "sampled"], Kind::Time, &[Samples], "when", |_, row| time(row.start)),
+    column!("start" ["Start Time"], Kind::Time, &[Stalls, Lifetimes], "when it began; nothing for a process that is older than the recording", start),
+    column!("end" ["End Time"], Kind::Time, &[Stalls, Lifetimes], "when it ended; nothing for a process that outlived the recording", end),
+    column!("cpu" ["New CPU"], Kind::Number, &[Switches, Waits, Wakes, Samples, Cpus], "on which CPU; of a wait, the one that it left", |_, row| if row.cpu == u16::MAX { NONE } else { Cell::from(row.cpu) }),
+    column!("thread" ["New Thread Name", "Thread Name"], Kind::Text, &[Switches, Waits, Wakes, Samples, Stalls, Threads], "the thread's name; of a wake-up, of who was woken", |source, row| thread_name(source, row.thread, source.named_at(row))),
+    column!("tid" ["New Thread Id", "Thread Id"], Kind::Number, &[Switches, Waits, Wakes, Samples, Stalls, Threads], "the thread's id", |source, row| Cell::from(source.analysis.trace.threads.get(row.thread).tid)),
+    column!("process" ["New Process", "New Process Name", "Process Name"], Kind::Text, THREADED, "the process's name", |source, row| process_name(source, row.thread, source.named_at(row))),
+    column!("pid" ["New Process Id", "Process Id"], Kind::Number, THREADED, "the process's id", |source, row| Cell::from(source.analysis.trace.threads.process_of(row.thread).pid)),
+    column!("parent pid" ["Parent Process Id"], Kind::Number, &[Lifetimes], "the id of the process that created it", |source, row| source.analysis.trace.threads.process_of(row.thread).parent_pid.map_or(NONE, Cell::from)),
+    column!("woken by" ["Readying Thread", "Readying Thread Name", "waker"], Kind::Text, WOKEN, "the thread that woke it; in brackets the interrupt that did", woken_by),
+    column!("woken by tid" ["Readying Thread Id"], Kind::Number, WOKEN, "that thread's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| Cell::from(source.analysis.trace.threads.get(id).tid))),
+    column!("woken by process" ["Readying Process", "Readying Process Name"], Kind::Text, WOKEN, "the process that woke it", |source, row| waker(source, row).map_or(NONE, |(id, at)| process_name(source, id, at))),
+    column!("woken by pid" ["Readying Process Id"], Kind::Number, WOKEN, "that process's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| Cell::from(source.analysis.trace.threads.process_of(id).pid))),
+    column!("wake context" ["context"], Kind::Text, WOKEN, "task, softirq_sync (the task's own doing too), interrupt, or idle", |source, row| source.waking(row).map_or(NONE, |(_, context)| source.text(context.name()))),
+    column!("wake stack" ["Readying Thread Stack", "Ready Thread Stack"], Kind::Stack(StackKind::Wake), WOKEN, "from where it was woken", |source, row| source.waking(row).map_or(NONE, |(wake, _)| Cell::from(source.same(StackKind::Wake, source.analysis.trace.wakings.stack[wake]).0))),
+    column!("wait stack" ["New Thread Stack"], Kind::Stack(StackKind::Wait), WOKEN, "where it waited", wait_stack),
+    column!("stack" ["Sampled Stack"], Kind::Stack(StackKind::Sample), &[Samples], "what was executing", |source, row| Cell::from(source.same(StackKind::Sample, row.stack).0)),
+    column!("function" [], Kind::Text, STACKED, "the innermost function of the stack: of the wait stack in switches and waits, of the wake stack in wakes", |source, row| leaf(source, row).map_or(NONE, |frame| function_of(source, frame))),
+    column!("module" ["image"], Kind::Text, STACKED, "the file that holds that function", |source, row| leaf(source, row).map_or(NONE, |frame| module_of(source, frame))),
+    column!("file" ["source file"], Kind::Text, STACKED, "the source file of that function", |source, row| leaf(source, row).map_or(NONE, |frame| file_of(source, frame))),
+    column!("address" [], Kind::Text, STACKED, "the instruction: module and offset, or the address in the kernel", |source, row| leaf(source, row).map_or(NONE, |frame| address_of(source, frame))),
+    column!("off-CPU" ["Time Since Last"], Kind::Duration, &[Switches], "how long it was off the CPU before: waited + runnable", |_, row| if row.known { row.slept_ns.saturating_add(row.runnable_ns) } else { NONE }),
+    column!("waited" ["Waits", "Wait"], Kind::Duration, WOKEN, "how long it had slept; of a wake-up, the sleep that it ended", |_, row| row.slept_ns),
+    column!("runnable" ["Ready", "Ready (us)"], Kind::Duration, &[Switches, Threads], "how long it was ready and had no CPU", |_, row| row.runnable_ns),
+    column!("ran for" ["CPU Usage", "CPU Usage (in View)", "Switched-In Time"], Kind::Duration, &[Switches], "how long it then kept the CPU", |_, row| row.ran_ns),
+    column!("ran" ["CPU Usage"], Kind::Duration, &[Threads], "time on a CPU", |_, row| row.ran_ns),
+    column!("slept" ["Waits"], Kind::Duration, &[Threads], "time asleep", |_, row| row.slept_ns),
+    column!("weight" [], Kind::Duration, &[Samples], "the time that the sample stands for", |_, row| row.ran_ns),
+    column!("busy" [], Kind::Duration, &[Cpus], "time in which something ran", |_, row| row.ran_ns),
+    column!("idle" [], Kind::Duration, &[Cpus], "time in which nothing ran", |_, row| row.slept_ns),
+    column!("state" ["New Prev State"], Kind::Text, &[Switches, Waits], "the state in which it had left the CPU, as `ps` writes it", |source, row| if row.out == NOWHERE { NONE } else { source.text(source.analysis.trace.switches.prev_state[row.out as usize].letter()) }),
+    column!("reason" ["wait class", "class", "New Prev Wait Reason"], Kind::Text, WOKEN, "what it waited for, or preempted, or new", reason),
+    column!("priority" ["New In Pri", "prio"], Kind::Number, &[Switches], "kernel priority on coming on: 100 to 139 normal, below real-time", |source, row| Cell::from(source.analysis.trace.switches.next_prio[row.index as usize])),
+    column!("switches" [], Kind::Count, &[Threads, Cpus], "how often it came on a CPU; of a CPU, its switches", |_, row| row.switches),
+    column!("events" [], Kind::Count, &[Cpus], "switches, wake-ups and samples on it", |_, row| Cell::from(row.index)),
+    column!("policy" [], Kind::Text, &[Threads], "its scheduling policy at the end", |source, row| source.analysis.trace.threads.get(row.thread).policy.map_or(NONE, |policy| source.text(policy.name()))),
+    column!("nice" [], Kind::Number, &[Threads], "its nice value at the end", |source, row| source.analysis.trace.threads.get(row.thread).nice.map_or(NONE, Cell::from)),
+    column!("duration" [], Kind::Duration, &[Stalls, Lifetimes], "how long; of a process, as far as the recording goes", |_, row| Cell::try_from(row.end.since(row.start)).unwrap_or(Cell::MAX)),
+    column!("command line" [], Kind::Text, &[Lifetimes], "its command line", |source, row| Cell::from(source.analysis.trace.threads.process_of(row.thread).command_line.0)),
+    column!("kind" ["Type"], Kind::Text, &[Stalls], "why it counts as a stall", |source, row| source.text(source.stalls[row.index as usize].candidate.kind.name())),
+    column!("pattern" [], Kind::Text, &[Stalls], "its cause by name", |source, row| source.text(source.stalls[row.index as usize].finding.pattern.name())),
+    column!("culprit" [], Kind::Text, &[Stalls], "the thread whose doing it was", |source, row| source.stalls[row.index as usize].finding.culprit.map_or(NONE, |id| thread_name(source, id, row.end))),
+    column!("culprit tid" [], Kind::Number, &[Stalls], "that thread's id", |source, row| source.stalls[row.index as usize].finding.culprit.map_or(NONE, |id| Cell::from(source.analysis.trace.threads.get(id).tid))),
+    column!("victims" [], Kind::Count, &[Stalls], "how many threads suffered from it", |source, row| source.stalls[row.index as usize].victims.len() as Cell),
+    column!("evidence" [], Kind::Text, &[Stalls], "how the cause is known: direct, inferred, lost", |source, row| source.text(source.stalls[row.index as usize].finding.evidence.name())),
+    column!("cause" [], Kind::Text, &[Stalls], "its cause in a line", |source, row| source.text(&source.stalls[row.index as usize].finding.cause)),
+];
+
+/// The columns of a table, in the order of the registry.
+pub fn columns_of(table: Name) -> impl Iterator<Item = &'static Column> {
+    COLUMNS.iter().filter(move |column| column.tables.contains(&table))
+}
+
+/// The column that a user's word means, by its name or another tool's.
+pub(super) fn find(table: Name, word: &str) -> Option<&'static Column> {
+    let (word, mut columns) = (plain(word), columns_of(table));
+    let named = columns_of(table).find(|column| plain(column.name) == word);
+    named.or_else(|| columns.find(|column| column.aliases.iter().any(|alias| plain(alias) == word)))
+}
+
+/// A name as it is compared: letters and digits in lower case.
+fn plain(name: &str) -> String {
+    name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
+}
+
+/// The tables, or one, with all columns: for the user who asks.
+pub fn describe(only: Option<Name>) -> String {
+    let mut out = String::new();
+    for table in TABLES.iter().filter(|table| only.is_none_or(|name| name == table.name)) {
+        let _ = writeln!(out, "{}{}: {}", if out.is_empty() { "" } else { "\n" }, table.word, table.doc);
+        for column in columns_of(table.name) {
+            let aliases = match column.aliases {
+                [] => String::new(),
+                names => format!(" [{}]", names.join(", ")),
+            };
+            let _ = writeln!(out, "  {:<17} {:<9} {}{aliases}", column.name, column.kind.word(), column.doc);
+        }
+    }
+    out
+}
+
+/// The cell of a point in time.
+pub(super) fn time(time: Time) -> Cell {
+    Cell::try_from(time.nanos()).unwrap_or(Cell::MAX)
+}
+
+fn start(source: &Source<'_>, row: &Row) -> Cell {
+    match source.name {
+        Lifetimes => source.analysis.trace.threads.get(row.thread).start.map_or(NONE, time),
+        _ => time(row.start),
+    }
+}
+
+fn end(source: &Source<'_>, row: &Row) -> Cell {
+    match source.name {
+        Lifetimes => source.analysis.trace.threads.get(row.thread).end.map_or(NONE, time),
+        _ => time(row.end),
+    }
+}
+
+fn thread_name(source: &Source<'_>, thread: ThreadId, at: Time) -> Cell {
+    Cell::from(source.analysis.trace.threads.name_at(thread, at).0)
+}
+
+fn process_name(source: &Source<'_>, thread: ThreadId, at: Time) -> Cell {
+    thread_name(source, source.analysis.trace.threads.process_of(thread).leader, at)
+}
+
+/// Who is to be held responsible for a wake-up, and when that was.
+fn waker(source: &Source<'_>, row: &Row) -> Option<(ThreadId, Time)> {
+    let (wake, context) = source.waking(row)?;
+    let wakings = &source.analysis.trace.wakings;
+    context.is_task().then(|| (wakings.waker[wake], wakings.time[wake]))
+}
+
+fn woken_by(source: &Source<'_>, row: &Row) -> Cell {
+    let Some((wake, _)) = source.waking(row) else { return NONE };
+    let WakeSource { context, interrupt } = source.analysis.facts.wake_source(source.analysis.trace, wake);
+    match (waker(source, row), interrupt) {
+        (Some((thread, at)), _) => thread_name(source, thread, at),
+        (None, Some(InterruptSource::Timeout)) => source.text("(timeout)"),
+        (None, Some(InterruptSource::Timer)) => source.text("(timer)"),
+        (None, Some(InterruptSource::BlockIo)) => source.text("(block device)"),
+        (None, Some(InterruptSource::Network)) => source.text("(network)"),
+        (None, Some(InterruptSource::Rcu)) => source.text("(RCU)"),
+        (None, _) if context == WakeContext::Idle => source.text("(interrupt while idle)"),
+        (None, _) => source.text("(interrupt)"),
+    }
+}
+
+fn wait_stack(source: &Source<'_>, row: &Row) -> Cell {
+    let stack = match source.name {
+        Wakes if row.out == NOWHERE => return NONE,
+        Wakes => source.analysis.trace.switches.stack[row.out as usize],
+        _ => row.stack,
+    };
+    Cell::from(source.same(StackKind::Wait, stack).0)
+}
+
+fn reason(source: &Source<'_>, row: &Row) -> Cell {
+    let flags = (row.wake != NOWHERE).then(|| source.analysis.trace.wakings.flags[row.wake as usize]);
+    if row.slept_ns > 0 {
+        source.text(source.analysis.class_of(&source.sleep(row)).name())
+    } else if flags.is_some_and(|flags| flags.has(WakeFlags::NEW)) {
+        source.text("new")
+    } else if row.out != NOWHERE && source.analysis.trace.switches.prev_state[row.out as usize].is_runnable() {
+        source.text("preempted")
+    } else {
+        NONE
+    }
+}
+
+/// The frame that a row's function, module, file and address are about.
+fn leaf(source: &Source<'_>, row: &Row) -> Option<FrameId> {
+    let kind = match source.name {
+        Samples => StackKind::Sample,
+        Wakes => StackKind::Wake,
+        _ => StackKind::Wait,
+    };
+    source.frames(kind, row.stack).first().copied()
+}
+
+/// The function that the code is in, not those inlined into it.
+pub(super) fn function_of(source: &Source<'_>, frame: FrameId) -> Cell {
+    match source.analysis.trace.symbols.get(frame).last() {
+        Some(symbol) => Cell::from(symbol.function.0),
+        None => address_of(source, frame),
+    }
+}
+
+pub(super) fn module_of(source: &Source<'_>, frame: FrameId) -> Cell {
+    let trace = source.analysis.trace;
+    let module = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module));
+    module.map_or(NONE, |module| Cell::from(module.path.0))
+}
+
+pub(super) fn file_of(source: &Source<'_>, frame: FrameId) -> Cell {
+    match source.analysis.trace.symbols.get(frame).last().map(|symbol| symbol.file).filter(|file| !file.is_empty()) {
+        Some(file) => Cell::from(file.0),
+        None => source.text("(no source file known)"),
+    }
+}
+
+fn address_of(source: &Source<'_>, frame: FrameId) -> Cell {
+    let trace = source.analysis.trace;
+    let Some(at) = trace.stacks.frame(frame) else { return NONE };
+    let Some(module) = trace.modules.get(at.module).filter(|module| module.kind == ModuleKind::File) else {
+        return source.text(&format!("{:#x}", at.offset));
+    };
+    let path = trace.name(module.path);
+    source.text(&format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(path), at.offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_means_one_column_of_a_table() {
+        for table in TABLES {
+            let columns: Vec<&Column> = columns_of(table.name).collect();
+            for (index, column) in columns.iter().enumerate() {
+                assert!(std::ptr::eq(find(table.name, column.name).unwrap(), *column), "{} of {}", column.name, table.word);
+                for other in &columns[..index] {
+                    let names =
+                        |column: &Column| [&[column.name], column.aliases].concat().iter().map(|name| plain(name)).collect::<Vec<_>>();
+                    let shared: Vec<String> = names(column).into_iter().filter(|name| names(other).contains(name)).collect();
+                    assert!(shared.is_empty(), "{} and {} of {} share {shared:?}", column.name, other.name, table.word);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_other_tools_are_understood() {
+        let name = |table, word: &str| find(table, word).map(|column| column.name);
+        assert_eq!(name(Switches, "New Thread Id"), Some("tid"));
+        assert_eq!(name(Switches, "readying thread stack"), Some("wake stack"));
+        assert_eq!(name(Switches, "NewThreadStack"), Some("wait stack"));
+        assert_eq!(name(Switches, "Switch-In Time"), Some("switched in"));
+        assert_eq!(name(Switches, "Time Since Last"), Some("off-CPU"));
+        assert_eq!(name(Switches, "off_cpu"), Some("off-CPU"));
+        assert_eq!(name(Samples, "waited"), None);
+    }
+}

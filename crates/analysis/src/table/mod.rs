@@ -1,0 +1,169 @@
+//! Tables of a trace (`unhitch table`) and the butterfly of a function (`unhitch callers`, `callees`).
+//!
+//! A [`Query`] names a table, what to group by, what to show, a filter and an order; it is checked against the registry of [`COLUMNS`]
+//! before any trace is read. [`Table::new`] answers it. *Why everything is a number until it is printed:* a cell is an `i64` — a time, a
+//! count, or the id of a text, frame or stack — so that grouping millions of switches by stack is grouping integers, and only what is
+//! shown is formatted.
+//!
+//! What `--from` and `--to` cut: tables of events (switches, wakes, samples) hold the events inside the window with the whole of the
+//! waits that they ended; tables of time (waits, threads, cpus, lifetimes) hold the part of that time which lies inside it.
+
+mod butterfly;
+mod column;
+mod filter;
+mod print;
+mod query;
+mod rows;
+mod run;
+
+pub use butterfly::{Butterfly, Direction, Level, Node, Of, Question, Ranked, Ranking};
+pub use column::{COLUMNS, Column, Kind, StackKind, columns_of, describe};
+pub use filter::{Filter, FilterError};
+pub use query::{Aggregate, Query, QueryError, Words};
+pub use run::Table;
+
+/// The tables by name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Name {
+    /// A row per switch-in of a thread, with the time off the CPU before it.
+    Switches,
+    /// A row per sleep.
+    Waits,
+    /// A row per wake-up.
+    Wakes,
+    /// A row per CPU sample.
+    Samples,
+    /// A row per stall, as `why` finds them.
+    Stalls,
+    /// A row per process.
+    Lifetimes,
+    /// A row per thread.
+    Threads,
+    /// A row per CPU.
+    Cpus,
+}
+
+/// A table's name, what a row of it is, and what is shown of it unless told otherwise.
+pub struct TableInfo {
+    /// Which table.
+    pub name: Name,
+    /// The name as users write it.
+    pub word: &'static str,
+    /// What a row is.
+    pub doc: &'static str,
+    /// The columns it is grouped by at first; empty for none.
+    by: &'static [&'static str],
+    /// What is shown of single rows.
+    show: &'static [&'static str],
+    /// What is shown of groups.
+    aggregates: &'static [&'static str],
+    /// The order of single rows.
+    sort: &'static str,
+}
+
+/// The registry of tables.
+pub const TABLES: &[TableInfo] = &[
+    TableInfo {
+        name: Name::Switches,
+        word: "switches",
+        doc: "a thread came on a CPU: where and why it had left, who woke it, how long all that took",
+        by: &[],
+        show: &[
+            "switched in",
+            "cpu",
+            "thread",
+            "tid",
+            "process",
+            "woken by",
+            "off-CPU",
+            "waited",
+            "runnable",
+            "ran for",
+            "reason",
+            "wait stack",
+        ],
+        aggregates: &["count", "sum:off-CPU", "sum:waited", "max:waited", "sum:runnable", "sum:ran for"],
+        sort: "switched in",
+    },
+    TableInfo {
+        name: Name::Waits,
+        word: "waits",
+        doc: "a thread slept: grouped by reason and wait stack unless told otherwise",
+        by: &["reason", "wait stack"],
+        show: &["blocked at", "waited", "thread", "tid", "process", "reason", "woken by", "wait stack"],
+        aggregates: &["count", "sum:waited", "avg:waited", "max:waited"],
+        sort: "waited",
+    },
+    TableInfo {
+        name: Name::Wakes,
+        word: "wakes",
+        doc: "a thread was woken: by whom, in which context, from where, and how long a wait that ended",
+        by: &[],
+        show: &["woken at", "cpu", "woken by", "woken by tid", "woken by process", "thread", "tid", "process", "waited", "wake stack"],
+        aggregates: &["count", "sum:waited", "max:waited"],
+        sort: "woken at",
+    },
+    TableInfo {
+        name: Name::Samples,
+        word: "samples",
+        doc: "a CPU was seen executing",
+        by: &[],
+        show: &["time", "cpu", "thread", "tid", "process", "function", "module", "stack"],
+        aggregates: &["count", "sum:weight"],
+        sort: "time",
+    },
+    TableInfo {
+        name: Name::Stalls,
+        word: "stalls",
+        doc: "a stall that `unhitch why` finds",
+        by: &[],
+        show: &["start", "duration", "kind", "thread", "tid", "process", "victims", "evidence", "cause"],
+        aggregates: &["count", "sum:duration", "max:duration"],
+        sort: "duration",
+    },
+    TableInfo {
+        name: Name::Lifetimes,
+        word: "lifetimes",
+        doc: "a process that lived at some time of the recording",
+        by: &[],
+        show: &["process", "pid", "parent pid", "start", "end", "duration", "command line"],
+        aggregates: &["count", "sum:duration", "max:duration"],
+        sort: "start",
+    },
+    TableInfo {
+        name: Name::Threads,
+        word: "threads",
+        doc: "a thread, and what its time went to",
+        by: &[],
+        show: &["tid", "pid", "thread", "process", "ran", "runnable", "slept", "switches", "policy", "nice"],
+        aggregates: &["count", "sum:ran", "sum:runnable", "sum:slept", "sum:switches"],
+        sort: "ran",
+    },
+    TableInfo {
+        name: Name::Cpus,
+        word: "cpus",
+        doc: "a CPU, and what its time went to",
+        by: &[],
+        show: &["cpu", "busy", "idle", "switches", "events"],
+        aggregates: &["count", "sum:busy", "sum:idle", "sum:switches", "sum:events"],
+        sort: "cpu:asc",
+    },
+];
+
+impl Name {
+    /// The registry's entry.
+    pub fn info(self) -> &'static TableInfo {
+        TABLES.iter().find(|table| table.name == self).unwrap_or(&TABLES[0])
+    }
+
+    /// The table that a user's word means.
+    pub fn of_word(word: &str) -> Option<Self> {
+        TABLES.iter().find(|table| table.word == word).map(|table| table.name)
+    }
+}
+
+/// A table's cell: a time or duration in nanoseconds, a count, a number, or the id of a text, frame or stack.
+pub(crate) type Cell = i64;
+
+/// The cell that holds nothing.
+pub(crate) const NONE: Cell = i64::MIN;

@@ -1,0 +1,275 @@
+//! What a user asks of a table, checked against the registry before any trace is read.
+
+use super::Name;
+use super::column::{Column, Kind, columns_of, find};
+use super::filter::{Filter, FilterError};
+
+/// How the cells of a group become one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Aggregate {
+    /// How many rows.
+    Count,
+    /// Their sum.
+    Sum,
+    /// Their mean, rounded down.
+    Average,
+    /// The least.
+    Least,
+    /// The greatest.
+    Most,
+}
+
+const AGGREGATES: &[(&str, Aggregate)] =
+    &[("sum", Aggregate::Sum), ("avg", Aggregate::Average), ("min", Aggregate::Least), ("max", Aggregate::Most)];
+
+impl Aggregate {
+    /// The word in headers and options.
+    pub fn word(self) -> &'static str {
+        AGGREGATES.iter().find(|(_, aggregate)| *aggregate == self).map_or("count", |(word, _)| word)
+    }
+}
+
+/// A query as the user wrote it.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Words<'w> {
+    /// Columns to group by, separated by commas; `none` for single rows.
+    pub by: Option<&'w str>,
+    /// What to show: columns, or `count`, `sum:COLUMN`, `avg:`, `min:`, `max:` of groups; `all` for every column.
+    pub show: Option<&'w str>,
+    /// A filter expression.
+    pub filter: Option<&'w str>,
+    /// A column or aggregate to sort by, with `:asc` or `:desc`.
+    pub sort: Option<&'w str>,
+}
+
+/// Why a query cannot be asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// A column that the table does not have.
+    #[error("{option}: {table} has no column `{found}`; it has {known}")]
+    NoColumn {
+        /// The option.
+        option: &'static str,
+        /// The table.
+        table: &'static str,
+        /// What was written.
+        found: String,
+        /// The columns that there are.
+        known: String,
+    },
+    /// A single row's column, of groups.
+    #[error("{option}: a group has no one `{found}`; add it to --by, or write {expected}")]
+    NotAggregated {
+        /// The option.
+        option: &'static str,
+        /// What was written.
+        found: String,
+        /// What could be.
+        expected: &'static str,
+    },
+    /// An aggregate that makes no sense for what the column holds.
+    #[error("{option}: cannot form `{found}`, because the column is a {kind}")]
+    NoAggregate {
+        /// The option.
+        option: &'static str,
+        /// What was written.
+        found: String,
+        /// What the column holds.
+        kind: &'static str,
+    },
+    /// A filter expression.
+    #[error("--where: {0}")]
+    Filter(#[from] FilterError),
+}
+
+/// Something that is shown or sorted by.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Shown {
+    /// A column of single rows, or one that is grouped by.
+    Column(&'static Column),
+    /// Rows in the group.
+    Count,
+    /// An aggregate of a group's cells.
+    Of(Aggregate, &'static Column),
+}
+
+impl Shown {
+    pub fn same(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Column(a), Self::Column(b)) => std::ptr::eq(a, b),
+            (Self::Of(a, x), Self::Of(b, y)) => a == b && std::ptr::eq(x, y),
+            (Self::Count, Self::Count) => true,
+            _ => false,
+        }
+    }
+
+    /// What its cells are.
+    pub fn kind(self) -> Kind {
+        match self {
+            Self::Column(column) | Self::Of(_, column) => column.kind,
+            Self::Count => Kind::Count,
+        }
+    }
+
+    /// Its header.
+    pub fn title(self) -> String {
+        match self {
+            Self::Column(column) => column.name.to_owned(),
+            Self::Count => "count".to_owned(),
+            Self::Of(aggregate, column) => format!("{} {}", aggregate.word(), column.name),
+        }
+    }
+}
+
+/// A checked query of one table.
+#[derive(Debug)]
+pub struct Query {
+    pub(super) table: Name,
+    /// None for single rows.
+    pub(super) by: Option<Vec<&'static Column>>,
+    pub(super) shown: Vec<Shown>,
+    pub(super) filter: Option<Filter>,
+    pub(super) sort: Shown,
+    pub(super) descending: bool,
+}
+
+impl Query {
+    /// Checks a user's words; what they leave open is the table's own choice.
+    pub fn new(table: Name, words: Words<'_>) -> Result<Self, QueryError> {
+        let info = table.info();
+        let wants_groups = words.show.is_some_and(|show| show.split(',').all(|word| word.trim() == "count" || word.contains(':')));
+        let by = match words.by {
+            Some("none") => None,
+            Some(by) => Some(by.split(',').map(|word| column("--by", table, word)).collect::<Result<Vec<_>, _>>()?),
+            None if !info.by.is_empty() => Some(info.by.iter().map(|word| column("--by", table, word)).collect::<Result<_, _>>()?),
+            // Sums of everything: one group.
+            None => wants_groups.then(Vec::new),
+        };
+        let words_of = |list: &'static [&'static str]| list.iter().map(|word| (*word).to_owned()).collect();
+        let show: Vec<String> = match words.show {
+            Some("all") if by.is_none() => columns_of(table).map(|column| column.name.to_owned()).collect(),
+            Some(show) => show.split(',').map(str::to_owned).collect(),
+            None if by.is_some() => words_of(info.aggregates),
+            None => words_of(info.show),
+        };
+        let mut shown: Vec<Shown> = by.iter().flatten().map(|column| Shown::Column(column)).collect();
+        for word in show {
+            let next = self::shown("--show", table, by.as_deref(), &word)?;
+            if !shown.iter().any(|known| known.same(next)) {
+                shown.push(next);
+            }
+        }
+        let default_sort = match &by {
+            None => info.sort.to_owned(),
+            // The first sum, which is what the table is about; else whatever is shown.
+            Some(_) => {
+                let sum = shown.iter().find(|shown| matches!(shown, Shown::Of(Aggregate::Sum, _)));
+                let any = sum.or(shown.iter().find(|shown| !matches!(shown, Shown::Column(_)))).or(shown.first());
+                any.map_or_else(|| "count".to_owned(), |shown| option_word(*shown))
+            }
+        };
+        let word = words.sort.unwrap_or(&default_sort);
+        let (word, direction) = match word.rsplit_once(':') {
+            Some((word, "asc")) => (word, Some(false)),
+            Some((word, "desc")) => (word, Some(true)),
+            _ => (word, None),
+        };
+        let sort = self::shown("--sort", table, by.as_deref(), word)?;
+        let descending = direction.unwrap_or(matches!(sort.kind(), Kind::Duration | Kind::Count));
+        let filter = words.filter.map(|text| Filter::parse(table, text)).transpose()?;
+        Ok(Self { table, by, shown, filter, sort, descending })
+    }
+}
+
+/// How something shown is written in an option.
+fn option_word(shown: Shown) -> String {
+    match shown {
+        Shown::Of(aggregate, column) => format!("{}:{}", aggregate.word(), column.name),
+        other => other.title(),
+    }
+}
+
+fn column(option: &'static str, table: Name, word: &str) -> Result<&'static Column, QueryError> {
+    find(table, word).ok_or_else(|| QueryError::NoColumn {
+        option,
+        table: table.info().word,
+        found: word.trim().to_owned(),
+        known: columns_of(table).map(|column| column.name).collect::<Vec<_>>().join(", "),
+    })
+}
+
+fn shown(option: &'static str, table: Name, by: Option<&[&'static Column]>, word: &str) -> Result<Shown, QueryError> {
+    let word = word.trim();
+    let Some(by) = by else { return column(option, table, word).map(Shown::Column) };
+    if word == "count" {
+        return Ok(Shown::Count);
+    }
+    let aggregate = word.split_once([':', ' ']).and_then(|(aggregate, rest)| {
+        let known = AGGREGATES.iter().find(|(name, _)| name.eq_ignore_ascii_case(aggregate.trim()))?;
+        Some((known.1, rest))
+    });
+    let Some((aggregate, name)) = aggregate else {
+        let column = column(option, table, word)?;
+        let grouped = by.iter().any(|known| std::ptr::eq(*known, column));
+        let expected = if matches!(column.kind, Kind::Text | Kind::Stack(_)) { "count" } else { "sum:, avg:, min: or max: before it" };
+        return if grouped {
+            Ok(Shown::Column(column))
+        } else {
+            Err(QueryError::NotAggregated { option, found: word.to_owned(), expected })
+        };
+    };
+    let column = column(option, table, name)?;
+    let sensible = match aggregate {
+        Aggregate::Sum | Aggregate::Average => matches!(column.kind, Kind::Duration | Kind::Count),
+        _ => !matches!(column.kind, Kind::Text | Kind::Stack(_)),
+    };
+    if !sensible {
+        return Err(QueryError::NoAggregate { option, found: word.to_owned(), kind: column.kind.word() });
+    }
+    Ok(Shown::Of(aggregate, column))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::TABLES;
+
+    #[test]
+    fn every_tables_own_choice_can_be_asked() {
+        for table in TABLES {
+            let query = Query::new(table.name, Words::default()).expect(table.word);
+            assert!(!query.shown.is_empty());
+            for by in ["none", "all of them"] {
+                let names: Vec<&str> = columns_of(table.name).map(|column| column.name).collect();
+                let by = if by == "none" { by.to_owned() } else { names.join(",") };
+                Query::new(table.name, Words { by: Some(&by), ..Words::default() }).expect(table.word);
+            }
+            Query::new(table.name, Words { by: Some("none"), show: Some("all"), ..Words::default() }).expect(table.word);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_asked_is_told() {
+        let error = |words: Words<'_>| Query::new(Name::Switches, words).expect_err("wrong").to_string();
+        assert!(
+            error(Words { by: Some("threda"), ..Words::default() })
+                .starts_with("--by: switches has no column `threda`; it has switched in, ")
+        );
+        let show = |show| error(Words { by: Some("thread"), show: Some(show), ..Words::default() });
+        assert_eq!(show("waited"), "--show: a group has no one `waited`; add it to --by, or write sum:, avg:, min: or max: before it");
+        assert_eq!(show("sum:wait stack"), "--show: cannot form `sum:wait stack`, because the column is a stack");
+        assert_eq!(show("sum:tid"), "--show: cannot form `sum:tid`, because the column is a number");
+        assert!(error(Words { sort: Some("sum:waited"), ..Words::default() }).starts_with("--sort: switches has no column `sum:waited`"));
+        assert!(error(Words { filter: Some("x"), ..Words::default() }).starts_with("--where: found `x` at offset 0, expected a column"));
+    }
+
+    #[test]
+    fn sums_alone_make_one_group_of_everything() {
+        let query = Query::new(Name::Switches, Words { show: Some("count,sum:waited"), ..Words::default() }).expect("valid");
+        assert!(query.by.is_some_and(|by| by.is_empty()));
+        let query =
+            Query::new(Name::Switches, Words { by: Some("thread"), sort: Some("max waited:asc"), ..Words::default() }).expect("valid");
+        assert!(!query.descending && matches!(query.sort, Shown::Of(Aggregate::Most, _)));
+    }
+}

@@ -1,0 +1,392 @@
+//! The rows of each table, as what its columns are computed from.
+//!
+//! All tables share one [`Row`] of indices into the trace and a few sums, so that a column is one function for every table that has it.
+
+use super::column::StackKind;
+use super::{Cell, NONE, Name};
+use crate::stalls::{Query, Stall};
+use crate::timeline::{Segment, State};
+use crate::{Analysis, WakeContext};
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHasher};
+use std::cell::RefCell;
+use std::hash::{Hash, Hasher};
+use unhitch_model::{FrameId, StackId, TaskState, ThreadId, Time, Window};
+
+/// An index that points nowhere.
+pub(super) const NOWHERE: u32 = u32::MAX;
+
+/// One row: what a column needs to compute its cell. What a table does not have is [`NOWHERE`] or [`NONE`].
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    /// When it begins; for events, when it happened.
+    pub start: Time,
+    /// When it ends.
+    pub end: Time,
+    /// Asleep; a CPU's idle time.
+    pub slept_ns: Cell,
+    /// Awake without a CPU.
+    pub runnable_ns: Cell,
+    /// On a CPU.
+    pub ran_ns: Cell,
+    /// Switches, of a thread or a CPU.
+    pub switches: Cell,
+    /// Whose row it is; of a wake-up, who was woken.
+    pub thread: ThreadId,
+    /// The switch with which it left the CPU.
+    pub out: u32,
+    /// The wake-up.
+    pub wake: u32,
+    /// The row's own number in its source: switch-in, sample, stall, process; a CPU's number of events.
+    pub index: u32,
+    /// The stack that the row is about.
+    pub stack: StackId,
+    /// On which CPU.
+    pub cpu: u16,
+    /// False when some of the time off the CPU is not known.
+    pub known: bool,
+}
+
+impl Row {
+    fn at(start: Time, end: Time, thread: ThreadId) -> Self {
+        Self {
+            start,
+            end,
+            slept_ns: NONE,
+            runnable_ns: NONE,
+            ran_ns: NONE,
+            switches: NONE,
+            thread,
+            out: NOWHERE,
+            wake: NOWHERE,
+            index: NOWHERE,
+            stack: StackId::EMPTY,
+            cpu: u16::MAX,
+            known: true,
+        }
+    }
+}
+
+/// The rows of one table of one trace, and what turns them into cells.
+pub(super) struct Source<'a> {
+    pub analysis: &'a Analysis<'a>,
+    pub name: Name,
+    pub window: Window,
+    pub rows: Vec<Row>,
+    pub stalls: Vec<Stall>,
+    texts: RefCell<Texts>,
+    same: RefCell<Same>,
+}
+
+/// Texts that are not names of the trace.
+#[derive(Default)]
+struct Texts {
+    list: Vec<String>,
+    ids: FxHashMap<String, Cell>,
+}
+
+/// Which stacks print the same, and the first of each.
+#[derive(Default)]
+struct Same {
+    known: FxHashMap<(StackKind, StackId), StackId>,
+    by_hash: FxHashMap<(StackKind, u64), StackId>,
+}
+
+/// Ids from here on are texts of the table, below it names of the trace.
+const OWN_TEXTS: Cell = 1 << 32;
+
+impl<'a> Source<'a> {
+    /// Collects the rows of a table inside `window`.
+    pub fn new(analysis: &'a Analysis<'a>, name: Name, window: Window) -> Self {
+        let mut stalls = Vec::new();
+        let rows = match name {
+            Name::Switches => by_thread(analysis, |thread| switches(analysis, thread, window)),
+            Name::Waits => by_thread(analysis, |thread| waits(analysis, thread, window)),
+            Name::Wakes => wakes(analysis, window),
+            Name::Samples => samples(analysis, window),
+            Name::Stalls => {
+                let narrowed = (window != analysis.timeline.window()).then_some(window);
+                stalls = analysis.stalls(&Query { victims: Vec::new(), window: narrowed });
+                stalls.iter().enumerate().map(stall).collect()
+            }
+            Name::Lifetimes => lifetimes(analysis, window),
+            Name::Threads => by_thread(analysis, |thread| this_thread(analysis, thread, window)),
+            Name::Cpus => cpus(analysis, window),
+        };
+        Self { analysis, name, window, rows, stalls, texts: RefCell::default(), same: RefCell::default() }
+    }
+
+    /// The cell for a text.
+    pub fn text(&self, text: &str) -> Cell {
+        if let Some(name) = self.analysis.trace.strings.find(text) {
+            return Cell::from(name.0);
+        }
+        let mut texts = self.texts.borrow_mut();
+        if let Some(&id) = texts.ids.get(text) {
+            return id;
+        }
+        let id = OWN_TEXTS + texts.list.len() as Cell;
+        texts.list.push(text.to_owned());
+        texts.ids.insert(text.to_owned(), id);
+        id
+    }
+
+    /// Calls `read` with the text of a cell.
+    pub fn with_text<R>(&self, cell: Cell, read: impl FnOnce(&str) -> R) -> R {
+        match (u32::try_from(cell), usize::try_from(cell - OWN_TEXTS.min(cell))) {
+            (Ok(name), _) => read(self.analysis.trace.name(unhitch_model::NameId(name))),
+            (_, Ok(own)) if cell >= OWN_TEXTS => read(self.texts.borrow().list.get(own).map_or("", String::as_str)),
+            _ => read(""),
+        }
+    }
+
+    /// The frames of a stack that mean something, leaf first: without the scheduler's, and of an interrupt without the bystander's.
+    pub fn frames(&self, kind: StackKind, stack: StackId) -> &'a [FrameId] {
+        frames(self.analysis, kind, stack)
+    }
+
+    /// The first stack that reads the same: of equal functions, whatever the addresses in them.
+    pub fn same(&self, kind: StackKind, stack: StackId) -> StackId {
+        let mut same = self.same.borrow_mut();
+        if let Some(&first) = same.known.get(&(kind, stack)) {
+            return first;
+        }
+        let mut hasher = FxHasher::default();
+        for &frame in self.frames(kind, stack) {
+            match self.analysis.trace.symbols.get(frame).last() {
+                Some(symbol) => (true, symbol.function.0).hash(&mut hasher),
+                None => (false, frame.0).hash(&mut hasher),
+            }
+        }
+        let first = *same.by_hash.entry((kind, hasher.finish())).or_insert(stack);
+        same.known.insert((kind, stack), first);
+        first
+    }
+
+    /// When a row's thread had the name that is shown.
+    pub fn named_at(&self, row: &Row) -> Time {
+        if matches!(self.name, Name::Lifetimes | Name::Threads | Name::Stalls) { row.end } else { row.start }
+    }
+
+    /// The sleep before a row's switch-in or wake-up, as the timeline has it.
+    pub fn sleep(&self, row: &Row) -> Segment {
+        let out = (row.out != NOWHERE).then_some(row.out as usize);
+        let state = out.and_then(|out| self.analysis.trace.switches.prev_state.get(out)).copied().unwrap_or(TaskState::Sleeping);
+        let wake = (row.wake != NOWHERE).then_some(row.wake as usize);
+        Segment { window: Window::new(row.start, row.end), state: State::Sleeping(state), out, wake, back: None }
+    }
+
+    /// The row's wake-up: its number, and whether the waker is to be held responsible.
+    pub fn waking(&self, row: &Row) -> Option<(usize, WakeContext)> {
+        let wake = (row.wake != NOWHERE).then_some(row.wake as usize)?;
+        Some((wake, self.analysis.facts.wake_source(self.analysis.trace, wake).context))
+    }
+}
+
+/// The frames of a stack that mean something, leaf first.
+pub(super) fn frames<'a>(analysis: &Analysis<'a>, kind: StackKind, stack: StackId) -> &'a [FrameId] {
+    let all = match kind {
+        StackKind::Wake => analysis.facts.own_frames(analysis.trace, stack),
+        StackKind::Wait | StackKind::Sample => analysis.trace.stacks.frames_of(stack),
+    };
+    let noise = if kind == StackKind::Sample { 0 } else { analysis.facts.noise_len(stack) };
+    if noise < all.len() { &all[noise..] } else { all }
+}
+
+fn by_thread(analysis: &Analysis<'_>, rows: impl Fn(ThreadId) -> Vec<Row> + Sync + Send) -> Vec<Row> {
+    (1..analysis.timeline.threads() as u32).into_par_iter().map(ThreadId).flat_map_iter(rows).collect()
+}
+
+fn ns(window: Window) -> Cell {
+    Cell::try_from(window.duration_ns()).unwrap_or(Cell::MAX)
+}
+
+fn add(sum: &mut Cell, window: Window) {
+    *sum = sum.saturating_add(ns(window));
+}
+
+fn small(index: Option<usize>) -> u32 {
+    index.map_or(NOWHERE, |index| index as u32)
+}
+
+/// A row per switch-in inside `window`, with the whole of what came before it.
+fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
+    let trace = analysis.trace;
+    let mut rows: Vec<Row> = Vec::new();
+    let empty = Row { slept_ns: 0, runnable_ns: 0, ..Row::at(Time::ZERO, Time::ZERO, thread) };
+    let (mut trip, mut last) = (empty, NOWHERE);
+    for segment in analysis.segments(thread, analysis.timeline.window()) {
+        match segment.state {
+            State::Ran | State::Unknown if segment.back.is_some() => {
+                let back = small(segment.back);
+                let ran = if segment.state == State::Ran { ns(segment.window) } else { NONE };
+                if back == last {
+                    // A loss hid the middle of one stretch on the CPU.
+                    if let Some(row) = rows.last_mut().filter(|row| row.index == back && row.ran_ns != NONE) {
+                        add(&mut row.ran_ns, segment.window);
+                        row.end = segment.window.end;
+                    }
+                } else {
+                    let at = trace.switches.time[back as usize];
+                    if window.contains(at) {
+                        let cpu = trace.switches.cpu[back as usize];
+                        if !trip.known {
+                            // Nothing seen is not nothing.
+                            for sum in [&mut trip.slept_ns, &mut trip.runnable_ns] {
+                                *sum = if *sum == 0 { NONE } else { *sum };
+                            }
+                        }
+                        rows.push(Row { start: at, end: segment.window.end, ran_ns: ran, index: back, cpu, ..trip });
+                    }
+                    last = back;
+                }
+                trip = Row { known: segment.state == State::Ran, ..empty };
+            }
+            State::Ran => trip = empty,
+            State::Unknown => trip.known = false,
+            State::Sleeping(_) | State::Runnable { .. } => {
+                match segment.state {
+                    State::Sleeping(_) => add(&mut trip.slept_ns, segment.window),
+                    _ => add(&mut trip.runnable_ns, segment.window),
+                }
+                trip.stack = segment.wait_stack(trace);
+                (trip.out, trip.wake) = (small(segment.out), small(segment.wake));
+            }
+        }
+    }
+    rows
+}
+
+/// A row per sleep, clipped to `window`.
+fn waits(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
+    let trace = analysis.trace;
+    let mut rows: Vec<Row> = Vec::new();
+    for segment in analysis.segments(thread, window) {
+        let State::Sleeping(_) = segment.state else { continue };
+        let out = small(segment.out);
+        if let Some(row) = rows.last_mut().filter(|row| row.out == out && out != NOWHERE) {
+            // A loss hid the middle of one sleep.
+            add(&mut row.slept_ns, segment.window);
+            (row.end, row.wake) = (segment.window.end, small(segment.wake));
+            continue;
+        }
+        rows.push(Row {
+            slept_ns: ns(segment.window),
+            out,
+            wake: small(segment.wake),
+            stack: segment.wait_stack(trace),
+            cpu: segment.out.map_or(u16::MAX, |out| trace.switches.cpu[out]),
+            ..Row::at(segment.window.start, segment.window.end, thread)
+        });
+    }
+    rows
+}
+
+/// A row per wake-up inside `window`, with the whole of the sleep that it ended.
+fn wakes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
+    let (trace, whole) = (analysis.trace, analysis.timeline.window());
+    let ended: Vec<(u32, u32, Cell)> = (1..analysis.timeline.threads() as u32)
+        .into_par_iter()
+        .map(ThreadId)
+        .flat_map_iter(|thread| waits(analysis, thread, whole))
+        .filter(|row| row.wake != NOWHERE)
+        .map(|row| (row.wake, row.out, row.slept_ns))
+        .collect();
+    let mut sleeps = vec![(NOWHERE, NONE); trace.wakings.len()];
+    for (wake, out, slept_ns) in ended {
+        sleeps[wake as usize] = (out, slept_ns);
+    }
+    let range = trace.wakings.range(window.intersect(whole));
+    range
+        .map(|wake| {
+            let time = trace.wakings.time[wake];
+            let (out, slept_ns) = sleeps[wake];
+            Row {
+                slept_ns,
+                out,
+                wake: wake as u32,
+                index: wake as u32,
+                stack: trace.wakings.stack[wake],
+                cpu: trace.wakings.cpu[wake],
+                ..Row::at(time, time, trace.wakings.wakee[wake])
+            }
+        })
+        .collect()
+}
+
+fn samples(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
+    let samples = &analysis.trace.samples;
+    let row = |index: usize| Row {
+        index: index as u32,
+        stack: samples.stack[index],
+        cpu: samples.cpu[index],
+        ran_ns: analysis.trace.meta.sample_period_ns as Cell,
+        ..Row::at(samples.time[index], samples.time[index], samples.thread[index])
+    };
+    samples.range(window).map(row).collect()
+}
+
+fn stall((index, stall): (usize, &Stall)) -> Row {
+    let window = stall.explanation.window;
+    Row { index: index as u32, ..Row::at(window.start, window.end, stall.candidate.victim) }
+}
+
+/// A row per process; its life is that of its first thread.
+fn lifetimes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
+    let processes = analysis.trace.threads.processes().skip(1);
+    let rows = processes.map(|(id, process)| {
+        let life = analysis.timeline.life(process.leader).intersect(window);
+        Row { index: id.0, ..Row::at(life.start, life.end, process.leader) }
+    });
+    rows.filter(|row| row.start < row.end).collect()
+}
+
+fn this_thread(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
+    let life = analysis.timeline.life(thread).intersect(window);
+    if life.is_empty() {
+        return Vec::new();
+    }
+    let mut row = Row { slept_ns: 0, runnable_ns: 0, ran_ns: 0, switches: 0, ..Row::at(life.start, life.end, thread) };
+    let mut last = None;
+    for segment in analysis.segments(thread, window) {
+        match segment.state {
+            State::Ran => add(&mut row.ran_ns, segment.window),
+            State::Runnable { .. } => add(&mut row.runnable_ns, segment.window),
+            State::Sleeping(_) => add(&mut row.slept_ns, segment.window),
+            State::Unknown => {}
+        }
+        let came_on = segment.back.filter(|back| window.contains(analysis.trace.switches.time[*back]));
+        row.switches += Cell::from(came_on.is_some() && came_on != last);
+        last = came_on.or(last);
+    }
+    vec![row]
+}
+
+fn cpus(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
+    let trace = analysis.trace;
+    let cpus = trace.spans.iter().map(|span| usize::from(span.cpu) + 1).max().unwrap_or(0).max(analysis.cpus.cpus());
+    let mut counts: Vec<(Cell, u32)> = vec![(0, 0); cpus];
+    let mut count = |list: &[u16], is_switch: bool| {
+        for &cpu in list {
+            if let Some(slot) = counts.get_mut(usize::from(cpu)) {
+                *slot = (slot.0 + Cell::from(is_switch), slot.1 + 1);
+            }
+        }
+    };
+    count(&trace.switches.cpu[trace.switches.range(window)], true);
+    count(&trace.wakings.cpu[trace.wakings.range(window)], false);
+    count(&trace.samples.cpu[trace.samples.range(window)], false);
+    let row = |(cpu, (switches, events)): (usize, (Cell, u32))| {
+        let mut row = Row { slept_ns: 0, ran_ns: 0, switches, index: events, ..Row::at(window.start, window.end, ThreadId::IDLE) };
+        row.cpu = cpu as u16;
+        for had in analysis.cpus.occupancy(trace, row.cpu, window) {
+            match had.thread {
+                Some(thread) if !thread.is_idle() => add(&mut row.ran_ns, had.window),
+                Some(_) => add(&mut row.slept_ns, had.window),
+                None => {}
+            }
+        }
+        row
+    };
+    counts.into_iter().enumerate().map(row).collect()
+}

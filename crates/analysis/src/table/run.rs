@@ -1,0 +1,178 @@
+//! Answers a query: filters, groups, sums, sorts; on columns of integers throughout.
+
+use super::column::{Column, Kind};
+use super::query::{Aggregate, Query, Shown};
+use super::rows::Source;
+use super::{Cell, NONE};
+use crate::Analysis;
+use rayon::prelude::*;
+use rustc_hash::FxHashMap;
+use unhitch_model::Window;
+
+/// A query's answer: what is shown of each row, in order.
+pub struct Table<'a> {
+    pub(super) source: Source<'a>,
+    pub(super) outputs: Vec<Output>,
+    /// How many rows are shown.
+    pub(super) len: usize,
+    /// How many there would be without a limit.
+    pub(super) total: usize,
+}
+
+/// One column of the answer.
+pub(super) struct Output {
+    pub shown: Shown,
+    pub cells: Vec<Cell>,
+    /// Of counts and sums of groups: what the rows that are not shown add up to.
+    pub rest: Option<Cell>,
+}
+
+impl<'a> Table<'a> {
+    /// Answers `query` for what lies inside `window`, at most `top` rows of it.
+    pub fn new(analysis: &'a Analysis<'a>, query: &Query, window: Window, top: usize) -> Self {
+        let source = Source::new(analysis, query.table, window.intersect(analysis.timeline.window()));
+        let rows = selected(&source, query);
+        let (outputs, total) = match &query.by {
+            None => single(&source, query, rows, top),
+            Some(by) => grouped(&source, query, by, &rows, top),
+        };
+        Self { source, len: total.min(top), total, outputs }
+    }
+
+    /// The rows shown.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when no row passed.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// The numbers of the rows that pass the filter.
+pub(super) fn selected(source: &Source<'_>, query: &Query) -> Vec<u32> {
+    let all = 0..source.rows.len() as u32;
+    match &query.filter {
+        None => all.collect(),
+        Some(filter) => all.zip(filter.select(source)).filter(|(_, pass)| *pass).map(|(row, _)| row).collect(),
+    }
+}
+
+fn cell(source: &Source<'_>, column: &Column, row: u32) -> Cell {
+    (column.cell)(source, &source.rows[row as usize])
+}
+
+/// Single rows: only the column they are sorted by is computed for all of them.
+fn single(source: &Source<'_>, query: &Query, mut rows: Vec<u32>, top: usize) -> (Vec<Output>, usize) {
+    let total = rows.len();
+    if let Shown::Column(column) = query.sort {
+        let keys: Vec<Cell> = rows.iter().map(|&row| cell(source, column, row)).collect();
+        let order = sorted(source, column.kind, &keys, query.descending);
+        rows = order.into_iter().map(|at| rows[at as usize]).collect();
+    }
+    rows.truncate(top);
+    let output = |&shown: &Shown| {
+        let cells = match shown {
+            Shown::Column(column) | Shown::Of(_, column) => rows.iter().map(|&row| cell(source, column, row)).collect(),
+            Shown::Count => vec![1; rows.len()],
+        };
+        Output { shown, cells, rest: None }
+    };
+    (query.shown.iter().map(output).collect(), total)
+}
+
+/// Groups: every row gets the number of its group, column by column; then the aggregates are folded over those numbers.
+fn grouped(source: &Source<'_>, query: &Query, by: &[&'static Column], rows: &[u32], top: usize) -> (Vec<Output>, usize) {
+    let mut group_of = vec![0u32; rows.len()];
+    // The first row of each group.
+    let mut firsts: Vec<u32> = rows.first().copied().into_iter().collect();
+    for column in by {
+        let mut numbers: FxHashMap<(u32, Cell), u32> = FxHashMap::default();
+        firsts.clear();
+        for (group, &row) in group_of.iter_mut().zip(rows) {
+            *group = *numbers.entry((*group, cell(source, column, row))).or_insert_with(|| {
+                firsts.push(row);
+                firsts.len() as u32 - 1
+            });
+        }
+    }
+    let mut shown = query.shown.clone();
+    let sort = shown.iter().position(|known| known.same(query.sort)).unwrap_or_else(|| {
+        shown.push(query.sort);
+        shown.len() - 1
+    });
+    let mut outputs: Vec<Output> = shown
+        .iter()
+        .map(|&shown| {
+            let cells = match shown {
+                Shown::Column(column) => firsts.iter().map(|&row| cell(source, column, row)).collect(),
+                Shown::Count => count(&group_of, firsts.len()),
+                Shown::Of(aggregate, column) => fold(source, aggregate, column, rows, &group_of, firsts.len()),
+            };
+            Output { shown, cells, rest: None }
+        })
+        .collect();
+    let order = sorted(source, shown[sort].kind(), &outputs[sort].cells, query.descending);
+    outputs.truncate(query.shown.len());
+    for output in &mut outputs {
+        let mut cells: Vec<Cell> = order.iter().map(|&at| output.cells[at as usize]).collect();
+        if matches!(output.shown, Shown::Count | Shown::Of(Aggregate::Sum, _)) {
+            let rest = cells.get(top..).unwrap_or(&[]).iter().filter(|cell| **cell != NONE);
+            output.rest = Some(rest.fold(0, |sum: Cell, cell| sum.saturating_add(*cell)));
+        }
+        cells.truncate(top);
+        output.cells = cells;
+    }
+    (outputs, firsts.len())
+}
+
+fn count(group_of: &[u32], groups: usize) -> Vec<Cell> {
+    let mut counts = vec![0; groups];
+    group_of.iter().for_each(|&group| counts[group as usize] += 1);
+    counts
+}
+
+/// The aggregate of each group; nothing where no row of it has a value.
+fn fold(source: &Source<'_>, aggregate: Aggregate, column: &Column, rows: &[u32], group_of: &[u32], groups: usize) -> Vec<Cell> {
+    let mut folded = vec![NONE; groups];
+    let mut counts = vec![0; groups];
+    for (&row, &group) in rows.iter().zip(group_of) {
+        let value = cell(source, column, row);
+        if value == NONE {
+            continue;
+        }
+        let slot = &mut folded[group as usize];
+        counts[group as usize] += 1;
+        *slot = match aggregate {
+            _ if *slot == NONE => value,
+            Aggregate::Least => value.min(*slot),
+            Aggregate::Most => value.max(*slot),
+            Aggregate::Sum | Aggregate::Average | Aggregate::Count => slot.saturating_add(value),
+        };
+    }
+    if aggregate == Aggregate::Average {
+        folded.iter_mut().zip(counts).filter(|(_, count)| *count > 0).for_each(|(sum, count)| *sum /= count);
+    }
+    folded
+}
+
+/// The numbers of `keys` in order; what is nothing comes last, equals stay in the order they have.
+fn sorted(source: &Source<'_>, kind: Kind, keys: &[Cell], descending: bool) -> Vec<u32> {
+    // Texts are compared by their place in the alphabet, worked out once.
+    let places: Option<FxHashMap<Cell, Cell>> = (kind == Kind::Text).then(|| {
+        let mut distinct: Vec<Cell> = keys.to_vec();
+        distinct.sort_unstable();
+        distinct.dedup();
+        distinct.sort_by_cached_key(|&cell| source.with_text(cell, str::to_owned));
+        distinct.into_iter().zip(0..).collect()
+    });
+    let place = |key: Cell| places.as_ref().map_or(key, |places| places.get(&key).copied().unwrap_or(key));
+    let keys: Vec<(bool, Cell)> = keys.iter().map(|&key| (key == NONE, if key == NONE { key } else { place(key) })).collect();
+    let mut order: Vec<u32> = (0..keys.len() as u32).collect();
+    order.par_sort_by(|&a, &b| {
+        let ((a_none, a), (b_none, b)) = (keys[a as usize], keys[b as usize]);
+        a_none.cmp(&b_none).then(if descending { b.cmp(&a) } else { a.cmp(&b) })
+    });
+    order
+}

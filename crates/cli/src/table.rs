@@ -1,0 +1,76 @@
+//! `unhitch table`: what a trace holds, as tables; `unhitch callers` and `callees`: the functions around one.
+
+use crate::args::{ButterflyArgs, TableArgs, wrong_usage};
+use crate::{Done, load, print};
+use anyhow::bail;
+use std::time::Duration;
+use unhitch_analysis::Analysis;
+use unhitch_analysis::table::{self, Butterfly, Direction, Query, Question, Ranking, Table, Words};
+use unhitch_model::Window;
+
+/// Rows that fit a screen.
+const TOP_TEXT: usize = 20;
+/// Lines of a tree.
+const TOP_TREE: usize = 40;
+
+/// Prints a table, or what columns there are.
+pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
+    if args.columns {
+        // The first word may be the table then: there is no trace to name.
+        let word = args.table.or_else(|| args.trace.as_ref().and_then(|word| table::Name::of_word(word.to_str()?)));
+        print(&table::describe(word))?;
+        return Ok(Done::Yes);
+    }
+    let (Some(name), Some(trace)) = (args.table, &args.trace) else { bail!("a trace and a table are needed") };
+    let words = Words { by: args.by.as_deref(), show: args.show.as_deref(), filter: args.filter.as_deref(), sort: args.sort.as_deref() };
+    let query = Query::new(name, words).unwrap_or_else(|error| wrong_usage("table", &error));
+    let rules = load::rules(None)?;
+    let trace = load::trace(trace)?;
+    let analysis = Analysis::new(&trace, &rules);
+    let window = window(&analysis, args.from, args.to)?;
+    let top = args.top.unwrap_or(if args.csv || args.json { usize::MAX } else { TOP_TEXT });
+    let table = Table::new(&analysis, &query, window, top);
+    print(&match (args.json, args.csv) {
+        (true, _) => serde_json::to_string(&table)? + "\n",
+        (_, true) => table.csv(),
+        _ => table.text(),
+    })?;
+    Ok(Done::Yes)
+}
+
+/// Prints the callers or callees of a function, or the ranking of all.
+pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<Done> {
+    let command = if direction == Direction::Callers { "callers" } else { "callees" };
+    let query = Query::new(args.of.table(), Words { filter: args.filter.as_deref(), ..Words::default() });
+    let query = query.unwrap_or_else(|error| wrong_usage(command, &error));
+    let rules = load::rules(None)?;
+    let trace = load::trace(&args.trace)?;
+    let analysis = Analysis::new(&trace, &rules);
+    let question = Question { of: args.of, query: &query, window: window(&analysis, args.from, args.to)?, level: args.by };
+    let json = |value: serde_json::Result<String>| anyhow::Ok(value? + "\n");
+    let text = match &args.function {
+        None => {
+            let ranking = Ranking::new(&analysis, question);
+            if args.json { json(serde_json::to_string(&ranking))? } else { ranking.text(args.top.unwrap_or(TOP_TEXT)) }
+        }
+        Some(function) => {
+            let Some(tree) = Butterfly::new(&analysis, question, direction, function) else {
+                bail!("no {} of these stacks is called {function:?}; `unhitch {command}` without it lists them", args.by.word());
+            };
+            if args.json { json(serde_json::to_string(&tree))? } else { tree.text(args.top.unwrap_or(TOP_TREE)) }
+        }
+    };
+    print(&text)?;
+    Ok(Done::Yes)
+}
+
+/// The window between `from` and `to`, counted from the start of the trace; an error when the trace holds nothing of it.
+pub fn window(analysis: &Analysis<'_>, from: Option<Duration>, to: Option<Duration>) -> anyhow::Result<Window> {
+    let whole = analysis.timeline.window();
+    let at = |offset: Duration| whole.start.plus(u64::try_from(offset.as_nanos()).unwrap_or(u64::MAX));
+    let wanted = Window::new(from.map_or(whole.start, at), to.map_or(whole.end, at)).intersect(whole);
+    if wanted.is_empty() && (from.is_some() || to.is_some()) {
+        bail!("the trace holds nothing between --from and --to: it is {:.3} s long", whole.duration_ns() as f64 / 1e9);
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,259 @@
+//! `unhitch table` against `perf script`: the greatest waits of random windows of a real recording, worked out by this test from perf's
+//! own reading of the same events.
+//!
+//! A wait begins where `sched_switch` takes a thread off in a state other than R, and ends with the first `sched_waking` after it, or with
+//! the thread's return if there was none. It is named by the first function of its stack that is not the scheduler's. Sums and counts
+//! must be equal, to the nanosecond. *Why some threads are left out:* the kernel does not report some switches; we conclude those from
+//! their neighbours (`mend`), perf has only what was reported. And perf prints no stack at all where one is deeper than 127 frames.
+//!
+//! `UNHITCH_WINDOWS=N` looks at N windows.
+#![cfg(target_os = "linux")]
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::{Read, Write, stderr};
+use std::path::Path;
+use std::process::Command;
+use unhitch_model::Trace;
+use unhitch_record::{Error, Options, Recorder};
+
+const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
+const WINDOWS: usize = 6;
+
+/// Who waited where: a thread and a function.
+type Wait = (i64, String);
+/// Count and nanoseconds.
+type Sum = (u64, u64);
+
+/// An event as perf script prints it.
+struct Event {
+    time_ns: u64,
+    kind: Kind,
+}
+
+enum Kind {
+    Switch { prev: i64, sleeps: bool, next: i64, function: String },
+    Waking { thread: i64, new: bool },
+}
+
+/// What is known of a thread while the events go by.
+#[derive(Default)]
+struct Thread {
+    seen: bool,
+    /// When and where it fell asleep.
+    asleep: Option<(u64, String)>,
+    /// Woken while it still ran.
+    early: bool,
+}
+
+#[test]
+fn live_greatest_waits_are_those_of_perf_script() {
+    let test = "live_greatest_waits_are_those_of_perf_script";
+    match Command::new("perf").arg("--version").output() {
+        Ok(out) if out.status.success() => {}
+        _ => return say(&format!("SKIPPED {test}: perf does not run")),
+    }
+    match Recorder::start(&Options::default()) {
+        Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
+            return say(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
+        }
+        result => drop(result.unwrap()),
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, data) = (folder.path().join("own.hitch"), folder.path().join("own.data"));
+    // Twice the messages, with a pause between, so that windows differ.
+    let load = "perf bench sched messaging -g 1 -l 60 >&2; sleep 0.2; perf bench sched messaging -p -g 1 -l 60 >&2";
+    let out = Command::new(UNHITCH).args(["record", "--buffer", "64M", "-o"]).arg(&trace).args(["--", "sh", "-c", load]).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let mut bytes = Vec::new();
+    let mut zip = zip::ZipArchive::new(std::fs::File::open(&trace).unwrap()).unwrap();
+    zip.by_name("perf.data").unwrap().read_to_end(&mut bytes).unwrap();
+    std::fs::write(&data, bytes).unwrap();
+    let events = events(&data);
+    assert!(events.len() > 1_000, "a messaging load has thousands of events, not {}", events.len());
+
+    let mut left_out = mended_threads(&trace);
+    left_out.extend(events.iter().filter_map(|event| match &event.kind {
+        Kind::Switch { prev, sleeps: true, function, .. } if function.is_empty() => Some(*prev),
+        _ => None,
+    }));
+    say(&format!("{} threads are left out", left_out.len()));
+    let named = std::iter::once("function != ''".to_owned());
+    let filter: Vec<String> = named.chain(left_out.iter().map(|tid| format!("tid != {tid}"))).collect();
+    let filter = filter.join(" and ");
+    let whole = table(&trace, &filter, &[]);
+    let (start, end) = (ns(&whole["start_ns"]), ns(&whole["end_ns"]));
+    let mut seed = end;
+    let windows = std::env::var("UNHITCH_WINDOWS").map_or(WINDOWS, |windows| windows.parse().expect("UNHITCH_WINDOWS is a number"));
+    for window in 0..windows {
+        let mut random = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % (end - start)
+        };
+        let (a, b) = if window == 0 { (0, end - start) } else { (random(), random()) };
+        // A microsecond at least: perf and we cut windows at the same nanosecond, whatever its length.
+        let (from, to) = (a.min(b), a.max(b).max(a.min(b) + 1_000).min(end - start));
+        compare(&trace, (&filter, &left_out), &events, (start, end), (start + from, start + to));
+    }
+}
+
+/// The top three of both, by thread and function, and by function alone.
+fn compare(trace: &Path, (filter, left_out): (&str, &BTreeSet<i64>), events: &[Event], whole: (u64, u64), window: (u64, u64)) {
+    let mut theirs = waits(events, whole, window);
+    theirs.retain(|(tid, function), _| !left_out.contains(tid) && !function.is_empty());
+    let seconds = |ns: u64| format!("{}.{:09}s", (ns - whole.0) / 1_000_000_000, (ns - whole.0) % 1_000_000_000);
+    let times = ["--from".to_owned(), seconds(window.0), "--to".to_owned(), seconds(window.1)];
+    for by in ["tid,function", "function"] {
+        let theirs = if by == "function" { by_function(&theirs) } else { theirs.clone() };
+        let words: Vec<&str> = times.iter().map(String::as_str).chain(["--by", by]).collect();
+        let table = table(trace, filter, &words);
+        assert_eq!((ns(&table["start_ns"]), ns(&table["end_ns"])), window, "windows are cut exactly");
+        let row = |row: &Value| {
+            let wait = (row["tid"].as_i64().unwrap_or(0), row["function"].as_str().unwrap_or("").to_owned());
+            (wait, (ns(&row["count"]), ns(&row["sum_waited_ns"])))
+        };
+        let ours: Vec<(Wait, Sum)> = table["rows"].as_array().unwrap().iter().map(row).collect();
+        let mut ranked: Vec<(&Wait, &Sum)> = theirs.iter().collect();
+        ranked.sort_by_key(|(wait, sum)| (std::cmp::Reverse(sum.1), *wait));
+        for (place, (wait, sum)) in ours.iter().take(3).enumerate() {
+            let alike: Vec<_> = theirs.iter().filter(|(other, _)| other.0 == wait.0).collect();
+            assert_eq!(theirs.get(wait), Some(sum), "place {place} by {by}: {wait:?}; perf script has {alike:?}");
+            // Whose sums are equal may change places.
+            assert_eq!(ranked.get(place).map(|(_, sum)| sum.1), Some(sum.1), "place {place} by {by}\n{ranked:?}\n{ours:?}");
+        }
+        assert_eq!(ours.len().min(3), ranked.len().min(3), "by {by}\n{ranked:?}\n{ours:?}");
+        let exact = ours.iter().filter(|(wait, sum)| theirs.get(wait) == Some(sum)).count();
+        say(&format!("{:.6} s by {by}: of {} waits, {exact} are equal", (window.1 - window.0) as f64 / 1e9, ours.len()));
+    }
+}
+
+/// The threads with a switch that was not reported.
+fn mended_threads(file: &Path) -> BTreeSet<i64> {
+    let mut trace = unhitch_formats::open(file).unwrap();
+    let switch = |trace: &Trace, at: usize| {
+        let switches = &trace.switches;
+        (switches.time[at], switches.cpu[at], switches.prev[at], switches.next[at])
+    };
+    let reported: BTreeSet<_> = (0..trace.switches.len()).map(|at| switch(&trace, at)).collect();
+    unhitch_analysis::mend(&mut trace);
+    let concluded = (0..trace.switches.len()).map(|at| switch(&trace, at)).filter(|switch| !reported.contains(switch));
+    concluded
+        .flat_map(|(_, _, prev, next)| [prev, next])
+        .map(|thread| i64::from(trace.threads.get(thread).tid))
+        .filter(|tid| *tid != 0)
+        .collect()
+}
+
+fn by_function(waits: &BTreeMap<Wait, Sum>) -> BTreeMap<Wait, Sum> {
+    let mut sums = BTreeMap::new();
+    for ((_, function), (count, ns)) in waits {
+        let sum: &mut Sum = sums.entry((0, function.clone())).or_default();
+        *sum = (sum.0 + count, sum.1 + ns);
+    }
+    sums
+}
+
+/// Every wait inside `window`, clipped to it, of what happened inside `whole`.
+fn waits(events: &[Event], whole: (u64, u64), window: (u64, u64)) -> BTreeMap<Wait, Sum> {
+    let mut threads: HashMap<i64, Thread> = HashMap::new();
+    let mut sums: BTreeMap<Wait, Sum> = BTreeMap::new();
+    let mut wait = |thread: i64, (since, function): (u64, String), until: u64| {
+        let inside = until.min(window.1).saturating_sub(since.max(window.0));
+        if inside > 0 {
+            let sum = sums.entry((thread, function)).or_default();
+            *sum = (sum.0 + 1, sum.1 + inside);
+        }
+    };
+    for event in events.iter().filter(|event| (whole.0..whole.1).contains(&event.time_ns)) {
+        match &event.kind {
+            Kind::Waking { thread: id, new } => {
+                let thread = threads.entry(*id).or_default();
+                match thread.asleep.take() {
+                    Some(sleep) => wait(*id, sleep, event.time_ns),
+                    None => thread.early |= thread.seen && !new,
+                }
+            }
+            Kind::Switch { prev, sleeps, next, function } => {
+                let leaving = threads.entry(*prev).or_default();
+                leaving.asleep = sleeps.then(|| (event.time_ns, function.clone()));
+                leaving.early &= sleeps;
+                leaving.seen = true;
+                let coming = threads.entry(*next).or_default();
+                if let Some(sleep) = coming.asleep.take().filter(|_| !coming.early) {
+                    wait(*next, sleep, event.time_ns);
+                }
+                (coming.early, coming.seen) = (false, true);
+            }
+        }
+    }
+    for (id, thread) in threads {
+        if let Some(sleep) = thread.asleep {
+            wait(id, sleep, whole.1);
+        }
+    }
+    sums
+}
+
+/// What perf script says: `a 12 [001] 11320.284047123: sched:sched_waking: comm=a pid=12 …`, then the stack, a frame a line, leaf first:
+/// `ffffffff821facd8 __schedule+0x618 ([kernel.kallsyms])`.
+fn events(data: &Path) -> Vec<Event> {
+    let out = Command::new("perf").args(["script", "--ns", "--no-inline", "-i"]).arg(data).env("PAGER", "cat").output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let text = String::from_utf8_lossy(&out.stdout);
+    let mut lines = text.lines().peekable();
+    let mut events = Vec::new();
+    while let Some(line) = lines.next() {
+        let mut frames = Vec::new();
+        while let Some(frame) = lines.next_if(|line| line.starts_with('\t') || line.is_empty()) {
+            frames.push(frame);
+        }
+        events.extend(event(line, &frames));
+    }
+    events.sort_by_key(|event| event.time_ns);
+    events
+}
+
+fn event(line: &str, frames: &[&str]) -> Option<Event> {
+    let (before, rest) = line.split_once(": ")?;
+    let (seconds, nanos) = before.split_whitespace().last()?.split_once('.')?;
+    let time_ns = seconds.parse::<u64>().ok()? * 1_000_000_000 + nanos.parse::<u64>().ok()?;
+    let (event, rest) = rest.trim_start().split_once(": ")?;
+    let word = |key: &str| rest.split_once(key)?.1.split_whitespace().next();
+    let number = |key: &str| word(key)?.parse::<i64>().ok();
+    let kind = match event {
+        "sched:sched_switch" => {
+            let (prev, next) = (number("prev_pid=")?, number("next_pid=")?);
+            let sleeps = prev != 0 && !matches!(word("prev_state=")?, "R" | "R+" | "X" | "Z" | "X|Z");
+            Kind::Switch { prev, sleeps, next, function: function(frames) }
+        }
+        "sched:sched_waking" | "sched:sched_wakeup_new" => Kind::Waking { thread: number(" pid=")?, new: event.ends_with("new") },
+        _ => return None,
+    };
+    Some(Event { time_ns, kind })
+}
+
+/// The first function of a stack that is neither the tracer's nor the scheduler's.
+fn function(frames: &[&str]) -> String {
+    let names = frames.iter().filter_map(|frame| frame.trim().split_once(' ')?.1.rsplit_once("+0x").map(|(name, _)| name));
+    let noise = ["schedule", "__schedule", "schedule_timeout", "schedule_preempt_disabled", "schedule_rtlock"];
+    let starts = ["schedule_hrtimeout", "__traceiter", "perf_trace", "preempt_schedule", "io_schedule"];
+    let mut names = names.filter(|name| !noise.contains(name) && !starts.iter().any(|start| name.starts_with(start)));
+    names.next().unwrap_or("").to_owned()
+}
+
+fn table(trace: &Path, filter: &str, words: &[&str]) -> Value {
+    let mut command = Command::new(UNHITCH);
+    command.arg("table").arg(trace).args(["waits", "--json", "--show", "count,sum:waited", "--where", filter]).args(words);
+    let out = command.env_remove("XDG_CONFIG_HOME").env_remove("HOME").output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    serde_json::from_slice(&out.stdout).unwrap()
+}
+
+fn ns(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("a number of nanoseconds, not {value}"))
+}
+
+/// Past the test harness, which hides what passing tests print.
+fn say(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
