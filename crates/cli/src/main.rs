@@ -4,6 +4,7 @@
 //! did not hang.
 
 mod args;
+mod hot;
 mod info;
 #[cfg(target_os = "linux")]
 mod lab;
@@ -54,6 +55,7 @@ fn run(args: Args) -> anyhow::Result<Done> {
         #[cfg(target_os = "linux")]
         Command::Lab(args) => lab::lab(&args),
         Command::Why(args) => why::why(&args),
+        Command::Hot(args) => hot::hot(&args),
         Command::Info(args) => info::info(&args),
         Command::Manual(args) => args::manual(&args),
     }

@@ -4,6 +4,7 @@ use crate::args::WhyArgs;
 use crate::{Done, load, print};
 use anyhow::{Context, bail};
 use std::path::Path;
+use std::time::Duration;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::answer::{self, Why};
 use unhitch_analysis::stalls::Query;
@@ -17,8 +18,10 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     let rules = load::rules(args.rules.as_deref())?;
     let trace = load::trace(&args.trace)?;
     let analysis = Analysis::new(&trace, &rules);
-    let query =
-        Query { victims: args.victim.as_deref().map_or(Ok(Vec::new()), |name| victims(&trace, name))?, window: window(args, &analysis)? };
+    let query = Query {
+        victims: args.victim.as_deref().map_or(Ok(Vec::new()), |name| victims(&trace, name))?,
+        window: window(args.from, args.to, analysis.timeline.window())?,
+    };
     let stalls = analysis.stalls(&query);
     print(&match args.json {
         true => {
@@ -38,7 +41,7 @@ pub fn answer_for(path: &Path, json: bool) -> anyhow::Result<Done> {
 }
 
 /// The threads that a user's word means: a tid, all threads of a pid, or all with that thread or process name.
-fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
+pub fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
     let number = name.parse::<u32>().ok();
     let named = |id: ThreadId| trace.threads.get(id).names.iter().any(|(_, known)| trace.name(*known) == name);
     let is_tid = number.is_some_and(|tid| !trace.threads.incarnations(tid).is_empty());
@@ -54,13 +57,13 @@ fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
     Ok(ids)
 }
 
-fn window(args: &WhyArgs, analysis: &Analysis<'_>) -> anyhow::Result<Option<Window>> {
-    if args.from.is_none() && args.to.is_none() {
+/// The window between two times counted from the start of `whole`; none when neither is given.
+pub fn window(from: Option<Duration>, to: Option<Duration>, whole: Window) -> anyhow::Result<Option<Window>> {
+    if from.is_none() && to.is_none() {
         return Ok(None);
     }
-    let whole = analysis.timeline.window();
-    let at = |offset: std::time::Duration| whole.start.plus(u64::try_from(offset.as_nanos()).unwrap_or(u64::MAX));
-    let wanted = Window::new(args.from.map_or(whole.start, at), args.to.map_or(whole.end, at).min(Time::MAX)).intersect(whole);
+    let at = |offset: Duration| whole.start.plus(u64::try_from(offset.as_nanos()).unwrap_or(u64::MAX));
+    let wanted = Window::new(from.map_or(whole.start, at), to.map_or(whole.end, at).min(Time::MAX)).intersect(whole);
     if wanted.is_empty() {
         bail!("the trace holds nothing between --from and --to: it is {:.3} s long", whole.duration_ns() as f64 / 1e9);
     }

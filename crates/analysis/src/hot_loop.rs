@@ -1,0 +1,211 @@
+//! Finds the loop in which a function spends its samples, by the backward branches of its machine code.
+//!
+//! Input: the function's instructions in order of address, each with where it goes and how many samples it has; how they were decoded is
+//! not this module's business. *Why natural loops and not just "from the target to the branch"*: compilers put rare blocks behind the
+//! function's end and jump back from there. Such a jump goes backward and loops over nothing.
+
+/// One machine instruction and its samples. Offsets are of any one kind, the same for all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Instruction {
+    /// Where it is.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub len: u32,
+    /// Where it jumps, or may jump, when the code says so; calls do not count.
+    pub target: Option<u64>,
+    /// True when the next instruction may follow: false for jumps, returns, traps.
+    pub falls_through: bool,
+    /// True for a jump through a register or a table.
+    pub jumps_anywhere: bool,
+    /// How many samples were taken here.
+    pub samples: u64,
+}
+
+/// A loop.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HotLoop {
+    /// Its instructions, as ascending indices.
+    pub body: Vec<usize>,
+    /// The samples in it.
+    pub samples: u64,
+}
+
+/// An inner loop is told instead of one around it when it has at least this share of the other's samples.
+const INNER_SHARE: (u64, u64) = (9, 10);
+
+/// The innermost loop that covers most samples of `code`, if one has at least half of them. `code` begins where the function is entered.
+pub fn hot_loop(code: &[Instruction]) -> Option<HotLoop> {
+    let all: u64 = code.iter().map(|instruction| instruction.samples).sum();
+    let loops = loops(code);
+    let most = loops.iter().map(|found| found.samples).max().filter(|&most| most > 0 && most * 2 >= all)?;
+    let covers = |found: &HotLoop| u128::from(found.samples) * u128::from(INNER_SHARE.1) >= u128::from(most) * u128::from(INNER_SHARE.0);
+    loops.into_iter().filter(covers).min_by(|a, b| (a.body.len(), b.samples, &a.body).cmp(&(b.body.len(), a.samples, &b.body)))
+}
+
+/// All natural loops, one for each instruction that a backward branch leads to.
+fn loops(code: &[Instruction]) -> Vec<HotLoop> {
+    let index_of = |offset: u64| code.binary_search_by_key(&offset, |instruction| instruction.offset).ok();
+    let targets: Vec<Option<usize>> = code.iter().map(|instruction| instruction.target.and_then(index_of)).collect();
+    let predecessors = predecessors(code, &targets);
+    let mut backward: Vec<(usize, usize)> =
+        targets.iter().enumerate().filter_map(|(latch, head)| head.filter(|&head| head <= latch).map(|head| (head, latch))).collect();
+    backward.sort_unstable();
+    let mut loops = Vec::new();
+    for branches in backward.chunk_by(|a, b| a.0 == b.0) {
+        let head = branches[0].0;
+        let mut inside = vec![false; code.len()];
+        inside[head] = true;
+        for &(_, latch) in branches {
+            if let Some(body) = natural_loop(head, latch, &predecessors) {
+                body.into_iter().for_each(|index| inside[index] = true);
+            }
+        }
+        let is_loop = branches.iter().any(|&(_, latch)| inside[latch]);
+        let body: Vec<usize> = (0..code.len()).filter(|&index| inside[index]).collect();
+        if is_loop {
+            loops.push(HotLoop { samples: body.iter().map(|&index| code[index].samples).sum(), body });
+        }
+    }
+    loops
+}
+
+/// What can run just before each instruction.
+fn predecessors(code: &[Instruction], targets: &[Option<usize>]) -> Vec<Vec<usize>> {
+    let mut predecessors = vec![Vec::new(); code.len()];
+    for (index, instruction) in code.iter().enumerate() {
+        if instruction.falls_through && index + 1 < code.len() {
+            predecessors[index + 1].push(index);
+        }
+        if let Some(target) = targets[index] {
+            predecessors[target].push(index);
+        }
+    }
+    // Where a jump through a table may lead is not in the code: anywhere that nothing else leads.
+    let anywhere: Vec<usize> = (0..code.len()).filter(|&index| code[index].jumps_anywhere).collect();
+    for found in predecessors.iter_mut().skip(1).filter(|found| found.is_empty()) {
+        found.clone_from(&anywhere);
+    }
+    predecessors
+}
+
+/// Everything from which `latch` can be reached without passing `head`; none when that includes the function's entry, for then the
+/// function can come to `latch` without `head`, and the branch is no loop.
+fn natural_loop(head: usize, latch: usize, predecessors: &[Vec<usize>]) -> Option<Vec<usize>> {
+    let mut seen = vec![false; predecessors.len()];
+    seen[head] = true;
+    let mut body = vec![head];
+    let mut open = vec![latch];
+    while let Some(index) = open.pop() {
+        if std::mem::replace(&mut seen[index], true) {
+            continue;
+        }
+        if index == 0 {
+            return None;
+        }
+        body.push(index);
+        open.extend(&predecessors[index]);
+    }
+    Some(body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Instructions of 4 bytes; the second value is the index of the target, if any.
+    fn code(lines: &[(u64, Option<usize>, bool)]) -> Vec<Instruction> {
+        let instruction = |(index, &(samples, target, falls_through)): (usize, &(u64, Option<usize>, bool))| Instruction {
+            offset: index as u64 * 4,
+            len: 4,
+            target: target.map(|target| target as u64 * 4),
+            falls_through,
+            jumps_anywhere: false,
+            samples,
+        };
+        lines.iter().enumerate().map(instruction).collect()
+    }
+
+    fn body(code: &[Instruction]) -> Option<Vec<usize>> {
+        hot_loop(code).map(|found| found.body)
+    }
+
+    const NEXT: (u64, Option<usize>, bool) = (0, None, true);
+
+    /// The samples of "63 cores blocked by seven instructions", between an entry and an exit.
+    #[test]
+    fn seven_instructions_are_found_and_counted() {
+        let lines = [
+            NEXT,
+            NEXT,
+            (4, None, true),
+            (41, None, true),
+            (0, None, true),
+            (7_498, Some(10), true),
+            (2, None, true),
+            (1, None, true),
+            (1, Some(2), true),
+            NEXT,
+            (0, None, false),
+        ];
+        let found = hot_loop(&code(&lines)).unwrap();
+        assert_eq!((found.body, found.samples), ((2..9).collect(), 7_547));
+    }
+
+    #[test]
+    fn the_innermost_loop_with_nearly_all_samples_is_told() {
+        let mut lines =
+            [NEXT, (5, None, true), (1_000, None, true), (0, Some(2), true), (5, None, true), (0, Some(1), true), (0, None, false)];
+        assert_eq!(body(&code(&lines)), Some(vec![2, 3]));
+        lines[4].0 = 2_000;
+        assert_eq!(body(&code(&lines)), Some(vec![1, 2, 3, 4, 5]), "most of it is around the inner loop");
+    }
+
+    #[test]
+    fn a_rare_block_behind_the_end_that_jumps_back_is_no_loop() {
+        let lines = [(100, None, true), (100, Some(4), true), (100, None, true), (0, None, false), (100, None, true), (0, Some(2), false)];
+        assert_eq!(body(&code(&lines)), None);
+    }
+
+    #[test]
+    fn a_rare_block_of_a_loop_belongs_to_it_wherever_it_lies() {
+        let lines =
+            [NEXT, (10, None, true), (10, Some(5), true), (10, Some(1), true), (0, None, false), (3, None, true), (0, Some(3), false)];
+        assert_eq!(body(&code(&lines)), Some(vec![1, 2, 3, 5, 6]));
+    }
+
+    #[test]
+    fn a_loop_around_a_jump_table_holds_its_cases() {
+        let mut code =
+            code(&[NEXT, (9, None, true), (9, None, false), (9, Some(5), false), (9, None, true), (9, Some(1), true), (0, None, false)]);
+        code[2].jumps_anywhere = true;
+        assert_eq!(body(&code), Some(vec![1, 2, 3, 4, 5]));
+    }
+
+    #[test]
+    fn an_instruction_that_repeats_itself_is_a_loop() {
+        assert_eq!(body(&code(&[NEXT, (50, Some(1), true), (1, None, false)])), Some(vec![1]));
+    }
+
+    #[test]
+    fn no_loop_without_backward_branches_or_with_few_samples() {
+        assert_eq!(body(&[]), None);
+        assert_eq!(body(&code(&[(5, Some(1), true), (5, None, false)])), None);
+        assert_eq!(body(&code(&[(60, None, true), (40, Some(1), true), (0, None, false)])), None, "less than half");
+        assert_eq!(body(&code(&[NEXT, (0, Some(1), true), (0, None, false)])), None, "no samples");
+    }
+
+    proptest! {
+        #[test]
+        fn any_code_has_a_consistent_loop_or_none(lines in prop::collection::vec((0_u64..100, prop::option::of(0_usize..40), any::<bool>(), any::<bool>()), 0..40)) {
+            let plain: Vec<_> = lines.iter().map(|&(samples, target, falls_through, _)| (samples, target, falls_through)).collect();
+            let mut code = code(&plain);
+            code.iter_mut().zip(&lines).for_each(|(instruction, line)| instruction.jumps_anywhere = line.3);
+            if let Some(found) = hot_loop(&code) {
+                prop_assert!(found.body.is_sorted() && found.body.iter().all(|&index| index < code.len()));
+                prop_assert_eq!(found.samples, found.body.iter().map(|&index| code[index].samples).sum::<u64>());
+                prop_assert!(found.samples * 2 >= code.iter().map(|instruction| instruction.samples).sum::<u64>());
+            }
+        }
+    }
+}
