@@ -45,6 +45,7 @@ pub fn disassemble(code: &Code, sampled: &[u64]) -> Option<Vec<Instruction>> {
     let mut formatter = GasFormatter::new();
     formatter.options_mut().set_rip_relative_addresses(true);
     formatter.options_mut().set_branch_leading_zeros(false);
+    formatter.options_mut().set_uppercase_hex(false);
     let mut decoder = decoder(code, bits, begin);
     while decoder.can_decode() {
         let at = decoder.position();

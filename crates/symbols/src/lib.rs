@@ -18,6 +18,7 @@ mod module;
 mod origin;
 mod perf_map;
 mod plt;
+mod unwind_table;
 mod vdso;
 
 pub use code::{Code, CodeOptions, Isa, NoCode, code};

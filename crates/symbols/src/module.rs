@@ -9,7 +9,7 @@ use crate::demangle::demangle;
 use crate::elf::{Elf, Image};
 use crate::file::{Identity, open_regular};
 use crate::lines::{Lines, MAX_DWARF_BYTES};
-use crate::{plt, vdso};
+use crate::{plt, unwind_table, vdso};
 use rustc_hash::FxHashMap;
 use std::io;
 use std::ops::Range;
@@ -104,7 +104,8 @@ impl Module {
     /// The file offsets of the function that covers `file_offset`.
     pub(crate) fn extent_at(&self, file_offset: u64) -> Option<Range<u64>> {
         let svma = self.elf.svma(file_offset)?;
-        let extent = self.symbols().1.extent_at(svma)?;
+        let unwound = || unwind_table::extent_at(open_image(&self.path).ok()?.0, svma);
+        let extent = self.symbols().1.extent_at(svma).or_else(unwound)?;
         let start = file_offset.checked_sub(svma.checked_sub(extent.start)?)?;
         Some(start..start.checked_add(extent.end - extent.start)?)
     }

@@ -16,8 +16,11 @@ const SHOWN_WHOLE: usize = 40;
 /// In longer ones, so many instructions on either side of the loop and of what has samples.
 const AROUND: usize = 2;
 
+/// The column of instructions.
+const TEXT_WIDTH: usize = 44;
+
 const SKID: &str =
-    "a sample's address is where the timer's interrupt was taken: with a timer, after the instruction that was slow. Look one up.";
+    "a sample's address is where the timer's interrupt was taken, mostly just after the slow instruction: look at the line above, too.";
 const KERNEL: &str = "where the kernel has interrupts disabled the timer must wait: those samples pile up where it enables them again.";
 
 /// An instruction, or only an address where there is no code.
@@ -37,13 +40,13 @@ pub struct Listing {
     function: String,
     module: String,
     is_kernel: bool,
-    /// All samples of the function's own.
+    /// The function's own samples: those of the lines.
     samples: u64,
     /// Those and the samples of what it calls.
     inside: u64,
     /// All samples looked at.
     total: u64,
-    /// Samples of the function that are in none of the lines: in a second copy of it.
+    /// Samples in none of the lines: in another function of that name, or near by where there are no names.
     elsewhere: u64,
     source: Option<String>,
     no_code: Option<String>,
@@ -61,7 +64,8 @@ impl Listing {
             module: module.map_or("?", |module| trace.name(module.path)).to_owned(),
             is_kernel: module.is_some_and(|module| module.kind == ModuleKind::Kernel),
             samples: place.samples,
-            inside: inside.max(place.samples),
+            // Who called code without a name is not known well enough to be counted.
+            inside: if place.function.is_empty() { 0 } else { inside },
             total,
             elsewhere: 0,
             source: None,
@@ -109,7 +113,8 @@ impl Listing {
                 len: instruction.len,
                 target: instruction.target,
                 falls_through: instruction.falls_through,
-                jumps_anywhere: instruction.jumps_anywhere,
+                // Around the samples may be several functions; a jump through a table leads into none but its own.
+                jumps_anywhere: instruction.jumps_anywhere && code.is_function,
                 samples: place.at.get(&instruction.offset).map_or(0, |(_, samples)| *samples),
             })
             .collect();
@@ -122,7 +127,13 @@ impl Listing {
                 Line { offset, address, text, samples: step.samples, origin }
             })
             .collect();
-        self.elsewhere = self.samples.saturating_sub(self.lines.iter().map(|line| line.samples).sum());
+        let here = self.lines.iter().map(|line| line.samples).sum();
+        self.elsewhere = self.samples.saturating_sub(here);
+        self.samples = here;
+        if place.function.is_empty() && code.is_function {
+            let file = self.module.rsplit('/').next().unwrap_or(&self.module);
+            self.function = format!("{file}+{:#x}", code.start);
+        }
     }
 
     /// The loop in a sentence: `a loop of 7 instructions, 99.4 % of the function's samples`.
@@ -165,7 +176,8 @@ impl Listing {
                 0 => (String::new(), String::new()),
                 samples => (units::count(samples), units::rounded_percent(samples, self.samples)),
             };
-            let row = format!("{count:>9} {share:>8}  {} {:>12x}  {:<48} {}", mark(index), line.address, line.text, line.origin);
+            let width = if self.no_code.is_some() { 0 } else { TEXT_WIDTH };
+            let row = format!("{count:>9} {share:>8}  {} {:>16x}  {:<width$} {}", mark(index), line.address, line.text, line.origin);
             lines.push(row.trim_end().to_owned());
         }
         lines
@@ -178,7 +190,7 @@ impl Listing {
             let _ = writeln!(out, "{name:<9} {text}");
         };
         head("FUNCTION", &format!("{}  ({})", self.function, self.module));
-        let below = match self.inside - self.samples {
+        let below = match self.inside.saturating_sub(self.samples + self.elsewhere) {
             0 => String::new(),
             below => format!("; {} more in what it calls", units::count(below)),
         };
@@ -189,7 +201,9 @@ impl Listing {
             Some(why) => head("NO CODE", why),
             None => head("LOOP", &self.loop_summary()),
         }
-        head("SKID", SKID);
+        if self.no_code.is_none() {
+            head("SKID", SKID);
+        }
         if self.is_kernel {
             head("KERNEL", KERNEL);
         }
@@ -197,19 +211,14 @@ impl Listing {
             head("CODE", source);
         }
         if self.elsewhere > 0 {
-            head("NOTE", &format!("{} in another copy of the function, not shown", units::plural(self.elsewhere, "sample")));
+            head("NOTE", &format!("{} beside it, in other code of that name or place, not shown", units::plural(self.elsewhere, "sample")));
         }
         for note in &self.notes {
             head("NOTE", note);
         }
-        let _ = writeln!(
-            out,
-            "\n{:>9} {:>8}    {:>12}  {}",
-            "samples",
-            "share",
-            "address",
-            self.no_code.as_ref().map_or("instruction", |_| "")
-        );
+        let (address, instruction) = if self.no_code.is_some() { ("module offset", "") } else { ("address", "instruction") };
+        let heading = format!("{:>9} {:>8}    {address:>16}  {instruction}", "samples", "share");
+        let _ = writeln!(out, "\n{}", heading.trim_end());
         let around = if self.lines.len() <= SHOWN_WHOLE { SHOWN_WHOLE } else { AROUND };
         for line in self.annotated(around, 1) {
             let _ = writeln!(out, "{line}");
