@@ -131,10 +131,10 @@ fn counted(trace: &Path, name: &str) -> BTreeMap<u64, u64> {
         let Some(&leaf) = trace.stacks.frames_of(trace.samples.stack[index]).first() else { continue };
         let frame = trace.stacks.frame(leaf).unwrap();
         let is_ours = Path::new(trace.name(trace.modules.get(frame.module).unwrap().path)) == this;
-        if is_ours && trace.thread_name(trace.samples.thread[index], trace.samples.time[index]) == name {
-            if let Some(offset) = frame.offset.checked_sub(function_offset()).filter(|&offset| offset < 27) {
-                *counts.entry(offset).or_default() += 1;
-            }
+        let is_its = is_ours && trace.thread_name(trace.samples.thread[index], trace.samples.time[index]) == name;
+        let offset = frame.offset.checked_sub(function_offset()).filter(|&offset| is_its && offset < 27);
+        if let Some(offset) = offset {
+            *counts.entry(offset).or_default() += 1;
         }
     }
     counts
@@ -260,6 +260,26 @@ fn a_file_written_after_the_recording_is_not_read() {
     assert!(answer["no_code"].as_str().unwrap().contains("not the file that was recorded"), "{answer}");
     let samples: u64 = answer["instructions"].as_array().unwrap().iter().map(|line| line["samples"].as_u64().unwrap()).sum();
     assert_eq!((samples, &answer["loop"]), (7_547, &Value::Null), "the samples per address are told all the same");
+}
+
+#[test]
+fn kernel_code_of_another_machine_takes_its_image() {
+    let folder = tempfile::tempdir().unwrap();
+    let task = made::Task { pid: 4, tid: 4, comm: "kworker" };
+    let mut made = made::Made::default();
+    made.clock(made::At { ns: 1_000_000, cpu: 0 }, task, made::Chain { kernel: &[0xffff_ffff_8123_4567], user: &[] });
+    let trace = folder.path().join("kernel.data");
+    std::fs::write(&trace, made.file()).unwrap();
+    assert!(text(&[], &trace).contains("[kernel]+0xffffffff81234567"));
+    let told = text(&["--function", "[kernel]+0xffffffff81234567"], &trace);
+    assert!(
+        told.contains("NO CODE   the trace is from another machine; give the kernel that was recorded with --kernel-image VMLINUX"),
+        "{told}"
+    );
+    assert!(told.contains("KERNEL    where the kernel has interrupts disabled") && told.contains("ffffffff81234567"), "{told}");
+    let image = this_program();
+    let wrong = text(&["--function", "[kernel]+0xffffffff81234567", "--kernel-image", image.to_str().unwrap()], &trace);
+    assert!(wrong.contains("is not the kernel that was recorded"), "{wrong}");
 }
 
 #[test]

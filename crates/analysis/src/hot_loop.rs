@@ -1,8 +1,9 @@
 //! Finds the loop in which a function spends its samples, by the backward branches of its machine code.
 //!
 //! Input: the function's instructions in order of address, each with where it goes and how many samples it has; how they were decoded is
-//! not this module's business. *Why natural loops and not just "from the target to the branch"*: compilers put rare blocks behind the
-//! function's end and jump back from there. Such a jump goes backward and loops over nothing.
+//! not this module's business. *Why not just "from the target to the branch"*: compilers put rare blocks behind the function's end and
+//! jump back from there, over nothing; and they enter loops in the middle. So a loop is what can be come back to, and a backward branch is
+//! only where to look for one.
 
 /// One machine instruction and its samples. Offsets are of any one kind, the same for all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,7 +34,8 @@ pub struct HotLoop {
 /// An inner loop is told instead of one around it when it has at least this share of the other's samples.
 const INNER_SHARE: (u64, u64) = (9, 10);
 
-/// The innermost loop that covers most samples of `code`, if one has at least half of them. `code` begins where the function is entered.
+/// The innermost loop that covers most samples of `code`, if one has at least half of them. `code` is in order of address, and begins where
+/// the function is entered.
 pub fn hot_loop(code: &[Instruction]) -> Option<HotLoop> {
     let all: u64 = code.iter().map(|instruction| instruction.samples).sum();
     let loops = loops(code);
@@ -42,70 +44,113 @@ pub fn hot_loop(code: &[Instruction]) -> Option<HotLoop> {
     loops.into_iter().filter(covers).min_by(|a, b| (a.body.len(), b.samples, &a.body).cmp(&(b.body.len(), a.samples, &b.body)))
 }
 
-/// All natural loops, one for each instruction that a backward branch leads to.
+/// Deeper nested loops are not looked for.
+const MAX_NESTING: usize = 32;
+
+/// All loops: sets of instructions each of which can be reached from each other; then the same inside each set, without the
+/// instructions by which it is entered.
 fn loops(code: &[Instruction]) -> Vec<HotLoop> {
-    let index_of = |offset: u64| code.binary_search_by_key(&offset, |instruction| instruction.offset).ok();
-    let targets: Vec<Option<usize>> = code.iter().map(|instruction| instruction.target.and_then(index_of)).collect();
-    let predecessors = predecessors(code, &targets);
-    let mut backward: Vec<(usize, usize)> =
-        targets.iter().enumerate().filter_map(|(latch, head)| head.filter(|&head| head <= latch).map(|head| (head, latch))).collect();
-    backward.sort_unstable();
+    let flow = Flow::new(code);
     let mut loops = Vec::new();
-    for branches in backward.chunk_by(|a, b| a.0 == b.0) {
-        let head = branches[0].0;
-        let mut inside = vec![false; code.len()];
-        inside[head] = true;
-        for &(_, latch) in branches {
-            if let Some(body) = natural_loop(head, latch, &predecessors) {
-                body.into_iter().for_each(|index| inside[index] = true);
+    let mut open = vec![(vec![true; flow.next.len()], 0)];
+    while let Some((mut nodes, nesting)) = open.pop() {
+        for &target in &flow.backward_targets {
+            if !nodes[target] {
+                continue;
             }
-        }
-        let is_loop = branches.iter().any(|&(_, latch)| inside[latch]);
-        let body: Vec<usize> = (0..code.len()).filter(|&index| inside[index]).collect();
-        if is_loop {
-            loops.push(HotLoop { samples: body.iter().map(|&index| code[index].samples).sum(), body });
+            let (after, before) = (reach(target, &nodes, &flow.next), reach(target, &nodes, &flow.previous));
+            let is_round = |index: usize| after[index] && before[index];
+            let round: Vec<bool> = (0..nodes.len()).map(is_round).collect();
+            if !round[target] {
+                continue;
+            }
+            push(&mut loops, code, &round);
+            let is_entered = |index: usize| index == 0 || flow.previous[index].iter().any(|&previous| !round[previous]);
+            let mut entries: Vec<usize> = (0..round.len()).filter(|&index| round[index] && is_entered(index)).collect();
+            if entries.is_empty() {
+                entries.push(target);
+            }
+            // Two loops may begin with one instruction; each then has its own way back to it.
+            if let &[entry] = &entries[..] {
+                let mut rest = round.clone();
+                rest[entry] = false;
+                for &latch in flow.previous[entry].iter().filter(|&&latch| round[latch]) {
+                    let mut part = if latch == entry { vec![false; rest.len()] } else { reach(latch, &rest, &flow.previous) };
+                    (part[entry], part[latch]) = (true, true);
+                    push(&mut loops, code, &part);
+                }
+            }
+            let mut inner = round.clone();
+            entries.into_iter().for_each(|entry| inner[entry] = false);
+            if nesting < MAX_NESTING {
+                open.push((inner, nesting + 1));
+            }
+            nodes.iter_mut().zip(&round).for_each(|(node, &found)| *node &= !found);
         }
     }
     loops
 }
 
-/// What can run just before each instruction.
-fn predecessors(code: &[Instruction], targets: &[Option<usize>]) -> Vec<Vec<usize>> {
-    let mut predecessors = vec![Vec::new(); code.len()];
-    for (index, instruction) in code.iter().enumerate() {
-        if instruction.falls_through && index + 1 < code.len() {
-            predecessors[index + 1].push(index);
-        }
-        if let Some(target) = targets[index] {
-            predecessors[target].push(index);
-        }
-    }
-    // Where a jump through a table may lead is not in the code: anywhere that nothing else leads.
-    let anywhere: Vec<usize> = (0..code.len()).filter(|&index| code[index].jumps_anywhere).collect();
-    for found in predecessors.iter_mut().skip(1).filter(|found| found.is_empty()) {
-        found.clone_from(&anywhere);
-    }
-    predecessors
+fn push(loops: &mut Vec<HotLoop>, code: &[Instruction], members: &[bool]) {
+    let body: Vec<usize> = (0..code.len()).filter(|&index| members[index]).collect();
+    loops.push(HotLoop { samples: body.iter().map(|&index| code[index].samples).sum(), body });
 }
 
-/// Everything from which `latch` can be reached without passing `head`; none when that includes the function's entry, for then the
-/// function can come to `latch` without `head`, and the branch is no loop.
-fn natural_loop(head: usize, latch: usize, predecessors: &[Vec<usize>]) -> Option<Vec<usize>> {
-    let mut seen = vec![false; predecessors.len()];
-    seen[head] = true;
-    let mut body = vec![head];
-    let mut open = vec![latch];
+/// What is reached over at least one of `edges` from `start`, inside `nodes`.
+fn reach(start: usize, nodes: &[bool], edges: &[Vec<usize>]) -> Vec<bool> {
+    let mut reached = vec![false; nodes.len()];
+    let mut open = vec![start];
     while let Some(index) = open.pop() {
-        if std::mem::replace(&mut seen[index], true) {
-            continue;
+        for &other in edges[index].iter().filter(|&&other| nodes[other]) {
+            if !std::mem::replace(&mut reached[other], true) {
+                open.push(other);
+            }
         }
-        if index == 0 {
-            return None;
-        }
-        body.push(index);
-        open.extend(&predecessors[index]);
     }
-    Some(body)
+    reached
+}
+
+/// What can run after what, by index. One more node than instructions stands for where a jump through a table may lead.
+struct Flow {
+    next: Vec<Vec<usize>>,
+    previous: Vec<Vec<usize>>,
+    /// Every loop holds at least one of these.
+    backward_targets: Vec<usize>,
+}
+
+impl Flow {
+    fn new(code: &[Instruction]) -> Self {
+        let anywhere = code.len();
+        let mut flow =
+            Self { next: vec![Vec::new(); anywhere + 1], previous: vec![Vec::new(); anywhere + 1], backward_targets: Vec::new() };
+        for (index, instruction) in code.iter().enumerate() {
+            if instruction.falls_through && index + 1 < code.len() {
+                flow.connect(index, index + 1);
+            }
+            let target = instruction.target.and_then(|target| code.binary_search_by_key(&target, |found| found.offset).ok());
+            if let Some(target) = target {
+                flow.connect(index, target);
+                if target <= index {
+                    flow.backward_targets.push(target);
+                }
+            }
+        }
+        // Where a jump through a table may lead is not in the code: anywhere that nothing else leads.
+        let orphans: Vec<usize> = (1..code.len()).filter(|&index| flow.previous[index].is_empty()).collect();
+        orphans.into_iter().for_each(|orphan| flow.connect(anywhere, orphan));
+        for index in (0..code.len()).filter(|&index| code[index].jumps_anywhere) {
+            flow.connect(index, anywhere);
+            flow.backward_targets.push(anywhere);
+        }
+        flow.backward_targets.sort_unstable();
+        flow.backward_targets.dedup();
+        flow
+    }
+
+    fn connect(&mut self, from: usize, to: usize) {
+        self.next[from].push(to);
+        self.previous[to].push(from);
+    }
 }
 
 #[cfg(test)]
@@ -172,6 +217,19 @@ mod tests {
         let lines =
             [NEXT, (10, None, true), (10, Some(5), true), (10, Some(1), true), (0, None, false), (3, None, true), (0, Some(3), false)];
         assert_eq!(body(&code(&lines)), Some(vec![1, 2, 3, 5, 6]));
+    }
+
+    #[test]
+    fn a_loop_may_be_entered_in_its_middle() {
+        // `while`: jump to the test, which jumps back to the body.
+        let lines = [(0, Some(3), false), (50, None, true), (9, None, true), (9, None, true), (9, Some(1), true), (0, None, false)];
+        assert_eq!(body(&code(&lines)), Some(vec![1, 2, 3, 4]));
+    }
+
+    #[test]
+    fn of_two_loops_that_begin_together_the_inner_is_told() {
+        let lines = [NEXT, (90, None, true), (90, Some(1), true), (1, None, true), (1, Some(1), true), (0, None, false)];
+        assert_eq!(body(&code(&lines)), Some(vec![1, 2]));
     }
 
     #[test]

@@ -18,7 +18,7 @@ use unhitch_model::{ModuleId, ModuleKind, Trace};
 /// How much is read before and after samples whose function is not known.
 const RAW_MARGIN_BYTES: u64 = 256;
 /// A longer function is read around its samples only.
-const MAX_CODE_BYTES: u64 = 1 << 20;
+const MAX_CODE_BYTES: u64 = 256 << 10;
 /// The headers of `/proc/kcore` lie at its start; real ones have some kilobytes.
 const MAX_CORE_HEADER_BYTES: u64 = 1 << 20;
 
