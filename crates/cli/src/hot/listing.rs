@@ -15,6 +15,8 @@ use unhitch_symbols::{Code, CodeOptions, Instruction, NoCode, code, disassemble}
 const SHOWN_WHOLE: usize = 40;
 /// In longer ones, so many instructions on either side of the loop and of what has samples.
 const AROUND: usize = 2;
+/// A loop is shown whole up to this length; of a longer one, what has samples.
+const SHOWN_LOOP: usize = 64;
 
 /// The column of instructions.
 const TEXT_WIDTH: usize = 44;
@@ -149,10 +151,12 @@ impl Listing {
         )
     }
 
-    /// The lines of the loop and those with at least `least_samples`, each with `around` lines on either side; the loop is marked.
+    /// The lines of the loop (unless it is very long) and those with at least `least_samples`, each with `around` lines on either side; the
+    /// loop is marked.
     pub fn annotated(&self, around: usize, least_samples: u64) -> Vec<String> {
         let body = self.hot_loop.as_ref().map_or(&[][..], |found| &found.body);
-        let is_wanted = |index: usize| body.binary_search(&index).is_ok() || self.lines[index].samples >= least_samples;
+        let is_loop_shown = body.len() <= SHOWN_LOOP;
+        let is_wanted = |index: usize| is_loop_shown && body.binary_search(&index).is_ok() || self.lines[index].samples >= least_samples;
         let mut shown = vec![false; self.lines.len()];
         for index in (0..self.lines.len()).filter(|&index| is_wanted(index)) {
             shown[index.saturating_sub(around)..self.lines.len().min(index.saturating_add(around).saturating_add(1))].fill(true);
