@@ -75,7 +75,7 @@ impl Analysis<'_> {
 
     /// Whose sleeps of the classes that `select` picks were ended by wake-ups inside `window`: thread, wake-up, whole length, wait stack.
     pub fn ended_in(&self, window: Window, select: impl Fn(WaitClass) -> bool + Sync) -> Vec<(ThreadId, Time, u64, StackId)> {
-        let of = |thread: ThreadId| self.segments(thread, window).into_iter().filter_map(move |segment| Some((thread, segment)));
+        let of = |thread: ThreadId| self.segments(thread, window).into_iter().map(move |segment| (thread, segment));
         let threads = (1..self.timeline.threads() as u32).into_par_iter().map(ThreadId);
         let mut list: Vec<(ThreadId, Time, u64, StackId)> = threads
             .flat_map_iter(of)

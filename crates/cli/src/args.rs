@@ -39,6 +39,8 @@ pub enum Command {
     Why(WhyArgs),
     /// List the waits in a trace that no rule classifies, longest first: what to add to waits.toml
     Waits(WaitsArgs),
+    /// Say in which functions the CPU samples are, or on which instructions of one
+    Hot(HotArgs),
     /// Say what a trace holds: span, CPUs, events by kind, losses, warnings
     Info(InfoArgs),
     /// List switches, waits, wakes, samples, stalls, lifetimes, threads or cpus; group, sum, filter and sort them
@@ -142,6 +144,30 @@ pub struct WaitsArgs {
     /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
     #[arg(long, value_name = "FILE")]
     pub rules: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct HotArgs {
+    /// A trace: NAME.hitch, or a perf.data file
+    pub trace: PathBuf,
+    /// Show this function's instructions: its name, the last part of it, or file+0xOFFSET
+    #[arg(long, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Only samples of this thread: a thread's or process's name, a pid or a tid
+    #[arg(long, value_name = "NAME|PID|TID")]
+    pub victim: Option<String>,
+    /// Only samples from here, counted from the start of the trace, e.g. 1.5s
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub from: Option<Duration>,
+    /// … to here
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub to: Option<Duration>,
+    /// The recorded kernel's vmlinux [default: the running kernel's memory, if that is the one recorded]
+    #[arg(long, value_name = "VMLINUX")]
+    pub kernel_image: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -4,12 +4,14 @@
 //! did not hang.
 
 mod args;
+mod hot;
 mod info;
 #[cfg(target_os = "linux")]
 mod lab;
 mod load;
 #[cfg(target_os = "linux")]
 mod record;
+mod selection;
 #[cfg(target_os = "linux")]
 mod signals;
 mod table;
@@ -58,6 +60,7 @@ fn run(args: Args) -> anyhow::Result<Done> {
         Command::Lab(args) => lab::lab(&args),
         Command::Why(args) => why::why(&args),
         Command::Waits(args) => waits::waits(&args),
+        Command::Hot(args) => hot::hot(&args),
         Command::Info(args) => info::info(&args),
         Command::Table(args) => table::table(&args),
         Command::Callers(args) => table::butterfly(&args, Direction::Callers),

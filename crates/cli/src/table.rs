@@ -1,12 +1,10 @@
 //! `unhitch table`: what a trace holds, as tables; `unhitch callers` and `callees`: the functions around one.
 
 use crate::args::{ButterflyArgs, TableArgs, wrong_usage};
-use crate::{Done, load, print};
+use crate::{Done, load, print, selection};
 use anyhow::bail;
-use std::time::Duration;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::table::{self, Butterfly, Direction, Query, Question, Ranking, Table, Words};
-use unhitch_model::Window;
 
 /// Rows that fit a screen.
 const TOP_TEXT: usize = 20;
@@ -27,7 +25,7 @@ pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
     let rules = load::rules(None)?;
     let trace = load::trace(trace)?;
     let analysis = Analysis::new(&trace, &rules);
-    let window = window(&analysis, args.from, args.to)?;
+    let window = selection::window(args.from, args.to, analysis.timeline.window())?;
     let top = args.top.unwrap_or(if args.csv || args.json { usize::MAX } else { TOP_TEXT });
     let table = Table::new(&analysis, &query, window, top);
     print(&match (args.json, args.csv) {
@@ -46,7 +44,8 @@ pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<D
     let rules = load::rules(None)?;
     let trace = load::trace(&args.trace)?;
     let analysis = Analysis::new(&trace, &rules);
-    let question = Question { of: args.of, query: &query, window: window(&analysis, args.from, args.to)?, level: args.by };
+    let question =
+        Question { of: args.of, query: &query, window: selection::window(args.from, args.to, analysis.timeline.window())?, level: args.by };
     let json = |value: serde_json::Result<String>| anyhow::Ok(value? + "\n");
     let text = match &args.function {
         None => {
@@ -62,15 +61,4 @@ pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<D
     };
     print(&text)?;
     Ok(Done::Yes)
-}
-
-/// The window between `from` and `to`, counted from the start of the trace; an error when the trace holds nothing of it.
-pub fn window(analysis: &Analysis<'_>, from: Option<Duration>, to: Option<Duration>) -> anyhow::Result<Window> {
-    let whole = analysis.timeline.window();
-    let at = |offset: Duration| whole.start.plus(u64::try_from(offset.as_nanos()).unwrap_or(u64::MAX));
-    let wanted = Window::new(from.map_or(whole.start, at), to.map_or(whole.end, at)).intersect(whole);
-    if wanted.is_empty() && (from.is_some() || to.is_some()) {
-        bail!("the trace holds nothing between --from and --to: it is {:.3} s long", whole.duration_ns() as f64 / 1e9);
-    }
-    Ok(wanted)
 }

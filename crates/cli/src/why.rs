@@ -1,13 +1,12 @@
 //! `unhitch why`: what hung, and who caused it.
 
 use crate::args::WhyArgs;
-use crate::{Done, load, print, table};
-use anyhow::{Context, bail};
+use crate::{Done, load, print, selection};
+use anyhow::Context;
 use std::path::Path;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::answer::{self, Why};
 use unhitch_analysis::stalls::Query;
-use unhitch_model::{ThreadId, Trace, Window};
 
 const TOP_TEXT: usize = 1;
 const TOP_JSON: usize = 10;
@@ -17,8 +16,12 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     let rules = load::rules(args.rules.as_deref())?;
     let trace = load::trace(&args.trace)?;
     let analysis = Analysis::new(&trace, &rules);
-    let query =
-        Query { victims: args.victim.as_deref().map_or(Ok(Vec::new()), |name| victims(&trace, name))?, window: window(args, &analysis)? };
+    let query = Query {
+        victims: args.victim.as_deref().map_or(Ok(Vec::new()), |name| selection::victims(&trace, name))?,
+        window: (args.from.is_some() || args.to.is_some())
+            .then(|| selection::window(args.from, args.to, analysis.timeline.window()))
+            .transpose()?,
+    };
     let stalls = analysis.stalls(&query);
     print(&match args.json {
         true => {
@@ -35,26 +38,4 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
 /// Answers for a trace just recorded, as text or JSON.
 pub fn answer_for(path: &Path, json: bool) -> anyhow::Result<Done> {
     why(&WhyArgs { trace: path.to_path_buf(), victim: None, from: None, to: None, top: None, json, svg: None, rules: None })
-}
-
-/// The threads that a user's word means: a tid, all threads of a pid, or all with that thread or process name.
-fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
-    let number = name.parse::<u32>().ok();
-    let named = |id: ThreadId| trace.threads.get(id).names.iter().any(|(_, known)| trace.name(*known) == name);
-    let is_tid = number.is_some_and(|tid| !trace.threads.incarnations(tid).is_empty());
-    let matching = trace.threads.iter().filter(|&(id, thread)| {
-        let process = trace.threads.process_of(id);
-        // A process's id is also its leader's: it means the process.
-        number == Some(process.pid) || (is_tid && number == Some(thread.tid)) || named(id) || named(process.leader)
-    });
-    let ids: Vec<ThreadId> = matching.map(|(id, _)| id).filter(|id| !id.is_idle()).collect();
-    if ids.is_empty() {
-        bail!("no thread or process of this trace is called {name:?}");
-    }
-    Ok(ids)
-}
-
-fn window(args: &WhyArgs, analysis: &Analysis<'_>) -> anyhow::Result<Option<Window>> {
-    let narrowed = args.from.is_some() || args.to.is_some();
-    narrowed.then(|| table::window(analysis, args.from, args.to)).transpose()
 }

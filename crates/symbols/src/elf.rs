@@ -6,6 +6,7 @@
 
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{FileKind, Object, ObjectSection, ReadCache, elf};
+use rustc_hash::FxHashMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
 
@@ -62,6 +63,8 @@ pub(crate) struct Elf {
     pub(crate) dwarf_bytes: u64,
     /// Where procedure linkage stubs are.
     pub(crate) plt_svmas: Vec<Range<u64>>,
+    /// `e_machine`, which says whose instructions these are.
+    pub(crate) machine: u16,
 }
 
 impl Elf {
@@ -78,6 +81,7 @@ impl Elf {
     fn from_file<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a ReadCache<I>>) -> Self {
         let mut tables = Self {
             segments: segments(file),
+            machine: file.elf_header().e_machine(file.endian()).0,
             build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
             debuglink: file.gnu_debuglink().ok().flatten().map(|(name, crc)| (name.to_vec(), crc)),
             debugaltlink: file.gnu_debugaltlink().ok().flatten().map(|(name, id)| (name.to_vec(), id.to_vec())),
@@ -170,6 +174,32 @@ impl Elf {
             .filter_map(|function| Some((self.name(image, function.name)?, function.binding)))
             .min_by_key(|(name, binding)| (name.bytes().take_while(|&byte| byte == b'_').count(), *binding, name.clone()))
             .map(|(name, _)| name)
+    }
+
+    /// The function that covers `svma`, without the smaller ones around it.
+    pub(crate) fn extent_at(&self, svma: u64) -> Option<Range<u64>> {
+        let after = self.functions.partition_point(|function| function.svmas.start <= svma);
+        let found = self.functions.get(..after)?.iter().rev().take(MAX_NESTING).find(|function| svma < function.svmas.end)?;
+        Some(found.svmas.clone())
+    }
+
+    /// Where the function of each linker symbol is; several functions may have one name.
+    pub(crate) fn functions_by_name(&self, image: &mut dyn Image) -> FxHashMap<String, Vec<Range<u64>>> {
+        let mut by_name: FxHashMap<String, Vec<Range<u64>>> = FxHashMap::default();
+        for function in &self.functions {
+            if let Some(name) = self.name(image, function.name) {
+                by_name.entry(name).or_default().push(function.svmas.clone());
+            }
+        }
+        by_name
+    }
+
+    /// Where in the file the byte at `svma` is.
+    pub(crate) fn file_offset(&self, svma: u64) -> Option<u64> {
+        self.segments.iter().find_map(|segment| {
+            let offset = segment.file_offsets.start.checked_add(svma.checked_sub(segment.svma)?)?;
+            segment.file_offsets.contains(&offset).then_some(offset)
+        })
     }
 
     fn name(&self, image: &mut dyn Image, offset: u32) -> Option<String> {

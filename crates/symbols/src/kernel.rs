@@ -6,6 +6,7 @@
 use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io::{self, Read};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// A list longer than this is read up to here; real ones have 5 to 20 MB.
@@ -61,6 +62,11 @@ impl Kernel {
     }
 }
 
+/// From the start of the function at `avma` to where anything else begins, by the list in `kallsyms`.
+pub(crate) fn extent_at(kallsyms: &Path, avma: u64) -> Option<Range<u64>> {
+    Table::read(kallsyms).ok()?.extent_at(avma)
+}
+
 /// Every symbol, by address.
 #[derive(Default)]
 struct Table {
@@ -98,12 +104,17 @@ impl Table {
         Self { symbols, text }
     }
 
-    fn function_at(&self, avma: u64) -> Option<String> {
+    /// Without what is too long to be a function.
+    fn extent_at(&self, avma: u64) -> Option<Range<u64>> {
         let after = self.symbols.partition_point(|symbol| symbol.avma <= avma);
         let start_avma = self.symbols.get(after.checked_sub(1)?)?.avma;
-        if start_avma == 0 || avma - start_avma >= MAX_FUNCTION_BYTES {
-            return None;
-        }
+        let end_avma = self.symbols.get(after).map_or(u64::MAX, |symbol| symbol.avma).min(start_avma.saturating_add(MAX_FUNCTION_BYTES));
+        (start_avma != 0 && avma < end_avma).then_some(start_avma..end_avma)
+    }
+
+    fn function_at(&self, avma: u64) -> Option<String> {
+        let after = self.symbols.partition_point(|symbol| symbol.avma <= avma);
+        let start_avma = self.extent_at(avma)?.start;
         let first = self.symbols.partition_point(|symbol| symbol.avma < start_avma);
         let function = self.symbols.get(first..after)?.iter().find(|symbol| matches!(symbol.kind, b't' | b'T' | b'w' | b'W'))?;
         let name = self.text.get(function.name as usize..)?;
@@ -145,6 +156,7 @@ mod tests {
         assert_eq!(name(&table, 0xffff_ffff_80ff_ffff), None);
         assert_eq!(name(&table, 0), None);
         assert_eq!(name(&table, u64::MAX), None);
+        assert_eq!(table.extent_at(0xffff_ffff_8100_01ff), Some(0xffff_ffff_8100_0100..0xffff_ffff_8100_0200));
     }
 
     #[test]

@@ -1,20 +1,28 @@
 //! Names the frames of a [`Trace`]: functions, source lines and inlined functions.
 //!
 //! What an offset counts from is said by [`ModuleKind`]; each kind has its source: `/proc/kallsyms` for the kernel, ELF and DWARF for
-//! files, the runtime's perf map for JIT code. *Why on the recording machine, at every save*: only there the files are the ones that ran.
+//! files, the runtime's perf map for JIT code. [`code`] and [`disassemble`] give the instructions behind the names. *Why on the
+//! recording machine, at every save*: only there the files are the ones that ran.
 //! So everything read is kept for the next save by a [`Symbolizer`].
 
+mod code;
 mod debug_file;
 mod demangle;
+mod disassembly;
 mod elf;
 mod file;
 mod kernel;
+mod kernel_image;
 mod lines;
 mod module;
 mod origin;
 mod perf_map;
 mod plt;
+mod unwind_table;
 mod vdso;
+
+pub use code::{Code, CodeOptions, Isa, NoCode, code};
+pub use disassembly::{Instruction, disassemble};
 
 use kernel::Kernel;
 use module::{Function, Functions, Missing, Module};

@@ -9,11 +9,13 @@ use crate::demangle::demangle;
 use crate::elf::{Elf, Image};
 use crate::file::{Identity, open_regular};
 use crate::lines::{Lines, MAX_DWARF_BYTES};
-use crate::{plt, vdso};
+use crate::{plt, unwind_table, vdso};
 use rustc_hash::FxHashMap;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A file with more remembered locations than this is a program that never repeats itself; forget and start again.
 const MAX_REMEMBERED: usize = 1 << 18;
@@ -92,6 +94,30 @@ impl Module {
         }
         let debug = if elf.has_symtab && elf.dwarf_bytes > 0 { None } else { debug_file::find(path, &elf, debug_dirs) };
         Ok(Self { path: path.to_owned(), identity, elf, debug, lines: None, stubs: None, remembered: FxHashMap::default() })
+    }
+
+    /// The tables of the file itself, and the image to read its code from.
+    pub(crate) fn code(&self) -> io::Result<(&Elf, Box<dyn Image>)> {
+        Ok((&self.elf, open_image(&self.path)?.0))
+    }
+
+    /// The file offsets of the function that covers `file_offset`.
+    pub(crate) fn extent_at(&self, file_offset: u64) -> Option<Range<u64>> {
+        let svma = self.elf.svma(file_offset)?;
+        let unwound = || unwind_table::extent_at(open_image(&self.path).ok()?.0, svma);
+        let extent = self.symbols().1.extent_at(svma).or_else(unwound)?;
+        let start = file_offset.checked_sub(svma.checked_sub(extent.start)?)?;
+        Some(start..start.checked_add(extent.end - extent.start)?)
+    }
+
+    /// When the file was last written; none for the vdso.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        std::fs::metadata(&self.path).ok()?.modified().ok()
+    }
+
+    /// True when the file has a build id.
+    pub(crate) fn has_build_id(&self) -> bool {
+        !self.elf.build_id.is_empty()
     }
 
     /// True when the files that this was read from have not changed since.
@@ -187,7 +213,7 @@ fn open_image(path: &Path) -> io::Result<(Box<dyn Image>, Option<Identity>)> {
 }
 
 /// perf pads recorded build ids with zeros to 20 bytes.
-fn same_build(recorded: &[u8], actual: &[u8]) -> bool {
+pub(crate) fn same_build(recorded: &[u8], actual: &[u8]) -> bool {
     recorded.strip_prefix(actual).is_some_and(|padding| padding.iter().all(|&byte| byte == 0))
 }
 

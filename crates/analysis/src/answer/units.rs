@@ -44,6 +44,19 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
+/// A part of a whole, rounded: `99.4 %`. 100 and 0 are said of all and nothing only.
+pub fn rounded_percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "0 %".to_owned();
+    }
+    let rounded = (u128::from(part) * 2000 + u128::from(whole)) / (u128::from(whole) * 2);
+    let tenths = if part < whole { rounded.min(999) } else { rounded };
+    match tenths {
+        0 if part > 0 => "< 0.1 %".to_owned(),
+        _ => format!("{}.{} %", tenths / 10, tenths % 10),
+    }
+}
+
 /// A thread as text: `typing 4712 (lab-starve 4711)`; the process is left out for its leader of the same name.
 pub fn thread(trace: &Trace, id: ThreadId, at: Time) -> String {
     if id.is_idle() {
@@ -80,6 +93,8 @@ mod tests {
         assert_eq!(count(1_000_000), "1,000,000");
         assert_eq!(percent(999_999, 1_000_000), "99.9 %");
         assert_eq!(percent(1, 1), "100.0 %");
+        assert_eq!([7_498, 41, 1, 0].map(|part| rounded_percent(part, 7_547)), ["99.4 %", "0.5 %", "< 0.1 %", "0.0 %"]);
+        assert_eq!([9_999, 10_000].map(|part| rounded_percent(part, 10_000)), ["99.9 %", "100.0 %"]);
         assert_eq!(plural(1, "thread"), "1 thread");
     }
 }

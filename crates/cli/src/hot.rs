@@ -1,0 +1,206 @@
+//! `unhitch hot`: in which functions the CPU samples are, and on which instructions of one of them.
+
+mod listing;
+
+pub use listing::Listing;
+
+use crate::args::HotArgs;
+use crate::{Done, load, print, selection};
+use anyhow::bail;
+use serde_json::json;
+use std::fmt::Write;
+use unhitch_analysis::answer::units;
+use unhitch_analysis::{SelfSamples, self_samples};
+use unhitch_model::{FrameId, ThreadId, Time, Trace, Window};
+use unhitch_symbols::CodeOptions;
+
+/// How many functions the text ranks; the JSON has all.
+const RANKED: usize = 20;
+/// How many callees are told for a function without samples of its own.
+const TOLD_CALLEES: usize = 3;
+
+/// Which samples are looked at.
+pub struct Selection {
+    /// Of these threads; all threads when empty.
+    pub threads: Vec<ThreadId>,
+    /// In these windows.
+    pub windows: Vec<Window>,
+}
+
+impl Selection {
+    /// Indices into [`Trace::samples`]. A CPU's idle thread does nothing worth a look.
+    fn samples(&self, trace: &Trace) -> Vec<usize> {
+        let is_wanted = |thread: ThreadId| self.threads.contains(&thread) || self.threads.is_empty() && !thread.is_idle();
+        let mut samples: Vec<usize> = self.windows.iter().flat_map(|&window| trace.samples.range(window)).collect();
+        samples.sort_unstable();
+        samples.dedup();
+        samples.retain(|&sample| trace.samples.thread.get(sample).is_some_and(|&thread| is_wanted(thread)));
+        samples
+    }
+}
+
+/// Ranks functions, or shows the instructions of one.
+pub fn hot(args: &HotArgs) -> anyhow::Result<Done> {
+    let trace = load::trace(&args.trace)?;
+    let all = Window::new(trace.samples.time.first().copied().unwrap_or_default(), Time::MAX);
+    let whole = trace.common_window();
+    let selection = Selection {
+        threads: args.victim.as_deref().map_or(Ok(Vec::new()), |name| selection::victims(&trace, name))?,
+        windows: vec![if args.from.is_none() && args.to.is_none() { all } else { selection::window(args.from, args.to, whole)? }],
+    };
+    print(&match &args.function {
+        None => ranking(&trace, &selection, args.json),
+        Some(_) => {
+            let options = CodeOptions { kernel_image: args.kernel_image.clone(), ..CodeOptions::default() };
+            let listing = listing(&trace, &selection, args.function.as_deref(), &options)?;
+            if args.json { listing.json().to_string() + "\n" } else { listing.text() }
+        }
+    })?;
+    Ok(Done::Yes)
+}
+
+fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> String {
+    let samples = selection.samples(trace);
+    let total = samples.len() as u64;
+    let ranked = self_samples(trace, samples);
+    let module = |place: &SelfSamples| trace.modules.get(place.module).map_or("?", |module| trace.name(module.path));
+    if as_json {
+        let functions = ranked.iter().map(|place| {
+            let share = place.samples as f64 / total as f64;
+            json!({ "function": place.label(trace), "module": module(place), "samples": place.samples, "share": share })
+        });
+        return json!({ "version": 1, "samples": total, "functions": functions.collect::<Vec<_>>() }).to_string() + "\n";
+    }
+    if ranked.is_empty() {
+        return "No CPU samples here.\n".to_owned();
+    }
+    let mut out = format!("{:>9} {:>8}  function (its own samples, not its callees')\n", "samples", "share");
+    for place in ranked.iter().take(RANKED) {
+        let share = units::rounded_percent(place.samples, total);
+        let _ = writeln!(out, "{:>9} {share:>8}  {}  ({})", units::count(place.samples), place.label(trace), module(place));
+    }
+    let rest: u64 = ranked.iter().skip(RANKED).map(|place| place.samples).sum();
+    if rest > 0 {
+        let more = units::plural((ranked.len() - RANKED) as u64, "more function");
+        let _ = writeln!(out, "{:>9} {:>8}  … {more}", units::count(rest), units::rounded_percent(rest, total));
+    }
+    let _ = writeln!(out, "{:>9} {:>8}  all, without the idle CPUs'", units::count(total), units::rounded_percent(total, total));
+    for warning in trace.warnings.lines() {
+        let _ = writeln!(out, "WARNING  {warning}");
+    }
+    out
+}
+
+/// The instructions, with their samples, of the function called `function`, or of the one with most samples of its own.
+pub fn listing(trace: &Trace, selection: &Selection, function: Option<&str>, options: &CodeOptions) -> anyhow::Result<Listing> {
+    let samples = selection.samples(trace);
+    let ranked = self_samples(trace, samples.iter().copied());
+    let fit = |place: &SelfSamples| function.map_or(Some(Fit::Exact), |wanted| Fit::of_place(trace, place, wanted));
+    let Some(best) = ranked.iter().filter_map(fit).min() else { return no_samples_in(trace, &samples, function.unwrap_or_default()) };
+    let mut fitting = ranked.iter().filter(|place| fit(place) == Some(best));
+    let Some(place) = fitting.next() else { bail!("no CPU samples here") };
+    let mut notes = Vec::new();
+    if let Some(wanted) = function {
+        if best == Fit::Inlined {
+            notes.push(format!("{wanted} is inlined; this is a function that holds it"));
+        }
+        let others: Vec<String> =
+            fitting.map(|other| format!("{} ({})", other.label(trace), units::plural(other.samples, "sample"))).collect();
+        if !others.is_empty() {
+            notes.push(format!("{wanted} could also mean {}", others.join(", ")));
+        }
+    }
+    let inside = samples.iter().filter(|&&sample| {
+        let stack = trace.samples.stack.get(sample).copied().unwrap_or_default();
+        trace.stacks.frames_of(stack).iter().any(|&frame| is_in(trace, frame, place))
+    });
+    let inside = inside.count() as u64;
+    Ok(Listing::new(trace, place, inside, samples.len() as u64, notes, options))
+}
+
+fn is_in(trace: &Trace, frame: FrameId, place: &SelfSamples) -> bool {
+    let function = trace.symbols.get(frame).last().map(|symbol| symbol.function);
+    let path = |module| trace.modules.get(module).map(|module| (module.path, module.kind));
+    let Some(found) = trace.stacks.frame(frame) else { return false };
+    path(found.module) == path(place.module)
+        && function.map_or(place.function.is_empty() && place.span().contains(&found.offset), |function| function == place.function)
+}
+
+fn no_samples_in(trace: &Trace, samples: &[usize], wanted: &str) -> anyhow::Result<Listing> {
+    let calls = |&sample: &usize| {
+        let frames = trace.stacks.frames_of(trace.samples.stack.get(sample).copied().unwrap_or_default());
+        frames.iter().flat_map(|&frame| trace.frame_names(frame)).any(|name| Fit::of_name(&name, wanted).is_some())
+    };
+    let above: Vec<usize> = samples.iter().copied().filter(calls).collect();
+    if above.is_empty() {
+        bail!("no sample is in a function called {wanted:?}; `unhitch hot TRACE` lists those that have samples");
+    }
+    let callees = self_samples(trace, above.iter().copied());
+    let callees: Vec<String> =
+        callees.iter().take(TOLD_CALLEES).map(|place| format!("{} ({})", place.label(trace), units::count(place.samples))).collect();
+    let count = units::plural(above.len() as u64, "sample");
+    bail!("{wanted:?} has no samples of its own: it is on the stacks of {count}, taken in {}", callees.join(", "))
+}
+
+/// How well a place fits what the user wrote; the best first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Fit {
+    /// It is the name, or `file+0xOFFSET` among its samples.
+    Exact,
+    /// It is the last part of the name: `find` for `map::Map::find`.
+    LastPart,
+    /// It is, or is the last part of, the name of a function inlined there.
+    Inlined,
+    /// The name contains it.
+    Part,
+}
+
+impl Fit {
+    fn of_name(name: &str, wanted: &str) -> Option<Self> {
+        // Functions of kernel modules are named `function [module]`.
+        let bare = name.split(" [").next().unwrap_or(name);
+        match () {
+            () if wanted.is_empty() => None,
+            () if name == wanted || bare == wanted => Some(Self::Exact),
+            () if bare.strip_suffix(wanted).is_some_and(|rest| rest.ends_with("::")) => Some(Self::LastPart),
+            () if name.contains(wanted) => Some(Self::Part),
+            () => None,
+        }
+    }
+
+    fn of_place(trace: &Trace, place: &SelfSamples, wanted: &str) -> Option<Self> {
+        if holds_address(trace, place, wanted) {
+            return Some(Self::Exact);
+        }
+        let outer = Self::of_name(&place.label(trace), wanted);
+        if matches!(outer, Some(Self::Exact | Self::LastPart)) {
+            return outer;
+        }
+        let mut frames = place.at.values().flat_map(|(frame, _)| trace.frame_names(*frame));
+        let is_inlined = frames.any(|name| matches!(Self::of_name(&name, wanted), Some(Self::Exact | Self::LastPart)));
+        if is_inlined { Some(Self::Inlined) } else { outer }
+    }
+}
+
+/// True when `wanted` is `file+0xOFFSET` and that lies among the samples of `place`.
+fn holds_address(trace: &Trace, place: &SelfSamples, wanted: &str) -> bool {
+    let Some((file, offset)) = wanted.split("..").next().and_then(|start| start.rsplit_once("+0x")) else { return false };
+    let path = trace.modules.get(place.module).map_or("", |module| trace.name(module.path));
+    (path == file || path.rsplit('/').next() == Some(file))
+        && u64::from_str_radix(offset, 16).is_ok_and(|offset| place.span().contains(&offset))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Fit;
+
+    #[test]
+    fn functions_are_found_by_what_people_write() {
+        assert_eq!(Fit::of_name("map::Map::find", "map::Map::find"), Some(Fit::Exact));
+        assert_eq!(Fit::of_name("ext4_find [ext4]", "ext4_find"), Some(Fit::Exact));
+        assert_eq!(Fit::of_name("map::Map::find", "find"), Some(Fit::LastPart));
+        assert_eq!(Fit::of_name("map::Map::find_all", "find"), Some(Fit::Part));
+        assert_eq!(Fit::of_name("map::Map::find", "seek"), None);
+        assert_eq!(Fit::of_name("map::Map::find", ""), None);
+    }
+}

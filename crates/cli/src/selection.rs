@@ -1,0 +1,32 @@
+//! Which part of a trace a user means: threads by name or number, a window by times from its start.
+
+use anyhow::bail;
+use std::time::Duration;
+use unhitch_model::{ThreadId, Trace, Window};
+
+/// The threads that a user's word means: a tid, all threads of a pid, or all with that thread or process name.
+pub fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
+    let number = name.parse::<u32>().ok();
+    let named = |id: ThreadId| trace.threads.get(id).names.iter().any(|(_, known)| trace.name(*known) == name);
+    let is_tid = number.is_some_and(|tid| !trace.threads.incarnations(tid).is_empty());
+    let matching = trace.threads.iter().filter(|&(id, thread)| {
+        let process = trace.threads.process_of(id);
+        // A process's id is also its leader's: it means the process.
+        number == Some(process.pid) || (is_tid && number == Some(thread.tid)) || named(id) || named(process.leader)
+    });
+    let ids: Vec<ThreadId> = matching.map(|(id, _)| id).filter(|id| !id.is_idle()).collect();
+    if ids.is_empty() {
+        bail!("no thread or process of this trace is called {name:?}");
+    }
+    Ok(ids)
+}
+
+/// The part of `whole` between two times counted from its start.
+pub fn window(from: Option<Duration>, to: Option<Duration>, whole: Window) -> anyhow::Result<Window> {
+    let at = |offset: Duration| whole.start.plus(u64::try_from(offset.as_nanos()).unwrap_or(u64::MAX));
+    let wanted = Window::new(from.map_or(whole.start, at), to.map_or(whole.end, at)).intersect(whole);
+    if wanted.is_empty() && (from.is_some() || to.is_some()) {
+        bail!("the trace holds nothing between --from and --to: it is {:.3} s long", whole.duration_ns() as f64 / 1e9);
+    }
+    Ok(wanted)
+}

@@ -1,0 +1,254 @@
+//! Reads the machine code of a function: from its file, from the vdso, from the running kernel's memory or from a kernel image.
+//!
+//! Formats: ELF; `/proc/kcore` is an ELF core file of the kernel's memory (`fs/proc/kcore.c`, `proc_kcore(5)`), its `PT_LOAD` segments by
+//! avma. *Why so many refusals*: the instructions of another build look just as plausible beside the samples as the right ones.
+
+use crate::kernel_image::KernelImage;
+use crate::module::{Missing, Module};
+use crate::{kernel, origin, vdso};
+use object::elf;
+use object::read::elf::{FileHeader, ProgramHeader};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use unhitch_model::{ModuleId, ModuleKind, Trace};
+
+/// How much is read before and after samples whose function is not known.
+const RAW_MARGIN_BYTES: u64 = 256;
+/// A longer function is read around its samples only.
+const MAX_CODE_BYTES: u64 = 256 << 10;
+/// The headers of `/proc/kcore` lie at its start; real ones have some kilobytes.
+const MAX_CORE_HEADER_BYTES: u64 = 1 << 20;
+
+/// Where code is looked for. The default is this machine.
+#[derive(Clone, Debug)]
+pub struct CodeOptions {
+    /// Folders of separate debug files: they know where functions end.
+    pub debug_dirs: Vec<PathBuf>,
+    /// The kernel's symbol list.
+    pub kallsyms: PathBuf,
+    /// The kernel's memory.
+    pub kcore: PathBuf,
+    /// A `vmlinux` to read kernel code from instead.
+    pub kernel_image: Option<PathBuf>,
+}
+
+impl Default for CodeOptions {
+    fn default() -> Self {
+        Self {
+            debug_dirs: vec!["/usr/lib/debug".into()],
+            kallsyms: origin::KALLSYMS.into(),
+            kcore: "/proc/kcore".into(),
+            kernel_image: None,
+        }
+    }
+}
+
+/// Whose instructions code consists of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isa {
+    /// x86.
+    X86 {
+        /// 32 or 64.
+        bits: u32,
+    },
+    /// Any other.
+    Other,
+}
+
+impl Isa {
+    pub(crate) fn of_machine(machine: u16) -> Self {
+        match elf::Machine(machine) {
+            elf::EM_X86_64 => Self::X86 { bits: 64 },
+            elf::EM_386 => Self::X86 { bits: 32 },
+            _ => Self::Other,
+        }
+    }
+}
+
+/// Machine code.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Code {
+    /// Module offset of the first byte, see [`ModuleKind`].
+    pub start: u64,
+    /// The code.
+    pub bytes: Vec<u8>,
+    /// The address that a disassembler shows for `start`: svma for files, avma for the kernel.
+    pub start_address: u64,
+    /// True when this is one function by the symbol table, false when it is what lies around the samples.
+    pub is_function: bool,
+    /// Whose instructions these are.
+    pub isa: Isa,
+    /// Where it was read.
+    pub source: PathBuf,
+    /// Why it may not be what ran, if it may not.
+    pub doubt: Option<&'static str>,
+}
+
+/// Why there is no code.
+#[derive(Clone, PartialEq, Eq, thiserror::Error, Debug)]
+#[non_exhaustive]
+pub enum NoCode {
+    /// The module is not of this trace.
+    #[error("the trace does not say which module it is in")]
+    NoModule,
+    /// Gone, a special file, or not permitted.
+    #[error("{0} is gone or cannot be read")]
+    Unreadable(String),
+    /// Not an ELF file, or cut off.
+    #[error("{0} is damaged or not an ELF file")]
+    Damaged(String),
+    /// The build ids, or the times, differ.
+    #[error("{path} is not the file that was recorded: {how}")]
+    OtherBuild {
+        /// The file.
+        path: String,
+        /// How that is known.
+        how: &'static str,
+    },
+    /// JIT code and the like.
+    #[error("code in anonymous memory (JIT) is not in the recording")]
+    Anonymous,
+    /// The trace is from elsewhere.
+    #[error("{0}; give the kernel that was recorded with --kernel-image VMLINUX")]
+    OtherKernel(&'static str),
+    /// No `/proc/kcore`, or not permitted.
+    #[error("{path} cannot be read ({kind}): it takes root and a kernel with CONFIG_PROC_KCORE; or give --kernel-image VMLINUX")]
+    NoKcore {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        kind: io::ErrorKind,
+    },
+    /// The kernel image does not fit the trace.
+    #[error("{path} is not the kernel that was recorded: {how}")]
+    OtherImage {
+        /// The file.
+        path: PathBuf,
+        /// How that is known.
+        how: &'static str,
+    },
+}
+
+/// The code of the function in which the module offsets `near` are, or what lies around them where no function is known.
+pub fn code(trace: &Trace, module: ModuleId, near: Range<u64>, options: &CodeOptions) -> Result<Code, NoCode> {
+    let found = trace.modules.get(module).ok_or(NoCode::NoModule)?;
+    match (found.kind, &options.kernel_image) {
+        (ModuleKind::File, _) => file_code(trace, trace.name(found.path), &found.build_id, near, options),
+        (ModuleKind::Anonymous { .. }, _) => Err(NoCode::Anonymous),
+        (ModuleKind::Kernel, Some(path)) => KernelImage::open(path, trace, module)?.code(near),
+        (ModuleKind::Kernel, None) => running_kernel_code(trace, near, options),
+    }
+}
+
+/// `extent`, if it is a function of bearable length around `near`; else `near` with a margin.
+pub(crate) fn bounds(extent: Option<Range<u64>>, near: &Range<u64>) -> (Range<u64>, bool) {
+    let fits = |extent: &Range<u64>| extent.contains(&near.start) && near.end <= extent.end && extent.end - extent.start <= MAX_CODE_BYTES;
+    match extent.filter(fits) {
+        Some(extent) => (extent, true),
+        None => {
+            let end = near.end.min(near.start.saturating_add(MAX_CODE_BYTES)).saturating_add(RAW_MARGIN_BYTES);
+            (near.start.saturating_sub(RAW_MARGIN_BYTES)..end, false)
+        }
+    }
+}
+
+fn file_code(trace: &Trace, path: &str, build_id: &[u8], near: Range<u64>, options: &CodeOptions) -> Result<Code, NoCode> {
+    let other_build = |how| NoCode::OtherBuild { path: path.to_owned(), how };
+    if path == vdso::NAME && origin::foreign(&trace.meta).is_some() {
+        return Err(NoCode::Unreadable(path.to_owned()));
+    }
+    let module = Module::open(path, build_id, &options.debug_dirs).map_err(|missing| match missing {
+        Missing::Unreadable => NoCode::Unreadable(path.to_owned()),
+        Missing::OtherBuild => other_build("the build ids differ"),
+        _ => NoCode::Damaged(path.to_owned()),
+    })?;
+    let is_proven = !build_id.is_empty() && module.has_build_id();
+    let changed = module.modified().zip(recorded_until(trace)).is_some_and(|(modified, recorded)| modified > recorded);
+    if !is_proven && changed && path != vdso::NAME {
+        return Err(other_build("it was written after the recording"));
+    }
+    let (bounds, is_function) = bounds(module.extent_at(near.start), &near);
+    let (elf, mut image) = module.code().map_err(|_| NoCode::Unreadable(path.to_owned()))?;
+    let bytes = read_at(&mut image, bounds.start, bounds.end - bounds.start).map_err(|_| NoCode::Damaged(path.to_owned()))?;
+    if (bytes.len() as u64) < near.start - bounds.start {
+        return Err(NoCode::Damaged(path.to_owned()));
+    }
+    Ok(Code {
+        start: bounds.start,
+        bytes,
+        start_address: elf.svma(near.start).unwrap_or(near.start).wrapping_sub(near.start - bounds.start),
+        is_function,
+        isa: Isa::of_machine(elf.machine),
+        source: path.into(),
+        doubt: (!is_proven && path != vdso::NAME).then_some("the recording has no build id to tell it by; it is older than the recording"),
+    })
+}
+
+/// When the recording ended, by the wall clock.
+fn recorded_until(trace: &Trace) -> Option<SystemTime> {
+    let end_ns = u64::try_from(trace.meta.epoch_ns?).ok()?.checked_add(trace.common_window().end.nanos())?;
+    UNIX_EPOCH.checked_add(Duration::from_nanos(end_ns))
+}
+
+fn running_kernel_code(trace: &Trace, near: Range<u64>, options: &CodeOptions) -> Result<Code, NoCode> {
+    if let Some(why) = origin::foreign(&trace.meta) {
+        return Err(NoCode::OtherKernel(why));
+    }
+    let no_kcore = |kind| NoCode::NoKcore { path: options.kcore.clone(), kind };
+    let mut core = open_core(&options.kcore).map_err(|error| no_kcore(error.kind()))?;
+    let (bounds, is_function) = bounds(kernel::extent_at(&options.kallsyms, near.start), &near);
+    let (start, bytes, isa) = read_core(&mut core, &bounds, near.start).map_err(|error| no_kcore(error.kind()))?;
+    let is_function = is_function && start == bounds.start;
+    Ok(Code { start, bytes, start_address: start, is_function, isa, source: options.kcore.clone(), doubt: None })
+}
+
+fn open_core(path: &Path) -> io::Result<File> {
+    match std::fs::metadata(path)?.is_file() {
+        true => File::open(path),
+        false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Reads as much of `avmas` as lies in one segment with `near_avma`.
+fn read_core(core: &mut (impl Read + Seek), avmas: &Range<u64>, near_avma: u64) -> io::Result<(u64, Vec<u8>, Isa)> {
+    let damaged = || io::Error::from(io::ErrorKind::InvalidData);
+    let headers = read_at(core, 0, MAX_CORE_HEADER_BYTES)?;
+    let header = elf::FileHeader64::<object::Endianness>::parse(&*headers).map_err(|_| damaged())?;
+    let endian = header.endian().map_err(|_| damaged())?;
+    let programs = header.program_headers(endian, &*headers).map_err(|_| damaged())?;
+    let segment = programs.iter().find_map(|program| {
+        let start = program.p_vaddr(endian);
+        let segment = start..start.checked_add(program.p_filesz(endian))?;
+        (program.p_type(endian) == elf::PT_LOAD && segment.contains(&near_avma)).then(|| (segment, program.p_offset(endian)))
+    });
+    let (segment, file_offset) = segment.ok_or(io::ErrorKind::NotFound)?;
+    let start = avmas.start.max(segment.start);
+    let len = avmas.end.min(segment.end).saturating_sub(start);
+    let bytes = read_at(core, file_offset.checked_add(start - segment.start).ok_or_else(damaged)?, len)?;
+    Ok((start, bytes, Isa::of_machine(header.e_machine(endian).0)))
+}
+
+/// Up to `len` bytes from `offset` on, fewer at the end of the file.
+pub(crate) fn read_at(image: &mut (impl Read + Seek + ?Sized), offset: u64, len: u64) -> io::Result<Vec<u8>> {
+    image.seek(SeekFrom::Start(offset))?;
+    let mut bytes = Vec::new();
+    image.take(len).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_read_whole_and_other_code_with_a_margin() {
+        assert_eq!(bounds(Some(0x100..0x140), &(0x110..0x120)), (0x100..0x140, true));
+        assert_eq!(bounds(Some(0x100..0x140), &(0x110..0x150)), (0x10..0x250, false), "samples behind its end");
+        assert_eq!(bounds(None, &(0x110..0x120)), (0x10..0x220, false));
+        assert_eq!(bounds(Some(0..u64::MAX), &(0x10..0x20)), (0..0x120, false));
+        assert_eq!(bounds(None, &(0..u64::MAX)), (0..MAX_CODE_BYTES + RAW_MARGIN_BYTES, false));
+    }
+}
