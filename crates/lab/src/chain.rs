@@ -12,7 +12,8 @@ use crate::sys::{self, FairGuard, FairMutex, Shared};
 use crate::work::stay_on_stack;
 use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
-use std::io::{self, PipeReader, PipeWriter, Read, Write};
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 
 const FRAME_NS: u64 = 16_000_000;
@@ -101,13 +102,13 @@ impl Office<'_> {
     }
 
     #[inline(never)]
-    fn spool(&self, mut printer: PipeWriter, mut answers: PipeReader) -> io::Result<()> {
+    fn spool(&self, mut printer: PipeWriter, answers: PipeReader) -> io::Result<()> {
         let mut job = ORDINARY;
         while self.stage.sleep_until(sys::monotonic_ns() + JOB_INTERVAL_NS)? {
             if job == ORDINARY && sys::monotonic_ns() >= self.stage.hang_start_ns() {
                 job = COLD_START;
             }
-            let goes_on = self.send_document(job, &mut printer, &mut answers)?;
+            let goes_on = self.send_document(job, &mut printer, &answers)?;
             // One cold start is enough.
             job = if job == COLD_START { u8::MAX } else { job };
             if !goes_on {
@@ -119,7 +120,7 @@ impl Office<'_> {
 
     /// False when the printer has gone.
     #[inline(never)]
-    fn send_document(&self, job: u8, printer: &mut PipeWriter, answers: &mut PipeReader) -> io::Result<bool> {
+    fn send_document(&self, job: u8, printer: &mut PipeWriter, answers: &PipeReader) -> io::Result<bool> {
         let mut document = self.lock_document();
         *document += 1;
         let answered = printer.write_all(&[job]).is_ok() && wait_for_printer(answers);
@@ -128,11 +129,10 @@ impl Office<'_> {
     }
 
     #[inline(never)]
-    fn print(&self, mut jobs: PipeReader, mut spooler: PipeWriter) -> io::Result<()> {
+    fn print(&self, jobs: PipeReader, mut spooler: PipeWriter) -> io::Result<()> {
         let head = FairMutex::new(());
-        let mut job = [0];
-        while jobs.read_exact(&mut job).is_ok() {
-            if job == [COLD_START] {
+        while let Some(job) = sys::read_byte(jobs.as_fd())? {
+            if job == COLD_START {
                 self.warm_up(&head)?;
             }
             answer_spooler(&mut spooler);
@@ -152,8 +152,8 @@ impl Office<'_> {
 
 /// False when the printer has gone.
 #[inline(never)]
-fn wait_for_printer(answers: &mut PipeReader) -> bool {
-    black_box(answers.read_exact(&mut [0]).is_ok())
+fn wait_for_printer(answers: &PipeReader) -> bool {
+    black_box(matches!(sys::read_byte(answers.as_fd()), Ok(Some(_))))
 }
 
 #[inline(never)]

@@ -67,7 +67,10 @@ fn run(options: &Options) -> io::Result<Outcome> {
     stage.perform_with(processes, vec![])?;
     let Figures { ready, start_ns, end_ns } = &*pool.figures;
     let ready = ready.load(Ordering::Relaxed);
-    let hang = Span { start_ns: start_ns.load(Ordering::Relaxed), end_ns: end_ns.load(Ordering::Relaxed) };
+    let hang = match end_ns.load(Ordering::Relaxed) {
+        0 => Span::default(),
+        end_ns => Span { start_ns: start_ns.load(Ordering::Relaxed), end_ns },
+    };
     stage.say(format_args!("{ready} workers had filled their page tables, and took {:.3} s to end", hang.seconds()));
     let figures = [("workers", ready), ("mapping_mib", mib as u64)];
     let doubt = (ready < WORKERS).then(|| format!("only {ready} workers were ready in time: the machine is too busy"));

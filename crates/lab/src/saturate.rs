@@ -156,6 +156,8 @@ impl Server<'_> {
 
     #[inline(never)]
     fn serve(&self) -> io::Result<()> {
+        // They keep a CPU busy between them; whoever must share it with them should not hang as well.
+        sys::set_nice(0)?;
         while self.stage.is_open() {
             let now_ns = sys::monotonic_ns();
             let in_hang = now_ns >= self.stage.hang_start_ns() && self.stage.hang_is_on();

@@ -124,7 +124,7 @@ impl Desktop<'_> {
             file.write_all(&block)?;
             self.written_mib.fetch_add(1, Ordering::Relaxed);
         }
-        black_box(file.sync_all())
+        black_box(sys::sync_file(file))
     }
 }
 
@@ -132,7 +132,7 @@ impl Desktop<'_> {
 fn save_settings(file: &File, version: u64) -> io::Result<()> {
     // Longer each time, so that the journal has to know.
     file.write_all_at(&[0x20; 512], version * 512)?;
-    let saved = black_box(file.sync_all());
+    let saved = black_box(sys::sync_file(file));
     stay_on_stack();
     saved
 }

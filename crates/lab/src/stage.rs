@@ -74,8 +74,11 @@ impl Stage {
         sys::bound_this_process(self.run.seconds() as u32 + ALARM_S)?;
         // Where it is allowed, so that other load does not spoil the play; the process ends with it.
         let _ = sys::set_nice(-10);
-        let start = |(name, part): Role| sys::start_process(name, || part().inspect_err(|_| self.drop_curtain()));
-        let processes: Vec<Child> = processes.into_iter().map(start).collect::<io::Result<_>>()?;
+        let mut children: Vec<Child> = Vec::new();
+        // A plain loop: it is on every stack of these processes.
+        for (name, part) in processes {
+            children.push(sys::start_process(name, || part().inspect_err(|_| self.drop_curtain()))?);
+        }
         let signals = StopSignals::block()?;
         thread::scope(|scope| {
             let mut result = Ok(());
@@ -96,8 +99,8 @@ impl Stage {
                 result = result.and(end);
             }
             let until_ns = sys::monotonic_ns() + PROCESS_GRACE_NS;
-            for mut process in processes {
-                match process.wait_until(until_ns) {
+            for mut child in children {
+                match child.wait_until(until_ns) {
                     Ok(true) => {}
                     Ok(false) => self.killed.store(true, Ordering::Relaxed),
                     Err(error) => result = result.and(Err(error)),

@@ -229,6 +229,38 @@ fn call_ppoll(entries: &mut [libc::pollfd], timeout: &libc::timespec) -> libc::c
     black_box(unsafe { libc::ppoll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout, ptr::null()) })
 }
 
+/// Waits for a byte from a pipe or socket; `None` at its end.
+#[inline(never)]
+pub fn read_byte(from: BorrowedFd) -> io::Result<Option<u8>> {
+    let mut byte = 0;
+    match black_box(call_read(from, &mut byte)) {
+        0 => Ok(None),
+        1 => Ok(Some(byte)),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+// The C library's own `read`, `recv`, `fsync` and `waitpid` use the frame pointer for other things where there are several threads,
+// and the recorded stack would end there. `syscall` does not touch it.
+
+#[inline(never)]
+fn call_read(from: BorrowedFd, byte: &mut u8) -> libc::c_long {
+    // SAFETY: room for one byte.
+    black_box(unsafe { libc::syscall(libc::SYS_read, from.as_raw_fd(), ptr::from_mut(byte), 1) })
+}
+
+/// Waits until the file is on the disk.
+#[inline(never)]
+pub fn sync_file(file: &File) -> io::Result<()> {
+    check(black_box(call_fsync(file))).map(drop)
+}
+
+#[inline(never)]
+fn call_fsync(file: &File) -> libc::c_int {
+    // SAFETY: no pointers.
+    black_box(unsafe { libc::syscall(libc::SYS_fsync, file.as_raw_fd()) }) as libc::c_int
+}
+
 /// An `epoll` set.
 pub struct Epoll(OwnedFd);
 

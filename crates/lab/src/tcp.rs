@@ -11,7 +11,7 @@ use crate::sys::{self, Epoll, Shared};
 use crate::work::{compute, stay_on_stack};
 use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
@@ -125,9 +125,7 @@ impl Service<'_> {
         let events = Epoll::new(&[clients[0].as_fd(), clients[1].as_fd(), self.stage.curtain().as_fd()])?;
         while self.stage.is_open() {
             let Some(client) = events.wait()?.and_then(|index| clients.get_mut(index)) else { continue };
-            let mut question = [0];
-            client.read_exact(&mut question)?;
-            if question == [REPORT] {
+            if sys::read_byte(client.as_fd())? == Some(REPORT) {
                 self.compile_report();
             }
             answer_client(client);
@@ -152,7 +150,7 @@ impl Service<'_> {
 /// False when the server has gone.
 #[inline(never)]
 fn ask_server(server: &mut TcpStream, question: u8) -> bool {
-    black_box(server.write_all(&[question]).is_ok() && server.read_exact(&mut [0]).is_ok())
+    black_box(server.write_all(&[question]).is_ok() && matches!(sys::read_byte(server.as_fd()), Ok(Some(_))))
 }
 
 #[inline(never)]
