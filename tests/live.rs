@@ -5,6 +5,8 @@
 //! or that others' events drove out of the rings, prints `NOISY name: reason` and is tried again, so that a test never passes or fails
 //! by luck. What the machine does not permit prints `SKIPPED name: reason`.
 //!
+//! `exit-storm` is not among them: on Linux no lock serialises the exits, so there is no one hang to find (`docs/lab.md`).
+//!
 //! `UNHITCH_SOAK=N` (`make soak`) repeats every program N times alone and N times beside a busy process, and prints a table.
 #![cfg(target_os = "linux")]
 
@@ -41,6 +43,51 @@ fn live_loop_stall() {
 #[test]
 fn live_idle_holder() {
     play("idle-holder");
+}
+
+#[test]
+fn live_saturate() {
+    play("saturate");
+}
+
+#[test]
+fn live_convoy() {
+    play("convoy");
+}
+
+#[test]
+fn live_chain() {
+    play("chain");
+}
+
+#[test]
+fn live_tcp() {
+    play("tcp");
+}
+
+#[test]
+fn live_stopped() {
+    play("stopped");
+}
+
+#[test]
+fn live_slow_disk() {
+    play("slow-disk");
+}
+
+#[test]
+fn live_populate() {
+    play("populate");
+}
+
+#[test]
+fn live_build_stall() {
+    play("build-stall");
+}
+
+#[test]
+fn live_scan_stall() {
+    play("scan-stall");
 }
 
 /// Past the test harness, which hides what passing tests print.
@@ -227,7 +274,7 @@ fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Vec<String> {
         frames.any(|frame| frame.contains(function))
     };
     let (victim_function, release_function) = (&answer.victim_function, &answer.release_function);
-    expect(on_a_stack("/stack", victim_function), format!("no stack of the chain holds {victim_function}"));
+    expect(on_a_stack("/stack", victim_function) || victim_function.is_empty(), format!("no stack of the chain holds {victim_function}"));
     expect(on_a_stack("/wake/stack", release_function) || release_function.is_empty(), format!("no wake stack holds {release_function}"));
 
     if outcome.program == "starve" {

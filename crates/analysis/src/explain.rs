@@ -126,7 +126,14 @@ impl Analysis<'_> {
                     }
                     None => {
                         let asleep = matches!(segment.state, State::Sleeping(_));
-                        let cause = if asleep && !earlier { Cause::Lost } else { self.terminal(&segment) };
+                        let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
+                        // A kernel worker that only tells that the device is done rested until then: the device took that time.
+                        let device = led.filter(|hop| hop.class.is_disk() && self.class_of(&segment) == WaitClass::KernelIdle);
+                        let (cause, thread) = match device {
+                            Some(hop) => (Cause::Io, hop.sleeper),
+                            None if asleep && !earlier => (Cause::Lost, thread),
+                            None => (self.terminal(&segment), thread),
+                        };
                         explanation.pieces.push(Piece { window: segment.window, cause, thread, hop, segment });
                     }
                 }
@@ -215,7 +222,8 @@ impl Analysis<'_> {
                 match (self.class_of(segment), interrupt) {
                     (WaitClass::Stopped, _) => Cause::Stopped,
                     (WaitClass::Memory, _) => Cause::Memory,
-                    (WaitClass::BlockIo | WaitClass::FileSystem, _) | (_, Some(InterruptSource::BlockIo)) => Cause::Io,
+                    (class, _) if class.is_disk() => Cause::Io,
+                    (_, Some(InterruptSource::BlockIo)) => Cause::Io,
                     (WaitClass::Timer, _) => Cause::Timer,
                     (_, Some(InterruptSource::Timeout | InterruptSource::Timer)) => Cause::Timeout,
                     (WaitClass::Network, _) | (_, Some(InterruptSource::Network)) => Cause::Message,

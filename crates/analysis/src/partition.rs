@@ -83,7 +83,7 @@ fn what(explanation: &Explanation, piece: &Piece) -> What {
         // Someone else ran: what that meant depends on what was waited for.
         (Cause::Ran, Some(hop)) => match hop.class {
             WaitClass::Lock => What::Lock,
-            WaitClass::BlockIo | WaitClass::FileSystem => What::Io,
+            class if class.is_disk() => What::Io,
             WaitClass::Memory => What::Memory,
             WaitClass::Stopped => What::Stopped,
             _ => What::Ipc,

@@ -4,8 +4,10 @@ use crate::Analysis;
 use crate::waits::base_name;
 use unhitch_model::{FrameId, ModuleKind, StackId};
 
-/// A told stack names at most so many functions.
+/// A told stack names at most so many functions,
 const MOST_NAMES: usize = 7;
+/// of the program, where the kernel has many, so many.
+const MOST_USER: usize = 4;
 /// In a table: so many of the program's functions,
 const BRIEF_USER: usize = 3;
 /// and so many of the kernel's after them,
@@ -31,15 +33,20 @@ impl Analysis<'_> {
         names
     }
 
-    /// The same on one line: `a → b → … → y → z`.
+    /// The same on one line: `a → b → … → y → z`. Of a long stack the program's innermost functions and the kernel's.
     pub fn told(&self, stack: StackId) -> String {
-        let names = self.story(stack);
-        if names.is_empty() {
-            return "(no stack was recorded)".to_owned();
+        let frames = self.trace.stacks.frames_of(stack);
+        let (kernel, user) = frames.split_at(self.trace.stacks.kernel_len(stack).min(frames.len()));
+        let kernel = self.story_of(kernel.get(self.facts.noise_len(stack)..).unwrap_or(&[]));
+        let user = self.story_of(user);
+        let most_user = MOST_NAMES.saturating_sub(kernel.len()).max(MOST_USER);
+        let most_kernel = MOST_NAMES.saturating_sub(user.len().min(most_user));
+        let told: Vec<String> =
+            [(user, most_user), (kernel, most_kernel)].iter().flat_map(|(names, most)| innermost(names, *most)).collect();
+        match told.is_empty() {
+            true => "(no stack was recorded)".to_owned(),
+            false => told.join(" → "),
         }
-        let first = names.len().saturating_sub(MOST_NAMES);
-        let told = names[first..].iter().map(|name| shorten(name)).collect::<Vec<_>>().join(" → ");
-        if first > 0 { format!("… → {told}") } else { told }
     }
 
     /// The same of frames (leaf first, the first `kernel_len` of them the kernel's), short enough for a table: the program's innermost
@@ -84,6 +91,16 @@ impl Analysis<'_> {
         let frames = self.trace.stacks.frames_of(stack).iter().skip(self.facts.noise_len(stack));
         frames.flat_map(|&frame| self.trace.frame_names(frame)).find(|name| !is_primitive(name) && !is_scaffold(name))
     }
+}
+
+/// The last `most` of the names, with a sign of what was left out before them.
+fn innermost(names: &[String], most: usize) -> Vec<String> {
+    let first = names.len().saturating_sub(most);
+    let mut told: Vec<String> = names[first..].iter().map(|name| shorten(name)).collect();
+    if first > 0 {
+        told.insert(0, "…".to_owned());
+    }
+    told
 }
 
 /// Functions below or above every program's own.

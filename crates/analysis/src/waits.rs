@@ -41,6 +41,11 @@ pub enum WaitClass {
 }
 
 impl WaitClass {
+    /// True for waits for a disk, or for what a file system makes of it.
+    pub const fn is_disk(self) -> bool {
+        matches!(self, Self::BlockIo | Self::FileSystem)
+    }
+
     /// The name in rules, JSON and tables.
     pub const fn name(self) -> &'static str {
         match self {

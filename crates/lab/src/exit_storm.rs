@@ -28,15 +28,16 @@ pub(crate) const PROGRAM: Program = Program {
 
 fn answer() -> Answer {
     Answer {
-        victim_process: "lab-exit-storm".into(),
-        victim_thread: "lab-exit-storm".into(),
+        victim_process: "lab-worker".into(),
+        victim_thread: "lab-worker".into(),
         culprit_process: "lab-worker".into(),
         culprit_thread: "lab-worker".into(),
         also_named: vec![],
-        pattern: "serialized_exit".into(),
-        kinds: vec!["unwanted_wait".into(), "machine".into(), "cpu_starvation".into()],
+        pattern: "cpu_starvation".into(),
+        kinds: vec!["cpu_starvation".into()],
         min_duration_ms: 150,
-        victim_function: "wait_for_workers".into(),
+        // Where a worker was when it lost its CPU is anywhere in its exit.
+        victim_function: String::new(),
         release_function: String::new(),
         culprit_function: "do_exit".into(),
     }

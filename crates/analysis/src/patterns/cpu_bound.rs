@@ -16,9 +16,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let hot = case.hot(who, &case.windows_of(|piece, hop| piece.thread == who && computed(piece, hop)));
     let mut story = Vec::new();
     let (ran_told, whole) = (units::duration(ran), units::duration(case.duration_ns()));
-    match case.victims_wait().filter(|_| !own) {
-        Some(wait) => {
-            story.push(format!("It waited ({}) in\n  {}", wait.class.name().replace('_', " "), case.told(wait.wait_stack)));
+    match case.waited_in().filter(|_| !own) {
+        Some(waited) => {
+            story.push(waited);
             story.push(format!("{}, whose answer it waited for, was on a CPU for {ran_told} of these {whole}.", case.name(who)));
         }
         None => story.push(format!("Nobody kept it waiting: it was on a CPU for {ran_told} of these {whole} ({}).", case.percent(ran))),
@@ -33,6 +33,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             (String::new(), String::new())
         }
     };
+    story.extend(case.let_go(who, "It answered").filter(|_| !own));
     let (evidence, evidence_words) = case.evidence();
     let what = match (own, case.candidate.event_loop) {
         (true, true) => "its own computation on the event loop".to_owned(),

@@ -74,7 +74,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
 /// Who else waited for disks meanwhile, and how long, longest first.
 fn other_users(case: &Case<'_>) -> Vec<(ThreadId, u64)> {
     let window = case.explanation.window;
-    let mut list = case.analysis.waits_for(window, |class| matches!(class, WaitClass::BlockIo | WaitClass::FileSystem));
+    let mut list = case.analysis.waits_for(window, WaitClass::is_disk);
     list.retain(|(thread, ns)| *thread != case.candidate.victim && ns * 20 > window.duration_ns());
     list
 }

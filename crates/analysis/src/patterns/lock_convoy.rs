@@ -72,6 +72,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         }
         None => release.as_ref().map(|release| release.function.clone()).unwrap_or_default(),
     };
+    if let Some(release) = &release {
+        story.push(format!("They let the lock go in\n  {}", case.told(release.stack)));
+    }
     let (evidence, evidence_words) = case.evidence();
     Some(Finding {
         pattern: Pattern::LockConvoy,

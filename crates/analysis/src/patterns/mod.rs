@@ -206,6 +206,18 @@ impl Case<'_> {
         self.most_of(|_, hop| hop.is_some_and(|hop| hop.class == WaitClass::Lock))
     }
 
+    /// Where `thread` let the one who waited for it go on, as a sentence; nothing where that was not seen.
+    pub fn let_go(&self, thread: ThreadId, words: &str) -> Option<String> {
+        let wake = self.hop_to(thread)?.wake?;
+        Some(format!("{words} in\n  {}", self.told(self.analysis.trace.wakings.stack[wake])))
+    }
+
+    /// What the victim waited for and where, as a sentence; nothing where it waited for nobody.
+    pub fn waited_in(&self) -> Option<String> {
+        let wait = self.victims_wait()?;
+        Some(format!("It waited ({}) in\n  {}", wait.class.name().replace('_', " "), self.told(wait.wait_stack)))
+    }
+
     /// The longest hop on which `thread` was waited for.
     pub fn hop_to(&self, thread: ThreadId) -> Option<&Hop> {
         self.explanation.hops.iter().filter(|hop| hop.by == thread).max_by_key(|hop| (hop.window.duration_ns(), Reverse(hop.depth)))

@@ -19,9 +19,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         _ => "by the freezer (a suspend, or its control group)",
     };
     let mut story = Vec::new();
-    if let Some(wait) = case.victims_wait().filter(|_| stopped != case.candidate.victim) {
-        story.push(format!("It waited ({}) in\n  {}", wait.class.name().replace('_', " "), case.told(wait.wait_stack)));
-    }
+    story.extend(case.waited_in().filter(|_| stopped != case.candidate.victim));
     let whom = if stopped == case.candidate.victim { "It".to_owned() } else { format!("{who}, which could have ended that,") };
     story.push(format!("{whom} was stopped {by} for {} of these {}.", units::duration(ns), units::duration(case.duration_ns())));
     // The sender of the signal that ends a stop is its waker; that of the one that began it leaves no event.
@@ -29,6 +27,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if let Some(wake) = continued {
         story.push(format!("{} let it go on in\n  {}", case.name(trace.wakings.waker[wake]), case.told(trace.wakings.stack[wake])));
     }
+    story.extend(case.let_go(stopped, "Then it ended the wait"));
     let release = case.hop_to(stopped).and_then(|hop| hop.wake).map(|wake| trace.wakings.stack[wake]).unwrap_or(stack);
     let (evidence, evidence_words) = case.evidence();
     Some(Finding {

@@ -11,8 +11,9 @@ use unhitch_model::Window;
 const THRESHOLD_NS: u64 = 100_000_000;
 /// With fewer events it is a program that happens to poll.
 const FEWEST_EVENTS: usize = 3;
-/// A loop pumps at least once in so many of its waits.
+/// A loop pumps at least once in so many of its waits, or very often.
 const WAITS_PER_PUMP: usize = 4;
+const MANY_EVENTS: usize = 30;
 
 /// True when the pump is what this thread's waits are about, and events end most of them: who only ever wakes by its own timeout uses
 /// poll as a sleep, and nobody is waiting for its answer. Wake-ups that were not seen prove neither.
@@ -22,7 +23,7 @@ pub(super) fn is_event_loop(analysis: &Analysis<'_>, operations: &[Operation]) -
     let is_timeout = |wake: &&usize| analysis.facts.wake_source(analysis.trace, **wake).interrupt == Some(InterruptSource::Timeout);
     let timeouts = wakes.iter().filter(is_timeout).count();
     let events = wakes.len() - timeouts;
-    events >= FEWEST_EVENTS && events >= timeouts && pumps().count() * WAITS_PER_PUMP >= operations.len()
+    events >= FEWEST_EVENTS && events >= timeouts && (events >= MANY_EVENTS || pumps().count() * WAITS_PER_PUMP >= operations.len())
 }
 
 pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
