@@ -34,14 +34,14 @@ fn answer() -> Answer {
         victim_process: "lab-slow-disk".into(),
         victim_thread: "ui".into(),
         culprit_process: "lab-slow-disk".into(),
-        culprit_thread: "downloader".into(),
-        also_named: vec![],
+        culprit_thread: "ui".into(),
+        also_named: vec!["downloader".into()],
         pattern: "io_wait".into(),
         kinds: vec!["event_loop".into(), "unwanted_wait".into()],
         min_duration_ms: 80,
         victim_function: "save_settings".into(),
         release_function: String::new(),
-        culprit_function: "write_download".into(),
+        culprit_function: "save_settings".into(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Slow device: a disk or a file system was waited for, by the victim or by the one it waited for.
 
-use super::{Case, Evidence, Finding, Pattern};
+use super::{Case, Finding, Pattern};
 use crate::WaitClass;
 use crate::answer::units;
 use crate::explain::Cause;
@@ -10,7 +10,9 @@ use unhitch_model::ThreadId;
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let share = |what: What| case.partition.iter().filter(|share| share.what == what).map(|share| share.ns).sum::<u64>();
     let ns = share(What::Io);
-    if !case.is_most(ns) {
+    // Who has a lock and waits for a disk is a holder first of all.
+    let behind_lock = case.victims_wait().is_some_and(|hop| hop.class == WaitClass::Lock);
+    if !case.is_most(ns) || behind_lock {
         return None;
     }
     let (trace, victim) = (case.analysis.trace, case.candidate.victim);
@@ -52,15 +54,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if !others.is_empty() {
         story.push(format!("Meanwhile {} waited for a disk, too: the queue that it stood in.", told(case, &others)));
     }
-    let (mut evidence, mut evidence_words) = case.evidence();
-    let crowd = others.first().filter(|(_, ns)| case.is_most(*ns)).map(|(thread, _)| *thread);
-    if let Some(crowd) = crowd {
-        evidence = evidence.max(Evidence::Inferred);
-        evidence_words = format!("that {} kept the disk busy is concluded from its own waits for it", case.name(crowd));
-    }
+    let (evidence, evidence_words) = case.evidence();
     Some(Finding {
         pattern: Pattern::IoWait,
-        culprit: Some(crowd.unwrap_or(waiter)),
+        culprit: Some(waiter),
         function: case.analysis.own_function(asked),
         evidence,
         evidence_words,

@@ -153,11 +153,11 @@ pub type Detector = fn(&Case<'_>) -> Option<Finding>;
 pub const DETECTORS: &[Detector] = &[
     lock_starvation::detect,
     stopped::detect,
+    io_wait::detect,
     priority_inversion::detect,
     long_hold::detect,
     saturated_lock::detect,
     lock_convoy::detect,
-    io_wait::detect,
     memory::detect,
     cpu_starvation::detect,
     cpu_bound::detect,
