@@ -96,6 +96,9 @@ pub fn mend(trace: &mut Trace) {
     let known = missing.iter().filter(|missing| missing.by == By::Arrival).count();
     let all = trace.switches.len() + missing.len();
     trace.warnings.add(match missing.len() - known {
+        guessed if known == 0 => format!(
+            "the kernel did not report {guessed} of {all} context switches; they were concluded from their neighbours, their times are estimates"
+        ),
         0 => format!("the kernel did not report {known} of {all} context switches; other records tell who came when"),
         guessed => format!(
             "the kernel did not report {} of {all} context switches; {guessed} of them were concluded from their neighbours, their times are \

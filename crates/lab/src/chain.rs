@@ -15,6 +15,7 @@ use std::hint::black_box;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 const FRAME_NS: u64 = 16_000_000;
 const JOB_INTERVAL_NS: u64 = 50_000_000;
@@ -144,7 +145,7 @@ impl Office<'_> {
     fn warm_up(&self, head: &FairMutex<()>) -> io::Result<()> {
         let held = head.lock();
         self.stage.say(format_args!("the printer sleeps {} ms, the spooler waits for it, ui for the spooler", WARM_UP_NS / 1_000_000));
-        self.stage.sleep_until(sys::monotonic_ns() + WARM_UP_NS)?;
+        std::thread::sleep(Duration::from_nanos(WARM_UP_NS));
         drop(held);
         Ok(())
     }

@@ -271,18 +271,20 @@ fn clock(options: &Options, cpu: u16, max_stack: u16, trials: &mut Trials, warni
     None
 }
 
-/// Who comes on the CPUs that do not report their idle thread.
+/// Who comes on the CPUs that do not report their idle thread, or may not.
 fn arrivals(options: &Options, online: &[u16], events: &[Event], warnings: &mut Vec<String>) -> Option<Event> {
     let silent = silence::silent_cpus(online, events.first()?.attr.config);
     if silent.is_empty() {
         return None;
     }
-    let list: Vec<String> = silent.iter().map(ToString::to_string).collect();
-    warnings.push(format!(
-        "this kernel reports no event of an idle CPU {}: who came on it is recorded by other means; what its interrupts woke while it idled \
-         is missing",
-        list.join(", ")
-    ));
+    let certain: Vec<String> = silent.iter().filter(|silent| silent.certain).map(|silent| silent.cpu.to_string()).collect();
+    if !certain.is_empty() {
+        warnings.push(format!(
+            "this kernel reports no event of an idle CPU {}: who came on it is recorded by other means; what its interrupts woke while it \
+             idled is missing",
+            certain.join(", ")
+        ));
+    }
     let attr = EventAttr {
         kind: TYPE_SOFTWARE,
         config: SW_DUMMY,
@@ -293,7 +295,13 @@ fn arrivals(options: &Options, online: &[u16], events: &[Event], warnings: &mut 
         ..EventAttr::default()
     };
     let variants = vec![Variant { attr: attr.clone(), filter: None }];
-    Some(Event { name: "arrivals".to_owned(), attr, variants, required: false, only_cpus: Some(silent) })
+    Some(Event {
+        name: "arrivals".to_owned(),
+        attr,
+        variants,
+        required: false,
+        only_cpus: Some(silent.iter().map(|silent| silent.cpu).collect()),
+    })
 }
 
 /// Opens each variant of an event, to see whether it can be had.

@@ -17,19 +17,28 @@ use unhitch_formats::perf_data::attr::{TYPE_TRACEPOINT, flag};
 const NAPS: usize = 3;
 const NAP: Duration = Duration::from_micros(60);
 
-/// Which of the `online` CPUs went idle without ever being reported to leave idleness. `switch_id` is the id of `sched:sched_switch`.
-pub(crate) fn silent_cpus(online: &[u16], switch_id: u64) -> Vec<u16> {
+/// A CPU that was not seen to leave idleness.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Silent {
+    pub(crate) cpu: u16,
+    /// It was seen to go idle: then it must have left that, too. Otherwise others kept it busy, and nobody knows.
+    pub(crate) certain: bool,
+}
+
+/// Which of the `online` CPUs were not seen to leave idleness. `switch_id` is the id of `sched:sched_switch`.
+pub(crate) fn silent_cpus(online: &[u16], switch_id: u64) -> Vec<Silent> {
     let online = online.to_vec();
     // A thread of its own, because it goes from CPU to CPU. Where the trial fails there is nothing to tell: recording begins without.
-    let trial = move || online.into_iter().filter(|&cpu| is_silent(cpu, switch_id).unwrap_or(false)).collect();
+    let trial = move || online.into_iter().filter_map(|cpu| silent(cpu, switch_id).ok().flatten()).collect();
     thread::Builder::new().name("unhitch-probe".to_owned()).spawn(trial).ok().and_then(|trial| trial.join().ok()).unwrap_or_default()
 }
 
-fn is_silent(cpu: u16, switch_id: u64) -> io::Result<bool> {
+fn silent(cpu: u16, switch_id: u64) -> io::Result<Option<Silent>> {
     let (to_idle, from_idle) = (counter(cpu, switch_id, "next_pid == 0")?, counter(cpu, switch_id, "prev_pid == 0")?);
     sys::pin(cpu)?;
     (0..NAPS).for_each(|_| thread::sleep(NAP));
-    Ok(sys::read_count(to_idle.as_fd())? >= NAPS as u64 - 1 && sys::read_count(from_idle.as_fd())? == 0)
+    let certain = sys::read_count(to_idle.as_fd())? >= NAPS as u64 - 1;
+    Ok((sys::read_count(from_idle.as_fd())? == 0).then_some(Silent { cpu, certain }))
 }
 
 /// An event that only counts.

@@ -81,6 +81,11 @@ impl Pattern {
         }
     }
 
+    /// True when no single thread is to blame, but a queue.
+    pub const fn is_queue(self) -> bool {
+        matches!(self, Self::SaturatedLock | Self::SerializedExit | Self::LockConvoy)
+    }
+
     /// True when it names a cause.
     pub const fn is_definite(self) -> bool {
         !matches!(self, Self::DeadEnd | Self::Unknown)

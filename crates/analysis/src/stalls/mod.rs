@@ -228,10 +228,11 @@ fn same_hang(a: &Stall, b: &Stall) -> bool {
     a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
 }
 
-/// Two victims of one culprit with one pattern, at the same time.
+/// Two victims of one culprit with one pattern, at the same time; or of one queue, in which each saw others last.
 fn same_cause(a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
-    a_by.is_some() && a_by == b_by && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
+    let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
+    a_by.is_some() && (a_by == b_by || queue) && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
 }
 
 /// `view` is the same hang as its culprit experienced it: held up itself while it held up the victim of `stall`.
