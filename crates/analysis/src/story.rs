@@ -89,7 +89,8 @@ impl Analysis<'_> {
     /// The deepest function of a stack, the kernel's included, that does more than carry out a lock, a wait or a wake-up.
     pub fn deepest_function(&self, stack: StackId) -> Option<String> {
         let frames = self.trace.stacks.frames_of(stack).iter().skip(self.facts.noise_len(stack));
-        frames.flat_map(|&frame| self.trace.frame_names(frame)).find(|name| !is_primitive(name) && !is_scaffold(name))
+        // The function that the code is in, not those inlined into it.
+        frames.filter_map(|&frame| self.trace.frame_names(frame).pop()).find(|name| !is_primitive(name) && !is_scaffold(name))
     }
 }
 
