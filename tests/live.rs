@@ -208,7 +208,7 @@ fn record(program: &str) -> Result<Run, String> {
             why["trace"]["switches"]
         ));
     }
-    let rank = own_stalls(&why, &outcome).next().map_or(0, |(rank, _)| rank);
+    let rank = own_stall(&why, &outcome).map_or(0, |(rank, _)| rank);
     let text = String::from_utf8(unhitch(&["why", "--top", &(rank + 1).to_string()], &trace).stdout).unwrap();
     Ok(Run { program: program.to_owned(), complaints: complaints(&why, &text, &outcome), outranked: rank > 0, text })
 }
@@ -219,18 +219,22 @@ fn outcome(trace: &Path) -> Outcome {
     serde_json::from_reader(zip.by_name("lab.json").unwrap()).unwrap()
 }
 
-/// The program's own stalls with their ranks among all. *Why not simply the worst:* what else hung on this machine meanwhile is true, too,
-/// and nobody knows beforehand what it is; how often that outranks the program's hang, the soak tells.
-fn own_stalls<'a>(why: &'a Value, outcome: &Outcome) -> impl Iterator<Item = (usize, &'a Value)> {
-    let own = [outcome.answer.victim_process.clone(), outcome.answer.culprit_process.clone()];
-    let is_own = move |stall: &Value| own.iter().any(|process| stall["victim"]["process"] == process.as_str());
-    items(&why["stalls"]).enumerate().filter(move |(_, stall)| is_own(stall))
+/// The stall of the program's own processes that is the hang it measured, with its rank among all; it may have hung more than once.
+/// *Why not simply the worst:* what else hung on this machine meanwhile is true, too, and nobody knows beforehand what it is; how often
+/// that outranks the program's hang, the soak tells.
+fn own_stall<'a>(why: &'a Value, outcome: &Outcome) -> Option<(usize, &'a Value)> {
+    let own = [&outcome.answer.victim_process, &outcome.answer.culprit_process];
+    let hang = outcome.measured.hang;
+    let common_ns = |stall: &Value| ns(&stall["end_ns"]).min(hang.end_ns).saturating_sub(ns(&stall["start_ns"]).max(hang.start_ns));
+    let is_own = |stall: &Value| own.iter().any(|process| stall["victim"]["process"] == process.as_str());
+    let stalls = items(&why["stalls"]).enumerate().filter(|(_, stall)| is_own(stall));
+    stalls.max_by_key(|(rank, stall)| (common_ns(stall), std::cmp::Reverse(*rank)))
 }
 
-/// What is wrong with the program's first stall in `why`, or with the text; nothing when all is right.
+/// What is wrong with the program's stall in `why`, or with the text; nothing when all is right.
 fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Vec<String> {
     let answer = &outcome.answer;
-    let Some(stall) = own_stalls(why, outcome).next().map(|(_, stall)| stall) else {
+    let Some(stall) = own_stall(why, outcome).map(|(_, stall)| stall) else {
         return vec!["no stall of the program was found".to_owned()];
     };
     let mut complaints = Vec::new();
