@@ -87,6 +87,13 @@ pub struct Explanation {
     pub hops: Vec<Hop>,
 }
 
+impl Hop {
+    /// True when more than the sleep is explained by it: who had the lock before the sleeper came to its queue is concluded.
+    pub fn is_queued(&self) -> bool {
+        self.window.start < self.slept.start
+    }
+}
+
 impl Explanation {
     /// The hop that led to a piece.
     pub fn hop_of(&self, piece: &Piece) -> Option<&Hop> {

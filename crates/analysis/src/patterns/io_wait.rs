@@ -33,7 +33,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         && let Some(piece) = case.longest(waiter, Cause::Io)
     {
         story.push(format!(
-            "{} did it for everybody, and itself waited for the device for {} of that, in\n  {}",
+            "Of that, {} waited for the device for {}, in\n  {}",
             case.name(waiter),
             units::duration(waited),
             case.told(piece.segment.wait_stack(trace))
@@ -52,7 +52,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     let others = other_users(case);
     if !others.is_empty() {
-        story.push(format!("Meanwhile {} waited for a disk, too: the queue that it stood in.", told(case, &others)));
+        story.push(format!("Meanwhile {} waited for a disk, too.", told(case, &others)));
     }
     let (evidence, evidence_words) = case.evidence();
     Some(Finding {

@@ -40,9 +40,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let mut holders: Vec<ThreadId> = by_length.iter().map(|(_, thread)| *thread).collect();
     holders.sort_unstable();
     holders.dedup();
-    let (&(longest, _), &(median, _)) = (by_length.last()?, by_length.get(by_length.len() / 2)?);
+    let (&(longest, longest_by), &(median, _)) = (by_length.last()?, by_length.get(by_length.len() / 2)?);
     // Of equally long holds the first: all who stood in this queue then name the same.
-    let last = holders_in_order.into_iter().find(|thread| by_length.iter().any(|(ns, who)| who == thread && ns * 20 >= longest * 19))?;
+    let culprit = holders_in_order.into_iter().find(|thread| by_length.iter().any(|(ns, who)| who == thread && ns * 20 >= longest * 19))?;
     if !case.is_most(total) || holders.len() < FEWEST_HOLDERS {
         return None;
     }
@@ -57,7 +57,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         units::duration(total),
         units::duration(median),
         units::duration(longest),
-        case.name(last)
+        case.name(longest_by)
     ));
     let mut parts: Vec<(u64, Cause)> = did.into_iter().map(|(cause, ns)| (ns, cause)).filter(|(ns, _)| ns * 100 >= total).collect();
     parts.sort_unstable_by(|a, b| b.cmp(a));
@@ -78,7 +78,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (evidence, evidence_words) = case.evidence();
     Some(Finding {
         pattern: Pattern::LockConvoy,
-        culprit: Some(last),
+        culprit: Some(culprit),
         function: function.clone(),
         evidence,
         evidence_words,

@@ -318,6 +318,7 @@ impl Case<'_> {
         }
         let weak = |hop: &&Hop| {
             hop.wake.is_none()
+                || hop.is_queued()
                 || hop.source.context != crate::WakeContext::Task
                 || matches!(hop.class, WaitClass::Condition | WaitClass::Unknown)
         };
@@ -328,6 +329,10 @@ impl Case<'_> {
             Some(hop) if hop.wake.is_none() => {
                 (Evidence::Inferred, "the recording ends before the lock is released; its owner was read from the lock word".to_owned())
             }
+            Some(hop) if hop.is_queued() => (
+                Evidence::Inferred,
+                format!("who had the lock before {} stood in its queue is concluded from who let it in", self.name(hop.sleeper)),
+            ),
             Some(hop) if hop.source.context != crate::WakeContext::Task => {
                 (Evidence::Inferred, format!("{} was woken by deferred work that {} ran", self.name(hop.sleeper), self.name(hop.by)))
             }

@@ -76,7 +76,7 @@ fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
     if low > before * FALLEN || before - low < 0.8 {
         return None;
     }
-    let recovered = (bucket(first)..curve.len()).find(|&at| curve[at] >= before * 0.98).unwrap_or(curve.len());
+    let recovered = (bucket(first)..curve.len()).find(|&at| curve[at] >= before * 0.98)?;
     let recovery = Window::new(first, around.start.plus((recovered as u64 + 1) * BUCKET_NS).max(first));
     // All waits for locks and the like that the release ended, the shorter ones included.
     let classes: Vec<WaitClass> = group.iter().filter_map(|wait| wait.operation.as_ref()).map(|operation| operation.class).collect();

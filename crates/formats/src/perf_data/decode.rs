@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{cursor::until_nul, tracepoint::Field};
 use std::mem;
-use unhitch_model::{TaskState, WakeFlags};
+use unhitch_model::{TaskState, Time, WakeFlags};
 
 /// One event of some kind.
 #[derive(Clone, Copy, Default)]
@@ -182,7 +182,7 @@ impl<'a> Decoder<'a> {
 
     /// `None` when nothing tells who came, when and where.
     fn arrival(&mut self, record: &Record<'a>) -> Option<()> {
-        let trailer = self.events.trailer(record.body);
+        let trailer = Some(self.events.trailer(record.body)).filter(|trailer| trailer.time != Time::ZERO)?;
         let (time, cpu) = (trailer.time.nanos(), u16::try_from(trailer.cpu?).ok()?);
         self.rows.arrivals.push(Row { time, stack: 0, cpu, of: Placement { tid: trailer.tid? } });
         self.cover(cpu, time);
