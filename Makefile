@@ -12,6 +12,7 @@ help: ## show this list
 
 demo: ## make a real hang, record it, say why it hung, and draw it (into demo/)
 	@tools/setup build
+	@tools/page build --if-possible
 	@$(CARGO) build --release --locked --package unhitch
 	@tools/demo $(TARGET)/release/unhitch
 
@@ -19,12 +20,13 @@ test: ## run every test, live ones on this machine's kernel included
 	@tools/setup test
 	@tools/test
 
-bench: ## measure speed and cost beside perf; some four minutes
+bench: ## measure speed and cost beside perf; some twelve minutes
 	@tools/setup build
 	@$(CARGO) bench --locked --package unhitch --bench speed
 
-soak: ## repeat the live tests of the lab SOAK_RUNS times, alone and beside a busy process
+soak: ## repeat the live tests of the lab SOAK_RUNS times, alone and beside a busy process; fifty windows of a build beside perf's reading
 	@tools/setup test
+	@UNHITCH_WINDOWS=50 $(CARGO) test --locked --package unhitch --test table
 	@UNHITCH_SOAK=$(SOAK_RUNS) $(CARGO) test --locked --package unhitch --test live -- --test-threads=1
 
 fmt: ## format the code

@@ -46,6 +46,121 @@ fn calm_trace(folder: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
+/// What the frames of [`named_trace`] are called, and where they stand: by the last digits of their addresses.
+const NAMES: [(u64, &str, &str, u32); 4] = [
+    (0x010, "wait_for_paint", "src/paint.c", 12),
+    (0x020, "finish_paint", "src/paint.c", 40),
+    (0x030, "main_loop", "src/main.c", 7),
+    (0x040, "do_sys_poll", "fs/select.c", 900),
+];
+
+/// A container: ten times "ping" waits 2 ms in `wait_for_paint`, which no rule knows, until "pong", which polls, wakes it in `finish_paint`.
+fn named_trace(folder: &Path) -> String {
+    use made::{At, Chain, IDLE, Made, Task};
+    use unhitch_formats::container::{ContainerMeta, ContainerParts, SymbolFile, write_container};
+    use unhitch_model::Symbol;
+    const TEXT: u64 = 0xffff_ffff_8100_0000;
+    let (ping, pong) = (Task { pid: 100, tid: 100, comm: "ping" }, Task { pid: 200, tid: 200, comm: "pong" });
+    let mut made = Made::default();
+    made.comm(1_000_000, ping, false);
+    made.comm(1_000_000, pong, false);
+    for round in 0..10 {
+        let at = |us: u64, cpu: u32| At { ns: 1_000_000 + round * 4_000_000 + us * 1_000, cpu };
+        made.switch(at(0, 0), ping, 1, IDLE, Chain { kernel: &[TEXT + 0x010, TEXT + 0x030], user: &[] });
+        made.switch(at(1_990, 1), IDLE, 0, pong, Chain::default());
+        made.waking(at(2_000, 1), pong, 0, ping, Chain { kernel: &[TEXT + 0x020, TEXT + 0x030], user: &[] });
+        made.switch(at(2_010, 0), IDLE, 0, ping, Chain::default());
+        made.switch(at(2_020, 1), pong, 1, IDLE, Chain { kernel: &[TEXT + 0x040, TEXT + 0x030], user: &[] });
+        made.waking(at(3_000, 0), ping, 0, pong, Chain { kernel: &[TEXT + 0x030], user: &[] });
+    }
+    let file = made.file();
+    let mut named = unhitch_formats::read_bytes(&file).unwrap();
+    // Of a return address, the call before it is meant.
+    let frames: Vec<u64> = named.stacks.frames().iter().map(|frame| (frame.offset % 0x1000).next_multiple_of(0x10)).collect();
+    for (index, at) in frames.into_iter().enumerate() {
+        let (_, function, file, line) = NAMES.into_iter().find(|name| name.0 == at).unwrap();
+        let (function, file) = (named.strings.intern(function), named.strings.intern(file));
+        named.symbols.set(unhitch_model::FrameId(index as u32), &[Symbol { function, file, line }]);
+    }
+    let path = folder.join("named.hitch");
+    let meta = ContainerMeta { version: 1, cpus: 2, ..ContainerMeta::default() };
+    let symbols = SymbolFile::from_trace(&named);
+    let parts =
+        ContainerParts { meta: &meta, perf_data: &mut |out| out.write_all(&file), symbols: Some(&symbols), notes: None, extra: Vec::new() };
+    write_container(&path, parts).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn waits_that_no_rule_knows_are_listed_until_a_rule_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = named_trace(folder.path());
+    let unknown = |out: &str| out.contains("main_loop → wait_for_paint") && out.contains("20.0 ms        10  ping 100");
+    let known = "Every wait in this trace has a class.\n";
+    let (out, _) = ends_with(0, ["waits", &trace]);
+    assert!(unknown(&out), "{out}");
+    assert!(!out.contains("do_sys_poll") && !out.contains("pong"), "polling has a class: {out}");
+    let rows: Value = serde_json::from_str(&ends_with(0, ["waits", &trace, "--json"]).0).unwrap();
+    assert_eq!((rows.as_array().unwrap().len(), &rows[0]["waits"]), (1, &10.into()), "{rows}");
+    assert_eq!((&rows[0]["waited_ns"], &rows[0]["stack"]), (&20_000_000.into(), &vec!["main_loop", "wait_for_paint"].into()), "{rows}");
+
+    // A rule of the user's: given, or where it is looked for.
+    let rules = folder.path().join("own.toml");
+    fs::write(&rules, "[[wait]]\nclass = \"idle\"\nany = [\"wait_for_p*\"]\n").unwrap();
+    let rules = rules.to_str().unwrap();
+    assert_eq!(ends_with(0, ["waits", &trace, "--rules", rules]).0, known);
+    let configured = folder.path().join("config/unhitch");
+    fs::create_dir_all(&configured).unwrap();
+    fs::copy(rules, configured.join("waits.toml")).unwrap();
+    let waits = |key: &str, folder: &Path, words: &[&str]| {
+        let mut command = Command::new(UNHITCH);
+        command.args(["waits", &trace]).args(words).env_remove("XDG_CONFIG_HOME").env_remove("HOME").env(key, folder);
+        text(&command.output().unwrap().stdout).to_owned()
+    };
+    assert_eq!(waits("XDG_CONFIG_HOME", &folder.path().join("config"), &[]), known);
+    fs::rename(folder.path().join("config"), folder.path().join(".config")).unwrap();
+    assert_eq!(waits("HOME", folder.path(), &[]), known);
+    let other = folder.path().join("other.toml");
+    fs::write(&other, "").unwrap();
+    assert!(
+        unknown(&waits("HOME", folder.path(), &["--rules", other.to_str().unwrap()])),
+        "the file that is named, not the configured one"
+    );
+
+    // A class is what all commands go by.
+    let reasons = ["table", &trace, "waits", "--by", "thread,reason", "--show", "count", "--csv"];
+    assert_eq!(ends_with(0, reasons).0, "thread,reason,count\r\nping,unknown,10\r\npong,idle,10\r\n");
+
+    fs::write(&other, "[[wait]]\nclass = \"nonsense\"\n").unwrap();
+    let (_, err) = ends_with(1, ["waits", &trace, "--rules", other.to_str().unwrap()]);
+    assert!(err.contains("other.toml") && err.contains("nonsense") && err.contains("block_io"), "it names the file and the classes: {err}");
+    assert!(ends_with(1, ["waits", &trace, "--rules", "missing.toml"]).1.contains("missing.toml"));
+}
+
+#[test]
+fn callers_and_tables_go_by_source_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = named_trace(folder.path());
+    let squeezed = |words: &[&str]| {
+        let (out, _) = ends_with(0, words.iter().copied());
+        out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    let ranking = squeezed(&["callers", &trace, "--by", "file"]);
+    let ranked = ["20 29.8 ms 100.0 % 0 ns src/main.c", "10 20.0 ms 67.1 % 20.0 ms src/paint.c", "10 9.8 ms 32.8 % 9.8 ms fs/select.c"];
+    assert_eq!(ranking[1..], [&["count waited share innermost file on these stacks"][..], &ranked].concat());
+    let tree = squeezed(&["callers", &trace, "paint.c", "--by", "file", "--of", "wake"]);
+    assert_eq!(tree[0], "src/paint.c is on 10 of 20 wake-ups: wait ended 20.0 ms of 29.8 ms (67.1 %)");
+    assert_eq!(tree[2..], ["10 20.0 ms 100.0 % src/paint.c", "10 20.0 ms 100.0 % src/main.c"]);
+    let called = squeezed(&["callees", &trace, "src/main.c", "--by", "file"]);
+    assert_eq!(called[2..], ["20 29.8 ms 100.0 % src/main.c", "10 20.0 ms 67.1 % src/paint.c", "10 9.8 ms 32.8 % fs/select.c"]);
+
+    let files = |table: &str| ends_with(0, ["table", &trace, table, "--by", "file", "--show", "count,sum:waited", "--csv"]).0;
+    assert_eq!(files("waits"), "file,count,sum_waited_ns\r\nsrc/paint.c,10,20000000\r\nfs/select.c,10,9800000\r\n");
+    assert_eq!(files("wakes"), "file,count,sum_waited_ns\r\nsrc/paint.c,10,20000000\r\nsrc/main.c,10,9800000\r\n");
+    let own = ["table", &trace, "waits", "--by", "file,thread", "--show", "count", "--where", "file = 'src/paint.c'", "--csv"];
+    assert_eq!(ends_with(0, own).0, "file,thread,count\r\nsrc/paint.c,ping,10\r\n");
+}
+
 #[test]
 fn help_shows_every_command_and_each_command_has_its_own() {
     let (help, _) = ends_with(0, ["--help"]);
@@ -53,7 +168,7 @@ fn help_shows_every_command_and_each_command_has_its_own() {
     let commands: Vec<&str> =
         help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty()).map(str::trim).collect();
     let names: Vec<&str> = commands.iter().filter_map(|line| line.split_whitespace().next()).collect();
-    let recording: &[&str] = if cfg!(target_os = "linux") { &["record", "watch", "save", "lab"] } else { &[] };
+    let recording: &[&str] = if cfg!(target_os = "linux") { &["record", "watch", "save", "scan", "threads", "lab"] } else { &[] };
     for &name in ["why", "info", "table", "callers", "callees", "manual"].iter().chain(recording) {
         assert!(names.contains(&name), "{name} is missing: {help}");
         let (own, _) = ends_with(0, [name, "--help"]);
@@ -283,4 +398,51 @@ mod permission {
         assert!(recorded.status.success(), "after {mend}: {}", text(&recorded.stderr));
         assert_eq!(text(&recorded.stdout).trim_end(), trace.to_str().unwrap());
     }
+}
+
+/// What `lab long-hold` with these options said, and its figures.
+#[cfg(target_os = "linux")]
+fn long_hold(options: &[&str]) -> (String, Value) {
+    let outcome = tempfile::NamedTempFile::new().unwrap();
+    let words = ["lab", "long-hold", "--seconds", "3", "--outcome", outcome.path().to_str().unwrap()];
+    let output = unhitch(words.iter().chain(options).copied());
+    let said = text(&output.stdout).to_owned() + text(&output.stderr);
+    // 4: it did not hang, which is what a cure is for.
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{said}");
+    let outcome: Value = serde_json::from_slice(&fs::read(outcome.path()).unwrap()).unwrap();
+    (said, outcome["measured"]["figures"].clone())
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn the_ways_to_search_and_to_resume_do_what_they_say() {
+    let runs: [&[&str]; 4] =
+        [&["--search", "bit"], &["--search", "bit", "--resume"], &["--search", "word"], &["--search", "avx2", "--resume"]];
+    let told = std::thread::scope(|scope| {
+        let runs = runs.map(|options| scope.spawn(move || long_hold(options)));
+        runs.map(|run| run.join().unwrap())
+    });
+    let figure = |run: usize, name: &str| told[run].1[name].as_u64().unwrap();
+    for (run, (said, figures)) in told.iter().enumerate() {
+        if said.contains("this CPU has no avx2") {
+            println!("SKIPPED the_ways_to_search_and_to_resume_do_what_they_say: {} on this CPU", runs[run].join(" "));
+            continue;
+        }
+        let resumes = runs[run].contains(&"--resume");
+        let how = if resumes { "each search going on where the last ended" } else { "each search from the start" };
+        let way = format!("searched {} way, {how}: ", runs[run][1]);
+        for words in [way.as_str(), " GB/s, for ", "checkpoint held the lock ", "; the hang: the frame at "] {
+            assert!(said.contains(words), "{words:?} is missing: {said}");
+        }
+        // On a very busy machine it gives up before all regions are done.
+        if figures["regions"] == 400 {
+            let (bitmap, searched) = (figure(run, "bitmap_bytes"), figure(run, "searched_bytes"));
+            let times = searched as f64 / bitmap as f64;
+            assert!((times - if resumes { 1.0 } else { 200.5 }).abs() < 0.1, "{:?}: {searched} of {bitmap}", runs[run]);
+        }
+    }
+    // Eight of them want the lock every 10 ms, so one waits for most of a hold of a second.
+    let (hold_us, wait_us) = (figure(0, "hold_us"), figure(0, "writer_wait_us"));
+    assert!(hold_us < 500_000 || wait_us * 2 > hold_us, "held {hold_us} µs, a writer waited {wait_us} µs");
+    assert!(figure(1, "hold_us") * 5 < figure(0, "hold_us"), "resuming is no cure: {told:?}");
 }

@@ -1,12 +1,12 @@
-//! `unhitch table` against `perf script`: the greatest waits of random windows of a real recording, worked out by this test from perf's
-//! own reading of the same events.
+//! `unhitch table` against `perf script`: the greatest waits of random windows of a recorded parallel build, worked out by this test from
+//! perf's own reading of the same events. In each window, the partition of whatever stalled there must sum to it exactly, too.
 //!
 //! A wait begins where `sched_switch` takes a thread off in a state other than R, and ends with the first `sched_waking` after it, or with
 //! the thread's return if there was none. It is named by the first function of its stack that is not the scheduler's. Sums and counts
 //! must be equal, to the nanosecond. *Why some threads are left out:* the kernel does not report some switches; we conclude those from
 //! their neighbours (`mend`), perf has only what was reported. And perf prints no stack at all where one is deeper than 127 frames.
 //!
-//! `UNHITCH_WINDOWS=N` looks at N windows.
+//! `UNHITCH_WINDOWS=N` looks at N windows (`make soak`: fifty).
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
@@ -14,11 +14,13 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Read, Write, stderr};
 use std::path::Path;
 use std::process::Command;
-use unhitch_model::Trace;
+use unhitch_model::{TaskState, Trace};
 use unhitch_record::{Error, Options, Recorder};
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 const WINDOWS: usize = 6;
+/// Threads that are left out wait for less than one part in so many of all waiting time.
+const LEFT_OUT_AT_MOST: u64 = 10;
 
 /// Who waited where: a thread and a function.
 type Wait = (i64, String);
@@ -61,23 +63,39 @@ fn live_greatest_waits_are_those_of_perf_script() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (trace, data) = (folder.path().join("own.hitch"), folder.path().join("own.data"));
-    // Twice the messages, with a pause between, so that windows differ.
-    let load = "perf bench sched messaging -g 1 -l 60 >&2; sleep 0.2; perf bench sched messaging -p -g 1 -l 60 >&2";
-    let out = Command::new(UNHITCH).args(["record", "--buffer", "64M", "-o"]).arg(&trace).args(["--", "sh", "-c", load]).output().unwrap();
+    // This project's own programs, from nothing: compilers that wait for each other's output, linkers, build scripts.
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let build = ["build", "--offline", "--locked", "--package", "unhitch-lab", "--target-dir"];
+    let out = Command::new(UNHITCH)
+        .args(["record", "--buffer", "128M", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(cargo)
+        .args(build)
+        .arg(folder.path().join("target"))
+        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+        .output()
+        .unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let mut bytes = Vec::new();
     let mut zip = zip::ZipArchive::new(std::fs::File::open(&trace).unwrap()).unwrap();
     zip.by_name("perf.data").unwrap().read_to_end(&mut bytes).unwrap();
     std::fs::write(&data, bytes).unwrap();
-    let events = events(&data);
-    assert!(events.len() > 1_000, "a messaging load has thousands of events, not {}", events.len());
+    let mut events = events(&data);
+    assert!(events.len() > 1_000, "a build has thousands of events, not {}", events.len());
 
-    let mut left_out = mended_threads(&trace);
-    left_out.extend(events.iter().filter_map(|event| match &event.kind {
-        Kind::Switch { prev, sleeps: true, function, .. } if function.is_empty() => Some(*prev),
-        _ => None,
-    }));
-    say(&format!("{} threads are left out", left_out.len()));
+    let reported = events.len();
+    events.extend(concluded(&trace));
+    say(&format!("of {} events, {} are switches that were concluded", events.len(), events.len() - reported));
+    events.sort_by_key(|event| event.time_ns);
+    let left_out = threads_with_cut_stacks(&trace, &events);
+    let (out_ns, all_ns) = waited_ns(&events, &left_out);
+    let percent = out_ns as f64 * 100.0 / all_ns as f64;
+    say(&format!(
+        "{} threads are left out, which waited {percent:.1} % of all time: perf shows no stack where we have one",
+        left_out.len()
+    ));
+    assert!(out_ns * LEFT_OUT_AT_MOST < all_ns, "threads that waited {out_ns} ns of all {all_ns} ns are left out: {left_out:?}");
     let named = std::iter::once("function != ''".to_owned());
     let filter: Vec<String> = named.chain(left_out.iter().map(|tid| format!("tid != {tid}"))).collect();
     let filter = filter.join(" and ");
@@ -85,6 +103,7 @@ fn live_greatest_waits_are_those_of_perf_script() {
     let (start, end) = (ns(&whole["start_ns"]), ns(&whole["end_ns"]));
     let mut seed = end;
     let windows = std::env::var("UNHITCH_WINDOWS").map_or(WINDOWS, |windows| windows.parse().expect("UNHITCH_WINDOWS is a number"));
+    let mut stalls = 0;
     for window in 0..windows {
         let mut random = || {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -94,7 +113,26 @@ fn live_greatest_waits_are_those_of_perf_script() {
         // A microsecond at least: perf and we cut windows at the same nanosecond, whatever its length.
         let (from, to) = (a.min(b), a.max(b).max(a.min(b) + 1_000).min(end - start));
         compare(&trace, (&filter, &left_out), &events, (start, end), (start + from, start + to));
+        stalls += partitions(&trace, (from, to));
     }
+    assert!(stalls > 0, "a parallel build on this machine has stalls; none was checked");
+    say(&format!("the partitions of {stalls} stalls are exact"));
+}
+
+/// Checks the partitions of all that stalled in a window, times from the start; says how many.
+fn partitions(trace: &Path, (from, to): (u64, u64)) -> usize {
+    let times = [from, to].map(|ns| format!("{}.{:09}s", ns / 1_000_000_000, ns % 1_000_000_000));
+    let mut command = Command::new(UNHITCH);
+    command.arg("why").arg(trace).args(["--json", "--top", "1000", "--from", &times[0], "--to", &times[1]]);
+    let out = command.env_remove("XDG_CONFIG_HOME").env_remove("HOME").output().unwrap();
+    assert!(matches!(out.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&out.stderr));
+    let why: Value = serde_json::from_slice(&out.stdout).unwrap();
+    let stalls = why["stalls"].as_array().unwrap();
+    for stall in stalls {
+        let sum = stall["partition"].as_array().unwrap().iter().map(|share| ns(&share["ns"])).sum::<u64>();
+        assert_eq!(sum, ns(&stall["duration_ns"]), "{stall}");
+    }
+    stalls.len()
 }
 
 /// The top three of both, by thread and function, and by function alone.
@@ -122,13 +160,15 @@ fn compare(trace: &Path, (filter, left_out): (&str, &BTreeSet<i64>), events: &[E
             assert_eq!(ranked.get(place).map(|(_, sum)| sum.1), Some(sum.1), "place {place} by {by}\n{ranked:?}\n{ours:?}");
         }
         assert_eq!(ours.len().min(3), ranked.len().min(3), "by {by}\n{ranked:?}\n{ours:?}");
+        let whole_build = window == whole;
+        assert!(!whole_build || ours.len() >= 3, "a build waits at three places at least: {ours:?}");
         let exact = ours.iter().filter(|(wait, sum)| theirs.get(wait) == Some(sum)).count();
         say(&format!("{:.6} s by {by}: of {} waits, {exact} are equal", (window.1 - window.0) as f64 / 1e9, ours.len()));
     }
 }
 
-/// The threads with a switch that was not reported.
-fn mended_threads(file: &Path) -> BTreeSet<i64> {
+/// The switches that were not reported.
+fn concluded(file: &Path) -> Vec<Event> {
     let mut trace = unhitch_formats::open(file).unwrap();
     let switch = |trace: &Trace, at: usize| {
         let switches = &trace.switches;
@@ -136,12 +176,39 @@ fn mended_threads(file: &Path) -> BTreeSet<i64> {
     };
     let reported: BTreeSet<_> = (0..trace.switches.len()).map(|at| switch(&trace, at)).collect();
     unhitch_analysis::mend(&mut trace);
-    let concluded = (0..trace.switches.len()).map(|at| switch(&trace, at)).filter(|switch| !reported.contains(switch));
-    concluded
-        .flat_map(|(_, _, prev, next)| [prev, next])
-        .map(|thread| i64::from(trace.threads.get(thread).tid))
-        .filter(|tid| *tid != 0)
-        .collect()
+    let tid = |thread| i64::from(trace.threads.get(thread).tid);
+    let concluded = (0..trace.switches.len()).filter(|at| !reported.contains(&switch(&trace, *at)));
+    let event = |at: usize| {
+        let (time, _, prev, next) = switch(&trace, at);
+        let state = trace.switches.prev_state[at];
+        let sleeps = !prev.is_idle() && !state.is_runnable() && state != TaskState::Dead;
+        Event { time_ns: time.nanos(), kind: Kind::Switch { prev: tid(prev), sleeps, next: tid(next), function: String::new() } }
+    };
+    concluded.map(event).collect()
+}
+
+/// The threads that fell asleep on a stack that perf does not show.
+fn threads_with_cut_stacks(file: &Path, events: &[Event]) -> BTreeSet<i64> {
+    let trace = unhitch_formats::open(file).unwrap();
+    let switches = &trace.switches;
+    let has_stack = |at: &usize| !switches.stack[*at].is_empty();
+    let with_stack: BTreeSet<(u64, i64)> = (0..switches.len())
+        .filter(has_stack)
+        .map(|at| (switches.time[at].nanos(), i64::from(trace.threads.get(switches.prev[at]).tid)))
+        .collect();
+    let cut = events.iter().filter_map(|event| match &event.kind {
+        Kind::Switch { prev, sleeps: true, function, .. } if function.is_empty() => Some((event.time_ns, *prev)),
+        _ => None,
+    });
+    cut.filter(|event| with_stack.contains(event)).map(|(_, tid)| tid).collect()
+}
+
+/// How long the threads of `left_out` waited, and how long all did, for whatever; the time before a thread's first event is no wait.
+fn waited_ns(events: &[Event], left_out: &BTreeSet<i64>) -> (u64, u64) {
+    let ends = (events.first().map_or(0, |event| event.time_ns), events.last().map_or(0, |event| event.time_ns));
+    let waits = waits(events, ends, ends);
+    let sum = |select: &dyn Fn(i64) -> bool| waits.iter().filter(|((tid, _), _)| select(*tid)).map(|(_, (_, ns))| ns).sum();
+    (sum(&|tid| left_out.contains(&tid)), sum(&|_| true))
 }
 
 fn by_function(waits: &BTreeMap<Wait, Sum>) -> BTreeMap<Wait, Sum> {

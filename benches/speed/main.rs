@@ -1,17 +1,25 @@
 //! Measures everything that the documentation says in figures, against what people use today, and prints one table.
 //!
-//! `make bench`; or only some parts: `cargo bench --package unhitch --bench speed -- storm ordinary save load why timehist`. Ours and
+//! `make bench`; or only some parts, by name: `cargo bench --package unhitch --bench speed -- storm etl`. Ours and
 //! theirs are measured in turns, because a machine changes while one measures: a figure is `median (least … most)` of the rounds, and
 //! a ratio is formed within each round. What lacks a privilege or a program is skipped and said so.
 
 #[cfg(target_os = "linux")]
 mod cost;
 #[cfg(target_os = "linux")]
+mod drawing;
+#[cfg(target_os = "linux")]
+mod etl;
+#[cfg(target_os = "linux")]
+mod page;
+#[cfg(target_os = "linux")]
 mod reading;
 #[cfg(target_os = "linux")]
 mod recorder;
 #[cfg(target_os = "linux")]
 mod saving;
+#[cfg(target_os = "linux")]
+mod scan;
 #[cfg(target_os = "linux")]
 mod table;
 
@@ -30,6 +38,9 @@ fn main() -> anyhow::Result<()> {
     }
     let wanted = |part: &str| words.is_empty() || words.iter().any(|word| word == part);
     let folder = tempfile::tempdir()?;
+    if words == ["serve-big"] {
+        return drawing::serve(folder.path());
+    }
     let perf_data = folder.path().join("perf.data");
     let mut table = table::Table::default();
     let start = std::time::Instant::now();
@@ -47,7 +58,15 @@ fn main() -> anyhow::Result<()> {
     part("ordinary", &mut recorder::ordinary_cost);
     part("save", &mut |table| saving::save(table, folder.path()));
     part("load", &mut |table| reading::loader(table, &reading::record(folder.path(), reading::FOR_LOADING)?));
-    part("why", &mut |table| reading::answer(table, &reading::record(folder.path(), reading::FOR_ANSWERING)?));
+    part("why", &mut |table| {
+        reading::answer(table, &reading::record(folder.path(), reading::FOR_ANSWERING)?, "a storm")?;
+        reading::answer(table, &reading::record_build(folder.path())?, "a build")
+    });
+    part("scan", &mut scan::scan);
+    part("scan-stall", &mut scan::stall);
+    part("etl", &mut |table| etl::reading(table, folder.path()));
+    part("page", &mut page::page);
+    part("drawing", &mut |table| drawing::drawing(table, folder.path()));
     print!("\n{table}\n{}", machine());
     let minutes = start.elapsed().as_secs_f64() / 60.0;
     println!("load average {load_before} before, {} after {minutes:.1} minutes; a figure is median (least … most)", load_average());

@@ -25,12 +25,23 @@ pub fn record(folder: &Path, round_trips: u32) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
+/// Records half a minute of a parallel build of this project, and beside it two processes that pass a byte to and fro.
+pub fn record_build(folder: &Path) -> anyhow::Result<PathBuf> {
+    let path = folder.join("build.hitch");
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+    let target = folder.join("target");
+    let build = format!("{} build --workspace --manifest-path {manifest} --target-dir {}", env!("CARGO"), target.display());
+    let both = format!("for load in '{build}' 'perf bench sched pipe -l 100000000'; do timeout 30 $load >/dev/null 2>&1 & done; wait");
+    run(&[UNHITCH, "record", "--buffer", "1G", "-o", path.to_str().context("path")?, "--", "sh", "-c", &both])?;
+    Ok(path)
+}
+
 /// What one fresh process tells of loading a file: see [`load`].
 #[derive(Clone, Copy, Default)]
-struct Loaded {
-    records: f64,
+pub struct Loaded {
+    pub records: f64,
     switches: f64,
-    seconds: f64,
+    pub seconds: f64,
     peak_bytes: f64,
 }
 
@@ -47,7 +58,8 @@ pub fn load(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn load_afresh(path: &Path) -> anyhow::Result<Loaded> {
+/// Loads it in a process of its own.
+pub fn load_afresh(path: &Path) -> anyhow::Result<Loaded> {
     let output = Command::new(std::env::current_exe()?).arg("load-file").arg(path).output()?;
     let text = String::from_utf8(output.stdout)?;
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -83,7 +95,7 @@ fn why(path: &Path) -> anyhow::Result<Cost> {
 }
 
 /// The time from the command to its answer, with the file in the page cache and without.
-pub fn answer(table: &mut Table, path: &Path) -> anyhow::Result<()> {
+pub fn answer(table: &mut Table, path: &Path, of: &str) -> anyhow::Result<()> {
     let switches = load_afresh(path)?.switches / 1e6;
     for (how, cold) in [("file in memory", false), ("file on disk", true)] {
         let mut costs = Vec::new();
@@ -96,7 +108,7 @@ pub fn answer(table: &mut Table, path: &Path) -> anyhow::Result<()> {
         }
         let wall = Spread::of(costs.iter().map(|cost| cost.wall_s));
         let cpu = Spread::of(costs.iter().map(|cost| cost.cpu_s()));
-        let what = format!("`why` on {switches:.1} M switches, {how}: s");
+        let what = format!("`why` on {switches:.1} M switches of {of}, {how}: s");
         table.ours(&what, format!("{wall}; CPU {:.2}", cpu.median), "< 2", Some(wall.median < 2.0));
     }
     Ok(())

@@ -3,8 +3,12 @@
 use crate::cpus::CpuTimes;
 use crate::facts::Facts;
 use crate::hot::SampleIndex;
+use crate::kernel_locks::KernelLocks;
+use crate::marks::{Mark, marks};
+use crate::same_lock::Releasing;
 use crate::timeline::{Segment, State, Timeline};
 use crate::waits::Rules;
+use std::sync::OnceLock;
 use unhitch_model::{ThreadId, Trace, Window};
 
 /// The indices that all questions about a trace share.
@@ -19,14 +23,30 @@ pub struct Analysis<'t> {
     pub cpus: CpuTimes,
     /// Where its threads were while they ran.
     pub samples: SampleIndex,
+    /// What people did meanwhile.
+    pub marks: Vec<Mark>,
+    /// Which functions end which waits for locks, computed when first asked for.
+    pub(crate) releasing: OnceLock<Releasing>,
+    /// For which kernel locks its threads waited.
+    pub(crate) kernel_locks: KernelLocks,
 }
 
 impl<'t> Analysis<'t> {
     /// Computes all indices of `trace`.
     pub fn new(trace: &'t Trace, rules: &Rules) -> Self {
-        let timeline = Timeline::new(trace);
-        let cpus = CpuTimes::new(trace, timeline.window());
-        Self { trace, facts: Facts::new(trace, rules), timeline, cpus, samples: SampleIndex::new(trace) }
+        let grouped = || (CpuTimes::new(trace, trace.common_window()), SampleIndex::new(trace));
+        let (timeline, (facts, (cpus, samples))) =
+            rayon::join(|| Timeline::new(trace), || rayon::join(|| Facts::new(trace, rules), grouped));
+        Self {
+            trace,
+            facts,
+            timeline,
+            cpus,
+            samples,
+            marks: marks(trace),
+            kernel_locks: KernelLocks::new(trace),
+            releasing: OnceLock::new(),
+        }
     }
 
     /// The partition of a thread's time inside `window`.

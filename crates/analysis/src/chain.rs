@@ -82,7 +82,7 @@ impl Explanation {
             match groups.last_mut() {
                 Some(last) if last.key == key => {
                     let hops = usize::from(hop.is_some_and(|hop| last.hop.is_none_or(|last| last.window != hop.window)));
-                    last.absorb(piece.window, (1, hops), length, *piece, hop);
+                    last.absorb(piece.window, (1, hops), length, Some((*piece, hop)));
                 }
                 _ => {
                     let (prev, next) = (groups.len().wrapping_sub(1), groups.len() + 1);
@@ -118,15 +118,20 @@ impl Explanation {
 }
 
 impl Group {
-    /// Takes in a neighbour; the longer piece represents the group.
-    fn absorb(&mut self, window: Window, (pieces, hops): (usize, usize), same_key_ns: u64, piece: Piece, hop: Option<Hop>) {
+    /// Takes in a neighbour, which adds so much to its weight; of one key, the longer piece represents the group.
+    fn absorb(&mut self, window: Window, (pieces, hops): (usize, usize), key_ns: u64, same_key: Option<(Piece, Option<Hop>)>) {
         self.window = Window::new(self.window.start.min(window.start), self.window.end.max(window.end));
         self.pieces += pieces;
         self.hops += hops;
-        self.key_ns += same_key_ns;
-        if same_key_ns > 0 && piece.window.duration_ns() > self.piece.window.duration_ns() {
+        self.key_ns += key_ns;
+        if let Some((piece, hop)) = same_key.filter(|(piece, _)| piece.window.duration_ns() > self.piece.window.duration_ns()) {
             (self.piece, self.hop) = (piece, hop);
         }
+    }
+
+    /// Waits of one class are alike, whoever waits: many short ones in turn weigh as much as one long one.
+    fn is_like(&self, other: &Self) -> bool {
+        self.key == other.key || self.hop.zip(other.hop).is_some_and(|(own, other)| own.class == other.class)
     }
 }
 
@@ -162,10 +167,11 @@ fn shorten(groups: &mut [Group], window_ns: u64, most: usize) {
 
 /// Merges `from` into its neighbour `into` and unlinks it. Returns how many groups went: 1.
 fn merge(groups: &mut [Group], into: usize, from: usize, same_key: bool) -> usize {
-    let (window, counts, piece, hop, key_ns) = {
+    let key_ns = if groups[into].is_like(&groups[from]) { groups[from].key_ns } else { 0 };
+    let (window, counts, piece, hop) = {
         let group = &mut groups[from];
         group.gone = true;
-        (group.window, (group.pieces, group.hops), group.piece, group.hop, group.key_ns)
+        (group.window, (group.pieces, group.hops), group.piece, group.hop)
     };
     let (prev, next) = (groups[from].prev, groups[from].next);
     if let Some(group) = groups.get_mut(prev) {
@@ -174,7 +180,7 @@ fn merge(groups: &mut [Group], into: usize, from: usize, same_key: bool) -> usiz
     if let Some(group) = groups.get_mut(next) {
         group.prev = prev;
     }
-    groups[into].absorb(window, counts, if same_key { key_ns } else { 0 }, piece, hop);
+    groups[into].absorb(window, counts, key_ns, same_key.then_some((piece, hop)));
     groups[into].version += 1;
     1
 }

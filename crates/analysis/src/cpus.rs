@@ -42,16 +42,21 @@ impl CpuTimes {
         self.starts.len().saturating_sub(1)
     }
 
+    /// The switches of `cpu`, indices in order of time; empty for a CPU without any.
+    pub fn switches_of(&self, cpu: u16) -> &[u32] {
+        match (self.starts.get(usize::from(cpu)), self.starts.get(usize::from(cpu) + 1)) {
+            (Some(&start), Some(&end)) => &self.switches[start as usize..end as usize],
+            _ => &[],
+        }
+    }
+
     /// Who had `cpu` inside `window`: a gapless partition of it.
     pub fn occupancy(&self, trace: &Trace, cpu: u16, window: Window) -> Vec<Occupancy> {
         let mut list = Vec::new();
         if window.is_empty() {
             return list;
         }
-        let switches = match (self.starts.get(usize::from(cpu)), self.starts.get(usize::from(cpu) + 1)) {
-            (Some(&start), Some(&end)) => &self.switches[start as usize..end as usize],
-            _ => &[],
-        };
+        let switches = self.switches_of(cpu);
         let time = |index: u32| trace.switches.time[index as usize];
         let first = switches.partition_point(|&index| time(index) <= window.start);
         let mut current = match first.checked_sub(1) {

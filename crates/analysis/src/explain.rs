@@ -5,9 +5,10 @@
 
 use crate::Analysis;
 use crate::facts::{WakeContext, WakeSource};
+use crate::operations::LOOK_NS;
 use crate::timeline::{Segment, State};
 use crate::waits::{InterruptSource, WaitClass};
-use unhitch_model::{NameId, StackId, ThreadId, Window};
+use unhitch_model::{StackId, ThreadId, Window};
 
 /// What a piece of time went to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -47,6 +48,10 @@ pub struct Hop {
     pub class: WaitClass,
     /// Where it waited.
     pub wait_stack: StackId,
+    /// The kernel lock that it waited for, by its address (kernel avma), where the kernel reported that.
+    pub lock_avma: Option<u64>,
+    /// How often it woke by its own timer meanwhile, only to look whether it could go on.
+    pub looks: u32,
     /// The wake-up, as an index into the wakings; none when the lock word named the owner instead.
     pub wake: Option<usize>,
     /// In which context the wake-up was issued.
@@ -92,6 +97,11 @@ impl Hop {
     pub fn is_queued(&self) -> bool {
         self.window.start < self.slept.start
     }
+
+    /// True when the sleeper looked by its own timer now and then: who it waited for until then is concluded from who let it go on.
+    pub fn is_timed(&self) -> bool {
+        self.looks > 0
+    }
 }
 
 impl Explanation {
@@ -111,8 +121,7 @@ impl Analysis<'_> {
             if window.is_empty() {
                 continue;
             }
-            let mut segments = self.segments(thread, window);
-            let queued = self.cut_at_acquisition(&mut segments, window, hop.and_then(|hop| explanation.hops.get(hop as usize)));
+            let (segments, queued) = self.since_acquisition(thread, window, hop.and_then(|hop| explanation.hops.get(hop as usize)));
             let before = self.timeline.life(thread).start.min(window.end);
             if window.start < before && !queued {
                 // The waker did not exist yet: what came before its birth is not explained by it.
@@ -147,40 +156,48 @@ impl Analysis<'_> {
             }
         }
         explanation.pieces.sort_by_key(|piece| piece.window);
-        debug_assert_eq!(explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum::<u64>(), window.duration_ns());
         explanation
     }
 
     /// Waker is not holder: who let the sleeper of `hop` into a lock may have had it for a moment only, after a wait of its own. What it did
     /// before that wait has nothing to do with the lock, which others had: that time belongs to the wait, and is explained by whoever
-    /// ended it. Returns true when `segments` of `window` were cut so.
-    fn cut_at_acquisition(&self, segments: &mut Vec<Segment>, window: Window, hop: Option<&Hop>) -> bool {
-        let Some(hop) = hop.filter(|hop| hop.class == WaitClass::Lock) else { return false };
-        let waits_for_lock = |segment: &Segment| {
-            let by_task = segment.wake.is_some_and(|wake| self.facts.wake_source(self.trace, wake).context.is_task());
-            by_task && matches!(segment.state, State::Sleeping(_)) && self.class_of(segment) == WaitClass::Lock
+    /// ended it. Returns the segments of `thread` inside `window`, and true when they were cut so.
+    ///
+    /// *Why from the end, by growing steps:* in a long queue everybody has been there thousands of times, and only the last time matters.
+    fn since_acquisition(&self, thread: ThreadId, window: Window, hop: Option<&Hop>) -> (Vec<Segment>, bool) {
+        const FIRST_STEP_NS: u64 = 1_000_000;
+        let lock = hop.filter(|hop| hop.class == WaitClass::Lock);
+        let mut length = FIRST_STEP_NS;
+        loop {
+            let all = lock.is_none() || length >= window.duration_ns();
+            let from = if all { window.start } else { window.end.minus(length) };
+            let mut segments = self.join_timed_waits(thread, self.segments(thread, Window::new(from, window.end)));
+            match lock.and_then(|hop| self.acquisition(&segments, hop)).filter(|wait| *wait > 0) {
+                Some(wait) => {
+                    segments.drain(..wait);
+                    segments.iter_mut().take(1).for_each(|first| first.window.start = window.start);
+                    return (segments, true);
+                }
+                None if all => return (segments, false),
+                None => length = length.saturating_mul(8),
+            }
+        }
+    }
+
+    /// The last wait in `segments` by which their thread came to the lock that the sleeper of `hop` waited for.
+    fn acquisition(&self, segments: &[Segment], hop: &Hop) -> Option<usize> {
+        // The lock's address says it best; where one of the two is not known, stacks do.
+        let is_lock = |segment: &Segment, alike: &dyn Fn(StackId, StackId) -> bool| {
+            let alike = || alike(segment.wait_stack(self.trace), hop.wait_stack);
+            self.waits_for_lock(segment) && self.is_same_address(hop, hop.by, segment).unwrap_or_else(alike)
         };
-        let same_code = |segment: &Segment| {
-            waits_for_lock(segment) && self.facts.signature(segment.wait_stack(self.trace)) == self.facts.signature(hop.wait_stack)
-        };
-        let same_leaf =
-            |segment: &Segment| waits_for_lock(segment) && self.leaf(segment.wait_stack(self.trace)) == self.leaf(hop.wait_stack);
+        let same_lock = |segment: &Segment| is_lock(segment, &|one, other| self.is_same_lock(one, other));
+        let same_leaf = |segment: &Segment| is_lock(segment, &|one, other| self.leaf(one) == self.leaf(other));
         let rested = |segment: &Segment| matches!(segment.state, State::Sleeping(_)) && self.class_of(segment) != WaitClass::Lock;
         // Nobody waits for the lock that it has; and who slept for something else and waited for such a lock after that, did not have it.
         let after_rest = segments.iter().rposition(rested).map_or(segments.len(), |rest| rest + 1);
         let first_after_rest = || segments.iter().skip(after_rest).position(same_leaf).map(|wait| wait + after_rest);
-        let Some(wait) = segments.iter().rposition(same_code).or_else(first_after_rest).filter(|wait| *wait > 0) else { return false };
-        segments.drain(..wait);
-        if let Some(first) = segments.first_mut() {
-            first.window.start = window.start;
-        }
-        true
-    }
-
-    /// The function that waits, below the scheduler's own.
-    fn leaf(&self, stack: StackId) -> Option<NameId> {
-        let frame = self.trace.stacks.frames_of(stack).get(self.facts.noise_len(stack))?;
-        self.trace.symbols.get(*frame).last().map(|symbol| symbol.function)
+        segments.iter().rposition(same_lock).max(first_after_rest())
     }
 
     /// The hop behind a sleep, when a task is known to have ended it, or to own what it waits for.
@@ -191,31 +208,84 @@ impl Analysis<'_> {
         if class == WaitClass::Stopped {
             return None;
         }
-        let (by, source) = match segment.wake {
-            Some(wake) => {
-                let source = self.facts.wake_source(self.trace, wake);
-                (source.context.is_task().then(|| self.trace.wakings.waker[wake])?, source)
-            }
-            None => {
-                let waits_at_end = segment.window.end == self.timeline.window().end;
-                let wait = self.trace.futex_waits.iter().find(|wait| waits_at_end && wait.waiter == thread)?;
-                (wait.owner?, WakeSource { context: WakeContext::Task, interrupt: None })
-            }
-        };
+        let (by, source) = self.ended_by(thread, segment)?;
         let depth = parent.and_then(|hop| explanation.hops.get(hop as usize)).map_or(1, |hop| hop.depth + 1);
         let usable = by != thread && !by.is_idle() && (segment.wake.is_some() || depth == 1);
+        let slept = Window::new(segment.out.map_or(segment.window.start, |out| self.trace.switches.time[out]), segment.window.end);
         usable.then(|| Hop {
             sleeper: thread,
             window: segment.window,
-            slept: Window::new(segment.out.map_or(segment.window.start, |out| self.trace.switches.time[out]), segment.window.end),
+            slept,
             class,
             wait_stack: segment.wait_stack(self.trace),
+            lock_avma: self.lock_of(thread, segment),
+            looks: self.looks(thread, slept),
             wake: segment.wake,
             source,
             by,
             parent,
             depth,
         })
+    }
+
+    /// The task that ended a sleep, or owns what it waits for where the recording ends first.
+    fn ended_by(&self, thread: ThreadId, segment: &Segment) -> Option<(ThreadId, WakeSource)> {
+        let Some(wake) = segment.wake else {
+            let waits_at_end = segment.window.end == self.timeline.window().end;
+            let wait = self.trace.futex_waits.iter().find(|wait| waits_at_end && wait.waiter == thread)?;
+            return Some((wait.owner?, WakeSource { context: WakeContext::Task, interrupt: None }));
+        };
+        let source = self.facts.wake_source(self.trace, wake);
+        source.context.is_task().then(|| (self.trace.wakings.waker[wake], source))
+    }
+
+    /// Who waits with a timeout, looks, and waits on (for CPython's GIL every 5 ms, for a Java monitor ever more seldom) waits once: its
+    /// sleeps, and the looks between, become one sleep, which ends when somebody lets it go on. What nobody ended stays as it is.
+    fn join_timed_waits(&self, thread: ThreadId, segments: Vec<Segment>) -> Vec<Segment> {
+        // Latest first.
+        let mut joined: Vec<Segment> = Vec::with_capacity(segments.len());
+        for segment in segments.into_iter().rev() {
+            match self.later_sleep(thread, &segment, &joined) {
+                Some(later) => {
+                    joined.truncate(later + 1);
+                    if let Some(sleep) = joined.last_mut() {
+                        (sleep.window.start, sleep.out) = (segment.window.start, segment.out);
+                    }
+                }
+                None => joined.push(segment),
+            }
+        }
+        joined.reverse();
+        joined
+    }
+
+    /// Where among `after` (latest first) the sleep is with which `segment` is one wait: it timed out, or nobody is known to have ended it
+    /// (where interrupts of an idle CPU are not reported, that was its timer).
+    fn later_sleep(&self, thread: ThreadId, segment: &Segment, after: &[Segment]) -> Option<usize> {
+        let may_be_lock = |segment: &Segment| matches!(self.class_of(segment), WaitClass::Lock | WaitClass::Condition);
+        let code = |segment: &Segment| self.facts.signature(segment.wait_stack(self.trace));
+        if !matches!(segment.state, State::Sleeping(_)) || code(segment) == 0 || !may_be_lock(segment) {
+            return None;
+        }
+        let timed_out = |wake| self.facts.wake_source(self.trace, wake).interrupt == Some(InterruptSource::Timeout);
+        if !segment.wake.is_none_or(timed_out) {
+            return None;
+        }
+        let later = after.iter().rposition(|other| !matches!(other.state, State::Ran | State::Runnable { .. }))?;
+        let (sleep, look) = (&after[later], &after[later + 1..]);
+        let is_wait = matches!(sleep.state, State::Sleeping(_)) && code(sleep) == code(segment) && may_be_lock(sleep);
+        let ran = look.iter().filter(|between| between.state == State::Ran);
+        let ran_ns: u64 = ran.map(|ran| ran.window.duration_ns()).sum();
+        let got_on = || self.woke_someone(thread, Window::new(segment.window.end, sleep.window.start));
+        (is_wait && ran_ns <= LOOK_NS && self.ended_by(thread, sleep).is_some_and(|(by, _)| by != thread) && !got_on()).then_some(later)
+    }
+
+    /// How often a thread slept again inside the one wait `slept`.
+    fn looks(&self, thread: ThreadId, slept: Window) -> u32 {
+        let mut sleeps = 0u32;
+        self.timeline
+            .each_segment(self.trace, thread, slept, &mut |segment| sleeps += u32::from(matches!(segment.state, State::Sleeping(_))));
+        sleeps.saturating_sub(1)
     }
 
     /// The cause of a segment that leads no further.

@@ -4,6 +4,7 @@
 //! addresses, so that two return addresses in one slow path are one wait.
 
 use crate::waits::{InterruptSource, Mark, Matches, Rules, WaitClass};
+use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use unhitch_model::{FrameId, StackId, Trace, WakeFlags};
@@ -62,6 +63,9 @@ struct StackFact {
     signature: u64,
 }
 
+/// Fewer frames are not worth a second core, which looks the same names up once more.
+const LEAST_FRAMES: usize = 1 << 14;
+
 /// The meaning of every stack of a trace.
 pub struct Facts {
     stacks: Vec<StackFact>,
@@ -70,11 +74,15 @@ pub struct Facts {
 impl Facts {
     /// Classifies every stack by `rules`.
     pub fn new(trace: &Trace, rules: &Rules) -> Self {
-        let mut patterns_of_name = FxHashMap::default();
-        let frames: Vec<FrameFact> =
-            (0..trace.stacks.frames().len() as u32).map(|index| frame_fact(trace, rules, FrameId(index), &mut patterns_of_name)).collect();
-        let mut matches = Matches::default();
-        let stacks = (0..trace.stacks.len() as u32).map(|id| stack_fact(trace, rules, StackId(id), &frames, &mut matches)).collect();
+        let frames: Vec<FrameFact> = (0..trace.stacks.frames().len() as u32)
+            .into_par_iter()
+            .with_min_len(LEAST_FRAMES)
+            .map_init(FxHashMap::default, |patterns_of_name, index| frame_fact(trace, rules, FrameId(index), patterns_of_name))
+            .collect();
+        let stacks = (0..trace.stacks.len() as u32)
+            .into_par_iter()
+            .map_init(Matches::default, |matches, id| stack_fact(trace, rules, StackId(id), &frames, matches))
+            .collect();
         Self { stacks }
     }
 
@@ -132,6 +140,14 @@ impl Facts {
             0 => frames,
             len => &frames[..len.min(frames.len())],
         }
+    }
+
+    /// Whether the current task caused wake-up number `index`: what [`Self::wake_source`] says of its context, sooner.
+    pub fn is_by_task(&self, trace: &Trace, index: usize) -> bool {
+        let (flags, waker) = (trace.wakings.flags[index], trace.wakings.waker[index]);
+        let interrupted = [WakeFlags::HARDIRQ, WakeFlags::NMI].into_iter().any(|flag| flags.has(flag));
+        let by_task = !flags.has(WakeFlags::SOFTIRQ) || self.get(trace.wakings.stack[index]).softirq_by_task;
+        !waker.is_idle() && !interrupted && by_task
     }
 
     /// In which context wake-up number `index` was issued.

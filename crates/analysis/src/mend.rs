@@ -8,7 +8,7 @@
 //! Left alone, a thread would seem to leave a CPU on which it never was. What is concluded is counted in the trace's warnings.
 
 use std::ops::Range;
-use unhitch_model::{StackId, Switches, TaskState, ThreadId, Time, Trace, Window};
+use unhitch_model::{Format, StackId, Switches, TaskState, ThreadId, Time, Trace, Window};
 
 /// What is known of a thread while the events go by.
 #[derive(Clone, Copy)]
@@ -88,8 +88,9 @@ impl Missing {
 /// Adds the missing switches to `trace`. Where nothing tells when a thread came on, the first event that shows it there counts: with
 /// samples, the error is at most the time between two of them.
 pub fn mend(trace: &mut Trace) {
-    // Of one process alone, the chain is not a chain.
-    let missing = if trace.meta.only_pid.is_some() { Vec::new() } else { find(trace) };
+    // Of one process alone, the chain is not a chain; Windows counts what it drops.
+    let whole = trace.meta.only_pid.is_none() && trace.meta.format != Format::Etl;
+    let missing = if whole { find(trace) } else { Vec::new() };
     if missing.is_empty() {
         return;
     }
@@ -106,7 +107,7 @@ pub fn mend(trace: &mut Trace) {
             missing.len()
         ),
     });
-    trace.switches = insert(&trace.switches, &missing);
+    trace.switches = insert(&trace.switches, missing);
 }
 
 fn find(trace: &Trace) -> Vec<Missing> {
@@ -301,43 +302,51 @@ fn is_late(woken: Woken, now: Time) -> bool {
 }
 
 /// The switches with the missing ones at their times.
-fn insert(switches: &Switches, missing: &[Missing]) -> Switches {
-    // (time, position among equal times, source): a missing switch stands before the one that betrayed it.
-    let mut order: Vec<(Time, usize, Result<usize, usize>)> = (0..switches.len()).map(|i| (switches.time[i], i * 2 + 1, Ok(i))).collect();
-    order.extend(missing.iter().enumerate().map(|(i, missing)| (missing.time, missing.before * 2, Err(i))));
-    order.sort_by_key(|&(time, position, _)| (time, position));
-    let mut out = Switches::default();
-    for (time, _, source) in order {
-        out.time.push(time);
-        match source {
-            Ok(i) => {
-                out.cpu.push(switches.cpu[i]);
-                out.prev.push(switches.prev[i]);
-                out.next.push(switches.next[i]);
-                out.prev_state.push(switches.prev_state[i]);
-                out.prev_prio.push(switches.prev_prio[i]);
-                out.next_prio.push(switches.next_prio[i]);
-                out.stack.push(switches.stack[i]);
-            }
-            Err(i) => {
-                let Missing { cpu, prev, next, prev_prio, next_prio, .. } = missing[i];
-                out.cpu.push(cpu);
-                out.prev.push(prev);
-                out.next.push(next);
-                out.prev_state.push(missing[i].prev_state());
-                out.prev_prio.push(prev_prio);
-                out.next_prio.push(next_prio);
-                out.stack.push(StackId::EMPTY);
-            }
+fn insert(switches: &Switches, mut missing: Vec<Missing>) -> Switches {
+    missing.sort_by_key(|missing| (missing.time, missing.before));
+    // A missing switch stands before the one that betrayed it, even at the same time.
+    let precedes = |missing: &Missing, index: usize| (switches.time[index], index) < (missing.time, missing.before);
+    let mut place = 0;
+    let place_of = |missing: &Missing| {
+        while place < switches.len() && precedes(missing, place) {
+            place += 1;
         }
+        place
+    };
+    let places: Vec<usize> = missing.iter().map(place_of).collect();
+    let places = &places[..];
+    let missing = &missing[..];
+    Switches {
+        time: spliced(&switches.time, places, missing.iter().map(|missing| missing.time)),
+        cpu: spliced(&switches.cpu, places, missing.iter().map(|missing| missing.cpu)),
+        prev: spliced(&switches.prev, places, missing.iter().map(|missing| missing.prev)),
+        next: spliced(&switches.next, places, missing.iter().map(|missing| missing.next)),
+        prev_state: spliced(&switches.prev_state, places, missing.iter().map(Missing::prev_state)),
+        // Of Windows only, which counts what it drops.
+        prev_reason: Vec::new(),
+        prev_prio: spliced(&switches.prev_prio, places, missing.iter().map(|missing| missing.prev_prio)),
+        next_prio: spliced(&switches.next_prio, places, missing.iter().map(|missing| missing.next_prio)),
+        stack: spliced(&switches.stack, places, missing.iter().map(|_| StackId::EMPTY)),
     }
-    out
+}
+
+/// A column with each of the `new` values before the old one at its place; the places ascend.
+fn spliced<T: Copy>(old: &[T], places: &[usize], new: impl ExactSizeIterator<Item = T>) -> Vec<T> {
+    let mut column = Vec::with_capacity(old.len() + new.len());
+    let mut copied = 0;
+    for (&place, value) in places.iter().zip(new) {
+        column.extend_from_slice(&old[copied..place]);
+        column.push(value);
+        copied = place;
+    }
+    column.extend_from_slice(&old[copied..]);
+    column
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use unhitch_model::{CpuSpan, NameId, Process, Thread};
+    use unhitch_model::{CpuSpan, Process, Thread};
 
     fn sample(trace: &mut Trace, us: u64, thread: u32) {
         trace.samples.time.push(Time::from_nanos(us * 1000));
@@ -376,7 +385,7 @@ mod tests {
     /// Thread 1 leaves CPU 0 at 10 and at 50 µs; that it came back is not in the trace.
     fn broken() -> Trace {
         let mut trace = Trace::default();
-        let process = trace.threads.add_process(Process { pid: 7, leader: ThreadId(1), parent_pid: None, command_line: NameId::EMPTY });
+        let process = trace.threads.add_process(Process { pid: 7, leader: ThreadId(1), ..Process::default() });
         for tid in [7, 8] {
             trace.threads.add(Thread { tid, process, names: Vec::new(), start: None, end: None, policy: None, nice: None });
         }

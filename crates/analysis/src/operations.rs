@@ -9,7 +9,7 @@ use crate::waits::WaitClass;
 use unhitch_model::{StackId, TaskState, ThreadId, Window};
 
 /// A thread that only looks whether the lock is free runs no longer than this between two sleeps.
-const LOOK_NS: u64 = 250_000;
+pub(crate) const LOOK_NS: u64 = 250_000;
 /// Unless an interrupt, or the host of a virtual machine, took the CPU meanwhile: then it may seem to run so long,
 const LONG_LOOK_NS: u64 = 5_000_000;
 /// but only once in so many sleeps.
@@ -32,6 +32,8 @@ pub struct Operation {
     pub stack: StackId,
     /// What makes another wait the same, see [`Facts::signature`](crate::Facts::signature).
     pub signature: u64,
+    /// The kernel lock of its last sleep, by its address (kernel avma), where the kernel reported that.
+    pub lock_avma: Option<u64>,
     /// The wake-ups that ended its sleeps, as indices into the wakings, in order.
     pub wakes: Vec<usize>,
     /// How many times it slept.
@@ -76,7 +78,10 @@ impl Analysis<'_> {
                 State::Sleeping(state) => {
                     let stack = segment.wait_stack(self.trace);
                     let signature = self.facts.signature(stack);
-                    let continues = current.as_ref().is_some_and(|op| signature != 0 && op.signature == signature && !op.pump);
+                    let lock_avma = self.lock_of(thread, segment);
+                    let same_lock = |op: &Operation| op.lock_avma.zip(lock_avma).is_none_or(|(before, now)| before == now);
+                    let continues =
+                        current.as_ref().is_some_and(|op| signature != 0 && op.signature == signature && !op.pump && same_lock(op));
                     if !continues {
                         operations.extend(current.take());
                         current = Some(self.begin(thread, segment, state, stack, signature));
@@ -84,6 +89,7 @@ impl Analysis<'_> {
                     if let Some(op) = &mut current {
                         op.ran_ns += if continues { ran_ns } else { 0 };
                         op.long_looks += u32::from(continues && ran_ns > LOOK_NS);
+                        op.lock_avma = lock_avma;
                         self.add_sleep(op, segment);
                     }
                     ran_ns = 0;
@@ -122,6 +128,7 @@ impl Analysis<'_> {
             state,
             stack,
             signature,
+            lock_avma: None,
             wakes: Vec::new(),
             sleeps: 0,
             asleep_ns: 0,
@@ -142,17 +149,26 @@ impl Analysis<'_> {
 
     /// The class of a sleep, from its wait stack and the stack that ended it.
     pub fn class_of(&self, segment: &Segment) -> WaitClass {
-        let by_task = |wake: &usize| self.facts.wake_source(self.trace, *wake).context.is_task();
+        let by_task = |wake: &usize| self.facts.is_by_task(self.trace, *wake);
         let wake_stack = segment.wake.filter(by_task).map_or(StackId::EMPTY, |wake| self.trace.wakings.stack[wake]);
         match segment.state {
             State::Sleeping(TaskState::Stopped | TaskState::Traced) => WaitClass::Stopped,
             State::Sleeping(TaskState::Idle | TaskState::Parked) => WaitClass::KernelIdle,
-            _ => self.facts.class_with_wake(segment.wait_stack(self.trace), wake_stack),
+            _ => match self.facts.class_with_wake(segment.wait_stack(self.trace), wake_stack) {
+                WaitClass::Unknown => self.class_by_reason(segment),
+                class => class,
+            },
         }
     }
 
+    /// What Windows itself says of a sleep whose stack is missing or has no names.
+    fn class_by_reason(&self, segment: &Segment) -> WaitClass {
+        let reason = segment.out.and_then(|out| self.trace.switches.prev_reason.get(out));
+        reason.map_or(WaitClass::Unknown, |reason| WaitClass::of_reason(reason.number()))
+    }
+
     /// True when a thread woke another inside `window`: it held something and let it go, so it had made progress.
-    fn woke_someone(&self, thread: ThreadId, window: Window) -> bool {
+    pub(crate) fn woke_someone(&self, thread: ThreadId, window: Window) -> bool {
         self.trace
             .wakings
             .range(window)

@@ -51,7 +51,7 @@ impl Analysis<'_> {
 
     /// The same of frames (leaf first, the first `kernel_len` of them the kernel's), short enough for a table: the program's innermost
     /// functions and where in the kernel they ended up.
-    pub(crate) fn told_briefly(&self, frames: &[FrameId], kernel_len: usize) -> String {
+    pub fn told_briefly(&self, frames: &[FrameId], kernel_len: usize) -> String {
         let (kernel, user) = frames.split_at(kernel_len.min(frames.len()));
         let [mut user, mut kernel] =
             [user, kernel].map(|frames| self.story_of(frames).iter().map(|name| shorten(name)).collect::<Vec<_>>());
@@ -75,7 +75,7 @@ impl Analysis<'_> {
         let own = user.iter().find_map(|&frame| {
             let module = self.trace.stacks.frame(frame).and_then(|frame| self.trace.modules.get(frame.module))?;
             let path = self.trace.name(module.path);
-            let runtime = module.kind != ModuleKind::File
+            let runtime = !matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. })
                 || ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++"].iter().any(|part| path.contains(part));
             let symbol = self.trace.symbols.get(frame).last()?;
             let name = self.trace.name(symbol.function);
@@ -167,6 +167,8 @@ fn is_primitive(name: &str) -> bool {
     let lower = base_name(name).to_ascii_lowercase();
     // Only the function's own name counts, not the path before it: `lock_lab::scan` is no lock.
     let last = lower.rsplit("::").find(|part| !part.is_empty() && !part.starts_with('h') | (part.len() != 17)).unwrap_or(&lower);
+    // Nor Go's, or Java's: `lockfree.(*Queue).Push` is none.
+    let last = last.rsplit_once('.').map_or(last, |(_, own)| if own.starts_with(char::is_alphabetic) { own } else { last });
     EXACT.contains(&last) || PARTS.iter().any(|part| last.contains(part))
 }
 

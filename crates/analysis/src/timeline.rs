@@ -1,8 +1,10 @@
 //! Every thread's time as a gapless partition: ran, runnable, sleeping, unknown.
 //!
-//! Built in one pass over switches and wake-ups. What is stored per thread is not segments but *cycles* (left the CPU, was woken, came
+//! Built in one pass over switches and wake-ups per core, each for its own threads. What is stored per thread is not segments but *cycles* (left the CPU, was woken, came
 //! back): three indices instead of three records, so that 20 million switches stay small; segments are made on demand.
 
+use rayon::prelude::*;
+use std::ops::Range;
 use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};
 
 const NONE: u32 = u32::MAX;
@@ -80,29 +82,38 @@ enum Phase {
 }
 
 impl Timeline {
-    /// Joins switches and wake-ups of `trace` inside its common window.
+    /// Joins switches and wake-ups of `trace` inside its common window, on all cores: each takes a range of the threads.
     pub fn new(trace: &Trace) -> Self {
         let window = trace.common_window();
-        let mut builder = Builder {
-            progress: vec![Progress { phase: Phase::Unseen, out: NONE, wake: NONE, early: NONE }; trace.threads.len()],
-            closed: Vec::with_capacity(trace.switches.len() + trace.threads.len()),
+        let threads = trace.threads.len();
+        let parts: Vec<Builder> = fair_ranges(trace, rayon::current_num_threads(), threads)
+            .into_par_iter()
+            .map(|mine| {
+                let mut builder = Builder::new(trace, mine, window);
+                builder.follow(trace, window);
+                builder
+            })
+            .collect();
+        let total: usize = parts.iter().map(|part| part.closed.len()).sum();
+        let mut timeline = Self {
+            window,
+            starts: Vec::with_capacity(threads + 1),
+            cycles: Vec::with_capacity(total),
+            lives: Vec::with_capacity(threads),
+            losses: Losses::new(trace),
             redundant: Vec::new(),
-            lives: trace.threads.iter().map(|(_, thread)| life(thread.start, thread.end, window)).collect(),
         };
-        let (switches, wakings) = (trace.switches.range(window), trace.wakings.range(window));
-        let mut waking = wakings.start;
-        for switch in switches {
-            while waking < wakings.end && trace.wakings.time[waking] <= trace.switches.time[switch] {
-                builder.wake(trace, waking);
-                waking += 1;
-            }
-            builder.switch(trace, switch);
+        let grouped: Vec<(Vec<u32>, Vec<Cycle>)> = parts.par_iter().map(|part| group_by_thread(&part.closed, &part.mine)).collect();
+        for (part, (starts, cycles)) in parts.into_iter().zip(grouped) {
+            let before = timeline.cycles.len() as u32;
+            timeline.starts.extend(starts[..starts.len() - 1].iter().map(|start| before + start));
+            timeline.cycles.extend_from_slice(&cycles);
+            timeline.lives.extend_from_slice(&part.lives);
+            timeline.redundant.extend_from_slice(&part.redundant);
         }
-        (waking..wakings.end).for_each(|waking| builder.wake(trace, waking));
-        builder.finish();
-        let (starts, cycles) = group_by_thread(&builder.closed, trace.threads.len());
-        builder.redundant.sort_unstable();
-        Self { window, starts, cycles, lives: builder.lives, losses: Losses::new(trace), redundant: builder.redundant }
+        timeline.starts.push(timeline.cycles.len() as u32);
+        timeline.redundant.par_sort_unstable();
+        timeline
     }
 
     /// The window that all timelines partition: the trace's common window.
@@ -125,17 +136,45 @@ impl Timeline {
         &self.redundant
     }
 
+    /// How often a thread left its CPU or came on one, both together counting once: about how much there is to say of it.
+    pub fn trips(&self, thread: ThreadId) -> usize {
+        self.cycles_of(thread).len()
+    }
+
     /// The partition of a thread's time inside `window`, in order: gapless over the part of `window` in which the thread existed.
     pub fn segments(&self, trace: &Trace, thread: ThreadId, window: Window) -> Vec<Segment> {
-        let window = window.intersect(self.life(thread));
         let mut segments = Vec::new();
+        self.each_segment(trace, thread, window, &mut |segment| segments.push(segment));
+        segments
+    }
+
+    /// The same, one after another, without keeping them.
+    pub fn each_segment(&self, trace: &Trace, thread: ThreadId, window: Window, take: &mut dyn FnMut(Segment)) {
+        self.each_of_trip(trace, thread, window, &mut |_, segment| take(segment));
+    }
+
+    /// The events of a thread's trip off its CPU and back: the switch that began it, the wake-up, the switch that ended it; of what came
+    /// before the first trip, its wake-up.
+    pub(crate) fn events_of_trip(&self, thread: ThreadId, trip: Option<usize>) -> (Option<usize>, Option<usize>, Option<usize>) {
+        match self.cycles_of(thread).get(trip.unwrap_or(0)) {
+            Some(cycle) if trip.is_some() => (index(cycle.out), index(cycle.wake), index(cycle.back)),
+            Some(first) if first.out == NONE => (None, index(first.wake), None),
+            _ => (None, None, None),
+        }
+    }
+
+    /// Every segment with the number of the trip that it belongs to; none before the first.
+    pub(crate) fn each_of_trip(&self, trace: &Trace, thread: ThreadId, window: Window, take: &mut dyn FnMut(Option<usize>, Segment)) {
+        let window = window.intersect(self.life(thread));
         if window.is_empty() || thread.is_idle() {
-            return segments;
+            return;
         }
         let cycles = self.cycles_of(thread);
         let first = cycles.partition_point(|cycle| self.first_time(trace, cycle) <= window.start).saturating_sub(1);
         if cycles.is_empty() || first == 0 {
-            self.before_first(trace, thread, cycles.first(), &mut |segment| self.push(trace, segment, window, &mut segments));
+            self.before_first(trace, thread, cycles.first(), &mut |segment| {
+                self.push(trace, segment, window, &mut |segment| take(None, segment))
+            });
         }
         for index in first..cycles.len() {
             if self.first_time(trace, &cycles[index]) >= window.end {
@@ -143,9 +182,10 @@ impl Timeline {
             }
             let end = cycles.get(index + 1).map_or(self.life(thread).end, |next| self.first_time(trace, next));
             let next_lost = cycles.get(index + 1).is_some_and(|next| next.out == NONE);
-            self.cycle(trace, &cycles[index], end, next_lost, &mut |segment| self.push(trace, segment, window, &mut segments));
+            self.cycle(trace, &cycles[index], end, next_lost, &mut |segment| {
+                self.push(trace, segment, window, &mut |segment| take(Some(index), segment));
+            });
         }
-        segments
     }
 
     fn cycles_of(&self, thread: ThreadId) -> &[Cycle] {
@@ -226,8 +266,8 @@ impl Timeline {
         }
     }
 
-    /// Adds a segment, clipped to `window`, with the stretches hidden by losses turned into Unknown.
-    fn push(&self, trace: &Trace, mut segment: Segment, window: Window, segments: &mut Vec<Segment>) {
+    /// Gives a segment, clipped to `window`, with the stretches hidden by losses turned into Unknown.
+    fn push(&self, trace: &Trace, mut segment: Segment, window: Window, take: &mut dyn FnMut(Segment)) {
         segment.window = segment.window.intersect(window);
         if segment.window.is_empty() {
             return;
@@ -237,14 +277,14 @@ impl Timeline {
             for hidden in self.losses.hiding(own_cpu, segment.window) {
                 let seen = Window::new(segment.window.start, hidden.start);
                 if !seen.is_empty() {
-                    segments.push(Segment { window: seen, ..segment });
+                    take(Segment { window: seen, ..segment });
                 }
-                segments.push(Segment { window: hidden, state: State::Unknown, out: None, wake: None, back: None });
+                take(Segment { window: hidden, state: State::Unknown, out: None, wake: None, back: None });
                 segment.window.start = hidden.end;
             }
         }
         if !segment.window.is_empty() {
-            segments.push(segment);
+            take(segment);
         }
     }
 }
@@ -300,7 +340,9 @@ fn disjoint(mut windows: Vec<Window>) -> Vec<Window> {
     joined
 }
 
+/// Follows a range of the threads.
 struct Builder {
+    mine: Range<usize>,
     progress: Vec<Progress>,
     closed: Vec<(ThreadId, Cycle)>,
     redundant: Vec<u32>,
@@ -308,13 +350,44 @@ struct Builder {
 }
 
 impl Builder {
+    fn new(trace: &Trace, mine: Range<usize>, window: Window) -> Self {
+        let lives = trace.threads.iter().skip(mine.start).take(mine.len());
+        Self {
+            progress: vec![Progress { phase: Phase::Unseen, out: NONE, wake: NONE, early: NONE }; mine.len()],
+            closed: Vec::new(),
+            redundant: Vec::new(),
+            lives: lives.map(|(_, thread)| life(thread.start, thread.end, window)).collect(),
+            mine,
+        }
+    }
+
+    /// The place of a thread among those followed; none for the idle thread and for the others'.
+    fn place(&self, thread: ThreadId) -> Option<usize> {
+        thread.index().checked_sub(self.mine.start).filter(|place| *place < self.mine.len() && !thread.is_idle())
+    }
+
+    fn follow(&mut self, trace: &Trace, window: Window) {
+        let (switches, wakings) = (trace.switches.range(window), trace.wakings.range(window));
+        let mut waking = wakings.start;
+        for switch in switches {
+            while waking < wakings.end && trace.wakings.time[waking] <= trace.switches.time[switch] {
+                self.wake(trace, waking);
+                waking += 1;
+            }
+            self.switch(trace, switch);
+        }
+        (waking..wakings.end).for_each(|waking| self.wake(trace, waking));
+        self.finish();
+    }
+
     fn wake(&mut self, trace: &Trace, waking: usize) {
         let wakee = trace.wakings.wakee[waking];
-        let Some(progress) = self.progress.get_mut(wakee.index()).filter(|_| !wakee.is_idle()) else { return };
+        let Some(place) = self.place(wakee) else { return };
+        let progress = &mut self.progress[place];
         let asleep = match progress.phase {
             Phase::Unseen => {
                 if trace.wakings.flags[waking].has(WakeFlags::NEW) {
-                    let life = &mut self.lives[wakee.index()];
+                    let life = &mut self.lives[place];
                     life.start = life.start.max(trace.wakings.time[waking]);
                     life.end = life.end.max(life.start);
                 }
@@ -335,7 +408,8 @@ impl Builder {
 
     fn switch(&mut self, trace: &Trace, switch: usize) {
         let (prev, next) = (trace.switches.prev[switch], trace.switches.next[switch]);
-        if let Some(progress) = self.progress.get_mut(prev.index()).filter(|_| !prev.is_idle()) {
+        if let Some(place) = self.place(prev) {
+            let progress = &mut self.progress[place];
             if progress.phase == Phase::Off || progress.wake != NONE {
                 self.closed.push((prev, Cycle { out: progress.out, wake: progress.wake, back: NONE }));
             }
@@ -343,12 +417,13 @@ impl Builder {
                 self.redundant.push(progress.early);
                 progress.early = NONE;
             }
-            let (life, time) = (&mut self.lives[prev.index()], trace.switches.time[switch]);
+            let (life, time) = (&mut self.lives[place], trace.switches.time[switch]);
             // The kernel reports an exit before it is over: until it leaves dead, a thread runs on and may even sleep.
             life.end = if trace.switches.prev_state[switch] == TaskState::Dead { time } else { life.end.max(time) };
             *progress = Progress { phase: Phase::Off, out: switch as u32, wake: NONE, early: progress.early };
         }
-        if let Some(progress) = self.progress.get_mut(next.index()).filter(|_| !next.is_idle()) {
+        if let Some(place) = self.place(next) {
+            let progress = &mut self.progress[place];
             let lost = progress.phase == Phase::Running;
             let (out, mut wake) = if lost { (NONE, NONE) } else { (progress.out, progress.wake) };
             if progress.early != NONE {
@@ -369,7 +444,8 @@ impl Builder {
                 self.redundant.push(progress.early);
             }
             if progress.phase == Phase::Off || progress.wake != NONE {
-                self.closed.push((ThreadId(index as u32), Cycle { out: progress.out, wake: progress.wake, back: NONE }));
+                self.closed
+                    .push((ThreadId((self.mine.start + index) as u32), Cycle { out: progress.out, wake: progress.wake, back: NONE }));
             }
         }
     }
@@ -383,19 +459,42 @@ fn life(start: Option<Time>, end: Option<Time>, window: Window) -> Window {
     Window::new(start.unwrap_or(window.start), end.unwrap_or(window.end)).intersect(window)
 }
 
-/// Counting sort: the cycles of thread `i` are `cycles[starts[i]..starts[i + 1]]`, in order of time.
-fn group_by_thread(closed: &[(ThreadId, Cycle)], threads: usize) -> (Vec<u32>, Vec<Cycle>) {
-    let mut starts = vec![0u32; threads + 1];
-    for (thread, _) in closed {
-        starts[thread.index() + 1] += 1;
+/// Divides the threads into at most `parts` ranges with about as many switches each.
+fn fair_ranges(trace: &Trace, parts: usize, threads: usize) -> Vec<Range<usize>> {
+    let mut counts = vec![0u32; threads];
+    // Every eighth tells enough.
+    for prev in trace.switches.prev.iter().step_by(8) {
+        if let Some(count) = counts.get_mut(prev.index()).filter(|_| !prev.is_idle()) {
+            *count += 1;
+        }
     }
-    for index in 0..threads {
+    let all: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+    let share = all / parts.max(1) as u64 + 1;
+    let (mut ranges, mut start, mut sum) = (Vec::new(), 0, 0);
+    for (index, &count) in counts.iter().enumerate() {
+        sum += u64::from(count);
+        if sum >= share {
+            ranges.push(start..index + 1);
+            (start, sum) = (index + 1, 0);
+        }
+    }
+    ranges.push(start..threads);
+    ranges
+}
+
+/// Counting sort: the cycles of thread `mine.start + i` are `cycles[starts[i]..starts[i + 1]]`, in order of time.
+fn group_by_thread(closed: &[(ThreadId, Cycle)], mine: &Range<usize>) -> (Vec<u32>, Vec<Cycle>) {
+    let mut starts = vec![0u32; mine.len() + 1];
+    for (thread, _) in closed {
+        starts[thread.index() - mine.start + 1] += 1;
+    }
+    for index in 0..mine.len() {
         starts[index + 1] += starts[index];
     }
     let mut next = starts.clone();
     let mut cycles = vec![Cycle { out: NONE, wake: NONE, back: NONE }; closed.len()];
     for &(thread, cycle) in closed {
-        let slot = &mut next[thread.index()];
+        let slot = &mut next[thread.index() - mine.start];
         cycles[*slot as usize] = cycle;
         *slot += 1;
     }

@@ -41,6 +41,27 @@ pub enum WaitClass {
 }
 
 impl WaitClass {
+    /// How many there are.
+    pub(crate) const COUNT: usize = Self::Unknown as usize + 1;
+
+    /// The class of a Windows wait by its `KWAIT_REASON`, as far as that tells. `UserRequest`, the reason of most waits, tells nothing.
+    pub(crate) const fn of_reason(number: u8) -> Self {
+        match number {
+            // FreePage, PageIn, PoolAllocation, their Wr forms, VirtualMemory, PageOut, PhysicalFault.
+            1..=3 | 8..=10 | 18 | 19 | 39 => Self::Memory,
+            4 | 11 => Self::Timer,
+            5 | 12 => Self::Stopped,
+            15 => Self::KernelIdle,
+            16 => Self::Idle,
+            17 => Self::Ipc,
+            // Resource, PushLock, Mutex, FastMutex, GuardedMutex, Rundown.
+            27..=29 | 34..=36 => Self::Lock,
+            // KeyedEvent, AlertByThreadId.
+            21 | 37 => Self::Condition,
+            _ => Self::Unknown,
+        }
+    }
+
     /// True for waits for a disk, or for what a file system makes of it.
     pub const fn is_disk(self) -> bool {
         matches!(self, Self::BlockIo | Self::FileSystem)
@@ -266,14 +287,23 @@ impl Rules {
     }
 }
 
-/// A function's name without what the compiler or the kernel's symbol table hung onto it.
+/// What compilers hang onto a name behind a dot, besides numbers: `.isra.0`, `.llvm.1234`, Go's `.abi0`.
+const SUFFIXES: [&str; 11] =
+    ["isra", "constprop", "part", "cold", "llvm", "lto_priv", "localalias", "clone", "cfi_jt", "abi0", "abiinternal"];
+
+/// A function's name without what the compiler or the kernel's symbol table hung onto it. Other dots are the language's own:
+/// `sync.(*Mutex).Unlock`.
 pub(crate) fn base_name(function: &str) -> &str {
     let name = function.split(" [").next().unwrap_or(function);
-    let name = name.split('@').next().unwrap_or(name);
-    match name.find('.') {
-        Some(at) if at > 0 && !name.contains("::") => &name[..at],
-        _ => name,
+    let mut name = name.split('@').next().unwrap_or(name);
+    while let Some((before, last)) = name.rsplit_once('.') {
+        let is_suffix = SUFFIXES.contains(&last) || (!last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()));
+        if before.is_empty() || !is_suffix {
+            break;
+        }
+        name = before;
     }
+    name
 }
 
 fn glob(parts: &[String], name: &str) -> bool {
@@ -310,7 +340,123 @@ mod tests {
         assert_eq!(class(&["rwsem_down_write_slowpath.isra.0", "down_write", "vm_mmap_pgoff"]), (WaitClass::Lock, false));
         assert_eq!(class(&["io_schedule", "folio_wait_bit_common", "filemap_fault", "handle_mm_fault"]), (WaitClass::Memory, false));
         assert_eq!(class(&["worker_thread", "kthread", "ret_from_fork"]), (WaitClass::KernelIdle, false));
+    }
+
+    /// A wait in user space: the kernel's frames of a futex wait, then the program's, leaf first.
+    fn futex_class(frames: &[&str]) -> (WaitClass, bool) {
+        let futex = [
+            "futex_do_wait",
+            "__futex_wait",
+            "futex_wait",
+            "do_futex",
+            "__x64_sys_futex",
+            "do_syscall_64",
+            "entry_SYSCALL_64_after_hwframe",
+        ];
+        class(&[&futex[..], frames].concat())
+    }
+
+    #[test]
+    fn waits_of_language_runtimes_have_their_classes() {
+        let condvar =
+            |frames: &[&str]| futex_class(&[&["__futex_abstimed_wait_common", "pthread_cond_timedwait@@GLIBC_2.3.2"], frames].concat());
+        // CPython.
+        assert_eq!(condvar(&["take_gil", "PyEval_RestoreThread", "os_read", "_PyEval_EvalFrameDefault"]), (WaitClass::Lock, false));
+        assert_eq!(condvar(&["PyEval_RestoreThread.localalias", "time_sleep"]), (WaitClass::Lock, false));
+        let semaphore =
+            ["__futex_abstimed_wait_common", "sem_clockwait@GLIBC_2.30", "PyThread_acquire_lock_timed", "lock_PyThread_acquire_lock"];
+        assert_eq!(futex_class(&semaphore), (WaitClass::Condition, false), "a Lock, a Queue, a Condition");
+        // HotSpot.
+        assert_eq!(condvar(&["ObjectMonitor::EnterI", "ObjectMonitor::enter", "ObjectSynchronizer::enter"]), (WaitClass::Lock, false));
+        assert_eq!(
+            condvar(&["os::PlatformEvent::park", "ObjectMonitor::wait", "ObjectSynchronizer::wait", "JVM_MonitorWait"]),
+            (WaitClass::Ipc, false)
+        );
+        assert_eq!(condvar(&["ObjectMonitor::ReenterI", "ObjectMonitor::wait", "JVM_MonitorWait"]), (WaitClass::Lock, false));
+        assert_eq!(condvar(&["Parker::park", "Unsafe_Park"]), (WaitClass::Condition, false));
+        let park = ["Unsafe_Park", "jdk.internal.misc.Unsafe.park", "java.util.concurrent.locks.LockSupport.park"];
+        let locks = |last: &str| condvar(&[&park[..], &[last]].concat());
+        assert_eq!(locks("void java.util.concurrent.locks.ReentrantLock.lock()"), (WaitClass::Lock, false));
+        assert_eq!(locks("java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await"), (WaitClass::Ipc, false));
+        // Go, as recorded with 1.26.
+        let rest = [
+            "runtime.futex.abi0",
+            "runtime.notesleep",
+            "runtime.stopm",
+            "runtime.findRunnable",
+            "runtime.schedule",
+            "runtime.park_m",
+            "runtime.mcall",
+        ];
+        assert_eq!(futex_class(&rest), (WaitClass::Idle, false));
+        assert_eq!(
+            futex_class(&["runtime.futex.abi0", "runtime.futexsleep", "runtime.lock2", "runtime.gcStart"]),
+            (WaitClass::Lock, false)
+        );
+        assert_eq!(
+            futex_class(&["runtime.futex.abi0", "runtime.notesleep", "runtime.stoplockedm", "runtime.schedule"]),
+            (WaitClass::Condition, false)
+        );
+        let netpoll = ["do_epoll_wait", "do_compat_epoll_pwait.part.0", "runtime.netpoll", "runtime.findRunnable", "runtime.schedule"];
+        assert_eq!(class(&netpoll), (WaitClass::Idle, false), "whoever rests polls the network: that makes it no event loop");
+        assert_eq!(class(&["do_nanosleep", "hrtimer_nanosleep", "runtime.usleep.abi0", "runtime.runqgrab"]), (WaitClass::Timer, false));
+    }
+
+    #[test]
+    fn what_hands_over_a_lock_is_marked() {
+        let rules = Rules::default();
+        let unlocks = |name: &str| rules.marks(&rules.patterns_matching(name)) == [Mark::Unlock];
+        for name in [
+            "drop_gil",
+            "PyEval_SaveThread",
+            "_PyMutex_Unlock",
+            "ObjectMonitor::exit",
+            "ObjectMonitor::ExitEpilog",
+            "InterpreterRuntime::monitorexit",
+            "void java.util.concurrent.locks.ReentrantLock.unlock()",
+            "internal/sync.(*Mutex).Unlock",
+            "runtime.unlock2",
+            "__lll_lock_wake_private",
+        ] {
+            assert!(unlocks(name), "{name}");
+        }
+        for name in ["pthread_cond_signal@@GLIBC_2.3.2", "PyThread_release_lock", "ObjectMonitor::notify", "runtime.notewakeup"] {
+            assert!(!unlocks(name), "{name}");
+        }
         assert_eq!(class(&["nothing_known"]), (WaitClass::Unknown, false));
+    }
+
+    #[test]
+    fn stacks_of_windows_have_theirs() {
+        // Without the scheduler's own functions, as stacks are read.
+        assert_eq!(class(&["ExAcquirePushLockExclusiveEx", "MiCommitVadCfgBits", "VirtualAlloc"]), (WaitClass::Lock, false));
+        assert_eq!(
+            class(&["ExpWaitForResource", "ExAcquireResourceExclusiveLite", "NtfsAcquireVcb", "WriteFile"]),
+            (WaitClass::Lock, false)
+        );
+        assert_eq!(class(&["NtWaitForAlertByThreadId", "RtlpWaitOnCriticalSection", "RtlEnterCriticalSection"]), (WaitClass::Lock, false));
+        assert_eq!(class(&["NtWaitForAlertByThreadId", "RtlSleepConditionVariableSRW"]), (WaitClass::Condition, false));
+        assert_eq!(class(&["xxxRealSleepThread", "xxxSleepThread2", "NtUserGetMessage"]), (WaitClass::Idle, true));
+        assert_eq!(class(&["xxxRealSleepThread", "xxxInterSendMsgEx", "NtUserMessageCall"]), (WaitClass::Ipc, false));
+        assert_eq!(class(&["IoRemoveIoCompletion", "NtRemoveIoCompletion"]), (WaitClass::Idle, true));
+        assert_eq!(class(&["ExpWorkerThread", "PspSystemThreadStartup"]), (WaitClass::KernelIdle, false));
+        assert_eq!(class(&["AlpcpSignalAndWait", "AlpcpReceiveSynchronousReply"]), (WaitClass::Ipc, false));
+        assert_eq!(class(&["MiWaitForInPageComplete", "MiIssueHardFault", "MmAccessFault", "KiPageFault"]), (WaitClass::Memory, false));
+        assert_eq!(class(&["NtfsWaitForIo", "NtfsCommonWrite"]), (WaitClass::FileSystem, false));
+        assert_eq!(class(&["NtDelayExecution", "SleepEx"]), (WaitClass::Timer, false));
+        assert_eq!(class(&["KiSchedulerApc", "KiDeliverApc"]), (WaitClass::Stopped, false));
+        // A window procedure that was called from a message loop and waits for something else is no message loop.
+        assert_eq!(class(&["NtWaitForSingleObject", "KeUserModeCallback", "NtUserGetMessage"]), (WaitClass::Condition, false));
+    }
+
+    #[test]
+    fn reasons_tell_what_stacks_do_not() {
+        let name = |number| unhitch_model::WaitReason::new(number, false).name();
+        assert_eq!([name(28), name(27), name(15), name(4)], ["WrPushLock", "WrResource", "WrQueue", "DelayExecution"]);
+        assert_eq!(
+            [28, 27, 15, 4, 6].map(WaitClass::of_reason),
+            [WaitClass::Lock, WaitClass::Lock, WaitClass::KernelIdle, WaitClass::Timer, WaitClass::Unknown]
+        );
     }
 
     #[test]
@@ -319,6 +465,18 @@ mod tests {
         assert_eq!(base_name("ext4_sync_file [ext4]"), "ext4_sync_file");
         assert_eq!(base_name("pthread_mutex_lock@@GLIBC_2.2.5"), "pthread_mutex_lock");
         assert_eq!(base_name("core::ops::FnOnce::call_once{{vtable.shim}}"), "core::ops::FnOnce::call_once{{vtable.shim}}");
+        assert_eq!(base_name("lab::Cache::fill.llvm.17324580461093261834"), "lab::Cache::fill");
+        assert_eq!(base_name("memcpy.part.0.constprop.3.cold"), "memcpy");
+        assert_eq!(base_name("._start"), "._start");
+    }
+
+    #[test]
+    fn regression_dots_of_a_language_are_part_of_the_name() {
+        assert_eq!(base_name("sync.(*Mutex).Unlock"), "sync.(*Mutex).Unlock");
+        assert_eq!(base_name("runtime.futex.abi0"), "runtime.futex");
+        assert_eq!(base_name("java.util.concurrent.locks.ReentrantLock.unlock"), "java.util.concurrent.locks.ReentrantLock.unlock");
+        let rules = Rules::default();
+        assert_eq!(rules.marks(&rules.patterns_matching("sync.(*Mutex).Unlock")), [Mark::Unlock]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod scene;
 use scene::{Desktop, Scene, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::stalls::{Query, StallKind};
-use unhitch_analysis::{Analysis, Rules};
+use unhitch_analysis::{Analysis, Rules, answer};
 use unhitch_model::{FutexWait, Policy, StackId, TaskState, ThreadId, Time, Trace, WakeFlags};
 
 const MS: u64 = 1_000;
@@ -41,6 +41,56 @@ fn lock_starvation() {
     let operation = stall.finding.operation.as_ref().expect("one operation");
     assert_eq!((operation.wakes.len(), operation.wakes_in_vain()), (440, 439));
     assert_eq!(stall.finding.function, "inspect");
+}
+
+/// Twelve wake-ups in vain in 1.2 s; between two of them the holder is ready to run for all but `on_cpu` microseconds.
+fn woken_by_a_holder_with(on_cpu: u64) -> Pattern {
+    let mut desktop = Desktop::new();
+    let (holder, hog) = (desktop.scene.thread(300, 301, "scanner"), desktop.scene.thread(400, 401, "encoder"));
+    let wait =
+        desktop.scene.stack(&["main", "map_buffer", "|", "vm_mmap_pgoff", "down_write_killable", "rwsem_down_write_slowpath", "schedule"]);
+    let release = desktop.scene.stack(&["main", "read_smaps", "|", "m_stop", "up_read", "rwsem_wake", "try_to_wake_up"]);
+    let count = desktop.scene.stack(&["main", "read_smaps", "|", "smaps_pte_range"]);
+    desktop.pump_all(0, 100);
+    desktop.scene.switch(90 * MS, 1, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
+    desktop.scene.switch(95 * MS, 1, holder, Runnable, hog, count);
+    for round in 0..12 {
+        let (begin, woken) = (100 * MS + round * 100 * MS + 50, 100 * MS + (round + 1) * 100 * MS);
+        desktop.scene.switch(begin, 0, desktop.ui, Sleeping, ThreadId::IDLE, wait);
+        desktop.scene.switch(woken - on_cpu, 1, hog, Runnable, holder, StackId::EMPTY);
+        desktop.scene.wake(woken, 1, holder, desktop.ui, WakeFlags::default(), release);
+        desktop.scene.switch(woken + 10, 1, holder, Runnable, hog, count);
+        desktop.scene.switch(woken + 20, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
+    }
+    desktop.pump_all(1_310, 1_400);
+    judged(&desktop.scene.finish(2, 1_400 * MS)).0.finding.pattern
+}
+
+#[test]
+fn regression_a_starved_waiter_of_a_holder_without_a_cpu_waits_for_that_cpu() {
+    assert_eq!(woken_by_a_holder_with(MS), Pattern::PriorityInversion);
+    assert_eq!(woken_by_a_holder_with(30 * MS), Pattern::LockStarvation, "with a CPU for the holder, a hang would be left");
+}
+
+#[test]
+fn regression_who_takes_the_cpu_from_others_keeps_its_own_stall() {
+    let mut desktop = Desktop::new();
+    let other = desktop.scene.thread(300, 301, "indexer");
+    let busy = desktop.scene.stack(&["main", "lay_out_page"]);
+    desktop.pump_all(0, 100);
+    for sample in 0..100 {
+        desktop.scene.sample(101 * MS + sample * 3 * MS, 0, desktop.ui, busy);
+    }
+    desktop.scene.wake(110 * MS, 0, desktop.ui, other, WakeFlags::default(), desktop.notify);
+    desktop.scene.switch(400 * MS + 100, 0, desktop.ui, Sleeping, other, desktop.poll);
+    desktop.scene.switch(402 * MS, 0, other, Sleeping, ThreadId::IDLE, desktop.poll);
+    desktop.scene.wake(410 * MS, 1, desktop.mouse, desktop.ui, WakeFlags::default(), desktop.notify);
+    desktop.scene.switch(410 * MS + 10, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
+    desktop.pump_all(410, 500);
+    let trace = desktop.scene.finish(2, 500 * MS);
+    let stalls = Analysis::new(&trace, &Rules::default()).stalls(&Query::default());
+    let told: Vec<_> = stalls.iter().map(|stall| (stall.candidate.victim, stall.finding.pattern)).collect();
+    assert_eq!(told, [(desktop.ui, Pattern::CpuBound), (other, Pattern::CpuStarvation)]);
 }
 
 /// Sleeps of 2 ms for one lock, woken by its holder; before each of the sleeps in `long_looks` the waiter ran for 1 ms, before the others
@@ -166,10 +216,91 @@ fn long_hold_asleep() {
 }
 
 #[test]
+fn long_hold_for_a_disk_and_stopped() {
+    let (trace, _, holder) = held(1_260, |scene, holder| {
+        let shell = scene.thread(500, 501, "shell");
+        let sync = scene.stack(&["main", "checkpoint", "|", "ext4_sync_file", "jbd2_log_wait_commit", "io_schedule", "schedule"]);
+        let done = scene.stack(&["|", "asm_common_interrupt", "blk_mq_complete_request", "bio_endio", "try_to_wake_up"]);
+        let stop = scene.stack(&["main", "checkpoint", "|", "get_signal", "do_signal_stop", "schedule"]);
+        let kill = scene.stack(&["main", "kill", "|", "kill_something_info", "signal_wake_up_state", "try_to_wake_up"]);
+        scene.switch(110 * MS, 2, holder, TaskState::DiskSleep, ThreadId::IDLE, sync);
+        scene.wake(800 * MS, 2, ThreadId::IDLE, holder, WakeFlags::HARDIRQ, done);
+        scene.switch(800 * MS + 5, 2, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
+        scene.switch(810 * MS, 2, holder, TaskState::Stopped, shell, stop);
+        scene.wake(1_180 * MS, 2, shell, holder, WakeFlags::default(), kill);
+        scene.switch(1_180 * MS + 5, 2, shell, Sleeping, holder, StackId::EMPTY);
+    });
+    let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("long_hold_for_a_disk", text);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(holder)));
+    assert_eq!(stall.finding.function, "checkpoint");
+    // 690 ms and 370 ms of 1.1 s.
+    assert!(text.contains("62.7 % waiting for a disk, 33.6 % stopped"), "{text}");
+}
+
+#[test]
+fn a_wait_for_another_lock_does_not_end_a_hold() {
+    let (trace, _, holder) = held(1_260, |scene, holder| {
+        let logger = scene.thread(500, 501, "logger");
+        let wait = scene.stack(&["main", "checkpoint", "log_line", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+        let release = scene.stack(&["main", "flush_log", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+        scene.switch(90 * MS, 1, ThreadId::IDLE, Runnable, logger, StackId::EMPTY);
+        scene.switch(1_100 * MS, 2, holder, Sleeping, ThreadId::IDLE, wait);
+        scene.wake(1_105 * MS, 1, logger, holder, WakeFlags::default(), release);
+        scene.switch(1_105 * MS + 5, 2, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
+        scene.switch(1_110 * MS, 1, logger, Sleeping, ThreadId::IDLE, StackId::EMPTY);
+    });
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(holder)), "{text}");
+    let held = stall.explanation.pieces.iter().filter(|piece| piece.thread == holder).map(|piece| piece.window.duration_ns());
+    assert!(held.sum::<u64>() >= 1_094_000_000, "{text}");
+}
+
+#[test]
+fn nothing_fits() {
+    let mut desktop = Desktop::new();
+    let holder = desktop.scene.thread(300, 301, "indexer");
+    let wait = desktop.scene.stack(&["main", "draw", "lock_index", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let release = desktop.scene.stack(&["main", "index", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+    let nap = desktop.scene.stack(&["main", "draw", "retry", "|", "__x64_sys_nanosleep", "hrtimer_nanosleep", "schedule"]);
+    let timer = desktop.scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    desktop.pump_all(0, 100);
+    // 80 ms on a CPU, 80 ms behind a lock, 79 ms asleep, then called again.
+    desktop.scene.switch(90 * MS, 1, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
+    desktop.scene.switch(180 * MS, 0, desktop.ui, Sleeping, ThreadId::IDLE, wait);
+    desktop.scene.wake(260 * MS, 1, holder, desktop.ui, WakeFlags::default(), release);
+    desktop.scene.switch(260 * MS + 5, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
+    desktop.scene.switch(261 * MS, 0, desktop.ui, Sleeping, ThreadId::IDLE, nap);
+    desktop.scene.wake(340 * MS, 0, ThreadId::IDLE, desktop.ui, WakeFlags::HARDIRQ, timer);
+    desktop.scene.switch(340 * MS + 5, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
+    desktop.scene.switch(600 * MS, 1, holder, Sleeping, ThreadId::IDLE, StackId::EMPTY);
+    desktop.pump_all(340, 700);
+    let (stall, text) = judged(&desktop.scene.finish(2, 700 * MS));
+    insta::assert_snapshot!("unknown", text);
+    assert_eq!((stall.finding.pattern, stall.candidate.kind), (Pattern::Unknown, StallKind::EventLoop), "{text}");
+}
+
+#[test]
+fn an_answer_that_does_not_sum_says_so() {
+    let (trace, ..) = held(1_260, |_, _| {});
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let mut stalls = analysis.stalls(&Query::default());
+    let whole = answer::text(&analysis, &stalls, 1);
+    assert!(whole.contains("100.0 %  the whole stall, to the nanosecond") && !whole.contains("WARNING"), "{whole}");
+    let pieces = &mut stalls[0].explanation.pieces;
+    let longest = pieces.iter_mut().max_by_key(|piece| piece.window.duration_ns()).expect("a piece");
+    longest.window.end = longest.window.end.minus(1);
+    let text = answer::text(&analysis, &stalls, 1);
+    assert!(text.contains("99.9 %  the sum of the parts") && text.contains("WARNING  the parts sum to"), "{text}");
+    assert!(!text.contains("to the nanosecond"), "{text}");
+}
+
+#[test]
 fn still_held_when_the_recording_ends() {
     let (mut trace, ui, holder) = held(1_000, |_, _| {});
     // Nobody has been woken yet; but the lock word names its owner.
-    let (stall, _) = judged(&trace);
+    let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("dead_end", text);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::DeadEnd, None));
     trace.futex_waits.push(FutexWait { time: Time::from_nanos(1_000_000_000), waiter: ui, word_avma: 0x1000, owner: Some(holder) });
     let (stall, text) = judged(&trace);
@@ -224,6 +355,26 @@ fn cpu_starvation() {
 }
 
 #[test]
+fn a_real_time_hog_is_told_with_its_priority() {
+    let mut desktop = Desktop::new();
+    let hog = desktop.scene.thread(500, 501, "hog");
+    let spin = desktop.scene.stack(&["main", "spin"]);
+    desktop.pump_all(0, 100);
+    desktop.scene.switch(100 * MS + 90, 0, desktop.ui, Runnable, hog, spin);
+    desktop.scene.switch(400 * MS, 0, hog, Runnable, desktop.ui, spin);
+    desktop.pump_all(410, 500);
+    let mut trace = desktop.scene.finish(2, 500 * MS);
+    (0..trace.switches.len())
+        .filter(|&at| trace.switches.next[at] == hog)
+        .collect::<Vec<_>>()
+        .iter()
+        .for_each(|&at| trace.switches.next_prio[at] = 49);
+    assert!(judged(&trace).1.contains("hog 501 (hog 500) [real-time priority 50] had the CPU"), "as perf.data tells it");
+    trace.threads.get_mut(hog).expect("known").policy = Some(Policy::RoundRobin);
+    assert!(judged(&trace).1.contains("hog 501 (hog 500) [SCHED_RR priority 50] had the CPU"));
+}
+
+#[test]
 fn a_bystander_in_an_interrupt_is_never_blamed() {
     let mut desktop = Desktop::new();
     let bystander = desktop.scene.thread(500, 501, "bystander");
@@ -249,4 +400,30 @@ fn a_bystander_in_an_interrupt_is_never_blamed() {
     assert_ne!(stall.finding.culprit, Some(bystander));
     assert_eq!(stall.explanation.victim, ui);
     assert!(stall.explanation.hops.is_empty());
+}
+
+#[test]
+fn many_threads_of_one_name_that_take_a_cpu_in_turns_are_a_crowd() {
+    let mut desktop = Desktop::new();
+    let bystander = desktop.scene.thread(300, 300, "indexer");
+    let workers: Vec<ThreadId> = (0..50).map(|n| desktop.scene.thread(500 + n, 500 + n, "worker")).collect();
+    let leave = desktop.scene.stack(&["main", "leave", "|", "do_exit"]);
+    desktop.pump_all(0, 100);
+    // The event loop loses its CPU at 100 ms; a bystander has it for 20 ms, each of 50 workers for 5 ms.
+    let mut before = desktop.ui;
+    for (turn, thread) in [bystander].into_iter().chain(workers.iter().copied()).enumerate() {
+        let at = if turn == 0 { 100 * MS + 90 } else { 120 * MS + (turn as u64 - 1) * 5 * MS };
+        desktop.scene.switch(at, 0, before, Runnable, thread, leave);
+        before = thread;
+    }
+    desktop.scene.switch(370 * MS, 0, before, Runnable, desktop.ui, leave);
+    for (turn, worker) in workers.iter().enumerate() {
+        desktop.scene.sample(122 * MS + turn as u64 * 5 * MS, 0, *worker, leave);
+    }
+    desktop.pump_all(370, 500);
+    let (stall, text) = judged(&desktop.scene.finish(2, 500 * MS));
+    assert_eq!((stall.finding.pattern, stall.candidate.victim), (Pattern::CpuStarvation, desktop.ui));
+    assert!(stall.finding.culprit.is_some_and(|culprit| workers.contains(&culprit)), "{text}");
+    assert!(text.contains("CPU starvation: 50 threads named worker had the CPU, to end processes."), "{text}");
+    assert!(text.contains("taken by: 50 threads named worker 250.0 ms, indexer 300 19.9 ms"), "{text}");
 }

@@ -4,8 +4,9 @@ mod scene;
 
 use TaskState::{Runnable, Sleeping};
 use scene::{Desktop, Scene, judged};
-use unhitch_analysis::patterns::Pattern;
-use unhitch_analysis::stalls::StallKind;
+use unhitch_analysis::patterns::{Evidence, Pattern};
+use unhitch_analysis::stalls::{Query, StallKind};
+use unhitch_analysis::{Analysis, Rules};
 use unhitch_model::{StackId, TaskState, ThreadId, Trace, WakeFlags};
 
 const MS: u64 = 1_000;
@@ -13,7 +14,13 @@ const IDLE: ThreadId = ThreadId::IDLE;
 
 /// The event loop waits from 100 ms on behind `holders`, who take the lock one after the other for `hold_us` each, in `release`.
 fn handed_on(holders: usize, hold_us: u64, release: &[&str]) -> (Trace, ThreadId) {
+    handed_on_beside(holders, hold_us, release, |_| ())
+}
+
+/// The same on CPUs 0 to 2, and `others` on further ones.
+fn handed_on_beside(holders: usize, hold_us: u64, release: &[&str], others: impl FnOnce(&mut Scene)) -> (Trace, ThreadId) {
     let mut desktop = Desktop::new();
+    others(&mut desktop.scene);
     let scene = &mut desktop.scene;
     let wait = scene.stack(&["main", "draw", "lock_session", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
     let release = scene.stack(release);
@@ -79,9 +86,79 @@ fn lock_convoy() {
     assert_eq!((stall.finding.pattern, stall.candidate.victim, stall.finding.function.as_str()), (Pattern::LockConvoy, ui, "sort_items"));
 }
 
+/// Two threads of another program hand another lock to each other, once a millisecond, let go in `release`.
+fn another_lock(scene: &mut Scene, release: &[&str]) {
+    let (one, other) = (scene.thread(5_000, 5_000, "stranger"), scene.thread(5_001, 5_001, "stranger"));
+    let wait = scene.stack(&["main", "log_line", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let release = scene.stack(release);
+    scene.switch(50 * MS, 3, IDLE, Runnable, one, StackId::EMPTY);
+    scene.switch(50 * MS, 4, IDLE, Runnable, other, StackId::EMPTY);
+    for round in 0..160 {
+        let at = (90 + 2 * round) * MS;
+        for (from, sleeper, cpu, waker) in [(at, one, 3, other), (at + MS, other, 4, one)] {
+            scene.switch(from, cpu, sleeper, Sleeping, IDLE, wait);
+            scene.wake(from + 900, 7 - cpu, waker, sleeper, WakeFlags::default(), release);
+            scene.switch(from + 910, cpu, IDLE, Runnable, sleeper, StackId::EMPTY);
+        }
+    }
+}
+
+/// "indexer" holds the lock from 50 to 1,100 ms. Ten workers, who waited for it, then have it for 20 ms each, but the ninth for 30 ms and
+/// the last for 2 ms; the event loop comes after all of them, at 1,101 ms.
+#[test]
+fn regression_a_convoy_does_not_hide_that_its_culprit_had_waited_for_much_longer() {
+    let mut desktop = Desktop::new();
+    let scene = &mut desktop.scene;
+    let indexer = scene.thread(900, 900, "indexer");
+    let workers: Vec<ThreadId> = (0..10).map(|index| scene.thread(1_000 + index, 1_000 + index, "worker")).collect();
+    let wait = scene.stack(&["main", "draw", "lock_session", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let release = scene.stack(&["main", "serve", "render_page", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]);
+    scene.switch(50 * MS, 1, IDLE, Runnable, indexer, StackId::EMPTY);
+    let (mut before, mut at) = (indexer, 1_100 * MS);
+    for (index, &worker) in workers.iter().enumerate() {
+        let cpu = 2 + index as u16;
+        let asleep = if index == 8 { 60 * MS } else { (101 + index as u64) * MS };
+        scene.switch(asleep - 10, cpu, IDLE, Runnable, worker, StackId::EMPTY);
+        scene.switch(asleep, cpu, worker, Sleeping, IDLE, wait);
+        scene.wake(at, if index == 0 { 1 } else { cpu - 1 }, before, worker, WakeFlags::default(), release);
+        scene.switch(at + 2, cpu, IDLE, Runnable, worker, StackId::EMPTY);
+        scene.switch(at + 40 * MS, cpu, worker, Sleeping, IDLE, desktop.poll);
+        (before, at) = (worker, at + [20, 30, 2][index.saturating_sub(7)] * MS);
+    }
+    scene.switch(1_101 * MS, 0, desktop.ui, Sleeping, IDLE, wait);
+    scene.wake(at, 11, before, desktop.ui, WakeFlags::default(), release);
+    scene.switch(at + 10, 0, IDLE, Runnable, desktop.ui, StackId::EMPTY);
+    desktop.pump_all(0, 1_100);
+    desktop.pump_all(1_300, 1_400);
+    let trace = desktop.scene.finish(12, 1_400 * MS);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let stalls = analysis.stalls(&Query::default());
+    let told: Vec<_> = stalls.iter().map(|stall| (stall.finding.pattern, stall.finding.culprit, stall.candidate.victim)).collect();
+    let texts = unhitch_analysis::answer::text(&analysis, &stalls, 9);
+    assert!(told.contains(&(Pattern::LockConvoy, Some(workers[8]), desktop.ui)), "{texts}");
+    assert!(told.contains(&(Pattern::LongHold, Some(indexer), workers[8])), "{texts}");
+}
+
 /// Eight CPUs: seven compilers wait for a lock from 500 ms (each a little later) until "checkpoint", on the eighth, lets it go at 1,500 ms.
 #[test]
-fn whole_machine() {
+fn regression_a_busy_lock_of_others_is_not_the_lock_that_was_waited_for() {
+    let release = ["main", "serve", "render_page", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"];
+    let (alone, _) = handed_on(30, 10_000, &release);
+    let told = |text: &str| text.lines().filter(|line| !line.starts_with("MACHINE")).map(str::to_owned).collect::<Vec<_>>();
+    let alone = told(&judged(&alone).1);
+    for foreign in [
+        &["main", "log_line", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"][..],
+        &["|", "do_group_exit", "do_exit", "exit_mm", "exit_mmap", "unlink_file_vma", "up_write", "rwsem_wake"],
+    ] {
+        let (beside, ui) = handed_on_beside(30, 10_000, &release, |scene| another_lock(scene, foreign));
+        let (stall, text) = judged(&beside);
+        assert_eq!((stall.finding.pattern, stall.candidate.victim), (Pattern::LockConvoy, ui), "{text}");
+        assert_eq!(told(&text), alone);
+    }
+}
+
+/// Eight CPUs: seven compilers wait for a lock from 500 ms on (each `apart_ms` later) until "checkpoint", on the eighth, lets it go.
+fn held_back(apart_ms: u64, until_ms: u64) -> (Trace, ThreadId) {
     let mut scene = Scene::default();
     let holder = scene.thread(4, 4, "checkpoint");
     let wait = scene.stack(&["main", "write_object", "|", "ext4_file_write_iter", "down_write", "rwsem_down_write_slowpath", "schedule"]);
@@ -93,64 +170,158 @@ fn whole_machine() {
     for (index, &compiler) in compilers.iter().enumerate() {
         let cpu = index as u16;
         scene.switch(20 * MS, cpu, IDLE, Runnable, compiler, StackId::EMPTY);
-        scene.switch((500 + 30 * index as u64) * MS, cpu, compiler, Sleeping, IDLE, wait);
-        let woken = 1_500 * MS + index as u64 * 300;
+        scene.switch((500 + apart_ms * index as u64) * MS, cpu, compiler, Sleeping, IDLE, wait);
+        let woken = until_ms * MS + index as u64 * 300;
         let waker = if index == 0 { holder } else { compilers[index - 1] };
         scene.wake(woken, if index == 0 { 7 } else { cpu - 1 }, waker, compiler, WakeFlags::default(), release);
         scene.switch(woken + 10, cpu, IDLE, Runnable, compiler, StackId::EMPTY);
-        scene.switch(1_900 * MS, cpu, compiler, Sleeping, IDLE, rest);
+        scene.switch((until_ms + 400) * MS, cpu, compiler, Sleeping, IDLE, rest);
     }
-    for sample in 0..200 {
-        scene.sample((501 + sample * 5) * MS, 7, holder, search);
+    for sample in (501..until_ms).step_by(5) {
+        scene.sample(sample * MS, 7, holder, search);
     }
-    scene.switch(1_600 * MS, 7, holder, Sleeping, IDLE, rest);
-    let (stall, text) = judged(&scene.finish(8, 2_000 * MS));
+    scene.switch((until_ms + 100) * MS, 7, holder, Sleeping, IDLE, rest);
+    (scene.finish(8, (until_ms + 500) * MS), holder)
+}
+
+#[test]
+fn whole_machine() {
+    let (trace, holder) = held_back(30, 1_500);
+    let (stall, text) = judged(&trace);
     insta::assert_snapshot!("whole_machine", text);
     assert_eq!((stall.candidate.kind, stall.finding.pattern, stall.finding.culprit), (StallKind::Machine, Pattern::LongHold, Some(holder)));
     let machine = stall.candidate.machine.as_ref().expect("the whole machine");
     assert_eq!((machine.before.round(), machine.low.round(), machine.released.len(), machine.ended), (8.0, 1.0, 7, 0));
+    // The last of the seven is on its CPU 10 µs after it was woken, 1.8 ms after the first was.
+    assert_eq!((machine.recovery_ns, machine.switches), (1_810_000, 7));
 }
 
-/// A waiter that sleeps 5 ms at a time, 100 times; `wake` says who ends each sleep, at the given time (µs).
-fn in_vain(wake: impl Fn(&mut Scene, u64, ThreadId)) -> Trace {
+#[test]
+fn a_machine_stalls_sooner_than_a_thread() {
+    let (trace, holder) = held_back(1, 570);
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.candidate.kind, stall.finding.culprit), (StallKind::Machine, Some(holder)), "{text}");
+    assert!(text.starts_with("STALL 70.0 ms  whole machine: 8 → 1 busy CPUs"), "{text}");
+    // Waits of less than 50 ms are not worth a word, nor is one of 70 ms that only one thread had.
+    for (trace, _) in [held_back(1, 549), held_back(60, 570)] {
+        let analysis = Analysis::new(&trace, &Rules::default());
+        assert_eq!(analysis.stalls(&Query::default()), []);
+    }
+}
+
+/// A waiter that sleeps 5 ms at a time, 100 times; `wake` says who of `cast` ends each sleep, at the given time (µs). They have their CPUs
+/// from 50 ms on, from CPU 1.
+fn in_vain(cast: &[&str], wake: impl Fn(&mut Scene, u64, ThreadId, &[ThreadId])) -> (Trace, Vec<ThreadId>) {
     let mut desktop = Desktop::new();
     let wait = desktop.scene.stack(&["main", "draw", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let cast: Vec<ThreadId> = (300..).zip(cast).map(|(id, name)| desktop.scene.thread(id, id, name)).collect();
+    for (cpu, &thread) in (1..).zip(&cast) {
+        desktop.scene.switch(50 * MS, cpu, IDLE, Runnable, thread, StackId::EMPTY);
+    }
     desktop.pump_all(0, 100);
     for round in 0..100 {
         let woken = (105 + round * 5) * MS;
         desktop.scene.switch(woken - 5 * MS + 50, 0, desktop.ui, Sleeping, IDLE, wait);
-        wake(&mut desktop.scene, woken, desktop.ui);
+        wake(&mut desktop.scene, woken, desktop.ui, &cast);
         desktop.scene.switch(woken + 10, 0, IDLE, Runnable, desktop.ui, StackId::EMPTY);
     }
     desktop.pump_all(610, 700);
-    desktop.scene.finish(2, 700 * MS)
+    (desktop.scene.finish(12, 700 * MS), cast)
 }
 
 #[test]
 fn a_herd_is_told() {
-    let trace = in_vain(|scene, at, ui| {
+    let names = ["server", "worker", "worker", "worker", "worker", "worker", "worker", "worker", "worker", "worker"];
+    let (trace, cast) = in_vain(&names, |scene, at, ui, cast| {
         let unlock = scene.stack(&["main", "serve", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]);
-        let server = scene.thread(300, 300, "server");
-        for other in 0..9 {
-            let other = scene.thread(400 + other, 400 + other, "worker");
-            scene.wake(at, 1, server, other, WakeFlags::default(), unlock);
+        for &other in &cast[1..] {
+            scene.wake(at, 1, cast[0], other, WakeFlags::default(), unlock);
         }
-        scene.wake(at, 1, server, ui, WakeFlags::default(), unlock);
+        scene.wake(at, 1, cast[0], ui, WakeFlags::default(), unlock);
     });
     let (stall, text) = judged(&trace);
-    assert_eq!(stall.finding.pattern, Pattern::LockStarvation);
+    insta::assert_snapshot!("herd", text);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LockStarvation, Some(cast[0])));
     assert!(text.contains("a herd") && text.contains("wakes 10 threads for it each time"), "{text}");
 }
 
 #[test]
 fn polling_is_told() {
-    let trace = in_vain(|scene, at, ui| {
+    let (trace, _) = in_vain(&[], |scene, at, ui, _| {
         let timer = scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
         scene.wake(at, 0, IDLE, ui, WakeFlags::HARDIRQ, timer);
     });
     let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("poll", text);
     assert_eq!(stall.finding.pattern, Pattern::LockStarvation, "{text}");
     assert!(text.contains("It polled for a lock: its own timer woke it 100 times"), "{text}");
+}
+
+#[test]
+fn regression_many_short_weak_steps_are_no_direct_evidence() {
+    // Each sleep is a hundredth of the stall; a kernel worker ends 13 of them, or 7.
+    for (every, evidence) in [(8, Evidence::Inferred), (16, Evidence::Direct)] {
+        let (trace, cast) = in_vain(&["server", "kworker/2:1"], |scene, at, ui, cast| {
+            let unlock = scene.stack(&["main", "serve", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]);
+            let worker = usize::from((at / (5 * MS)).is_multiple_of(every));
+            scene.wake(at, 1 + worker as u16, cast[worker], ui, WakeFlags::default(), unlock);
+        });
+        let (stall, text) = judged(&trace);
+        assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LockStarvation, Some(cast[0])), "{text}");
+        assert_eq!(stall.finding.evidence, evidence, "{text}");
+        assert_eq!(text.contains("wake-ups were deferred work"), evidence == Evidence::Inferred, "{text}");
+    }
+}
+
+/// A waiter woken in vain by "keeper", which sleeps in its event loop from 5 µs after every release to the next but for 100 µs before it;
+/// meanwhile "thief", on a third CPU, has the lock if it `steals`.
+fn woken_by_a_sleeper(steals: bool) -> (Trace, [ThreadId; 3]) {
+    let mut desktop = Desktop::new();
+    let [keeper, thief] = [300, 400].map(|id| desktop.scene.thread(id, id, if id == 300 { "keeper" } else { "thief" }));
+    let (ui, poll, scene) = (desktop.ui, desktop.poll, &mut desktop.scene);
+    let wait = scene.stack(&["main", "draw", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let keeps = scene.stack(&["main", "keep", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let [unlock, give] =
+        ["keep", "steal"].map(|name| scene.stack(&["main", name, "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]));
+    let timer = scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    scene.switch(50 * MS, 1, IDLE, Runnable, keeper, StackId::EMPTY);
+    scene.switch(50 * MS, 2, IDLE, Runnable, thief, StackId::EMPTY);
+    for round in 0..100 {
+        let woken = (105 + round * 5) * MS;
+        scene.switch(woken - 5 * MS + 50, 0, ui, Sleeping, IDLE, wait);
+        match steals {
+            true => scene.wake(woken - 100, 2, thief, keeper, WakeFlags::default(), give),
+            false => scene.wake(woken - 100, 1, IDLE, keeper, WakeFlags::HARDIRQ, timer),
+        };
+        if round > 0 {
+            scene.switch(woken - 90, 1, IDLE, Runnable, keeper, StackId::EMPTY);
+        }
+        scene.wake(woken, 1, keeper, ui, WakeFlags::default(), unlock);
+        scene.switch(woken + 5, 1, keeper, Sleeping, IDLE, if steals { keeps } else { poll });
+        scene.switch(woken + 10, 0, IDLE, Runnable, ui, StackId::EMPTY);
+    }
+    desktop.pump_all(0, 100);
+    desktop.pump_all(610, 700);
+    (desktop.scene.finish(3, 700 * MS), [ui, keeper, thief])
+}
+
+#[test]
+fn regression_who_sleeps_when_the_waiter_comes_has_not_been_seen_to_take_the_lock() {
+    let (trace, [_, keeper, _]) = woken_by_a_sleeper(false);
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LockStarvation, Some(keeper)), "{text}");
+    assert_eq!(stall.finding.evidence, Evidence::Inferred);
+    assert!(text.contains("and seems to have taken it again before the waiter arrives: after 0 of the 99 wake-ups in vain"), "{text}");
+    assert!(!text.contains("and has taken it again"), "{text}");
+}
+
+#[test]
+fn regression_a_third_thread_that_takes_the_lock_is_named() {
+    let (trace, [_, keeper, thief]) = woken_by_a_sleeper(true);
+    let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("a_thief", text);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LockStarvation, Some(thief)), "{text}");
+    assert_ne!(stall.finding.culprit, Some(keeper));
 }
 
 /// The event loop sleeps in `wait` from 100 to 600 ms; `meanwhile` fills the scene.
@@ -189,26 +360,49 @@ fn slow_memory() {
     assert_eq!((stall.finding.pattern, stall.finding.function.as_str()), (Pattern::Memory, "draw"));
 }
 
-#[test]
-fn stopped_holder() {
+/// "keeper" holds the lock that the event loop waits for, and is stopped in `state` on a stack with `stop` from 110 ms to 590 ms, when
+/// "shell" lets it go on in `go_on`.
+fn stopped(state: TaskState, stop: &[&str], go_on: &[&str]) -> (Trace, ThreadId) {
     let wait = ["main", "draw", "lock_cache", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"];
     let mut keeper = IDLE;
     let trace = asleep(&wait, Sleeping, |scene, ui| {
         keeper = scene.thread(300, 300, "keeper");
         let shell = scene.thread(400, 400, "shell");
-        let stop = scene.stack(&["main", "keep", "|", "get_signal", "do_signal_stop", "schedule"]);
-        let kill = scene.stack(&["main", "kill", "|", "kill_something_info", "signal_wake_up_state", "try_to_wake_up"]);
+        let stop = scene.stack(&[&["main", "keep", "|", "get_signal"][..], stop, &["schedule"]].concat());
+        let go_on = scene.stack(&[&["main"][..], go_on, &["try_to_wake_up"]].concat());
         let unlock = scene.stack(&["main", "keep", "unlock_cache", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]);
         scene.switch(50 * MS, 1, IDLE, Runnable, keeper, StackId::EMPTY);
-        scene.switch(110 * MS, 1, keeper, TaskState::Stopped, shell, stop);
-        scene.wake(590 * MS, 1, shell, keeper, WakeFlags::default(), kill);
+        scene.switch(110 * MS, 1, keeper, state, shell, stop);
+        scene.wake(590 * MS, 1, shell, keeper, WakeFlags::default(), go_on);
         scene.switch(590 * MS + 10, 1, shell, Sleeping, keeper, StackId::EMPTY);
         scene.wake(600 * MS, 1, keeper, ui, WakeFlags::default(), unlock);
         scene.switch(605 * MS, 1, keeper, Sleeping, IDLE, StackId::EMPTY);
     });
+    (trace, keeper)
+}
+
+#[test]
+fn stopped_holder() {
+    let kill = ["kill", "|", "kill_something_info", "signal_wake_up_state"];
+    let (trace, keeper) = stopped(TaskState::Stopped, &["do_signal_stop"], &kill);
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("stopped_holder", text);
     assert_eq!((stall.finding.pattern, stall.finding.culprit, stall.finding.function.as_str()), (Pattern::Stopped, Some(keeper), "keep"));
+}
+
+#[test]
+fn stopped_by_a_tracer_or_the_freezer() {
+    let resume = ["resume", "|", "ptrace_resume", "wake_up_state"];
+    let (trace, keeper) = stopped(TaskState::Traced, &["ptrace_stop"], &resume);
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::Stopped, Some(keeper)), "{text}");
+    assert!(text.contains("keeper 300 was stopped by a tracer (a debugger, strace)."), "{text}");
+
+    let thaw = ["thaw", "|", "cgroup_freeze_write", "wake_up_process"];
+    let (trace, keeper) = stopped(Sleeping, &["do_freezer_trap"], &thaw);
+    let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("frozen_holder", text);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::Stopped, Some(keeper)), "{text}");
 }
 
 #[test]

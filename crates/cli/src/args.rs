@@ -3,6 +3,7 @@
 use crate::Done;
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
+#[cfg(target_os = "linux")]
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,7 +50,17 @@ pub enum Command {
     Callers(ButterflyArgs),
     /// Say which functions a function leads to, on the stacks of waits, wake-ups or samples; without it, rank all functions
     Callees(ButterflyArgs),
-    /// Make a hang on purpose; with --record, record it and answer
+    /// Show a trace, or a folder of traces, as a page in the browser of this machine
+    View(ViewArgs),
+    /// Write one self-contained HTML file with the answers, pictures and main tables of a trace, for a bug report
+    Report(ReportArgs),
+    /// Look at processes' address spaces without stalling them: what holds mappings, memory and page tables
+    #[cfg(target_os = "linux")]
+    Scan(ScanArgs),
+    /// List threads with name, state, CPU time and what they wait in; those that nobody named are flagged
+    #[cfg(target_os = "linux")]
+    Threads(ThreadsArgs),
+    /// Make a hang on purpose (with --record, record it and answer), or measure what hangs are made of
     #[cfg(target_os = "linux")]
     Lab(LabArgs),
     /// Print the manual page, or a shell's completions
@@ -107,10 +118,33 @@ pub struct SaveArgs {
     pub note: Option<String>,
 }
 
+const OF_WINDOWS: &str = "Windows traces";
+
+/// The trace that a command reads.
+#[derive(ClapArgs, Debug)]
+pub struct TraceArgs {
+    /// A trace: NAME.hitch, a perf.data file, or NAME.etl
+    #[arg(value_name = "TRACE")]
+    pub path: PathBuf,
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+}
+
+/// What a trace needs besides its file.
+#[derive(ClapArgs, Default, Debug)]
+pub struct ReadingArgs {
+    /// Another session that was recorded with the trace and not merged, e.g. `kernel.etl --with user.etl`; may be repeated
+    #[arg(long, value_name = "FILE", help_heading = OF_WINDOWS)]
+    pub with: Vec<PathBuf>,
+    /// Where PDBs are: folders, symbol stores and servers, in the words of _NT_SYMBOL_PATH, which it replaces
+    #[arg(long, value_name = "PATH", help_heading = OF_WINDOWS)]
+    pub symbols: Option<String>,
+}
+
 #[derive(ClapArgs, Debug)]
 pub struct WhyArgs {
-    /// A trace: NAME.hitch, or a perf.data file
-    pub trace: PathBuf,
+    #[command(flatten)]
+    pub trace: TraceArgs,
     /// Only this thread: a thread's or process's name, a pid or a tid
     #[arg(long, value_name = "NAME|PID|TID")]
     pub victim: Option<String>,
@@ -136,8 +170,8 @@ pub struct WhyArgs {
 
 #[derive(ClapArgs, Debug)]
 pub struct WaitsArgs {
-    /// A trace: NAME.hitch, or a perf.data file
-    pub trace: PathBuf,
+    #[command(flatten)]
+    pub trace: TraceArgs,
     /// How many stacks to list
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
@@ -151,8 +185,8 @@ pub struct WaitsArgs {
 
 #[derive(ClapArgs, Debug)]
 pub struct HotArgs {
-    /// A trace: NAME.hitch, or a perf.data file
-    pub trace: PathBuf,
+    #[command(flatten)]
+    pub trace: TraceArgs,
     /// Show this function's instructions: its name, the last part of it, or file+0xOFFSET
     #[arg(long, value_name = "NAME")]
     pub function: Option<String>,
@@ -175,8 +209,8 @@ pub struct HotArgs {
 
 #[derive(ClapArgs, Debug)]
 pub struct InfoArgs {
-    /// A trace: NAME.hitch, or a perf.data file
-    pub trace: PathBuf,
+    #[command(flatten)]
+    pub trace: TraceArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -184,7 +218,7 @@ pub struct InfoArgs {
 
 #[derive(ClapArgs, Debug)]
 pub struct TableArgs {
-    /// A trace: NAME.hitch, or a perf.data file
+    /// A trace: NAME.hitch, a perf.data file, or NAME.etl
     #[arg(required_unless_present = "columns")]
     pub trace: Option<PathBuf>,
     /// Which table: switches, waits, wakes, samples, stalls, lifetimes, threads, or cpus
@@ -220,12 +254,14 @@ pub struct TableArgs {
     /// Print JSON: whole stacks, nanoseconds
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub reading: ReadingArgs,
 }
 
 #[derive(ClapArgs, Debug)]
 pub struct ButterflyArgs {
-    /// A trace: NAME.hitch, or a perf.data file
-    pub trace: PathBuf,
+    #[command(flatten)]
+    pub trace: TraceArgs,
     /// The function (or, by --by, module or file): its whole name, else any part of it; without it, all are ranked
     pub function: Option<String>,
     /// Which stacks: wait (time slept), wake (the sleeps that the wake-ups ended), or sample (time on a CPU)
@@ -251,10 +287,80 @@ pub struct ButterflyArgs {
     pub json: bool,
 }
 
+#[derive(ClapArgs, Debug)]
+pub struct ViewArgs {
+    /// A trace, or a folder: its traces are listed, more can be dropped in
+    #[arg(value_name = "TRACE|DIR", default_value = ".")]
+    pub path: PathBuf,
+    /// The port on 127.0.0.1 [default: any that is free]
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
+    pub port: u16,
+    /// Open the page in the browser, where there is a display
+    #[arg(long)]
+    pub open: bool,
+    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub reading: ReadingArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct ReportArgs {
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    /// The file to write [default: the trace's name with .html]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
+    #[arg(long, value_name = "FILE")]
+    pub rules: Option<PathBuf>,
+}
+
+#[cfg(target_os = "linux")]
+#[derive(ClapArgs, Debug)]
+pub struct ScanArgs {
+    /// Which processes: pids, processes' names, or programs' file names
+    #[arg(value_name = "PID|NAME", required_unless_present = "all", conflicts_with = "all")]
+    pub who: Vec<String>,
+    /// All processes that we may look at
+    #[arg(long)]
+    pub all: bool,
+    /// Look at pages as well, in bounded pieces: what is resident, swapped, huge; which page tables are empty
+    #[arg(long)]
+    pub pages: bool,
+    /// Look at pages even at idle priority, which can freeze the target
+    #[arg(long, requires = "pages")]
+    pub force: bool,
+    /// Scan again and again, this far apart, and say what grew per second; until Ctrl-C or until all have ended
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub every: Option<Duration>,
+    /// With --every: stop after so many scans
+    #[arg(long, value_name = "N", requires = "every", value_parser = clap::value_parser!(u64).range(1..))]
+    pub times: Option<u64>,
+    /// Print JSON; with --every a line for each scan
+    #[arg(long)]
+    pub json: bool,
+    /// Draw the address space on a logarithmic scale into this SVG file; several processes into a file each, FILE with -PID before the ending
+    #[arg(long, value_name = "FILE", conflicts_with = "every")]
+    pub svg: Option<PathBuf>,
+}
+
+#[cfg(target_os = "linux")]
+#[derive(ClapArgs, Debug)]
+pub struct ThreadsArgs {
+    /// Which processes: a pid, a process's name, or a program's file name; without it, all but the kernel's threads
+    #[arg(value_name = "PID|NAME")]
+    pub who: Option<String>,
+    /// Print JSON: kernel stacks as well, where they may be read
+    #[arg(long)]
+    pub json: bool,
+}
+
 #[cfg(target_os = "linux")]
 #[derive(ClapArgs, Debug)]
 pub struct LabArgs {
-    /// The program; without it, a list of all
+    /// The program or tool; without it, a list of all
     pub name: Option<String>,
     /// Record it and say why it hung
     #[arg(long)]
@@ -265,12 +371,59 @@ pub struct LabArgs {
     /// Length of the run in seconds
     #[arg(long, value_name = "S", default_value_t = unhitch_lab::Options::default().seconds)]
     pub seconds: f64,
-    /// With --record: print the answer as JSON
-    #[arg(long, requires = "record")]
+    /// Print the answer (with --record) or the figures (of `fairness`) as JSON
+    #[arg(long)]
     pub json: bool,
+    /// Of `long-hold`: how it looks for free blocks, on a full volume
+    #[arg(long, value_name = "WAY", value_parser = unhitch_lab::search::Way::ALL.map(unhitch_lab::search::Way::name))]
+    pub search: Option<String>,
+    /// Of `long-hold`: each search goes on where the last one ended
+    #[arg(long)]
+    pub resume: bool,
+    /// Of `fairness`: a short measurement
+    #[arg(long, conflicts_with = "record")]
+    pub quick: bool,
+    /// Of `fairness`: print the tables as Markdown
+    #[arg(long, conflicts_with_all = ["record", "json"])]
+    pub markdown: bool,
+    /// Of `fairness`: draw the waits into this SVG file
+    #[arg(long, value_name = "FILE", conflicts_with = "record")]
+    pub svg: Option<PathBuf>,
     /// Write the outcome to this file (used by --record on the program that it starts)
     #[arg(long, hide = true)]
     pub outcome: Option<PathBuf>,
+    #[command(flatten)]
+    pub address_space: AddressSpaceArgs,
+}
+
+/// Options of the one lab program that does not hang.
+#[cfg(target_os = "linux")]
+#[derive(ClapArgs, Debug)]
+#[command(next_help_heading = "Options of `lab address-space`")]
+pub struct AddressSpaceArgs {
+    /// How its code lies: one-big, few-big, many-blocks, super-sparse, random, bitmap [default: few-big]
+    #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
+    pub layout: Option<unhitch_lab::Layout>,
+    /// The same as --layout bitmap: 2 TiB reserved, 24,866 pages of it committed for code that is gone but for 98 blocks
+    #[arg(long, conflicts_with = "layout")]
+    pub bitmap: bool,
+    /// How many blocks, or pages of the bitmap
+    #[arg(long, value_name = "N")]
+    pub blocks: Option<usize>,
+    /// How often it maps 4 KiB of code [default: 500ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub period: Option<Duration>,
+    /// Tell each mapping that takes longer [default: 1ms]
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub limit: Option<Duration>,
+}
+
+#[cfg(target_os = "linux")]
+impl AddressSpaceArgs {
+    /// Whether any is given.
+    pub fn any(&self) -> bool {
+        self.layout.is_some() || self.bitmap || self.blocks.is_some() || self.period.is_some() || self.limit.is_some()
+    }
 }
 
 #[derive(ClapArgs, Debug)]
@@ -323,6 +476,13 @@ fn parse_level(text: &str) -> Result<table::Level, String> {
     levels.into_iter().find(|level| level.word() == text).ok_or_else(|| "write function, module or file".to_owned())
 }
 
+#[cfg(target_os = "linux")]
+fn parse_layout(text: &str) -> Result<unhitch_lab::Layout, String> {
+    let words = unhitch_lab::LAYOUTS.map(|(word, _)| word).join(", ");
+    let found = unhitch_lab::LAYOUTS.iter().find(|(word, _)| *word == text);
+    found.map(|(_, layout)| *layout).ok_or_else(|| format!("no such layout; there are {words}"))
+}
+
 /// `10s`, `500ms`, `1.5` (seconds).
 fn parse_duration(text: &str) -> Result<Duration, String> {
     let (number, scale) = match text {
@@ -352,12 +512,22 @@ fn parse_size(text: &str) -> Result<usize, String> {
     bytes.ok_or_else(|| format!("{text} is out of range: a ring has 64K to 4G"))
 }
 
-/// How an option is written on the command line of `lab`, for the child it starts.
 #[cfg(target_os = "linux")]
-pub fn lab_child(name: &str, seconds: f64, outcome: &std::path::Path) -> Vec<OsString> {
-    let mut words: Vec<OsString> = ["lab", name, "--seconds"].iter().map(Into::into).collect();
-    words.extend([seconds.to_string().into(), "--outcome".into(), outcome.into()]);
-    words
+impl LabArgs {
+    /// What the program is told.
+    pub fn options(&self) -> unhitch_lab::Options {
+        let search = self.search.as_deref().and_then(unhitch_lab::search::Way::named);
+        unhitch_lab::Options { seconds: self.seconds, search, resume: self.resume }
+    }
+
+    /// The same options on the command line of the child that runs the program `name`, which writes its outcome to a file.
+    pub fn for_child(&self, name: &str, outcome: &std::path::Path) -> Vec<OsString> {
+        let mut words: Vec<OsString> = vec!["lab".into(), name.into(), "--seconds".into(), self.seconds.to_string().into()];
+        words.extend(self.search.iter().flat_map(|way| ["--search".into(), way.into()]));
+        words.extend(self.resume.then(|| "--resume".into()));
+        words.extend(["--outcome".into(), outcome.into()]);
+        words
+    }
 }
 
 #[cfg(test)]

@@ -20,21 +20,21 @@ const RANKED: usize = 20;
 const TOLD_CALLEES: usize = 3;
 
 /// Which samples are looked at.
-pub struct Selection {
+struct Selection {
     /// Of these threads; all threads when empty.
-    pub threads: Vec<ThreadId>,
+    threads: Vec<ThreadId>,
     /// In these windows.
-    pub windows: Vec<Window>,
+    windows: Vec<Window>,
 }
 
 impl Selection {
     /// Indices into [`Trace::samples`]. A CPU's idle thread does nothing worth a look.
     fn samples(&self, trace: &Trace) -> Vec<usize> {
-        let is_wanted = |thread: ThreadId| self.threads.contains(&thread) || self.threads.is_empty() && !thread.is_idle();
+        let is_wanted = |thread: &ThreadId| self.threads.is_empty() || self.threads.contains(thread);
         let mut samples: Vec<usize> = self.windows.iter().flat_map(|&window| trace.samples.range(window)).collect();
         samples.sort_unstable();
         samples.dedup();
-        samples.retain(|&sample| trace.samples.thread.get(sample).is_some_and(|&thread| is_wanted(thread)));
+        samples.retain(|&sample| trace.samples.is_work(sample) && trace.samples.thread.get(sample).is_some_and(is_wanted));
         samples
     }
 }
@@ -52,7 +52,7 @@ pub fn hot(args: &HotArgs) -> anyhow::Result<Done> {
         None => ranking(&trace, &selection, args.json),
         Some(_) => {
             let options = CodeOptions { kernel_image: args.kernel_image.clone(), ..CodeOptions::default() };
-            let listing = listing(&trace, &selection, args.function.as_deref(), &options)?;
+            let listing = listing(&trace, &selection.samples(&trace), args.function.as_deref(), &options)?;
             if args.json { listing.json().to_string() + "\n" } else { listing.text() }
         }
     })?;
@@ -92,11 +92,10 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> String {
 }
 
 /// The instructions, with their samples, of the function called `function`, or of the one with most samples of its own.
-pub fn listing(trace: &Trace, selection: &Selection, function: Option<&str>, options: &CodeOptions) -> anyhow::Result<Listing> {
-    let samples = selection.samples(trace);
+pub fn listing(trace: &Trace, samples: &[usize], function: Option<&str>, options: &CodeOptions) -> anyhow::Result<Listing> {
     let ranked = self_samples(trace, samples.iter().copied());
     let fit = |place: &SelfSamples| function.map_or(Some(Fit::Exact), |wanted| Fit::of_place(trace, place, wanted));
-    let Some(best) = ranked.iter().filter_map(fit).min() else { return no_samples_in(trace, &samples, function.unwrap_or_default()) };
+    let Some(best) = ranked.iter().filter_map(fit).min() else { return no_samples_in(trace, samples, function.unwrap_or_default()) };
     let mut fitting = ranked.iter().filter(|place| fit(place) == Some(best));
     let Some(place) = fitting.next() else { bail!("no CPU samples here") };
     let mut notes = Vec::new();

@@ -1,6 +1,9 @@
-//! `unhitch lab`: programs that hang on purpose; recorded and answered in one go.
+//! `unhitch lab`: programs that hang on purpose, recorded and answered in one go; and measurements of what hangs are made of.
 
-use crate::args::{LabArgs, lab_child};
+mod address_space;
+mod fairness;
+
+use crate::args::{LabArgs, wrong_usage};
 use crate::record::{target, tell};
 use crate::{Done, print, signals, why};
 use anyhow::{Context, bail};
@@ -13,27 +16,56 @@ use unhitch_lab::{Outcome, PROGRAMS, Program, program};
 use unhitch_record::{Extras, Options, Recorder};
 use unhitch_symbols::Symbolizer;
 
-/// Runs a program, or records it and answers; lists all when none is named.
+/// A tool beside the programs: it makes no hang that could be recorded, and so needs no privilege.
+struct Tool {
+    name: &'static str,
+    summary: &'static str,
+    run: fn(&LabArgs) -> anyhow::Result<Done>,
+}
+
+const TOOLS: &[Tool] = &[address_space::TOOL, fairness::TOOL];
+
+/// Runs a program or a tool, or records a program and answers; lists all when none is named.
 pub fn lab(args: &LabArgs) -> anyhow::Result<Done> {
     let Some(name) = &args.name else {
-        return print(&PROGRAMS.iter().map(|program| format!("{:<12} {}\n", program.name, program.summary)).collect::<String>())
-            .map(|()| Done::Yes);
+        let programs = PROGRAMS.iter().map(|program| (program.name, program.summary));
+        let lines = programs.chain(TOOLS.iter().map(|tool| (tool.name, tool.summary)));
+        return print(&lines.map(|(name, summary)| format!("{name:<13} {summary}\n")).collect::<String>()).map(|()| Done::Yes);
     };
+    if let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) {
+        if args.record {
+            misused(format!("{name} does not hang, so there is nothing to record"));
+        }
+        return (tool.run)(args);
+    }
+    if args.quick || args.markdown || args.svg.is_some() {
+        misused("--quick, --markdown and --svg are for `lab fairness`".to_owned());
+    }
+    if args.address_space.any() {
+        misused("--layout, --bitmap, --blocks, --period and --limit are for `lab address-space`".to_owned());
+    }
     let Some(program) = program(name) else {
         bail!(
             "no lab program is called {name:?}; there are: {}",
-            PROGRAMS.iter().map(|program| program.name).collect::<Vec<_>>().join(", ")
+            PROGRAMS.iter().map(|p| p.name).chain(TOOLS.iter().map(|m| m.name)).collect::<Vec<_>>().join(", ")
         );
     };
+    if (args.search.is_some() || args.resume) && program.name != "long-hold" {
+        misused("--search and --resume are for long-hold".to_owned());
+    }
     match args.record {
         true => record(program, args),
         false => run(program, args),
     }
 }
 
+fn misused(what: String) -> ! {
+    wrong_usage("lab", &std::io::Error::other(what))
+}
+
 /// Runs the program in this process.
 fn run(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
-    let outcome = (program.run)(&unhitch_lab::Options { seconds: args.seconds })?;
+    let outcome = (program.run)(&args.options())?;
     if let Some(path) = &args.outcome {
         std::fs::write(path, serde_json::to_vec(&outcome)?).with_context(|| path.display().to_string())?;
     }
@@ -46,7 +78,7 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let outcome_file = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
     let mut recorder = Recorder::start(&Options::default())?;
     let child = Command::new(std::env::current_exe()?)
-        .args(lab_child(program.name, args.seconds, outcome_file.path()))
+        .args(args.for_child(program.name, outcome_file.path()))
         .process_group(0)
         // Standard output is the answer's; what the program tells goes where it does not disturb it.
         .stdout(Stdio::from(rustix::io::dup(std::io::stderr())?))

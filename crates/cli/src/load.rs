@@ -1,31 +1,60 @@
 //! Opens a trace and names its frames.
 
+use crate::args::{ReadingArgs, TraceArgs};
 use anyhow::Context;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use unhitch_analysis::Rules;
+use unhitch_formats::Error;
 use unhitch_model::{Format, Trace};
-use unhitch_symbols::{Options, Symbolizer};
+use unhitch_symbols::{Fetching, Options, SymbolPath, Symbolizer};
 
-/// Reads a trace; frames that the file does not name are named from this machine's files, where those are the ones recorded.
-pub fn trace(path: &Path) -> anyhow::Result<Trace> {
-    let mut trace = match unhitch_formats::open(path) {
-        // It names the file itself.
-        Err(error @ unhitch_formats::Error::Io { .. }) => return Err(error.into()),
-        result => result.with_context(|| path.display().to_string())?,
-    };
-    unhitch_analysis::mend(&mut trace);
-    // Our own files carry the names found on the recording machine; another machine's kernel addresses mean nothing here.
-    if trace.meta.format == Format::PerfData {
-        if is_this_machine(&trace) {
-            Symbolizer::new(Options::default()).resolve(&mut trace);
-        } else {
-            trace.warnings.add(format!(
+/// Reads the trace that a command is about.
+pub fn trace(args: &TraceArgs) -> anyhow::Result<Trace> {
+    Reader::new(&args.reading).read(&args.path)
+}
+
+/// How traces are read. It remembers what symbol servers have answered.
+pub struct Reader {
+    with: Vec<PathBuf>,
+    pdbs: SymbolPath,
+}
+
+impl Reader {
+    /// As the options say, or else the environment.
+    pub fn new(args: &ReadingArgs) -> Self {
+        let path = args.symbols.clone().or_else(|| std::env::var("_NT_SYMBOL_PATH").ok()).unwrap_or_default();
+        let cache = user_folder(if cfg!(windows) { "LOCALAPPDATA" } else { "XDG_CACHE_HOME" }, ".cache");
+        Self { with: args.with.clone(), pdbs: SymbolPath::parse(&path, cache.map(|cache| cache.join("unhitch/symbols")).as_deref()) }
+    }
+
+    /// Reads a trace; frames that the file does not name are named from this machine's files, where those are the ones recorded.
+    pub fn read(&self, path: &Path) -> anyhow::Result<Trace> {
+        let mut trace = match unhitch_formats::open_with(path, &self.with) {
+            // They name the file themselves.
+            Err(error @ (Error::Io { .. } | Error::Together { .. })) => return Err(error.into()),
+            result => result.with_context(|| path.display().to_string())?,
+        };
+        self.name(&mut trace);
+        Ok(trace)
+    }
+
+    fn name(&self, trace: &mut Trace) {
+        unhitch_analysis::mend(trace);
+        match trace.meta.format {
+            // It tells which build's PDBs name its functions, wherever it is read.
+            Format::Etl => {
+                let fetching = Fetching { told: |url| eprintln!("unhitch: fetching {url}"), ..Fetching::default() };
+                Symbolizer::new(Options { pdbs: self.pdbs.clone(), fetching, ..Options::default() }).resolve(trace);
+            }
+            Format::PerfData if is_this_machine(trace) => Symbolizer::new(Options::default()).resolve(trace),
+            Format::PerfData => trace.warnings.add(format!(
                 "no function names: recorded on {} with kernel {}, which is not this machine",
                 trace.meta.host, trace.meta.kernel
-            ));
+            )),
+            // Our own files carry the names found on the recording machine; another machine's kernel addresses mean nothing here.
+            _ => {}
         }
     }
-    Ok(trace)
 }
 
 fn is_this_machine(trace: &Trace) -> bool {
@@ -36,11 +65,8 @@ fn is_this_machine(trace: &Trace) -> bool {
 
 /// The wait rules: the given file's, else the user's, before the built-in ones.
 pub fn rules(file: Option<&Path>) -> anyhow::Result<Rules> {
-    let configured = || {
-        let folder = std::env::var_os("XDG_CONFIG_HOME").map(Into::into);
-        let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".config"));
-        folder.or_else(home).map(|folder: std::path::PathBuf| folder.join("unhitch/waits.toml")).filter(|path| path.exists())
-    };
+    let configured =
+        || user_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("unhitch/waits.toml")).filter(|path| path.exists());
     match file.map(Path::to_path_buf).or_else(configured) {
         Some(path) => {
             let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -48,4 +74,10 @@ pub fn rules(file: Option<&Path>) -> anyhow::Result<Rules> {
         }
         None => Ok(Rules::default()),
     }
+}
+
+/// A folder of the user's: the one that `variable` names, or `name` in the home folder.
+fn user_folder(variable: &str, name: &str) -> Option<PathBuf> {
+    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(name));
+    std::env::var_os(variable).filter(|folder| !folder.is_empty()).map(Into::into).or_else(home)
 }

@@ -11,10 +11,15 @@ mod lab;
 mod load;
 #[cfg(target_os = "linux")]
 mod record;
+#[cfg(target_os = "linux")]
+mod scan;
 mod selection;
 #[cfg(target_os = "linux")]
 mod signals;
 mod table;
+#[cfg(target_os = "linux")]
+mod threads;
+mod view;
 mod waits;
 #[cfg(target_os = "linux")]
 mod watch;
@@ -58,6 +63,10 @@ fn run(args: Args) -> anyhow::Result<Done> {
         Command::Save(args) => watch::save(&args),
         #[cfg(target_os = "linux")]
         Command::Lab(args) => lab::lab(&args),
+        #[cfg(target_os = "linux")]
+        Command::Scan(args) => scan::scan(&args),
+        #[cfg(target_os = "linux")]
+        Command::Threads(args) => threads::threads(&args),
         Command::Why(args) => why::why(&args),
         Command::Waits(args) => waits::waits(&args),
         Command::Hot(args) => hot::hot(&args),
@@ -65,6 +74,8 @@ fn run(args: Args) -> anyhow::Result<Done> {
         Command::Table(args) => table::table(&args),
         Command::Callers(args) => table::butterfly(&args, Direction::Callers),
         Command::Callees(args) => table::butterfly(&args, Direction::Callees),
+        Command::View(args) => view::view(&args),
+        Command::Report(args) => view::report(&args),
         Command::Manual(args) => args::manual(&args),
     }
 }

@@ -23,7 +23,7 @@ pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
     let words = Words { by: args.by.as_deref(), show: args.show.as_deref(), filter: args.filter.as_deref(), sort: args.sort.as_deref() };
     let query = Query::new(name, words).unwrap_or_else(|error| wrong_usage("table", &error));
     let rules = load::rules(None)?;
-    let trace = load::trace(trace)?;
+    let trace = load::Reader::new(&args.reading).read(trace)?;
     let analysis = Analysis::new(&trace, &rules);
     let window = selection::window(args.from, args.to, analysis.timeline.window())?;
     let top = args.top.unwrap_or(if args.csv || args.json { usize::MAX } else { TOP_TEXT });

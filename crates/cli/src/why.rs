@@ -1,8 +1,11 @@
 //! `unhitch why`: what hung, and who caused it.
 
 use crate::args::WhyArgs;
+#[cfg(target_os = "linux")]
+use crate::args::{ReadingArgs, TraceArgs};
 use crate::{Done, load, print, selection};
 use anyhow::Context;
+#[cfg(target_os = "linux")]
 use std::path::Path;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::answer::{self, Why};
@@ -25,7 +28,8 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     let stalls = analysis.stalls(&query);
     print(&match args.json {
         true => {
-            serde_json::to_string(&Why::new(&analysis, &args.trace.display().to_string(), &stalls, args.top.unwrap_or(TOP_JSON)))? + "\n"
+            serde_json::to_string(&Why::new(&analysis, &args.trace.path.display().to_string(), &stalls, args.top.unwrap_or(TOP_JSON)))?
+                + "\n"
         }
         false => answer::text(&analysis, &stalls, args.top.unwrap_or(TOP_TEXT)),
     })?;
@@ -36,6 +40,8 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
 }
 
 /// Answers for a trace just recorded, as text or JSON.
+#[cfg(target_os = "linux")]
 pub fn answer_for(path: &Path, json: bool) -> anyhow::Result<Done> {
-    why(&WhyArgs { trace: path.to_path_buf(), victim: None, from: None, to: None, top: None, json, svg: None, rules: None })
+    let trace = TraceArgs { path: path.to_path_buf(), reading: ReadingArgs::default() };
+    why(&WhyArgs { trace, victim: None, from: None, to: None, top: None, json, svg: None, rules: None })
 }

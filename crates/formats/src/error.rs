@@ -30,6 +30,14 @@ pub enum Error {
     /// A trace, but of a kind that cannot be read.
     #[error("{0}")]
     Unsupported(String),
+    /// A file that cannot be read together with the others that were given.
+    #[error("{}: {why}", path.display())]
+    Together {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// The part of a file that everything else depends on is damaged.
     #[error("damaged: expected {expected} at offset {offset}, found {found}")]
     Damaged {

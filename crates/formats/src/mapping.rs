@@ -5,7 +5,7 @@
 #![allow(unsafe_code, reason = "mapping a file cannot be expressed in safe Rust")]
 
 use crate::Error;
-use memmap2::{Advice, Mmap, UncheckedAdvice};
+use memmap2::Mmap;
 use std::{fs::File, io::Read, path::Path};
 
 /// The content of a file, or of a pipe that was read to its end.
@@ -32,7 +32,8 @@ impl Content {
         // truncated meanwhile, the process ends with SIGBUS, as it does with every program that maps its input.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::at(path))?;
         // Only a hint; a kernel without it is as correct.
-        let _ = map.advise(Advice::Sequential);
+        #[cfg(unix)]
+        let _ = map.advise(memmap2::Advice::Sequential);
         Ok(Self::Mapped(map))
     }
 
@@ -45,6 +46,7 @@ impl Content {
 
     /// Lets the pages that lie wholly inside `part` go; they come back when they are read again. `part` must be a part of `bytes`,
     /// anything else is ignored.
+    #[cfg(unix)]
     pub(crate) fn release(&self, part: &[u8]) {
         const PAGE: usize = 64 << 10;
         let Self::Mapped(map) = self else { return };
@@ -53,7 +55,11 @@ impl Content {
         if start < end && end <= map.len() {
             // SAFETY: the range lies inside the mapping, which is shared and read-only: no page holds anything but the file's content,
             // and reading a dropped page brings the same content back, so no reference into the mapping becomes invalid.
-            let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
         }
     }
+
+    /// Here pages cannot be let go: they stay.
+    #[cfg(not(unix))]
+    pub(crate) fn release(&self, _part: &[u8]) {}
 }

@@ -8,6 +8,8 @@ use unhitch_model::{FrameId, ModuleKind, Symbol, Trace};
 
 /// Every function is as long.
 const FUNCTION_LEN: u64 = 0x100;
+/// Where in an image its first function is.
+pub(crate) const TEXT: u64 = 0x1000;
 /// Where in a function its calls return to.
 const RETURN: u64 = 0x41;
 /// Where in a function a leaf is, unless told otherwise.
@@ -23,7 +25,7 @@ const KERNEL_IMAGES: [&str; 4] = ["nt", "win32k", "ntfs", "storport"];
 pub(crate) struct Stack(usize);
 
 /// An image that is mapped at one address in every process.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Image {
     name: String,
     avma: u64,
@@ -40,6 +42,7 @@ pub(crate) struct Chain {
 }
 
 /// All code of a machine.
+#[derive(Clone)]
 pub(crate) struct Code {
     images: Vec<Image>,
     chains: Vec<Chain>,
@@ -96,7 +99,7 @@ impl Code {
             image.functions.push(function.to_owned());
             image.functions.len() - 1
         });
-        image.avma + index as u64 * FUNCTION_LEN
+        image.avma + TEXT + index as u64 * FUNCTION_LEN
     }
 
     pub(crate) fn chain(&self, stack: Stack) -> &Chain {
@@ -120,6 +123,19 @@ impl Code {
         images.filter(|image| image.avma < KERNEL_AVMA).map(|image| (path(&image.name), image.avma))
     }
 
+    /// The images on `stack`, as numbers of [`Code::images`].
+    pub(crate) fn images_of(&self, stack: Stack) -> impl Iterator<Item = usize> + '_ {
+        self.chain(stack).images.iter().copied()
+    }
+
+    /// Every image: name, address, whether it is the kernel's, and its functions with their offsets in it.
+    pub(crate) fn images(&self) -> impl Iterator<Item = (&str, u64, bool, Vec<(&str, u64)>)> {
+        self.images.iter().map(|image| {
+            let functions = image.functions.iter().zip(0..).map(|(name, index)| (name.as_str(), TEXT + index * FUNCTION_LEN)).collect();
+            (image.name.as_str(), image.avma, image.avma >= KERNEL_AVMA, functions)
+        })
+    }
+
     /// Names the frames of a trace that was made of this code.
     pub(crate) fn name(&self, trace: &mut Trace) {
         let names: Vec<Option<String>> = trace
@@ -135,7 +151,7 @@ impl Code {
                     }
                     _ => (self.images.iter().find(|image| path(&image.name) == trace.name(module.path))?, frame.offset),
                 };
-                image.functions.get((offset / FUNCTION_LEN) as usize).cloned()
+                image.functions.get((offset.checked_sub(TEXT)? / FUNCTION_LEN) as usize).cloned()
             })
             .collect();
         for (frame, name) in names.into_iter().enumerate() {

@@ -9,9 +9,10 @@
 
 mod code;
 mod dice;
-mod encode;
+mod etl;
 mod machine;
 mod move_my_mouse;
+mod perf_data;
 mod sixty_three_cores;
 mod type_an_email;
 
@@ -30,6 +31,8 @@ use unhitch_formats::{
 const PRODUCER: &str = concat!("unhitch-golden ", env!("CARGO_PKG_VERSION"));
 
 /// A made-up trace and what an answer must say about it.
+///
+/// The story is told once, and written either as Linux would ([`Golden::write`]) or as Windows would ([`Golden::write_etl`]).
 pub struct Golden<F> {
     /// The records, without names of functions.
     pub perf_data: Vec<u8>,
@@ -38,11 +41,13 @@ pub struct Golden<F> {
     symbols: SymbolFile,
     meta: ContainerMeta,
     notes: &'static str,
+    machine: Machine,
+    events: Vec<Event>,
 }
 
 impl<F> Golden<F> {
-    fn new(machine: &Machine, events: &[Event], notes: &'static str, figures: F) -> Self {
-        let perf_data = encode::perf_data(machine, events);
+    fn new(machine: Machine, events: Vec<Event>, notes: &'static str, figures: F) -> Self {
+        let perf_data = perf_data::perf_data(&machine, &events);
         let mut trace = unhitch_formats::read_bytes(&perf_data).expect("our own file is readable");
         machine.code.name(&mut trace);
         let span = |cpu: usize| CpuWindow { cpu: cpu as u16, start_ns: machine.start, end_ns: machine.end };
@@ -59,7 +64,7 @@ impl<F> Golden<F> {
             spans: (0..machine.cpus()).map(span).collect(),
             ..ContainerMeta::default()
         };
-        Self { perf_data, figures, symbols: SymbolFile::from_trace(&trace), meta, notes }
+        Self { perf_data, figures, symbols: SymbolFile::from_trace(&trace), meta, notes, machine, events }
     }
 
     /// Writes the trace with the names of its functions to `path`, by custom a `NAME.hitch`.
@@ -75,5 +80,30 @@ impl<F> Golden<F> {
             extra: Vec::new(),
         };
         write_container(path, parts)
+    }
+
+    /// When the trace begins, nanoseconds of the clock that the figures are told in. An `.etl` file counts from there.
+    pub fn start_ns(&self) -> u64 {
+        self.machine.start
+    }
+
+    /// The trace as Event Tracing for Windows writes it, without names of functions.
+    pub fn etl(&self) -> Vec<u8> {
+        etl::trace(&self.machine, &self.events)
+    }
+
+    /// Writes that to `path`, by custom a `NAME.etl`, and the PDBs that name its functions into the folder `symbols`, laid out as a symbol
+    /// store.
+    ///
+    /// # Errors
+    /// When something cannot be written.
+    pub fn write_etl(&self, path: &Path, symbols: &Path) -> std::io::Result<()> {
+        std::fs::write(path, self.etl())?;
+        for (name, bytes) in etl::symbol_files(&self.machine) {
+            let path = symbols.join(name);
+            path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+            std::fs::write(path, bytes)?;
+        }
+        Ok(())
     }
 }

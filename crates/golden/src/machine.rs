@@ -38,13 +38,10 @@ pub(crate) enum Left {
 }
 
 impl Left {
-    /// State as `sched_switch` has it, and the wait stack.
-    const fn parts(self) -> (u64, Stack) {
+    /// Where it was.
+    pub(crate) const fn stack(self) -> Stack {
         match self {
-            Self::Preempted(stack) => (0, stack),
-            Self::Sleeping(stack) => (1, stack),
-            Self::Blocked(stack) => (2, stack),
-            Self::Dead(stack) => (16, stack),
+            Self::Preempted(stack) | Self::Sleeping(stack) | Self::Blocked(stack) | Self::Dead(stack) => stack,
         }
     }
 }
@@ -80,9 +77,37 @@ struct Wake {
 /// A record of the trace.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum What {
-    Switch { prev: Thread, state: u64, next: Thread, stack: Stack },
-    Waking { waker: Thread, wakee: Thread, target_cpu: usize, interrupt: bool, new: bool, stack: Stack },
-    Sample { thread: Thread, stack: Stack },
+    Switch {
+        prev: Thread,
+        left: Left,
+        next: Thread,
+    },
+    Waking {
+        waker: Thread,
+        wakee: Thread,
+        target_cpu: usize,
+        interrupt: bool,
+        new: bool,
+        stack: Stack,
+    },
+    Sample {
+        thread: Thread,
+        stack: Stack,
+    },
+    /// What only Windows notes.
+    Note {
+        thread: Thread,
+        note: Note,
+    },
+}
+
+/// What a running thread tells of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Note {
+    /// It saw a key go down.
+    Key,
+    /// It looks at its messages again after so many milliseconds.
+    UiDelay(u32),
 }
 
 /// A record with its time, nanoseconds of the trace's clock, and CPU.
@@ -108,6 +133,7 @@ pub(crate) struct Machine {
     pub births: Vec<(u64, Thread, Thread)>,
     cpus: Vec<Vec<Stay>>,
     wakes: Vec<Wake>,
+    notes: Vec<(u64, Thread, Note)>,
 }
 
 /// Longer than what the kernel needs between two threads on a CPU.
@@ -128,6 +154,7 @@ impl Machine {
             births: Vec::new(),
             cpus: vec![Vec::new(); cpus],
             wakes: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -213,6 +240,11 @@ impl Machine {
         self.wakes.push(Wake { time: time + 2_000, by: Waker::Birth(parent), wakee: child, stack });
     }
 
+    /// `thread`, which must be running, notes something.
+    pub(crate) fn note(&mut self, time: u64, thread: Thread, note: Note) {
+        self.notes.push((time, thread, note));
+    }
+
     /// The instants at which `cpu` is sampled in between, when CPU 0 is sampled first `phase_ns` after the start.
     fn ticks(&self, phase_ns: u64, cpu: usize, from: u64, to: u64) -> impl Iterator<Item = u64> + use<> {
         let (first, period_ns) = (self.start + phase_ns + self.stagger_ns(cpu), self.period_ns);
@@ -237,6 +269,18 @@ impl Machine {
             }
         }
         samples
+    }
+
+    /// Time and CPU of the clock's ticks while nobody runs there: the first, and then one of `of`, since an idle CPU sleeps through most.
+    pub(crate) fn idle_ticks(&self, of: usize) -> Vec<(u64, usize)> {
+        let mut idle = Vec::new();
+        for (cpu, stays) in self.cpus.iter().enumerate() {
+            let busy = |time: u64| stays.get(stays.partition_point(|stay| stay.to <= time)).is_some_and(|stay| stay.from <= time);
+            let ticks = self.ticks(self.phase_ns, cpu, self.start, self.end).step_by(of);
+            idle.extend(ticks.filter(|time| !busy(*time)).map(|time| (time, cpu)));
+        }
+        idle.sort_unstable();
+        idle
     }
 
     /// Shifts the sampling clock until as many samples as wanted are inside `function`. Any shift is as good as another.
@@ -277,6 +321,12 @@ impl Machine {
         cpu as u64 * STAGGER_NS
     }
 
+    /// The CPU on which each of `moments` happens, for those in which the thread runs.
+    pub(crate) fn cpus_at(&self, moments: impl Iterator<Item = (u64, Thread)>) -> Vec<Option<usize>> {
+        let by_thread = self.stays_by_thread();
+        moments.map(|(time, thread)| cpu_of(&by_thread[thread.0], time)).collect()
+    }
+
     /// All records in the order of time.
     ///
     /// # Panics
@@ -288,24 +338,28 @@ impl Machine {
         }
         let by_thread = self.stays_by_thread();
         events.extend(self.wakes.iter().map(|wake| self.waking(wake, &by_thread)));
+        events.extend(self.notes.iter().map(|&(time, thread, note)| Event {
+            time,
+            cpu: cpu_of(&by_thread[thread.0], time).unwrap_or_else(|| panic!("{thread:?} notes something at {time}, asleep")),
+            what: What::Note { thread, note },
+        }));
         events.sort_by_key(|event| (event.time, event.cpu));
         self.check(&events, &by_thread);
         events
     }
 
     fn switches(&self, cpu: usize, stays: &[Stay], events: &mut Vec<Event>) {
-        let mut switch =
-            |time, prev, (state, stack), next| events.push(Event { time, cpu, what: What::Switch { prev, state, next, stack } });
+        let mut switch = |time, prev, left, next| events.push(Event { time, cpu, what: What::Switch { prev, left, next } });
         for (index, stay) in stays.iter().enumerate() {
             let next = stays.get(index + 1);
             assert!(next.is_none_or(|next| stay.to <= next.from), "two threads on CPU {cpu} at {}", stay.to);
             let follows = index.checked_sub(1).is_some_and(|before| stays[before].to == stay.from);
             if stay.from > self.start && !follows {
-                switch(stay.from, IDLE, (0, Stack::default()), stay.thread);
+                switch(stay.from, IDLE, Left::Preempted(Stack::default()), stay.thread);
             }
             if stay.to < self.end {
                 let next = next.filter(|next| next.from == stay.to).map_or(IDLE, |next| next.thread);
-                switch(stay.to, stay.thread, stay.left.parts(), next);
+                switch(stay.to, stay.thread, stay.left, next);
             }
         }
     }
@@ -326,10 +380,7 @@ impl Machine {
         let next = stays.get(stays.partition_point(|(_, stay)| stay.from <= time));
         let (cpu, waker) = match by {
             Waker::Task(waker) | Waker::Birth(waker) => {
-                let stays = &by_thread[waker.0];
-                let current = stays.partition_point(|(_, stay)| stay.from < time).checked_sub(1).map(|at| stays[at]);
-                let (cpu, _) = current.filter(|(_, stay)| time < stay.to).unwrap_or_else(|| panic!("{waker:?} wakes at {time}, asleep"));
-                (cpu, waker)
+                (cpu_of(&by_thread[waker.0], time).unwrap_or_else(|| panic!("{waker:?} wakes at {time}, asleep")), waker)
             }
             Waker::Interrupt(cpu) => {
                 let stays = &self.cpus[cpu];
@@ -366,6 +417,12 @@ impl Machine {
             assert!(stays.windows(2).all(|pair| pair[0].1.to < pair[1].1.from), "{} is on two CPUs", self.tasks[number].tid);
         }
     }
+}
+
+/// The CPU of a thread with these stays at `time`, if it runs.
+fn cpu_of(stays: &[(usize, &Stay)], time: u64) -> Option<usize> {
+    let (cpu, stay) = *stays.get(stays.partition_point(|(_, stay)| stay.from < time).checked_sub(1)?)?;
+    (time < stay.to).then_some(cpu)
 }
 
 #[cfg(test)]

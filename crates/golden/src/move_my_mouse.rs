@@ -7,7 +7,7 @@ mod window_system;
 
 use crate::Golden;
 use crate::machine::{IDLE, Machine, Thread, What};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use window_system::Storm;
 
 /// What an answer about [`move_my_mouse`] must say.
@@ -31,6 +31,10 @@ pub struct MouseFigures {
     pub wakes: u64,
     /// The waits that these ended, from switch-out to wake-up.
     pub waited_ns: u64,
+    /// Threads that issued these wake-ups.
+    pub wakers: u64,
+    /// How long each thread had the lock, from the wake-up that let it in to the one by which it let in the next, in sum, by thread id.
+    pub held_ns: BTreeMap<u32, u64>,
     /// CPU samples inside `NtGdiCloseProcess`, one per millisecond and CPU.
     pub samples_inside: u64,
     /// Processes that ended.
@@ -75,7 +79,8 @@ pub fn move_my_mouse() -> Golden<MouseFigures> {
     machine.sample_inside(INSIDE, SAMPLES_INSIDE);
     let figures = count(&machine, &storm);
     let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t move my mouse\u{201d}. The pointer froze again and again while the build ran.";
-    Golden::new(&machine, &machine.finish(), notes, figures)
+    let events = machine.finish();
+    Golden::new(machine, events, notes, figures)
 }
 
 fn record(delay_ns: u64, longer: u64) -> (Machine, Storm) {
@@ -95,6 +100,8 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
         link_ns: Vec::new(),
         wakes: 0,
         waited_ns: 0,
+        wakers: 0,
+        held_ns: BTreeMap::new(),
         samples_inside: 0,
         ended: machine.exits.len() as u64,
         busy_ns: machine.busy_ns(HANG_FROM_NS, HANG_UNTIL_NS),
@@ -103,6 +110,7 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
     // Who woke a thread, and when.
     let mut woken = BTreeMap::<Thread, Vec<(u64, Thread)>>::new();
     let mut longest = (0, IDLE);
+    let mut wakers = BTreeSet::new();
     for event in machine.finish() {
         match event.what {
             What::Switch { prev, .. } => {
@@ -110,8 +118,13 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
             }
             What::Waking { waker, wakee, stack, .. } => {
                 let waited = event.time - left.get(&wakee).copied().unwrap_or(event.time);
+                if machine.code.is_inside(stack, "LeaveCrit") {
+                    let since = woken.get(&waker).and_then(|wakes| wakes.last()).map_or(HANG_FROM_NS, |(time, _)| *time);
+                    *figures.held_ns.entry(machine.tasks[waker.0].tid).or_default() += event.time - since;
+                }
                 woken.entry(wakee).or_default().push((event.time, waker));
                 if machine.code.is_inside(stack, INSIDE) {
+                    wakers.insert(waker);
                     figures.wakes += 1;
                     figures.waited_ns += waited;
                 }
@@ -120,8 +133,10 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
                 }
             }
             What::Sample { stack, .. } => figures.samples_inside += u64::from(machine.code.is_inside(stack, INSIDE)),
+            What::Note { .. } => {}
         }
     }
+    figures.wakers = wakers.len() as u64;
     let (mut time, mut waker) = longest;
     for _ in 0..CHAIN_LEN {
         let task = &machine.tasks[waker.0];

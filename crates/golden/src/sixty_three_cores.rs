@@ -28,8 +28,10 @@ pub struct BuildFigures {
     pub busy_meanwhile: (usize, usize),
     /// From the release until the last idle CPU was in use again, all of them to stay so.
     pub recovery_ns: u64,
-    /// Context switches in the twelve milliseconds after the release.
+    /// Context switches in that time.
     pub recovery_switches: u64,
+    /// Waits for the lock that ended after the release, and how long after it the last one did.
+    pub let_through: (u64, u64),
     /// Who was let through one after another: process, and the wait from switch-out to wake-up.
     pub chain: Vec<(u32, u64)>,
     /// Waits in `WriteFile` that ended in these twelve milliseconds.
@@ -102,7 +104,8 @@ pub fn sixty_three_cores() -> Golden<BuildFigures> {
     let figures = count(&machine, holder);
     let notes =
         "Made up after \u{201c}63 cores blocked by seven instructions\u{201d}. The build stood still for three seconds, again and again.";
-    Golden::new(&machine, &machine.finish(), notes, figures)
+    let events = machine.finish();
+    Golden::new(machine, events, notes, figures)
 }
 
 /// The processes that compute, and when each of them wants the lock.
@@ -215,6 +218,7 @@ fn count(machine: &Machine, holder: Thread) -> BuildFigures {
         busy_meanwhile: (usize::MAX, 0),
         recovery_ns: 0,
         recovery_switches: 0,
+        let_through: (0, 0),
         chain: Vec::new(),
         writers: 0,
         writers_waited_ns: 0,
@@ -235,15 +239,15 @@ fn count(machine: &Machine, holder: Thread) -> BuildFigures {
         }
         let in_recovery = (released..=recovered).contains(&event.time);
         match event.what {
-            What::Switch { prev, stack, .. } => {
-                figures.recovery_switches += u64::from(in_recovery);
+            What::Switch { prev, left: how, .. } => {
                 if prev == IDLE {
                     figures.recovery_ns = event.time.saturating_sub(released);
                 }
-                left.insert(prev, (event.time, stack));
+                left.insert(prev, (event.time, how.stack()));
             }
             What::Waking { waker, wakee, stack, .. } if in_recovery && machine.code.is_inside(stack, "ExReleaseResourceLite") => {
                 let (since, wait) = left[&wakee];
+                figures.let_through = (figures.let_through.0 + 1, event.time - released);
                 if machine.code.is_inside(wait, "WriteFile") {
                     figures.writers += 1;
                     figures.writers_waited_ns += event.time - since;
@@ -261,5 +265,6 @@ fn count(machine: &Machine, holder: Thread) -> BuildFigures {
             _ => {}
         }
     }
+    figures.recovery_switches = machine.switches_between(released, released + figures.recovery_ns);
     figures
 }

@@ -5,7 +5,7 @@
 
 use crate::Golden;
 use crate::dice::Dice;
-use crate::machine::{Left, Machine, Thread, What};
+use crate::machine::{Left, Machine, Note, Thread, What};
 
 /// What an answer about [`type_an_email`] must say.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -30,12 +30,24 @@ pub struct TypeFigures {
     pub retake_ns: u64,
     /// The shortest time from a wake-up to the victim's switch-in.
     pub shortest_arrival_ns: u64,
+    /// How long the victim slept meanwhile.
+    pub asleep_ns: u64,
+    /// From its wake-ups to its switch-ins, in sum.
+    pub late_ns: u64,
+    /// How long it looked at the lock, in sum.
+    pub look_ns: u64,
     /// CPU samples of the waker meanwhile.
     pub waker_samples: u64,
     /// Those in `NtQueryVirtualMemory`.
     pub waker_samples_inside: u64,
+    /// Those of them while the victim slept.
+    pub waker_samples_asleep: u64,
     /// CPU time of all threads meanwhile.
     pub busy_ns: u64,
+    /// Keys pressed in the whole trace.
+    pub keys: u64,
+    /// Those pressed during the hang.
+    pub keys_meanwhile: u64,
 }
 
 impl TypeFigures {
@@ -64,12 +76,14 @@ pub(crate) const WORKER_REST: &str = "nt!PspSystemThreadStartup nt!ExpWorkerThre
 mod cpu {
     pub const DWM: usize = 2;
     pub const BROWSER: usize = 3;
+    pub const KEYS: usize = 4;
     pub const MAIN: usize = 6;
     pub const IO: usize = 9;
     pub const WMI: usize = 21;
 }
 
 struct Cast {
+    keys: Thread,
     main: Thread,
     io: Thread,
     browser: Thread,
@@ -82,6 +96,7 @@ pub fn type_an_email() -> Golden<TypeFigures> {
     let mut dice = Dice::new(2018);
     machine.thread(27_368, 27_368, "chrome");
     let cast = Cast {
+        keys: machine.thread(33_136, 33_136, "UIforETW"),
         main: machine.thread(27_368, 27_372, "CrRendererMain"),
         io: machine.thread(27_368, 27_376, "Chrome_ChildIOT"),
         browser: machine.thread(27_300, 27_300, "chrome"),
@@ -105,31 +120,48 @@ pub fn type_an_email() -> Golden<TypeFigures> {
         wakes_by_waker: 0,
         retake_ns: RETAKE_NS,
         shortest_arrival_ns: u64::MAX,
+        asleep_ns: 0,
+        late_ns: 0,
+        look_ns: 0,
         waker_samples: 0,
         waker_samples_inside: 0,
+        waker_samples_asleep: 0,
         busy_ns: machine.busy_ns(hang_from, until),
+        keys: events.iter().filter(|event| matches!(event.what, What::Note { note: Note::Key, .. })).count() as u64,
+        keys_meanwhile: 0,
     };
-    let mut woken = 0;
+    // Since when the victim is where it is: asleep, woken, or on a CPU.
+    let (mut since, mut asleep) = (hang_from, true);
     for event in events.iter().filter(|event| event.time >= hang_from && event.time <= until) {
         match event.what {
             What::Switch { next, .. } if next == cast.main => {
                 figures.switch_ins += 1;
-                figures.shortest_arrival_ns = figures.shortest_arrival_ns.min(event.time - woken);
+                figures.late_ns += event.time - since;
+                figures.shortest_arrival_ns = figures.shortest_arrival_ns.min(event.time - since);
+                since = event.time;
             }
-            What::Switch { prev, .. } if prev == cast.main && event.time > hang_from => figures.in_vain += 1,
+            What::Switch { prev, .. } if prev == cast.main && event.time > hang_from => {
+                figures.in_vain += 1;
+                figures.look_ns += event.time - since;
+                (since, asleep) = (event.time, true);
+            }
             What::Waking { waker, wakee, .. } if wakee == cast.main => {
-                woken = event.time;
                 figures.wakes_by_waker += u64::from(waker == cast.wmi);
+                figures.asleep_ns += event.time - since;
+                (since, asleep) = (event.time, false);
             }
+            What::Note { note: Note::Key, .. } => figures.keys_meanwhile += u64::from(event.time < until),
             What::Sample { thread, stack } if thread == cast.wmi => {
+                let inside = machine.code.is_inside(stack, "NtQueryVirtualMemory");
                 figures.waker_samples += 1;
-                figures.waker_samples_inside += u64::from(machine.code.is_inside(stack, "NtQueryVirtualMemory"));
+                figures.waker_samples_inside += u64::from(inside);
+                figures.waker_samples_asleep += u64::from(inside && asleep);
             }
             _ => {}
         }
     }
     let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t type an email\u{201d}. Was typing in the renderer, PID 27368, when the text stopped coming.";
-    Golden::new(&machine, &events, notes, figures)
+    Golden::new(machine, events, notes, figures)
 }
 
 /// Keys reach the browser, its renderer's I/O thread and, but for the time of the hang, its main thread. Returns when the hang begins.
@@ -149,9 +181,16 @@ fn type_keys(machine: &mut Machine, dice: &mut Dice, cast: &Cast) -> u64 {
     let layout = code.stack(&format!("{MAIN} chrome!blink::LocalFrameView::UpdateLayout"));
     let allocate = code.stack(&format!("{MAIN} {ALLOCATE}"));
 
+    let hook_rest = code.stack("UIforETW!wWinMain user32!GetMessageW win32k!NtUserGetMessage");
+    let hook = code.stack("UIforETW!wWinMain user32!GetMessageW UIforETW!LowLevelKeyboardHook");
+
     let mut hang_from = 0;
     let mut key = START_NS + 40_000_000;
     while key < END_NS - 20_000_000 {
+        // The tracer hears of a key first.
+        machine.interrupt(key - 90_000, cpu::KEYS, cast.keys, timer);
+        machine.note(key - 60_000, cast.keys, Note::Key);
+        machine.run(cpu::KEYS, cast.keys, (key - 82_000, key - 40_000), &[hook], Left::Sleeping(hook_rest));
         machine.interrupt(key, cpu::BROWSER, cast.browser, timer);
         machine.run(cpu::BROWSER, cast.browser, (key + 8_000, key + 302_000), &[browse], Left::Sleeping(rest));
         machine.wake(key + 250_000, cast.browser, cast.io, send);
@@ -232,7 +271,7 @@ fn rest(machine: &mut Machine, dice: &mut Dice) {
         machine.interrupt(time, cpu::DWM, dwm, timer);
         machine.run(cpu::DWM, dwm, (time + 7_000, time + 7_000 + dice.between(250_000, 500_000)), &[compose], Left::Sleeping(wait));
     }
-    for cpu in (0..CPUS).filter(|cpu| ![cpu::DWM, cpu::BROWSER, cpu::MAIN, cpu::IO, cpu::WMI].contains(cpu)) {
+    for cpu in (0..CPUS).filter(|cpu| ![cpu::DWM, cpu::BROWSER, cpu::KEYS, cpu::MAIN, cpu::IO, cpu::WMI].contains(cpu)) {
         let worker = machine.thread(4, 100 + 4 * cpu as u32, "System");
         let mut time = START_NS + dice.between(1_000_000, 90_000_000);
         while time < END_NS - 1_000_000 {

@@ -4,20 +4,34 @@ mod seen;
 
 use seen::Seen;
 use unhitch_analysis::State;
-use unhitch_golden::type_an_email;
+use unhitch_analysis::marks::MarkKind;
+use unhitch_golden::{Golden, TypeFigures, type_an_email};
 use unhitch_model::{Time, Window};
 
 #[test]
 fn one_call_was_woken_440_times_and_439_times_in_vain() {
     let golden = type_an_email();
+    check(&golden, &Seen::on_linux(&golden));
+}
+
+#[test]
+fn windows_tells_the_same_of_one_call() {
+    let golden = type_an_email();
+    let seen = Seen::on_windows(&golden);
+    check(&golden, &seen);
+    let marks = seen.analysis().marks;
+    assert_eq!(marks.len() as u64, golden.figures.keys);
+    assert!(marks.iter().all(|mark| mark.kind == MarkKind::Key && mark.words.is_empty()));
+}
+
+fn check(golden: &Golden<TypeFigures>, seen: &Seen) {
     let figures = golden.figures;
-    let seen = Seen::new(&golden);
     seen.is_sound();
     let (trace, analysis) = (&seen.trace, seen.analysis());
     let victim = trace.threads.at(figures.victim.1, Time::ZERO).unwrap();
-    let window = Window::new(Time::from_nanos(figures.start_ns), Time::from_nanos(figures.start_ns + 2_810_000_000));
+    let window = Window::new(seen.time(figures.start_ns), seen.time(figures.start_ns + 2_810_000_000));
     assert_eq!(trace.thread_name(victim, window.start), "CrRendererMain");
-    assert_eq!((trace.process_name(victim, window.start), trace.threads.process_of(victim).pid), ("chrome", 27_368));
+    assert_eq!((trace.process_name(victim, window.start), trace.threads.process_of(victim).pid), (&*seen.image("chrome"), 27_368));
 
     // Switch-ins up to and including the one at the very end; all but that one left again on the same stack.
     let until = window.end.plus(1);
@@ -29,7 +43,7 @@ fn one_call_was_woken_440_times_and_439_times_in_vain() {
     assert_eq!(trace.switches.time[ins[439]], window.end);
     let wait = seen.segments(victim, window)[0].wait_stack(trace);
     assert!(outs.iter().all(|&at| trace.switches.stack[at] == wait));
-    let names = trace.stack_names(wait);
+    let names = seen.own_names(wait);
     let from = names.iter().position(|name| name == "VirtualAlloc").unwrap();
     let expected =
         ["VirtualAlloc", "NtAllocateVirtualMemory", "MiAllocateVirtualMemory", "MiCommitVadCfgBits", "ExAcquirePushLockExclusiveEx"];
@@ -41,7 +55,7 @@ fn one_call_was_woken_440_times_and_439_times_in_vain() {
     assert_eq!((wakes.len(), figures.wakes_by_waker), (440, 440));
     for (&wake, &come) in wakes.iter().zip(&ins) {
         assert_eq!(trace.wakings.waker[wake], waker);
-        let names = trace.stack_names(trace.wakings.stack[wake]);
+        let names = seen.own_names(trace.wakings.stack[wake]);
         assert_eq!(names[names.len() - 3..], ["GetProcessVaData", "NtQueryVirtualMemory", "ExfTryToWakePushLock"]);
         assert_ne!(trace.wakings.cpu[wake], trace.switches.cpu[come]);
         let late = trace.switches.time[come].since(trace.wakings.time[wake]);

@@ -1,6 +1,7 @@
-//! A bitmap of blocks and a search for free ones that is slow on purpose: bit by bit, always from the start.
+//! A bitmap of blocks: which ones of a volume are taken.
 
 /// Which blocks of a volume are taken.
+#[derive(Clone, Debug)]
 pub struct Bitmap {
     words: Vec<u64>,
     bits: usize,
@@ -10,6 +11,12 @@ impl Bitmap {
     /// `bits` blocks, all free.
     pub fn new(bits: usize) -> Self {
         Self { words: vec![0; bits.div_ceil(64)], bits }
+    }
+
+    /// `bits` blocks, at most 64 times as many as there are words; taken where a bit is set, the lowest first.
+    pub fn from_words(words: Vec<u64>, bits: usize) -> Self {
+        assert!(bits <= words.len() * 64, "{bits} blocks in {} words", words.len());
+        Self { words, bits }
     }
 
     /// A fragmented volume: `regions` of `region_bits` each, free blocks everywhere, but only the last `run` of each region in one piece.
@@ -27,6 +34,16 @@ impl Bitmap {
         map
     }
 
+    /// A full volume: `regions` of `region_bits` each, everything taken but the last `run` of each region.
+    pub fn full(regions: usize, region_bits: usize, run: usize) -> Self {
+        let mut map = Self::new(regions * region_bits);
+        for region in 0..regions {
+            let start = region * region_bits;
+            map.take(start..start + region_bits.saturating_sub(run));
+        }
+        map
+    }
+
     /// Marks blocks as taken.
     pub fn take(&mut self, blocks: std::ops::Range<usize>) {
         for bit in blocks {
@@ -34,27 +51,25 @@ impl Bitmap {
         }
     }
 
-    fn is_taken(&self, bit: usize) -> bool {
-        self.words[bit / 64] >> (bit % 64) & 1 == 1
+    /// How many blocks there are.
+    pub fn bits(&self) -> usize {
+        self.bits
     }
 
-    /// The first of `len` (at least 1) consecutive free blocks.
-    #[inline(never)]
-    pub fn find_clear_run(&self, len: usize) -> Option<usize> {
-        let mut run = 0;
-        for bit in 0..self.bits {
-            run = if self.is_taken(bit) { 0 } else { run + 1 };
-            if run == len {
-                return Some(bit + 1 - len);
-            }
-        }
-        None
+    /// The bits, 64 to a word; what is behind the last block is unspecified.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+
+    pub(crate) fn is_taken(&self, bit: usize) -> bool {
+        self.words[bit / 64] >> (bit % 64) & 1 == 1
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::search::{Way, find_clear_run};
 
     /// The definition, as written.
     fn first_clear_run(taken: &[bool], len: usize) -> Option<usize> {
@@ -79,19 +94,22 @@ mod tests {
                 map.take(bit..bit + 1);
             }
             let len = 1 + random(20) as usize;
-            assert_eq!(map.find_clear_run(len), first_clear_run(&taken, len), "{len} in {taken:?}");
+            for way in Way::ALL {
+                assert_eq!(find_clear_run(&map, way, 0, len), first_clear_run(&taken, len), "{way:?}: {len} in {taken:?}");
+            }
         }
     }
 
     #[test]
-    fn a_fragmented_map_has_one_run_per_region_at_its_end() {
+    fn each_region_has_one_run_at_its_end() {
         let (regions, region_bits, run) = (7, 1_000, 64);
-        let mut map = Bitmap::fragmented(regions, region_bits, run);
-        for region in 0..regions {
-            let start = map.find_clear_run(run);
-            assert_eq!(start, Some((region + 1) * region_bits - run));
-            map.take(start.unwrap()..start.unwrap() + run);
+        for mut map in [Bitmap::fragmented(regions, region_bits, run), Bitmap::full(regions, region_bits, run)] {
+            for region in 0..regions {
+                let start = find_clear_run(&map, Way::Bit, 0, run);
+                assert_eq!(start, Some((region + 1) * region_bits - run));
+                map.take(start.unwrap()..start.unwrap() + run);
+            }
+            assert_eq!(find_clear_run(&map, Way::Bit, 0, run), None);
         }
-        assert_eq!(map.find_clear_run(run), None);
     }
 }

@@ -7,6 +7,7 @@
 //! hundred ends nobody went to sleep. They share the CPUs, and the pool waits until the last had its turn. So what is serial is the
 //! CPU, and with many CPUs there may be no hang; the outcome says so then.
 
+use crate::outcome::no_cpu_doubt;
 use crate::stage::{Role, Stage, role};
 use crate::sys::{self, Child, EventFd, Mapping, Shared, start_process};
 use crate::{Answer, Options, Outcome, Program, Span};
@@ -49,6 +50,9 @@ struct Figures {
     ready: AtomicU64,
     start_ns: AtomicU64,
     end_ns: AtomicU64,
+    /// CPU time that the workers had before they were told to leave, and in all.
+    working_cpu_ns: AtomicU64,
+    cpu_ns: AtomicU64,
 }
 
 struct Pool<'a> {
@@ -66,7 +70,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
     stage.say(format_args!("the pool starts {WORKERS} workers, which share {mib} MiB"));
     let processes: Vec<Role> = vec![role("lab-exit-storm", || pool.manage())];
     stage.perform_with(processes, vec![])?;
-    let Figures { ready, start_ns, end_ns } = &*pool.figures;
+    let Figures { ready, start_ns, end_ns, working_cpu_ns, cpu_ns } = &*pool.figures;
     let ready = ready.load(Ordering::Relaxed);
     let hang = match end_ns.load(Ordering::Relaxed) {
         0 => Span::default(),
@@ -74,7 +78,10 @@ fn run(options: &Options) -> io::Result<Outcome> {
     };
     stage.say(format_args!("{ready} workers had filled their page tables, and took {:.3} s to end", hang.seconds()));
     let figures = [("workers", ready), ("mapping_mib", mib as u64)];
-    let doubt = (ready < WORKERS).then(|| format!("only {ready} workers were ready in time: the machine is too busy"));
+    let ending_cpu_ns = cpu_ns.load(Ordering::Relaxed).saturating_sub(working_cpu_ns.load(Ordering::Relaxed));
+    let of_one_cpu_ns = ending_cpu_ns / sys::allowed_cpus()?.len().max(1) as u64;
+    let late = (ready < WORKERS).then(|| format!("only {ready} workers were ready in time: the machine is too busy"));
+    let doubt = late.or_else(|| no_cpu_doubt("the workers, on each CPU,", hang, of_one_cpu_ns));
     Ok(Outcome::new(&stage, answer(), hang, &figures).unless(doubt))
 }
 
@@ -94,6 +101,7 @@ impl Pool<'_> {
         self.leave.set();
         wait_for_workers(&mut workers)?;
         self.figures.end_ns.store(sys::monotonic_ns(), Ordering::Relaxed);
+        self.figures.cpu_ns.store(sys::ended_children_cpu_ns(), Ordering::Relaxed);
         Ok(())
     }
 
@@ -112,6 +120,7 @@ impl Pool<'_> {
         }
         // A hundred that end before all others would be another hang.
         sys::set_nice(0)?;
+        self.figures.working_cpu_ns.fetch_add(sys::thread_cpu_ns(), Ordering::Relaxed);
         self.figures.ready.fetch_add(1, Ordering::Relaxed);
         while !sys::wait_readable([self.leave.as_fd(), self.stage.curtain().as_fd()], u64::MAX)?.contains(&true) {}
         Ok(())

@@ -10,12 +10,14 @@
 //! functions do not appear tests nothing. A C library without frame pointers hides the function that called it; hence the thin
 //! `call_…` functions in `sys.rs`, there to be hidden.
 
+mod address_space;
 mod beat;
-mod bitmap;
+pub mod bitmap;
 mod build_stall;
 mod chain;
 mod convoy;
 mod exit_storm;
+pub mod fairness;
 mod idle_holder;
 mod long_hold;
 mod loop_stall;
@@ -23,6 +25,7 @@ mod outcome;
 mod populate;
 mod saturate;
 mod scan_stall;
+pub mod search;
 mod slow_disk;
 mod stage;
 mod starve;
@@ -32,6 +35,7 @@ mod sys;
 mod tcp;
 mod work;
 
+pub use address_space::{AddressSpace, LAYOUTS, Layout};
 pub use outcome::{Answer, Measured, Outcome, Span};
 
 use std::io;
@@ -41,11 +45,15 @@ use std::io;
 pub struct Options {
     /// Length of the whole run; 3 to 60 s. The hang lies in the middle.
     pub seconds: f64,
+    /// Of `long-hold`: how it looks for free blocks, on a full volume instead of a fragmented one.
+    pub search: Option<search::Way>,
+    /// Of `long-hold`: each search goes on where the last one ended.
+    pub resume: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seconds: 4.0 }
+        Self { seconds: 4.0, search: None, resume: false }
     }
 }
 
@@ -113,7 +121,7 @@ mod tests {
     #[test]
     fn lengths_out_of_range_are_refused() {
         for seconds in [0.0, 2.9, 61.0, f64::NAN, f64::INFINITY] {
-            let error = (PROGRAMS[0].run)(&Options { seconds }).unwrap_err();
+            let error = (PROGRAMS[0].run)(&Options { seconds, ..Options::default() }).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
         }
     }

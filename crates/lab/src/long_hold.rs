@@ -4,11 +4,13 @@
 //! looks for a run of free blocks for each of 400 regions, bit by bit and each time from the start: O(n²). When it releases the lock
 //! the nine go through one after another, each woken by the one before.
 //!
-//! *Why it measures the machine first:* the search is to take about 1.1 s of CPU time on any machine and in any build.
+//! *Why it measures the machine first:* the search is to take about 1.1 s of CPU time on any machine and in any build. The other ways to
+//! search ([`Options::search`], [`Options::resume`]) are given a volume of the same size, to be compared.
 
 use crate::beat::Beat;
 use crate::bitmap::Bitmap;
 use crate::outcome::no_cpu_doubt;
+use crate::search::{self, Way};
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Guard, Mutex};
 use crate::work::stay_on_stack;
@@ -16,6 +18,7 @@ use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const REGIONS: usize = 400;
 const RUN_BLOCKS: usize = 64;
@@ -49,6 +52,11 @@ fn answer() -> Answer {
 
 struct Volume {
     map: Bitmap,
+    way: Way,
+    /// Where the next search begins; `None`: always at the start.
+    resume_at: Option<usize>,
+    /// Blocks that searches have gone over.
+    searched: u64,
     writes: u64,
 }
 
@@ -58,6 +66,8 @@ struct Hold {
     span: Span,
     cpu_ns: u64,
     regions: usize,
+    /// Blocks that searches have gone over.
+    searched: u64,
 }
 
 struct FileSystem<'a> {
@@ -65,17 +75,26 @@ struct FileSystem<'a> {
     frames: Beat,
     volume: Mutex<Volume>,
     ui_waits: OnceLock<Longest>,
+    /// The longest wait of any writer: one often comes where no frame does.
+    writer_wait_ns: AtomicU64,
     hold: OnceLock<Hold>,
 }
 
 fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
-    let map = Bitmap::fragmented(REGIONS, region_bits(), RUN_BLOCKS);
+    let way = options.search.unwrap_or(Way::Bit);
+    if !way.is_possible() {
+        return Ok(Outcome::impossible(&stage, answer(), format!("this CPU has no {}", way.name())));
+    }
+    let make = if options.search.is_some() { Bitmap::full } else { Bitmap::fragmented };
+    let map = make(REGIONS, region_bits(), RUN_BLOCKS);
+    let volume_bits = map.bits();
     let system = FileSystem {
         stage: &stage,
         frames: Beat::new(FRAME_NS)?,
-        volume: Mutex::new(Volume { map, writes: 0 }),
+        volume: Mutex::new(Volume { map, way, resume_at: options.resume.then_some(0), searched: 0, writes: 0 }),
         ui_waits: OnceLock::new(),
+        writer_wait_ns: AtomicU64::new(0),
         hold: OnceLock::new(),
     };
     stage.say(format_args!("ui and eight writers lock the volume for a moment, every {} ms", FRAME_NS / 1_000_000));
@@ -87,15 +106,37 @@ fn run(options: &Options) -> io::Result<Outcome> {
     roles.extend(WRITERS.map(|name| role(name, || system.write_blocks())));
     stage.perform(roles)?;
     let waits = system.ui_waits.into_inner().unwrap_or_default();
-    let Hold { span: hold, cpu_ns, regions } = system.hold.into_inner().unwrap_or_default();
+    let writer_wait_ns = system.writer_wait_ns.into_inner();
+    let Hold { span: hold, cpu_ns, regions, searched } = system.hold.into_inner().unwrap_or_default();
+    let bytes_per_s = searched as f64 / 8.0 / (cpu_ns.max(1) as f64 / 1e9);
+    let (mib, ms) = (|bits: f64| bits / 8.0 / 1_048_576.0, |ns: u64| ns as f64 / 1e6);
     stage.say(format_args!(
-        "the frame at {:.3} s waited {:.3} s for the volume lock; checkpoint held it {:.3} s, for {regions} of {REGIONS} regions",
+        "searched {} way, {}: {:.3} MiB of a bitmap of {:.3} MiB, at {:.3} GB/s, for {regions} of {REGIONS} regions",
+        way.name(),
+        if options.resume { "each search going on where the last ended" } else { "each search from the start" },
+        mib(searched as f64),
+        mib(volume_bits as f64),
+        bytes_per_s / 1e9,
+    ));
+    stage.say(format_args!(
+        "checkpoint held the lock {:.3} ms; the hang: the frame at {:.3} s waited {:.3} ms for it, a writer {:.3} ms",
+        ms(hold.duration_ns()),
         stage.seconds_at(waits.span.start_ns),
-        waits.span.seconds(),
-        hold.seconds(),
+        ms(waits.span.duration_ns()),
+        ms(writer_wait_ns),
     ));
     let (hold_ms, cpu_ms) = (hold.duration_ns() / 1_000_000, cpu_ns / 1_000_000);
-    let figures = [("frames", waits.count), ("hold_ms", hold_ms), ("holder_cpu_ms", cpu_ms), ("regions", regions as u64)];
+    let figures = [
+        ("frames", waits.count),
+        ("hold_ms", hold_ms),
+        ("hold_us", hold.duration_ns() / 1_000),
+        ("writer_wait_us", writer_wait_ns / 1_000),
+        ("holder_cpu_ms", cpu_ms),
+        ("regions", regions as u64),
+        ("bitmap_bytes", volume_bits as u64 / 8),
+        ("searched_bytes", searched / 8),
+        ("mb_per_s", (bytes_per_s / 1e6) as u64),
+    ];
     Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(no_cpu_doubt("checkpoint", hold, cpu_ns)))
 }
 
@@ -106,9 +147,10 @@ fn region_bits() -> usize {
     // The last search, in vain, goes over all regions once more.
     const SEARCHED_BITS: usize = (triangle(SAMPLE_REGIONS) + SAMPLE_REGIONS) * SAMPLE_BITS;
     let sample_ns = || {
-        let mut map = Bitmap::fragmented(SAMPLE_REGIONS, SAMPLE_BITS, RUN_BLOCKS);
+        let map = Bitmap::fragmented(SAMPLE_REGIONS, SAMPLE_BITS, RUN_BLOCKS);
+        let mut sample = Volume { map, way: Way::Bit, resume_at: None, searched: 0, writes: 0 };
         let start_ns = sys::thread_cpu_ns();
-        while take_run(&mut map) {}
+        while sample.take_run() {}
         sys::thread_cpu_ns() - start_ns
     };
     let fastest_ns = sample_ns().min(sample_ns()).min(sample_ns());
@@ -121,13 +163,26 @@ const fn triangle(n: usize) -> usize {
     n * (n + 1) / 2
 }
 
-/// Takes the first free run; false when there is none.
-fn take_run(map: &mut Bitmap) -> bool {
-    let start = map.find_clear_run(RUN_BLOCKS);
-    if let Some(start) = start {
-        map.take(start..start + RUN_BLOCKS);
+impl Volume {
+    /// Takes the first free run; false when there is none.
+    fn take_run(&mut self) -> bool {
+        let from = self.resume_at.unwrap_or(0);
+        let start = self.find_clear_run(from);
+        let end = start.map_or(self.map.bits(), |start| start + RUN_BLOCKS);
+        if let Some(start) = start {
+            self.map.take(start..end);
+        }
+        self.searched += end.saturating_sub(from) as u64;
+        self.resume_at = self.resume_at.map(|_| end);
+        start.is_some()
     }
-    start.is_some()
+
+    #[inline(never)]
+    fn find_clear_run(&self, from: usize) -> Option<usize> {
+        let found = search::find_clear_run(&self.map, self.way, from, RUN_BLOCKS);
+        stay_on_stack();
+        found
+    }
 }
 
 impl FileSystem<'_> {
@@ -161,7 +216,9 @@ impl FileSystem<'_> {
 
     #[inline(never)]
     fn write_block(&self) {
+        let start_ns = sys::monotonic_ns();
         let mut volume = self.lock_volume();
+        self.writer_wait_ns.fetch_max(sys::monotonic_ns().saturating_sub(start_ns), Ordering::Relaxed);
         volume.writes += 1;
         release_volume(volume);
         stay_on_stack();
@@ -181,17 +238,18 @@ impl FileSystem<'_> {
         let (start_ns, cpu_start_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
         self.stage.say(format_args!("checkpoint has the lock and looks for free blocks in {REGIONS} regions"));
         let regions = self.checkpoint_volume(&mut volume);
+        let searched = volume.searched;
         let (end_ns, cpu_end_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
         release_volume(volume);
         self.stage.say(format_args!("checkpoint is done"));
-        let _ = self.hold.set(Hold { span: Span { start_ns, end_ns }, cpu_ns: cpu_end_ns - cpu_start_ns, regions });
+        let _ = self.hold.set(Hold { span: Span { start_ns, end_ns }, cpu_ns: cpu_end_ns - cpu_start_ns, regions, searched });
         Ok(())
     }
 
     /// Returns how many regions it got through in the time allowed.
     #[inline(never)]
     fn checkpoint_volume(&self, volume: &mut Volume) -> usize {
-        (0..REGIONS).take_while(|_| self.stage.hang_is_on() && take_run(&mut volume.map)).count()
+        (0..REGIONS).take_while(|_| self.stage.hang_is_on() && volume.take_run()).count()
     }
 }
 

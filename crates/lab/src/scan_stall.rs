@@ -1,6 +1,7 @@
 //! `scan-stall`: somebody looks at a process's memory, is given no CPU while he does, and the process cannot map any.
 //!
-//! The *ui* maps a buffer every 10 ms and unmaps it. The process *lab-scanner* (SCHED_IDLE, as a monitoring tool should be) reads the
+//! The *ui* maps a buffer every 10 ms and unmaps it; its process has the address space of `lab address-space --layout one-big` with two
+//! blocks, 512 MiB in small pages. The process *lab-scanner* (SCHED_IDLE, as a monitoring tool should be) reads the
 //! first process's `/proc/PID/smaps` now and then. For each mapping the kernel counts its pages, and holds the process's `mmap_lock` for
 //! reading. Then the process *lab-encoder* computes on the scanner's CPU; preempted inside the count, the scanner keeps the lock.
 //!
@@ -8,6 +9,7 @@
 //! whole process's lock. *Why the encoder looks at the ui:* if it began while the scanner was between two mappings, nobody is stuck; it
 //! pauses then and tries again.
 
+use crate::address_space::{self, Layout};
 use crate::beat::Beat;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Mapping, Shared};
@@ -21,7 +23,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 const FRAME_NS: u64 = 10_000_000;
 const BUFFER_BYTES: usize = 256 << 10;
-const IMAGE_BYTES: usize = 512 << 20;
+/// Of 256 MiB each: counting the pages of one takes some milliseconds.
+const BLOCKS: usize = 2;
 const SCAN_INTERVAL_NS: u64 = 150_000_000;
 /// A ui that has not got on for so long is stuck.
 const STUCK_NS: u64 = 20_000_000;
@@ -73,8 +76,9 @@ struct Play<'a> {
 fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let cpus = sys::allowed_cpus()?;
-    let image = Mapping::shared(IMAGE_BYTES)?.in_small_pages();
-    image.populate(true)?;
+    // Where it is allowed: code that was reclaimed is read again under the lock that this is about, and then even a signal to stop waits.
+    let _ = sys::keep_in_memory();
+    let _blocks = address_space::fill(Layout::OneBig, Some(BLOCKS))?;
     let signs = Signs {
         scanner: AtomicI32::new(0),
         scanning: AtomicBool::new(false),

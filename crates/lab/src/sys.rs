@@ -6,12 +6,16 @@
 //! the one in between is lost, and it should not be a function of the story.
 
 mod fair_mutex;
+mod lanes;
 mod memory;
 mod process;
+mod pthread;
 
 pub use fair_mutex::{FairGuard, FairMutex};
-pub use memory::{Mapping, Shared};
+pub use lanes::{Lanes, alike as words_alike, halves, has as has_lanes};
+pub use memory::{Mapping, Shared, keep_in_memory};
 pub use process::{Child, bound_this_process, send_signal, set_name, start_process};
+pub use pthread::Pthread;
 
 use std::cell::UnsafeCell;
 use std::fs::File;
@@ -47,13 +51,22 @@ pub fn thread_cpu_ns() -> u64 {
 
 /// How often the calling thread has gone to sleep of its own accord.
 pub fn voluntary_switches() -> u64 {
+    usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
+}
+
+/// CPU time of all children of this process that have ended and were waited for, their own ends included.
+pub fn ended_children_cpu_ns() -> u64 {
+    let usage = usage(libc::RUSAGE_CHILDREN);
+    [usage.ru_utime, usage.ru_stime].iter().map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000).sum()
+}
+
+fn usage(who: libc::c_int) -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: `usage` is a valid rusage to write to, and all zeroes is a valid one should the call fail.
-    let usage = unsafe {
-        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+    unsafe {
+        libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()
-    };
-    usage.ru_nvcsw as u64
+    }
 }
 
 /// The kernel's id of the calling thread.

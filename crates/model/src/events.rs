@@ -49,6 +49,79 @@ impl TaskState {
     }
 }
 
+/// Why Windows says that a thread waits: `KWAIT_REASON`, and whether it waited in user mode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct WaitReason(u8);
+
+/// By number.
+const WAIT_REASONS: [&str; 43] = [
+    "Executive",
+    "FreePage",
+    "PageIn",
+    "PoolAllocation",
+    "DelayExecution",
+    "Suspended",
+    "UserRequest",
+    "WrExecutive",
+    "WrFreePage",
+    "WrPageIn",
+    "WrPoolAllocation",
+    "WrDelayExecution",
+    "WrSuspended",
+    "WrUserRequest",
+    "WrEventPair",
+    "WrQueue",
+    "WrLpcReceive",
+    "WrLpcReply",
+    "WrVirtualMemory",
+    "WrPageOut",
+    "WrRendezvous",
+    "WrKeyedEvent",
+    "WrTerminated",
+    "WrProcessInSwap",
+    "WrCpuRateControl",
+    "WrCalloutStack",
+    "WrKernel",
+    "WrResource",
+    "WrPushLock",
+    "WrMutex",
+    "WrQuantumEnd",
+    "WrDispatchInt",
+    "WrPreempted",
+    "WrYieldExecution",
+    "WrFastMutex",
+    "WrGuardedMutex",
+    "WrRundown",
+    "WrAlertByThreadId",
+    "WrDeferredPreempt",
+    "WrPhysicalFault",
+    "WrIoRing",
+    "WrMdlCache",
+    "WrRcu",
+];
+
+impl WaitReason {
+    /// From the number of the reason, and the mode.
+    pub const fn new(number: u8, user_mode: bool) -> Self {
+        Self(number & 0x7f | (user_mode as u8) << 7)
+    }
+
+    /// `KWAIT_REASON` as a number.
+    pub const fn number(self) -> u8 {
+        self.0 & 0x7f
+    }
+
+    /// True when the thread waited in user mode: its kernel stack may be paged out.
+    pub const fn is_user_mode(self) -> bool {
+        self.0 & 0x80 != 0
+    }
+
+    /// Its name without the enumeration's prefix, e.g. `WrPushLock`.
+    pub fn name(self) -> &'static str {
+        WAIT_REASONS.get(usize::from(self.number())).copied().unwrap_or("unknown")
+    }
+}
+
 /// Context switches: `prev` left `cpu` at `time`, `next` came on.
 #[derive(Clone, Debug, Default)]
 pub struct Switches {
@@ -62,7 +135,10 @@ pub struct Switches {
     pub next: Vec<ThreadId>,
     /// The state in which `prev` left.
     pub prev_state: Vec<TaskState>,
-    /// Kernel priority of `prev` (100–139 normal, below 100 real-time; smaller is more urgent).
+    /// Why `prev` left, where the system says so (Windows); empty, not only short, where it does not.
+    pub prev_reason: Vec<WaitReason>,
+    /// Kernel priority of `prev` (100–139 normal, below 100 real-time; smaller is more urgent). Windows: 139 less its priority for 0–15,
+    /// 115 less its priority for the real-time ones, 16–31.
     pub prev_prio: Vec<i16>,
     /// Kernel priority of `next`.
     pub next_prio: Vec<i16>,
@@ -125,6 +201,17 @@ pub struct Samples {
     pub thread: Vec<ThreadId>,
     /// Where it was.
     pub stack: Vec<StackId>,
+    /// True of those inside an interrupt (Windows: a DPC counts here too), where the system says so; empty, not only short, where it does
+    /// not.
+    pub in_interrupt: Vec<bool>,
+}
+
+impl Samples {
+    /// False when the CPU was idle, as far as is known: in its idle thread, and in no interrupt.
+    pub fn is_work(&self, sample: usize) -> bool {
+        let interrupts_idle = || self.in_interrupt.get(sample) == Some(&true);
+        self.thread.get(sample).is_some_and(|thread| !thread.is_idle() || interrupts_idle())
+    }
 }
 
 /// Threads and their CPUs: who came on one, or was sent to one.

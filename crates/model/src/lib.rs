@@ -9,22 +9,29 @@
 
 mod events;
 mod id;
+mod layout;
 mod modules;
+mod provider_events;
 mod stacks;
 mod strings;
 mod symbols;
 mod tasks;
 mod time;
 mod trace;
+pub mod units;
+mod value;
 mod warnings;
 
-pub use events::{ContentionKind, Contentions, Placements, Samples, Switches, TaskState, WakeFlags, Wakings};
+pub use events::{ContentionKind, Contentions, Placements, Samples, Switches, TaskState, WaitReason, WakeFlags, Wakings};
 pub use id::{FrameId, ModuleId, NameId, ProcessId, StackId, ThreadId};
+pub use layout::{Count, Field, FieldType, Layout};
 pub use modules::{Module, ModuleKind, Modules};
+pub use provider_events::{EventHead, EventKind, KindId, ProviderEvents, ValueMap};
 pub use stacks::{Frame, Stacks};
 pub use strings::Strings;
 pub use symbols::{Symbol, Symbols};
 pub use tasks::{Policy, Process, Thread, Threads};
 pub use time::{Time, Window};
 pub use trace::{CpuSpan, Format, FutexWait, Loss, Meta, Trace};
+pub use value::{Value, guid_text};
 pub use warnings::Warnings;

@@ -10,11 +10,30 @@ pub enum ModuleKind {
     Kernel,
     /// A mapped file: offsets are file offsets.
     File,
+    /// A Windows program or library, of the kernel or a process: offsets count from where it was loaded (RVA). The build id is that of
+    /// its debug information: the GUID as it lies in memory, then the age (u32, little-endian); empty when it was not recorded.
+    Image {
+        /// Path of the PDB as the linker wrote it; empty when it was not recorded.
+        pdb: NameId,
+        /// `TimeDateStamp` of the PE header; with the size it is what symbol servers file images under.
+        timestamp: u32,
+        /// Size in memory, bytes.
+        size_bytes: u32,
+        /// True when it lies in the kernel's half of the addresses.
+        kernel: bool,
+    },
     /// Anonymous memory, JIT code, or an address that no mapping covers, in the process with this pid: offsets are avma.
     Anonymous {
         /// The process whose address space it is.
         pid: u32,
     },
+}
+
+impl ModuleKind {
+    /// True for code of the kernel.
+    pub const fn is_kernel(self) -> bool {
+        matches!(self, Self::Kernel | Self::Image { kernel: true, .. })
+    }
 }
 
 /// A module as the trace names it.

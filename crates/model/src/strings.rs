@@ -35,6 +35,12 @@ impl Strings {
         self.ids.get(text).copied()
     }
 
+    /// How many there are, the empty one included.
+    #[expect(clippy::len_without_is_empty, reason = "never empty")]
+    pub fn len(&self) -> usize {
+        self.texts.len()
+    }
+
     /// The text of `id`; empty for an id of another trace.
     pub fn get(&self, id: NameId) -> &str {
         self.texts.get(id.index()).map_or("", |text| text)

@@ -72,12 +72,18 @@ pub struct Thread {
 }
 
 /// One incarnation of a process (a thread group).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Process {
     /// The kernel's process id (tgid).
     pub pid: u32,
-    /// The thread-group leader, whose name is the process's name.
+    /// The thread-group leader, whose name is the process's name; on Windows its first thread.
     pub leader: ThreadId,
+    /// The name of its image, where processes have a name of their own (Windows); else empty.
+    pub name: NameId,
+    /// When it began, where that was seen of the process and not only of its leader (Windows).
+    pub start: Option<Time>,
+    /// When it ended, likewise.
+    pub end: Option<Time>,
     /// The pid of the process that created it, if that was seen.
     pub parent_pid: Option<u32>,
     /// Its command line, empty when unknown.
@@ -96,7 +102,7 @@ impl Threads {
     /// Only the idle thread, under the name `idle_name`.
     pub fn new(idle_name: NameId) -> Self {
         let mut threads = Self { threads: Vec::new(), processes: Vec::new(), by_tid: FxHashMap::default() };
-        let process = threads.add_process(Process { pid: 0, leader: ThreadId::IDLE, parent_pid: None, command_line: NameId::EMPTY });
+        let process = threads.add_process(Process::default());
         threads.add(Thread { tid: 0, process, names: vec![(Time::ZERO, idle_name)], start: None, end: None, policy: None, nice: None });
         threads
     }

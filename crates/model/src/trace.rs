@@ -1,8 +1,8 @@
 //! The trace itself.
 
 use crate::{
-    Contentions, FrameId, Modules, NameId, Placements, Samples, StackId, Stacks, Strings, Switches, Symbols, ThreadId, Threads, Time,
-    Wakings, Warnings, Window,
+    Contentions, FrameId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches, Symbols,
+    ThreadId, Threads, Time, Wakings, Warnings, Window,
 };
 use std::collections::BTreeMap;
 
@@ -119,6 +119,8 @@ pub struct Trace {
     pub migrations: Placements,
     /// Kernel lock contention.
     pub contentions: Contentions,
+    /// Events of all other providers: disk transfers, page faults, UI delays, input, marks.
+    pub events: ProviderEvents,
     /// Futex waits at the time of the save.
     pub futex_waits: Vec<FutexWait>,
     /// What each CPU's events cover, by CPU.
@@ -148,6 +150,7 @@ impl Default for Trace {
             arrivals: Placements::default(),
             migrations: Placements::default(),
             contentions: Contentions::default(),
+            events: ProviderEvents::default(),
             futex_waits: Vec::new(),
             spans: Vec::new(),
             losses: Vec::new(),
@@ -175,9 +178,15 @@ impl Trace {
         self.name(self.threads.name_at(id, time))
     }
 
-    /// The name that a thread's process (its thread-group leader) had at `time`.
+    /// The name that a thread's process had at `time`: its own, or its thread-group leader's.
     pub fn process_name(&self, id: ThreadId, time: Time) -> &str {
-        self.thread_name(self.threads.process_of(id).leader, time)
+        self.name(self.process_name_id(id, time))
+    }
+
+    /// The same as an id.
+    pub fn process_name_id(&self, id: ThreadId, time: Time) -> NameId {
+        let process = self.threads.process_of(id);
+        if process.name.is_empty() { self.threads.name_at(process.leader, time) } else { process.name }
     }
 
     /// What a stack prints, root first: function names, inlined ones included; `module+0xoffset` where there is no name.
@@ -194,8 +203,12 @@ impl Trace {
             return symbols.iter().map(|symbol| self.name(symbol.function).to_owned()).collect();
         }
         let Some(frame) = self.stacks.frame(id) else { return vec!["?".to_owned()] };
-        let path = self.modules.get(frame.module).map_or("?", |module| self.name(module.path));
-        let file = path.rsplit('/').next().unwrap_or(path);
-        vec![format!("{file}+{:#x}", frame.offset)]
+        let Some(module) = self.modules.get(frame.module) else { return vec![format!("?+{:#x}", frame.offset)] };
+        let path = self.name(module.path);
+        if matches!(module.kind, ModuleKind::Image { .. }) {
+            // As debuggers write a place that has no name.
+            return vec![format!("{}!+{:#x}", path.rsplit(['/', '\\']).next().unwrap_or(path), frame.offset)];
+        }
+        vec![format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(path), frame.offset)]
     }
 }

@@ -111,6 +111,9 @@ pub enum NoCode {
     /// JIT code and the like.
     #[error("code in anonymous memory (JIT) is not in the recording")]
     Anonymous,
+    /// Of a Windows trace.
+    #[error("the code of Windows images is not in the recording, and cannot be read here")]
+    Image,
     /// The trace is from elsewhere.
     #[error("{0}; give the kernel that was recorded with --kernel-image VMLINUX")]
     OtherKernel(&'static str),
@@ -138,6 +141,7 @@ pub fn code(trace: &Trace, module: ModuleId, near: Range<u64>, options: &CodeOpt
     match (found.kind, &options.kernel_image) {
         (ModuleKind::File, _) => file_code(trace, trace.name(found.path), &found.build_id, near, options),
         (ModuleKind::Anonymous { .. }, _) => Err(NoCode::Anonymous),
+        (ModuleKind::Image { .. }, _) => Err(NoCode::Image),
         (ModuleKind::Kernel, Some(path)) => KernelImage::open(path, trace, module)?.code(near),
         (ModuleKind::Kernel, None) => running_kernel_code(trace, near, options),
     }

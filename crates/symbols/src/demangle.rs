@@ -29,9 +29,50 @@ fn cpp(name: &str) -> Option<String> {
     symbol.demangle_with_options(&options).ok()
 }
 
+/// Longer names of Microsoft's compiler stay as they are: their demangler descends without a limit, and real names are shorter.
+const MAX_MSVC_LEN: usize = 2048;
+
+/// The readable form of a name in a PDB: C++ names without parameters, C names without what the calling convention hung onto them.
+pub(crate) fn demangle_msvc(name: &str) -> String {
+    if name.starts_with('?') && name.len() <= MAX_MSVC_LEN {
+        let flags = msvc_demangler::DemangleFlags::NAME_ONLY;
+        return msvc_demangler::demangle(name, flags).unwrap_or_else(|_| name.to_owned());
+    }
+    // 32-bit `_NAME@BYTES` and `@NAME@BYTES`.
+    let bare = name.rsplit_once('@').filter(|(_, bytes)| !bytes.is_empty() && bytes.bytes().all(|byte| byte.is_ascii_digit()));
+    let bare = bare.and_then(|(stem, _)| stem.strip_prefix(['_', '@']));
+    // Rust's own names come to PDBs as they are.
+    bare.map_or_else(|| demangle(name), str::to_owned)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::demangle;
+    use super::{demangle, demangle_msvc};
+
+    #[test]
+    fn microsofts_names_lose_their_parameters() {
+        assert_eq!(demangle_msvc("?RendererMain@content@@YAHABUMainFunctionParams@1@@Z"), "content::RendererMain");
+        assert_eq!(demangle_msvc("?Run@MessagePumpDefault@base@@UEAAXPEAVDelegate@MessagePump@2@@Z"), "base::MessagePumpDefault::Run");
+        assert_eq!(demangle_msvc("??1Widget@ui@@QEAA@XZ"), "ui::Widget::~Widget");
+        assert_eq!(demangle_msvc("_NtQueryVirtualMemory@24"), "NtQueryVirtualMemory");
+        assert_eq!(demangle_msvc("@KfLowerIrql@4"), "KfLowerIrql");
+        assert_eq!(demangle_msvc("ExAcquirePushLockExclusiveEx"), "ExAcquirePushLockExclusiveEx");
+        assert_eq!(demangle_msvc("?"), "?");
+        assert_eq!(demangle_msvc(""), "");
+    }
+
+    #[test]
+    fn hostile_nesting_of_microsofts_names_ends() {
+        for part in ["PEA", "?$A@", "?A", "Y0", "P6A", "$$A", "?0??", "@"] {
+            for len in [MAX_LEN / part.len(), 100_000] {
+                let deep = format!("?f@@YAX{}", part.repeat(len));
+                let _ = demangle_msvc(&deep);
+                let _ = demangle_msvc(&format!("?{}", part.repeat(len - 1)));
+            }
+        }
+    }
+
+    const MAX_LEN: usize = super::MAX_MSVC_LEN - 8;
 
     #[test]
     fn rust_names_lose_their_hash() {

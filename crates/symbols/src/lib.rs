@@ -1,7 +1,7 @@
 //! Names the frames of a [`Trace`]: functions, source lines and inlined functions.
 //!
 //! What an offset counts from is said by [`ModuleKind`]; each kind has its source: `/proc/kallsyms` for the kernel, ELF and DWARF for
-//! files, the runtime's perf map for JIT code. [`code`] and [`disassemble`] give the instructions behind the names. *Why on the
+//! files, PDBs for Windows images, the runtime's perf map for JIT code. [`code`] and [`disassemble`] give the instructions behind the names. *Why on the
 //! recording machine, at every save*: only there the files are the ones that ran.
 //! So everything read is kept for the next save by a [`Symbolizer`].
 
@@ -11,11 +11,13 @@ mod demangle;
 mod disassembly;
 mod elf;
 mod file;
+mod images;
 mod kernel;
 mod kernel_image;
 mod lines;
 mod module;
 mod origin;
+mod pdb;
 mod perf_map;
 mod plt;
 mod unwind_table;
@@ -23,6 +25,8 @@ mod vdso;
 
 pub use code::{Code, CodeOptions, Isa, NoCode, code};
 pub use disassembly::{Instruction, disassemble};
+pub use pdb::server::Fetching;
+pub use pdb::store::SymbolPath;
 
 use kernel::Kernel;
 use module::{Function, Functions, Missing, Module};
@@ -49,6 +53,10 @@ pub struct Options {
     pub kallsyms: PathBuf,
     /// The folder of JIT maps, `perf-PID.map`.
     pub perf_map_dir: PathBuf,
+    /// Where the PDBs of Windows images are looked for; nowhere by default.
+    pub pdbs: SymbolPath,
+    /// How PDBs are fetched from the servers among these.
+    pub fetching: Fetching,
     /// Whether to look up inlined functions and source lines where a file has DWARF.
     pub lines: bool,
 }
@@ -59,6 +67,8 @@ impl Default for Options {
             debug_dirs: vec!["/usr/lib/debug".into()],
             kallsyms: origin::KALLSYMS.into(),
             perf_map_dir: origin::PERF_MAP_DIR.into(),
+            pdbs: SymbolPath::default(),
+            fetching: Fetching::default(),
             lines: true,
         }
     }
@@ -108,6 +118,7 @@ impl Symbolizer {
     /// Frames whose module is gone, damaged or of another build stay without a name: no name is better than a wrong one.
     pub fn resolve(&mut self, trace: &mut Trace) {
         if trace.meta.format == Format::Etl {
+            images::name(trace, &self.options.pdbs, &self.options.fetching);
             return;
         }
         self.saves += 1;
@@ -132,6 +143,7 @@ impl Symbolizer {
                 }
                 ModuleKind::Anonymous { .. } if foreign.is_some() && self.options.perf_map_dir == Path::new(origin::PERF_MAP_DIR) => {}
                 ModuleKind::Anonymous { pid } => self.name_jit(trace, pid, &frames, &offsets),
+                ModuleKind::Image { .. } => {}
                 ModuleKind::File => {
                     let key = (trace.name(module.path).to_owned(), module.build_id.clone());
                     let is_here = key.0.starts_with('/') && !key.0.starts_with("/memfd:") || key.0 == vdso::NAME && foreign.is_none();

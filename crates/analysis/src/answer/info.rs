@@ -18,6 +18,7 @@ pub struct Info {
     switches: usize,
     wakings: usize,
     samples: usize,
+    idle_samples: usize,
     stacks: usize,
     processes: usize,
     threads: usize,
@@ -53,6 +54,7 @@ impl Info {
             switches: trace.switches.len(),
             wakings: trace.wakings.len(),
             samples: trace.samples.len(),
+            idle_samples: (0..trace.samples.len()).filter(|&sample| !trace.samples.is_work(sample)).count(),
             stacks: trace.stacks.len() - 1,
             processes: trace.threads.processes().filter(|(id, _)| *id != ProcessId(0)).count(),
             threads: trace.threads.len() - 1,
@@ -92,7 +94,11 @@ impl Info {
         line("events", &units::count(self.events));
         line("switches", &units::count(self.switches as u64));
         line("wake-ups", &units::count(self.wakings as u64));
-        line("samples", &units::count(self.samples as u64));
+        let idle = match self.idle_samples {
+            0 => String::new(),
+            idle => format!(", {} of them of idle CPUs", units::count(idle as u64)),
+        };
+        line("samples", &format!("{}{idle}", units::count(self.samples as u64)));
         line("stacks", &units::count(self.stacks as u64));
         line("processes", &units::count(self.processes as u64));
         line("threads", &units::count(self.threads as u64));

@@ -1,9 +1,10 @@
 //! The answer as JSON: a contract. Fields may be added, never changed or removed.
 
+use super::readings::Readings;
 use super::units;
 use crate::chain::{Link, LinkState};
 use crate::stalls::Stall;
-use crate::{Analysis, WakeContext};
+use crate::{Analysis, Evidence, Hop, WakeContext};
 use serde::Serialize;
 use unhitch_model::{FrameId, StackId, ThreadId, Time, Trace};
 
@@ -63,6 +64,28 @@ struct CauseJson {
     function: String,
     evidence: &'static str,
     evidence_words: String,
+    /// Where the victim's last waker is not the holder of its lock: both.
+    readings: Option<ReadingsJson>,
+}
+
+#[derive(Serialize, Debug)]
+struct ReadingsJson {
+    last_waker: ReadingJson,
+    holder: ReadingJson,
+    /// How the waits between the two are known to be for one lock: `address` or `code`; null where they are for several.
+    same_lock_by: Option<&'static str>,
+}
+
+#[derive(Serialize, Debug)]
+struct ReadingJson {
+    #[serde(flatten)]
+    thread: ThreadJson,
+    /// For how much of the stall it had the lock.
+    held_ns: u64,
+    /// When it let it go; null where the recording ends first.
+    at_ns: Option<u64>,
+    stack: Vec<String>,
+    evidence: &'static str,
 }
 
 #[derive(Serialize, Debug)]
@@ -85,6 +108,8 @@ struct LinkJson {
     stack: Vec<String>,
     /// How long the whole wait was of which this link is the part that counts.
     waited_ns: u64,
+    /// The kernel lock it waited for, by its address, where the kernel reported that.
+    lock: Option<String>,
     pieces: usize,
     wake: Option<WakeJson>,
 }
@@ -150,6 +175,7 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
             function: stall.finding.function.clone(),
             evidence: stall.finding.evidence.name(),
             evidence_words: stall.finding.evidence_words.clone(),
+            readings: readings_json(analysis, stall),
         },
         figures: FiguresJson { wakes, wakes_in_vain: in_vain, idle_share: analysis.cpus.idle_share(trace, window) },
         chain: stall.explanation.chain(MOST_LINKS).iter().rev().map(|link| link_json(analysis, link, window.end)).collect(),
@@ -160,6 +186,22 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
             .collect(),
         text: format!("{} {}\n{text}", units::duration(window.duration_ns()), units::thread(trace, stall.candidate.victim, window.end)),
     }
+}
+
+fn readings_json(analysis: &Analysis<'_>, stall: &Stall) -> Option<ReadingsJson> {
+    let (trace, both) = (analysis.trace, Readings::new(analysis, stall)?);
+    let reading = |hop: &Hop, held_ns: u64, evidence: Evidence| ReadingJson {
+        thread: thread_json(analysis, hop.by, stall.explanation.window.end),
+        held_ns,
+        at_ns: hop.wake.map(|wake| trace.wakings.time[wake].nanos()),
+        stack: trace.stack_names(hop.wake.map_or(StackId::EMPTY, |wake| trace.wakings.stack[wake])),
+        evidence: evidence.name(),
+    };
+    Some(ReadingsJson {
+        last_waker: reading(both.last, both.last_ns, both.waker_evidence()),
+        holder: reading(both.held, both.held_ns, stall.finding.evidence),
+        same_lock_by: both.same_lock.map(|same| same.name()),
+    })
 }
 
 fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
@@ -210,6 +252,7 @@ fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
         class,
         stack,
         waited_ns,
+        lock: link.hop.and_then(|hop| hop.lock_avma).map(|avma| format!("{avma:#x}")),
         pieces: link.pieces,
         wake,
     }
@@ -238,7 +281,7 @@ impl Stall {
         match &self.finding.operation {
             Some(operation) => (operation.wakes.len(), operation.wakes_in_vain()),
             None => {
-                let by_tasks = |hop: &&crate::Hop| {
+                let by_tasks = |hop: &&Hop| {
                     hop.depth == 1
                         && hop.wake.is_some_and(|wake| analysis.facts.wake_source(analysis.trace, wake).context != WakeContext::Idle)
                 };

@@ -1,60 +1,11 @@
 //! Numbers and names as people read them. Numbers carry units; hangs read in seconds, waits in ms and µs.
 
-use unhitch_model::{Policy, Thread, ThreadId, Time, Trace};
-
-/// A duration with three significant digits: `2.81 s`, `115.6 ms`, `52.0 µs`.
-pub fn duration(ns: u64) -> String {
-    match ns {
-        0..1_000 => format!("{ns} ns"),
-        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
-        _ => format!("{:.3} s", ns as f64 / 1e9),
-    }
-}
+pub use unhitch_model::units::{count, duration, percent, plural, rounded_percent};
+use unhitch_model::{Format, Policy, Thread, ThreadId, Time, Trace};
 
 /// A duration in seconds with milliseconds, for columns: `2.810 s`.
 pub fn seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
-}
-
-/// A count with thousands separated: `5,768`.
-pub fn count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
-/// `1 thread`, `2 threads`.
-pub fn plural(n: u64, noun: &str) -> String {
-    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
-}
-
-/// A part of a whole: `99.1 %`. Never rounds up to 100 what is less.
-pub fn percent(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "0 %".to_owned();
-    }
-    let tenths = (part as u128 * 1000 / whole as u128) as u64;
-    format!("{}.{} %", tenths / 10, tenths % 10)
-}
-
-/// A part of a whole, rounded: `99.4 %`. 100 and 0 are said of all and nothing only.
-pub fn rounded_percent(part: u64, whole: u64) -> String {
-    if whole == 0 {
-        return "0 %".to_owned();
-    }
-    let rounded = (u128::from(part) * 2000 + u128::from(whole)) / (u128::from(whole) * 2);
-    let tenths = if part < whole { rounded.min(999) } else { rounded };
-    match tenths {
-        0 if part > 0 => "< 0.1 %".to_owned(),
-        _ => format!("{}.{} %", tenths / 10, tenths % 10),
-    }
 }
 
 /// A thread as text: `typing 4712 (lab-starve 4711)`; the process is left out for its leader of the same name.
@@ -71,13 +22,23 @@ pub fn thread(trace: &Trace, id: ThreadId, at: Time) -> String {
     }
 }
 
-/// A policy that explains something, in brackets: ` [SCHED_IDLE]`, ` [nice 10]`; empty for the default.
-pub fn policy(thread: &Thread) -> String {
-    match (thread.policy, thread.nice) {
-        (Some(policy), _) if policy != Policy::Other => format!(" [{}]", policy.name()),
-        (_, Some(nice)) if nice != 0 => format!(" [nice {nice}]"),
+/// A policy or priority that explains something, in brackets: ` [SCHED_IDLE]`, ` [SCHED_FIFO priority 50]`, ` [nice 10]`; empty for the
+/// default. `real_time` is the priority that it ran at, where that was a real-time one; its policy is known only as of the recording's end.
+pub fn policy(thread: &Thread, real_time: Option<i16>) -> String {
+    let policy = thread.policy.filter(|policy| *policy != Policy::Other).map(Policy::name);
+    match (policy, real_time, thread.nice) {
+        (Some(policy @ ("SCHED_FIFO" | "SCHED_RR")), Some(priority), _) => format!(" [{policy} priority {priority}]"),
+        (_, Some(priority), _) => format!(" [real-time priority {priority}]"),
+        (Some(policy), None, _) => format!(" [{policy}]"),
+        (None, None, Some(nice)) if nice != 0 => format!(" [nice {nice}]"),
         _ => String::new(),
     }
+}
+
+/// A kernel priority as its system's users count it, where it is a real-time one: 1–99 on Linux, 16–31 on Windows; more is more urgent.
+pub fn real_time_priority(format: Format, kernel: i16) -> Option<i16> {
+    let (first, most_urgent) = if format == Format::Etl { (84, 115) } else { (0, 99) };
+    (first..99 + i16::from(format == Format::Etl)).contains(&kernel).then(|| most_urgent - kernel)
 }
 
 #[cfg(test)]
@@ -86,15 +47,26 @@ mod tests {
 
     #[test]
     fn numbers_read_as_an_engineer_writes_them() {
-        assert_eq!(duration(2_810_000_000), "2.810 s");
-        assert_eq!(duration(115_600_000), "115.6 ms");
-        assert_eq!(duration(52_000), "52.0 µs");
-        assert_eq!(count(5_768), "5,768");
-        assert_eq!(count(1_000_000), "1,000,000");
         assert_eq!(percent(999_999, 1_000_000), "99.9 %");
         assert_eq!(percent(1, 1), "100.0 %");
         assert_eq!([7_498, 41, 1, 0].map(|part| rounded_percent(part, 7_547)), ["99.4 %", "0.5 %", "< 0.1 %", "0.0 %"]);
         assert_eq!([9_999, 10_000].map(|part| rounded_percent(part, 10_000)), ["99.9 %", "100.0 %"]);
-        assert_eq!(plural(1, "thread"), "1 thread");
+    }
+
+    #[test]
+    fn real_time_priorities_are_told_as_people_set_them() {
+        let told = |policy, kernel: i16| {
+            let thread = Thread { policy, ..Trace::default().threads.get(ThreadId::IDLE).clone() };
+            super::policy(&thread, real_time_priority(Format::Hitch, kernel))
+        };
+        assert_eq!(told(Some(Policy::Fifo), 49), " [SCHED_FIFO priority 50]");
+        assert_eq!(told(Some(Policy::RoundRobin), 98), " [SCHED_RR priority 1]");
+        assert_eq!(told(None, 0), " [real-time priority 99]", "perf.data tells no policies");
+        assert_eq!(told(Some(Policy::Other), 19), " [real-time priority 80]", "it had inherited it, or has changed since");
+        assert_eq!(
+            [told(Some(Policy::Idle), 120), told(None, 120), told(Some(Policy::Deadline), -1)],
+            [" [SCHED_IDLE]", "", " [SCHED_DEADLINE]"]
+        );
+        assert_eq!([84, 99, 100, 131].map(|kernel| real_time_priority(Format::Etl, kernel)), [Some(31), Some(16), None, None]);
     }
 }

@@ -43,6 +43,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     Some(Finding {
         pattern: Pattern::CpuBound,
         culprit: Some(who),
+        crowd: None,
         function,
         evidence,
         evidence_words: if own && evidence == super::Evidence::Direct {

@@ -1,7 +1,7 @@
 //! Dead end: the trail leaves the recording. Says what is missing and how to record it.
 
 use super::{Case, Evidence, Finding, Pattern};
-use crate::answer::units;
+use crate::answer::{recording, units};
 use crate::explain::Cause;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
@@ -25,10 +25,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             "Record with larger buffers (--buffer), and save sooner after the hang.",
         )
     } else if trace.wakings.is_empty() {
-        (
-            "the recording holds no wake-ups, so nothing tells who ended the wait",
-            "Record with `unhitch record`, or give perf record `-e sched:sched_waking` as well.",
-        )
+        ("the recording holds no wake-ups, so nothing tells who ended the wait", recording::wakings(trace.meta.format))
     } else if ends {
         (
             "it was still waiting when the recording ended",
@@ -49,6 +46,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     Some(Finding {
         pattern: Pattern::DeadEnd,
         culprit: None,
+        crowd: None,
         function: case.analysis.own_function(stack),
         evidence: if lost > unseen { Evidence::Lost } else { Evidence::Inferred },
         evidence_words: why.to_owned(),

@@ -58,6 +58,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     Some(Finding {
         pattern: Pattern::IoWait,
         culprit: Some(waiter),
+        crowd: None,
         function: case.analysis.own_function(asked),
         evidence,
         evidence_words,

@@ -64,7 +64,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let told: Vec<String> = parts.iter().map(|(ns, cause)| format!("{} {}", units::percent(*ns, total), doing(*cause))).collect();
     story.push(format!("While they held the lock they were {}.", told.join(", ")));
     let hot = case.analysis.samples.hot_spot(case.analysis.trace, &runs);
-    let release = case.analysis.releases(case.explanation.window).into_iter().next();
+    let release = case.release();
     let function = match &hot {
         Some(spot) => {
             story.push(format!("{} of {} samples inside the holds are in\n  {}", spot.inside, spot.total, case.told(spot.stack)));
@@ -79,14 +79,16 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     Some(Finding {
         pattern: Pattern::LockConvoy,
         culprit: Some(culprit),
+        crowd: None,
         function: function.clone(),
         evidence,
         evidence_words,
         story,
         cause: format!(
-            "a convoy: {} took one lock in turn, {} each, for {function}.",
+            "a convoy: {} took one lock in turn, {} each{}.",
             units::plural(holders.len() as u64, "thread"),
-            units::duration(median)
+            units::duration(median),
+            if function.is_empty() { String::new() } else { format!(", for {function}") }
         ),
         advice: "Do less under the lock, or let those who need the same result share one computation.".to_owned(),
         operation: None,

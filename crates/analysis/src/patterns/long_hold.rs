@@ -43,18 +43,16 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             units::duration(case.duration_ns())
         ),
     });
-    let did: Vec<String> = [
+    let parts = [
         (ran, "on a CPU"),
         (by_holder(Cause::Io), "waiting for a disk"),
         (by_holder(Cause::Timer), "asleep until a time it had set"),
         (by_holder(Cause::WaitedForCpu), "waiting for a CPU"),
         (by_holder(Cause::Memory), "waiting for memory"),
         (by_holder(Cause::Stopped), "stopped"),
-    ]
-    .into_iter()
-    .filter(|&(ns, _)| ns * 100 >= held_ns)
-    .map(|(ns, words)| format!("{} {words}", units::percent(ns, held_ns)))
-    .collect();
+    ];
+    let told = parts.iter().filter(|&(ns, _)| ns * 100 >= held_ns);
+    let did: Vec<String> = told.map(|&(ns, words)| format!("{} {words}", units::percent(ns, held_ns))).collect();
     if !did.is_empty() {
         story.push(format!("While it held the lock it was {}.", did.join(", ")));
     }
@@ -75,13 +73,15 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
                 .map(|piece| piece.segment.wait_stack(case.analysis.trace))
                 .unwrap_or_default();
             let release = hop.wake.map(|wake| case.analysis.trace.wakings.stack[wake]).unwrap_or_default();
-            (case.analysis.own_function(if stack.is_empty() { release } else { stack }), String::new())
+            let mostly = parts.iter().find(|&(ns, _)| ns * 2 >= held_ns).map(|(_, words)| format!(" while {words}"));
+            (case.analysis.own_function(if stack.is_empty() { release } else { stack }), mostly.unwrap_or_default())
         }
     };
     let (evidence, evidence_words) = case.evidence();
     Some(Finding {
         pattern: Pattern::LongHold,
         culprit: Some(holder),
+        crowd: None,
         function,
         evidence,
         evidence_words,

@@ -21,6 +21,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     Some(Finding {
         pattern: Pattern::Memory,
         culprit: Some(waiter),
+        crowd: None,
         function: case.analysis.own_function(stack),
         evidence,
         evidence_words,

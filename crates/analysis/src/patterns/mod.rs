@@ -11,7 +11,9 @@ mod lock_convoy;
 mod lock_starvation;
 mod long_hold;
 mod memory;
+mod occupants;
 mod priority_inversion;
+mod samples_only;
 mod saturated_lock;
 mod stopped;
 mod timer_sleep;
@@ -21,7 +23,7 @@ use crate::answer::units;
 use crate::explain::{Cause, Explanation, Hop, Piece};
 use crate::partition::Share;
 use crate::stalls::Candidate;
-use crate::{Analysis, HotSpot, Operation, WaitClass};
+use crate::{Analysis, HotSpot, Operation, Release, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{NameId, StackId, ThreadId, Time, Window};
@@ -121,6 +123,8 @@ pub struct Finding {
     pub pattern: Pattern,
     /// The thread whose doing it was.
     pub culprit: Option<ThreadId>,
+    /// The name that all the culprits have, where they are a crowd of threads.
+    pub crowd: Option<NameId>,
     /// The culprit's function, empty when unknown.
     pub function: String,
     /// How it is known.
@@ -156,6 +160,7 @@ pub type Detector = fn(&Case<'_>) -> Option<Finding>;
 
 /// The registry of patterns, the most specific first.
 pub const DETECTORS: &[Detector] = &[
+    samples_only::detect,
     lock_starvation::detect,
     stopped::detect,
     io_wait::detect,
@@ -211,6 +216,11 @@ impl Case<'_> {
         self.most_of(|_, hop| hop.is_some_and(|hop| hop.class == WaitClass::Lock))
     }
 
+    /// For how long the holder of the lock was ready to run and got no CPU.
+    pub fn holder_without_cpu_ns(&self, holder: ThreadId) -> u64 {
+        self.ns_of(|piece, hop| piece.thread == holder && hop.is_some() && piece.cause == Cause::WaitedForCpu)
+    }
+
     /// Where `thread` let the one who waited for it go on, as a sentence; nothing where that was not seen.
     pub fn let_go(&self, thread: ThreadId, words: &str) -> Option<String> {
         let wake = self.hop_to(thread)?.wake?;
@@ -221,6 +231,23 @@ impl Case<'_> {
     pub fn waited_in(&self) -> Option<String> {
         let wait = self.victims_wait()?;
         Some(format!("It waited ({}) in\n  {}", wait.class.name().replace('_', " "), self.told(wait.wait_stack)))
+    }
+
+    /// The function that let go the lock on the way, with all that it did on the machine meanwhile. *Why it must have ended at least
+    /// half of the lock waits on the way:* another lock may be let go more often, by others, and has nothing to do with this stall.
+    pub fn release(&self) -> Option<Release> {
+        let hops = self.explanation.hops.iter().filter(|hop| hop.class == WaitClass::Lock);
+        let mut by_stack: FxHashMap<Option<StackId>, usize> = FxHashMap::default();
+        hops.for_each(|hop| *by_stack.entry(hop.wake.map(|wake| self.analysis.trace.wakings.stack[wake])).or_default() += 1);
+        let all: usize = by_stack.values().sum();
+        let mut by_function: FxHashMap<String, usize> = FxHashMap::default();
+        for (stack, hops) in by_stack {
+            if let Some(function) = stack.and_then(|stack| self.analysis.deepest_function(stack)) {
+                *by_function.entry(function).or_default() += hops;
+            }
+        }
+        by_function.retain(|_, hops| *hops * 2 >= all);
+        self.analysis.releases(self.explanation.window).into_iter().find(|release| by_function.contains_key(&release.function))
     }
 
     /// The longest hop on which `thread` was waited for.
@@ -246,7 +273,7 @@ impl Case<'_> {
         let spot = self.analysis.samples.hot_instruction(self.analysis.trace, function, &runs)?;
         (spot.total >= FEWEST_SAMPLES && spot.on * 2 >= spot.total).then(|| {
             format!(
-                "{} of the {} samples in {} itself are on one instruction: `unhitch hot` shows the loop around it.",
+                "{} of the {} samples in {} itself are on one instruction; `unhitch hot` shows them by instruction.",
                 units::count(spot.on.into()),
                 units::count(spot.total.into()),
                 self.analysis.trace.name(function)
@@ -277,19 +304,6 @@ impl Case<'_> {
         }
     }
 
-    /// Who had the CPUs that the picked pieces waited for, most first.
-    pub fn occupants(&self, select: impl Fn(&Piece) -> bool) -> Vec<(Option<ThreadId>, u64)> {
-        let mut sums: FxHashMap<Option<ThreadId>, u64> = FxHashMap::default();
-        for piece in self.explanation.pieces.iter().filter(|piece| piece.cause == Cause::WaitedForCpu && select(piece)) {
-            for (occupant, window) in self.analysis.occupants(piece) {
-                *sums.entry(occupant).or_default() += window.duration_ns();
-            }
-        }
-        let mut list: Vec<_> = sums.into_iter().collect();
-        list.sort_by_key(|&(thread, ns)| (Reverse(ns), thread));
-        list
-    }
-
     /// `name tid` and, where it differs, the process.
     pub fn name(&self, thread: ThreadId) -> String {
         units::thread(self.analysis.trace, thread, self.at())
@@ -316,33 +330,92 @@ impl Case<'_> {
         if hidden * 10 > self.duration_ns() {
             return (Evidence::Lost, format!("{} of it is hidden by lost records or the recording's edge", self.percent(hidden)));
         }
-        let weak = |hop: &&Hop| {
-            hop.wake.is_none()
-                || hop.is_queued()
-                || hop.source.context != crate::WakeContext::Task
-                || matches!(hop.class, WaitClass::Condition | WaitClass::Unknown)
-        };
-        let inferred: Vec<&Hop> =
-            self.explanation.hops.iter().filter(|hop| hop.window.duration_ns() * 10 > self.duration_ns()).filter(weak).collect();
-        match inferred.first() {
-            None => (Evidence::Direct, "every wake-up on the way was seen".to_owned()),
-            Some(hop) if hop.wake.is_none() => {
-                (Evidence::Inferred, "the recording ends before the lock is released; its owner was read from the lock word".to_owned())
-            }
-            Some(hop) if hop.is_queued() => (
-                Evidence::Inferred,
-                format!("who had the lock before {} stood in its queue is concluded from who let it in", self.name(hop.sleeper)),
-            ),
-            Some(hop) if hop.source.context != crate::WakeContext::Task => {
-                (Evidence::Inferred, format!("{} was woken by deferred work that {} ran", self.name(hop.sleeper), self.name(hop.by)))
-            }
-            Some(hop) => (
-                Evidence::Inferred,
+        match self.weakest() {
+            Some((weak, ns)) if ns * 10 > self.duration_ns() => (Evidence::Inferred, self.weak_words(weak, ns)),
+            _ => (Evidence::Direct, "every wake-up on the way was seen".to_owned()),
+        }
+    }
+
+    /// Of the ways in which a hop may be weaker than a wake-up that was seen: the one that most of the stall hangs on, if any does, and the
+    /// time that hangs on any of them.
+    fn weakest(&self) -> Option<(Weak, u64)> {
+        let hops = &self.explanation.hops;
+        // Behind each hop, until when the time hangs on something weak, here or nearer to the victim; and on what.
+        let mut until: Vec<Option<(Time, Weak)>> = Vec::with_capacity(hops.len());
+        for (index, hop) in hops.iter().enumerate() {
+            let inherited = hop.parent.and_then(|parent| *until.get(parent as usize)?);
+            let own = Weak::of(index, hop);
+            until.push(inherited.into_iter().chain(own).max_by_key(|(until, _)| *until));
+        }
+        let mut sums: FxHashMap<WeakKind, (u64, Weak)> = FxHashMap::default();
+        for piece in &self.explanation.pieces {
+            let Some((until, weak)) = piece.hop.and_then(|hop| *until.get(hop as usize)?) else { continue };
+            let ns = until.min(piece.window.end).since(piece.window.start);
+            let sum = sums.entry(weak.kind).or_insert((0, weak));
+            let longer = |weak: Weak| hops.get(weak.hop).map(|hop| (hop.window.duration_ns(), Reverse(weak.hop)));
+            *sum = (sum.0 + ns, if longer(weak) > longer(sum.1) { weak } else { sum.1 });
+        }
+        let all = sums.values().map(|(ns, _)| ns).sum();
+        sums.into_values().filter(|(ns, _)| *ns > 0).max_by_key(|(ns, weak)| (*ns, weak.kind)).map(|(_, weak)| (weak, all))
+    }
+
+    fn weak_words(&self, weak: Weak, ns: u64) -> String {
+        let Some(hop) = self.explanation.hops.get(weak.hop) else { return String::new() };
+        let (sleeper, part) = (self.name(hop.sleeper), self.percent(ns));
+        match weak.kind {
+            WeakKind::NoWake => "the recording ends before the lock is released; its owner was read from the lock word".to_owned(),
+            WeakKind::Queued => {
                 format!(
-                    "the wake-up of {} was seen, but its stack does not tell whether it waited for a lock or a message",
-                    self.name(hop.sleeper)
-                ),
+                    "for {part} of it, who had the lock is concluded from who let whom in, as for the time before {sleeper} came to the queue"
+                )
+            }
+            WeakKind::Timed => format!(
+                "for {part} of it, who kept whom waiting is concluded from who let it go on at last: {sleeper} looked {} meanwhile, woken by its own timer or by nobody seen",
+                units::plural(hop.looks.into(), "time")
             ),
+            WeakKind::Deferred => {
+                format!("for {part} of it, wake-ups were deferred work, as that of {sleeper}, which {} ran", self.name(hop.by))
+            }
+            WeakKind::Class => format!(
+                "for {part} of it, wake-ups were seen, as that of {sleeper}, but their stacks do not tell whether it waited for a lock or a message"
+            ),
+        }
+    }
+}
+
+/// What is weak about a hop; of equally much time, the last is told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum WeakKind {
+    /// The stack does not tell what was waited for.
+    Class,
+    /// A kernel worker or a soft interrupt issued the wake-up.
+    Deferred,
+    /// Who had the lock before the sleeper came to its queue is concluded.
+    Queued,
+    /// The sleeper looked by its own timer now and then, and slept on: who it waited for until then is concluded.
+    Timed,
+    /// No wake-up was seen.
+    NoWake,
+}
+
+/// Something weak about a hop, by its index.
+#[derive(Clone, Copy, Debug)]
+struct Weak {
+    kind: WeakKind,
+    hop: usize,
+}
+
+impl Weak {
+    /// What is weak about `hop`, and up to when what is behind it hangs on that.
+    fn of(index: usize, hop: &Hop) -> Option<(Time, Self)> {
+        let weak = |until: Time, kind: WeakKind| Some((until, Self { kind, hop: index }));
+        match hop.class {
+            _ if hop.wake.is_none() => weak(hop.window.end, WeakKind::NoWake),
+            _ if hop.source.context != crate::WakeContext::Task => weak(hop.window.end, WeakKind::Deferred),
+            _ if hop.is_timed() => weak(hop.window.end, WeakKind::Timed),
+            WaitClass::Condition | WaitClass::Unknown => weak(hop.window.end, WeakKind::Class),
+            _ if hop.is_queued() => weak(hop.slept.start, WeakKind::Queued),
+            _ => None,
         }
     }
 }

@@ -1,36 +1,34 @@
 //! Priority inversion: the holder of the lock wanted a CPU, and others had it.
 
 use super::{Case, Finding, Pattern};
+use crate::State;
 use crate::answer::units;
 use crate::explain::Cause;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (holder, _) = case.main_holder()?;
-    let starved = case.ns_of(|piece, hop| piece.thread == holder && hop.is_some() && piece.cause == Cause::WaitedForCpu);
+    let starved = case.holder_without_cpu_ns(holder);
     if !case.is_most(starved) || holder == case.candidate.victim {
         return None;
     }
     let hop = case.hop_to(holder)?;
     let (who, trace) = (case.name(holder), case.analysis.trace);
     let occupants = case.occupants(|piece| piece.thread == holder && piece.hop.is_some());
-    let hog = occupants.iter().find_map(|&(thread, ns)| thread.filter(|thread| !thread.is_idle()).map(|thread| (thread, ns)))?;
-    let policy = |thread| units::policy(trace.threads.get(thread));
+    let hog = occupants.hog()?;
     let mut story = Vec::new();
     if let Some(wait) = case.victims_wait() {
         story.push(format!("It waited for a lock in\n  {}", case.told(wait.wait_stack)));
     }
     story.push(format!(
         "{who}{} held the lock, and for {} of these {} it was ready to run but got no CPU.",
-        policy(holder),
+        case.policy(holder),
         units::duration(starved),
         units::duration(case.duration_ns())
     ));
-    let others: Vec<String> = occupants
-        .iter()
-        .take(3)
-        .filter_map(|&(thread, ns)| thread.map(|thread| format!("{}{} {}", case.name(thread), policy(thread), units::duration(ns))))
-        .collect();
-    story.push(format!("Its CPU was taken by: {}.", others.join(", ")));
+    story.extend(occupants.told(case).map(|others| format!("Its CPU was taken by: {others}.")));
+    let preempted = case.longest(holder, Cause::WaitedForCpu).filter(|piece| piece.segment.state == State::Runnable { preempted: true });
+    let lost_in = preempted.map(|piece| piece.segment.wait_stack(trace)).filter(|stack| !stack.is_empty());
+    story.extend(lost_in.map(|stack| format!("It lost the CPU in\n  {}", case.told(stack))));
     if let Some(wake) = hop.wake {
         story.push(format!("It let the lock go in\n  {}", case.told(trace.wakings.stack[wake])));
     }
@@ -39,11 +37,12 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     Some(Finding {
         pattern: Pattern::PriorityInversion,
         culprit: Some(holder),
-        function: case.analysis.own_function(release),
+        crowd: None,
+        function: case.analysis.own_function(lost_in.unwrap_or(release)),
         evidence,
         evidence_words,
         story,
-        cause: format!("priority inversion: {who} held the lock without a CPU, which {} had.", case.name(hog.0)),
+        cause: format!("priority inversion: {who} held the lock without a CPU, which {} had.", case.occupant(hog)),
         advice: "Do not take a lock that others wait for at a lower priority than theirs; or use a priority-inheriting lock.".to_owned(),
         operation: None,
     })

@@ -5,7 +5,7 @@ use super::{Case, Finding, Pattern};
 use crate::answer::units;
 use crate::explain::{Cause, Hop};
 use crate::{Release, WaitClass};
-use std::cmp::Reverse;
+use rustc_hash::FxHashMap;
 use unhitch_model::{ThreadId, Window};
 
 /// Fewer releases are a convoy of a few.
@@ -21,7 +21,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let (window, trace) = (case.explanation.window, case.analysis.trace);
-    let release = case.analysis.releases(window).into_iter().next()?;
+    let release = case.release()?;
     let interval_ns = window.duration_ns() / release.wakes.max(1);
     if release.wakes < FEWEST_WAKES || interval_ns > LONGEST_HOLD_NS || release.wakers.len() < 2 {
         return None;
@@ -72,6 +72,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     Some(Finding {
         pattern: if exits { Pattern::SerializedExit } else { Pattern::SaturatedLock },
         culprit,
+        crowd: None,
         cause: format!("a saturated lock: {serialised}, in {function}. More CPUs make it worse."),
         function,
         evidence,
@@ -105,26 +106,37 @@ fn longest_wait(case: &Case<'_>) -> Vec<String> {
         units::duration(longest.slept.duration_ns()),
         case.told(longest.wait_stack)
     )];
-    let hops = &case.explanation.hops;
-    let mut at = hops.iter().position(|hop| std::ptr::eq(hop, longest));
-    let mut links: Vec<String> = Vec::new();
-    let mut more = 0;
-    while let Some(index) = at {
-        let held: u64 =
-            case.explanation.pieces.iter().filter(|piece| piece.hop == Some(index as u32)).map(|p| p.window.duration_ns()).sum();
-        match links.len() < MOST_LINKS {
-            true => links.push(format!("{} ({})", case.name(hops[index].by), units::duration(held))),
-            false => more += 1,
-        }
-        // The lock came to it from whoever ended its own last wait for one.
-        let before = |hop: &&Hop| hop.parent == Some(index as u32) && hop.class == WaitClass::Lock;
-        at = hops
-            .iter()
-            .filter(before)
-            .max_by_key(|hop| (hop.window.end, Reverse(hop.depth)))
-            .and_then(|hop| hops.iter().position(|other| std::ptr::eq(hop, other)));
-    }
-    let more = if more > 0 { format!(" ← {more} more") } else { String::new() };
-    story.push(format!("The lock came to it, each holding it for so long: {}{more}.", links.join(" ← ")));
+    let hands = hands(case, longest);
+    let links: Vec<String> =
+        hands.iter().take(MOST_LINKS).map(|&(thread, held)| format!("{} ({})", case.name(thread), units::duration(held))).collect();
+    let more = match hands.len().saturating_sub(MOST_LINKS) {
+        0 => String::new(),
+        more => format!(" ← {} more", units::count(more as u64)),
+    };
+    story.push(format!("The lock came to it, each having it for so long: {}{more}.", links.join(" ← ")));
     story
+}
+
+/// Through whose hands the lock came to the sleeper of `hop` while it waited, the last one first, and how long each had it: from the
+/// wake-up that let it in to the wake-up by which it let in the next.
+fn hands(case: &Case<'_>, hop: &Hop) -> Vec<(ThreadId, u64)> {
+    let hops = &case.explanation.hops;
+    // By which wait the waker of each hop had come to the lock: its last one for the same lock.
+    let mut came: FxHashMap<u32, usize> = FxHashMap::default();
+    for (index, hop) in hops.iter().enumerate().filter(|(_, hop)| hop.class == WaitClass::Lock) {
+        let Some((at, parent)) = hop.parent.and_then(|parent| Some((parent, hops.get(parent as usize)?))) else { continue };
+        let same_lock = hop.is_queued() || case.analysis.is_same_lock(hop.wait_stack, parent.wait_stack);
+        let last = came.get(&at).is_none_or(|&known| hops[known].window.end < hop.window.end);
+        if parent.class == WaitClass::Lock && same_lock && last {
+            came.insert(at, index);
+        }
+    }
+    let mut hands = Vec::new();
+    let mut at = hops.iter().position(|other| std::ptr::eq(other, hop));
+    while let Some(index) = at {
+        at = came.get(&(index as u32)).copied();
+        let since = at.map_or(hops[index].window.start, |before| hops[before].window.end);
+        hands.push((hops[index].by, hops[index].window.end.since(since)));
+    }
+    hands
 }

@@ -32,6 +32,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     Some(Finding {
         pattern: Pattern::TimerSleep,
         culprit: Some(sleeper),
+        crowd: None,
         function: case.analysis.own_function(stack),
         evidence,
         evidence_words,

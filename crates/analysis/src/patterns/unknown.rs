@@ -1,7 +1,7 @@
 //! No pattern fits: says where the time went and leaves the conclusion to the reader.
 
 use super::{Case, Finding, Pattern};
-use crate::answer::units;
+use crate::answer::{units, words};
 
 pub(super) fn verdict(case: &Case<'_>) -> Finding {
     let trace = case.analysis.trace;
@@ -24,14 +24,15 @@ pub(super) fn verdict(case: &Case<'_>) -> Finding {
     Finding {
         pattern: Pattern::Unknown,
         culprit: top.and_then(|share| share.who).filter(|who| !who.is_idle()),
+        crowd: None,
         function: longest.map(|piece| case.analysis.own_function(piece.segment.wait_stack(trace))).unwrap_or_default(),
         evidence,
         evidence_words,
         story,
         cause: match top {
             Some(share) => format!(
-                "no single one: the largest part is {} ({}, {}).",
-                share.what.name().replace('_', " "),
+                "no single one: the largest part is \"{} {}\", {}.",
+                words(share.what),
                 share.who.map_or_else(|| "nobody known".to_owned(), |who| case.name(who)),
                 case.percent(share.ns)
             ),

@@ -5,7 +5,7 @@
 use super::{Candidate, StallKind, ThreadView};
 use crate::waits::InterruptSource;
 use crate::{Analysis, Operation, State};
-use unhitch_model::Window;
+use unhitch_model::{Time, Window};
 
 /// An event loop that stays away for longer has been noticed by a human.
 const THRESHOLD_NS: u64 = 100_000_000;
@@ -35,7 +35,7 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
     while let Some(pump) = pumps.next() {
         // Away from the moment an event called it, the wait for a CPU included.
         let called = pump.wakes.last().map_or(pump.window.end, |&wake| analysis.trace.wakings.time[wake]);
-        let away = Window::new(called, pumps.peek().map_or(end, |next| next.window.start));
+        let away = Window::new(called, pumps.peek().map_or_else(|| away_until(analysis, view).min(end), |next| next.window.start));
         if away.duration_ns() >= THRESHOLD_NS && !is_unknown(view, away) && !pump.open {
             found.push(Candidate {
                 kind: StallKind::EventLoop,
@@ -46,6 +46,15 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
                 machine: None,
             });
         }
+    }
+}
+
+/// Until when a thread that never came back to its pump is known to have been away: its last wait may be the pump, where nothing tells
+/// what it waits for (on Windows, a wait has no stack before it is over).
+fn away_until(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Time {
+    match view.segments.last() {
+        Some(last) if matches!(last.state, State::Sleeping(_)) && last.wait_stack(analysis.trace).is_empty() => last.window.start,
+        _ => Time::MAX,
     }
 }
 

@@ -19,6 +19,8 @@ const FEWEST_THREADS: usize = 4;
 const BUCKET_NS: u64 = 1_000_000;
 /// How long before the fall and after the release the machine is looked at.
 const AROUND_NS: u64 = 100_000_000;
+/// For so long after that it is seen whether all CPUs are busy again.
+const SETTLE_NS: u64 = 10_000_000;
 /// At most this part of the CPUs that were busy around it are busy in the stall.
 const FALLEN: f64 = 0.6;
 
@@ -29,7 +31,8 @@ pub struct MassRelease {
     pub before: f64,
     /// Busy CPUs while the waits lasted.
     pub low: f64,
-    /// From the first wake-up to the time when the machine was as busy as before.
+    /// From the first wake-up until the last CPU was busy again that had been before, all of them to stay so; where they never all were at
+    /// once, to the end of the first millisecond in which nearly as many were busy.
     pub recovery_ns: u64,
     /// Context switches in that time.
     pub switches: usize,
@@ -77,7 +80,10 @@ fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
         return None;
     }
     let recovered = (bucket(first)..curve.len()).find(|&at| curve[at] >= before * 0.98)?;
-    let recovery = Window::new(first, around.start.plus((recovered as u64 + 1) * BUCKET_NS).max(first));
+    let by_curve = around.start.plus((recovered as u64 + 1) * BUCKET_NS).max(first);
+    let until = all_back(analysis, Window::new(first, by_curve.plus(SETTLE_NS)), before.round() as usize).unwrap_or(by_curve);
+    // The switch that brought the last one back included.
+    let recovery = Window::new(first, until.plus(1));
     // All waits for locks and the like that the release ended, the shorter ones included.
     let classes: Vec<WaitClass> = group.iter().filter_map(|wait| wait.operation.as_ref()).map(|operation| operation.class).collect();
     let ended_waits = analysis.ended_in(Window::new(first.minus(1), last.max(recovery.end)), |class| classes.contains(&class));
@@ -92,12 +98,42 @@ fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
     let machine = MassRelease {
         before,
         low,
-        recovery_ns: recovery.duration_ns(),
+        recovery_ns: until.since(first),
         switches: analysis.trace.switches.range(recovery).len(),
         released,
         ended,
     };
     Some(Candidate { kind: StallKind::Machine, machine: Some(Box::new(machine)), ..(*longest).clone() })
+}
+
+/// From when on, inside `window`, at least `busy` CPUs were busy for a millisecond without a break.
+fn all_back(analysis: &Analysis<'_>, window: Window, busy: usize) -> Option<Time> {
+    let window = window.intersect(analysis.timeline.window());
+    let cpus = analysis.cpus.cpus();
+    // CPUs fall idle, or are busy again.
+    let mut turns: Vec<(Time, bool)> = Vec::new();
+    for cpu in 0..cpus {
+        for run in analysis.cpus.occupancy(analysis.trace, cpu as u16, window) {
+            if run.thread.is_some_and(ThreadId::is_idle) {
+                turns.extend([(run.window.start, true), (run.window.end, false)]);
+            }
+        }
+    }
+    turns.sort_unstable();
+    let (mut idle, mut since) = (0usize, Some(window.start));
+    for moment in turns.chunk_by(|a, b| a.0 == b.0) {
+        let time = moment[0].0;
+        let fallen = moment.iter().filter(|(_, fallen)| *fallen).count();
+        idle = (idle + fallen).saturating_sub(moment.len() - fallen);
+        let all = idle + busy <= cpus;
+        match since {
+            Some(since) if time.since(since) >= BUCKET_NS => return Some(since),
+            None if all => since = Some(time),
+            Some(_) if !all => since = None,
+            _ => {}
+        }
+    }
+    since.filter(|&since| window.end.since(since) >= BUCKET_NS)
 }
 
 impl MassRelease {

@@ -8,6 +8,7 @@ mod cpu_starvation;
 mod event_loop;
 mod lock_starvation;
 mod machine;
+pub(crate) mod ui_delay;
 mod unwanted_wait;
 
 pub use machine::MassRelease;
@@ -35,6 +36,8 @@ pub enum StallKind {
     LockStarvation,
     /// Most CPUs fell idle, and were back at once when many long waits ended.
     Machine,
+    /// Windows reported that a thread did not look at its messages.
+    UiDelay,
     /// A window that the user asked about.
     Mark,
 }
@@ -48,6 +51,7 @@ impl StallKind {
             Self::CpuStarvation => "cpu_starvation",
             Self::LockStarvation => "lock_starvation",
             Self::Machine => "machine",
+            Self::UiDelay => "ui_delay",
             Self::Mark => "mark",
         }
     }
@@ -85,7 +89,7 @@ pub struct ThreadView<'a> {
 /// Finds the candidates of one kind in one thread's time.
 pub type Finder = fn(&Analysis<'_>, &ThreadView<'_>, &mut Vec<Candidate>);
 
-/// The registry of finders that look at one thread; [`machine`] looks at what they found.
+/// The registry of finders that look at one thread; [`machine`] looks at what they found, [`ui_delay`] at what Windows reported.
 pub const FINDERS: &[Finder] = &[lock_starvation::find, event_loop::find, unwanted_wait::find, cpu_starvation::find];
 
 /// A stall with its explanation and its cause.
@@ -125,7 +129,7 @@ impl Stall {
     }
 
     /// How bad it is: how long, for how many, and whether there is a cause to act on.
-    fn severity(&self) -> u64 {
+    pub fn severity(&self) -> u64 {
         let cause = match self.finding.pattern {
             Pattern::Unknown | Pattern::DeadEnd => 1,
             Pattern::TimerSleep => 2,
@@ -172,6 +176,9 @@ impl Analysis<'_> {
             .filter(|candidate| query.window.is_none_or(|window| candidate.window.overlaps(window)))
             .collect();
         candidates.extend(machine::find(self, &candidates));
+        candidates.retain(unwanted_wait::is_long);
+        let reported = ui_delay::find(self).into_iter().filter(|candidate| wanted(candidate.victim));
+        candidates.extend(reported.filter(|candidate| query.window.is_none_or(|window| candidate.window.overlaps(window))));
         candidates
     }
 
@@ -189,6 +196,15 @@ impl Analysis<'_> {
         let explanation = self.explain(candidate.victim, candidate.window);
         let mut finding = judge(self, &candidate, &explanation);
         finding.story.extend(candidate.machine.iter().flat_map(|machine| machine.story(self)));
+        // Woken in vain, but that was not what kept it waiting: a wait for a lock like any other.
+        let kind = match candidate.kind {
+            StallKind::LockStarvation if finding.pattern != Pattern::LockStarvation => StallKind::UnwantedWait,
+            kind => kind,
+        };
+        let candidate = Candidate { kind, ..candidate };
+        if candidate.kind == StallKind::UiDelay {
+            finding.story.splice(0..0, ui_delay::story(self, &candidate).map(|(words, _)| words));
+        }
         Stall { victims: vec![candidate.victim], candidate, explanation, finding }
     }
 }
@@ -228,16 +244,20 @@ fn same_hang(a: &Stall, b: &Stall) -> bool {
     a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
 }
 
-/// Two victims of one culprit with one pattern, at the same time; or of one queue, in which each saw others last.
+/// Two victims of one culprit with one pattern, at the same time; of one crowd; or of one queue, in which each saw others last.
 fn same_cause(a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
     let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
-    a_by.is_some() && (a_by == b_by || queue) && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
+    let crowd = a.finding.crowd.is_some() && a.finding.crowd == b.finding.crowd;
+    a_by.is_some() && (a_by == b_by || crowd || queue) && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
 }
 
-/// `view` is the same hang as its culprit experienced it: held up itself while it held up the victim of `stall`.
+/// `view` is the same hang as its culprit experienced it: held up itself while it held up the victim of `stall`. Who took a CPU from
+/// others was not held up: what it did then is a story of its own.
 fn is_culprits_view(stall: &Stall, view: &Stall) -> bool {
-    stall.kept_waiting_by() == Some(view.candidate.victim) && share(stall, view) >= 0.8
+    let window = view.candidate.window;
+    let covers = || stall.candidate.window.intersect(window).duration_ns() as f64 >= window.duration_ns() as f64 * 0.8;
+    stall.finding.pattern != Pattern::CpuStarvation && stall.kept_waiting_by() == Some(view.candidate.victim) && covers()
 }
 
 /// What the windows share, as a part of the shorter one.
@@ -247,7 +267,8 @@ fn share(a: &Stall, b: &Stall) -> f64 {
     a.intersect(b).duration_ns() as f64 / shorter as f64
 }
 
-/// Which of two views of one hang is told: the one with a definite verdict, the event loop's, the starved operation's, the longer.
+/// Which of two views of one hang is told: the one with a definite verdict, the event loop's, the starved operation's, the one that the
+/// system itself reported, the longer.
 fn better(new: &Stall, old: &Stall) -> bool {
     let rank = |stall: &Stall| {
         (
@@ -255,6 +276,7 @@ fn better(new: &Stall, old: &Stall) -> bool {
             stall.candidate.machine.is_some(),
             stall.candidate.event_loop,
             stall.candidate.kind == StallKind::LockStarvation,
+            stall.candidate.kind == StallKind::UiDelay,
             stall.candidate.window.duration_ns(),
         )
     };

@@ -9,10 +9,13 @@ use super::column::{self, StackKind};
 use super::query::Query;
 use super::rows::{Source, frames};
 use super::run::selected;
+use super::stored::{Selection, Stored};
 use super::{Cell, NONE, Name};
 use crate::Analysis;
 use crate::answer::units;
+use crate::cancel::{Cancel, Wanted};
 use crate::story::is_scaffold;
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 use std::cmp::Reverse;
@@ -53,7 +56,7 @@ impl Of {
         }
     }
 
-    const fn stack_kind(self) -> StackKind {
+    pub(super) const fn stack_kind(self) -> StackKind {
         match self {
             Self::Wait => StackKind::Wait,
             Self::Wake => StackKind::Wake,
@@ -211,31 +214,32 @@ impl Growing {
     }
 }
 
-/// The stacks of the question, each once, as paths.
-fn paths(source: &Source<'_>, question: &Question<'_>) -> Vec<Path> {
-    let mut weights: FxHashMap<StackId, (u64, u64)> = FxHashMap::default();
-    for row in selected(source, question.query) {
-        let row = &source.rows[row as usize];
-        let ns = if question.of == Of::Sample { row.ran_ns } else { row.slept_ns };
-        let weight = weights.entry(row.stack).or_default();
-        *weight = (weight.0 + 1, weight.1.saturating_add(u64::try_from(ns).unwrap_or(0)));
-    }
-    let mut stacks: Vec<(StackId, (u64, u64))> = weights.into_iter().collect();
-    stacks.sort_unstable();
-    let path = |(stack, (count, ns))| {
-        let frames = frames(source.analysis, question.of.stack_kind(), stack).iter().rev();
-        let cells = frames.map(|&frame| match question.level {
+/// The stacks of some rows (all, if none are named), each once, as paths.
+fn paths(stored: &Stored<'_>, of: Of, level: Level, rows: Option<&[u32]>, cancel: &Cancel) -> Wanted<Vec<Path>> {
+    let source = &stored.source;
+    let path = |(stack, (count, ns)): (u32, (u64, u64))| {
+        let frames = frames(source.analysis, of.stack_kind(), StackId(stack)).iter().rev();
+        let cells = frames.map(|&frame| match level {
             Level::Function => column::function_of(source, frame),
             Level::Module => column::module_of(source, frame),
             Level::File => column::file_of(source, frame),
         });
         let mut cells: Vec<Cell> = cells.filter(|cell| *cell != NONE).collect();
-        if question.level != Level::Function {
+        if level != Level::Function {
             cells.dedup();
         }
         Path { cells, count, ns }
     };
-    stacks.into_iter().map(path).collect()
+    let weights = stored.weigh(of, rows, cancel)?;
+    let weighty: Vec<(u32, (u64, u64))> = (0..).zip(weights).filter(|(_, (count, _))| *count > 0).collect();
+    weighty.into_par_iter().with_min_len(1 << 10).map(|stack| cancel.check().map(|()| path(stack))).collect()
+}
+
+/// The stored table of a question, and the rows that its filter picks.
+fn asked<'a>(analysis: &'a Analysis<'a>, question: &Question<'_>) -> (Stored<'a>, Vec<u32>) {
+    let stored = Stored::new(analysis, question.of.table(), question.window);
+    let rows = selected(&stored.source, question.query);
+    (stored, rows)
 }
 
 /// What a user's word means among the names on the paths: those equal to it, else those that contain it, in any case.
@@ -255,9 +259,34 @@ fn matching(source: &Source<'_>, paths: &[Path], word: &str) -> Vec<Cell> {
 impl Butterfly {
     /// The callers or callees of `function`; none when no stack has it.
     pub fn new(analysis: &Analysis<'_>, question: Question<'_>, direction: Direction, function: &str) -> Option<Self> {
-        let source = Source::new(analysis, question.of.table(), question.window);
-        let paths = paths(&source, &question);
-        let wanted = matching(&source, &paths, function);
+        let (stored, rows) = asked(analysis, &question);
+        Self::grown(&stored, question.of, question.level, direction, function, Some(&rows), &Cancel::never()).unwrap_or(None)
+    }
+
+    /// The same on a stored table, which must be that of `of`.
+    pub fn of(
+        stored: &Stored<'_>,
+        (of, level, direction): (Of, Level, Direction),
+        function: &str,
+        selection: Selection<'_>,
+        cancel: &Cancel,
+    ) -> Wanted<Option<Self>> {
+        let rows = stored.selected(selection, cancel)?;
+        Self::grown(stored, of, level, direction, function, rows.as_deref(), cancel)
+    }
+
+    fn grown(
+        stored: &Stored<'_>,
+        of: Of,
+        level: Level,
+        direction: Direction,
+        function: &str,
+        rows: Option<&[u32]>,
+        cancel: &Cancel,
+    ) -> Wanted<Option<Self>> {
+        let source = &stored.source;
+        let paths = paths(stored, of, level, rows, cancel)?;
+        let wanted = matching(source, &paths, function);
         let mut tree = Growing::default();
         for path in &paths {
             let Some(at) = path.cells.iter().position(|cell| wanted.contains(cell)) else { continue };
@@ -269,21 +298,21 @@ impl Butterfly {
         let mut matched: Vec<String> = wanted.iter().map(|&cell| source.with_text(cell, str::to_owned)).collect();
         matched.sort_unstable();
         let name = match matched.as_slice() {
-            [] => return None,
+            [] => return Ok(None),
             [one] => one.clone(),
             _ => format!("*{function}*"),
         };
-        Some(Self {
+        Ok(Some(Self {
             version: 1,
-            of: question.of.word(),
-            by: question.level.word(),
+            of: of.word(),
+            by: level.word(),
             direction: if direction == Direction::Callers { "callers" } else { "callees" },
             matched,
             all_count: paths.iter().map(|path| path.count).sum(),
             all_total_ns: paths.iter().map(|path| path.ns).sum(),
-            tree: tree.finish(&source, name),
-            kind: question.of,
-        })
+            tree: tree.finish(source, name),
+            kind: of,
+        }))
     }
 
     /// The tree for people, at most `top` lines of it, the weightiest.
@@ -339,8 +368,24 @@ impl Node {
 impl Ranking {
     /// All functions, modules or files of the question.
     pub fn new(analysis: &Analysis<'_>, question: Question<'_>) -> Self {
-        let source = Source::new(analysis, question.of.table(), question.window);
-        let paths = paths(&source, &question);
+        let (stored, rows) = asked(analysis, &question);
+        Self::ranked(&stored, question.of, question.level, Some(&rows), &Cancel::never()).unwrap_or_else(|_| Self::empty(question))
+    }
+
+    /// The same on a stored table, which must be that of `of`.
+    pub fn of(stored: &Stored<'_>, of: Of, level: Level, selection: Selection<'_>, cancel: &Cancel) -> Wanted<Self> {
+        let rows = stored.selected(selection, cancel)?;
+        Self::ranked(stored, of, level, rows.as_deref(), cancel)
+    }
+
+    fn empty(question: Question<'_>) -> Self {
+        let (of, by) = (question.of.word(), question.level.word());
+        Self { version: 1, of, by, all_count: 0, all_total_ns: 0, ranking: Vec::new(), kind: question.of }
+    }
+
+    fn ranked(stored: &Stored<'_>, of: Of, level: Level, rows: Option<&[u32]>, cancel: &Cancel) -> Wanted<Self> {
+        let source = &stored.source;
+        let paths = paths(stored, of, level, rows, cancel)?;
         let mut sums: FxHashMap<Cell, (u64, u64, u64)> = FxHashMap::default();
         for path in &paths {
             let mut cells = path.cells.clone();
@@ -358,15 +403,15 @@ impl Ranking {
         });
         let mut ranking: Vec<Ranked> = ranked.filter(|ranked| !is_scaffold(&ranked.name)).collect();
         ranking.sort_by(|a, b| (Reverse((a.total_ns, a.count)), &a.name).cmp(&(Reverse((b.total_ns, b.count)), &b.name)));
-        Self {
+        Ok(Self {
             version: 1,
-            of: question.of.word(),
-            by: question.level.word(),
+            of: of.word(),
+            by: level.word(),
             all_count: paths.iter().map(|path| path.count).sum(),
             all_total_ns: paths.iter().map(|path| path.ns).sum(),
             ranking,
-            kind: question.of,
-        }
+            kind: of,
+        })
     }
 
     /// The ranking for people, at most `top` lines.

@@ -72,11 +72,12 @@ impl std::fmt::Debug for Column {
     }
 }
 
-use Name::{Cpus, Lifetimes, Samples, Stalls, Switches, Threads, Waits, Wakes};
+use super::events;
+use Name::{Cpus, Events, Lifetimes, Samples, Stalls, Switches, Threads, Waits, Wakes};
 
-const THREADED: &[Name] = &[Switches, Waits, Wakes, Samples, Stalls, Lifetimes, Threads];
+const THREADED: &[Name] = &[Switches, Waits, Wakes, Samples, Events, Stalls, Lifetimes, Threads];
 const WOKEN: &[Name] = &[Switches, Waits, Wakes];
-const STACKED: &[Name] = &[Switches, Waits, Wakes, Samples];
+const STACKED: &[Name] = &[Switches, Waits, Wakes, Samples, Events];
 
 macro_rules! column {
     ($name:literal $([$($alias:literal),*])?, $kind:expr, $tables:expr, $doc:literal, $cell:expr) => {
@@ -84,21 +85,24 @@ macro_rules! column {
     };
 }
 
-/// The registry of columns.
+/// The registry of columns. They are told apart by where they stand, so there is only one of it.
 #[rustfmt::skip]
-pub const COLUMNS: &[Column] = &[
+pub static COLUMNS: &[Column] = &[
     column!("switched in" ["Switch-In Time", "ran at"], Kind::Time, &[Switches], "when it came on the CPU", |_, row| time(row.start)),
     column!("blocked at" ["switched out", "Last Switch-Out Time"], Kind::Time, &[Waits], "when it fell asleep, or the window began", |_, row| time(row.start)),
     column!("woken at" ["Ready Time"], Kind::Time, WOKEN, "when it was woken", |source, row| source.waking(row).map_or(NONE, |(wake, _)| time(source.analysis.trace.wakings.time[wake]))),
-    column!("time" ["Time Stamp", "sampled"], Kind::Time, &[Samples], "when", |_, row| time(row.start)),
+    column!("time" ["Time Stamp", "sampled"], Kind::Time, &[Samples, Events], "when", |_, row| time(row.start)),
     column!("start" ["Start Time"], Kind::Time, &[Stalls, Lifetimes], "when it began; nothing for a process that is older than the recording", start),
     column!("end" ["End Time"], Kind::Time, &[Stalls, Lifetimes], "when it ended; nothing for a process that outlived the recording", end),
-    column!("cpu" ["New CPU"], Kind::Number, &[Switches, Waits, Wakes, Samples, Cpus], "on which CPU; of a wait, the one that it left", |_, row| if row.cpu == u16::MAX { NONE } else { Cell::from(row.cpu) }),
-    column!("thread" ["New Thread Name", "Thread Name"], Kind::Text, &[Switches, Waits, Wakes, Samples, Stalls, Threads], "the thread's name; of a wake-up, of who was woken", |source, row| thread_name(source, row.thread, source.named_at(row))),
-    column!("tid" ["New Thread Id", "Thread Id"], Kind::Number, &[Switches, Waits, Wakes, Samples, Stalls, Threads], "the thread's id", |source, row| Cell::from(source.analysis.trace.threads.get(row.thread).tid)),
-    column!("process" ["New Process", "New Process Name", "Process Name"], Kind::Text, THREADED, "the process's name", |source, row| process_name(source, row.thread, source.named_at(row))),
-    column!("pid" ["New Process Id", "Process Id"], Kind::Number, THREADED, "the process's id", |source, row| Cell::from(source.analysis.trace.threads.process_of(row.thread).pid)),
-    column!("parent pid" ["Parent Process Id"], Kind::Number, &[Lifetimes], "the id of the process that created it", |source, row| source.analysis.trace.threads.process_of(row.thread).parent_pid.map_or(NONE, Cell::from)),
+    column!("cpu" ["New CPU"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Cpus], "on which CPU; of a wait, the one that it left", |_, row| if row.cpu == u16::MAX { NONE } else { Cell::from(row.cpu) }),
+    column!("thread" ["New Thread Name", "Thread Name"], Kind::Text, &[Switches, Waits, Wakes, Samples, Events, Stalls, Threads], "the thread's name; of a wake-up, of who was woken", |source, row| thread_name(source, row.thread, source.named_at(row))),
+    column!("tid" ["New Thread Id", "Thread Id"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Stalls, Threads], "the thread's id", |source, row| Cell::from(source.analysis.trace.threads.get(row.thread).tid)),
+    column!("process" ["New Process", "New Process Name", "Process Name"], Kind::Text, THREADED, "the process's name", |source, row| match process_of(source, row).name {
+        name if name.is_empty() => process_name(source, row.thread, source.named_at(row)),
+        name => Cell::from(name.0),
+    }),
+    column!("pid" ["New Process Id", "Process Id"], Kind::Number, THREADED, "the process's id", |source, row| Cell::from(process_of(source, row).pid)),
+    column!("parent pid" ["Parent Process Id"], Kind::Number, &[Lifetimes], "the id of the process that created it", |source, row| process_of(source, row).parent_pid.map_or(NONE, Cell::from)),
     column!("woken by" ["Readying Thread", "Readying Thread Name", "waker"], Kind::Text, WOKEN, "the thread that woke it; in brackets the interrupt that did", woken_by),
     column!("woken by tid" ["Readying Thread Id"], Kind::Number, WOKEN, "that thread's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| Cell::from(source.analysis.trace.threads.get(id).tid))),
     column!("woken by process" ["Readying Process", "Readying Process Name"], Kind::Text, WOKEN, "the process that woke it", |source, row| waker(source, row).map_or(NONE, |(id, at)| process_name(source, id, at))),
@@ -111,6 +115,11 @@ pub const COLUMNS: &[Column] = &[
     column!("module" ["image"], Kind::Text, STACKED, "the file that holds that function", |source, row| leaf(source, row).map_or(NONE, |frame| module_of(source, frame))),
     column!("file" ["source file"], Kind::Text, STACKED, "the source file of that function", |source, row| leaf(source, row).map_or(NONE, |frame| file_of(source, frame))),
     column!("address" [], Kind::Text, STACKED, "the instruction: module and offset, or the address in the kernel", |source, row| leaf(source, row).map_or(NONE, |frame| address_of(source, frame))),
+    column!("provider" ["Provider Name"], Kind::Text, &[Events], "who reported it", events::provider),
+    column!("event" ["Event Name", "Task Name"], Kind::Text, &[Events], "what was reported", events::name),
+    column!("event id" ["Id"], Kind::Number, &[Events], "its number; of the Windows kernel's events their hook", events::id),
+    column!("opcode" ["Opcode Name"], Kind::Number, &[Events], "its opcode: 1 start, 2 stop", events::opcode),
+    column!("fields" ["Field 1"], Kind::Text, &[Events], "its fields with their values; bytes where they are not described", events::fields),
     column!("off-CPU" ["Time Since Last"], Kind::Duration, &[Switches], "how long it was off the CPU before: waited + runnable", |_, row| if row.known { row.slept_ns.saturating_add(row.runnable_ns) } else { NONE }),
     column!("waited" ["Waits", "Wait"], Kind::Duration, WOKEN, "how long it had slept; of a wake-up, the sleep that it ended", |_, row| row.slept_ns),
     column!("runnable" ["Ready", "Ready (us)"], Kind::Duration, &[Switches, Threads], "how long it was ready and had no CPU", |_, row| row.runnable_ns),
@@ -128,7 +137,7 @@ pub const COLUMNS: &[Column] = &[
     column!("policy" [], Kind::Text, &[Threads], "its scheduling policy at the end", |source, row| source.analysis.trace.threads.get(row.thread).policy.map_or(NONE, |policy| source.text(policy.name()))),
     column!("nice" [], Kind::Number, &[Threads], "its nice value at the end", |source, row| source.analysis.trace.threads.get(row.thread).nice.map_or(NONE, Cell::from)),
     column!("duration" [], Kind::Duration, &[Stalls, Lifetimes], "how long; of a process, as far as the recording goes", |_, row| Cell::try_from(row.end.since(row.start)).unwrap_or(Cell::MAX)),
-    column!("command line" [], Kind::Text, &[Lifetimes], "its command line", |source, row| Cell::from(source.analysis.trace.threads.process_of(row.thread).command_line.0)),
+    column!("command line" [], Kind::Text, &[Lifetimes], "its command line", |source, row| Cell::from(process_of(source, row).command_line.0)),
     column!("kind" ["Type"], Kind::Text, &[Stalls], "why it counts as a stall", |source, row| source.text(source.stalls[row.index as usize].candidate.kind.name())),
     column!("pattern" [], Kind::Text, &[Stalls], "its cause by name", |source, row| source.text(source.stalls[row.index as usize].finding.pattern.name())),
     column!("culprit" [], Kind::Text, &[Stalls], "the thread whose doing it was", |source, row| source.stalls[row.index as usize].finding.culprit.map_or(NONE, |id| thread_name(source, id, row.end))),
@@ -178,16 +187,29 @@ pub(super) fn time(time: Time) -> Cell {
 
 fn start(source: &Source<'_>, row: &Row) -> Cell {
     match source.name {
-        Lifetimes => source.analysis.trace.threads.get(row.thread).start.map_or(NONE, time),
+        Lifetimes => life_of(source, row).0.map_or(NONE, time),
         _ => time(row.start),
     }
 }
 
 fn end(source: &Source<'_>, row: &Row) -> Cell {
     match source.name {
-        Lifetimes => source.analysis.trace.threads.get(row.thread).end.map_or(NONE, time),
+        Lifetimes => life_of(source, row).1.map_or(NONE, time),
         _ => time(row.end),
     }
+}
+
+/// The process that a row is about, or whose thread it is about.
+fn process_of<'a>(source: &Source<'a>, row: &Row) -> &'a unhitch_model::Process {
+    let threads = &source.analysis.trace.threads;
+    if source.name == Lifetimes { threads.process(unhitch_model::ProcessId(row.index)) } else { threads.process_of(row.thread) }
+}
+
+/// When the process of a row began and ended, as far as that was seen.
+fn life_of(source: &Source<'_>, row: &Row) -> (Option<Time>, Option<Time>) {
+    let threads = &source.analysis.trace.threads;
+    let (leader, process) = (threads.get(row.thread), process_of(source, row));
+    if process.name.is_empty() { (leader.start, leader.end) } else { (process.start, process.end) }
 }
 
 fn thread_name(source: &Source<'_>, thread: ThreadId, at: Time) -> Cell {
@@ -195,7 +217,7 @@ fn thread_name(source: &Source<'_>, thread: ThreadId, at: Time) -> Cell {
 }
 
 fn process_name(source: &Source<'_>, thread: ThreadId, at: Time) -> Cell {
-    thread_name(source, source.analysis.trace.threads.process_of(thread).leader, at)
+    Cell::from(source.analysis.trace.process_name_id(thread, at).0)
 }
 
 /// Who is to be held responsible for a wake-up, and when that was.
@@ -232,7 +254,7 @@ fn wait_stack(source: &Source<'_>, row: &Row) -> Cell {
 fn reason(source: &Source<'_>, row: &Row) -> Cell {
     let flags = (row.wake != NOWHERE).then(|| source.analysis.trace.wakings.flags[row.wake as usize]);
     if row.slept_ns > 0 {
-        source.text(source.analysis.class_of(&source.sleep(row)).name())
+        source.class(source.analysis.class_of(&source.sleep(row)))
     } else if flags.is_some_and(|flags| flags.has(WakeFlags::NEW)) {
         source.text("new")
     } else if row.out != NOWHERE && source.analysis.trace.switches.prev_state[row.out as usize].is_runnable() {
@@ -245,7 +267,7 @@ fn reason(source: &Source<'_>, row: &Row) -> Cell {
 /// The frame that a row's function, module, file and address are about.
 fn leaf(source: &Source<'_>, row: &Row) -> Option<FrameId> {
     let kind = match source.name {
-        Samples => StackKind::Sample,
+        Samples | Events => StackKind::Sample,
         Wakes => StackKind::Wake,
         _ => StackKind::Wait,
     };
@@ -276,11 +298,12 @@ pub(super) fn file_of(source: &Source<'_>, frame: FrameId) -> Cell {
 fn address_of(source: &Source<'_>, frame: FrameId) -> Cell {
     let trace = source.analysis.trace;
     let Some(at) = trace.stacks.frame(frame) else { return NONE };
-    let Some(module) = trace.modules.get(at.module).filter(|module| module.kind == ModuleKind::File) else {
+    let of_file = |module: &&unhitch_model::Module| matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. });
+    let Some(module) = trace.modules.get(at.module).filter(of_file) else {
         return source.text(&format!("{:#x}", at.offset));
     };
     let path = trace.name(module.path);
-    source.text(&format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(path), at.offset))
+    source.text(&format!("{}+{:#x}", path.rsplit(['/', '\\']).next().unwrap_or(path), at.offset))
 }
 
 #[cfg(test)]

@@ -10,13 +10,17 @@
 //! recording, as `--from` does. *Why errors point:* an expression is typed by hand into a shell, and what is wrong is seldom its start.
 
 use super::column::{Column, Kind, columns_of, find, time};
-use super::rows::Source;
+use super::rows::{Row, Source};
 use super::{Cell, NONE, Name};
+use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use unhitch_model::StackId;
 
 /// Deeper nesting is refused rather than followed.
 const DEEPEST: usize = 64;
+
+/// Fewer rows are not worth another core.
+const FEWEST: usize = 1 << 14;
 
 /// What is wrong with an expression, and where.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -112,11 +116,13 @@ fn select(node: &Node, source: &Source<'_>) -> Vec<bool> {
         }
         Node::Test(column, operator, value) => {
             // Texts and stacks are compared once each, not once a row.
-            let mut known: FxHashMap<Cell, bool> = FxHashMap::default();
             let remembered = matches!(column.kind, Kind::Text | Kind::Stack(_));
             let test = |cell: Cell| test(source, column.kind, cell, *operator, value);
-            let cells = source.rows.iter().map(|row| (column.cell)(source, row));
-            cells.map(|cell| if remembered { *known.entry(cell).or_insert_with(|| test(cell)) } else { test(cell) }).collect()
+            let pass = |known: &mut FxHashMap<Cell, bool>, row: &Row| {
+                let cell = (column.cell)(source, row);
+                if remembered { *known.entry(cell).or_insert_with(|| test(cell)) } else { test(cell) }
+            };
+            source.rows.par_iter().with_min_len(FEWEST).map_init(FxHashMap::default, pass).collect()
         }
     }
 }

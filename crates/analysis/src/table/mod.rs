@@ -10,17 +10,22 @@
 
 mod butterfly;
 mod column;
+mod events;
 mod filter;
+mod pivot;
 mod print;
 mod query;
 mod rows;
 mod run;
+mod stored;
 
 pub use butterfly::{Butterfly, Direction, Level, Node, Of, Question, Ranked, Ranking};
 pub use column::{COLUMNS, Column, Kind, StackKind, columns_of, describe};
 pub use filter::{Filter, FilterError};
-pub use query::{Aggregate, Query, QueryError, Words};
+pub use pivot::{Level as PivotLevel, Line, Place, Question as PivotQuestion};
+pub use query::{Aggregate, Heading, Query, QueryError, Words};
 pub use run::Table;
+pub use stored::{Selection, Stored, Value};
 
 /// The tables by name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -33,6 +38,8 @@ pub enum Name {
     Wakes,
     /// A row per CPU sample.
     Samples,
+    /// A row per event of any provider: disk transfers, UI delays, input, marks.
+    Events,
     /// A row per stall, as `why` finds them.
     Stalls,
     /// A row per process.
@@ -52,13 +59,13 @@ pub struct TableInfo {
     /// What a row is.
     pub doc: &'static str,
     /// The columns it is grouped by at first; empty for none.
-    by: &'static [&'static str],
+    pub by: &'static [&'static str],
     /// What is shown of single rows.
-    show: &'static [&'static str],
+    pub show: &'static [&'static str],
     /// What is shown of groups.
-    aggregates: &'static [&'static str],
+    pub aggregates: &'static [&'static str],
     /// The order of single rows.
-    sort: &'static str,
+    pub sort: &'static str,
 }
 
 /// The registry of tables.
@@ -110,6 +117,15 @@ pub const TABLES: &[TableInfo] = &[
         by: &[],
         show: &["time", "cpu", "thread", "tid", "process", "function", "module", "stack"],
         aggregates: &["count", "sum:weight"],
+        sort: "time",
+    },
+    TableInfo {
+        name: Name::Events,
+        word: "events",
+        doc: "an event that a program or a part of the system reported: disk transfers, page faults, UI delays, focus, input, marks",
+        by: &[],
+        show: &["time", "cpu", "thread", "tid", "process", "provider", "event", "fields"],
+        aggregates: &["count"],
         sort: "time",
     },
     TableInfo {

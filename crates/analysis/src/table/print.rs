@@ -60,7 +60,8 @@ impl Table<'_> {
     /// For people. The last line says what was left out.
     pub fn text(&self) -> String {
         if self.total == 0 {
-            return format!("Nothing: no row of {} passes here.\n", self.source.name.info().word);
+            let left_out = self.left_out().map_or(String::new(), |samples| format!(" ({samples} left out)"));
+            return format!("Nothing: no row of {} passes here{left_out}.\n", self.source.name.info().word);
         }
         // What is long goes to the right.
         let (short, long): (Vec<&Output>, Vec<&Output>) = self.outputs.iter().partition(|output| !output.is_long());
@@ -90,7 +91,18 @@ impl Table<'_> {
                 self.rest()
             );
         }
+        if let Some(samples) = self.left_out() {
+            let _ = writeln!(out, "Left out: {samples}.");
+        }
         out
+    }
+
+    /// `73,208 samples of idle CPUs`, where the table has none of them.
+    fn left_out(&self) -> Option<String> {
+        let samples = &self.source.analysis.trace.samples;
+        let idle = || samples.range(self.source.window).filter(|&sample| !samples.is_work(sample)).count() as u64;
+        let idle = if self.source.name == super::Name::Samples { idle() } else { 0 };
+        (idle > 0).then(|| format!("{} of idle CPUs", units::plural(idle, "sample")))
     }
 
     /// `, together count 12, sum waited 1.204 s`.

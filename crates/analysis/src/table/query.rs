@@ -122,6 +122,30 @@ impl Shown {
     }
 }
 
+/// A column of an answer, as its head says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heading {
+    /// What people read.
+    pub title: String,
+    /// The column's name; none for the count of rows.
+    pub column: Option<&'static str>,
+    /// The word of its aggregate; none for a plain column.
+    pub aggregate: Option<&'static str>,
+    /// What its cells are.
+    pub kind: Kind,
+}
+
+impl Shown {
+    pub(super) fn heading(self) -> Heading {
+        let (column, aggregate) = match self {
+            Self::Column(column) => (Some(column.name), None),
+            Self::Count => (None, Some("count")),
+            Self::Of(aggregate, column) => (Some(column.name), Some(aggregate.word())),
+        };
+        Heading { title: self.title(), column, aggregate, kind: self.kind() }
+    }
+}
+
 /// A checked query of one table.
 #[derive(Debug)]
 pub struct Query {
@@ -135,6 +159,11 @@ pub struct Query {
 }
 
 impl Query {
+    /// The columns that it groups by, from the outside in; none for single rows.
+    pub fn groups(&self) -> &[&'static Column] {
+        self.by.as_deref().unwrap_or(&[])
+    }
+
     /// Checks a user's words; what they leave open is the table's own choice.
     pub fn new(table: Name, words: Words<'_>) -> Result<Self, QueryError> {
         let info = table.info();

@@ -6,11 +6,12 @@ use super::column::StackKind;
 use super::{Cell, NONE, Name};
 use crate::stalls::{Query, Stall};
 use crate::timeline::{Segment, State};
+use crate::waits::WaitClass;
 use crate::{Analysis, WakeContext};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHasher};
-use std::cell::RefCell;
 use std::hash::{Hash, Hasher};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use unhitch_model::{FrameId, StackId, TaskState, ThreadId, Time, Window};
 
 /// An index that points nowhere.
@@ -48,7 +49,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    fn at(start: Time, end: Time, thread: ThreadId) -> Self {
+    pub(super) fn at(start: Time, end: Time, thread: ThreadId) -> Self {
         Self {
             start,
             end,
@@ -73,9 +74,12 @@ pub(super) struct Source<'a> {
     pub name: Name,
     pub window: Window,
     pub rows: Vec<Row>,
-    pub stalls: Vec<Stall>,
-    texts: RefCell<Texts>,
-    same: RefCell<Same>,
+    pub stalls: Arc<Vec<Stall>>,
+    texts: RwLock<Texts>,
+    /// By their numbers: the cells of the classes' names, which millions of rows have.
+    classes: [OnceLock<Cell>; WaitClass::COUNT],
+    /// Of waits, of wake-ups, of samples: for each stack the first that prints the same.
+    same: [OnceLock<Vec<StackId>>; 3],
 }
 
 /// Texts that are not names of the trace.
@@ -85,35 +89,39 @@ struct Texts {
     ids: FxHashMap<String, Cell>,
 }
 
-/// Which stacks print the same, and the first of each.
-#[derive(Default)]
-struct Same {
-    known: FxHashMap<(StackKind, StackId), StackId>,
-    by_hash: FxHashMap<(StackKind, u64), StackId>,
-}
-
 /// Ids from here on are texts of the table, below it names of the trace.
 const OWN_TEXTS: Cell = 1 << 32;
 
 impl<'a> Source<'a> {
     /// Collects the rows of a table inside `window`.
     pub fn new(analysis: &'a Analysis<'a>, name: Name, window: Window) -> Self {
-        let mut stalls = Vec::new();
         let rows = match name {
             Name::Switches => by_thread(analysis, |thread| switches(analysis, thread, window)),
             Name::Waits => by_thread(analysis, |thread| waits(analysis, thread, window)),
             Name::Wakes => wakes(analysis, window),
             Name::Samples => samples(analysis, window),
+            Name::Events => super::events::rows(analysis, window),
             Name::Stalls => {
                 let narrowed = (window != analysis.timeline.window()).then_some(window);
-                stalls = analysis.stalls(&Query { victims: Vec::new(), window: narrowed });
-                stalls.iter().enumerate().map(stall).collect()
+                let stalls = analysis.stalls(&Query { victims: Vec::new(), window: narrowed });
+                return Self::of_stalls(analysis, Arc::new(stalls), window);
             }
             Name::Lifetimes => lifetimes(analysis, window),
             Name::Threads => by_thread(analysis, |thread| this_thread(analysis, thread, window)),
             Name::Cpus => cpus(analysis, window),
         };
-        Self { analysis, name, window, rows, stalls, texts: RefCell::default(), same: RefCell::default() }
+        Self::of(analysis, name, window, rows)
+    }
+
+    /// The table of those of `stalls` that have a part in `window`.
+    pub fn of_stalls(analysis: &'a Analysis<'a>, stalls: Arc<Vec<Stall>>, window: Window) -> Self {
+        let rows = stalls.iter().enumerate().map(stall).filter(|row| Window::new(row.start, row.end).overlaps(window)).collect();
+        Self { stalls, ..Self::of(analysis, Name::Stalls, window, rows) }
+    }
+
+    fn of(analysis: &'a Analysis<'a>, name: Name, window: Window, rows: Vec<Row>) -> Self {
+        let (texts, classes, same) = Default::default();
+        Self { analysis, name, window, rows, stalls: Arc::default(), texts, classes, same }
     }
 
     /// The cell for a text.
@@ -121,21 +129,32 @@ impl<'a> Source<'a> {
         if let Some(name) = self.analysis.trace.strings.find(text) {
             return Cell::from(name.0);
         }
-        let mut texts = self.texts.borrow_mut();
-        if let Some(&id) = texts.ids.get(text) {
+        if let Some(&id) = self.texts.read().unwrap_or_else(PoisonError::into_inner).ids.get(text) {
             return id;
         }
+        let mut texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
         let id = OWN_TEXTS + texts.list.len() as Cell;
+        if let Some(&known) = texts.ids.get(text) {
+            return known;
+        }
         texts.list.push(text.to_owned());
         texts.ids.insert(text.to_owned(), id);
         id
+    }
+
+    /// The cell for a class of waits.
+    pub fn class(&self, class: WaitClass) -> Cell {
+        *self.classes[class as usize].get_or_init(|| self.text(class.name()))
     }
 
     /// Calls `read` with the text of a cell.
     pub fn with_text<R>(&self, cell: Cell, read: impl FnOnce(&str) -> R) -> R {
         match (u32::try_from(cell), usize::try_from(cell - OWN_TEXTS.min(cell))) {
             (Ok(name), _) => read(self.analysis.trace.name(unhitch_model::NameId(name))),
-            (_, Ok(own)) if cell >= OWN_TEXTS => read(self.texts.borrow().list.get(own).map_or("", String::as_str)),
+            (_, Ok(own)) if cell >= OWN_TEXTS => {
+                let texts = self.texts.read().unwrap_or_else(PoisonError::into_inner);
+                read(texts.list.get(own).map_or("", String::as_str))
+            }
             _ => read(""),
         }
     }
@@ -147,10 +166,22 @@ impl<'a> Source<'a> {
 
     /// The first stack that reads the same: of equal functions, whatever the addresses in them.
     pub fn same(&self, kind: StackKind, stack: StackId) -> StackId {
-        let mut same = self.same.borrow_mut();
-        if let Some(&first) = same.known.get(&(kind, stack)) {
-            return first;
-        }
+        let place = match kind {
+            StackKind::Wait => 0,
+            StackKind::Wake => 1,
+            StackKind::Sample => 2,
+        };
+        let firsts = self.same[place].get_or_init(|| {
+            let all = 0..self.analysis.trace.stacks.len() as u32;
+            let hashes: Vec<u64> = all.clone().into_par_iter().map(|stack| self.hash_of(kind, StackId(stack))).collect();
+            let mut first_of: FxHashMap<u64, StackId> = FxHashMap::default();
+            all.zip(hashes).map(|(stack, hash)| *first_of.entry(hash).or_insert(StackId(stack))).collect()
+        });
+        firsts.get(stack.index()).copied().unwrap_or(stack)
+    }
+
+    /// Equal for stacks of equal functions.
+    fn hash_of(&self, kind: StackKind, stack: StackId) -> u64 {
         let mut hasher = FxHasher::default();
         for &frame in self.frames(kind, stack) {
             match self.analysis.trace.symbols.get(frame).last() {
@@ -158,9 +189,7 @@ impl<'a> Source<'a> {
                 None => (false, frame.0).hash(&mut hasher),
             }
         }
-        let first = *same.by_hash.entry((kind, hasher.finish())).or_insert(stack);
-        same.known.insert((kind, stack), first);
-        first
+        hasher.finish()
     }
 
     /// When a row's thread had the name that is shown.
@@ -314,6 +343,7 @@ fn wakes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
         .collect()
 }
 
+/// A row per sample inside `window`, but for those of idle CPUs: those are no work.
 fn samples(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     let samples = &analysis.trace.samples;
     let row = |index: usize| Row {
@@ -323,7 +353,7 @@ fn samples(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
         ran_ns: analysis.trace.meta.sample_period_ns as Cell,
         ..Row::at(samples.time[index], samples.time[index], samples.thread[index])
     };
-    samples.range(window).map(row).collect()
+    samples.range(window).filter(|&sample| samples.is_work(sample)).map(row).collect()
 }
 
 fn stall((index, stall): (usize, &Stall)) -> Row {
@@ -335,7 +365,11 @@ fn stall((index, stall): (usize, &Stall)) -> Row {
 fn lifetimes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     let processes = analysis.trace.threads.processes().skip(1);
     let rows = processes.map(|(id, process)| {
-        let life = analysis.timeline.life(process.leader).intersect(window);
+        let of_leader = analysis.timeline.life(process.leader);
+        // A process that has a life of its own (Windows) may survive its first thread.
+        let whole = analysis.timeline.window();
+        let of_its_own = || Window::new(process.start.unwrap_or(whole.start), process.end.unwrap_or(whole.end));
+        let life = if process.name.is_empty() { of_leader } else { of_its_own() }.intersect(window);
         Row { index: id.0, ..Row::at(life.start, life.end, process.leader) }
     });
     rows.filter(|row| row.start < row.end).collect()

@@ -159,6 +159,11 @@ fn fold(source: &Source<'_>, aggregate: Aggregate, column: &Column, rows: &[u32]
 
 /// The numbers of `keys` in order; what is nothing comes last, equals stay in the order they have.
 fn sorted(source: &Source<'_>, kind: Kind, keys: &[Cell], descending: bool) -> Vec<u32> {
+    first_sorted(source, kind, keys, descending, keys.len())
+}
+
+/// The first `count` of the same.
+pub(super) fn first_sorted(source: &Source<'_>, kind: Kind, keys: &[Cell], descending: bool, count: usize) -> Vec<u32> {
     // Texts are compared by their place in the alphabet, worked out once.
     let places: Option<FxHashMap<Cell, Cell>> = (kind == Kind::Text).then(|| {
         let mut distinct: Vec<Cell> = keys.to_vec();
@@ -170,9 +175,15 @@ fn sorted(source: &Source<'_>, kind: Kind, keys: &[Cell], descending: bool) -> V
     let place = |key: Cell| places.as_ref().map_or(key, |places| places.get(&key).copied().unwrap_or(key));
     let keys: Vec<(bool, Cell)> = keys.iter().map(|&key| (key == NONE, if key == NONE { key } else { place(key) })).collect();
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
-    order.par_sort_by(|&a, &b| {
-        let ((a_none, a), (b_none, b)) = (keys[a as usize], keys[b as usize]);
-        a_none.cmp(&b_none).then(if descending { b.cmp(&a) } else { a.cmp(&b) })
-    });
+    let compare = |&a: &u32, &b: &u32| {
+        let ((a_none, a_key), (b_none, b_key)) = (keys[a as usize], keys[b as usize]);
+        let by_key = if descending { b_key.cmp(&a_key) } else { a_key.cmp(&b_key) };
+        a_none.cmp(&b_none).then(by_key).then(a.cmp(&b))
+    };
+    if count < order.len() {
+        order.select_nth_unstable_by(count, compare);
+        order.truncate(count);
+    }
+    order.par_sort_unstable_by(compare);
     order
 }

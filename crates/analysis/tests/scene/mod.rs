@@ -3,8 +3,9 @@
 #![allow(dead_code)]
 
 use TaskState::{Runnable, Sleeping};
+use unhitch_analysis::answer::{self, ClauseKind, Event};
 use unhitch_analysis::stalls::{Query, Stall};
-use unhitch_analysis::{Analysis, Rules, answer};
+use unhitch_analysis::{Analysis, Rules};
 use unhitch_model::*;
 
 const MS: u64 = 1_000;
@@ -16,6 +17,7 @@ pub struct Scene {
     switches: Vec<(Time, u16, ThreadId, TaskState, ThreadId, StackId)>,
     wakings: Vec<(Time, u16, ThreadId, ThreadId, WakeFlags, StackId)>,
     samples: Vec<(Time, u16, ThreadId, StackId)>,
+    contentions: Vec<(Time, ThreadId, ContentionKind, u64, StackId)>,
 }
 
 impl Scene {
@@ -25,7 +27,7 @@ impl Scene {
         let known = self.trace.threads.at(pid, Time::MAX).map(|leader| self.trace.threads.get(leader).process);
         let process = known.unwrap_or_else(|| {
             let leader = ThreadId(self.trace.threads.len() as u32);
-            self.trace.threads.add_process(Process { pid, leader, parent_pid: None, command_line: NameId::EMPTY })
+            self.trace.threads.add_process(Process { pid, leader, ..Process::default() })
         });
         self.trace.threads.add(Thread { tid, process, names: vec![(Time::ZERO, name)], start: None, end: None, policy: None, nice: None })
     }
@@ -63,6 +65,12 @@ impl Scene {
         self
     }
 
+    /// `thread` finds the kernel lock at `lock_avma` taken, or has it (without a stack, as it is recorded).
+    pub fn contention(&mut self, us: u64, thread: ThreadId, kind: ContentionKind, lock_avma: u64, stack: StackId) -> &mut Self {
+        self.contentions.push((Time::from_nanos(us * 1000), thread, kind, lock_avma, stack));
+        self
+    }
+
     /// The finished trace, covering `[0, end)` microseconds on `cpus` CPUs; later events are not recorded.
     pub fn finish(mut self, cpus: u16, end_us: u64) -> Trace {
         let end = Time::from_nanos(end_us * 1000);
@@ -72,6 +80,8 @@ impl Scene {
         self.switches.sort_by_key(|event| event.0);
         self.wakings.sort_by_key(|event| event.0);
         self.samples.sort_by_key(|event| event.0);
+        self.contentions.retain(|event| event.0 < end);
+        self.contentions.sort_by_key(|event| event.0);
         let trace = &mut self.trace;
         for (time, cpu, prev, state, next, stack) in self.switches {
             trace.switches.time.push(time);
@@ -98,6 +108,14 @@ impl Scene {
             trace.samples.thread.push(thread);
             trace.samples.stack.push(stack);
         }
+        for (time, thread, kind, lock_avma, stack) in self.contentions {
+            trace.contentions.time.push(time);
+            trace.contentions.thread.push(thread);
+            trace.contentions.kind.push(kind);
+            trace.contentions.lock_avma.push(lock_avma);
+            trace.contentions.flags.push(0);
+            trace.contentions.stack.push(stack);
+        }
         let window = Window::new(Time::ZERO, end);
         trace.spans = (0..cpus).map(|cpu| CpuSpan { cpu, window }).collect();
         self.trace
@@ -112,7 +130,39 @@ pub fn judged(trace: &Trace) -> (Stall, String) {
     let stall = stalls.into_iter().next().unwrap_or_else(|| panic!("no stall found:\n{text}"));
     let shares: u64 = analysis.partition(&stall.explanation).iter().map(|share| share.ns).sum();
     assert_eq!(shares, stall.explanation.window.duration_ns());
+    check_clauses(&analysis, &stall, &text);
     (stall, text)
+}
+
+/// The clauses are the text, and whoever they name has a part in the event that is to prove it.
+fn check_clauses(analysis: &Analysis<'_>, stall: &Stall, text: &str) {
+    let (trace, clauses) = (analysis.trace, answer::clauses(analysis, stall));
+    let joined: String = clauses.iter().map(|clause| format!("{}\n", clause.text)).collect();
+    assert!(text.starts_with(&joined), "{joined}");
+    for clause in &clauses {
+        assert!(clause.links.is_sorted_by(|a, b| a.range.end <= b.range.start), "{clause:?}");
+        let composed = clause.text.starts_with("\n") || clause.text.contains("smaller parts") || clause.text.contains("nobody");
+        // Advice rests on what the others prove.
+        let remedy = clause.kind == ClauseKind::Remedy;
+        assert!(if remedy { clause.links.is_empty() } else { composed || !clause.links.is_empty() }, "{clause:?}");
+        for link in &clause.links {
+            assert!(clause.text.get(link.range.clone()).is_some_and(|part| !part.is_empty()));
+            assert!(!link.window.is_empty() && link.window.overlaps(analysis.timeline.window()));
+            let has_part = |threads: [ThreadId; 2]| link.thread.is_some_and(|thread| threads.contains(&thread));
+            let proves = match link.event {
+                None => true,
+                Some(Event::Switch(at)) => has_part([trace.switches.prev[at], trace.switches.next[at]]),
+                Some(Event::Waking(at)) => has_part([trace.wakings.waker[at], trace.wakings.wakee[at]]),
+                Some(Event::Provider(at)) => at < trace.events.len(),
+            };
+            assert!(proves, "{link:?} of {}", clause.text);
+            // What is said of the machine, and a whole sentence that names nobody, no single switch or wake-up shows.
+            let sentence = link.range == (0..clause.text.len()) || clause.kind == ClauseKind::Machine;
+            assert!(!sentence || matches!(link.event, None | Some(Event::Provider(_))), "{link:?} of {}", clause.text);
+        }
+    }
+    let proved = clauses.iter().flat_map(|clause| &clause.links).filter(|link| link.event.is_some()).count();
+    assert!(proved > 0 || stall.explanation.hops.is_empty());
 }
 
 /// Threads and stacks of a program with a user interface, which pumps every 10 ms from `from` to `to` (in ms), called by "mouse".

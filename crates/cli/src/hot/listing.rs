@@ -8,7 +8,7 @@ use std::path::Path;
 use unhitch_analysis::SelfSamples;
 use unhitch_analysis::answer::units;
 use unhitch_analysis::hot_loop::{self, HotLoop, hot_loop};
-use unhitch_model::{FrameId, ModuleKind, Trace};
+use unhitch_model::{FrameId, Trace};
 use unhitch_symbols::{Code, CodeOptions, Instruction, NoCode, code, disassemble};
 
 /// Shorter functions are shown whole.
@@ -64,7 +64,7 @@ impl Listing {
         let mut listing = Self {
             function: place.label(trace),
             module: module.map_or("?", |module| trace.name(module.path)).to_owned(),
-            is_kernel: module.is_some_and(|module| module.kind == ModuleKind::Kernel),
+            is_kernel: module.is_some_and(|module| module.kind.is_kernel()),
             samples: place.samples,
             // Who called code without a name is not known well enough to be counted.
             inside: if place.function.is_empty() { 0 } else { inside },

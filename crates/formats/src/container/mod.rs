@@ -9,13 +9,17 @@
 //!
 //! Further entries are allowed and ignored. A zip, because the parts are useful alone and need no tool of ours to get at.
 
+mod facts;
 mod meta;
+mod notes;
 mod read;
 mod symbols;
 mod write;
 
+pub use facts::{facts, holds_etl};
 pub use meta::{ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, ProcessFacts, ThreadFacts};
-pub(crate) use read::{is_container, read};
+pub use notes::set_notes;
+pub(crate) use read::{is_container, read, unpack_etl};
 pub use symbols::SymbolFile;
 pub use write::{ContainerParts, trace_file_name, write_container};
 

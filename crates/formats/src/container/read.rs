@@ -3,11 +3,11 @@
 //! Every entry that is inflated is held to a limit, whatever its header claims.
 
 use super::{ContainerMeta, META, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
-use crate::{Error, perf_data};
+use crate::{Error, etl, perf_data};
 use serde::de::DeserializeOwned;
 use std::{
     borrow::Cow,
-    io::{Cursor, Read},
+    io::{Cursor, Read, Seek},
 };
 use unhitch_model::{CpuSpan, Format, FutexWait, Loss, NameId, Policy, Thread, ThreadId, Time, Trace, Warnings, Window};
 use zip::{CompressionMethod, ZipArchive};
@@ -19,6 +19,10 @@ const MAX_TEXT_LEN: u64 = 512 << 20;
 /// A `perf.data` that somebody compressed is unpacked to at most this.
 const MAX_PERF_DATA_LEN: u64 = 8 << 30;
 
+/// The `.etl` files of a zip are unpacked to at most so many times its length, or to the second number of bytes if that is more: half-empty
+/// buffers pack well, events to a fifth or an eighth. How many events they may hold is limited by the length of the zip as well.
+const MAX_ETL_GROWTH: (u64, u64) = (16, 32 << 20);
+
 /// True for a zip.
 pub(crate) fn is_container(bytes: &[u8]) -> bool {
     bytes.starts_with(b"PK\x03\x04") || bytes.starts_with(b"PK\x05\x06")
@@ -28,6 +32,16 @@ pub(crate) fn is_container(bytes: &[u8]) -> bool {
 pub(crate) fn read(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
     let mut zip = Zip::new(Cursor::new(bytes))?;
     let mut warnings = Warnings::default();
+    if !windows_traces(&zip).is_empty() {
+        let files = unpack_etl(bytes, &mut warnings)?;
+        if files.is_empty() {
+            return Err(Error::Unsupported("the zip holds no readable .etl file".to_owned()));
+        }
+        let parts: Vec<&[u8]> = files.iter().map(Vec::as_slice).collect();
+        let mut trace = etl::load(&parts, bytes.len(), false, &|_| {})?;
+        trace.warnings.merge(warnings);
+        return Ok(trace);
+    }
     let mut trace = match perf_data(bytes, &mut zip)? {
         Cow::Borrowed(data) => perf_data::load(data, release)?,
         Cow::Owned(data) => perf_data::load(&data, &|_| {})?,
@@ -62,6 +76,41 @@ fn perf_data<'a>(bytes: &'a [u8], zip: &mut Zip<'a>) -> Result<Cow<'a, [u8]>, Er
     let mut unpacked = Vec::new();
     entry.take(MAX_PERF_DATA_LEN).read_to_end(&mut unpacked).map_err(zip::result::ZipError::Io)?;
     Ok(Cow::Owned(unpacked))
+}
+
+/// The names of the `.etl` files of a zip that has no `perf.data`.
+pub(super) fn windows_traces<R: Read + Seek>(zip: &ZipArchive<R>) -> Vec<String> {
+    if zip.index_for_name(PERF_DATA).is_some() {
+        return Vec::new();
+    }
+    let is_etl = |name: &str| name.get(name.len().saturating_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case(".etl"));
+    zip.file_names().filter_map(Result::ok).filter(|name| is_etl(name)).map(|name| name.into_owned()).collect()
+}
+
+/// The `.etl` files of a zip, largest first: the kernel's session before those of single programs. None of a container of ours.
+pub(crate) fn unpack_etl(bytes: &[u8], warnings: &mut Warnings) -> Result<Vec<Vec<u8>>, Error> {
+    let mut zip = Zip::new(Cursor::new(bytes))?;
+    let mut allowed = (bytes.len() as u64).saturating_mul(MAX_ETL_GROWTH.0).max(MAX_ETL_GROWTH.1);
+    let mut files = Vec::new();
+    for name in windows_traces(&zip) {
+        let mut unpacked = Vec::new();
+        let entry = zip.by_name(&name)?;
+        let whole = entry.size();
+        let result = entry.take(allowed).read_to_end(&mut unpacked);
+        allowed = allowed.saturating_sub(unpacked.len() as u64);
+        if let Err(error) = result {
+            warnings.add(format!("{name} in the zip cannot be unpacked beyond byte {}: {error}", unpacked.len()));
+        } else if (unpacked.len() as u64) < whole {
+            warnings.add(format!("{name} in the zip was read up to byte {}: it is too long for its zip to be sane", unpacked.len()));
+        }
+        if etl::is_etl(&unpacked) {
+            files.push((name, unpacked));
+        } else {
+            warnings.add(format!("{name} in the zip is not an .etl file, and was left out"));
+        }
+    }
+    files.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then(a.0.cmp(&b.0)));
+    Ok(files.into_iter().map(|(_, unpacked)| unpacked).collect())
 }
 
 /// A text entry; `None` when there is none.

@@ -45,7 +45,8 @@ impl From<ModuleKind> for Kind {
     fn from(kind: ModuleKind) -> Self {
         match kind {
             ModuleKind::Kernel => Self::Kernel,
-            ModuleKind::File => Self::File,
+            // A container holds no Windows trace.
+            ModuleKind::File | ModuleKind::Image { .. } => Self::File,
             ModuleKind::Anonymous { pid } => Self::Anonymous { pid },
         }
     }

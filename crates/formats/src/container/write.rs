@@ -70,7 +70,7 @@ fn publish(temporary: &Path, path: &Path) -> Result<(), Error> {
 }
 
 /// A file that goes away with this.
-struct Temporary(PathBuf);
+pub(super) struct Temporary(pub PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {

@@ -255,6 +255,7 @@ fn switches(rows: Vec<Row<Switch>>, columns: &Columns) -> Switches {
         prev: Vec::with_capacity(len),
         next: Vec::with_capacity(len),
         prev_state: Vec::with_capacity(len),
+        prev_reason: Vec::new(),
         prev_prio: Vec::with_capacity(len),
         next_prio: Vec::with_capacity(len),
         stack: Vec::with_capacity(len),

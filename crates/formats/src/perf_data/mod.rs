@@ -18,7 +18,7 @@ mod sample;
 mod side_band;
 mod space;
 mod stack_table;
-mod tasks;
+pub(crate) mod tasks;
 mod walk;
 mod write;
 

@@ -6,7 +6,7 @@
 use super::side_band::{SideBand, Timed};
 use crate::cursor::until_nul;
 use rustc_hash::FxHashMap;
-use unhitch_model::{NameId, Process, ProcessId, Strings, Thread, ThreadId, Threads, Time};
+use unhitch_model::{Process, ProcessId, Strings, Thread, ThreadId, Threads, Time};
 
 /// What a tracepoint says about the life of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -209,7 +209,7 @@ impl Builder<'_> {
     /// A process with its leader, which is returned.
     fn add_process(&mut self, pid: u32, start: Option<Time>, parent_pid: Option<u32>) -> ThreadId {
         let leader = ThreadId::IDLE;
-        let process = self.threads.add_process(Process { pid, leader, parent_pid, command_line: NameId::EMPTY });
+        let process = self.threads.add_process(Process { pid, leader, parent_pid, ..Process::default() });
         self.processes.insert(pid, process);
         let leader = self.push(Thread { tid: pid, process, names: Vec::new(), start, end: None, policy: None, nice: None });
         if let Some(process) = self.threads.process_mut(process) {

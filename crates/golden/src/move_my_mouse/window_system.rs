@@ -6,7 +6,7 @@
 use super::{CPUS, END_NS, HANG_FROM_NS, HANG_UNTIL_NS, INSIDE_NS, LONGEST_WAIT_NS, START_NS, WAKES};
 use crate::code::Stack;
 use crate::dice::Dice;
-use crate::machine::{Left, Machine, Thread};
+use crate::machine::{Left, Machine, Note, Thread};
 use crate::type_an_email::TIMER;
 
 /// What the storm came to.
@@ -301,6 +301,7 @@ impl Emitter<'_> {
             on = grant.on;
         }
         self.machine.run(TASKMGR_CPU, taskmgr, (on, HANG_UNTIL_NS), &[work], Left::Sleeping(rest));
+        self.machine.note(HANG_UNTIL_NS - 2_000, taskmgr, Note::UiDelay(((HANG_UNTIL_NS - HANG_FROM_NS) / 1_000_000) as u32));
     }
 
     /// Every release wakes the next in the plan. Returns the sum of the waits that ended inside `NtGdiCloseProcess`.

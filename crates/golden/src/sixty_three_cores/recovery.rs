@@ -12,6 +12,8 @@ use crate::machine::{Left, Machine, Thread};
 /// Services that want to write while the lock is held: one after another, and shared.
 const ALONE: usize = 40;
 const SHARED: usize = 94;
+/// The last of them is there longest, and then lets the last compiler go on.
+const LAST_STAYS_NS: u64 = 40_000;
 /// Everyone who waits to write waits for so long in sum: 174 times 1.184 s.
 const WRITERS_WAITED_NS: u64 = 174 * 1_184_000_000;
 const SERVICES: [&str; 12] = [
@@ -57,13 +59,13 @@ pub(super) fn record(machine: &mut Machine, dice: &mut Dice, holder: Thread, com
     let links = links();
     let (released, compilers_waited_ns) = let_through(machine, dice, holder, compilers, &mut services, &links);
     let last = let_in_shared(machine, dice, &mut services, links.last().copied(), released);
-    wait_for_symbols(machine, last);
+    let recovered = wait_for_symbols(machine, last);
     // The compilers' waits are given; the services' are made to fit the sum.
     let mut waits: Vec<u64> = services.iter().map(|service| service.waits).collect();
     scale(&mut waits, WRITERS_WAITED_NS - compilers_waited_ns);
     services.iter_mut().zip(waits).for_each(|(service, waits)| service.waits = waits);
     arrive(machine, compilers, services);
-    complete(machine, dice);
+    complete(machine, dice, recovered);
 }
 
 fn wait(machine: &mut Machine, image: &str, call: &str, acquire: &str) -> crate::code::Stack {
@@ -157,22 +159,27 @@ fn let_in_shared(
         end = (service.thread, service.image, service.woken);
         machine.wake(service.woken, waker, service.thread, release);
         let on = service.woken + 5_000 + number as u64 * 6_000;
+        let stays = dice.between(22_000, 40_000);
+        let until = on + if number + 1 == SHARED { LAST_STAYS_NS } else { stays };
         let work = machine.code.stack(&format!("{}!main {WRITE}", service.image));
-        place(machine, end.0, (on, on + dice.between(22_000, 40_000)), work, end.1);
+        place(machine, end.0, (on, until), work, end.1);
     }
     end
 }
 
-/// A compiler waits for the symbol server, which waits for the lock; its CPU goes to the holder, and it is the last to come back.
-fn wait_for_symbols(machine: &mut Machine, (server, image, woken): (Thread, &str, u64)) {
+/// A compiler waits for the symbol server, which waits for the lock; its CPU goes to the holder, and it is the last to come back: returns
+/// when.
+fn wait_for_symbols(machine: &mut Machine, (server, image, woken): (Thread, &str, u64)) -> u64 {
     let compiler = machine.thread(30_000, 30_000, "cl.exe");
     let wait = machine.code.stack("cl.exe!main mspdbcore!PDBOpen kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject");
     let reply = machine.code.stack(&format!("{image}!main kernelbase!SetEvent nt!NtSetEvent"));
     let compiling = compiling(machine);
     machine.run(HOLDER_CPU, compiler, (START_NS, HOLD_FROM_NS - 40_000), &compiling, Left::Sleeping(wait));
-    let told = woken + 5_000 + (SHARED as u64 - 1) * 6_000 + 18_000;
+    let told = woken + 5_000 + (SHARED as u64 - 1) * 6_000 + LAST_STAYS_NS - 4_000;
+    let recovered = told + 9_000;
     machine.wake(told, server, compiler, reply);
-    machine.run(HOLDER_CPU, compiler, (told + 9_000, END_NS), &compiling, Left::Sleeping(wait));
+    machine.run(HOLDER_CPU, compiler, (recovered, END_NS), &compiling, Left::Sleeping(wait));
+    recovered
 }
 
 /// On a free CPU, or on one that is taken from its thread for a moment. Either makes two switches.
@@ -206,14 +213,15 @@ fn arrive(machine: &mut Machine, compilers: &[Compiler], services: Vec<Service>)
 }
 
 /// What was written reaches the disk: as many moments of kernel threads as make the recovery's number of switches.
-fn complete(machine: &mut Machine, dice: &mut Dice) {
+fn complete(machine: &mut Machine, dice: &mut Dice, recovered: u64) {
     let disk = machine.code.stack("nt!KiRetireDpcList storport!RaidUnitCompleteRequest nt!IopCompleteRequest nt!KeSetEvent");
     let work = machine.code.stack("nt!PspSystemThreadStartup nt!ExpWorkerThread nt!CcWriteBehind");
-    let missing = RECOVERY_SWITCHES - machine.switches_between(HOLD_UNTIL_NS, HOLD_UNTIL_NS + RECOVERY_NS);
+    assert!(recovered < HOLD_UNTIL_NS + RECOVERY_NS, "the recovery lasts too long");
+    let missing = RECOVERY_SWITCHES - machine.switches_between(HOLD_UNTIL_NS, recovered);
     assert_eq!(missing % 2, 0, "an odd number of switches is missing");
     for number in 0..missing / 2 {
         let thread = machine.thread(4, 1_000 + 4 * number as u32, "System");
-        let from = HOLD_UNTIL_NS + 300_000 + number * 11_200_000 / (missing / 2) + dice.between(0, 60_000);
+        let from = HOLD_UNTIL_NS + 300_000 + number * (recovered - HOLD_UNTIL_NS - 500_000) / (missing / 2) + dice.between(0, 60_000);
         let cpu = place(machine, thread, (from, from + dice.between(15_000, 45_000)), work, "System");
         machine.interrupt(from - 3_000, cpu, thread, disk);
     }

@@ -1,23 +1,57 @@
-//! A golden trace as a reader sees it: written as a container, read back, and checked against what no machine could do.
+//! A golden trace as a reader sees it: written as Linux or as Windows would (synthetic: by our own encoder), read back, and checked
+//! against what no machine could do.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
 use unhitch_analysis::{Analysis, Rules, Segment, State, mend};
 use unhitch_golden::Golden;
 use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, Window};
+use unhitch_symbols::{Options, SymbolPath, Symbolizer};
 
 pub struct Seen {
     pub trace: Trace,
     rules: Rules,
+    /// What the figures call the time at which the trace's clock is zero.
+    origin_ns: u64,
+    pub windows: bool,
 }
 
 impl Seen {
-    pub fn new<F>(golden: &Golden<F>) -> Self {
+    /// As a container of our own.
+    pub fn on_linux<F>(golden: &Golden<F>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("golden.hitch");
         golden.write(&path).unwrap();
         let rules = Rules::default();
-        Self { trace: unhitch_formats::open(&path).unwrap(), rules }
+        Self { trace: unhitch_formats::open(&path).unwrap(), rules, origin_ns: 0, windows: false }
+    }
+
+    /// As an `.etl` file, with names from the PDBs beside it.
+    pub fn on_windows<F>(golden: &Golden<F>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, symbols) = (folder.path().join("golden.etl"), folder.path().join("symbols"));
+        golden.write_etl(&path, &symbols).unwrap();
+        let mut trace = unhitch_formats::open(&path).unwrap();
+        let pdbs = SymbolPath::parse(&format!("srv*{}", symbols.display()), None);
+        Symbolizer::new(Options { pdbs, ..Options::default() }).resolve(&mut trace);
+        Self { trace, rules: Rules::default(), origin_ns: golden.start_ns(), windows: true }
+    }
+
+    /// A time of the figures.
+    pub fn time(&self, ns: u64) -> Time {
+        Time::from_nanos(ns - self.origin_ns)
+    }
+
+    /// What a process is called that Linux calls `name`.
+    pub fn image(&self, name: &str) -> String {
+        if self.windows && name != "System" && !name.ends_with(".exe") { format!("{name}.exe") } else { name.to_owned() }
+    }
+
+    /// The functions of a stack, root first, without the scheduler's own.
+    pub fn own_names(&self, stack: StackId) -> Vec<String> {
+        let mut names = self.trace.stack_names(stack);
+        names.truncate(names.len() - self.analysis().facts.noise_len(stack));
+        names
     }
 
     pub fn analysis(&self) -> Analysis<'_> {

@@ -6,6 +6,10 @@ use std::io;
 use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
+const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+/// As compilers at run time have it while they write.
+const CODE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+
 /// A mapping of zeroes in pages of the smallest size; unmapped when dropped.
 pub struct Mapping {
     start: NonNull<libc::c_void>,
@@ -32,6 +36,50 @@ impl Mapping {
     #[inline(always)]
     fn new(bytes: usize, kind: libc::c_int) -> io::Result<Self> {
         let start = black_box(call_mmap(bytes, kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE));
+        Self::of(start, bytes)
+    }
+
+    /// Address space that cannot be used until it is committed.
+    pub fn reserved(bytes: usize) -> io::Result<Self> {
+        // SAFETY: the kernel chooses an address that is not in use.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_NONE, PRIVATE, -1, 0) };
+        Self::of(start, bytes)
+    }
+
+    /// Memory for code, somewhere.
+    pub fn executable(bytes: usize) -> io::Result<Self> {
+        // SAFETY: the kernel chooses an address that is not in use.
+        let start = unsafe { libc::mmap(ptr::null_mut(), bytes, CODE, PRIVATE, -1, 0) };
+        Self::of(start, bytes)
+    }
+
+    /// Memory for code at that address (avma, a whole page's); `None` when something is there already.
+    pub fn executable_at(start: usize, bytes: usize) -> io::Result<Option<Self>> {
+        let wanted = ptr::without_provenance_mut(start);
+        // SAFETY: with MAP_FIXED_NOREPLACE what is mapped already stays as it is.
+        let start = unsafe { libc::mmap(wanted, bytes, CODE, PRIVATE | libc::MAP_FIXED_NOREPLACE, -1, 0) };
+        match Self::of(start, bytes) {
+            Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(None),
+            // A kernel before 4.17 takes the address for a wish only.
+            Ok(other) if other.start.as_ptr() != wanted => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
+    /// Makes a part of it readable and writable, and gives it memory. Offsets in bytes, of whole pages.
+    pub fn commit(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
+        end.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+        // SAFETY: a part of a mapping that is ours and that nobody borrows from; no page of it loses what is in it.
+        unsafe {
+            let part = self.start.as_ptr().byte_add(offset);
+            check(libc::mprotect(part, bytes, libc::PROT_READ | libc::PROT_WRITE))?;
+            check(libc::madvise(part, bytes, libc::MADV_POPULATE_WRITE)).map(drop)
+        }
+    }
+
+    /// What `mmap` returned.
+    fn of(start: *mut libc::c_void, bytes: usize) -> io::Result<Self> {
         match NonNull::new(start) {
             Some(start) if start.as_ptr() != libc::MAP_FAILED => Ok(Self { start, bytes }),
             _ => Err(io::Error::last_os_error()),
@@ -80,6 +128,12 @@ fn call_madvise(start: NonNull<libc::c_void>, bytes: usize, advice: libc::c_int)
 fn call_munmap(start: NonNull<libc::c_void>, bytes: usize) -> libc::c_int {
     // SAFETY: private function; called with one whole mapping of ours, by its only owner, when nobody borrows it.
     black_box(unsafe { libc::munmap(start.as_ptr(), bytes) })
+}
+
+/// Keeps the pages that this process has now, its code among them, from being reclaimed.
+pub fn keep_in_memory() -> io::Result<()> {
+    // SAFETY: takes no pointer.
+    check(unsafe { libc::mlockall(libc::MCL_CURRENT) }).map(drop)
 }
 
 /// A value in memory that the processes forked later have in common.

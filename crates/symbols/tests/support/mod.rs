@@ -8,7 +8,7 @@ use unhitch_symbols::{Options, Symbolizer};
 
 /// Nothing of this machine.
 pub fn options(dir: &Path) -> Options {
-    Options { debug_dirs: vec![dir.join("debug")], kallsyms: dir.join("kallsyms"), perf_map_dir: dir.to_owned(), lines: true }
+    Options { debug_dirs: vec![dir.join("debug")], kallsyms: dir.join("kallsyms"), perf_map_dir: dir.to_owned(), ..Options::default() }
 }
 
 pub fn add_frame(trace: &mut Trace, path: &str, kind: ModuleKind, build_id: &[u8], offset: u64) -> FrameId {

@@ -3,7 +3,7 @@
 //! The descriptions of the tracepoints are those of Linux 6.18 (`events/sched/*/format` in tracefs): a file without them cannot be read.
 
 use crate::code::{Chain, IMAGE_LEN};
-use crate::machine::{Event, Machine, Thread, What};
+use crate::machine::{Event, Left, Machine, Thread, What};
 use std::collections::BTreeSet;
 use unhitch_formats::perf_data::{
     ClockData, EventAttr, EventDesc, Features,
@@ -119,9 +119,10 @@ fn side_band(machine: &Machine, events: &[Event], out: &mut Vec<u8>) {
     let mut mapped = BTreeSet::new();
     for event in events {
         let (current, stack) = match event.what {
-            What::Switch { prev, stack, .. } => (prev, stack),
+            What::Switch { prev, left, .. } => (prev, left.stack()),
             What::Waking { waker, stack, .. } => (waker, stack),
             What::Sample { thread, stack } => (thread, stack),
+            What::Note { .. } => continue,
         };
         let task = &machine.tasks[current.0];
         let from = if task.born == 0 { 0 } else { task.born + 2 };
@@ -156,15 +157,15 @@ fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
         bytes
     };
     match event.what {
-        What::Switch { prev, state, next, stack } => {
+        What::Switch { prev, left, next } => {
             let mut fields = comm(prev).to_vec();
             fields.extend_from_slice(&task(prev).tid.to_le_bytes());
             fields.extend_from_slice(&PRIO.to_le_bytes());
-            fields.extend_from_slice(&state.to_le_bytes());
+            fields.extend_from_slice(&state(left).to_le_bytes());
             fields.extend_from_slice(&comm(next));
             fields.extend_from_slice(&task(next).tid.to_le_bytes());
             fields.extend_from_slice(&PRIO.to_le_bytes());
-            tracepoint(0, event, (task(prev).pid, task(prev).tid), 0, &fields, machine.code.chain(stack), out);
+            tracepoint(0, event, (task(prev).pid, task(prev).tid), 0, &fields, machine.code.chain(left.stack()), out);
         }
         What::Waking { waker, wakee, target_cpu, interrupt, new, stack } => {
             let mut fields = comm(wakee).to_vec();
@@ -180,6 +181,17 @@ fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
             let sample = Sample { id, ip, kernel_frames: &chain.kernel, user_frames: &chain.user, ..Sample::default() };
             record::sample(out, CLOCK_SAMPLE, &sample);
         }
+        What::Note { .. } => {}
+    }
+}
+
+/// As `sched_switch` has it.
+fn state(left: Left) -> u64 {
+    match left {
+        Left::Preempted(_) => 0,
+        Left::Sleeping(_) => 1,
+        Left::Blocked(_) => 2,
+        Left::Dead(_) => 16,
     }
 }
 

@@ -1,0 +1,121 @@
+//! What a lane shows: the states that are told apart by colour and pattern.
+
+use crate::timeline::{Segment, State};
+use crate::{Analysis, WaitClass};
+
+/// A state on a lane. The numbers are part of the page's protocol.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+#[repr(u8)]
+pub enum LaneState {
+    /// Lost records, or the recording's edge, hide the truth.
+    #[default]
+    Unknown = 0,
+    /// On a CPU; of a CPU: a thread ran.
+    Ran = 1,
+    /// Wanted a CPU.
+    Runnable = 2,
+    /// Waited for a lock.
+    Lock = 3,
+    /// Waited for a disk or a file system.
+    Io = 4,
+    /// Waited for memory.
+    Memory = 5,
+    /// Slept until a time.
+    Timer = 6,
+    /// Waited for another thread or process.
+    Ipc = 7,
+    /// Had nothing to do.
+    Idle = 8,
+    /// Was stopped.
+    Stopped = 9,
+    /// Slept; why, no rule tells.
+    Slept = 10,
+    /// Waited for the network.
+    Network = 11,
+}
+
+impl LaneState {
+    /// How many there are.
+    pub const COUNT: usize = 12;
+
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Unknown,
+        Self::Ran,
+        Self::Runnable,
+        Self::Lock,
+        Self::Io,
+        Self::Memory,
+        Self::Timer,
+        Self::Ipc,
+        Self::Idle,
+        Self::Stopped,
+        Self::Slept,
+        Self::Network,
+    ];
+
+    /// Name and label: for JSON, and for people.
+    pub const fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Unknown => ("unknown", "lost or unknown"),
+            Self::Ran => ("ran", "ran"),
+            Self::Runnable => ("runnable", "waited for a CPU"),
+            Self::Lock => ("lock", "waited for a lock"),
+            Self::Io => ("io", "waited for a disk"),
+            Self::Memory => ("memory", "waited for memory"),
+            Self::Timer => ("timer", "slept until a time"),
+            Self::Ipc => ("ipc", "waited for another thread"),
+            Self::Idle => ("idle", "had nothing to do"),
+            Self::Stopped => ("stopped", "stopped"),
+            Self::Slept => ("slept", "slept, no rule tells why"),
+            Self::Network => ("network", "waited for the network"),
+        }
+    }
+
+    /// True where time was spent on or lost to something: not idle, and known.
+    pub const fn is_busy(self) -> bool {
+        !matches!(self, Self::Idle | Self::Unknown)
+    }
+
+    pub(super) fn of_number(number: usize) -> Self {
+        Self::ALL.get(number).copied().unwrap_or_default()
+    }
+
+    /// The state of a segment of a thread's time.
+    pub fn of(analysis: &Analysis<'_>, segment: &Segment) -> Self {
+        match segment.state {
+            State::Unknown => Self::Unknown,
+            State::Ran => Self::Ran,
+            State::Runnable { .. } => Self::Runnable,
+            State::Sleeping(_) => Self::of_class(analysis.class_of(segment)),
+        }
+    }
+
+    /// The state of a sleep of that class.
+    pub const fn of_class(class: WaitClass) -> Self {
+        match class {
+            WaitClass::Lock => Self::Lock,
+            WaitClass::BlockIo | WaitClass::FileSystem => Self::Io,
+            WaitClass::Memory => Self::Memory,
+            WaitClass::Timer => Self::Timer,
+            // A condition is another thread's to meet; a lock among them is told by its wake-up.
+            WaitClass::Ipc | WaitClass::Condition | WaitClass::Process => Self::Ipc,
+            WaitClass::Network => Self::Network,
+            WaitClass::Idle | WaitClass::KernelIdle => Self::Idle,
+            WaitClass::Stopped => Self::Stopped,
+            WaitClass::Unknown => Self::Slept,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_places_in_the_registry() {
+        for (number, state) in LaneState::ALL.into_iter().enumerate() {
+            assert_eq!((state as usize, LaneState::of_number(number)), (number, state));
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! A pivot tree, a level at a time: the groups inside an opened group, or the single rows of one, sorted, a page of them.
+//!
+//! Only what is on the screen is computed: of a closed group nothing but its own line. Every core sums its part of the rows in arrays
+//! with a place per distinct cell; the sums are then added.
+
+use super::column::Column;
+use super::query::{Aggregate, Heading, Query, Shown};
+use super::run::first_sorted;
+use super::stored::{Codes, STRIDE, Selection, Stored, Value};
+use super::{Cell, NONE, Name};
+use crate::cancel::{Cancel, Wanted};
+use rayon::prelude::*;
+use std::ops::Range;
+use unhitch_model::{ThreadId, Window};
+
+/// A page of a level.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Level {
+    /// What is shown; of groups, the grouped column comes first.
+    pub headings: Vec<Heading>,
+    /// The page's lines.
+    pub lines: Vec<Line>,
+    /// How many lines the level has.
+    pub total: usize,
+    /// Of groups: each aggregate over all of the level.
+    pub totals: Vec<Option<i64>>,
+    /// How many single rows are behind the level.
+    pub matched: usize,
+}
+
+/// A group, or a single row.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Line {
+    /// Of a group: what a path names it by.
+    pub key: Option<String>,
+    /// As many as there are headings.
+    pub cells: Vec<Value>,
+    /// Of a group whose next level are single rows: how many.
+    pub children: Option<u64>,
+    /// Of a single row: where it is on the timeline.
+    pub place: Option<Place>,
+}
+
+/// Where a row is on the timeline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    /// From when to when; of an event, one instant.
+    pub window: Window,
+    /// Whose lane; none for a row about a CPU.
+    pub thread: Option<ThreadId>,
+    /// On which CPU, where that is known.
+    pub cpu: Option<u16>,
+}
+
+/// What of a pivot tree is asked for. The query's own filter does not count: the selection's does.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'q> {
+    /// Groups by its columns, from the outside in; single rows for a query without.
+    pub query: &'q Query,
+    /// The columns by which the opened groups were formed, from the outside in.
+    pub opened: &'q [&'static Column],
+    /// The keys of the opened groups, one for each of those columns.
+    pub path: &'q [String],
+    /// Which rows.
+    pub selection: Selection<'q>,
+    /// Which lines of the level.
+    pub page: (usize, usize),
+}
+
+impl Stored<'_> {
+    /// A page of a level. A path that names no group leads to an empty level.
+    pub fn level(&self, question: Question<'_>, cancel: &Cancel) -> Wanted<Level> {
+        let mut rows = self.selected(question.selection, cancel)?;
+        for (column, key) in question.opened.iter().zip(question.path) {
+            rows = Some(self.inside(column, key, rows, cancel)?);
+        }
+        let page = question.page.0..question.page.0.saturating_add(question.page.1);
+        match question.query.groups().get(question.path.len()) {
+            Some(column) => self.groups(question.query, column, question.path.len(), rows.as_deref(), page, cancel),
+            None => self.singles(question.query, rows, page, cancel),
+        }
+    }
+
+    /// Of `rows` (all, if none are named) those whose cell has that key.
+    fn inside(&self, column: &'static Column, key: &str, rows: Option<Vec<u32>>, cancel: &Cancel) -> Wanted<Vec<u32>> {
+        let Some(codes) = self.codes(column, cancel)? else { return Ok(Vec::new()) };
+        let wanted = self.cell_of(column.kind, key).and_then(|cell| codes.cells.iter().position(|known| *known == cell));
+        let Some(wanted) = wanted.map(|code| code as u32) else { return Ok(Vec::new()) };
+        let is_inside = |row: &u32| codes.of_row[*row as usize] == wanted;
+        Ok(match rows {
+            Some(rows) => rows.into_par_iter().filter(is_inside).collect(),
+            None => (0..self.len() as u32).into_par_iter().filter(is_inside).collect(),
+        })
+    }
+
+    fn groups(
+        &self,
+        query: &Query,
+        column: &'static Column,
+        level: usize,
+        rows: Option<&[u32]>,
+        page: Range<usize>,
+        cancel: &Cancel,
+    ) -> Wanted<Level> {
+        let Some(codes) = self.codes(column, cancel)? else { return Ok(Level::default()) };
+        let aggregated = |shown: &Shown| !matches!(shown, Shown::Column(_));
+        let mut shown: Vec<Shown> = query.shown.iter().copied().filter(aggregated).collect();
+        let shown_len = shown.len();
+        let mut sort = shown.iter().position(|known| known.same(query.sort));
+        if sort.is_none() && aggregated(&query.sort) {
+            sort = Some(shown_len);
+            shown.push(query.sort);
+        }
+        let counts = self.counts(rows, codes, cancel)?;
+        let present: Vec<u32> = (0..codes.cells.len() as u32).filter(|code| counts[*code as usize] > 0).collect();
+        let (mut columns, mut totals) = (Vec::new(), Vec::new());
+        let mut summed: Vec<(&Column, Vec<Sum>)> = Vec::new();
+        for shown in &shown {
+            let (column, total) = match *shown {
+                Shown::Of(aggregate, column) => {
+                    let known = summed.iter().position(|(known, _)| std::ptr::eq(*known, column));
+                    let at = known.unwrap_or(summed.len());
+                    if known.is_none() {
+                        summed.push((column, self.sums(rows, codes, self.cells(column, cancel)?, cancel)?));
+                    }
+                    let sums = &summed[at].1;
+                    let mut total = Sum::default();
+                    sums.iter().for_each(|sum| total.join(*sum));
+                    (present.iter().map(|code| sums[*code as usize].told(aggregate)).collect::<Vec<Cell>>(), total.told(aggregate))
+                }
+                Shown::Count | Shown::Column(_) => {
+                    (present.iter().map(|code| counts[*code as usize] as Cell).collect(), counts.iter().sum::<u64>() as Cell)
+                }
+            };
+            totals.push(Some(total).filter(|total| *total != NONE));
+            columns.push(column);
+        }
+        cancel.check()?;
+        let own: Vec<Cell> = present.iter().map(|code| codes.cells[*code as usize]).collect();
+        let total = present.len();
+        let page = page.start.min(total)..page.end.min(total);
+        let order = match sort {
+            Some(at) => first_sorted(&self.source, shown[at].kind(), &columns[at], query.descending, page.end),
+            None => first_sorted(&self.source, column.kind, &own, query.descending, page.end),
+        };
+        let last = level + 1 == query.groups().len();
+        let line = |at: &u32| {
+            let at = *at as usize;
+            let of_shown = |(shown, column): (&Shown, &Vec<Cell>)| self.value(shown.kind(), column[at]);
+            Line {
+                key: Some(self.key(column.kind, own[at])),
+                cells: [self.value(column.kind, own[at])]
+                    .into_iter()
+                    .chain(shown[..shown_len].iter().zip(&columns).map(of_shown))
+                    .collect(),
+                children: last.then_some(counts[present[at] as usize]),
+                place: None,
+            }
+        };
+        totals.truncate(shown_len);
+        Ok(Level {
+            headings: [Shown::Column(column)].iter().chain(&shown[..shown_len]).map(|shown| shown.heading()).collect(),
+            lines: order.get(page).unwrap_or(&[]).iter().map(line).collect(),
+            total,
+            totals: [None].into_iter().chain(totals).collect(),
+            matched: rows.map_or(self.len(), <[u32]>::len),
+        })
+    }
+
+    /// How many of the rows (all, if none are named) are in each group.
+    fn counts(&self, rows: Option<&[u32]>, codes: &Codes, cancel: &Cancel) -> Wanted<Vec<u64>> {
+        self.grouped(rows, codes, |count: &mut u64, _| *count += 1, |count, more| *count += more, cancel)
+    }
+
+    /// What the values of the rows (all, if none are named) come to in each group; a row without one does not count.
+    fn sums(&self, rows: Option<&[u32]>, codes: &Codes, values: &[Cell], cancel: &Cancel) -> Wanted<Vec<Sum>> {
+        let add = |sum: &mut Sum, row: usize| match values[row] {
+            NONE => {}
+            value => sum.add(value),
+        };
+        self.grouped(rows, codes, add, Sum::join, cancel)
+    }
+
+    /// Takes every row (all, if none are named) to the place of its group, each core its part of the rows.
+    fn grouped<T: Copy + Default + Send>(
+        &self,
+        rows: Option<&[u32]>,
+        codes: &Codes,
+        add: impl Fn(&mut T, usize) + Sync,
+        join: impl Fn(&mut T, T),
+        cancel: &Cancel,
+    ) -> Wanted<Vec<T>> {
+        let count = rows.map_or(self.len(), <[u32]>::len);
+        let part_len = count.div_ceil(rayon::current_num_threads()).max(STRIDE);
+        let parts: Vec<Vec<T>> = (0..count.div_ceil(part_len))
+            .into_par_iter()
+            .map(|part| {
+                let mut groups = vec![T::default(); codes.cells.len()];
+                let mine = part * part_len..((part + 1) * part_len).min(count);
+                for from in mine.clone().step_by(STRIDE) {
+                    cancel.check()?;
+                    let stride = from..(from + STRIDE).min(mine.end);
+                    let mut take = |row: usize| add(&mut groups[codes.of_row[row] as usize], row);
+                    match rows {
+                        Some(rows) => rows[stride].iter().for_each(|row| take(*row as usize)),
+                        None => stride.for_each(take),
+                    }
+                }
+                Ok(groups)
+            })
+            .collect::<Wanted<_>>()?;
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().unwrap_or_else(|| vec![T::default(); codes.cells.len()]);
+        for part in parts {
+            all.iter_mut().zip(part).for_each(|(group, more)| join(group, more));
+        }
+        Ok(all)
+    }
+
+    /// Single rows; only the column that they are sorted by is computed for all of them.
+    fn singles(&self, query: &Query, rows: Option<Vec<u32>>, page: Range<usize>, cancel: &Cancel) -> Wanted<Level> {
+        let mut rows = rows.unwrap_or_else(|| (0..self.len() as u32).collect());
+        let total = rows.len();
+        let page = page.start.min(total)..page.end.min(total);
+        if let Shown::Column(column) = query.sort {
+            let all = self.cells(column, cancel)?;
+            let keys: Vec<Cell> = rows.iter().map(|row| all[*row as usize]).collect();
+            rows = first_sorted(&self.source, column.kind, &keys, query.descending, page.end)
+                .into_iter()
+                .map(|at| rows[at as usize])
+                .collect();
+        }
+        cancel.check()?;
+        let columns: Vec<&'static Column> = query
+            .shown
+            .iter()
+            .filter_map(|shown| match shown {
+                Shown::Column(column) | Shown::Of(_, column) => Some(*column),
+                Shown::Count => None,
+            })
+            .collect();
+        let line = |row: &u32| Line {
+            key: None,
+            cells: columns.iter().map(|column| self.value(column.kind, self.cell(column, *row))).collect(),
+            children: None,
+            place: self.place(*row),
+        };
+        Ok(Level {
+            headings: columns.iter().map(|column| Shown::Column(column).heading()).collect(),
+            lines: rows.get(page).unwrap_or(&[]).iter().map(line).collect(),
+            total,
+            totals: vec![None; columns.len()],
+            matched: total,
+        })
+    }
+
+    fn place(&self, row: u32) -> Option<Place> {
+        let row = self.row(row)?;
+        let about_cpu = self.name() == Name::Cpus;
+        Some(Place {
+            window: Window::new(row.start, row.end),
+            thread: (!about_cpu).then_some(row.thread),
+            cpu: (row.cpu != u16::MAX).then_some(row.cpu),
+        })
+    }
+}
+
+/// What the values of a group come to so far.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    count: u64,
+    sum: Cell,
+    least: Cell,
+    most: Cell,
+}
+
+impl Sum {
+    #[inline]
+    fn add(&mut self, value: Cell) {
+        self.join(Self { count: 1, sum: value, least: value, most: value });
+    }
+
+    #[inline]
+    fn join(&mut self, more: Self) {
+        *self = match (self.count, more.count) {
+            (_, 0) => return,
+            (0, _) => more,
+            _ => Self {
+                count: self.count + more.count,
+                sum: self.sum.saturating_add(more.sum),
+                least: self.least.min(more.least),
+                most: self.most.max(more.most),
+            },
+        };
+    }
+
+    fn told(self, aggregate: Aggregate) -> Cell {
+        match aggregate {
+            Aggregate::Count => self.count as Cell,
+            _ if self.count == 0 => NONE,
+            Aggregate::Sum => self.sum,
+            Aggregate::Average => self.sum / self.count as Cell,
+            Aggregate::Least => self.least,
+            Aggregate::Most => self.most,
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Which waits are for one lock, and which are one wait: by a kernel lock's address, and where a waiter looks by its own timer.
+
+mod scene;
+
+use TaskState::{Runnable, Sleeping};
+use scene::{Desktop, judged};
+use unhitch_analysis::patterns::{Evidence, Pattern};
+use unhitch_analysis::stalls::{Query, Stall};
+use unhitch_analysis::{Analysis, Rules, answer};
+use unhitch_model::{ContentionKind, StackId, TaskState, ThreadId, Trace, WakeFlags};
+
+const MS: u64 = 1_000;
+const IDLE: ThreadId = ThreadId::IDLE;
+const WRITE: [&str; 7] = ["main", "serve", "|", "vm_mmap_pgoff", "down_write", "rwsem_down_write_slowpath", "schedule"];
+const READ: [&str; 7] = ["main", "serve", "|", "lock_mm_and_find_vma", "down_read", "rwsem_down_read_slowpath", "schedule"];
+
+/// The event loop waits in `WRITE` for a lock at 0x1000 from 100 to 600 ms, until "server" lets it go. The server itself had waited in
+/// `code` from 300 to 310 ms, for the lock at `lock_avma` (where that was reported), which "writer" had.
+fn server_that_waited(code: &[&str], lock_avma: Option<u64>) -> (Trace, [ThreadId; 2]) {
+    let mut desktop = Desktop::new();
+    let scene = &mut desktop.scene;
+    let (server, writer) = (scene.thread(300, 300, "server"), scene.thread(400, 400, "writer"));
+    let (wait, own_wait) = (scene.stack(&WRITE), scene.stack(code));
+    let release = scene.stack(&["main", "serve", "|", "vm_mmap_pgoff", "up_write", "rwsem_wake", "try_to_wake_up"]);
+    let busy = scene.stack(&["main", "serve", "sort_items"]);
+    scene.switch(50 * MS, 1, IDLE, Runnable, server, StackId::EMPTY);
+    scene.switch(51 * MS, 2, IDLE, Runnable, writer, StackId::EMPTY);
+    scene.switch(300 * MS, 1, server, Sleeping, IDLE, own_wait);
+    scene.wake(310 * MS, 2, writer, server, WakeFlags::default(), release);
+    scene.switch(310 * MS, 1, IDLE, Runnable, server, StackId::EMPTY);
+    scene.switch(100 * MS + 50, 0, desktop.ui, Sleeping, IDLE, wait);
+    scene.wake(600 * MS, 1, server, desktop.ui, WakeFlags::default(), release);
+    scene.switch(600 * MS + 10, 0, IDLE, Runnable, desktop.ui, StackId::EMPTY);
+    for at in (100..600).step_by(5) {
+        scene.sample(at * MS, 1, server, busy).sample(at * MS, 2, writer, busy);
+    }
+    let without_noise = |stack: &[&'static str]| stack[..stack.len() - 1].to_vec();
+    let begun = scene.stack(&without_noise(&WRITE));
+    scene.contention(100 * MS + 40, desktop.ui, ContentionKind::Begin, 0x1000, begun);
+    // The end of a spin that was not recorded is no end of this wait.
+    scene.contention(100 * MS + 45, desktop.ui, ContentionKind::End, 0x7777, StackId::EMPTY);
+    scene.contention(600 * MS + 15, desktop.ui, ContentionKind::End, 0x1000, StackId::EMPTY);
+    if let Some(lock_avma) = lock_avma {
+        let begun = scene.stack(&code[..code.len() - 1]);
+        scene.contention(300 * MS - 5, server, ContentionKind::Begin, lock_avma, begun);
+        scene.contention(310 * MS + 5, server, ContentionKind::End, lock_avma, StackId::EMPTY);
+    }
+    desktop.pump_all(0, 100);
+    desktop.pump_all(610, 700);
+    (desktop.scene.finish(3, 700 * MS), [server, writer])
+}
+
+/// For how many ms the lock was held by each of the two.
+fn held_ms(code: &[&str], lock_avma: Option<u64>) -> [u64; 2] {
+    let (trace, holders) = server_that_waited(code, lock_avma);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let stall = analysis.stalls(&Query::default()).into_iter().next().expect("a stall");
+    let shares = analysis.partition(&stall.explanation);
+    holders.map(|holder| shares.iter().filter(|share| share.who == Some(holder)).map(|share| share.ns).sum::<u64>() / 1_000_000)
+}
+
+#[test]
+fn a_locks_address_tells_whether_two_waits_are_for_it() {
+    // Who waits for a lock does not have it: what was before the wait was the writer's time.
+    assert_eq!(held_ms(&WRITE, None), [290, 209], "equal code is all that is known");
+    assert_eq!(held_ms(&WRITE, Some(0x1000)), [290, 209]);
+    assert_eq!(held_ms(&WRITE, Some(0x2000)), [489, 10], "another lock: the server had the first one all the time");
+    assert_eq!(held_ms(&READ, None), [489, 10], "other code");
+    assert_eq!(held_ms(&READ, Some(0x1000)), [290, 209], "other code, but the same lock");
+}
+
+#[test]
+fn a_contention_whose_end_was_lost_is_not_that_of_later_waits() {
+    let (mut trace, [server, _]) = server_that_waited(&READ, Some(0x1000));
+    // The only begin of the server is one in other code, before, and its end was lost.
+    let begin = (0..trace.contentions.len()).find(|&at| trace.contentions.thread[at] == server).expect("reported");
+    let of_ui = (0..trace.contentions.len()).find(|&at| trace.contentions.thread[at] != server).expect("reported");
+    trace.contentions.stack[begin] = trace.contentions.stack[of_ui];
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let wait = |thread| {
+        let segments = analysis.segments(thread, analysis.timeline.window());
+        segments.iter().find_map(|segment| analysis.lock_of(thread, segment))
+    };
+    assert_eq!(wait(server), None);
+    assert_eq!(wait(trace.contentions.thread[of_ui]), Some(0x1000));
+}
+
+#[test]
+fn waits_for_two_locks_in_one_code_are_two_operations() {
+    let sleeps = |second_avma: u64| {
+        let mut scene = scene::Scene::default();
+        let (waiter, holder) = (scene.thread(1, 1, "waiter"), scene.thread(2, 2, "holder"));
+        let (wait, begun) = (scene.stack(&WRITE), scene.stack(&WRITE[..6]));
+        for (turn, lock_avma) in [(0, 0x1000), (1, second_avma)] {
+            let at = 100 + turn * 5 * MS;
+            scene.contention(at - 2, waiter, ContentionKind::Begin, lock_avma, begun);
+            scene.switch(at, 0, waiter, Sleeping, IDLE, wait);
+            scene.wake(at + 4_900, 1, holder, waiter, WakeFlags::default(), begun);
+            scene.switch(at + 4_910, 0, IDLE, Runnable, waiter, StackId::EMPTY);
+            scene.contention(at + 4_920, waiter, ContentionKind::End, lock_avma, StackId::EMPTY);
+        }
+        let trace = scene.finish(2, 12 * MS);
+        let analysis = Analysis::new(&trace, &Rules::default());
+        let operations = analysis.operations(waiter, &analysis.segments(waiter, analysis.timeline.window()));
+        operations.iter().map(|operation| operation.sleeps).collect::<Vec<_>>()
+    };
+    assert_eq!(sleeps(0x1000), [2]);
+    assert_eq!(sleeps(0x2000), [1, 1]);
+}
+
+/// The event loop waits in `wait` from 100 ms to 600 ms. Its own timer wakes it every 5 ms, to look, until "worker", which computes,
+/// lets it go on in `release`, if anybody does.
+fn looks_by_its_timer(wait: &[&str], release: Option<&[&str]>) -> (Trace, ThreadId) {
+    let mut desktop = Desktop::new();
+    let scene = &mut desktop.scene;
+    let worker = scene.thread(100, 101, "worker");
+    let wait = scene.stack(wait);
+    let timer = scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let sort = scene.stack(&["main", "_PyEval_EvalFrameDefault", "list_sort_impl"]);
+    scene.switch(50 * MS, 1, IDLE, Runnable, worker, StackId::EMPTY);
+    for round in 0..100 {
+        let (from, to) = ((100 + round * 5) * MS + if round == 0 { 50 } else { 20 }, (105 + round * 5) * MS);
+        scene.switch(from, 0, desktop.ui, Sleeping, IDLE, wait);
+        match release.filter(|_| round == 99) {
+            Some(release) => {
+                let release = scene.stack(release);
+                scene.wake(to, 1, worker, desktop.ui, WakeFlags::default(), release);
+            }
+            // Now and then the wake-up is not reported.
+            None if round % 16 == 3 => {}
+            None => {
+                scene.wake(to, 0, IDLE, desktop.ui, WakeFlags::HARDIRQ, timer);
+            }
+        }
+        scene.switch(to + 10, 0, IDLE, Runnable, desktop.ui, StackId::EMPTY);
+        scene.sample(from + 2 * MS, 1, worker, sort);
+    }
+    desktop.pump_all(0, 100);
+    desktop.pump_all(610, 700);
+    (desktop.scene.finish(2, 700 * MS), worker)
+}
+
+const FUTEX: [&str; 5] = ["|", "__x64_sys_futex", "do_futex", "futex_wait", "schedule"];
+const FUTEX_WAKE: [&str; 5] = ["|", "__x64_sys_futex", "do_futex", "futex_wake", "try_to_wake_up"];
+
+#[test]
+fn a_wait_for_the_interpreters_lock_is_the_holders_though_the_waiter_looks_by_its_timer() {
+    let wait = [&["main", "os_read", "PyEval_RestoreThread", "take_gil", "pthread_cond_timedwait"][..], &FUTEX].concat();
+    let release = [&["main", "PyEval_SaveThread", "drop_gil", "pthread_cond_signal"][..], &FUTEX_WAKE].concat();
+    let (trace, worker) = looks_by_its_timer(&wait, Some(&release));
+    let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("interpreter_lock", text);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(worker)));
+    assert_eq!((stall.finding.function.as_str(), stall.finding.evidence), ("list_sort_impl", Evidence::Inferred));
+    assert_eq!(stall.explanation.hops.iter().map(|hop| hop.looks).collect::<Vec<_>>(), [99], "one wait");
+}
+
+#[test]
+fn where_libc_loses_the_callers_it_is_a_wait_for_the_worker_all_the_same() {
+    let wait = [&["__futex_abstimed_wait_common"][..], &FUTEX].concat();
+    let (trace, worker) = looks_by_its_timer(&wait, Some(&[&["pthread_cond_signal"][..], &FUTEX_WAKE].concat()));
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuBound, Some(worker)), "{text}");
+    assert_eq!((stall.finding.function.as_str(), stall.finding.evidence), ("list_sort_impl", Evidence::Inferred), "{text}");
+}
+
+#[test]
+fn who_only_ever_looks_is_let_go_by_nobody() {
+    let wait = [&["main", "take_gil", "pthread_cond_timedwait"][..], &FUTEX].concat();
+    let (trace, _) = looks_by_its_timer(&wait, None);
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LockStarvation, None), "{text}");
+    assert!(text.contains("It polled for a lock") && stall.explanation.hops.is_empty(), "{text}");
+}
+
+/// The last waker had waited for the same lock, and the holder before it; in JSON.
+fn readings(trace: &Trace) -> (Stall, serde_json::Value) {
+    let analysis = Analysis::new(trace, &Rules::default());
+    let stalls = analysis.stalls(&Query::default());
+    let why = serde_json::to_value(answer::Why::new(&analysis, "scene", &stalls, 1)).expect("JSON");
+    (stalls.into_iter().next().expect("a stall"), why["stalls"][0].clone())
+}
+
+#[test]
+fn the_last_waker_and_the_holder_are_both_told() {
+    let mut desktop = Desktop::new();
+    let scene = &mut desktop.scene;
+    let (holder, writer) = (scene.thread(300, 301, "checkpoint"), scene.thread(400, 401, "writer"));
+    let (wait, begun) = (scene.stack(&WRITE), scene.stack(&WRITE[..6]));
+    let release = scene.stack(&["main", "serve", "|", "vm_mmap_pgoff", "up_write", "rwsem_wake", "try_to_wake_up"]);
+    scene.switch(80 * MS, 2, IDLE, Runnable, holder, StackId::EMPTY);
+    for (thread, cpu, from, woken, by) in [(writer, 3, 99 * MS, 1_100 * MS, holder), (desktop.ui, 0, 100 * MS + 50, 1_101 * MS, writer)] {
+        scene.contention(from - 10, thread, ContentionKind::Begin, 0xffff_8881_0000_1000, begun);
+        scene.switch(from, cpu, thread, Sleeping, IDLE, wait);
+        scene.wake(woken, 2, by, thread, WakeFlags::default(), release);
+        scene.switch(woken + 10, cpu, IDLE, Runnable, thread, StackId::EMPTY);
+        scene.contention(woken + 20, thread, ContentionKind::End, 0xffff_8881_0000_1000, StackId::EMPTY);
+    }
+    scene.switch(1_101 * MS + 100, 3, writer, Sleeping, IDLE, desktop.poll);
+    desktop.pump_all(0, 100);
+    desktop.pump_all(1_110, 1_200);
+    let trace = desktop.scene.finish(4, 1_200 * MS);
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(holder)));
+    let told = "READINGS  The last waker was writer 401 (writer 400), which had the lock for 1.0 ms; \
+                the holder was checkpoint 301 (checkpoint 300), for 1000.0 ms. The waits between them were for one lock, by its address.";
+    assert!(text.contains(told), "{text}");
+    let (_, json) = readings(&trace);
+    let both = &json["cause"]["readings"];
+    assert_eq!((&both["last_waker"]["tid"], &both["last_waker"]["evidence"]), (&401.into(), &"direct".into()), "{both}");
+    assert_eq!((&both["last_waker"]["held_ns"], &both["last_waker"]["at_ns"]), (&1_000_000.into(), &1_101_000_000u64.into()), "{both}");
+    assert_eq!((&both["holder"]["tid"], &both["holder"]["evidence"]), (&301.into(), &"direct".into()), "{both}");
+    assert_eq!((&both["holder"]["at_ns"], &both["same_lock_by"]), (&1_100_000_000u64.into(), &"address".into()), "{both}");
+    assert_eq!(json["chain"][1]["lock"], "0xffff888100001000", "{json}");
+
+    let mut unreported = trace.clone();
+    unreported.contentions = Default::default();
+    assert_eq!(readings(&unreported).1["cause"]["readings"]["same_lock_by"], "code");
+    // Whoever woke the victim had the lock: there is but one reading.
+    let (one, _) = server_that_waited(&READ, None);
+    assert_eq!(readings(&one).1["cause"]["readings"], serde_json::Value::Null);
+    assert!(!judged(&one).1.contains("READINGS"));
+}

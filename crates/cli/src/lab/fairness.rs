@@ -1,0 +1,147 @@
+//! `unhitch lab fairness`: what locks cost and how long they let wait, as tables (plain or Markdown), as JSON, as a picture.
+
+mod tables;
+
+use super::Tool;
+use crate::args::LabArgs;
+use crate::{Done, print};
+use anyhow::Context;
+use std::fmt::Write;
+use std::time::Duration;
+use unhitch_lab::fairness::{Effort, Fairness, LockFigures, Starved, UNCONTENDED_LOCKS, measure};
+use unhitch_model::units::{count, duration, plural};
+
+pub(super) const TOOL: Tool = Tool {
+    name: "fairness",
+    summary: "measures locks, ours and others: what they cost, and how long one waits for a holder that takes its lock again at once",
+    run,
+};
+
+fn run(args: &LabArgs) -> anyhow::Result<Done> {
+    let effort = if args.quick { Effort::quick() } else { Effort::full() };
+    let fairness = measure(&effort, |what| eprintln!("{what}"))?;
+    print(&match (args.json, args.markdown) {
+        (true, _) => serde_json::to_string(&fairness)? + "\n",
+        (_, true) => tables::markdown(&fairness, &measured(&effort, args.quick, fairness.cpus)),
+        _ => tables::text(&fairness),
+    })?;
+    if let Some(path) = &args.svg {
+        std::fs::write(path, svg(&fairness)).with_context(|| path.display().to_string())?;
+        eprintln!("{}", path.display());
+    }
+    Ok(Done::Yes)
+}
+
+/// By what, how, and on which machine: figures in the documentation must say so.
+fn measured(effort: &Effort, quick: bool, cpus: usize) -> String {
+    let first = |path, start: &str| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let found = text.lines().find_map(|line| Some(line.strip_prefix(start)?.trim_start_matches(['\t', ' ', ':']).trim().to_owned()));
+        found.unwrap_or_else(|| "?".to_owned())
+    };
+    let (model, release) = (first("/proc/cpuinfo", "model name"), first("/proc/sys/kernel/osrelease", ""));
+    let quick = if quick { " --quick" } else { "" };
+    let ns = |duration: Duration| self::duration(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    format!(
+        "Measured by `unhitch lab fairness{quick} --markdown` on {cpus} CPUs ({model}), Linux {release}. The locks took turns. Waits for a \
+         holder with no gap and beside readers: all of {} of {}. When nobody else wants it: the fastest of {} of {}. Contended: the middle \
+         one of {} of {}.",
+        plural(effort.runs.into(), "run"),
+        ns(effort.run),
+        plural(effort.uncontended_rounds.into(), "round"),
+        count(UNCONTENDED_LOCKS.into()),
+        plural(effort.rounds.into(), "round"),
+        ns(effort.cell),
+    )
+}
+
+type OfLock = fn(&LockFigures) -> Option<&Starved>;
+
+/// The plays that were measured: their names and where their figures are.
+fn plays(fairness: &Fairness) -> impl Iterator<Item = (&'static str, OfLock)> {
+    let two: OfLock = |lock| lock.starved_two_cpus.as_ref();
+    let one: OfLock = |lock| Some(&lock.starved_one_cpu);
+    [("on two CPUs", two), ("both on one CPU", one)].into_iter().filter(|(_, of)| fairness.locks.iter().any(|lock| of(lock).is_some()))
+}
+
+const WIDTH: f64 = 900.0;
+const LEFT: f64 = 130.0;
+const RIGHT: f64 = 110.0;
+const ROW: f64 = 30.0;
+const HEAD: f64 = 56.0;
+/// The axis: from 1 µs, one decade after the other, to 10 s.
+const FIRST_NS: f64 = 1e3;
+const DECADES: i32 = 7;
+
+/// Each lock's waits in the plays with one holder: a bar from the median to the longest, a mark at the 99th percentile.
+fn svg(fairness: &Fairness) -> String {
+    let rows = fairness.locks.len() as f64;
+    let panel = HEAD + ROW * rows + 34.0;
+    let plays: Vec<_> = plays(fairness).collect();
+    let height = 30.0 + panel * plays.len() as f64;
+    let mut out = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
+         font-family=\"system-ui, sans-serif\" font-size=\"12\" role=\"img\">\n\
+         <title>How long a lock lets wait</title>\n\
+         <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
+         <text x=\"14\" y=\"22\" font-size=\"15\" font-weight=\"600\">How long one waits for a lock that another holds 1 ms at a time with no gap</text>\n"
+    );
+    for (index, (title, of)) in plays.iter().enumerate() {
+        panel_svg(fairness, title, *of, 30.0 + panel * index as f64, &mut out);
+    }
+    out + "</svg>\n"
+}
+
+fn panel_svg(fairness: &Fairness, title: &str, of: OfLock, top: f64, out: &mut String) {
+    let x = |ns: u64| {
+        let decades = (ns.max(1) as f64 / FIRST_NS).log10().clamp(0.0, f64::from(DECADES));
+        LEFT + decades / f64::from(DECADES) * (WIDTH - LEFT - RIGHT)
+    };
+    let bottom = top + HEAD + ROW * fairness.locks.len() as f64;
+    let _ = writeln!(
+        out,
+        "<text x=\"14\" y=\"{:.0}\" font-weight=\"600\">{title}</text><text x=\"{LEFT}\" y=\"{:.0}\" fill=\"#555\">bar: median to longest wait, tick: 99 of 100; logarithmic</text>",
+        top + 26.0,
+        top + 26.0
+    );
+    for decade in 0..=DECADES {
+        let ns = FIRST_NS as u64 * 10_u64.pow(decade as u32);
+        let at = x(ns);
+        let _ = writeln!(
+            out,
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.0}\" y2=\"{bottom:.0}\" stroke=\"#ddd\"/><text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
+            top + HEAD - 8.0,
+            bottom + 16.0,
+            ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s"].get(decade as usize).copied().unwrap_or_default(),
+        );
+    }
+    for (row, lock) in fairness.locks.iter().enumerate() {
+        let Some(starved) = of(lock) else { continue };
+        let waits = &starved.waits;
+        let y = top + HEAD + ROW * row as f64;
+        let (from, mark, to) = (x(waits.quantile_ns(0.5)), x(waits.quantile_ns(0.99)), x(waits.max_ns()));
+        let colour = if lock.name.starts_with("unhitch") { "#1a7f37" } else { "#57606a" };
+        let _ = writeln!(
+            out,
+            "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\
+             <rect x=\"{from:.1}\" y=\"{:.0}\" width=\"{:.1}\" height=\"12\" rx=\"2\" fill=\"{colour}\"><title>{}: {} waits, median {}, 99 % {}, longest {}</title></rect>\
+             <line x1=\"{mark:.1}\" x2=\"{mark:.1}\" y1=\"{:.0}\" y2=\"{:.0}\" stroke=\"#000\" stroke-width=\"2\"/>\
+             <text x=\"{:.1}\" y=\"{:.0}\">{}</text>",
+            LEFT - 12.0,
+            y + 14.0,
+            lock.name,
+            y + 4.0,
+            (to - from).max(2.0),
+            lock.name,
+            count(waits.count()),
+            duration(waits.quantile_ns(0.5)),
+            duration(waits.quantile_ns(0.99)),
+            duration(waits.max_ns()),
+            y + 1.0,
+            y + 19.0,
+            to + 8.0,
+            y + 14.0,
+            duration(waits.max_ns()),
+        );
+    }
+}

@@ -1,0 +1,239 @@
+//! [`Writer`]: events into the buffers of their CPUs, and those into a file in the order in which they fill up.
+//!
+//! So events of one CPU stand in the order of time, and buffers of different CPUs do not, as in files of a real session.
+
+use crate::{Header, LogFile, xpress};
+
+const BUFFER_HEADER: usize = 0x48;
+const PROC_INDEX: u16 = 0x20;
+const COMPRESSED: u16 = 0x40;
+const EVENTS_LOST: u16 = 2;
+/// LogFileMode: the file was merged; buffers are compressed; circular.
+const MERGED_MODE: u32 = 0x1_0000;
+const COMPRESSED_MODE: u32 = 0x0400_0000;
+const CIRCULAR_MODE: u32 = 2;
+
+/// What event times count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clock {
+    /// The performance counter, 1.
+    Counter,
+    /// 100-ns units of wall-clock time, 2.
+    System,
+    /// CPU cycles, 3.
+    Cycles,
+}
+
+/// Which buffers are compressed. The first one, which holds the header, never is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// None.
+    Plain,
+    /// All.
+    All,
+    /// Every second one.
+    Mixed,
+}
+
+/// What a file is like.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// CPUs of the machine.
+    pub cpus: u16,
+    /// Bytes of a pointer, 4 or 8.
+    pub pointer_width: u8,
+    /// Bytes of a buffer.
+    pub buffer_bytes: u32,
+    /// Which buffers are compressed.
+    pub compression: Compression,
+    /// What event times count.
+    pub clock: Clock,
+    /// How often the counter counts a second; of [`Clock::Cycles`], the CPU's frequency in whole MHz counts.
+    pub ticks_per_second: u64,
+    /// The counter at the start of the trace.
+    pub start_ticks: u64,
+    /// Wall-clock time of that, 100-ns units since 1601.
+    pub start_filetime: u64,
+    /// The Windows build.
+    pub build: u32,
+    /// How many events the session says it has lost, and how many buffers.
+    pub lost: (u32, u32),
+    /// True for a file that `xperf -merge` or WPR has written.
+    pub merged: bool,
+    /// The data buffers begin with this one and go on with the first, as in a circular file that has wrapped.
+    pub rotated_by: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            cpus: 2,
+            pointer_width: 8,
+            buffer_bytes: 64 << 10,
+            compression: Compression::Plain,
+            clock: Clock::Counter,
+            ticks_per_second: 10_000_000,
+            start_ticks: 1_000_000_000_000,
+            start_filetime: 131_592_000_000_000_000,
+            build: 17_134,
+            lost: (0, 0),
+            merged: true,
+            rotated_by: 0,
+        }
+    }
+}
+
+impl Options {
+    /// `ns` after the start, as events have it.
+    pub fn ticks(&self, ns: u64) -> u64 {
+        let scaled = |per_second: u64| (u128::from(ns) * u128::from(per_second) / 1_000_000_000) as u64;
+        match self.clock {
+            Clock::Counter => self.start_ticks + scaled(self.ticks_per_second),
+            Clock::System => self.start_filetime + ns / 100,
+            Clock::Cycles => self.start_ticks + scaled(self.ticks_per_second / 1_000_000 * 1_000_000),
+        }
+    }
+
+    /// A stretch of `ns`, as events have it.
+    pub fn span_ticks(&self, ns: u64) -> u64 {
+        self.ticks(ns) - self.ticks(0)
+    }
+
+    pub(crate) fn log_file(&self, buffers_written: u32) -> LogFile {
+        let modes =
+            [(self.merged, MERGED_MODE), (self.compression != Compression::Plain, COMPRESSED_MODE), (self.rotated_by > 0, CIRCULAR_MODE)];
+        LogFile {
+            buffer_bytes: self.buffer_bytes,
+            build: self.build,
+            cpus: u32::from(self.cpus),
+            end_filetime: 0,
+            max_file_mib: if self.rotated_by > 0 { 100 } else { 0 },
+            mode: modes.iter().filter(|(is, _)| *is).map(|(_, mode)| mode).sum::<u32>() | u32::from(self.rotated_by == 0 && !self.merged),
+            buffers_written,
+            pointer_width: self.pointer_width,
+            events_lost: self.lost.0,
+            cpu_mhz: (self.ticks_per_second / 1_000_000) as u32,
+            perf_freq: self.ticks_per_second,
+            start_filetime: self.start_filetime,
+            clock_type: match self.clock {
+                Clock::Counter => 1,
+                Clock::System => 2,
+                Clock::Cycles => 3,
+            },
+            buffers_lost: self.lost.1,
+            session: if self.merged { "Relogger" } else { "NT Kernel Logger" }.to_owned(),
+            file: if self.merged { "[multiple files]" } else { "C:\\made-up.etl" }.to_owned(),
+            sub_version: if self.compression == Compression::Plain { 5 } else { 0 },
+        }
+    }
+}
+
+/// A file that grows event by event.
+pub struct Writer {
+    options: Options,
+    /// The buffer of each CPU that is being filled.
+    filling: Vec<Vec<u8>>,
+    last_ticks: Vec<u64>,
+    /// The flags of that buffer that are its own.
+    flags: Vec<u16>,
+    full: Vec<Vec<u8>>,
+    events: u64,
+}
+
+impl Writer {
+    /// An empty file.
+    pub fn new(options: Options) -> Self {
+        let cpus = usize::from(options.cpus);
+        Self { options, filling: vec![Vec::new(); cpus], last_ticks: vec![0; cpus], flags: vec![0; cpus], full: Vec::new(), events: 0 }
+    }
+
+    /// What the file is like.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// How many events there are so far, the file's own ones aside.
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Adds an event of `cpu`, `ns` after the start of the trace.
+    ///
+    /// # Panics
+    /// When it is earlier than the last one of that CPU, or longer than a buffer.
+    pub fn event(&mut self, cpu: u16, ns: u64, header: &Header, payload: &[u8]) {
+        let ticks = self.options.ticks(ns);
+        let last = &mut self.last_ticks[usize::from(cpu)];
+        assert!(*last <= ticks, "CPU {cpu} goes back in time at {ns}");
+        *last = ticks;
+        self.append(cpu, &header.encode(self.options.pointer_width, ticks, payload));
+        self.events += 1;
+    }
+
+    fn append(&mut self, cpu: u16, event: &[u8]) {
+        let room = self.options.buffer_bytes as usize - BUFFER_HEADER;
+        assert!(event.len() <= room, "an event fits into a buffer");
+        if self.filling[usize::from(cpu)].len().next_multiple_of(8) + event.len() > room {
+            self.flush(cpu);
+        }
+        let buffer = &mut self.filling[usize::from(cpu)];
+        buffer.resize(buffer.len().next_multiple_of(8), 0);
+        buffer.extend_from_slice(event);
+    }
+
+    /// Says, in the buffer that `cpu` is filling, that events were lost.
+    pub fn lose(&mut self, cpu: u16) {
+        self.flags[usize::from(cpu)] |= EVENTS_LOST;
+    }
+
+    /// Ends the buffer that `cpu` is filling, as a session does now and then.
+    pub fn flush(&mut self, cpu: u16) {
+        let data = std::mem::take(&mut self.filling[usize::from(cpu)]);
+        if !data.is_empty() {
+            let compressed = match self.options.compression {
+                Compression::Plain => false,
+                Compression::All => true,
+                Compression::Mixed => self.full.len().is_multiple_of(2),
+            };
+            let flags = std::mem::take(&mut self.flags[usize::from(cpu)]);
+            let buffer = self.buffer(&data, cpu, self.full.len() as u64 + 1, 0, flags | if compressed { COMPRESSED } else { 0 });
+            self.full.push(buffer);
+        }
+    }
+
+    fn buffer(&self, data: &[u8], cpu: u16, sequence: u64, kind: u16, flags: u16) -> Vec<u8> {
+        let compressed = flags & COMPRESSED != 0;
+        let stored = if compressed { xpress::compress(data) } else { data.to_vec() };
+        let on_disk = if compressed { BUFFER_HEADER + stored.len() } else { self.options.buffer_bytes as usize };
+        let saved = (BUFFER_HEADER + data.len()) as u32;
+        let mut out = vec![0; BUFFER_HEADER];
+        let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
+        put(0x00, &(on_disk as u32).to_le_bytes());
+        put(0x04, &saved.to_le_bytes());
+        put(0x08, &saved.to_le_bytes());
+        put(0x10, &self.options.start_filetime.to_le_bytes());
+        put(0x18, &sequence.to_le_bytes());
+        put(0x28, &cpu.to_le_bytes());
+        put(0x2a, &u16::from(!self.options.merged).to_le_bytes());
+        put(0x2c, &3_u32.to_le_bytes());
+        put(0x30, &saved.to_le_bytes());
+        put(0x34, &(PROC_INDEX | flags).to_le_bytes());
+        put(0x36, &kind.to_le_bytes());
+        out.extend_from_slice(&stored);
+        out.resize(on_disk, 0xff);
+        out
+    }
+
+    /// The whole file.
+    pub fn finish(mut self) -> Vec<u8> {
+        (0..self.options.cpus).for_each(|cpu| self.flush(cpu));
+        let log_file = self.options.log_file(self.full.len() as u32 + 1).payload();
+        let header = Header::System { hook: 0, version: 2, pid: 4, tid: 8 };
+        let first = header.encode(self.options.pointer_width, self.options.ticks(0), &log_file);
+        let mut out = self.buffer(&first, 0, 0, 4, 0);
+        let turn = self.options.rotated_by.min(self.full.len());
+        self.full.rotate_left(turn);
+        self.full.iter().for_each(|buffer| out.extend_from_slice(buffer));
+        out
+    }
+}

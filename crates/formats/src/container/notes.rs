@@ -1,0 +1,91 @@
+//! Replaces a container's notes, its only part that changes after the recording.
+//!
+//! The container is written anew under a temporary name and takes the old one's place whole: who has the old one open goes on reading it.
+
+use super::{NOTES, PERF_DATA};
+use crate::Error;
+use std::fs::{self, File};
+use std::io::{self, BufReader, BufWriter, Write};
+use std::path::Path;
+use zip::write::SimpleFileOptions;
+use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
+
+/// Replaces the notes of the container at `path`; nothing else in it changes.
+///
+/// # Errors
+/// When it is no container or cannot be written; it is then as it was.
+pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let file = File::open(path).map_err(Error::at(path))?;
+    let permissions = file.metadata().map_err(Error::at(path))?.permissions();
+    let mut zip = ZipArchive::new(BufReader::new(file))?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = super::write::Temporary(folder.join(format!(".{name}.{}.partial", std::process::id())));
+    let file = File::create_new(&temporary.0).map_err(Error::at(&temporary.0))?;
+    let mut out = ZipWriter::new(BufWriter::with_capacity(1 << 20, file));
+    let written = copy(&mut zip, &mut out, notes);
+    if let Err(error) = written {
+        // Dropped, it would try once more to finish an archive that is about to be removed, and print that it cannot.
+        std::mem::forget(out);
+        return Err(error.into());
+    }
+    let out = out.finish()?.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
+    out.set_permissions(permissions).and_then(|()| out.sync_all()).map_err(Error::at(path))?;
+    fs::rename(&temporary.0, path).map_err(Error::at(path))
+}
+
+fn copy(zip: &mut ZipArchive<BufReader<File>>, out: &mut ZipWriter<BufWriter<File>>, notes: &str) -> Result<(), ZipError> {
+    for index in 0..zip.len() {
+        let mut entry = zip.by_index(index)?;
+        match &*entry.name()? {
+            NOTES => {}
+            PERF_DATA if entry.compression() == CompressionMethod::Stored => {
+                // Copied as it is it would lose the border that it is mapped on.
+                let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+                out.start_file(PERF_DATA, options.with_alignment(8).large_file(true))?;
+                io::copy(&mut entry, out)?;
+            }
+            _ => out.raw_copy_file(entry)?,
+        }
+    }
+    out.start_file(NOTES, SimpleFileOptions::default().compression_method(CompressionMethod::Deflated))?;
+    out.write_all(notes.as_bytes())?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{ContainerMeta, ContainerParts, facts, write_container};
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn only_the_notes_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.hitch");
+        let meta = ContainerMeta { host: "box".to_owned(), ..ContainerMeta::default() };
+        let perf_data: Vec<u8> = (0..100_000_u32).flat_map(u32::to_le_bytes).collect();
+        let parts = ContainerParts {
+            meta: &meta,
+            perf_data: &mut |out| out.write_all(&perf_data),
+            symbols: None,
+            notes: Some("old"),
+            extra: vec![("lab.json".to_owned(), b"{}".to_vec())],
+        };
+        write_container(&path, parts).unwrap();
+        for notes in ["new", "", "longer than before\nby far"] {
+            set_notes(&path, notes).unwrap();
+            assert_eq!(facts(&path).unwrap(), Some((meta.clone(), notes.to_owned())));
+        }
+        let mut zip = ZipArchive::new(File::open(&path).unwrap()).unwrap();
+        assert_eq!(zip.len(), 4, "perf.data, meta.json, lab.json and notes.md");
+        assert_eq!(zip.by_name(PERF_DATA).unwrap().data_start().unwrap() % 8, 0);
+        let mut read = Vec::new();
+        zip.by_name(PERF_DATA).unwrap().read_to_end(&mut read).unwrap();
+        assert!(read == perf_data);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
+        fs::write(&path, b"no zip").unwrap();
+        assert!(set_notes(&path, "x").is_err() && facts(&path).unwrap().is_none());
+        assert_eq!(fs::read(&path).unwrap(), b"no zip");
+    }
+}

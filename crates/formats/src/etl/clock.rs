@@ -1,0 +1,148 @@
+//! [`LogHeader`]: the first event of every file (`TRACE_LOGFILE_HEADER`), which says what its timestamps count; [`Clock`]: those counts
+//! as time.
+
+use super::buffer::{u32_at, u64_at};
+use unhitch_model::Time;
+
+/// `TRACE_LOGFILE_HEADER`, as far as it is needed.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LogHeader {
+    /// The time of the event that carries it: zero of the trace.
+    pub zero: i64,
+    /// Length of a pointer on the machine that was traced.
+    pub pointer_bytes: u8,
+    pub build: u32,
+    pub cpus: u32,
+    /// `EVENT_TRACE_*_MODE`.
+    pub mode: u32,
+    pub events_lost: u32,
+    pub buffers_lost: u32,
+    pub cpu_mhz: u32,
+    /// 1 performance counter, 2 system time, 3 CPU cycles.
+    pub clock_type: u32,
+    pub frequency: u64,
+    /// When the session began, 100 ns since 1601.
+    pub start: u64,
+    pub session: String,
+    /// How many buffers the session says it wrote.
+    pub buffers_written: u32,
+}
+
+impl LogHeader {
+    /// Reads the payload of the event; `zero` is its timestamp.
+    pub(crate) fn read(payload: &[u8], zero: i64) -> Option<Self> {
+        let pointer_bytes = match u32_at(payload, 0x2c)? {
+            4 => 4,
+            _ => 8,
+        };
+        let wide = 2 * usize::from(pointer_bytes);
+        let names = payload.get(264 + wide..).unwrap_or_default();
+        Some(Self {
+            zero,
+            pointer_bytes,
+            build: u32_at(payload, 8)?,
+            cpus: u32_at(payload, 0xc)?,
+            buffers_written: u32_at(payload, 0x24)?,
+            mode: u32_at(payload, 0x20)?,
+            events_lost: u32_at(payload, 0x30)?,
+            cpu_mhz: u32_at(payload, 0x34)?,
+            frequency: u64_at(payload, 240 + wide)?,
+            start: u64_at(payload, 248 + wide)?,
+            clock_type: u32_at(payload, 256 + wide)?,
+            buffers_lost: u32_at(payload, 260 + wide)?,
+            session: utf16_z(names).0,
+        })
+    }
+
+    /// Ticks of the timestamps in a second; never zero.
+    pub(crate) fn ticks_per_second(&self) -> u64 {
+        match self.clock_type {
+            2 => 10_000_000,
+            3 => u64::from(self.cpu_mhz).saturating_mul(1_000_000),
+            _ => self.frequency,
+        }
+        .max(1)
+    }
+
+    /// True when `other` was recorded by the same system at about the same time: its clock and the wall clock went on alike.
+    pub(crate) fn is_beside(&self, other: &Self) -> bool {
+        /// 100 ns: an hour between the beginnings, a second between the clocks.
+        const APART: i128 = 36_000_000_000;
+        const DRIFT: i128 = 10_000_000;
+        let wall = i128::from(other.start) - i128::from(self.start);
+        let ticks = i128::from(other.zero) - i128::from(self.zero);
+        let counted = ticks * 10_000_000 / i128::from(self.ticks_per_second());
+        wall.abs() <= APART && (wall - counted).abs() <= DRIFT
+    }
+
+    /// Wall-clock time of `zero`, nanoseconds since the Unix epoch.
+    pub(crate) fn epoch_ns(&self) -> Option<i128> {
+        /// 1970 in 100 ns since 1601.
+        const UNIX: i128 = 116_444_736_000_000_000;
+        let start = if self.clock_type == 2 { i128::from(self.zero) } else { i128::from(self.start) };
+        (start > UNIX).then(|| (start - UNIX) * 100)
+    }
+}
+
+/// Timestamps as [`Time`].
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    zero: i64,
+    /// Nanoseconds per tick where that is whole, as it nearly always is (10 MHz); 0 where it is not.
+    whole_ns: u64,
+    ticks_per_second: u64,
+}
+
+impl Clock {
+    pub(crate) fn new(zero: i64, ticks_per_second: u64) -> Self {
+        let ticks_per_second = ticks_per_second.max(1);
+        let whole_ns = if 1_000_000_000 % ticks_per_second == 0 { 1_000_000_000 / ticks_per_second } else { 0 };
+        Self { zero, whole_ns, ticks_per_second }
+    }
+
+    /// A timestamp as nanoseconds since the trace's start; zero when it is before.
+    #[inline]
+    pub(crate) fn time(&self, ticks: i64) -> Time {
+        let since = if ticks > self.zero { ticks.wrapping_sub(self.zero) as u64 } else { 0 };
+        Time::from_nanos(self.nanos(since))
+    }
+
+    /// True for a timestamp before the trace's start.
+    pub(crate) fn is_before(&self, ticks: i64) -> bool {
+        ticks < self.zero
+    }
+
+    /// A number of ticks in nanoseconds.
+    #[inline]
+    pub(crate) fn nanos(&self, ticks: u64) -> u64 {
+        if self.whole_ns > 0 {
+            return ticks.saturating_mul(self.whole_ns);
+        }
+        let nanos = u128::from(ticks) * 1_000_000_000 / u128::from(self.ticks_per_second);
+        u64::try_from(nanos).unwrap_or(u64::MAX)
+    }
+}
+
+/// A text up to its zero, and what follows it.
+pub(crate) fn utf16_z(bytes: &[u8]) -> (String, &[u8]) {
+    let units = bytes.as_chunks::<2>().0;
+    let len = units.iter().position(|unit| *unit == [0; 2]).unwrap_or(units.len());
+    let text = units.iter().take(len).map(|unit| u16::from_le_bytes(*unit));
+    let text = char::decode_utf16(text).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
+    (text, bytes.get(len * 2 + 2..).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_become_nanoseconds_without_overflow() {
+        let qpc = Clock::new(1000, 10_000_000);
+        assert_eq!((qpc.time(1010).nanos(), qpc.time(0).nanos(), qpc.time(i64::MAX).nanos()), (1000, 0, u64::MAX));
+        let odd = Clock::new(i64::MIN, 3_579_545);
+        assert_eq!(odd.nanos(3_579_545 * 7), 7_000_000_000);
+        assert!(odd.time(i64::MAX).nanos() > 0);
+        assert_eq!(Clock::new(0, 0).time(5).nanos(), 5_000_000_000);
+    }
+}

@@ -1,0 +1,212 @@
+//! Programs and libraries in memory: which image an address meant, in which process and when.
+//!
+//! Image events tell where an image lies; the events that merging tools put beside them at the same time (ImageID) tell what it is: its
+//! PDB's GUID and age, its time stamp. A later image at the same address counts from when it was loaded.
+
+use super::{hook, kernel, paths::Paths, rows::Naming, tasks::ProcessIndex};
+use rustc_hash::FxHashMap;
+use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, NameId, ProcessId, Time, Trace, Value};
+
+/// The images of one address space.
+#[derive(Default)]
+struct Space {
+    /// By base, those of equal base by time.
+    images: Vec<Image>,
+    /// When something was loaded where something else had been; in order.
+    reloads: Vec<Time>,
+}
+
+#[derive(Clone, Copy)]
+struct Image {
+    base: u64,
+    size: u64,
+    from: Time,
+    module: ModuleId,
+}
+
+/// Images may overlap: one that was unloaded, and its successor. So many are looked at below an address.
+const MOST_BELOW: usize = 64;
+
+impl Space {
+    fn module_at(&self, avma: u64, time: Time) -> Option<&Image> {
+        let below = self.images.partition_point(|image| image.base <= avma);
+        let around = self.images.get(below.saturating_sub(MOST_BELOW)..below)?.iter().rev();
+        let around = around.filter(|image| avma - image.base < image.size);
+        // The last one that was there by then; before the first was loaded, the first.
+        around.min_by_key(|image| if image.from <= time { (0, time.since(image.from)) } else { (1, image.from.since(time)) })
+    }
+
+    fn finish(&mut self) {
+        self.images.sort_by_key(|image| image.from);
+        let mut there = std::collections::BTreeMap::<u64, u64>::new();
+        for image in &self.images {
+            let end = image.base.saturating_add(image.size);
+            let below = there.range(..end).next_back();
+            if below.is_some_and(|(_, other)| *other > image.base) {
+                self.reloads.push(image.from);
+            }
+            there.insert(image.base, end);
+        }
+        self.reloads.dedup();
+        self.images.sort_by_key(|image| (image.base, image.from));
+    }
+}
+
+/// All address spaces of a trace: the kernel's, and one per process.
+pub(super) struct Spaces {
+    spaces: Vec<Space>,
+    pointer_bytes: usize,
+    kernel: ModuleId,
+    anonymous: NameId,
+}
+
+/// An address space.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct SpaceId(u32);
+
+impl SpaceId {
+    pub(super) const KERNEL: Self = Self(0);
+
+    pub(super) fn of(process: ProcessId) -> Self {
+        Self(process.0.saturating_add(1))
+    }
+}
+
+/// What ImageID events say of the image that is loaded at that time.
+#[derive(Clone, Default)]
+struct Identity {
+    build_id: Vec<u8>,
+    pdb: String,
+    timestamp: u32,
+}
+
+impl Spaces {
+    /// Reads the naming events, which must be in the order of time. `times` are those of the events.
+    pub(super) fn new(
+        naming: &[Naming],
+        times: impl Fn(i64) -> Time,
+        processes: &ProcessIndex,
+        paths: &Paths,
+        pointer_bytes: u8,
+        trace: &mut Trace,
+    ) -> Self {
+        let identities = identities(naming, pointer_bytes, trace);
+        let kernel = Module { path: trace.strings.intern("[kernel]"), kind: ModuleKind::Kernel, build_id: Vec::new() };
+        let anonymous = trace.strings.intern("[anon]");
+        let mut all = Self { spaces: Vec::new(), pointer_bytes: usize::from(pointer_bytes), kernel: ModuleId(0), anonymous };
+        let count = trace.threads.processes().count() + 1;
+        all.spaces.resize_with(count, Space::default);
+        let mut last: FxHashMap<(SpaceId, u64), ModuleId> = FxHashMap::default();
+        for event in naming {
+            let loaded = event.hook == hook::IMAGE_LOAD;
+            if !loaded && !matches!(event.hook, hook::IMAGE_UNLOAD | hook::IMAGE_DC_START | hook::IMAGE_DC_END) {
+                continue;
+            }
+            let Some((base, size, pid, timestamp, file)) = image(event, pointer_bytes, trace) else { continue };
+            let time = times(event.ticks);
+            let space = if super::decode::is_kernel(base, all.pointer_bytes) {
+                SpaceId::KERNEL
+            } else if let Some(process) = processes.at(pid, time) {
+                SpaceId::of(process)
+            } else {
+                continue;
+            };
+            let identity = identities.get(&(event.ticks, base)).cloned().unwrap_or_default();
+            let known = last.get(&(space, base)).copied();
+            let path = trace.strings.intern(&paths.dos(&file));
+            // The rundown tells again what was told; only with an identity it may tell more.
+            let same = known.and_then(|id| trace.modules.get(id)).filter(|module| module.path == path);
+            if same.is_some_and(|same| identity.build_id.is_empty() || identity.build_id == same.build_id) {
+                continue;
+            }
+            let pdb = trace.strings.intern(&identity.pdb);
+            let timestamp = if identity.timestamp != 0 { identity.timestamp } else { timestamp };
+            let size_bytes = u32::try_from(size).unwrap_or(u32::MAX);
+            let kind = ModuleKind::Image { pdb, timestamp, size_bytes, kernel: space == SpaceId::KERNEL };
+            let was_nameless = same.is_some_and(|same| same.build_id.is_empty() && !identity.build_id.is_empty());
+            let module = trace.modules.intern(Module { path, kind, build_id: identity.build_id });
+            last.insert((space, base), module);
+            let Some(space) = all.spaces.get_mut(space.0 as usize) else { continue };
+            if was_nameless && let Some(image) = space.images.iter_mut().rev().find(|image| image.base == base) {
+                image.module = module;
+                continue;
+            }
+            let from = if loaded { time } else { Time::ZERO };
+            space.images.push(Image { base, size, from, module });
+        }
+        all.spaces.iter_mut().for_each(Space::finish);
+        all.kernel = trace.modules.intern(kernel);
+        all
+    }
+
+    /// True for an address of the kernel.
+    pub(super) fn is_kernel(&self, avma: u64) -> bool {
+        super::decode::is_kernel(avma, self.pointer_bytes)
+    }
+
+    /// How often the space had changed by `time`: within one number, an address means the same.
+    #[inline]
+    pub(super) fn epoch(&self, space: SpaceId, time: Time) -> u32 {
+        self.spaces.get(space.0 as usize).map_or(0, |space| space.reloads.partition_point(|reload| *reload <= time) as u32)
+    }
+
+    /// The frame of an address.
+    pub(super) fn frame(&self, space: SpaceId, pid: u32, avma: u64, time: Time, trace: &mut Trace) -> FrameId {
+        let is_kernel = super::decode::is_kernel(avma, self.pointer_bytes);
+        let space = if is_kernel { SpaceId::KERNEL } else { space };
+        let image = self.spaces.get(space.0 as usize).and_then(|space| space.module_at(avma, time));
+        let frame = match image {
+            Some(image) => Frame { module: image.module, offset: avma - image.base },
+            None if is_kernel => Frame { module: self.kernel, offset: avma },
+            None => {
+                let module = Module { path: self.anonymous, kind: ModuleKind::Anonymous { pid }, build_id: Vec::new() };
+                Frame { module: trace.modules.intern(module), offset: avma }
+            }
+        };
+        trace.stacks.intern_frame(frame)
+    }
+}
+
+/// Base, size, process, time stamp and path of an image event.
+fn image(event: &Naming, pointer_bytes: u8, trace: &mut Trace) -> Option<(u64, u64, u32, u32, String)> {
+    let layout = kernel::layout(event.hook, event.version, pointer_bytes, &mut trace.strings);
+    let (mut base, mut size, mut pid, mut timestamp, mut file) = (None, None, event.pid, 0, String::new());
+    layout.read(&event.payload, |field, value| match (trace.strings.get(field.name), &value) {
+        ("ImageBase", value) => base = value.as_u64(),
+        ("ImageSize", value) => size = value.as_u64(),
+        ("ProcessID", Value::Unsigned(value)) => pid = *value as u32,
+        ("TimeDateStamp", Value::Signed(value)) => timestamp = *value as u32,
+        ("FileName", Value::Text(text)) => file = text.to_string(),
+        _ => {}
+    });
+    Some((base?, size?, pid, timestamp, file))
+}
+
+/// By time and base.
+fn identities(naming: &[Naming], pointer_bytes: u8, trace: &mut Trace) -> FxHashMap<(i64, u64), Identity> {
+    let mut identities: FxHashMap<(i64, u64), Identity> = FxHashMap::default();
+    for event in naming.iter().filter(|event| event.hook & 0xff00 == hook::IMAGE_ID) {
+        let layout = kernel::layout(event.hook, event.version, pointer_bytes, &mut trace.strings);
+        let (mut base, mut guid, mut age, mut pdb, mut timestamp) = (None, None, 0_i64, String::new(), 0);
+        layout.read(&event.payload, |field, value| match (trace.strings.get(field.name), &value) {
+            ("ImageBase", value) => base = value.as_u64(),
+            ("GuidSig", Value::Guid(value)) => guid = Some(*value),
+            ("Age", Value::Signed(value)) => age = *value,
+            ("PDBFileName", Value::Text(text)) => pdb = text.to_string(),
+            ("TimeDateStamp", Value::Unsigned(value)) => timestamp = *value as u32,
+            _ => {}
+        });
+        let Some(base) = base else { continue };
+        let identity = identities.entry((event.ticks, base)).or_default();
+        match (event.hook, guid) {
+            // Of an image that has both, the native PDB is the one that names its machine code.
+            (hook::IMAGE_RSDS | hook::IMAGE_IL_RSDS, Some(guid)) if event.hook == hook::IMAGE_RSDS || identity.build_id.is_empty() => {
+                identity.build_id = [&guid[..], &(age as u32).to_le_bytes()].concat();
+                identity.pdb = pdb;
+            }
+            (hook::IMAGE_ID, _) => identity.timestamp = timestamp,
+            _ => {}
+        }
+    }
+    identities
+}

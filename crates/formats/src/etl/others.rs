@@ -1,0 +1,152 @@
+//! The events of all providers to the trace's [`ProviderEvents`](unhitch_model::ProviderEvents), with what the file says elsewhere: the
+//! name of the file that a transfer was for, and how long it took.
+
+use super::{
+    catalogue::Catalogue,
+    columns::{Running, Settled},
+    event::NOBODY,
+    join::{Joined, Target},
+    kinds::{KindKey, KindTable},
+    paths::Paths,
+    rows::{Chunk, Other, Switch},
+};
+use unhitch_model::{EventHead, Field, FieldType, KindId, Layout, NameId, Strings, Trace};
+
+/// What the payload of a kind of event lets us say besides.
+#[derive(Clone, Default)]
+pub(super) struct Kind {
+    pub id: Option<KindId>,
+    /// What the trace calls it.
+    pub name: String,
+    layout: Layout,
+    /// Fields of the file's that are answered.
+    thread: Option<NameId>,
+    file_key: Option<NameId>,
+    elapsed: Option<NameId>,
+    began: Option<NameId>,
+}
+
+/// Our own fields, behind those of the payload.
+const ELAPSED: &str = "ElapsedMs";
+const FILE: &str = "FileName";
+
+/// Describes every kind of the file; those of which an event is kept become the trace's.
+pub(super) fn kinds(table: &KindTable, kept: &[bool], catalogue: &mut Catalogue, pointer_bytes: u8, trace: &mut Trace) -> Vec<Kind> {
+    let describe = |(key, kept): (&KindKey, &bool)| {
+        let mut kind = catalogue.describe(key, pointer_bytes, trace);
+        let name = format!("{}/{}", trace.name(kind.provider), trace.name(kind.name));
+        let mut out = Kind { name, layout: kind.layout.clone(), ..Kind::default() };
+        if let KindKey::Hook { .. } = key {
+            out.name = trace.name(kind.name).to_owned();
+            out.look_at(&trace.strings);
+            if out.elapsed.or(out.began).is_some() {
+                kind.layout.fields.push(Field::new(trace.strings.intern(ELAPSED), FieldType::Float { bytes: 8 }));
+            }
+            if out.file_key.is_some() {
+                kind.layout.fields.push(Field::new(trace.strings.intern(FILE), FieldType::Utf16));
+            }
+        }
+        out.id = kept.then(|| trace.events.intern_kind(kind));
+        out
+    };
+    table.kinds.iter().zip(kept).map(describe).collect()
+}
+
+impl Kind {
+    fn look_at(&mut self, strings: &Strings) {
+        // Names of a process's image have no file object, and those events are known by their own means.
+        for field in &self.layout.fields {
+            match strings.get(field.name) {
+                "IssuingThreadID" | "TThreadID" => self.thread = Some(field.name),
+                "FileKey" if !self.name.starts_with("FileIO/File") && self.name != "FileIO/Name" => self.file_key = Some(field.name),
+                "ElapsedTicks" => self.elapsed = Some(field.name),
+                "InitialTicks" | "StartTicks" => self.began = Some(field.name),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Whose event each is, as far as the file tells: the thread in the payload, in the header, or on the CPU.
+pub(super) fn targets(rows: &[(u32, Other)], chunks: &[Chunk], kinds: &[Kind], switches: &[Switch]) -> Vec<Target> {
+    let mut running = Running::new(switches);
+    let whose = |chunk: u32, row: &Other, running: &mut Running<'_>| {
+        let kind = kinds.get(row.kind as usize);
+        let named = kind.and_then(|kind| kind.layout.value(payload(chunks, chunk, row), kind.thread?)?.as_u64());
+        match (named.and_then(|tid| u32::try_from(tid).ok()), row.tid) {
+            (Some(tid), _) => tid,
+            (None, NOBODY) => running.before(row.ticks, row.cpu),
+            (None, tid) => tid,
+        }
+    };
+    rows.iter().map(|(chunk, row)| Target { ticks: row.ticks, tid: whose(*chunk, row, &mut running), cpu: row.cpu }).collect()
+}
+
+fn payload<'a>(chunks: &'a [Chunk], chunk: u32, row: &Other) -> &'a [u8] {
+    let payloads = chunks.get(chunk as usize).map(|chunk| chunk.payloads.as_slice()).unwrap_or_default();
+    payloads.get(row.payload_start..).and_then(|rest| rest.get(..row.payload_len as usize)).unwrap_or_default()
+}
+
+/// Adds the events to the trace.
+#[allow(clippy::too_many_arguments, reason = "everything that was settled before meets here")]
+pub(super) fn add(
+    rows: &[(u32, Other)],
+    chunks: &[Chunk],
+    targets: &[Target],
+    joined: &[Joined],
+    kinds: &[Kind],
+    paths: &Paths,
+    settled: &mut Settled<'_>,
+    trace: &mut Trace,
+) {
+    let mut buffer = Vec::new();
+    for (((chunk, row), target), stack) in rows.iter().zip(targets).zip(joined) {
+        let Some((kind, id)) = kinds.get(row.kind as usize).and_then(|kind| Some((kind, kind.id?))) else { continue };
+        let time = settled.clock.time(row.ticks);
+        let tid = if target.tid == NOBODY && *stack != Joined::default() { stack.tid } else { target.tid };
+        let head = EventHead { time, cpu: row.cpu, thread: settled.thread(tid, time), kind: id, stack: settled.stack(*stack, time, trace) };
+        let payload = payload(chunks, *chunk, row);
+        if kind.file_key.or(kind.elapsed).or(kind.began).is_none() {
+            trace.events.push(head, payload);
+            continue;
+        }
+        buffer.clear();
+        buffer.extend_from_slice(payload);
+        if kind.append(row.ticks, payload, &mut buffer, settled, paths, &trace.strings) {
+            trace.events.push(head, &buffer);
+        } else {
+            trace.events.push(head, payload);
+        }
+    }
+}
+
+impl Kind {
+    /// Appends our own fields. False when the payload lacks fields before them.
+    fn append(&self, ticks: i64, payload: &[u8], out: &mut Vec<u8>, settled: &Settled<'_>, paths: &Paths, strings: &Strings) -> bool {
+        let (mut elapsed, mut key, mut read) = (None, None, 0);
+        let rest = self.layout.read(payload, |field, value| {
+            read += 1;
+            let number = value.as_u64();
+            if Some(field.name) == self.elapsed {
+                elapsed = number;
+            } else if Some(field.name) == self.began {
+                let began = number.and_then(|began| i64::try_from(began).ok());
+                elapsed = began.and_then(|began| u64::try_from(ticks.checked_sub(began)?).ok());
+            } else if Some(field.name) == self.file_key {
+                key = number;
+            }
+        });
+        // Bytes that no field covers would be taken for ours.
+        if read != self.layout.fields.len() || rest > 0 {
+            return false;
+        }
+        if self.elapsed.or(self.began).is_some() {
+            let ms = elapsed.map_or(f64::NAN, |ticks| settled.clock.nanos(ticks) as f64 / 1e6);
+            out.extend_from_slice(&ms.to_le_bytes());
+        }
+        if let Some(name) = key.and_then(|key| paths.file(key, ticks)) {
+            out.extend(strings.get(name).encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
+        }
+        true
+    }
+}

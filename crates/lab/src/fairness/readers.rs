@@ -1,0 +1,153 @@
+//! A writer beside a stream of readers: four threads hold the lock for reading, 1 ms at a time with no gap, so it is never free by itself.
+//!
+//! *Why the readers sleep while they hold it:* computing, they would keep the writer from its CPU as well, and that is not the lock's doing.
+
+use super::Waits;
+use crate::sys;
+use serde::Serialize;
+use std::io;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+use unhitch_lock::NO_BOUND;
+
+const READERS: usize = 4;
+const HOLD: Duration = Duration::from_millis(1);
+const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A reader-writer lock, and how to measure it.
+pub struct RwLock {
+    /// What the tables call it.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub what: &'static str,
+    pub(super) beside_readers: fn(Duration) -> io::Result<Run>,
+}
+
+/// All, ours first.
+pub const RW_LOCKS: &[RwLock] = &[
+    lock::<unhitch_lock::RwLock<()>>("unhitch", "closed to readers once in 100 wake-ups, and after 5 ms"),
+    lock::<unhitch_lock::RwLock<(), 100, NO_BOUND>>("unhitch 1 %", "closed to readers once in 100 wake-ups, no bound"),
+    lock::<std::sync::RwLock<()>>("std", "the standard library's: a waiting writer shuts readers out"),
+    lock::<parking_lot::RwLock<()>>("parking_lot", "a waiting writer shuts readers out"),
+];
+
+const fn lock<L: Shareable>(name: &'static str, what: &'static str) -> RwLock {
+    RwLock { name, what, beside_readers: beside_readers::<L> }
+}
+
+/// What was measured of one reader-writer lock.
+#[derive(Clone, Debug, Serialize)]
+pub struct RwFigures {
+    /// Its name.
+    pub name: &'static str,
+    /// What it is, in a few words.
+    pub what: &'static str,
+    /// How long the writer waited, fifty times a second. A wait that the end of a run cut short counts as long as it was.
+    pub waits: Waits,
+    /// Reads of all readers together: they are kept out while the writer is let in.
+    pub reads: u64,
+    /// How long they read, nanoseconds.
+    pub reading_ns: u64,
+}
+
+impl RwFigures {
+    pub(super) fn new(lock: &RwLock) -> Self {
+        Self { name: lock.name, what: lock.what, waits: Waits::default(), reads: 0, reading_ns: 0 }
+    }
+
+    /// One run more.
+    pub(super) fn add(&mut self, run: &Run) {
+        self.waits.add(&run.waits);
+        self.reads += run.reads;
+        self.reading_ns += run.reading_ns;
+    }
+
+    /// Reads per second, all readers together.
+    pub fn reads_per_second(&self) -> f64 {
+        self.reads as f64 / (self.reading_ns.max(1) as f64 / 1e9)
+    }
+}
+
+/// What was measured in one run.
+pub(super) struct Run {
+    waits: Waits,
+    reads: u64,
+    reading_ns: u64,
+}
+
+trait Shareable: Default + Sync {
+    fn read(&self, section: impl FnOnce());
+    fn write(&self);
+}
+
+impl<const ONE_IN: u32, const BOUND_US: u32> Shareable for unhitch_lock::RwLock<(), ONE_IN, BOUND_US> {
+    fn read(&self, section: impl FnOnce()) {
+        let _held = self.read();
+        section();
+    }
+
+    fn write(&self) {
+        drop(self.write());
+    }
+}
+
+impl Shareable for parking_lot::RwLock<()> {
+    fn read(&self, section: impl FnOnce()) {
+        let _held = self.read();
+        section();
+    }
+
+    fn write(&self) {
+        drop(self.write());
+    }
+}
+
+impl Shareable for std::sync::RwLock<()> {
+    fn read(&self, section: impl FnOnce()) {
+        let _held = self.read().unwrap_or_else(PoisonError::into_inner);
+        section();
+    }
+
+    fn write(&self) {
+        drop(self.write().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+fn beside_readers<L: Shareable>(length: Duration) -> io::Result<Run> {
+    let (lock, stop) = (L::default(), AtomicBool::new(false));
+    let read = || {
+        let mut reads = 0_u64;
+        while !stop.load(Ordering::Relaxed) {
+            Shareable::read(&lock, || thread::sleep(HOLD));
+            reads += 1;
+        }
+        reads
+    };
+    let write = || {
+        let mut waits = Waits::default();
+        // At least once, also where a busy machine lets it begin late.
+        while waits.count() == 0 || !stop.load(Ordering::Relaxed) {
+            thread::sleep(REQUEST_INTERVAL);
+            let from_ns = sys::monotonic_ns();
+            Shareable::write(&lock);
+            waits.note(sys::monotonic_ns() - from_ns);
+        }
+        waits
+    };
+    let start_ns = sys::monotonic_ns();
+    thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS).map(|_| scope.spawn(read)).collect();
+        let writer = scope.spawn(write);
+        thread::sleep(length);
+        stop.store(true, Ordering::Relaxed);
+        let panicked = |_| io::Error::other("a reader or the writer panicked");
+        let mut reads = 0;
+        for reader in readers {
+            reads += reader.join().map_err(panicked)?;
+        }
+        let reading_ns = sys::monotonic_ns() - start_ns;
+        Ok(Run { waits: writer.join().map_err(panicked)?, reads, reading_ns })
+    })
+}

@@ -1,0 +1,178 @@
+//! Events of any provider: disk transfers, page faults, UI delays, focus, input, marks, and whatever else was recorded.
+//!
+//! Columns like those of the scheduler's events; what is particular to a kind of event is said once, by its [`EventKind`], and its
+//! payload stays as recorded until a field is asked for ([`Layout`]).
+
+use crate::{Layout, NameId, StackId, ThreadId, Time, Value, Window};
+use rustc_hash::FxHashMap;
+
+/// An index into the kinds of a trace's [`ProviderEvents`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
+#[repr(transparent)]
+pub struct KindId(pub u32);
+
+/// One kind of event.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct EventKind {
+    /// The provider's name, e.g. `Microsoft-Windows-Win32k`; its GUID where no name is known.
+    pub provider: NameId,
+    /// The provider's GUID as it lies in memory; zero where there is none.
+    pub provider_guid: [u8; 16],
+    /// The event's name, e.g. `MessageCheckDelay`; made of its numbers where no name is known.
+    pub name: NameId,
+    /// The event's number (ETW: event id, or the hook of a kernel event).
+    pub id: u16,
+    /// Version of its payload.
+    pub version: u8,
+    /// Start, stop and so on.
+    pub opcode: u8,
+    /// 1 critical to 5 verbose, 0 always.
+    pub level: u8,
+    /// The task that it belongs to.
+    pub task: u16,
+    /// Its keyword bits.
+    pub keyword: u64,
+    /// How its payload is decoded; without fields where that is not known.
+    pub layout: Layout,
+}
+
+/// Names for the values of a field.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ValueMap {
+    /// The values are bits, and several may be set.
+    pub bits: bool,
+    /// Values with their names.
+    pub entries: Vec<(u64, NameId)>,
+}
+
+/// Events of all providers, by time.
+#[derive(Clone, Debug, Default)]
+pub struct ProviderEvents {
+    /// When.
+    pub time: Vec<Time>,
+    /// On which CPU.
+    pub cpu: Vec<u16>,
+    /// In whose context; the idle thread when that is not known.
+    pub thread: Vec<ThreadId>,
+    /// Which kind.
+    pub kind: Vec<KindId>,
+    /// Where the thread was, if a stack was recorded.
+    pub stack: Vec<StackId>,
+    payloads: Vec<u8>,
+    ends: Vec<usize>,
+    kinds: Vec<EventKind>,
+    kind_ids: FxHashMap<EventKind, KindId>,
+    maps: Vec<ValueMap>,
+}
+
+/// What an event is besides its payload.
+#[derive(Clone, Copy, Debug)]
+pub struct EventHead {
+    /// When.
+    pub time: Time,
+    /// On which CPU.
+    pub cpu: u16,
+    /// In whose context.
+    pub thread: ThreadId,
+    /// Which kind.
+    pub kind: KindId,
+    /// Where the thread was.
+    pub stack: StackId,
+}
+
+impl ProviderEvents {
+    /// Adds an event, which must not be earlier than the last one.
+    pub fn push(&mut self, head: EventHead, payload: &[u8]) {
+        self.time.push(head.time);
+        self.cpu.push(head.cpu);
+        self.thread.push(head.thread);
+        self.kind.push(head.kind);
+        self.stack.push(head.stack);
+        self.payloads.extend_from_slice(payload);
+        self.ends.push(self.payloads.len());
+    }
+
+    /// The id of a kind, stored if new.
+    pub fn intern_kind(&mut self, kind: EventKind) -> KindId {
+        if let Some(&id) = self.kind_ids.get(&kind) {
+            return id;
+        }
+        let id = KindId(u32::try_from(self.kinds.len()).unwrap_or(u32::MAX));
+        self.kinds.push(kind.clone());
+        self.kind_ids.insert(kind, id);
+        id
+    }
+
+    /// Stores a map and returns its number, for [`Field::map`](crate::Field::map).
+    pub fn add_map(&mut self, map: ValueMap) -> u32 {
+        self.maps.push(map);
+        u32::try_from(self.maps.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    /// The kinds with their ids.
+    pub fn kinds(&self) -> impl Iterator<Item = (KindId, &EventKind)> {
+        self.kinds.iter().enumerate().map(|(index, kind)| (KindId(index as u32), kind))
+    }
+
+    /// A kind, if it is of this trace.
+    pub fn get_kind(&self, id: KindId) -> Option<&EventKind> {
+        self.kinds.get(id.0 as usize)
+    }
+
+    /// The kind of an event, if there is such an event.
+    pub fn kind_of(&self, event: usize) -> Option<&EventKind> {
+        self.kind.get(event).and_then(|id| self.get_kind(*id))
+    }
+
+    /// The names of a field's values.
+    pub fn map(&self, number: u32) -> Option<&ValueMap> {
+        self.maps.get(number as usize)
+    }
+
+    /// What a map calls a value; of several bits all their names. `None` where it has none.
+    pub fn value_name(&self, map: u32, value: &Value<'_>, name: impl Fn(NameId) -> String) -> Option<String> {
+        let (map, number) = (self.map(map)?, value.as_u64()?);
+        if let Some((_, known)) = map.entries.iter().find(|(value, _)| *value == number) {
+            return Some(name(*known));
+        }
+        let set = map.entries.iter().filter(|(bit, _)| map.bits && *bit != 0 && number & bit == *bit);
+        let names: Vec<String> = set.map(|(_, known)| name(*known)).collect();
+        (!names.is_empty()).then(|| names.join(" | "))
+    }
+
+    /// An event's payload as recorded; empty for none.
+    pub fn payload(&self, event: usize) -> &[u8] {
+        let start = event.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let end = self.ends.get(event).copied().unwrap_or(start);
+        self.payloads.get(start..end).unwrap_or(&[])
+    }
+
+    /// An event's fields in their order, with their names; empty when its layout is not known.
+    pub fn fields(&self, event: usize) -> Vec<(NameId, Value<'_>)> {
+        let mut fields = Vec::new();
+        if let Some(kind) = self.kind_of(event) {
+            kind.layout.read(self.payload(event), |field, value| fields.push((field.name, value)));
+        }
+        fields
+    }
+
+    /// An event's field with this name.
+    pub fn field(&self, event: usize, name: NameId) -> Option<Value<'_>> {
+        self.kind_of(event)?.layout.value(self.payload(event), name)
+    }
+
+    /// How many events there are.
+    pub fn len(&self) -> usize {
+        self.time.len()
+    }
+
+    /// True when there are none.
+    pub fn is_empty(&self) -> bool {
+        self.time.is_empty()
+    }
+
+    /// The indices of the events inside `window`.
+    pub fn range(&self, window: Window) -> std::ops::Range<usize> {
+        self.time.partition_point(|&t| t < window.start)..self.time.partition_point(|&t| t < window.end)
+    }
+}

@@ -1,0 +1,81 @@
+//! Numbers as people read them, wherever they are told. Numbers carry units; hangs read in seconds, waits in ms and µs.
+
+/// A duration with three significant digits: `2.81 s`, `115.6 ms`, `52.0 µs`.
+pub fn duration(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} µs", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.3} s", ns as f64 / 1e9),
+    }
+}
+
+/// A count with thousands separated: `5,768`.
+pub fn count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+/// `1 thread`, `2 threads`.
+pub fn plural(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
+}
+
+/// A part of a whole: `99.1 %`. Never rounds up to 100 what is less.
+pub fn percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "0 %".to_owned();
+    }
+    let tenths = (part as u128 * 1000 / whole as u128) as u64;
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+/// A part of a whole, rounded: `99.4 %`. 100 and 0 are said of all and nothing only.
+pub fn rounded_percent(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "0 %".to_owned();
+    }
+    let rounded = (u128::from(part) * 2000 + u128::from(whole)) / (u128::from(whole) * 2);
+    let tenths = if part < whole { rounded.min(999) } else { rounded };
+    match tenths {
+        0 if part > 0 => "< 0.1 %".to_owned(),
+        _ => format!("{}.{} %", tenths / 10, tenths % 10),
+    }
+}
+
+/// A size with three significant digits: `4 KiB`, `59.2 MiB`, `2 TiB`.
+pub fn bytes(n: u64) -> String {
+    const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let unit = (n.max(1).ilog2() / 10) as usize;
+    let value = n as f64 / (1_u64 << (10 * unit)) as f64;
+    let text = match value {
+        _ if value.fract() == 0.0 => format!("{value:.0}"),
+        ..10.0 => format!("{value:.2}"),
+        ..100.0 => format!("{value:.1}"),
+        _ => format!("{value:.0}"),
+    };
+    format!("{text} {}", UNITS.get(unit).copied().unwrap_or("EiB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_read_as_an_engineer_writes_them() {
+        assert_eq!(duration(2_810_000_000), "2.810 s");
+        assert_eq!(duration(115_600_000), "115.6 ms");
+        assert_eq!(duration(52_000), "52.0 µs");
+        assert_eq!([999, 5_768, 1_000_000].map(count), ["999", "5,768", "1,000,000"]);
+        assert_eq!([1, 2].map(|n| plural(n, "thread")), ["1 thread", "2 threads"]);
+        let sizes = [0, 512, 4096, 62_074_880, 2 << 40, 1_100_000, u64::MAX];
+        assert_eq!(sizes.map(bytes), ["0 B", "512 B", "4 KiB", "59.2 MiB", "2 TiB", "1.05 MiB", "16 EiB"]);
+    }
+}

@@ -1,0 +1,241 @@
+//! The stalls, and each of them in full: its chain, what proves it, where its time went.
+
+use super::App;
+use super::lanes::cast;
+use super::slice::{interrupt_words, occupants};
+use super::view::thread_lane;
+use crate::Error;
+use crate::loaded::{Loaded, StackOf};
+use crate::opened::Stage;
+use crate::params::{Params, wrong};
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use unhitch_analysis::answer::{self, Event};
+use unhitch_analysis::lod::LaneState;
+use unhitch_analysis::stalls::{Query, Stall};
+use unhitch_analysis::{Cancel, Evidence, Hop, Link, LinkState, WakeContext, What};
+use unhitch_model::{StackId, ThreadId, Window};
+
+/// A chain has at most so many links: neighbours absorb the small ones.
+const MOST_LINKS: usize = 32;
+
+/// More arrows are not told; the longest waits are.
+const MOST_ARROWS: usize = 500;
+
+/// `GET stalls`
+pub(super) async fn stalls(State(app): State<Arc<App>>, Path(name): Path<String>, params: Params) -> Result<Response, Error> {
+    let (status, progress) = app.opened(&name)?.status();
+    if let Some(why) = status.failed {
+        return Err(Error::Unreadable(why));
+    }
+    if status.stage < Stage::Ready {
+        return Ok(Json(json!({ "ready": false, "progress": progress, "stalls": [], "nothing": null })).into_response());
+    }
+    app.json(&name, Stage::Ready, move |loaded, _| list(loaded, &params)).await
+}
+
+fn list(loaded: &Loaded<'_>, params: &Params) -> Result<Value, Error> {
+    let (selection, stalls) = (params.selection(loaded)?, loaded.stalls().ok_or(Error::NotReady)?);
+    let worst = stalls.iter().map(Stall::severity).max().unwrap_or(1).max(1);
+    let wanted = |stall: &&Stall| {
+        stall.explanation.window.overlaps(selection.window) && stall.victims.iter().any(|&victim| selection.has(loaded, victim))
+    };
+    let told = stalls.iter().enumerate().filter(|(_, stall)| wanted(stall)).map(|(index, stall)| {
+        let (window, finding) = (stall.explanation.window, &stall.finding);
+        json!({
+            "id": index + 1, "kind": stall.candidate.kind.name(), "headline": answer::headline(stall),
+            "from": loaded.at(window.start), "to": loaded.at(window.end), "duration_ns": window.duration_ns(),
+            "severity": stall.severity() as f64 / worst as f64,
+            "victim": loaded.who(stall.candidate.victim, window.end), "victims": stall.victims.len(),
+            "pattern": finding.pattern.name(), "culprit": finding.culprit.map(|culprit| loaded.who(culprit, window.end)),
+            "function": finding.function, "evidence": finding.evidence.name(), "cause": finding.cause,
+        })
+    });
+    let told: Vec<Value> = told.collect();
+    let nothing = told.is_empty().then(|| match stalls.is_empty() {
+        true => answer::text(loaded.analysis, &[], 0).lines().filter(|line| !line.starts_with("WARNING")).collect::<Vec<_>>().join("\n"),
+        false => "None of the stalls of this trace is in the selection.".to_owned(),
+    });
+    Ok(json!({ "ready": true, "progress": 1.0, "stalls": told, "nothing": nothing }))
+}
+
+/// `GET stall/{id}`
+pub(super) async fn stall(State(app): State<Arc<App>>, Path((name, id)): Path<(String, String)>) -> Result<Response, Error> {
+    let id: usize = id.parse().map_err(|_| Error::NotFound("stall"))?;
+    app.json(&name, Stage::Ready, move |loaded, _| loaded.stall(id).map(|stall| in_full(loaded, stall, id))).await
+}
+
+/// `GET explain`
+pub(super) fn explain(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<Value, Error> {
+    let thread = params.id("thread")?.ok_or_else(|| wrong("thread", "", "a thread's id"))?;
+    let (victim, window) = (loaded.thread(thread)?, params.window(loaded)?.intersect(loaded.window()));
+    let query = Query { victims: vec![victim], window: Some(window) };
+    let stalls = loaded.analysis.stalls(&query);
+    stalls.first().map(|stall| in_full(loaded, stall, 0)).ok_or(Error::NotFound("time of this thread in that window"))
+}
+
+fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
+    let (analysis, finding, window) = (loaded.analysis, &stall.finding, stall.explanation.window);
+    let who = |thread: ThreadId| loaded.who(thread, window.end);
+    let (wakes, in_vain) = stall.figures(analysis);
+    let cast = cast(stall);
+    let depth_of = |thread: ThreadId| cast.iter().find(|(known, ..)| *known == thread).map_or(0, |&(.., depth)| depth);
+    let links = stall.explanation.chain(MOST_LINKS);
+    let chain: Vec<Value> =
+        links.iter().enumerate().map(|(index, link)| link_value(loaded, link, index, depth_of(link.thread), window)).collect();
+    let partition = analysis.partition(&stall.explanation);
+    let shares = partition.iter().map(|share| {
+        json!({
+            "what": share.what.name(), "label": answer::words(share.what), "who": share.who.map(who), "ns": share.ns,
+            "share": share.ns as f64 / window.duration_ns().max(1) as f64, "state": state_of(share.what) as u8,
+        })
+    });
+    json!({
+        "id": id, "kind": stall.candidate.kind.name(), "headline": answer::headline(stall),
+        "from": loaded.at(window.start), "to": loaded.at(window.end), "duration_ns": window.duration_ns(),
+        "victim": who(stall.candidate.victim), "victims": stall.victims.iter().map(|&victim| who(victim)).collect::<Vec<_>>(),
+        "cause": {
+            "pattern": finding.pattern.name(), "culprit": finding.culprit.map(who), "function": finding.function,
+            "evidence": finding.evidence.name(), "evidence_words": finding.evidence_words,
+            "text": finding.cause, "advice": finding.advice,
+        },
+        "figures": { "wakes": wakes, "wakes_in_vain": in_vain, "idle_share": analysis.cpus.idle_share(loaded.trace, window) },
+        "lanes": cast.iter().map(|&(thread, role, depth)| {
+            json!({ "lane": thread_lane(thread), "who": who(thread), "role": role.word(), "depth": depth })
+        }).collect::<Vec<_>>(),
+        "chain": chain,
+        "arrows": arrows(loaded, stall, &links),
+        "wakes_followed": stall.explanation.hops.len(),
+        "partition": shares.collect::<Vec<_>>(),
+        "clauses": clauses(loaded, stall),
+        "text": answer::text(analysis, std::slice::from_ref(stall), 1),
+    })
+}
+
+/// The colour that a share of the time has on a lane.
+fn state_of(what: What) -> LaneState {
+    match what {
+        What::Ran => LaneState::Ran,
+        What::WaitedForCpu => LaneState::Runnable,
+        What::Lock => LaneState::Lock,
+        What::Io => LaneState::Io,
+        What::Timer => LaneState::Timer,
+        What::Memory => LaneState::Memory,
+        What::Ipc => LaneState::Ipc,
+        What::Stopped => LaneState::Stopped,
+        What::Unknown => LaneState::Unknown,
+    }
+}
+
+fn link_value(loaded: &Loaded<'_>, link: &Link, index: usize, depth: u32, window: Window) -> Value {
+    let (analysis, trace, segment) = (loaded.analysis, loaded.trace, &link.piece.segment);
+    let state = match link.state {
+        LinkState::Running => "running",
+        LinkState::Runnable => "runnable",
+        LinkState::Sleeping => "sleeping",
+        LinkState::Unknown => "unknown",
+    };
+    let (class, stack, waited_ns) = match &link.hop {
+        Some(hop) => (hop.class.name(), loaded.stack(StackOf::Wait, hop.wait_stack), hop.slept.duration_ns()),
+        None if link.state == LinkState::Sleeping => {
+            (analysis.class_of(segment).name(), loaded.stack(StackOf::Wait, segment.wait_stack(trace)), segment.window.duration_ns())
+        }
+        None if link.state == LinkState::Running => {
+            let hot = analysis.samples.hot_spot(trace, &[(link.thread, link.window)]);
+            ("", hot.map_or(Value::Null, |spot| loaded.stack(StackOf::Sample, spot.stack)), 0)
+        }
+        None => ("", loaded.stack(StackOf::Wait, segment.wait_stack(trace)), 0),
+    };
+    let cpu = analysis.cpu_of(segment);
+    let had_it = cpu.filter(|_| link.state == LinkState::Runnable).map_or(Vec::new(), |cpu| occupants(loaded, cpu, link.window));
+    json!({
+        "link": index, "who": loaded.who(link.thread, window.end), "lane": thread_lane(link.thread), "depth": depth,
+        "state": state, "class": class, "from": loaded.at(link.window.start), "to": loaded.at(link.window.end),
+        "ns": link.window.duration_ns(), "waited_ns": waited_ns, "pieces": link.pieces, "stack": stack, "cpu": cpu,
+        "occupants": had_it, "wake": wake(loaded, link, window),
+    })
+}
+
+/// The wake-up, and who caused it, that ended a link's wait.
+fn ended_by(loaded: &Loaded<'_>, link: &Link) -> Option<(Option<usize>, Option<ThreadId>)> {
+    match &link.hop {
+        Some(hop) => Some((hop.wake, Some(hop.by))),
+        None if link.state == LinkState::Sleeping => link.piece.segment.wake.map(|wake| {
+            let by_task = loaded.analysis.facts.wake_source(loaded.trace, wake).context.is_task();
+            (Some(wake), by_task.then(|| loaded.trace.wakings.waker[wake]))
+        }),
+        None => None,
+    }
+}
+
+/// How sure it is that who is named ended the wait.
+fn evidence(hop: &Hop) -> Evidence {
+    match hop.source.context {
+        // The lock's word, or the order of a queue, says so; nobody was seen waking.
+        _ if hop.wake.is_none() || hop.is_queued() => Evidence::Inferred,
+        WakeContext::Task | WakeContext::Interrupt | WakeContext::Idle => Evidence::Direct,
+        WakeContext::SoftirqSync | WakeContext::Worker => Evidence::Inferred,
+    }
+}
+
+fn wake(loaded: &Loaded<'_>, link: &Link, window: Window) -> Option<Value> {
+    let (wake, by) = ended_by(loaded, link)?;
+    let wakings = &loaded.trace.wakings;
+    let source = wake.map(|wake| loaded.analysis.facts.wake_source(loaded.trace, wake));
+    let interrupt = source.and_then(|source| source.interrupt).map(|source| interrupt_words(source).trim_matches(&[' ', '(', ')'][..]));
+    Some(json!({
+        "at": wake.map(|wake| loaded.at(wakings.time[wake])), "waking": wake,
+        "context": source.map_or("unknown", |source| source.context.name()), "source": interrupt.filter(|words| !words.is_empty()),
+        "by": by.map(|by| loaded.who(by, window.end)), "by_lane": by.map(thread_lane),
+        "stack": loaded.stack(StackOf::Wake, wake.map_or(StackId::EMPTY, |wake| wakings.stack[wake])),
+        "evidence": link.hop.as_ref().map_or(Evidence::Direct, evidence).name(),
+    }))
+}
+
+/// The wake-ups on the way, from the waker's lane to the woken one's: the longest waits of all, in order of time.
+fn arrows(loaded: &Loaded<'_>, stall: &Stall, links: &[Link]) -> Vec<Value> {
+    let mut hops: Vec<&Hop> = stall.explanation.hops.iter().collect();
+    hops.sort_by_key(|hop| (std::cmp::Reverse(hop.window.duration_ns()), hop.window.end));
+    hops.truncate(MOST_ARROWS);
+    hops.sort_by_key(|hop| (hop.window.end, hop.depth));
+    hops.into_iter().map(|hop| arrow(loaded, hop, links)).collect()
+}
+
+fn arrow(loaded: &Loaded<'_>, hop: &Hop, links: &[Link]) -> Value {
+    let at = hop.wake.map_or(hop.window.end, |wake| loaded.trace.wakings.time[wake]);
+    let context = hop.wake.map_or("lock word", |_| hop.source.context.name());
+    let evidence = evidence(hop).name();
+    // A link takes small neighbours in, and ends where they end.
+    let link = links.iter().position(|link| link.window.start < hop.window.end && hop.window.end <= link.window.end);
+    json!({
+        "from_lane": thread_lane(hop.by), "to_lane": thread_lane(hop.sleeper), "at": loaded.at(at), "waking": hop.wake,
+        "context": context, "evidence": evidence, "label": format!("{context} · {evidence}"),
+        "link": link, "depth": hop.depth, "waited_ns": hop.slept.duration_ns(),
+    })
+}
+
+/// The answer's sentences, each with what proves it.
+fn clauses(loaded: &Loaded<'_>, stall: &Stall) -> Vec<Value> {
+    let clauses = answer::clauses(loaded.analysis, stall);
+    let told = clauses.iter().map(|clause| {
+        // Browsers count in UTF-16.
+        let units = |byte: usize| clause.text.get(..byte).unwrap_or(&clause.text).encode_utf16().count();
+        let links = clause.links.iter().map(|link| {
+            let event = link.event.map(|event| match event {
+                Event::Switch(at) => json!({ "switch": at }),
+                Event::Waking(at) => json!({ "waking": at }),
+                Event::Provider(at) => json!({ "provider": at }),
+            });
+            json!({
+                "start": units(link.range.start), "end": units(link.range.end), "lane": link.thread.map(thread_lane),
+                "from": loaded.at(link.window.start), "to": loaded.at(link.window.end), "event": event,
+            })
+        });
+        json!({ "kind": clause.kind.name(), "text": clause.text, "links": links.collect::<Vec<_>>() })
+    });
+    let warnings = loaded.trace.warnings.lines().map(|warning| json!({ "kind": "warning", "text": warning, "links": [] }));
+    told.chain(warnings).collect()
+}

@@ -1,0 +1,225 @@
+//! Tables: which there are, and one level of a pivot tree at a time.
+
+use super::view::thread_lane;
+use crate::Error;
+use crate::loaded::{Loaded, StackOf};
+use crate::params::{Params, wrong};
+use axum::Json;
+use serde_json::{Value as JsonValue, json};
+use unhitch_analysis::Cancel;
+use unhitch_analysis::table::{Heading, Kind, Line, Name, PivotQuestion, Query, StackKind, TABLES, Value, Words, columns_of};
+use unhitch_model::Time;
+
+/// Rows of one answer.
+const MOST_ROWS: usize = 10_000;
+/// Rows, unless told otherwise.
+const ROWS: usize = 200;
+/// Deeper pivot trees are not asked for by people.
+const DEEPEST: usize = 16;
+
+/// A table as somebody would want to see it first.
+struct Preset {
+    id: &'static str,
+    name: &'static str,
+    table: &'static str,
+    by: &'static [&'static str],
+    show: &'static [&'static str],
+    sort: &'static str,
+    graph: &'static [&'static str],
+}
+
+/// The registry of presets.
+const PRESETS: &[Preset] = &[
+    Preset {
+        id: "waits",
+        name: "Waits",
+        table: "waits",
+        by: &["process", "thread", "reason", "wait stack"],
+        show: &["count", "sum:waited", "avg:waited", "max:waited"],
+        sort: "sum:waited:desc",
+        graph: &["sum:waited"],
+    },
+    Preset {
+        id: "wakes",
+        name: "Who wakes",
+        table: "wakes",
+        by: &["woken by process", "woken by", "wake stack", "thread"],
+        show: &["count", "sum:waited", "max:waited"],
+        sort: "sum:waited:desc",
+        graph: &["sum:waited"],
+    },
+    Preset {
+        id: "samples",
+        name: "Samples inclusive",
+        table: "samples",
+        by: &["process", "thread", "stack"],
+        show: &["count", "sum:weight"],
+        sort: "count:desc",
+        graph: &["sum:weight"],
+    },
+    Preset {
+        id: "addresses",
+        name: "Samples by address",
+        table: "samples",
+        by: &["module", "function", "address"],
+        show: &["count", "sum:weight"],
+        sort: "count:desc",
+        graph: &["count"],
+    },
+    Preset {
+        id: "stalls",
+        name: "Stalls",
+        table: "stalls",
+        by: &[],
+        show: &["start", "duration", "kind", "thread", "process", "victims", "culprit", "evidence", "cause"],
+        sort: "duration:desc",
+        graph: &["duration"],
+    },
+    Preset {
+        id: "lifetimes",
+        name: "Lifetimes",
+        table: "lifetimes",
+        by: &[],
+        show: &["process", "pid", "parent pid", "start", "end", "duration", "command line"],
+        sort: "start:asc",
+        graph: &["duration"],
+    },
+    Preset {
+        id: "threads",
+        name: "Threads",
+        table: "threads",
+        by: &["process"],
+        show: &["count", "sum:ran", "sum:runnable", "sum:slept", "sum:switches"],
+        sort: "sum:ran:desc",
+        graph: &["sum:ran"],
+    },
+];
+
+/// `GET tables`
+pub(super) async fn tables() -> Json<JsonValue> {
+    let tables = TABLES.iter().map(|table| {
+        let columns = columns_of(table.name).map(|column| {
+            json!({
+                "name": column.name, "aliases": column.aliases, "kind": column.kind.word(), "doc": column.doc,
+                "sum": matches!(column.kind, Kind::Duration | Kind::Count),
+            })
+        });
+        json!({
+            "table": table.word, "doc": table.doc, "by": table.by, "show": table.show, "aggregates": table.aggregates,
+            "sort": table.sort, "columns": columns.collect::<Vec<_>>(),
+        })
+    });
+    let presets = PRESETS.iter().map(|preset| {
+        json!({
+            "id": preset.id, "name": preset.name, "table": preset.table, "by": preset.by, "show": preset.show,
+            "sort": preset.sort, "graph": preset.graph,
+        })
+    });
+    Json(json!({ "tables": tables.collect::<Vec<_>>(), "presets": presets.collect::<Vec<_>>() }))
+}
+
+/// `GET table`
+pub(super) fn table(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Result<JsonValue, Error> {
+    let names: Vec<(&str, Name)> = TABLES.iter().map(|table| (table.word, table.name)).collect();
+    params.text("table")?;
+    let (name, mut selection) = (params.choice("table", &names)?, params.selection(loaded)?);
+    let (by, path) = (params.get("by"), path(params)?);
+    let query = |by: Option<&str>, show, sort| {
+        let words = Words { by: by.or(Some("none")), show, filter: None, sort };
+        Query::new(name, words).map_err(|error| Error::Query(error.to_string()))
+    };
+    let groups = query(by, None, None)?;
+    if path.len() > groups.groups().len() {
+        return Err(wrong("path", params.get("path").unwrap_or_default(), "at most as many keys as columns in `by`"));
+    }
+    // Inside the last group are single rows, of which other things are shown.
+    let is_leaf = path.len() == groups.groups().len();
+    let shown = query(by.filter(|_| !is_leaf), params.get("show"), params.get("sort"))?;
+    let ignored: &[&str] = if name == Name::Cpus && !selection.is_everyone() { &["thread", "process"] } else { &[] };
+    if name == Name::Cpus {
+        (selection.threads, selection.processes) = (Vec::new(), Vec::new());
+    }
+    if name == Name::Lifetimes {
+        let of_threads = selection.threads.drain(..).map(|thread| loaded.trace.threads.get(thread).process);
+        selection.processes.extend(of_threads);
+    }
+    let filter = selection.filter(name)?;
+    let page = (params.number("offset", 0, 0..=usize::MAX)?, params.number("limit", ROWS, 1..=MOST_ROWS)?);
+    let question = PivotQuestion {
+        query: &shown,
+        opened: &groups.groups()[..path.len()],
+        path: &path,
+        selection: selection.of_rows(filter.as_ref()),
+        page,
+    };
+    let level = loaded.table(name, selection.window, cancel)?.level(question, cancel)?;
+    let columns = level.headings.iter().map(
+        |heading| json!({ "title": heading.title, "column": heading.column, "aggregate": heading.aggregate, "kind": heading.kind.word() }),
+    );
+    let row = |line: &Line| {
+        let cells: Vec<_> = line.cells.iter().zip(&level.headings).map(|(value, heading)| cell(loaded, value, heading.kind)).collect();
+        let window = line.place.map(|place| place.window);
+        let lane = line.place.and_then(|place| match place.thread {
+            Some(thread) => Some(thread_lane(thread)),
+            None => place.cpu.map(|cpu| format!("c{cpu}")),
+        });
+        json!({
+            "key": line.key, "cells": cells, "children": line.children,
+            "from": window.map(|window| loaded.at(window.start)), "to": window.map(|window| loaded.at(window.end)), "lane": lane,
+        })
+    };
+    let total = |(total, heading): (&Option<i64>, &Heading)| {
+        total.map_or(JsonValue::Null, |total| cell(loaded, &Value::Number(total), heading.kind))
+    };
+    Ok(json!({
+        "table": name.info().word, "level": path.len(),
+        "by": level.headings.first().filter(|_| !is_leaf).and_then(|heading| heading.column),
+        "columns": columns.collect::<Vec<_>>(), "rows": level.lines.iter().map(row).collect::<Vec<_>>(),
+        "offset": page.0, "total": level.total, "totals": level.totals.iter().zip(&level.headings).map(total).collect::<Vec<_>>(),
+        "matched": level.matched, "ignored": ignored, "cut": page.0.saturating_add(level.lines.len()) < level.total,
+    }))
+}
+
+fn cell(loaded: &Loaded<'_>, value: &Value, kind: Kind) -> JsonValue {
+    match value {
+        Value::Nothing => JsonValue::Null,
+        Value::Text(text) => json!(text),
+        Value::Number(number) if kind == Kind::Time => json!(loaded.at(Time::from_nanos(u64::try_from(*number).unwrap_or(0)))),
+        Value::Number(number) => json!(number),
+        Value::Stack(of, stack) => loaded.briefly(
+            match of {
+                StackKind::Wait => StackOf::Wait,
+                StackKind::Wake => StackOf::Wake,
+                StackKind::Sample => StackOf::Sample,
+            },
+            *stack,
+        ),
+    }
+}
+
+/// The keys of the open groups.
+fn path(params: &Params) -> Result<Vec<String>, Error> {
+    let Some(text) = params.get("path") else { return Ok(Vec::new()) };
+    let keys: Option<Vec<String>> = serde_json::from_str(text).ok();
+    let is_key = |key: &String| key == "-" || key.starts_with(['n', 't', 's']);
+    let keys = keys.filter(|keys| keys.len() <= DEEPEST && keys.iter().all(is_key));
+    keys.ok_or_else(|| wrong("path", text, "a JSON array of keys as rows have them"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_preset_can_be_asked_for() {
+        for preset in PRESETS {
+            let name = Name::of_word(preset.table).expect(preset.id);
+            let (show, levels) = (preset.show.join(","), preset.by.len().max(1));
+            for level in 0..levels {
+                let by = preset.by.get(level).copied().unwrap_or("none");
+                let words = Words { by: Some(by), show: Some(&show), sort: Some(preset.sort), filter: None };
+                assert!(Query::new(name, words).is_ok(), "{} by {by}: {:?}", preset.id, Query::new(name, words).err());
+            }
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Windows traces on the command line: names from PDBs as `_NT_SYMBOL_PATH` or `--symbols` says, fetched from a server (which needs the
+//! program `curl`), sessions that were not merged, and words on what is missing. The traces are made up (synthetic).
+
+use serde_json::Value;
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+use unhitch_etl_writer::{Guid, Image, KernelEvent, Options, Pdb, Process, Public, Rundown, ThreadFacts, Writer, win32k};
+
+const GUID: Guid = Guid::new(1, 2, 3, [4; 8]);
+const BASE: u64 = 0x7ff6_0000_0000;
+
+/// A thread that Windows reported for 1.5 s, half of which its samples cover, and nothing else.
+fn samples_only(path: &Path) {
+    let mut writer = Writer::new(Options { cpus: 1, ..Options::default() });
+    let (pid, tid) = (100, 200);
+    writer.kernel(0, 0, &KernelEvent::SampleInterval { first: true, units: 10_000 });
+    let process = Process { pid, parent: 4, image: "hanger.exe", command_line: "hanger.exe" };
+    writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, process));
+    writer.kernel(0, 0, &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some("UI") }, (4, 8)));
+    let image = Image { base: BASE, size: 0x10_0000, pid, timestamp: 1, path: "C:\\hanger.exe" };
+    writer.kernel(0, 0, &KernelEvent::Image(Rundown::First, image));
+    writer.kernel(0, 0, &KernelEvent::ImageRsds { base: BASE, pid, guid: GUID, age: 1, pdb: "D:\\out\\hanger.pdb" });
+    for sample in 0..2_000 {
+        // Idle in every second one.
+        let tid = if sample % 2 == 0 { tid } else { 0 };
+        writer.kernel(0, 1_000_000 * (sample + 1), &KernelEvent::Sample { instruction: BASE + 0x1010, tid, in_dpc: false });
+    }
+    let delay = win32k::Delay { delay_ms: 1_500, window: Some(("HangerWindow", "C:\\hanger.exe")), ..win32k::Delay::default() };
+    win32k::message_check_delay(&mut writer, 0, 2_000_000_000, (pid, tid), &delay);
+    fs::write(path, writer.finish()).unwrap();
+}
+
+/// `unhitch` with the words, in a clean environment.
+fn unhitch(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));
+    for variable in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME", "_NT_SYMBOL_PATH"] {
+        command.env_remove(variable);
+    }
+    command.args(words);
+    command
+}
+
+/// What it prints, also with this symbol path.
+fn printed(words: &[&str], symbols: Option<&str>) -> String {
+    let mut command = unhitch(words);
+    command.envs(symbols.map(|path| ("_NT_SYMBOL_PATH", path)));
+    String::from_utf8_lossy(&command.output().unwrap().stdout).into_owned()
+}
+
+fn err(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+fn pdb() -> Vec<u8> {
+    let public = Public { name: "?Layout@Hanger@@QEAAXXZ".to_owned(), rva: 0x1000, function: true };
+    Pdb { guid: GUID, age: 1, publics: vec![public], procedures: Vec::new() }.encode()
+}
+
+#[test]
+fn samples_get_names_from_a_symbol_store_and_what_is_missing_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("hang.etl");
+    samples_only(&trace);
+    let trace = trace.to_str().unwrap();
+
+    let bare = printed(&["why", trace], None);
+    assert!(bare.contains("name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"), "{bare}");
+    let store = format!("srv*{}", folder.path().display());
+    let absent = printed(&["why", trace], Some(&store));
+    assert!(absent.contains("in none of the folders of the symbol path"), "{absent}");
+
+    let place = folder.path().join("hanger.pdb").join(format!("{}1", GUID.digits()));
+    fs::create_dir_all(&place).unwrap();
+    fs::write(place.join("hanger.pdb"), pdb()).unwrap();
+    let named = printed(&["why", trace], Some(&store));
+    assert_eq!(printed(&["why", trace, "--symbols", &store], Some("/nowhere")), named, "the option goes before the environment");
+    for words in [
+        "HANG 1.500 s  UI 200 (hanger.exe 100)",
+        "Windows reported that it did not look at its messages for 1.500 s (window class HangerWindow).",
+        "750 CPU samples show it on a CPU, which is about 750.0 ms of these 1.500 s.",
+        "its own computation in Hanger::Layout.",
+        "EVIDENCE  inferred: there are CPU samples only",
+    ] {
+        assert!(named.contains(words), "{words} is not in\n{named}");
+    }
+    assert!(!named.contains("WARNING"), "{named}");
+}
+
+#[test]
+fn a_server_in_the_path_is_asked_and_nothing_else_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("hang.etl");
+    samples_only(&trace);
+    let trace = trace.to_str().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = format!("http://{}/symbols", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+        lines.take_while(|line| !line.is_empty()).for_each(drop);
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", pdb().len()).unwrap();
+        stream.write_all(&pdb()).unwrap();
+        // Whoever asks a second time is refused.
+    });
+    // Into the user's cache, because the path names none.
+    let cache = folder.path().join("cache");
+    let fetched = unhitch(&["hot", trace, "--symbols", &format!("srv*{server}")]).env("XDG_CACHE_HOME", &cache).output().unwrap();
+    let place = format!("hanger.pdb/{}1/hanger.pdb", GUID.digits());
+    assert_eq!(err(&fetched), format!("unhitch: fetching {server}/{place}\n"));
+    assert!(String::from_utf8_lossy(&fetched.stdout).contains("Hanger::Layout"), "{fetched:?}");
+    assert_eq!(fs::read(cache.join("unhitch/symbols").join(&place)).unwrap(), pdb());
+    let again = unhitch(&["hot", trace, "--symbols", &format!("srv*{server}")]).env("XDG_CACHE_HOME", &cache).output().unwrap();
+    assert_eq!((err(&again), again.stdout), (String::new(), fetched.stdout));
+
+    // Where the program that fetches is missing that is said.
+    let missing =
+        unhitch(&["hot", trace, "--symbols", &format!("srv*{}*{server}", folder.path().display())]).env("PATH", "").output().unwrap();
+    let said = format!("{server} was not asked: the program curl, which does that, is not here: hanger.exe");
+    assert!(String::from_utf8_lossy(&missing.stdout).contains(&said), "{missing:?}");
+}
+
+/// In the place of `curl` lies a program that leaves a mark.
+#[cfg(unix)]
+#[test]
+fn without_a_server_in_the_path_nothing_is_fetched() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    let (trace, curl, mark) = (folder.path().join("hang.etl"), folder.path().join("curl"), folder.path().join("mark"));
+    samples_only(&trace);
+    fs::write(
+        &curl,
+        format!("#!/bin/sh\n: > '{}'\necho 'curl: (99) It rains' >&2\necho 'Take an umbrella' >&2\nexit 99\n", mark.display()),
+    )
+    .unwrap();
+    fs::set_permissions(&curl, fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |symbols: &str| unhitch(&["why", trace.to_str().unwrap(), "--symbols", symbols]).env("PATH", folder.path()).output().unwrap();
+    let store = folder.path().display();
+    for symbols in ["".to_owned(), format!("{store}"), format!("srv*{store}"), format!("cache*{store};srv**")] {
+        let output = run(&symbols);
+        assert!(output.status.success() && output.stderr.is_empty() && !mark.exists(), "{symbols}: {output:?}");
+    }
+    let asked = run(&format!("srv*{store}*https://symbols.invalid"));
+    assert!(asked.status.success() && mark.exists(), "the mark shows when it is run: {asked:?}");
+    let said = "https://symbols.invalid did not answer (curl: (99) It rains): hanger.exe";
+    assert!(String::from_utf8_lossy(&asked.stdout).contains(said), "{asked:?}");
+}
+
+/// A session with this, not merged, that began so much later than the machine's clock did.
+fn session(path: &Path, later_ns: u64, fill: impl FnOnce(&mut Writer)) {
+    let whole = Options::default();
+    let options = Options {
+        cpus: 1,
+        merged: false,
+        start_ticks: whole.start_ticks + later_ns / 100,
+        start_filetime: whole.start_filetime + later_ns / 100,
+        ..whole
+    };
+    let mut writer = Writer::new(options);
+    fill(&mut writer);
+    fs::write(path, writer.finish()).unwrap();
+}
+
+#[test]
+fn sessions_that_were_not_merged_are_given_together_to_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (whole, kernel, ui) = (path("whole.etl"), path("machine.etl"), path("windows.etl"));
+    let (pid, tid) = (100, 200);
+    let of_kernel = |writer: &mut Writer| {
+        let process = Process { pid, parent: 4, image: "hanger.exe", command_line: "hanger.exe" };
+        writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, process));
+        writer.kernel(0, 0, &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some("UI") }, (4, 8)));
+        for sample in 0..2_000 {
+            let tid = if sample % 2 == 0 { tid } else { 0 };
+            writer.kernel(0, 1_000_000 * (sample + 1), &KernelEvent::Sample { instruction: BASE + 0x1010, tid, in_dpc: false });
+        }
+    };
+    let of_ui = |writer: &mut Writer, ns: u64| {
+        let delay = win32k::Delay { delay_ms: 1_500, window: Some(("HangerWindow", "C:\\hanger.exe")), ..win32k::Delay::default() };
+        win32k::message_check_delay(writer, 0, ns, (pid, tid), &delay);
+    };
+    session(Path::new(&whole), 0, |writer| {
+        of_kernel(writer);
+        of_ui(writer, 2_000_000_000);
+    });
+    session(Path::new(&kernel), 0, of_kernel);
+    // It began half a second later, and so counts from there.
+    session(Path::new(&ui), 500_000_000, |writer| of_ui(writer, 1_500_000_000));
+
+    // Alone each lacks what the other has.
+    assert_eq!(unhitch(&["why", &kernel]).output().unwrap().status.code(), Some(3));
+    let first = |text: &str| text.lines().take(4).collect::<Vec<_>>().join("\n");
+    let story = first(&printed(&["why", &whole], None));
+    assert!(story.contains("HANG 1.500 s  UI 200 (hanger.exe 100)"), "{story}");
+    for (one, other) in [(&kernel, &ui), (&ui, &kernel)] {
+        let with = |words: &[&str]| printed(&[words, &["--with", other]].concat(), None);
+        assert_eq!(first(&with(&["why", one])), story);
+        for command in [
+            &["hot", one][..],
+            &["table", one, "stalls", "--csv"],
+            &["table", one, "samples", "--csv"],
+            &["callers", one, "--of", "sample"],
+        ] {
+            let words: Vec<&str> = command.iter().map(|word| if *word == one { whole.as_str() } else { word }).collect();
+            assert_eq!(with(command), printed(&words, None), "{command:?}");
+        }
+        assert!(with(&["waits", one]).contains("Every wait in this trace has a class."));
+        let info: Value = serde_json::from_str(&with(&["info", one, "--json"])).unwrap();
+        assert_eq!((&info["samples"], &info["producer"]), (&2_000.into(), &"ETW sessions NT Kernel Logger, NT Kernel Logger".into()));
+        let html = path("report.html");
+        assert_eq!(with(&["report", one, "-o", &html]).trim_end(), html);
+        assert!(fs::read_to_string(&html).unwrap().contains("HangerWindow"));
+    }
+
+    // What is not of one recording is said, by name where it is refused.
+    let refused = unhitch(&["why", &kernel, "--with", &path("none.etl")]).output().unwrap();
+    assert_eq!((refused.status.code(), err(&refused).matches("none.etl").count()), (Some(1), 1), "{}", err(&refused));
+    let twice = err(&unhitch(&["why", &kernel, "--with", &ui, "--with", &kernel]).output().unwrap());
+    assert_eq!(twice, format!("unhitch: {kernel}: the same session is given twice\n"));
+    session(Path::new(&path("yesterday.etl")), 86_400_000_000_000, |writer| of_ui(writer, 0));
+    let apart = printed(&["info", &kernel, "--with", &path("yesterday.etl")], None);
+    assert!(apart.contains("file 2 of the trace was recorded at another time and was left out"), "{apart}");
+}

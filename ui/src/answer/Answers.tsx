@@ -1,0 +1,195 @@
+/** The view that the page opens on: the stalls, and the open one's answer. */
+import { effect } from "@preact/signals";
+import { asApiError } from "../api/ask";
+import { getText, tracePath } from "../api/client";
+import { remember, stallDetail, stalls, summary } from "../api/data";
+import { whoText } from "../api/who";
+import type { ChainLink, StallAnswer } from "../api/types";
+import { openMenu } from "../parts/Menu";
+import { svgText } from "../parts/svg";
+import { Busy, Trouble } from "../parts/Trouble";
+import { copy, download, svgToPng } from "../shell/copy";
+import * as store from "../state/store";
+import { durationText, percent, plural, timeText } from "../units";
+import { Clauses } from "./Clauses";
+import { markdown } from "./clauses";
+import { follow } from "./follow";
+import { linked, mentions } from "./mentions";
+import { Partition } from "./Partition";
+import { StallList } from "./StallList";
+import "./answer.css";
+
+/** The worst stall opens by itself: the answer comes first. */
+let openedFor: string | null = null;
+effect(() => {
+  const worst = stalls.value.data?.stalls[0];
+  const trace = store.trace.value;
+  if (trace === null) openedFor = null;
+  // Before the summary nobody knows how long the trace is, and so where in it the stall is.
+  if (!worst || trace === null || summary.value.data === null || openedFor === trace) return;
+  openedFor = trace;
+  const untouched = store.stall.peek() === null && store.shown.peek() === null && !store.isSelecting(store.selection.peek()) && store.view.peek() === "answers";
+  if (untouched) store.openStall(worst.id, worst);
+});
+
+export function Answers() {
+  return (
+    <div class="answers">
+      <nav class="answers-list" aria-label="Stalls">
+        <StallList />
+      </nav>
+      <div class="answers-text" tabIndex={-1}>
+        <Open />
+      </div>
+    </div>
+  );
+}
+
+function Open() {
+  const { data, error, loading } = stallDetail.value;
+  if (store.stall.value === null && !store.canExplain.value) {
+    const none = stalls.value.data?.stalls.length === 0;
+    return <p class="empty">{none ? "Nothing hung for long enough to be told. Tables and Stacks show what the threads did." : "Choose a stall on the left, or in the picture above."}</p>;
+  }
+  if (error) return <Trouble error={error} />;
+  if (!data) return <Busy what="Following the waits …" />;
+  return <Answer answer={data} stale={loading} />;
+}
+
+function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
+  for (const lane of answer.lanes) remember(lane.who);
+  const known = mentions(answer);
+  const clauses = answer.clauses.map((clause) => (clause.kind === "headline" ? clause : linked(clause, known)));
+  const chain = clauses.filter((clause) => clause.kind === "chain");
+  return (
+    <article class="answer" data-answer={answer.id} aria-busy={stale} aria-labelledby="answer-head">
+      <header class="answer-head">
+        <h1 id="answer-head">
+          <Clauses clauses={clauses} kinds={["headline"]} />
+        </h1>
+        <button class="btn" aria-haspopup="menu" onClick={(event) => openMenu("Copy the answer", copies(answer), event.currentTarget)}>
+          Copy ▾
+        </button>
+      </header>
+      <div class="cause-box">
+        <Clauses clauses={clauses} kinds={["cause"]} />
+        <Clauses clauses={clauses} kinds={["remedy"]} />
+      </div>
+      <Partition answer={answer}>
+        <div class="story">
+          <Clauses clauses={clauses} kinds={["story", "machine", "input", "evidence", "warning"]} />
+        </div>
+      </Partition>
+      {chain.length > 0 && (
+        <section aria-label="The wait chain">
+          <h2 class="section-title">
+            The wait chain
+            <Walk answer={answer} />
+          </h2>
+          <Hop answer={answer} />
+          <div class="chain">
+            <Clauses clauses={chain} kinds={["chain"]} />
+          </div>
+        </section>
+      )}
+    </article>
+  );
+}
+
+/** Goes along the chain: what `[` and `]` do. */
+function Walk({ answer }: { answer: StallAnswer }) {
+  const at = store.hop.value;
+  const go = (to: number) => {
+    const link = answer.chain[to];
+    if (!link) return;
+    store.hop.value = to;
+    follow({ lane: link.lane, from: link.from, to: link.to });
+  };
+  const last = answer.chain.length - 1;
+  return (
+    <span class="walk">
+      <button class="btn small" disabled={at === 0} onClick={() => go(at === null ? last : at - 1)} title="Earlier ( [ )">
+        ‹ earlier
+      </button>
+      <button class="btn small" disabled={at === last} onClick={() => go(at === null ? 0 : at + 1)} title="Later ( ] )">
+        later ›
+      </button>
+      <span class="dim" data-hop={at ?? ""}>
+        {at === null ? plural(answer.chain.length, "link") : `link ${at + 1} of ${answer.chain.length}`}
+      </span>
+    </span>
+  );
+}
+
+function Hop({ answer }: { answer: StallAnswer }) {
+  const link = store.hop.value === null ? undefined : answer.chain[store.hop.value];
+  if (!link) return null;
+  return (
+    <div class="hop">
+      <p>
+        <strong>{whoText(link.who)}</strong> {doing(link)} for {durationText(link.ns)} from {timeText(link.from, 1000)}
+        {link.wake && (
+          <>
+            , until{" "}
+            <button class="proof" onClick={() => link.wake && follow({ lane: link.wake.by_lane, from: link.wake.at, to: null, event: link.wake.waking === null ? null : { waking: link.wake.waking } })}>
+              {link.wake.by ? whoText(link.wake.by) : "an interrupt"}
+            </button>{" "}
+            woke it ({link.wake.context.replaceAll("_", " ")}
+            {link.wake.source && `, ${link.wake.source}`}; {link.wake.evidence} evidence)
+          </>
+        )}
+        .
+      </p>
+      {link.stack && <p class="clause quoted">{link.stack.told}</p>}
+      {link.wake?.stack && <p class="clause quoted">woken from {link.wake.stack.told}</p>}
+    </div>
+  );
+}
+
+function doing(link: ChainLink): string {
+  if (link.state === "running") return "ran";
+  if (link.state === "runnable") return "waited for a CPU";
+  return link.class ? `waited (${link.class.replaceAll("_", " ")})` : "slept";
+}
+
+/** The file that `unhitch report` writes. */
+function fetchReport(): void {
+  const trace = store.trace.peek();
+  if (trace === null) return;
+  store.say("Writing the report …");
+  void getText(tracePath(trace, "report")).then(
+    (html) => download(`${trace}.html`, new Blob([html], { type: "text/html" })),
+    (error: unknown) => store.say(asApiError(error).message),
+  );
+}
+
+function copies(answer: StallAnswer) {
+  const headline = answer.clauses.find((clause) => clause.kind === "headline")?.text.trim() ?? answer.headline;
+  const parts = answer.partition.map((part) => ({ label: part.label, who: part.who ? whoText(part.who) : "", time: durationText(part.ns), share: percent(part.ns, answer.duration_ns) }));
+  const pictures = () => {
+    const found = ["overview-picture", "partition-picture"].map((id) => document.getElementById(id));
+    return svgText(
+      found.filter((element): element is SVGSVGElement & HTMLElement => element instanceof SVGSVGElement),
+      headline,
+    );
+  };
+  const name = `${store.trace.value ?? "trace"}-stall-${answer.id}`;
+  return [
+    { title: "Answer as text", run: () => void copy(answer.text, "the answer as text") },
+    { title: "Answer as Markdown", run: () => void copy(markdown(headline, answer.clauses, parts), "the answer as Markdown") },
+    { title: "Answer as JSON", run: () => void copy(JSON.stringify(answer, null, 2), "the answer as JSON") },
+    { title: "Report of the trace as one HTML file", run: () => fetchReport() },
+    { title: "Link to this place", run: () => void copy(location.href, "the link") },
+    { title: "Picture as SVG", run: () => download(`${name}.svg`, new Blob([pictures().svg], { type: "image/svg+xml" })) },
+    {
+      title: "Picture as PNG",
+      run: () => {
+        const { svg, width, height } = pictures();
+        void svgToPng(svg, width, height).then(
+          (blob) => download(`${name}.png`, blob),
+          () => store.say("The picture could not be drawn."),
+        );
+      },
+    },
+  ];
+}

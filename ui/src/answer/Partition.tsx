@@ -1,0 +1,106 @@
+/** Where the stall's time went: one bar, and the sum that proves it. */
+import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
+import { remember } from "../api/data";
+import { whoText } from "../api/who";
+import type { Part, StallAnswer } from "../api/types";
+import { Patterns, patternId } from "../parts/Patterns";
+import { useSize } from "../parts/useSize";
+import * as store from "../state/store";
+import { count, durationText, percent } from "../units";
+import { type Share, segments, told } from "./partition";
+
+const HEIGHT = 26;
+const MOST = 6;
+
+/** The bar over its whole width; below it the same numbers, and beside them what is told. */
+export function Partition({ answer, children }: { answer: StallAnswer; children: ComponentChildren }) {
+  const ref = useRef<HTMLDivElement>(null);
+  const width = useSize(ref).value.width;
+  const all = useSignal(false);
+  const shown = told(answer.partition, all.value ? Infinity : MOST);
+  const sum = answer.partition.reduce((ns, part) => ns + part.ns, 0);
+  return (
+    <section class="partition" aria-label="Where the time went">
+      <div ref={ref} class="partition-bar">
+        {width > 0 && (
+          <svg width={width} height={HEIGHT} viewBox={`0 0 ${width} ${HEIGHT}`} role="img" aria-label="The parts as one bar; the table below holds the same numbers" id="partition-picture">
+            <Patterns id="part" />
+            {segments(answer.partition, width).map((segment) => (
+              <g key={segment.x}>
+                <title>{`${shareText(segment)}: ${durationText(segment.ns)}`}</title>
+                <rect x={segment.x} width={Math.max(0.5, segment.width - 1)} height={HEIGHT} fill={`url(#${patternId("part", segment.part.state)})`} />
+                {segment.width > 90 && (
+                  <text x={segment.x + 8} y={HEIGHT / 2 + 4} font-size="11.5" font-weight="600" fill="var(--text)" stroke="var(--panel)" stroke-width="3.5" stroke-linejoin="round" paint-order="stroke">
+                    {cut(shareText(segment), segment.width)}
+                  </text>
+                )}
+              </g>
+            ))}
+          </svg>
+        )}
+      </div>
+      <div class="beside">
+        <table class="parts">
+          <tbody>
+            {shown.map((share, i) => (
+              <Row key={i} share={share} total={answer.duration_ns} more={() => (all.value = true)} />
+            ))}
+            <tr class="sum">
+              <td class="num">{durationText(sum)}</td>
+              <td class="num">{percent(sum, answer.duration_ns)}</td>
+              <td />
+              <td colSpan={2}>{sum === answer.duration_ns ? "the whole stall, to the nanosecond" : "WARNING: not the whole stall; this answer is wrong somewhere, and that is a bug"}</td>
+            </tr>
+          </tbody>
+        </table>
+        {children}
+      </div>
+    </section>
+  );
+}
+
+function Row({ share, total, more }: { share: Share; total: number; more: () => void }) {
+  const { part, parts, ns } = share;
+  remember(part.who);
+  const person = part.who !== null && part.who.tid !== 0 ? part.who : null;
+  return (
+    <tr>
+      <td class="num">{durationText(ns)}</td>
+      <td class="num">{percent(ns, total)}</td>
+      <td>
+        <svg width="14" height="14" aria-hidden="true">
+          <rect width="14" height="14" rx="2" fill={`url(#${patternId("part", part.state)})`} />
+        </svg>
+      </td>
+      <td>{part.label}</td>
+      <td>
+        {parts > 1 ? (
+          <button class="proof" title="Each by itself" onClick={more}>
+            {count(parts)} more
+          </button>
+        ) : person ? (
+          <button class="proof" title="Only this thread, everywhere" onClick={() => store.select({ thread: person.thread })}>
+            {who(part)}
+          </button>
+        ) : (
+          who(part)
+        )}
+      </td>
+    </tr>
+  );
+}
+
+function shareText(share: Share): string {
+  return `${share.part.label} ${share.parts > 1 ? `${count(share.parts)} more` : who(share.part)}`;
+}
+
+function who(part: Part): string {
+  return part.who ? whoText(part.who) : part.what === "runnable" || part.what === "waited_for_cpu" ? "nobody (idle)" : "";
+}
+
+function cut(text: string, width: number): string {
+  const room = Math.floor((width - 16) / 6.6);
+  return text.length <= room ? text : `${text.slice(0, Math.max(0, room - 1))}…`;
+}

@@ -1,0 +1,90 @@
+/** The stalls, worst first, each with its cause in a line; those outside of the selection stand apart. */
+import { concerns, stalls, status } from "../api/data";
+import { whoText } from "../api/who";
+import type { StallEntry } from "../api/types";
+import { Busy, Trouble } from "../parts/Trouble";
+import * as store from "../state/store";
+import { durationText, plural, timeText } from "../units";
+
+/** Names of the kinds of stalls as headings say them. */
+const KINDS: Readonly<Record<string, string>> = {
+  event_loop: "did not answer",
+  unwanted_wait: "waited unwantedly",
+  cpu_starvation: "got no CPU",
+  lock_starvation: "never got its lock",
+  machine: "whole machine",
+  mark: "at a mark",
+  ui_delay: "UI delay",
+};
+
+/** More is a table's work. */
+const MOST = 200;
+
+export function StallList() {
+  const { data, error } = stalls.value;
+  if (error) return <Trouble error={error} />;
+  if (!data) return <Busy what={`Judging the waits … ${Math.round((status.value.data?.progress ?? 0) * 100)} %`} />;
+  if (data.stalls.length === 0) return <p class="empty">{data.nothing ?? "No stall was found."}</p>;
+  const selection = store.selection.value;
+  // The open stall selects its own time; the list is then still the whole list.
+  const restricts = selection.thread !== null || selection.process !== null || (selection.range !== null && store.stall.value === null);
+  const inside = restricts ? data.stalls.filter((entry) => concerns(entry, selection)) : data.stalls;
+  const outside = restricts ? data.stalls.filter((entry) => !concerns(entry, selection)) : [];
+  return (
+    <>
+      <h2 class="side-title">{plural(inside.length, "stall")}</h2>
+      <ol class="stalls">
+        {inside.slice(0, MOST).map((entry) => (
+          <Row key={entry.id} entry={entry} />
+        ))}
+      </ol>
+      {inside.length > MOST && (
+        <p class="note">
+          The {MOST} worst.{" "}
+          <button
+            class="proof"
+            onClick={() => {
+              store.table.value = { preset: "stalls", table: "stalls", by: [], show: [], graph: [], where: "", sort: "" };
+              store.view.value = "tables";
+            }}
+          >
+            All {plural(inside.length, "stall")} as a table
+          </button>
+        </p>
+      )}
+      {outside.length > 0 && (
+        <>
+          <h2 class="side-title dim">{plural(outside.length, "stall")} outside of the selection</h2>
+          <ol class="stalls outside">
+            {outside.slice(0, MOST).map((entry) => (
+              <Row key={entry.id} entry={entry} />
+            ))}
+          </ol>
+        </>
+      )}
+    </>
+  );
+}
+
+function Row({ entry }: { entry: StallEntry }) {
+  const open = store.stall.value === entry.id;
+  const others = entry.victims > 1 ? ` +${entry.victims - 1}` : "";
+  return (
+    <li>
+      <button class={open ? "stall open" : "stall"} aria-current={open ? "true" : undefined} data-stall-row={entry.id} onClick={() => store.openStall(entry.id, entry)}>
+        <span class="stall-head">
+          <span class="severity" aria-hidden="true">
+            <span style={{ height: `${Math.max(8, entry.severity * 100)}%` }} />
+          </span>
+          <strong>{durationText(entry.duration_ns)}</strong>
+          <span class="stall-who">{entry.victim ? whoText(entry.victim) + others : "whole machine"}</span>
+        </span>
+        <span class="stall-cause">{entry.cause}</span>
+        <span class="stall-meta">
+          #{entry.id} · {KINDS[entry.kind] ?? entry.kind.replaceAll("_", " ")} · at {timeText(entry.from)}
+          {entry.evidence !== "direct" && <em class="tag"> {entry.evidence}</em>}
+        </span>
+      </button>
+    </li>
+  );
+}

@@ -1,0 +1,54 @@
+/** An answer's sentences cut into plain text and links to the events that prove them. */
+import type { Clause, ClauseLink } from "../api/types";
+
+export interface Piece {
+  readonly text: string;
+  readonly link: ClauseLink | null;
+}
+
+/** Links that overlap an earlier one, or lie outside of the text, are left out: the words stay. */
+export function pieces(clause: Pick<Clause, "text" | "links">): Piece[] {
+  const out: Piece[] = [];
+  let at = 0;
+  for (const link of [...clause.links].sort((a, b) => a.start - b.start || b.end - a.end)) {
+    if (link.start < at || link.end <= link.start || link.end > clause.text.length) continue;
+    if (link.start > at) out.push({ text: clause.text.slice(at, link.start), link: null });
+    out.push({ text: clause.text.slice(link.start, link.end), link });
+    at = link.end;
+  }
+  if (at < clause.text.length) out.push({ text: clause.text.slice(at), link: null });
+  return out;
+}
+
+/** Pieces cut at the ends of lines, as a clause may have several; a link that goes on is a link in both. */
+export function lines(of: readonly Piece[]): Piece[][] {
+  const out: Piece[][] = [[]];
+  for (const piece of of) {
+    piece.text.split("\n").forEach((text, i) => {
+      if (i > 0) out.push([]);
+      if (text !== "") out.at(-1)?.push({ text, link: piece.link });
+    });
+  }
+  return out.filter((line) => line.length > 0);
+}
+
+/** `CAUSE     a long hold` cut into the label and where the sentence begins; no label for an ordinary sentence. */
+export function label(text: string): { label: string; rest: number } {
+  const match = /^([A-Z]{4,10})\s{2,}/.exec(text);
+  return match ? { label: match[1] ?? "", rest: match[0].length } : { label: "", rest: 0 };
+}
+
+/** An answer as Markdown, for a bug report. */
+export function markdown(headline: string, clauses: readonly Clause[], partition: readonly { label: string; who: string; time: string; share: string }[]): string {
+  const of = (...kinds: Clause["kind"][]) => clauses.filter((clause) => kinds.includes(clause.kind));
+  const out = [`### ${headline}`, ""];
+  for (const line of of("story").flatMap((clause) => clause.text.split("\n"))) {
+    if (line.trim() !== "") out.push(line.startsWith("  ") ? `> \`${line.trim()}\`` : line, "");
+  }
+  for (const clause of of("cause", "machine", "input", "evidence", "remedy", "warning")) out.push(`* ${clause.text.trim()}`);
+  const chain = of("chain");
+  if (chain.length) out.push("", "The chain:", "", ...chain.map((clause) => `* ${clause.text.trim()}`));
+  out.push("", "| time | share | what | who |", "|---:|---:|---|---|");
+  for (const part of partition) out.push(`| ${part.time} | ${part.share} | ${part.label} | ${part.who.replaceAll("|", "\\|")} |`);
+  return `${out.join("\n")}\n`;
+}

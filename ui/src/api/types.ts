@@ -1,0 +1,345 @@
+/** The JSON of `docs/page-protocol.md`, route by route. Times are ns since the trace's start, durations end in `_ns`. */
+import type { Ns, ProcessIx, StallId, ThreadIx } from "../units";
+
+export interface Who {
+  thread: ThreadIx;
+  tid: number;
+  pid: number;
+  process_id: ProcessIx;
+  name: string;
+  process: string;
+}
+
+export interface StackRef {
+  stack: number;
+  kind: "wait" | "wake" | "sample";
+  told: string;
+}
+
+export interface Frame {
+  function: string;
+  inlined: boolean;
+  module: string | null;
+  file: string | null;
+  line: number | null;
+  offset: string | null;
+  kernel: boolean;
+  noise: boolean;
+}
+
+export interface StackAnswer extends StackRef {
+  frames: Frame[];
+  class: string | null;
+}
+
+export interface ServerInfo {
+  version: string;
+  folder: string;
+  single: string | null;
+  editable: boolean;
+  upload_limit_bytes: number;
+}
+
+export interface TraceEntry {
+  name: string;
+  bytes: number;
+  modified: string;
+  format: string;
+  host: string | null;
+  kernel: string | null;
+  duration_ns: number | null;
+  cpus: number | null;
+  notes: string;
+  loaded: boolean;
+  first_answer: { text: string | null; severity: number } | null;
+  error: string | null;
+}
+
+export interface Status {
+  stage: "unopened" | "reading" | "indexing" | "judging" | "ready" | "failed";
+  progress: number;
+  ready: { lanes: boolean; tables: boolean; stalls: boolean };
+  error: string | null;
+  hint: string;
+}
+
+export interface Loss {
+  cpu: number;
+  from: Ns;
+  to: Ns;
+  events: number;
+}
+
+export interface Summary {
+  name: string;
+  format: string;
+  host: string | null;
+  kernel: string | null;
+  arch: string | null;
+  producer: string | null;
+  notes: string;
+  start_ns: string;
+  duration_ns: number;
+  epoch_ns: string | null;
+  cpus: number;
+  switches: number;
+  wakings: number;
+  samples: number;
+  stacks: number;
+  processes: number;
+  threads: number;
+  modules: number;
+  lost: number;
+  losses: Loss[];
+  spans: { cpu: number; from: Ns; to: Ns }[];
+  warnings: string[];
+  by_kind: Record<string, number>;
+  states: { code: number; name: string; label: string }[];
+}
+
+export interface Curve {
+  from: Ns;
+  to: Ns;
+  px: number;
+  cpus: number;
+  busy: number[];
+}
+
+export type Evidence = "direct" | "inferred" | "lost";
+
+export interface StallEntry {
+  id: StallId;
+  kind: string;
+  headline: string;
+  from: Ns;
+  to: Ns;
+  duration_ns: number;
+  severity: number;
+  victim: Who | null;
+  victims: number;
+  pattern: string;
+  culprit: Who | null;
+  function: string | null;
+  evidence: Evidence;
+  cause: string;
+}
+
+export interface Stalls {
+  ready: boolean;
+  progress: number;
+  stalls: StallEntry[];
+  nothing: string | null;
+}
+
+export type EventRef = { switch: number } | { waking: number } | { sample: number } | { provider: number };
+
+export interface ClauseLink {
+  start: number;
+  end: number;
+  lane: string | null;
+  from: Ns | null;
+  to: Ns | null;
+  event: EventRef | null;
+}
+
+export interface Clause {
+  kind: "headline" | "story" | "cause" | "machine" | "input" | "evidence" | "remedy" | "chain" | "partition" | "warning";
+  text: string;
+  links: ClauseLink[];
+}
+
+export interface Wake {
+  at: Ns;
+  waking: number;
+  context: string;
+  source: string | null;
+  by: Who | null;
+  by_lane: string | null;
+  stack: StackRef | null;
+  evidence: Evidence;
+}
+
+/** Without a time and an event where no wake-up was seen but the lock itself says who holds it. */
+export type ChainWake = Omit<Wake, "at" | "waking"> & { at: Ns | null; waking: number | null };
+
+export interface ChainLink {
+  link: number;
+  who: Who;
+  lane: string;
+  depth: number;
+  state: string;
+  class: string | null;
+  from: Ns;
+  to: Ns;
+  ns: number;
+  waited_ns: number;
+  pieces: number;
+  stack: StackRef | null;
+  cpu: number | null;
+  occupants: { who: Who; ns: number }[];
+  wake: ChainWake | null;
+}
+
+export interface Part {
+  what: string;
+  label: string;
+  who: Who | null;
+  ns: number;
+  share: number;
+  state: number;
+}
+
+export interface StallAnswer {
+  id: number;
+  kind: string;
+  headline: string;
+  from: Ns;
+  to: Ns;
+  duration_ns: number;
+  victim: Who | null;
+  victims: Who[];
+  cause: { pattern: string; culprit: Who | null; function: string | null; evidence: Evidence; evidence_words: string; text: string; advice: string };
+  figures: { wakes: number; wakes_in_vain: number; idle_share: number };
+  lanes: { lane: string; who: Who; role: string; depth: number }[];
+  chain: ChainLink[];
+  arrows: { from_lane: string; to_lane: string; at: Ns; waking: number; context: string; evidence: Evidence; label: string; link: number; depth: number }[];
+  partition: Part[];
+  clauses: Clause[];
+  text: string;
+}
+
+export type ColumnKind = "text" | "duration" | "time" | "count" | "number" | "stack";
+
+export interface ColumnInfo {
+  name: string;
+  aliases: string[];
+  kind: ColumnKind;
+  doc: string;
+  sum: boolean;
+}
+
+export interface TableInfo {
+  table: string;
+  doc: string;
+  by: string[];
+  show: string[];
+  aggregates: string[];
+  sort: string;
+  columns: ColumnInfo[];
+}
+
+export interface Preset {
+  id: string;
+  name: string;
+  table: string;
+  by: string[];
+  show: string[];
+  sort: string;
+  graph: string[];
+}
+
+export interface Tables {
+  tables: TableInfo[];
+  presets: Preset[];
+}
+
+export type Cell = number | string | null | StackRef;
+
+export interface TableRow {
+  key: string | null;
+  cells: Cell[];
+  children: number | null;
+  from: Ns | null;
+  to: Ns | null;
+  lane: string | null;
+}
+
+export interface TablePage {
+  table: string;
+  level: number;
+  by: string | null;
+  columns: { title: string; column: string; aggregate: string | null; kind: ColumnKind }[];
+  rows: TableRow[];
+  offset: number;
+  total: number;
+  totals: (number | null)[];
+  matched: number;
+  ignored: string[];
+  cut: boolean;
+}
+
+export interface Ranking {
+  of: string;
+  by: string;
+  all_count: number;
+  all_total_ns: number;
+  total: number;
+  ranking: { name: string; count: number; total_ns: number; self_ns: number }[];
+}
+
+export interface ButterflyNode {
+  name: string;
+  count: number;
+  total_ns: number;
+  children: ButterflyNode[];
+  cut?: number;
+}
+
+export interface Butterfly {
+  of: string;
+  by: string;
+  matched: string[];
+  all_count: number;
+  all_total_ns: number;
+  callers: ButterflyNode;
+  callees: ButterflyNode;
+}
+
+export interface HotFunctions {
+  samples: number;
+  functions: { function: string; module: string | null; samples: number; share: number }[];
+}
+
+export interface HotFunction {
+  function: string;
+  module: string | null;
+  samples: number;
+  inside: number;
+  total: number;
+  elsewhere: number;
+  source: string | null;
+  no_code: string | null;
+  notes: string[];
+  loop: string | null;
+  lines: { offset: string; address: string | null; text: string; samples: number; share: number; origin: string | null; in_loop: boolean }[];
+}
+
+export interface Found {
+  total: { threads: number; processes: number; functions: number };
+  threads: { who: Who; lane: string }[];
+  processes: { process: ProcessIx; pid: number; name: string; command_line: string }[];
+  functions: { name: string; module: string | null; waits: number; wakes: number; samples: number }[];
+}
+
+export type EventAnswer =
+  | { kind: "switch"; index: number; time: Ns; cpu: number; prev: Who; next: Who; prev_state: string; prev_prio: number; next_prio: number; stack: StackRef | null }
+  | { kind: "waking"; index: number; time: Ns; cpu: number; by: Who | null; of: Who; target_cpu: number; context: string; flags: string[]; redundant: boolean; ended_sleep_ns: number | null; stack: StackRef | null }
+  | { kind: "sample"; index: number; time: Ns; cpu: number; who: Who; stack: StackRef | null }
+  | { kind: "provider"; index: number; time: Ns; cpu: number; who: Who; provider: string | null; name: string | null; fields: { name: string; value: string }[]; stack: StackRef | null };
+
+export interface Lanes {
+  cpus: { lane: string; cpu: number; busy_ns: number; samples: number }[];
+  processes: {
+    process: ProcessIx;
+    pid: number;
+    name: string;
+    command_line: string;
+    from: Ns;
+    to: Ns;
+    started: boolean;
+    ended: boolean;
+    relevance: number;
+    threads: { lane: string; thread: ThreadIx; tid: number; name: string; from: Ns; to: Ns; ran_ns: number; runnable_ns: number | null; switches: number; samples: number; relevance: number; role: string | null }[];
+  }[];
+  quiet?: number;
+}

@@ -1,0 +1,10 @@
+/** Threads as they are told to people. */
+import type { Who } from "./types";
+
+/** `typing 4712 (lab-starve 4711)`; the process is left out for its leader of the same name. */
+export function whoText(who: Who | null): string {
+  if (who === null) return "unknown";
+  if (who.tid === 0) return "nobody (idle)";
+  if (who.tid === who.pid && who.name === who.process) return `${who.name} ${who.tid}`;
+  return `${who.name} ${who.tid} (${who.process} ${who.pid})`;
+}

@@ -1,0 +1,281 @@
+/** The flame graph or icicle of the selection's stacks. Fills its parent; the toolbar above it is not its own. */
+import { effect } from "@preact/signals";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { register } from "../commands";
+import { copy, download, svgToPng } from "../shell/copy";
+import * as store from "../state/store";
+import { theme } from "../state/theme";
+import { css } from "../timeline/colour";
+import { readTheme } from "../timeline/looks";
+import { fitCanvas } from "../timeline/painter";
+import { type Measure, remembering } from "../timeline/text";
+import { placeTip } from "../timeline/tips";
+import { percent } from "../units";
+import { type FlameScene, drawFlame, treeHeight, treeTop } from "./draw";
+import { ContextMenu, type Menu } from "./Menu";
+import { FlameMirror, onKey } from "./Mirror";
+import * as model from "./model";
+import { frameLines } from "./says";
+import { svg } from "./svg";
+import { boxAt, rowTop } from "./tree";
+import "./flame.css";
+
+export const ROW = 18;
+
+const measurer: { of: Measure | null; font: string } = { of: null, font: "" };
+
+/** The measure for the page's font, shared with the picture that is copied. */
+function measureFor(ctx: CanvasRenderingContext2D, font: string): Measure {
+  ctx.font = `11px ${font}`;
+  if (!measurer.of || measurer.font !== font) {
+    const mine = document.createElement("canvas").getContext("2d") ?? ctx;
+    mine.font = `11px ${font}`;
+    measurer.of = remembering((text) => mine.measureText(text).width);
+    measurer.font = font;
+  }
+  return measurer.of;
+}
+
+const up = (): boolean => store.stacks.value.form !== "icicle";
+
+function scene(): FlameScene {
+  const style = getComputedStyle(document.documentElement);
+  const looks = readTheme((variable) => style.getPropertyValue(variable));
+  const found = model.found.value;
+  return {
+    tree: model.tree.value,
+    zoom: model.zoom.value,
+    ...model.size.value,
+    scroll: model.scroll.value,
+    rowHeight: ROW,
+    up: up(),
+    dark: looks.dark,
+    found: found.boxes,
+    searching: store.search.value !== "" && found.error === null,
+    focus: model.focus.value,
+    hovered: model.hovered.value,
+    font: looks.font,
+    ground: css(looks.ground),
+    text: looks.text,
+    accent: looks.accent,
+  };
+}
+
+const describe = (index: number): string[] => {
+  const data = model.asked.answer.peek().data;
+  return frameLines(model.tree.peek(), index, data?.of ?? "wait", data?.unit ?? "ns");
+};
+
+/** The picture as SVG, as wide as it is on the screen. */
+function picture(): { text: string; width: number; height: number } | null {
+  const ctx = document.createElement("canvas").getContext("2d");
+  const now = scene();
+  if (!ctx || now.tree.boxes.length === 0) return null;
+  const { of, form, root } = store.stacks.peek();
+  const title = `${form === "icicle" ? "Icicle" : "Flame graph"} of ${of}s${root.length > 0 ? ` below ${root.at(-1) ?? ""}` : ""}: ${store.trace.peek() ?? ""}`;
+  const text = svg(now.tree, now.zoom, { title, width: now.width, rowHeight: ROW, up: now.up, dark: now.dark, found: now.searching ? now.found : new Set() }, measureFor(ctx, now.font), (index) =>
+    describe(index).join("\n"),
+  );
+  return { text, width: now.width, height: now.tree.depth * ROW + 28 };
+}
+
+async function savePng(): Promise<void> {
+  const made = picture();
+  if (!made) return;
+  download(`${store.stacks.peek().of}s.png`, await svgToPng(made.text, made.width, made.height));
+}
+
+function commands(): () => void {
+  const when = () => store.view.value === "stacks" && model.tree.value.boxes.length > 0;
+  return register(
+    { id: "flame.svg-copy", group: "Copy", title: "Copy the flame graph as SVG", when, run: () => void copy(picture()?.text ?? "", "the flame graph as SVG") },
+    {
+      id: "flame.svg-save",
+      group: "Copy",
+      title: "Save the flame graph as SVG",
+      when,
+      run: () => {
+        const made = picture();
+        if (made) download(`${store.stacks.peek().of}s.svg`, new Blob([made.text], { type: "image/svg+xml" }));
+      },
+    },
+    { id: "flame.png-save", group: "Copy", title: "Save the flame graph as PNG", when, run: () => void savePng() },
+    { id: "flame.all", group: "Stacks", title: "Show all stacks again", when, run: () => model.makeRoot(0) },
+  );
+}
+
+function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, canvas: HTMLCanvasElement): () => void {
+  let frame = 0;
+  const settle = () => {
+    root.dataset.ready = String(frame === 0 && !model.asked.answer.peek().loading && (model.asked.answer.peek().data !== null || model.asked.answer.peek().error !== null));
+  };
+  const draw = () => {
+    frame = 0;
+    const now = scene();
+    const ctx = fitCanvas(canvas, now.width, now.height, devicePixelRatio);
+    if (ctx && now.width > 0) drawFlame(ctx, now, measureFor(ctx, now.font));
+    settle();
+  };
+  const observer = new ResizeObserver(() => {
+    model.size.value = { width: scroller.clientWidth, height: scroller.clientHeight };
+  });
+  observer.observe(scroller);
+  model.size.value = { width: scroller.clientWidth, height: scroller.clientHeight };
+  const onScroll = () => {
+    model.scroll.value = scroller.scrollTop;
+  };
+  scroller.addEventListener("scroll", onScroll, { passive: true });
+  const ends = [
+    commands(),
+    effect(() => model.followRoot()),
+    effect(() => {
+      // A new tree: what was pointed at is no longer there.
+      void model.tree.value;
+      model.hovered.value = -1;
+      model.focus.value = -1;
+    }),
+    effect(() => {
+      const height = treeHeight(model.tree.value, ROW, model.size.value.height, up());
+      room.style.height = `${height}px`;
+      // A flame graph is read from its foot.
+      if (up()) scroller.scrollTop = height;
+    }),
+    effect(() => {
+      void [model.tree.value, model.zoom.value, model.size.value, model.scroll.value, model.found.value, model.focus.value, model.hovered.value];
+      void [theme.value, store.stacks.value, store.search.value, model.asked.answer.value];
+      if (frame === 0) frame = requestAnimationFrame(draw);
+      settle();
+    }),
+    effect(() => {
+      const box = model.tree.value.boxes[model.focus.value];
+      if (!box) return;
+      const { height } = model.size.peek();
+      const top = treeTop(model.tree.peek(), ROW, height, up()) + rowTop(box.depth, model.tree.peek(), ROW, up());
+      if (top < scroller.scrollTop) scroller.scrollTop = top;
+      else if (top + ROW > scroller.scrollTop + height) scroller.scrollTop = top + ROW - height;
+    }),
+  ];
+  return () => {
+    for (const end of ends) end();
+    cancelAnimationFrame(frame);
+    observer.disconnect();
+    scroller.removeEventListener("scroll", onScroll);
+  };
+}
+
+function Tip({ at }: { at: { x: number; y: number } | null }) {
+  const box = useRef<HTMLDivElement>(null);
+  const index = model.hovered.value;
+  useLayoutEffect(() => {
+    if (!at || !box.current) return;
+    const { left, top } = placeTip(at.x, at.y, box.current.offsetWidth, box.current.offsetHeight, model.size.peek());
+    box.current.style.left = `${left}px`;
+    box.current.style.top = `${top}px`;
+  }, [at, index]);
+  if (!at || index < 0) return null;
+  const [title, ...rest] = describe(index);
+  return (
+    <div class="fl-tip" role="tooltip" ref={box}>
+      <p class="fl-tip-title">{title}</p>
+      {rest.map((line) => (
+        <p key={line}>{line}</p>
+      ))}
+    </div>
+  );
+}
+
+/** What stands in the middle when there is nothing to draw. */
+function Empty() {
+  const { data, error, loading } = model.asked.answer.value;
+  if (error) return <p class="fl-empty">{error.hint ? `${error.message}. ${error.hint}` : error.message}</p>;
+  if (data && model.tree.value.total === 0) return <p class="fl-empty">The selection holds no {store.stacks.value.of}s with stacks.</p>;
+  if (!data && loading) return <p class="fl-empty">Adding up the stacks…</p>;
+  return null;
+}
+
+function Found() {
+  const found = model.found.value;
+  if (store.search.value === "" || model.tree.value.boxes.length === 0) return null;
+  return (
+    <p class="fl-found" role="status">
+      {found.error ? `The search is no regular expression: ${found.error}` : `${found.boxes.size} found, in ${percent(found.share, 1)} of all`}
+    </p>
+  );
+}
+
+export function Flame() {
+  const root = useRef<HTMLDivElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
+  const room = useRef<HTMLDivElement>(null);
+  const canvas = useRef<HTMLCanvasElement>(null);
+  const [at, setAt] = useState<{ x: number; y: number } | null>(null);
+  const [menu, setMenu] = useState<Menu | null>(null);
+  useEffect(() => {
+    const [a, b, c, d] = [root.current, scroller.current, room.current, canvas.current];
+    return a && b && c && d ? follow(a, b, c, d) : undefined;
+  }, []);
+  const under = (event: MouseEvent) => {
+    const box = canvas.current?.getBoundingClientRect();
+    const [x, y] = [event.clientX - (box?.left ?? 0), event.clientY - (box?.top ?? 0)];
+    const { width, height } = model.size.peek();
+    const top = treeTop(model.tree.peek(), ROW, height, up()) - model.scroll.peek();
+    return { x, y, index: boxAt(model.tree.peek(), model.zoom.peek(), width, ROW, up(), x, y - top) };
+  };
+  return (
+    <div class="flame fl" ref={root} data-ready="false">
+      <div class="fl-scroll" ref={scroller}>
+        <div class="fl-room" ref={room}>
+          <div class="fl-stack">
+            <FlameMirror
+              onKeyDown={(event) =>
+                onKey(event, up(), (index) => {
+                  const { width, height } = model.size.peek();
+                  setMenu({ index, x: width / 3, y: height / 3 });
+                })
+              }
+            />
+            <canvas
+              ref={canvas}
+              aria-hidden="true"
+              onPointerMove={(event) => {
+                const found = under(event);
+                model.hovered.value = found.index;
+                setAt({ x: found.x, y: found.y });
+              }}
+              onPointerLeave={() => {
+                model.hovered.value = -1;
+                setAt(null);
+              }}
+              onClick={(event) => {
+                const { index } = under(event);
+                if (index < 0) return;
+                // Clicking what fills the width already goes one frame back.
+                const root = model.rootBox.peek().index;
+                model.makeRoot(index === root ? Math.max(0, model.tree.peek().boxes[root]?.parent ?? 0) : index);
+              }}
+              onDblClick={(event) => model.butterfly(under(event).index)}
+              onContextMenu={(event) => {
+                const found = under(event);
+                if (found.index < 0) return;
+                event.preventDefault();
+                setMenu(found);
+              }}
+            />
+          </div>
+        </div>
+      </div>
+      <Empty />
+      <Found />
+      {!menu && <Tip at={at} />}
+      {menu && (
+        <ContextMenu
+          menu={menu}
+          close={() => {
+            setMenu(null);
+            root.current?.querySelector<HTMLElement>(".fl-mirror")?.focus();
+          }}
+        />
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,24 @@
+/** A frame's colour: a hue per module that is the same in every session, shades per function. */
+import { hash, hsl, type Pixel } from "../timeline/colour";
+
+/** The kernel is read apart at a glance, in whatever trace. */
+const KERNEL_HUE = 28;
+
+/** The hue of a module, in degrees; the warm ones are left to the kernel. */
+export function hue(module: string, kernel: boolean): number {
+  return kernel ? KERNEL_HUE : 70 + (hash(module) % 27) * 10;
+}
+
+export interface Named {
+  readonly name: string;
+  readonly module: string;
+  readonly kernel: boolean;
+  readonly others: boolean;
+}
+
+export function colourOf(frame: Named, root: boolean, dark: boolean): Pixel {
+  if (root || frame.others) return dark ? hsl(215, 0.1, 0.3) : hsl(215, 0.15, 0.86);
+  const shade = ((hash(frame.name) >>> 8) % 7) / 100;
+  const tone = hue(frame.module, frame.kernel);
+  return dark ? hsl(tone, 0.38, 0.31 + shade) : hsl(tone, 0.55, 0.76 + shade);
+}

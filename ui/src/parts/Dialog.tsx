@@ -1,0 +1,32 @@
+/** A modal dialog on the browser's own `<dialog>`: it keeps the focus inside, closes on Esc, and gives the focus back. */
+import type { ComponentChildren } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+
+export function Dialog({ label, onClose, children, wide }: { label: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
+  const ref = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const dialog = ref.current;
+    const before = document.activeElement;
+    dialog?.showModal();
+    return () => {
+      dialog?.close();
+      if (before instanceof HTMLElement) before.focus();
+    };
+  }, []);
+  return (
+    <dialog
+      ref={ref}
+      aria-label={label}
+      class={wide ? "dialog wide" : "dialog"}
+      onCancel={(event) => {
+        event.preventDefault();
+        onClose();
+      }}
+      onClick={(event) => event.target === ref.current && onClose()}
+      // The page's own keys rest while a dialog is open.
+      onKeyDown={(event) => event.stopPropagation()}
+    >
+      <div class="dialog-body">{children}</div>
+    </dialog>
+  );
+}

@@ -1,0 +1,141 @@
+/** The whole page: the list of traces, or one trace with its views above and the timeline below. */
+import { useEffect } from "preact/hooks";
+import { server, status, summary } from "../api/data";
+import { Answers } from "../answer/Answers";
+import { Overview } from "../answer/Overview";
+import { MenuHost } from "../parts/Menu";
+import { Trouble } from "../parts/Trouble";
+import { Stacks } from "../stacks/Stacks";
+import * as store from "../state/store";
+import { Tables } from "../table/Tables";
+import { Timeline } from "../timeline/Timeline";
+import { Traces } from "../traces/Traces";
+import { Details } from "./Details";
+import { Header } from "./Header";
+import { Help } from "./Help";
+import { Palette } from "./Palette";
+import { Restriction } from "./Restriction";
+import { Split } from "./Split";
+import { Spoken } from "./Spoken";
+import { TraceNotes } from "./TraceNotes";
+import "./commands";
+
+export function App() {
+  const single = server.value.data?.single ?? null;
+  useEffect(() => {
+    if (single !== null && store.trace.value === null) store.trace.value = single;
+  }, [single]);
+  return (
+    <>
+      <Header />
+      {store.trace.value === null ? single === null && server.value.data !== null ? <Traces /> : <ServerGone /> : <OneTrace key={store.trace.value} />}
+      <Palette />
+      <Help />
+      <TraceNotes />
+      <MenuHost />
+      <Spoken />
+    </>
+  );
+}
+
+function ServerGone() {
+  const { error } = server.value;
+  return <main class="page-main">{error && <Trouble error={error} />}</main>;
+}
+
+const VIEWS = { answers: Answers, tables: Tables, stacks: Stacks } as const;
+
+function OneTrace() {
+  const { data, error } = status.value;
+  const failed = error ?? summary.value.error;
+  if (failed) {
+    return (
+      <main class="page-main">
+        <Trouble error={failed} />
+        <Leave />
+      </main>
+    );
+  }
+  if (data?.stage === "failed") {
+    return (
+      <main class="page-main">
+        <div class="trouble" role="alert">
+          <p class="trouble-what">{data.error}</p>
+          <p class="dim">{data.hint}</p>
+        </div>
+        <Leave />
+      </main>
+    );
+  }
+  if (!data?.ready.lanes || summary.value.data === null) return <Loading />;
+  const View = VIEWS[store.view.value];
+  return (
+    <main class="page-main" aria-label="Trace">
+      <Overview />
+      <Warnings />
+      <Restriction />
+      <Split
+        upper={
+          <section class="view" id="view" role="tabpanel" aria-labelledby={`tab-${store.view.value}`}>
+            <View />
+            <Details />
+          </section>
+        }
+        lower={
+          <section class="lower" aria-label="Timeline">
+            <Timeline />
+          </section>
+        }
+      />
+    </main>
+  );
+}
+
+function Leave() {
+  if (server.value.data?.single !== null) return null;
+  return (
+    <p class="leave">
+      <button class="btn" onClick={() => store.openTrace(null)}>
+        All traces
+      </button>
+    </p>
+  );
+}
+
+const STAGES: Readonly<Record<string, string>> = { unopened: "Opening", reading: "Reading the file", indexing: "Sorting switches and wake-ups", judging: "Judging the waits", ready: "Opening" };
+
+function Loading() {
+  const { data } = status.value;
+  const share = Math.round((data?.progress ?? 0) * 100);
+  return (
+    <main class="page-main loading">
+      <p>
+        {STAGES[data?.stage ?? "unopened"]} … {share} %
+      </p>
+      <progress max={100} value={share} aria-label="Progress" />
+      <button class="btn" onClick={() => store.openTrace(null)}>
+        Cancel
+      </button>
+    </main>
+  );
+}
+
+/** What is lost or doubtful in the trace is said where everybody sees it. */
+function Warnings() {
+  const warnings = summary.value.data?.warnings ?? [];
+  const lost = summary.value.data?.lost ?? 0;
+  if (warnings.length === 0 && lost === 0) return null;
+  return (
+    <details class="warnings">
+      <summary>
+        {lost > 0 ? `${lost.toLocaleString("en")} events were lost` : warnings[0]}
+        {warnings.length > 1 && ` (and ${warnings.length - 1} more)`}
+      </summary>
+      <ul>
+        {warnings.map((warning, i) => (
+          <li key={i}>{warning}</li>
+        ))}
+      </ul>
+    </details>
+  );
+}

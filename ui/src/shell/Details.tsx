@@ -1,0 +1,87 @@
+/** One event of the trace in full: who, where, the stacks with every frame. */
+import { useMemo } from "preact/hooks";
+import { ask } from "../api/ask";
+import { getJson, tracePath } from "../api/client";
+import { remember } from "../api/data";
+import { whoText } from "../api/who";
+import type { EventAnswer, Who } from "../api/types";
+import { Busy, Trouble } from "../parts/Trouble";
+import { StackFrames } from "../stacks/StackFrames";
+import * as store from "../state/store";
+import { durationText, timeText } from "../units";
+
+export function Details() {
+  return store.event.value === null ? null : <Open />;
+}
+
+function Open() {
+  const { answer } = useMemo(
+    () =>
+      ask<EventAnswer>(() => {
+        const trace = store.trace.value;
+        const event = store.event.value;
+        if (trace === null || event === null) return null;
+        return { key: `${trace} ${event.kind} ${event.index}`, subject: event.kind, ask: (signal) => getJson(tracePath(trace, "event"), { [event.kind]: event.index }, signal) };
+      }),
+    [],
+  );
+  const { data, error } = answer.value;
+  return (
+    <aside class="details" aria-label="Event" data-event={data ? `${data.kind}-${data.index}` : ""}>
+      <header>
+        <h2>{data ? TITLES[data.kind] : "Event"}</h2>
+        <button class="btn small" aria-label="Close the details" onClick={() => (store.event.value = null)}>
+          ✕
+        </button>
+      </header>
+      {error && <Trouble error={error} />}
+      {!data && !error && <Busy what="Looking it up …" />}
+      {data && <Facts event={data} />}
+    </aside>
+  );
+}
+
+const TITLES = { switch: "Context switch", waking: "Wake-up", sample: "CPU sample", provider: "Noted event" } as const;
+
+function Facts({ event }: { event: EventAnswer }) {
+  const rows: [string, string | Who][] = [
+    ["at", timeText(event.time, 1)],
+    ["CPU", String(event.cpu)],
+  ];
+  if (event.kind === "switch") {
+    rows.push(["off", event.prev], ["left as", event.prev_state], ["on", event.next], ["priority", `${event.prev_prio} → ${event.next_prio}`]);
+  } else if (event.kind === "waking") {
+    if (event.by) rows.push(["by", event.by]);
+    rows.push(["of", event.of], ["context", event.context.replaceAll("_", " ")], ["to CPU", String(event.target_cpu)]);
+    if (event.ended_sleep_ns !== null) rows.push(["ended a sleep of", durationText(event.ended_sleep_ns)]);
+    if (event.redundant) rows.push(["redundant", "it was awake already"]);
+  } else if (event.kind === "sample") {
+    rows.push(["executing", event.who]);
+  } else {
+    rows.push(["what", event.name ?? "not known"], ["noted by", event.provider ?? "not known"], ["in", event.who]);
+    for (const { name, value } of event.fields) rows.push([name || "payload", value]);
+  }
+  return (
+    <>
+      <dl class="facts">
+        {rows.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd>{typeof value === "string" ? value : <Person who={value} />}</dd>
+          </div>
+        ))}
+      </dl>
+      {event.stack ? <StackFrames stack={event.stack} /> : <p class="dim">No stack was recorded.</p>}
+    </>
+  );
+}
+
+function Person({ who }: { who: Who }) {
+  remember(who);
+  if (who.tid === 0) return <>nobody (idle)</>;
+  return (
+    <button class="proof" title="Only this thread, everywhere" onClick={() => store.select({ thread: who.thread })}>
+      {whoText(who)}
+    </button>
+  );
+}

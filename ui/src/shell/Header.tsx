@@ -1,0 +1,95 @@
+/** The line on top: where one is, the views, the search, the look. */
+import { chordText, run } from "../commands";
+import { server, summary } from "../api/data";
+import * as store from "../state/store";
+import { theme } from "../state/theme";
+import { durationText, plural } from "../units";
+import { SearchBox } from "./SearchBox";
+
+const TABS: readonly { view: store.View; title: string; key: string }[] = [
+  { view: "answers", title: "Answers", key: "Digit1" },
+  { view: "tables", title: "Tables", key: "Digit2" },
+  { view: "stacks", title: "Stacks", key: "Digit3" },
+];
+
+export function Header() {
+  const open = store.trace.value;
+  return (
+    <header class="header">
+      <button class="brand" onClick={() => run("trace.list")} title={open === null ? undefined : "All traces"} disabled={open === null || server.value.data?.single !== null}>
+        <img src="./icon.svg" width="20" height="20" alt="" />
+        <span>Unhitch</span>
+      </button>
+      {open !== null && (
+        <>
+          <TraceName name={open} />
+          <NotesButton />
+          <Tabs />
+          <SearchBox />
+        </>
+      )}
+      <span class="header-end">
+        <button class="btn quiet" onClick={() => run("palette")} title={`Run any command (${chordText("Ctrl+Shift+KeyP")})`}>
+          Commands
+        </button>
+        <button class="btn quiet" onClick={() => run("view.theme")} aria-label={theme.value === "dark" ? "Light colours" : "Dark colours"} title="Dark or light (T)">
+          {theme.value === "dark" ? "☀" : "☾"}
+        </button>
+        <button class="btn quiet" onClick={() => run("help")} aria-label="Keys and commands" title="Keys and commands (?)">
+          ?
+        </button>
+      </span>
+    </header>
+  );
+}
+
+function TraceName({ name }: { name: string }) {
+  const data = summary.value.data;
+  const facts = data ? `${data.host ? `${data.host} · ` : ""}${plural(data.cpus, "CPU")} · ${durationText(data.duration_ns)} · ${plural(data.switches, "switch", "switches")}` : "";
+  return (
+    <span class="trace-name" title={`${name}\n${facts}`}>
+      <span class="trace-file">{name}</span>
+      <span class="trace-facts dim">{facts}</span>
+    </span>
+  );
+}
+
+/** Says whether there are notes, and in its tooltip which. */
+function NotesButton() {
+  const data = summary.value.data;
+  if (data === null) return null;
+  return (
+    <button class="btn quiet" aria-haspopup="dialog" title={data.notes || "No notes yet"} onClick={() => run("trace.notes")}>
+      Notes{data.notes !== "" && " •"}
+    </button>
+  );
+}
+
+function Tabs() {
+  return (
+    <div
+      class="tabs"
+      role="tablist"
+      aria-label="Views"
+      onKeyDown={(event) => {
+        const step = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+        if (step === 0) return;
+        event.preventDefault();
+        const at = TABS.findIndex((tab) => tab.view === store.view.value);
+        const next = TABS[(at + step + TABS.length) % TABS.length];
+        if (!next) return;
+        run(`view.${next.view}`);
+        document.getElementById(`tab-${next.view}`)?.focus();
+      }}
+    >
+      {TABS.map((tab) => {
+        const current = store.view.value === tab.view;
+        return (
+          <button key={tab.view} id={`tab-${tab.view}`} role="tab" aria-selected={current} aria-controls={current ? "view" : undefined} tabIndex={current ? 0 : -1} class="tab" title={`${tab.title} (${chordText(tab.key)})`} onClick={() => run(`view.${tab.view}`)}>
+            {tab.title}
+          </button>
+        );
+      })}
+    </div>
+  );
+}

@@ -1,0 +1,25 @@
+/** Short messages: shown for a moment, and read out by screen readers. */
+import { useSignalEffect } from "@preact/signals";
+import { said, toast } from "../state/store";
+
+const SHOWN_MS = 3500;
+
+export function Spoken() {
+  useSignalEffect(() => {
+    if (toast.value === "") return;
+    const timer = setTimeout(() => (toast.value = ""), SHOWN_MS);
+    return () => clearTimeout(timer);
+  });
+  return (
+    <>
+      <div class="sr-only" role="status" aria-live="polite">
+        {said.value}
+      </div>
+      {toast.value && (
+        <div class="toast" aria-hidden="true">
+          {toast.value}
+        </div>
+      )}
+    </>
+  );
+}

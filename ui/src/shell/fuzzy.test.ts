@@ -1,0 +1,15 @@
+import { expect, test } from "vitest";
+import { rank, score } from "./fuzzy";
+
+test("the letters must come in order", () => {
+  expect(score("Zoom in", "zin")).not.toBeNull();
+  expect(score("Zoom in", "niz")).toBeNull();
+});
+
+test("beginnings of words win, and nothing typed changes nothing", () => {
+  const titles = ["Timeline Pan left", "View Dark or light", "Copy Copy a link"];
+  const pick = (text: string) => rank(titles, text, (title) => title)[0];
+  expect(pick("dark")).toBe("View Dark or light");
+  expect(pick("pl")).toBe("Timeline Pan left");
+  expect(rank(titles, " ", (title) => title)).toEqual(titles);
+});

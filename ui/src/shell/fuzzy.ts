@@ -1,0 +1,29 @@
+/** Finds what was meant by a few letters: all of them in order; better the closer together and the nearer to the beginnings of words. */
+
+/** A mark for how well `text` fits, higher is better; `null` if it does not. */
+export function score(text: string, wanted: string): number | null {
+  const t = text.toLowerCase();
+  let at = 0;
+  let sum = 0;
+  let last = -2;
+  for (const letter of wanted.toLowerCase().replace(/\s+/g, "")) {
+    const found = t.indexOf(letter, at);
+    if (found < 0) return null;
+    if (found === last + 1) sum += 3;
+    else if (found === 0 || !/[a-z0-9]/.test(t[found - 1] ?? "")) sum += 2;
+    else sum -= Math.min(3, (found - at) / 4);
+    last = found;
+    at = found + 1;
+  }
+  return sum - text.length / 100;
+}
+
+/** The fitting ones, best first; all in their own order for an empty text. */
+export function rank<T>(list: readonly T[], wanted: string, text: (item: T) => string): T[] {
+  if (wanted.trim() === "") return [...list];
+  return list
+    .map((item, order) => ({ item, order, score: score(text(item), wanted) }))
+    .filter((entry): entry is { item: T; order: number; score: number } => entry.score !== null)
+    .sort((a, b) => b.score - a.score || a.order - b.order)
+    .map((entry) => entry.item);
+}

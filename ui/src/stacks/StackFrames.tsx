@@ -1,0 +1,84 @@
+/** A whole stack, root first; a frame opens the butterfly of its function. */
+import { useEffect, useMemo } from "preact/hooks";
+import { signal } from "@preact/signals";
+import { ask } from "../api/ask";
+import { getJson, tracePath } from "../api/client";
+import type { Frame, StackAnswer, StackRef } from "../api/types";
+import { openMenu } from "../parts/Menu";
+import { Busy, Trouble } from "../parts/Trouble";
+import { copy } from "../shell/copy";
+import * as store from "../state/store";
+
+const NAMES = { wait: "Waited in", wake: "Woken from", sample: "Executing" } as const;
+
+export function StackFrames({ stack }: { stack: StackRef }) {
+  const asked = useMemo(() => signal(stack), []);
+  asked.value = stack;
+  const question = useMemo(
+    () =>
+      ask<StackAnswer>(() => {
+        const trace = store.trace.value;
+        const { stack: id, kind } = asked.value;
+        return trace === null ? null : { key: `${trace} ${kind} ${id}`, ask: (signal) => getJson(tracePath(trace, "stack"), { id, kind }, signal) };
+      }),
+    [],
+  );
+  useEffect(() => question.stop, []);
+  const { data, error } = question.answer.value;
+  if (error) return <Trouble error={error} />;
+  if (!data) return <Busy what="Looking up the stack …" />;
+  return (
+    <section aria-label={NAMES[data.kind]}>
+      <h3 class="section-title">
+        {NAMES[data.kind]}
+        <button class="btn small" onClick={() => void copy(data.frames.map(frameText).join("\n"), "the stack")}>
+          Copy
+        </button>
+      </h3>
+      <ol class="frames">
+        {data.frames.map((frame, i) => (
+          <li key={i} class={`${frame.kernel ? "kernel" : ""} ${frame.noise ? "noise" : ""}`}>
+            <button class="frame" title={`${frame.module ?? ""} ${frame.file ?? ""}${frame.line ? `:${frame.line}` : ""}`} onClick={(event) => openMenu(frame.function, functionMenu(frame.function, data.kind), event.currentTarget)}>
+              {frame.function}
+              {frame.inlined && <span class="dim"> (inlined)</span>}
+            </button>
+            <span class="dim frame-where">{where(frame)}</span>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function where(frame: Frame): string {
+  if (frame.file) return `${frame.file.split(/[\\/]/).pop() ?? ""}${frame.line ? `:${frame.line}` : ""}`;
+  return frame.module?.split(/[\\/]/).pop() ?? "";
+}
+
+export function frameText(frame: Frame): string {
+  const place = where(frame);
+  return place ? `${frame.function} (${place})` : frame.function;
+}
+
+/** What can be done with a function, wherever one is shown. */
+export function functionMenu(name: string, of: store.StackKind) {
+  return [
+    { title: "Callers and callees (butterfly)", run: () => butterfly(name, of) },
+    { title: "Filter everything to stacks with it", run: () => store.select({ stack: name }) },
+    { title: "Highlight it", run: () => (store.search.value = name) },
+    { title: "Samples by address, with instructions", run: () => hot(name) },
+    { title: "Copy its name", run: () => void copy(name, "the name") },
+  ];
+}
+
+export function butterfly(name: string, of: store.StackKind): void {
+  store.stacks.value = { ...store.stacks.value, of, form: "butterfly", by: "function", function: name };
+  store.view.value = "stacks";
+  if (store.layout.value === "timeline") store.layout.value = "split";
+}
+
+function hot(name: string): void {
+  store.stacks.value = { ...store.stacks.value, of: "sample", form: "address", by: "function", function: name };
+  store.view.value = "stacks";
+  if (store.layout.value === "timeline") store.layout.value = "split";
+}

@@ -1,0 +1,64 @@
+/** Stacks of waits, wakes and samples: flame graph, icicle, butterfly, and samples by address. */
+import { Flame } from "../flame/Flame";
+import * as store from "../state/store";
+import { Butterfly } from "./Butterfly";
+import { Hot } from "./Hot";
+import "./stacks.css";
+
+const OF: readonly { of: store.StackKind; title: string; hint: string }[] = [
+  { of: "wait", title: "Waits", hint: "Where threads slept, by the time slept" },
+  { of: "wake", title: "Wakes", hint: "From where threads were woken, by the time of waiting that it ended" },
+  { of: "sample", title: "Samples", hint: "What CPUs were executing" },
+];
+const FORMS: readonly { form: store.StacksState["form"]; title: string; hint: string }[] = [
+  { form: "flame", title: "Flame", hint: "The root at the bottom" },
+  { form: "icicle", title: "Icicle", hint: "The root on top" },
+  { form: "butterfly", title: "Butterfly", hint: "All functions; callers and callees of one" },
+  { form: "address", title: "By address", hint: "Samples by instruction" },
+];
+
+export function Stacks() {
+  const state = store.stacks.value;
+  const change = (to: Partial<store.StacksState>) => (store.stacks.value = { ...state, ...to });
+  return (
+    <div class="stacks">
+      <div class="toolbar" role="toolbar" aria-label="Stacks">
+        <div class="presets" role="group" aria-label="Stacks of">
+          {OF.map((entry) => (
+            <button
+              key={entry.of}
+              class="btn small"
+              title={entry.hint}
+              aria-pressed={state.of === entry.of}
+              onClick={() => change({ of: entry.of, root: [], ...(state.form === "address" && entry.of !== "sample" ? { form: "flame" } : {}) })}
+            >
+              {entry.title}
+            </button>
+          ))}
+        </div>
+        <div class="presets" role="group" aria-label="Form">
+          {FORMS.map((entry) => (
+            <button key={entry.form} class="btn small" title={entry.hint} aria-pressed={state.form === entry.form} onClick={() => change({ form: entry.form, ...(entry.form === "address" ? { of: "sample" } : {}) })}>
+              {entry.title}
+            </button>
+          ))}
+        </div>
+        {state.form === "butterfly" && (
+          <div class="presets" role="group" aria-label="Count by">
+            {(["function", "module", "file"] as const).map((by) => (
+              <button key={by} class="btn small" aria-pressed={state.by === by} onClick={() => change({ by, function: "" })}>
+                {by}
+              </button>
+            ))}
+          </div>
+        )}
+        {(state.form === "flame" || state.form === "icicle") && state.root.length > 0 && (
+          <button class="btn small" onClick={() => change({ root: [] })}>
+            Zoom out to all
+          </button>
+        )}
+      </div>
+      <div class="stacks-body">{state.form === "butterfly" ? <Butterfly /> : state.form === "address" ? <Hot /> : <Flame />}</div>
+    </div>
+  );
+}

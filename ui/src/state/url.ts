@@ -1,0 +1,198 @@
+/** The URL holds what is looked at: parsed at the start and on back and forward, written whenever the store changes. */
+import { batch, effect } from "@preact/signals";
+import { type Range, duration, processIx, range, stallId, threadIx } from "../units";
+import * as store from "./store";
+
+/** All that the URL says, as the store holds it. */
+export interface Place {
+  trace: string | null;
+  view: store.View;
+  layout: store.Layout;
+  shown: Range | null;
+  selection: store.Selection;
+  stall: number | null;
+  hop: number | null;
+  kept: readonly Range[];
+  search: string;
+  event: store.EventKey | null;
+  table: store.TableState;
+  stacks: store.StacksState;
+}
+
+/** Frames of a flame's root are joined by a character that no function's name holds. */
+const FRAMES = "\u001f";
+
+/** `1200-4700`: both ends in ns of the recording. */
+function rangeText(r: Range | null): string {
+  return r === null ? "" : `${Math.round(r.from)}-${Math.round(r.to)}`;
+}
+
+/** `1200` for a moment. */
+function markText(r: Range): string {
+  return r.to > r.from ? rangeText(r) : `${Math.round(r.from)}`;
+}
+
+function parseMark(text: string): Range[] {
+  const moment = /^\d{1,16}$/.test(text) ? range(Number(text), Number(text)) : parseRange(text);
+  return moment === null ? [] : [moment];
+}
+
+function parseRange(text: string | null): Range | null {
+  const match = /^(\d{1,16})-(\d{1,16})$/.exec(text ?? "");
+  if (!match) return null;
+  const from = Number(match[1]);
+  const to = Number(match[2]);
+  return to > from ? range(from, to) : null;
+}
+
+function parseIndex(text: string | null): number | null {
+  return text !== null && /^\d{1,9}$/.test(text) ? Number(text) : null;
+}
+
+function parseEvent(text: string | null): store.EventKey | null {
+  const match = /^(switch|waking|sample|provider)-(\d{1,15})$/.exec(text ?? "");
+  return match ? { kind: match[1] as store.EventKey["kind"], index: Number(match[2]) } : null;
+}
+
+function oneOf<T extends string>(allowed: readonly T[], text: string | null, otherwise: T): T {
+  return allowed.find((a) => a === text) ?? otherwise;
+}
+
+export function write(place: Place): string {
+  const out = new URLSearchParams();
+  const put = (name: string, value: string | number | null, usual: string | number | null = null) => {
+    if (value !== null && value !== "" && value !== usual) out.set(name, String(value));
+  };
+  put("trace", place.trace);
+  put("view", place.view, "answers");
+  put("layout", place.layout, "split");
+  put("stall", place.stall);
+  put("hop", place.hop);
+  put("window", rangeText(place.shown));
+  put("marks", place.kept.map(markText).join(","));
+  put("range", rangeText(place.selection.range));
+  put("thread", place.selection.thread);
+  put("process", place.selection.process);
+  put("stack", place.selection.stack);
+  put("search", place.search);
+  put("event", place.event === null ? "" : `${place.event.kind}-${place.event.index}`);
+  put("preset", place.table.preset, "waits");
+  put("table", place.table.table, place.table.preset);
+  put("by", place.table.by.join(","));
+  put("show", place.table.show.join(","));
+  put("graph", place.table.graph.join(","));
+  put("where", place.table.where);
+  put("sort", place.table.sort);
+  put("of", place.stacks.of, "wait");
+  put("form", place.stacks.form, "flame");
+  put("root", place.stacks.root.join(FRAMES));
+  put("function", place.stacks.function);
+  put("count", place.stacks.by, "function");
+  const text = out.toString();
+  return text && `?${text}`;
+}
+
+export function parse(text: string): Place {
+  const from = new URLSearchParams(text);
+  const list = (name: string, separator = ",") => (from.get(name) ?? "").split(separator).filter((part) => part !== "");
+  const preset = from.get("preset") ?? "waits";
+  const thread = parseIndex(from.get("thread"));
+  const process = parseIndex(from.get("process"));
+  return {
+    trace: from.get("trace"),
+    view: oneOf(store.VIEWS, from.get("view"), "answers"),
+    layout: oneOf(store.LAYOUTS, from.get("layout"), "split"),
+    stall: parseIndex(from.get("stall")),
+    hop: parseIndex(from.get("hop")),
+    shown: parseRange(from.get("window")),
+    kept: list("marks").flatMap(parseMark),
+    selection: {
+      range: parseRange(from.get("range")),
+      thread: thread === null ? null : threadIx(thread),
+      process: process === null ? null : processIx(process),
+      stack: from.get("stack"),
+    },
+    search: from.get("search") ?? "",
+    event: parseEvent(from.get("event")),
+    table: {
+      preset,
+      table: from.get("table") ?? preset,
+      by: list("by"),
+      show: list("show"),
+      graph: list("graph"),
+      where: from.get("where") ?? "",
+      sort: from.get("sort") ?? "",
+    },
+    stacks: {
+      of: oneOf(store.STACK_KINDS, from.get("of"), "wait"),
+      form: oneOf(["flame", "icicle", "butterfly", "address"] as const, from.get("form"), "flame"),
+      root: list("root", FRAMES),
+      function: from.get("function") ?? "",
+      by: oneOf(["function", "module", "file"] as const, from.get("count"), "function"),
+    },
+  };
+}
+
+/** The store's state as a place. Reads every signal of it. */
+export function here(): Place {
+  return {
+    trace: store.trace.value,
+    view: store.view.value,
+    layout: store.layout.value,
+    shown: store.shown.value,
+    selection: store.selection.value,
+    stall: store.stall.value,
+    hop: store.hop.value,
+    kept: store.kept.value,
+    search: store.search.value,
+    event: store.event.value,
+    table: store.table.value,
+    stacks: store.stacks.value,
+  };
+}
+
+function go(place: Place): void {
+  batch(() => {
+    store.trace.value = place.trace;
+    store.view.value = place.view;
+    store.layout.value = place.layout;
+    store.shown.value = place.shown;
+    store.selection.value = place.selection;
+    store.stall.value = place.stall === null ? null : stallId(place.stall);
+    store.hop.value = place.hop;
+    store.kept.value = place.kept;
+    store.search.value = place.search;
+    store.event.value = place.event;
+    store.table.value = place.table;
+    store.stacks.value = place.stacks;
+  });
+}
+
+/** After so long without a change the place becomes an entry of the history; panning makes one, not a hundred. */
+const SETTLED = duration(400_000_000);
+
+/** Follows the store and the browser's history; call once. */
+export function follow(win: Window): void {
+  go(parse(win.location.search));
+  let timer = 0;
+  let written = write(here());
+  let pushed = true;
+  win.addEventListener("popstate", () => {
+    win.clearTimeout(timer);
+    go(parse(win.location.search));
+    written = write(here());
+    pushed = true;
+  });
+  effect(() => {
+    const next = write(here());
+    if (next === written) return;
+    written = next;
+    const address = win.location.pathname + next;
+    // The first change after a rest leaves the place where the user was in the history; what follows quickly replaces it.
+    if (pushed) win.history.pushState(null, "", address);
+    else win.history.replaceState(null, "", address);
+    pushed = false;
+    win.clearTimeout(timer);
+    timer = win.setTimeout(() => (pushed = true), SETTLED / 1e6);
+  });
+}

@@ -1,0 +1,83 @@
+import { expect, test } from "vitest";
+import type { TableInfo, Tables } from "../api/types";
+import type { TableState } from "../state/store";
+import { UNGROUPED, place, remove, resolve, step } from "./arrange";
+
+const column = (name: string, kind: TableInfo["columns"][number]["kind"], sum = false) => ({ name, kind, sum, aliases: [], doc: "" });
+const waits: TableInfo = {
+  table: "waits",
+  doc: "",
+  by: ["reason"],
+  show: ["blocked at", "waited", "thread"],
+  aggregates: ["count", "sum:waited"],
+  sort: "waited",
+  columns: [column("reason", "text"), column("thread", "text"), column("waited", "duration", true), column("tid", "number"), column("blocked at", "time")],
+};
+const tables: Tables = {
+  tables: [waits],
+  presets: [{ id: "waits", name: "Waits", table: "waits", by: ["thread", "reason"], show: ["count", "sum:waited", "max:waited"], sort: "sum:waited:desc", graph: ["sum:waited"] }],
+};
+const usual: TableState = { preset: "waits", table: "waits", by: [], show: [], graph: [], where: "", sort: "" };
+
+function arranged(state: Partial<TableState> = {}) {
+  const of = resolve(tables, { ...usual, ...state });
+  if (!of) throw new Error("no table");
+  return of;
+}
+
+test("without a wish the preset's columns stand, each once", () => {
+  const of = arranged();
+  expect(of.by).toEqual(["thread", "reason"]);
+  expect(of.show).toEqual(["count", "max:waited"]);
+  expect(of.graph).toEqual(["sum:waited"]);
+  expect(of.sort).toBe("sum:waited:desc");
+});
+
+test("ungrouped, sums are the columns behind them and counts have none", () => {
+  const of = arranged({ by: UNGROUPED, show: ["count", "sum:waited", "thread"], sort: "sum:waited:desc" });
+  expect(of.by).toEqual([]);
+  expect(of.show).toEqual(["waited", "thread"]);
+  expect(of.sort).toBe("waited:desc");
+});
+
+test("a column dragged across the gold bar groups, and back again it does not", () => {
+  const of = arranged();
+  const in_ = place(of, "max:waited", "by", 1);
+  expect(in_.by).toEqual(["thread", "waited", "reason"]);
+  expect(in_.show).toEqual(["count"]);
+  const out = place(arranged(in_), "reason", "show", 0);
+  expect(out.by).toEqual(["thread", "waited"]);
+  expect(arranged(out).show).toEqual(["count"]);
+});
+
+test("the last group dragged out leaves single rows, not the preset's groups", () => {
+  const of = arranged({ by: ["thread"] });
+  const out = place(of, "thread", "show", 0);
+  expect(out.by).toEqual(UNGROUPED);
+  expect(arranged(out).by).toEqual([]);
+  expect(arranged(out).show[0]).toBe("thread");
+});
+
+test("a count cannot be grouped by", () => {
+  expect(place(arranged(), "count", "by", 0)).toEqual({ by: ["thread", "reason"], show: ["count", "max:waited"], graph: ["sum:waited"] });
+});
+
+test("across the blue bar a column is drawn", () => {
+  expect(place(arranged(), "count", "graph", 0)).toMatchObject({ show: ["max:waited"], graph: ["count", "sum:waited"] });
+  expect(remove(arranged(), "sum:waited").graph).toEqual([]);
+});
+
+test("steps by keys go across both bars and stop at the ends", () => {
+  const of = arranged();
+  expect(step(of, "thread", -1)).toBeNull();
+  expect(step(of, "reason", 1)).toEqual({ zone: "show", index: 0 });
+  expect(step(of, "count", -1)).toEqual({ zone: "by", index: 2 });
+  expect(step(of, "max:waited", 1)).toEqual({ zone: "graph", index: 0 });
+  expect(step(of, "sum:waited", 1)).toBeNull();
+});
+
+test("columns of an old link that no longer exist are dropped", () => {
+  const of = arranged({ by: ["gone", "reason"], show: ["sum:gone", "count"], sort: "gone:asc" });
+  expect([of.by, of.show, of.sort]).toEqual([["reason"], ["count"], ""]);
+  expect(resolve({ tables: [], presets: [] }, usual)).toBeNull();
+});

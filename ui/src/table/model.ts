@@ -1,0 +1,130 @@
+/** The table that is looked at: its arrangement, its rows so far, and the pages under way. */
+import { computed, effect, signal } from "@preact/signals";
+import { asApiError } from "../api/ask";
+import { type ApiError, getJson, isAbort, tracePath } from "../api/client";
+import { tables } from "../api/data";
+import type { TablePage } from "../api/types";
+import { whereParams } from "../state/params";
+import * as store from "../state/store";
+import { type Arrangement, asPlain, order, resolve } from "./arrange";
+import * as tree from "./tree";
+
+export const arrangement = computed<Arrangement | null>(() => {
+  const data = tables.value.data;
+  return data ? resolve(data, store.table.value) : null;
+});
+
+/** Turns with each change of `level`s below. */
+export const version = signal(0);
+export const error = signal<ApiError | null>(null);
+/** How many pages are on the way. */
+export const pending = signal(0);
+
+let current = tree.root();
+let controller = new AbortController();
+
+export function rows(): tree.Level {
+  void version.value;
+  return current;
+}
+
+/** The columns that a level is asked for. */
+function shown(of: Arrangement, level: tree.Level): string[] {
+  const all = [...of.show, ...of.graph];
+  if (level.path.length < of.by.length) return all;
+  const plain = [...new Set(all.map(asPlain).filter((text): text is string => text !== null))];
+  return plain.length > 0 ? plain : [...of.info.show];
+}
+
+/** The order of a level: groups by the user's, single rows by the column behind it. */
+function sorted(of: Arrangement, level: tree.Level): string {
+  const { what, down } = order(of.sort);
+  if (what === "") return "";
+  const direction = down ? "desc" : "asc";
+  if (level.path.length < of.by.length) {
+    // Another level's group column cannot order this one.
+    const isGroup = of.by.includes(what);
+    return isGroup && of.by[level.path.length] !== what ? "" : `${what}:${direction}`;
+  }
+  const plain = asPlain(what);
+  return plain === null ? "" : `${plain}:${direction}`;
+}
+
+export function pageParams(of: Arrangement, level: tree.Level, offset: number, limit: number) {
+  const state = store.table.value;
+  return {
+    table: of.info.table,
+    by: of.by.join(","),
+    path: level.path.length > 0 ? JSON.stringify(level.path) : null,
+    show: shown(of, level).join(","),
+    sort: sorted(of, level),
+    offset,
+    limit,
+    ...whereParams(store.selection.value, of.info.table, state.where),
+  };
+}
+
+/** Asks for the pages that a screen of rows lacks. */
+export function want(from: number, to: number): void {
+  const trace = store.trace.peek();
+  const of = arrangement.peek();
+  if (trace === null || of === null || error.peek() !== null) return;
+  for (const { level, page } of tree.missing(current, from, to)) void load(trace, of, level, page);
+}
+
+async function load(trace: string, of: Arrangement, level: tree.Level, page: number): Promise<void> {
+  const mine = controller;
+  pending.value += 1;
+  try {
+    const data = await getJson<TablePage>(tracePath(trace, "table"), pageParams(of, level, page * tree.PAGE, tree.PAGE), mine.signal);
+    if (mine !== controller) return;
+    tree.fill(level, page, data);
+    version.value += 1;
+  } catch (failure) {
+    if (mine === controller && !isAbort(failure)) error.value = asApiError(failure);
+  } finally {
+    if (mine === controller) pending.value -= 1;
+  }
+}
+
+/** Another table, order, filter or selection begins anew. */
+export function followTable(): () => void {
+  let key = "";
+  const stop = effect(() => {
+    const of = arrangement.value;
+    const next = of === null ? "" : JSON.stringify([store.trace.value, pageParams(of, tree.root(), 0, 0), of.graph]);
+    if (next === key) return;
+    key = next;
+    again();
+  });
+  return () => {
+    stop();
+    // Rows of another selection are not shown, not even for a moment, when the view comes back.
+    controller.abort();
+    current = tree.root();
+  };
+}
+
+export function again(): void {
+  controller.abort();
+  controller = new AbortController();
+  current = tree.root();
+  error.value = null;
+  pending.value = 0;
+  version.value = version.peek() + 1;
+  if (arrangement.peek() !== null) want(0, 1);
+}
+
+export function toggle(place: tree.Place): void {
+  if (place.row === null || place.row.key === null) return;
+  tree.toggle(place);
+  version.value += 1;
+}
+
+/** The first rows of the outermost level, for copying. */
+export async function everything(limit: number): Promise<TablePage | null> {
+  const trace = store.trace.peek();
+  const of = arrangement.peek();
+  if (trace === null || of === null) return null;
+  return getJson<TablePage>(tracePath(trace, "table"), pageParams(of, tree.root(), 0, limit));
+}

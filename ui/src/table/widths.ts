@@ -1,0 +1,45 @@
+/** Widths of the columns: as the user dragged them, else by kind; the widest kinds share what is left. */
+import { signal } from "@preact/signals";
+import { type Arrangement, kindOf } from "./arrange";
+
+const chosen = signal(new Map<string, number>());
+
+/** Columns of sentences and command lines. */
+const LONG: readonly string[] = ["cause", "command line"];
+
+const NARROWEST = 44;
+/** To which texts shrink by themselves. */
+const LEAST = { text: 100, stack: 230 } as const;
+const USUAL = { text: 170, stack: 320, duration: 124, time: 128, count: 92, number: 84 } as const;
+
+/** Right of the last column: a scroll bar, and the handle that makes the column wider. */
+const BESIDE = 22;
+
+export function setWidth(text: string, width: number): void {
+  const next = new Map(chosen.value);
+  next.set(text, Math.max(NARROWEST, Math.round(width)));
+  chosen.value = next;
+}
+
+export function columnWidths(of: Arrangement, room: number): number[] {
+  const texts = [...of.by, ...of.show, ...of.graph];
+  const widths = texts.map((text, i) => chosen.value.get(text) ?? Math.max(i === 0 ? 190 : 0, USUAL[kindOf(of.info, text)]));
+  const left = room - BESIDE - widths.reduce((sum, width) => sum + width, 0);
+  if (left <= 0) {
+    // Texts give way first, so that the numbers at the right can be seen.
+    const spare = texts.map((text, i) => {
+      const kind = kindOf(of.info, text);
+      return chosen.value.has(text) || (kind !== "text" && kind !== "stack") ? 0 : Math.max(0, (widths[i] ?? 0) - LEAST[kind]);
+    });
+    const all = spare.reduce((sum, width) => sum + width, 0);
+    return all === 0 ? widths : widths.map((width, i) => width - Math.floor((Math.min(-left, all) * (spare[i] ?? 0)) / all));
+  }
+  const stretch = texts.map((text, i) => {
+    const kind = kindOf(of.info, text);
+    if (chosen.value.has(text)) return 0;
+    if (kind === "stack" || LONG.includes(text)) return 6;
+    return kind === "text" && (i < of.by.length || of.by.length === 0) ? 1 : 0;
+  });
+  const parts = stretch.reduce((sum: number, part) => sum + part, 0);
+  return parts === 0 ? widths : widths.map((width, i) => width + Math.floor((left * (stretch[i] ?? 0)) / parts));
+}

@@ -1,0 +1,143 @@
+/** The timeline: lanes of CPUs and threads, and the wait chain of the open stall on top. Fills its parent. */
+import { effect } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { status } from "../api/data";
+import { register } from "../commands";
+import { download } from "../shell/copy";
+import * as store from "../state/store";
+import { theme } from "../state/theme";
+import { Legend } from "./Legend";
+import { Mirror } from "./Mirror";
+import { Tooltip } from "./Tooltip";
+import { pending, start } from "./feed";
+import { registerKeys } from "./keys";
+import { readTheme } from "./looks";
+import * as model from "./model";
+import { Painter } from "./painter";
+import { Pointer } from "./pointer";
+import "./timeline.css";
+
+/** What the script that measures the drawing listens to; the detail is the milliseconds. */
+export const DRAWN = "timeline-drawn";
+
+function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, base: HTMLCanvasElement, over: HTMLCanvasElement): () => void {
+  const painter = new Painter(base, over, (ms) => {
+    settle();
+    if (ms > 0) root.dispatchEvent(new CustomEvent<number>(DRAWN, { detail: ms }));
+  });
+  // Tests and scripts wait for this rather than for a time.
+  const settle = () => {
+    const complete = (model.lanes.peek().cpus.length > 0 && model.views.size > 0) || model.problem.peek() !== "" || status.peek().data?.stage === "failed";
+    const ready = pending.peek() === 0 && !painter.waiting && complete;
+    root.dataset.ready = String(ready);
+  };
+  const measure = () => {
+    model.size.value = { width: scroller.clientWidth, height: scroller.clientHeight };
+  };
+  const observer = new ResizeObserver(measure);
+  observer.observe(scroller);
+  measure();
+  const pointer = new Pointer(over);
+  const onScroll = () => {
+    model.scroll.value = scroller.scrollTop;
+  };
+  scroller.addEventListener("scroll", onScroll, { passive: true });
+  const onKey = (event: KeyboardEvent) => {
+    if (event.key !== "Escape" || !model.tip.peek()?.pinned) return;
+    model.tip.value = null;
+    event.preventDefault();
+  };
+  addEventListener("keydown", onKey, { capture: true });
+  const ends = [
+    start(),
+    registerKeys(),
+    register({
+      id: "timeline.png",
+      group: "Copy",
+      title: "Save the timeline as PNG",
+      when: () => store.trace.value !== null,
+      run: () => void painter.png().then((blob) => blob && download("timeline.png", blob)),
+    }),
+    effect(() => {
+      void theme.value;
+      // The attribute that the variables hang on is set by another effect of the same change.
+      queueMicrotask(() => {
+        const style = getComputedStyle(document.documentElement);
+        model.theme.value = readTheme((variable) => style.getPropertyValue(variable));
+      });
+    }),
+    effect(() => {
+      room.style.height = `${model.places.value.head + model.layoutNow.value.height}px`;
+    }),
+    effect(() => {
+      const wanted = model.scroll.value;
+      if (Math.abs(scroller.scrollTop - wanted) >= 1) scroller.scrollTop = wanted;
+    }),
+    effect(() => {
+      // A stall that was opened is on top.
+      if (model.chain.value) model.scroll.value = 0;
+    }),
+    effect(() => {
+      painter.show(model.scene.value);
+      const window = store.window.value;
+      root.dataset.from = String(Math.round(window.from));
+      root.dataset.to = String(Math.round(window.to));
+      root.dataset.labels = String(model.places.value.labels);
+      settle();
+    }),
+    effect(() => {
+      painter.point(model.scene.value, model.pointing.value);
+      settle();
+    }),
+    effect(() => {
+      void [pending.value, model.problem.value, status.value];
+      settle();
+    }),
+  ];
+  return () => {
+    for (const end of ends) end();
+    observer.disconnect();
+    pointer.stop();
+    painter.stop();
+    scroller.removeEventListener("scroll", onScroll);
+    removeEventListener("keydown", onKey, { capture: true });
+  };
+}
+
+function Waiting() {
+  const problem = model.problem.value;
+  if (problem !== "") return <p class="tl-problem">The timeline cannot be drawn: {problem}</p>;
+  if (model.lanes.value.cpus.length > 0 || store.trace.value === null) return null;
+  const { data, error } = status.value;
+  if (error || data?.error) return null;
+  return <p class="tl-problem">{data && data.stage !== "unopened" ? `The server reads the trace: ${Math.round(data.progress * 100)} %` : "The server opens the trace…"}</p>;
+}
+
+export function Timeline() {
+  const root = useRef<HTMLDivElement>(null);
+  const scroller = useRef<HTMLDivElement>(null);
+  const room = useRef<HTMLDivElement>(null);
+  const base = useRef<HTMLCanvasElement>(null);
+  const over = useRef<HTMLCanvasElement>(null);
+  useEffect(() => {
+    const parts = [root.current, scroller.current, room.current, base.current, over.current] as const;
+    const [a, b, c, d, e] = parts;
+    return a && b && c && d && e ? follow(a, b, c, d, e) : undefined;
+  }, []);
+  return (
+    <div class="timeline tl" ref={root} data-ready="false">
+      <div class="tl-scroll" ref={scroller}>
+        <div class="tl-room" ref={room}>
+          <div class="tl-stack">
+            <Mirror />
+            <canvas class="tl-base" ref={base} aria-hidden="true" />
+            <canvas class="tl-over" ref={over} aria-hidden="true" />
+          </div>
+        </div>
+      </div>
+      <Waiting />
+      <Legend />
+      <Tooltip />
+    </div>
+  );
+}

@@ -1,0 +1,47 @@
+import { expect, test } from "vitest";
+import { bytesText, confine, count, durationText, ns, percent, plural, range, timeText } from "./units";
+
+test("durations read like those of the command line", () => {
+  const cases: [number, string][] = [
+    [0, "0 ns"],
+    [12, "12 ns"],
+    [7_600, "7.6 µs"],
+    [999_949, "999.9 µs"],
+    [999_950, "1.0 ms"],
+    [22_000_000, "22.0 ms"],
+    [999_949_999, "999.9 ms"],
+    [999_950_000, "1.000 s"],
+    [2_810_000_000, "2.810 s"],
+    [5_768_000_000_000, "5,768.000 s"],
+    [-5, "−5 ns"],
+  ];
+  for (const [value, text] of cases) expect(durationText(value)).toBe(text);
+});
+
+test("a point in time has the digits that the resolution can tell apart", () => {
+  expect(timeText(ns(563_000_000), 1e6)).toBe("0.563 s");
+  expect(timeText(ns(1_103_204_000), 1000)).toBe("1.103 204 s");
+  expect(timeText(ns(1), 1)).toBe("0.000 000 001 s");
+});
+
+test("a share is cut, so that only all of it reads as all", () => {
+  expect(percent(9_999, 10_000)).toBe("99.9 %");
+  expect(percent(10_000, 10_000)).toBe("100.0 %");
+  expect(percent(1, 0)).toBe("–");
+});
+
+test("a stretch is moved into the trace, and cut only when it is longer", () => {
+  const whole = range(0, 1000);
+  expect(confine(range(-50, 50), whole)).toEqual(range(0, 100));
+  expect(confine(range(950, 1050), whole)).toEqual(range(900, 1000));
+  expect(confine(range(-500, 5000), whole)).toEqual(whole);
+  expect(confine(range(10, 10), whole)).toEqual(range(10, 11));
+});
+
+test("counts and sizes", () => {
+  expect(count(5768)).toBe("5,768");
+  expect(plural(1, "stall")).toBe("1 stall");
+  expect(plural(0, "switch", "switches")).toBe("0 switches");
+  expect(bytesText(1023)).toBe("1023 B");
+  expect(bytesText(14_890_000)).toBe("14.2 MiB");
+});

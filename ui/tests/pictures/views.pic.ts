@@ -1,0 +1,173 @@
+/**
+ * Takes the pictures of docs/page.md: each view dark and light, on a small and on a 4K screen, and some that show a part. Run by
+ * `tools/page pictures`. They are WebP, and those of 4K half as wide and high, so that the repository stays small.
+ */
+import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import type { Page } from "playwright-core";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { STARVE, Stand, settled, unfit, writeGolden } from "../e2e/harness";
+
+const INTO = resolve(import.meta.dirname, "../../../docs/images");
+/** Bytes of all pictures together. */
+const LARGEST = 4_000_000;
+const QUALITY = 0.78;
+
+const SMALL = { viewport: { width: 1280, height: 720 } };
+/** 4K as it is looked at: two pixels for one. */
+const LARGE = { viewport: { width: 1920, height: 1080 }, deviceScaleFactor: 2 };
+
+let stand: Stand;
+
+beforeAll(async () => {
+  expect(unfit("pictures")).toBeNull();
+  rmSync(INTO, { recursive: true, force: true });
+  mkdirSync(INTO, { recursive: true });
+  stand = await Stand.start(async (folder) => {
+    await writeGolden(folder);
+    Stand.copy(STARVE)(folder);
+  });
+});
+afterAll(async () => {
+  await stand?.stop();
+  expect(readdirSync(INTO).reduce((sum, name) => sum + statSync(join(INTO, name)).size, 0)).toBeLessThanOrEqual(LARGEST);
+});
+
+/** A picture as WebP, so much smaller. */
+async function webp(png: Buffer, shrunk: number): Promise<Buffer> {
+  const page = await stand.browser.newPage();
+  const text = await page.evaluate(
+    async ({ base64, shrunk, quality }) => {
+      const image = await createImageBitmap(await (await fetch(`data:image/png;base64,${base64}`)).blob());
+      const canvas = new OffscreenCanvas(image.width / shrunk, image.height / shrunk);
+      const context = canvas.getContext("2d");
+      if (!context) throw new Error("no canvas");
+      context.imageSmoothingQuality = "high";
+      context.drawImage(image, 0, 0, canvas.width, canvas.height);
+      const bytes = new Uint8Array(await (await canvas.convertToBlob({ type: "image/webp", quality })).arrayBuffer());
+      let out = "";
+      for (const byte of bytes) out += String.fromCharCode(byte);
+      return btoa(out);
+    },
+    { base64: png.toString("base64"), shrunk, quality: QUALITY },
+  );
+  await page.close();
+  return Buffer.from(text, "base64");
+}
+
+async function take(page: Page, name: string, shrunk = 1): Promise<void> {
+  await settled(page);
+  // What somebody has just pointed at is no part of the view.
+  await page.mouse.move(0, 0);
+  await stand.shoot(page, `picture ${name}`);
+  writeFileSync(join(INTO, `${name}.webp`), await webp(await page.screenshot(), shrunk));
+}
+
+interface View {
+  name: string;
+  /** The trace; none for the list of them. */
+  trace: string | null;
+  act?: (page: Page) => Promise<unknown>;
+}
+
+const VIEWS: readonly View[] = [
+  { name: "answer", trace: "starve.hitch" },
+  {
+    name: "chain",
+    trace: "move-my-mouse.hitch",
+    act: async (page) => {
+      await page.keyboard.press("BracketLeft");
+      await page.waitForSelector(".hop");
+      await page.keyboard.press("KeyZ");
+      await page.keyboard.press("KeyZ");
+    },
+  },
+  { name: "tables", trace: "starve.hitch", act: (page) => page.keyboard.press("Digit2") },
+  { name: "flame", trace: "starve.hitch", act: (page) => page.keyboard.press("Digit3") },
+  {
+    name: "butterfly",
+    trace: "move-my-mouse.hitch",
+    act: async (page) => {
+      await page.keyboard.press("Digit3");
+      await page.getByRole("button", { name: "Wakes" }).click();
+      await page.getByRole("button", { name: "Butterfly" }).click();
+      await page.locator("[data-function='NtGdiCloseProcess']").click();
+    },
+  },
+  {
+    name: "address",
+    trace: "starve.hitch",
+    act: async (page) => {
+      await page.keyboard.press("Digit3");
+      await page.getByRole("button", { name: "By address" }).click();
+      await page.locator(".ranked .name").first().click();
+    },
+  },
+  // Last, when the others were opened and have told their first answers.
+  { name: "traces", trace: null },
+];
+
+/** What else the words of docs/page.md speak of. */
+const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
+  { name: "machine", trace: "sixty-three-cores.hitch", colorScheme: "dark" },
+  {
+    name: "event",
+    trace: "starve.hitch",
+    colorScheme: "dark",
+    act: async (page) => {
+      await page.locator(".answer .proof[title*='event']").first().click();
+      await page.waitForSelector(".details[data-event]:not([data-event=''])");
+    },
+  },
+  {
+    name: "reported",
+    trace: "move-my-mouse.etl",
+    colorScheme: "light",
+    act: async (page) => {
+      await page.getByRole("button", { name: /^Windows reported/ }).click();
+      await page.waitForSelector(".details[data-event]:not([data-event=''])");
+    },
+  },
+  {
+    name: "wakes",
+    trace: "move-my-mouse.hitch",
+    colorScheme: "light",
+    act: async (page) => {
+      await page.keyboard.press("Digit2");
+      await page.getByRole("button", { name: "Who wakes" }).click();
+      await settled(page);
+      await page.getByRole("button", { name: "View", exact: true }).click();
+    },
+  },
+  {
+    name: "search",
+    trace: "starve.hitch",
+    colorScheme: "dark",
+    act: async (page) => {
+      await page.keyboard.press("Slash");
+      await page.keyboard.type("futex");
+      await page.waitForSelector("#search-hits [role=option]");
+    },
+  },
+  { name: "palette", trace: "starve.hitch", colorScheme: "dark", act: (page) => page.keyboard.press("Control+Shift+KeyP") },
+  { name: "help", trace: "starve.hitch", colorScheme: "light", act: (page) => page.keyboard.press("Shift+Slash") },
+];
+
+async function picture(view: View, options: object, name: string, shrunk?: number): Promise<void> {
+  const page = await stand.page(view.trace === null ? "" : `trace=${view.trace}`, options);
+  // The worst stall opens by itself first, as for a user.
+  await page.waitForSelector(view.trace === null ? "[data-trace]" : "[data-answer]");
+  await settled(page);
+  await view.act?.(page);
+  await take(page, name, shrunk);
+  await page.context().close();
+}
+
+for (const part of PARTS) test(part.name, () => picture(part, { ...SMALL, colorScheme: part.colorScheme }, part.name));
+
+for (const view of VIEWS) {
+  for (const colorScheme of ["dark", "light"] as const) {
+    test(`${view.name}, ${colorScheme}`, () => picture(view, { ...SMALL, colorScheme }, `${view.name}-${colorScheme}`));
+    test(`${view.name}, ${colorScheme}, 4K`, () => picture(view, { ...LARGE, colorScheme }, `${view.name}-${colorScheme}-4k`, 2));
+  }
+}
