@@ -1,7 +1,8 @@
 //! The chain of an explanation: who waited for whom, as contiguous stretches that sum to the window.
 //!
 //! A link is a stretch of the window and the thread whose wait (or run) accounts for it. Long explanations have thousands of pieces;
-//! the chain keeps the large ones and lets each absorb its small neighbours, so that it stays readable and still sums exactly.
+//! the chain keeps the large ones, and the victim's own longest wait, and lets each absorb its small neighbours, so that it stays readable
+//! and still sums exactly.
 
 use crate::explain::{Cause, Explanation, Hop, Piece};
 use crate::timeline::State;
@@ -64,6 +65,8 @@ struct Group {
     next: usize,
     version: u32,
     gone: bool,
+    /// Nobody absorbs it.
+    kept: bool,
 }
 
 impl Explanation {
@@ -98,9 +101,15 @@ impl Explanation {
                         next,
                         version: 0,
                         gone: false,
+                        kept: false,
                     });
                 }
             }
+        }
+        // However short: with it the chain begins at the one who suffered.
+        let own = groups.iter_mut().filter(|group| group.hop.is_some() && group.key.thread == self.victim);
+        if let Some(longest) = own.max_by_key(|group| group.key_ns) {
+            longest.kept = true;
         }
         shorten(&mut groups, self.window.duration_ns(), most);
         let kept = groups.into_iter().filter(|group| !group.gone);
@@ -141,7 +150,7 @@ fn shorten(groups: &mut [Group], window_ns: u64, most: usize) {
     let mut heap: BinaryHeap<Reverse<(u64, usize, u32)>> =
         groups.iter().enumerate().map(|(index, group)| Reverse((group.window.duration_ns(), index, 0))).collect();
     while let Some(Reverse((length, index, version))) = heap.pop() {
-        if groups[index].gone || groups[index].version != version {
+        if groups[index].gone || groups[index].kept || groups[index].version != version {
             continue;
         }
         // A short run, or a short wait for a CPU, says nothing; a short wait for another thread may be the hop that matters.
@@ -180,6 +189,7 @@ fn merge(groups: &mut [Group], into: usize, from: usize, same_key: bool) -> usiz
     if let Some(group) = groups.get_mut(next) {
         group.prev = prev;
     }
+    groups[into].kept |= groups[from].kept;
     groups[into].absorb(window, counts, key_ns, same_key.then_some((piece, hop)));
     groups[into].version += 1;
     1

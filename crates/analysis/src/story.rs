@@ -172,10 +172,11 @@ fn is_primitive(name: &str) -> bool {
     EXACT.contains(&last) || PARTS.iter().any(|part| last.contains(part))
 }
 
-/// A name without template and generic arguments when it is long.
+/// A name without template and generic arguments when it is long, and without the beginning of its path when it still is.
 fn shorten(name: &str) -> String {
     const LONG: usize = 48;
-    if name.chars().count() <= LONG {
+    let is_long = |name: &str| name.chars().count() > LONG;
+    if !is_long(name) {
         return name.to_owned();
     }
     let mut depth = 0;
@@ -188,8 +189,15 @@ fn shorten(name: &str) -> String {
             keep
         })
         .collect();
-    match kept.chars().count() {
-        n if n <= LONG => kept,
-        n => format!("…{}", kept.chars().skip(n - LONG).collect::<String>()),
+    if !is_long(&kept) {
+        return kept;
+    }
+    let mut tail = kept.as_str();
+    while let Some((_, rest)) = tail.split_once("::").filter(|_| is_long(tail)) {
+        tail = rest;
+    }
+    match tail.chars().count() {
+        n if n <= LONG => format!("…::{tail}"),
+        n => format!("…{}", tail.chars().skip(n - LONG).collect::<String>()),
     }
 }
