@@ -340,8 +340,8 @@ fn own_sleep() {
     assert_eq!((stall.finding.pattern, stall.finding.function.as_str()), (Pattern::TimerSleep, "retry"));
 }
 
-#[test]
-fn cpu_starvation() {
+/// Another thread has the event loop's CPU for 300 ms.
+fn beside_a_hog() -> (Trace, ThreadId) {
     let mut desktop = Desktop::new();
     let hog = desktop.scene.thread(500, 501, "hog");
     let spin = desktop.scene.stack(&["main", "spin"]);
@@ -349,21 +349,20 @@ fn cpu_starvation() {
     desktop.scene.switch(100 * MS + 90, 0, desktop.ui, Runnable, hog, spin);
     desktop.scene.switch(400 * MS, 0, hog, Runnable, desktop.ui, spin);
     desktop.pump_all(410, 500);
-    let (stall, text) = judged(&desktop.scene.finish(2, 500 * MS));
+    (desktop.scene.finish(2, 500 * MS), hog)
+}
+
+#[test]
+fn cpu_starvation() {
+    let (trace, hog) = beside_a_hog();
+    let (stall, text) = judged(&trace);
     insta::assert_snapshot!("cpu_starvation", text);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuStarvation, Some(hog)));
 }
 
 #[test]
 fn a_real_time_hog_is_told_with_its_priority() {
-    let mut desktop = Desktop::new();
-    let hog = desktop.scene.thread(500, 501, "hog");
-    let spin = desktop.scene.stack(&["main", "spin"]);
-    desktop.pump_all(0, 100);
-    desktop.scene.switch(100 * MS + 90, 0, desktop.ui, Runnable, hog, spin);
-    desktop.scene.switch(400 * MS, 0, hog, Runnable, desktop.ui, spin);
-    desktop.pump_all(410, 500);
-    let mut trace = desktop.scene.finish(2, 500 * MS);
+    let (mut trace, hog) = beside_a_hog();
     (0..trace.switches.len())
         .filter(|&at| trace.switches.next[at] == hog)
         .collect::<Vec<_>>()

@@ -141,19 +141,41 @@ pub struct ReadingArgs {
     pub symbols: Option<String>,
 }
 
-#[derive(ClapArgs, Debug)]
-pub struct WhyArgs {
-    #[command(flatten)]
-    pub trace: TraceArgs,
-    /// Only this thread: a thread's or process's name, a pid or a tid
-    #[arg(long, value_name = "NAME|PID|TID")]
-    pub victim: Option<String>,
-    /// Only what overlaps the time from here, counted from the start of the trace, e.g. 1.5s; with --victim, explain just this window
+/// Which part of a trace a command looks at.
+#[derive(ClapArgs, Clone, Copy, Default, Debug)]
+pub struct WindowArgs {
+    /// Only the time from here, counted from the start of the trace, e.g. 1.5s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub from: Option<Duration>,
     /// … to here
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub to: Option<Duration>,
+}
+
+impl WindowArgs {
+    /// True when neither end is given.
+    pub fn is_everything(&self) -> bool {
+        self.from.is_none() && self.to.is_none()
+    }
+}
+
+/// What a wait is called.
+#[derive(ClapArgs, Default, Debug)]
+pub struct RulesArgs {
+    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
+    #[arg(long = "rules", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct WhyArgs {
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    /// Only this thread: a thread's or process's name, a pid or a tid; with --from or --to, just that part of its time is explained
+    #[arg(long, value_name = "NAME|PID|TID")]
+    pub victim: Option<String>,
+    #[command(flatten)]
+    pub window: WindowArgs,
     /// How many stalls to tell in full [default: 1; with --json 10]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
@@ -163,9 +185,8 @@ pub struct WhyArgs {
     /// Draw the worst stall as a timeline into this SVG file
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
-    #[arg(long, value_name = "FILE")]
-    pub rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub rules: RulesArgs,
 }
 
 #[derive(ClapArgs, Debug)]
@@ -175,9 +196,8 @@ pub struct WaitsArgs {
     /// How many stacks to list
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,
-    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
-    #[arg(long, value_name = "FILE")]
-    pub rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub rules: RulesArgs,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -193,12 +213,8 @@ pub struct HotArgs {
     /// Only samples of this thread: a thread's or process's name, a pid or a tid
     #[arg(long, value_name = "NAME|PID|TID")]
     pub victim: Option<String>,
-    /// Only samples from here, counted from the start of the trace, e.g. 1.5s
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub from: Option<Duration>,
-    /// … to here
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub to: Option<Duration>,
+    #[command(flatten)]
+    pub window: WindowArgs,
     /// The recorded kernel's vmlinux [default: the running kernel's memory, if that is the one recorded]
     #[arg(long, value_name = "VMLINUX")]
     pub kernel_image: Option<PathBuf>,
@@ -242,12 +258,8 @@ pub struct TableArgs {
     /// How many rows to show [default: 20; with --csv or --json all]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Only what happened from here, counted from the start of the trace, e.g. 1.5s; of waits and running time, the part from here
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub from: Option<Duration>,
-    /// … to here
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub to: Option<Duration>,
+    #[command(flatten)]
+    pub window: WindowArgs,
     /// Print CSV: whole stacks, nanoseconds
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
@@ -256,6 +268,8 @@ pub struct TableArgs {
     pub json: bool,
     #[command(flatten)]
     pub reading: ReadingArgs,
+    #[command(flatten)]
+    pub rules: RulesArgs,
 }
 
 #[derive(ClapArgs, Debug)]
@@ -276,15 +290,13 @@ pub struct ButterflyArgs {
     /// How many lines to show [default: 40 of a tree, 20 of the ranking]
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Only what happened from here, counted from the start of the trace, e.g. 1.5s
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub from: Option<Duration>,
-    /// … to here
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
-    pub to: Option<Duration>,
+    #[command(flatten)]
+    pub window: WindowArgs,
     /// Print JSON: the whole tree, or the whole ranking
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub rules: RulesArgs,
 }
 
 #[derive(ClapArgs, Debug)]
@@ -298,9 +310,8 @@ pub struct ViewArgs {
     /// Open the page in the browser, where there is a display
     #[arg(long)]
     pub open: bool,
-    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
-    #[arg(long, value_name = "FILE")]
-    pub rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub rules: RulesArgs,
     #[command(flatten)]
     pub reading: ReadingArgs,
 }
@@ -312,9 +323,8 @@ pub struct ReportArgs {
     /// The file to write [default: the trace's name with .html]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
-    #[arg(long, value_name = "FILE")]
-    pub rules: Option<PathBuf>,
+    #[command(flatten)]
+    pub rules: RulesArgs,
 }
 
 #[cfg(target_os = "linux")]

@@ -46,7 +46,7 @@ pub fn hot(args: &HotArgs) -> anyhow::Result<Done> {
     let whole = trace.common_window();
     let selection = Selection {
         threads: args.victim.as_deref().map_or(Ok(Vec::new()), |name| selection::victims(&trace, name))?,
-        windows: vec![if args.from.is_none() && args.to.is_none() { all } else { selection::window(args.from, args.to, whole)? }],
+        windows: vec![if args.window.is_everything() { all } else { selection::window(args.window, whole)? }],
     };
     print(&match &args.function {
         None => ranking(&trace, &selection, args.json),

@@ -1,6 +1,6 @@
 //! Opens a trace and names its frames.
 
-use crate::args::{ReadingArgs, TraceArgs};
+use crate::args::{ReadingArgs, RulesArgs, TraceArgs};
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use unhitch_analysis::Rules;
@@ -64,10 +64,10 @@ fn is_this_machine(trace: &Trace) -> bool {
 }
 
 /// The wait rules: the given file's, else the user's, before the built-in ones.
-pub fn rules(file: Option<&Path>) -> anyhow::Result<Rules> {
+pub fn rules(args: &RulesArgs) -> anyhow::Result<Rules> {
     let configured =
         || user_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("unhitch/waits.toml")).filter(|path| path.exists());
-    match file.map(Path::to_path_buf).or_else(configured) {
+    match args.file.clone().or_else(configured) {
         Some(path) => {
             let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
             Rules::with_user_rules(&text).with_context(|| path.display().to_string())

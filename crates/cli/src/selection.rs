@@ -1,5 +1,6 @@
 //! Which part of a trace a user means: threads by name or number, a window by times from its start.
 
+use crate::args::WindowArgs;
 use anyhow::bail;
 use std::time::Duration;
 use unhitch_model::{ThreadId, Trace, Window};
@@ -21,11 +22,11 @@ pub fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
     Ok(ids)
 }
 
-/// The part of `whole` between two times counted from its start.
-pub fn window(from: Option<Duration>, to: Option<Duration>, whole: Window) -> anyhow::Result<Window> {
+/// The part of `whole` between two times counted from its start; all of it where neither is given.
+pub fn window(args: WindowArgs, whole: Window) -> anyhow::Result<Window> {
     let at = |offset: Duration| whole.start.plus(u64::try_from(offset.as_nanos()).unwrap_or(u64::MAX));
-    let wanted = Window::new(from.map_or(whole.start, at), to.map_or(whole.end, at)).intersect(whole);
-    if wanted.is_empty() && (from.is_some() || to.is_some()) {
+    let wanted = Window::new(args.from.map_or(whole.start, at), args.to.map_or(whole.end, at)).intersect(whole);
+    if wanted.is_empty() && !args.is_everything() {
         bail!("the trace holds nothing between --from and --to: it is {:.3} s long", whole.duration_ns() as f64 / 1e9);
     }
     Ok(wanted)

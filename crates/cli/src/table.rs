@@ -22,10 +22,10 @@ pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
     let (Some(name), Some(trace)) = (args.table, &args.trace) else { bail!("a trace and a table are needed") };
     let words = Words { by: args.by.as_deref(), show: args.show.as_deref(), filter: args.filter.as_deref(), sort: args.sort.as_deref() };
     let query = Query::new(name, words).unwrap_or_else(|error| wrong_usage("table", &error));
-    let rules = load::rules(None)?;
+    let rules = load::rules(&args.rules)?;
     let trace = load::Reader::new(&args.reading).read(trace)?;
     let analysis = Analysis::new(&trace, &rules);
-    let window = selection::window(args.from, args.to, analysis.timeline.window())?;
+    let window = selection::window(args.window, analysis.timeline.window())?;
     let top = args.top.unwrap_or(if args.csv || args.json { usize::MAX } else { TOP_TEXT });
     let table = Table::new(&analysis, &query, window, top);
     print(&match (args.json, args.csv) {
@@ -41,11 +41,11 @@ pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<D
     let command = if direction == Direction::Callers { "callers" } else { "callees" };
     let query = Query::new(args.of.table(), Words { filter: args.filter.as_deref(), ..Words::default() });
     let query = query.unwrap_or_else(|error| wrong_usage(command, &error));
-    let rules = load::rules(None)?;
+    let rules = load::rules(&args.rules)?;
     let trace = load::trace(&args.trace)?;
     let analysis = Analysis::new(&trace, &rules);
     let question =
-        Question { of: args.of, query: &query, window: selection::window(args.from, args.to, analysis.timeline.window())?, level: args.by };
+        Question { of: args.of, query: &query, window: selection::window(args.window, analysis.timeline.window())?, level: args.by };
     let json = |value: serde_json::Result<String>| anyhow::Ok(value? + "\n");
     let text = match &args.function {
         None => {

@@ -19,7 +19,7 @@ pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     }
     let reader = load::Reader::new(&args.reading);
     let open = move |path: &Path| reader.read(path).map_err(|error| format!("{error:#}"));
-    let tools = Tools { open: Box::new(open), listing: Box::new(listing), rules: load::rules(args.rules.as_deref())? };
+    let tools = Tools { open: Box::new(open), listing: Box::new(listing), rules: load::rules(&args.rules)? };
     let config = Config { path: args.path.clone(), port: args.port, upload_limit_bytes: UPLOAD_LIMIT_BYTES, tools };
     let server = Server::bind(config).with_context(|| args.path.display().to_string())?;
     let address = server.address();
@@ -58,7 +58,7 @@ fn listing(trace: &Trace, question: &ListingQuestion<'_>) -> Result<serde_json::
 
 /// Writes the report.
 pub fn report(args: &ReportArgs) -> anyhow::Result<Done> {
-    let rules = load::rules(args.rules.as_deref())?;
+    let rules = load::rules(&args.rules)?;
     let trace = load::trace(&args.trace)?;
     let analysis = Analysis::new(&trace, &rules);
     let stalls = analysis.stalls(&Query::default());

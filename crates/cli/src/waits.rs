@@ -9,7 +9,7 @@ use unhitch_analysis::{Analysis, StackWaits, answer::units};
 /// Prints the waits that no rule classifies, longest first.
 pub fn waits(args: &WaitsArgs) -> anyhow::Result<Done> {
     let trace = load::trace(&args.trace)?;
-    let rules = load::rules(args.rules.as_deref())?;
+    let rules = load::rules(&args.rules)?;
     let analysis = Analysis::new(&trace, &rules);
     let all = analysis.unclassified();
     let end = analysis.timeline.window().end;

@@ -2,7 +2,7 @@
 
 use crate::args::WhyArgs;
 #[cfg(target_os = "linux")]
-use crate::args::{ReadingArgs, TraceArgs};
+use crate::args::{ReadingArgs, RulesArgs, TraceArgs, WindowArgs};
 use crate::{Done, load, print, selection};
 use anyhow::Context;
 #[cfg(target_os = "linux")]
@@ -16,14 +16,15 @@ const TOP_JSON: usize = 10;
 
 /// Answers for a trace file.
 pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
-    let rules = load::rules(args.rules.as_deref())?;
+    let rules = load::rules(&args.rules)?;
     let trace = load::trace(&args.trace)?;
     let analysis = Analysis::new(&trace, &rules);
     let query = Query {
         victims: args.victim.as_deref().map_or(Ok(Vec::new()), |name| selection::victims(&trace, name))?,
-        window: (args.from.is_some() || args.to.is_some())
-            .then(|| selection::window(args.from, args.to, analysis.timeline.window()))
-            .transpose()?,
+        window: match args.window.is_everything() {
+            true => None,
+            false => Some(selection::window(args.window, analysis.timeline.window())?),
+        },
     };
     let stalls = analysis.stalls(&query);
     print(&match args.json {
@@ -43,5 +44,5 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
 #[cfg(target_os = "linux")]
 pub fn answer_for(path: &Path, json: bool) -> anyhow::Result<Done> {
     let trace = TraceArgs { path: path.to_path_buf(), reading: ReadingArgs::default() };
-    why(&WhyArgs { trace, victim: None, from: None, to: None, top: None, json, svg: None, rules: None })
+    why(&WhyArgs { trace, victim: None, window: WindowArgs::default(), top: None, json, svg: None, rules: RulesArgs::default() })
 }

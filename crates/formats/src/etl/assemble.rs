@@ -3,7 +3,7 @@
 use super::{
     catalogue::Catalogue,
     clock::{Clock, LogHeader, utf16_z},
-    columns::{self, Settled, by_time},
+    columns::{self, Settled, StackIndex, by_time},
     decode::is_kernel,
     event::NOBODY,
     hook,
@@ -12,11 +12,10 @@ use super::{
     load::Merged,
     others,
     paths::Paths,
-    rows::{Chunk, Naming, Other, StackRecord, Switch},
+    rows::{Chunk, Naming, Other, Ready, Sample, StackRecord, Switch},
     tasks,
 };
-use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::mem;
 use unhitch_model::{CpuSpan, Loss, NameId, Threads, Trace, Warnings, Window, units};
 
@@ -28,17 +27,26 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
     let clock = Clock::new(headers.iter().map(|header| header.zero).min().unwrap_or(0), first.ticks_per_second());
 
     let naming = naming(&mut chunks);
-    let switches = by_time(&mut chunks, |chunk| &mut chunk.switches, |row| row.ticks);
-    let readies = by_time(&mut chunks, |chunk| &mut chunk.readies, |row| row.ticks);
-    let samples = by_time(&mut chunks, |chunk| &mut chunk.samples, |row| row.ticks);
-    let records = by_time(&mut chunks, |chunk| &mut chunk.stacks, |row| row.at);
-    let definitions = by_time(&mut chunks, |chunk| &mut chunk.definitions, |row| row.at);
-    let definitions = Definitions::new(definitions.into_iter());
-    let mut rows: Vec<(u32, Other)> = Vec::with_capacity(chunks.iter().map(|chunk| chunk.others.len()).sum());
-    for (number, chunk) in chunks.iter_mut().enumerate() {
-        rows.extend(mem::take(&mut chunk.others).into_iter().map(|row| (number as u32, row)));
-    }
-    rows.par_sort_by_key(|(_, row)| row.ticks);
+    let switches = taken(&mut chunks, |chunk| &mut chunk.switches);
+    let readies = taken(&mut chunks, |chunk| &mut chunk.readies);
+    let samples = taken(&mut chunks, |chunk| &mut chunk.samples);
+    let records = taken(&mut chunks, |chunk| &mut chunk.stacks);
+    let definitions = taken(&mut chunks, |chunk| &mut chunk.definitions);
+    let others = taken(&mut chunks, |chunk| &mut chunk.others).into_iter().zip(0_u32..);
+    let others = others.map(|(rows, chunk)| rows.into_iter().map(|row| (chunk, row)).collect()).collect();
+    // What has the most rows on one core, the rest on another.
+    let (records, (switches, readies, samples, definitions, rows)) = rayon::join(
+        || by_time(records, |row| row.at),
+        || {
+            (
+                by_time(switches, |row| row.ticks),
+                by_time(readies, |row| row.ticks),
+                by_time(samples, |row| row.ticks),
+                Definitions::new(by_time(definitions, |row| row.at).into_iter()),
+                by_time(others, |(_, row): &(u32, Other)| row.ticks),
+            )
+        },
+    );
 
     let mut kept = vec![false; kinds.kinds.len()];
     rows.iter().for_each(|(_, row)| kept.iter_mut().skip(row.kind as usize).take(1).for_each(|kept| *kept = true));
@@ -52,7 +60,7 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
     }
 
     let threads = mem::replace(&mut trace.threads, Threads::new(NameId::EMPTY));
-    let mentioned = mentioned(&switches, &records, &rows, &readies.iter().map(|row| row.tid).collect::<Vec<_>>(), &samples);
+    let mentioned = mentioned(&switches, &readies, &samples, &records, &rows);
     let mut built = tasks::build(&naming, &mentioned, clock, pointer_bytes, threads, &mut trace.strings);
     trace.threads = mem::replace(&mut built.threads, Threads::new(NameId::EMPTY));
     if built.homeless > 0 {
@@ -70,12 +78,26 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
     let [on_switch, on_ready, on_sample, on_other] = join::join(targets, &records, &definitions, kernel_part, warnings);
     drop((records, definitions));
 
-    let waits = columns::wait_stacks(&switches, &on_switch);
-    let mut settled = Settled::new(clock, &trace.threads, &built.processes, &spaces, &parts);
-    trace.switches = columns::switches(&switches, &waits, &mut settled, trace);
-    trace.wakings = columns::wakings(&readies, &targets_readies, &on_ready, &switches, &mut settled, trace);
-    trace.samples = columns::samples(&samples, &on_sample, &mut settled, trace);
-    others::add(&rows, &chunks, &targets_others, &on_other, &kinds_of_trace, &paths, &mut settled, trace);
+    let settled = Settled::new(clock, &trace.threads);
+    let mut stacks = StackIndex::new(&built.processes, &spaces, &parts);
+    // Stacks become the trace's on one core, what else there is of the columns on another.
+    let threads = mem::replace(&mut trace.threads, Threads::new(NameId::EMPTY));
+    let (of_stacks, of_others) = rayon::join(
+        || {
+            let waits = columns::wait_stacks(&switches, &on_switch);
+            let waits = waits.iter().zip(&switches).map(|(joined, row)| stacks.stack(*joined, clock.time(row.ticks), trace)).collect();
+            let wakes = on_ready.iter().zip(&readies).map(|(joined, row)| stacks.stack(*joined, clock.time(row.ticks), trace)).collect();
+            (waits, wakes, stacks.samples(&samples, &on_sample, &settled, &threads, trace))
+        },
+        || {
+            let wakings = columns::wakings(&readies, &targets_readies, &on_ready, &switches, &settled, &threads);
+            (columns::switches(&switches, &settled), wakings, columns::samples(&samples, &settled))
+        },
+    );
+    trace.threads = threads;
+    (trace.switches, trace.wakings, trace.samples) = of_others;
+    (trace.switches.stack, trace.wakings.stack, trace.samples.stack) = of_stacks;
+    others::add(&rows, &chunks, &targets_others, &on_other, &kinds_of_trace, &paths, &settled, &mut stacks, trace);
 
     machine(&naming, trace);
     trace.spans = spans(&chunks, clock);
@@ -91,25 +113,37 @@ fn naming(chunks: &mut [Chunk]) -> Vec<Naming> {
     all
 }
 
-/// All threads that any event is about, with their process where one says so.
+/// The rows of one kind of each buffer.
+fn taken<T>(chunks: &mut [Chunk], rows: impl Fn(&mut Chunk) -> &mut Vec<T>) -> Vec<Vec<T>> {
+    chunks.iter_mut().map(|chunk| mem::take(rows(chunk))).collect()
+}
+
+/// All threads that any event is about, with their process where one says so: the first that does.
 fn mentioned(
     switches: &[Switch],
+    readies: &[Ready],
+    samples: &[Sample],
     records: &[StackRecord],
     others: &[(u32, Other)],
-    readied: &[u32],
-    samples: &[super::rows::Sample],
 ) -> FxHashMap<u32, u32> {
-    let mut all: FxHashMap<u32, u32> = FxHashMap::default();
-    for tid in
-        switches.iter().flat_map(|row| [row.new_tid, row.old_tid]).chain(readied.iter().copied()).chain(samples.iter().map(|row| row.tid))
-    {
+    let (scheduled, mut all) = rayon::join(
+        || {
+            let tids = switches.iter().flat_map(|row| [row.new_tid, row.old_tid]).chain(readies.iter().map(|row| row.tid));
+            tids.chain(samples.iter().map(|row| row.tid)).collect::<FxHashSet<u32>>()
+        },
+        || {
+            let mut all: FxHashMap<u32, u32> = FxHashMap::default();
+            for (tid, pid) in records.iter().map(|row| (row.tid, row.pid)).chain(others.iter().map(|(_, row)| (row.tid, row.pid))) {
+                let known = all.entry(tid).or_insert(pid);
+                if *known == NOBODY {
+                    *known = pid;
+                }
+            }
+            all
+        },
+    );
+    for tid in scheduled {
         all.entry(tid).or_insert(NOBODY);
-    }
-    for (tid, pid) in records.iter().map(|row| (row.tid, row.pid)).chain(others.iter().map(|(_, row)| (row.tid, row.pid))) {
-        let known = all.entry(tid).or_insert(pid);
-        if *known == NOBODY {
-            *known = pid;
-        }
     }
     all.remove(&NOBODY);
     all

@@ -3,7 +3,6 @@
 //! A file is buffers back to back, each as long as it says itself: a relogged or compressed file has buffers of every length.
 
 use super::xpress;
-use std::borrow::Cow;
 use unhitch_model::Warnings;
 
 /// Length of `WMI_BUFFER_HEADER`; events follow it.
@@ -75,19 +74,22 @@ impl<'a> Buffer<'a> {
         self.flags & (flag::EVENTS_LOST | flag::BUFFER_LOST) != 0
     }
 
-    /// Its events, and what is wrong with them: a packed buffer that is damaged gives what is before the damage.
-    pub(crate) fn events(&self) -> (Cow<'a, [u8]>, Option<String>) {
+    /// Its events, and what is wrong with them: a packed buffer that is damaged gives what is before the damage. `unpacked` is where a
+    /// packed one is unpacked to.
+    pub(crate) fn events<'b>(&self, unpacked: &'b mut Vec<u8>) -> (&'b [u8], Option<String>)
+    where
+        'a: 'b,
+    {
         if !self.is_compressed() {
-            return (Cow::Borrowed(self.data.get(..self.used).unwrap_or(self.data)), None);
+            return (self.data.get(..self.used).unwrap_or(self.data), None);
         }
         if self.used > MAX_BUFFER_LEN {
             let what = format!("claims to unpack to {} bytes, which no ETW buffer does: it was left out", self.used);
-            return (Cow::Borrowed(&[]), Some(what));
+            return (&[], Some(what));
         }
-        let mut unpacked = Vec::new();
-        let damage = xpress::unpack(self.data, self.used, &mut unpacked).err();
+        let damage = xpress::unpack(self.data, self.used, unpacked).err();
         let what = damage.map(|at| format!("cannot be unpacked beyond byte {}", at.saturating_add(BUFFER_HEADER_LEN)));
-        (Cow::Owned(unpacked), what)
+        (unpacked, what)
     }
 }
 

@@ -6,29 +6,46 @@ use super::{
     images::{SpaceId, Spaces},
     join::{Joined, Target},
     parts::Parts,
-    rows::{Chunk, Ready, Sample, Switch},
+    rows::{Ready, Sample, Switch},
     tasks::ProcessIndex,
 };
 use crate::perf_data::tasks::ThreadIndex;
-use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, binary_heap::PeekMut};
 use unhitch_model::{
     FrameId, ProcessId, Samples, StackId, Switches, TaskState, ThreadId, Threads, Time, Trace, WaitReason, WakeFlags, Wakings,
 };
 
-/// The rows of one kind of all buffers, by time. Buffers come by CPU and time, so that they are a few long runs, which a merging sort
-/// likes.
-pub(super) fn by_time<T: Copy + Send>(
-    chunks: &mut [Chunk],
-    rows: impl Fn(&mut Chunk) -> &mut Vec<T>,
-    ticks: impl Fn(&T) -> i64 + Sync,
-) -> Vec<T> {
-    let mut all = Vec::with_capacity(chunks.iter_mut().map(|chunk| rows(chunk).len()).sum());
-    for chunk in chunks {
-        all.append(rows(chunk));
-        *rows(chunk) = Vec::new();
+/// The rows of one kind, by time, from those of each buffer; of equal times in the order of the buffers. Buffers come by CPU and time, so
+/// they are a few long runs, of which one pass makes one.
+pub(super) fn by_time<T: Copy>(buffers: Vec<Vec<T>>, ticks: impl Fn(&T) -> i64) -> Vec<T> {
+    let mut all = Vec::with_capacity(buffers.iter().map(Vec::len).sum());
+    let mut runs: Vec<Vec<Vec<T>>> = Vec::new();
+    let mut end = i64::MAX;
+    for mut rows in buffers {
+        if !rows.is_sorted_by_key(&ticks) {
+            rows.sort_by_key(&ticks);
+        }
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { continue };
+        let goes_on = end <= ticks(first);
+        end = ticks(last);
+        match runs.last_mut().filter(|_| goes_on) {
+            Some(run) => run.push(rows),
+            None => runs.push(vec![rows]),
+        }
     }
-    all.par_sort_by_key(ticks);
+    let mut runs: Vec<_> = runs.into_iter().map(|run| run.into_iter().flatten().peekable()).collect();
+    let heads = runs.iter_mut().enumerate().filter_map(|(number, run)| Some(Reverse((ticks(run.peek()?), number))));
+    let mut heads: BinaryHeap<_> = heads.collect();
+    while let Some(mut head) = heads.peek_mut() {
+        let Some(run) = runs.get_mut(head.0.1) else { break };
+        all.extend(run.next());
+        match run.peek() {
+            Some(row) => head.0.0 = ticks(row),
+            None => drop(PeekMut::pop(head)),
+        }
+    }
     all
 }
 
@@ -59,25 +76,34 @@ impl<'a> Running<'a> {
 }
 
 /// What turns the file's numbers into the trace's.
-pub(super) struct Settled<'a> {
+pub(super) struct Settled {
     pub clock: Clock,
-    pub threads: ThreadIndex,
-    pub processes: &'a ProcessIndex,
-    pub spaces: &'a Spaces,
-    pub parts: &'a Parts,
-    known: FxHashMap<(Joined, [u32; 2], SpaceId), StackId>,
-    frames: FxHashMap<(u32, SpaceId, u32, bool), Box<[FrameId]>>,
+    threads: ThreadIndex,
 }
 
-impl<'a> Settled<'a> {
-    pub(super) fn new(clock: Clock, threads: &Threads, processes: &'a ProcessIndex, spaces: &'a Spaces, parts: &'a Parts) -> Self {
-        let (known, frames) = (FxHashMap::default(), FxHashMap::default());
-        Self { clock, threads: ThreadIndex::new(threads), processes, spaces, parts, known, frames }
+impl Settled {
+    pub(super) fn new(clock: Clock, threads: &Threads) -> Self {
+        Self { clock, threads: ThreadIndex::new(threads) }
     }
 
     #[inline]
     pub(super) fn thread(&self, tid: u32, time: Time) -> ThreadId {
         if tid == 0 || tid == NOBODY { ThreadId::IDLE } else { self.threads.at(tid, time) }
+    }
+}
+
+/// What turns parts of stacks into the trace's stacks.
+pub(super) struct StackIndex<'a> {
+    processes: &'a ProcessIndex,
+    spaces: &'a Spaces,
+    parts: &'a Parts,
+    known: FxHashMap<(Joined, [u32; 2], SpaceId), StackId>,
+    frames: FxHashMap<(u32, SpaceId, u32, bool), Box<[FrameId]>>,
+}
+
+impl<'a> StackIndex<'a> {
+    pub(super) fn new(processes: &'a ProcessIndex, spaces: &'a Spaces, parts: &'a Parts) -> Self {
+        Self { processes, spaces, parts, known: FxHashMap::default(), frames: FxHashMap::default() }
     }
 
     /// The stack of an event.
@@ -104,6 +130,30 @@ impl<'a> Settled<'a> {
         stack
     }
 
+    /// The stack of each sample; of those without one, a stack of the one instruction. `threads` are the trace's.
+    pub(super) fn samples(
+        &mut self,
+        rows: &[Sample],
+        joined: &[Joined],
+        settled: &Settled,
+        threads: &Threads,
+        trace: &mut Trace,
+    ) -> Vec<StackId> {
+        let stack = |(row, joined): (&Sample, &Joined)| {
+            let time = settled.clock.time(row.ticks);
+            match self.stack(*joined, time, trace) {
+                StackId::EMPTY => {
+                    let pid = threads.process_of(settled.thread(row.tid, time)).pid;
+                    let process = self.processes.at(pid, time).unwrap_or(ProcessId(0));
+                    let frame = self.spaces.frame(SpaceId::of(process), pid, row.instruction, time, trace);
+                    trace.stacks.intern(&[frame], u16::from(self.spaces.is_kernel(row.instruction)))
+                }
+                stack => stack,
+            }
+        };
+        rows.iter().zip(joined).map(stack).collect()
+    }
+
     #[allow(clippy::too_many_arguments, reason = "all of it decides what an address means")]
     fn part(&mut self, part: u32, space: SpaceId, pid: u32, epoch: u32, time: Time, frames: &mut Vec<FrameId>, trace: &mut Trace) {
         let innermost = frames.is_empty();
@@ -114,13 +164,6 @@ impl<'a> Settled<'a> {
             words.map(|(index, avma)| self.spaces.frame(space, pid, call(index, *avma), time, trace)).collect()
         });
         frames.extend_from_slice(resolved);
-    }
-
-    /// A stack of one instruction.
-    fn instruction(&mut self, avma: u64, pid: u32, time: Time, trace: &mut Trace) -> StackId {
-        let process = self.processes.at(pid, time).unwrap_or(ProcessId(0));
-        let frame = self.spaces.frame(SpaceId::of(process), pid, avma, time, trace);
-        trace.stacks.intern(&[frame], u16::from(self.spaces.is_kernel(avma)))
     }
 }
 
@@ -190,7 +233,8 @@ fn priority(windows: i8) -> i16 {
     if windows < 16 { 139 - windows } else { 115 - windows }
 }
 
-pub(super) fn switches(rows: &[Switch], waits: &[Joined], settled: &mut Settled<'_>, trace: &mut Trace) -> Switches {
+/// The columns of the switches but for their stacks.
+pub(super) fn switches(rows: &[Switch], settled: &Settled) -> Switches {
     let len = rows.len();
     let mut out = Switches {
         time: Vec::with_capacity(len),
@@ -201,9 +245,9 @@ pub(super) fn switches(rows: &[Switch], waits: &[Joined], settled: &mut Settled<
         prev_reason: Vec::with_capacity(len),
         prev_prio: Vec::with_capacity(len),
         next_prio: Vec::with_capacity(len),
-        stack: Vec::with_capacity(len),
+        stack: Vec::new(),
     };
-    for (row, wait) in rows.iter().zip(waits) {
+    for row in rows {
         let time = settled.clock.time(row.ticks);
         out.time.push(time);
         out.cpu.push(row.cpu);
@@ -213,18 +257,18 @@ pub(super) fn switches(rows: &[Switch], waits: &[Joined], settled: &mut Settled<
         out.prev_reason.push(WaitReason::new(row.wait_reason, row.wait_mode & 1 == 1));
         out.prev_prio.push(priority(row.old_priority));
         out.next_prio.push(priority(row.new_priority));
-        out.stack.push(settled.stack(*wait, time, trace));
     }
     out
 }
 
+/// The same of the wake-ups.
 pub(super) fn wakings(
     rows: &[Ready],
     targets: &[Target],
     joined: &[Joined],
     switches: &[Switch],
-    settled: &mut Settled<'_>,
-    trace: &mut Trace,
+    settled: &Settled,
+    threads: &Threads,
 ) -> Wakings {
     let mut out = Wakings::default();
     let target_cpus = target_cpus(rows, switches);
@@ -242,7 +286,7 @@ pub(super) fn wakings(
             flags = flags.with(WakeFlags::HARDIRQ);
         }
         // The first time that a thread is ready which was seen to start.
-        if trace.threads.get(wakee).start.is_some() && ran.insert(wakee) {
+        if threads.get(wakee).start.is_some() && ran.insert(wakee) {
             flags = flags.with(WakeFlags::NEW);
         }
         out.time.push(time);
@@ -251,7 +295,6 @@ pub(super) fn wakings(
         out.wakee.push(wakee);
         out.target_cpu.push(target_cpu);
         out.flags.push(flags);
-        out.stack.push(settled.stack(*stack, time, trace));
     }
     out
 }
@@ -274,23 +317,15 @@ fn target_cpus(rows: &[Ready], switches: &[Switch]) -> Vec<u16> {
     cpus
 }
 
-pub(super) fn samples(rows: &[Sample], joined: &[Joined], settled: &mut Settled<'_>, trace: &mut Trace) -> Samples {
+/// The same of the samples.
+pub(super) fn samples(rows: &[Sample], settled: &Settled) -> Samples {
     let mut out = Samples::default();
-    for (row, stack) in rows.iter().zip(joined) {
+    for row in rows {
         let time = settled.clock.time(row.ticks);
-        let thread = settled.thread(row.tid, time);
         out.time.push(time);
         out.cpu.push(row.cpu);
-        out.thread.push(thread);
+        out.thread.push(settled.thread(row.tid, time));
         out.in_interrupt.push(row.in_interrupt);
-        let stack = match settled.stack(*stack, time, trace) {
-            StackId::EMPTY => {
-                let pid = trace.threads.process_of(thread).pid;
-                settled.instruction(row.instruction, pid, time, trace)
-            }
-            stack => stack,
-        };
-        out.stack.push(stack);
     }
     out
 }

@@ -12,6 +12,7 @@ use super::{
     parts::Parts,
     rows::{Chunk, Definition, Naming, Other, PartRef, Ready, Sample, StackRecord, Switch},
 };
+use std::mem;
 
 /// What the decoder must know of a file.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +37,8 @@ pub(super) struct Decoder {
     pub parts: Parts,
     pub kinds: KindTable,
     cache: Box<[(u32, u32); CACHE]>,
+    /// Where buffers are unpacked, one after the other.
+    unpacked: Vec<u8>,
     /// Scheduling events whose payload hides behind hardware counters.
     pub with_counters: u64,
     /// Events too short for what they claim to be.
@@ -51,6 +54,7 @@ impl Decoder {
             parts: Parts::default(),
             kinds: KindTable::default(),
             cache: Box::new([(u32::MAX, 0); CACHE]),
+            unpacked: Vec::new(),
             with_counters: 0,
             too_short: 0,
             miscounted: 0,
@@ -58,9 +62,10 @@ impl Decoder {
     }
 
     pub(super) fn decode(&mut self, buffer: &Buffer<'_>, about: About) {
-        let (data, damage) = buffer.events();
+        let mut unpacked = mem::take(&mut self.unpacked);
+        let (data, damage) = buffer.events(&mut unpacked);
         let mut chunk = Chunk { cpu: buffer.cpu, offset: buffer.offset, file: about.file, lost: buffer.lost_events(), ..Chunk::default() };
-        let mut events = Events::new(&data);
+        let mut events = Events::new(data);
         for event in events.by_ref() {
             self.event(&event, &mut chunk, about);
             if !matches!(event.what, What::Unknown | What::Message) {
@@ -72,6 +77,7 @@ impl Decoder {
             format!("holds no event {at} bytes after its header: {rest} bytes were left out")
         });
         chunk.damage = damage.or(stopped);
+        self.unpacked = unpacked;
         self.chunks.push(chunk);
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Joined {
 const MOST_AT_ONCE: usize = 256;
 
 /// So many records are sought at least before a core begins anew, far from the last one.
-const FEWEST_SOUGHT: usize = 1 << 16;
+const FEWEST_SOUGHT: usize = 1 << 15;
 
 /// Which column, and which row of it.
 type Place = (usize, usize);
@@ -51,32 +51,42 @@ pub(super) fn join<const N: usize>(
     let mut joined = columns.map(|column| vec![Joined::default(); column.len()]);
     let mut waiting: FxHashMap<u32, Vec<Place>> = FxHashMap::default();
     let mut undefined = 0_u64;
-    for (record, sought) in records.iter().zip(seek_all(&columns, records, definitions, is_kernel)) {
-        let Sought { part: Some((part, user)), first } = sought else {
-            undefined += 1;
-            continue;
-        };
-        let place = find(&columns, &joined, &first, record, user);
-        if let Some(stack) = place.and_then(|(column, row)| joined.get_mut(column)?.get_mut(row)) {
-            (stack.pid, stack.tid) = (record.pid, record.tid);
-            if user {
-                stack.user = part;
-            } else {
-                stack.kernel = part;
-            }
-        }
-        // Threads of the system never return to user mode.
-        let returns = !record.own && record.pid != 0 && record.pid != 4;
-        if !user && returns {
-            waiting.entry(record.tid).or_default().extend(place);
-        } else if user && returns {
-            for (column, row) in waiting.get_mut(&record.tid).map(std::mem::take).unwrap_or_default() {
-                if let Some(stack) = joined.get_mut(column).and_then(|column| column.get_mut(row)).filter(|stack| stack.user == 0) {
+    let mut join_all = |records: &[StackRecord], sought: Vec<Sought<N>>| {
+        for (record, sought) in records.iter().zip(sought) {
+            let Sought { part: Some((part, user)), first } = sought else {
+                undefined += 1;
+                continue;
+            };
+            let place = find(&columns, &joined, &first, record, user);
+            if let Some(stack) = place.and_then(|(column, row)| joined.get_mut(column)?.get_mut(row)) {
+                (stack.pid, stack.tid) = (record.pid, record.tid);
+                if user {
                     stack.user = part;
+                } else {
+                    stack.kernel = part;
+                }
+            }
+            // Threads of the system never return to user mode.
+            let returns = !record.own && record.pid != 0 && record.pid != 4;
+            if !user && returns {
+                waiting.entry(record.tid).or_default().extend(place);
+            } else if user && returns {
+                for (column, row) in waiting.get_mut(&record.tid).map(std::mem::take).unwrap_or_default() {
+                    if let Some(stack) = joined.get_mut(column).and_then(|column| column.get_mut(row)).filter(|stack| stack.user == 0) {
+                        stack.user = part;
+                    }
                 }
             }
         }
+    };
+    // Records are joined in their order, on one core; the others seek for those that come next.
+    let mut sought: (&[StackRecord], Vec<Sought<N>>) = (&[], Vec::new());
+    for next in records.chunks(FEWEST_SOUGHT * 4 * rayon::current_num_threads()) {
+        let (records, found) = sought;
+        let ((), found) = rayon::join(|| join_all(records, found), || seek_all(&columns, next, definitions, &is_kernel));
+        sought = (next, found);
     }
+    join_all(sought.0, sought.1);
     if undefined > 0 {
         warnings.add(format!("{undefined} parts of stacks are missing: the session never told what their keys stand for"));
     }
@@ -91,7 +101,7 @@ struct Sought<const N: usize> {
     first: [u32; N],
 }
 
-/// Seeks for all records, on all cores.
+/// Seeks for these records, on all cores.
 fn seek_all<const N: usize>(
     columns: &[&[Target]; N],
     records: &[StackRecord],

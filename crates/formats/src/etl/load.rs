@@ -83,8 +83,9 @@ pub(crate) fn load(files: &[&[u8]], on_disk: usize, keep_all: bool, release: &(d
 }
 
 fn log_header(buffer: &Buffer<'_>) -> Option<LogHeader> {
-    let (events, _) = buffer.events();
-    let first = Events::new(&events).next()?;
+    let mut unpacked = Vec::new();
+    let (events, _) = buffer.events(&mut unpacked);
+    let first = Events::new(events).next()?;
     let is_header = matches!(first.what, What::Hook { hook: hook::HEADER, .. });
     LogHeader::read(first.payload, first.ticks).filter(|_| is_header)
 }
@@ -92,7 +93,7 @@ fn log_header(buffer: &Buffer<'_>) -> Option<LogHeader> {
 /// Whichever core is free takes the next buffers.
 fn decode_all(jobs: &[(About, Buffer<'_>)], release: &(dyn Fn(&[u8]) + Sync)) -> Vec<Decoder> {
     // A worker should have enough to do that its tables pay, and not so much that the others wait for it at the end.
-    let share = (jobs.len() / (rayon::current_num_threads() * 4)).clamp(1, 256);
+    let share = (jobs.len() / (rayon::current_num_threads() * 8)).clamp(1, 256);
     let decode = |jobs: &[(About, Buffer<'_>)]| {
         let mut decoder = Decoder::new();
         for (about, buffer) in jobs {

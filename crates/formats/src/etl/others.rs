@@ -3,7 +3,7 @@
 
 use super::{
     catalogue::Catalogue,
-    columns::{Running, Settled},
+    columns::{Running, Settled, StackIndex},
     event::NOBODY,
     join::{Joined, Target},
     kinds::{KindKey, KindTable},
@@ -96,7 +96,8 @@ pub(super) fn add(
     joined: &[Joined],
     kinds: &[Kind],
     paths: &Paths,
-    settled: &mut Settled<'_>,
+    settled: &Settled,
+    stacks: &mut StackIndex<'_>,
     trace: &mut Trace,
 ) {
     let mut buffer = Vec::new();
@@ -104,7 +105,7 @@ pub(super) fn add(
         let Some((kind, id)) = kinds.get(row.kind as usize).and_then(|kind| Some((kind, kind.id?))) else { continue };
         let time = settled.clock.time(row.ticks);
         let tid = if target.tid == NOBODY && *stack != Joined::default() { stack.tid } else { target.tid };
-        let head = EventHead { time, cpu: row.cpu, thread: settled.thread(tid, time), kind: id, stack: settled.stack(*stack, time, trace) };
+        let head = EventHead { time, cpu: row.cpu, thread: settled.thread(tid, time), kind: id, stack: stacks.stack(*stack, time, trace) };
         let payload = payload(chunks, *chunk, row);
         if kind.file_key.or(kind.elapsed).or(kind.began).is_none() {
             trace.events.push(head, payload);
@@ -122,7 +123,7 @@ pub(super) fn add(
 
 impl Kind {
     /// Appends our own fields. False when the payload lacks fields before them.
-    fn append(&self, ticks: i64, payload: &[u8], out: &mut Vec<u8>, settled: &Settled<'_>, paths: &Paths, strings: &Strings) -> bool {
+    fn append(&self, ticks: i64, payload: &[u8], out: &mut Vec<u8>, settled: &Settled, paths: &Paths, strings: &Strings) -> bool {
         let (mut elapsed, mut key, mut read) = (None, None, 0);
         let rest = self.layout.read(payload, |field, value| {
             read += 1;

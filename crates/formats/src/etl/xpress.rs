@@ -3,67 +3,104 @@
 //! Words of 32 flags, highest first: 0 is a byte to copy, 1 a match of 16 bits: 13 of distance, 3 of length. Longer lengths go on in a
 //! nibble (two matches share a byte), a byte, 16 and 32 bits.
 
-/// Unpacks `packed` to `out` until it holds `len` bytes.
+/// Flags in a word, and so the most bytes between two matches that are copied at once, however few of them count: copies of known length
+/// are a few instructions. Room for as many lies behind what is unpacked.
+const FLAGS: usize = 32;
+/// What a match has at least.
+const SHORTEST: usize = 3;
+
+/// Unpacks `packed` to `out`, which then holds `len` bytes and nothing else.
 ///
 /// # Errors
 /// Where in `packed` it is damaged or ends too early; `out` then holds what came before.
 pub(crate) fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), usize> {
-    // No match of a sane stream is that much longer than its bytes; a wrong `len` must not reserve memory for nothing.
-    out.reserve(len.min(packed.len().saturating_mul(64)));
-    let mut input = Input { packed, at: 0, nibble: None };
-    let (mut flags, mut left) = (0_u32, 0_u32);
-    while out.len() < len {
-        if left == 0 {
-            flags = input.u32().ok_or(input.at)?;
-            left = 32;
-        }
-        if flags == 0 && left == 32 && len - out.len() >= 32 {
-            // Thirty-two bytes to copy are common where nothing repeats.
-            if let Some(bytes) = packed.get(input.at..input.at + 32) {
-                out.extend_from_slice(bytes);
-                input.at += 32;
-                left = 0;
-                continue;
-            }
-        }
-        left -= 1;
-        let is_match = flags >> 31 == 1;
-        flags <<= 1;
-        if !is_match {
-            out.push(input.u8().ok_or(input.at)?);
-            continue;
-        }
-        let at = input.at;
-        let token = usize::from(input.u16().ok_or(at)?);
-        let distance = (token >> 3) + 1;
-        let length = input.length(token & 7).ok_or(at)?.min(len - out.len());
-        let start = out.len().checked_sub(distance).ok_or(at)?;
-        copy(out, start, distance, length);
+    // No match of a sane stream is that much longer than its bytes; a wrong `len` must not take memory for nothing.
+    let likely = len.min(packed.len().saturating_mul(64));
+    out.resize(likely + FLAGS, 0);
+    let (mut done, mut result) = unpack_to(packed, likely, out);
+    if result.is_ok() && done < len {
+        out.resize(len + FLAGS, 0);
+        (done, result) = unpack_to(packed, len, out);
     }
-    Ok(())
+    out.truncate(done);
+    result
 }
 
-/// Appends `length` bytes from `start`, which lies `distance` before the end: what is appended may be copied again.
-#[inline]
-fn copy(out: &mut Vec<u8>, start: usize, distance: usize, length: usize) {
-    if distance >= length {
-        out.extend_from_within(start..start + length);
-        return;
+/// Unpacks to the first `len` bytes of `out`, behind which there must be room; says how many there are.
+fn unpack_to(packed: &[u8], len: usize, out: &mut [u8]) -> (usize, Result<(), usize>) {
+    let mut input = Input { packed, at: 0, nibble: 0 };
+    let mut done = 0;
+    while done < len {
+        let Some(mut flags) = input.u32() else { return (done, Err(input.at)) };
+        let mut left = FLAGS;
+        while left > 0 && done < len {
+            let bytes = left.min(flags.leading_zeros() as usize);
+            if bytes > 0 {
+                let count = bytes.min(len - done);
+                match (packed.get(input.at..input.at + FLAGS), out.get_mut(done..done + FLAGS)) {
+                    (Some(from), Some(to)) => to.copy_from_slice(from),
+                    _ => {
+                        let from = packed.get(input.at..).unwrap_or_default();
+                        let to = out.get_mut(done..done + count).unwrap_or_default();
+                        to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+                        if from.len() < count {
+                            return (done + from.len(), Err(packed.len()));
+                        }
+                    }
+                }
+                input.at += count;
+                done += count;
+                left -= bytes;
+                flags = flags.unbounded_shl(bytes as u32);
+                continue;
+            }
+            (left, flags) = (left - 1, flags << 1);
+            let at = input.at;
+            let Some((distance, length)) = input.one_match() else { return (done, Err(at)) };
+            let Some(start) = done.checked_sub(distance) else { return (done, Err(at)) };
+            let length = length.min(len - done);
+            copy(out, start, done, length);
+            done += length;
+        }
     }
-    let mut left = length;
-    // The run doubles with each copy.
-    while left > 0 {
-        let run = (out.len() - start).min(left);
-        out.extend_from_within(start..start + run);
-        left -= run;
+    (done, Ok(()))
+}
+
+/// Copies `length` bytes from `start` to `to`, which lies after it: what is copied may be copied again.
+#[inline]
+fn copy(out: &mut [u8], start: usize, to: usize, length: usize) {
+    match to - start {
+        16.. => copy_runs::<16>(out, start, to, length),
+        8.. => copy_runs::<8>(out, start, to, length),
+        _ => {
+            // The run doubles with each copy.
+            let mut copied = 0;
+            while copied < length {
+                let run = (to + copied - start).min(length - copied);
+                out.copy_within(start..start + run, to + copied);
+                copied += run;
+            }
+        }
+    }
+}
+
+/// The same for what lies `N` bytes apart or more. Most matches are no longer than one run; behind the last there is room.
+#[inline]
+fn copy_runs<const N: usize>(out: &mut [u8], start: usize, to: usize, length: usize) {
+    let mut copied = 0;
+    while copied < length {
+        let Some(run) = out.get(start + copied..).and_then(|rest| rest.first_chunk::<N>()).copied() else { return };
+        let Some(room) = out.get_mut(to + copied..).and_then(|rest| rest.first_chunk_mut::<N>()) else { return };
+        *room = run;
+        copied += N;
     }
 }
 
 struct Input<'a> {
     packed: &'a [u8],
     at: usize,
-    /// Where the byte is of which the next nibble is the upper half.
-    nibble: Option<usize>,
+    /// Where the byte is of which the next nibble is the upper half; 0 for none.
+    nibble: usize,
 }
 
 impl Input<'_> {
@@ -89,19 +126,22 @@ impl Input<'_> {
         self.take().map(u32::from_le_bytes)
     }
 
-    /// The length of a match whose token has these low bits.
+    /// How far back a match lies, and how long it is.
     #[inline]
-    fn length(&mut self, low: usize) -> Option<usize> {
-        const SHORTEST: usize = 3;
-        if low < 7 {
-            return Some(low + SHORTEST);
-        }
-        let nibble = match self.nibble.take() {
-            Some(at) => self.packed.get(at)? >> 4,
-            None => {
-                self.nibble = Some(self.at);
+    fn one_match(&mut self) -> Option<(usize, usize)> {
+        let token = usize::from(self.u16()?);
+        let (distance, low) = ((token >> 3) + 1, token & 7);
+        Some((distance, if low < 7 { low + SHORTEST } else { self.long()? }))
+    }
+
+    /// The length of a match that its token has no room for.
+    fn long(&mut self) -> Option<usize> {
+        let nibble = match std::mem::take(&mut self.nibble) {
+            0 => {
+                self.nibble = self.at;
                 self.u8()? & 15
             }
+            at => self.packed.get(at)? >> 4,
         };
         if nibble < 15 {
             return Some(usize::from(nibble) + 7 + SHORTEST);
@@ -136,6 +176,41 @@ mod tests {
         assert_eq!(unpacked(&packed, 26).as_deref(), Ok(&alphabet[..]));
         let packed = [0xff, 0xff, 0xff, 0x1f, b'a', b'b', b'c', 0x17, 0, 0x0f, 0xff, 0x26, 1];
         assert_eq!(unpacked(&packed, 300).as_deref(), Ok(&b"abc".repeat(100)[..]));
+    }
+
+    #[test]
+    fn matches_of_any_length_and_distance() {
+        for distance in (1..40).chain([100, 8_000]) {
+            for length in (3..=10).chain([11, 16, 17, 24, 25, 31, 33, 48, 100, 300, 70_000]) {
+                let before: Vec<u8> = (0..distance).map(|n| (n * 7 % 251) as u8).collect();
+                let mut packed: Vec<u8> = Vec::new();
+                for bytes in before.chunks(FLAGS) {
+                    packed.extend((u32::MAX.checked_shr(bytes.len() as u32).unwrap_or(0)).to_le_bytes());
+                    packed.extend(bytes);
+                }
+                if distance % FLAGS == 0 {
+                    packed.extend(u32::MAX.to_le_bytes());
+                }
+                let short = (length - 3).min(7);
+                packed.extend((((distance - 1) << 3 | short) as u16).to_le_bytes());
+                if short == 7 {
+                    let more = length - 10;
+                    packed.push(more.min(15) as u8);
+                    if more >= 15 {
+                        packed.push((more - 15).min(255) as u8);
+                    }
+                    if more >= 15 + 255 {
+                        let long = length - 3;
+                        match u16::try_from(long) {
+                            Ok(long) => packed.extend(long.to_le_bytes()),
+                            Err(_) => packed.extend([&[0, 0][..], &(long as u32).to_le_bytes()].concat()),
+                        }
+                    }
+                }
+                let expected: Vec<u8> = (0..distance + length).map(|at| before[at % distance]).collect();
+                assert_eq!(unpacked(&packed, expected.len()).as_ref(), Ok(&expected), "{length} bytes, {distance} back");
+            }
+        }
     }
 
     #[test]
