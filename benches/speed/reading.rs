@@ -25,13 +25,14 @@ pub fn record(folder: &Path, round_trips: u32) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Records half a minute of a parallel build of this project, and beside it two processes that pass a byte to and fro.
+/// Records half a minute of a parallel build of this project, and beside it two processes that pass a byte to and fro a million times: a
+/// build alone switches too seldom.
 pub fn record_build(folder: &Path) -> anyhow::Result<PathBuf> {
     let path = folder.join("build.hitch");
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
     let target = folder.join("target");
     let build = format!("{} build --workspace --manifest-path {manifest} --target-dir {}", env!("CARGO"), target.display());
-    let both = format!("for load in '{build}' 'perf bench sched pipe -l 100000000'; do timeout 30 $load >/dev/null 2>&1 & done; wait");
+    let both = format!("for load in '{build}' 'perf bench sched pipe -l 1000000'; do timeout 30 $load >/dev/null 2>&1 & done; wait");
     run(&[UNHITCH, "record", "--buffer", "1G", "-o", path.to_str().context("path")?, "--", "sh", "-c", &both])?;
     Ok(path)
 }

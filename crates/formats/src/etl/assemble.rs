@@ -69,10 +69,13 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
     let paths = Paths::new(&naming, pointer_bytes, &mut trace.strings);
     let spaces = Spaces::new(&naming, |ticks| clock.time(ticks), &built.processes, &paths, pointer_bytes, trace);
 
-    let targets_switches = columns::targets_of_switches(&switches);
-    let targets_readies = columns::targets_of_readies(&readies, &switches);
-    let targets_samples = columns::targets_of_samples(&samples);
-    let targets_others = others::targets(&rows, &chunks, &kinds_of_trace, &switches);
+    let (targets_readies, (targets_switches, targets_samples, targets_others)) = rayon::join(
+        || columns::targets_of_readies(&readies, &switches),
+        || {
+            let of_others = others::targets(&rows, &chunks, &kinds_of_trace, &switches);
+            (columns::targets_of_switches(&switches), columns::targets_of_samples(&samples), of_others)
+        },
+    );
     let kernel_part = |part: u32| parts.words(part).first().is_some_and(|avma| is_kernel(*avma, usize::from(pointer_bytes)));
     let targets = [&targets_switches[..], &targets_readies, &targets_samples, &targets_others];
     let [on_switch, on_ready, on_sample, on_other] = join::join(targets, &records, &definitions, kernel_part, warnings);

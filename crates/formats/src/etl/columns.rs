@@ -13,6 +13,7 @@ use crate::perf_data::tasks::ThreadIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, binary_heap::PeekMut};
+use std::vec;
 use unhitch_model::{
     FrameId, ProcessId, Samples, StackId, Switches, TaskState, ThreadId, Threads, Time, Trace, WaitReason, WakeFlags, Wakings,
 };
@@ -35,18 +36,47 @@ pub(super) fn by_time<T: Copy>(buffers: Vec<Vec<T>>, ticks: impl Fn(&T) -> i64) 
             None => runs.push(vec![rows]),
         }
     }
-    let mut runs: Vec<_> = runs.into_iter().map(|run| run.into_iter().flatten().peekable()).collect();
-    let heads = runs.iter_mut().enumerate().filter_map(|(number, run)| Some(Reverse((ticks(run.peek()?), number))));
+    let mut runs: Vec<Run<T>> = runs.into_iter().map(Run::new).collect();
+    let heads = runs.iter().enumerate().filter_map(|(number, run)| Some(Reverse((ticks(run.head()?), number))));
     let mut heads: BinaryHeap<_> = heads.collect();
     while let Some(mut head) = heads.peek_mut() {
         let Some(run) = runs.get_mut(head.0.1) else { break };
-        all.extend(run.next());
-        match run.peek() {
+        all.extend(run.head());
+        run.advance();
+        match run.head() {
             Some(row) => head.0.0 = ticks(row),
             None => drop(PeekMut::pop(head)),
         }
     }
     all
+}
+
+/// Rows in order, in several buffers, each of which is given back once it is read.
+struct Run<T> {
+    buffer: Vec<T>,
+    at: usize,
+    later: vec::IntoIter<Vec<T>>,
+}
+
+impl<T> Run<T> {
+    /// No buffer may be empty.
+    fn new(buffers: Vec<Vec<T>>) -> Self {
+        let mut later = buffers.into_iter();
+        Self { buffer: later.next().unwrap_or_default(), at: 0, later }
+    }
+
+    #[inline]
+    fn head(&self) -> Option<&T> {
+        self.buffer.get(self.at)
+    }
+
+    #[inline]
+    fn advance(&mut self) {
+        self.at += 1;
+        if self.at >= self.buffer.len() {
+            (self.buffer, self.at) = (self.later.next().unwrap_or_default(), 0);
+        }
+    }
 }
 
 /// Who was on each CPU, as the switches tell.
