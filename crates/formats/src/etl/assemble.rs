@@ -85,7 +85,7 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
     let mut stacks = StackIndex::new(&built.processes, &spaces, &parts);
     // Stacks become the trace's on one core, what else there is of the columns on another.
     let threads = mem::replace(&mut trace.threads, Threads::new(NameId::EMPTY));
-    let (of_stacks, of_others) = rayon::join(
+    let (stack_ids, rest) = rayon::join(
         || {
             let waits = columns::wait_stacks(&switches, &on_switch);
             let waits = waits.iter().zip(&switches).map(|(joined, row)| stacks.stack(*joined, clock.time(row.ticks), trace)).collect();
@@ -98,8 +98,8 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
         },
     );
     trace.threads = threads;
-    (trace.switches, trace.wakings, trace.samples) = of_others;
-    (trace.switches.stack, trace.wakings.stack, trace.samples.stack) = of_stacks;
+    (trace.switches, trace.wakings, trace.samples) = rest;
+    (trace.switches.stack, trace.wakings.stack, trace.samples.stack) = stack_ids;
     others::add(&rows, &chunks, &targets_others, &on_other, &kinds_of_trace, &paths, &settled, &mut stacks, trace);
 
     machine(&naming, trace);

@@ -2,7 +2,7 @@
 //!
 //! 1. A walk over the buffers of each file ([`super::buffer`]); the first one tells the clock.
 //! 2. All buffers are unpacked and decoded to rows on all cores ([`super::decode`]).
-//! 3. The workers' parts of stacks and kinds of events become one table each; rows are sorted by time.
+//! 3. The workers' parts of stacks and kinds of events become one table each; rows are merged by time ([`super::assemble`]).
 
 use super::{
     assemble,
