@@ -85,33 +85,22 @@ impl Header {
                 Bytes::new().u16(*version).u8(3 + wide).u8(MARKER).u16(size(24)).u16(*hook).u32(*tid).u32(*pid).u64(ticks)
             }
             Self::PerfInfo { hook, version } => Bytes::new().u16(*version).u8(0x10 + wide).u8(MARKER).u16(size(16)).u16(*hook).u64(ticks),
-            Self::Full { class, opcode, version, pid, tid } => Bytes::new()
-                .u16(size(48))
-                .u8(if wide == 1 { 0x14 } else { 0x0a })
-                .u8(MARKER)
-                .u8(*opcode)
-                .u8(0)
-                .u16(*version)
-                .u32(*tid)
-                .u32(*pid)
-                .u64(ticks)
-                .raw(&class.0)
-                .u64(0),
-            Self::Instance { class, opcode, version, pid, tid } => Bytes::new()
-                .u16(size(72))
-                .u8(if wide == 1 { 0x15 } else { 0x0b })
-                .u8(MARKER)
-                .u8(*opcode)
-                .u8(0)
-                .u16(*version)
-                .u32(*tid)
-                .u32(*pid)
-                .u64(ticks)
-                .raw(&class.0)
-                .u64(0)
-                .u32(7)
-                .u32(6)
-                .raw(&[0; 16]),
+            Self::Full { class, opcode, version, pid, tid } | Self::Instance { class, opcode, version, pid, tid } => {
+                let is_instance = matches!(self, Self::Instance { .. });
+                let bytes = Bytes::new()
+                    .u16(size(if is_instance { 72 } else { 48 }))
+                    .u8(if wide == 1 { 0x14 } else { 0x0a } + u8::from(is_instance))
+                    .u8(MARKER)
+                    .u8(*opcode)
+                    .u8(0)
+                    .u16(*version)
+                    .u32(*tid)
+                    .u32(*pid)
+                    .u64(ticks)
+                    .raw(&class.0)
+                    .u64(0);
+                if is_instance { bytes.u32(7).u32(6).raw(&[0; 16]) } else { bytes }
+            }
             Self::Message { of, number, pid, tid } => Bytes::new()
                 .u16(size(44))
                 .u8(0)

@@ -3,6 +3,7 @@
 use super::contest::{self, Cell};
 use super::{Contended, Starved};
 use crate::sys::{FairMutex, Pthread};
+use parking_lot::lock_api::{self, RawMutex};
 use std::hint::spin_loop;
 use std::io;
 use std::sync::PoisonError;
@@ -44,25 +45,14 @@ pub(super) trait Contestant: Sync + Sized {
     fn locked<R>(&self, section: impl FnOnce() -> R) -> R;
 }
 
-impl<const ONE_IN: u32, const BOUND_US: u32> Contestant for unhitch_lock::Mutex<(), ONE_IN, BOUND_US> {
+/// Ours and `parking_lot`'s.
+impl<R: RawMutex + Sync> Contestant for lock_api::Mutex<R, ()> {
     fn make() -> io::Result<Self> {
         Ok(Self::new(()))
     }
 
     #[inline]
-    fn locked<R>(&self, section: impl FnOnce() -> R) -> R {
-        let _held = self.lock();
-        section()
-    }
-}
-
-impl Contestant for parking_lot::Mutex<()> {
-    fn make() -> io::Result<Self> {
-        Ok(Self::new(()))
-    }
-
-    #[inline]
-    fn locked<R>(&self, section: impl FnOnce() -> R) -> R {
+    fn locked<T>(&self, section: impl FnOnce() -> T) -> T {
         let _held = self.lock();
         section()
     }

@@ -4,6 +4,7 @@
 
 use super::Waits;
 use crate::sys;
+use parking_lot::lock_api::{self, RawRwLock};
 use serde::Serialize;
 use std::io;
 use std::sync::PoisonError;
@@ -82,18 +83,8 @@ trait Shareable: Default + Sync {
     fn write(&self);
 }
 
-impl<const ONE_IN: u32, const BOUND_US: u32> Shareable for unhitch_lock::RwLock<(), ONE_IN, BOUND_US> {
-    fn read(&self, section: impl FnOnce()) {
-        let _held = self.read();
-        section();
-    }
-
-    fn write(&self) {
-        drop(self.write());
-    }
-}
-
-impl Shareable for parking_lot::RwLock<()> {
+/// Ours and `parking_lot`'s.
+impl<R: RawRwLock + Sync> Shareable for lock_api::RwLock<R, ()> {
     fn read(&self, section: impl FnOnce()) {
         let _held = self.read();
         section();
