@@ -158,14 +158,17 @@ fn ours(trace: &Trace) -> (Vec<Columns>, Vec<Columns>) {
 }
 
 /// What timehist remembers of a thread, and what we must know to name a difference.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Default, Debug)]
 struct Known {
     left: Option<Time>,
     left_runnable: bool,
     ready: Option<Time>,
     running: bool,
+    woken: Option<Time>,
     woken_running: bool,
+    /// Woken while it ran, before the departure; in the very nanosecond of it.
     early: bool,
+    tied: bool,
     came_on: u32,
 }
 
@@ -248,6 +251,7 @@ fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -
         while waking < wakings.len() && wakings.time[waking] <= time {
             let wakee = &mut known[wakings.wakee[waking].index()];
             wakee.ready.get_or_insert(wakings.time[waking]);
+            wakee.woken = Some(wakings.time[waking]);
             wakee.woken_running |= wakee.running;
             waking += 1;
         }
@@ -266,10 +270,11 @@ fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -
                 None => [0; 3],
                 Some(came_on) => [since(of.left), since(of.ready), time.since(came_on)],
             };
-            if of.left_runnable && line.columns_us[1] == theirs[0] / 1000 {
+            let since_it_left = (of.left_runnable || of.tied) && line.columns_us[1] == theirs[0] / 1000;
+            if since_it_left {
                 theirs[1] = theirs[0];
             }
-            assert_eq!(line.columns_us, theirs.map(|ns| ns / 1000), "{what}: timehist's rule for thread {tid} at {time:?}");
+            assert_eq!(line.columns_us, theirs.map(|ns| ns / 1000), "{what}: timehist's rule for thread {tid} at {time:?}, {of:?}");
 
             account.trips += 1;
             account.add_ours(tid, *trip);
@@ -281,7 +286,7 @@ fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -
                 (of.came_on != 1 || last.is_none_or(|(_, on)| on != prev), Reason::BrokenChain),
                 (of.left.is_none(), Reason::FirstDeparture),
                 (of.left_runnable, Reason::Preempted),
-                (of.early && of.ready.is_none_or(|ready| came_on < Some(ready)), Reason::EarlyWake),
+                (of.early && (since_it_left || of.ready.is_none_or(|ready| came_on < Some(ready))), Reason::EarlyWake),
             ];
             let mut difference = [0, 1, 2].map(|column| theirs[column] as f64 - trip[column] as f64);
             if line.tid == EXITED {
@@ -298,7 +303,7 @@ fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -
             if line.tid == EXITED {
                 exited = left;
             }
-            known[prev.index()] = Known { early: of.woken_running, ..left };
+            known[prev.index()] = Known { early: of.woken_running, tied: of.woken == Some(time), ..left };
         }
         let coming = &mut known[next.index()];
         *coming = Known { running: true, came_on: coming.came_on + 1, ..*coming };
@@ -411,6 +416,37 @@ fn a_made_scenario_has_each_difference_once() {
         (Reason::EarlyWake, 1, [0.0, -200.0, 0.0]),
     ];
     assert_eq!(found, expected);
+}
+
+/// Of two events at one nanosecond timehist takes first whichever stands first in the file; the figures are the same to us.
+#[test]
+fn a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order() {
+    let Some(_alone) = ready("a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order") else { return };
+    let task = Task { pid: 100, tid: 100, comm: "task" };
+    let none = Chain::default();
+    let at = |us: u64, cpu: u32| At { ns: us * 1000, cpu };
+    let folder = tempfile::tempdir().unwrap();
+    for (woken_first, delay) in [(true, -600.0), (false, 0.0)] {
+        let mut made = Made::default();
+        made.comm(0, task, false);
+        made.switch(at(500, 0), IDLE, 0, task, none);
+        let leaves = |made: &mut Made| made.switch(at(1_000, 0), task, 1, IDLE, none);
+        if !woken_first {
+            leaves(&mut made);
+        }
+        made.waking(at(1_000, 1), IDLE, 0, task, none);
+        if woken_first {
+            leaves(&mut made);
+        }
+        made.switch(at(1_600, 0), IDLE, 0, task, none);
+        made.switch(at(2_000, 0), task, 1, IDLE, none);
+        let file = folder.path().join("made.data");
+        std::fs::write(&file, made.file()).unwrap();
+        let account = compare("made", &file);
+        assert!(account.unexplained.is_empty(), "{:?}", account.unexplained);
+        let early = account.by_reason.get(&Reason::EarlyWake).map_or(0.0, |(_, sum)| sum[1] / 1e3);
+        assert_eq!(early, delay, "woken first: {woken_first}");
+    }
 }
 
 /// Two system-wide recordings at once would disturb each other; without perf there is nothing to compare with.
