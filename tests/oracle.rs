@@ -28,6 +28,8 @@ use unhitch_record::{Error, Options, Recorder};
 
 /// Relative tolerance of a thread's sum, and the absolute one of sums that are nearly nothing.
 const TOLERANCE: (f64, f64) = (1e-3, 10_000.0);
+/// Many processes that switch as often as the scheduler likes, then a pair on one CPU that must switch thousands of times.
+const LOAD: [&str; 3] = ["sh", "-c", "perf bench sched messaging -g 2 -l 100 && taskset -c 0 perf bench sched pipe -l 1000"];
 /// Wait, delay, run: timehist's columns, here in nanoseconds.
 type Columns = [u64; 3];
 const NAMES: [&str; 3] = ["wait", "delay", "run"];
@@ -286,7 +288,7 @@ fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -
                 (of.came_on != 1 || last.is_none_or(|(_, on)| on != prev), Reason::BrokenChain),
                 (of.left.is_none(), Reason::FirstDeparture),
                 (of.left_runnable, Reason::Preempted),
-                (of.early && (since_it_left || of.ready.is_none_or(|ready| came_on < Some(ready))), Reason::EarlyWake),
+                (of.tied && since_it_left || of.early && of.ready.is_none_or(|ready| came_on < Some(ready)), Reason::EarlyWake),
             ];
             let mut difference = [0, 1, 2].map(|column| theirs[column] as f64 - trip[column] as f64);
             if line.tid == EXITED {
@@ -328,7 +330,7 @@ fn live_perf_record_of_a_messaging_load() {
         let mut command = Command::new("perf");
         command.args(["record", "-q", "-a", "-m", if stacks { "64M" } else { "16M" }, "-o"]).arg(&file);
         command.args(["-e", "sched:sched_switch", "-e", "sched:sched_waking", "-e", "sched:sched_wakeup_new"]);
-        command.args(stacks.then_some("-g")).args(["--", "perf", "bench", "sched", "messaging", "-g", "2", "-l", "100"]);
+        command.args(stacks.then_some("-g")).arg("--").args(LOAD);
         let out = command.output().unwrap();
         if !out.status.success() {
             return say(&format!("SKIPPED {test}: perf record: {}", first_line(&out.stderr)));
@@ -350,8 +352,7 @@ fn live_own_recording_of_a_messaging_load() {
     let folder = tempfile::tempdir().unwrap();
     let (container, file) = (folder.path().join("own.hitch"), folder.path().join("own.data"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));
-    command.args(["record", "--buffer", "64M", "-o"]).arg(&container);
-    let out = command.args(["--", "perf", "bench", "sched", "messaging", "-g", "2", "-l", "100"]).output().unwrap();
+    let out = command.args(["record", "--buffer", "64M", "-o"]).arg(&container).arg("--").args(LOAD).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let mut zip = zip::ZipArchive::new(std::fs::File::open(&container).unwrap()).unwrap();
     let mut bytes = Vec::new();
@@ -372,7 +373,7 @@ fn check(what: &str, file: &Path) {
     for event in ["sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup_new"] {
         assert_eq!(count(event), trace.by_kind.get(event).copied().unwrap_or(0), "{what}: {event} according to perf script");
     }
-    assert!(trace.switches.len() > 1_000, "{what}: a messaging load switches thousands of times, not {}", trace.switches.len());
+    assert!(trace.switches.len() > 1_000, "{what}: this load switches thousands of times, not {}", trace.switches.len());
     let account = compare(what, file);
     assert!(account.agreed * 2 > account.trips, "{what}: explanations must stay the exception");
 }
@@ -426,10 +427,14 @@ fn a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order() {
     let none = Chain::default();
     let at = |us: u64, cpu: u32| At { ns: us * 1000, cpu };
     let folder = tempfile::tempdir().unwrap();
-    for (woken_first, delay) in [(true, -600.0), (false, 0.0)] {
+    // Where its arrival was not reported, we take the second wake-up for one in vain.
+    for (arrives, woken_first, delay) in [(true, true, -600.0), (true, false, 0.0), (false, false, 600.0)] {
         let mut made = Made::default();
         made.comm(0, task, false);
-        made.switch(at(500, 0), IDLE, 0, task, none);
+        match arrives {
+            true => made.switch(at(500, 0), IDLE, 0, task, none),
+            false => made.waking(at(500, 1), IDLE, 0, task, none),
+        }
         let leaves = |made: &mut Made| made.switch(at(1_000, 0), task, 1, IDLE, none);
         if !woken_first {
             leaves(&mut made);

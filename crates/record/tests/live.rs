@@ -201,9 +201,18 @@ fn live_saves_in_a_storm_have_no_gaps() {
     let Some(mut recorder) = start("live_saves_in_a_storm_have_no_gaps", &options(64 << 20)) else { return };
     let storm = PingPong::start(8);
     thread::sleep(Duration::from_millis(300));
-    let first = recorder.snapshot();
-    thread::sleep(Duration::from_millis(100));
-    let second = recorder.snapshot();
+    let mut first = recorder.snapshot();
+    let mut tries = 0;
+    let second = loop {
+        thread::sleep(Duration::from_millis(100));
+        let second = recorder.snapshot();
+        tries += 1;
+        if second.window().start < first.window().end || tries == 8 {
+            break second;
+        }
+        // In a storm this thread may get its CPU only when the rings have gone round.
+        first = second;
+    };
     storm.stop();
     let folder = tempfile::tempdir().unwrap();
     assert!(second.window().start < first.window().end, "both saves together cover the time from the first one's start");
@@ -217,9 +226,14 @@ fn live_saves_in_a_storm_have_no_gaps() {
         assert_eq!(breaks(&trace), Vec::<String>::new(), "{name} save of {} switches", trace.switches.len());
         traces.push(trace);
     }
-    // An event of the very moment of the first copy may have been on its way into the ring.
-    let both = Window::new(second.window().start, first.window().end.minus(100_000));
-    assert_eq!(switches_in(&traces[0], both), switches_in(&traces[1], both), "both saves tell the same of the time they share");
+    let both = Window::new(second.window().start, first.window().end);
+    let [earlier, later] = [0, 1].map(|save| switches_in(&traces[save], both));
+    assert!(earlier.keys().eq(later.keys()), "both saves know the same CPUs");
+    for (earlier, later) in earlier.values().zip(later.values()) {
+        // The record of one switch of a CPU may have been under way when the first copy was taken.
+        let missing = later.strip_prefix(earlier.as_slice()).expect("both saves tell the same of the time they share");
+        assert!(missing.len() <= 1, "the first save lacks {missing:?}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use unhitch_analysis::Rules;
 use unhitch_model::Trace;
@@ -111,6 +111,16 @@ impl Served {
                 return status;
             }
             std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until the folder holds so many files, finished or not.
+    pub fn until_folder_counts(&self, files: usize) {
+        let since = Instant::now();
+        let count = || std::fs::read_dir(self.folder.path()).unwrap().count();
+        while count() != files {
+            assert!(since.elapsed() < PATIENCE, "the folder holds {} files, not {files}", count());
+            std::thread::sleep(Duration::from_millis(5));
         }
     }
 
