@@ -41,7 +41,6 @@ fn main() -> anyhow::Result<()> {
     if words == ["serve-big"] {
         return drawing::serve(folder.path());
     }
-    let perf_data = folder.path().join("perf.data");
     let mut table = table::Table::default();
     let start = std::time::Instant::now();
     let (load_before, others_before) = (load_average(), other_recorders());
@@ -53,8 +52,8 @@ fn main() -> anyhow::Result<()> {
             table.skipped(name, format!("{error:#}"));
         }
     };
-    part("storm", &mut |table| recorder::storm_cost(table, &perf_data));
-    part("timehist", &mut |table| reading::timehist(table, &perf_data));
+    part("storm", &mut |table| recorder::storm_cost(table, folder.path()));
+    part("timehist", &mut |table| reading::timehist(table, folder.path()));
     part("ordinary", &mut recorder::ordinary_cost);
     part("save", &mut |table| saving::save(table, folder.path()));
     part("load", &mut |table| reading::loader(table, &reading::record(folder.path(), reading::FOR_LOADING)?));

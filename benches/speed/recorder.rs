@@ -70,7 +70,8 @@ struct Rounds {
 }
 
 impl Rounds {
-    fn measure(words: &[&str], time: fn(&Cost) -> f64, file: &Path) -> anyhow::Result<Self> {
+    fn measure(words: &[&str], time: fn(&Cost) -> f64, folder: &Path) -> anyhow::Result<Self> {
+        let file = folder.join("perf.data");
         let path = file.to_str().context("the folder for temporary files has a strange name")?;
         let mut sum = Self::default();
         for _ in 0..ROUNDS_PER_GROUP {
@@ -79,7 +80,7 @@ impl Rounds {
             let (events, ours) = under_ours(words)?;
             let idle = under_perf(path, &["true"])?;
             let theirs = under_perf(path, words)?;
-            let trace = unhitch_formats::open(file)?;
+            let trace = unhitch_formats::open(&file)?;
             sum.alone_s += time(&alone);
             sum.ours_s += time(&ours);
             sum.theirs_s += time(&theirs) - time(&idle);
@@ -100,17 +101,17 @@ impl Rounds {
     }
 }
 
-/// The cost of an event, of many processes on all CPUs and of one pair on all and on one. `file` is left for others to read.
-pub fn storm_cost(table: &mut Table, file: &Path) -> anyhow::Result<()> {
-    one_storm(table, "recording 80 processes' messages: machine's CPU µs per event", &MESSAGING, |cost| cost.machine_s, file)?;
+/// The cost of an event, of many processes on all CPUs and of one pair on all and on one.
+pub fn storm_cost(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
+    one_storm(table, "recording 80 processes' messages: machine's CPU µs per event", &MESSAGING, |cost| cost.machine_s, folder)?;
     let pinned = storm("0", ROUND_TRIPS);
     let pinned: Vec<&str> = pinned.iter().map(String::as_str).collect();
-    one_storm(table, "recording a storm on all CPUs: machine's CPU µs per event", &pinned[3..], |cost| cost.machine_s, file)?;
-    one_storm(table, "recording a storm on one CPU: CPU µs per event", &pinned, Cost::cpu_s, file)
+    one_storm(table, "recording a storm on all CPUs: machine's CPU µs per event", &pinned[3..], |cost| cost.machine_s, folder)?;
+    one_storm(table, "recording a storm on one CPU: CPU µs per event", &pinned, Cost::cpu_s, folder)
 }
 
-fn one_storm(table: &mut Table, what: &str, words: &[&str], time: fn(&Cost) -> f64, file: &Path) -> anyhow::Result<()> {
-    let groups = (0..GROUPS).map(|_| Rounds::measure(words, time, file)).collect::<anyhow::Result<Vec<Rounds>>>()?;
+fn one_storm(table: &mut Table, what: &str, words: &[&str], time: fn(&Cost) -> f64, folder: &Path) -> anyhow::Result<()> {
+    let groups = (0..GROUPS).map(|_| Rounds::measure(words, time, folder)).collect::<anyhow::Result<Vec<Rounds>>>()?;
     let of = |value: fn(&Rounds) -> f64| Spread::of(groups.iter().map(value));
     let ratio = of(|rounds| rounds.ours_us() / rounds.theirs_us());
     let theirs = format!("perf record -g: {}", of(Rounds::theirs_us));

@@ -1,6 +1,6 @@
 //! Who had each CPU, and when.
 
-use unhitch_model::{ThreadId, Time, Trace, Window};
+use unhitch_model::{ThreadId, Trace, Window};
 
 /// One thread's stretch on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,40 +50,35 @@ impl CpuTimes {
         }
     }
 
-    /// Who had `cpu` inside `window`: a gapless partition of it.
-    pub fn occupancy(&self, trace: &Trace, cpu: u16, window: Window) -> Vec<Occupancy> {
-        let mut list = Vec::new();
-        if window.is_empty() {
-            return list;
-        }
+    /// Who had `cpu` inside `window`: a gapless partition of it, in order of time.
+    pub fn occupancy(&self, trace: &Trace, cpu: u16, window: Window) -> impl Iterator<Item = Occupancy> {
         let switches = self.switches_of(cpu);
         let time = |index: u32| trace.switches.time[index as usize];
+        let came_on = |index: u32| (Some(trace.switches.next[index as usize]), Some(trace.switches.next_prio[index as usize]));
         let first = switches.partition_point(|&index| time(index) <= window.start);
+        let mut from = window.start;
         let mut current = match first.checked_sub(1) {
-            Some(before) => {
-                (Some(trace.switches.next[switches[before] as usize]), Some(trace.switches.next_prio[switches[before] as usize]))
-            }
+            Some(before) => came_on(switches[before]),
             // Nothing came on before: the first to leave had been there.
             None => {
                 let leaving = switches.first().map(|&index| index as usize);
                 (leaving.map(|index| trace.switches.prev[index]), leaving.map(|index| trace.switches.prev_prio[index]))
             }
         };
-        let mut from = window.start;
-        for &switch in switches[first..].iter().take_while(|&&index| time(index) < window.end) {
-            push(&mut list, from, time(switch), current);
-            from = time(switch);
-            current = (Some(trace.switches.next[switch as usize]), Some(trace.switches.next_prio[switch as usize]));
-        }
-        push(&mut list, from, window.end, current);
-        list
+        let inside = switches[first..].iter().take_while(move |&&index| time(index) < window.end);
+        let changes = inside.map(move |&index| (time(index), came_on(index)));
+        changes.chain([(window.end, (None, None))]).filter_map(move |(until, next)| {
+            let (window, (thread, prio)) = (Window::new(from, until), current);
+            (from, current) = (until, next);
+            (!window.is_empty()).then_some(Occupancy { window, thread, prio })
+        })
     }
 
     /// How many CPUs were busy, on average, in each `bucket_ns` of `window`.
     pub fn busy_curve(&self, trace: &Trace, window: Window, bucket_ns: u64) -> Vec<f64> {
         let mut busy_ns = vec![0u64; window.duration_ns().div_ceil(bucket_ns.max(1)) as usize];
         for cpu in 0..self.cpus() {
-            for run in self.occupancy(trace, cpu as u16, window).iter().filter(|run| run.thread.is_some_and(|thread| !thread.is_idle())) {
+            for run in self.occupancy(trace, cpu as u16, window).filter(|run| run.thread.is_some_and(|thread| !thread.is_idle())) {
                 let (mut from, end) = (run.window.start.since(window.start), run.window.end.since(window.start));
                 while from < end {
                     let bucket = from / bucket_ns;
@@ -109,12 +104,5 @@ impl CpuTimes {
             }
         }
         (total > 0).then(|| idle as f64 / total as f64)
-    }
-}
-
-fn push(list: &mut Vec<Occupancy>, start: Time, end: Time, (thread, prio): (Option<ThreadId>, Option<i16>)) {
-    let window = Window::new(start, end);
-    if !window.is_empty() {
-        list.push(Occupancy { window, thread, prio });
     }
 }

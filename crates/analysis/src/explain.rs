@@ -310,12 +310,11 @@ impl Analysis<'_> {
         }
     }
 
-    /// Who wanted what inside `window`: the occupants of the CPU for which a runnable piece waited, with their time, in order.
-    pub fn occupants(&self, piece: &Piece) -> Vec<(Option<ThreadId>, Window)> {
-        match self.cpu_of(&piece.segment) {
-            Some(cpu) => self.cpus.occupancy(self.trace, cpu, piece.window).into_iter().map(|o| (o.thread, o.window)).collect(),
-            None => vec![(None, piece.window)],
-        }
+    /// Who had the CPU for which a runnable piece waited, and when, in order; nobody known where that CPU is not.
+    pub fn occupants(&self, piece: &Piece) -> impl Iterator<Item = (Option<ThreadId>, Window)> {
+        let (cpu, window) = (self.cpu_of(&piece.segment), piece.window);
+        let known = cpu.into_iter().flat_map(move |cpu| self.cpus.occupancy(self.trace, cpu, window));
+        known.map(|had| (had.thread, had.window)).chain(cpu.is_none().then_some((None, window)))
     }
 }
 

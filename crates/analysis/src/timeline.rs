@@ -188,6 +188,14 @@ impl Timeline {
         }
     }
 
+    /// The switch by which a thread last came on a CPU among its trips that have a part in `window`; that may be after its end.
+    pub(crate) fn last_arrival(&self, trace: &Trace, thread: ThreadId, window: Window) -> Option<usize> {
+        let cycles = self.cycles_of(thread);
+        let begun = cycles.partition_point(|cycle| self.first_time(trace, cycle) < window.end);
+        let before = cycles.partition_point(|cycle| self.first_time(trace, cycle) <= window.start).saturating_sub(1);
+        cycles.get(before..begun)?.iter().rev().find_map(|cycle| index(cycle.back))
+    }
+
     fn cycles_of(&self, thread: ThreadId) -> &[Cycle] {
         let (Some(&start), Some(&end)) = (self.starts.get(thread.index()), self.starts.get(thread.index() + 1)) else { return &[] };
         &self.cycles[start as usize..end as usize]

@@ -25,7 +25,7 @@ fn told(analysis: &Analysis<'_>, lane: Lane) -> Vec<Told> {
         }
         Lane::Cpu(cpu) => {
             let state = |thread: ThreadId| if thread.is_idle() { LaneState::Idle } else { LaneState::Ran };
-            let occupancy = analysis.cpus.occupancy(analysis.trace, cpu, whole).into_iter();
+            let occupancy = analysis.cpus.occupancy(analysis.trace, cpu, whole);
             occupancy
                 .map(|had| Told { window: had.window, state: had.thread.map_or(LaneState::Unknown, state), thread: had.thread })
                 .collect()
@@ -134,7 +134,7 @@ fn sums_are_those_of_a_walk() {
         let ran = lanes.ran(&analysis, window, &Cancel::never()).expect("never given up");
         let mut expected = vec![(0, 0); threads as usize];
         for cpu in 0..3 {
-            let occupancy = analysis.cpus.occupancy(&trace, cpu, whole);
+            let occupancy: Vec<_> = analysis.cpus.occupancy(&trace, cpu, whole).collect();
             let busy = occupancy.iter().filter(|had| had.thread.is_some_and(|thread| !thread.is_idle()) && had.window.overlaps(window));
             let mut busy_ns = 0;
             for had in busy {

@@ -4,7 +4,7 @@
 //! avma. *Why so many refusals*: the instructions of another build look just as plausible beside the samples as the right ones.
 
 use crate::kernel_image::KernelImage;
-use crate::module::{Missing, Module};
+use crate::module::{Missing, Module, Recorded};
 use crate::{kernel, origin, vdso};
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -12,7 +12,6 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use unhitch_model::{ModuleId, ModuleKind, Trace};
 
 /// How much is read before and after samples whose function is not known.
@@ -164,16 +163,13 @@ fn file_code(trace: &Trace, path: &str, build_id: &[u8], near: Range<u64>, optio
     if path == vdso::NAME && origin::foreign(&trace.meta).is_some() {
         return Err(NoCode::Unreadable(path.to_owned()));
     }
-    let module = Module::open(path, build_id, &options.debug_dirs).map_err(|missing| match missing {
+    let recorded = Recorded { build_id, until: origin::recorded_until(trace) };
+    let module = Module::open(path, recorded, &options.debug_dirs).map_err(|missing| match missing {
         Missing::Unreadable => NoCode::Unreadable(path.to_owned()),
         Missing::OtherBuild => other_build("the build ids differ"),
+        Missing::WrittenSince => other_build("it was written after the recording"),
         _ => NoCode::Damaged(path.to_owned()),
     })?;
-    let is_proven = !build_id.is_empty() && module.has_build_id();
-    let changed = module.modified().zip(recorded_until(trace)).is_some_and(|(modified, recorded)| modified > recorded);
-    if !is_proven && changed && path != vdso::NAME {
-        return Err(other_build("it was written after the recording"));
-    }
     let (bounds, is_function) = bounds(module.extent_at(near.start), &near);
     let (elf, mut image) = module.code().map_err(|_| NoCode::Unreadable(path.to_owned()))?;
     let bytes = read_at(&mut image, bounds.start, bounds.end - bounds.start).map_err(|_| NoCode::Damaged(path.to_owned()))?;
@@ -187,14 +183,9 @@ fn file_code(trace: &Trace, path: &str, build_id: &[u8], near: Range<u64>, optio
         is_function,
         isa: Isa::of_machine(elf.machine),
         source: path.into(),
-        doubt: (!is_proven && path != vdso::NAME).then_some("the recording has no build id to tell it by; it is older than the recording"),
+        doubt: ((build_id.is_empty() || elf.build_id.is_empty()) && path != vdso::NAME)
+            .then_some("the recording has no build id to tell it by; it is older than the recording"),
     })
-}
-
-/// When the recording ended, by the wall clock.
-fn recorded_until(trace: &Trace) -> Option<SystemTime> {
-    let end_ns = u64::try_from(trace.meta.epoch_ns?).ok()?.checked_add(trace.common_window().end.nanos())?;
-    UNIX_EPOCH.checked_add(Duration::from_nanos(end_ns))
 }
 
 fn running_kernel_code(trace: &Trace, near: Range<u64>, options: &CodeOptions) -> Result<Code, NoCode> {

@@ -12,7 +12,7 @@ use std::time::SystemTime;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     len_bytes: u64,
-    modified: Option<SystemTime>,
+    pub(crate) modified: Option<SystemTime>,
     inode: u64,
 }
 

@@ -29,12 +29,13 @@ pub use pdb::server::Fetching;
 pub use pdb::store::SymbolPath;
 
 use kernel::Kernel;
-use module::{Function, Functions, Missing, Module};
+use module::{Function, Functions, Missing, Module, Recorded};
 use perf_map::PerfMap;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use unhitch_model::{Format, FrameId, ModuleKind, Symbol, Trace};
 
 /// Files and maps that this many saves in a row did not mention are forgotten.
@@ -161,7 +162,8 @@ impl Symbolizer {
             Some(why) => Err(format!("kernel functions have no names: {why}")),
             None => self.kernel.name(&self.options.kallsyms, &kernel_avmas).map_err(|unnamed| unnamed.warning()),
         };
-        let (kernel_names, ()) = rayon::join(name_kernel, || jobs.par_iter_mut().for_each(|job| job.run(&self.options)));
+        let until = origin::recorded_until(trace);
+        let (kernel_names, ()) = rayon::join(name_kernel, || jobs.par_iter_mut().for_each(|job| job.run(until, &self.options)));
         match kernel_names {
             Ok(names) => set_names(trace, kernel_frames.into_iter().zip(names)),
             Err(warning) => trace.warnings.add(warning),
@@ -208,9 +210,10 @@ impl Symbolizer {
 }
 
 impl Job {
-    fn run(&mut self, options: &Options) {
+    fn run(&mut self, until: Option<SystemTime>, options: &Options) {
         let known = self.module.take().filter(Module::is_current);
-        match known.map_or_else(|| Module::open(&self.key.0, &self.key.1, &options.debug_dirs), Ok) {
+        let recorded = Recorded { build_id: &self.key.1, until };
+        match known.map_or_else(|| Module::open(&self.key.0, recorded, &options.debug_dirs), Ok) {
             Ok(mut module) => {
                 (self.names, self.missing) = module.name(&self.offsets, options.lines, &options.debug_dirs);
                 self.module = Some(module);

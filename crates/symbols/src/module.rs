@@ -42,6 +42,8 @@ pub(crate) enum Missing {
     Damaged,
     /// Another build than the recorded one lies at the path.
     OtherBuild,
+    /// No build id proves that it is the recorded one, and the file was written after the recording.
+    WrittenSince,
     /// No symbol table and no debug file.
     Nameless,
     /// The functions have names, but there is too much DWARF for lines.
@@ -58,12 +60,22 @@ impl Missing {
             Self::OtherBuild => {
                 format!("no symbols for {count} {modules}, replaced by another build since (the build ids differ): {names}")
             }
+            Self::WrittenSince => format!("no symbols for {count} {modules}, written after the recording: {names}"),
             Self::Nameless => format!("no symbols for {count} {modules}, stripped and without a debug file: {names}"),
             Self::TooMuchDwarf => {
                 format!("no source lines for {count} {modules} with more than {} MiB of debug information: {names}", MAX_DWARF_BYTES >> 20)
             }
         }
     }
+}
+
+/// What a recording tells of a mapped file, by which the file at its path is known again.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Recorded<'a> {
+    /// Empty when it was not recorded.
+    pub(crate) build_id: &'a [u8],
+    /// When the recording ended; none when that is not known.
+    pub(crate) until: Option<SystemTime>,
 }
 
 /// A mapped file with its tables and the locations named so far.
@@ -78,19 +90,24 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// Reads the file at `path` (or the running kernel's vdso), which must have the build id `recorded_id` if both have one.
-    pub(crate) fn open(path: &str, recorded_id: &[u8], debug_dirs: &[PathBuf]) -> Result<Self, Missing> {
+    /// Reads the file at `path` (or the running kernel's vdso), which must have the recorded build id if both have one, and else must not
+    /// have been written since.
+    pub(crate) fn open(path: &str, recorded: Recorded<'_>, debug_dirs: &[PathBuf]) -> Result<Self, Missing> {
         // The kernel appends this to the path of a file that was unlinked; what lies there now must prove that it is the same.
         let (path, unlinked) = path.strip_suffix(" (deleted)").map_or((path, false), |path| (path, true));
         let path = Path::new(path);
         let (image, identity) = open_image(path).map_err(|_| Missing::Unreadable)?;
         let elf = Elf::read(image).ok_or(Missing::Damaged)?;
-        let known = !recorded_id.is_empty() && !elf.build_id.is_empty();
-        if known && !same_build(recorded_id, &elf.build_id) {
+        let known = !recorded.build_id.is_empty() && !elf.build_id.is_empty();
+        if known && !same_build(recorded.build_id, &elf.build_id) {
             return Err(Missing::OtherBuild);
         }
         if unlinked && !known {
             return Err(Missing::Unreadable);
+        }
+        let written = identity.and_then(|identity| identity.modified);
+        if !known && written.zip(recorded.until).is_some_and(|(written, until)| written > until) {
+            return Err(Missing::WrittenSince);
         }
         let debug = if elf.has_symtab && elf.dwarf_bytes > 0 { None } else { debug_file::find(path, &elf, debug_dirs) };
         Ok(Self { path: path.to_owned(), identity, elf, debug, lines: None, stubs: None, remembered: FxHashMap::default() })
@@ -108,16 +125,6 @@ impl Module {
         let extent = self.symbols().1.extent_at(svma).or_else(unwound)?;
         let start = file_offset.checked_sub(svma.checked_sub(extent.start)?)?;
         Some(start..start.checked_add(extent.end - extent.start)?)
-    }
-
-    /// When the file was last written; none for the vdso.
-    pub(crate) fn modified(&self) -> Option<SystemTime> {
-        std::fs::metadata(&self.path).ok()?.modified().ok()
-    }
-
-    /// True when the file has a build id.
-    pub(crate) fn has_build_id(&self) -> bool {
-        !self.elf.build_id.is_empty()
     }
 
     /// True when the files that this was read from have not changed since.
@@ -234,6 +241,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        assert_eq!(Module::open(path.to_str().unwrap(), &[], &[]).err(), Some(Missing::Unreadable));
+        assert_eq!(Module::open(path.to_str().unwrap(), Recorded::default(), &[]).err(), Some(Missing::Unreadable));
     }
 }

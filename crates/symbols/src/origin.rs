@@ -3,7 +3,8 @@
 //! Format: `proc_sys_kernel(5)` and `btime` of `proc_stat(5)`. *Why the start matters*: the kernel lies at another address after each
 //! start, and pids begin anew, so the same machine's list gives wrong names that look right.
 
-use unhitch_model::Meta;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use unhitch_model::{Meta, Trace};
 
 /// The running kernel's symbol list.
 pub(crate) const KALLSYMS: &str = "/proc/kallsyms";
@@ -25,6 +26,12 @@ pub(crate) fn foreign(meta: &Meta) -> Option<&'static str> {
     // The monotonic clock starts with the kernel and stands still while the machine sleeps: its zero moves forward, never back.
     let started_before = |epoch_ns: i128| boot_time_s().is_some_and(|boot_s| epoch_ns / 1_000_000_000 + CLOCK_SLACK_S < boot_s);
     meta.epoch_ns.is_some_and(started_before).then_some("the machine was restarted since the recording")
+}
+
+/// When the recording ended, by the wall clock; a file written later is not what ran.
+pub(crate) fn recorded_until(trace: &Trace) -> Option<SystemTime> {
+    let end_ns = u64::try_from(trace.meta.epoch_ns?).ok()?.checked_add(trace.common_window().end.nanos())?;
+    UNIX_EPOCH.checked_add(Duration::from_nanos(end_ns))
 }
 
 fn boot_time_s() -> Option<i128> {

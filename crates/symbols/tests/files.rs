@@ -5,7 +5,7 @@ mod support;
 
 use std::path::{Path, PathBuf};
 use support::{compile, name, options, place, run};
-use unhitch_model::{ModuleKind, Trace};
+use unhitch_model::{Meta, ModuleKind, Trace};
 use unhitch_symbols::Symbolizer;
 
 fn names(dir: &Path, program: &Path, offsets: &[u64]) -> Vec<Vec<String>> {
@@ -166,6 +166,23 @@ fn another_build_gives_no_names_and_one_warning() {
     assert_eq!(name(&mut symbolizer, &unlinked, &id, &[offset]).0, [["outer"]]);
     let (_, warnings) = name(&mut symbolizer, &unlinked, &[], &[offset]);
     assert_eq!(warnings, ["no symbols for 1 module, gone or not readable: built (deleted)"]);
+}
+
+#[test]
+fn what_was_written_after_the_recording_gives_no_names_unless_its_build_id_proves_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = compile(dir.path(), "built", &["-Wl,--build-id=sha1"]);
+    let offset = place(&program, "outer").file_offset;
+    for (id, names, warnings) in [
+        (build_id(&program), ["outer".to_owned()], &[][..]),
+        (Vec::new(), [format!("built+{offset:#x}")], &["no symbols for 1 module, written after the recording: built"]),
+    ] {
+        let mut trace = Trace { meta: Meta { epoch_ns: Some(0), ..Meta::default() }, ..Trace::default() };
+        let frame = support::add_frame(&mut trace, program.to_str().unwrap(), ModuleKind::File, &id, offset);
+        Symbolizer::new(options(dir.path())).resolve(&mut trace);
+        assert_eq!(trace.frame_names(frame), names);
+        assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), warnings);
+    }
 }
 
 #[test]

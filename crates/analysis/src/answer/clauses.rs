@@ -140,7 +140,7 @@ impl Clause {
 pub fn clauses(analysis: &Analysis<'_>, stall: &Stall) -> Vec<Clause> {
     let (trace, window) = (analysis.trace, stall.explanation.window);
     let victim = units::thread(trace, stall.candidate.victim, window.end);
-    let proofs = Proofs { analysis, stall };
+    let proofs = Proofs::new(analysis, stall);
     let (whole, machine) = (proofs.of_victim(), (None, window, None));
     let story = |kind, text: &str| proofs.linked(Clause::new(kind, text));
     let who = stall.candidate.machine.as_ref().map_or_else(|| victim.clone(), |machine| machine.headline());
@@ -216,9 +216,32 @@ fn others(analysis: &Analysis<'_>, stall: &Stall) -> Clause {
 struct Proofs<'a> {
     analysis: &'a Analysis<'a>,
     stall: &'a Stall,
+    shares: Vec<Share>,
+    /// The hops whose stacks are looked for in sentences, longest first.
+    hops: Vec<&'a Hop>,
+    /// All threads that the stall is about, as they are told, longest names first.
+    names: Vec<(String, ThreadId)>,
 }
 
-impl Proofs<'_> {
+impl<'a> Proofs<'a> {
+    fn new(analysis: &'a Analysis<'a>, stall: &'a Stall) -> Self {
+        let explanation = &stall.explanation;
+        let shares = analysis.partition(explanation);
+        let mut hops: Vec<&Hop> = explanation.hops.iter().collect();
+        hops.sort_by_key(|hop| Reverse(hop.window.duration_ns()));
+        hops.truncate(MOST_STACKS);
+        let hopped = explanation.hops.iter().flat_map(|hop| [hop.by, hop.sleeper]);
+        let mut threads: Vec<ThreadId> = stall.victims.iter().copied().chain(hopped).chain(stall.finding.culprit).collect();
+        threads.extend(shares.iter().filter_map(|share| share.who));
+        threads.sort_unstable();
+        threads.dedup();
+        threads.retain(|thread| !thread.is_idle());
+        let told = |thread| (units::thread(analysis.trace, thread, explanation.window.end), thread);
+        let mut names: Vec<(String, ThreadId)> = threads.into_iter().map(told).collect();
+        names.sort_by_key(|(name, thread)| (Reverse(name.len()), *thread));
+        Self { analysis, stall, shares, hops, names }
+    }
+
     fn of_victim(&self) -> Proof {
         let explanation = &self.stall.explanation;
         let longest = explanation.pieces.iter().max_by_key(|piece| piece.window.duration_ns());
@@ -246,27 +269,12 @@ impl Proofs<'_> {
         piece.map_or((Some(thread), explanation.window, None), |piece| (Some(thread), piece.window, event_of(self.analysis.trace, piece)))
     }
 
-    /// All threads that the stall is about, the culprit first.
-    fn threads(&self) -> Vec<ThreadId> {
-        let explanation = &self.stall.explanation;
-        let hops = explanation.hops.iter().flat_map(|hop| [hop.by, hop.sleeper]);
-        let shares = self.analysis.partition(explanation).into_iter().filter_map(|share| share.who);
-        let mut list: Vec<ThreadId> =
-            self.stall.victims.iter().copied().chain(hops).chain(shares).chain(self.stall.finding.culprit).collect();
-        list.sort_unstable();
-        list.dedup();
-        list.retain(|thread| !thread.is_idle());
-        list
-    }
-
     /// A sentence of a pattern, its threads and stacks linked; without any, all of it to the victim's time, where no one event proves it.
     fn linked(&self, mut clause: Clause) -> Clause {
         let trace = self.analysis.trace;
-        let mut hops: Vec<&Hop> = self.stall.explanation.hops.iter().collect();
-        hops.sort_by_key(|hop| Reverse(hop.window.duration_ns()));
         // A stack stands on a line of its own.
         let has_stack = clause.text.contains('\n');
-        for hop in hops.into_iter().take(MOST_STACKS).filter(|_| has_stack) {
+        for hop in self.hops.iter().filter(|_| has_stack) {
             clause.find(&self.analysis.told(hop.wait_stack), (Some(hop.sleeper), hop.slept, fell_asleep(self.analysis, hop)));
             if let Some(wake) = hop.wake {
                 let at = trace.wakings.time[wake];
@@ -274,13 +282,9 @@ impl Proofs<'_> {
                 clause.find(&told, (Some(hop.by), Window::new(at, at.plus(1)), Some(Event::Waking(wake))));
             }
         }
-        let at = self.stall.explanation.window.end;
-        let mut names: Vec<(String, ThreadId)> =
-            self.threads().into_iter().map(|thread| (units::thread(trace, thread, at), thread)).collect();
-        names.sort_by_key(|(name, thread)| (Reverse(name.len()), *thread));
-        for (name, thread) in names {
-            if clause.text.contains(&name) {
-                clause.find(&name, self.of(thread));
+        for (name, thread) in &self.names {
+            if clause.text.contains(name) {
+                clause.find(name, self.of(*thread));
             }
         }
         if clause.links.is_empty() {
@@ -354,13 +358,13 @@ fn link_clause(analysis: &Analysis<'_>, link: &ChainLink, window: Window) -> Cla
 /// The partition, largest part first, and its sum. Many threads of one name, none of which accounts for much, have one line.
 fn shares(proofs: &Proofs<'_>, list: &mut Vec<Clause>) {
     let (analysis, explanation) = (proofs.analysis, &proofs.stall.explanation);
-    let (shares, total_ns, at) = (analysis.partition(explanation), explanation.window.duration_ns(), explanation.window.end);
+    let (shares, total_ns, at) = (&proofs.shares, explanation.window.duration_ns(), explanation.window.end);
     list.push(Clause::new(ClauseKind::Partition, "\n  where the time went"));
     let head = |what: &str, ns: u64| {
         let (time, part) = (units::duration(ns), units::percent(ns, total_ns));
         Clause::new(ClauseKind::Partition, format!("  {time:>12}  {part:>7}  {what:<15} "))
     };
-    let lines = lines(analysis.trace, at, &shares);
+    let lines = lines(analysis.trace, at, shares);
     let shown = if lines.len() > MOST_SHARES + 1 { MOST_SHARES } else { lines.len() };
     for (what, who, ns) in &lines[..shown] {
         let clause = head(words(*what), *ns);

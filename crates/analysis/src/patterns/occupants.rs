@@ -44,12 +44,9 @@ impl Case<'_> {
 
     /// At which policy and priority a thread last came on a CPU during the stall, where that explains something.
     pub fn policy(&self, thread: ThreadId) -> String {
-        let (analysis, switches) = (self.analysis, &self.analysis.trace.switches);
-        let mut kernel = None;
-        analysis.timeline.each_segment(analysis.trace, thread, self.explanation.window, &mut |segment| {
-            let back = segment.back.filter(|back| switches.next[*back] == thread);
-            kernel = back.map(|back| switches.next_prio[back]).or(kernel);
-        });
+        let analysis = self.analysis;
+        let arrival = analysis.timeline.last_arrival(analysis.trace, thread, self.explanation.window);
+        let kernel = arrival.map(|switch| analysis.trace.switches.next_prio[switch]);
         let real_time = kernel.and_then(|kernel| units::real_time_priority(analysis.trace.meta.format, kernel));
         units::policy(analysis.trace.threads.get(thread), real_time)
     }
