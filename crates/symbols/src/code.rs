@@ -183,7 +183,7 @@ fn file_code(trace: &Trace, path: &str, build_id: &[u8], near: Range<u64>, optio
         is_function,
         isa: Isa::of_machine(elf.machine),
         source: path.into(),
-        doubt: ((build_id.is_empty() || elf.build_id.is_empty()) && path != vdso::NAME)
+        doubt: (!module.is_proven && path != vdso::NAME)
             .then_some("the recording has no build id to tell it by; it is older than the recording"),
     })
 }

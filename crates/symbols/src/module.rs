@@ -81,6 +81,8 @@ pub(crate) struct Recorded<'a> {
 /// A mapped file with its tables and the locations named so far.
 pub(crate) struct Module {
     path: PathBuf,
+    /// True when its build id proves that it is the recorded file.
+    pub(crate) is_proven: bool,
     identity: Option<Identity>,
     elf: Elf,
     debug: Option<DebugFile>,
@@ -98,19 +100,19 @@ impl Module {
         let path = Path::new(path);
         let (image, identity) = open_image(path).map_err(|_| Missing::Unreadable)?;
         let elf = Elf::read(image).ok_or(Missing::Damaged)?;
-        let known = !recorded.build_id.is_empty() && !elf.build_id.is_empty();
-        if known && !same_build(recorded.build_id, &elf.build_id) {
+        let is_proven = !recorded.build_id.is_empty() && !elf.build_id.is_empty();
+        if is_proven && !same_build(recorded.build_id, &elf.build_id) {
             return Err(Missing::OtherBuild);
         }
-        if unlinked && !known {
+        if unlinked && !is_proven {
             return Err(Missing::Unreadable);
         }
         let written = identity.and_then(|identity| identity.modified);
-        if !known && written.zip(recorded.until).is_some_and(|(written, until)| written > until) {
+        if !is_proven && written.zip(recorded.until).is_some_and(|(written, until)| written > until) {
             return Err(Missing::WrittenSince);
         }
         let debug = if elf.has_symtab && elf.dwarf_bytes > 0 { None } else { debug_file::find(path, &elf, debug_dirs) };
-        Ok(Self { path: path.to_owned(), identity, elf, debug, lines: None, stubs: None, remembered: FxHashMap::default() })
+        Ok(Self { path: path.to_owned(), is_proven, identity, elf, debug, lines: None, stubs: None, remembered: FxHashMap::default() })
     }
 
     /// The tables of the file itself, and the image to read its code from.

@@ -24,9 +24,10 @@ impl PerfMap {
     /// The map of the process `pid`, from `dir` or, when it lives in a container, from its own `/tmp`.
     pub(crate) fn open(pid: u32, dir: &Path) -> Option<Self> {
         Self::read(dir.join(format!("perf-{pid}.map"))).or_else(|| {
-            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let process = Path::new("/proc").join(pid.to_string());
+            let status = std::fs::read_to_string(process.join("status")).ok()?;
             let inner_pid: u32 = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()?;
-            Self::read(format!("/proc/{pid}/root/tmp/perf-{inner_pid}.map").into())
+            Self::read(process.join("root/tmp").join(format!("perf-{inner_pid}.map")))
         })
     }
 
