@@ -26,5 +26,5 @@ pub use kernel::{CSwitch, Image, Interrupt, KernelEvent, Process, ReadyThread, R
 pub use logfile::LogFile;
 pub use pdb::{Pdb, Procedure, Public};
 pub use stacks::StackCache;
-pub use writer::{Clock, Compression, Options, Writer};
+pub use writer::{Clock, Compression, Options, UsedLength, Writer};
 pub use xpress::compress;

@@ -178,8 +178,7 @@ fn frames_of_the_kernel_are_known_as_such() {
     let mut sides: Vec<(&str, bool)> = flame.nodes.iter().skip(1).map(|node| (node.name.as_str(), node.kernel)).collect();
     sides.sort_unstable();
     sides.dedup();
-    let expected =
-        [("editor.exe!+0x2ff", false), ("ntoskrnl.exe!+0x100", true), ("ntoskrnl.exe!+0x1ff", true), ("ntoskrnl.exe!+0x900", true)];
+    let expected = [("editor.exe+0x2ff", false), ("ntoskrnl.exe+0x100", true), ("ntoskrnl.exe+0x1ff", true), ("ntoskrnl.exe+0x900", true)];
     assert_eq!(sides, expected);
 }
 

@@ -30,6 +30,17 @@ pub enum ModuleKind {
 }
 
 impl ModuleKind {
+    /// The last part of a module's path, as frames without names show it: `clr.dll` of
+    /// `C:\Windows\…\clr.dll`.
+    pub fn file_name(self, path: &str) -> &str {
+        // On Linux a backslash is a letter like any other.
+        let name = match self {
+            Self::Image { .. } => path.rsplit(['/', '\\']).next(),
+            _ => path.rsplit('/').next(),
+        };
+        name.unwrap_or(path)
+    }
+
     /// True for code of the kernel.
     pub const fn is_kernel(self) -> bool {
         matches!(self, Self::Kernel | Self::Image { kernel: true, .. })

@@ -303,7 +303,7 @@ fn address_of(source: &Source<'_>, frame: FrameId) -> Cell {
         return source.text(&format!("{:#x}", at.offset));
     };
     let path = trace.name(module.path);
-    source.text(&format!("{}+{:#x}", path.rsplit(['/', '\\']).next().unwrap_or(path), at.offset))
+    source.text(&format!("{}+{:#x}", module.kind.file_name(path), at.offset))
 }
 
 #[cfg(test)]
