@@ -2,7 +2,7 @@
 
 use crate::Analysis;
 use crate::waits::base_name;
-use unhitch_model::{FrameId, ModuleKind, StackId};
+use unhitch_model::{FrameId, StackId};
 
 /// A told stack names at most so many functions,
 const MOST_NAMES: usize = 7;
@@ -75,8 +75,7 @@ impl Analysis<'_> {
         let own = user.iter().find_map(|&frame| {
             let module = self.trace.stacks.frame(frame).and_then(|frame| self.trace.modules.get(frame.module))?;
             let path = self.trace.name(module.path);
-            let runtime = !matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. })
-                || ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++"].iter().any(|part| path.contains(part));
+            let runtime = !module.kind.is_program() || RUNTIMES.iter().any(|part| path.contains(part));
             let symbol = self.trace.symbols.get(frame).last()?;
             let name = self.trace.name(symbol.function);
             (!runtime && !is_primitive(name) && !is_scaffold(name)).then(|| name.to_owned())
@@ -93,6 +92,9 @@ impl Analysis<'_> {
         frames.filter_map(|&frame| self.trace.frame_names(frame).pop()).find(|name| !is_primitive(name) && !is_scaffold(name))
     }
 }
+
+/// Parts of the paths of libraries that every program has, none of which is the program's own.
+const RUNTIMES: [&str; 8] = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "mscorlib.", "System.Private.CoreLib."];
 
 /// The last `most` of the names, with a sign of what was left out before them.
 fn innermost(names: &[String], most: usize) -> Vec<String> {

@@ -9,6 +9,7 @@
 //! [`win32k`] and [`uiforetw`] what hang hunters add, [`Pdb`] a symbol file.
 
 mod bytes;
+pub mod clr;
 mod event;
 mod kernel;
 mod logfile;

@@ -165,3 +165,44 @@ fn threads_have_names_and_lives() {
     }
     assert!(trace.threads.processes().skip(1).all(|(_, process)| !process.name.is_empty()));
 }
+
+/// The trace's own list of methods names its code: of the frames outside images 99 % (30,308 before
+/// methods were read, 276 since), of the samples whose innermost frame was one of those 97 %.
+#[test]
+fn code_of_dot_net_has_names() {
+    let Some(path) = corpus("net.4.5.2.x64.etl.zip") else { return };
+    let trace = unhitch_formats::open(&path).unwrap();
+    let kind = |frame: &FrameId| trace.modules.get(trace.stacks.frame(*frame).unwrap().module).unwrap().kind;
+    let work = (0..trace.samples.len()).filter(|sample| trace.samples.is_work(*sample));
+    let stacks: Vec<&[FrameId]> = work.map(|sample| trace.stacks.frames_of(trace.samples.stack[sample])).collect();
+    let jitted = |frame: &&FrameId| matches!(kind(frame), ModuleKind::Jit { .. });
+    let unnamed = |frame: &&FrameId| matches!(kind(frame), ModuleKind::Anonymous { .. });
+    let frames = || stacks.iter().flat_map(|stack| stack.iter());
+    let leaves = || stacks.iter().filter_map(|stack| stack.first());
+    assert!(frames().filter(jitted).count() > 30_000 && frames().filter(unnamed).count() < 300);
+    assert!(leaves().filter(jitted).count() > 4_450 && leaves().filter(unnamed).count() < 150);
+    let hottest = "System.DateTime.GetDatePart(Int32)";
+    let of_it = leaves().filter(|frame| trace.frame_names(**frame) == [hottest]).count();
+    assert!(of_it > 1_800, "{of_it}");
+    let module = trace.modules.iter().find(|(_, module)| matches!(module.kind, ModuleKind::Jit { .. })).unwrap().1;
+    assert!(trace.name(module.path).ends_with(".dll"), "{}", trace.name(module.path));
+}
+
+/// TraceEvent says the same of these: the process in the payload, and no thread.
+#[test]
+fn events_of_the_network_are_those_of_a_process() {
+    let Some(path) = corpus("net.4.5.2.x64.etl.zip") else { return };
+    let trace = unhitch_formats::open(&path).unwrap();
+    let mut counts = std::collections::BTreeMap::<(u32, &str), usize>::new();
+    for event in 0..trace.events.len() {
+        let name = trace.name(trace.events.kind_of(event).unwrap().name);
+        if name.starts_with("TcpIp/") || name.starts_with("UdpIp/") {
+            let thread = trace.events.thread[event];
+            assert!(thread.is_unknown(), "{name}");
+            let process = trace.threads.process_of(thread);
+            *counts.entry((process.pid, trace.name(process.name))).or_default() += 1;
+        }
+    }
+    assert_eq!(counts.into_iter().collect::<Vec<_>>(), [((4, "System"), 498), ((2108, "svchost.exe"), 28)]);
+    assert_eq!(trace.name(trace.threads.process(unhitch_model::ProcessId(0)).name), "Idle");
+}

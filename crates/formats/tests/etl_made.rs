@@ -277,6 +277,61 @@ fn images_that_come_and_go_are_events() {
     assert_eq!(file.to_string(), "C:\\first.dll");
 }
 
+/// Who each event of this name is of: thread, its id, process, its id.
+fn owners(trace: &Trace, name: &str) -> Vec<(String, u32, String, u32)> {
+    let events = (0..trace.events.len()).filter(|event| trace.name(trace.events.kind_of(*event).unwrap().name) == name);
+    let owner = |event: usize| {
+        let (thread, time) = (trace.events.thread[event], trace.events.time[event]);
+        let (tid, pid) = (trace.threads.get(thread).tid, trace.threads.process_of(thread).pid);
+        (trace.thread_name(thread, time).to_owned(), tid, trace.process_name(thread, time).to_owned(), pid)
+    };
+    events.map(owner).collect()
+}
+
+/// The network's events are written by a deferred procedure call, on whatever thread runs: the payload
+/// says which process they are for.
+#[test]
+fn events_of_the_network_are_those_of_the_process_that_they_name() {
+    let of = |pid: u32| [pid.to_le_bytes(), 84_u32.to_le_bytes()].concat();
+    let udp = [&200_u32.to_le_bytes()[..], &[0; 28]].concat();
+    let events = [
+        process(0x303, at(0), 100, "app.exe"),
+        process(0x303, at(0), 200, "other.exe"),
+        thread(0x503, at(0), (11, 100), "Main"),
+        thread(0x503, at(0), (7, 0), "DPC Delegate Thread"),
+        switch(at(10), 11, 0, 0),
+        // While another program's thread runs, and while none does.
+        perf_info(0x60b, 2, at(20), &of(200)),
+        system(0x60b, 2, at(21), (11, 100), &of(200)),
+        switch(at(30), 0, 11, WAITING),
+        perf_info(0x60b, 2, at(40), &of(100)),
+        perf_info(0x60b, 2, at(41), &of(555)),
+        // For a connection that is nobody's any more.
+        perf_info(0x60b, 2, at(42), &of(0)),
+        perf_info(0x80b, 0, at(43), &udp),
+        system(0x611, 2, at(44), (0, 0), &[1, 0, 2, 0]),
+        manifest([7; 16], 5, at(45), (0, 0), &[1]),
+        sample(at(50), 7, 0x1234),
+    ];
+    let bytes = file(8, &[Buffer { cpu: 0, events: events.concat() }], Pack::Plain);
+    let trace = unhitch_formats::read_bytes(&bytes).unwrap();
+    let nobody = u32::MAX;
+    let owner = |process: &str, pid: u32| ("(unknown)".to_owned(), nobody, process.to_owned(), pid);
+    let unknown = owner("(unknown)", nobody);
+    let other = owner("other.exe", 200);
+    let received = [other.clone(), other.clone(), owner("app.exe", 100), owner("process 555", 555), unknown.clone()];
+    assert_eq!(owners(&trace, "TcpIp/Recv"), received);
+    assert_eq!(owners(&trace, "UdpIp/Recv"), [other]);
+    assert_eq!(owners(&trace, "event 5"), [unknown]);
+    assert!(trace.events.thread.iter().all(|thread| !thread.is_idle()));
+    // Pid 0 goes by its own name, not by that of one of its threads.
+    let delegate = trace.samples.thread[0];
+    assert_eq!(trace.process_name(delegate, Time::ZERO), "Idle");
+    assert_eq!(trace.thread_name(delegate, Time::ZERO), "DPC Delegate Thread");
+    // Threads that nobody knows are in no list.
+    assert!(trace.threads.iter().all(|(id, thread)| !id.is_unknown() && thread.tid != nobody));
+}
+
 #[test]
 fn what_cannot_be_read_together_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();

@@ -22,7 +22,16 @@ pub enum ModuleKind {
         /// True when it lies in the kernel's half of the addresses.
         kernel: bool,
     },
-    /// Anonymous memory, JIT code, or an address that no mapping covers, in the process with this pid: offsets are avma.
+    /// Code that a runtime compiled while the program ran, where the trace says which (.NET on Windows), in
+    /// the process with this pid: offsets are avma. The path is that of the method's own module.
+    Jit {
+        /// The process whose address space it is.
+        pid: u32,
+        /// How many other methods the address had been before, of those that the trace shows.
+        generation: u32,
+    },
+    /// Anonymous memory, JIT code of which nothing is known, or an address that no mapping covers, in the process with this pid: offsets are
+    /// avma.
     Anonymous {
         /// The process whose address space it is.
         pid: u32,
@@ -35,10 +44,15 @@ impl ModuleKind {
     pub fn file_name(self, path: &str) -> &str {
         // On Linux a backslash is a letter like any other.
         let name = match self {
-            Self::Image { .. } => path.rsplit(['/', '\\']).next(),
+            Self::Image { .. } | Self::Jit { .. } => path.rsplit(['/', '\\']).next(),
             _ => path.rsplit('/').next(),
         };
         name.unwrap_or(path)
+    }
+
+    /// True for code that a program brought: its own, its libraries', or compiled from them.
+    pub const fn is_program(self) -> bool {
+        matches!(self, Self::File | Self::Image { .. } | Self::Jit { .. })
     }
 
     /// True for code of the kernel.
@@ -50,7 +64,7 @@ impl ModuleKind {
 /// A module as the trace names it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
-    /// Path of the file, `[kernel]`, `[vdso]`, or `[anon]`.
+    /// Path of the file, `[kernel]`, `[vdso]`, `[jit]`, or `[anon]`.
     pub path: NameId,
     /// Where its code comes from.
     pub kind: ModuleKind,

@@ -47,7 +47,7 @@ impl From<ModuleKind> for Kind {
             ModuleKind::Kernel => Self::Kernel,
             // A container holds no Windows trace.
             ModuleKind::File | ModuleKind::Image { .. } => Self::File,
-            ModuleKind::Anonymous { pid } => Self::Anonymous { pid },
+            ModuleKind::Anonymous { pid } | ModuleKind::Jit { pid, .. } => Self::Anonymous { pid },
         }
     }
 }
