@@ -203,6 +203,6 @@ fn events_of_the_network_are_those_of_a_process() {
             *counts.entry((process.pid, trace.name(process.name))).or_default() += 1;
         }
     }
-    assert_eq!(counts.into_iter().collect::<Vec<_>>(), [((4, "System"), 498), ((2108, "svchost.exe"), 28)]);
+    assert_eq!(counts.into_iter().collect::<Vec<_>>(), [((4, "System"), 498), ((1188, "svchost.exe"), 12), ((2108, "svchost.exe"), 16)]);
     assert_eq!(trace.name(trace.threads.process(unhitch_model::ProcessId(0)).name), "Idle");
 }
