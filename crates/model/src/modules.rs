@@ -22,20 +22,31 @@ pub enum ModuleKind {
         /// True when it lies in the kernel's half of the addresses.
         kernel: bool,
     },
-    /// Code that a runtime compiled while the program ran, where the trace says which (.NET on Windows), in
-    /// the process with this pid: offsets are avma. The path is that of the method's own module.
+    /// Code that a runtime compiled while the program ran, where the trace says which (.NET on
+    /// Windows), in the process with this pid: offsets are avma. The path is that of the method's
+    /// own module.
     Jit {
         /// The process whose address space it is.
         pid: u32,
         /// How many other methods the address had been before, of those that the trace shows.
         generation: u32,
     },
-    /// Anonymous memory, JIT code of which nothing is known, or an address that no mapping covers, in the process with this pid: offsets are
-    /// avma.
+    /// Anonymous memory, JIT code of which nothing is known, or any address of a process whose
+    /// mappings are not known, in the process with this pid: offsets are avma.
     Anonymous {
         /// The process whose address space it is.
         pid: u32,
     },
+    /// No code: the place where a stack was cut. The next address that was recorded lies in no executable mapping of its process, so it
+    /// is no return address, and what came after it means nothing.
+    Cut,
+}
+
+impl Module {
+    /// The module of [`ModuleKind::Cut`], whose only offset is 0.
+    pub const fn cut(path: NameId) -> Self {
+        Self { path, kind: ModuleKind::Cut, build_id: Vec::new() }
+    }
 }
 
 impl ModuleKind {
@@ -61,10 +72,13 @@ impl ModuleKind {
     }
 }
 
+/// How the place where a stack was cut is written.
+pub const CUT: &str = "(cut)";
+
 /// A module as the trace names it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
-    /// Path of the file, `[kernel]`, `[vdso]`, `[jit]`, or `[anon]`.
+    /// Path of the file, `[kernel]`, `[vdso]`, `[jit]`, `[anon]`, or [`CUT`].
     pub path: NameId,
     /// Where its code comes from.
     pub kind: ModuleKind,

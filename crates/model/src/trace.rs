@@ -1,8 +1,8 @@
 //! The trace itself.
 
 use crate::{
-    Contentions, FrameId, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches, Symbols, ThreadId,
-    Threads, Time, Wakings, Warnings, Window,
+    Contentions, FrameId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches, Symbols,
+    ThreadId, Threads, Time, Wakings, Warnings, Window,
 };
 use std::collections::BTreeMap;
 
@@ -205,6 +205,9 @@ impl Trace {
         let Some(frame) = self.stacks.frame(id) else { return vec!["?".to_owned()] };
         let Some(module) = self.modules.get(frame.module) else { return vec![format!("?+{:#x}", frame.offset)] };
         let path = self.name(module.path);
+        if module.kind == ModuleKind::Cut {
+            return vec![path.to_owned()];
+        }
         vec![format!("{}+{:#x}", module.kind.file_name(path), frame.offset)]
     }
 }

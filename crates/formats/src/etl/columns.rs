@@ -123,6 +123,9 @@ impl Settled {
     }
 }
 
+/// A part, its space and how often that had changed, and whether it is the innermost one.
+type PartKey = (u32, SpaceId, u32, bool);
+
 /// What turns parts of stacks into the trace's stacks.
 pub(super) struct StackIndex<'a> {
     processes: &'a ProcessIndex,
@@ -131,7 +134,7 @@ pub(super) struct StackIndex<'a> {
     methods: Methods<'a>,
     /// Stacks, and how long their addresses mean the same.
     known: FxHashMap<(Joined, [u32; 2], SpaceId), (StackId, Window)>,
-    frames: FxHashMap<(u32, SpaceId, u32, bool), (Box<[FrameId]>, Window)>,
+    frames: FxHashMap<PartKey, (Box<[FrameId]>, Window)>,
 }
 
 impl<'a> StackIndex<'a> {
