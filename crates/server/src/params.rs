@@ -71,7 +71,7 @@ impl Params {
         let Some(text) = self.get(name) else { return Ok(None) };
         // What a page computes may have a fraction, or an exponent.
         let rounded = || text.parse::<f64>().ok().filter(|ns| ns.abs() < 9.0e18).map(|ns| ns.round() as i64);
-        text.parse().ok().or_else(rounded).map(Some).ok_or_else(|| wrong(name, text, "nanoseconds since the start of the trace"))
+        text.parse().ok().or_else(rounded).map(Some).ok_or_else(|| wrong(name, text, "nanoseconds since the trace's origin"))
     }
 
     /// Ids separated by commas.
