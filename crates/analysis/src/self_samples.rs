@@ -39,7 +39,7 @@ impl SelfSamples {
         let path = trace.modules.get(self.module).map_or("?", |module| trace.name(module.path));
         let Range { start, end } = self.span();
         let to = if end - start > 1 { format!("..{:#x}", end - 1) } else { String::new() };
-        format!("{}+{start:#x}{to}", path.rsplit('/').next().unwrap_or(path))
+        trace.shown(format!("{}+{start:#x}{to}", path.rsplit('/').next().unwrap_or(path)))
     }
 }
 

@@ -81,7 +81,7 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> anyhow::Resul
     let mut out = format!("{:>9} {:>8}  function (its own samples, not its callees')\n", "samples", "share");
     for place in ranked.iter().take(RANKED) {
         let share = units::rounded_percent(place.samples, total);
-        let _ = writeln!(out, "{:>9} {share:>8}  {}  ({})", units::count(place.samples), place.label(trace), module(place));
+        let _ = writeln!(out, "{:>9} {share:>8}  {}  ({})", units::count(place.samples), place.label(trace), visible(module(place)));
     }
     let rest: u64 = ranked.iter().skip(RANKED).map(|place| place.samples).sum();
     if rest > 0 {

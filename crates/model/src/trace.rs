@@ -2,8 +2,8 @@
 
 use crate::visible;
 use crate::{
-    Contentions, FrameId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches, Symbols,
-    ThreadId, Threads, Time, Wakings, Warnings, Window,
+    Contentions, FrameId, ModuleId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches,
+    Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -226,8 +226,8 @@ impl Trace {
         }
     }
 
-    /// The trace as text may show it: every name, path, note and warning on one line and without control characters ([`visible`]).
-    /// Its ids, times and numbers are the same. Names for programs (JSON, CSV) are those of the trace before.
+    /// The trace as text may show it: every name, note and warning on one line and without control characters ([`visible`]). Its ids,
+    /// times and numbers are the same. Paths of modules stay as they are until they are [`shown`](Self::shown).
     pub fn for_text(mut self) -> Self {
         let changed = |text: &str| match visible(text) {
             Cow::Borrowed(_) => None,
@@ -238,7 +238,21 @@ impl Trace {
                 *text = new;
             }
         };
+        // Of a path the file's name is still to be found, and what is written out has a backslash.
+        let paths: Vec<Option<String>> = self
+            .modules
+            .iter()
+            .map(|(_, module)| {
+                let path = self.strings.get(module.path);
+                changed(path).map(|_| path.to_owned())
+            })
+            .collect();
         self.strings.rewrite(changed);
+        for (index, path) in paths.into_iter().enumerate() {
+            if let Some(path) = path {
+                self.modules.set_path(ModuleId(index as u32), self.strings.intern(&path));
+            }
+        }
         self.warnings.rewrite(change);
         let meta = &mut self.meta;
         [&mut meta.host, &mut meta.kernel, &mut meta.arch, &mut meta.producer, &mut meta.notes].into_iter().for_each(change);
@@ -248,8 +262,8 @@ impl Trace {
         self
     }
 
-    /// A text that an event carries, as it is to be shown: made [`visible`] in a trace [for text](Self::for_text).
-    pub fn payload_text(&self, text: String) -> String {
+    /// What an event carries, or a module's path, as it is to be shown: made [`visible`] in a trace [for text](Self::for_text).
+    pub fn shown(&self, text: String) -> String {
         if self.is_for_text { visible(&text).into_owned() } else { text }
     }
 
@@ -292,8 +306,8 @@ impl Trace {
         let path = self.name(module.path);
         if matches!(module.kind, ModuleKind::Image { .. }) {
             // As debuggers write a place that has no name.
-            return vec![format!("{}!+{:#x}", path.rsplit(['/', '\\']).next().unwrap_or(path), frame.offset)];
+            return vec![self.shown(format!("{}!+{:#x}", path.rsplit(['/', '\\']).next().unwrap_or(path), frame.offset))];
         }
-        vec![format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(path), frame.offset)]
+        vec![self.shown(format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(path), frame.offset))]
     }
 }

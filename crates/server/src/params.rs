@@ -92,6 +92,14 @@ impl Params {
         Ok(Window::new(from, to))
     }
 
+    /// The part of a table that is asked for: unless it is narrowed, all that the file holds.
+    pub fn window_of_table(&self, loaded: &Loaded<'_>) -> Result<Window, Error> {
+        match (self.get("from"), self.get("to")) {
+            (None, None) => Ok(loaded.trace.extent()),
+            _ => Ok(self.window(loaded)?.intersect(loaded.trace.extent())),
+        }
+    }
+
     /// The selection that is asked for.
     pub fn selection(&self, loaded: &Loaded<'_>) -> Result<Selection, Error> {
         let threads = self.ids("thread", loaded.trace.threads.len())?;

@@ -243,29 +243,31 @@ impl Table<'_> {
         analysis.told_briefly(frames, analysis.trace.stacks.kernel_len(stack).saturating_sub(skipped))
     }
 
-    /// Comma-separated values, by RFC 4180; stacks are joined by semicolons, root first.
+    /// Comma-separated values, by RFC 4180; stacks are joined by semicolons, root first. Points in time come a second time in the last
+    /// columns, as seconds since the trace's origin.
     pub fn csv(&self) -> String {
         let origin = time(self.trace().origin());
-        let keys = self.outputs.iter().flat_map(|output| {
-            let since_origin = (output.shown.kind() == Kind::Time).then(|| output.key().replace("_ns", "_s"));
-            std::iter::once(output.key()).chain(since_origin)
-        });
-        let mut out = keys.map(|key| quoted(&key)).collect::<Vec<_>>().join(",") + "\r\n";
+        let times = || self.outputs.iter().filter(|output| output.shown.kind() == Kind::Time);
+        let seconds = times().map(|output| output.key().replace("_ns", "_s"));
+        let keys: Vec<String> = self.outputs.iter().map(Output::key).chain(seconds).map(|key| quoted(&key)).collect();
+        let mut out = keys.join(",") + "\r\n";
         for row in 0..self.len {
             for (at, output) in self.outputs.iter().enumerate() {
                 let cell = output.cells[row];
                 out.push_str(if at == 0 { "" } else { "," });
                 match output.shown.kind() {
-                    Kind::Time if cell == NONE => out.push(','),
                     _ if cell == NONE => {}
-                    Kind::Time => {
-                        let _ = write!(out, "{cell},{}", seconds_since(origin, cell));
-                    }
                     Kind::Text => self.source.with_text(cell, |text| out.push_str(&quoted(text))),
                     Kind::Stack(kind) => out.push_str(&quoted(&names(&self.source, kind, cell).join(";"))),
                     _ => {
                         let _ = write!(out, "{cell}");
                     }
+                }
+            }
+            for cell in times().map(|output| output.cells[row]) {
+                out.push(',');
+                if cell != NONE {
+                    out.push_str(&seconds_since(origin, cell));
                 }
             }
             out.push_str("\r\n");
