@@ -33,7 +33,7 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
         let file = args.trace.path.display().to_string();
         print_json(&Why::new(&analysis, &file, &stalls, args.top.unwrap_or(TOP_JSON)))?;
     } else {
-        print(&answer::text(&analysis, &stalls, args.top.unwrap_or(TOP_TEXT)))?;
+        print(&answer::text_for(&analysis, &query, &stalls, args.top.unwrap_or(TOP_TEXT)))?;
     }
     if let (Some(path), Some(stall)) = (&args.svg, stalls.first()) {
         std::fs::write(path, answer::svg(&analysis, stall)).with_context(|| visible_path(path))?;
