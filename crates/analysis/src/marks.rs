@@ -53,7 +53,7 @@ pub fn marks(trace: &Trace) -> Vec<Mark> {
     let mark = |event: usize| {
         let kind = (*kinds.get(events.kind[event].0 as usize)?)?;
         let words = match kind {
-            MarkKind::Words => words(trace, event),
+            MarkKind::Words => trace.shown(words(trace, event)),
             MarkKind::Key | MarkKind::Button => String::new(),
         };
         Some(Mark { event, time: events.time[event], thread: events.thread[event], kind, words })
@@ -76,7 +76,7 @@ pub fn fields(trace: &Trace, event: usize) -> Vec<(String, String)> {
         let named = field.map.and_then(|map| trace.events.value_name(map, &value, |id| trace.name(id).to_owned()));
         let name = trace.name(field.name);
         let value = if is_private_field(name) { PRIVATE.to_owned() } else { named.unwrap_or_else(|| value.to_string()) };
-        fields.push((name.to_owned(), value));
+        fields.push((name.to_owned(), trace.shown(value)));
     });
     if rest > 0 {
         let name = if kind.layout.fields.is_empty() { "" } else { UNDECODED };

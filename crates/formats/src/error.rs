@@ -1,13 +1,14 @@
 //! The one error type of this crate.
 
 use std::path::PathBuf;
+use unhitch_model::visible_path;
 
 /// Why a trace could not be read or written at all. What is only damaged or lost goes to the trace's warnings instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("cannot read or write {}", path.display())]
+    #[error("cannot read or write {}", visible_path(path))]
     Io {
         /// Which file.
         path: PathBuf,
@@ -15,7 +16,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The target of a save is taken; nothing was changed.
-    #[error("{}: exists already, and is never overwritten", .0.display())]
+    #[error("{}: exists already, and is never overwritten", visible_path(.0))]
     Exists(PathBuf),
     /// The content is no trace that Unhitch knows.
     #[error("not a trace: expected {expected} at offset {offset}, found {found}")]
@@ -31,7 +32,7 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
     /// A file that cannot be read together with the others that were given.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}", visible_path(path))]
     Together {
         /// Which file.
         path: PathBuf,

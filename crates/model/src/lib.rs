@@ -20,6 +20,7 @@ mod time;
 mod trace;
 pub mod units;
 mod value;
+mod visible;
 mod warnings;
 
 pub use events::{ContentionKind, Contentions, Placements, Samples, Switches, TaskState, WaitReason, WakeFlags, Wakings};
@@ -32,6 +33,7 @@ pub use strings::Strings;
 pub use symbols::{Symbol, Symbols};
 pub use tasks::{Policy, Process, Thread, Threads};
 pub use time::{Time, Window};
-pub use trace::{CpuSpan, Format, FutexWait, Loss, Meta, Trace};
+pub use trace::{CpuSpan, Format, FutexWait, Loss, Meta, Recorded, Trace};
 pub use value::{Value, guid_text};
+pub use visible::{is_control, visible, visible_lines, visible_path};
 pub use warnings::Warnings;

@@ -105,6 +105,15 @@ impl Modules {
         id
     }
 
+    /// Gives a module another path.
+    pub(crate) fn set_path(&mut self, id: ModuleId, path: NameId) {
+        if let Some(module) = self.list.get_mut(id.index()) {
+            self.ids.remove(module);
+            module.path = path;
+            self.ids.insert(module.clone(), id);
+        }
+    }
+
     /// The module `id`, if it is of this trace.
     pub fn get(&self, id: ModuleId) -> Option<&Module> {
         self.list.get(id.index())

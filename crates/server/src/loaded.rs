@@ -169,19 +169,19 @@ impl<'t> Loaded<'t> {
         id.checked_sub(1).and_then(|index| stalls.get(index)).ok_or(Error::NotFound("stall"))
     }
 
-    /// The window that all times of the page count from.
+    /// The window that the page shows: the one that all CPUs cover.
     pub fn window(&self) -> Window {
         self.analysis.timeline.window()
     }
 
     /// A time as the page has it.
     pub fn at(&self, time: Time) -> i64 {
-        offset(self.window().start, time)
+        offset(self.trace.origin(), time)
     }
 
     /// A time of the page as the trace has it.
     pub fn time(&self, offset_ns: i64) -> Time {
-        Time::from_nanos(self.window().start.nanos().saturating_add_signed(offset_ns))
+        Time::from_nanos(self.trace.origin().nanos().saturating_add_signed(offset_ns))
     }
 
     /// For each stack whether it is one of waits, of wake-ups, of samples.

@@ -22,6 +22,8 @@ pub struct Why {
 #[derive(Serialize, Debug)]
 struct TraceJson {
     file: String,
+    /// What times in text and of `--from` and `--to` count from, on the same clock as all `…_ns`.
+    origin_ns: u64,
     start_ns: u64,
     duration_ns: u64,
     cpus: usize,
@@ -137,6 +139,7 @@ impl Why {
             version: 1,
             trace: TraceJson {
                 file: file.to_owned(),
+                origin_ns: trace.origin().nanos(),
                 start_ns: window.start.nanos(),
                 duration_ns: window.duration_ns(),
                 cpus: analysis.cpus.cpus(),

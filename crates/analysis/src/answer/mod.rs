@@ -4,7 +4,7 @@ mod clauses;
 mod info;
 mod json;
 mod readings;
-pub(crate) mod recording;
+pub mod recording;
 mod svg;
 mod text;
 pub mod units;

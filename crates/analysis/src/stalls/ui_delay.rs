@@ -65,6 +65,6 @@ fn delay(trace: &Trace, event: usize) -> Option<Delay> {
     let field = |name: &str| fields.iter().find(|(known, _)| trace.name(*known) == name).map(|(_, value)| value);
     let ms = field(length).and_then(Value::as_u64)?;
     let end: Time = *trace.events.time.get(event)?;
-    let class = field("ClassName").map(Value::to_string).unwrap_or_default();
+    let class = field("ClassName").map(|class| trace.shown(class.to_string())).unwrap_or_default();
     Some(Delay { window: Window::new(end.minus(ms.saturating_mul(1_000_000)), end), of_messages, class })
 }

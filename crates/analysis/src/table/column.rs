@@ -7,7 +7,7 @@ use super::rows::{NOWHERE, Row, Source};
 use super::{Cell, NONE, Name, TABLES};
 use crate::{WakeContext, WakeSource, waits::InterruptSource};
 use std::fmt::Write;
-use unhitch_model::{FrameId, ModuleKind, Process, ThreadId, Time, WakeFlags};
+use unhitch_model::{FrameId, ModuleKind, Process, Recorded, ThreadId, Time, WakeFlags};
 
 /// Which part of a stack counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -122,13 +122,15 @@ pub static COLUMNS: &[Column] = &[
     column!("fields" ["Field 1"], Kind::Text, &[Events], "its fields with their values; bytes where they are not described", events::fields),
     column!("off-CPU" ["Time Since Last"], Kind::Duration, &[Switches], "how long it was off the CPU before: waited + runnable", |_, row| if row.known { row.slept_ns.saturating_add(row.runnable_ns) } else { NONE }),
     column!("waited" ["Waits", "Wait"], Kind::Duration, WOKEN, "how long it had slept; of a wake-up, the sleep that it ended", |_, row| row.slept_ns),
-    column!("runnable" ["Ready", "Ready (us)"], Kind::Duration, &[Switches, Threads], "how long it was ready and had no CPU", |_, row| row.runnable_ns),
+    column!("runnable" ["Ready", "Ready (us)"], Kind::Duration, &[Switches, Threads], "how long it was ready and had no CPU", |source, row| if source.analysis.trace.wakings.is_empty() { NONE } else { row.runnable_ns }),
     column!("ran for" ["CPU Usage", "CPU Usage (in View)", "Switched-In Time"], Kind::Duration, &[Switches], "how long it then kept the CPU", |_, row| row.ran_ns),
     column!("ran" ["CPU Usage"], Kind::Duration, &[Threads], "time on a CPU", |_, row| row.ran_ns),
     column!("slept" ["Waits"], Kind::Duration, &[Threads], "time asleep", |_, row| row.slept_ns),
     column!("weight" [], Kind::Duration, &[Samples], "the time that the sample stands for", |_, row| row.ran_ns),
     column!("busy" [], Kind::Duration, &[Cpus], "time in which something ran", |_, row| row.ran_ns),
     column!("idle" [], Kind::Duration, &[Cpus], "time in which nothing ran", |_, row| row.slept_ns),
+    column!("samples" [], Kind::Count, &[Threads, Cpus], "CPU samples that show it at work", |source, row| source.samples(row)),
+    column!("sampled" ["time by samples"], Kind::Duration, &[Threads, Cpus], "time by samples: how many there are × the time between two; about how long it was on a CPU", |source, row| source.sampled_ns(row)),
     column!("state" ["New Prev State"], Kind::Text, &[Switches, Waits], "the state in which it had left the CPU, as `ps` writes it", |source, row| if row.out == NOWHERE { NONE } else { source.text(source.analysis.trace.switches.prev_state[row.out as usize].letter()) }),
     column!("reason" ["wait class", "class", "New Prev Wait Reason"], Kind::Text, WOKEN, "what it waited for, or preempted, or new", reason),
     column!("priority" ["New In Pri", "prio"], Kind::Number, &[Switches], "kernel priority on coming on: 100 to 139 normal, below real-time", |source, row| Cell::from(source.analysis.trace.switches.next_prio[row.index as usize])),
@@ -150,6 +152,29 @@ pub static COLUMNS: &[Column] = &[
 /// The columns of a table, in the order of the registry.
 pub fn columns_of(table: Name) -> impl Iterator<Item = &'static Column> {
     COLUMNS.iter().filter(move |column| column.tables.contains(&table))
+}
+
+/// Which columns hold nothing where something was not recorded.
+const NEEDS: &[(Recorded, &[Name], &[&str])] = &[
+    (Recorded::Switches, &[Wakes], &["waited", "reason", "wait stack"]),
+    (Recorded::Switches, &[Threads, Cpus], &["ran", "runnable", "slept", "busy", "idle", "switches"]),
+    (
+        Recorded::Wakings,
+        &[Switches, Waits],
+        &["woken at", "woken by", "woken by tid", "woken by process", "woken by pid", "wake context", "wake stack", "runnable"],
+    ),
+    (Recorded::Wakings, &[Threads], &["runnable"]),
+    (Recorded::Samples, &[Threads, Cpus], &["samples", "sampled"]),
+];
+
+impl Column {
+    /// What must have been recorded for the column to hold anything in a table that has rows without it.
+    pub fn needs(&self, table: Name) -> impl Iterator<Item = Recorded> {
+        let needs = move |(what, tables, names): &(Recorded, &[Name], &[&str])| {
+            (tables.contains(&table) && names.contains(&self.name)).then_some(*what)
+        };
+        NEEDS.iter().filter_map(needs)
+    }
 }
 
 /// The column that a user's word means, by its name or another tool's.
@@ -245,6 +270,7 @@ fn woken_by(source: &Source<'_>, row: &Row) -> Cell {
 fn wait_stack(source: &Source<'_>, row: &Row) -> Cell {
     let stack = match source.name {
         Wakes if row.out == NOWHERE => return NONE,
+        Switches if source.is_outside(row) => return NONE,
         Wakes => source.analysis.trace.switches.stack[row.out as usize],
         _ => row.stack,
     };
