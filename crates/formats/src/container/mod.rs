@@ -9,6 +9,7 @@
 //!
 //! Further entries are allowed and ignored. A zip, because the parts are useful alone and need no tool of ours to get at.
 
+mod check;
 mod facts;
 mod meta;
 mod notes;
@@ -27,3 +28,5 @@ pub(crate) const PERF_DATA: &str = "perf.data";
 pub(crate) const META: &str = "meta.json";
 pub(crate) const SYMBOLS: &str = "symbols.json";
 pub(crate) const NOTES: &str = "notes.md";
+/// The members that are read.
+pub(crate) const MEMBERS: &[&str] = &[PERF_DATA, META, SYMBOLS, NOTES];
