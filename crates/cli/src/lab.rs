@@ -13,7 +13,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unhitch_lab::{Outcome, PROGRAMS, Program, program};
-use unhitch_record::{Extras, Options, Recorder};
+use unhitch_record::{Extras, Options, Recorder, fallback_folders};
 use unhitch_symbols::Symbolizer;
 
 /// A tool beside the programs: it makes no hang that could be recorded, and so needs no privilege.
@@ -95,7 +95,8 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let extras =
         Extras { notes: Some(format!("lab {}: {}", program.name, program.summary)), entries: vec![("lab.json".to_owned(), outcome_json)] };
     let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
-    let saved = snapshot.save(&target(args.output.as_ref(), &format!("lab-{}", program.name)), &mut symbolizer, &extras)?;
+    let target = target(args.output.as_ref(), &format!("lab-{}", program.name));
+    let saved = snapshot.prepare(&mut symbolizer, &extras)?.save_anywhere(&target, &fallback_folders())?;
     tell(&saved);
     eprintln!("{}\n", saved.path.display());
     if outcome.measured.hang.start_ns < saved.window.start.nanos() && outcome.happened {

@@ -36,7 +36,10 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
                 tell(saved);
                 let _ = print(&format!("{}\n", saved.path.display()));
             }
-            WatchEvent::SaveFailed(error) => eprintln!("{clear}unhitch: the save failed, recording goes on: {}", error.with_causes()),
+            WatchEvent::SaveFailed { error, kept } => {
+                let kept = if kept { "the trace is kept in memory and tried again" } else { "recording goes on" };
+                eprintln!("{clear}unhitch: the save failed, {kept}: {}", error.with_causes());
+            }
             _ => {}
         },
         &save,
@@ -48,8 +51,9 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
 
 /// Asks the running recorder to save, and prints the file's name.
 pub fn save(args: &SaveArgs) -> anyhow::Result<Done> {
-    let path = control::request_save(&control::default_folder(), args.note.as_deref())?;
-    print(&format!("{}\n", path.display()))?;
+    let answer = control::request_save(&control::default_folder(), args.note.as_deref())?;
+    answer.warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
+    print(&format!("{}\n", answer.path.display()))?;
     Ok(Done::Yes)
 }
 

@@ -13,6 +13,7 @@ mod facts;
 mod futex;
 mod history;
 mod kernel;
+mod places;
 mod probe;
 mod procfs;
 mod recorder;
@@ -29,8 +30,9 @@ mod watch;
 pub mod control;
 
 pub use error::Error;
+pub use places::fallback_folders;
 pub use recorder::{CpuStatus, Options, Recorder, Status};
 pub use recording::{Recorded, Until, record};
-pub use save::{Extras, SaveTarget, Saved, Timings};
+pub use save::{Extras, Prepared, SaveTarget, Saved, Timings};
 pub use snapshot::Snapshot;
 pub use watch::{WatchEvent, watch};
