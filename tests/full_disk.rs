@@ -46,7 +46,8 @@ fn a_recording_goes_where_there_is_room() {
     let (disk, home) = (folder.path().join("disk"), folder.path().join("home"));
     std::fs::create_dir(&home).unwrap();
     let full = [disk.as_path(), Path::new("/var/lib"), Path::new("/var/tmp")];
-    let script = format!("$UNHITCH record -o '{0}/mine.hitch' --for 0.3s; code=$?; ls -A '{0}' /var/tmp /var/lib >&2; exit $code", disk.display());
+    let script =
+        format!("$UNHITCH record -o '{0}/mine.hitch' --for 0.3s; code=$?; ls -A '{0}' /var/tmp /var/lib >&2; exit $code", disk.display());
     let Some((output, errors)) = permitted(name, among_full_disks(&full, &home, &script).output()) else { return };
     assert!(output.status.success(), "{errors}");
     let path = String::from_utf8(output.stdout).unwrap();

@@ -1,8 +1,8 @@
 //! The trace itself.
 
 use crate::{
-    Contentions, FrameId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches, Symbols,
-    ThreadId, Threads, Time, Wakings, Warnings, Window,
+    Contentions, FrameId, MachineReport, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks, Strings,
+    Switches, Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
 };
 use std::collections::BTreeMap;
 
@@ -123,6 +123,8 @@ pub struct Trace {
     pub events: ProviderEvents,
     /// Futex waits at the time of the save.
     pub futex_waits: Vec<FutexWait>,
+    /// What the machine and its control groups reported of themselves; empty where nothing was recorded.
+    pub machine: MachineReport,
     /// What each CPU's events cover, by CPU.
     pub spans: Vec<CpuSpan>,
     /// Where events are missing, by start.
@@ -152,6 +154,7 @@ impl Default for Trace {
             contentions: Contentions::default(),
             events: ProviderEvents::default(),
             futex_waits: Vec::new(),
+            machine: MachineReport::default(),
             spans: Vec::new(),
             losses: Vec::new(),
             by_kind: BTreeMap::new(),

@@ -11,8 +11,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use unhitch_formats::container::{
-    ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, ProcessFacts, SymbolFile, ThreadFacts, trace_file_name, write_container,
-    write_private_container,
+    ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, MachineFile, ProcessFacts, SymbolFile, ThreadFacts, trace_file_name,
+    write_container, write_private_container,
 };
 use unhitch_formats::perf_data::{self, Features};
 use unhitch_model::{CpuSpan, Trace, Window};
@@ -90,6 +90,7 @@ impl Timings {
 pub struct Prepared {
     perf_data: Vec<u8>,
     meta: ContainerMeta,
+    machine: MachineFile,
     symbols: Option<SymbolFile>,
     extras: Extras,
     wall_ns: i64,
@@ -131,6 +132,7 @@ impl Snapshot {
         Ok(Prepared {
             perf_data,
             meta: self.meta(warnings),
+            machine: self.machine.clone(),
             symbols,
             extras: extras.clone(),
             wall_ns: self.wall_ns,
@@ -250,7 +252,7 @@ impl Prepared {
                 perf_data: &mut |out| out.write_all(&self.perf_data),
                 symbols: self.symbols.as_ref(),
                 notes: self.extras.notes.as_deref(),
-                extra: self.extras.entries.clone(),
+                extra: self.machine.entry().into_iter().chain(self.extras.entries.iter().cloned()).collect(),
             };
             if private { write_private_container(path, parts) } else { write_container(path, parts) }
         })?;
@@ -309,6 +311,7 @@ pub(crate) mod tests {
         Prepared {
             perf_data: vec![7; len],
             meta: ContainerMeta::default(),
+            machine: MachineFile::default(),
             symbols: None,
             extras: Extras::default(),
             wall_ns: 0,

@@ -17,7 +17,7 @@ use crate::explain::Cause;
 use crate::patterns::{Finding, Pattern, judge};
 use crate::{Analysis, Explanation, Operation, Segment};
 use rayon::prelude::*;
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{ThreadId, Throttling, Window};
 
 /// Only so many candidates are explained; the rest are smaller.
 const MOST_EXPLAINED: usize = 64;
@@ -103,6 +103,8 @@ pub struct Stall {
     pub explanation: Explanation,
     /// The verdict.
     pub finding: Finding,
+    /// The control group's quota that kept the victim, or who held it up, from CPUs for most of it.
+    pub throttling: Option<Throttling>,
 }
 
 /// What to look for.
@@ -205,7 +207,8 @@ impl Analysis<'_> {
         if candidate.kind == StallKind::UiDelay {
             finding.story.splice(0..0, ui_delay::story(self, &candidate).map(|(words, _)| words));
         }
-        Stall { victims: vec![candidate.victim], candidate, explanation, finding }
+        let throttling = self.main_throttling(&explanation);
+        Stall { victims: vec![candidate.victim], candidate, explanation, finding, throttling }
     }
 }
 
@@ -244,12 +247,14 @@ fn same_hang(a: &Stall, b: &Stall) -> bool {
     a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
 }
 
-/// Two victims of one culprit with one pattern, at the same time; of one crowd; or of one queue, in which each saw others last.
+/// Two victims of one culprit with one pattern, at the same time; of one crowd; of one quota; or of one queue, in which each saw others last.
 fn same_cause(a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
     let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
     let crowd = a.finding.crowd.is_some() && a.finding.crowd == b.finding.crowd;
-    a_by.is_some() && (a_by == b_by || crowd || queue) && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
+    let quota = a.throttling.is_some() && a.throttling.map(|quota| quota.group) == b.throttling.map(|quota| quota.group);
+    let culprit = a_by.is_some() && (a_by == b_by || crowd || queue);
+    (culprit || quota) && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
 }
 
 /// `view` is the same hang as its culprit experienced it: held up itself while it held up the victim of `stall`. Who took a CPU from

@@ -3,7 +3,7 @@
 //! Every entry that is inflated is held to a limit, whatever its header claims.
 
 use super::check::{self, Zip};
-use super::{ContainerMeta, META, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
+use super::{ContainerMeta, MACHINE, META, MachineFile, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
 use crate::{Error, etl, perf_data};
 use serde::de::DeserializeOwned;
 use std::io::{Cursor, Read, Seek};
@@ -42,6 +42,9 @@ pub(crate) fn read(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Tra
     match json::<ContainerMeta>(&mut zip, META, &mut warnings) {
         Some(meta) => apply_meta(meta, &mut trace),
         None => warnings.add("the container has no readable meta.json: what each CPU's events cover is guessed"),
+    }
+    if let Some(machine) = json::<MachineFile>(&mut zip, MACHINE, &mut warnings) {
+        machine.apply(&mut trace);
     }
     json::<SymbolFile>(&mut zip, SYMBOLS, &mut warnings).unwrap_or_default().apply(&mut trace);
     let notes = check::member(&mut zip, NOTES, &mut warnings).unwrap_or_default();
