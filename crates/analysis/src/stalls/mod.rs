@@ -252,9 +252,18 @@ fn same_cause(a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
     let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
     let crowd = a.finding.crowd.is_some() && a.finding.crowd == b.finding.crowd;
-    let quota = a.throttling.is_some() && a.throttling.map(|quota| quota.group) == b.throttling.map(|quota| quota.group);
     let culprit = a_by.is_some() && (a_by == b_by || crowd || queue);
-    (culprit || quota) && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
+    a.finding.pattern == b.finding.pattern && (culprit && share(a, b) >= 0.5 || same_throttling(a, b))
+}
+
+/// Two victims of one quota that was used up in both: who came after the other ended suffers from the same.
+fn same_throttling(a: &Stall, b: &Stall) -> bool {
+    /// Periods of the quota between two stalls that are one, at most.
+    const MAX_PERIODS_BETWEEN: u64 = 10;
+    let (Some(quota), Some(other)) = (a.throttling, b.throttling) else { return false };
+    let (one, two) = (a.candidate.window, b.candidate.window);
+    let between = one.start.since(two.end).max(two.start.since(one.end));
+    quota.group == other.group && between <= quota.period_ns.saturating_mul(MAX_PERIODS_BETWEEN)
 }
 
 /// `view` is the same hang as its culprit experienced it: held up itself while it held up the victim of `stall`. Who took a CPU from
