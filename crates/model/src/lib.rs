@@ -29,7 +29,7 @@ pub use layout::{Count, Field, FieldType, Layout};
 pub use machine::{
     ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount, Pressure, Reading, Throttling,
 };
-pub use modules::{Module, ModuleKind, Modules};
+pub use modules::{CUT, Module, ModuleKind, Modules};
 pub use provider_events::{EventHead, EventKind, KindId, ProviderEvents, ValueMap};
 pub use stacks::{Frame, Stacks};
 pub use strings::Strings;
