@@ -91,7 +91,14 @@ impl Info {
         line("kernel", &self.kernel);
         line("producer", &self.producer);
         line("notes", &self.notes);
-        line("covered", &format!("{} by all of {}", units::duration(self.duration_ns), units::plural(self.cpus as u64, "CPU")));
+        // CPUs that wrote no event are none of those that are listed.
+        let (listed, all) = (self.spans.len(), units::plural(self.cpus as u64, "CPU"));
+        let cpus = match listed {
+            0 => format!("none of {all}"),
+            listed if listed < self.cpus => format!("the {listed} of {all} that wrote events"),
+            _ => format!("all of {all}"),
+        };
+        line("covered", &format!("{} by {cpus}", units::duration(self.duration_ns)));
         for span in &self.spans {
             line("", &format!("CPU {} holds {}", span.cpu, units::duration(span.end_ns.saturating_sub(span.start_ns))));
         }

@@ -104,7 +104,9 @@ fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
         units::count(trace.wakings.range(whole).len() as u64),
     );
     match query.is_about_something() {
-        true => format!("No answer: in {recorded}, nothing was recorded of what was asked about. `unhitch table TRACE threads` lists who was.\n"),
+        true => format!(
+            "No answer: in {recorded}, nothing was recorded of what was asked about. `unhitch table TRACE threads` lists who was.\n"
+        ),
         false => format!(
             "No stall found in {recorded}.\nIf something did hang, name it: `unhitch why TRACE --victim NAME`, with `--from SECONDS --to SECONDS` \
              where you know when.\n"
