@@ -1,5 +1,6 @@
 //! What a trace holds, as text and as JSON (a contract: fields may be added, never changed or removed).
 
+use super::machine::MachineJson;
 use super::units;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,8 @@ pub struct Info {
     producer: String,
     notes: String,
     spans: Vec<SpanJson>,
+    /// What the machine reported of itself; null where nothing was recorded.
+    machine: Option<MachineJson>,
 }
 
 #[derive(Serialize, Debug)]
@@ -93,6 +96,7 @@ impl Info {
                 .iter()
                 .map(|s| SpanJson { cpu: s.cpu, start_ns: s.window.start.nanos(), end_ns: s.window.end.nanos() })
                 .collect(),
+            machine: MachineJson::new(trace),
         }
     }
 
@@ -151,6 +155,9 @@ impl Info {
         line("threads", &units::count(self.threads as u64));
         line("modules", &units::count(self.images as u64));
         line("lost", &units::count(self.lost));
+        if let Some(machine) = &self.machine {
+            machine.lines(&mut line);
+        }
         line("by kind", "");
         for (kind, count) in &self.by_kind {
             let _ = writeln!(out, "  {:>13}  {kind}", units::count(*count));
