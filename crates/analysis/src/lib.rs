@@ -39,7 +39,7 @@ pub use chain::{Link, LinkState};
 pub use cpus::{CpuTimes, Occupancy};
 pub use explain::{Cause, Explanation, Hop, Piece};
 pub use facts::{Facts, WakeContext, WakeSource};
-pub use hot::{HotInstruction, HotSpot, SampleIndex};
+pub use hot::{HotInstruction, HotSpot, SampleIndex, Sampled};
 pub use mend::mend;
 pub use operations::Operation;
 pub use partition::{Share, What};

@@ -5,7 +5,8 @@ use anyhow::bail;
 use std::time::Duration;
 use unhitch_model::{ThreadId, Trace, Window};
 
-/// The threads that a user's word means: a tid, all threads of a pid, or all with that thread or process name.
+/// The threads that a user's word means: a tid, all threads of a pid, or all with that thread or process name; of a process its main
+/// thread first.
 pub fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
     let number = name.parse::<u32>().ok();
     let named = |id: ThreadId| trace.threads.get(id).names.iter().any(|(_, known)| trace.name(*known) == name);
@@ -15,7 +16,8 @@ pub fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
         // A process's id is also its leader's: it means the process.
         number == Some(process.pid) || (is_tid && number == Some(thread.tid)) || named(id) || named(process.leader)
     });
-    let ids: Vec<ThreadId> = matching.map(|(id, _)| id).filter(|id| !id.is_idle()).collect();
+    let mut ids: Vec<ThreadId> = matching.map(|(id, _)| id).filter(|id| !id.is_idle()).collect();
+    ids.sort_by_key(|&id| trace.threads.process_of(id).leader != id);
     if ids.is_empty() {
         bail!("no thread or process of this trace is called {name:?}");
     }

@@ -32,7 +32,7 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
             serde_json::to_string(&Why::new(&analysis, &args.trace.path.display().to_string(), &stalls, args.top.unwrap_or(TOP_JSON)))?
                 + "\n"
         }
-        false => answer::text(&analysis, &stalls, args.top.unwrap_or(TOP_TEXT)),
+        false => answer::text_for(&analysis, &query, &stalls, args.top.unwrap_or(TOP_TEXT)),
     })?;
     if let (Some(path), Some(stall)) = (&args.svg, stalls.first()) {
         std::fs::write(path, answer::svg(&analysis, stall)).with_context(|| path.display().to_string())?;

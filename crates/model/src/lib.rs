@@ -25,7 +25,7 @@ mod warnings;
 pub use events::{ContentionKind, Contentions, Placements, Samples, Switches, TaskState, WaitReason, WakeFlags, Wakings};
 pub use id::{FrameId, ModuleId, NameId, ProcessId, StackId, ThreadId};
 pub use layout::{Count, Field, FieldType, Layout};
-pub use modules::{Module, ModuleKind, Modules};
+pub use modules::{CUT, Module, ModuleKind, Modules};
 pub use provider_events::{EventHead, EventKind, KindId, ProviderEvents, ValueMap};
 pub use stacks::{Frame, Stacks};
 pub use strings::Strings;

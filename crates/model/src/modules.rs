@@ -22,11 +22,22 @@ pub enum ModuleKind {
         /// True when it lies in the kernel's half of the addresses.
         kernel: bool,
     },
-    /// Anonymous memory, JIT code, or an address that no mapping covers, in the process with this pid: offsets are avma.
+    /// Anonymous memory, JIT code, or any address of a process whose mappings are not known, in the process with this pid: offsets are
+    /// avma.
     Anonymous {
         /// The process whose address space it is.
         pid: u32,
     },
+    /// No code: the place where a stack was cut. The next address that was recorded lies in no executable mapping of its process, so it
+    /// is no return address, and what came after it means nothing.
+    Cut,
+}
+
+impl Module {
+    /// The module of [`ModuleKind::Cut`], whose only offset is 0.
+    pub const fn cut(path: NameId) -> Self {
+        Self { path, kind: ModuleKind::Cut, build_id: Vec::new() }
+    }
 }
 
 impl ModuleKind {
@@ -36,10 +47,13 @@ impl ModuleKind {
     }
 }
 
+/// How the place where a stack was cut is written.
+pub const CUT: &str = "(cut)";
+
 /// A module as the trace names it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
-    /// Path of the file, `[kernel]`, `[vdso]`, or `[anon]`.
+    /// Path of the file, `[kernel]`, `[vdso]`, `[anon]`, or [`CUT`].
     pub path: NameId,
     /// Where its code comes from.
     pub kind: ModuleKind,

@@ -205,6 +205,9 @@ impl Trace {
         let Some(frame) = self.stacks.frame(id) else { return vec!["?".to_owned()] };
         let Some(module) = self.modules.get(frame.module) else { return vec![format!("?+{:#x}", frame.offset)] };
         let path = self.name(module.path);
+        if module.kind == ModuleKind::Cut {
+            return vec![path.to_owned()];
+        }
         if matches!(module.kind, ModuleKind::Image { .. }) {
             // As debuggers write a place that has no name.
             return vec![format!("{}!+{:#x}", path.rsplit(['/', '\\']).next().unwrap_or(path), frame.offset)];

@@ -230,7 +230,7 @@ fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
             (analysis.class_of(segment).name(), trace.stack_names(own_wait), segment.window.duration_ns(), wake)
         }
         None if link.state == LinkState::Running => {
-            let hot = analysis.samples.hot_spot(trace, &[(link.thread, link.window)]);
+            let hot = analysis.hot_spot(&[(link.thread, link.window)]);
             ("", hot.map(|spot| trace.stack_names(spot.stack)).unwrap_or_default(), 0, None)
         }
         None => ("", trace.stack_names(own_wait), 0, None),

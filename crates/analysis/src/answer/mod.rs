@@ -13,4 +13,4 @@ pub use clauses::{Clause, ClauseKind, Event, Link, clauses, words};
 pub use info::Info;
 pub use json::Why;
 pub use svg::svg;
-pub use text::{headline, one_line, text};
+pub use text::{headline, one_line, text, text_for};

@@ -14,6 +14,14 @@ pub fn switches(format: Format) -> &'static str {
     }
 }
 
+/// How to record CPU samples, where there are none.
+pub fn samples(format: Format) -> &'static str {
+    match format {
+        Format::Etl => "Record CPU samples too: `xperf -on …+PROFILE -stackwalk Profile+…`; UIforETW and `wpr -start CPU` do.",
+        _ => "`unhitch record` samples unless `--rate 0` is given; to `perf record` add `-e cpu-clock`.",
+    }
+}
+
 /// How to record the wake-ups, where there are switches alone.
 pub fn wakings(format: Format) -> &'static str {
     match format {

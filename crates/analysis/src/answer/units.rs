@@ -1,6 +1,6 @@
 //! Numbers and names as people read them. Numbers carry units; hangs read in seconds, waits in ms and µs.
 
-pub use unhitch_model::units::{count, duration, percent, plural, rounded_percent};
+pub use unhitch_model::units::{count, duration, percent, percents, plural, rounded_percent};
 use unhitch_model::{Format, Policy, Thread, ThreadId, Time, Trace};
 
 /// A duration in seconds with milliseconds, for columns: `2.810 s`.

@@ -102,6 +102,8 @@ pub mod misc {
     pub const COMM_EXEC: u16 = 1 << 13;
     /// SWITCH: the thread leaves its CPU, rather than coming on it.
     pub const SWITCH_OUT: u16 = 1 << 13;
+    /// MMAP, MMAP2: a mapping that cannot be executed.
+    pub const MMAP_DATA: u16 = 1 << 13;
     /// MMAP2: a build id stands in place of device and inode.
     pub const MMAP_BUILD_ID: u16 = 1 << 14;
     /// BUILD_ID: the id's length is given.

@@ -56,7 +56,12 @@ fn resolve_one(stack: &RawStack<'_>, spaces: &mut Spaces, trace: &mut Trace, buf
     let mut varying = Vec::new();
     for avma in user.iter() {
         match spaces.user_place(stack.pid, call(frames.len(), *avma), trace) {
-            Place::Fixed(frame) => frames.push(frame),
+            Place::Fixed(frame) => {
+                frames.push(frame);
+                if frame == spaces.cut() {
+                    break;
+                }
+            }
             Place::Varying(history) => {
                 frames.push(history[0].1);
                 varying.push((frames.len() - 1, history));
@@ -75,7 +80,9 @@ fn resolve_one(stack: &RawStack<'_>, spaces: &mut Spaces, trace: &mut Trace, buf
             let next = history.partition_point(|(from, _)| *from <= time);
             frames[*index] = history[next.saturating_sub(1)].1;
         }
-        (time, trace.stacks.intern(frames, kernel_len))
+        // What is code at one time may be none at another.
+        let len = frames.iter().position(|frame| *frame == spaces.cut()).map_or(frames.len(), |cut| cut + 1);
+        (time, trace.stacks.intern(&frames[..len], kernel_len))
     };
     Resolved::Varying(changes.into_iter().map(stack_from).collect())
 }

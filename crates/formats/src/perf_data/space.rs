@@ -6,7 +6,7 @@
 use super::side_band::{Mmap, SideBand, Timed};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, Time, Trace};
+use unhitch_model::{CUT, Frame, FrameId, Module, ModuleId, ModuleKind, Time, Trace};
 
 /// What is at an address.
 #[derive(Clone)]
@@ -42,6 +42,7 @@ struct Space {
 pub(crate) struct Spaces {
     by_pid: FxHashMap<u32, Vec<Space>>,
     kernel: ModuleId,
+    cut: FrameId,
     known: FxHashMap<(u32, u64), Place>,
 }
 
@@ -64,7 +65,7 @@ impl Spaces {
                     let names_kernel = map.path.starts_with(b"[kernel") && !map.build_id.is_empty();
                     kernel_build_id = if names_kernel { map.build_id } else { kernel_build_id };
                 }
-                SideBand::Mmap(map) => {
+                SideBand::Mmap(map) if map.executable => {
                     let mapping = Mapping::new(&map, *time, build_ids, trace);
                     let spaces = by_pid.entry(map.pid).or_default();
                     if spaces.is_empty() {
@@ -83,7 +84,10 @@ impl Spaces {
         }
         let path = trace.strings.intern("[kernel]");
         let kernel = trace.modules.intern(Module { path, kind: ModuleKind::Kernel, build_id: kernel_build_id.to_vec() });
-        Self { by_pid, kernel, known: FxHashMap::default() }
+        let path = trace.strings.intern(CUT);
+        let module = trace.modules.intern(Module::cut(path));
+        let cut = trace.stacks.intern_frame(Frame { module, offset: 0 });
+        Self { by_pid, kernel, cut, known: FxHashMap::default() }
     }
 
     /// The frame at a kernel address.
@@ -91,7 +95,12 @@ impl Spaces {
         trace.stacks.intern_frame(Frame { module: self.kernel, offset: avma })
     }
 
-    /// What is at a user address of process `pid`.
+    /// The frame that marks where a stack was cut, see [`ModuleKind::Cut`].
+    pub(crate) fn cut(&self) -> FrameId {
+        self.cut
+    }
+
+    /// What is at a user address of process `pid`: code, or the place to cut the stack at.
     pub(crate) fn user_place(&mut self, pid: u32, avma: u64, trace: &mut Trace) -> Place {
         if let Some([space]) = self.by_pid.get(&pid).map(Vec::as_slice)
             && let Some(mapping) = space.only_mapping(avma)
@@ -116,7 +125,8 @@ impl Spaces {
                 covering.truncate(1);
             }
             if covering.is_empty() {
-                history.push((space.from, anonymous_frame(pid, avma, trace)));
+                let nothing = if self.knows_mappings(pid, number) { self.cut } else { anonymous_frame(pid, avma, trace) };
+                history.push((space.from, nothing));
             }
             for (index, mapping) in covering.iter().enumerate() {
                 let from = if index == 0 { space.from } else { mapping.from };
@@ -131,11 +141,25 @@ impl Spaces {
         }
     }
 
+    /// A space and those that it was copied from, the nearest first, each with the time up to which it counts.
+    fn lineage(&self, pid: u32, number: usize) -> impl Iterator<Item = (&Space, Time)> {
+        let get = |pid: u32, number: usize| self.by_pid.get(&pid).and_then(|spaces| spaces.get(number));
+        let first = get(pid, number).map(|space| (space, Time::MAX));
+        let parent_of = move |&(space, until): &(&Space, Time)| {
+            let (pid, number) = space.parent?;
+            Some((get(pid, number)?, space.from.min(until)))
+        };
+        std::iter::successors(first, parent_of).take(MAX_FORKS)
+    }
+
+    /// True when some code of the space is known: then an address that no mapping covers is no code.
+    fn knows_mappings(&self, pid: u32, number: usize) -> bool {
+        self.lineage(pid, number).any(|(space, _)| !space.mappings.is_empty())
+    }
+
     /// The mappings that cover `avma`, oldest first: the space's own, else the one that it inherited.
-    fn covering(&self, mut pid: u32, mut number: usize, avma: u64) -> Vec<&Mapping> {
-        let mut until = Time::MAX;
-        for _ in 0..MAX_FORKS {
-            let Some(space) = self.by_pid.get(&pid).and_then(|spaces| spaces.get(number)) else { break };
+    fn covering(&self, pid: u32, number: usize, avma: u64) -> Vec<&Mapping> {
+        for (space, until) in self.lineage(pid, number) {
             let mut covering = space.covering(avma);
             if until != Time::MAX && !covering.is_empty() {
                 let last = covering.iter().rposition(|mapping| mapping.from <= until).unwrap_or(0);
@@ -144,9 +168,6 @@ impl Spaces {
             if !covering.is_empty() {
                 return covering;
             }
-            let Some(parent) = space.parent else { break };
-            (pid, number) = parent;
-            until = space.from.min(until);
         }
         Vec::new()
     }
