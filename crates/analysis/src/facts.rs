@@ -216,7 +216,13 @@ impl FrameFact {
 
 fn frame_fact(trace: &Trace, rules: &Rules, frame: FrameId, cache: &mut FxHashMap<u32, Vec<u16>>) -> FrameFact {
     let symbols = trace.symbols.get(frame);
-    let mut fact = FrameFact { patterns: Vec::new(), noise: !symbols.is_empty(), marks: Vec::new(), identity: u64::from(frame.0), runtime: is_runtime(trace, frame) };
+    let mut fact = FrameFact {
+        patterns: Vec::new(),
+        noise: !symbols.is_empty(),
+        marks: Vec::new(),
+        identity: u64::from(frame.0),
+        runtime: is_runtime(trace, frame),
+    };
     for symbol in symbols {
         let name = trace.name(symbol.function);
         let patterns = cache.entry(symbol.function.0).or_insert_with(|| rules.patterns_matching(name));

@@ -139,7 +139,7 @@ impl Analysis<'_> {
         let mut sampled = Sampled { total: all().count() as u64, hot: self.hot_spot(runs), ..Sampled::default() };
         let mut modules: BTreeMap<String, u64> = BTreeMap::new();
         for place in self_samples(trace, all().map(|&sample| sample as usize)) {
-            *modules.entry(place.module_name(trace).to_owned()).or_default() += place.samples;
+            *modules.entry(trace.shown(place.module_name(trace).to_owned())).or_default() += place.samples;
             sampled.leaves.push((place.label(trace), place.samples));
         }
         sampled.modules.extend(modules);

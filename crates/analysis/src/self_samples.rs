@@ -41,7 +41,7 @@ impl SelfSamples {
         }
         let Range { start, end } = self.span();
         let to = if end - start > 1 { format!("..{:#x}", end - 1) } else { String::new() };
-        format!("{}+{start:#x}{to}", self.module_name(trace))
+        trace.shown(format!("{}+{start:#x}{to}", self.module_name(trace)))
     }
 
     /// The name of its module's file, without the folder.

@@ -3,8 +3,9 @@
 mod clauses;
 mod info;
 mod json;
+mod machine;
 mod readings;
-pub(crate) mod recording;
+pub mod recording;
 mod svg;
 mod text;
 pub mod units;

@@ -5,7 +5,7 @@ use super::{recording, units};
 use crate::Analysis;
 use crate::stalls::{Query, Stall, StallKind};
 use std::fmt::Write;
-use unhitch_model::Time;
+use unhitch_model::{Recorded, Time};
 
 /// Further stalls get one line each, at most so many.
 const MOST_ONE_LINERS: usize = 6;
@@ -75,20 +75,15 @@ pub fn one_line(analysis: &Analysis<'_>, stall: &Stall) -> String {
 }
 
 pub(super) fn at(analysis: &Analysis<'_>, time: Time) -> String {
-    units::seconds(time.since(analysis.timeline.window().start))
+    units::seconds(time.since(analysis.trace.origin()))
 }
 
 fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
     let (trace, window) = (analysis.trace, analysis.timeline.window());
     if trace.switches.is_empty() {
-        let samples = match trace.samples.len() as u64 {
-            0 => String::new(),
-            samples => {
-                format!("{} tell who computed: `unhitch hot TRACE`, `unhitch table TRACE samples`.\n", units::plural(samples, "CPU sample"))
-            }
-        };
+        let samples = recording::samples_instead(trace);
         let advice = recording::switches(trace.meta.format);
-        return format!("No answer: the trace holds no context switches, so nothing tells who waited for whom.\n{samples}{advice}\n");
+        return format!("No answer: {}.\n{samples}{advice}\n", recording::lacks(Recorded::Switches));
     }
     if let (false, Some(pid)) = (query.victims.is_empty(), trace.meta.only_pid) {
         return format!(
@@ -104,7 +99,9 @@ fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
         units::count(trace.wakings.range(whole).len() as u64),
     );
     match query.is_about_something() {
-        true => format!("No answer: in {recorded}, nothing was recorded of what was asked about. `unhitch table TRACE threads` lists who was.\n"),
+        true => format!(
+            "No answer: in {recorded}, nothing was recorded of what was asked about. `unhitch table TRACE threads` lists who was.\n"
+        ),
         false => format!(
             "No stall found in {recorded}.\nIf something did hang, name it: `unhitch why TRACE --victim NAME`, with `--from SECONDS --to SECONDS` \
              where you know when.\n"

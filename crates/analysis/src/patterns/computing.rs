@@ -83,11 +83,7 @@ fn spread(sampled: &Sampled) -> String {
         0 => String::new(),
         n => format!(" {} have no stack.", units::count(n)),
     };
-    format!(
-        "No function has half of its {count}. By function: {}. By module: {}.{without}",
-        list(&sampled.leaves),
-        list(&sampled.modules)
-    )
+    format!("No function has half of its {count}. By function: {}. By module: {}.{without}", list(&sampled.leaves), list(&sampled.modules))
 }
 
 /// The module that has at least half of the samples.

@@ -53,10 +53,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         (false, ..) => format!("a sleep that {who} asked for while others waited for it{in_function}."),
     };
     let (evidence, evidence_words) = match case.evidence() {
-        (Evidence::Direct, _) => (
-            Evidence::Inferred,
-            "its own timer was seen to end the sleep; for what it looks when it wakes is not recorded".to_owned(),
-        ),
+        (Evidence::Direct, _) => {
+            (Evidence::Inferred, "its own timer was seen to end the sleep; for what it looks when it wakes is not recorded".to_owned())
+        }
         weaker => weaker,
     };
     Some(Finding {

@@ -55,7 +55,11 @@ impl Analysis<'_> {
         let found = unwanted.into_iter().chain(starved).max_by_key(|candidate| candidate.window.duration_ns());
         let idle = longest(true).map(|operation| candidate(StallKind::Idle, operation.window, Some(operation)));
         // What it did not choose counts, however short, unless it is lost in the time that it chose.
-        let ran_ns: u64 = segments.iter().filter(|segment| segment.state == State::Ran).map(|segment| segment.window.intersect(window).duration_ns()).sum();
+        let ran_ns: u64 = segments
+            .iter()
+            .filter(|segment| segment.state == State::Ran)
+            .map(|segment| segment.window.intersect(window).duration_ns())
+            .sum();
         let computed = (ran_ns * 2 >= window.duration_ns()).then(|| candidate(StallKind::Longest, window, None));
         let counts = |found: &Candidate| found.window.duration_ns().saturating_mul(100) >= window.duration_ns();
         let best = computed.or(found.clone().filter(counts)).or(idle).or(found);

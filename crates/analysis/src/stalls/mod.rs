@@ -18,7 +18,7 @@ use crate::explain::Cause;
 use crate::patterns::{Finding, Pattern, judge};
 use crate::{Analysis, Explanation, Operation, Segment, WaitClass};
 use rayon::prelude::*;
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{ThreadId, Throttling, Window};
 
 /// Only so many candidates are explained; the rest are smaller.
 const MOST_EXPLAINED: usize = 64;
@@ -111,6 +111,8 @@ pub struct Stall {
     pub explanation: Explanation,
     /// The verdict.
     pub finding: Finding,
+    /// The control group's quota that kept the victim, or who held it up, from CPUs for most of it.
+    pub throttling: Option<Throttling>,
 }
 
 /// What to look for.
@@ -265,7 +267,8 @@ impl Analysis<'_> {
         if candidate.kind == StallKind::UiDelay {
             finding.story.splice(0..0, ui_delay::story(self, &candidate).map(|(words, _)| words));
         }
-        Stall { victims: vec![candidate.victim], candidate, explanation, finding }
+        let throttling = self.main_throttling(&explanation);
+        Stall { victims: vec![candidate.victim], candidate, explanation, finding, throttling }
     }
 }
 
@@ -304,12 +307,23 @@ fn same_hang(a: &Stall, b: &Stall) -> bool {
     a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
 }
 
-/// Two victims of one culprit with one pattern, at the same time; of one crowd; or of one queue, in which each saw others last.
+/// Two victims of one culprit with one pattern, at the same time; of one crowd; of one quota; or of one queue, in which each saw others last.
 fn same_cause(a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
     let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
     let crowd = a.finding.crowd.is_some() && a.finding.crowd == b.finding.crowd;
-    a_by.is_some() && (a_by == b_by || crowd || queue) && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
+    let culprit = a_by.is_some() && (a_by == b_by || crowd || queue);
+    a.finding.pattern == b.finding.pattern && (culprit && share(a, b) >= 0.5 || same_throttling(a, b))
+}
+
+/// Two victims of one quota that was used up in both: who came after the other ended suffers from the same.
+fn same_throttling(a: &Stall, b: &Stall) -> bool {
+    /// Periods of the quota between two stalls that are one, at most.
+    const MAX_PERIODS_BETWEEN: u64 = 10;
+    let (Some(quota), Some(other)) = (a.throttling, b.throttling) else { return false };
+    let (one, two) = (a.candidate.window, b.candidate.window);
+    let between = one.start.since(two.end).max(two.start.since(one.end));
+    quota.group == other.group && between <= quota.period_ns.saturating_mul(MAX_PERIODS_BETWEEN)
 }
 
 /// `view` is the same hang as its culprit experienced it: held up itself while it held up the victim of `stall`. Who took a CPU from
