@@ -147,7 +147,7 @@ impl Elf {
     pub(crate) fn svma(&self, file_offset: u64) -> Option<u64> {
         let distance = |segment: &Segment| match &segment.file_offsets {
             range if file_offset < range.start => range.start - file_offset,
-            range if file_offset >= range.end => file_offset - range.end + 1,
+            range if file_offset >= range.end => (file_offset - range.end).saturating_add(1),
             _ => 0,
         };
         let executable = self.segments.iter().filter(|segment| segment.executable).min_by_key(|segment| distance(segment));
