@@ -19,7 +19,7 @@ static ALLOCATOR: Counting = Counting;
 fn count(len: usize) {
     if len > LIMIT.load(Relaxed) {
         LIMIT.store(usize::MAX, Relaxed);
-        eprintln!("one request for {len} bytes of memory");
+        eprintln!("one request for {len} bytes of memory\n{}", std::backtrace::Backtrace::force_capture());
         std::process::abort();
     }
     let now = NOW.fetch_add(len, Relaxed) + len;
