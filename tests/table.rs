@@ -101,7 +101,7 @@ fn live_greatest_waits_are_those_of_perf_script() {
     let filter: Vec<String> = named.chain(left_out.iter().map(|tid| format!("tid != {tid}"))).collect();
     let filter = filter.join(" and ");
     let whole = table(&trace, &filter, &[]);
-    let (start, end) = (ns(&whole["start_ns"]), ns(&whole["end_ns"]));
+    let (start, end, origin) = (ns(&whole["start_ns"]), ns(&whole["end_ns"]), ns(&whole["origin_ns"]));
     let mut seed = end;
     let windows = std::env::var("UNHITCH_WINDOWS").map_or(WINDOWS, |windows| windows.parse().expect("UNHITCH_WINDOWS is a number"));
     let (mut stalls, mut windows_of_threads) = (0, 0);
@@ -113,7 +113,8 @@ fn live_greatest_waits_are_those_of_perf_script() {
         let (a, b) = if window == 0 { (0, end - start) } else { (random(), random()) };
         // A microsecond at least: perf and we cut windows at the same nanosecond, whatever its length.
         let (from, to) = (a.min(b), a.max(b).max(a.min(b) + 1_000).min(end - start));
-        let longest = compare(&trace, (&filter, &left_out), &events, (start, end), (start + from, start + to));
+        let longest = compare(&trace, (&filter, &left_out), &events, (start, end, origin), (start + from, start + to));
+        let (from, to) = (start + from - origin, start + to - origin);
         for thread in longest {
             let explained = partitions(&trace, (from, to), Some(thread));
             assert!(explained > 0, "thread {thread} waited in this window: nothing was explained");
@@ -126,7 +127,7 @@ fn live_greatest_waits_are_those_of_perf_script() {
     say(&format!("the partitions of {stalls} stalls and of {windows_of_threads} windows of the longest waiters are exact"));
 }
 
-/// Checks the partitions of all that stalled in a window, or of the window itself for one thread, times from the start; says how many.
+/// Checks the partitions of all that stalled in a window, or of the window itself for one thread, times from the origin; says how many.
 fn partitions(trace: &Path, (from, to): (u64, u64), thread: Option<i64>) -> usize {
     let times = [from, to].map(|ns| format!("{}.{:09}s", ns / 1_000_000_000, ns % 1_000_000_000));
     let mut command = Command::new(UNHITCH);
@@ -148,13 +149,13 @@ fn compare(
     trace: &Path,
     (filter, left_out): (&str, &BTreeSet<i64>),
     events: &[Event],
-    whole: (u64, u64),
+    (start, end, origin): (u64, u64, u64),
     window: (u64, u64),
 ) -> BTreeSet<i64> {
-    let mut longest = BTreeSet::new();
+    let (mut longest, whole) = (BTreeSet::new(), (start, end));
     let mut theirs = waits(events, whole, window);
     theirs.retain(|(tid, function), _| !left_out.contains(tid) && !function.is_empty());
-    let seconds = |ns: u64| format!("{}.{:09}s", (ns - whole.0) / 1_000_000_000, (ns - whole.0) % 1_000_000_000);
+    let seconds = |ns: u64| format!("{}.{:09}s", (ns - origin) / 1_000_000_000, (ns - origin) % 1_000_000_000);
     let times = ["--from".to_owned(), seconds(window.0), "--to".to_owned(), seconds(window.1)];
     for by in ["tid,function", "function"] {
         let theirs = if by == "function" { by_function(&theirs) } else { theirs.clone() };

@@ -8,7 +8,7 @@
 declare const brand: unique symbol;
 type Branded<T, B extends string> = T & { readonly [brand]: B };
 
-/** A point in time: nanoseconds since the trace's start. */
+/** A point in time: nanoseconds since the trace's origin, which `unhitch info` states. */
 export type Ns = Branded<number, "Ns">;
 /** A length of time in nanoseconds. */
 export type Duration = Branded<number, "Duration">;

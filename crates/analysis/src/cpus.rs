@@ -42,6 +42,25 @@ impl CpuTimes {
         self.starts.len().saturating_sub(1)
     }
 
+    /// The CPUs that went idle many times and of whose idle thread not one wake-up is in `trace`: there, interrupts end waits unseen.
+    /// Nothing is said where no wake-ups were recorded.
+    pub fn silent_cpus(&self, trace: &Trace) -> Vec<u16> {
+        const MIN_IDLE_TIMES: usize = 16;
+        let mut idle_wakes = vec![0u32; self.cpus()];
+        let by_idle = trace.wakings.waker.iter().zip(&trace.wakings.cpu).filter(|(waker, _)| waker.is_idle());
+        by_idle.for_each(|(_, &cpu)| {
+            if let Some(count) = idle_wakes.get_mut(usize::from(cpu)) {
+                *count += 1;
+            }
+        });
+        let went_idle = |cpu: u16| {
+            let idles = self.switches_of(cpu).iter().filter(|&&index| trace.switches.next[index as usize].is_idle());
+            idles.take(MIN_IDLE_TIMES).count() == MIN_IDLE_TIMES
+        };
+        let silent = idle_wakes.iter().enumerate().filter(|(_, count)| **count == 0).map(|(cpu, _)| cpu as u16);
+        silent.filter(|&cpu| !trace.wakings.is_empty() && went_idle(cpu)).collect()
+    }
+
     /// The switches of `cpu`, indices in order of time; empty for a CPU without any.
     pub fn switches_of(&self, cpu: u16) -> &[u32] {
         match (self.starts.get(usize::from(cpu)), self.starts.get(usize::from(cpu) + 1)) {

@@ -239,8 +239,9 @@ impl Analysis<'_> {
         source.context.is_task().then(|| (self.trace.wakings.waker[wake], source))
     }
 
-    /// Who waits with a timeout, looks, and waits on (for CPython's GIL every 5 ms, for a Java monitor ever more seldom) waits once: its
-    /// sleeps, and the looks between, become one sleep, which ends when somebody lets it go on. What nobody ended stays as it is.
+    /// Who waits with a timeout, looks, and waits on (for CPython's GIL every 5 ms, for a Java monitor ever more seldom, for PostgreSQL's
+    /// deadlock check once a second) waits once, in whatever call: its sleeps, and the looks between, become one sleep, which ends when
+    /// somebody lets it go on. What nobody ended stays as it is.
     fn join_timed_waits(&self, thread: ThreadId, segments: Vec<Segment>) -> Vec<Segment> {
         // Latest first.
         let mut joined: Vec<Segment> = Vec::with_capacity(segments.len());
@@ -259,25 +260,36 @@ impl Analysis<'_> {
         joined
     }
 
-    /// Where among `after` (latest first) the sleep is with which `segment` is one wait: it timed out, or nobody is known to have ended it
-    /// (where interrupts of an idle CPU are not reported, that was its timer).
+    /// Index in `after` (latest first) of the later sleep that continues the wait of `segment`: that one timed out, and its thread slept
+    /// again below the same caller.
     fn later_sleep(&self, thread: ThreadId, segment: &Segment, after: &[Segment]) -> Option<usize> {
-        let may_be_lock = |segment: &Segment| matches!(self.class_of(segment), WaitClass::Lock | WaitClass::Condition);
-        let code = |segment: &Segment| self.facts.signature(segment.wait_stack(self.trace));
-        if !matches!(segment.state, State::Sleeping(_)) || code(segment) == 0 || !may_be_lock(segment) {
-            return None;
-        }
-        let timed_out = |wake| self.facts.wake_source(self.trace, wake).interrupt == Some(InterruptSource::Timeout);
-        if !segment.wake.is_none_or(timed_out) {
+        if !self.may_repeat(segment) || !self.timed_out(segment) {
             return None;
         }
         let later = after.iter().rposition(|other| !matches!(other.state, State::Ran | State::Runnable { .. }))?;
         let (sleep, look) = (&after[later], &after[later + 1..]);
-        let is_wait = matches!(sleep.state, State::Sleeping(_)) && code(sleep) == code(segment) && may_be_lock(sleep);
+        let stacks = [segment, sleep].map(|sleep| sleep.wait_stack(self.trace));
+        let is_wait = self.may_repeat(sleep) && self.facts.is_same_caller(stacks[0], stacks[1]);
         let ran = look.iter().filter(|between| between.state == State::Ran);
         let ran_ns: u64 = ran.map(|ran| ran.window.duration_ns()).sum();
         let got_on = || self.woke_someone(thread, Window::new(segment.window.end, sleep.window.start));
         (is_wait && ran_ns <= LOOK_NS && self.ended_by(thread, sleep).is_some_and(|(by, _)| by != thread) && !got_on()).then_some(later)
+    }
+
+    /// True for a sleep that its thread may take up again: not one that somebody else imposed on it, nor one for a device.
+    fn may_repeat(&self, segment: &Segment) -> bool {
+        let class = self.class_of(segment);
+        let imposed = matches!(class, WaitClass::Stopped | WaitClass::KernelIdle | WaitClass::Memory | WaitClass::Process);
+        matches!(segment.state, State::Sleeping(_)) && !imposed && !class.is_disk()
+    }
+
+    /// True for a sleep that ended by its own timer. Where nobody is known to have ended a sleep that only a thread or a timer ends, it was
+    /// the timer (interrupts of an idle CPU may not be reported).
+    fn timed_out(&self, segment: &Segment) -> bool {
+        match segment.wake {
+            Some(wake) => self.facts.wake_source(self.trace, wake).interrupt == Some(InterruptSource::Timeout),
+            None => matches!(self.class_of(segment), WaitClass::Lock | WaitClass::Condition | WaitClass::Timer),
+        }
     }
 
     /// How often a thread slept again inside the one wait `slept`.

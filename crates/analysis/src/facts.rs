@@ -3,9 +3,10 @@
 //! The signature is what makes two waits "the same": the function names of the stack below the scheduler's own frames. Names, not
 //! addresses, so that two return addresses in one slow path are one wait.
 
+use crate::story::is_runtime;
 use crate::waits::{InterruptSource, Mark, Matches, Rules, WaitClass};
 use rayon::prelude::*;
-use rustc_hash::{FxHashMap, FxHasher};
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
 use unhitch_model::{FrameId, StackId, Trace, WakeFlags};
 
@@ -61,6 +62,7 @@ struct StackFact {
     noise: u16,
     interrupt_len: u16,
     signature: u64,
+    caller: u64,
 }
 
 /// Fewer frames are not worth a second core, which looks the same names up once more.
@@ -69,6 +71,8 @@ const LEAST_FRAMES: usize = 1 << 14;
 /// The meaning of every stack of a trace.
 pub struct Facts {
     stacks: Vec<StackFact>,
+    /// The frames that are the tracer's own.
+    tracers: FxHashSet<FrameId>,
 }
 
 impl Facts {
@@ -83,7 +87,14 @@ impl Facts {
             .into_par_iter()
             .map_init(Matches::default, |matches, id| stack_fact(trace, rules, StackId(id), &frames, matches))
             .collect();
-        Self { stacks }
+        let is_tracer = |(index, fact): (usize, &FrameFact)| fact.is(Mark::Tracer).then_some(FrameId(index as u32));
+        let tracers = frames.iter().enumerate().filter_map(is_tracer).collect();
+        Self { stacks, tracers }
+    }
+
+    /// True for a frame that is there because of the recording alone: no program's doing.
+    pub fn is_tracer(&self, frame: FrameId) -> bool {
+        self.tracers.contains(&frame)
     }
 
     fn get(&self, stack: StackId) -> StackFact {
@@ -97,6 +108,7 @@ impl Facts {
             noise: 0,
             interrupt_len: 0,
             signature: 0,
+            caller: 0,
         })
     }
 
@@ -126,6 +138,12 @@ impl Facts {
     /// Equal for waits of the same code; 0 without a stack.
     pub fn signature(&self, wait_stack: StackId) -> u64 {
         self.get(wait_stack).signature
+    }
+
+    /// True for two waits of one piece of code: the same functions, or different calls from one and the same place of the program.
+    pub fn is_same_caller(&self, one: StackId, other: StackId) -> bool {
+        let (one, other) = (self.get(one), self.get(other));
+        (one.signature != 0 && one.signature == other.signature) || (one.caller != 0 && one.caller == other.caller)
     }
 
     /// How many leading frames (leaf side) belong to the tracer and the scheduler.
@@ -176,6 +194,8 @@ struct FrameFact {
     noise: bool,
     marks: Vec<Mark>,
     identity: u64,
+    /// It belongs to a library below every program, not to the program.
+    runtime: bool,
 }
 
 impl FrameFact {
@@ -186,7 +206,13 @@ impl FrameFact {
 
 fn frame_fact(trace: &Trace, rules: &Rules, frame: FrameId, cache: &mut FxHashMap<u32, Vec<u16>>) -> FrameFact {
     let symbols = trace.symbols.get(frame);
-    let mut fact = FrameFact { patterns: Vec::new(), noise: !symbols.is_empty(), marks: Vec::new(), identity: u64::from(frame.0) };
+    let mut fact = FrameFact {
+        patterns: Vec::new(),
+        noise: !symbols.is_empty(),
+        marks: Vec::new(),
+        identity: u64::from(frame.0),
+        runtime: is_runtime(trace, frame),
+    };
     for symbol in symbols {
         let name = trace.name(symbol.function);
         let patterns = cache.entry(symbol.function.0).or_insert_with(|| rules.patterns_matching(name));
@@ -213,6 +239,10 @@ fn stack_fact(trace: &Trace, rules: &Rules, id: StackId, frames: &[FrameFact], m
     own().for_each(|fact| matches.add(&fact.patterns));
     let mut hasher = FxHasher::default();
     facts().skip(noise).for_each(|fact| fact.identity.hash(&mut hasher));
+    // Places, not names: one function may wait for several things.
+    let program = list.iter().zip(facts()).skip(trace.stacks.kernel_len(id)).skip_while(|(_, fact)| fact.runtime).map(|(frame, _)| frame);
+    let mut caller = FxHasher::default();
+    let has_program = program.inspect(|frame| frame.hash(&mut caller)).count() > 0;
     let (class, pump) = rules.wait_class(matches, facts().nth(noise).map_or(&[][..], |fact| &fact.patterns));
     StackFact {
         class,
@@ -224,5 +254,6 @@ fn stack_fact(trace: &Trace, rules: &Rules, id: StackId, frames: &[FrameFact], m
         noise: noise as u16,
         interrupt_len: entry.map_or(0, |entry| entry as u16 + 1),
         signature: if list.is_empty() { 0 } else { hasher.finish() | 1 },
+        caller: if has_program { caller.finish() | 1 } else { 0 },
     }
 }

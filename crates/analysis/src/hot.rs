@@ -1,6 +1,11 @@
 //! Where a thread was while it ran, by CPU samples.
 
+use crate::Analysis;
+use crate::self_samples::self_samples;
+use crate::story::is_scaffold;
 use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use unhitch_model::{FrameId, NameId, StackId, ThreadId, Trace, Window};
 
 /// The samples of every thread, in order of time.
@@ -75,43 +80,92 @@ impl SampleIndex {
         let total = counts.values().sum();
         counts.into_iter().max_by_key(|&(frame, on)| (on, frame.0)).map(|(frame, on)| HotInstruction { frame, on, total })
     }
+}
 
-    /// The deepest function that at least half of the samples inside `runs`, of whatever threads, share; none without samples.
-    pub fn hot_spot(&self, trace: &Trace, runs: &[(ThreadId, Window)]) -> Option<HotSpot> {
-        let stacks: Vec<StackId> = runs
-            .iter()
-            .flat_map(|&(thread, window)| self.of_thread(trace, thread, window))
-            .map(|&sample| trace.samples.stack[sample as usize])
-            .filter(|stack| !stack.is_empty())
-            .collect();
-        let total = stacks.len() as u32;
-        // Walk from the root, at each depth into the function most samples are in, as long as that is at least half of all.
-        let mut alive: Vec<(StackId, Vec<(NameId, FrameId)>)> = stacks.iter().map(|&stack| (stack, path(trace, stack))).collect();
-        let mut spot = None;
-        for depth in 0.. {
-            let mut counts: Vec<((NameId, FrameId), u32)> = Vec::new();
-            for (_, path) in &alive {
-                let Some(&(name, frame)) = path.get(depth) else { continue };
-                match counts.iter_mut().find(|((known, at), _)| *known == name && (!name.is_empty() || *at == frame)) {
-                    Some((_, count)) => *count += 1,
-                    None => counts.push(((name, frame), 1)),
+/// What the CPU samples of some stretches of some threads' time say.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Sampled {
+    /// All samples.
+    pub total: u64,
+    /// The deepest function that at least half of them are in.
+    pub hot: Option<HotSpot>,
+    /// Where they were taken: the functions of their leaves with their counts, most samples first.
+    pub leaves: Vec<(String, u64)>,
+    /// The same by module.
+    pub modules: Vec<(String, u64)>,
+}
+
+impl Analysis<'_> {
+    /// The deepest named function that at least half of the samples inside `runs`, of whatever threads, are in; none where there is none.
+    ///
+    /// *Why at any depth:* where stacks are cut, or their roots were never recorded, equal code stands at different distances from the
+    /// root.
+    pub fn hot_spot(&self, runs: &[(ThreadId, Window)]) -> Option<HotSpot> {
+        let mut by_stack: FxHashMap<StackId, u32> = FxHashMap::default();
+        let samples = runs.iter().flat_map(|&(thread, window)| self.samples.of_thread(self.trace, thread, window));
+        samples.for_each(|&sample| *by_stack.entry(self.trace.samples.stack[sample as usize]).or_default() += 1);
+        let total: u32 = by_stack.values().sum();
+        let mut functions: FxHashMap<NameId, Inclusive> = FxHashMap::default();
+        for (&stack, &count) in &by_stack {
+            for (distance, frame) in self.trace.stacks.frames_of(stack).iter().enumerate() {
+                let Some(function) = self.function_of(*frame) else { continue };
+                let found = functions.entry(function).or_default();
+                // A function that calls itself counts once, where it is deepest.
+                if found.last == Some(stack) {
+                    continue;
+                }
+                found.last = Some(stack);
+                found.samples += count;
+                found.distance += u64::from(count) * distance as u64;
+                if (count, Reverse(stack)) > (found.most, Reverse(found.stack)) {
+                    (found.most, found.stack, found.frame) = (count, stack, *frame);
                 }
             }
-            let Some(&((name, frame), count)) = counts.iter().max_by_key(|((name, frame), count)| (*count, name.0, frame.0)) else { break };
-            if count * 2 < total {
-                break;
-            }
-            alive.retain(|(_, path)| path.get(depth).is_some_and(|&(n, f)| n == name && (!name.is_empty() || f == frame)));
-            let stack = alive.first().map_or(StackId::EMPTY, |(stack, _)| *stack);
-            spot = Some(HotSpot { stack, frame, function: name, inside: count, total });
         }
-        spot
+        let shared = functions.into_iter().filter(|(_, found)| found.samples * 2 >= total);
+        // By the mean distance from the leaf, compared as fractions.
+        let deeper = |(a_name, a): &(NameId, Inclusive), (b_name, b): &(NameId, Inclusive)| {
+            let distances = (a.distance * u64::from(b.samples)).cmp(&(b.distance * u64::from(a.samples)));
+            distances.then(b.samples.cmp(&a.samples)).then(a_name.0.cmp(&b_name.0))
+        };
+        let (function, found) = shared.min_by(deeper)?;
+        Some(HotSpot { stack: found.stack, frame: found.frame, function, inside: found.samples, total })
+    }
+
+    /// All that the samples inside `runs` say.
+    pub fn sampled(&self, runs: &[(ThreadId, Window)]) -> Sampled {
+        let trace = self.trace;
+        let all = || runs.iter().flat_map(|&(thread, window)| self.samples.of_thread(trace, thread, window));
+        let mut sampled = Sampled { total: all().count() as u64, hot: self.hot_spot(runs), ..Sampled::default() };
+        let mut modules: BTreeMap<String, u64> = BTreeMap::new();
+        for place in self_samples(trace, all().map(|&sample| sample as usize)) {
+            *modules.entry(trace.shown(place.module_name(trace).to_owned())).or_default() += place.samples;
+            sampled.leaves.push((place.label(trace), place.samples));
+        }
+        sampled.modules.extend(modules);
+        sampled.modules.sort_by_key(|(_, samples)| Reverse(*samples));
+        sampled
+    }
+
+    /// The function that a frame's code is in; none for what has no name, is the tracer's own, or starts every program. Inlined functions
+    /// count as the function they are in: the culprit is what the engineer would look up, not the iterator inside it.
+    fn function_of(&self, frame: FrameId) -> Option<NameId> {
+        let function = self.trace.symbols.get(frame).last()?.function;
+        let counts = !function.is_empty() && !self.facts.is_tracer(frame) && !is_scaffold(self.trace.name(function));
+        counts.then_some(function)
     }
 }
 
-/// The functions of a stack, root first; unnamed frames with an empty name. Inlined functions count as the function they are in: the
-/// culprit is what the engineer would look up, not the iterator inside it.
-fn path(trace: &Trace, stack: StackId) -> Vec<(NameId, FrameId)> {
-    let function = |frame: FrameId| trace.symbols.get(frame).last().map_or(NameId::EMPTY, |symbol| symbol.function);
-    trace.stacks.frames_of(stack).iter().rev().map(|&frame| (function(frame), frame)).collect()
+/// The samples that a function is on the stack of.
+#[derive(Default)]
+struct Inclusive {
+    samples: u32,
+    /// Frames between it and the leaf, summed over the samples.
+    distance: u64,
+    /// The last stack that was counted.
+    last: Option<StackId>,
+    /// The stack with most samples, how many, and the function's frame there.
+    stack: StackId,
+    most: u32,
+    frame: FrameId,
 }

@@ -29,6 +29,7 @@ mod self_samples;
 pub mod stalls;
 mod story;
 pub mod table;
+pub mod throttling;
 mod timeline;
 mod waits;
 
@@ -39,7 +40,7 @@ pub use chain::{Link, LinkState};
 pub use cpus::{CpuTimes, Occupancy};
 pub use explain::{Cause, Explanation, Hop, Piece};
 pub use facts::{Facts, WakeContext, WakeSource};
-pub use hot::{HotInstruction, HotSpot, SampleIndex};
+pub use hot::{HotInstruction, HotSpot, SampleIndex, Sampled};
 pub use mend::mend;
 pub use operations::Operation;
 pub use partition::{Share, What};

@@ -21,8 +21,10 @@ pub enum What {
     Timer,
     /// `who` waited for memory.
     Memory,
-    /// `who` ran while the victim waited for its message, or waited for a message from outside.
+    /// `who` ran while the victim waited for its message.
     Ipc,
+    /// `who` waited for a message from outside the trace.
+    Outside,
     /// `who` was stopped.
     Stopped,
     /// Lost, or the waker is not in the recording.
@@ -39,7 +41,7 @@ impl What {
             Self::Io => "io",
             Self::Timer => "timer",
             Self::Memory => "memory",
-            Self::Ipc => "ipc",
+            Self::Ipc | Self::Outside => "ipc",
             Self::Stopped => "stopped",
             Self::Unknown => "unknown",
         }
@@ -92,7 +94,7 @@ fn what(explanation: &Explanation, piece: &Piece) -> What {
         (Cause::Timer | Cause::Timeout, _) => What::Timer,
         (Cause::Io, _) => What::Io,
         (Cause::Memory, _) => What::Memory,
-        (Cause::Message, _) => What::Ipc,
+        (Cause::Message, _) => What::Outside,
         (Cause::Stopped, _) => What::Stopped,
         (Cause::UnknownWaker | Cause::Lost, _) => What::Unknown,
     }

@@ -36,10 +36,18 @@ impl SelfSamples {
         if !self.function.is_empty() {
             return trace.name(self.function).to_owned();
         }
-        let path = trace.modules.get(self.module).map_or("?", |module| trace.name(module.path));
+        if trace.modules.get(self.module).is_some_and(|module| module.kind == ModuleKind::Cut) {
+            return "code in no mapping that was recorded".to_owned();
+        }
         let Range { start, end } = self.span();
         let to = if end - start > 1 { format!("..{:#x}", end - 1) } else { String::new() };
-        format!("{}+{start:#x}{to}", path.rsplit('/').next().unwrap_or(path))
+        trace.shown(format!("{}+{start:#x}{to}", self.module_name(trace)))
+    }
+
+    /// The name of its module's file, without the folder.
+    pub fn module_name<'t>(&self, trace: &'t Trace) -> &'t str {
+        let path = trace.modules.get(self.module).map_or("?", |module| trace.name(module.path));
+        path.rsplit(['/', '\\']).next().unwrap_or(path)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::Analysis;
 use crate::waits::base_name;
-use unhitch_model::{FrameId, ModuleKind, StackId};
+use unhitch_model::{FrameId, ModuleKind, StackId, Trace};
 
 /// A told stack names at most so many functions,
 const MOST_NAMES: usize = 7;
@@ -73,25 +73,39 @@ impl Analysis<'_> {
         let frames = self.trace.stacks.frames_of(stack);
         let user = self.trace.stacks.user_frames(stack);
         let own = user.iter().find_map(|&frame| {
-            let module = self.trace.stacks.frame(frame).and_then(|frame| self.trace.modules.get(frame.module))?;
-            let path = self.trace.name(module.path);
-            let runtime = !matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. })
-                || ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++"].iter().any(|part| path.contains(part));
             let symbol = self.trace.symbols.get(frame).last()?;
             let name = self.trace.name(symbol.function);
-            (!runtime && !is_primitive(name) && !is_scaffold(name)).then(|| name.to_owned())
+            (!is_runtime(self.trace, frame) && !is_primitive(name) && !is_scaffold(name)).then(|| name.to_owned())
         });
+        // Of the kernel's own frames neither the tracer's nor the scheduler's.
+        let leaf = || frames.iter().skip(self.facts.noise_len(stack)).find(|frame| !self.is_cut(**frame));
         own.or_else(|| self.deepest_function(stack))
-            .or_else(|| frames.first().and_then(|&frame| self.trace.frame_names(frame).into_iter().next()))
+            .or_else(|| leaf().and_then(|&frame| self.trace.frame_names(frame).into_iter().next()))
             .unwrap_or_default()
     }
 
     /// The deepest function of a stack, the kernel's included, that does more than carry out a lock, a wait or a wake-up.
     pub fn deepest_function(&self, stack: StackId) -> Option<String> {
         let frames = self.trace.stacks.frames_of(stack).iter().skip(self.facts.noise_len(stack));
+        let code = frames.filter(|frame| !self.is_cut(**frame) && !self.facts.is_tracer(**frame));
         // The function that the code is in, not those inlined into it.
-        frames.filter_map(|&frame| self.trace.frame_names(frame).pop()).find(|name| !is_primitive(name) && !is_scaffold(name))
+        code.filter_map(|&frame| self.trace.frame_names(frame).pop()).find(|name| !is_primitive(name) && !is_scaffold(name))
     }
+
+    /// True for the mark of the place where a stack was cut, which is no code.
+    pub fn is_cut(&self, frame: FrameId) -> bool {
+        let module = self.trace.stacks.frame(frame).and_then(|frame| self.trace.modules.get(frame.module));
+        module.is_some_and(|module| module.kind == ModuleKind::Cut)
+    }
+}
+
+/// True for a frame that is not the program's own: of the C library or another one below every program, or of no file.
+pub(crate) fn is_runtime(trace: &Trace, frame: FrameId) -> bool {
+    const LIBRARIES: [&str; 8] =
+        ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "mscorlib.", "System.Private.CoreLib."];
+    let Some(module) = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module)) else { return true };
+    let path = trace.name(module.path);
+    !module.kind.is_program() || LIBRARIES.iter().any(|part| path.contains(part))
 }
 
 /// The last `most` of the names, with a sign of what was left out before them.

@@ -1,6 +1,7 @@
 //! The one registry of commands and options: help, manual page and shell completions are made from it.
 
 use crate::Done;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 #[cfg(target_os = "linux")]
@@ -8,6 +9,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 use unhitch_analysis::table;
+use unhitch_model::is_control;
 
 /// Tells why a machine that is mostly idle still hangs.
 ///
@@ -44,7 +46,7 @@ pub enum Command {
     Hot(HotArgs),
     /// Say what a trace holds: span, CPUs, events by kind, losses, warnings
     Info(InfoArgs),
-    /// List switches, waits, wakes, samples, stalls, lifetimes, threads or cpus; group, sum, filter and sort them
+    /// List switches, waits, wakes, samples, events, stalls, lifetimes, threads or cpus; group, sum, filter and sort them
     Table(TableArgs),
     /// Say which functions lead to a function, on the stacks of waits, wake-ups or samples; without it, rank all functions
     Callers(ButterflyArgs),
@@ -144,7 +146,7 @@ pub struct ReadingArgs {
 /// Which part of a trace a command looks at.
 #[derive(ClapArgs, Clone, Copy, Default, Debug)]
 pub struct WindowArgs {
-    /// Only the time from here, counted from the start of the trace, e.g. 1.5s
+    /// Only the time from here, counted from the trace's origin (`unhitch info` names it), as all times are shown, e.g. 1.5s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub from: Option<Duration>,
     /// … to here
@@ -237,8 +239,8 @@ pub struct TableArgs {
     /// A trace: NAME.hitch, a perf.data file, or NAME.etl
     #[arg(required_unless_present = "columns")]
     pub trace: Option<PathBuf>,
-    /// Which table: switches, waits, wakes, samples, stalls, lifetimes, threads, or cpus
-    #[arg(required_unless_present = "columns", value_parser = parse_table)]
+    /// Which table
+    #[arg(required_unless_present = "columns", value_parser = table_parser())]
     pub table: Option<table::Name>,
     /// List the columns with their meaning and other names, of all tables or the one named
     #[arg(long)]
@@ -260,6 +262,10 @@ pub struct TableArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub window: WindowArgs,
+    /// Cut nothing: whole stacks and texts, however long the lines become. Without it a table in a terminal is as wide as that
+    /// (COLUMNS, else the terminal's own width); into a file or a pipe texts are whole, and stacks in brief
+    #[arg(long, conflicts_with_all = ["csv", "json"])]
+    pub wide: bool,
     /// Print CSV: whole stacks, nanoseconds
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
@@ -457,8 +463,13 @@ pub fn manual(args: &ManualArgs) -> anyhow::Result<Done> {
             }
         }
     }
-    crate::print(&String::from_utf8_lossy(&out))?;
+    crate::terminal::print_as_it_is(&String::from_utf8_lossy(&out))?;
     Ok(Done::Yes)
+}
+
+/// What the user typed; ends the program where that is help, or wrong.
+pub fn parse() -> Args {
+    Args::try_parse().unwrap_or_else(|error| exit(&error))
 }
 
 /// Ends the program as clap does for what it checks itself.
@@ -466,12 +477,23 @@ pub fn wrong_usage(command: &str, error: &dyn std::error::Error) -> ! {
     let mut root = Args::command();
     root.build();
     let sub = root.find_subcommand_mut(command).map(std::mem::take);
-    sub.unwrap_or(root).error(ErrorKind::ValueValidation, error).exit()
+    exit(&sub.unwrap_or(root).error(ErrorKind::ValueValidation, error))
 }
 
-fn parse_table(text: &str) -> Result<table::Name, String> {
-    let words: Vec<&str> = table::TABLES.iter().map(|table| table.word).collect();
-    table::Name::of_word(text).ok_or_else(|| format!("no such table; there are {}", words.join(", ")))
+/// Prints what clap has to say. A word that it repeats may be a file's name, which a shell put there for a `*`.
+fn exit(error: &clap::Error) -> ! {
+    let text = error.render().to_string();
+    if text.chars().any(|c| c != '\n' && is_control(c)) {
+        crate::terminal::complain(text.trim_end());
+        std::process::exit(error.exit_code());
+    }
+    error.exit()
+}
+
+/// The tables of the registry; help lists each with what a row of it is.
+fn table_parser() -> impl TypedValueParser<Value = table::Name> {
+    let tables = table::TABLES.iter().map(|table| PossibleValue::new(table.word).help(table.doc));
+    PossibleValuesParser::new(tables).try_map(|word| table::Name::of_word(&word).ok_or("no such table"))
 }
 
 fn parse_of(text: &str) -> Result<table::Of, String> {
@@ -547,6 +569,19 @@ mod tests {
     #[test]
     fn the_registry_is_consistent() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn help_lists_every_table() {
+        let mut command = Args::command();
+        command.build();
+        let about = command.find_subcommand("table").unwrap().get_about().unwrap().to_string();
+        let help = command.find_subcommand_mut("table").unwrap().render_long_help().to_string();
+        for table in table::TABLES {
+            assert!(about.contains(table.word), "{} in {about}", table.word);
+            let listed = help.lines().any(|line| line.trim_start().starts_with(&format!("- {}:", table.word)));
+            assert!(listed, "{} in {help}", table.word);
+        }
     }
 
     #[test]

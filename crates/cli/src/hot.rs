@@ -5,13 +5,15 @@ mod listing;
 pub use listing::Listing;
 
 use crate::args::HotArgs;
-use crate::{Done, load, print, selection};
+use crate::load::For;
+use crate::terminal::{print, print_json};
+use crate::{Done, load, selection};
 use anyhow::bail;
 use serde_json::json;
 use std::fmt::Write;
-use unhitch_analysis::answer::units;
+use unhitch_analysis::answer::{recording, units};
 use unhitch_analysis::{SelfSamples, self_samples};
-use unhitch_model::{FrameId, ThreadId, Time, Trace, Window};
+use unhitch_model::{FrameId, Recorded, ThreadId, Trace, Window, visible};
 use unhitch_symbols::CodeOptions;
 
 /// How many functions the text ranks; the JSON has all.
@@ -41,25 +43,27 @@ impl Selection {
 
 /// Ranks functions, or shows the instructions of one.
 pub fn hot(args: &HotArgs) -> anyhow::Result<Done> {
-    let trace = load::trace(&args.trace)?;
-    let all = Window::new(trace.samples.time.first().copied().unwrap_or_default(), Time::MAX);
-    let whole = trace.common_window();
+    // Instructions are read from the files that the trace names: their names are made visible when they are printed.
+    let trace = load::trace(&args.trace, For::of(args.json || args.function.is_some()))?;
+    if let Some(told) = recording::not_recorded(&trace, Recorded::Samples, "").filter(|_| !args.json) {
+        bail!("{}", told.trim_end());
+    }
     let selection = Selection {
         threads: args.victim.as_deref().map_or(Ok(Vec::new()), |name| selection::victims(&trace, name))?,
-        windows: vec![if args.window.is_everything() { all } else { selection::window(args.window, whole)? }],
+        windows: vec![selection::window(args.window, &trace, trace.extent())?],
     };
-    print(&match &args.function {
-        None => ranking(&trace, &selection, args.json),
+    match &args.function {
+        None => ranking(&trace, &selection, args.json)?,
         Some(_) => {
             let options = CodeOptions { kernel_image: args.kernel_image.clone(), ..CodeOptions::default() };
             let listing = listing(&trace, &selection.samples(&trace), args.function.as_deref(), &options)?;
-            if args.json { listing.json().to_string() + "\n" } else { listing.text() }
+            if args.json { print_json(&listing.json())? } else { print(&listing.text())? }
         }
-    })?;
+    }
     Ok(Done::Yes)
 }
 
-fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> String {
+fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> anyhow::Result<()> {
     let samples = selection.samples(trace);
     let total = samples.len() as u64;
     let ranked = self_samples(trace, samples);
@@ -69,15 +73,15 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> String {
             let share = place.samples as f64 / total as f64;
             json!({ "function": place.label(trace), "module": module(place), "samples": place.samples, "share": share })
         });
-        return json!({ "version": 1, "samples": total, "functions": functions.collect::<Vec<_>>() }).to_string() + "\n";
+        return print_json(&json!({ "version": 1, "samples": total, "functions": functions.collect::<Vec<_>>() }));
     }
     if ranked.is_empty() {
-        return "No CPU samples here.\n".to_owned();
+        return print("No CPU samples here.\n");
     }
     let mut out = format!("{:>9} {:>8}  function (its own samples, not its callees')\n", "samples", "share");
     for place in ranked.iter().take(RANKED) {
         let share = units::rounded_percent(place.samples, total);
-        let _ = writeln!(out, "{:>9} {share:>8}  {}  ({})", units::count(place.samples), place.label(trace), module(place));
+        let _ = writeln!(out, "{:>9} {share:>8}  {}  ({})", units::count(place.samples), place.label(trace), visible(module(place)));
     }
     let rest: u64 = ranked.iter().skip(RANKED).map(|place| place.samples).sum();
     if rest > 0 {
@@ -88,7 +92,7 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> String {
     for warning in trace.warnings.lines() {
         let _ = writeln!(out, "WARNING  {warning}");
     }
-    out
+    print(&out)
 }
 
 /// The instructions, with their samples, of the function called `function`, or of the one with most samples of its own.
@@ -135,8 +139,11 @@ fn no_samples_in(trace: &Trace, samples: &[usize], wanted: &str) -> anyhow::Resu
         bail!("no sample is in a function called {wanted:?}; `unhitch hot TRACE` lists those that have samples");
     }
     let callees = self_samples(trace, above.iter().copied());
-    let callees: Vec<String> =
-        callees.iter().take(TOLD_CALLEES).map(|place| format!("{} ({})", place.label(trace), units::count(place.samples))).collect();
+    let callees: Vec<String> = callees
+        .iter()
+        .take(TOLD_CALLEES)
+        .map(|place| format!("{} ({})", visible(&place.label(trace)), units::count(place.samples)))
+        .collect();
     let count = units::plural(above.len() as u64, "sample");
     bail!("{wanted:?} has no samples of its own: it is on the stacks of {count}, taken in {}", callees.join(", "))
 }

@@ -1,12 +1,17 @@
 //! `unhitch info`: what a trace holds.
 
 use crate::args::InfoArgs;
-use crate::{Done, load, print};
+use crate::terminal::{print, print_json};
+use crate::{Done, load};
 use unhitch_analysis::answer::Info;
 
 /// Prints what the trace holds.
 pub fn info(args: &InfoArgs) -> anyhow::Result<Done> {
-    let info = Info::new(&load::trace(&args.trace)?);
-    print(&if args.json { serde_json::to_string(&info)? + "\n" } else { info.text() })?;
+    let info = Info::new(&load::trace(&args.trace, load::For::of(args.json))?);
+    if args.json {
+        print_json(&info)?
+    } else {
+        print(&info.text())?
+    }
     Ok(Done::Yes)
 }

@@ -5,7 +5,8 @@ mod fairness;
 
 use crate::args::{LabArgs, wrong_usage};
 use crate::record::{target, tell};
-use crate::{Done, print, signals, why};
+use crate::terminal::{note, print};
+use crate::{Done, signals, why};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;
@@ -13,7 +14,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unhitch_lab::{Outcome, PROGRAMS, Program, program};
-use unhitch_record::{Extras, Options, Recorder};
+use unhitch_model::visible_path;
+use unhitch_record::{Extras, Options, Recorder, fallback_folders};
 use unhitch_symbols::Symbolizer;
 
 /// A tool beside the programs: it makes no hang that could be recorded, and so needs no privilege.
@@ -67,7 +69,7 @@ fn misused(what: String) -> ! {
 fn run(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let outcome = (program.run)(&args.options())?;
     if let Some(path) = &args.outcome {
-        std::fs::write(path, serde_json::to_vec(&outcome)?).with_context(|| path.display().to_string())?;
+        std::fs::write(path, serde_json::to_vec(&outcome)?).with_context(|| visible_path(path))?;
     }
     Ok(told(&outcome))
 }
@@ -95,11 +97,13 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let extras =
         Extras { notes: Some(format!("lab {}: {}", program.name, program.summary)), entries: vec![("lab.json".to_owned(), outcome_json)] };
     let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
-    let saved = snapshot.save(&target(args.output.as_ref(), &format!("lab-{}", program.name)), &mut symbolizer, &extras)?;
+    let target = target(args.output.as_ref(), &format!("lab-{}", program.name));
+    let saved = snapshot.prepare(&mut symbolizer, &extras)?.save_anywhere(&target, &fallback_folders())?;
     tell(&saved);
-    eprintln!("{}\n", saved.path.display());
+    note(&saved.path.display().to_string());
+    note("");
     if outcome.measured.hang.start_ns < saved.window.start.nanos() && outcome.happened {
-        eprintln!("note: the recording begins after the hang did: this machine was too busy for its rings");
+        note("note: the recording begins after the hang did: this machine was too busy for its rings");
     }
     let answered = why::answer_for(&saved.path, args.json)?;
     Ok(if outcome.happened { answered } else { Done::NoHang })
@@ -124,7 +128,7 @@ fn wait(mut child: Child, stop: &AtomicBool) -> anyhow::Result<ExitStatus> {
 
 fn told(outcome: &Outcome) -> Done {
     if let Some(reason) = &outcome.reason {
-        eprintln!("note: {reason}");
+        note(&format!("note: {reason}"));
     }
     if outcome.happened { Done::Yes } else { Done::NoHang }
 }

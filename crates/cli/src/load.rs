@@ -1,16 +1,33 @@
 //! Opens a trace and names its frames.
 
 use crate::args::{ReadingArgs, RulesArgs, TraceArgs};
+use crate::terminal::note;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
 use unhitch_analysis::Rules;
 use unhitch_formats::Error;
-use unhitch_model::{Format, Trace};
+use unhitch_model::{Format, Trace, visible_path};
 use unhitch_symbols::{Fetching, Options, SymbolPath, Symbolizer};
 
+/// For whom a trace is read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum For {
+    /// People, on a terminal: its names are made visible.
+    Text,
+    /// Programs: its names are what they are.
+    Programs,
+}
+
+impl For {
+    /// As the options say: JSON and CSV are for programs.
+    pub fn of(for_programs: bool) -> Self {
+        if for_programs { Self::Programs } else { Self::Text }
+    }
+}
+
 /// Reads the trace that a command is about.
-pub fn trace(args: &TraceArgs) -> anyhow::Result<Trace> {
-    Reader::new(&args.reading).read(&args.path)
+pub fn trace(args: &TraceArgs, whom: For) -> anyhow::Result<Trace> {
+    Reader::new(&args.reading).read_for(&args.path, whom)
 }
 
 /// How traces are read. It remembers what symbol servers have answered.
@@ -32,10 +49,16 @@ impl Reader {
         let mut trace = match unhitch_formats::open_with(path, &self.with) {
             // They name the file themselves.
             Err(error @ (Error::Io { .. } | Error::Together { .. })) => return Err(error.into()),
-            result => result.with_context(|| path.display().to_string())?,
+            result => result.with_context(|| visible_path(path))?,
         };
         self.name(&mut trace);
         Ok(trace)
+    }
+
+    /// The same, for people or for programs.
+    pub fn read_for(&self, path: &Path, whom: For) -> anyhow::Result<Trace> {
+        let trace = self.read(path)?;
+        Ok(if whom == For::Text { trace.for_text() } else { trace })
     }
 
     fn name(&self, trace: &mut Trace) {
@@ -43,7 +66,7 @@ impl Reader {
         match trace.meta.format {
             // It tells which build's PDBs name its functions, wherever it is read.
             Format::Etl => {
-                let fetching = Fetching { told: |url| eprintln!("unhitch: fetching {url}"), ..Fetching::default() };
+                let fetching = Fetching { told: |url| note(&format!("unhitch: fetching {url}")), ..Fetching::default() };
                 Symbolizer::new(Options { pdbs: self.pdbs.clone(), fetching, ..Options::default() }).resolve(trace);
             }
             Format::PerfData if is_this_machine(trace) => Symbolizer::new(Options::default()).resolve(trace),
@@ -69,8 +92,8 @@ pub fn rules(args: &RulesArgs) -> anyhow::Result<Rules> {
         || user_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("unhitch/waits.toml")).filter(|path| path.exists());
     match args.file.clone().or_else(configured) {
         Some(path) => {
-            let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            Rules::with_user_rules(&text).with_context(|| path.display().to_string())
+            let text = std::fs::read_to_string(&path).with_context(|| visible_path(&path))?;
+            Rules::with_user_rules(&text).with_context(|| visible_path(&path))
         }
         None => Ok(Rules::default()),
     }

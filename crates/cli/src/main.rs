@@ -17,6 +17,7 @@ mod selection;
 #[cfg(target_os = "linux")]
 mod signals;
 mod table;
+mod terminal;
 #[cfg(target_os = "linux")]
 mod threads;
 mod view;
@@ -26,8 +27,6 @@ mod watch;
 mod why;
 
 use args::{Args, Command};
-use clap::Parser;
-use std::io::{ErrorKind, Write};
 use std::process::ExitCode;
 use unhitch_analysis::table::Direction;
 
@@ -41,13 +40,13 @@ enum Done {
 }
 
 fn main() -> ExitCode {
-    match run(Args::parse()) {
+    match run(args::parse()) {
         Ok(Done::Yes) => ExitCode::SUCCESS,
         Ok(Done::NoStall) => ExitCode::from(3),
         #[cfg(target_os = "linux")]
         Ok(Done::NoHang) => ExitCode::from(4),
         Err(error) => {
-            eprintln!("unhitch: {error:#}");
+            terminal::complain(&format!("unhitch: {error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -77,13 +76,5 @@ fn run(args: Args) -> anyhow::Result<Done> {
         Command::View(args) => view::view(&args),
         Command::Report(args) => view::report(&args),
         Command::Manual(args) => args::manual(&args),
-    }
-}
-
-/// Prints to standard output; that nobody reads it to the end is no error.
-fn print(text: &str) -> anyhow::Result<()> {
-    match std::io::stdout().lock().write_all(text.as_bytes()) {
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => Ok(result?),
     }
 }

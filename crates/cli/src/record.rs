@@ -1,8 +1,10 @@
 //! `unhitch record`: records once.
 
 use crate::args::{RecordArgs, RecorderArgs};
-use crate::{Done, print, signals};
+use crate::terminal::{note, print};
+use crate::{Done, signals};
 use std::path::PathBuf;
+use unhitch_model::visible_path;
 use unhitch_record::{Extras, Options, SaveTarget, Saved, Until, record as record_until};
 use unhitch_symbols::Symbolizer;
 
@@ -12,7 +14,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
         (Some(duration), _) => Until::For(duration),
         (None, false) => Until::Command(args.run.clone()),
         (None, true) => {
-            eprintln!("recording until Ctrl-C …");
+            note("recording until Ctrl-C …");
             Until::Stopped
         }
     };
@@ -21,10 +23,10 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
     let target = target(args.output.as_ref(), "record");
     let recorded = record_until(&options(&args.recorder), &until, &target, &mut symbolizer, &Extras::default(), &stop)?;
     if let Some(status) = recorded.status.filter(|status| !status.success()) {
-        eprintln!("the command ended with {status}");
+        note(&format!("the command ended with {status}"));
     }
     tell(&recorded.saved);
-    print(&format!("{}\n", recorded.saved.path.display()))?;
+    print(&format!("{}\n", visible_path(&recorded.saved.path)))?;
     Ok(Done::Yes)
 }
 
@@ -49,13 +51,13 @@ pub fn target(output: Option<&PathBuf>, what: &str) -> SaveTarget {
 /// Says on standard error what was saved, and what is wrong with it.
 pub fn tell(saved: &Saved) {
     for warning in &saved.warnings {
-        eprintln!("warning: {warning}");
+        note(&format!("warning: {warning}"));
     }
-    eprintln!(
+    note(&format!(
         "saved {:.1} s, {} events, {:.1} MiB in {:.0} ms",
         saved.window.duration_ns() as f64 / 1e9,
         saved.records.0,
         saved.bytes as f64 / f64::from(1 << 20),
         saved.timings.total_ns() as f64 / 1e6
-    );
+    ));
 }

@@ -1,13 +1,15 @@
 //! `unhitch scan`: address spaces, once or again and again.
 
 use crate::args::ScanArgs;
-use crate::{Done, print, signals};
+use crate::terminal::{clear, complain, note, print, print_json, progress};
+use crate::{Done, signals};
 use anyhow::Context;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unhitch_model::units::{count, rounded_percent};
+use unhitch_model::{visible, visible_path};
 use unhitch_scan::{AddressSpace, Error, Growth, Options, Progress};
 
 /// How long a sleep lasts before it looks whether somebody wants us to stop.
@@ -52,7 +54,7 @@ fn look(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<Look> {
                     found
                 });
                 let share = rounded_percent(progress.bytes.min(size), size);
-                eprint!("\r{pid}: {} mappings, {share} of the address space\x1b[K", count(progress.mappings));
+                self::progress(&format!("{pid}: {} mappings, {share} of the address space", count(progress.mappings)));
             }
         };
         match unhitch_scan::scan(pid, &options, &mut progress) {
@@ -62,7 +64,7 @@ fn look(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<Look> {
             Err(error) => look.skipped.push((pid, error)),
         }
         if show {
-            eprint!("\r\x1b[K");
+            clear();
         }
     }
     if look.spaces.is_empty() && !look.skipped.is_empty() {
@@ -97,10 +99,10 @@ impl Look {
             .filter(|(_, why)| !all || !matches!(why, Error::KernelThread { .. } | Error::Ended { .. } | Error::NoSuchProcess { .. }));
         let told: Vec<&Error> = told.map(|(_, why)| why).collect();
         for why in told.iter().take(3) {
-            eprintln!("note: {why}");
+            note(&format!("note: {why}"));
         }
         if told.len() > 3 {
-            eprintln!("note: {} more processes were not looked at", count(told.len() as u64 - 3));
+            note(&format!("note: {} more processes were not looked at", count(told.len() as u64 - 3)));
         }
     }
 }
@@ -111,7 +113,7 @@ fn once(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<()> {
         draw(&look.spaces, path)?;
     }
     if args.json {
-        print(&(look.json(&[]).to_string() + "\n"))?;
+        print_json(&look.json(&[]))?;
     } else {
         let reports: Vec<String> = look.spaces.iter().map(unhitch_scan::text).collect();
         print(&reports.join("\n"))?;
@@ -123,7 +125,7 @@ fn once(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<()> {
 /// Draws each process: one into the file named, several into a file each, whose name also has the process's number. Tells which.
 fn draw(spaces: &[AddressSpace], path: &Path) -> anyhow::Result<()> {
     let write =
-        |path: &Path, space| std::fs::write(path, unhitch_scan::svg(space)).with_context(|| format!("cannot write {}", path.display()));
+        |path: &Path, space| std::fs::write(path, unhitch_scan::svg(space)).with_context(|| format!("cannot write {}", visible_path(path)));
     if let [space] = spaces {
         return write(path, space);
     }
@@ -136,7 +138,7 @@ fn draw(spaces: &[AddressSpace], path: &Path) -> anyhow::Result<()> {
         }
         let own = path.with_file_name(name);
         write(&own, space)?;
-        eprintln!("{}: {}", own.display(), unhitch_scan::title(space));
+        note(&format!("{}: {}", own.display(), unhitch_scan::title(space)));
     }
     Ok(())
 }
@@ -145,7 +147,7 @@ fn again_and_again(args: &ScanArgs, pids: &[u32], every: Duration) -> anyhow::Re
     let stop = signals::stop()?;
     let mut before = look(args, pids)?;
     if args.json {
-        print(&(before.json(&[]).to_string() + "\n"))?;
+        print_json(&before.json(&[]))?;
     } else {
         let reports: Vec<String> = before.spaces.iter().map(unhitch_scan::text).collect();
         print(&(reports.join("\n") + "\n"))?;
@@ -158,7 +160,7 @@ fn again_and_again(args: &ScanArgs, pids: &[u32], every: Duration) -> anyhow::Re
             Ok(now) => now,
             Err(error) => {
                 // The last of them has ended; that is how this is to end.
-                eprintln!("{error}");
+                complain(&error.to_string());
                 return Ok(());
             }
         };
@@ -167,9 +169,9 @@ fn again_and_again(args: &ScanArgs, pids: &[u32], every: Duration) -> anyhow::Re
         let was = |space: &AddressSpace| before.spaces.iter().find(|old| old.process.is_same(&space.process));
         let growth: Vec<Growth> = now.spaces.iter().filter_map(|space| Some(Growth::between(was(space)?, space, seconds))).collect();
         if args.json {
-            print(&(now.json(&growth).to_string() + "\n"))?;
+            print_json(&now.json(&growth))?;
         } else {
-            let lines = growth.iter().map(|growth| format!("{} {}: {}\n", growth.name, growth.pid, growth.text));
+            let lines = growth.iter().map(|growth| format!("{} {}: {}\n", visible(&growth.name), growth.pid, visible(&growth.text)));
             print(&lines.collect::<String>())?;
             now.tell_skipped(false);
         }

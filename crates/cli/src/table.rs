@@ -1,10 +1,13 @@
 //! `unhitch table`: what a trace holds, as tables; `unhitch callers` and `callees`: the functions around one.
 
 use crate::args::{ButterflyArgs, TableArgs, wrong_usage};
-use crate::{Done, load, print, selection};
+use crate::load::For;
+use crate::terminal::{columns, print, print_as_it_is, print_json};
+use crate::{Done, load, selection};
 use anyhow::bail;
 use unhitch_analysis::Analysis;
-use unhitch_analysis::table::{self, Butterfly, Direction, Query, Question, Ranking, Table, Words};
+use unhitch_analysis::answer::recording;
+use unhitch_analysis::table::{self, Butterfly, Direction, Fit, Query, Question, Ranking, Table, Words};
 
 /// Rows that fit a screen.
 const TOP_TEXT: usize = 20;
@@ -23,16 +26,16 @@ pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
     let words = Words { by: args.by.as_deref(), show: args.show.as_deref(), filter: args.filter.as_deref(), sort: args.sort.as_deref() };
     let query = Query::new(name, words).unwrap_or_else(|error| wrong_usage("table", &error));
     let rules = load::rules(&args.rules)?;
-    let trace = load::Reader::new(&args.reading).read(trace)?;
+    let trace = load::Reader::new(&args.reading).read_for(trace, For::of(args.json || args.csv))?;
     let analysis = Analysis::new(&trace, &rules);
-    let window = selection::window(args.window, analysis.timeline.window())?;
+    let window = selection::window(args.window, &trace, trace.extent())?;
     let top = args.top.unwrap_or(if args.csv || args.json { usize::MAX } else { TOP_TEXT });
     let table = Table::new(&analysis, &query, window, top);
-    print(&match (args.json, args.csv) {
-        (true, _) => serde_json::to_string(&table)? + "\n",
-        (_, true) => table.csv(),
-        _ => table.text(),
-    })?;
+    match (args.json, args.csv) {
+        (true, _) => print_json(&table)?,
+        (_, true) => print_as_it_is(&table.csv())?,
+        _ => print(&table.fitted(Fit { width: columns(), whole: args.wide }))?,
+    }
     Ok(Done::Yes)
 }
 
@@ -42,23 +45,26 @@ pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<D
     let query = Query::new(args.of.table(), Words { filter: args.filter.as_deref(), ..Words::default() });
     let query = query.unwrap_or_else(|error| wrong_usage(command, &error));
     let rules = load::rules(&args.rules)?;
-    let trace = load::trace(&args.trace)?;
+    let trace = load::trace(&args.trace, For::of(args.json))?;
     let analysis = Analysis::new(&trace, &rules);
-    let question =
-        Question { of: args.of, query: &query, window: selection::window(args.window, analysis.timeline.window())?, level: args.by };
-    let json = |value: serde_json::Result<String>| anyhow::Ok(value? + "\n");
-    let text = match &args.function {
+    let window = selection::window(args.window, &trace, trace.extent())?;
+    let question = Question { of: args.of, query: &query, window, level: args.by };
+    let lacking = args.of.table().needs().and_then(|what| recording::not_recorded(&trace, what, ""));
+    match &args.function {
+        None if lacking.is_some() && !args.json => print(&lacking.unwrap_or_default())?,
         None => {
             let ranking = Ranking::new(&analysis, question);
-            if args.json { json(serde_json::to_string(&ranking))? } else { ranking.text(args.top.unwrap_or(TOP_TEXT)) }
+            if args.json { print_json(&ranking)? } else { print(&ranking.text(args.top.unwrap_or(TOP_TEXT)))? }
         }
         Some(function) => {
             let Some(tree) = Butterfly::new(&analysis, question, direction, function) else {
+                if let Some(told) = lacking {
+                    bail!("{}", told.trim_end());
+                }
                 bail!("no {} of these stacks is called {function:?}; `unhitch {command}` without it lists them", args.by.word());
             };
-            if args.json { json(serde_json::to_string(&tree))? } else { tree.text(args.top.unwrap_or(TOP_TREE)) }
+            if args.json { print_json(&tree)? } else { print(&tree.text(args.top.unwrap_or(TOP_TREE)))? }
         }
-    };
-    print(&text)?;
+    }
     Ok(Done::Yes)
 }

@@ -1,7 +1,8 @@
 //! `unhitch threads`: names, states and waits of threads; those that nobody named are flagged.
 
+use crate::Done;
 use crate::args::ThreadsArgs;
-use crate::{Done, print};
+use crate::terminal::{print, print_json};
 use unhitch_scan::{Error, ProcessThreads, all_pids, find, threads_text};
 
 /// Lists the threads of one process, of those of a name, or of all programs.
@@ -22,10 +23,10 @@ pub fn threads(args: &ThreadsArgs) -> anyhow::Result<Done> {
     if args.who.is_none() {
         processes.retain(|process| !process.kernel);
     }
-    print(&if args.json {
-        serde_json::json!({ "version": 1, "processes": processes }).to_string() + "\n"
+    if args.json {
+        print_json(&serde_json::json!({ "version": 1, "processes": processes }))?;
     } else {
-        threads_text(&processes)
-    })?;
+        print(&threads_text(&processes))?;
+    }
     Ok(Done::Yes)
 }

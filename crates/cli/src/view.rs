@@ -1,33 +1,35 @@
 //! `unhitch view`: the page, on loopback; `unhitch report`: one file of it for a bug report.
 
 use crate::args::{ReportArgs, ViewArgs};
-use crate::{Done, hot, load, print};
+use crate::load::For;
+use crate::terminal::{note, print};
+use crate::{Done, hot, load};
 use anyhow::{Context, bail};
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use unhitch_analysis::Analysis;
 use unhitch_analysis::stalls::Query;
-use unhitch_model::Trace;
+use unhitch_model::{Trace, visible_path};
 use unhitch_server::{Config, ListingQuestion, Server, Tools, UPLOAD_LIMIT_BYTES};
 use unhitch_symbols::CodeOptions;
 
 /// Serves a trace or a folder until it is interrupted. The address is the first line that is printed.
 pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     if args.path.is_dir() && !args.reading.with.is_empty() {
-        bail!("{}: --with belongs to one trace, and this is a folder", args.path.display());
+        bail!("{}: --with belongs to one trace, and this is a folder", visible_path(&args.path));
     }
     let reader = load::Reader::new(&args.reading);
     let open = move |path: &Path| reader.read(path).map_err(|error| format!("{error:#}"));
     let tools = Tools { open: Box::new(open), listing: Box::new(listing), rules: load::rules(&args.rules)? };
     let config = Config { path: args.path.clone(), port: args.port, upload_limit_bytes: UPLOAD_LIMIT_BYTES, tools };
-    let server = Server::bind(config).with_context(|| args.path.display().to_string())?;
+    let server = Server::bind(config).with_context(|| visible_path(&args.path))?;
     let address = server.address();
     print(&format!("{address}\n"))?;
     std::io::stdout().flush()?;
-    eprintln!("Serving {} to this machine only; Ctrl-C ends it.", args.path.display());
+    note(&format!("Serving {} to this machine only; Ctrl-C ends it.", args.path.display()));
     if !Server::has_page() {
-        eprintln!("The page was not built into this program: `npm ci && npm run build` in ui/, then build again.");
+        note("The page was not built into this program: `npm ci && npm run build` in ui/, then build again.");
     }
     if args.open {
         open_browser(&address);
@@ -47,7 +49,7 @@ fn open_browser(address: &str) {
     };
     let null = Stdio::null;
     if let Err(error) = Command::new(program).arg(address).stdin(null()).stdout(null()).stderr(null()).spawn() {
-        eprintln!("unhitch: {program}: {error}; open the address above yourself");
+        note(&format!("unhitch: {program}: {error}; open the address above yourself"));
     }
 }
 
@@ -59,13 +61,13 @@ fn listing(trace: &Trace, question: &ListingQuestion<'_>) -> Result<serde_json::
 /// Writes the report.
 pub fn report(args: &ReportArgs) -> anyhow::Result<Done> {
     let rules = load::rules(&args.rules)?;
-    let trace = load::trace(&args.trace)?;
+    let trace = load::trace(&args.trace, For::Text)?;
     let analysis = Analysis::new(&trace, &rules);
     let stalls = analysis.stalls(&Query::default());
     let name = args.trace.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let html = unhitch_server::report(&analysis, &name, &trace.meta.notes, &stalls);
     let path = args.output.clone().unwrap_or_else(|| args.trace.path.with_extension("html"));
-    std::fs::write(&path, html).with_context(|| path.display().to_string())?;
-    print(&format!("{}\n", path.display()))?;
+    std::fs::write(&path, html).with_context(|| visible_path(&path))?;
+    print(&format!("{}\n", visible_path(&path)))?;
     Ok(Done::Yes)
 }

@@ -1,29 +1,37 @@
 //! `unhitch waits`: what the wait rules do not know yet.
 
 use crate::args::WaitsArgs;
-use crate::{Done, load, print};
+use crate::terminal::{complain, print, print_json};
+use crate::{Done, load};
 use serde_json::json;
 use std::fmt::Write;
-use unhitch_analysis::{Analysis, StackWaits, answer::units};
+use unhitch_analysis::answer::{recording, units};
+use unhitch_analysis::{Analysis, StackWaits};
+use unhitch_model::Recorded;
 
 /// Prints the waits that no rule classifies, longest first.
 pub fn waits(args: &WaitsArgs) -> anyhow::Result<Done> {
-    let trace = load::trace(&args.trace)?;
+    let trace = load::trace(&args.trace, load::For::of(args.json))?;
     let rules = load::rules(&args.rules)?;
     let analysis = Analysis::new(&trace, &rules);
     let all = analysis.unclassified();
     let end = analysis.timeline.window().end;
+    let lacking = recording::not_recorded(&trace, Recorded::Switches, "");
     if args.json {
         let row = |waits: &StackWaits| {
             let thread = units::thread(&trace, waits.most, end);
             json!({"waits": waits.waits, "waited_ns": waits.waited_ns, "thread": thread, "stack": trace.stack_names(waits.stack)})
         };
         let rows: Vec<serde_json::Value> = all.iter().take(args.top).map(row).collect();
-        print(&(serde_json::to_string(&rows)? + "\n"))?;
+        print_json(&rows)?;
+        // A list has no place for it.
+        lacking.iter().for_each(|told| complain(told.trim_end()));
         return Ok(Done::Yes);
     }
     let mut out = String::new();
-    if all.is_empty() {
+    if let Some(told) = lacking {
+        out.push_str(&told);
+    } else if all.is_empty() {
         out.push_str("Every wait in this trace has a class.\n");
     } else {
         let _ = writeln!(out, "{:>12}  {:>8}  waited longest there, and where", "waited", "waits");

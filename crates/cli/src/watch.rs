@@ -2,8 +2,10 @@
 
 use crate::args::{SaveArgs, WatchArgs};
 use crate::record::{options, tell};
-use crate::{Done, print, signals};
-use std::io::{IsTerminal, Write};
+use crate::terminal::{clear, complain, note, print, progress};
+use crate::{Done, signals};
+use std::io::IsTerminal;
+use unhitch_model::visible_path;
 use unhitch_record::{Status, WatchEvent, control, watch as watch_until};
 use unhitch_symbols::Symbolizer;
 
@@ -12,7 +14,11 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
     let (stop, save) = (signals::stop()?, signals::save()?);
     let live = std::io::stderr().is_terminal();
     let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
-    let clear = if live { "\r\x1b[K" } else { "" };
+    let clear = || {
+        if live {
+            clear()
+        }
+    };
     watch_until(
         &options(&args.recorder),
         &args.output,
@@ -20,36 +26,38 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
         &mut symbolizer,
         |event| match event {
             WatchEvent::Started { socket, warnings } => {
-                warnings.iter().for_each(|warning| eprintln!("warning: {warning}"));
-                eprintln!(
+                warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));
+                note(&format!(
                     "watching; `unhitch save` or SIGUSR2 to pid {} saves, Ctrl-C ends (socket {})",
                     std::process::id(),
                     socket.display()
-                );
+                ));
             }
-            WatchEvent::Status(status) if live => {
-                eprint!("{clear}{}", status_line(status));
-                let _ = std::io::stderr().flush();
-            }
+            WatchEvent::Status(status) if live => progress(&status_line(status)),
             WatchEvent::Saved(saved) => {
-                eprint!("{clear}");
+                clear();
                 tell(saved);
-                let _ = print(&format!("{}\n", saved.path.display()));
+                let _ = print(&format!("{}\n", visible_path(&saved.path)));
             }
-            WatchEvent::SaveFailed(error) => eprintln!("{clear}unhitch: the save failed, recording goes on: {}", error.with_causes()),
+            WatchEvent::SaveFailed { error, kept } => {
+                clear();
+                let kept = if kept { "the trace is kept in memory and tried again" } else { "recording goes on" };
+                complain(&format!("unhitch: the save failed, {kept}: {}", error.with_causes()));
+            }
             _ => {}
         },
         &save,
         &stop,
     )?;
-    eprint!("{clear}");
+    clear();
     Ok(Done::Yes)
 }
 
 /// Asks the running recorder to save, and prints the file's name.
 pub fn save(args: &SaveArgs) -> anyhow::Result<Done> {
-    let path = control::request_save(&control::default_folder(), args.note.as_deref())?;
-    print(&format!("{}\n", path.display()))?;
+    let answer = control::request_save(&control::default_folder(), args.note.as_deref())?;
+    answer.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}")));
+    print(&format!("{}\n", visible_path(&answer.path)))?;
     Ok(Done::Yes)
 }
 

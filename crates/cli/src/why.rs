@@ -3,13 +3,15 @@
 use crate::args::WhyArgs;
 #[cfg(target_os = "linux")]
 use crate::args::{ReadingArgs, RulesArgs, TraceArgs, WindowArgs};
-use crate::{Done, load, print, selection};
+use crate::terminal::{print, print_json};
+use crate::{Done, load, selection};
 use anyhow::Context;
 #[cfg(target_os = "linux")]
 use std::path::Path;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::answer::{self, Why};
 use unhitch_analysis::stalls::Query;
+use unhitch_model::visible_path;
 
 const TOP_TEXT: usize = 1;
 const TOP_JSON: usize = 10;
@@ -17,25 +19,24 @@ const TOP_JSON: usize = 10;
 /// Answers for a trace file.
 pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     let rules = load::rules(&args.rules)?;
-    let trace = load::trace(&args.trace)?;
+    let trace = load::trace(&args.trace, load::For::of(args.json))?;
     let analysis = Analysis::new(&trace, &rules);
     let query = Query {
         victims: args.victim.as_deref().map_or(Ok(Vec::new()), |name| selection::victims(&trace, name))?,
         window: match args.window.is_everything() {
             true => None,
-            false => Some(selection::window(args.window, analysis.timeline.window())?),
+            false => Some(selection::window(args.window, &trace, analysis.timeline.window())?),
         },
     };
     let stalls = analysis.stalls(&query);
-    print(&match args.json {
-        true => {
-            serde_json::to_string(&Why::new(&analysis, &args.trace.path.display().to_string(), &stalls, args.top.unwrap_or(TOP_JSON)))?
-                + "\n"
-        }
-        false => answer::text(&analysis, &stalls, args.top.unwrap_or(TOP_TEXT)),
-    })?;
+    if args.json {
+        let file = args.trace.path.display().to_string();
+        print_json(&Why::new(&analysis, &file, &stalls, args.top.unwrap_or(TOP_JSON)))?;
+    } else {
+        print(&answer::text_for(&analysis, &query, &stalls, args.top.unwrap_or(TOP_TEXT)))?;
+    }
     if let (Some(path), Some(stall)) = (&args.svg, stalls.first()) {
-        std::fs::write(path, answer::svg(&analysis, stall)).with_context(|| path.display().to_string())?;
+        std::fs::write(path, answer::svg(&analysis, stall)).with_context(|| visible_path(path))?;
     }
     Ok(if stalls.is_empty() { Done::NoStall } else { Done::Yes })
 }

@@ -1,13 +1,14 @@
 //! The one error type of this crate.
 
 use std::path::PathBuf;
+use unhitch_model::visible_path;
 
 /// Why a trace could not be read or written at all. What is only damaged or lost goes to the trace's warnings instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The operating system refused.
-    #[error("cannot read or write {}", path.display())]
+    #[error("cannot read or write {}", visible_path(path))]
     Io {
         /// Which file.
         path: PathBuf,
@@ -15,7 +16,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// The target of a save is taken; nothing was changed.
-    #[error("{}: exists already, and is never overwritten", .0.display())]
+    #[error("{}: exists already, and is never overwritten", visible_path(.0))]
     Exists(PathBuf),
     /// The content is no trace that Unhitch knows.
     #[error("not a trace: expected {expected} at offset {offset}, found {found}")]
@@ -31,7 +32,7 @@ pub enum Error {
     #[error("{0}")]
     Unsupported(String),
     /// A file that cannot be read together with the others that were given.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}", visible_path(path))]
     Together {
         /// Which file.
         path: PathBuf,
@@ -51,6 +52,14 @@ pub enum Error {
     /// The zip around the trace cannot be read or written.
     #[error("the zip around the trace")]
     Container(#[from] zip::result::ZipError),
+    /// A member of the container is not what was written.
+    #[error("{name} in the container is damaged: {why}")]
+    Member {
+        /// Which member.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A JSON entry of the container cannot be read or written.
     #[error("container entry {entry}")]
     Json {
@@ -66,6 +75,11 @@ impl Error {
     pub(crate) fn at(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         |source| Self::Io { path, source }
+    }
+
+    /// For `map_err`: a member of the container that cannot be unpacked.
+    pub(crate) fn member(name: &str) -> impl FnOnce(std::io::Error) -> Self {
+        move |error| Self::Member { name: name.to_owned(), why: error.to_string().to_lowercase() }
     }
 
     /// A part that ends too early.

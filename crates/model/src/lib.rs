@@ -10,6 +10,7 @@
 mod events;
 mod id;
 mod layout;
+mod machine;
 mod modules;
 mod provider_events;
 mod stacks;
@@ -20,18 +21,23 @@ mod time;
 mod trace;
 pub mod units;
 mod value;
+mod visible;
 mod warnings;
 
 pub use events::{ContentionKind, Contentions, Placements, Samples, Switches, TaskState, WaitReason, WakeFlags, Wakings};
 pub use id::{FrameId, ModuleId, NameId, ProcessId, StackId, ThreadId};
 pub use layout::{Count, Field, FieldType, Layout};
-pub use modules::{Module, ModuleKind, Modules};
+pub use machine::{
+    ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount, Pressure, Reading, Throttling,
+};
+pub use modules::{CUT, Module, ModuleKind, Modules};
 pub use provider_events::{EventHead, EventKind, KindId, ProviderEvents, ValueMap};
 pub use stacks::{Frame, Stacks};
 pub use strings::Strings;
 pub use symbols::{Symbol, Symbols};
 pub use tasks::{Policy, Process, Thread, Threads};
 pub use time::{Time, Window};
-pub use trace::{CpuSpan, Format, FutexWait, Loss, Meta, Trace};
+pub use trace::{CpuSpan, Format, FutexWait, Loss, Meta, Recorded, Trace};
 pub use value::{Value, guid_text};
+pub use visible::{is_control, visible, visible_lines, visible_path};
 pub use warnings::Warnings;

@@ -22,24 +22,63 @@ pub enum ModuleKind {
         /// True when it lies in the kernel's half of the addresses.
         kernel: bool,
     },
-    /// Anonymous memory, JIT code, or an address that no mapping covers, in the process with this pid: offsets are avma.
+    /// Code that a runtime compiled while the program ran, where the trace says which (.NET on
+    /// Windows), in the process with this pid: offsets are avma. The path is that of the method's
+    /// own module.
+    Jit {
+        /// The process whose address space it is.
+        pid: u32,
+        /// How many other methods the address had been before, of those that the trace shows.
+        generation: u32,
+    },
+    /// Anonymous memory, JIT code of which nothing is known, or any address of a process whose
+    /// mappings are not known, in the process with this pid: offsets are avma.
     Anonymous {
         /// The process whose address space it is.
         pid: u32,
     },
+    /// No code: the place where a stack was cut. The next address that was recorded lies in no executable mapping of its process, so it
+    /// is no return address, and what came after it means nothing.
+    Cut,
+}
+
+impl Module {
+    /// The module of [`ModuleKind::Cut`], whose only offset is 0.
+    pub const fn cut(path: NameId) -> Self {
+        Self { path, kind: ModuleKind::Cut, build_id: Vec::new() }
+    }
 }
 
 impl ModuleKind {
+    /// The last part of a module's path, as frames without names show it: `clr.dll` of
+    /// `C:\Windows\…\clr.dll`.
+    pub fn file_name(self, path: &str) -> &str {
+        // On Linux a backslash is a letter like any other.
+        let name = match self {
+            Self::Image { .. } | Self::Jit { .. } => path.rsplit(['/', '\\']).next(),
+            _ => path.rsplit('/').next(),
+        };
+        name.unwrap_or(path)
+    }
+
+    /// True for code that a program brought: its own, its libraries', or compiled from them.
+    pub const fn is_program(self) -> bool {
+        matches!(self, Self::File | Self::Image { .. } | Self::Jit { .. })
+    }
+
     /// True for code of the kernel.
     pub const fn is_kernel(self) -> bool {
         matches!(self, Self::Kernel | Self::Image { kernel: true, .. })
     }
 }
 
+/// How the place where a stack was cut is written.
+pub const CUT: &str = "(cut)";
+
 /// A module as the trace names it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
-    /// Path of the file, `[kernel]`, `[vdso]`, or `[anon]`.
+    /// Path of the file, `[kernel]`, `[vdso]`, `[jit]`, `[anon]`, or [`CUT`].
     pub path: NameId,
     /// Where its code comes from.
     pub kind: ModuleKind,
@@ -64,6 +103,15 @@ impl Modules {
         self.list.push(module.clone());
         self.ids.insert(module, id);
         id
+    }
+
+    /// Gives a module another path.
+    pub(crate) fn set_path(&mut self, id: ModuleId, path: NameId) {
+        if let Some(module) = self.list.get_mut(id.index()) {
+            self.ids.remove(module);
+            module.path = path;
+            self.ids.insert(module.clone(), id);
+        }
     }
 
     /// The module `id`, if it is of this trace.

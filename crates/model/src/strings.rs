@@ -35,6 +35,16 @@ impl Strings {
         self.ids.get(text).copied()
     }
 
+    /// Rewrites the texts for which `rewrite` has another one; their ids stay. Two may read the same afterwards.
+    pub(crate) fn rewrite(&mut self, rewrite: impl Fn(&str) -> Option<String>) {
+        for (index, text) in self.texts.iter_mut().enumerate() {
+            let Some(new) = rewrite(text) else { continue };
+            self.ids.remove(text);
+            *text = new.into();
+            self.ids.entry(text.clone()).or_insert(NameId(index as u32));
+        }
+    }
+
     /// How many there are, the empty one included.
     #[expect(clippy::len_without_is_empty, reason = "never empty")]
     pub fn len(&self) -> usize {

@@ -1,9 +1,11 @@
 //! The trace itself.
 
+use crate::visible;
 use crate::{
-    Contentions, FrameId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches, Symbols,
-    ThreadId, Threads, Time, Wakings, Warnings, Window,
+    Contentions, FrameId, MachineReport, ModuleId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks,
+    Strings, Switches, Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
 };
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// The kind of file that a trace was read from.
@@ -92,6 +94,28 @@ pub struct FutexWait {
     pub owner: Option<ThreadId>,
 }
 
+/// What a recording may be without.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Recorded {
+    /// Context switches.
+    Switches,
+    /// Wake-ups.
+    Wakings,
+    /// CPU samples.
+    Samples,
+}
+
+impl Recorded {
+    /// The word in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Switches => "switches",
+            Self::Wakings => "wakings",
+            Self::Samples => "samples",
+        }
+    }
+}
+
 /// A recording: everything observed, nothing concluded. Immutable once read.
 #[derive(Clone, Debug)]
 pub struct Trace {
@@ -123,6 +147,8 @@ pub struct Trace {
     pub events: ProviderEvents,
     /// Futex waits at the time of the save.
     pub futex_waits: Vec<FutexWait>,
+    /// What the machine and its control groups reported of themselves; empty where nothing was recorded.
+    pub machine: MachineReport,
     /// What each CPU's events cover, by CPU.
     pub spans: Vec<CpuSpan>,
     /// Where events are missing, by start.
@@ -131,6 +157,8 @@ pub struct Trace {
     pub by_kind: BTreeMap<String, u64>,
     /// What is damaged, lost or guessed.
     pub warnings: Warnings,
+    /// Whether its names were made [`visible`].
+    pub is_for_text: bool,
 }
 
 impl Default for Trace {
@@ -152,10 +180,12 @@ impl Default for Trace {
             contentions: Contentions::default(),
             events: ProviderEvents::default(),
             futex_waits: Vec::new(),
+            machine: MachineReport::default(),
             spans: Vec::new(),
             losses: Vec::new(),
             by_kind: BTreeMap::new(),
             warnings: Warnings::default(),
+            is_for_text: false,
         }
     }
 }
@@ -166,6 +196,78 @@ impl Trace {
         let start = self.spans.iter().map(|span| span.window.start).max().unwrap_or_default();
         let end = self.spans.iter().map(|span| span.window.end).max().unwrap_or_default();
         Window::new(start, end.max(start))
+    }
+
+    /// The window of all that the file holds: every CPU's events, and those of no CPU. Empty without events.
+    pub fn extent(&self) -> Window {
+        let columns = [&self.switches.time, &self.wakings.time, &self.samples.time, &self.contentions.time, &self.events.time];
+        let of_column = |times: &&Vec<Time>| Some(Window::new(*times.first()?, times.last()?.plus(1)));
+        let windows = columns.iter().filter_map(of_column).chain(self.spans.iter().map(|span| span.window));
+        windows.reduce(|a, b| Window::new(a.start.min(b.start), a.end.max(b.end))).unwrap_or_default()
+    }
+
+    /// The instant that all times for people count from: of an `.etl` its first session's start, as PerfView and WPA have it; else the
+    /// first event of the trace. Every number that is not a clock's own is relative to it.
+    pub fn origin(&self) -> Time {
+        if self.meta.format == Format::Etl { Time::ZERO } else { self.extent().start }
+    }
+
+    /// How many switches, wake-ups, samples and events of providers lie outside the window that every CPU's events cover.
+    pub fn uncovered_events(&self) -> u64 {
+        let covered = self.common_window();
+        let columns = [&self.switches.time, &self.wakings.time, &self.samples.time, &self.events.time];
+        let inside = |times: &[Time]| times.partition_point(|&t| t < covered.end) - times.partition_point(|&t| t < covered.start);
+        columns.iter().map(|times| (times.len() - inside(times)) as u64).sum()
+    }
+
+    /// What was recorded, as far as the trace shows it.
+    pub fn has(&self, recorded: Recorded) -> bool {
+        match recorded {
+            Recorded::Switches => !self.switches.is_empty(),
+            Recorded::Wakings => !self.wakings.is_empty(),
+            Recorded::Samples => !self.samples.is_empty(),
+        }
+    }
+
+    /// The trace as text may show it: every name, note and warning on one line and without control characters ([`visible`]). Its ids,
+    /// times and numbers are the same. Paths of modules stay as they are until they are [`shown`](Self::shown).
+    pub fn for_text(mut self) -> Self {
+        let changed = |text: &str| match visible(text) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(text) => Some(text),
+        };
+        let change = |text: &mut String| {
+            if let Some(new) = changed(text) {
+                *text = new;
+            }
+        };
+        // Of a path the file's name is still to be found, and what is written out has a backslash.
+        let paths: Vec<Option<String>> = self
+            .modules
+            .iter()
+            .map(|(_, module)| {
+                let path = self.strings.get(module.path);
+                changed(path).map(|_| path.to_owned())
+            })
+            .collect();
+        self.strings.rewrite(changed);
+        for (index, path) in paths.into_iter().enumerate() {
+            if let Some(path) = path {
+                self.modules.set_path(ModuleId(index as u32), self.strings.intern(&path));
+            }
+        }
+        self.warnings.rewrite(change);
+        let meta = &mut self.meta;
+        [&mut meta.host, &mut meta.kernel, &mut meta.arch, &mut meta.producer, &mut meta.notes].into_iter().for_each(change);
+        let by_kind = std::mem::take(&mut self.by_kind);
+        self.by_kind = by_kind.into_iter().map(|(kind, count)| (visible(&kind).into_owned(), count)).collect();
+        self.is_for_text = true;
+        self
+    }
+
+    /// What an event carries, or a module's path, as it is to be shown: made [`visible`] in a trace [for text](Self::for_text).
+    pub fn shown(&self, text: String) -> String {
+        if self.is_for_text { visible(&text).into_owned() } else { text }
     }
 
     /// The text of a name.
@@ -205,10 +307,9 @@ impl Trace {
         let Some(frame) = self.stacks.frame(id) else { return vec!["?".to_owned()] };
         let Some(module) = self.modules.get(frame.module) else { return vec![format!("?+{:#x}", frame.offset)] };
         let path = self.name(module.path);
-        if matches!(module.kind, ModuleKind::Image { .. }) {
-            // As debuggers write a place that has no name.
-            return vec![format!("{}!+{:#x}", path.rsplit(['/', '\\']).next().unwrap_or(path), frame.offset)];
+        if module.kind == ModuleKind::Cut {
+            return vec![path.to_owned()];
         }
-        vec![format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(path), frame.offset)]
+        vec![self.shown(format!("{}+{:#x}", module.kind.file_name(path), frame.offset))]
     }
 }

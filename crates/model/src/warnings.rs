@@ -34,6 +34,11 @@ impl Warnings {
         })
     }
 
+    /// Rewrites the messages.
+    pub(crate) fn rewrite(&mut self, rewrite: impl Fn(&mut String)) {
+        self.messages.iter_mut().for_each(|(message, _)| rewrite(message));
+    }
+
     /// True when there is nothing to report.
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()

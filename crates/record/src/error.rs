@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use unhitch_model::{visible, visible_path};
 
 /// Why recording, saving or talking to a recorder failed. The text says how to mend it; the system's own words are its source.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +35,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file, folder or socket could not be used.
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}", visible_path(path))]
     File {
         /// What was tried.
         action: &'static str,
@@ -46,8 +47,14 @@ pub enum Error {
     /// The trace could not be put together or written.
     #[error(transparent)]
     Formats(#[from] unhitch_formats::Error),
+    /// The trace could not be written anywhere.
+    #[error("the trace could not be written anywhere:{}", reasons.iter().map(|reason| format!("\n  {reason}")).collect::<String>())]
+    Nowhere {
+        /// Each place that was tried, with what was wrong with it, in the order of trying.
+        reasons: Vec<String>,
+    },
     /// The command to be recorded could not be started.
-    #[error("cannot start {command}")]
+    #[error("cannot start {}", visible(command))]
     Command {
         /// The program.
         command: String,
@@ -55,13 +62,16 @@ pub enum Error {
         source: io::Error,
     },
     /// Another recorder of this user is already on.
-    #[error("a recorder is already watching (it answers on {}): stop it first, or save what it holds with `unhitch save`", socket.display())]
+    #[error(
+        "a recorder is already watching (it answers on {}): stop it first, or save what it holds with `unhitch save`",
+        visible_path(socket)
+    )]
     AlreadyWatching {
         /// Its socket.
         socket: PathBuf,
     },
     /// No recorder of this user is on.
-    #[error("no recorder is watching (nobody answers on {}): start one with `unhitch watch`", socket.display())]
+    #[error("no recorder is watching (nobody answers on {}): start one with `unhitch watch`", visible_path(socket))]
     NotWatching {
         /// Where one would answer.
         socket: PathBuf,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
+use unhitch_model::{visible, visible_path};
 
 /// Why a process could not be looked at. The text says how to mend it; the system's own words are its source.
 #[derive(Debug, thiserror::Error)]
@@ -15,8 +16,9 @@ pub enum Error {
     },
     /// It belongs to somebody else.
     #[error(
-        "{name} {pid} belongs to user {owner}, and we may not look into it: do so as that user or as root (`sudo unhitch …`), or with the \
-         capability CAP_SYS_PTRACE, which root of a container may lack"
+        "{} {pid} belongs to user {owner}, and we may not look into it: do so as that user or as root (`sudo unhitch …`), or with the \
+         capability CAP_SYS_PTRACE, which root of a container may lack",
+        visible(name)
     )]
     NotPermitted {
         /// Its number.
@@ -27,7 +29,7 @@ pub enum Error {
         owner: u32,
     },
     /// A thread of the kernel's.
-    #[error("{name} {pid} is a thread of the kernel: it has no address space of its own")]
+    #[error("{} {pid} is a thread of the kernel: it has no address space of its own", visible(name))]
     KernelThread {
         /// Its number.
         pid: u32,
@@ -35,7 +37,7 @@ pub enum Error {
         name: String,
     },
     /// It was there, and is gone.
-    #[error("{name} {pid} has ended")]
+    #[error("{} {pid} has ended", visible(name))]
     Ended {
         /// Its number.
         pid: u32,
@@ -57,7 +59,7 @@ pub enum Error {
         mend: String,
     },
     /// A file could not be read.
-    #[error("cannot {action} {}", path.display())]
+    #[error("cannot {action} {}", visible_path(path))]
     File {
         /// What was tried.
         action: &'static str,
@@ -67,7 +69,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file of the kernel's is not as expected.
-    #[error("{} at byte {offset}: expected {expected}, found {found:?}", path.display())]
+    #[error("{} at byte {offset}: expected {expected}, found {found:?}", visible_path(path))]
     Malformed {
         /// The file.
         path: PathBuf,

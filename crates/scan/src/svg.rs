@@ -9,6 +9,7 @@ use crate::space::AddressSpace;
 use crate::text::{lines, title};
 use std::fmt::Write;
 use unhitch_model::units::{bytes, plural};
+use unhitch_model::visible;
 
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 60.0;
@@ -175,7 +176,7 @@ fn name(kind: Kind) -> &'static str {
 /// Text as XML has it; what XML cannot have becomes a question mark.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for char in text.chars() {
+    for char in visible(text).chars() {
         match char {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),

@@ -5,6 +5,7 @@ use crate::groups::{Group, Kind};
 use crate::space::AddressSpace;
 use std::fmt::Write;
 use unhitch_model::units::{bytes, count, duration, plural};
+use unhitch_model::visible;
 
 /// Groups told one by one; the rest is summed.
 const MOST_ROWS: usize = 12;
@@ -17,7 +18,7 @@ pub fn text(space: &AddressSpace) -> String {
     let mut out = head(space);
     out.push('\n');
     for finding in &space.findings {
-        for (index, line) in lines(finding, LINE_CHARS).iter().enumerate() {
+        for (index, line) in lines(&visible(finding), LINE_CHARS).iter().enumerate() {
             let _ = writeln!(out, "  {}{line}", if index == 0 { "* " } else { "  " });
         }
     }
@@ -46,7 +47,7 @@ pub(crate) fn lines(text: &str, most: usize) -> Vec<String> {
 
 /// What to call a process: `chrome 1234`.
 pub fn title(space: &AddressSpace) -> String {
-    format!("{} {}", space.process.name, space.process.pid)
+    format!("{} {}", visible(&space.process.name), space.process.pid)
 }
 
 fn head(space: &AddressSpace) -> String {
@@ -82,11 +83,11 @@ fn head(space: &AddressSpace) -> String {
 
 /// A group as the first column of the table calls it.
 fn row_name(group: &Group) -> String {
-    let name = group.name.as_str();
+    let name = visible(&group.name);
     match (group.kind, group.start) {
         (Kind::Reservation, Some(start)) => format!("reservation at {start:#x}"),
         (Kind::Reservation, None) => "smaller reservations".to_owned(),
-        (Kind::File, _) => format!("file {}", name.rsplit('/').next().unwrap_or(name)),
+        (Kind::File, _) => format!("file {}", name.rsplit('/').next().unwrap_or(&name)),
         (Kind::Heap, _) => "heap".to_owned(),
         (Kind::Stack, _) if name == "threads" => "threads' stacks".to_owned(),
         (Kind::Stack, _) => "stack".to_owned(),
@@ -203,7 +204,7 @@ fn sizes(space: &AddressSpace) -> String {
 fn foot(space: &AddressSpace) -> String {
     let (method, mut out) = (&space.method, String::new());
     for warning in &space.warnings {
-        let _ = writeln!(out, "  note: {warning}");
+        let _ = writeln!(out, "  note: {}", visible(warning));
     }
     let _ = writeln!(
         out,

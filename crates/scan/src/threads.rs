@@ -10,6 +10,7 @@ use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 use unhitch_model::units::{count, duration, plural};
+use unhitch_model::visible;
 
 /// A thread as it was when it was looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -105,7 +106,14 @@ pub fn text(processes: &[ProcessThreads]) -> String {
     sorted.sort_by_key(|process| (std::cmp::Reverse(process.threads.len()), process.pid));
     let mut out = String::new();
     for process in &sorted {
-        let _ = write!(out, "{} {}, user {}: {}", process.name, process.pid, process.uid, plural(process.threads.len() as u64, "thread"));
+        let _ = write!(
+            out,
+            "{} {}, user {}: {}",
+            visible(&process.name),
+            process.pid,
+            process.uid,
+            plural(process.threads.len() as u64, "thread")
+        );
         match process.unnamed {
             0 => out.push('\n'),
             unnamed => drop(writeln!(out, ", {} without a name of {} own", count(unnamed), if unnamed == 1 { "its" } else { "their" })),
@@ -116,10 +124,10 @@ pub fn text(processes: &[ProcessThreads]) -> String {
             let waits_in = thread.waits_in.as_deref().unwrap_or_default();
             [
                 thread.tid.to_string(),
-                thread.name.clone(),
+                visible(&thread.name).into_owned(),
                 state(thread.state).to_owned(),
                 duration(thread.cpu_ns),
-                waits_in.to_owned(),
+                visible(waits_in).into_owned(),
                 flag.to_owned(),
             ]
         }));

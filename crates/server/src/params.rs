@@ -71,7 +71,7 @@ impl Params {
         let Some(text) = self.get(name) else { return Ok(None) };
         // What a page computes may have a fraction, or an exponent.
         let rounded = || text.parse::<f64>().ok().filter(|ns| ns.abs() < 9.0e18).map(|ns| ns.round() as i64);
-        text.parse().ok().or_else(rounded).map(Some).ok_or_else(|| wrong(name, text, "nanoseconds since the start of the trace"))
+        text.parse().ok().or_else(rounded).map(Some).ok_or_else(|| wrong(name, text, "nanoseconds since the trace's origin"))
     }
 
     /// Ids separated by commas.
@@ -90,6 +90,14 @@ impl Params {
             return Err(wrong("to", self.get("to").unwrap_or_default(), "a time that is not before `from`"));
         }
         Ok(Window::new(from, to))
+    }
+
+    /// The part of a table that is asked for: unless it is narrowed, all that the file holds.
+    pub fn window_of_table(&self, loaded: &Loaded<'_>) -> Result<Window, Error> {
+        match (self.get("from"), self.get("to")) {
+            (None, None) => Ok(loaded.trace.extent()),
+            _ => Ok(self.window(loaded)?.intersect(loaded.trace.extent())),
+        }
     }
 
     /// The selection that is asked for.

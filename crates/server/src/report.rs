@@ -52,7 +52,7 @@ const SECTIONS: &[Section] = &[
     Section {
         title: "Threads, by time on a CPU",
         table: Name::Threads,
-        words: words("none", "thread,tid,process,pid,ran,runnable,slept,switches,policy", "ran:desc"),
+        words: words("none", "thread,tid,process,pid,ran,runnable,slept,switches,sampled,policy", "ran:desc"),
     },
     Section { title: "CPUs", table: Name::Cpus, words: words("none", "all", "cpu:asc") },
 ];
@@ -88,7 +88,7 @@ pub fn report(analysis: &Analysis<'_>, name: &str, notes: &str, stalls: &[Stall]
     for section in SECTIONS {
         // The registry of columns decides what a query may ask; ours are tested against it.
         if let Ok(query) = Query::new(section.table, section.words) {
-            let table = Table::new(analysis, &query, window, MOST_ROWS);
+            let table = Table::new(analysis, &query, trace.extent(), MOST_ROWS);
             if let Ok(json) = serde_json::to_value(&table) {
                 rows(section.title, &json, &mut out);
             }
@@ -117,7 +117,7 @@ fn answers(analysis: &Analysis<'_>, stalls: &[Stall], out: &mut String) {
 
 /// A table of the analysis, which tells its columns and rows in JSON.
 fn rows(title: &str, table: &Value, out: &mut String) {
-    let (columns, start) = (table["columns"].as_array(), table["start_ns"].as_i64().unwrap_or(0));
+    let (columns, start) = (table["columns"].as_array(), table["origin_ns"].as_i64().unwrap_or(0));
     let (Some(columns), Some(rows)) = (columns, table["rows"].as_array()) else { return };
     if rows.is_empty() {
         return;

@@ -98,7 +98,7 @@ export const curve = ofTrace<Curve>(
 /** The trace's extent follows its summary. */
 effect(() => {
   const data = summary.value.data;
-  if (data) store.extent.value = range(0, Math.max(1, data.duration_ns));
+  if (data) store.extent.value = range(data.from, data.from + Math.max(1, data.duration_ns));
 });
 
 /** The threads' and processes' names are asked for only when something selected has none yet. */

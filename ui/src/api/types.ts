@@ -78,7 +78,12 @@ export interface Summary {
   arch: string | null;
   producer: string | null;
   notes: string;
+  /** What all times count from, on the trace's own clock, and in words. */
+  origin_ns: string;
+  origin: string;
   start_ns: string;
+  /** When the span that all CPUs cover begins, which is what the page shows. */
+  from: Ns;
   duration_ns: number;
   epoch_ns: string | null;
   cpus: number;
@@ -264,6 +269,10 @@ export interface TablePage {
   total: number;
   totals: (number | null)[];
   matched: number;
+  /** Of those, how many lie outside the span that all CPUs cover. */
+  outside: number;
+  /** Columns that hold nothing, because what they need was not recorded. */
+  not_recorded: { column: string; why: string; advice: string }[];
   ignored: string[];
   cut: boolean;
 }

@@ -153,7 +153,7 @@ export function Grid({ of, onStack }: GridProps) {
               const total = i < of.by.length ? undefined : first.totals[at];
               return (
                 <span key={text} role="gridcell" class={isNumeric(kindOf(of.info, text)) && i >= of.by.length ? "cell num" : "cell"}>
-                  {i === 0 ? `${plural(first.total, of.by.length > 0 ? "group" : "row")}${of.by.length > 0 ? ` of ${count(first.matched)} rows` : ""}` : cellText(total ?? null, kindOf(of.info, text))}
+                  {i === 0 ? `${plural(first.total, of.by.length > 0 ? "group" : "row")}${of.by.length > 0 ? ` of ${count(first.matched)} rows` : ""}${first.outside > 0 ? `, ${count(first.outside)} outside the span that all CPUs cover` : ""}` : cellText(total ?? null, kindOf(of.info, text))}
                 </span>
               );
             })}

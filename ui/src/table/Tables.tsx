@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { register } from "../commands";
 import { tables } from "../api/data";
+import type { TablePage } from "../api/types";
 import type { StackRef } from "../api/types";
 import { openMenu } from "../parts/Menu";
 import { Busy, Trouble } from "../parts/Trouble";
@@ -20,6 +21,15 @@ import "./table.css";
 
 /** More is cut, and that is said. */
 const COPIED = 5000;
+
+/** Each reason once, with the columns that hold nothing for it. */
+function byReason(lacks: TablePage["not_recorded"]): { columns: string; why: string; advice: string }[] {
+  const whys = [...new Set(lacks.map((lack) => lack.why))];
+  return whys.map((why) => {
+    const alike = lacks.filter((lack) => lack.why === why);
+    return { columns: alike.map((lack) => lack.column).filter(Boolean).join(", "), why, advice: alike[0]?.advice ?? "" };
+  });
+}
 
 export function Tables() {
   const peeked = useSignal<StackRef | null>(null);
@@ -43,6 +53,7 @@ export function Tables() {
   void model.version.value;
   const first = model.rows().pages.get(0) ?? null;
   const ignored: string[] = [...(first?.ignored ?? [])];
+  const lacking = byReason(first?.not_recorded ?? []);
   if (of && store.selection.value.stack !== null && !hasStacks(of.info.table)) ignored.push("function");
   return (
     <div class="tables" data-ready={first !== null && model.pending.value === 0}>
@@ -94,6 +105,11 @@ export function Tables() {
           This table has no column for the selected {ignored.join(" and ")}, so that does not restrict it.
         </p>
       )}
+      {lacking.map(({ columns, why, advice }) => (
+        <p class="note" key={why}>
+          Not recorded{columns === "" ? "" : ` (${columns})`}: {why}. {advice}
+        </p>
+      ))}
       {trouble && <Trouble error={trouble} again={model.again} />}
       {of && !trouble && (
         <>

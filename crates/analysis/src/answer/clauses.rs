@@ -202,7 +202,8 @@ fn input(analysis: &Analysis<'_>, window: Window) -> Option<Clause> {
 fn others(analysis: &Analysis<'_>, stall: &Stall) -> Clause {
     let window = stall.explanation.window;
     let others: Vec<ThreadId> = stall.victims.iter().copied().filter(|&victim| victim != stall.candidate.victim).collect();
-    let head = format!("{} suffered from the same at the same time: ", units::plural(others.len() as u64, "other thread"));
+    let when = if stall.throttling.is_some() { "at or near that time" } else { "at the same time" };
+    let head = format!("{} suffered from the same {when}: ", units::plural(others.len() as u64, "other thread"));
     let mut clause = Clause::new(ClauseKind::Story, head);
     for (index, &other) in others.iter().take(4).enumerate() {
         let comma = if index > 0 { ", " } else { "" };
@@ -360,12 +361,15 @@ fn shares(proofs: &Proofs<'_>, list: &mut Vec<Clause>) {
     let (analysis, explanation) = (proofs.analysis, &proofs.stall.explanation);
     let (shares, total_ns, at) = (&proofs.shares, explanation.window.duration_ns(), explanation.window.end);
     list.push(Clause::new(ClauseKind::Partition, "\n  where the time went"));
-    let head = |what: &str, ns: u64| {
-        let (time, part) = (units::duration(ns), units::percent(ns, total_ns));
-        Clause::new(ClauseKind::Partition, format!("  {time:>12}  {part:>7}  {what:<15} "))
-    };
     let lines = lines(analysis.trace, at, shares);
     let shown = if lines.len() > MOST_SHARES + 1 { MOST_SHARES } else { lines.len() };
+    let rest = lines[shown..].iter().fold((0, 0), |sum, (_, who, ns)| (sum.0 + ns, sum.1 + who.map_or(1, |who| who.members)));
+    let printed: Vec<u64> = lines[..shown].iter().map(|(_, _, ns)| *ns).chain((shown < lines.len()).then_some(rest.0)).collect();
+    let mut parts = units::percents(&printed).into_iter();
+    let mut head = |what: &str, ns: u64| {
+        let (time, part) = (units::duration(ns), parts.next().unwrap_or_default());
+        Clause::new(ClauseKind::Partition, format!("  {time:>12}  {part:>7}  {what:<15} "))
+    };
     for (what, who, ns) in &lines[..shown] {
         let clause = head(words(*what), *ns);
         list.push(match who {
@@ -375,8 +379,6 @@ fn shares(proofs: &Proofs<'_>, list: &mut Vec<Clause>) {
         });
     }
     if shown < lines.len() {
-        let rest: (u64, usize) =
-            lines[shown..].iter().fold((0, 0), |sum, (_, who, ns)| (sum.0 + ns, sum.1 + who.map_or(1, |who| who.members)));
         list.push(head("the rest", rest.0).say(&format!("{} smaller parts", rest.1)));
     }
     let sum_ns: u64 = shares.iter().map(|share| share.ns).sum();
@@ -419,6 +421,7 @@ pub fn words(what: What) -> &'static str {
         What::Timer => "timer set by",
         What::Memory => "memory",
         What::Ipc => "reply awaited of",
+        What::Outside => "message to",
         What::Stopped => "stopped",
         What::Unknown => "not known",
     }

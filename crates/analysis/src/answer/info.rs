@@ -1,17 +1,29 @@
 //! What a trace holds, as text and as JSON (a contract: fields may be added, never changed or removed).
 
+use super::machine::MachineJson;
 use super::units;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use unhitch_model::{ProcessId, Trace};
+use unhitch_model::{Format, ProcessId, Trace, Value};
 
 /// What `unhitch info` prints.
 #[derive(Serialize, Debug)]
 pub struct Info {
     version: u32,
     format: &'static str,
+    /// What the times in text, on the page and of `--from` and `--to` count from, as nanoseconds of the trace's clock.
+    origin_ns: u64,
+    /// The same in words.
+    origin: &'static str,
+    /// Its wall-clock time, nanoseconds since the Unix epoch; null where the trace does not tell.
+    origin_epoch_ns: Option<i64>,
     duration_ns: u64,
+    /// The span that all CPUs cover, on the trace's clock: `duration_ns` is its length.
+    covered_start_ns: u64,
+    covered_end_ns: u64,
+    /// Switches, wake-ups, samples and events of providers outside it.
+    outside_events: u64,
     cpus: usize,
     events: u64,
     buffers: u64,
@@ -31,6 +43,8 @@ pub struct Info {
     producer: String,
     notes: String,
     spans: Vec<SpanJson>,
+    /// What the machine reported of itself; null where nothing was recorded.
+    machine: Option<MachineJson>,
 }
 
 #[derive(Serialize, Debug)]
@@ -44,10 +58,21 @@ impl Info {
     /// Counts what `trace` holds.
     pub fn new(trace: &Trace) -> Self {
         let cpus: BTreeSet<u16> = trace.spans.iter().map(|span| span.cpu).collect();
+        let (origin, covered) = (trace.origin(), trace.common_window());
+        let epoch_ns = trace.meta.epoch_ns.map(|zero| zero.saturating_add(i128::from(origin.nanos())));
         Self {
             version: 1,
             format: trace.meta.format.name(),
-            duration_ns: trace.common_window().duration_ns(),
+            origin_ns: origin.nanos(),
+            origin: match trace.meta.format {
+                Format::Etl => "the start of the trace's first session, as in PerfView and WPA",
+                _ => "the first event of the trace",
+            },
+            origin_epoch_ns: epoch_ns.and_then(|ns| i64::try_from(ns).ok()),
+            duration_ns: covered.duration_ns(),
+            covered_start_ns: covered.start.nanos(),
+            covered_end_ns: covered.end.nanos(),
+            outside_events: trace.uncovered_events(),
             cpus: cpus.len().max(usize::from(trace.meta.cpus)),
             events: trace.by_kind.values().sum(),
             buffers: trace.meta.buffers,
@@ -71,7 +96,19 @@ impl Info {
                 .iter()
                 .map(|s| SpanJson { cpu: s.cpu, start_ns: s.window.start.nanos(), end_ns: s.window.end.nanos() })
                 .collect(),
+            machine: MachineJson::new(trace),
         }
+    }
+
+    /// When the origin was, on the wall clock and on the machine's own: ` (2020-07-29 00:07:00.5691234 UTC)`.
+    fn origin_clocks(&self) -> String {
+        /// 1970 in 100 ns since 1601.
+        const UNIX: u64 = 116_444_736_000_000_000;
+        let ticks = self.origin_epoch_ns.and_then(|ns| u64::try_from(ns / 100).ok()?.checked_add(UNIX));
+        let wall = ticks.map(|ticks| format!("{} UTC", Value::FileTime(ticks)));
+        let own = (self.origin_ns > 0).then(|| format!("{:.9} s on the machine's clock", self.origin_ns as f64 / 1e9));
+        let clocks: Vec<String> = wall.into_iter().chain(own).collect();
+        if clocks.is_empty() { String::new() } else { format!(" ({})", clocks.join(", ")) }
     }
 
     /// The same in words.
@@ -87,7 +124,21 @@ impl Info {
         line("kernel", &self.kernel);
         line("producer", &self.producer);
         line("notes", &self.notes);
-        line("covered", &format!("{} by all of {}", units::duration(self.duration_ns), units::plural(self.cpus as u64, "CPU")));
+        line("times", &format!("count from {}{}", self.origin, self.origin_clocks()));
+        let since_origin = |ns: u64| units::seconds(ns.saturating_sub(self.origin_ns));
+        let length = units::duration(self.duration_ns);
+        // CPUs that wrote no event are none of those that are listed.
+        let (listed, all) = (self.spans.len(), units::plural(self.cpus as u64, "CPU"));
+        let cpus = match listed {
+            0 => format!("none of {all}"),
+            listed if listed < self.cpus => format!("the {listed} of {all} that wrote events"),
+            _ => format!("all of {all}"),
+        };
+        let (start, end) = (since_origin(self.covered_start_ns), since_origin(self.covered_end_ns));
+        line("covered", &format!("{length} by {cpus}, from {start} to {end}"));
+        if self.outside_events > 0 {
+            line("", &format!("{} outside it", units::plural(self.outside_events, "event")));
+        }
         for span in &self.spans {
             line("", &format!("CPU {} holds {}", span.cpu, units::duration(span.end_ns.saturating_sub(span.start_ns))));
         }
@@ -104,6 +155,9 @@ impl Info {
         line("threads", &units::count(self.threads as u64));
         line("modules", &units::count(self.images as u64));
         line("lost", &units::count(self.lost));
+        if let Some(machine) = &self.machine {
+            machine.lines(&mut line);
+        }
         line("by kind", "");
         for (kind, count) in &self.by_kind {
             let _ = writeln!(out, "  {:>13}  {kind}", units::count(*count));

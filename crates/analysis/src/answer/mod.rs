@@ -3,8 +3,9 @@
 mod clauses;
 mod info;
 mod json;
+mod machine;
 mod readings;
-pub(crate) mod recording;
+pub mod recording;
 mod svg;
 mod text;
 pub mod units;
@@ -13,4 +14,4 @@ pub use clauses::{Clause, ClauseKind, Event, Link, clauses, words};
 pub use info::Info;
 pub use json::Why;
 pub use svg::svg;
-pub use text::{headline, one_line, text};
+pub use text::{headline, one_line, text, text_for};

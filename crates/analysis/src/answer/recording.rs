@@ -1,9 +1,61 @@
-//! What to record next time, exactly, where a trace lacks what an answer needs.
+//! What a trace lacks, and what to record next time, exactly, where an answer needs it.
+//!
+//! *Why one place:* answers, tables and lists of waits say "not recorded" in the same words, with the same remedy.
 
-use unhitch_model::Format;
+use super::units;
+use unhitch_model::{Format, Recorded, Trace};
+
+/// What cannot be told, where `what` was not recorded.
+pub const fn lacks(what: Recorded) -> &'static str {
+    match what {
+        Recorded::Switches => "the trace holds no context switches, so nothing tells who waited for whom",
+        Recorded::Wakings => "the trace holds no wake-ups, so nothing tells who ended which wait",
+        Recorded::Samples => "the trace holds no CPU samples, so nothing tells where threads were while they ran",
+    }
+}
+
+/// Where `what` was not recorded: that, what cannot be told, what tells something instead, and how to record it; on a line each.
+/// `columns` names those of a table that hold nothing for it, in brackets.
+pub fn not_recorded(trace: &Trace, what: Recorded, columns: &str) -> Option<String> {
+    if trace.has(what) {
+        return None;
+    }
+    let instead = if what == Recorded::Switches { samples_instead(trace) } else { String::new() };
+    Some(format!("Not recorded{columns}: {}.\n{instead}{}\n", lacks(what), advice(trace.meta.format, what)))
+}
+
+/// What CPU samples tell where there are no context switches: a line, empty without samples.
+pub fn samples_instead(trace: &Trace) -> String {
+    match trace.samples.len() as u64 {
+        0 => String::new(),
+        samples => {
+            format!("{} tell who computed: `unhitch hot TRACE`, `unhitch table TRACE samples`.\n", units::plural(samples, "CPU sample"))
+        }
+    }
+}
+
+/// How to record it.
+pub const fn advice(format: Format, what: Recorded) -> &'static str {
+    match what {
+        Recorded::Switches => switches(format),
+        Recorded::Wakings => wakings(format),
+        Recorded::Samples => samples(format),
+    }
+}
+
+/// How to record CPU samples.
+pub const fn samples(format: Format) -> &'static str {
+    match format {
+        Format::Etl => {
+            "Record CPU samples next time: in UIforETW tick \"CPU sampling call stacks\"; or `wpr -start CPU`; or \
+             `xperf -on …+PROFILE -stackwalk Profile`."
+        }
+        _ => "Record with `unhitch record` without `--rate 0`, or give perf record `-e cpu-clock` as well.",
+    }
+}
 
 /// How to record context switches and wake-ups with their stacks.
-pub fn switches(format: Format) -> &'static str {
+pub const fn switches(format: Format) -> &'static str {
     match format {
         Format::Etl => {
             "Record context switches next time: in UIforETW tick \"Context switch call stacks\" and \"CPU sampling call stacks\"; or \
@@ -15,7 +67,7 @@ pub fn switches(format: Format) -> &'static str {
 }
 
 /// How to record the wake-ups, where there are switches alone.
-pub fn wakings(format: Format) -> &'static str {
+pub const fn wakings(format: Format) -> &'static str {
     match format {
         Format::Etl => {
             "Record the readying of threads too: `xperf -on …+CSWITCH+DISPATCHER -stackwalk CSwitch+ReadyThread`; UIforETW and \

@@ -8,7 +8,7 @@ use crate::stalls::Stall;
 use crate::timeline::{Segment, State};
 use crate::{Analysis, Hop, WaitClass};
 use std::fmt::Write;
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{ThreadId, Window, visible};
 
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 190.0;
@@ -131,7 +131,7 @@ fn panel(analysis: &Analysis<'_>, stall: &Stall, lanes: &[ThreadId], window: Win
         }
     }
     let base = top + LANE * lanes.len() as f64;
-    let zero = analysis.timeline.window().start;
+    let zero = analysis.trace.origin();
     let _ = writeln!(out, r#"<path class="axis" d="M{LEFT} {base:.1}H{}"/>"#, WIDTH - 12.0);
     for tick in 0..=5u64 {
         let time = window.start.plus(window.duration_ns() * tick / 5);
@@ -184,5 +184,6 @@ fn class(analysis: &Analysis<'_>, segment: &Segment) -> &'static str {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    // XML has no place for most control characters, and a viewer turns letters around at others.
+    visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -3,18 +3,23 @@
 use super::clauses::clauses;
 use super::{recording, units};
 use crate::Analysis;
-use crate::stalls::{Stall, StallKind};
+use crate::stalls::{Query, Stall, StallKind};
 use std::fmt::Write;
-use unhitch_model::Time;
+use unhitch_model::{Recorded, Time};
 
 /// Further stalls get one line each, at most so many.
 const MOST_ONE_LINERS: usize = 6;
 
-/// The answer for the `top` worst of `stalls` in full; the others in a line each.
+/// The answer to a question about nothing in particular, see [`text_for`].
 pub fn text(analysis: &Analysis<'_>, stalls: &[Stall], top: usize) -> String {
+    text_for(analysis, &Query::default(), stalls, top)
+}
+
+/// The answer to `query`: the `top` worst of `stalls` in full; the others in a line each.
+pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: usize) -> String {
     let mut out = String::new();
     if stalls.is_empty() {
-        out.push_str(&nothing_found(analysis));
+        out.push_str(&nothing_found(analysis, query));
     }
     for (index, stall) in stalls.iter().take(top).enumerate() {
         if index > 0 {
@@ -50,6 +55,7 @@ fn one(analysis: &Analysis<'_>, stall: &Stall, out: &mut String) {
 pub fn headline(stall: &Stall) -> &'static str {
     match stall.candidate.kind {
         StallKind::Mark => "WINDOW",
+        StallKind::Longest | StallKind::Idle => "WAIT",
         _ if stall.candidate.event_loop || stall.candidate.kind == StallKind::LockStarvation => "HANG",
         _ => "STALL",
     }
@@ -69,26 +75,36 @@ pub fn one_line(analysis: &Analysis<'_>, stall: &Stall) -> String {
 }
 
 pub(super) fn at(analysis: &Analysis<'_>, time: Time) -> String {
-    units::seconds(time.since(analysis.timeline.window().start))
+    units::seconds(time.since(analysis.trace.origin()))
 }
 
-fn nothing_found(analysis: &Analysis<'_>) -> String {
+fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
     let (trace, window) = (analysis.trace, analysis.timeline.window());
     if trace.switches.is_empty() {
-        let samples = match trace.samples.len() as u64 {
-            0 => String::new(),
-            samples => {
-                format!("{} tell who computed: `unhitch hot TRACE`, `unhitch table TRACE samples`.\n", units::plural(samples, "CPU sample"))
-            }
-        };
+        let samples = recording::samples_instead(trace);
         let advice = recording::switches(trace.meta.format);
-        return format!("No answer: the trace holds no context switches, so nothing tells who waited for whom.\n{samples}{advice}\n");
+        return format!("No answer: {}.\n{samples}{advice}\n", recording::lacks(Recorded::Switches));
     }
-    format!(
-        "No stall found in {} on {} ({} context switches, {} wake-ups).\nIf something did hang, name it: `unhitch why TRACE --victim NAME --from SECONDS --to SECONDS`.\n",
-        units::duration(window.duration_ns()),
+    if let (false, Some(pid)) = (query.victims.is_empty(), trace.meta.only_pid) {
+        return format!(
+            "No answer: only process {pid} was recorded, and others only where they met it. Record without --pid to see what kept them.\n"
+        );
+    }
+    let whole = query.window.unwrap_or(window);
+    let recorded = format!(
+        "{} on {} ({} context switches, {} wake-ups)",
+        units::duration(whole.duration_ns()),
         units::plural(analysis.cpus.cpus() as u64, "CPU"),
-        units::count(trace.switches.len() as u64),
-        units::count(trace.wakings.len() as u64),
-    )
+        units::count(trace.switches.range(whole).len() as u64),
+        units::count(trace.wakings.range(whole).len() as u64),
+    );
+    match query.is_about_something() {
+        true => format!(
+            "No answer: in {recorded}, nothing was recorded of what was asked about. `unhitch table TRACE threads` lists who was.\n"
+        ),
+        false => format!(
+            "No stall found in {recorded}.\nIf something did hang, name it: `unhitch why TRACE --victim NAME`, with `--from SECONDS --to SECONDS` \
+             where you know when.\n"
+        ),
+    }
 }

@@ -13,7 +13,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let own = who == case.candidate.victim;
-    let hot = case.hot(who, &case.windows_of(|piece, hop| piece.thread == who && computed(piece, hop)));
+    let computing = case.computing(who, &case.windows_of(|piece, hop| piece.thread == who && computed(piece, hop)));
     let mut story = Vec::new();
     let (ran_told, whole) = (units::duration(ran), units::duration(case.duration_ns()));
     match case.waited_in().filter(|_| !own) {
@@ -23,36 +23,30 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         }
         None => story.push(format!("Nobody kept it waiting: it was on a CPU for {ran_told} of these {whole} ({}).", case.percent(ran))),
     }
-    let (function, doing) = match &hot {
-        Some(spot) => {
-            story.push(format!("{} of {} samples are in\n  {}", spot.inside, spot.total, case.told(spot.stack)));
-            (case.hot_name(spot), format!(" in {}", case.hot_name(spot)))
-        }
-        None => {
-            story.push("There are no CPU samples of it in this window, so where it computed is not known.".to_owned());
-            (String::new(), String::new())
-        }
-    };
+    story.push(computing.sentence);
     story.extend(case.let_go(who, "It answered").filter(|_| !own));
     let (evidence, evidence_words) = case.evidence();
-    let what = match (own, case.candidate.event_loop) {
-        (true, true) => "its own computation on the event loop".to_owned(),
-        (true, false) => "its own computation".to_owned(),
-        (false, _) => format!("the computation of {}, for whose answer it waited,", case.name(who)),
+    let place = &computing.place;
+    let cause = match (own, case.candidate.event_loop) {
+        (true, true) => format!("its own computation on the event loop{place}."),
+        (true, false) => format!("its own computation{place}."),
+        (false, _) if place.is_empty() => format!("the computation of {}, for whose answer it waited.", case.name(who)),
+        (false, _) => format!("the computation of {}, for whose answer it waited,{place}.", case.name(who)),
     };
     Some(Finding {
         pattern: Pattern::CpuBound,
         culprit: Some(who),
         crowd: None,
-        function,
+        function: computing.function,
         evidence,
         evidence_words: if own && evidence == super::Evidence::Direct {
-            "its switches and samples were seen".to_owned()
+            let and_samples = if computing.samples > 0 { " and samples" } else { "" };
+            format!("its switches{and_samples} were seen")
         } else {
             evidence_words
         },
         story,
-        cause: format!("{what}{doing}."),
+        cause,
         advice: if own && case.candidate.event_loop {
             "Move the computation off the event loop, or cut it into pieces.".to_owned()
         } else {

@@ -63,7 +63,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     parts.sort_unstable_by(|a, b| b.cmp(a));
     let told: Vec<String> = parts.iter().map(|(ns, cause)| format!("{} {}", units::percent(*ns, total), doing(*cause))).collect();
     story.push(format!("While they held the lock they were {}.", told.join(", ")));
-    let hot = case.analysis.samples.hot_spot(case.analysis.trace, &runs);
+    let hot = case.analysis.hot_spot(&runs);
     let release = case.release();
     let function = match &hot {
         Some(spot) => {

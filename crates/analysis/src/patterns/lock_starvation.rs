@@ -194,7 +194,8 @@ fn poll(case: &Case<'_>, operation: &Operation, timeouts: usize) -> Finding {
         culprit: holder,
         crowd: None,
         function: case.analysis.own_function(operation.stack),
-        evidence: if holder.is_some() { Evidence::Direct } else { Evidence::Inferred },
+        // Who had the lock each time it looked is concluded from who has it between.
+        evidence: Evidence::Inferred,
         evidence_words: format!("{} of its {} wake-ups came from its own timer", timeouts, operation.wakes.len()),
         story: vec![format!(
             "It polled for a lock: its own timer woke it {} times (every {}), {} times in vain, always on the stack\n  {}",

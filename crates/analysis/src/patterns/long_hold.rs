@@ -54,6 +54,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let told = parts.iter().filter(|&(ns, _)| ns * 100 >= held_ns);
     let did: Vec<String> = told.map(|&(ns, words)| format!("{} {words}", units::percent(ns, held_ns))).collect();
     if !did.is_empty() {
+        let named_ns: u64 = parts.iter().filter(|&(ns, _)| ns * 100 >= held_ns).map(|(ns, _)| ns).sum();
+        let rest_ns = held_ns.saturating_sub(named_ns);
+        let rest = (rest_ns * 100 >= held_ns).then(|| format!("{} in other ways", units::percent(rest_ns, held_ns)));
+        let did: Vec<String> = did.into_iter().chain(rest).collect();
         story.push(format!("While it held the lock it was {}.", did.join(", ")));
     }
     if let Some(spot) = hot.filter(|_| ran * 2 >= held_ns)

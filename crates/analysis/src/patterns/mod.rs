@@ -3,6 +3,7 @@
 //! A detector reads only the explanation of a stall, so that whatever it says can be checked against the partition, and says how it
 //! knows: *direct* (the wake-ups were seen), *inferred*, or *lost* (too much of the window is hidden).
 
+mod computing;
 mod cpu_bound;
 mod cpu_starvation;
 mod dead_end;
@@ -263,7 +264,7 @@ impl Case<'_> {
     /// Where `thread` was hot during `windows`.
     pub fn hot(&self, thread: ThreadId, windows: &[Window]) -> Option<HotSpot> {
         let runs: Vec<(ThreadId, Window)> = windows.iter().map(|&window| (thread, window)).collect();
-        self.analysis.samples.hot_spot(self.analysis.trace, &runs)
+        self.analysis.hot_spot(&runs)
     }
 
     /// In words, on which instruction of `function` the samples of `thread` pile up; nothing where they are few or spread.

@@ -39,7 +39,7 @@ impl Case<'_> {
             None => *thread == occupant.thread,
         });
         let runs: Vec<(ThreadId, Window)> = members.map(|thread| (thread, window)).collect();
-        self.analysis.samples.hot_spot(self.analysis.trace, &runs)
+        self.analysis.hot_spot(&runs)
     }
 
     /// At which policy and priority a thread last came on a CPU during the stall, where that explains something.

@@ -20,12 +20,11 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             units::duration(ran_ns)
         ),
     }];
-    let hot = case.hot(victim, &[window]);
-    if let Some(spot) = &hot {
-        story.push(format!("{} of {} samples are in\n  {}", spot.inside, spot.total, case.told(spot.stack)));
+    let computing = case.computing(victim, &[window]);
+    if computing.samples > 0 {
+        story.push(computing.sentence);
     }
     let computed = case.is_most(ran_ns);
-    let function = hot.as_ref().filter(|_| computed).map(|spot| case.hot_name(spot)).unwrap_or_default();
     Some(Finding {
         pattern: if computed { Pattern::CpuBound } else { Pattern::Unknown },
         culprit: computed.then_some(victim),
@@ -34,11 +33,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         evidence_words: "there are CPU samples only: who ran is seen from time to time, who waited for whom never".to_owned(),
         story,
         cause: match computed {
-            true if function.is_empty() => "its own computation.".to_owned(),
-            true => format!("its own computation in {function}."),
+            true => format!("its own computation{}.", computing.place),
             false => "not known: it waited, and the trace holds no context switches that would tell for what.".to_owned(),
         },
-        function,
+        function: if computed { computing.function } else { String::new() },
         advice: if computed { String::new() } else { recording::switches(trace.meta.format).to_owned() },
         operation: None,
     })

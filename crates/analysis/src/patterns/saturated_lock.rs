@@ -45,7 +45,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         .map(|piece| (piece.thread, piece.window))
         .collect();
     if busy_ns * 2 < window.duration_ns()
-        && let Some(spot) = case.analysis.samples.hot_spot(trace, &held)
+        && let Some(spot) = case.analysis.hot_spot(&held)
     {
         let held_ns: u64 = held.iter().map(|(_, window)| window.duration_ns()).sum();
         story.push(format!(

@@ -1,7 +1,8 @@
 //! No pattern fits: says where the time went and leaves the conclusion to the reader.
 
-use super::{Case, Finding, Pattern};
+use super::{Case, Evidence, Finding, Pattern};
 use crate::answer::{units, words};
+use crate::partition::Share;
 
 pub(super) fn verdict(case: &Case<'_>) -> Finding {
     let trace = case.analysis.trace;
@@ -19,8 +20,11 @@ pub(super) fn verdict(case: &Case<'_>) -> Finding {
         let stack = piece.segment.wait_stack(trace);
         story.push(format!("The longest stretch ({}) was spent in\n  {}", units::duration(piece.window.duration_ns()), case.told(stack)));
     }
-    let top = case.partition.iter().find(|share| share.who.is_some());
-    let (evidence, evidence_words) = case.evidence();
+    let top = case.partition.first();
+    let (evidence, evidence_words) = match case.evidence() {
+        (Evidence::Direct, words) => (Evidence::Inferred, format!("{words}, but no pattern of a known cause fits")),
+        weaker => weaker,
+    };
     Finding {
         pattern: Pattern::Unknown,
         culprit: top.and_then(|share| share.who).filter(|who| !who.is_idle()),
@@ -30,15 +34,18 @@ pub(super) fn verdict(case: &Case<'_>) -> Finding {
         evidence_words,
         story,
         cause: match top {
-            Some(share) => format!(
-                "no single one: the largest part is \"{} {}\", {}.",
-                words(share.what),
-                share.who.map_or_else(|| "nobody known".to_owned(), |who| case.name(who)),
-                case.percent(share.ns)
-            ),
-            None => "not known.".to_owned(),
+            Some(share) if case.is_most(share.ns) => format!("for {} of it: {}.", case.percent(share.ns), part(case, share)),
+            Some(share) => {
+                format!("no single one: the largest part is \"{}\", {}.", part(case, share), case.percent(share.ns))
+            }
+            None => "not known: nothing was recorded of it here.".to_owned(),
         },
         advice: String::new(),
         operation: None,
     }
+}
+
+/// A part of the time, as the partition shows it.
+fn part(case: &Case<'_>, share: &Share) -> String {
+    format!("{} {}", words(share.what), share.who.map_or_else(|| "nobody known".to_owned(), |who| case.name(who)))
 }

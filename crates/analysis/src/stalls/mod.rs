@@ -4,6 +4,7 @@
 //! stall: an event loop that did not pump, a lock or a disk that kept a thread, a thread that wanted a CPU. Each kind is one file and
 //! one line in [`FINDERS`].
 
+mod asked;
 mod cpu_starvation;
 mod event_loop;
 mod lock_starvation;
@@ -17,7 +18,7 @@ use crate::explain::Cause;
 use crate::patterns::{Finding, Pattern, judge};
 use crate::{Analysis, Explanation, Operation, Segment};
 use rayon::prelude::*;
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{ThreadId, Throttling, Window};
 
 /// Only so many candidates are explained; the rest are smaller.
 const MOST_EXPLAINED: usize = 64;
@@ -38,8 +39,14 @@ pub enum StallKind {
     Machine,
     /// Windows reported that a thread did not look at its messages.
     UiDelay,
+    /// A cycle of a thread that was asked about, far longer than its others at that place.
+    Rhythm,
     /// A window that the user asked about.
     Mark,
+    /// The longest wait of a thread that was asked about, where nothing about it is a stall.
+    Longest,
+    /// The same where it waited for nothing but work, events or a time.
+    Idle,
 }
 
 impl StallKind {
@@ -52,7 +59,8 @@ impl StallKind {
             Self::LockStarvation => "lock_starvation",
             Self::Machine => "machine",
             Self::UiDelay => "ui_delay",
-            Self::Mark => "mark",
+            Self::Rhythm => "rhythm",
+            Self::Mark | Self::Longest | Self::Idle => "mark",
         }
     }
 }
@@ -103,15 +111,30 @@ pub struct Stall {
     pub explanation: Explanation,
     /// The verdict.
     pub finding: Finding,
+    /// The control group's quota that kept the victim, or who held it up, from CPUs for most of it.
+    pub throttling: Option<Throttling>,
 }
 
 /// What to look for.
 #[derive(Clone, Default, Debug)]
 pub struct Query {
-    /// Only these threads; empty for all.
+    /// Only these threads, the one that matters most first; empty for all.
     pub victims: Vec<ThreadId>,
     /// Only what overlaps this window; with victims, the window itself is explained.
     pub window: Option<Window>,
+}
+
+impl Query {
+    /// True when something was named: then there is an answer, stall or not.
+    pub fn is_about_something(&self) -> bool {
+        self.window.is_some() || !self.victims.is_empty()
+    }
+
+    /// The order of answers to a question about threads: those that were not idle, and the first thread's own, before the others'.
+    fn rank(&self, stall: &Stall) -> (bool, bool) {
+        let first = self.victims.first().is_none_or(|first| stall.victims.contains(first));
+        (stall.candidate.kind == StallKind::Idle, !first)
+    }
 }
 
 impl Stall {
@@ -149,14 +172,43 @@ impl Analysis<'_> {
         candidates.truncate(MOST_EXPLAINED);
         let stalls: Vec<Stall> = candidates.into_par_iter().map(|candidate| self.judge(candidate)).filter(Stall::is_defensible).collect();
         let mut merged = merge(stalls);
-        merged.sort_by_key(|stall| (std::cmp::Reverse(stall.severity()), stall.candidate.window.start, stall.candidate.victim));
+        if merged.is_empty() && query.is_about_something() {
+            let unusual = self.most_unusual(query);
+            merged = merge(unusual.into_par_iter().map(|candidate| self.judge(candidate)).collect());
+        }
+        merged.sort_by_key(|stall| {
+            (query.rank(stall), std::cmp::Reverse(stall.severity()), stall.candidate.window.start, stall.candidate.victim)
+        });
         merged
     }
 
+    /// What was most unusual about the threads that were asked about; without any, about whoever had the most unusual time in the window.
+    fn most_unusual(&self, query: &Query) -> Vec<Candidate> {
+        let window = query.window.unwrap_or_else(|| self.timeline.window());
+        let asked: Vec<ThreadId> = match query.victims.is_empty() {
+            true => (1..self.timeline.threads() as u32).map(ThreadId).filter(|&thread| self.is_recorded(thread)).collect(),
+            false => query.victims.clone(),
+        };
+        let mut candidates: Vec<Candidate> = asked.into_par_iter().flat_map_iter(|thread| self.unusual(thread, window)).collect();
+        if query.victims.is_empty() {
+            let rank = |candidate: &Candidate| match candidate.kind {
+                StallKind::Rhythm => 0,
+                StallKind::Longest => 1,
+                _ => 2,
+            };
+            candidates.sort_by_key(|candidate| (rank(candidate), std::cmp::Reverse(candidate.window.duration_ns()), candidate.victim));
+        }
+        candidates.truncate(MOST_EXPLAINED);
+        candidates
+    }
+
+    /// False for threads that were recorded only where they met others: nothing can be said of them.
+    fn is_recorded(&self, thread: ThreadId) -> bool {
+        self.trace.meta.only_pid.is_none_or(|pid| self.trace.threads.process_of(thread).pid == pid)
+    }
+
     fn candidates(&self, query: &Query) -> Vec<Candidate> {
-        // Of threads that were recorded only where they met others, nothing can be said.
-        let recorded = |thread: ThreadId| self.trace.meta.only_pid.is_none_or(|pid| self.trace.threads.process_of(thread).pid == pid);
-        let wanted = |thread: ThreadId| recorded(thread) && (query.victims.is_empty() || query.victims.contains(&thread));
+        let wanted = |thread: ThreadId| self.is_recorded(thread) && (query.victims.is_empty() || query.victims.contains(&thread));
         if let (Some(window), false) = (query.window, query.victims.is_empty()) {
             let named = query.victims.iter().map(|&victim| Candidate {
                 kind: StallKind::Mark,
@@ -202,10 +254,14 @@ impl Analysis<'_> {
             kind => kind,
         };
         let candidate = Candidate { kind, ..candidate };
+        if candidate.kind == StallKind::Idle {
+            asked::mark_idle(&mut finding);
+        }
         if candidate.kind == StallKind::UiDelay {
             finding.story.splice(0..0, ui_delay::story(self, &candidate).map(|(words, _)| words));
         }
-        Stall { victims: vec![candidate.victim], candidate, explanation, finding }
+        let throttling = self.main_throttling(&explanation);
+        Stall { victims: vec![candidate.victim], candidate, explanation, finding, throttling }
     }
 }
 
@@ -244,12 +300,23 @@ fn same_hang(a: &Stall, b: &Stall) -> bool {
     a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
 }
 
-/// Two victims of one culprit with one pattern, at the same time; of one crowd; or of one queue, in which each saw others last.
+/// Two victims of one culprit with one pattern, at the same time; of one crowd; of one quota; or of one queue, in which each saw others last.
 fn same_cause(a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
     let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
     let crowd = a.finding.crowd.is_some() && a.finding.crowd == b.finding.crowd;
-    a_by.is_some() && (a_by == b_by || crowd || queue) && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
+    let culprit = a_by.is_some() && (a_by == b_by || crowd || queue);
+    a.finding.pattern == b.finding.pattern && (culprit && share(a, b) >= 0.5 || same_throttling(a, b))
+}
+
+/// Two victims of one quota that was used up in both: who came after the other ended suffers from the same.
+fn same_throttling(a: &Stall, b: &Stall) -> bool {
+    /// Periods of the quota between two stalls that are one, at most.
+    const MAX_PERIODS_BETWEEN: u64 = 10;
+    let (Some(quota), Some(other)) = (a.throttling, b.throttling) else { return false };
+    let (one, two) = (a.candidate.window, b.candidate.window);
+    let between = one.start.since(two.end).max(two.start.since(one.end));
+    quota.group == other.group && between <= quota.period_ns.saturating_mul(MAX_PERIODS_BETWEEN)
 }
 
 /// `view` is the same hang as its culprit experienced it: held up itself while it held up the victim of `stall`. Who took a CPU from

@@ -7,7 +7,7 @@ use super::rows::{NOWHERE, Row, Source};
 use super::{Cell, NONE, Name, TABLES};
 use crate::{WakeContext, WakeSource, waits::InterruptSource};
 use std::fmt::Write;
-use unhitch_model::{FrameId, ModuleKind, ThreadId, Time, WakeFlags};
+use unhitch_model::{FrameId, ModuleKind, Process, Recorded, ThreadId, Time, WakeFlags};
 
 /// Which part of a stack counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -96,17 +96,17 @@ pub static COLUMNS: &[Column] = &[
     column!("end" ["End Time"], Kind::Time, &[Stalls, Lifetimes], "when it ended; nothing for a process that outlived the recording", end),
     column!("cpu" ["New CPU"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Cpus], "on which CPU; of a wait, the one that it left", |_, row| if row.cpu == u16::MAX { NONE } else { Cell::from(row.cpu) }),
     column!("thread" ["New Thread Name", "Thread Name"], Kind::Text, &[Switches, Waits, Wakes, Samples, Events, Stalls, Threads], "the thread's name; of a wake-up, of who was woken", |source, row| thread_name(source, row.thread, source.named_at(row))),
-    column!("tid" ["New Thread Id", "Thread Id"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Stalls, Threads], "the thread's id", |source, row| Cell::from(source.analysis.trace.threads.get(row.thread).tid)),
+    column!("tid" ["New Thread Id", "Thread Id"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Stalls, Threads], "the thread's id", |source, row| tid_of(source, row.thread)),
     column!("process" ["New Process", "New Process Name", "Process Name"], Kind::Text, THREADED, "the process's name", |source, row| match process_of(source, row).name {
         name if name.is_empty() => process_name(source, row.thread, source.named_at(row)),
         name => Cell::from(name.0),
     }),
-    column!("pid" ["New Process Id", "Process Id"], Kind::Number, THREADED, "the process's id", |source, row| Cell::from(process_of(source, row).pid)),
+    column!("pid" ["New Process Id", "Process Id"], Kind::Number, THREADED, "the process's id", |source, row| pid_of(process_of(source, row))),
     column!("parent pid" ["Parent Process Id"], Kind::Number, &[Lifetimes], "the id of the process that created it", |source, row| process_of(source, row).parent_pid.map_or(NONE, Cell::from)),
     column!("woken by" ["Readying Thread", "Readying Thread Name", "waker"], Kind::Text, WOKEN, "the thread that woke it; in brackets the interrupt that did", woken_by),
-    column!("woken by tid" ["Readying Thread Id"], Kind::Number, WOKEN, "that thread's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| Cell::from(source.analysis.trace.threads.get(id).tid))),
+    column!("woken by tid" ["Readying Thread Id"], Kind::Number, WOKEN, "that thread's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| tid_of(source, id))),
     column!("woken by process" ["Readying Process", "Readying Process Name"], Kind::Text, WOKEN, "the process that woke it", |source, row| waker(source, row).map_or(NONE, |(id, at)| process_name(source, id, at))),
-    column!("woken by pid" ["Readying Process Id"], Kind::Number, WOKEN, "that process's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| Cell::from(source.analysis.trace.threads.process_of(id).pid))),
+    column!("woken by pid" ["Readying Process Id"], Kind::Number, WOKEN, "that process's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| pid_of(source.analysis.trace.threads.process_of(id)))),
     column!("wake context" ["context"], Kind::Text, WOKEN, "task, softirq_sync (the task's own doing too), interrupt, or idle", |source, row| source.waking(row).map_or(NONE, |(_, context)| source.text(context.name()))),
     column!("wake stack" ["Readying Thread Stack", "Ready Thread Stack"], Kind::Stack(StackKind::Wake), WOKEN, "from where it was woken", |source, row| source.waking(row).map_or(NONE, |(wake, _)| Cell::from(source.same(StackKind::Wake, source.analysis.trace.wakings.stack[wake]).0))),
     column!("wait stack" ["New Thread Stack"], Kind::Stack(StackKind::Wait), WOKEN, "where it waited", wait_stack),
@@ -122,13 +122,15 @@ pub static COLUMNS: &[Column] = &[
     column!("fields" ["Field 1"], Kind::Text, &[Events], "its fields with their values; bytes where they are not described", events::fields),
     column!("off-CPU" ["Time Since Last"], Kind::Duration, &[Switches], "how long it was off the CPU before: waited + runnable", |_, row| if row.known { row.slept_ns.saturating_add(row.runnable_ns) } else { NONE }),
     column!("waited" ["Waits", "Wait"], Kind::Duration, WOKEN, "how long it had slept; of a wake-up, the sleep that it ended", |_, row| row.slept_ns),
-    column!("runnable" ["Ready", "Ready (us)"], Kind::Duration, &[Switches, Threads], "how long it was ready and had no CPU", |_, row| row.runnable_ns),
+    column!("runnable" ["Ready", "Ready (us)"], Kind::Duration, &[Switches, Threads], "how long it was ready and had no CPU", |source, row| if source.analysis.trace.wakings.is_empty() { NONE } else { row.runnable_ns }),
     column!("ran for" ["CPU Usage", "CPU Usage (in View)", "Switched-In Time"], Kind::Duration, &[Switches], "how long it then kept the CPU", |_, row| row.ran_ns),
     column!("ran" ["CPU Usage"], Kind::Duration, &[Threads], "time on a CPU", |_, row| row.ran_ns),
     column!("slept" ["Waits"], Kind::Duration, &[Threads], "time asleep", |_, row| row.slept_ns),
     column!("weight" [], Kind::Duration, &[Samples], "the time that the sample stands for", |_, row| row.ran_ns),
     column!("busy" [], Kind::Duration, &[Cpus], "time in which something ran", |_, row| row.ran_ns),
     column!("idle" [], Kind::Duration, &[Cpus], "time in which nothing ran", |_, row| row.slept_ns),
+    column!("samples" [], Kind::Count, &[Threads, Cpus], "CPU samples that show it at work", |source, row| source.samples(row)),
+    column!("sampled" ["time by samples"], Kind::Duration, &[Threads, Cpus], "time by samples: how many there are × the time between two; about how long it was on a CPU", |source, row| source.sampled_ns(row)),
     column!("state" ["New Prev State"], Kind::Text, &[Switches, Waits], "the state in which it had left the CPU, as `ps` writes it", |source, row| if row.out == NOWHERE { NONE } else { source.text(source.analysis.trace.switches.prev_state[row.out as usize].letter()) }),
     column!("reason" ["wait class", "class", "New Prev Wait Reason"], Kind::Text, WOKEN, "what it waited for, or preempted, or new", reason),
     column!("priority" ["New In Pri", "prio"], Kind::Number, &[Switches], "kernel priority on coming on: 100 to 139 normal, below real-time", |source, row| Cell::from(source.analysis.trace.switches.next_prio[row.index as usize])),
@@ -150,6 +152,29 @@ pub static COLUMNS: &[Column] = &[
 /// The columns of a table, in the order of the registry.
 pub fn columns_of(table: Name) -> impl Iterator<Item = &'static Column> {
     COLUMNS.iter().filter(move |column| column.tables.contains(&table))
+}
+
+/// Which columns hold nothing where something was not recorded.
+const NEEDS: &[(Recorded, &[Name], &[&str])] = &[
+    (Recorded::Switches, &[Wakes], &["waited", "reason", "wait stack"]),
+    (Recorded::Switches, &[Threads, Cpus], &["ran", "runnable", "slept", "busy", "idle", "switches"]),
+    (
+        Recorded::Wakings,
+        &[Switches, Waits],
+        &["woken at", "woken by", "woken by tid", "woken by process", "woken by pid", "wake context", "wake stack", "runnable"],
+    ),
+    (Recorded::Wakings, &[Threads], &["runnable"]),
+    (Recorded::Samples, &[Threads, Cpus], &["samples", "sampled"]),
+];
+
+impl Column {
+    /// What must have been recorded for the column to hold anything in a table that has rows without it.
+    pub fn needs(&self, table: Name) -> impl Iterator<Item = Recorded> {
+        let needs = move |(what, tables, names): &(Recorded, &[Name], &[&str])| {
+            (tables.contains(&table) && names.contains(&self.name)).then_some(*what)
+        };
+        NEEDS.iter().filter_map(needs)
+    }
 }
 
 /// The column that a user's word means, by its name or another tool's.
@@ -200,7 +225,7 @@ fn end(source: &Source<'_>, row: &Row) -> Cell {
 }
 
 /// The process that a row is about, or whose thread it is about.
-fn process_of<'a>(source: &Source<'a>, row: &Row) -> &'a unhitch_model::Process {
+fn process_of<'a>(source: &Source<'a>, row: &Row) -> &'a Process {
     let threads = &source.analysis.trace.threads;
     if source.name == Lifetimes { threads.process(unhitch_model::ProcessId(row.index)) } else { threads.process_of(row.thread) }
 }
@@ -245,6 +270,7 @@ fn woken_by(source: &Source<'_>, row: &Row) -> Cell {
 fn wait_stack(source: &Source<'_>, row: &Row) -> Cell {
     let stack = match source.name {
         Wakes if row.out == NOWHERE => return NONE,
+        Switches if source.is_outside(row) => return NONE,
         Wakes => source.analysis.trace.switches.stack[row.out as usize],
         _ => row.stack,
     };
@@ -282,6 +308,15 @@ pub(super) fn function_of(source: &Source<'_>, frame: FrameId) -> Cell {
     }
 }
 
+/// A thread's id, where it has one.
+fn tid_of(source: &Source<'_>, thread: ThreadId) -> Cell {
+    if thread.is_unknown() { NONE } else { Cell::from(source.analysis.trace.threads.get(thread).tid) }
+}
+
+fn pid_of(process: &Process) -> Cell {
+    if process.pid == Process::UNKNOWN_PID { NONE } else { Cell::from(process.pid) }
+}
+
 pub(super) fn module_of(source: &Source<'_>, frame: FrameId) -> Cell {
     let trace = source.analysis.trace;
     let module = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module));
@@ -303,7 +338,7 @@ fn address_of(source: &Source<'_>, frame: FrameId) -> Cell {
         return source.text(&format!("{:#x}", at.offset));
     };
     let path = trace.name(module.path);
-    source.text(&format!("{}+{:#x}", path.rsplit(['/', '\\']).next().unwrap_or(path), at.offset))
+    source.text(&format!("{}+{:#x}", module.kind.file_name(path), at.offset))
 }
 
 #[cfg(test)]

@@ -6,15 +6,15 @@
 //! operator    =  "="  "!="  "<"  "<="  ">"  ">="  "~" (contains)
 //! ```
 //!
-//! A value that holds spaces or brackets is quoted. Durations and times carry a unit (`5ms`, `1.2s`); times count from the start of the
-//! recording, as `--from` does. *Why errors point:* an expression is typed by hand into a shell, and what is wrong is seldom its start.
+//! A value that holds spaces or brackets is quoted. Durations and times carry a unit (`5ms`, `1.2s`); times count from the trace's
+//! origin, as `--from` does. A text may be written as it is or as it is shown, with its control characters written out. *Why errors point:* an expression is typed by hand into a shell, and what is wrong is seldom its start.
 
 use super::column::{Column, Kind, columns_of, find, time};
 use super::rows::{Row, Source};
 use super::{Cell, NONE, Name};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
-use unhitch_model::StackId;
+use unhitch_model::{StackId, visible};
 
 /// Deeper nesting is refused rather than followed.
 const DEEPEST: usize = 64;
@@ -76,7 +76,7 @@ const OPERATORS: &[(&str, Operator)] = &[
 enum Value {
     /// In lower case.
     Text(String),
-    /// Of a time: nanoseconds since the recording began.
+    /// Of a time: nanoseconds since the trace's origin.
     Number(Cell),
 }
 
@@ -133,14 +133,14 @@ fn test(source: &Source<'_>, kind: Kind, cell: Cell, operator: Operator, value: 
             let Ok(stack) = u32::try_from(cell) else { return operator == Operator::Unequal };
             let any = source.frames(stack_kind, StackId(stack)).iter().any(|&frame| {
                 source.analysis.trace.frame_names(frame).iter().any(|name| {
-                    let name = name.to_lowercase();
+                    let name = visible(name).to_lowercase();
                     if operator == Operator::Contains { name.contains(wanted) } else { name == *wanted }
                 })
             });
             any != (operator == Operator::Unequal)
         }
         (_, Value::Text(wanted)) => source.with_text(cell, |text| {
-            let text = text.to_lowercase();
+            let text = visible(text).to_lowercase();
             match operator {
                 Operator::Contains => text.contains(wanted),
                 Operator::Unequal => text != *wanted,
@@ -149,7 +149,7 @@ fn test(source: &Source<'_>, kind: Kind, cell: Cell, operator: Operator, value: 
         }),
         (_, Value::Number(_)) if cell == NONE => operator == Operator::Unequal,
         (kind, Value::Number(wanted)) => {
-            let start = if kind == Kind::Time { time(source.analysis.timeline.window().start) } else { 0 };
+            let start = if kind == Kind::Time { time(source.analysis.trace.origin()) } else { 0 };
             let wanted = &start.saturating_add(*wanted);
             match operator {
                 Operator::Equal | Operator::Contains => cell == *wanted,
@@ -268,11 +268,11 @@ impl Parser<'_> {
         self.at += sign.len();
         let (offset, value) = self.value()?;
         let value = match column.kind {
-            Kind::Text | Kind::Stack(_) => Value::Text(value.to_lowercase()),
+            Kind::Text | Kind::Stack(_) => Value::Text(visible(&value).to_lowercase()),
             Kind::Duration => Value::Number(duration(&value).ok_or_else(|| self.error(offset, "a duration such as 5ms, 200us or 1.2s"))?),
             Kind::Time => {
                 let since = duration(&value);
-                Value::Number(since.ok_or_else(|| self.error(offset, "a time since the start of the recording such as 1.2s or 300ms"))?)
+                Value::Number(since.ok_or_else(|| self.error(offset, "a time since the trace's origin such as 1.2s or 300ms"))?)
             }
             Kind::Count | Kind::Number => Value::Number(value.parse().map_err(|_| self.error(offset, "a whole number"))?),
         };

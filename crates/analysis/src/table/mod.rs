@@ -5,13 +5,17 @@
 //! count, or the id of a text, frame or stack — so that grouping millions of switches by stack is grouping integers, and only what is
 //! shown is formatted.
 //!
-//! What `--from` and `--to` cut: tables of events (switches, wakes, samples) hold the events inside the window with the whole of the
-//! waits that they ended; tables of time (waits, threads, cpus, lifetimes) hold the part of that time which lies inside it.
+//! What `--from` and `--to` cut: tables of events (switches, wakes, samples, events) hold the events inside the window with the whole of
+//! the waits that they ended; tables of time (waits, threads, cpus, lifetimes) hold the part of that time which lies inside it.
+//!
+//! What lies outside the span that all CPUs cover: an event is a row like any other, and counted apart; time is added up inside that
+//! span only, because what a thread did on a CPU that was not recorded is not known.
 
 mod butterfly;
 mod column;
 mod events;
 mod filter;
+mod fit;
 mod pivot;
 mod print;
 mod query;
@@ -23,9 +27,12 @@ pub use butterfly::{Butterfly, Direction, Level, Node, Of, Question, Ranked, Ran
 pub use column::{COLUMNS, Column, Kind, StackKind, columns_of, describe};
 pub use filter::{Filter, FilterError};
 pub use pivot::{Level as PivotLevel, Line, Place, Question as PivotQuestion};
+pub use print::Fit;
 pub use query::{Aggregate, Heading, Query, QueryError, Words};
 pub use run::Table;
 pub use stored::{Selection, Stored, Value};
+
+use unhitch_model::Recorded;
 
 /// The tables by name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -151,8 +158,8 @@ pub const TABLES: &[TableInfo] = &[
         word: "threads",
         doc: "a thread, and what its time went to",
         by: &[],
-        show: &["tid", "pid", "thread", "process", "ran", "runnable", "slept", "switches", "policy", "nice"],
-        aggregates: &["count", "sum:ran", "sum:runnable", "sum:slept", "sum:switches"],
+        show: &["tid", "pid", "thread", "process", "ran", "runnable", "slept", "switches", "sampled", "policy", "nice"],
+        aggregates: &["count", "sum:ran", "sum:runnable", "sum:slept", "sum:switches", "sum:sampled"],
         sort: "ran",
     },
     TableInfo {
@@ -160,8 +167,8 @@ pub const TABLES: &[TableInfo] = &[
         word: "cpus",
         doc: "a CPU, and what its time went to",
         by: &[],
-        show: &["cpu", "busy", "idle", "switches", "events"],
-        aggregates: &["count", "sum:busy", "sum:idle", "sum:switches", "sum:events"],
+        show: &["cpu", "busy", "idle", "switches", "sampled", "events"],
+        aggregates: &["count", "sum:busy", "sum:idle", "sum:switches", "sum:sampled", "sum:events"],
         sort: "cpu:asc",
     },
 ];
@@ -170,6 +177,22 @@ impl Name {
     /// The registry's entry.
     pub fn info(self) -> &'static TableInfo {
         TABLES.iter().find(|table| table.name == self).unwrap_or(&TABLES[0])
+    }
+
+    /// True for the tables that hold what the file holds, outside the span that all CPUs cover as well. The others add up time, which is
+    /// exact inside it only.
+    pub const fn holds_uncovered(self) -> bool {
+        matches!(self, Self::Switches | Self::Wakes | Self::Samples | Self::Events | Self::Lifetimes | Self::Threads)
+    }
+
+    /// What must have been recorded for the table to have rows.
+    pub const fn needs(self) -> Option<Recorded> {
+        match self {
+            Self::Switches | Self::Waits => Some(Recorded::Switches),
+            Self::Wakes => Some(Recorded::Wakings),
+            Self::Samples => Some(Recorded::Samples),
+            Self::Events | Self::Stalls | Self::Lifetimes | Self::Threads | Self::Cpus => None,
+        }
     }
 
     /// The table that a user's word means.

@@ -5,6 +5,7 @@
 
 use super::column::Column;
 use super::query::{Aggregate, Heading, Query, Shown};
+use super::rows::Row;
 use super::run::first_sorted;
 use super::stored::{Codes, STRIDE, Selection, Stored, Value};
 use super::{Cell, NONE, Name};
@@ -26,6 +27,8 @@ pub struct Level {
     pub totals: Vec<Option<i64>>,
     /// How many single rows are behind the level.
     pub matched: usize,
+    /// How many of those lie outside the span that all CPUs cover.
+    pub outside: usize,
 }
 
 /// A group, or a single row.
@@ -106,10 +109,11 @@ impl Stored<'_> {
         let aggregated = |shown: &Shown| !matches!(shown, Shown::Column(_));
         let mut shown: Vec<Shown> = query.shown.iter().copied().filter(aggregated).collect();
         let shown_len = shown.len();
-        let mut sort = shown.iter().position(|known| known.same(query.sort));
-        if sort.is_none() && aggregated(&query.sort) {
+        let wanted = query.sort_in(self.source.analysis.trace);
+        let mut sort = shown.iter().position(|known| known.same(wanted));
+        if sort.is_none() && aggregated(&wanted) {
             sort = Some(shown_len);
-            shown.push(query.sort);
+            shown.push(wanted);
         }
         let counts = self.counts(rows, codes, cancel)?;
         let present: Vec<u32> = (0..codes.cells.len() as u32).filter(|code| counts[*code as usize] > 0).collect();
@@ -164,6 +168,7 @@ impl Stored<'_> {
             total,
             totals: [None].into_iter().chain(totals).collect(),
             matched: rows.map_or(self.len(), <[u32]>::len),
+            outside: self.outside(rows),
         })
     }
 
@@ -220,9 +225,9 @@ impl Stored<'_> {
     /// Single rows; only the column that they are sorted by is computed for all of them.
     fn singles(&self, query: &Query, rows: Option<Vec<u32>>, page: Range<usize>, cancel: &Cancel) -> Wanted<Level> {
         let mut rows = rows.unwrap_or_else(|| (0..self.len() as u32).collect());
-        let total = rows.len();
+        let (total, outside) = (rows.len(), self.outside(Some(&rows)));
         let page = page.start.min(total)..page.end.min(total);
-        if let Shown::Column(column) = query.sort {
+        if let Shown::Column(column) = query.sort_in(self.source.analysis.trace) {
             let all = self.cells(column, cancel)?;
             let keys: Vec<Cell> = rows.iter().map(|row| all[*row as usize]).collect();
             rows = first_sorted(&self.source, column.kind, &keys, query.descending, page.end)
@@ -251,7 +256,21 @@ impl Stored<'_> {
             total,
             totals: vec![None; columns.len()],
             matched: total,
+            outside,
         })
+    }
+
+    /// How many of the rows (all, if none are named) lie outside the span that all CPUs cover.
+    fn outside(&self, rows: Option<&[u32]>) -> usize {
+        let covered = self.source.analysis.timeline.window();
+        if self.source.window.intersect(covered) == self.source.window {
+            return 0;
+        }
+        let is_outside = |row: &Row| self.source.is_outside(row);
+        match rows {
+            Some(rows) => rows.par_iter().filter_map(|&row| self.row(row)).filter(|row| is_outside(row)).count(),
+            None => self.source.rows.par_iter().filter(|row| is_outside(row)).count(),
+        }
     }
 
     fn place(&self, row: u32) -> Option<Place> {

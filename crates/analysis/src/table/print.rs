@@ -1,21 +1,29 @@
 //! A table as text for people, as CSV and as JSON for programs.
 //!
-//! In the text, times count from the start of the recording, all durations have one unit and the same digits, so that they compare down
-//! a column and along a row, and stacks come last, cut to the functions that tell most. CSV and JSON hold nanoseconds and whole stacks, root first; their points in time are
-//! those of the trace's clock, as in `why --json`. The JSON is a contract: fields may be added, never changed or removed.
+//! In the text, times count from the trace's origin, all durations have one unit and the same digits, so that they compare down a column
+//! and along a row, and stacks come last, cut to the functions that tell most. CSV and JSON hold nanoseconds and whole stacks, root
+//! first; their points in time are those of the trace's clock, as in `why --json`: the JSON says of which the text counts
+//! (`origin_ns`), the CSV has each time twice, as nanoseconds of the clock and as seconds since the origin, which `--from` takes. The
+//! JSON is a contract: fields may be added, never changed or removed.
 
 use super::column::{Kind, StackKind, time};
 use super::rows::Source;
 use super::run::{Output, Table};
-use super::{Cell, NONE};
-use crate::answer::units;
+use super::{Cell, NONE, Name, fit};
+use crate::answer::{recording, units};
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 use std::fmt::Write;
-use unhitch_model::StackId;
+use unhitch_model::{Recorded, StackId, Time, Trace, visible};
 
-/// A text longer than this is cut; the last column may be as long as it likes.
-const WIDEST_TEXT: usize = 24;
+/// How a table is laid out for people.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Fit {
+    /// Columns of the terminal; without them no line is too long, and no text is cut.
+    pub width: Option<usize>,
+    /// Whether stacks are shown whole, and nothing is cut whatever the width.
+    pub whole: bool,
+}
 
 impl Output {
     /// The key in JSON and CSV: `sum_waited_ns`.
@@ -57,31 +65,27 @@ impl Scale {
 }
 
 impl Table<'_> {
-    /// For people. The last line says what was left out.
+    /// For people, as wide as it gets.
     pub fn text(&self) -> String {
+        self.fitted(Fit::default())
+    }
+
+    /// For people. The last lines say what was left out, what lies outside the span that all CPUs cover, and what was not recorded.
+    pub fn fitted(&self, fit: Fit) -> String {
+        let mut out = String::new();
         if self.total == 0 {
-            let left_out = self.left_out().map_or(String::new(), |samples| format!(" ({samples} left out)"));
-            return format!("Nothing: no row of {} passes here{left_out}.\n", self.source.name.info().word);
-        }
-        // What is long goes to the right.
-        let (short, long): (Vec<&Output>, Vec<&Output>) = self.outputs.iter().partition(|output| !output.is_long());
-        let columns: Vec<&Output> = short.into_iter().chain(long).collect();
-        let durations = columns.iter().filter(|output| output.shown.kind() == Kind::Duration);
-        let scale = Scale::of(durations.flat_map(|output| output.cells.iter().copied()));
-        let mut lines = vec![String::new(); self.len + 1];
-        for (at, output) in columns.iter().enumerate() {
-            let cells = self.column(output, scale, at + 1 < columns.len());
-            let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or(0);
-            let numeric = !matches!(output.shown.kind(), Kind::Text | Kind::Stack(_));
-            for (line, cell) in lines.iter_mut().zip(&cells) {
-                let gap = if at == 0 { "" } else { "  " };
-                let _ = match numeric {
-                    true => write!(line, "{gap}{cell:>width$}"),
-                    false => write!(line, "{gap}{cell:<width$}"),
-                };
+            let table = self.source.name;
+            let lacks = table.needs().or((table == Name::Stalls).then_some(Recorded::Switches));
+            match lacks.and_then(|what| recording::not_recorded(self.trace(), what, "")) {
+                Some(told) => return told,
+                None => {
+                    let left_out = self.left_out().map_or(String::new(), |samples| format!(" ({samples} left out)"));
+                    let _ = writeln!(out, "Nothing: no row of {} passes here{left_out}.", table.info().word);
+                }
             }
+        } else {
+            self.lines(fit, &mut out);
         }
-        let mut out: String = lines.iter().flat_map(|line| [line.trim_end(), "\n"]).collect();
         if self.total > self.len {
             let _ = writeln!(
                 out,
@@ -91,23 +95,114 @@ impl Table<'_> {
                 self.rest()
             );
         }
-        if let Some(samples) = self.left_out() {
+        if let Some(samples) = self.left_out().filter(|_| self.total > 0) {
             let _ = writeln!(out, "Left out: {samples}.");
         }
+        out.extend(self.uncovered());
+        out.extend(self.not_recorded().iter().filter_map(|(what, columns)| {
+            let columns = format!(" ({})", columns.join(", "));
+            recording::not_recorded(self.trace(), *what, &columns)
+        }));
         out
+    }
+
+    fn trace(&self) -> &Trace {
+        self.source.analysis.trace
+    }
+
+    /// The header and the rows.
+    fn lines(&self, fit: Fit, out: &mut String) {
+        // What is long goes to the right.
+        let (short, long): (Vec<&Output>, Vec<&Output>) = self.outputs.iter().partition(|output| !output.is_long());
+        let columns: Vec<&Output> = short.into_iter().chain(long).collect();
+        let durations = columns.iter().filter(|output| output.shown.kind() == Kind::Duration);
+        let scale = Scale::of(durations.flat_map(|output| output.cells.iter().copied()));
+        let mut texts: Vec<Vec<String>> = columns.iter().map(|output| self.column(output, scale, fit.whole)).collect();
+        let widest = |cells: &[String]| cells.iter().map(|cell| fit::columns(cell)).max().unwrap_or(0);
+        let need = |(output, cells): (&&Output, &Vec<String>)| fit::Need {
+            cells: cells.get(1..).map_or(0, widest),
+            header: cells.first().map_or(0, |header| fit::columns(header)),
+            is_text: matches!(output.shown.kind(), Kind::Text | Kind::Stack(_)),
+            is_key: output.shown.same(self.sort),
+        };
+        let needs: Vec<fit::Need> = columns.iter().zip(&texts).map(need).collect();
+        let widths = match fit.width.filter(|_| !fit.whole) {
+            Some(width) => fit::widths(&needs, width),
+            None => texts.iter().map(|cells| widest(cells)).collect(),
+        };
+        for ((cells, need), &width) in texts.iter_mut().zip(&needs).zip(&widths) {
+            if need.is_text && width < need.cells {
+                fit::cut(&mut cells[1..], width);
+            }
+        }
+        for row in 0..=self.len {
+            let mut line = String::new();
+            for ((cells, need), &width) in texts.iter().zip(&needs).zip(&widths).filter(|(_, width)| **width > 0) {
+                let gap = if line.is_empty() { 0 } else { fit::GAP };
+                let padding = width.saturating_sub(fit::columns(&cells[row]));
+                let (before, after) = if need.is_text { (gap, padding) } else { (gap + padding, 0) };
+                let _ = write!(line, "{:before$}{}{:after$}", "", cells[row], "");
+            }
+            let _ = writeln!(out, "{}", line.trim_end());
+        }
+        let gone: Vec<String> =
+            columns.iter().zip(&widths).filter(|(_, width)| **width == 0).map(|(output, _)| output.shown.title()).collect();
+        if !gone.is_empty() {
+            let _ = writeln!(out, "Too narrow for: {} (--wide shows all).", gone.join(", "));
+        }
+    }
+
+    /// What lies outside the span that all CPUs cover: rows that were told as they are; of sums of time, what they leave out.
+    fn uncovered(&self) -> Option<String> {
+        let (trace, covered, passed) = (self.trace(), self.source.analysis.timeline.window(), self.passed as u64);
+        let second = |time: Time| units::seconds(time.since(trace.origin()));
+        let span = format!("{} to {}", second(covered.start), second(covered.end));
+        if self.outside > 0 {
+            let rows = units::plural(passed, "row");
+            let outside = units::count(self.outside as u64);
+            let lie = if self.outside == 1 { "lies" } else { "lie" };
+            return Some(format!("{outside} of {rows} {lie} outside the span that all CPUs cover ({span}).\n"));
+        }
+        let adds_up = matches!(self.source.name, Name::Waits | Name::Threads | Name::Cpus | Name::Stalls);
+        let events = if adds_up { trace.uncovered_events() } else { 0 };
+        (events > 0).then(|| {
+            let events = units::plural(events, "event");
+            format!("Time is added up over the span that all CPUs cover ({span}); {events} of the file lie outside it.\n")
+        })
+    }
+
+    /// What was not recorded, with the shown columns that would hold it.
+    fn not_recorded(&self) -> Vec<(Recorded, Vec<String>)> {
+        let mut found: Vec<(Recorded, Vec<String>)> = Vec::new();
+        for output in &self.outputs {
+            let Some(what) = self.lacks(output) else { continue };
+            match found.iter_mut().find(|(known, _)| *known == what) {
+                Some((_, titles)) => titles.push(output.shown.title()),
+                None => found.push((what, vec![output.shown.title()])),
+            }
+        }
+        found
+    }
+
+    /// What would have to be recorded for a column to hold anything.
+    fn lacks(&self, output: &Output) -> Option<Recorded> {
+        output.shown.column()?.needs(self.source.name).find(|what| !self.trace().has(*what))
     }
 
     /// `73,208 samples of idle CPUs`, where the table has none of them.
     fn left_out(&self) -> Option<String> {
         let samples = &self.source.analysis.trace.samples;
         let idle = || samples.range(self.source.window).filter(|&sample| !samples.is_work(sample)).count() as u64;
-        let idle = if self.source.name == super::Name::Samples { idle() } else { 0 };
+        let idle = if self.source.name == Name::Samples { idle() } else { 0 };
         (idle > 0).then(|| format!("{} of idle CPUs", units::plural(idle, "sample")))
     }
 
     /// `, together count 12, sum waited 1.204 s`.
     fn rest(&self) -> String {
         let sums = self.outputs.iter().filter_map(|output| {
+            if self.lacks(output).is_some() {
+                return None;
+            }
             let rest = u64::try_from(output.rest?).ok()?;
             let text = if output.shown.kind() == Kind::Duration { units::duration(rest) } else { units::count(rest) };
             Some(format!("{} {text}", output.shown.title()))
@@ -117,8 +212,9 @@ impl Table<'_> {
     }
 
     /// The header and the cells of a column as text.
-    fn column(&self, output: &Output, scale: Scale, cut: bool) -> Vec<String> {
-        let start = time(self.source.analysis.timeline.window().start);
+    fn column(&self, output: &Output, scale: Scale, whole_stacks: bool) -> Vec<String> {
+        let start = time(self.trace().origin());
+        let nothing = if self.lacks(output).is_some() { "not recorded" } else { "–" };
         let scale = match output.shown.kind() {
             Kind::Time => Scale::SECONDS,
             _ => scale,
@@ -129,13 +225,14 @@ impl Table<'_> {
             _ => title,
         };
         let cell = |&cell: &Cell| match output.shown.kind() {
-            _ if cell == NONE => "–".to_owned(),
+            _ if cell == NONE => nothing.to_owned(),
             Kind::Duration => scale.write(cell),
             Kind::Time => scale.write(cell - start),
             Kind::Count => u64::try_from(cell).map_or_else(|_| cell.to_string(), units::count),
             Kind::Number => cell.to_string(),
-            Kind::Text => self.source.with_text(cell, |text| if cut { shortened(text) } else { text.to_owned() }),
-            Kind::Stack(kind) => self.brief(kind, stack(cell)),
+            Kind::Text => self.source.with_text(cell, |text| visible(text).into_owned()),
+            Kind::Stack(kind) if whole_stacks => visible(&names(&self.source, kind, cell).join(" → ")).into_owned(),
+            Kind::Stack(kind) => visible(&self.brief(kind, stack(cell))).into_owned(),
         };
         std::iter::once(title).chain(output.cells.iter().map(cell)).collect()
     }
@@ -146,9 +243,14 @@ impl Table<'_> {
         analysis.told_briefly(frames, analysis.trace.stacks.kernel_len(stack).saturating_sub(skipped))
     }
 
-    /// Comma-separated values, by RFC 4180; stacks are joined by semicolons, root first.
+    /// Comma-separated values, by RFC 4180; stacks are joined by semicolons, root first. Points in time come a second time in the last
+    /// columns, as seconds since the trace's origin.
     pub fn csv(&self) -> String {
-        let mut out = self.outputs.iter().map(|output| quoted(&output.key())).collect::<Vec<_>>().join(",") + "\r\n";
+        let origin = time(self.trace().origin());
+        let times = || self.outputs.iter().filter(|output| output.shown.kind() == Kind::Time);
+        let seconds = times().map(|output| output.key().replace("_ns", "_s"));
+        let keys: Vec<String> = self.outputs.iter().map(Output::key).chain(seconds).map(|key| quoted(&key)).collect();
+        let mut out = keys.join(",") + "\r\n";
         for row in 0..self.len {
             for (at, output) in self.outputs.iter().enumerate() {
                 let cell = output.cells[row];
@@ -160,6 +262,12 @@ impl Table<'_> {
                     _ => {
                         let _ = write!(out, "{cell}");
                     }
+                }
+            }
+            for cell in times().map(|output| output.cells[row]) {
+                out.push(',');
+                if cell != NONE {
+                    out.push_str(&seconds_since(origin, cell));
                 }
             }
             out.push_str("\r\n");
@@ -184,13 +292,11 @@ fn names(source: &Source<'_>, kind: StackKind, cell: Cell) -> Vec<String> {
     names
 }
 
-fn shortened(text: &str) -> String {
-    match text.chars().count() {
-        0..=WIDEST_TEXT => text.to_owned(),
-        // The end of a path says more than its beginning.
-        len if text.starts_with('/') => format!("…{}", text.chars().skip(len + 1 - WIDEST_TEXT).collect::<String>()),
-        _ => format!("{}…", text.chars().take(WIDEST_TEXT - 1).collect::<String>()),
-    }
+/// All nine digits, as `--from` takes them.
+fn seconds_since(origin: Cell, time: Cell) -> String {
+    let since = time.saturating_sub(origin);
+    let (sign, ns) = (if since < 0 { "-" } else { "" }, since.unsigned_abs());
+    format!("{sign}{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }
 
 fn quoted(text: &str) -> String {
@@ -204,13 +310,46 @@ impl Serialize for Table<'_> {
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("version", &1)?;
         map.serialize_entry("table", self.source.name.info().word)?;
-        map.serialize_entry("start_ns", &self.source.window.start.nanos())?;
-        map.serialize_entry("end_ns", &self.source.window.end.nanos())?;
+        let (trace, covered) = (self.trace(), self.source.analysis.timeline.window());
+        // Of sums of time the part that they are of.
+        let window = if self.source.name == Name::Threads { self.source.window.intersect(covered) } else { self.source.window };
+        map.serialize_entry("origin_ns", &trace.origin().nanos())?;
+        map.serialize_entry("start_ns", &window.start.nanos())?;
+        map.serialize_entry("end_ns", &window.end.nanos())?;
+        map.serialize_entry("covered_start_ns", &covered.start.nanos())?;
+        map.serialize_entry("covered_end_ns", &covered.end.nanos())?;
         map.serialize_entry("total_rows", &self.total)?;
+        map.serialize_entry("outside_rows", &self.outside)?;
+        map.serialize_entry("not_recorded", &self.not_recorded_json())?;
         map.serialize_entry("columns", &columns)?;
         map.serialize_entry("rows", &Rows(self, columns.iter().map(|column| column.name.as_str()).collect()))?;
         map.serialize_entry("warnings", &self.source.analysis.trace.warnings.lines().collect::<Vec<_>>())?;
         map.end()
+    }
+}
+
+#[derive(Serialize)]
+struct LackJson {
+    what: &'static str,
+    columns: Vec<String>,
+    why: &'static str,
+    advice: &'static str,
+}
+
+impl Table<'_> {
+    fn not_recorded_json(&self) -> Vec<LackJson> {
+        let of_table = self.source.name.needs().filter(|what| !self.trace().has(*what));
+        let of_columns = self.outputs.iter().filter_map(|output| Some((self.lacks(output)?, Some(output.key()))));
+        let mut found: Vec<LackJson> = Vec::new();
+        for (what, column) in of_table.map(|what| (what, None)).into_iter().chain(of_columns) {
+            let known = found.iter().position(|known| known.what == what.name()).unwrap_or_else(|| {
+                let advice = recording::advice(self.trace().meta.format, what);
+                found.push(LackJson { what: what.name(), columns: Vec::new(), why: recording::lacks(what), advice });
+                found.len() - 1
+            });
+            found[known].columns.extend(column);
+        }
+        found
     }
 }
 
@@ -271,12 +410,5 @@ mod tests {
         assert_eq!(quoted("plain"), "plain");
         assert_eq!(quoted("a,b"), "\"a,b\"");
         assert_eq!(quoted("say \"hi\""), "\"say \"\"hi\"\"\"");
-    }
-
-    #[test]
-    fn long_texts_keep_what_tells_most() {
-        assert_eq!(shortened("short"), "short");
-        assert_eq!(shortened("/usr/lib/x86_64-linux-gnu/libc.so.6"), "…_64-linux-gnu/libc.so.6");
-        assert_eq!(shortened(&"x".repeat(30)).chars().count(), WIDEST_TEXT);
     }
 }

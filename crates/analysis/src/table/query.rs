@@ -3,6 +3,7 @@
 use super::Name;
 use super::column::{Column, Kind, columns_of, find};
 use super::filter::{Filter, FilterError};
+use unhitch_model::Trace;
 
 /// How the cells of a group become one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -104,6 +105,14 @@ impl Shown {
         }
     }
 
+    /// Its column; none for the count of rows.
+    pub fn column(self) -> Option<&'static Column> {
+        match self {
+            Self::Column(column) | Self::Of(_, column) => Some(column),
+            Self::Count => None,
+        }
+    }
+
     /// What its cells are.
     pub fn kind(self) -> Kind {
         match self {
@@ -156,12 +165,27 @@ pub struct Query {
     pub(super) filter: Option<Filter>,
     pub(super) sort: Shown,
     pub(super) descending: bool,
+    /// False where the order is the table's own choice.
+    pub(super) sort_chosen: bool,
 }
 
 impl Query {
     /// The columns that it groups by, from the outside in; none for single rows.
     pub fn groups(&self) -> &[&'static Column] {
         self.by.as_deref().unwrap_or(&[])
+    }
+
+    /// What it sorts by in a trace: where the table's own choice was not recorded, what samples tell of it.
+    pub(super) fn sort_in(&self, trace: &Trace) -> Shown {
+        let is_lacking = |column: &Column| column.needs(self.table).any(|what| !trace.has(what));
+        if self.sort_chosen || !self.sort.column().is_some_and(is_lacking) {
+            return self.sort;
+        }
+        let Some(sampled) = find(self.table, "sampled") else { return self.sort };
+        match self.sort {
+            Shown::Of(aggregate, _) => Shown::Of(aggregate, sampled),
+            _ => Shown::Column(sampled),
+        }
     }
 
     /// Checks a user's words; what they leave open is the table's own choice.
@@ -207,7 +231,7 @@ impl Query {
         let sort = self::shown("--sort", table, by.as_deref(), word)?;
         let descending = direction.unwrap_or(matches!(sort.kind(), Kind::Duration | Kind::Count));
         let filter = words.filter.map(|text| Filter::parse(table, text)).transpose()?;
-        Ok(Self { table, by, shown, filter, sort, descending })
+        Ok(Self { table, by, shown, filter, sort, descending, sort_chosen: words.sort.is_some() })
     }
 }
 

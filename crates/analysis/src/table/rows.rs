@@ -75,6 +75,8 @@ pub(super) struct Source<'a> {
     pub window: Window,
     pub rows: Vec<Row>,
     pub stalls: Arc<Vec<Stall>>,
+    /// Of the table of CPUs: how many samples show each at work.
+    cpu_samples: Vec<Cell>,
     texts: RwLock<Texts>,
     /// By their numbers: the cells of the classes' names, which millions of rows have.
     classes: [OnceLock<Cell>; WaitClass::COUNT],
@@ -93,10 +95,15 @@ struct Texts {
 const OWN_TEXTS: Cell = 1 << 32;
 
 impl<'a> Source<'a> {
-    /// Collects the rows of a table inside `window`.
+    /// Collects the rows of a table inside `window`: events wherever they lie, sums of time inside the span that all CPUs cover.
     pub fn new(analysis: &'a Analysis<'a>, name: Name, window: Window) -> Self {
+        let window = if name.holds_uncovered() { window } else { window.intersect(analysis.timeline.window()) };
         let rows = match name {
-            Name::Switches => by_thread(analysis, |thread| switches(analysis, thread, window)),
+            Name::Switches => {
+                let mut rows = by_thread(analysis, |thread| switches(analysis, thread, window));
+                rows.extend(uncovered_switches(analysis, window));
+                rows
+            }
             Name::Waits => by_thread(analysis, |thread| waits(analysis, thread, window)),
             Name::Wakes => wakes(analysis, window),
             Name::Samples => samples(analysis, window),
@@ -110,7 +117,8 @@ impl<'a> Source<'a> {
             Name::Threads => by_thread(analysis, |thread| this_thread(analysis, thread, window)),
             Name::Cpus => cpus(analysis, window),
         };
-        Self::of(analysis, name, window, rows)
+        let cpu_samples = if name == Name::Cpus { cpu_samples(analysis, rows.len(), window) } else { Vec::new() };
+        Self { cpu_samples, ..Self::of(analysis, name, window, rows) }
     }
 
     /// The table of those of `stalls` that have a part in `window`.
@@ -121,7 +129,35 @@ impl<'a> Source<'a> {
 
     fn of(analysis: &'a Analysis<'a>, name: Name, window: Window, rows: Vec<Row>) -> Self {
         let (texts, classes, same) = Default::default();
-        Self { analysis, name, window, rows, stalls: Arc::default(), texts, classes, same }
+        Self { analysis, name, window, rows, stalls: Arc::default(), cpu_samples: Vec::new(), texts, classes, same }
+    }
+
+    /// True for a row outside the span that all CPUs cover.
+    pub fn is_outside(&self, row: &Row) -> bool {
+        let covered = self.analysis.timeline.window();
+        match self.name {
+            _ if !self.name.holds_uncovered() => false,
+            Name::Lifetimes | Name::Threads => row.start != row.end && !Window::new(row.start, row.end).overlaps(covered),
+            _ => !covered.contains(row.start),
+        }
+    }
+
+    /// How many samples show a row's thread or CPU at work, in a table that counts them; none where no samples were recorded.
+    pub fn samples(&self, row: &Row) -> Cell {
+        let Analysis { trace, samples, .. } = self.analysis;
+        match self.name {
+            _ if trace.samples.is_empty() => NONE,
+            Name::Cpus => self.cpu_samples.get(usize::from(row.cpu)).copied().unwrap_or(0),
+            _ => samples.of_thread(trace, row.thread, Window::new(row.start, row.end)).len() as Cell,
+        }
+    }
+
+    /// The time that those samples stand for; none where the time between samples is not known.
+    pub fn sampled_ns(&self, row: &Row) -> Cell {
+        match (self.samples(row), self.analysis.trace.meta.sample_period_ns as Cell) {
+            (NONE, _) | (_, 0) => NONE,
+            (samples, period_ns) => samples.saturating_mul(period_ns),
+        }
     }
 
     /// The cell for a text.
@@ -286,6 +322,18 @@ fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Ro
     rows
 }
 
+/// A row per switch-in outside the span that all CPUs cover. What came before it is not known: it may have been on another CPU.
+fn uncovered_switches(analysis: &Analysis<'_>, window: Window) -> impl Iterator<Item = Row> {
+    let (switches, covered) = (&analysis.trace.switches, analysis.timeline.window());
+    let outside = [Window::new(window.start, window.end.min(covered.start)), Window::new(window.start.max(covered.end), window.end)];
+    let row = |index: usize| {
+        let row = Row::at(switches.time[index], switches.time[index], switches.next[index]);
+        Row { index: index as u32, cpu: switches.cpu[index], known: false, ..row }
+    };
+    let ranges = outside.into_iter().filter(|part| !part.is_empty()).map(|part| switches.range(part));
+    ranges.flatten().map(row).filter(|row| !row.thread.is_idle())
+}
+
 /// A row per sleep, clipped to `window`.
 fn waits(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
     let trace = analysis.trace;
@@ -325,8 +373,9 @@ fn wakes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     for (wake, out, slept_ns) in ended {
         sleeps[wake as usize] = (out, slept_ns);
     }
-    let range = trace.wakings.range(window.intersect(whole));
-    range
+    trace
+        .wakings
+        .range(window)
         .map(|wake| {
             let time = trace.wakings.time[wake];
             let (out, slept_ns) = sleeps[wake];
@@ -350,7 +399,10 @@ fn samples(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
         index: index as u32,
         stack: samples.stack[index],
         cpu: samples.cpu[index],
-        ran_ns: analysis.trace.meta.sample_period_ns as Cell,
+        ran_ns: match analysis.trace.meta.sample_period_ns {
+            0 => NONE,
+            period_ns => period_ns as Cell,
+        },
         ..Row::at(samples.time[index], samples.time[index], samples.thread[index])
     };
     samples.range(window).filter(|&sample| samples.is_work(sample)).map(row).collect()
@@ -365,20 +417,37 @@ fn stall((index, stall): (usize, &Stall)) -> Row {
 fn lifetimes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     let processes = analysis.trace.threads.processes().skip(1);
     let rows = processes.map(|(id, process)| {
-        let of_leader = analysis.timeline.life(process.leader);
         // A process that has a life of its own (Windows) may survive its first thread.
-        let whole = analysis.timeline.window();
-        let of_its_own = || Window::new(process.start.unwrap_or(whole.start), process.end.unwrap_or(whole.end));
-        let life = if process.name.is_empty() { of_leader } else { of_its_own() }.intersect(window);
+        let of_its_own = || life(analysis, process.start, process.end);
+        let life = if process.name.is_empty() { life_of(analysis, process.leader) } else { of_its_own() }.intersect(window);
         Row { index: id.0, ..Row::at(life.start, life.end, process.leader) }
     });
     rows.filter(|row| row.start < row.end).collect()
 }
 
+/// A thread's life as far as the file goes: by its own events inside the span that all CPUs cover, else as it was told.
+fn life_of(analysis: &Analysis<'_>, thread: ThreadId) -> Window {
+    let (seen, covered, known) = (analysis.timeline.life(thread), analysis.timeline.window(), analysis.trace.threads.get(thread));
+    let start = known.start.or((seen.start > covered.start).then_some(seen.start));
+    let end = known.end.or((!seen.is_empty() && seen.end < covered.end).then_some(seen.end));
+    life(analysis, start, end)
+}
+
+fn life(analysis: &Analysis<'_>, start: Option<Time>, end: Option<Time>) -> Window {
+    let whole = analysis.trace.extent();
+    Window::new(start.unwrap_or(whole.start), end.unwrap_or(whole.end))
+}
+
 fn this_thread(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
-    let life = analysis.timeline.life(thread).intersect(window);
-    if life.is_empty() {
-        return Vec::new();
+    let inside = analysis.timeline.life(thread).intersect(window);
+    if inside.is_empty() {
+        let life = life_of(analysis, thread).intersect(window);
+        // It lived while not all CPUs were recorded: what its time went to is not known.
+        return if life.is_empty() { Vec::new() } else { vec![Row::at(life.start, life.end, thread)] };
+    }
+    let life = inside;
+    if analysis.trace.switches.is_empty() {
+        return vec![Row::at(life.start, life.end, thread)];
     }
     let mut row = Row { slept_ns: 0, runnable_ns: 0, ran_ns: 0, switches: 0, ..Row::at(life.start, life.end, thread) };
     let mut last = None;
@@ -411,8 +480,11 @@ fn cpus(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     count(&trace.wakings.cpu[trace.wakings.range(window)], false);
     count(&trace.samples.cpu[trace.samples.range(window)], false);
     let row = |(cpu, (switches, events)): (usize, (Cell, u32))| {
-        let mut row = Row { slept_ns: 0, ran_ns: 0, switches, index: events, ..Row::at(window.start, window.end, ThreadId::IDLE) };
-        row.cpu = cpu as u16;
+        let mut row = Row { index: events, cpu: cpu as u16, ..Row::at(window.start, window.end, ThreadId::IDLE) };
+        if trace.switches.is_empty() {
+            return row;
+        }
+        (row.slept_ns, row.ran_ns, row.switches) = (0, 0, switches);
         for had in analysis.cpus.occupancy(trace, row.cpu, window) {
             match had.thread {
                 Some(thread) if !thread.is_idle() => add(&mut row.ran_ns, had.window),
@@ -423,4 +495,16 @@ fn cpus(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
         row
     };
     counts.into_iter().enumerate().map(row).collect()
+}
+
+/// How many samples show each CPU at work.
+fn cpu_samples(analysis: &Analysis<'_>, cpus: usize, window: Window) -> Vec<Cell> {
+    let samples = &analysis.trace.samples;
+    let mut counts = vec![0; cpus];
+    for sample in samples.range(window).filter(|&sample| samples.is_work(sample)) {
+        if let Some(count) = counts.get_mut(usize::from(samples.cpu[sample])) {
+            *count += 1;
+        }
+    }
+    counts
 }

@@ -17,6 +17,12 @@ pub struct Table<'a> {
     pub(super) len: usize,
     /// How many there would be without a limit.
     pub(super) total: usize,
+    /// How many single rows passed the filter, shown or not.
+    pub(super) passed: usize,
+    /// How many of those lie outside the span that all CPUs cover.
+    pub(super) outside: usize,
+    /// By what it was sorted.
+    pub(super) sort: Shown,
 }
 
 /// One column of the answer.
@@ -30,13 +36,15 @@ pub(super) struct Output {
 impl<'a> Table<'a> {
     /// Answers `query` for what lies inside `window`, at most `top` rows of it.
     pub fn new(analysis: &'a Analysis<'a>, query: &Query, window: Window, top: usize) -> Self {
-        let source = Source::new(analysis, query.table, window.intersect(analysis.timeline.window()));
+        let source = Source::new(analysis, query.table, window);
         let rows = selected(&source, query);
+        let outside = rows.iter().filter(|&&row| source.is_outside(&source.rows[row as usize])).count();
+        let (passed, sort) = (rows.len(), query.sort_in(analysis.trace));
         let (outputs, total) = match &query.by {
-            None => single(&source, query, rows, top),
-            Some(by) => grouped(&source, query, by, &rows, top),
+            None => single(&source, query, sort, rows, top),
+            Some(by) => grouped(&source, query, sort, by, &rows, top),
         };
-        Self { source, len: total.min(top), total, outputs }
+        Self { source, len: total.min(top), total, passed, outside, sort, outputs }
     }
 
     /// The rows shown.
@@ -64,9 +72,9 @@ fn cell(source: &Source<'_>, column: &Column, row: u32) -> Cell {
 }
 
 /// Single rows: only the column they are sorted by is computed for all of them.
-fn single(source: &Source<'_>, query: &Query, mut rows: Vec<u32>, top: usize) -> (Vec<Output>, usize) {
+fn single(source: &Source<'_>, query: &Query, sort: Shown, mut rows: Vec<u32>, top: usize) -> (Vec<Output>, usize) {
     let total = rows.len();
-    if let Shown::Column(column) = query.sort {
+    if let Shown::Column(column) = sort {
         let keys: Vec<Cell> = rows.iter().map(|&row| cell(source, column, row)).collect();
         let order = sorted(source, column.kind, &keys, query.descending);
         rows = order.into_iter().map(|at| rows[at as usize]).collect();
@@ -83,7 +91,7 @@ fn single(source: &Source<'_>, query: &Query, mut rows: Vec<u32>, top: usize) ->
 }
 
 /// Groups: every row gets the number of its group, column by column; then the aggregates are folded over those numbers.
-fn grouped(source: &Source<'_>, query: &Query, by: &[&'static Column], rows: &[u32], top: usize) -> (Vec<Output>, usize) {
+fn grouped(source: &Source<'_>, query: &Query, sort: Shown, by: &[&'static Column], rows: &[u32], top: usize) -> (Vec<Output>, usize) {
     let mut group_of = vec![0u32; rows.len()];
     // The first row of each group.
     let mut firsts: Vec<u32> = rows.first().copied().into_iter().collect();
@@ -98,8 +106,8 @@ fn grouped(source: &Source<'_>, query: &Query, by: &[&'static Column], rows: &[u
         }
     }
     let mut shown = query.shown.clone();
-    let sort = shown.iter().position(|known| known.same(query.sort)).unwrap_or_else(|| {
-        shown.push(query.sort);
+    let sort = shown.iter().position(|known| known.same(sort)).unwrap_or_else(|| {
+        shown.push(sort);
         shown.len() - 1
     });
     let mut outputs: Vec<Output> = shown

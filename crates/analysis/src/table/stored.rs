@@ -59,7 +59,7 @@ pub enum Value {
 impl<'a> Stored<'a> {
     /// Collects the rows of a table inside `window`; computes no column.
     pub fn new(analysis: &'a Analysis<'a>, name: Name, window: Window) -> Self {
-        Self::of(Source::new(analysis, name, window.intersect(analysis.timeline.window())))
+        Self::of(Source::new(analysis, name, window))
     }
 
     /// The table of stalls that were found before: those with a part in `window`.

@@ -8,7 +8,7 @@ use std::path::Path;
 use unhitch_analysis::SelfSamples;
 use unhitch_analysis::answer::units;
 use unhitch_analysis::hot_loop::{self, HotLoop, hot_loop};
-use unhitch_model::{FrameId, Trace};
+use unhitch_model::{FrameId, Trace, visible};
 use unhitch_symbols::{Code, CodeOptions, Instruction, NoCode, code, disassemble};
 
 /// Shorter functions are shown whole.
@@ -191,7 +191,7 @@ impl Listing {
     pub fn text(&self) -> String {
         let mut out = String::new();
         let mut head = |name: &str, text: &str| {
-            let _ = writeln!(out, "{name:<9} {text}");
+            let _ = writeln!(out, "{name:<9} {}", visible(text));
         };
         head("FUNCTION", &format!("{}  ({})", self.function, self.module));
         let below = match self.inside.saturating_sub(self.samples + self.elsewhere) {
@@ -225,7 +225,7 @@ impl Listing {
         let _ = writeln!(out, "\n{}", heading.trim_end());
         let around = if self.lines.len() <= SHOWN_WHOLE { SHOWN_WHOLE } else { AROUND };
         for line in self.annotated(around, 1) {
-            let _ = writeln!(out, "{line}");
+            let _ = writeln!(out, "{}", visible(&line));
         }
         out
     }

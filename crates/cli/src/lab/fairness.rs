@@ -3,8 +3,9 @@
 mod tables;
 
 use super::Tool;
+use crate::Done;
 use crate::args::LabArgs;
-use crate::{Done, print};
+use crate::terminal::{note, print, print_json};
 use anyhow::Context;
 use std::fmt::Write;
 use std::time::Duration;
@@ -19,15 +20,15 @@ pub(super) const TOOL: Tool = Tool {
 
 fn run(args: &LabArgs) -> anyhow::Result<Done> {
     let effort = if args.quick { Effort::quick() } else { Effort::full() };
-    let fairness = measure(&effort, |what| eprintln!("{what}"))?;
-    print(&match (args.json, args.markdown) {
-        (true, _) => serde_json::to_string(&fairness)? + "\n",
-        (_, true) => tables::markdown(&fairness, &measured(&effort, args.quick, fairness.cpus)),
-        _ => tables::text(&fairness),
-    })?;
+    let fairness = measure(&effort, |what| note(&what.to_string()))?;
+    match (args.json, args.markdown) {
+        (true, _) => print_json(&fairness)?,
+        (_, true) => print(&tables::markdown(&fairness, &measured(&effort, args.quick, fairness.cpus)))?,
+        _ => print(&tables::text(&fairness))?,
+    }
     if let Some(path) = &args.svg {
-        std::fs::write(path, svg(&fairness)).with_context(|| path.display().to_string())?;
-        eprintln!("{}", path.display());
+        std::fs::write(path, svg(&fairness)).with_context(|| unhitch_model::visible_path(path))?;
+        note(&path.display().to_string());
     }
     Ok(Done::Yes)
 }

@@ -45,9 +45,9 @@ impl From<ModuleKind> for Kind {
     fn from(kind: ModuleKind) -> Self {
         match kind {
             ModuleKind::Kernel => Self::Kernel,
-            // A container holds no Windows trace.
-            ModuleKind::File | ModuleKind::Image { .. } => Self::File,
-            ModuleKind::Anonymous { pid } => Self::Anonymous { pid },
+            // A container holds no Windows trace, and the place of a cut has no name to be kept.
+            ModuleKind::File | ModuleKind::Image { .. } | ModuleKind::Cut => Self::File,
+            ModuleKind::Anonymous { pid } | ModuleKind::Jit { pid, .. } => Self::Anonymous { pid },
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) struct Mmap<'a> {
     pub path: &'a [u8],
     pub build_id: &'a [u8],
     pub kernel: bool,
+    /// False for a mapping of data, where no return address can point to.
+    pub executable: bool,
 }
 
 /// What a record says.
@@ -72,18 +74,24 @@ pub(crate) fn read<'a>(record: &Record<'a>, events: &Events) -> Option<Timed<'a>
     Some(Timed { time, cpu: trailer.cpu, what })
 }
 
+/// `mmap(2)`: the mapping may be executed.
+const PROT_EXEC: u32 = 4;
+
 fn read_mmap<'a>(record: &Record<'a>, from: &mut Cursor<'a>) -> Option<Mmap<'a>> {
     let pid = from.u32()?;
     let _tid = from.u32()?;
     let (start_avma, len, file_offset) = (from.u64()?, from.u64()?, from.u64()?);
     let mut build_id: &[u8] = &[];
+    let mut executable = record.misc & misc::MMAP_DATA == 0;
     if record.kind == kind::MMAP2 {
         let identity = from.bytes(24)?;
         if record.misc & misc::MMAP_BUILD_ID != 0 {
             build_id = &identity[4..4 + usize::from(identity[0]).min(20)];
         }
-        let _prot_and_flags = from.u64()?;
+        let (protection, _flags) = (from.u32()?, from.u32()?);
+        // 0 is what writers put there that do not know.
+        executable &= protection == 0 || protection & PROT_EXEC != 0;
     }
     let kernel = record.misc & misc::CPUMODE_MASK == misc::KERNEL;
-    Some(Mmap { pid, start_avma, len, file_offset, path: until_nul(from.rest()), build_id, kernel })
+    Some(Mmap { pid, start_avma, len, file_offset, path: until_nul(from.rest()), build_id, kernel, executable })
 }

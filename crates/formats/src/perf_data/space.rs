@@ -6,15 +6,15 @@
 use super::side_band::{Mmap, SideBand, Timed};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, Time, Trace};
+use unhitch_model::{CUT, Frame, FrameId, Module, ModuleId, ModuleKind, Time, Trace};
 
-/// What is at an address.
+/// What is at an address: a frame, or none where no executable mapping covers it, so that it is no code.
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// One frame, as long as the process lives.
-    Fixed(FrameId),
-    /// Another one from each time on; the first from the beginning.
-    Varying(Rc<[(Time, FrameId)]>),
+    /// The same as long as the process lives.
+    Fixed(Option<FrameId>),
+    /// Something else from each time on; the first from the beginning.
+    Varying(Rc<[(Time, Option<FrameId>)]>),
 }
 
 struct Mapping {
@@ -64,7 +64,7 @@ impl Spaces {
                     let names_kernel = map.path.starts_with(b"[kernel") && !map.build_id.is_empty();
                     kernel_build_id = if names_kernel { map.build_id } else { kernel_build_id };
                 }
-                SideBand::Mmap(map) => {
+                SideBand::Mmap(map) if map.executable => {
                     let mapping = Mapping::new(&map, *time, build_ids, trace);
                     let spaces = by_pid.entry(map.pid).or_default();
                     if spaces.is_empty() {
@@ -96,7 +96,7 @@ impl Spaces {
         if let Some([space]) = self.by_pid.get(&pid).map(Vec::as_slice)
             && let Some(mapping) = space.only_mapping(avma)
         {
-            return Place::Fixed(mapping.frame(avma, trace));
+            return Place::Fixed(Some(mapping.frame(avma, trace)));
         }
         if let Some(known) = self.known.get(&(pid, avma)) {
             return known.clone();
@@ -116,26 +116,42 @@ impl Spaces {
                 covering.truncate(1);
             }
             if covering.is_empty() {
-                history.push((space.from, anonymous_frame(pid, avma, trace)));
+                // Where no code of the process is known, nothing is known of this address either.
+                let unknown = (!self.knows_mappings(pid, number)).then(|| anonymous_frame(pid, avma, trace));
+                history.push((space.from, unknown));
             }
             for (index, mapping) in covering.iter().enumerate() {
                 let from = if index == 0 { space.from } else { mapping.from };
-                history.push((from, mapping.frame(avma, trace)));
+                history.push((from, Some(mapping.frame(avma, trace))));
             }
         }
         history.dedup_by_key(|(_, frame)| *frame);
         match history[..] {
-            [] => Place::Fixed(anonymous_frame(pid, avma, trace)),
+            [] => Place::Fixed(Some(anonymous_frame(pid, avma, trace))),
             [(_, frame)] => Place::Fixed(frame),
             _ => Place::Varying(history.into()),
         }
     }
 
+    /// A space and those that it was copied from, the nearest first, each with the time up to which it counts.
+    fn lineage(&self, pid: u32, number: usize) -> impl Iterator<Item = (&Space, Time)> {
+        let get = |pid: u32, number: usize| self.by_pid.get(&pid).and_then(|spaces| spaces.get(number));
+        let first = get(pid, number).map(|space| (space, Time::MAX));
+        let parent_of = move |&(space, until): &(&Space, Time)| {
+            let (pid, number) = space.parent?;
+            Some((get(pid, number)?, space.from.min(until)))
+        };
+        std::iter::successors(first, parent_of).take(MAX_FORKS)
+    }
+
+    /// True when some code of the space is known: then an address that no mapping covers is no code.
+    fn knows_mappings(&self, pid: u32, number: usize) -> bool {
+        self.lineage(pid, number).any(|(space, _)| !space.mappings.is_empty())
+    }
+
     /// The mappings that cover `avma`, oldest first: the space's own, else the one that it inherited.
-    fn covering(&self, mut pid: u32, mut number: usize, avma: u64) -> Vec<&Mapping> {
-        let mut until = Time::MAX;
-        for _ in 0..MAX_FORKS {
-            let Some(space) = self.by_pid.get(&pid).and_then(|spaces| spaces.get(number)) else { break };
+    fn covering(&self, pid: u32, number: usize, avma: u64) -> Vec<&Mapping> {
+        for (space, until) in self.lineage(pid, number) {
             let mut covering = space.covering(avma);
             if until != Time::MAX && !covering.is_empty() {
                 let last = covering.iter().rposition(|mapping| mapping.from <= until).unwrap_or(0);
@@ -144,9 +160,6 @@ impl Spaces {
             if !covering.is_empty() {
                 return covering;
             }
-            let Some(parent) = space.parent else { break };
-            (pid, number) = parent;
-            until = space.from.min(until);
         }
         Vec::new()
     }
@@ -219,6 +232,13 @@ impl Mapping {
 fn is_anonymous(path: &[u8]) -> bool {
     const NAMES: [&[u8]; 8] = [b"//anon", b"[anon", b"[heap]", b"[stack", b"/anon_hugepage", b"/memfd:", b"/dev/zero", b"/SYSV"];
     path.is_empty() || NAMES.iter().any(|name| path.starts_with(name))
+}
+
+/// The frame that marks where a stack was cut.
+pub(crate) fn cut_frame(trace: &mut Trace) -> FrameId {
+    let path = trace.strings.intern(CUT);
+    let module = trace.modules.intern(Module::cut(path));
+    trace.stacks.intern_frame(Frame { module, offset: 0 })
 }
 
 fn anonymous_module(pid: u32, trace: &mut Trace) -> ModuleId {

@@ -84,7 +84,7 @@ fn thread_slice(loaded: &Loaded<'_>, thread: ThreadId, time: Time, step: Step) -
     let occupants = cpu.filter(|_| runnable).map_or(Vec::new(), |cpu| occupants(loaded, cpu, window));
     let in_window = loaded.analysis.samples.of_thread(trace, thread, window);
     let samples = in_window.first().filter(|_| segment.state == State::Ran).map(|_| {
-        let top = loaded.analysis.samples.hot_spot(trace, &[(thread, window)]);
+        let top = loaded.analysis.hot_spot(&[(thread, window)]);
         json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackOf::Sample, spot.stack)) })
     });
     let wake = segment.wake.filter(|_| sleeps || runnable).map(|wake| wake_of(loaded, wake));
@@ -194,7 +194,7 @@ fn cpu_slice(loaded: &Loaded<'_>, cpu: u16, time: Time, step: Step) -> Result<Va
     let state = if who.is_idle() { LaneState::Idle } else { LaneState::Ran };
     let in_window = loaded.analysis.samples.of_thread(trace, who, window);
     let samples = in_window.first().filter(|_| !who.is_idle()).map(|_| {
-        let top = loaded.analysis.samples.hot_spot(trace, &[(who, window)]);
+        let top = loaded.analysis.hot_spot(&[(who, window)]);
         json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackOf::Sample, spot.stack)) })
     });
     let length = units::duration(window.duration_ns());

@@ -124,7 +124,7 @@ fn state_of(what: What) -> LaneState {
         What::Io => LaneState::Io,
         What::Timer => LaneState::Timer,
         What::Memory => LaneState::Memory,
-        What::Ipc => LaneState::Ipc,
+        What::Ipc | What::Outside => LaneState::Ipc,
         What::Stopped => LaneState::Stopped,
         What::Unknown => LaneState::Unknown,
     }
@@ -144,7 +144,7 @@ fn link_value(loaded: &Loaded<'_>, link: &Link, index: usize, depth: u32, window
             (analysis.class_of(segment).name(), loaded.stack(StackOf::Wait, segment.wait_stack(trace)), segment.window.duration_ns())
         }
         None if link.state == LinkState::Running => {
-            let hot = analysis.samples.hot_spot(trace, &[(link.thread, link.window)]);
+            let hot = analysis.hot_spot(&[(link.thread, link.window)]);
             ("", hot.map_or(Value::Null, |spot| loaded.stack(StackOf::Sample, spot.stack)), 0)
         }
         None => ("", loaded.stack(StackOf::Wait, segment.wait_stack(trace)), 0),

@@ -7,8 +7,9 @@ use crate::params::{Params, wrong};
 use axum::Json;
 use serde_json::{Value as JsonValue, json};
 use unhitch_analysis::Cancel;
+use unhitch_analysis::answer::recording;
 use unhitch_analysis::table::{Heading, Kind, Line, Name, PivotQuestion, Query, StackKind, TABLES, Value, Words, columns_of};
-use unhitch_model::Time;
+use unhitch_model::{Recorded, Time};
 
 /// Rows of one answer.
 const MOST_ROWS: usize = 10_000;
@@ -152,7 +153,20 @@ pub(super) fn table(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
         selection: selection.of_rows(filter.as_ref()),
         page,
     };
-    let level = loaded.table(name, selection.window, cancel)?.level(question, cancel)?;
+    let level = loaded.table(name, params.window_of_table(loaded)?, cancel)?.level(question, cancel)?;
+    let format = loaded.trace.meta.format;
+    let lack = |what: Recorded, column: &str| json!({ "column": column, "why": recording::lacks(what), "advice": recording::advice(format, what) });
+    let not_recorded: Vec<JsonValue> = match name.needs().filter(|what| !loaded.trace.has(*what)) {
+        Some(what) => vec![lack(what, "")],
+        None => {
+            let columns = level.headings.iter().filter_map(|heading| heading.column);
+            let lacking = columns.filter_map(|column| {
+                let known = columns_of(name).find(|known| known.name == column)?;
+                Some(lack(known.needs(name).find(|what| !loaded.trace.has(*what))?, column))
+            });
+            lacking.collect()
+        }
+    };
     let columns = level.headings.iter().map(
         |heading| json!({ "title": heading.title, "column": heading.column, "aggregate": heading.aggregate, "kind": heading.kind.word() }),
     );
@@ -176,7 +190,7 @@ pub(super) fn table(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
         "by": level.headings.first().filter(|_| !is_leaf).and_then(|heading| heading.column),
         "columns": columns.collect::<Vec<_>>(), "rows": level.lines.iter().map(row).collect::<Vec<_>>(),
         "offset": page.0, "total": level.total, "totals": level.totals.iter().zip(&level.headings).map(total).collect::<Vec<_>>(),
-        "matched": level.matched, "ignored": ignored, "cut": page.0.saturating_add(level.lines.len()) < level.total,
+        "matched": level.matched, "outside": level.outside, "not_recorded": not_recorded, "ignored": ignored, "cut": page.0.saturating_add(level.lines.len()) < level.total,
     }))
 }
 

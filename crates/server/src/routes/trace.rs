@@ -41,7 +41,10 @@ pub(super) async fn summary(State(app): State<Arc<App>>, Path(name): Path<String
             ("name", json!(shown)),
             ("notes", json!(shelf.notes(&shown, loaded))),
             ("arch", json!(meta.arch)),
+            // As text: a browser's numbers are too short for a clock.
+            ("origin_ns", json!(loaded.trace.origin().nanos().to_string())),
             ("start_ns", json!(window.start.nanos().to_string())),
+            ("from", json!(loaded.at(window.start))),
             ("duration_ns", json!(window.duration_ns())),
             ("epoch_ns", json!(meta.epoch_ns.map(|epoch| epoch.saturating_add(i128::from(window.start.nanos())).to_string()))),
             ("cpus", json!(loaded.cpus())),
