@@ -167,7 +167,7 @@ impl Stall {
         };
         // A busy machine starves many threads of a CPU a little: their number says less than that of threads behind one lock.
         let most = if self.candidate.kind == StallKind::CpuStarvation { 2 } else { 10 };
-        weight(&self.candidate) * self.victims.len().min(most) as u64 * cause
+        weight(&self.candidate).saturating_mul(self.victims.len().min(most) as u64 * cause)
     }
 }
 
@@ -274,7 +274,7 @@ impl Analysis<'_> {
 
 /// How much a candidate matters: its length, four times that for an event loop, because someone sits before it.
 fn weight(candidate: &Candidate) -> u64 {
-    candidate.window.duration_ns() * if candidate.event_loop { 4 } else { 1 }
+    candidate.window.duration_ns().saturating_mul(if candidate.event_loop { 4 } else { 1 })
 }
 
 /// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of several, the victims of one culprit, and
