@@ -63,24 +63,34 @@ pub fn marks(trace: &Trace) -> Vec<Mark> {
 }
 
 /// An event's fields as text, with the names of their values where they have some: the field's name, its value. Where no layout is known
-/// the payload is one field without a name. Never which key was pressed.
+/// the payload is one field without a name; what a known layout does not cover, because the event is of another version, is the field
+/// [`UNDECODED`]. Never which key was pressed.
 pub fn fields(trace: &Trace, event: usize) -> Vec<(String, String)> {
     let Some(kind) = trace.events.kind_of(event) else { return Vec::new() };
     if is_private(kind) {
         return vec![(String::new(), PRIVATE.to_owned())];
     }
-    let (payload, mut fields) = (trace.events.payload(event), Vec::new());
+    let (payload, mut fields, mut read) = (trace.events.payload(event), Vec::new(), 0);
     let rest = kind.layout.read(payload, |field, value| {
+        read += 1;
         let named = field.map.and_then(|map| trace.events.value_name(map, &value, |id| trace.name(id).to_owned()));
         let name = trace.name(field.name);
         let value = if is_private_field(name) { PRIVATE.to_owned() } else { named.unwrap_or_else(|| value.to_string()) };
         fields.push((name.to_owned(), trace.shown(value)));
     });
-    if kind.layout.fields.is_empty() && rest > 0 {
-        fields.push((String::new(), Value::Bytes(payload).to_string()));
+    if rest > 0 {
+        let name = if kind.layout.fields.is_empty() { "" } else { UNDECODED };
+        // Fields that were not reached may lie in it.
+        let mut unread = kind.layout.fields.iter().skip(read).map(|field| trace.name(field.name));
+        let private = has_message(kind) || unread.any(is_private_field);
+        let bytes = payload.get(payload.len().saturating_sub(rest)..).unwrap_or_default();
+        fields.push((name.to_owned(), if private { PRIVATE.to_owned() } else { Value::Bytes(bytes).to_string() }));
     }
     fields
 }
+
+/// The name of what an event's layout does not cover.
+pub const UNDECODED: &str = "undecoded";
 
 /// What stands for what would tell which key was pressed.
 const PRIVATE: &str = "(private)";
@@ -114,8 +124,12 @@ fn words(trace: &Trace, event: usize) -> String {
 /// True for events that would tell which key was pressed, by whatever names their fields go: nothing of them is told.
 fn is_private(kind: &EventKind) -> bool {
     // Bytes without names may be anything that the event is known to hold.
-    let message_as_bytes = || WIN32K.contains(&kind.provider_guid) && WITH_MESSAGE.contains(&kind.id) && kind.layout.fields.is_empty();
-    kind.provider_guid == INPUT && !MOUSE.contains(&kind.id) || message_as_bytes()
+    kind.provider_guid == INPUT && !MOUSE.contains(&kind.id) || has_message(kind) && kind.layout.fields.is_empty()
+}
+
+/// True for events that hold a message of the window system.
+fn has_message(kind: &EventKind) -> bool {
+    WIN32K.contains(&kind.provider_guid) && WITH_MESSAGE.contains(&kind.id)
 }
 
 /// True for fields that would tell it: the codes of keys, and what a window's message carries, which of a key's message is its code.

@@ -101,10 +101,11 @@ impl Analysis<'_> {
 
 /// True for a frame that is not the program's own: of the C library or another one below every program, or of no file.
 pub(crate) fn is_runtime(trace: &Trace, frame: FrameId) -> bool {
-    const LIBRARIES: [&str; 6] = ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++"];
+    const LIBRARIES: [&str; 8] =
+        ["libc.so", "libc-", "libpthread", "ld-linux", "ld-musl", "libstdc++", "mscorlib.", "System.Private.CoreLib."];
     let Some(module) = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module)) else { return true };
     let path = trace.name(module.path);
-    !matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. }) || LIBRARIES.iter().any(|part| path.contains(part))
+    !module.kind.is_program() || LIBRARIES.iter().any(|part| path.contains(part))
 }
 
 /// The last `most` of the names, with a sign of what was left out before them.

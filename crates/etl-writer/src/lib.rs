@@ -9,6 +9,7 @@
 //! [`win32k`] and [`uiforetw`] what hang hunters add, [`Pdb`] a symbol file.
 
 mod bytes;
+pub mod clr;
 mod event;
 mod kernel;
 mod logfile;
@@ -26,5 +27,5 @@ pub use kernel::{CSwitch, Image, Interrupt, KernelEvent, Process, ReadyThread, R
 pub use logfile::LogFile;
 pub use pdb::{Pdb, Procedure, Public};
 pub use stacks::StackCache;
-pub use writer::{Clock, Compression, Options, Writer};
+pub use writer::{Clock, Compression, Options, UsedLength, Writer};
 pub use xpress::compress;

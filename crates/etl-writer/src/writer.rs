@@ -62,6 +62,18 @@ pub struct Options {
     pub merged: bool,
     /// The data buffers begin with this one and go on with the first, as in a circular file that has wrapped.
     pub rotated_by: usize,
+    /// Which words of a buffer's header say how many of its bytes are used.
+    pub used_length: UsedLength,
+}
+
+/// Where a buffer's header has the length that is used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UsedLength {
+    /// In SavedOffset (+4) and in Offset (+0x30), as since Windows 8.
+    SavedOffset,
+    /// In Offset alone, SavedOffset being 0, as on Vista and Windows 7. Nothing was compressed
+    /// then, and the CPU is one byte, followed by one of alignment.
+    OffsetAlone,
 }
 
 impl Default for Options {
@@ -79,6 +91,7 @@ impl Default for Options {
             lost: (0, 0),
             merged: true,
             rotated_by: 0,
+            used_length: UsedLength::SavedOffset,
         }
     }
 }
@@ -205,19 +218,24 @@ impl Writer {
         let compressed = flags & COMPRESSED != 0;
         let stored = if compressed { xpress::compress(data) } else { data.to_vec() };
         let on_disk = if compressed { BUFFER_HEADER + stored.len() } else { self.options.buffer_bytes as usize };
-        let saved = (BUFFER_HEADER + data.len()) as u32;
+        let used = (BUFFER_HEADER + data.len()) as u32;
+        let is_old = self.options.used_length == UsedLength::OffsetAlone;
+        assert!(!(is_old && compressed), "Windows 7 compresses nothing");
         let mut out = vec![0; BUFFER_HEADER];
         let mut put = |at: usize, bytes: &[u8]| out[at..at + bytes.len()].copy_from_slice(bytes);
         put(0x00, &(on_disk as u32).to_le_bytes());
-        put(0x04, &saved.to_le_bytes());
-        put(0x08, &saved.to_le_bytes());
+        put(0x04, &if is_old { 0 } else { used }.to_le_bytes());
+        put(0x08, &used.to_le_bytes());
         put(0x10, &self.options.start_filetime.to_le_bytes());
         put(0x18, &sequence.to_le_bytes());
-        put(0x28, &cpu.to_le_bytes());
+        match is_old {
+            true => put(0x28, &[u8::try_from(cpu).expect("a CPU of one byte"), 64]),
+            false => put(0x28, &cpu.to_le_bytes()),
+        }
         put(0x2a, &u16::from(!self.options.merged).to_le_bytes());
         put(0x2c, &3_u32.to_le_bytes());
-        put(0x30, &saved.to_le_bytes());
-        put(0x34, &(PROC_INDEX | flags).to_le_bytes());
+        put(0x30, &used.to_le_bytes());
+        put(0x34, &(flags | if is_old { 0 } else { PROC_INDEX }).to_le_bytes());
         put(0x36, &kind.to_le_bytes());
         out.extend_from_slice(&stored);
         out.resize(on_disk, 0xff);

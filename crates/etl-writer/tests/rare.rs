@@ -92,7 +92,7 @@ fn a_rundown_at_the_end_names_what_was_there_all_along() {
     assert_eq!((trace.thread_name(thread, Time::ZERO), trace.process_name(thread, Time::ZERO)), ("Late", "late.exe"));
     assert_eq!((trace.threads.get(thread).start, trace.threads.get(thread).end), (None, None));
     assert_eq!(trace.name(trace.threads.process_of(thread).command_line), "late.exe --now");
-    assert_eq!((trace.samples.thread[0], trace.stack_names(trace.samples.stack[0])), (thread, vec!["late.exe!+0x10".to_owned()]));
+    assert_eq!((trace.samples.thread[0], trace.stack_names(trace.samples.stack[0])), (thread, vec!["late.exe+0x10".to_owned()]));
 }
 
 /// Two words beside the payload, as the kernel puts them for two counters.

@@ -2,7 +2,7 @@
 
 use unhitch_etl_writer::{
     CSwitch, Clock, Compression, Guid, Image, Interrupt, KernelEvent, Options, Process, ReadyThread, Rundown, StackCache, ThreadFacts,
-    Writer,
+    UsedLength, Writer,
     metadata::{self, in_type},
     uiforetw, wait_reason, win32k,
 };
@@ -106,7 +106,9 @@ fn every_form_of_file_tells_the_same() {
         ("32 bits", Options { pointer_width: 4, ..plain.clone() }),
         ("wall clock", Options { clock: Clock::System, ..plain.clone() }),
         ("cycles", Options { clock: Clock::Cycles, ticks_per_second: 1_000_000_000, ..plain.clone() }),
-        ("wrapped", Options { rotated_by: 3, merged: false, ..small }),
+        ("wrapped", Options { rotated_by: 3, merged: false, ..small.clone() }),
+        ("Windows 7", Options { used_length: UsedLength::OffsetAlone, build: 7601, merged: false, ..small.clone() }),
+        ("Vista, 32 bits", Options { used_length: UsedLength::OffsetAlone, build: 6001, pointer_width: 4, ..small }),
     ] {
         check(&rounds(&options, 1_000), what);
     }

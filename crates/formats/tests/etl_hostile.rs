@@ -151,6 +151,11 @@ fn swollen() {
     let named = classic(METADATA, 33, &map_info(GUID, 900));
     let described_len = described.len();
     let mut said = String::new();
+    // Methods of .NET, each somewhere else, or another one at the address of a sample.
+    let runtime = [0x23, 0x0d, 0x3c, 0xe1, 0xbc, 0xcc, 0x12, 0x4e, 0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27, 0xe4];
+    let numbers = [[1_u64, 1, 0x1000].map(u64::to_le_bytes).concat(), [0x1000_u32, 1, 8].map(u32::to_le_bytes).concat()];
+    let method = manifest(runtime, 143, ZERO, (1, 100), &[&numbers.concat()[..], &[65, 0, 0, 0].repeat(3)].concat());
+    let hit = [&sample(ZERO, 1, 0x1800)[..], &method].concat();
     let of_it = manifest(GUID, 3, ZERO, (1, 2), &[]);
     for (unit, varied) in [
         (perf_info(0xfb20, 0, ZERO, &[]), 8),
@@ -165,6 +170,13 @@ fn swollen() {
         (perf_info(0x1823, 2, ZERO, &[1; 16]), 16),
         (perf_info(0x1823, 2, ZERO, &[1; 16]), 24),
         (image(0x1403, ZERO, 100, 0x40_0000, "C"), 32),
+        (image(0x30a, ZERO, 100, 0x40_0000, "C"), 32),
+        (perf_info(0x60b, 2, ZERO, &[1; 8]), 16),
+        (method.clone(), 80),
+        (method.clone(), 80 + 16),
+        (method.clone(), 80 + 36),
+        (hit.clone(), hit.len() - method.len() + 80),
+        (hit, 16),
         (process(0x303, ZERO, 100, "a"), 40),
         (thread(0x503, ZERO, (11, 100), ""), 32),
         (thread(0x503, ZERO, (11, 100), ""), 36),

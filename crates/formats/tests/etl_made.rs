@@ -3,7 +3,8 @@
 mod etl_support;
 
 use etl_support::made::{
-    Buffer, Pack, ZERO, file, image, manifest, perf_info, process, ready, sample, session, stack, switch, system, thread,
+    Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, perf_info, process, ready, sample, session, stack, switch,
+    system, thread,
 };
 use std::io::Write;
 use unhitch_model::{TaskState, Time, Trace, WakeFlags};
@@ -83,17 +84,17 @@ fn switches_wake_ups_and_stacks_become_the_same_trace() {
             (131, 130, TaskState::Runnable)
         );
         // The stack with which Main came back is that of its wait.
-        assert_eq!(trace.stack_names(trace.switches.stack[2]), ["app.exe!+0x3fff", "ntoskrnl.exe!+0x1ff", "ntoskrnl.exe!+0x100"]);
+        assert_eq!(trace.stack_names(trace.switches.stack[2]), ["app.exe+0x3fff", "ntoskrnl.exe+0x1ff", "ntoskrnl.exe+0x100"]);
         assert!(trace.switches.stack[5].is_empty());
         // A wake-up by a thread, and one by a DPC.
         assert_eq!((tid(trace.wakings.waker[0]), tid(trace.wakings.wakee[0])), (12, 11));
-        let expected = ["app.exe!+0x1fff", "app.exe!+0xfff", "ntoskrnl.exe!+0x5ff", "ntoskrnl.exe!+0x500"];
+        let expected = ["app.exe+0x1fff", "app.exe+0xfff", "ntoskrnl.exe+0x5ff", "ntoskrnl.exe+0x500"];
         assert_eq!(trace.stack_names(trace.wakings.stack[0]), expected);
         assert_eq!(trace.wakings.flags[0], WakeFlags::default());
         assert!(trace.wakings.flags[1].has(WakeFlags::HARDIRQ) && trace.wakings.waker[1].is_idle());
         assert_eq!((trace.wakings.target_cpu[0], trace.wakings.target_cpu[1]), (0, 1));
         // A sample without a stack has its instruction.
-        assert_eq!(trace.stack_names(trace.samples.stack[0]), ["app.exe!+0x3000"]);
+        assert_eq!(trace.stack_names(trace.samples.stack[0]), ["app.exe+0x3000"]);
         // Names that were given later hold from then on; nameless threads go by their process's.
         let worker = trace.switches.next[1];
         assert_eq!((name(worker, 0), name(worker, 400)), ("Worker".to_owned(), "Worker".to_owned()));
@@ -178,7 +179,7 @@ fn a_later_image_at_the_same_address_has_its_own_name() {
     let bytes = file(8, &[Buffer { cpu: 0, events: events.concat() }], Pack::Plain);
     let trace = unhitch_formats::read_bytes(&bytes).unwrap();
     let names: Vec<String> = trace.samples.stack.iter().flat_map(|stack| trace.stack_names(*stack)).collect();
-    assert_eq!(names, ["first.dll!+0x1000", "second.dll!+0x1000", "third.dll!+0x1000", "[anon]+0x1234"]);
+    assert_eq!(names, ["first.dll+0x1000", "second.dll+0x1000", "third.dll+0x1000", "[anon]+0x1234"]);
     let lives: Vec<(&str, Option<u64>, Option<u64>)> = trace
         .threads
         .processes()
@@ -235,6 +236,100 @@ fn sessions_given_together_are_one_trace_in_any_order() {
     std::fs::write(path("user.etl"), &kernel).unwrap();
     let given = unhitch_formats::open_with(&path("kernel.etl"), &[path("second.etl")]).unwrap();
     assert_eq!((given.meta.buffers, given.warnings.is_empty()), (5, true));
+}
+
+/// A merging tool also writes sessions without events of their own, which their sisters need to be
+/// read.
+#[test]
+fn a_session_of_descriptions_alone_serves_its_sisters() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let said = manifest([7; 16], 5, at(100), (11, 100), &[1_u32, 2, 3].map(u32::to_le_bytes).concat());
+    let user = [Buffer { cpu: 0, events: said }];
+    let described = [Buffer { cpu: 0, events: classic(METADATA, 32, &event_info([7; 16], 5, 3)) }];
+    std::fs::write(path("mine.etl"), session("User", 0, 8, &user, Pack::Plain)).unwrap();
+    std::fs::write(path("metadata.etl"), session("Relogger", 0, 8, &described, Pack::Copied)).unwrap();
+    let alone = unhitch_formats::open(&path("mine.etl")).unwrap();
+    assert!(alone.events.fields(0).is_empty());
+    for (first, other) in [("mine.etl", "metadata.etl"), ("metadata.etl", "mine.etl")] {
+        let trace = unhitch_formats::open_with(&path(first), &[path(other)]).unwrap();
+        let values: Vec<_> = trace.events.fields(0).iter().map(|(_, value)| value.as_u64()).collect();
+        assert_eq!(values, [Some(1), Some(2), Some(3)], "{first}");
+        assert!(trace.warnings.is_empty(), "{first}: {:?}", trace.warnings);
+    }
+}
+
+/// `info` counts them and `table events` lists them.
+#[test]
+fn images_that_come_and_go_are_events() {
+    let events = [
+        process(0x303, at(0), 100, "app.exe"),
+        image(0x1403, at(0), 100, 0x6000_0000, "C:\\there.dll"),
+        image(0x30a, at(10), 100, 0x7000_0000, "C:\\first.dll"),
+        image(0x1402, at(30), 100, 0x7000_0000, "C:\\first.dll"),
+    ];
+    let bytes = file(8, &[Buffer { cpu: 0, events: events.concat() }], Pack::Plain);
+    let trace = unhitch_formats::read_bytes(&bytes).unwrap();
+    let name = |event| trace.name(trace.events.kind_of(event).unwrap().name).to_owned();
+    let names: Vec<String> = (0..trace.events.len()).map(name).collect();
+    assert_eq!(names, ["Image/Load", "Image/Unload"]);
+    let file = trace.events.field(0, trace.strings.find("FileName").unwrap()).unwrap();
+    assert_eq!(file.to_string(), "C:\\first.dll");
+}
+
+/// Who each event of this name is of: thread, its id, process, its id.
+fn owners(trace: &Trace, name: &str) -> Vec<(String, u32, String, u32)> {
+    let events = (0..trace.events.len()).filter(|event| trace.name(trace.events.kind_of(*event).unwrap().name) == name);
+    let owner = |event: usize| {
+        let (thread, time) = (trace.events.thread[event], trace.events.time[event]);
+        let (tid, pid) = (trace.threads.get(thread).tid, trace.threads.process_of(thread).pid);
+        (trace.thread_name(thread, time).to_owned(), tid, trace.process_name(thread, time).to_owned(), pid)
+    };
+    events.map(owner).collect()
+}
+
+/// The network's events are written by a deferred procedure call, on whatever thread runs: the payload
+/// says which process they are for.
+#[test]
+fn events_of_the_network_are_those_of_the_process_that_they_name() {
+    let of = |pid: u32| [pid.to_le_bytes(), 84_u32.to_le_bytes()].concat();
+    let udp = [&200_u32.to_le_bytes()[..], &[0; 28]].concat();
+    let events = [
+        process(0x303, at(0), 100, "app.exe"),
+        process(0x303, at(0), 200, "other.exe"),
+        thread(0x503, at(0), (11, 100), "Main"),
+        thread(0x503, at(0), (7, 0), "DPC Delegate Thread"),
+        switch(at(10), 11, 0, 0),
+        // While another program's thread runs, and while none does.
+        perf_info(0x60b, 2, at(20), &of(200)),
+        system(0x60b, 2, at(21), (11, 100), &of(200)),
+        switch(at(30), 0, 11, WAITING),
+        perf_info(0x60b, 2, at(40), &of(100)),
+        perf_info(0x60b, 2, at(41), &of(555)),
+        // For a connection that is nobody's any more.
+        perf_info(0x60b, 2, at(42), &of(0)),
+        perf_info(0x80b, 0, at(43), &udp),
+        system(0x611, 2, at(44), (0, 0), &[1, 0, 2, 0]),
+        manifest([7; 16], 5, at(45), (0, 0), &[1]),
+        sample(at(50), 7, 0x1234),
+    ];
+    let bytes = file(8, &[Buffer { cpu: 0, events: events.concat() }], Pack::Plain);
+    let trace = unhitch_formats::read_bytes(&bytes).unwrap();
+    let nobody = u32::MAX;
+    let owner = |process: &str, pid: u32| ("(unknown)".to_owned(), nobody, process.to_owned(), pid);
+    let unknown = owner("(unknown)", nobody);
+    let other = owner("other.exe", 200);
+    let received = [other.clone(), other.clone(), owner("app.exe", 100), owner("process 555", 555), unknown.clone()];
+    assert_eq!(owners(&trace, "TcpIp/Recv"), received);
+    assert_eq!(owners(&trace, "UdpIp/Recv"), [other]);
+    assert_eq!(owners(&trace, "event 5"), [unknown]);
+    assert!(trace.events.thread.iter().all(|thread| !thread.is_idle()));
+    // Pid 0 goes by its own name, not by that of one of its threads.
+    let delegate = trace.samples.thread[0];
+    assert_eq!(trace.process_name(delegate, Time::ZERO), "Idle");
+    assert_eq!(trace.thread_name(delegate, Time::ZERO), "DPC Delegate Thread");
+    // Threads that nobody knows are in no list.
+    assert!(trace.threads.iter().all(|(id, thread)| !id.is_unknown() && thread.tid != nobody));
 }
 
 #[test]

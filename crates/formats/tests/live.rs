@@ -100,7 +100,12 @@ fn live_every_kernel_frame_is_as_perf_script_prints_it() {
     // perf prints nothing at all where it fails to resolve one of the user frames.
     let printed = trace.switches.stack.iter().zip(&expected).filter(|(_, expected)| !expected.is_empty());
     for (stack, expected) in printed {
-        assert_eq!(trace.stacks.frames_of(*stack).len(), expected.len());
+        let frames = trace.stacks.frames_of(*stack);
+        // What is in no executable mapping is no frame: there we stop, perf goes on.
+        match frames.last().is_some_and(|last| trace.frame_names(*last) == [unhitch_model::CUT]) {
+            true => assert!(frames.len() <= expected.len(), "{frames:?} {expected:x?}"),
+            false => assert_eq!(frames.len(), expected.len()),
+        }
         let kernel = trace.stacks.kernel_frames(*stack).iter().enumerate().map(|(index, frame)| {
             let offset = trace.stacks.frame(*frame).unwrap().offset;
             if index == 0 { offset } else { offset + 1 }

@@ -28,12 +28,66 @@ fn frames(trace: &Trace, stack: StackId) -> Vec<String> {
     trace.stacks.frames_of(stack).iter().map(|id| frame(*id)).collect()
 }
 
+/// Frame pointers of code that was built without them lead anywhere: what lies in no executable mapping is no return address, and what
+/// comes after it neither.
+#[test]
+fn regression_a_stack_is_cut_at_an_address_that_is_no_code() {
+    let garbage: [&[u64]; 5] = [
+        &[0x40_0010, u64::MAX, 0x40_0020],
+        &[0x40_0010, 0x6c6c_6548_6f57_206f, 0x40_0020],
+        // The first byte behind the code, and a mapping of data.
+        &[0x40_0010, 0x40_1001, 0x40_0020],
+        &[0x40_0010, 0x50_0010, 0x40_0020],
+        &[0x10, 0x40_0020],
+    ];
+    for user in garbage {
+        let mut made = Made::default();
+        made.comm(0, A, false);
+        made.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
+        made.map_data(0, 100, 0x50_0000, 0x1000, "/bin/alpha");
+        made.switch(at(10, 0), A, 1, B, Chain { kernel: &[0xffff_ffff_8100_0000], user });
+        let trace = read(&made);
+        let printed = trace.stack_names(trace.switches.stack[0]);
+        let expected: &[&str] = match user.len() {
+            2 => &["(cut)", "[kernel]+0xffffffff81000000"],
+            _ => &["(cut)", "alpha+0x200f", "[kernel]+0xffffffff81000000"],
+        };
+        assert_eq!(printed, expected, "{user:x?}");
+    }
+    // Of this process no code is known: nothing can be said of its addresses.
+    let mut made = Made::default();
+    made.comm(0, A, false);
+    made.switch(at(10, 0), A, 1, B, Chain { kernel: &[], user: &[0x40_0010, 0x77] });
+    let trace = read(&made);
+    assert_eq!(trace.stack_names(trace.switches.stack[0]), ["[anon]+0x76", "[anon]+0x400010"]);
+}
+
+/// What was code at one time may be none at another.
+#[test]
+fn stacks_are_cut_by_what_was_mapped_at_their_time() {
+    let mut made = Made::default();
+    made.comm(0, A, false);
+    made.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
+    let user = [0x40_0010, 0x50_0010, 0x40_0020];
+    made.switch(at(10, 0), A, 1, IDLE, Chain { kernel: &[], user: &user });
+    made.comm(50, A, true);
+    made.map(51, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
+    made.map(52, 100, 0x50_0000, 0x1000, 0, "/lib/beta");
+    made.switch(at(60, 0), A, 1, IDLE, Chain { kernel: &[], user: &user });
+    let trace = read(&made);
+    let names = |switch: usize| trace.stack_names(trace.switches.stack[switch]);
+    // The first program's own mappings are known: the second one's say nothing about it.
+    assert_eq!(names(1), ["alpha+0x201f", "beta+0xf", "alpha+0x2010"]);
+    assert_eq!(names(0).last().map(String::as_str), Some("alpha+0x2010"));
+}
+
 #[test]
 fn events_of_all_kinds() {
     let mut made = Made::default();
     made.comm(0, A, false);
     made.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
-    let chain = Chain { kernel: &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_0010], user: &[0x40_0010, 0x77] };
+    made.map(0, 100, 0x7000, 0x1000, 0, "//anon");
+    let chain = Chain { kernel: &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_0010], user: &[0x40_0010, 0x7077] };
     // The second CPU's records come first in the file.
     made.waking(at(40, 1), IDLE, 0x18, A, Chain::default());
     made.switch(at(10, 0), IDLE, 0, A, Chain::default());
@@ -50,7 +104,7 @@ fn events_of_all_kinds() {
     assert_eq!((switches.prev.as_slice(), switches.next.as_slice()), (&[ThreadId::IDLE, alpha][..], &[alpha, beta][..]));
     assert_eq!(switches.prev_state, [TaskState::Runnable, TaskState::DiskSleep]);
     assert_eq!((switches.prev_prio[1], switches.next_prio[1]), (120, 19));
-    let expected = ["[kernel]+0xffffffff81000000", "[kernel]+0xffffffff8100000f", "/bin/alpha+0x200f", "[anon]+0x76"];
+    let expected = ["[kernel]+0xffffffff81000000", "[kernel]+0xffffffff8100000f", "/bin/alpha+0x200f", "[anon]+0x7076"];
     assert_eq!(frames(&trace, switches.stack[1]), expected);
     assert_eq!(trace.stacks.kernel_len(switches.stack[1]), 2);
     assert_eq!(trace.samples.stack, [switches.stack[1]]);

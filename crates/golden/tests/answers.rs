@@ -93,13 +93,18 @@ fn check_type_an_email(golden: &Golden<TypeFigures>, seen: &Seen) -> String {
         ],
     );
     // The lines of the partition, and their sum.
-    for (ns, words) in [
+    let parts = [figures.asleep_ns, figures.late_ns, figures.look_ns];
+    let percents = units::percents(&parts).into_iter().chain(["100.0 %".to_owned()]);
+    for ((ns, words), part) in [
         (figures.asleep_ns, format!("lock held by    {wmi} {}", figures.waker.1)),
         (figures.late_ns, "CPU taken by    nobody (idle)".to_owned()),
         (figures.look_ns, format!("ran             CrRendererMain {}", figures.victim.1)),
         (figures.hang_ns, "the whole stall, to the nanosecond".to_owned()),
-    ] {
-        let (time, part) = (units::duration(ns), units::percent(ns, figures.hang_ns));
+    ]
+    .into_iter()
+    .zip(percents)
+    {
+        let time = units::duration(ns);
         says(&text, &[format!("{time:>12}  {part:>7}  {words}")]);
     }
     assert_eq!(figures.asleep_ns + figures.late_ns + figures.look_ns, figures.hang_ns);

@@ -11,7 +11,7 @@ use unhitch_analysis::stalls::{Query as Wanted, StallKind};
 use unhitch_analysis::table::{Name, Of, Query, Selection, Stored, Table, Words};
 use unhitch_analysis::{Analysis, Cancel, Rules, answer};
 use unhitch_etl_writer::{
-    Image, KernelEvent, Options, Process, Rundown, ThreadFacts, Writer,
+    Guid, Header, Image, KernelEvent, Options, Process, Rundown, ThreadFacts, Writer, clr,
     metadata::{self, in_type},
     uiforetw, win32k,
 };
@@ -178,8 +178,7 @@ fn frames_of_the_kernel_are_known_as_such() {
     let mut sides: Vec<(&str, bool)> = flame.nodes.iter().skip(1).map(|node| (node.name.as_str(), node.kernel)).collect();
     sides.sort_unstable();
     sides.dedup();
-    let expected =
-        [("editor.exe!+0x2ff", false), ("ntoskrnl.exe!+0x100", true), ("ntoskrnl.exe!+0x1ff", true), ("ntoskrnl.exe!+0x900", true)];
+    let expected = [("editor.exe+0x2ff", false), ("ntoskrnl.exe+0x100", true), ("ntoskrnl.exe+0x1ff", true), ("ntoskrnl.exe+0x900", true)];
     assert_eq!(sides, expected);
 }
 
@@ -239,4 +238,41 @@ fn input_handled_late_is_a_stall_from_when_it_came() {
         assert!(text.contains("left its oldest input waiting for 750.0 ms"), "{text}");
         assert_eq!(text.contains("window class Edit"), window.is_some(), "{text}");
     }
+}
+
+/// The fields of the only event of `trace` that a description is known for, as tables show them.
+fn shown(trace: &Trace, name: &str) -> Vec<(String, String)> {
+    let is = |event: &usize| trace.name(trace.events.kind_of(*event).unwrap().name) == name;
+    unhitch_analysis::marks::fields(trace, (0..trace.events.len()).find(is).unwrap())
+}
+
+#[test]
+fn what_a_layout_does_not_cover_is_shown_as_bytes() {
+    let event = |payload: &[u8], provider: Guid, id: u16| {
+        let (pid, tid) = UI;
+        let mut writer = writer();
+        let header =
+            Header::Manifest { provider, id, version: 9, level: 4, opcode: 0, task: 0, keyword: 0, pid, tid, extended: Vec::new() };
+        writer.event(0, MS, &header, payload);
+        read(writer)
+    };
+    // GC/RestartEEStop of a version to come, and one that is cut off.
+    let longer = shown(&event(&[9, 0, 1, 2, 3], clr::RUNTIME, 3), "GC/RestartEEStop");
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(longer, [pair("ClrInstanceID", "9"), pair("undecoded", "010203")]);
+    assert_eq!(shown(&event(&[7], clr::RUNTIME, 3), "GC/RestartEEStop"), [pair("undecoded", "07")]);
+    // What may hide which key was pressed stays hidden: a message's fields that were not reached.
+    let short = shown(&event(&[1, 0, 0, 0, 2, 0], win32k::PROVIDER_7, 38), "MessageCheckDelay");
+    assert_eq!(short, [pair("Flags", "0x1"), pair("undecoded", "(private)")]);
+}
+
+#[test]
+fn info_counts_the_cpus_that_wrote_events() {
+    let mut writer = Writer::new(Options { cpus: 20, ..Options::default() });
+    for cpu in [0, 3, 5] {
+        writer.kernel(cpu, 0, &KernelEvent::Mark("begins"));
+        writer.kernel(cpu, 70 * MS, &KernelEvent::Mark("ends"));
+    }
+    let text = answer::Info::new(&read(writer)).text();
+    assert!(text.contains("covered     70.0 ms by the 3 of 20 CPUs that wrote events"), "{text}");
 }

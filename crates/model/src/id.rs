@@ -49,6 +49,21 @@ impl ThreadId {
     pub const fn is_idle(self) -> bool {
         self.0 == 0
     }
+
+    /// The first id of those that stand for a thread that nobody knows, see
+    /// [`Threads::unknown_of`](crate::Threads::unknown_of).
+    pub(crate) const FIRST_UNKNOWN: Self = Self(1 << 31);
+
+    /// True for a thread that nobody knows: of an event that names at most its process. It is in no
+    /// list of threads.
+    pub const fn is_unknown(self) -> bool {
+        self.0 >= Self::FIRST_UNKNOWN.0
+    }
+}
+
+impl ProcessId {
+    /// The process that nobody knows. It is in no list of processes.
+    pub const UNKNOWN: Self = Self(u32::MAX);
 }
 
 impl StackId {

@@ -129,7 +129,12 @@ impl Layout {
         let mut reader = Reader { rest: payload, pointer_bytes: usize::from(self.pointer_bytes.clamp(4, 8)), numbers: Vec::new() };
         let mut at = 0;
         while let Some(field) = self.fields.get(at) {
-            let Some(value) = reader.field(&self.fields, at, 0) else { break };
+            let before = reader.rest;
+            let Some(value) = reader.field(&self.fields, at, 0) else {
+                // A field that could be read in part is not covered.
+                reader.rest = before;
+                break;
+            };
             each(field, value);
             at += 1 + members(field, &self.fields, at);
         }
@@ -382,6 +387,15 @@ mod tests {
         let layout = Layout { fields: vec![Field::new(name, U16), list, text, Field::new(name, FieldType::Pointer)], pointer_bytes: 4 };
         let (values, rest) = read(&layout, &[3, 0, 1, 255, 2, b'a', b'b', b'c', 0x10, 0, 0, 0, 9]);
         assert_eq!((values, rest), (["3", "[1, -1, 2]", "abc", "0x10"].map(str::to_owned).to_vec(), 1));
+    }
+
+    #[test]
+    fn a_field_that_is_cut_off_belongs_to_the_rest() {
+        let name = NameId::EMPTY;
+        let list = Field { count: Count::Fixed(3), ..Field::new(name, U16) };
+        let layout = Layout { fields: vec![Field::new(name, U16), list, Field::new(name, U16)], pointer_bytes: 8 };
+        let (values, rest) = read(&layout, &[1, 0, 2, 0, 3, 0]);
+        assert_eq!((values, rest), (vec!["1".to_owned()], 4));
     }
 
     #[test]

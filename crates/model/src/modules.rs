@@ -22,8 +22,17 @@ pub enum ModuleKind {
         /// True when it lies in the kernel's half of the addresses.
         kernel: bool,
     },
-    /// Anonymous memory, JIT code, or any address of a process whose mappings are not known, in the process with this pid: offsets are
-    /// avma.
+    /// Code that a runtime compiled while the program ran, where the trace says which (.NET on
+    /// Windows), in the process with this pid: offsets are avma. The path is that of the method's
+    /// own module.
+    Jit {
+        /// The process whose address space it is.
+        pid: u32,
+        /// How many other methods the address had been before, of those that the trace shows.
+        generation: u32,
+    },
+    /// Anonymous memory, JIT code of which nothing is known, or any address of a process whose
+    /// mappings are not known, in the process with this pid: offsets are avma.
     Anonymous {
         /// The process whose address space it is.
         pid: u32,
@@ -41,6 +50,22 @@ impl Module {
 }
 
 impl ModuleKind {
+    /// The last part of a module's path, as frames without names show it: `clr.dll` of
+    /// `C:\Windows\…\clr.dll`.
+    pub fn file_name(self, path: &str) -> &str {
+        // On Linux a backslash is a letter like any other.
+        let name = match self {
+            Self::Image { .. } | Self::Jit { .. } => path.rsplit(['/', '\\']).next(),
+            _ => path.rsplit('/').next(),
+        };
+        name.unwrap_or(path)
+    }
+
+    /// True for code that a program brought: its own, its libraries', or compiled from them.
+    pub const fn is_program(self) -> bool {
+        matches!(self, Self::File | Self::Image { .. } | Self::Jit { .. })
+    }
+
     /// True for code of the kernel.
     pub const fn is_kernel(self) -> bool {
         matches!(self, Self::Kernel | Self::Image { kernel: true, .. })
@@ -53,7 +78,7 @@ pub const CUT: &str = "(cut)";
 /// A module as the trace names it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
-    /// Path of the file, `[kernel]`, `[vdso]`, `[anon]`, or [`CUT`].
+    /// Path of the file, `[kernel]`, `[vdso]`, `[jit]`, `[anon]`, or [`CUT`].
     pub path: NameId,
     /// Where its code comes from.
     pub kind: ModuleKind,

@@ -52,7 +52,8 @@ pub struct ProviderEvents {
     pub time: Vec<Time>,
     /// On which CPU.
     pub cpu: Vec<u16>,
-    /// In whose context; the idle thread when that is not known.
+    /// In whose context; [unknown](ThreadId::is_unknown) when the event does not say, or no thread
+    /// of a process when it says only that.
     pub thread: Vec<ThreadId>,
     /// Which kind.
     pub kind: Vec<KindId>,

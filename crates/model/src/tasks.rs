@@ -71,6 +71,16 @@ pub struct Thread {
     pub nice: Option<i8>,
 }
 
+impl Thread {
+    /// The id of a thread that has none that is known.
+    pub const UNKNOWN_TID: u32 = u32::MAX;
+}
+
+impl Process {
+    /// The id of a process that has none that is known.
+    pub const UNKNOWN_PID: u32 = u32::MAX;
+}
+
 /// One incarnation of a process (a thread group).
 #[derive(Clone, Debug, Default)]
 pub struct Process {
@@ -96,12 +106,24 @@ pub struct Threads {
     threads: Vec<Thread>,
     processes: Vec<Process>,
     by_tid: FxHashMap<u32, Vec<ThreadId>>,
+    /// Those that stand for a thread that nobody knows, and which one does for each process.
+    unknown: Vec<Thread>,
+    unknown_of: FxHashMap<ProcessId, ThreadId>,
+    unknown_process: Process,
 }
 
 impl Threads {
     /// Only the idle thread, under the name `idle_name`.
     pub fn new(idle_name: NameId) -> Self {
-        let mut threads = Self { threads: Vec::new(), processes: Vec::new(), by_tid: FxHashMap::default() };
+        let unknown_process = Process { pid: Process::UNKNOWN_PID, ..Process::default() };
+        let mut threads = Self {
+            threads: Vec::new(),
+            processes: Vec::new(),
+            by_tid: FxHashMap::default(),
+            unknown: Vec::new(),
+            unknown_of: FxHashMap::default(),
+            unknown_process,
+        };
         let process = threads.add_process(Process::default());
         threads.add(Thread { tid: 0, process, names: vec![(Time::ZERO, idle_name)], start: None, end: None, policy: None, nice: None });
         threads
@@ -122,9 +144,25 @@ impl Threads {
         id
     }
 
+    /// What stands for a thread of `process` of which nothing else is known, called `name`. The process
+    /// may be [`ProcessId::UNKNOWN`], which is then called `name` too.
+    pub fn unknown_of(&mut self, process: ProcessId, name: NameId) -> ThreadId {
+        if process == ProcessId::UNKNOWN {
+            self.unknown_process.name = name;
+        }
+        *self.unknown_of.entry(process).or_insert_with(|| {
+            let id = ThreadId(ThreadId::FIRST_UNKNOWN.0 + self.unknown.len() as u32);
+            let names = vec![(Time::ZERO, name)];
+            let tid = Thread::UNKNOWN_TID;
+            self.unknown.push(Thread { tid, process, names, start: None, end: None, policy: None, nice: None });
+            id
+        })
+    }
+
     /// The thread `id`; the idle thread for an id of another trace.
     pub fn get(&self, id: ThreadId) -> &Thread {
-        self.threads.get(id.index()).unwrap_or(&self.threads[0])
+        let unknown = || self.unknown.get((id.0.checked_sub(ThreadId::FIRST_UNKNOWN.0)?) as usize);
+        self.threads.get(id.index()).or_else(unknown).unwrap_or(&self.threads[0])
     }
 
     /// The same, to complete it while reading.
@@ -134,6 +172,9 @@ impl Threads {
 
     /// The process `id`; the idle process for an id of another trace.
     pub fn process(&self, id: ProcessId) -> &Process {
+        if id == ProcessId::UNKNOWN {
+            return &self.unknown_process;
+        }
         self.processes.get(id.index()).unwrap_or(&self.processes[0])
     }
 
@@ -184,5 +225,25 @@ impl Threads {
     /// Never true: the idle thread is always there.
     pub fn is_empty(&self) -> bool {
         self.threads.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_nobody_knows_is_in_no_list() {
+        let (idle, unknown) = (NameId(1), NameId(2));
+        let mut threads = Threads::new(idle);
+        let process = threads.add_process(Process { pid: 40, ..Process::default() });
+        let of_it = threads.unknown_of(process, unknown);
+        let of_none = threads.unknown_of(ProcessId::UNKNOWN, unknown);
+        assert_eq!((of_it, threads.len()), (threads.unknown_of(process, unknown), 1));
+        assert!(of_it != of_none && of_it.is_unknown() && of_none.is_unknown() && !ThreadId::IDLE.is_unknown());
+        assert_eq!((threads.process_of(of_it).pid, threads.get(of_it).tid), (40, Thread::UNKNOWN_TID));
+        assert_eq!((threads.process_of(of_none).pid, threads.process_of(of_none).name), (Process::UNKNOWN_PID, unknown));
+        assert_eq!(threads.name_at(of_it, Time::ZERO), unknown);
+        assert_eq!((threads.iter().count(), threads.processes().count()), (1, 2));
     }
 }

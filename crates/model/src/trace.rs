@@ -307,10 +307,6 @@ impl Trace {
         if module.kind == ModuleKind::Cut {
             return vec![path.to_owned()];
         }
-        if matches!(module.kind, ModuleKind::Image { .. }) {
-            // As debuggers write a place that has no name.
-            return vec![self.shown(format!("{}!+{:#x}", path.rsplit(['/', '\\']).next().unwrap_or(path), frame.offset))];
-        }
-        vec![self.shown(format!("{}+{:#x}", path.rsplit('/').next().unwrap_or(path), frame.offset))]
+        vec![self.shown(format!("{}+{:#x}", module.kind.file_name(path), frame.offset))]
     }
 }

@@ -38,6 +38,7 @@ pub fn percent(part: u64, whole: u64) -> String {
 }
 
 /// Parts of their sum, which add up to exactly 100.0 %: each is rounded down, and the tenths that are left go to those that lost most.
+/// Only what is all of it has 100.0 %.
 pub fn percents(parts: &[u64]) -> Vec<String> {
     let whole: u128 = parts.iter().map(|&part| u128::from(part)).sum();
     if whole == 0 {
@@ -47,6 +48,8 @@ pub fn percents(parts: &[u64]) -> Vec<String> {
     let left = 1000 - tenths.iter().sum::<u128>();
     let mut by_loss: Vec<usize> = (0..parts.len()).collect();
     by_loss.sort_by_key(|&index| (std::cmp::Reverse(u128::from(parts[index]) * 1000 % whole), index));
+    let is_almost_all = |index: usize| tenths[index] == 999;
+    by_loss.sort_by_key(|&index| is_almost_all(index));
     by_loss.into_iter().take(left as usize).for_each(|index| tenths[index] += 1);
     tenths.into_iter().map(|tenths| format!("{}.{} %", tenths / 10, tenths % 10)).collect()
 }
@@ -90,6 +93,8 @@ mod tests {
         assert_eq!(percents(&[964_500, 27_450, 6_000, 1_530, 430, 90]), ["96.5 %", "2.7 %", "0.6 %", "0.2 %", "0.0 %", "0.0 %"]);
         assert_eq!(percents(&[1, 1, 1]), ["33.4 %", "33.3 %", "33.3 %"]);
         assert_eq!((percents(&[]), percents(&[0, 0])), (vec![], vec!["0.0 %".to_owned(); 2]));
+        assert_eq!(percents(&[99_999, 1]), ["99.9 %", "0.1 %"]);
+        assert_eq!(percents(&[7, 0]), ["100.0 %", "0.0 %"]);
         assert_eq!(percents(&[u64::MAX, u64::MAX]), ["50.0 %", "50.0 %"]);
         assert_eq!([999, 5_768, 1_000_000].map(count), ["999", "5,768", "1,000,000"]);
         assert_eq!([1, 2].map(|n| plural(n, "thread")), ["1 thread", "2 threads"]);

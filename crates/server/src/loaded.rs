@@ -8,7 +8,7 @@ use unhitch_analysis::lod::Lanes;
 use unhitch_analysis::stalls::{Query, Stall};
 use unhitch_analysis::table::{Name, Stored};
 use unhitch_analysis::{Analysis, Cancel, Wanted, answer};
-use unhitch_model::{StackId, ThreadId, Time, Trace, Window};
+use unhitch_model::{Process, StackId, Thread, ThreadId, Time, Trace, Window};
 
 /// So many tables are kept,
 const MOST_TABLES: usize = 8;
@@ -201,13 +201,15 @@ impl<'t> Loaded<'t> {
         })
     }
 
-    /// A thread as it is told.
+    /// A thread as it is told; ids that nobody knows are -1.
     pub fn who(&self, thread: ThreadId, at: Time) -> Value {
         let process = self.trace.threads.process_of(thread);
+        // As tools on Windows have it.
+        let number = |id: u32, unknown: u32| if id == unknown { -1 } else { i64::from(id) };
         json!({
             "thread": thread.0,
-            "tid": self.trace.threads.get(thread).tid,
-            "pid": process.pid,
+            "tid": number(self.trace.threads.get(thread).tid, Thread::UNKNOWN_TID),
+            "pid": number(process.pid, Process::UNKNOWN_PID),
             "process_id": self.trace.threads.get(thread).process.0,
             "name": self.trace.thread_name(thread, at),
             "process": self.trace.process_name(thread, at),

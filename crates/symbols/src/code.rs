@@ -139,7 +139,7 @@ pub fn code(trace: &Trace, module: ModuleId, near: Range<u64>, options: &CodeOpt
     let found = trace.modules.get(module).ok_or(NoCode::NoModule)?;
     match (found.kind, &options.kernel_image) {
         (ModuleKind::File, _) => file_code(trace, trace.name(found.path), &found.build_id, near, options),
-        (ModuleKind::Anonymous { .. }, _) => Err(NoCode::Anonymous),
+        (ModuleKind::Anonymous { .. } | ModuleKind::Jit { .. }, _) => Err(NoCode::Anonymous),
         (ModuleKind::Image { .. }, _) => Err(NoCode::Image),
         (ModuleKind::Cut, _) => Err(NoCode::NoModule),
         (ModuleKind::Kernel, Some(path)) => KernelImage::open(path, trace, module)?.code(near),

@@ -36,7 +36,9 @@ pub(crate) fn name(trace: &mut Trace, path: &SymbolPath, fetching: &Fetching) {
     }
     let recorded = jobs.iter().filter(|job| job.id.is_some()).count();
     if path.is_empty() && recorded > 0 {
-        trace.warnings.add(format!("no function names: {}", advice(path, recorded)));
+        // Methods of .NET have names without any PDB.
+        let but = if trace.symbols.is_empty() { "" } else { " but those of .NET's methods" };
+        trace.warnings.add(format!("no function names{but}: {}", advice(path, recorded)));
         return;
     }
     let named: Vec<Result<Vec<Option<String>>, Nameless>> = jobs.par_iter().map(|job| job.run(path, fetching)).collect();

@@ -144,7 +144,7 @@ impl Symbolizer {
                 }
                 ModuleKind::Anonymous { .. } if foreign.is_some() && self.options.perf_map_dir == Path::new(origin::PERF_MAP_DIR) => {}
                 ModuleKind::Anonymous { pid } => self.name_jit(trace, pid, &frames, &offsets),
-                ModuleKind::Image { .. } | ModuleKind::Cut => {}
+                ModuleKind::Image { .. } | ModuleKind::Jit { .. } | ModuleKind::Cut => {}
                 ModuleKind::File => {
                     let key = (trace.name(module.path).to_owned(), module.build_id.clone());
                     let is_here = key.0.starts_with('/') && !key.0.starts_with("/memfd:") || key.0 == vdso::NAME && foreign.is_none();

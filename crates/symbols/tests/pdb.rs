@@ -57,14 +57,14 @@ fn write(folder: &Path, name: &str, bytes: &[u8]) {
 }
 
 const NAMED: [&str; 8] = [
-    "widget.dll!+0xfff",
+    "widget.dll+0xfff",
     "base::MessagePump::Run",
     "base::MessagePump::Run",
     "NtClose",
     "ui::Widget::Later",
     "ui::Widget::Inner",
     "ui::Widget::Later",
-    "widget.dll!+0x900000",
+    "widget.dll+0x900000",
 ];
 
 #[test]

@@ -188,7 +188,7 @@ fn nothing_wrong_is_kept() {
         let server = Server::new(move |_| answer.clone());
         let (name, warnings) = resolve(&["a", "b"], &path(cache.path(), &server));
         let told = format!("no symbols for 2 images, whose PDBs were not fetched: {} {said}: a.dll, b.dll", server.url);
-        assert_eq!((name.as_str(), warnings), ("a.dll!+0x1010", vec![told]));
+        assert_eq!((name.as_str(), warnings), ("a.dll+0x1010", vec![told]));
         // One file tells nothing of another.
         assert_eq!((server.asked().len(), files(cache.path())), (2, Vec::new()), "{said}");
     }

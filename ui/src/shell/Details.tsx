@@ -77,6 +77,8 @@ function Facts({ event }: { event: EventAnswer }) {
 }
 
 function Person({ who }: { who: Who }) {
+  // A thread that nobody knows is in no list, so that nothing can be narrowed to it.
+  if (who.tid < 0) return <>{whoText(who)}</>;
   remember(who);
   if (who.tid === 0) return <>nobody (idle)</>;
   return (

@@ -122,9 +122,15 @@ impl Info {
         line("notes", &self.notes);
         line("times", &format!("count from {}{}", self.origin, self.origin_clocks()));
         let since_origin = |ns: u64| units::seconds(ns.saturating_sub(self.origin_ns));
-        let (cpus, length) = (units::plural(self.cpus as u64, "CPU"), units::duration(self.duration_ns));
         let (start, end) = (since_origin(self.covered_start_ns), since_origin(self.covered_end_ns));
-        line("covered", &format!("{length} by all of {cpus}, from {start} to {end}"));
+        // CPUs that wrote no event are none of those that are listed.
+        let (listed, all) = (self.spans.len(), units::plural(self.cpus as u64, "CPU"));
+        let cpus = match listed {
+            0 => format!("none of {all}"),
+            listed if listed < self.cpus => format!("the {listed} of {all} that wrote events"),
+            _ => format!("all of {all}"),
+        };
+        line("covered", &format!("{} by {cpus}, from {start} to {end}", units::duration(self.duration_ns)));
         if self.outside_events > 0 {
             line("", &format!("{} outside it", units::plural(self.outside_events, "event")));
         }

@@ -1,7 +1,7 @@
 //! Numbers and names as people read them. Numbers carry units; hangs read in seconds, waits in ms and µs.
 
 pub use unhitch_model::units::{count, duration, percent, percents, plural, rounded_percent};
-use unhitch_model::{Format, Policy, Thread, ThreadId, Time, Trace};
+use unhitch_model::{Format, Policy, Process, Thread, ThreadId, Time, Trace};
 
 /// A duration in seconds with milliseconds, for columns: `2.810 s`.
 pub fn seconds(ns: u64) -> String {
@@ -15,6 +15,12 @@ pub fn thread(trace: &Trace, id: ThreadId, at: Time) -> String {
     }
     let (thread, process) = (trace.threads.get(id), trace.threads.process_of(id));
     let (name, process_name) = (trace.thread_name(id, at), trace.process_name(id, at));
+    if process.pid == Process::UNKNOWN_PID {
+        return if id.is_unknown() { name.to_owned() } else { format!("{name} {} of an unknown process", thread.tid) };
+    }
+    if id.is_unknown() {
+        return format!("a thread of {process_name} {}", process.pid);
+    }
     if thread.tid == process.pid && name == process_name {
         format!("{name} {}", thread.tid)
     } else {

@@ -6,7 +6,7 @@
 use super::{Candidate, StallKind};
 use crate::Analysis;
 use crate::answer::units;
-use unhitch_model::{EventKind, Time, Trace, Value, Window};
+use unhitch_model::{EventKind, ThreadId, Time, Trace, Value, Window};
 
 /// Shorter ones nobody has noticed.
 const THRESHOLD_NS: u64 = 100_000_000;
@@ -37,7 +37,8 @@ pub(super) fn find(analysis: &Analysis<'_>) -> Vec<Candidate> {
         event_loop: true,
         machine: None,
     };
-    delays.map(candidate).filter(|delay| !delay.victim.is_idle() && delay.window.duration_ns() >= THRESHOLD_NS).collect()
+    let is_thread = |id: ThreadId| !id.is_idle() && !id.is_unknown();
+    delays.map(candidate).filter(|delay| is_thread(delay.victim) && delay.window.duration_ns() >= THRESHOLD_NS).collect()
 }
 
 /// Who reported the delay, as a sentence, and the report's index in the trace's events.

@@ -7,7 +7,7 @@ use super::rows::{NOWHERE, Row, Source};
 use super::{Cell, NONE, Name, TABLES};
 use crate::{WakeContext, WakeSource, waits::InterruptSource};
 use std::fmt::Write;
-use unhitch_model::{FrameId, ModuleKind, Recorded, ThreadId, Time, WakeFlags};
+use unhitch_model::{FrameId, ModuleKind, Process, Recorded, ThreadId, Time, WakeFlags};
 
 /// Which part of a stack counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -96,17 +96,17 @@ pub static COLUMNS: &[Column] = &[
     column!("end" ["End Time"], Kind::Time, &[Stalls, Lifetimes], "when it ended; nothing for a process that outlived the recording", end),
     column!("cpu" ["New CPU"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Cpus], "on which CPU; of a wait, the one that it left", |_, row| if row.cpu == u16::MAX { NONE } else { Cell::from(row.cpu) }),
     column!("thread" ["New Thread Name", "Thread Name"], Kind::Text, &[Switches, Waits, Wakes, Samples, Events, Stalls, Threads], "the thread's name; of a wake-up, of who was woken", |source, row| thread_name(source, row.thread, source.named_at(row))),
-    column!("tid" ["New Thread Id", "Thread Id"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Stalls, Threads], "the thread's id", |source, row| Cell::from(source.analysis.trace.threads.get(row.thread).tid)),
+    column!("tid" ["New Thread Id", "Thread Id"], Kind::Number, &[Switches, Waits, Wakes, Samples, Events, Stalls, Threads], "the thread's id", |source, row| tid_of(source, row.thread)),
     column!("process" ["New Process", "New Process Name", "Process Name"], Kind::Text, THREADED, "the process's name", |source, row| match process_of(source, row).name {
         name if name.is_empty() => process_name(source, row.thread, source.named_at(row)),
         name => Cell::from(name.0),
     }),
-    column!("pid" ["New Process Id", "Process Id"], Kind::Number, THREADED, "the process's id", |source, row| Cell::from(process_of(source, row).pid)),
+    column!("pid" ["New Process Id", "Process Id"], Kind::Number, THREADED, "the process's id", |source, row| pid_of(process_of(source, row))),
     column!("parent pid" ["Parent Process Id"], Kind::Number, &[Lifetimes], "the id of the process that created it", |source, row| process_of(source, row).parent_pid.map_or(NONE, Cell::from)),
     column!("woken by" ["Readying Thread", "Readying Thread Name", "waker"], Kind::Text, WOKEN, "the thread that woke it; in brackets the interrupt that did", woken_by),
-    column!("woken by tid" ["Readying Thread Id"], Kind::Number, WOKEN, "that thread's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| Cell::from(source.analysis.trace.threads.get(id).tid))),
+    column!("woken by tid" ["Readying Thread Id"], Kind::Number, WOKEN, "that thread's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| tid_of(source, id))),
     column!("woken by process" ["Readying Process", "Readying Process Name"], Kind::Text, WOKEN, "the process that woke it", |source, row| waker(source, row).map_or(NONE, |(id, at)| process_name(source, id, at))),
-    column!("woken by pid" ["Readying Process Id"], Kind::Number, WOKEN, "that process's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| Cell::from(source.analysis.trace.threads.process_of(id).pid))),
+    column!("woken by pid" ["Readying Process Id"], Kind::Number, WOKEN, "that process's id", |source, row| waker(source, row).map_or(NONE, |(id, _)| pid_of(source.analysis.trace.threads.process_of(id)))),
     column!("wake context" ["context"], Kind::Text, WOKEN, "task, softirq_sync (the task's own doing too), interrupt, or idle", |source, row| source.waking(row).map_or(NONE, |(_, context)| source.text(context.name()))),
     column!("wake stack" ["Readying Thread Stack", "Ready Thread Stack"], Kind::Stack(StackKind::Wake), WOKEN, "from where it was woken", |source, row| source.waking(row).map_or(NONE, |(wake, _)| Cell::from(source.same(StackKind::Wake, source.analysis.trace.wakings.stack[wake]).0))),
     column!("wait stack" ["New Thread Stack"], Kind::Stack(StackKind::Wait), WOKEN, "where it waited", wait_stack),
@@ -225,7 +225,7 @@ fn end(source: &Source<'_>, row: &Row) -> Cell {
 }
 
 /// The process that a row is about, or whose thread it is about.
-fn process_of<'a>(source: &Source<'a>, row: &Row) -> &'a unhitch_model::Process {
+fn process_of<'a>(source: &Source<'a>, row: &Row) -> &'a Process {
     let threads = &source.analysis.trace.threads;
     if source.name == Lifetimes { threads.process(unhitch_model::ProcessId(row.index)) } else { threads.process_of(row.thread) }
 }
@@ -308,6 +308,15 @@ pub(super) fn function_of(source: &Source<'_>, frame: FrameId) -> Cell {
     }
 }
 
+/// A thread's id, where it has one.
+fn tid_of(source: &Source<'_>, thread: ThreadId) -> Cell {
+    if thread.is_unknown() { NONE } else { Cell::from(source.analysis.trace.threads.get(thread).tid) }
+}
+
+fn pid_of(process: &Process) -> Cell {
+    if process.pid == Process::UNKNOWN_PID { NONE } else { Cell::from(process.pid) }
+}
+
 pub(super) fn module_of(source: &Source<'_>, frame: FrameId) -> Cell {
     let trace = source.analysis.trace;
     let module = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module));
@@ -329,7 +338,7 @@ fn address_of(source: &Source<'_>, frame: FrameId) -> Cell {
         return source.text(&format!("{:#x}", at.offset));
     };
     let path = trace.name(module.path);
-    source.text(&format!("{}+{:#x}", path.rsplit(['/', '\\']).next().unwrap_or(path), at.offset))
+    source.text(&format!("{}+{:#x}", module.kind.file_name(path), at.offset))
 }
 
 #[cfg(test)]

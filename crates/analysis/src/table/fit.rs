@@ -182,7 +182,7 @@ mod tests {
     fn texts_are_cut_in_the_middle() {
         let cut = |texts: &[&str], width| {
             let mut cells: Vec<String> = texts.iter().map(|text| (*text).to_owned()).collect();
-            super::cut(&mut cells, width);
+            cut(&mut cells, width);
             cells
         };
         assert_eq!(cut(&["short", "/usr/lib/x86_64-linux-gnu/libc.so.6"], 16), ["short", "/usr/l…libc.so.6"]);

@@ -47,7 +47,7 @@ impl From<ModuleKind> for Kind {
             ModuleKind::Kernel => Self::Kernel,
             // A container holds no Windows trace, and the place of a cut has no name to be kept.
             ModuleKind::File | ModuleKind::Image { .. } | ModuleKind::Cut => Self::File,
-            ModuleKind::Anonymous { pid } => Self::Anonymous { pid },
+            ModuleKind::Anonymous { pid } | ModuleKind::Jit { pid, .. } => Self::Anonymous { pid },
         }
     }
 }

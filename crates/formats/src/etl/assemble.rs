@@ -10,6 +10,7 @@ use super::{
     images::Spaces,
     join::{self, Definitions},
     load::Merged,
+    methods::Methods,
     others,
     paths::Paths,
     rows::{Chunk, Naming, Other, Ready, Sample, StackRecord, Switch},
@@ -82,7 +83,20 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
     drop((records, definitions));
 
     let settled = Settled::new(clock, &trace.threads);
-    let mut stacks = StackIndex::new(&built.processes, &spaces, &parts);
+    let methods = Methods::new(&rows, &chunks, &kinds, &built.processes, clock);
+    match methods.nameless() {
+        0 => {}
+        1 => warnings.add(
+            "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): \
+             its code is shown as addresses",
+        ),
+        count => warnings.add(format!(
+            "{} methods of .NET were recorded without names (MethodLoad, not MethodLoadVerbose): \
+             their code is shown as addresses",
+            units::count(count as u64)
+        )),
+    }
+    let mut stacks = StackIndex::new(&built.processes, &spaces, &parts, methods);
     // Stacks become the trace's on one core, what else there is of the columns on another.
     let threads = mem::replace(&mut trace.threads, Threads::new(NameId::EMPTY));
     let (stack_ids, rest) = rayon::join(
@@ -100,7 +114,7 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
     trace.threads = threads;
     (trace.switches, trace.wakings, trace.samples) = rest;
     (trace.switches.stack, trace.wakings.stack, trace.samples.stack) = stack_ids;
-    others::add(&rows, &chunks, &targets_others, &on_other, &kinds_of_trace, &paths, &settled, &mut stacks, trace);
+    others::add(&rows, &chunks, &targets_others, &on_other, &kinds_of_trace, &paths, &settled, &built.processes, &mut stacks, trace);
 
     machine(&naming, trace);
     trace.spans = spans(&chunks, clock);

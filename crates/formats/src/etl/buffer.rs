@@ -41,6 +41,9 @@ impl<'a> Buffer<'a> {
         if size < BUFFER_HEADER_LEN {
             return None;
         }
+        // Vista and Windows 7 leave SavedOffset at 0: there the length is in Offset alone. Later
+        // ones write both, but in the first buffer of a relogged file Offset is too large.
+        let saved = if saved == 0 { u32_at(header, 0x30)? as usize } else { saved };
         let flags = u16_at(header, 0x34)?;
         let cpu = match flags & flag::PROC_INDEX {
             0 => u16::from(*header.get(0x28)?),
@@ -57,6 +60,16 @@ impl<'a> Buffer<'a> {
     /// The first one of a file.
     pub(crate) fn first(bytes: &'a [u8]) -> Option<Self> {
         Self::read(bytes, 0).map(|(buffer, _)| buffer)
+    }
+
+    /// All that can be read of a file, in their order.
+    pub(crate) fn all(bytes: &'a [u8]) -> impl Iterator<Item = Self> {
+        let mut offset = 0;
+        std::iter::from_fn(move || {
+            let (buffer, next) = Self::read(bytes, offset)?;
+            offset = next;
+            Some(buffer)
+        })
     }
 
     /// What lies in the file, without the header.

@@ -129,18 +129,15 @@ impl Catalogue {
     /// What the trace shall call a kind, and how its payload is read.
     pub(super) fn describe(&mut self, key: &KindKey, pointer_bytes: u8, trace: &mut Trace) -> EventKind {
         match key {
-            KindKey::Hook { hook, version } => {
-                let name = kernel::event(*hook).map_or_else(|| format!("event {hook:#06x}"), |event| event.name.to_owned());
-                EventKind {
-                    provider: trace.strings.intern(KERNEL),
-                    name: trace.strings.intern(&name),
-                    id: *hook,
-                    version: *version,
-                    opcode: *hook as u8,
-                    layout: kernel::layout(*hook, *version, pointer_bytes, &mut trace.strings),
-                    ..EventKind::default()
-                }
-            }
+            KindKey::Hook { hook, version } => EventKind {
+                provider: trace.strings.intern(KERNEL),
+                name: trace.strings.intern(&kernel::name(*hook)),
+                id: *hook,
+                version: *version,
+                opcode: *hook as u8,
+                layout: kernel::layout(*hook, *version, pointer_bytes, &mut trace.strings),
+                ..EventKind::default()
+            },
             KindKey::Classic { guid, opcode, version, level } => {
                 let subject = Subject { guid: *guid, id: u16::from(*opcode), version: *version, classic: true };
                 let schema = self.schema(subject).unwrap_or_else(|| Schema { name: format!("opcode {opcode}"), ..Schema::default() });

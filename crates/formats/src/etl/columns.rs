@@ -5,6 +5,7 @@ use super::{
     event::NOBODY,
     images::{SpaceId, Spaces},
     join::{Joined, Target},
+    methods::{Methods, WHOLE},
     parts::Parts,
     rows::{Ready, Sample, Switch},
     tasks::ProcessIndex,
@@ -15,7 +16,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, binary_heap::PeekMut};
 use std::vec;
 use unhitch_model::{
-    FrameId, ProcessId, Samples, StackId, Switches, TaskState, ThreadId, Threads, Time, Trace, WaitReason, WakeFlags, Wakings,
+    FrameId, ProcessId, Samples, StackId, Switches, TaskState, ThreadId, Threads, Time, Trace, WaitReason, WakeFlags, Wakings, Window,
 };
 
 /// The rows of one kind, by time, from those of each buffer; of equal times in the order of the buffers. Buffers come by CPU and time, so
@@ -122,18 +123,23 @@ impl Settled {
     }
 }
 
+/// A part, its space and how often that had changed, and whether it is the innermost one.
+type PartKey = (u32, SpaceId, u32, bool);
+
 /// What turns parts of stacks into the trace's stacks.
 pub(super) struct StackIndex<'a> {
     processes: &'a ProcessIndex,
     spaces: &'a Spaces,
     parts: &'a Parts,
-    known: FxHashMap<(Joined, [u32; 2], SpaceId), StackId>,
-    frames: FxHashMap<(u32, SpaceId, u32, bool), Box<[FrameId]>>,
+    methods: Methods<'a>,
+    /// Stacks, and how long their addresses mean the same.
+    known: FxHashMap<(Joined, [u32; 2], SpaceId), (StackId, Window)>,
+    frames: FxHashMap<PartKey, (Box<[FrameId]>, Window)>,
 }
 
 impl<'a> StackIndex<'a> {
-    pub(super) fn new(processes: &'a ProcessIndex, spaces: &'a Spaces, parts: &'a Parts) -> Self {
-        Self { processes, spaces, parts, known: FxHashMap::default(), frames: FxHashMap::default() }
+    pub(super) fn new(processes: &'a ProcessIndex, spaces: &'a Spaces, parts: &'a Parts, methods: Methods<'a>) -> Self {
+        Self { processes, spaces, parts, methods, known: FxHashMap::default(), frames: FxHashMap::default() }
     }
 
     /// The stack of an event.
@@ -148,15 +154,15 @@ impl<'a> StackIndex<'a> {
             if joined.user == 0 { 0 } else { self.spaces.epoch(space, time) },
         ];
         let key = (Joined { tid: 0, ..joined }, epochs, space);
-        if let Some(&stack) = self.known.get(&key) {
+        if let Some(&(stack, _)) = self.known.get(&key).filter(|(_, window)| window.contains(time)) {
             return stack;
         }
         let mut frames = Vec::new();
         self.part(joined.kernel, SpaceId::KERNEL, joined.pid, epochs[0], time, &mut frames, trace);
         let kernel_len = u16::try_from(frames.len()).unwrap_or(u16::MAX);
-        self.part(joined.user, space, joined.pid, epochs[1], time, &mut frames, trace);
+        let window = self.part(joined.user, space, joined.pid, epochs[1], time, &mut frames, trace);
         let stack = trace.stacks.intern(&frames, kernel_len);
-        self.known.insert(key, stack);
+        self.known.insert(key, (stack, window));
         stack
     }
 
@@ -175,7 +181,9 @@ impl<'a> StackIndex<'a> {
                 StackId::EMPTY => {
                     let pid = threads.process_of(settled.thread(row.tid, time)).pid;
                     let process = self.processes.at(pid, time).unwrap_or(ProcessId(0));
-                    let frame = self.spaces.frame(SpaceId::of(process), pid, row.instruction, time, trace);
+                    let space = SpaceId::of(process);
+                    let (method, _) = self.methods.at(space, row.instruction, time, trace);
+                    let frame = self.spaces.frame(space, pid, row.instruction, time, method, trace);
                     trace.stacks.intern(&[frame], u16::from(self.spaces.is_kernel(row.instruction)))
                 }
                 stack => stack,
@@ -184,16 +192,39 @@ impl<'a> StackIndex<'a> {
         rows.iter().zip(joined).map(stack).collect()
     }
 
+    /// Adds the frames of a part to `frames`; returns how long its addresses mean the same.
     #[allow(clippy::too_many_arguments, reason = "all of it decides what an address means")]
-    fn part(&mut self, part: u32, space: SpaceId, pid: u32, epoch: u32, time: Time, frames: &mut Vec<FrameId>, trace: &mut Trace) {
+    fn part(
+        &mut self,
+        part: u32,
+        space: SpaceId,
+        pid: u32,
+        epoch: u32,
+        time: Time,
+        frames: &mut Vec<FrameId>,
+        trace: &mut Trace,
+    ) -> Window {
         let innermost = frames.is_empty();
-        let resolved = self.frames.entry((part, space, epoch, innermost)).or_insert_with(|| {
-            let words = self.parts.words(part).iter().enumerate();
-            // All but the innermost are return addresses: the call is before them.
-            let call = |index: usize, avma: u64| if innermost && index == 0 { avma } else { avma.wrapping_sub(1) };
-            words.map(|(index, avma)| self.spaces.frame(space, pid, call(index, *avma), time, trace)).collect()
-        });
-        frames.extend_from_slice(resolved);
+        let key = (part, space, epoch, innermost);
+        if let Some((known, window)) = self.frames.get(&key).filter(|(_, window)| window.contains(time)) {
+            frames.extend_from_slice(known);
+            return *window;
+        }
+        let mut window = WHOLE;
+        // All but the innermost are return addresses: the call is before them.
+        let call = |index: usize, avma: u64| if innermost && index == 0 { avma } else { avma.wrapping_sub(1) };
+        let words = self.parts.words(part).iter().enumerate();
+        let resolved: Box<[FrameId]> = words
+            .map(|(index, avma)| {
+                let avma = call(index, *avma);
+                let (method, life) = self.methods.at(space, avma, time, trace);
+                window = window.intersect(life);
+                self.spaces.frame(space, pid, avma, time, method, trace)
+            })
+            .collect();
+        frames.extend_from_slice(&resolved);
+        self.frames.insert(key, (resolved, window));
+        window
     }
 }
 

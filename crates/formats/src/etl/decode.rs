@@ -282,7 +282,8 @@ fn rare(hook: u16, version: u8, event: &Event<'_>, chunk: &mut Chunk) -> bool {
         hook::PROCESS_DC_START | hook::PROCESS_DC_END => (true, true),
         hook::THREAD_START | hook::THREAD_END => (true, false),
         hook::THREAD_DC_START | hook::THREAD_DC_END | hook::THREAD_SET_NAME => (true, true),
-        hook::IMAGE_LOAD | hook::IMAGE_UNLOAD | hook::IMAGE_DC_START | hook::IMAGE_DC_END => (true, true),
+        hook::IMAGE_LOAD | hook::IMAGE_UNLOAD => (true, false),
+        hook::IMAGE_DC_START | hook::IMAGE_DC_END => (true, true),
         hook::SAMPLE_HOOKS_FIRST..=hook::SAMPLE_HOOKS_LAST => (true, true),
         // Names of file objects.
         0x0400 | 0x0420 | 0x0423 | 0x0424 => (true, true),
@@ -297,7 +298,7 @@ fn rare(hook: u16, version: u8, event: &Event<'_>, chunk: &mut Chunk) -> bool {
             (false, false)
         }
         // The session's own records, the machine's configuration, counters of processes at the beginning and the end.
-        0x0000..=0x00ff | 0x0b00..=0x0bff | 0x0320 | 0x0321 | 0x1421 | 0x1422 => (hook == hook::COMPUTER, true),
+        hook::SESSION_FIRST..=hook::SESSION_LAST | 0x0b00..=0x0bff | 0x0320 | 0x0321 | 0x1421 | 0x1422 => (hook == hook::COMPUTER, true),
         _ => (false, false),
     };
     if names {

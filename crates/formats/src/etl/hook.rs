@@ -2,6 +2,9 @@
 //! GUID and an opcode.
 
 pub(super) const HEADER: u16 = 0x0000;
+/// The session's own records.
+pub(super) const SESSION_FIRST: u16 = 0x0000;
+pub(super) const SESSION_LAST: u16 = 0x00ff;
 pub(super) const PROCESS_START: u16 = 0x0301;
 pub(super) const PROCESS_END: u16 = 0x0302;
 pub(super) const PROCESS_DC_START: u16 = 0x0303;
@@ -76,6 +79,15 @@ pub(super) fn of_class(guid: &[u8; 16], opcode: u8) -> Option<u16> {
         _ => return None,
     };
     Some(group | u16::from(opcode))
+}
+
+/// What merging tools add of the system's benchmark: {ed54dff8-c409-4cf6-bf83-05e1e61a09c4}.
+const ASSESSMENT: [u8; 16] = [0xf8, 0xdf, 0x54, 0xed, 0x09, 0xc4, 0xf6, 0x4c, 0xbf, 0x83, 0x05, 0xe1, 0xe6, 0x1a, 0x09, 0xc4];
+
+/// True for classic events that describe others, images or the system and that merging tools add.
+pub(super) fn is_metadata(guid: &[u8; 16], opcode: u8) -> bool {
+    let group = of_class(guid, opcode).map(|hook| hook & 0xff00);
+    matches!(group, Some(IMAGE_ID | SYS_CONFIG | META_DATA)) || *guid == ASSESSMENT
 }
 
 #[cfg(test)]

@@ -3,9 +3,9 @@
 //! Image events tell where an image lies; the events that merging tools put beside them at the same time (ImageID) tell what it is: its
 //! PDB's GUID and age, its time stamp. A later image at the same address counts from when it was loaded.
 
-use super::{hook, kernel, paths::Paths, rows::Naming, tasks::ProcessIndex};
+use super::{hook, kernel, methods::Found, paths::Paths, rows::Naming, tasks::ProcessIndex};
 use rustc_hash::FxHashMap;
-use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, NameId, ProcessId, Time, Trace, Value};
+use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, NameId, ProcessId, Symbol, Time, Trace, Value};
 
 /// The images of one address space.
 #[derive(Default)]
@@ -58,6 +58,7 @@ pub(super) struct Spaces {
     pointer_bytes: usize,
     kernel: ModuleId,
     anonymous: NameId,
+    jit: NameId,
 }
 
 /// An address space.
@@ -93,7 +94,8 @@ impl Spaces {
         let identities = identities(naming, pointer_bytes, trace);
         let kernel = Module { path: trace.strings.intern("[kernel]"), kind: ModuleKind::Kernel, build_id: Vec::new() };
         let anonymous = trace.strings.intern("[anon]");
-        let mut all = Self { spaces: Vec::new(), pointer_bytes: usize::from(pointer_bytes), kernel: ModuleId(0), anonymous };
+        let jit = trace.strings.intern("[jit]");
+        let mut all = Self { spaces: Vec::new(), pointer_bytes: usize::from(pointer_bytes), kernel: ModuleId(0), anonymous, jit };
         let count = trace.threads.processes().count() + 1;
         all.spaces.resize_with(count, Space::default);
         let mut last: FxHashMap<(SpaceId, u64), ModuleId> = FxHashMap::default();
@@ -150,21 +152,56 @@ impl Spaces {
         self.spaces.get(space.0 as usize).map_or(0, |space| space.reloads.partition_point(|reload| *reload <= time) as u32)
     }
 
-    /// The frame of an address.
-    pub(super) fn frame(&self, space: SpaceId, pid: u32, avma: u64, time: Time, trace: &mut Trace) -> FrameId {
+    /// The frame of an address, which lies in `method` if the runtime says so.
+    pub(super) fn frame(&self, space: SpaceId, pid: u32, avma: u64, time: Time, method: Option<Found>, trace: &mut Trace) -> FrameId {
         let is_kernel = super::decode::is_kernel(avma, self.pointer_bytes);
         let space = if is_kernel { SpaceId::KERNEL } else { space };
         let image = self.spaces.get(space.0 as usize).and_then(|space| space.module_at(avma, time));
-        let frame = match image {
-            Some(image) => Frame { module: image.module, offset: avma - image.base },
-            None if is_kernel => Frame { module: self.kernel, offset: avma },
-            None => {
+        let frame = match (image, method) {
+            (image, Some(method)) if method.is_jitted || image.is_none() => {
+                return self.jit_frame(pid, avma, method, trace);
+            }
+            (Some(image), _) => Frame { module: image.module, offset: avma - image.base },
+            (None, _) if is_kernel => Frame { module: self.kernel, offset: avma },
+            (None, _) => {
                 let module = Module { path: self.anonymous, kind: ModuleKind::Anonymous { pid }, build_id: Vec::new() };
                 Frame { module: trace.modules.intern(module), offset: avma }
             }
         };
-        trace.stacks.intern_frame(frame)
+        let frame = trace.stacks.intern_frame(frame);
+        // Compiled ahead of time: the code is the image's, the name the runtime's.
+        if let Some(method) = method.filter(|_| trace.symbols.get(frame).is_empty()) {
+            name(frame, method.name, trace);
+        }
+        frame
     }
+
+    /// The frame of an address in code that was compiled at run time. What another method's code
+    /// was at the same address has a frame of its own.
+    fn jit_frame(&self, pid: u32, avma: u64, method: Found, trace: &mut Trace) -> FrameId {
+        let path = if method.file.is_empty() { self.jit } else { method.file };
+        let mut generation = 0;
+        loop {
+            let kind = ModuleKind::Jit { pid, generation };
+            let module = trace.modules.intern(Module { path, kind, build_id: Vec::new() });
+            let frame = trace.stacks.intern_frame(Frame { module, offset: avma });
+            match trace.symbols.get(frame).first() {
+                None => {
+                    name(frame, method.name, trace);
+                    return frame;
+                }
+                Some(symbol) if symbol.function == method.name || generation == MAX_GENERATIONS => return frame,
+                Some(_) => generation += 1,
+            }
+        }
+    }
+}
+
+/// So many methods at one address are told apart.
+const MAX_GENERATIONS: u32 = 1 << 10;
+
+fn name(frame: FrameId, function: NameId, trace: &mut Trace) {
+    trace.symbols.set(frame, &[Symbol { function, file: NameId::EMPTY, line: 0 }]);
 }
 
 /// Base, size, process, time stamp and path of an image event.

@@ -1,6 +1,6 @@
 //! The kernel's own events: their names and how their payloads are laid out, from `kernel_events.txt`.
 
-use super::schema::SchemaField;
+use super::{hook, schema::SchemaField};
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 use unhitch_model::{Count, Field, FieldType, Layout, Strings};
@@ -26,6 +26,20 @@ static EVENTS: LazyLock<FxHashMap<u16, KernelEvent>> = LazyLock::new(|| parse(in
 /// The table's entry for a hook.
 pub(super) fn event(hook: u16) -> Option<&'static KernelEvent> {
     EVENTS.get(&hook)
+}
+
+/// What a hook is called.
+pub(super) fn name(hook: u16) -> String {
+    let class = match hook & 0xff00 {
+        _ if event(hook).is_some() => return event(hook).map_or("", |event| event.name).to_owned(),
+        hook::IMAGE_ID => "ImageID",
+        hook::SYS_CONFIG => "SysConfig",
+        hook::META_DATA => "MetaData",
+        hook::LOST => "Lost",
+        _ => return format!("event {hook:#06x}"),
+    };
+    // The number of a class is our own, and in no file.
+    format!("{class}/opcode {}", hook & 0xff)
 }
 
 /// The layout of a hook's payload of this version; without fields where the table has none.
@@ -142,5 +156,11 @@ mod tests {
         assert_eq!(lens, [4, 7, 8, 9, 12, 12, 12]);
         assert_eq!(layout(0x327, 5, 8, &mut strings).fields.len(), 13);
         assert_eq!(layout(0xeeee, 5, 8, &mut strings).fields.len(), 0);
+    }
+
+    #[test]
+    fn hooks_without_a_name_go_by_their_class_and_number() {
+        let names = [hook::IMAGE_RSDS, hook::IMAGE_ID | 34, hook::SYS_CONFIG | 99, 0x0b77].map(name);
+        assert_eq!(names, ["ImageID/DbgID_RSDS", "ImageID/opcode 34", "SysConfig/opcode 99", "event 0x0b77"]);
     }
 }

@@ -9,9 +9,10 @@ use super::{
     buffer::{self, Buffer},
     clock::LogHeader,
     decode::{About, Decoder},
-    event::{Events, What},
+    event::{Events, Manifest, What},
     hook,
     kinds::{KindKey, KindTable},
+    manifest,
     parts::Parts,
     rows::{Chunk, PartRef},
 };
@@ -27,11 +28,29 @@ pub(crate) fn is_etl(bytes: &[u8]) -> bool {
     size >= buffer::BUFFER_HEADER_LEN && matches!(first, Some([_, _, 1 | 2, 0xc0, _, _, 0, 0]))
 }
 
-/// True for a file that is merged already.
+/// True for a file that is merged already, and so holds a recording of its own. A merging tool also
+/// writes files of metadata alone (descriptions of events, ids of images), which their sister files
+/// need: such a file is none.
 pub(crate) fn is_merged(bytes: &[u8]) -> bool {
     const MERGED: &str = "Relogger";
-    let buffer = Buffer::first(bytes);
-    buffer.as_ref().and_then(log_header).is_some_and(|header| header.session == MERGED)
+    let header = Buffer::first(bytes).as_ref().and_then(log_header);
+    header.is_some_and(|header| header.session == MERGED) && !is_metadata_alone(bytes)
+}
+
+/// Ends at the first event that is something else, in real merged traces within the first buffers.
+fn is_metadata_alone(bytes: &[u8]) -> bool {
+    let (mut unpacked, mut described) = (Vec::new(), false);
+    for buffer in Buffer::all(bytes) {
+        for event in Events::new(buffer.events(&mut unpacked).0) {
+            match event.what {
+                What::Hook { hook: hook::SESSION_FIRST..=hook::SESSION_LAST, .. } => {}
+                What::Classic { guid, opcode, .. } if hook::is_metadata(guid, opcode) => described = true,
+                What::Manifest(Manifest { id: manifest::EVENT_ID, .. }) => described = true,
+                _ => return false,
+            }
+        }
+    }
+    described
 }
 
 /// Reads files that were recorded together, the one that the user named first. `on_disk`: how long they are there, which limits how much
@@ -108,15 +127,29 @@ fn decode_all(jobs: &[(About, Buffer<'_>)], release: &(dyn Fn(&[u8]) + Sync)) ->
 fn meta(headers: &[LogHeader], buffers: usize) -> Meta {
     // The times of the trace count from the beginning of its first session, whichever file was named first.
     let Some(header) = headers.iter().min_by_key(|header| header.zero) else { return Meta::default() };
-    let sessions: Vec<&str> = headers.iter().map(|header| header.session.as_str()).collect();
+    let named: Vec<&str> = headers.iter().map(|header| header.session.as_str()).filter(|name| !name.is_empty()).collect();
     Meta {
         format: Format::Etl,
         kernel: format!("Windows build {}", header.build),
         cpus: u16::try_from(header.cpus).unwrap_or(u16::MAX),
         epoch_ns: header.epoch_ns(),
-        producer: format!("ETW session{} {}", if sessions.len() == 1 { "" } else { "s" }, sessions.join(", ")),
+        producer: producer(&named, headers.len()),
         buffers: buffers as u64,
         ..Meta::default()
+    }
+}
+
+/// Which of so many sessions recorded it, by those that have a name.
+fn producer(named: &[&str], sessions: usize) -> String {
+    let several = |count: usize| if count == 1 { "session" } else { "sessions" };
+    match (named, sessions - named.len()) {
+        ([], 1) => "an ETW session without a name".to_owned(),
+        ([], nameless) => format!("{nameless} ETW sessions without names"),
+        (named, 0) => format!("ETW {} {}", several(named.len()), named.join(", ")),
+        (named, nameless) => {
+            let more = if nameless == 1 { "1 without a name".to_owned() } else { format!("{nameless} without names") };
+            format!("ETW {} {} and {more}", several(named.len() + nameless), named.join(", "))
+        }
     }
 }
 
@@ -187,5 +220,20 @@ fn said_offset(chunk: &Chunk) -> String {
     match chunk.file {
         0 => format!("{} ", chunk.offset),
         file => format!("{} of file {} ", chunk.offset, file + 1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_without_names_leave_no_empty_places() {
+        assert_eq!(producer(&["Kernel"], 1), "ETW session Kernel");
+        assert_eq!(producer(&["Kernel", "User"], 2), "ETW sessions Kernel, User");
+        assert_eq!(producer(&[], 1), "an ETW session without a name");
+        assert_eq!(producer(&[], 4), "4 ETW sessions without names");
+        assert_eq!(producer(&["Kernel"], 2), "ETW sessions Kernel and 1 without a name");
+        assert_eq!(producer(&["Kernel", "User"], 4), "ETW sessions Kernel, User and 2 without names");
     }
 }

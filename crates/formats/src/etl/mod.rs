@@ -17,6 +17,8 @@ mod kernel;
 mod kinds;
 mod load;
 mod manifest;
+mod method_name;
+mod methods;
 mod others;
 mod parts;
 mod paths;

@@ -9,8 +9,10 @@ use super::{
     kinds::{KindKey, KindTable},
     paths::Paths,
     rows::{Chunk, Other, Switch},
+    tasks::ProcessIndex,
 };
-use unhitch_model::{EventHead, Field, FieldType, KindId, Layout, NameId, Strings, Trace};
+use rustc_hash::FxHashMap;
+use unhitch_model::{EventHead, Field, FieldType, KindId, Layout, NameId, Process, ProcessId, Strings, ThreadId, Time, Trace};
 
 /// What the payload of a kind of event lets us say besides.
 #[derive(Clone, Default)]
@@ -24,6 +26,10 @@ pub(super) struct Kind {
     file_key: Option<NameId>,
     elapsed: Option<NameId>,
     began: Option<NameId>,
+    /// The process that an event is for, where its payload says so.
+    process: Option<NameId>,
+    /// Written by whoever ran when the network had something: the thread in the header is not whose event it is.
+    is_of_bystander: bool,
 }
 
 /// Our own fields, behind those of the payload.
@@ -38,6 +44,9 @@ pub(super) fn kinds(table: &KindTable, kept: &[bool], catalogue: &mut Catalogue,
         let mut out = Kind { name, layout: kind.layout.clone(), ..Kind::default() };
         if let KindKey::Hook { .. } = key {
             out.name = trace.name(kind.name).to_owned();
+            if out.name.starts_with("TcpIp/") || out.name.starts_with("UdpIp/") {
+                out.is_of_bystander = true;
+            }
             out.look_at(&trace.strings);
             if out.elapsed.or(out.began).is_some() {
                 kind.layout.fields.push(Field::new(trace.strings.intern(ELAPSED), FieldType::Float { bytes: 8 }));
@@ -46,10 +55,22 @@ pub(super) fn kinds(table: &KindTable, kept: &[bool], catalogue: &mut Catalogue,
                 kind.layout.fields.push(Field::new(trace.strings.intern(FILE), FieldType::Utf16));
             }
         }
+        let processes = out.layout.fields.iter().filter(|field| is_process(&out, trace.strings.get(field.name)));
+        out.process = processes.map(|field| field.name).next();
         out.id = kept.then(|| trace.events.intern_kind(kind));
         out
     };
     table.kinds.iter().zip(kept).map(describe).collect()
+}
+
+/// True for a field that says which process an event is for.
+fn is_process(kind: &Kind, field: &str) -> bool {
+    // Of events about a process, it is not whose event it is.
+    if kind.name.starts_with("Process/") {
+        return false;
+    }
+    // What UDP's first version calls the context is the process, and behind it the length.
+    field.eq_ignore_ascii_case("pid") || field.eq_ignore_ascii_case("ProcessID") || kind.is_of_bystander && field == "context"
 }
 
 impl Kind {
@@ -82,10 +103,61 @@ pub(super) fn targets(rows: &[(u32, Other)], chunks: &[Chunk], kinds: &[Kind], s
     rows.iter().map(|(chunk, row)| Target { ticks: row.ticks, tid: whose(*chunk, row, &mut running), cpu: row.cpu }).collect()
 }
 
-fn payload<'a>(chunks: &'a [Chunk], chunk: u32, row: &Other) -> &'a [u8] {
+pub(super) fn payload<'a>(chunks: &'a [Chunk], chunk: u32, row: &Other) -> &'a [u8] {
     let payloads = chunks.get(chunk as usize).map(|chunk| chunk.payloads.as_slice()).unwrap_or_default();
     payloads.get(row.payload_start..).and_then(|rest| rest.get(..row.payload_len as usize)).unwrap_or_default()
 }
+
+/// So many processes that nothing but payloads names are told apart: more are no machine's.
+const MAX_PROCESSES_OF_PAYLOADS: usize = 1 << 12;
+
+/// Whose event each is, in the trace's threads.
+struct Owners<'a> {
+    processes: &'a ProcessIndex,
+    settled: &'a Settled,
+    /// Processes that only payloads name.
+    more: FxHashMap<u32, ProcessId>,
+    unknown: NameId,
+}
+
+impl Owners<'_> {
+    /// The thread `tid` when the event is its own; else an unknown one of the process in the payload, which
+    /// the network's events and those of deferred procedure calls name.
+    fn thread(&mut self, kind: &Kind, row: &Other, tid: u32, time: Time, payload: &[u8], trace: &mut Trace) -> ThreadId {
+        let is_nobody = |tid: u32| tid == 0 || tid == NOBODY;
+        let known = Some(tid).filter(|tid| !is_nobody(*tid) && !kind.is_of_bystander);
+        let known = known.map(|tid| self.settled.thread(tid, time)).filter(|thread| !thread.is_idle());
+        let says_itself = kind.thread.is_some() || !is_nobody(row.tid);
+        if let Some(thread) = known.filter(|_| says_itself || kind.process.is_none()) {
+            return thread;
+        }
+        let pid = kind.process.and_then(|field| kind.layout.value(payload, field)?.as_u64()).map(|pid| pid as u32);
+        let Some(pid) = pid.filter(|pid| !is_nobody(*pid)) else {
+            return known.unwrap_or_else(|| trace.threads.unknown_of(ProcessId::UNKNOWN, self.unknown));
+        };
+        if let Some(thread) = known.filter(|thread| trace.threads.process_of(*thread).pid == pid) {
+            return thread;
+        }
+        let process = self.processes.at(pid, time).unwrap_or_else(|| self.process(pid, trace));
+        trace.threads.unknown_of(process, self.unknown)
+    }
+
+    fn process(&mut self, pid: u32, trace: &mut Trace) -> ProcessId {
+        if let Some(process) = self.more.get(&pid) {
+            return *process;
+        }
+        if self.more.len() >= MAX_PROCESSES_OF_PAYLOADS {
+            return ProcessId::UNKNOWN;
+        }
+        let name = trace.strings.intern(&format!("process {pid}"));
+        let process = trace.threads.add_process(Process { pid, name, ..Process::default() });
+        self.more.insert(pid, process);
+        process
+    }
+}
+
+/// What threads and processes are called of which nothing is known.
+const UNKNOWN: &str = "(unknown)";
 
 /// Adds the events to the trace.
 #[allow(clippy::too_many_arguments, reason = "everything that was settled before meets here")]
@@ -97,16 +169,20 @@ pub(super) fn add(
     kinds: &[Kind],
     paths: &Paths,
     settled: &Settled,
+    processes: &ProcessIndex,
     stacks: &mut StackIndex<'_>,
     trace: &mut Trace,
 ) {
     let mut buffer = Vec::new();
+    let unknown = trace.strings.intern(UNKNOWN);
+    let mut owners = Owners { processes, settled, more: FxHashMap::default(), unknown };
     for (((chunk, row), target), stack) in rows.iter().zip(targets).zip(joined) {
         let Some((kind, id)) = kinds.get(row.kind as usize).and_then(|kind| Some((kind, kind.id?))) else { continue };
         let time = settled.clock.time(row.ticks);
         let tid = if target.tid == NOBODY && *stack != Joined::default() { stack.tid } else { target.tid };
-        let head = EventHead { time, cpu: row.cpu, thread: settled.thread(tid, time), kind: id, stack: stacks.stack(*stack, time, trace) };
         let payload = payload(chunks, *chunk, row);
+        let thread = owners.thread(kind, row, tid, time, payload, trace);
+        let head = EventHead { time, cpu: row.cpu, thread, kind: id, stack: stacks.stack(*stack, time, trace) };
         if kind.file_key.or(kind.elapsed).or(kind.began).is_none() {
             trace.events.push(head, payload);
             continue;

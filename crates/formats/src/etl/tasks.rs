@@ -54,6 +54,11 @@ pub(super) fn build(
 ) -> Tasks {
     let mut builder = Builder { threads, strings, index: ProcessIndex::default(), ended: vec![false], pointer_bytes };
     builder.index.0.insert(0, vec![(Time::ZERO, ProcessId(0))]);
+    // As Windows has it in its own events. Processes with a name do not go by one of their threads.
+    let idle = builder.strings.intern("Idle");
+    if let Some(process) = builder.threads.process_mut(ProcessId(0)) {
+        process.name = idle;
+    }
     for event in naming {
         let time = clock.time(event.ticks);
         match event.hook {
@@ -182,7 +187,8 @@ impl Builder<'_> {
         };
         let id = self.threads.add(Thread { tid, process, names: Vec::new(), start, end: None, policy: None, nice: None });
         self.ended.push(false);
-        if let Some(process) = self.threads.process_mut(process).filter(|process| process.leader.is_idle()) {
+        let has_no_leader = |process: &&mut Process| process.pid != 0 && process.leader.is_idle();
+        if let Some(process) = self.threads.process_mut(process).filter(has_no_leader) {
             process.leader = id;
         }
         id
@@ -220,7 +226,7 @@ impl Builder<'_> {
             homeless += 1;
             let process = *nowhere.get_or_insert_with(|| {
                 let name = self.strings.intern("(unknown process)");
-                self.threads.add_process(Process { name, ..Process::default() })
+                self.threads.add_process(Process { pid: Process::UNKNOWN_PID, name, ..Process::default() })
             });
             let id = self.threads.add(Thread { tid, process, names: Vec::new(), start: None, end: None, policy: None, nice: None });
             if let Some(process) = self.threads.process_mut(process).filter(|process| process.leader.is_idle()) {

@@ -118,8 +118,13 @@ pub mod context {
     pub const USER: u64 = -512i64 as u64;
     /// … a user stack that is delivered later; one word, its cookie, follows.
     pub const USER_DEFERRED: u64 = -640i64 as u64;
-    /// No address is above this; every marker is.
-    pub const MAX: u64 = -4095i64 as u64;
+    /// … a guest's, of which a trace of its host knows nothing: hypervisor, guest, its kernel, its user program.
+    pub const OTHERS: [u64; 4] = [-32i64 as u64, -2048i64 as u64, -2176i64 as u64, -2560i64 as u64];
+
+    /// True for a marker, which is no address.
+    pub fn is_marker(word: u64) -> bool {
+        matches!(word, KERNEL | USER | USER_DEFERRED) || OTHERS.contains(&word)
+    }
 }
 
 /// Who, when, where and of which event: the trailer of every record that is not a sample.

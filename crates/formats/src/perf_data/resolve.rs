@@ -2,7 +2,7 @@
 
 use super::{
     record::context,
-    space::{Place, Spaces},
+    space::{Place, Spaces, cut_frame},
     stack_table::{RawStack, StackTable},
 };
 use unhitch_model::{FrameId, StackId, Time, Trace};
@@ -56,14 +56,13 @@ fn resolve_one(stack: &RawStack<'_>, spaces: &mut Spaces, trace: &mut Trace, buf
     let mut varying = Vec::new();
     for avma in user.iter() {
         match spaces.user_place(stack.pid, call(frames.len(), *avma), trace) {
-            Place::Fixed(frame) => {
-                frames.push(frame);
-                if frame == spaces.cut() {
-                    break;
-                }
+            Place::Fixed(Some(frame)) => frames.push(frame),
+            Place::Fixed(None) => {
+                frames.push(cut_frame(trace));
+                break;
             }
             Place::Varying(history) => {
-                frames.push(history[0].1);
+                frames.push(FrameId::default());
                 varying.push((frames.len() - 1, history));
             }
         }
@@ -76,12 +75,19 @@ fn resolve_one(stack: &RawStack<'_>, spaces: &mut Spaces, trace: &mut Trace, buf
     changes.sort_unstable();
     changes.dedup();
     let stack_from = |time: Time| {
+        let mut len = frames.len();
         for (index, history) in &varying {
             let next = history.partition_point(|(from, _)| *from <= time);
-            frames[*index] = history[next.saturating_sub(1)].1;
+            match history[next.saturating_sub(1)].1 {
+                Some(frame) => frames[*index] = frame,
+                // What is code at one time may be none at another.
+                None => {
+                    frames[*index] = cut_frame(trace);
+                    len = index + 1;
+                    break;
+                }
+            }
         }
-        // What is code at one time may be none at another.
-        let len = frames.iter().position(|frame| *frame == spaces.cut()).map_or(frames.len(), |cut| cut + 1);
         (time, trace.stacks.intern(&frames[..len], kernel_len))
     };
     Resolved::Varying(changes.into_iter().map(stack_from).collect())
@@ -95,7 +101,7 @@ fn split(words: &[u8], kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
     let mut context = 0;
     let mut words = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     while let Some(word) = words.next() {
-        if word >= context::MAX {
+        if context::is_marker(word) {
             context = word;
             if word == context::USER_DEFERRED {
                 words.next();

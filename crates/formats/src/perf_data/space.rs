@@ -8,13 +8,13 @@ use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use unhitch_model::{CUT, Frame, FrameId, Module, ModuleId, ModuleKind, Time, Trace};
 
-/// What is at an address.
+/// What is at an address: a frame, or none where no executable mapping covers it, so that it is no code.
 #[derive(Clone)]
 pub(crate) enum Place {
-    /// One frame, as long as the process lives.
-    Fixed(FrameId),
-    /// Another one from each time on; the first from the beginning.
-    Varying(Rc<[(Time, FrameId)]>),
+    /// The same as long as the process lives.
+    Fixed(Option<FrameId>),
+    /// Something else from each time on; the first from the beginning.
+    Varying(Rc<[(Time, Option<FrameId>)]>),
 }
 
 struct Mapping {
@@ -42,7 +42,6 @@ struct Space {
 pub(crate) struct Spaces {
     by_pid: FxHashMap<u32, Vec<Space>>,
     kernel: ModuleId,
-    cut: FrameId,
     known: FxHashMap<(u32, u64), Place>,
 }
 
@@ -84,10 +83,7 @@ impl Spaces {
         }
         let path = trace.strings.intern("[kernel]");
         let kernel = trace.modules.intern(Module { path, kind: ModuleKind::Kernel, build_id: kernel_build_id.to_vec() });
-        let path = trace.strings.intern(CUT);
-        let module = trace.modules.intern(Module::cut(path));
-        let cut = trace.stacks.intern_frame(Frame { module, offset: 0 });
-        Self { by_pid, kernel, cut, known: FxHashMap::default() }
+        Self { by_pid, kernel, known: FxHashMap::default() }
     }
 
     /// The frame at a kernel address.
@@ -95,17 +91,12 @@ impl Spaces {
         trace.stacks.intern_frame(Frame { module: self.kernel, offset: avma })
     }
 
-    /// The frame that marks where a stack was cut, see [`ModuleKind::Cut`].
-    pub(crate) fn cut(&self) -> FrameId {
-        self.cut
-    }
-
-    /// What is at a user address of process `pid`: code, or the place to cut the stack at.
+    /// What is at a user address of process `pid`.
     pub(crate) fn user_place(&mut self, pid: u32, avma: u64, trace: &mut Trace) -> Place {
         if let Some([space]) = self.by_pid.get(&pid).map(Vec::as_slice)
             && let Some(mapping) = space.only_mapping(avma)
         {
-            return Place::Fixed(mapping.frame(avma, trace));
+            return Place::Fixed(Some(mapping.frame(avma, trace)));
         }
         if let Some(known) = self.known.get(&(pid, avma)) {
             return known.clone();
@@ -125,17 +116,18 @@ impl Spaces {
                 covering.truncate(1);
             }
             if covering.is_empty() {
-                let nothing = if self.knows_mappings(pid, number) { self.cut } else { anonymous_frame(pid, avma, trace) };
-                history.push((space.from, nothing));
+                // Where no code of the process is known, nothing is known of this address either.
+                let unknown = (!self.knows_mappings(pid, number)).then(|| anonymous_frame(pid, avma, trace));
+                history.push((space.from, unknown));
             }
             for (index, mapping) in covering.iter().enumerate() {
                 let from = if index == 0 { space.from } else { mapping.from };
-                history.push((from, mapping.frame(avma, trace)));
+                history.push((from, Some(mapping.frame(avma, trace))));
             }
         }
         history.dedup_by_key(|(_, frame)| *frame);
         match history[..] {
-            [] => Place::Fixed(anonymous_frame(pid, avma, trace)),
+            [] => Place::Fixed(Some(anonymous_frame(pid, avma, trace))),
             [(_, frame)] => Place::Fixed(frame),
             _ => Place::Varying(history.into()),
         }
@@ -240,6 +232,13 @@ impl Mapping {
 fn is_anonymous(path: &[u8]) -> bool {
     const NAMES: [&[u8]; 8] = [b"//anon", b"[anon", b"[heap]", b"[stack", b"/anon_hugepage", b"/memfd:", b"/dev/zero", b"/SYSV"];
     path.is_empty() || NAMES.iter().any(|name| path.starts_with(name))
+}
+
+/// The frame that marks where a stack was cut.
+pub(crate) fn cut_frame(trace: &mut Trace) -> FrameId {
+    let path = trace.strings.intern(CUT);
+    let module = trace.modules.intern(Module::cut(path));
+    trace.stacks.intern_frame(Frame { module, offset: 0 })
 }
 
 fn anonymous_module(pid: u32, trace: &mut Trace) -> ModuleId {

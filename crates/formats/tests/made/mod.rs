@@ -232,6 +232,11 @@ impl Made {
         record::lost(&mut self.records, events, &SampleId { cpu: at.cpu, id: 1, ..Self::side_band(at.ns) });
     }
 
+    pub fn map_data(&mut self, ns: u64, pid: u32, start_avma: u64, len: u64, path: &str) {
+        let map = Mmap2 { pid, tid: pid, start_avma, len, file_offset: 0, prot: 3, flags: 2, path: path.as_bytes(), ..Mmap2::default() };
+        record::mmap2(&mut self.records, &map, &Self::side_band(ns));
+    }
+
     pub fn map(&mut self, ns: u64, pid: u32, start_avma: u64, len: u64, file_offset: u64, path: &str) {
         let map = Mmap2 { pid, tid: pid, start_avma, len, file_offset, prot: 5, flags: 2, path: path.as_bytes(), ..Mmap2::default() };
         record::mmap2(&mut self.records, &map, &Self::side_band(ns));

@@ -124,7 +124,7 @@ fn state_of(what: What) -> LaneState {
         What::Io => LaneState::Io,
         What::Timer => LaneState::Timer,
         What::Memory => LaneState::Memory,
-        What::Ipc => LaneState::Ipc,
+        What::Ipc | What::Outside => LaneState::Ipc,
         What::Stopped => LaneState::Stopped,
         What::Unknown => LaneState::Unknown,
     }

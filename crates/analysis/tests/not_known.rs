@@ -1,0 +1,251 @@
+//! Answers say what is known, and of what is not known that it is not: samples, timers, tracers, CPUs that report nothing, idle threads.
+
+mod scene;
+
+use TaskState::{Runnable, Sleeping};
+use scene::{Desktop, Scene, judged};
+use unhitch_analysis::answer::{text, text_for};
+use unhitch_analysis::patterns::{Evidence, Pattern};
+use unhitch_analysis::stalls::{Query, Stall, StallKind};
+use unhitch_analysis::{Analysis, Rules};
+use unhitch_model::*;
+
+const MS: u64 = 1_000;
+const IDLE: ThreadId = ThreadId::IDLE;
+
+/// The event loop computes from 100 to 400 ms, with samples in `functions` in turns.
+fn computing(functions: &[&[&str]]) -> (Stall, String) {
+    let mut desktop = Desktop::new();
+    let stacks: Vec<StackId> = functions.iter().map(|names| desktop.scene.stack(names)).collect();
+    for (index, at) in (100..400).step_by(5).enumerate() {
+        if let Some(stack) = stacks.get(index % stacks.len().max(1)) {
+            desktop.scene.sample(at * MS + 100, 0, desktop.ui, *stack);
+        }
+    }
+    desktop.pump_all(0, 100);
+    desktop.pump(400 * MS, 410 * MS);
+    desktop.pump_all(410, 500);
+    let trace = desktop.scene.finish(2, 500 * MS);
+    judged(&trace)
+}
+
+#[test]
+fn regression_samples_without_a_function_in_common_are_shown_by_function_and_module() {
+    let (stall, text) = computing(&[&["main", "alpha"], &["beta"], &["gamma", "alpha"], &["delta"]]);
+    assert_eq!(stall.finding.pattern, Pattern::CpuBound);
+    assert_eq!(stall.finding.function, "alpha", "at whatever depth it stands");
+    assert!(text.contains("30 of 60 samples are in"), "{text}");
+
+    let (stall, text) = computing(&[&["main", "alpha"], &["main", "beta"], &["main", "gamma"]]);
+    assert_eq!(stall.finding.function, "");
+    assert!(text.contains("No function has half of its 60 CPU samples. By function: alpha 33.3 %, beta 33.3 %, gamma 33.3 %."), "{text}");
+    assert!(text.contains("By module: scene 100.0 %."), "{text}");
+    assert!(text.contains("CAUSE     its own computation on the event loop mostly in the module scene (100.0 % of 60 samples)."), "{text}");
+    assert!(!text.contains("o CPU sample"), "{text}");
+}
+
+#[test]
+fn regression_missing_samples_are_said_to_be_missing_and_nothing_else() {
+    let (_, text) = computing(&[]);
+    assert!(text.contains("CPU samples were not recorded, so where it computed is not known."), "{text}");
+    assert!(text.contains("EVIDENCE  direct: its switches were seen."), "no samples were seen:\n{text}");
+}
+
+#[test]
+fn regression_the_tracer_is_no_cause() {
+    let tracer: &[&str] = &["main", "|", "vfs_write", "__traceiter_sched_switch", "perf_trace_sched_switch"];
+    let (stall, text) = computing(&[tracer]);
+    assert_eq!(stall.finding.function, "vfs_write", "{text}");
+    let mut scene = Scene::default();
+    let stack = scene.stack(&["|", "schedule", "__traceiter_sched_switch"]);
+    let trace = scene.finish(1, 1);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    assert_eq!(analysis.own_function(stack), "");
+}
+
+/// "client" sleeps in `wait` from 100 ms on, wakes by its own timer every 50 ms and looks, until "server", which computes, wakes it at
+/// 600 ms.
+fn polling_client(wait: &[&[&str]], ended_by_server: bool) -> (Trace, ThreadId, ThreadId) {
+    let mut scene = Scene::default();
+    let (client, server) = (scene.thread(100, 100, "client"), scene.thread(200, 200, "server"));
+    let waits: Vec<StackId> = wait.iter().map(|names| scene.stack(names)).collect();
+    let timer = scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
+    let answer = scene.stack(&["main", "answer", "|", "unix_stream_sendmsg", "try_to_wake_up"]);
+    let busy = scene.stack(&["main", "sort_rows"]);
+    scene.switch(20 * MS, 1, IDLE, Runnable, server, StackId::EMPTY);
+    scene.switch(20 * MS, 0, IDLE, Runnable, client, StackId::EMPTY);
+    for turn in 0..10 {
+        let at = (100 + turn * 50) * MS;
+        scene.switch(at, 0, client, Sleeping, IDLE, waits[turn as usize % waits.len()]);
+        let last = turn == 9 && ended_by_server;
+        let (cpu, waker, flags, stack) =
+            if last { (1, server, WakeFlags::default(), answer) } else { (0, IDLE, WakeFlags::HARDIRQ, timer) };
+        scene.wake(at + 50 * MS - 30, cpu, waker, client, flags, stack);
+        scene.switch(at + 50 * MS - 20, 0, IDLE, Runnable, client, StackId::EMPTY);
+    }
+    (100..600).step_by(5).for_each(|at| {
+        scene.sample(at * MS, 1, server, busy);
+    });
+    scene.switch(700 * MS, 0, client, Sleeping, IDLE, waits[0]);
+    (scene.finish(2, 800 * MS), client, server)
+}
+
+fn asked(trace: &Trace, victims: Vec<ThreadId>, window: Option<(u64, u64)>) -> (Stall, String) {
+    let analysis = Analysis::new(trace, &Rules::default());
+    let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
+    let query = Query { victims, window: window.map(|(from, to)| Window::new(at(from), at(to))) };
+    let stalls = analysis.stalls(&query);
+    let text = text_for(&analysis, &query, &stalls, 1);
+    (stalls.into_iter().next().unwrap_or_else(|| panic!("no answer:\n{text}")), text)
+}
+
+const EPOLL: [&str; 7] = ["main", "query", "epoll_wait", "|", "do_epoll_wait", "schedule_hrtimeout_range", "schedule"];
+const POLL: [&str; 6] = ["main", "query", "poll", "|", "do_sys_poll", "schedule"];
+const SLEEP: [&str; 6] = ["main", "query", "nanosleep", "|", "do_nanosleep", "schedule"];
+
+#[test]
+fn regression_waits_that_a_timer_broke_are_one_wait_whatever_the_call() {
+    for wait in [EPOLL.as_slice(), &POLL, &SLEEP] {
+        let (trace, client, server) = polling_client(&[wait], true);
+        let (stall, text) = asked(&trace, vec![client], Some((100, 600)));
+        assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuBound, Some(server)), "{text}");
+        assert_eq!((stall.finding.function.as_str(), stall.finding.evidence), ("sort_rows", Evidence::Inferred), "{text}");
+        assert!(text.contains("client 100 looked 9 times meanwhile"), "{text}");
+    }
+}
+
+#[test]
+fn regression_waits_from_one_place_of_the_program_are_one_though_the_calls_differ() {
+    let (mut trace, client, server) = polling_client(&[&POLL, &SLEEP], true);
+    let one_place = |trace: &Trace| asked(trace, vec![client], Some((100, 600))).0.finding.culprit == Some(server);
+    assert!(!one_place(&trace), "the two calls are of one file here, at two places");
+    // The calls are the C library's, and the program calls it from one place.
+    let path = trace.strings.intern("/usr/lib/libc.so.6");
+    let libc = trace.modules.intern(Module { path, kind: ModuleKind::File, build_id: Vec::new() });
+    let mut in_libc = Trace { switches: trace.switches.clone(), ..trace.clone() };
+    for (at, stack) in trace.switches.stack.iter().enumerate() {
+        let frames = trace.stacks.frames_of(*stack).iter().map(|&frame| {
+            let Frame { module, offset } = trace.stacks.frame(frame).unwrap();
+            let is_call = ["poll", "nanosleep"].contains(&trace.frame_names(frame)[0].as_str());
+            let moved = in_libc.stacks.intern_frame(Frame { module: if is_call { libc } else { module }, offset });
+            in_libc.symbols.set(moved, trace.symbols.get(frame));
+            moved
+        });
+        let frames: Vec<FrameId> = frames.collect();
+        in_libc.switches.stack[at] = in_libc.stacks.intern(&frames, trace.stacks.kernel_len(*stack) as u16);
+    }
+    assert!(one_place(&in_libc));
+}
+
+#[test]
+fn regression_a_timer_of_its_own_is_no_direct_evidence() {
+    for wait in [EPOLL.as_slice(), &SLEEP] {
+        let (trace, client, _) = polling_client(&[wait], false);
+        let (stall, text) = asked(&trace, vec![client], Some((100, 600)));
+        assert_eq!((stall.finding.pattern, stall.finding.evidence), (Pattern::TimerSleep, Evidence::Inferred), "{text}");
+        assert!(text.contains("It slept 10 times for"), "{text}");
+        assert!(!text.contains("no single one"), "{text}");
+    }
+}
+
+#[test]
+fn regression_a_part_of_almost_all_is_not_called_no_single_one() {
+    // A wait for a lock with a timeout that ran out each time: nobody is seen to have it.
+    let lock: &[&str] = &["main", "save", "__pthread_mutex_lock", "|", "futex_wait", "schedule"];
+    let (trace, client, _) = polling_client(&[lock], false);
+    let (stall, text) = asked(&trace, vec![client], Some((100, 600)));
+    assert_ne!(stall.finding.evidence, Evidence::Direct, "{text}");
+    assert!(!text.contains("no single one"), "{text}");
+}
+
+#[test]
+fn regression_a_wait_that_nobody_ended_beside_a_silent_cpu_says_so() {
+    let with = |silent: bool| {
+        let mut scene = Scene::default();
+        let (reader, other) = (scene.thread(100, 100, "reader"), scene.thread(200, 200, "other"));
+        let wait = scene.stack(&["main", "read", "|", "pipe_read", "schedule"]);
+        let timer = scene.stack(&["|", "hrtimer_wakeup", "try_to_wake_up"]);
+        let sleep = scene.stack(&["main", "|", "do_nanosleep", "schedule"]);
+        scene.switch(5 * MS, 0, IDLE, Runnable, reader, StackId::EMPTY);
+        for at in (10..700).step_by(10) {
+            scene.switch(at * MS + 100, 1, other, Sleeping, IDLE, sleep);
+            scene.wake((at + 10) * MS - 10, 1, if silent { reader } else { IDLE }, other, WakeFlags::HARDIRQ, timer);
+            scene.switch((at + 10) * MS, 1, IDLE, Runnable, other, StackId::EMPTY);
+        }
+        scene.switch(100 * MS, 0, reader, Sleeping, IDLE, wait);
+        // Nobody is seen to wake it.
+        scene.switch(600 * MS, 0, IDLE, Runnable, reader, StackId::EMPTY);
+        asked(&scene.finish(2, 710 * MS), vec![reader], Some((100, 600)))
+    };
+    let (stall, text) = with(true);
+    assert_eq!(stall.finding.pattern, Pattern::DeadEnd, "{text}");
+    assert!(text.contains("CPU 1 reports nothing of its idle time"), "{text}");
+    assert!(!text.contains("larger buffers"), "nothing was overwritten:\n{text}");
+    let (_, text) = with(false);
+    assert!(text.contains("nobody was seen to end the wait, and nothing else was lost"), "{text}");
+}
+
+/// "worker" takes jobs from a queue every 10 ms, but for one cycle of 500 ms, most of which "giver" had its lock; beside it, "rester" rests.
+fn worker() -> (Trace, [ThreadId; 3]) {
+    let mut scene = Scene::default();
+    let [worker, giver, rester] = [(100, "worker"), (200, "giver"), (300, "rester")].map(|(id, name)| scene.thread(id, id, name));
+    let queue = scene.stack(&["main", "take_job", "|", "pipe_read", "schedule"]);
+    let wait = scene.stack(&["main", "log", "|", "unix_stream_data_wait", "schedule"]);
+    let give = scene.stack(&["main", "give", "|", "pipe_write", "try_to_wake_up"]);
+    let rest = scene.stack(&["main", "|", "do_epoll_wait", "schedule"]);
+    scene.switch(MS, 1, IDLE, Runnable, giver, StackId::EMPTY);
+    scene.switch(MS, 0, IDLE, Runnable, worker, StackId::EMPTY);
+    scene.switch(2 * MS, 2, rester, Sleeping, IDLE, rest);
+    let mut at = 10;
+    for turn in 0..40 {
+        scene.switch(at * MS, 0, worker, Sleeping, IDLE, queue);
+        scene.wake((at + 8) * MS, 1, giver, worker, WakeFlags::default(), give);
+        scene.switch((at + 8) * MS + 10, 0, IDLE, Runnable, worker, StackId::EMPTY);
+        if turn == 20 {
+            scene.switch((at + 9) * MS, 0, worker, Sleeping, IDLE, wait);
+            scene.wake((at + 499) * MS, 1, giver, worker, WakeFlags::default(), give);
+            scene.switch((at + 499) * MS + 10, 0, IDLE, Runnable, worker, StackId::EMPTY);
+            at += 490;
+        }
+        at += 10;
+    }
+    (scene.finish(3, 1_000 * MS), [worker, giver, rester])
+}
+
+#[test]
+fn regression_who_is_asked_about_always_gets_an_answer() {
+    let (trace, [worker, giver, rester]) = worker();
+    let analysis = Analysis::new(&trace, &Rules::default());
+    assert!(analysis.stalls(&Query::default()).is_empty(), "none of it is a stall by itself");
+    // Against its own habit.
+    let (stall, text) = asked(&trace, vec![worker], None);
+    assert_eq!((stall.candidate.kind, stall.finding.culprit), (StallKind::Rhythm, Some(giver)), "{text}");
+    assert_eq!(stall.explanation.window.duration_ns() / 1_000_000, 500);
+    // It did nothing but wait for events: that is said.
+    let (stall, text) = asked(&trace, vec![rester], None);
+    assert_eq!((stall.candidate.kind, stall.finding.culprit), (StallKind::Idle, None), "{text}");
+    assert!(text.contains("Nothing but waits for work, for events or for a time was recorded of it here"), "{text}");
+    // It never waited at all.
+    let (stall, text) = asked(&trace, vec![giver], None);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuBound, Some(giver)), "{text}");
+    // Of several, who was not idle comes first.
+    assert_eq!(asked(&trace, vec![rester, worker], None).0.candidate.victim, worker);
+}
+
+#[test]
+fn regression_a_window_alone_is_explained_by_whoever_had_the_most_unusual_time() {
+    let (trace, [worker, ..]) = worker();
+    let (stall, text) = asked(&trace, Vec::new(), Some((250, 700)));
+    assert_eq!(stall.candidate.victim, worker, "{text}");
+    assert!(stall.explanation.window.start >= Time::from_nanos(250_000_000));
+}
+
+#[test]
+fn regression_the_advice_is_not_what_was_just_done() {
+    let (trace, [_, _, rester]) = worker();
+    let analysis = Analysis::new(&trace, &Rules::default());
+    assert!(text(&analysis, &[], 1).contains("--victim NAME"), "nothing was named");
+    let query = Query { victims: vec![rester], window: None };
+    let nothing = text_for(&analysis, &query, &[], 1);
+    assert!(!nothing.contains("--victim"), "{nothing}");
+}

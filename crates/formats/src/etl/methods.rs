@@ -1,0 +1,341 @@
+//! [`Methods`]: which method of .NET an address meant, in which process and when.
+//!
+//! The runtime reports where it puts machine code (`MethodLoad`, `MethodUnload`), and lists what is
+//! there when a session begins or ends (`MethodDCStart`, `MethodDCEnd`); the layouts are those of
+//! `ClrEtwAll.man`. *Why by time*: a heap of code is used again, so that an address means one method
+//! now and another one later.
+
+use super::{
+    buffer::{u16_at, u32_at, u64_at},
+    clock::{Clock, utf16_z},
+    images::SpaceId,
+    kinds::{KindKey, KindTable},
+    method_name::method_name,
+    others,
+    rows::{Chunk, Other},
+    tasks::ProcessIndex,
+};
+use rustc_hash::FxHashMap;
+use std::collections::BTreeMap;
+use unhitch_model::{NameId, Time, Trace, Window};
+
+/// All methods of a trace. `'a`: the payloads of its events, from which names are made when an
+/// address asks for them.
+#[derive(Default)]
+pub(super) struct Methods<'a> {
+    spaces: FxHashMap<SpaceId, Space<'a>>,
+    /// The files of the runtime's modules.
+    modules: FxHashMap<(SpaceId, u64), &'a [u8]>,
+    /// Names and files that were asked for, by space and place.
+    named: FxHashMap<(SpaceId, u32), Found>,
+}
+
+/// The methods of one address space.
+#[derive(Default)]
+struct Space<'a> {
+    /// By their start, those of equal start by time.
+    methods: Vec<Method<'a>>,
+    longest: u64,
+}
+
+/// Machine code of one method.
+#[derive(Clone, Copy)]
+struct Method<'a> {
+    start_avma: u64,
+    len: u32,
+    is_jitted: bool,
+    life: Window,
+    id: u64,
+    module: u64,
+    /// Type, name and signature one after another; nothing where only the numbers were recorded.
+    names: &'a [u8],
+}
+
+/// What an address means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Found {
+    pub name: NameId,
+    /// The file of the method's module, empty where it is not known.
+    pub file: NameId,
+    /// The runtime compiled it while the program ran: its code is in no file.
+    pub is_jitted: bool,
+}
+
+/// What an event says of a method.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Said {
+    Load,
+    Unload,
+    /// It is there, and nobody saw it come.
+    There,
+}
+
+/// What the event of a kind is about.
+#[derive(Clone, Copy)]
+enum About {
+    Method {
+        said: Said,
+        verbose: bool,
+    },
+    /// A module, its file's path that many bytes into the payload.
+    Module {
+        path_at: usize,
+    },
+}
+
+/// Microsoft-Windows-DotNETRuntime {e13c0d23-ccbc-4e12-931b-d9cc2eee27e4}.
+const RUNTIME: [u8; 16] = [0x23, 0x0d, 0x3c, 0xe1, 0xbc, 0xcc, 0x12, 0x4e, 0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27, 0xe4];
+/// Microsoft-Windows-DotNETRuntimeRundown {a669021c-c450-4609-a035-5af59af4df18}.
+const RUNDOWN: [u8; 16] = [0x1c, 0x02, 0x69, 0xa6, 0x50, 0xc4, 0x09, 0x46, 0xa0, 0x35, 0x5a, 0xf5, 0x9a, 0xf4, 0xdf, 0x18];
+
+fn about(key: &KindKey) -> Option<About> {
+    let KindKey::Manifest { guid, id, .. } = key else { return None };
+    let method = |said, verbose| Some(About::Method { said, verbose });
+    match (*guid, *id) {
+        // .NET 2 lists what is there by its only provider.
+        (RUNTIME, 135 | 136) | (RUNDOWN, 141 | 142) => method(Said::There, false),
+        (RUNTIME, 137 | 138) | (RUNDOWN, 143 | 144) => method(Said::There, true),
+        (RUNTIME, 141) => method(Said::Load, false),
+        (RUNTIME, 142) => method(Said::Unload, false),
+        (RUNTIME, 143) => method(Said::Load, true),
+        (RUNTIME, 144) => method(Said::Unload, true),
+        (RUNTIME | RUNDOWN, 151) | (RUNDOWN, 152) => Some(About::Module { path_at: 32 }),
+        (RUNTIME, 152) | (RUNTIME | RUNDOWN, 153) | (RUNDOWN, 154) => Some(About::Module { path_at: 24 }),
+        _ => None,
+    }
+}
+
+/// `MethodFlags`: made at run time without a method of its own, or compiled.
+const DYNAMIC: u32 = 1;
+const JITTED: u32 = 8;
+
+/// Where the three names of a verbose event begin.
+const NAMES_AT: usize = 36;
+
+impl<'a> Methods<'a> {
+    /// Reads the events about methods among `rows`, which must be in the order of time.
+    pub(super) fn new(rows: &[(u32, Other)], chunks: &'a [Chunk], kinds: &KindTable, processes: &ProcessIndex, clock: Clock) -> Self {
+        let kinds: Vec<Option<About>> = kinds.kinds.iter().map(about).collect();
+        let mut all = Self::default();
+        let mut live: FxHashMap<SpaceId, Live<'a>> = FxHashMap::default();
+        for (chunk, row) in rows {
+            let Some(about) = kinds.get(row.kind as usize).copied().flatten() else { continue };
+            let time = clock.time(row.ticks);
+            let Some(process) = processes.at(row.pid, time) else { continue };
+            let (space, payload) = (SpaceId::of(process), others::payload(chunks, *chunk, row));
+            match about {
+                About::Method { said, verbose } => {
+                    if let Some(method) = method(payload, verbose) {
+                        live.entry(space).or_default().event(method, said, time);
+                    }
+                }
+                About::Module { path_at } => {
+                    let (module, path) = (u64_at(payload, 0), payload.get(path_at..));
+                    if let Some((module, path)) = module.zip(path).filter(|(_, path)| u16_at(path, 0) != Some(0)) {
+                        all.modules.insert((space, module), path);
+                    }
+                }
+            }
+        }
+        all.spaces = live.into_iter().map(|(space, live)| (space, live.finish())).collect();
+        all
+    }
+
+    /// How many methods were recorded without a name that any event has.
+    pub(super) fn nameless(&self) -> usize {
+        self.spaces.values().flat_map(|space| &space.methods).filter(|method| method.names.is_empty()).count()
+    }
+
+    /// What `avma` means at a time, if it is in a method that has a name; and how long it means
+    /// that.
+    pub(super) fn at(&mut self, space: SpaceId, avma: u64, time: Time, trace: &mut Trace) -> (Option<Found>, Window) {
+        let Some(methods) = self.spaces.get(&space) else { return (None, WHOLE) };
+        let (place, window) = methods.at(avma, time);
+        let Some((place, method)) = place.and_then(|place| Some((place as u32, methods.methods.get(place)?))) else {
+            return (None, window);
+        };
+        if method.names.is_empty() {
+            return (None, window);
+        }
+        let found = *self.named.entry((space, place)).or_insert_with(|| {
+            let path = self.modules.get(&(space, method.module)).map(|path| text(path).0).unwrap_or_default();
+            let (of, rest) = text(method.names);
+            let (name, rest) = text(rest);
+            let name = method_name(&of, &name, &text(rest).0);
+            let (name, file) = (trace.strings.intern(&name), trace.strings.intern(&path));
+            Found { name, file, is_jitted: method.is_jitted }
+        });
+        (Some(found), window)
+    }
+}
+
+/// All of time.
+pub(super) const WHOLE: Window = Window::new(Time::ZERO, Time::MAX);
+
+/// The longest name that is read, in bytes: names of methods are made of three.
+const MAX_NAME_LEN: usize = 2048;
+
+/// A text up to its zero, and what follows it.
+fn text(bytes: &[u8]) -> (String, &[u8]) {
+    let units = bytes.as_chunks::<2>().0;
+    let len = units.iter().position(|unit| *unit == [0; 2]).unwrap_or(units.len()) * 2;
+    let read = bytes.get(..len.min(MAX_NAME_LEN)).unwrap_or_default();
+    (utf16_z(read).0, bytes.get(len + 2..).unwrap_or_default())
+}
+
+/// A method as its event has it; it lives for all of time until other events say otherwise.
+fn method(payload: &[u8], verbose: bool) -> Option<Method<'_>> {
+    let flags = u32_at(payload, 32)?;
+    Some(Method {
+        start_avma: u64_at(payload, 16)?,
+        len: u32_at(payload, 24)?,
+        is_jitted: flags & (DYNAMIC | JITTED) != 0,
+        life: WHOLE,
+        id: u64_at(payload, 0)?,
+        module: u64_at(payload, 8)?,
+        names: payload.get(NAMES_AT..).filter(|_| verbose).unwrap_or_default(),
+    })
+}
+
+/// The methods of a space while its events are followed.
+#[derive(Default)]
+struct Live<'a> {
+    /// Places of those that are there, by their start; they do not overlap.
+    there: BTreeMap<u64, usize>,
+    methods: Vec<Method<'a>>,
+    /// Names by the number of the method, for events without.
+    names: FxHashMap<u64, &'a [u8]>,
+}
+
+impl<'a> Live<'a> {
+    fn event(&mut self, method: Method<'a>, said: Said, time: Time) {
+        if !method.names.is_empty() {
+            self.names.insert(method.id, method.names);
+        }
+        if method.len == 0 {
+            return;
+        }
+        let known = self.there.get(&method.start_avma).and_then(|place| self.methods.get_mut(*place));
+        let known = known.filter(|known| (known.id, known.len) == (method.id, method.len));
+        let life = match (said, known) {
+            (Said::Unload, Some(known)) => {
+                known.life = Window::new(known.life.start, time);
+                self.there.remove(&method.start_avma);
+                return;
+            }
+            // Told twice: by both providers, or at the beginning and at the end.
+            (_, Some(known)) => {
+                known.names = if known.names.is_empty() { method.names } else { known.names };
+                return;
+            }
+            (Said::Load, None) => Window::new(time, Time::MAX),
+            (Said::There, None) => WHOLE,
+            // It was there from the beginning.
+            (Said::Unload, None) => Window::new(Time::ZERO, time),
+        };
+        let end = method.start_avma.saturating_add(u64::from(method.len));
+        // What lay there is gone, though nothing said so.
+        while let Some((&start, &place)) = self.there.range(..end).next_back() {
+            let Some(other) = self.methods.get_mut(place) else { break };
+            if start.saturating_add(u64::from(other.len)) <= method.start_avma {
+                break;
+            }
+            other.life = Window::new(other.life.start, time.max(other.life.start));
+            self.there.remove(&start);
+        }
+        if said != Said::Unload {
+            self.there.insert(method.start_avma, self.methods.len());
+        }
+        self.methods.push(Method { life, ..method });
+    }
+
+    fn finish(mut self) -> Space<'a> {
+        for method in self.methods.iter_mut().filter(|method| method.names.is_empty()) {
+            method.names = self.names.get(&method.id).copied().unwrap_or_default();
+        }
+        self.methods.sort_by_key(|method| (method.start_avma, method.life.start));
+        let longest = self.methods.iter().map(|method| u64::from(method.len)).max().unwrap_or(0);
+        Space { methods: self.methods, longest }
+    }
+}
+
+/// So many methods that begin below an address are looked at: those of one time do not overlap, and
+/// only those that came after each other do.
+const MAX_BELOW: usize = 256;
+
+impl Space<'_> {
+    /// The place of the method that an address is in at a time, and how long it means that.
+    fn at(&self, avma: u64, time: Time) -> (Option<usize>, Window) {
+        let below = self.methods.partition_point(|method| method.start_avma <= avma);
+        let (mut best, mut window) = (None::<(Time, usize)>, WHOLE);
+        for place in (below.saturating_sub(MAX_BELOW)..below).rev() {
+            let Some(method) = self.methods.get(place) else { break };
+            let offset = avma - method.start_avma;
+            if offset >= self.longest {
+                break;
+            }
+            if offset >= u64::from(method.len) {
+                continue;
+            }
+            // What it means changes when any of them comes or goes.
+            for change in [method.life.start, method.life.end] {
+                window = match change <= time {
+                    true => Window::new(window.start.max(change), window.end),
+                    false => Window::new(window.start, window.end.min(change)),
+                };
+            }
+            // One that was seen to come is there rather than one that was there from the beginning.
+            if method.life.contains(time) && best.is_none_or(|(from, _)| from <= method.life.start) {
+                best = Some((method.life.start, place));
+            }
+        }
+        (best.map(|(_, place)| place), window)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn space(events: &[(Said, u64, u64, u32, u64)]) -> Space<'static> {
+        let mut live = Live::default();
+        for &(said, id, start_avma, len, at) in events {
+            let method = Method { start_avma, len, is_jitted: true, life: WHOLE, id, module: 0, names: &[1] };
+            live.event(method, said, Time::from_nanos(at));
+        }
+        live.finish()
+    }
+
+    fn at(space: &Space<'_>, avma: u64, time: u64) -> (Option<u64>, [u64; 2]) {
+        let (place, window) = space.at(avma, Time::from_nanos(time));
+        (place.map(|place| space.methods[place].id), [window.start.nanos(), window.end.nanos()])
+    }
+
+    const END: u64 = u64::MAX;
+
+    #[test]
+    fn an_address_means_what_was_loaded_there_last() {
+        let space = space(&[
+            (Said::Load, 1, 0x1000, 0x100, 10),
+            (Said::Unload, 1, 0x1000, 0x100, 20),
+            (Said::Load, 2, 0x1040, 0x40, 30),
+            // Nothing told that 2 was unloaded.
+            (Said::Load, 3, 0x1000, 0x80, 40),
+            (Said::There, 3, 0x1000, 0x80, 50),
+            (Said::There, 4, 0x2000, 0x80, 50),
+        ]);
+        let seen = [5, 15, 25, 35, 45].map(|time| at(&space, 0x1050, time));
+        let expected = [(None, [0, 10]), (Some(1), [10, 20]), (None, [20, 30]), (Some(2), [30, 40]), (Some(3), [40, END])];
+        assert_eq!(seen, expected);
+        assert_eq!(at(&space, 0x1080, 45), (None, [20, END]), "behind the method");
+        assert_eq!(at(&space, 0x2010, 0), (Some(4), [0, END]), "there from the beginning");
+        assert_eq!(at(&space, 0xfff, 15), (None, [0, END]));
+    }
+
+    #[test]
+    fn what_is_unloaded_unseen_was_there_before() {
+        let space = space(&[(Said::Unload, 1, 0x1000, 0x100, 20), (Said::There, 2, 0x1000, 0x10, 90)]);
+        assert_eq!([5, 30].map(|time| at(&space, 0x1020, time).0), [Some(1), None]);
+        assert_eq!(at(&space, 0x1008, 30).0, Some(2));
+    }
+}
