@@ -29,6 +29,7 @@ mod self_samples;
 pub mod stalls;
 mod story;
 pub mod table;
+pub mod throttling;
 mod timeline;
 mod waits;
 

@@ -6,7 +6,10 @@ use scene::{Desktop, Scene, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::stalls::{Query, StallKind};
 use unhitch_analysis::{Analysis, Rules, answer};
-use unhitch_model::{FutexWait, Policy, StackId, TaskState, ThreadId, Time, Trace, WakeFlags};
+use unhitch_model::{
+    ControlGroup, CpuAccount, FutexWait, GroupId, GroupReading, MachineReport, Policy, Reading, StackId, TaskState, ThreadId, Time, Trace,
+    WakeFlags,
+};
 
 const MS: u64 = 1_000;
 use TaskState::{Runnable, Sleeping};
@@ -358,6 +361,110 @@ fn cpu_starvation() {
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("cpu_starvation", text);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuStarvation, Some(hog)));
+}
+
+/// What `cpu.stat` of a version 2 machine had at 0.0 s and at 3.1 s, with a quota of 10 % on `/app`; the threads are in `/app/web`, and in
+/// `/other`, which has a quota of its own that was never used up.
+fn throttled_report(members: &[(ThreadId, u32)], throttled_ns: u64) -> MachineReport {
+    let account = |quota_ms: u64, periods, throttled_periods, throttled_ns| GroupReading {
+        cpu: Some(CpuAccount { quota_ns: Some(quota_ms * 1_000_000), period_ns: 100_000_000, periods, throttled_periods, throttled_ns }),
+        ..GroupReading::default()
+    };
+    let reading = |ms: u64, app, other| Reading {
+        time: Time::from_nanos(ms * 1_000_000),
+        groups: [(GroupId(1), app), (GroupId(3), other)].into(),
+        steal_ns: Some(0),
+        is_whole: true,
+        ..Reading::default()
+    };
+    let group = |path: &str| ControlGroup { hierarchy: "unified".to_owned(), path: path.to_owned() };
+    MachineReport {
+        groups: ["/", "/app", "/app/web", "/other"].map(group).to_vec(),
+        readings: vec![
+            reading(0, account(10, 400, 300, 7_000_000_000), account(20, 9, 9, 900)),
+            reading(3_100, account(10, 431, 328, 7_000_000_000 + throttled_ns), account(20, 12, 9, 900)),
+        ],
+        members: members.iter().map(|&(thread, group)| (thread, vec![GroupId(group)])).collect(),
+    }
+}
+
+/// Two threads that compute for 10 ms of each of 28 periods of 100 ms, one after the other, and are then not let run although CPU 1 is idle.
+fn two_throttled() -> (Trace, [ThreadId; 2]) {
+    let mut desktop = Desktop::new();
+    let both = [desktop.scene.thread(600, 600, "python3"), desktop.scene.thread(601, 601, "gzip")];
+    let compute = desktop.scene.stack(&["main", "compute"]);
+    for period in 0..28 {
+        let at = 100 * MS + period * 100 * MS;
+        desktop.scene.switch(at, 1, ThreadId::IDLE, Runnable, both[0], StackId::EMPTY);
+        desktop.scene.switch(at + 5 * MS, 1, both[0], Runnable, both[1], compute);
+        desktop.scene.switch(at + 10 * MS, 1, both[1], Runnable, ThreadId::IDLE, compute);
+    }
+    desktop.scene.switch(2_900 * MS, 1, ThreadId::IDLE, Runnable, both[0], StackId::EMPTY);
+    desktop.scene.switch(2_905 * MS, 1, both[0], Sleeping, both[1], desktop.poll);
+    desktop.scene.switch(2_910 * MS, 1, both[1], Sleeping, ThreadId::IDLE, desktop.poll);
+    desktop.pump_all(0, 3_000);
+    (desktop.scene.finish(2, 3_000 * MS), both)
+}
+
+#[test]
+fn regression_pieces_of_one_throttling_are_one_stall_told_with_its_quota() {
+    let (mut trace, [python, gzip]) = two_throttled();
+    trace.machine = throttled_report(&[(python, 2), (gzip, 2)], 2_500_000_000);
+    let (stall, text) = judged(&trace);
+    insta::assert_snapshot!("throttled", text);
+    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuStarvation, None));
+    assert_eq!(stall.victims, [python, gzip], "one quota, one stall");
+    let window = stall.candidate.window;
+    assert!(window.duration_ns() > 2_600_000_000 && stall.finding.evidence == Evidence::Direct, "{window:?}");
+    let analysis = Analysis::new(&trace, &Rules::default());
+    assert_eq!(analysis.stalls(&Query::default()).len(), 1);
+    let json = serde_json::to_value(answer::Why::new(&analysis, "x", &[stall], 1)).unwrap();
+    let quota = &json["stalls"][0]["cause"]["throttling"];
+    assert_eq!((&quota["group"], &quota["throttled_periods"], &quota["periods"]), (&"/app".into(), &28.into(), &31.into()));
+}
+
+#[test]
+fn a_group_that_was_not_throttled_then_is_not_blamed() {
+    let (mut trace, [python, gzip]) = two_throttled();
+    // In another group, whose quota was never used up in this time.
+    trace.machine = throttled_report(&[(python, 3), (gzip, 3)], 2_500_000_000);
+    let (stall, text) = judged(&trace);
+    assert!(stall.throttling.is_none() && !text.contains("/app") && !text.contains("/other"), "{text}");
+    assert!(text.contains("no control group of it was throttled for that long"), "{text}");
+    // In the right one, whose counters tell of next to nothing.
+    trace.machine = throttled_report(&[(python, 2), (gzip, 2)], 3_000_000);
+    assert!(judged(&trace).0.throttling.is_none());
+    // Of a group that is not known nothing is said.
+    trace.machine = throttled_report(&[], 2_500_000_000);
+    let (stall, text) = judged(&trace);
+    assert!(stall.throttling.is_none() && text.contains("its control group is not known"), "{text}");
+}
+
+#[test]
+fn a_throttled_thread_that_others_wait_for_is_the_culprit() {
+    let mut desktop = Desktop::new();
+    let server = desktop.scene.thread(600, 600, "server");
+    let wait = desktop.scene.stack(&["main", "ask", "recv", "|", "unix_stream_recvmsg", "unix_stream_data_wait", "schedule"]);
+    let answer = desktop.scene.stack(&["main", "serve", "send", "|", "unix_stream_sendmsg", "sock_def_readable", "try_to_wake_up"]);
+    let compute = desktop.scene.stack(&["main", "serve", "compute"]);
+    desktop.pump_all(0, 100);
+    desktop.scene.switch(100 * MS + 50, 0, desktop.ui, Sleeping, ThreadId::IDLE, wait);
+    for period in 0..28 {
+        let at = 90 * MS + period * 100 * MS;
+        desktop.scene.switch(at, 1, ThreadId::IDLE, Runnable, server, StackId::EMPTY);
+        desktop.scene.switch(at + 10 * MS, 1, server, Runnable, ThreadId::IDLE, compute);
+    }
+    desktop.scene.switch(2_890 * MS, 1, ThreadId::IDLE, Runnable, server, StackId::EMPTY);
+    desktop.scene.wake(2_895 * MS, 1, server, desktop.ui, WakeFlags::default(), answer);
+    desktop.scene.switch(2_895 * MS + 20, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
+    desktop.scene.switch(2_899 * MS, 1, server, Sleeping, ThreadId::IDLE, desktop.poll);
+    desktop.pump_all(2_900, 3_000);
+    let ui = desktop.ui;
+    let mut trace = desktop.scene.finish(2, 3_000 * MS);
+    trace.machine = throttled_report(&[(server, 2)], 2_500_000_000);
+    let (stall, text) = judged(&trace);
+    assert_eq!((stall.candidate.victim, stall.finding.pattern, stall.finding.culprit), (ui, Pattern::CpuStarvation, Some(server)));
+    assert!(text.contains("server 600 was throttled by control group /app: 10 % of a CPU allowed"), "{text}");
 }
 
 #[test]

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use unhitch_lab::{Outcome, PROGRAMS, Program, program};
 use unhitch_model::visible_path;
-use unhitch_record::{Extras, Options, Recorder};
+use unhitch_record::{Extras, Options, Recorder, fallback_folders};
 use unhitch_symbols::Symbolizer;
 
 /// A tool beside the programs: it makes no hang that could be recorded, and so needs no privilege.
@@ -97,7 +97,8 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let extras =
         Extras { notes: Some(format!("lab {}: {}", program.name, program.summary)), entries: vec![("lab.json".to_owned(), outcome_json)] };
     let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
-    let saved = snapshot.save(&target(args.output.as_ref(), &format!("lab-{}", program.name)), &mut symbolizer, &extras)?;
+    let target = target(args.output.as_ref(), &format!("lab-{}", program.name));
+    let saved = snapshot.prepare(&mut symbolizer, &extras)?.save_anywhere(&target, &fallback_folders())?;
     tell(&saved);
     note(&saved.path.display().to_string());
     note("");

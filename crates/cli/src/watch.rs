@@ -39,9 +39,10 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
                 tell(saved);
                 let _ = print(&format!("{}\n", visible_path(&saved.path)));
             }
-            WatchEvent::SaveFailed(error) => {
+            WatchEvent::SaveFailed { error, kept } => {
                 clear();
-                complain(&format!("unhitch: the save failed, recording goes on: {}", error.with_causes()));
+                let kept = if kept { "the trace is kept in memory and tried again" } else { "recording goes on" };
+                complain(&format!("unhitch: the save failed, {kept}: {}", error.with_causes()));
             }
             _ => {}
         },
@@ -54,8 +55,9 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
 
 /// Asks the running recorder to save, and prints the file's name.
 pub fn save(args: &SaveArgs) -> anyhow::Result<Done> {
-    let path = control::request_save(&control::default_folder(), args.note.as_deref())?;
-    print(&format!("{}\n", visible_path(&path)))?;
+    let answer = control::request_save(&control::default_folder(), args.note.as_deref())?;
+    answer.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}")));
+    print(&format!("{}\n", visible_path(&answer.path)))?;
     Ok(Done::Yes)
 }
 

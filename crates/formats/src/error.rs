@@ -52,6 +52,14 @@ pub enum Error {
     /// The zip around the trace cannot be read or written.
     #[error("the zip around the trace")]
     Container(#[from] zip::result::ZipError),
+    /// A member of the container is not what was written.
+    #[error("{name} in the container is damaged: {why}")]
+    Member {
+        /// Which member.
+        name: String,
+        /// What is wrong with it.
+        why: String,
+    },
     /// A JSON entry of the container cannot be read or written.
     #[error("container entry {entry}")]
     Json {
@@ -67,6 +75,11 @@ impl Error {
     pub(crate) fn at(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         |source| Self::Io { path, source }
+    }
+
+    /// For `map_err`: a member of the container that cannot be unpacked.
+    pub(crate) fn member(name: &str) -> impl FnOnce(std::io::Error) -> Self {
+        move |error| Self::Member { name: name.to_owned(), why: error.to_string().to_lowercase() }
     }
 
     /// A part that ends too early.

@@ -10,6 +10,7 @@
 mod events;
 mod id;
 mod layout;
+mod machine;
 mod modules;
 mod provider_events;
 mod stacks;
@@ -26,6 +27,9 @@ mod warnings;
 pub use events::{ContentionKind, Contentions, Placements, Samples, Switches, TaskState, WaitReason, WakeFlags, Wakings};
 pub use id::{FrameId, ModuleId, NameId, ProcessId, StackId, ThreadId};
 pub use layout::{Count, Field, FieldType, Layout};
+pub use machine::{
+    ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount, Pressure, Reading, Throttling,
+};
 pub use modules::{CUT, Module, ModuleKind, Modules};
 pub use provider_events::{EventHead, EventKind, KindId, ProviderEvents, ValueMap};
 pub use stacks::{Frame, Stacks};

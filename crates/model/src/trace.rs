@@ -2,8 +2,8 @@
 
 use crate::visible;
 use crate::{
-    Contentions, FrameId, ModuleId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches,
-    Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
+    Contentions, FrameId, MachineReport, ModuleId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks,
+    Strings, Switches, Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -147,6 +147,8 @@ pub struct Trace {
     pub events: ProviderEvents,
     /// Futex waits at the time of the save.
     pub futex_waits: Vec<FutexWait>,
+    /// What the machine and its control groups reported of themselves; empty where nothing was recorded.
+    pub machine: MachineReport,
     /// What each CPU's events cover, by CPU.
     pub spans: Vec<CpuSpan>,
     /// Where events are missing, by start.
@@ -178,6 +180,7 @@ impl Default for Trace {
             contentions: Contentions::default(),
             events: ProviderEvents::default(),
             futex_waits: Vec::new(),
+            machine: MachineReport::default(),
             spans: Vec::new(),
             losses: Vec::new(),
             by_kind: BTreeMap::new(),

@@ -1,6 +1,6 @@
 //! How one process asks another's recorder for a save: one line of JSON each way on a Unix socket.
 //!
-//! `{"save":{"notes":"…"}}` is answered by `{"path":"…"}` or `{"error":"…"}`. A trace holds what all programs of a machine did, so only
+//! `{"save":{"notes":"…"}}` is answered by `{"path":"…","warnings":[…]}` or `{"error":"…"}`. A trace holds what all programs of a machine did, so only
 //! the recorder's own user and root may ask: the folder is 0700, the socket 0600, and the peer's uid is checked with SO_PEERCRED.
 
 use crate::error::Error;
@@ -31,8 +31,18 @@ pub fn default_folder() -> PathBuf {
     }
 }
 
+/// A recorder's answer: the trace that it saved.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Answer {
+    /// Where the trace is.
+    pub path: PathBuf,
+    /// What the user should know, such as why it is not where it should be.
+    pub warnings: Vec<String>,
+}
+
 /// Asks the recorder that answers in `folder` for a save; gives the trace's path.
-pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<PathBuf, Error> {
+pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<Answer, Error> {
     let path = folder.join(SOCKET);
     let failed = |action| {
         let path = path.clone();
@@ -50,7 +60,10 @@ pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<PathBuf, Error
     BufReader::new(socket).read_line(&mut answer).map_err(failed("get an answer from the recorder at"))?;
     let answer: Value = serde_json::from_str(&answer).map_err(|_| Error::Refused("nothing: it ended while it saved".to_owned()))?;
     match (answer["path"].as_str(), answer["error"].as_str()) {
-        (Some(path), _) => Ok(PathBuf::from(path)),
+        (Some(path), _) => {
+            let warnings = answer["warnings"].as_array().into_iter().flatten();
+            Ok(Answer { path: PathBuf::from(path), warnings: warnings.filter_map(|line| Some(line.as_str()?.to_owned())).collect() })
+        }
         (None, Some(error)) => Err(Error::Refused(error.to_owned())),
         (None, None) => Err(Error::Refused(answer.to_string())),
     }
@@ -132,8 +145,8 @@ impl Drop for Server {
 
 impl Request {
     /// The save succeeded.
-    pub(crate) fn saved(mut self, path: &Path) {
-        self.answer(json!({"path": path}));
+    pub(crate) fn saved(mut self, path: &Path, warnings: &[String]) {
+        self.answer(json!({"path": path, "warnings": warnings}));
     }
 
     /// The save failed.
@@ -197,10 +210,11 @@ mod tests {
             || request_save(&folder, Some("it hung")),
             |request| {
                 assert_eq!(request.notes.as_deref(), Some("it hung"));
-                request.saved(Path::new("/traces/a b.hitch"));
+                request.saved(Path::new("/traces/a b.hitch"), &["elsewhere".to_owned()]);
             },
         );
-        assert_eq!(path.unwrap(), Path::new("/traces/a b.hitch"));
+        let expected = Answer { path: "/traces/a b.hitch".into(), warnings: vec!["elsewhere".to_owned()] };
+        assert_eq!(path.unwrap(), expected);
         let refused = served(
             &folder,
             || request_save(&folder, None),

@@ -47,6 +47,12 @@ pub enum Error {
     /// The trace could not be put together or written.
     #[error(transparent)]
     Formats(#[from] unhitch_formats::Error),
+    /// The trace could not be written anywhere.
+    #[error("the trace could not be written anywhere:{}", reasons.iter().map(|reason| format!("\n  {reason}")).collect::<String>())]
+    Nowhere {
+        /// Each place that was tried, with what was wrong with it, in the order of trying.
+        reasons: Vec<String>,
+    },
     /// The command to be recorded could not be started.
     #[error("cannot start {}", visible(command))]
     Command {

@@ -4,15 +4,18 @@
 //! * [`record`] records once, for a time or a command; [`watch`] records all the time and saves when asked to;
 //! * [`control`] is how one process asks another's recorder for a save.
 //!
-//! The kernel side is `perf_event_open(2)` with one overwriting ring per CPU. Between saves only one thread of ours exists, and it
-//! sleeps: see the `session` module. A save copies the rings while the kernel goes on writing and loses nothing: see the `ring` module.
+//! The kernel side is `perf_event_open(2)` with one overwriting ring per CPU. Between saves two threads of ours exist, and both sleep
+//! nearly always: see the `session` and `machine` modules. A save copies the rings while the kernel goes on writing and loses nothing: see the `ring` module.
 
+mod control_groups;
 mod error;
 mod events;
 mod facts;
 mod futex;
 mod history;
 mod kernel;
+mod machine;
+mod places;
 mod probe;
 mod procfs;
 mod recorder;
@@ -29,8 +32,9 @@ mod watch;
 pub mod control;
 
 pub use error::Error;
+pub use places::fallback_folders;
 pub use recorder::{CpuStatus, Options, Recorder, Status};
 pub use recording::{Recorded, Until, record};
-pub use save::{Extras, SaveTarget, Saved, Timings};
+pub use save::{Extras, Prepared, SaveTarget, Saved, Timings};
 pub use snapshot::Snapshot;
 pub use watch::{WatchEvent, watch};

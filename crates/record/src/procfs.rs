@@ -80,7 +80,8 @@ pub(crate) fn thread_ids(pid: u32) -> Vec<u32> {
     tids
 }
 
-fn numbers(directory: &Path) -> Vec<u32> {
+/// The entries of a directory whose names are numbers.
+pub(crate) fn numbers(directory: &Path) -> Vec<u32> {
     let Ok(entries) = fs::read_dir(directory) else { return Vec::new() };
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::facts::Facts;
+use crate::machine::Machine;
 use crate::session::Running;
 use crate::snapshot::{Buffers, Snapshot};
 use crate::{probe, sys};
@@ -36,6 +37,7 @@ impl Default for Options {
 /// A running recorder. Recording ends when it is dropped.
 pub struct Recorder {
     running: Running,
+    machine: Machine,
     facts: Arc<Facts>,
     buffers: Buffers,
     counted: (Time, Vec<u64>),
@@ -79,6 +81,7 @@ impl Recorder {
         let mut warnings = Vec::new();
         let tracefs = probe::tracefs(&mut warnings)?;
         let running = Running::start(options, &tracefs, &mut warnings)?;
+        let machine = Machine::start(&running.session, &mut warnings);
         if let Some(pid) = options.only_pid {
             warnings.push(format!(
                 "only threads that process {pid} had when recording began are recorded, with those they switch with and wake"
@@ -88,7 +91,7 @@ impl Recorder {
         // Not zeros: those would stay unbacked until the first save needs them.
         let buffers = running.session.cpus.iter().map(|cpu| vec![1; cpu.ring.len()]).collect();
         let buffers = Arc::new(Mutex::new(buffers));
-        let mut recorder = Self { running, facts, buffers, counted: (Time::ZERO, Vec::new()) };
+        let mut recorder = Self { running, machine, facts, buffers, counted: (Time::ZERO, Vec::new()) };
         recorder.counted = (sys::monotonic_now(), recorder.counts());
         Ok(recorder)
     }
@@ -125,7 +128,7 @@ impl Recorder {
 
     /// Copies what the rings hold; recording goes on without a gap.
     pub fn snapshot(&mut self) -> Snapshot {
-        Snapshot::take(&self.running.session, &self.facts, &self.buffers)
+        Snapshot::take(&self.running.session, &self.machine, &self.facts, &self.buffers)
     }
 
     /// How often each event has occurred, on all CPUs.

@@ -1,6 +1,7 @@
 //! Records once: for a time, while a command runs, or until told to stop.
 
 use crate::error::Error;
+use crate::places::fallback_folders;
 use crate::recorder::{Options, Recorder};
 use crate::save::{Extras, SaveTarget, Saved};
 use std::ffi::OsString;
@@ -35,7 +36,7 @@ pub struct Recorded {
 }
 
 /// Records until `until`, or until `stop` is set, and saves. What a longer recording than the rings hold loses is its beginning: the
-/// saved window and a warning tell.
+/// saved window and a warning tell. Where `target` cannot be written the trace goes to the first of [`fallback_folders`] that takes it.
 pub fn record(
     options: &Options,
     until: &Until,
@@ -66,7 +67,7 @@ pub fn record(
             begun.elapsed().as_secs_f64()
         ));
     }
-    let saved = snapshot.save(target, symbolizer, extras)?;
+    let saved = snapshot.prepare(symbolizer, extras)?.save_anywhere(target, &fallback_folders())?;
     Ok(Recorded { saved, status })
 }
 

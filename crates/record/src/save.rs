@@ -6,12 +6,13 @@
 use crate::error::Error;
 use crate::facts::Facts;
 use crate::snapshot::Snapshot;
-use crate::sys;
+use crate::{places, sys};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 use unhitch_formats::container::{
-    ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, ProcessFacts, SymbolFile, ThreadFacts, trace_file_name, write_container,
+    ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, MachineFile, ProcessFacts, SymbolFile, ThreadFacts, trace_file_name,
+    write_container, write_private_container,
 };
 use unhitch_formats::perf_data::{self, Features};
 use unhitch_model::{CpuSpan, Trace, Window};
@@ -85,9 +86,28 @@ impl Timings {
     }
 }
 
+/// A trace that is put together and named, and needs only be written. It holds what it writes, and no ring.
+pub struct Prepared {
+    perf_data: Vec<u8>,
+    meta: ContainerMeta,
+    machine: MachineFile,
+    symbols: Option<SymbolFile>,
+    extras: Extras,
+    wall_ns: i64,
+    window: Window,
+    spans: Vec<CpuSpan>,
+    records: (usize, usize),
+    timings: Timings,
+}
+
 impl Snapshot {
     /// Writes the trace. On an error nothing is left behind, and the snapshot can be saved elsewhere.
     pub fn save(&self, target: &SaveTarget, symbolizer: &mut Symbolizer, extras: &Extras) -> Result<Saved, Error> {
+        self.prepare(symbolizer, extras)?.save(target)
+    }
+
+    /// Puts the trace together, and names its frames while the programs are still there.
+    pub fn prepare(&self, symbolizer: &mut Symbolizer, extras: &Extras) -> Result<Prepared, Error> {
         let mut timings = Timings { ring_copy_ns: self.ring_copy_ns, proc_ns: self.proc_ns, ..Timings::default() };
         let mut clock = Instant::now();
         let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_nanos() as u64;
@@ -109,21 +129,18 @@ impl Snapshot {
             }
         };
         timings.symbols_ns = lap();
-
-        let meta = self.meta(warnings);
-        let path = publish(target, self.wall_ns, |path| {
-            let parts = ContainerParts {
-                meta: &meta,
-                perf_data: &mut |out| out.write_all(&perf_data),
-                symbols: symbols.as_ref(),
-                notes: extras.notes.as_deref(),
-                extra: extras.entries.clone(),
-            };
-            write_container(path, parts)
-        })?;
-        timings.write_ns = lap();
-        let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
-        Ok(Saved { path, bytes, window: self.window(), spans: self.spans(), records, warnings: meta.warnings, timings })
+        Ok(Prepared {
+            perf_data,
+            meta: self.meta(warnings),
+            machine: self.machine.clone(),
+            symbols,
+            extras: extras.clone(),
+            wall_ns: self.wall_ns,
+            window: self.window(),
+            spans: self.spans(),
+            records,
+            timings,
+        })
     }
 
     /// The `perf.data`, and how many records of rings and side-band it holds.
@@ -176,6 +193,80 @@ impl Snapshot {
     }
 }
 
+impl Prepared {
+    /// Writes the trace there, and nowhere else. On an error nothing is left behind.
+    pub fn save(&self, target: &SaveTarget) -> Result<Saved, Error> {
+        self.write(target, false)
+    }
+
+    /// Writes the trace there, or else, under a new name, to the first of the target's own folder and `fallbacks` that takes it; nobody
+    /// else may read it then. The result's warnings say where it went and why.
+    pub fn save_anywhere(&self, target: &SaveTarget, fallbacks: &[PathBuf]) -> Result<Saved, Error> {
+        let first = match self.write(target, false) {
+            Ok(saved) => return Ok(saved),
+            Err(error) => error,
+        };
+        let mut reasons = vec![first.with_causes()];
+        let what = match target {
+            SaveTarget::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            SaveTarget::Folder { what, .. } => what.clone(),
+        };
+        let beside = match target {
+            SaveTarget::File(path) => Some(folder_of(path)),
+            SaveTarget::Folder { .. } => None,
+        };
+        let places = beside.into_iter().map(|folder| (folder, false)).chain(fallbacks.iter().map(|folder| (folder.clone(), true)));
+        for (folder, make) in places {
+            let written = if make { places::make(&folder) } else { Ok(()) };
+            let written = written.and_then(|()| self.write(&SaveTarget::Folder { folder: folder.clone(), what: what.clone() }, true));
+            match written {
+                Ok(mut saved) => {
+                    let path = saved.path.display();
+                    saved
+                        .warnings
+                        .push(format!("the trace is in {path}, because it could not be written where it should: {}", reasons.join("; ")));
+                    return Ok(saved);
+                }
+                Err(error) => reasons.push(error.with_causes()),
+            }
+        }
+        reasons.dedup();
+        Err(Error::Nowhere { reasons })
+    }
+
+    /// Bytes that a save writes at least: the records as they are, the rest packed.
+    fn bytes(&self) -> u64 {
+        self.perf_data.len() as u64 + 4096
+    }
+
+    fn write(&self, target: &SaveTarget, private: bool) -> Result<Saved, Error> {
+        let begun = Instant::now();
+        let folder = match target {
+            SaveTarget::File(path) => folder_of(path),
+            SaveTarget::Folder { folder, .. } => folder.clone(),
+        };
+        places::check_space(&folder, self.bytes())?;
+        let path = publish(target, self.wall_ns, |path| {
+            let parts = ContainerParts {
+                meta: &self.meta,
+                perf_data: &mut |out| out.write_all(&self.perf_data),
+                symbols: self.symbols.as_ref(),
+                notes: self.extras.notes.as_deref(),
+                extra: self.machine.entry().into_iter().chain(self.extras.entries.iter().cloned()).collect(),
+            };
+            if private { write_private_container(path, parts) } else { write_container(path, parts) }
+        })?;
+        let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        let timings = Timings { write_ns: begun.elapsed().as_nanos() as u64, ..self.timings };
+        let (window, spans, warnings) = (self.window, self.spans.clone(), self.meta.warnings.clone());
+        Ok(Saved { path, bytes, window, spans, records: self.records, warnings, timings })
+    }
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+}
+
 fn window(span: CpuSpan) -> CpuWindow {
     CpuWindow { cpu: span.cpu, start_ns: span.window.start.nanos(), end_ns: span.window.end.nanos() }
 }
@@ -208,5 +299,53 @@ fn publish(target: &SaveTarget, wall_ns: i64, write: impl Fn(&Path) -> Result<()
             Err(unhitch_formats::Error::Exists(_)) if number < 1000 => number += 1,
             Err(error) => return Err(error.into()),
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A trace as long as that, of which nothing but the writing matters.
+    pub(crate) fn prepared(len: usize) -> Prepared {
+        Prepared {
+            perf_data: vec![7; len],
+            meta: ContainerMeta::default(),
+            machine: MachineFile::default(),
+            symbols: None,
+            extras: Extras::default(),
+            wall_ns: 0,
+            window: Window::default(),
+            spans: Vec::new(),
+            records: (0, 0),
+            timings: Timings::default(),
+        }
+    }
+
+    #[test]
+    fn a_trace_goes_to_the_first_place_that_takes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (taken, blocked, open) = (folder.path().join("a.hitch"), folder.path().join("file"), folder.path().join("open"));
+        fs::write(&taken, b"older").unwrap();
+        fs::write(&blocked, b"").unwrap();
+        let trace = prepared(100);
+        // A name that is taken: beside it, by the same word.
+        let target = SaveTarget::File(taken.clone());
+        let saved = trace.save_anywhere(&target, std::slice::from_ref(&open)).unwrap();
+        assert!(saved.path.parent() == Some(folder.path()) && saved.path.to_string_lossy().ends_with("_a.hitch"), "{:?}", saved.path);
+        assert_eq!(fs::read(&taken).unwrap(), b"older");
+        let why = saved.warnings.last().unwrap();
+        assert!(why.contains("because it could not be written where it should") && why.contains("never overwritten"), "{why}");
+        // A folder that cannot be had: the next; and the one that has to be made is closed to others.
+        let target = SaveTarget::File(blocked.join("in/b.hitch"));
+        let saved = trace.save_anywhere(&target, &[blocked.join("state"), open.clone()]).unwrap();
+        assert_eq!(saved.path.parent(), Some(open.as_path()));
+        use std::os::unix::fs::PermissionsExt;
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&open), mode(&saved.path)), (0o700, 0o600));
+        // None: all the reasons.
+        let error = trace.save_anywhere(&target, &[blocked.join("state"), blocked.join("home")]).unwrap_err();
+        let Error::Nowhere { reasons } = &error else { panic!("{error}") };
+        assert!(reasons.len() >= 3 && error.to_string().contains("file/state") && error.to_string().contains("file/home"), "{error}");
     }
 }

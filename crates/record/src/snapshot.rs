@@ -6,6 +6,7 @@
 
 use crate::facts::Facts;
 use crate::futex::{self, FutexWaiter};
+use crate::machine::Machine;
 use crate::procfs::{self, LiveProcess};
 use crate::ring::RingCopy;
 use crate::session::Session;
@@ -14,6 +15,7 @@ use crate::sys;
 use rustc_hash::FxHashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
+use unhitch_formats::container::MachineFile;
 use unhitch_formats::perf_data::record::kind;
 use unhitch_model::{CpuSpan, Time, Window};
 
@@ -36,6 +38,7 @@ pub struct Snapshot {
     pub(crate) live: Vec<LiveProcess>,
     pub(crate) command_lines: Vec<(u32, String)>,
     pub(crate) futex_waits: Vec<FutexWaiter>,
+    pub(crate) machine: MachineFile,
     pub(crate) warnings: Vec<String>,
     /// The same instant on the wall clock (nanoseconds since 1970) and on the records' clock.
     pub(crate) wall_ns: i64,
@@ -64,7 +67,7 @@ impl CpuCopy {
 }
 
 impl Snapshot {
-    pub(crate) fn take(session: &Session, facts: &Arc<Facts>, buffers: &Buffers) -> Self {
+    pub(crate) fn take(session: &Session, machine: &Machine, facts: &Arc<Facts>, buffers: &Buffers) -> Self {
         let mut free = std::mem::take(&mut *buffers.lock().unwrap_or_else(PoisonError::into_inner));
         let largest = session.cpus.iter().map(|cpu| cpu.ring.len()).max().unwrap_or(0);
         while free.len() < session.cpus.len() {
@@ -90,6 +93,7 @@ impl Snapshot {
             live: Vec::new(),
             command_lines: Vec::new(),
             futex_waits: Vec::new(),
+            machine: MachineFile::default(),
             warnings,
             wall_ns: wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |wall| wall.as_nanos() as i64),
             clock,
@@ -99,6 +103,10 @@ impl Snapshot {
             buffers: Arc::clone(buffers),
         };
         let begun = Instant::now();
+        if !machine.read(true) {
+            snapshot.warnings.push("the accounts of control groups at the save are missing: the kernel did not answer in time".to_owned());
+        }
+        snapshot.machine = machine.file(snapshot.window().start);
         snapshot.complete(session);
         snapshot.proc_ns = begun.elapsed().as_nanos() as u64;
         snapshot

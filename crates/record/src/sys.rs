@@ -189,6 +189,20 @@ pub fn local_time(unix_seconds: i64) -> [i32; 6] {
     [tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec]
 }
 
+/// The bytes that may still be written to the file system of `folder`; nothing where it does not count them.
+pub fn free_bytes(folder: &Path) -> io::Result<Option<u64>> {
+    let path = CString::new(folder.as_os_str().as_encoded_bytes())?;
+    // SAFETY: the path is NUL-terminated and outlives the call; an all-zero statvfs is valid, and the kernel writes one.
+    let stat = unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        check(libc::statvfs(path.as_ptr(), &raw mut stat))?;
+        stat
+    };
+    // What is reserved is reserved for root.
+    let blocks = if effective_uid() == 0 { stat.f_bfree } else { stat.f_bavail };
+    Ok((stat.f_blocks > 0).then(|| (blocks as u64).saturating_mul(stat.f_frsize as u64)))
+}
+
 /// The size of a page.
 pub fn page_size() -> usize {
     // SAFETY: no memory is passed.

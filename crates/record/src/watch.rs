@@ -2,10 +2,11 @@
 
 use crate::control::{Request, Server};
 use crate::error::Error;
+use crate::places::fallback_folders;
 use crate::recorder::{Options, Recorder, Status};
-use crate::save::{Extras, SaveTarget, Saved};
+use crate::save::{Extras, Prepared, SaveTarget, Saved};
 use crate::sys;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unhitch_symbols::Symbolizer;
@@ -13,6 +14,10 @@ use unhitch_symbols::Symbolizer;
 /// How long it sleeps when nothing happens. A signal ends the sleep.
 const GLANCE_MS: i32 = 500;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
+/// How often a trace that could not be written is tried again.
+const RETRY_EVERY: Duration = Duration::from_secs(30);
+/// Traces that are kept in memory until they can be written, at most: each is about as long as all rings together.
+const MAX_UNSAVED: usize = 3;
 
 /// What a watching recorder has to tell.
 #[derive(Debug)]
@@ -30,11 +35,17 @@ pub enum WatchEvent<'a> {
     /// A trace was saved.
     Saved(&'a Saved),
     /// A save failed; the recorder goes on.
-    SaveFailed(&'a Error),
+    SaveFailed {
+        /// Why.
+        error: &'a Error,
+        /// True when the trace is kept in memory, to be tried again.
+        kept: bool,
+    },
 }
 
 /// Records until `stop` is set. Saves into `folder` when `save` is set, which it takes back, or when asked through `control`, the
-/// folder of [`crate::control`]. Where `folder` cannot be written, the trace goes to the system's folder for temporary files.
+/// folder of [`crate::control`]. Where `folder` cannot be written, the trace goes to the first of [`fallback_folders`] that takes it. Where
+/// none does it stays in memory, and is tried again now and then, with the next save, and at the end.
 pub fn watch(
     options: &Options,
     folder: &Path,
@@ -51,41 +62,120 @@ pub fn watch(
     // The first save is as urgent as any.
     symbolizer.prepare();
     let mut told = Instant::now();
+    let mut unsaved = Unsaved::new(folder);
     while !stop.load(Ordering::Relaxed) {
         sys::poll(&[server.fd()], GLANCE_MS).map_err(|source| Error::System { action: "wait for requests", source })?;
         let request = server.accept();
-        if request.is_some() || save.swap(false, Ordering::Relaxed) {
+        let wanted = request.is_some() || save.swap(false, Ordering::Relaxed);
+        if wanted || unsaved.is_due() {
+            unsaved.retry(|saved| tell(WatchEvent::Saved(saved)));
+        }
+        if wanted {
             let notes = request.as_ref().and_then(|request| request.notes.clone());
-            let result = save_somewhere(&mut recorder, folder, symbolizer, notes);
+            let result = recorder.snapshot().prepare(symbolizer, &Extras { notes, entries: Vec::new() });
+            let (result, kept) = match result {
+                Ok(prepared) => unsaved.save(prepared),
+                Err(error) => (Err(error), false),
+            };
             answer(request, &result);
-            tell(result.as_ref().map_or_else(WatchEvent::SaveFailed, WatchEvent::Saved));
+            tell(match &result {
+                Ok(saved) => WatchEvent::Saved(saved),
+                Err(error) => WatchEvent::SaveFailed { error, kept },
+            });
         }
         if told.elapsed() >= STATUS_EVERY {
             told = Instant::now();
             tell(WatchEvent::Status(&recorder.status()));
         }
     }
-    Ok(())
+    drop(recorder);
+    match unsaved.retry(|saved| tell(WatchEvent::Saved(saved))) {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
 }
 
 fn answer(request: Option<Request>, result: &Result<Saved, Error>) {
     match (request, result) {
-        (Some(request), Ok(saved)) => request.saved(&saved.path),
+        (Some(request), Ok(saved)) => request.saved(&saved.path, &saved.warnings),
         (Some(request), Err(error)) => request.failed(error),
         (None, _) => {}
     }
 }
 
-/// A hang that was caught must not be lost for want of a writable folder.
-fn save_somewhere(recorder: &mut Recorder, folder: &Path, symbolizer: &mut Symbolizer, notes: Option<String>) -> Result<Saved, Error> {
-    let snapshot = recorder.snapshot();
-    let extras = Extras { notes, entries: Vec::new() };
-    let to =
-        |folder: &Path| SaveTarget::Folder { folder: std::path::absolute(folder).unwrap_or(folder.to_owned()), what: "save".to_owned() };
-    snapshot.save(&to(folder), symbolizer, &extras).or_else(|first| {
-        let why = first.with_causes();
-        let mut saved = snapshot.save(&to(&std::env::temp_dir()), symbolizer, &extras).map_err(|_| first)?;
-        saved.warnings.push(format!("the trace is in {}, because it could not go where it should: {why}", saved.path.display()));
-        Ok(saved)
-    })
+/// Traces that could not be written anywhere yet. A hang that was caught must not be lost for want of a writable folder.
+struct Unsaved {
+    target: SaveTarget,
+    fallbacks: Vec<PathBuf>,
+    traces: Vec<Prepared>,
+    tried: Instant,
+}
+
+impl Unsaved {
+    fn new(folder: &Path) -> Self {
+        let folder = std::path::absolute(folder).unwrap_or(folder.to_owned());
+        let target = SaveTarget::Folder { folder, what: "save".to_owned() };
+        Self { target, fallbacks: fallback_folders(), traces: Vec::new(), tried: Instant::now() }
+    }
+
+    fn is_due(&self) -> bool {
+        !self.traces.is_empty() && self.tried.elapsed() >= RETRY_EVERY
+    }
+
+    /// Saves a trace, or keeps it; true when it is kept. *Why the earlier ones stay when there are too many:* who presses the key again
+    /// because the save failed has still the first hang in mind, and the rings may no longer hold it.
+    fn save(&mut self, prepared: Prepared) -> (Result<Saved, Error>, bool) {
+        let result = prepared.save_anywhere(&self.target, &self.fallbacks);
+        let keep = result.is_err() && self.traces.len() < MAX_UNSAVED;
+        if keep {
+            self.traces.push(prepared);
+        }
+        (result, keep)
+    }
+
+    /// Tries all again; the reason why one is still not written, if any is not.
+    fn retry(&mut self, mut saved: impl FnMut(&Saved)) -> Option<Error> {
+        let mut failed = None;
+        let (target, fallbacks) = (&self.target, &self.fallbacks);
+        self.traces.retain(|prepared| match prepared.save_anywhere(target, fallbacks) {
+            Ok(result) => {
+                saved(&result);
+                false
+            }
+            Err(error) => {
+                failed = Some(error);
+                true
+            }
+        });
+        self.tried = Instant::now();
+        failed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::save::tests::prepared;
+    use std::fs;
+
+    #[test]
+    fn what_cannot_be_written_is_kept_until_it_can() {
+        let folder = tempfile::tempdir().unwrap();
+        let blocked = folder.path().join("file");
+        fs::write(&blocked, b"").unwrap();
+        let mut unsaved = Unsaved::new(&blocked.join("traces"));
+        unsaved.fallbacks = vec![blocked.join("state")];
+        for number in 0..MAX_UNSAVED + 1 {
+            let (result, kept) = unsaved.save(prepared(100 + number));
+            assert!(matches!(result, Err(Error::Nowhere { .. })));
+            assert_eq!(kept, number < MAX_UNSAVED);
+        }
+        assert!(unsaved.retry(|_| panic!("nothing can be saved")).is_some_and(|error| error.to_string().contains("file/state")));
+        fs::remove_file(&blocked).unwrap();
+        let mut paths = Vec::new();
+        assert!(unsaved.retry(|saved| paths.push(saved.path.clone())).is_none());
+        assert_eq!((paths.len(), unsaved.traces.len()), (MAX_UNSAVED, 0));
+        assert!(paths.iter().all(|path| path.starts_with(blocked.join("state")) && path.exists()), "{paths:?}");
+        assert!(unsaved.retry(|_| panic!("saved already")).is_none());
+    }
 }

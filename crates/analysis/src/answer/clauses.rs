@@ -202,7 +202,8 @@ fn input(analysis: &Analysis<'_>, window: Window) -> Option<Clause> {
 fn others(analysis: &Analysis<'_>, stall: &Stall) -> Clause {
     let window = stall.explanation.window;
     let others: Vec<ThreadId> = stall.victims.iter().copied().filter(|&victim| victim != stall.candidate.victim).collect();
-    let head = format!("{} suffered from the same at the same time: ", units::plural(others.len() as u64, "other thread"));
+    let when = if stall.throttling.is_some() { "at or near that time" } else { "at the same time" };
+    let head = format!("{} suffered from the same {when}: ", units::plural(others.len() as u64, "other thread"));
     let mut clause = Clause::new(ClauseKind::Story, head);
     for (index, &other) in others.iter().take(4).enumerate() {
         let comma = if index > 0 { ", " } else { "" };

@@ -1,5 +1,6 @@
 //! What a trace holds, as text and as JSON (a contract: fields may be added, never changed or removed).
 
+use super::machine::MachineJson;
 use super::units;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +43,8 @@ pub struct Info {
     producer: String,
     notes: String,
     spans: Vec<SpanJson>,
+    /// What the machine reported of itself; null where nothing was recorded.
+    machine: Option<MachineJson>,
 }
 
 #[derive(Serialize, Debug)]
@@ -93,6 +96,7 @@ impl Info {
                 .iter()
                 .map(|s| SpanJson { cpu: s.cpu, start_ns: s.window.start.nanos(), end_ns: s.window.end.nanos() })
                 .collect(),
+            machine: MachineJson::new(trace),
         }
     }
 
@@ -122,7 +126,7 @@ impl Info {
         line("notes", &self.notes);
         line("times", &format!("count from {}{}", self.origin, self.origin_clocks()));
         let since_origin = |ns: u64| units::seconds(ns.saturating_sub(self.origin_ns));
-        let (start, end) = (since_origin(self.covered_start_ns), since_origin(self.covered_end_ns));
+        let length = units::duration(self.duration_ns);
         // CPUs that wrote no event are none of those that are listed.
         let (listed, all) = (self.spans.len(), units::plural(self.cpus as u64, "CPU"));
         let cpus = match listed {
@@ -130,7 +134,8 @@ impl Info {
             listed if listed < self.cpus => format!("the {listed} of {all} that wrote events"),
             _ => format!("all of {all}"),
         };
-        line("covered", &format!("{} by {cpus}, from {start} to {end}", units::duration(self.duration_ns)));
+        let (start, end) = (since_origin(self.covered_start_ns), since_origin(self.covered_end_ns));
+        line("covered", &format!("{length} by {cpus}, from {start} to {end}"));
         if self.outside_events > 0 {
             line("", &format!("{} outside it", units::plural(self.outside_events, "event")));
         }
@@ -150,6 +155,9 @@ impl Info {
         line("threads", &units::count(self.threads as u64));
         line("modules", &units::count(self.images as u64));
         line("lost", &units::count(self.lost));
+        if let Some(machine) = &self.machine {
+            machine.lines(&mut line);
+        }
         line("by kind", "");
         for (kind, count) in &self.by_kind {
             let _ = writeln!(out, "  {:>13}  {kind}", units::count(*count));

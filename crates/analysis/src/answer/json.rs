@@ -6,7 +6,7 @@ use crate::chain::{Link, LinkState};
 use crate::stalls::Stall;
 use crate::{Analysis, Evidence, Hop, WakeContext};
 use serde::Serialize;
-use unhitch_model::{FrameId, StackId, ThreadId, Time, Trace};
+use unhitch_model::{FrameId, StackId, ThreadId, Throttling, Time, Trace};
 
 /// A chain has at most so many links: neighbours absorb the small ones.
 const MOST_LINKS: usize = 32;
@@ -68,6 +68,25 @@ struct CauseJson {
     evidence_words: String,
     /// Where the victim's last waker is not the holder of its lock: both.
     readings: Option<ReadingsJson>,
+    /// The quota that kept the victim, or who held it up, from CPUs for most of it.
+    throttling: Option<ThrottlingJson>,
+}
+
+#[derive(Serialize, Debug)]
+struct ThrottlingJson {
+    group: String,
+    hierarchy: String,
+    /// Null where the limit was lifted meanwhile.
+    quota_ns: Option<u64>,
+    period_ns: u64,
+    /// Periods in which the group wanted to run, and those of them in which it used up its quota.
+    periods: u64,
+    throttled_periods: u64,
+    /// Summed over CPUs.
+    throttled_ns: u64,
+    /// Between which readings of the counters.
+    from_ns: u64,
+    to_ns: u64,
 }
 
 #[derive(Serialize, Debug)]
@@ -179,6 +198,7 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
             evidence: stall.finding.evidence.name(),
             evidence_words: stall.finding.evidence_words.clone(),
             readings: readings_json(analysis, stall),
+            throttling: stall.throttling.as_ref().map(|throttling| throttling_json(trace, throttling)),
         },
         figures: FiguresJson { wakes, wakes_in_vain: in_vain, idle_share: analysis.cpus.idle_share(trace, window) },
         chain: stall.explanation.chain(MOST_LINKS).iter().rev().map(|link| link_json(analysis, link, window.end)).collect(),
@@ -188,6 +208,21 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
             .map(|share| ShareJson { what: share.what.name(), who: share.who.map(who), ns: share.ns })
             .collect(),
         text: format!("{} {}\n{text}", units::duration(window.duration_ns()), units::thread(trace, stall.candidate.victim, window.end)),
+    }
+}
+
+fn throttling_json(trace: &Trace, throttling: &Throttling) -> ThrottlingJson {
+    let group = trace.machine.group(throttling.group).cloned().unwrap_or_default();
+    ThrottlingJson {
+        group: group.path,
+        hierarchy: group.hierarchy,
+        quota_ns: throttling.quota_ns,
+        period_ns: throttling.period_ns,
+        periods: throttling.periods,
+        throttled_periods: throttling.throttled_periods,
+        throttled_ns: throttling.throttled_ns,
+        from_ns: throttling.between.start.nanos(),
+        to_ns: throttling.between.end.nanos(),
     }
 }
 

@@ -3,6 +3,7 @@
 mod clauses;
 mod info;
 mod json;
+mod machine;
 mod readings;
 pub mod recording;
 mod svg;

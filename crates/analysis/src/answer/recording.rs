@@ -43,6 +43,17 @@ pub const fn advice(format: Format, what: Recorded) -> &'static str {
     }
 }
 
+/// How to record CPU samples.
+pub const fn samples(format: Format) -> &'static str {
+    match format {
+        Format::Etl => {
+            "Record CPU samples next time: in UIforETW tick \"CPU sampling call stacks\"; or `wpr -start CPU`; or \
+             `xperf -on …+PROFILE -stackwalk Profile`."
+        }
+        _ => "Record with `unhitch record` without `--rate 0`, or give perf record `-e cpu-clock` as well.",
+    }
+}
+
 /// How to record context switches and wake-ups with their stacks.
 pub const fn switches(format: Format) -> &'static str {
     match format {
@@ -52,14 +63,6 @@ pub const fn switches(format: Format) -> &'static str {
              Profile+CSwitch+ReadyThread`, then `xperf -merge`."
         }
         _ => "Record with `unhitch record`, or with `perf record -a -g -e sched:sched_switch -e sched:sched_waking`.",
-    }
-}
-
-/// How to record CPU samples, where there are none.
-pub const fn samples(format: Format) -> &'static str {
-    match format {
-        Format::Etl => "Record CPU samples too: `xperf -on …+PROFILE -stackwalk Profile+…`; UIforETW and `wpr -start CPU` do.",
-        _ => "`unhitch record` samples unless `--rate 0` is given; to `perf record` add `-e cpu-clock`.",
     }
 }
 

@@ -16,9 +16,9 @@ pub use machine::MassRelease;
 
 use crate::explain::Cause;
 use crate::patterns::{Finding, Pattern, judge};
-use crate::{Analysis, Explanation, Operation, Segment};
+use crate::{Analysis, Explanation, Operation, Segment, WaitClass};
 use rayon::prelude::*;
-use unhitch_model::{ThreadId, Window};
+use unhitch_model::{ThreadId, Throttling, Window};
 
 /// Only so many candidates are explained; the rest are smaller.
 const MOST_EXPLAINED: usize = 64;
@@ -29,7 +29,7 @@ const MOST_EXPLAINED: usize = 64;
 pub enum StallKind {
     /// An event loop stayed away from its idle stack.
     EventLoop,
-    /// A wait for a lock, a disk or memory.
+    /// A wait for a lock, a disk, memory, or a peer that does not take what is written to it.
     UnwantedWait,
     /// A thread wanted a CPU and did not get one.
     CpuStarvation,
@@ -111,6 +111,8 @@ pub struct Stall {
     pub explanation: Explanation,
     /// The verdict.
     pub finding: Finding,
+    /// The control group's quota that kept the victim, or who held it up, from CPUs for most of it.
+    pub throttling: Option<Throttling>,
 }
 
 /// What to look for.
@@ -137,8 +139,15 @@ impl Query {
 
 impl Stall {
     /// False for an event loop that spent most of its absence in other waits with a timeout, none of which anybody ended: it polls
-    /// there, and was not kept from anything.
+    /// there, and was not kept from anything. Nor for a writer into a pipe of whose reader nothing is known but that it had nothing to do:
+    /// that may be a pager before which somebody sits.
     fn is_defensible(&self) -> bool {
+        let operation = self.candidate.operation.as_ref();
+        let is_message = operation.is_some_and(|operation| operation.class == WaitClass::Ipc);
+        if self.candidate.kind == StallKind::UnwantedWait && is_message && !self.finding.pattern.is_definite() {
+            return false;
+        }
+
         let polled = self.explanation.pieces.iter().filter(|piece| piece.hop.is_none() && piece.cause == Cause::Timeout);
         let polled_ns: u64 = polled.map(|piece| piece.window.duration_ns()).sum();
         self.candidate.kind != StallKind::EventLoop || polled_ns * 2 < self.explanation.window.duration_ns()
@@ -158,7 +167,7 @@ impl Stall {
         };
         // A busy machine starves many threads of a CPU a little: their number says less than that of threads behind one lock.
         let most = if self.candidate.kind == StallKind::CpuStarvation { 2 } else { 10 };
-        weight(&self.candidate) * self.victims.len().min(most) as u64 * cause
+        weight(&self.candidate).saturating_mul(self.victims.len().min(most) as u64 * cause)
     }
 }
 
@@ -258,13 +267,14 @@ impl Analysis<'_> {
         if candidate.kind == StallKind::UiDelay {
             finding.story.splice(0..0, ui_delay::story(self, &candidate).map(|(words, _)| words));
         }
-        Stall { victims: vec![candidate.victim], candidate, explanation, finding }
+        let throttling = self.main_throttling(&explanation);
+        Stall { victims: vec![candidate.victim], candidate, explanation, finding, throttling }
     }
 }
 
 /// How much a candidate matters: its length, four times that for an event loop, because someone sits before it.
 fn weight(candidate: &Candidate) -> u64 {
-    candidate.window.duration_ns() * if candidate.event_loop { 4 } else { 1 }
+    candidate.window.duration_ns().saturating_mul(if candidate.event_loop { 4 } else { 1 })
 }
 
 /// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of several, the victims of one culprit, and
@@ -297,12 +307,23 @@ fn same_hang(a: &Stall, b: &Stall) -> bool {
     a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
 }
 
-/// Two victims of one culprit with one pattern, at the same time; of one crowd; or of one queue, in which each saw others last.
+/// Two victims of one culprit with one pattern, at the same time; of one crowd; of one quota; or of one queue, in which each saw others last.
 fn same_cause(a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
     let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
     let crowd = a.finding.crowd.is_some() && a.finding.crowd == b.finding.crowd;
-    a_by.is_some() && (a_by == b_by || crowd || queue) && a.finding.pattern == b.finding.pattern && share(a, b) >= 0.5
+    let culprit = a_by.is_some() && (a_by == b_by || crowd || queue);
+    a.finding.pattern == b.finding.pattern && (culprit && share(a, b) >= 0.5 || same_throttling(a, b))
+}
+
+/// Two victims of one quota that was used up in both: who came after the other ended suffers from the same.
+fn same_throttling(a: &Stall, b: &Stall) -> bool {
+    /// Periods of the quota between two stalls that are one, at most.
+    const MAX_PERIODS_BETWEEN: u64 = 10;
+    let (Some(quota), Some(other)) = (a.throttling, b.throttling) else { return false };
+    let (one, two) = (a.candidate.window, b.candidate.window);
+    let between = one.start.since(two.end).max(two.start.since(one.end));
+    quota.group == other.group && between <= quota.period_ns.saturating_mul(MAX_PERIODS_BETWEEN)
 }
 
 /// `view` is the same hang as its culprit experienced it: held up itself while it held up the victim of `stall`. Who took a CPU from

@@ -26,7 +26,7 @@ pub fn facts(path: &Path) -> Result<Option<(ContainerMeta, String)>, Error> {
     let mut text = |name: &str| -> Result<Vec<u8>, Error> {
         let mut text = Vec::new();
         match zip.by_name(name) {
-            Ok(entry) => entry.take(MAX_LEN).read_to_end(&mut text).map_err(ZipError::Io)?,
+            Ok(entry) => entry.take(MAX_LEN).read_to_end(&mut text).map_err(Error::member(name))?,
             Err(ZipError::FileNotFound) => 0,
             Err(error) => return Err(error.into()),
         };

@@ -27,30 +27,43 @@ pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
     if let Err(error) = written {
         // Dropped, it would try once more to finish an archive that is about to be removed, and print that it cannot.
         std::mem::forget(out);
-        return Err(error.into());
+        return Err(error);
     }
     let out = out.finish()?.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
     out.set_permissions(permissions).and_then(|()| out.sync_all()).map_err(Error::at(path))?;
     fs::rename(&temporary.0, path).map_err(Error::at(path))
 }
 
-fn copy(zip: &mut ZipArchive<BufReader<File>>, out: &mut ZipWriter<BufWriter<File>>, notes: &str) -> Result<(), ZipError> {
+fn copy(zip: &mut ZipArchive<BufReader<File>>, out: &mut ZipWriter<BufWriter<File>>, notes: &str) -> Result<(), Error> {
     for index in 0..zip.len() {
         let mut entry = zip.by_index(index)?;
         match &*entry.name()? {
             NOTES => {}
             PERF_DATA if entry.compression() == CompressionMethod::Stored => {
-                // Copied as it is it would lose the border that it is mapped on.
+                // Copied as it is it would lose the border that it is mapped on. Its checksum is made anew, so damage must end the copy here.
                 let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
                 out.start_file(PERF_DATA, options.with_alignment(8).large_file(true))?;
-                io::copy(&mut entry, out)?;
+                copy_checked(&mut entry, out)?;
             }
             _ => out.raw_copy_file(entry)?,
         }
     }
     out.start_file(NOTES, SimpleFileOptions::default().compression_method(CompressionMethod::Deflated))?;
-    out.write_all(notes.as_bytes())?;
+    out.write_all(notes.as_bytes()).map_err(ZipError::Io)?;
     Ok(())
+}
+
+/// Copies the records; the reader compares their checksum at the end.
+fn copy_checked(records: &mut impl io::Read, out: &mut impl Write) -> Result<(), Error> {
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match records.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(len) => out.write_all(&buffer[..len]).map_err(ZipError::Io)?,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Error::member(PERF_DATA)(error)),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -2,20 +2,14 @@
 //!
 //! Every entry that is inflated is held to a limit, whatever its header claims.
 
-use super::{ContainerMeta, META, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
+use super::check::{self, Zip};
+use super::{ContainerMeta, MACHINE, META, MachineFile, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
 use crate::{Error, etl, perf_data};
 use serde::de::DeserializeOwned;
-use std::{
-    borrow::Cow,
-    io::{Cursor, Read, Seek},
-};
+use std::io::{Cursor, Read, Seek};
 use unhitch_model::{CpuSpan, Format, FutexWait, Loss, NameId, Policy, Thread, ThreadId, Time, Trace, Warnings, Window};
 use zip::{CompressionMethod, ZipArchive};
 
-type Zip<'a> = ZipArchive<Cursor<&'a [u8]>>;
-
-/// The longest text of the container that is read.
-const MAX_TEXT_LEN: u64 = 512 << 20;
 /// A `perf.data` that somebody compressed is unpacked to at most this.
 const MAX_PERF_DATA_LEN: u64 = 8 << 30;
 
@@ -42,40 +36,46 @@ pub(crate) fn read(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Tra
         trace.warnings.merge(warnings);
         return Ok(trace);
     }
-    let mut trace = match perf_data(bytes, &mut zip)? {
-        Cow::Borrowed(data) => perf_data::load(data, release)?,
-        Cow::Owned(data) => perf_data::load(&data, &|_| {})?,
-    };
+    let mut trace = records(bytes, &mut zip, release, &mut warnings)?;
     trace.meta.format = Format::Hitch;
-    match json::<ContainerMeta>(&mut zip, META) {
-        Ok(Some(meta)) => apply_meta(meta, &mut trace),
-        Ok(None) => warnings.add("the container has no meta.json: what each CPU's events cover is guessed"),
-        Err(error) => warnings.add(error.to_string()),
+    check::names(&mut zip, bytes, &mut warnings);
+    match json::<ContainerMeta>(&mut zip, META, &mut warnings) {
+        Some(meta) => apply_meta(meta, &mut trace),
+        None => warnings.add("the container has no readable meta.json: what each CPU's events cover is guessed"),
     }
-    match json::<SymbolFile>(&mut zip, SYMBOLS) {
-        Ok(symbols) => symbols.unwrap_or_default().apply(&mut trace),
-        Err(error) => warnings.add(error.to_string()),
+    if let Some(machine) = json::<MachineFile>(&mut zip, MACHINE, &mut warnings) {
+        machine.apply(&mut trace);
     }
-    match text(&mut zip, NOTES) {
-        Ok(notes) => trace.meta.notes = String::from_utf8_lossy(&notes.unwrap_or_default()).into_owned(),
-        Err(error) => warnings.add(format!("{NOTES}: {error}")),
-    }
-    trace.warnings.merge(warnings);
+    json::<SymbolFile>(&mut zip, SYMBOLS, &mut warnings).unwrap_or_default().apply(&mut trace);
+    let notes = check::member(&mut zip, NOTES, &mut warnings).unwrap_or_default();
+    trace.meta.notes = String::from_utf8_lossy(&notes).into_owned();
+    check::unread(&mut zip, &mut warnings);
+    // What is damaged comes first: everything else is to be read with that in mind.
+    warnings.merge(std::mem::take(&mut trace.warnings));
+    trace.warnings = warnings;
     Ok(trace)
 }
 
-fn perf_data<'a>(bytes: &'a [u8], zip: &mut Zip<'a>) -> Result<Cow<'a, [u8]>, Error> {
-    let entry = zip.by_name(PERF_DATA)?;
-    if entry.compression() == CompressionMethod::Stored && !entry.encrypted() {
-        let stored = entry.data_start().and_then(|start| {
-            let (start, len) = (usize::try_from(start).ok()?, usize::try_from(entry.compressed_size()).ok()?);
-            bytes.get(start..)?.get(..len)
-        });
-        return stored.map(Cow::Borrowed).ok_or_else(|| Error::truncated("the container's perf.data", bytes.len()));
+/// Decodes the records, in place where they are stored, and compares their checksum meanwhile.
+fn records(bytes: &[u8], zip: &mut Zip<'_>, release: &(dyn Fn(&[u8]) + Sync), warnings: &mut Warnings) -> Result<Trace, Error> {
+    let index = check::records(zip, bytes)?;
+    let entry = zip.by_index(index)?;
+    if entry.compression() != CompressionMethod::Stored || entry.encrypted() {
+        let mut unpacked = Vec::new();
+        if let Err(error) = entry.take(MAX_PERF_DATA_LEN).read_to_end(&mut unpacked) {
+            warnings.add(check::damaged(PERF_DATA, &error.to_string().to_lowercase()));
+        }
+        return perf_data::load(&unpacked, &|_| {});
     }
-    let mut unpacked = Vec::new();
-    entry.take(MAX_PERF_DATA_LEN).read_to_end(&mut unpacked).map_err(zip::result::ZipError::Io)?;
-    Ok(Cow::Owned(unpacked))
+    let (start, len, written) = (entry.data_start(), entry.compressed_size(), entry.crc32());
+    let stored = start.and_then(|start| bytes.get(usize::try_from(start).ok()?..));
+    let stored = stored.ok_or_else(|| Error::truncated("the container's perf.data", bytes.len()))?;
+    let data = stored.get(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or(stored);
+    let (trace, found) = rayon::join(|| perf_data::load(data, release), || check::crc32(data, release));
+    if found != written {
+        warnings.add(check::damaged(PERF_DATA, &check::mismatch(written, found)));
+    }
+    trace
 }
 
 /// The names of the `.etl` files of a zip that has no `perf.data`.
@@ -113,21 +113,11 @@ pub(crate) fn unpack_etl(bytes: &[u8], warnings: &mut Warnings) -> Result<Vec<Ve
     Ok(files.into_iter().map(|(_, unpacked)| unpacked).collect())
 }
 
-/// A text entry; `None` when there is none.
-fn text(zip: &mut Zip<'_>, name: &str) -> Result<Option<Vec<u8>>, zip::result::ZipError> {
-    let entry = match zip.by_name(name) {
-        Ok(entry) => entry,
-        Err(zip::result::ZipError::FileNotFound) => return Ok(None),
-        Err(error) => return Err(error),
-    };
-    let mut text = Vec::new();
-    entry.take(MAX_TEXT_LEN).read_to_end(&mut text)?;
-    Ok(Some(text))
-}
-
-fn json<T: DeserializeOwned>(zip: &mut Zip<'_>, entry: &'static str) -> Result<Option<T>, Error> {
-    let Some(text) = text(zip, entry)? else { return Ok(None) };
-    serde_json::from_slice(&text).map(Some).map_err(|source| Error::Json { entry, source })
+/// A member that is JSON; `None` when there is none, or none that can be read.
+fn json<T: DeserializeOwned>(zip: &mut Zip<'_>, name: &str, warnings: &mut Warnings) -> Option<T> {
+    let text = check::member(zip, name, warnings)?;
+    let parsed = serde_json::from_slice(&text);
+    parsed.map_err(|error| warnings.add(format!("{name} in the container cannot be read ({error}): it is left out"))).ok()
 }
 
 /// The recorder knows better than what can be worked out from the records.

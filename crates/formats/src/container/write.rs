@@ -32,13 +32,51 @@ pub struct ContainerParts<'a> {
 /// # Errors
 /// [`Error::Exists`] when there is a file already; else what went wrong. In both cases nothing is left behind.
 pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<(), Error> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    write(path, parts, is_shared(folder))
+}
+
+/// The same, for a place that nobody chose: only the owner may read the file.
+///
+/// # Errors
+/// Those of [`write_container`].
+pub fn write_private_container(path: &Path, parts: ContainerParts<'_>) -> Result<(), Error> {
+    write(path, parts, true)
+}
+
+/// True for a folder in which everybody may put files, as `/var/tmp` is: a trace shows what all programs of a machine did.
+#[cfg(unix)]
+fn is_shared(folder: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    fs::metadata(folder).is_ok_and(|folder| folder.permissions().mode() & 0o002 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_shared(_folder: &Path) -> bool {
+    false
+}
+
+/// A new file; readable by its owner alone where `private`.
+fn create(path: &Path, private: bool) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    if private {
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    }
+    #[cfg(not(unix))]
+    let _ = private;
+    options.open(path)
+}
+
+fn write(path: &Path, parts: ContainerParts<'_>, private: bool) -> Result<(), Error> {
     if path.exists() {
         return Err(Error::Exists(path.to_owned()));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = Temporary(folder.join(format!(".{name}.{}.partial", std::process::id())));
-    let file = File::create_new(&temporary.0).map_err(Error::at(&temporary.0))?;
+    let file = create(&temporary.0, private).map_err(Error::at(path))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     write_zip(&mut out, parts).map_err(|error| match error {
         Error::Container(zip::result::ZipError::Io(source)) => Error::Io { path: path.to_owned(), source },
@@ -46,7 +84,9 @@ pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<(), Err
     })?;
     out.flush().and_then(|()| out.get_ref().sync_all()).map_err(Error::at(path))?;
     publish(&temporary.0, path)?;
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(Error::at(folder))
+    // The trace is there, under its name. A folder that cannot be synced (some file systems know no such thing) is no failed save.
+    let _ = File::open(folder).and_then(|folder| folder.sync_all());
+    Ok(())
 }
 
 /// Gives the finished file its name, never taking it from another.
@@ -128,6 +168,23 @@ mod tests {
 
     fn parts<'a>(meta: &'a ContainerMeta, perf_data: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> ContainerParts<'a> {
         ContainerParts { meta, perf_data, symbols: None, notes: Some("note"), extra: vec![("lab.json".to_owned(), b"{}".to_vec())] }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_the_owner_reads_what_lies_among_others() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        let meta = ContainerMeta::default();
+        let (own, private, shared) = (folder.path().join("a.hitch"), folder.path().join("b.hitch"), folder.path().join("shared/c.hitch"));
+        write_container(&own, parts(&meta, &mut |out| out.write_all(b"x"))).unwrap();
+        write_private_container(&private, parts(&meta, &mut |out| out.write_all(b"x"))).unwrap();
+        fs::create_dir(folder.path().join("shared")).unwrap();
+        fs::set_permissions(folder.path().join("shared"), fs::Permissions::from_mode(0o1777)).unwrap();
+        write_container(&shared, parts(&meta, &mut |out| out.write_all(b"x"))).unwrap();
+        fs::write(folder.path().join("any"), b"").unwrap();
+        assert_eq!((mode(&own), mode(&private), mode(&shared)), (mode(&folder.path().join("any")), 0o600, 0o600));
     }
 
     #[test]

@@ -1,0 +1,126 @@
+//! Whether a container's members are what was written: the zip has a CRC-32 of each (APPNOTE.TXT, 4.4.7).
+//!
+//! A member that differs is reported by its name, and what can still be read of it is used: one flipped bit in 200 MiB of records is no
+//! reason to lose a hang that cannot be made again, and no reason to be silent either.
+
+use super::{MEMBERS, PERF_DATA};
+use crate::Error;
+use rayon::prelude::*;
+use std::io::{Cursor, Read};
+use unhitch_model::Warnings;
+use zip::ZipArchive;
+use zip::result::ZipError;
+
+/// A zip in memory.
+pub(super) type Zip<'a> = ZipArchive<Cursor<&'a [u8]>>;
+
+/// The longest member, other than the records, that is unpacked, in bytes.
+const MAX_MEMBER_LEN: u64 = 512 << 20;
+/// Members that nobody reads are unpacked, to check them, up to this many bytes in all.
+const MAX_UNREAD_LEN: u64 = 64 << 20;
+/// Members whose names are compared, and that are checked though nobody reads them, at most.
+const MAX_MEMBERS: usize = 1024;
+/// Length of the header before a member's bytes up to the name, and where it has the name's length.
+const HEADER_LEN: usize = 30;
+const NAME_LEN_AT: usize = 26;
+
+/// The CRC-32 of mapped bytes, computed on all cores; `release` lets pages go that were summed.
+pub(super) fn crc32(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> u32 {
+    /// Long enough that joining the sums costs nothing, short enough to stay in a core's cache.
+    const PART_LEN: usize = 1 << 20;
+    let sum = |part: &[u8]| {
+        let mut hasher = crc32fast::Hasher::new();
+        hasher.update(part);
+        release(part);
+        hasher
+    };
+    let join = |mut left: crc32fast::Hasher, right: crc32fast::Hasher| {
+        left.combine(&right);
+        left
+    };
+    bytes.par_chunks(PART_LEN).map(sum).reduce(crc32fast::Hasher::new, join).finalize()
+}
+
+/// What is said of a member whose bytes are not those that were written.
+pub(super) fn damaged(name: &str, why: &str) -> String {
+    format!("{name} in the container is damaged ({why}): what could be read of it is used, and may be wrong")
+}
+
+/// The two checksums in words.
+pub(super) fn mismatch(written: u32, found: u32) -> String {
+    format!("its checksum is {found:08x}, and was {written:08x} when it was written")
+}
+
+/// The bytes of a member, as far as it can be unpacked; `None` when there is none. Damage goes to `warnings`.
+pub(super) fn member(zip: &mut Zip<'_>, name: &str, warnings: &mut Warnings) -> Option<Vec<u8>> {
+    let entry = match zip.by_name(name) {
+        Ok(entry) => entry,
+        Err(ZipError::FileNotFound) => return None,
+        Err(error) => {
+            warnings.add(format!("{name} in the container cannot be read ({error}): it is left out"));
+            return None;
+        }
+    };
+    let mut bytes = Vec::new();
+    match entry.take(MAX_MEMBER_LEN).read_to_end(&mut bytes) {
+        Err(error) => warnings.add(damaged(name, &error.to_string().to_lowercase())),
+        Ok(_) if bytes.len() as u64 == MAX_MEMBER_LEN => {
+            warnings.add(format!("{name} in the container is longer than {} MiB: the rest is left out", MAX_MEMBER_LEN >> 20));
+        }
+        Ok(_) => {}
+    }
+    Some(bytes)
+}
+
+/// Checks the members that no reader of ours needs, such as `lab.json`.
+pub(super) fn unread(zip: &mut Zip<'_>, warnings: &mut Warnings) {
+    let mut left = MAX_UNREAD_LEN;
+    for index in 0..zip.len().min(MAX_MEMBERS) {
+        let Ok(entry) = zip.by_index(index) else {
+            warnings.add(format!("member {} of the container cannot be read", index + 1));
+            continue;
+        };
+        let name = entry.name().map(|name| name.into_owned()).unwrap_or_default();
+        if MEMBERS.contains(&name.as_str()) || entry.is_dir() {
+            continue;
+        }
+        match std::io::copy(&mut entry.take(left), &mut std::io::sink()) {
+            Ok(len) => left -= len,
+            Err(error) => warnings.add(format!("{name} in the container is damaged ({error}); it is not used here")),
+        }
+        if left == 0 {
+            warnings.add(format!("{name} in the container is too long to be checked for damage; it is not used here"));
+            return;
+        }
+    }
+}
+
+/// A member stands under its name before its bytes and in the directory at the end. Where the two differ one of them is damaged, and a
+/// member may seem to be missing.
+pub(super) fn names(zip: &mut Zip<'_>, bytes: &[u8], warnings: &mut Warnings) {
+    for index in 0..zip.len().min(MAX_MEMBERS) {
+        let Ok(entry) = zip.by_index_raw(index) else { continue };
+        let local = || {
+            let header = bytes.get(usize::try_from(entry.header_start()).ok()?..)?;
+            let len = u16::from_le_bytes([*header.get(NAME_LEN_AT)?, *header.get(NAME_LEN_AT + 1)?]);
+            header.get(HEADER_LEN..)?.get(..usize::from(len))
+        };
+        let local = local().unwrap_or_default();
+        if local != entry.name_raw() {
+            let (one, other) = (String::from_utf8_lossy(entry.name_raw()).into_owned(), String::from_utf8_lossy(local));
+            warnings.add(format!("the container is damaged: it calls one member both {one:?} and {other:?}"));
+        }
+    }
+}
+
+/// The index of the records among the members, by its name in the directory or before its bytes.
+pub(super) fn records(zip: &mut Zip<'_>, bytes: &[u8]) -> Result<usize, Error> {
+    if let Some(index) = zip.index_for_name(PERF_DATA) {
+        return Ok(index);
+    }
+    let members = zip.len().min(MAX_MEMBERS);
+    let name_at = |header: u64| bytes.get(usize::try_from(header).ok()?.checked_add(HEADER_LEN)?..);
+    let named = |header: u64| name_at(header).is_some_and(|name| name.starts_with(PERF_DATA.as_bytes()));
+    let found = (0..members).find(|&index| zip.by_index_raw(index).is_ok_and(|entry| named(entry.header_start())));
+    found.ok_or_else(|| ZipError::FileNotFound.into())
+}

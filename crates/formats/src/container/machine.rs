@@ -1,0 +1,198 @@
+//! `machine.json`: what the machine and its control groups reported of themselves while recording.
+//!
+//! Counters as the kernel keeps them, since the machine or the group was started, each with its unit in its name; what happened in between
+//! is their difference. Times are nanoseconds of the trace's clock. A missing field has its default, so that older files stay readable.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use unhitch_model::{
+    ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount, Pressure, Reading, Time, Trace,
+};
+
+/// The content of `machine.json`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachineFile {
+    /// Version of this layout: 1.
+    pub version: u32,
+    /// The control groups; all else refers to them by their place here, from 0.
+    pub groups: Vec<GroupName>,
+    /// Who was in them.
+    pub members: Vec<Member>,
+    /// The readings, by time: the first at or before the start of what the trace covers, where there was one; the last at the save.
+    pub readings: Vec<MachineReading>,
+}
+
+/// A control group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupName {
+    /// `unified` for version 2; for version 1 the controller: `cpu`, `memory`, `blkio`.
+    pub hierarchy: String,
+    /// Its path there, as `/proc/PID/cgroup` has it.
+    pub path: String,
+}
+
+/// In which groups a task was.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Member {
+    /// The task: a process by its pid, or a thread that is elsewhere than its process.
+    pub tid: u32,
+    /// When it was last seen there.
+    pub time_ns: u64,
+    /// Its groups, one of each hierarchy.
+    pub groups: Vec<u32>,
+}
+
+/// All counters at one time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MachineReading {
+    /// When.
+    pub time_ns: u64,
+    /// The host's time (`/proc/stat`), summed over CPUs.
+    pub steal_ns: Option<u64>,
+    /// `/proc/pressure/*` by resource.
+    pub pressure: BTreeMap<String, PressureTotals>,
+    /// Some counters of `/proc/vmstat`, by their names there.
+    pub vmstat: BTreeMap<String, u64>,
+    /// Accounts of control groups; without what was never limited and never came to a limit.
+    pub groups: Vec<GroupAccounts>,
+    /// True when every control group was looked at.
+    pub whole: bool,
+}
+
+/// `total=` of the lines of a file of `/proc/pressure`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PressureTotals {
+    /// Some task waited.
+    pub some_ns: u64,
+    /// All tasks that had work waited.
+    pub full_ns: u64,
+}
+
+/// The accounts of one control group.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct GroupAccounts {
+    /// Which group.
+    pub group: u32,
+    /// `cpu.max` and `cpu.stat`; version 1: `cpu.cfs_quota_us`, `cpu.cfs_period_us`, `cpu.stat`.
+    pub cpu: Option<CpuTotals>,
+    /// `memory.max`, `.current`, `.events`; version 1: `memory.limit_in_bytes`, `.usage_in_bytes`, `.failcnt`, `.oom_control`.
+    pub memory: Option<MemoryTotals>,
+    /// `io.stat` and `io.max`; version 1: `blkio.throttle.*`.
+    pub io: Vec<DeviceTotals>,
+}
+
+/// A group's CPU account.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CpuTotals {
+    /// CPU time allowed in each period; null without a limit.
+    pub quota_ns: Option<u64>,
+    /// Length of a period.
+    pub period_ns: u64,
+    /// Periods in which it wanted to run.
+    pub periods: u64,
+    /// Periods in which it used up its quota.
+    pub throttled_periods: u64,
+    /// How long it was kept from CPUs, summed over CPUs.
+    pub throttled_ns: u64,
+}
+
+/// A group's memory account.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryTotals {
+    /// Memory allowed; null without a limit.
+    pub limit_bytes: Option<u64>,
+    /// Memory in use.
+    pub used_bytes: u64,
+    /// How often it came to a limit, by the kernel's names.
+    pub events: BTreeMap<String, u64>,
+}
+
+/// What a group did on one block device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DeviceTotals {
+    /// `major:minor`.
+    pub device: String,
+    /// Bytes read.
+    pub read_bytes: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+    /// Reads.
+    pub reads: u64,
+    /// Writes.
+    pub writes: u64,
+    /// Its limits there, as the kernel writes them in `io.max`; empty without.
+    pub limits: String,
+}
+
+impl MachineFile {
+    /// Name and content of the member, for [`ContainerParts::extra`](super::ContainerParts::extra).
+    pub fn entry(&self) -> Option<(String, Vec<u8>)> {
+        // Nothing in it can fail to be JSON.
+        serde_json::to_vec(self).ok().map(|json| (super::MACHINE.to_owned(), json))
+    }
+
+    /// Puts what it says into `trace`. Whatever refers to a group that is not listed is left out.
+    pub(super) fn apply(self, trace: &mut Trace) {
+        let known = self.groups.len() as u32;
+        let mut readings: Vec<Reading> = self.readings.into_iter().map(|reading| reading.into_model(known)).collect();
+        readings.sort_by_key(|reading| reading.time);
+        let members = self.members.into_iter().filter_map(|member| {
+            let thread = trace.threads.at(member.tid, Time::from_nanos(member.time_ns))?;
+            Some((thread, member.groups.into_iter().filter(|group| *group < known).map(GroupId).collect()))
+        });
+        let members = members.collect();
+        let groups = self.groups.into_iter().map(|group| ControlGroup { hierarchy: group.hierarchy, path: group.path });
+        trace.machine = MachineReport { groups: groups.collect(), readings, members };
+    }
+}
+
+impl MachineReading {
+    fn into_model(self, known: u32) -> Reading {
+        let pressure = self.pressure.into_iter().map(|(name, p)| (name, Pressure { some_ns: p.some_ns, full_ns: p.full_ns }));
+        let groups = self.groups.into_iter().filter(|accounts| accounts.group < known);
+        Reading {
+            time: Time::from_nanos(self.time_ns),
+            steal_ns: self.steal_ns,
+            pressure: pressure.collect(),
+            vmstat: self.vmstat,
+            groups: groups.map(|accounts| (GroupId(accounts.group), accounts.into_model())).collect(),
+            is_whole: self.whole,
+        }
+    }
+}
+
+impl GroupAccounts {
+    fn into_model(self) -> GroupReading {
+        GroupReading {
+            cpu: self.cpu.map(|cpu| CpuAccount {
+                quota_ns: cpu.quota_ns,
+                period_ns: cpu.period_ns,
+                periods: cpu.periods,
+                throttled_periods: cpu.throttled_periods,
+                throttled_ns: cpu.throttled_ns,
+            }),
+            memory: self.memory.map(|memory| MemoryAccount {
+                limit_bytes: memory.limit_bytes,
+                used_bytes: memory.used_bytes,
+                events: memory.events,
+            }),
+            io: self.io.into_iter().map(DeviceTotals::into_model).collect(),
+        }
+    }
+}
+
+impl DeviceTotals {
+    fn into_model(self) -> DeviceAccount {
+        let Self { device, read_bytes, written_bytes, reads, writes, limits } = self;
+        DeviceAccount { device, read_bytes, written_bytes, reads, writes, limits }
+    }
+}
