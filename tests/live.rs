@@ -246,7 +246,10 @@ struct Taken {
 impl std::fmt::Display for Taken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let [host, others] = [self.by_host, self.by_others].map(|share| share * 100.0);
-        write!(f, "it did not hang in {TRIES} tries, in which the machine's host took {host:.1} % of its CPUs' time, other programs {others:.1} %")
+        write!(
+            f,
+            "it did not hang in {TRIES} tries, in which the machine's host took {host:.1} % of its CPUs' time, other programs {others:.1} %"
+        )
     }
 }
 

@@ -368,10 +368,7 @@ impl Rules {
         let whole = |rules: &[Compiled<WaitClass>]| {
             let is_at = |names: &[u16], frame: usize| names.is_empty() || (stack.patterns)(frame).iter().any(|p| names.contains(p));
             let applies = |rule: &&Compiled<WaitClass>| {
-                !rule.by_place
-                    && is_at(&rule.leaf, stack.noise)
-                    && is_at(&rule.caller, stack.noise + 1)
-                    && stack.matches.satisfies(rule)
+                !rule.by_place && is_at(&rule.leaf, stack.noise) && is_at(&rule.caller, stack.noise + 1) && stack.matches.satisfies(rule)
             };
             rules.iter().find(applies).map(Compiled::wait)
         };
@@ -443,8 +440,7 @@ mod tests {
     /// What the rules make of a stack, leaf first; what stands behind `""` are frames of the program.
     fn wait_by(rules: &Rules, frames: &[&str]) -> Wait {
         let kernel = frames.iter().position(|frame| frame.is_empty()).unwrap_or(frames.len());
-        let patterns: Vec<Vec<u16>> =
-            frames.iter().filter(|frame| !frame.is_empty()).map(|frame| rules.patterns_matching(frame)).collect();
+        let patterns: Vec<Vec<u16>> = frames.iter().filter(|frame| !frame.is_empty()).map(|frame| rules.patterns_matching(frame)).collect();
         let is_noise = |patterns: &&Vec<u16>| rules.marks(patterns).iter().any(|mark| matches!(mark, Mark::Scheduler));
         let noise = patterns.iter().take(kernel).take_while(is_noise).count();
         let mut matches = Matches::default();
@@ -511,11 +507,19 @@ mod tests {
             (BlockIo, true, &["io_schedule", "folio_wait_bit_common", "filemap_get_pages", "filemap_read", "", "fuse_session_loop"]),
             (Ipc, true, &["schedule", "fanotify_handle_event", "fsnotify", "__fsnotify_parent", "do_dentry_open"]),
             (Memory, true, &["schedule_timeout_killable", "__mem_cgroup_handle_over_high", "exit_to_user_mode_loop"]),
-            (Memory, true, &["schedule_timeout", "io_schedule_timeout", "balance_dirty_pages", "generic_perform_write", "ext4_file_write_iter"]),
+            (
+                Memory,
+                true,
+                &["schedule_timeout", "io_schedule_timeout", "balance_dirty_pages", "generic_perform_write", "ext4_file_write_iter"],
+            ),
             (KernelWork, false, &["schedule_timeout", "__wait_for_common", "wait_for_completion", "__flush_work", "tty_buffer_flush_work"]),
             (KernelWork, false, &["schedule_timeout", "wait_for_completion_state", "__wait_rcu_gp", "synchronize_rcu", "membarrier"]),
             (Process, false, &["schedule_timeout", "__wait_for_common", "wait_for_completion_state", "kernel_clone", "__x64_sys_vfork"]),
-            (Device, false, &["schedule", "tell_host", "virtballoon_free_page_report", "page_reporting_process", "worker_thread", "kthread"]),
+            (
+                Device,
+                false,
+                &["schedule", "tell_host", "virtballoon_free_page_report", "page_reporting_process", "worker_thread", "kthread"],
+            ),
             (Device, false, &["schedule_timeout", "dma_fence_default_wait", "dma_fence_wait_timeout", "drm_syncobj_array_wait_timeout"]),
             (KernelIdle, false, &["schedule", "worker_thread", "kthread", "ret_from_fork"]),
             (KernelIdle, false, &["schedule", "a_thread_of_some_module", "kthread", "ret_from_fork"]),
@@ -528,11 +532,29 @@ mod tests {
     }
 
     #[test]
+    fn the_documented_wait_places_have_their_classes() {
+        let docs = include_str!("../../../docs/wait-classes.md");
+        let table = docs.split("<!-- wait places -->").nth(1).and_then(|rest| rest.split("<!-- end -->").next()).expect("the table");
+        let mut documented = 0;
+        for row in table.lines().filter(|row| row.starts_with("| `")) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let (class, places) = (cells[1].trim_start_matches('`').split('`').next().expect("a class"), cells[2]);
+            for place in places.split('`').map(str::trim).filter(|place| !place.is_empty()) {
+                let found = wait(&["__schedule", "schedule", place]);
+                assert_eq!(found.class.name(), class, "{place}");
+                assert_eq!(found.pump, cells[1].contains("pump"), "{place}: an event loop");
+                assert!(!cells[1].contains("unwanted") || found.unwanted, "{place}: unwanted");
+                documented += 1;
+            }
+        }
+        assert!(documented > 100, "{documented} places");
+    }
+
+    #[test]
     fn regression_the_innermost_place_decides() {
         use WaitClass::*;
-        let below_ext4 = |inner: &[&str]| {
-            class(&[inner, &["ext4_map_blocks", "ext4_da_write_begin", "ext4_file_write_iter", "vfs_write"]].concat()).0
-        };
+        let below_ext4 =
+            |inner: &[&str]| class(&[inner, &["ext4_map_blocks", "ext4_da_write_begin", "ext4_file_write_iter", "vfs_write"]].concat()).0;
         assert_eq!(below_ext4(&["schedule_preempt_disabled", "rwsem_down_write_slowpath", "down_write"]), Lock);
         assert_eq!(below_ext4(&["schedule_timeout", "reclaim_throttle", "shrink_node", "__alloc_pages_slowpath.constprop.0"]), Memory);
         assert_eq!(below_ext4(&["io_schedule", "blk_mq_get_tag", "submit_bio_noacct"]), BlockIo);

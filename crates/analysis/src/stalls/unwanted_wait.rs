@@ -58,8 +58,7 @@ fn somebody_waited(analysis: &Analysis<'_>, operation: &Operation, next: Time) -
         });
         waits.map(|segment| segment.window.duration_ns()).sum::<u64>() * 2 >= operation.window.duration_ns()
     };
-    let woke = |index: &usize| {
-        trace.wakings.waker[*index] == operation.thread && analysis.facts.wake_source(trace, *index).context.is_task()
-    };
+    let woke =
+        |index: &usize| trace.wakings.waker[*index] == operation.thread && analysis.facts.wake_source(trace, *index).context.is_task();
     trace.wakings.range(after).filter(woke).any(|index| waited(trace.wakings.wakee[index]))
 }
