@@ -3,9 +3,11 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 SOAK_RUNS ?= 10
+FUZZ_SECONDS ?= 60
+FUZZ_TARGET ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench soak fmt lint clean
+.PHONY: help demo test bench soak fuzz fmt lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +30,9 @@ soak: ## repeat the live tests of the lab SOAK_RUNS times, alone and beside a bu
 	@tools/setup test
 	@UNHITCH_WINDOWS=50 $(CARGO) test --locked --package unhitch --test table
 	@UNHITCH_SOAK=$(SOAK_RUNS) $(CARGO) test --locked --package unhitch --test live -- --test-threads=1
+
+fuzz: ## fuzz every reader FUZZ_SECONDS (60) long, or FUZZ_TARGET alone
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_TARGET=$(FUZZ_TARGET) tools/fuzz
 
 fmt: ## format the code
 	@tools/setup lint

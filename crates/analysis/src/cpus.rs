@@ -113,12 +113,13 @@ impl CpuTimes {
     /// The share of all CPUs' time inside `window` in which nothing ran, 0.0 to 1.0; none without switches.
     pub fn idle_share(&self, trace: &Trace, window: Window) -> Option<f64> {
         let window = window.intersect(self.window);
-        let (mut idle, mut total) = (0u64, 0u64);
+        // A damaged time makes a window of centuries, which not many CPUs have in 64 bits.
+        let (mut idle, mut total) = (0u128, 0u128);
         for cpu in 0..self.cpus() {
             for occupancy in self.occupancy(trace, cpu as u16, window) {
-                total += occupancy.window.duration_ns();
+                total += u128::from(occupancy.window.duration_ns());
                 if occupancy.thread.is_some_and(ThreadId::is_idle) {
-                    idle += occupancy.window.duration_ns();
+                    idle += u128::from(occupancy.window.duration_ns());
                 }
             }
         }

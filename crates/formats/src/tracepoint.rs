@@ -110,6 +110,8 @@ pub struct TracingData {
 /// What a blob starts with: a magic, `tracing`, the version, little endian, 8-byte `long`.
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 const VERSION: &[u8] = b"0.6";
+/// No system of the kernel has a name half as long; each of its tracepoints gets a copy.
+const MAX_SYSTEM_LEN: usize = 128;
 
 impl TracingData {
     /// Reads the descriptions of `events` (system, name) from a mounted tracefs. Those that do not exist there are left out.
@@ -193,7 +195,8 @@ impl TracingData {
             take_file(from)?;
         }
         for _ in 0..from.u32()? {
-            let system = String::from_utf8_lossy(from.c_str()?).into_owned();
+            let system = from.c_str().filter(|system| system.len() <= MAX_SYSTEM_LEN)?;
+            let system = String::from_utf8_lossy(system).into_owned();
             for _ in 0..from.u32()? {
                 let text = take_file(from)?;
                 data.events.push((system.clone(), text));
@@ -247,5 +250,16 @@ mod tests {
         for len in 0..bytes.len() - 16 {
             assert!(TracingData::decode(&bytes[..len]).is_err(), "{len}");
         }
+    }
+
+    #[test]
+    fn a_systems_name_is_not_multiplied() {
+        let data = TracingData { events: vec![(String::new(), String::new()); 1000], ..TracingData::default() };
+        let bytes = data.encode();
+        // The one system, which has no name: before its NUL and the number of its tracepoints.
+        let at = bytes.len() - (4 + 4 + 8) - 8 * 1000 - 4 - 1;
+        let named = |len: usize| [&bytes[..at], "n".repeat(len).as_bytes(), &bytes[at..]].concat();
+        assert_eq!(TracingData::decode(&named(100)).unwrap().events.len(), 1000);
+        assert!(TracingData::decode(&named(100_000)).is_err());
     }
 }

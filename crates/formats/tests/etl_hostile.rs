@@ -195,6 +195,29 @@ fn swollen() {
     assert_eq!(times, [3, 2], "{said}");
 }
 
+/// Manifests of .NET's EventSource in which many short elements share one long text.
+fn manifests() {
+    const LONG: usize = 200_000;
+    let long = "n".repeat(LONG);
+    let events = "<event value='1' symbol='s' template='t'/>".repeat(10_000);
+    let maps = "<map value='1' message='$(string.a)'/>".repeat(10_000);
+    for xml in [
+        format!("<provider name='{long}'>{events}"),
+        format!("<template tid='t'><data name='{long}' inType='win:UInt32'/></template>{events}"),
+        format!("<template tid='t'><data name='n' map='{long}' inType='win:UInt32'/></template>{events}"),
+        format!("<valueMap name='m'>{maps}</valueMap><string id='a' value='{long}'/>"),
+    ] {
+        let chunks = xml.as_bytes().chunks(60_000);
+        let total = u8::try_from(chunks.len()).unwrap();
+        let event = |(number, chunk): (usize, &[u8])| {
+            let payload = [&[1, 1, 0, 0x5b, total, 0, number as u8, 0][..], chunk].concat();
+            Buffer { cpu: 0, events: manifest([7; 16], 0xfffe, ZERO, (1, 2), &payload) }
+        };
+        let buffers: Vec<Buffer> = chunks.enumerate().map(event).collect();
+        read(&file(8, &buffers, Pack::Plain)).unwrap();
+    }
+}
+
 /// A zip with one file.
 fn zip(name: &str, content: &[u8]) -> Vec<u8> {
     let mut zip = zip::ZipWriter::new(Cursor::new(Vec::new()));
@@ -245,6 +268,7 @@ fn hostile_files() {
     let mut dice = Dice(1);
     bombs();
     swollen();
+    manifests();
     zip_bombs();
     absurd_sizes();
     let made = made();

@@ -86,8 +86,13 @@ fn crc32(file: &mut (impl Read + Seek)) -> Option<u32> {
     }
 }
 
+/// The checksum of the file at `path`.
+pub(crate) fn crc_at(path: &Path) -> Option<u32> {
+    crc32(&mut open_regular(path).ok()?.0)
+}
+
 /// A debug link names a file, never a path.
-fn file_name(name: &[u8]) -> Option<&OsStr> {
+pub(crate) fn file_name(name: &[u8]) -> Option<&OsStr> {
     Path::new(path_of(name)?).file_name()
 }
 

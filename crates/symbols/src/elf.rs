@@ -18,6 +18,8 @@ impl<T: Read + Seek + Send> Image for T {}
 const MAX_PAGE_BYTES: u64 = 64 << 10;
 /// How many symbols are looked at before an address for one that contains it: functions may hold others (cold parts, assembler labels).
 const MAX_NESTING: usize = 64;
+/// No section can be unpacked to more than this many times its length (zlib's limit): what claims more would only take memory.
+const MAX_RATIO: u64 = 1032;
 /// Longest symbol name read; C++ has names of many kilobytes.
 const MAX_NAME_BYTES: u64 = 64 << 10;
 
@@ -93,14 +95,17 @@ impl Elf {
             let Ok(name) = section.name_bytes() else { continue };
             if name.starts_with(b".debug_") || name.starts_with(b".zdebug_") {
                 // A separate debug file keeps the headers of sections that it does not hold, and the other way round.
-                let bytes = section.compressed_file_range().map_or(0, |range| range.uncompressed_size);
+                let bytes = section.compressed_file_range().map_or(0, |range| match range.uncompressed_size {
+                    claimed if claimed > range.compressed_size.saturating_mul(MAX_RATIO) => u64::MAX,
+                    bytes => bytes,
+                });
                 dwarf_bytes = dwarf_bytes.saturating_add(bytes);
                 has_debug_info |= name.ends_with(b"debug_info") && bytes > 0;
             } else if name.starts_with(b".plt") {
                 tables.plt_svmas.push(section.address()..section.address().saturating_add(section.size()));
             }
         }
-        tables.dwarf_bytes = if has_debug_info { dwarf_bytes } else { 0 };
+        tables.dwarf_bytes = if has_debug_info && dwarf_bytes < u64::MAX { dwarf_bytes } else { 0 };
         tables.read_functions(file);
         tables
     }
@@ -147,7 +152,7 @@ impl Elf {
     pub(crate) fn svma(&self, file_offset: u64) -> Option<u64> {
         let distance = |segment: &Segment| match &segment.file_offsets {
             range if file_offset < range.start => range.start - file_offset,
-            range if file_offset >= range.end => file_offset - range.end + 1,
+            range if file_offset >= range.end => (file_offset - range.end).saturating_add(1),
             _ => 0,
         };
         let executable = self.segments.iter().filter(|segment| segment.executable).min_by_key(|segment| distance(segment));

@@ -67,6 +67,12 @@ pub(crate) fn extent_at(kallsyms: &Path, avma: u64) -> Option<Range<u64>> {
     Table::read(kallsyms).ok()?.extent_at(avma)
 }
 
+/// Names each of `avmas`, with a list that was read already.
+pub(crate) fn names(list: Vec<u8>, avmas: &[u64]) -> Vec<Option<String>> {
+    let table = Table::parse(list);
+    avmas.iter().map(|&avma| table.function_at(avma)).collect()
+}
+
 /// Every symbol, by address.
 #[derive(Default)]
 struct Table {

@@ -11,6 +11,8 @@ mod demangle;
 mod disassembly;
 mod elf;
 mod file;
+#[doc(hidden)]
+pub mod fuzzing;
 mod images;
 mod kernel;
 mod kernel_image;

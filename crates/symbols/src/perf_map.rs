@@ -15,9 +15,7 @@ const MAX_MAP_BYTES: u64 = 256 << 20;
 pub(crate) struct PerfMap {
     path: PathBuf,
     identity: Identity,
-    text: Vec<u8>,
-    /// By start; where two overlap, the one written last comes first. The name is a range of `text`.
-    functions: Vec<(Range<u64>, Range<usize>)>,
+    functions: Functions,
 }
 
 impl PerfMap {
@@ -35,16 +33,7 @@ impl PerfMap {
         let (file, identity) = open_regular(&path).ok()?;
         let mut text = Vec::new();
         file.take(MAX_MAP_BYTES).read_to_end(&mut text).ok()?;
-        let mut functions = Vec::new();
-        let mut line_start = 0;
-        for line in text.split(|&byte| byte == b'\n') {
-            if let Some((avmas, name)) = parse(line) {
-                functions.push((avmas, line_start + name.start..line_start + name.end));
-            }
-            line_start += line.len() + 1;
-        }
-        functions.sort_by_key(|(avmas, name)| (avmas.start, name.start));
-        Some(Self { path, identity, text, functions })
+        Some(Self { path, identity, functions: Functions::read(text) })
     }
 
     /// True when the file has not grown or been replaced since.
@@ -54,8 +43,36 @@ impl PerfMap {
 
     /// The function at `avma`.
     pub(crate) fn function_at(&self, avma: u64) -> Option<String> {
-        let after = self.functions.partition_point(|(avmas, _)| avmas.start <= avma);
-        let before = self.functions.get(..after)?.iter().rev().take(MAX_OVERLAPS);
+        self.functions.at(avma)
+    }
+}
+
+/// What a map says.
+pub(crate) struct Functions {
+    text: Vec<u8>,
+    /// By start; where two overlap, the one written last comes first. The name is a range of `text`.
+    list: Vec<(Range<u64>, Range<usize>)>,
+}
+
+impl Functions {
+    /// Reads the lines of a map; one that is damaged is left out.
+    pub(crate) fn read(text: Vec<u8>) -> Self {
+        let mut list = Vec::new();
+        let mut line_start = 0;
+        for line in text.split(|&byte| byte == b'\n') {
+            if let Some((avmas, name)) = parse(line) {
+                list.push((avmas, line_start + name.start..line_start + name.end));
+            }
+            line_start += line.len() + 1;
+        }
+        list.sort_by_key(|(avmas, name)| (avmas.start, name.start));
+        Self { text, list }
+    }
+
+    /// The function at `avma`.
+    pub(crate) fn at(&self, avma: u64) -> Option<String> {
+        let after = self.list.partition_point(|(avmas, _)| avmas.start <= avma);
+        let before = self.list.get(..after)?.iter().rev().take(MAX_OVERLAPS);
         let (_, name) = before.filter(|(avmas, _)| avmas.contains(&avma)).max_by_key(|(_, name)| name.start)?;
         Some(String::from_utf8_lossy(self.text.get(name.clone())?).into_owned())
     }

@@ -124,6 +124,13 @@ pub struct Query {
     pub window: Option<Window>,
 }
 
+impl Candidate {
+    /// True for a wait that was picked because somebody asked, and that its thread did not choose.
+    fn is_unusual_wait(&self) -> bool {
+        self.kind == StallKind::Rhythm || (self.kind == StallKind::Longest && self.operation.is_some())
+    }
+}
+
 impl Query {
     /// True when something was named: then there is an answer, stall or not.
     pub fn is_about_something(&self) -> bool {
@@ -167,7 +174,7 @@ impl Stall {
         };
         // A busy machine starves many threads of a CPU a little: their number says less than that of threads behind one lock.
         let most = if self.candidate.kind == StallKind::CpuStarvation { 2 } else { 10 };
-        weight(&self.candidate) * self.victims.len().min(most) as u64 * cause
+        weight(&self.candidate).saturating_mul(self.victims.len().min(most) as u64 * cause)
     }
 }
 
@@ -175,6 +182,10 @@ impl Analysis<'_> {
     /// The stalls of the trace, worst first.
     pub fn stalls(&self, query: &Query) -> Vec<Stall> {
         let mut candidates = self.candidates(query);
+        if !query.victims.is_empty() && query.window.is_none() {
+            // Beside a stall, what is unusual about those that were asked about is one particular wait.
+            candidates.extend(self.most_unusual(query).into_iter().filter(Candidate::is_unusual_wait));
+        }
         candidates.sort_by_key(|candidate| (std::cmp::Reverse(weight(candidate)), candidate.window.start, candidate.victim));
         candidates.truncate(MOST_EXPLAINED);
         let stalls: Vec<Stall> = candidates.into_par_iter().map(|candidate| self.judge(candidate)).filter(Stall::is_defensible).collect();
@@ -274,7 +285,7 @@ impl Analysis<'_> {
 
 /// How much a candidate matters: its length, four times that for an event loop, because someone sits before it.
 fn weight(candidate: &Candidate) -> u64 {
-    candidate.window.duration_ns() * if candidate.event_loop { 4 } else { 1 }
+    candidate.window.duration_ns().saturating_mul(if candidate.event_loop { 4 } else { 1 })
 }
 
 /// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of several, the victims of one culprit, and

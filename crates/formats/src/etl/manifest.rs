@@ -5,7 +5,7 @@
 use super::{
     buffer::u16_at,
     kernel,
-    schema::{Map, Schema, SchemaField, Subject, event_name, in_type},
+    schema::{MAX_NAME_LEN, Map, Schema, SchemaField, Subject, event_name, in_type},
 };
 use rustc_hash::FxHashMap;
 use unhitch_model::Count;
@@ -22,6 +22,9 @@ pub(super) fn chunk_schema() -> Schema {
 /// Chunks of manifests by provider, until all are there.
 #[derive(Default)]
 pub(super) struct Chunks(FxHashMap<[u8; 16], Vec<Option<Vec<u8>>>>);
+
+/// Fields of events may take so many times the manifest's length.
+const MAX_GROWTH: usize = 16;
 
 /// The most chunks: a manifest is up to a few hundred KiB.
 const MAX_CHUNKS: u16 = 256;
@@ -110,19 +113,26 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
             }
         }
     }
-    // Events share templates; together they should not have more fields than there is text.
-    let mut allowed = xml.len() / 8;
+    // Events share templates; together their fields should not take much more than there is text.
+    let mut allowed = xml.len().saturating_mul(MAX_GROWTH);
     for (id, version, symbol, task, opcode, template) in events {
         let value = opcodes.get(&opcode).copied().or(standard_opcode(&opcode)).unwrap_or(0) as u8;
         // A task that only repeats the event's name says nothing that the symbol does not.
         let name = if task.is_empty() { symbol } else { event_name(&task, &opcode, value, id) };
         let fields = template.and_then(|template| templates.get(&template));
         let fields =
-            fields.filter(|fields| allowed.checked_sub(fields.len()).map(|rest| allowed = rest).is_some()).cloned().unwrap_or_default();
+            fields.filter(|fields| allowed.checked_sub(cost(fields)).map(|rest| allowed = rest).is_some()).cloned().unwrap_or_default();
         let subject = Subject { guid, id, version, classic: false };
-        described.events.push((subject, Schema { provider: described.provider.clone(), name, fields }));
+        // The provider's name is known by its GUID: in each event it would be as often there as the file has room for events.
+        described.events.push((subject, Schema { provider: String::new(), name, fields }));
     }
     described
+}
+
+/// Bytes that a copy of `fields` takes.
+fn cost(fields: &[SchemaField]) -> usize {
+    let texts = |field: &SchemaField| field.name.len() + field.map.as_ref().map_or(0, String::len);
+    fields.iter().map(|field| size_of::<SchemaField>() + texts(field)).sum()
 }
 
 fn standard_opcode(name: &str) -> Option<u64> {
@@ -195,11 +205,17 @@ fn tags(xml: &str) -> impl Iterator<Item = Tag<'_>> {
             let after = after.trim_start();
             let Some(quote) = after.chars().next().filter(|c| matches!(c, '"' | '\'')) else { break };
             let Some((value, after)) = after.get(1..).and_then(|text| text.split_once(quote)) else { break };
-            attributes.push((key.trim().to_owned(), unescape(value)));
+            attributes.push((key.trim().to_owned(), unescape(beginning(value))));
             rest = after;
         }
         (!name.is_empty()).then_some(Tag { name, attributes })
     })
+}
+
+/// What is read of a text: many elements may refer to one.
+fn beginning(text: &str) -> &str {
+    let end = (0..=MAX_NAME_LEN.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    end.and_then(|end| text.get(..end)).unwrap_or_default()
 }
 
 fn unescape(text: &str) -> String {
@@ -231,7 +247,7 @@ mod tests {
         let described = read(guid, &xml);
         assert_eq!(described.maps[0].1.entries, [(1, "Red & hot".to_owned())]);
         let [(start, schema), (plain, other)] = described.events.as_slice() else { panic!() };
-        assert_eq!((start.id, start.version, schema.name.as_str(), schema.provider.as_str()), (3, 1, "Work/Start", "P"));
+        assert_eq!((start.id, start.version, schema.name.as_str(), described.provider.as_str()), (3, 1, "Work/Start", "P"));
         assert_eq!((plain.id, other.name.as_str(), other.fields.len()), (4, "Plain", 0));
         let fields: Vec<(&str, Count)> = schema.fields.iter().map(|field| (field.name.as_str(), field.length)).collect();
         assert_eq!(fields, [("Count", Count::Own), ("Text", Count::Own), ("Bytes", Count::Field(0))]);

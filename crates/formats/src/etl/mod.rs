@@ -10,6 +10,8 @@ mod clock;
 mod columns;
 mod decode;
 mod event;
+#[doc(hidden)]
+pub mod fuzzing;
 mod hook;
 mod images;
 mod join;

@@ -215,7 +215,7 @@ pub(super) fn map_info(bytes: &[u8]) -> Option<(String, Map)> {
 }
 
 /// The longest name that is read, in bytes: a description may refer to one text a thousand times.
-const MAX_NAME_LEN: usize = 512;
+pub(super) const MAX_NAME_LEN: usize = 512;
 
 fn text_at(bytes: &[u8], at: u32) -> Option<String> {
     let text = bytes.get(at as usize..).filter(|_| at != 0)?;

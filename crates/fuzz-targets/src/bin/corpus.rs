@@ -1,0 +1,73 @@
+//! Takes inputs out of the kept corpora, and puts them in; `tools/fuzz` runs it.
+//!
+//! `corpus targets` lists the targets, `corpus unpack TARGET FOLDER` writes its seeds and kept inputs, `corpus keep TARGET FOLDER` keeps
+//! what is in the folder, `corpus find TARGET NAME FILE` keeps a find, `corpus run TARGET FILE…` runs inputs without a fuzzer. *Why small ones first*: of inputs that
+//! reach the same code the smallest is kept (libFuzzer's `-merge=1` has sorted them out), and what does not fit into a share is left out.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::{fs, io};
+use unhitch_fuzz_targets::{TARGETS, Target, corpus, one_thread, run, seeds};
+
+/// Packed inputs of one target, bytes; all together stay below a few hundred KiB.
+const MAX_KEPT_LEN: usize = 24 << 10;
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    let result = match words.as_slice() {
+        ["targets"] => Ok(TARGETS.iter().for_each(|target| println!("{}", target.name))),
+        ["unpack", name, folder] => unpack(name, Path::new(folder)),
+        ["keep", name, folder] => keep(name, Path::new(folder)),
+        ["find", name, input, file] => find(name, input, Path::new(file)),
+        ["run", name, files @ ..] => run_files(name, files),
+        _ => Err(io::Error::other(
+            "usage: corpus targets | unpack TARGET FOLDER | keep TARGET FOLDER | find TARGET NAME FILE | run TARGET FILE…",
+        )),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("corpus: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn named(name: &str) -> io::Result<&'static Target> {
+    Target::named(name).ok_or_else(|| io::Error::other(format!("no target is called {name}")))
+}
+
+fn unpack(name: &str, folder: &Path) -> io::Result<()> {
+    let seeds = seeds::of(named(name)?.name).into_iter().enumerate().map(|(number, bytes)| (format!("seed-{number}"), bytes));
+    fs::create_dir_all(folder)?;
+    seeds.chain(corpus::read(name)?).try_for_each(|(input, bytes)| fs::write(folder.join(input), bytes))
+}
+
+/// Seeds need not be kept; finds (`find-…`) always are.
+fn keep(name: &str, folder: &Path) -> io::Result<()> {
+    let seeds = seeds::of(named(name)?.name);
+    let mut inputs = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        inputs.push((entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path())?));
+    }
+    let finds = corpus::read(name)?.into_iter().filter(|(input, _)| input.starts_with("find-"));
+    inputs.retain(|(input, bytes)| !input.starts_with("find-") && !seeds.contains(bytes));
+    inputs.extend(finds);
+    inputs.sort_by_key(|(input, bytes)| (!input.starts_with("find-"), bytes.len(), input.clone()));
+    corpus::write(name, &inputs, MAX_KEPT_LEN)
+}
+
+/// Adds an input that was a find, as `find-NAME`.
+fn find(name: &str, input: &str, file: &Path) -> io::Result<()> {
+    let mut inputs = corpus::read(named(name)?.name)?;
+    inputs.insert(0, (format!("find-{input}"), fs::read(file)?));
+    corpus::write(name, &inputs, MAX_KEPT_LEN)
+}
+
+fn run_files(name: &str, files: &[&str]) -> io::Result<()> {
+    let target = named(name)?;
+    one_thread();
+    files.iter().try_for_each(|file| fs::read(file).map(|bytes| run(target, &bytes)))
+}
