@@ -532,6 +532,25 @@ mod tests {
     }
 
     #[test]
+    fn the_documented_wait_places_have_their_classes() {
+        let docs = include_str!("../../../docs/wait-classes.md");
+        let table = docs.split("<!-- wait places -->").nth(1).and_then(|rest| rest.split("<!-- end -->").next()).expect("the table");
+        let mut documented = 0;
+        for row in table.lines().filter(|row| row.starts_with("| `")) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let (class, places) = (cells[1].trim_start_matches('`').split('`').next().expect("a class"), cells[2]);
+            for place in places.split('`').map(str::trim).filter(|place| !place.is_empty()) {
+                let found = wait(&["__schedule", "schedule", place]);
+                assert_eq!(found.class.name(), class, "{place}");
+                assert_eq!(found.pump, cells[1].contains("pump"), "{place}: an event loop");
+                assert!(!cells[1].contains("unwanted") || found.unwanted, "{place}: unwanted");
+                documented += 1;
+            }
+        }
+        assert!(documented > 100, "{documented} places");
+    }
+
+    #[test]
     fn regression_the_innermost_place_decides() {
         use WaitClass::*;
         let below_ext4 =
