@@ -1,6 +1,6 @@
 //! [`TARGETS`], the one registry: adding a target is a function and a line, and a binary in `fuzz/Cargo.toml`.
 
-mod answers;
+pub mod answers;
 mod etl;
 mod hitch;
 mod perf_data;
