@@ -4,7 +4,7 @@
 //! addresses, so that two return addresses in one slow path are one wait.
 
 use crate::story::is_runtime;
-use crate::waits::{InterruptSource, Mark, Matches, Rules, WaitClass};
+use crate::waits::{InterruptSource, Mark, Matches, Rules, Wait, WaitClass, WaitStack};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
@@ -53,10 +53,10 @@ pub struct WakeSource {
 
 #[derive(Clone, Copy)]
 struct StackFact {
-    class: WaitClass,
-    pump: bool,
+    wait: Wait,
     unlocks: bool,
     exits: bool,
+    kernel_thread: bool,
     softirq_by_task: bool,
     interrupt: InterruptSource,
     noise: u16,
@@ -99,10 +99,10 @@ impl Facts {
 
     fn get(&self, stack: StackId) -> StackFact {
         self.stacks.get(stack.index()).or(self.stacks.first()).copied().unwrap_or(StackFact {
-            class: WaitClass::Unknown,
-            pump: false,
+            wait: Wait::default(),
             unlocks: false,
             exits: false,
+            kernel_thread: false,
             softirq_by_task: false,
             interrupt: InterruptSource::Other,
             noise: 0,
@@ -114,12 +114,12 @@ impl Facts {
 
     /// The class of a wait on this stack.
     pub fn class(&self, wait_stack: StackId) -> WaitClass {
-        self.get(wait_stack).class
+        self.get(wait_stack).wait.class
     }
 
     /// The class of a wait with this stack that ended by a wake-up from `wake_stack`: a bare futex wait ended by an unlock was a lock.
     pub fn class_with_wake(&self, wait_stack: StackId, wake_stack: StackId) -> WaitClass {
-        match self.get(wait_stack).class {
+        match self.get(wait_stack).wait.class {
             WaitClass::Condition if self.get(wake_stack).unlocks => WaitClass::Lock,
             class => class,
         }
@@ -130,9 +130,19 @@ impl Facts {
         self.get(stack).exits
     }
 
+    /// True when the stack is a kernel thread's.
+    pub fn is_kernel_thread(&self, stack: StackId) -> bool {
+        self.get(stack).kernel_thread
+    }
+
     /// True when the stack is an event loop waiting for its next event.
     pub fn is_pump(&self, wait_stack: StackId) -> bool {
-        self.get(wait_stack).pump
+        self.get(wait_stack).wait.pump
+    }
+
+    /// True when nobody chooses a wait on this stack, whatever its length and rhythm.
+    pub fn is_unwanted(&self, wait_stack: StackId) -> bool {
+        self.get(wait_stack).wait.unwanted
     }
 
     /// Equal for waits of the same code; 0 without a stack.
@@ -243,12 +253,14 @@ fn stack_fact(trace: &Trace, rules: &Rules, id: StackId, frames: &[FrameFact], m
     let program = list.iter().zip(facts()).skip(trace.stacks.kernel_len(id)).skip_while(|(_, fact)| fact.runtime).map(|(frame, _)| frame);
     let mut caller = FxHasher::default();
     let has_program = program.inspect(|frame| frame.hash(&mut caller)).count() > 0;
-    let (class, pump) = rules.wait_class(matches, facts().nth(noise).map_or(&[][..], |fact| &fact.patterns));
+    let patterns = |frame: usize| list.get(frame).and_then(|frame| frames.get(frame.index())).map_or(&[][..], |fact| &fact.patterns);
+    let kernel_len = trace.stacks.kernel_len(id).min(entry.unwrap_or(usize::MAX));
+    let wait = rules.wait(WaitStack { matches, kernel: kernel_len, noise, patterns });
     StackFact {
-        class,
-        pump,
+        wait,
         unlocks: own().any(|fact| fact.is(Mark::Unlock)),
         exits: own().any(|fact| fact.is(Mark::Exit)),
+        kernel_thread: facts().take(kernel_len).any(|fact| fact.is(Mark::KernelThread)),
         softirq_by_task: entry.is_none() && own().any(|fact| fact.is(Mark::SoftirqByTask)),
         interrupt: rules.interrupt_source(matches),
         noise: noise as u16,

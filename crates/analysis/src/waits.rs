@@ -1,7 +1,7 @@
 //! What a stack means: rules that map function names to wait classes and wake-up sources.
 //!
-//! The rules are data (`waits.toml`, embedded; a user's file is merged over it), because every kernel, libc and language runtime
-//! brings names of its own, and a name that is missing must be addable without a new release.
+//! The rules are data (`waits/*.toml`, embedded; a user's file is merged over them), because every kernel, libc and language runtime
+//! brings names of its own, and a name that is missing must be addable without a new release. `waits/linux.toml` says how they are read.
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
@@ -35,6 +35,10 @@ pub enum WaitClass {
     Stopped,
     /// Another process: wait4, exit, exec.
     Process,
+    /// A device that is no disk: graphics, sound, USB, a hypervisor's balloon.
+    Device,
+    /// Work that the kernel does elsewhere: an RCU grace period, a work queue, another CPU.
+    KernelWork,
     /// No rule matched.
     #[default]
     Unknown,
@@ -82,6 +86,8 @@ impl WaitClass {
             Self::Timer => "timer",
             Self::Stopped => "stopped",
             Self::Process => "process",
+            Self::Device => "device",
+            Self::KernelWork => "kernel_work",
             Self::Unknown => "unknown",
         }
     }
@@ -117,7 +123,15 @@ struct Rule<C> {
     #[serde(default)]
     leaf: Vec<String>,
     #[serde(default)]
+    caller: Vec<String>,
+    #[serde(default)]
+    place: Vec<String>,
+    #[serde(default)]
+    generic: Vec<String>,
+    #[serde(default)]
     pump: bool,
+    #[serde(default)]
+    unwanted: bool,
 }
 
 /// What a function is to those who read stacks with it.
@@ -136,6 +150,8 @@ pub(crate) enum Mark {
     Unlock,
     /// It ends a process.
     Exit,
+    /// It is the outermost of a kernel thread's own functions.
+    KernelThread,
 }
 
 #[derive(Deserialize)]
@@ -149,6 +165,15 @@ struct RulesFile {
     frames: BTreeMap<Mark, Vec<String>>,
 }
 
+/// The embedded rules, in the order in which they are tried.
+const EMBEDDED: [&str; 5] = [
+    include_str!("../waits/kernel-threads.toml"),
+    include_str!("../waits/runtimes.toml"),
+    include_str!("../waits/linux.toml"),
+    include_str!("../waits/windows.toml"),
+    include_str!("../waits/frames.toml"),
+];
+
 /// A rules file that cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("wait rules: {0}")]
@@ -158,8 +183,14 @@ pub struct RulesError(#[from] toml::de::Error);
 #[derive(Clone)]
 pub struct Rules {
     exact: FxHashMap<String, Vec<u16>>,
-    globs: Vec<(Vec<String>, u16)>,
+    globs: FxHashMap<Option<[u8; 2]>, Vec<(Vec<String>, u16)>>,
     waits: Vec<Compiled<WaitClass>>,
+    /// Where among `waits` the step of the wait places stands.
+    places_at: usize,
+    /// The rule that lists a pattern as its wait place.
+    places: FxHashMap<u16, usize>,
+    /// The rule that lists a pattern as generic.
+    generics: FxHashMap<u16, usize>,
     interrupts: Vec<Compiled<InterruptSource>>,
     marks: FxHashMap<u16, Mark>,
     patterns: u16,
@@ -171,7 +202,48 @@ struct Compiled<C> {
     any: Vec<u16>,
     all: Vec<u16>,
     leaf: Vec<u16>,
+    caller: Vec<u16>,
+    /// It applies to the frames that `places` and `generics` find, and not by itself.
+    by_place: bool,
     pump: bool,
+    unwanted: bool,
+}
+
+/// What the rules make of a wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Wait {
+    /// What it is for.
+    pub class: WaitClass,
+    /// True for an event loop's wait for its next event.
+    pub pump: bool,
+    /// True for a wait that nobody chooses, whatever its length and rhythm.
+    pub unwanted: bool,
+}
+
+impl WaitClass {
+    /// True for classes whose every wait is one that nobody chooses.
+    const fn is_unwanted(self) -> bool {
+        matches!(self, Self::Lock | Self::BlockIo | Self::FileSystem | Self::Memory | Self::Stopped)
+    }
+}
+
+impl Compiled<WaitClass> {
+    fn wait(&self) -> Wait {
+        Wait { class: self.class, pump: self.pump, unwanted: self.unwanted || self.class.is_unwanted() }
+    }
+}
+
+/// A wait stack, as rules look at it: for each frame the patterns that it matches, leaf first.
+#[derive(Clone, Copy)]
+pub(crate) struct WaitStack<'a, F> {
+    /// All frames that are the waiting thread's own.
+    pub(crate) matches: &'a Matches,
+    /// How many frames are the kernel's,
+    pub(crate) kernel: usize,
+    /// and how many of them, at the leaf, the tracer's and the scheduler's.
+    pub(crate) noise: usize,
+    /// The patterns of a frame by its number from the leaf; empty beyond the last.
+    pub(crate) patterns: F,
 }
 
 /// The set of patterns that some frames match.
@@ -197,37 +269,51 @@ impl Matches {
         self.0.get(usize::from(pattern / 64)).is_some_and(|word| word >> (pattern % 64) & 1 == 1)
     }
 
-    fn satisfies<C>(&self, rule: &Compiled<C>, leaf: &[u16]) -> bool {
-        (rule.leaf.is_empty() || rule.leaf.iter().any(|p| leaf.contains(p)))
-            && (rule.any.is_empty() || rule.any.iter().any(|&p| self.has(p)))
-            && rule.all.iter().all(|&p| self.has(p))
+    /// Whether the stack as a whole is as the rule wants it.
+    fn satisfies<C>(&self, rule: &Compiled<C>) -> bool {
+        (rule.any.is_empty() || rule.any.iter().any(|&p| self.has(p))) && rule.all.iter().all(|&p| self.has(p))
     }
 }
 
 impl Default for Rules {
     fn default() -> Self {
-        Self::parse(&[include_str!("../waits.toml")]).expect("the embedded rules are tested")
+        Self::parse(None).expect("the embedded rules are tested")
     }
 }
 
 impl Rules {
     /// The embedded rules with a user's `text` tried before them.
     pub fn with_user_rules(text: &str) -> Result<Self, RulesError> {
-        Self::parse(&[text, include_str!("../waits.toml")])
+        Self::parse(Some(text))
     }
 
-    fn parse(texts: &[&str]) -> Result<Self, RulesError> {
+    fn parse(user: Option<&str>) -> Result<Self, RulesError> {
         let mut rules = Self {
             exact: FxHashMap::default(),
-            globs: Vec::new(),
+            globs: FxHashMap::default(),
             waits: Vec::new(),
+            places_at: 0,
+            places: FxHashMap::default(),
+            generics: FxHashMap::default(),
             interrupts: Vec::new(),
             marks: FxHashMap::default(),
             patterns: 0,
         };
-        for text in texts {
+        let mut places_at = None;
+        let embedded = EMBEDDED.into_iter().map(|text| (true, text));
+        for (is_embedded, text) in user.map(|text| (false, text)).into_iter().chain(embedded) {
             let file: RulesFile = toml::from_str(text)?;
             for rule in file.wait {
+                // A user's rules without a place come before the step of the places, those with one within it.
+                let number = rules.waits.len();
+                if is_embedded && !rule.place.is_empty() {
+                    rules.places_at = *places_at.get_or_insert(number);
+                }
+                for (names, is_place) in [(&rule.place, true), (&rule.generic, false)] {
+                    let patterns = rules.patterns_of(names);
+                    let rule_of = if is_place { &mut rules.places } else { &mut rules.generics };
+                    rule_of.extend(patterns.into_iter().map(|pattern| (pattern, number)));
+                }
                 let rule = rules.compile(rule);
                 rules.waits.push(rule);
             }
@@ -244,8 +330,9 @@ impl Rules {
     }
 
     fn compile<C>(&mut self, rule: Rule<C>) -> Compiled<C> {
-        let [any, all, leaf] = [&rule.any, &rule.all, &rule.leaf].map(|names| self.patterns_of(names));
-        Compiled { class: rule.class, any, all, leaf, pump: rule.pump }
+        let [any, all, leaf, caller] = [&rule.any, &rule.all, &rule.leaf, &rule.caller].map(|names| self.patterns_of(names));
+        let by_place = !rule.place.is_empty() || !rule.generic.is_empty();
+        Compiled { class: rule.class, any, all, leaf, caller, by_place, pump: rule.pump, unwanted: rule.unwanted }
     }
 
     fn patterns_of(&mut self, names: &[String]) -> Vec<u16> {
@@ -256,7 +343,7 @@ impl Rules {
         let id = self.patterns;
         self.patterns += 1;
         if name.contains('*') {
-            self.globs.push((name.split('*').map(str::to_owned).collect(), id));
+            self.globs.entry(first_two(name)).or_default().push((name.split('*').map(str::to_owned).collect(), id));
         } else {
             self.exact.entry(name.to_owned()).or_default().push(id);
         }
@@ -267,18 +354,41 @@ impl Rules {
     pub(crate) fn patterns_matching(&self, function: &str) -> Vec<u16> {
         let name = base_name(function);
         let mut ids = self.exact.get(name).cloned().unwrap_or_default();
-        ids.extend(self.globs.iter().filter(|(parts, _)| glob(parts, name)).map(|(_, id)| *id));
+        // Names are many, and so are patterns: only those are tried that begin as the name does.
+        let begins = [first_two(name), None];
+        let begins = if begins[0].is_none() { &begins[1..] } else { &begins[..] };
+        let globs = begins.iter().filter_map(|begin| self.globs.get(begin)).flatten();
+        ids.extend(globs.filter(|(parts, _)| glob(parts, name)).map(|(_, id)| *id));
         ids
     }
 
-    /// The class of a wait whose frames match `matches`, `leaf` being those of the frame that waits, and whether it is an event loop's pump.
-    pub(crate) fn wait_class(&self, matches: &Matches, leaf: &[u16]) -> (WaitClass, bool) {
-        self.waits.iter().find(|rule| matches.satisfies(rule, leaf)).map_or((WaitClass::Unknown, false), |rule| (rule.class, rule.pump))
+    /// What the wait with this stack is for.
+    pub(crate) fn wait<'p>(&self, stack: WaitStack<'_, impl Fn(usize) -> &'p [u16]>) -> Wait {
+        let (before, after) = self.waits.split_at(self.places_at);
+        let whole = |rules: &[Compiled<WaitClass>]| {
+            let is_at = |names: &[u16], frame: usize| names.is_empty() || (stack.patterns)(frame).iter().any(|p| names.contains(p));
+            let applies = |rule: &&Compiled<WaitClass>| {
+                !rule.by_place && is_at(&rule.leaf, stack.noise) && is_at(&rule.caller, stack.noise + 1) && stack.matches.satisfies(rule)
+            };
+            rules.iter().find(applies).map(Compiled::wait)
+        };
+        let innermost = |rule_of: &FxHashMap<u16, usize>, from: usize| {
+            (from..stack.kernel).find_map(|frame| {
+                let numbers = (stack.patterns)(frame).iter().filter_map(|pattern| rule_of.get(pattern));
+                let rules = numbers.filter(|number| stack.matches.satisfies(&self.waits[**number]));
+                rules.min().map(|number| self.waits[*number].wait())
+            })
+        };
+        whole(before)
+            .or_else(|| innermost(&self.places, stack.noise))
+            .or_else(|| innermost(&self.generics, 0))
+            .or_else(|| whole(after))
+            .unwrap_or_default()
     }
 
     /// The source of an interrupt whose frames match `matches`.
     pub(crate) fn interrupt_source(&self, matches: &Matches) -> InterruptSource {
-        self.interrupts.iter().find(|rule| matches.satisfies(rule, &[])).map_or(InterruptSource::Other, |rule| rule.class)
+        self.interrupts.iter().find(|rule| matches.satisfies(rule)).map_or(InterruptSource::Other, |rule| rule.class)
     }
 
     /// What a function with these patterns is.
@@ -306,6 +416,11 @@ pub(crate) fn base_name(function: &str) -> &str {
     name
 }
 
+/// The first two bytes of a name or a pattern, where a `*` does not stand among them.
+fn first_two(name: &str) -> Option<[u8; 2]> {
+    name.as_bytes().first_chunk().copied().filter(|two| !two.contains(&b'*'))
+}
+
 fn glob(parts: &[String], name: &str) -> bool {
     let [first, middle @ .., last] = parts else { return false };
     let Some(mut rest) = name.strip_prefix(first.as_str()) else { return false };
@@ -322,12 +437,26 @@ fn glob(parts: &[String], name: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn class(frames: &[&str]) -> (WaitClass, bool) {
-        let rules = Rules::default();
+    /// What the rules make of a stack, leaf first; what stands behind `""` are frames of the program.
+    fn wait_by(rules: &Rules, frames: &[&str]) -> Wait {
+        let kernel = frames.iter().position(|frame| frame.is_empty()).unwrap_or(frames.len());
+        let patterns: Vec<Vec<u16>> = frames.iter().filter(|frame| !frame.is_empty()).map(|frame| rules.patterns_matching(frame)).collect();
+        let is_noise = |patterns: &&Vec<u16>| rules.marks(patterns).iter().any(|mark| matches!(mark, Mark::Scheduler));
+        let noise = patterns.iter().take(kernel).take_while(is_noise).count();
         let mut matches = Matches::default();
-        let leaf = rules.patterns_matching(frames[0]);
-        frames.iter().for_each(|frame| matches.add(&rules.patterns_matching(frame)));
-        rules.wait_class(&matches, &leaf)
+        patterns.iter().for_each(|patterns| matches.add(patterns));
+        let of_frame = |frame: usize| patterns.get(frame).map_or(&[][..], Vec::as_slice);
+        rules.wait(WaitStack { matches: &matches, kernel, noise, patterns: of_frame })
+    }
+
+    fn wait(frames: &[&str]) -> Wait {
+        static RULES: std::sync::LazyLock<Rules> = std::sync::LazyLock::new(Rules::default);
+        wait_by(&RULES, frames)
+    }
+
+    fn class(frames: &[&str]) -> (WaitClass, bool) {
+        let wait = wait(frames);
+        (wait.class, wait.pump)
     }
 
     #[test]
@@ -342,6 +471,86 @@ mod tests {
         assert_eq!(class(&["worker_thread", "kthread", "ret_from_fork"]), (WaitClass::KernelIdle, false));
     }
 
+    /// Stacks as they were recorded on Linux 6.18 (`tests/wait_places.rs` records them anew), and what they are in 5.10 and 6.1.
+    #[test]
+    fn regression_wait_places_have_their_classes() {
+        use WaitClass::*;
+        let cases: &[(WaitClass, bool, &[&str])] = &[
+            (Ipc, true, &["__schedule", "schedule", "anon_pipe_write", "vfs_write"]),
+            (Ipc, true, &["__schedule", "schedule", "pipe_wait_writable", "pipe_write", "vfs_write"]),
+            (Ipc, false, &["__schedule", "schedule", "anon_pipe_read", "vfs_read"]),
+            (Ipc, false, &["__schedule", "schedule", "wait_for_partner", "fifo_open", "vfs_open"]),
+            (Ipc, true, &["schedule_timeout", "sock_alloc_send_pskb", "unix_stream_sendmsg", "__sys_sendto"]),
+            (Ipc, true, &["schedule_timeout", "sock_alloc_send_pskb", "unix_dgram_sendmsg", "__sys_sendto"]),
+            (Ipc, true, &["schedule_timeout", "unix_wait_for_peer", "unix_stream_connect", "__sys_connect"]),
+            (Ipc, false, &["schedule_timeout", "unix_stream_read_generic", "unix_stream_recvmsg", "sock_recvmsg"]),
+            (Ipc, false, &["schedule_timeout", "__skb_wait_for_more_packets", "skb_recv_datagram", "netlink_recvmsg"]),
+            (Idle, false, &["schedule_timeout", "__skb_wait_for_more_packets", "skb_recv_datagram", "unix_accept"]),
+            (Idle, false, &["schedule_timeout", "inet_csk_accept", "inet_accept", "do_accept", "__sys_accept4"]),
+            (Network, true, &["schedule_timeout", "wait_woken", "__inet_stream_connect", "inet_stream_connect"]),
+            (Network, true, &["schedule_timeout", "wait_woken", "sk_stream_wait_memory", "tcp_sendmsg_locked"]),
+            (Network, false, &["schedule_timeout", "wait_woken", "sk_wait_data", "tcp_recvmsg_locked", "tcp_recvmsg"]),
+            (Network, false, &["schedule_timeout", "__skb_wait_for_more_packets", "__skb_recv_udp", "udp_recvmsg"]),
+            (Lock, true, &["__schedule", "schedule", "locks_lock_inode_wait", "__do_sys_flock"]),
+            (Lock, true, &["__schedule", "schedule", "fcntl_setlk", "do_fcntl", "__x64_sys_fcntl"]),
+            (Lock, true, &["schedule", "posix_lock_inode_wait", "do_lock_file_wait", "fcntl_setlk"]),
+            (Condition, false, &["schedule_hrtimeout_range_clock", "__do_semtimedop", "do_semtimedop"]),
+            (Ipc, false, &["__schedule", "schedule", "do_msgrcv", "do_syscall_64"]),
+            (Ipc, true, &["__schedule", "schedule", "do_msgsnd", "do_syscall_64"]),
+            (Ipc, true, &["schedule_hrtimeout_range_clock", "wq_sleep", "do_mq_timedsend"]),
+            (Memory, true, &["__schedule", "schedule", "handle_userfault", "__handle_mm_fault", "exc_page_fault"]),
+            (Idle, false, &["__schedule", "schedule", "userfaultfd_read_iter", "vfs_read"]),
+            (FileSystem, true, &["schedule", "request_wait_answer", "__fuse_simple_request", "fuse_lookup_name"]),
+            (Idle, false, &["schedule", "fuse_dev_do_read", "fuse_dev_read", "vfs_read", "", "fuse_session_loop"]),
+            (FileSystem, true, &["schedule", "rpc_wait_bit_killable", "__wait_on_bit", "nfs4_do_call_sync"]),
+            (FileSystem, true, &["io_schedule", "folio_wait_bit_common", "filemap_get_pages", "filemap_read", "fuse_file_read_iter"]),
+            (BlockIo, true, &["io_schedule", "folio_wait_bit_common", "filemap_get_pages", "filemap_read", "", "fuse_session_loop"]),
+            (Ipc, true, &["schedule", "fanotify_handle_event", "fsnotify", "__fsnotify_parent", "do_dentry_open"]),
+            (Memory, true, &["schedule_timeout_killable", "__mem_cgroup_handle_over_high", "exit_to_user_mode_loop"]),
+            (
+                Memory,
+                true,
+                &["schedule_timeout", "io_schedule_timeout", "balance_dirty_pages", "generic_perform_write", "ext4_file_write_iter"],
+            ),
+            (KernelWork, false, &["schedule_timeout", "__wait_for_common", "wait_for_completion", "__flush_work", "tty_buffer_flush_work"]),
+            (KernelWork, false, &["schedule_timeout", "wait_for_completion_state", "__wait_rcu_gp", "synchronize_rcu", "membarrier"]),
+            (Process, false, &["schedule_timeout", "__wait_for_common", "wait_for_completion_state", "kernel_clone", "__x64_sys_vfork"]),
+            (
+                Device,
+                false,
+                &["schedule", "tell_host", "virtballoon_free_page_report", "page_reporting_process", "worker_thread", "kthread"],
+            ),
+            (Device, false, &["schedule_timeout", "dma_fence_default_wait", "dma_fence_wait_timeout", "drm_syncobj_array_wait_timeout"]),
+            (KernelIdle, false, &["schedule", "worker_thread", "kthread", "ret_from_fork"]),
+            (KernelIdle, false, &["schedule", "a_thread_of_some_module", "kthread", "ret_from_fork"]),
+            (Timer, false, &["schedule_timeout", "schedule_timeout_uninterruptible", "msleep", "nothing_known"]),
+        ];
+        for (class, unwanted, stack) in cases {
+            let found = wait(stack);
+            assert_eq!((found.class, found.unwanted), (*class, *unwanted), "{stack:?}");
+        }
+    }
+
+    #[test]
+    fn regression_the_innermost_place_decides() {
+        use WaitClass::*;
+        let below_ext4 =
+            |inner: &[&str]| class(&[inner, &["ext4_map_blocks", "ext4_da_write_begin", "ext4_file_write_iter", "vfs_write"]].concat()).0;
+        assert_eq!(below_ext4(&["schedule_preempt_disabled", "rwsem_down_write_slowpath", "down_write"]), Lock);
+        assert_eq!(below_ext4(&["schedule_timeout", "reclaim_throttle", "shrink_node", "__alloc_pages_slowpath.constprop.0"]), Memory);
+        assert_eq!(below_ext4(&["io_schedule", "blk_mq_get_tag", "submit_bio_noacct"]), BlockIo);
+        assert_eq!(below_ext4(&["io_schedule", "bit_wait_io", "__wait_on_bit", "ext4_read_bh"]), BlockIo);
+        assert_eq!(below_ext4(&["schedule", "start_this_handle", "jbd2__journal_start"]), FileSystem);
+        assert_eq!(below_ext4(&["schedule", "a_wait_nobody_knows"]), FileSystem);
+        let fault = ["filemap_fault", "__do_fault", "handle_mm_fault", "exc_page_fault", "asm_exc_page_fault", "vfs_read"];
+        assert_eq!(class(&[&["io_schedule", "folio_wait_bit_common", "__folio_lock_or_retry"], &fault[..]].concat()).0, Memory);
+        // A worker that works is not at rest, whatever its work waits for.
+        assert_eq!(class(&["schedule", "wb_wait_for_completion", "process_one_work", "worker_thread", "kthread"]).0, FileSystem);
+        // Names of the program mean nothing about the kernel.
+        assert_eq!(class(&["schedule", "do_sys_poll", "", "fuse_loop", "tcp_server", "ext4_reader"]), (Idle, true));
+        assert_eq!(class(&["schedule", "a_wait_nobody_knows", "", "nfs_main", "msleep"]).0, Unknown);
+    }
+
     /// A wait in user space: the kernel's frames of a futex wait, then the program's, leaf first.
     fn futex_class(frames: &[&str]) -> (WaitClass, bool) {
         let futex = [
@@ -352,6 +561,7 @@ mod tests {
             "__x64_sys_futex",
             "do_syscall_64",
             "entry_SYSCALL_64_after_hwframe",
+            "",
         ];
         class(&[&futex[..], frames].concat())
     }
@@ -482,10 +692,7 @@ mod tests {
     #[test]
     fn a_users_rule_comes_first() {
         let rules = Rules::with_user_rules("[[wait]]\nclass = \"lock\"\nany = [\"my_lock\"]\n").expect("valid");
-        let mut matches = Matches::default();
-        matches.add(&rules.patterns_matching("my_lock"));
-        matches.add(&rules.patterns_matching("do_sys_poll"));
-        assert_eq!(rules.wait_class(&matches, &[]), (WaitClass::Lock, false));
+        assert_eq!(wait_by(&rules, &["do_sys_poll", "", "my_lock"]).class, WaitClass::Lock);
         assert!(Rules::with_user_rules("[[wait]]\nclass = \"nonsense\"\n").is_err());
     }
 }

@@ -73,7 +73,7 @@ const MANIFEST: &str = r#"<provider name="P" guid="{x}"><task name="Work" value=
 <template tid="A"><data name="Count" inType="win:UInt32"/><data name="Text" inType='win:UnicodeString' count="Count"/>
 <data name="Bytes" inType="win:Binary" length="Count" map="Colour"/></template><string id="red" value="Red &amp; hot"/></provider>"#;
 
-const RULES: &str = include_str!("../../analysis/waits.toml");
+const RULES: &str = include_str!("../../analysis/waits/runtimes.toml");
 
 const A: (u32, u32) = (100, 100);
 const B: (u32, u32) = (100, 101);

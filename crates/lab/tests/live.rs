@@ -1,7 +1,8 @@
 //! The programs, really run: 3 s each, one after another, each in a process of its own (`examples/lab.rs`, which `cargo test` builds).
 //!
 //! They need no privilege. A hang is a race against the scheduler, so what is demanded of every run is honesty: either the hang
-//! happened and the figures bear it out, or the outcome says why not. On a quiet machine all happen.
+//! happened and the figures bear it out, or the outcome says why not. On a quiet machine all happen. Nothing is demanded of how long
+//! anything takes: a busy machine may keep a program from its CPUs for as long as it likes.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -13,13 +14,20 @@ use unhitch_lab::{Outcome, PROGRAMS, program};
 /// Two hangs at once would spoil each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Starts a program, through the command `by` if there is one.
+/// Long enough for whatever must come at last, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Starts a program for 3 s, through the command `by` if there is one.
 fn start(name: &str, by: &[&str]) -> Child {
+    start_for("3", name, by)
+}
+
+fn start_for(seconds: &str, name: &str, by: &[&str]) -> Child {
     let this = std::env::current_exe().unwrap();
     let example = this.ancestors().nth(2).unwrap().join("examples/lab");
     assert!(example.exists(), "first run `cargo build -p unhitch-lab --example lab`");
     let mut words = by.iter().map(OsStr::new).chain([example.as_os_str()]);
-    Command::new(words.next().unwrap()).args(words).args([name, "3"]).stdout(Stdio::piped()).spawn().unwrap()
+    Command::new(words.next().unwrap()).args(words).args([name, seconds]).stdout(Stdio::piped()).spawn().unwrap()
 }
 
 fn outcome_of(mut child: Child) -> Outcome {
@@ -33,11 +41,9 @@ fn outcome_of(mut child: Child) -> Outcome {
 /// Runs a program for 3 s and checks what holds for all of them.
 fn play(name: &str) -> Outcome {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let started = Instant::now();
     let child = start(name, &[]);
     let pid = child.id();
     let outcome = outcome_of(child);
-    assert!(started.elapsed() < Duration::from_secs(5), "took {:?}", started.elapsed());
     assert_eq!((outcome.program.as_str(), outcome.pid), (name, pid));
     assert_eq!(outcome.answer, (program(name).unwrap().answer)());
     let hang = outcome.measured.hang;
@@ -156,7 +162,8 @@ fn live_build_stall() {
     let outcome = play("build-stall");
     if outcome.happened {
         assert!(figure(&outcome, "stuck") > 10, "not one compiler, but the build");
-        assert!(figure(&outcome, "hold_ms") + 200 > outcome.measured.hang.duration_ns() / 1_000_000, "the wait is one hold");
+        // Who has waited for the lock waits for a CPU, too, where others want it.
+        assert!(figure(&outcome, "hold_ms") * 2 > outcome.measured.hang.duration_ns() / 1_000_000, "the wait is one hold");
     }
 }
 
@@ -184,31 +191,55 @@ fn descendants(pid: u32) -> Vec<u32> {
     children.iter().copied().chain(children.iter().flat_map(|&child| descendants(child))).collect()
 }
 
+/// Whether it comes to be so.
+fn at_last(mut is_so: impl FnMut() -> bool) -> bool {
+    let asked = Instant::now();
+    while asked.elapsed() < PATIENCE {
+        if is_so() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
 #[test]
 fn live_leaves_no_process_behind_when_killed() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let mut child = start("build-stall", &[]);
-    std::thread::sleep(Duration::from_millis(1_500));
-    let descendants = descendants(child.id());
-    assert!(descendants.len() >= 2, "make and the indexer at least: {descendants:?}");
+    let mut child = start_for("60", "build-stall", &[]);
+    let mut started = Vec::new();
+    let both = at_last(|| {
+        started = descendants(child.id());
+        started.len() >= 2
+    });
     child.kill().unwrap();
     child.wait().unwrap();
-    std::thread::sleep(Duration::from_millis(500));
+    assert!(both, "make and the indexer at least: {started:?}");
     let alive = |pid: &&u32| std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !status.contains("State:\tZ"));
-    assert_eq!(descendants.iter().filter(alive).count(), 0);
+    assert!(at_last(|| started.iter().filter(alive).count() == 0), "some of {started:?} live on");
+}
+
+/// Whether a process has blocked SIGTERM, to be asked about it in its own time; before that it would just die.
+fn takes_sigterm(pid: u32) -> bool {
+    const SIGTERM: u64 = 15;
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).map(str::trim);
+    blocked.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask >> (SIGTERM - 1) & 1 == 1)
 }
 
 #[test]
 fn live_stops_on_sigterm() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for name in PROGRAMS.iter().map(|program| program.name) {
-        let mut child = start(name, &[]);
-        std::thread::sleep(Duration::from_millis(1_200));
+        let mut child = start_for("60", name, &[]);
+        assert!(at_last(|| takes_sigterm(child.id())), "{name} never began");
+        // Into the middle of its life; wherever that is, it must stop.
+        std::thread::sleep(Duration::from_millis(1_000));
         assert!(child.try_wait().unwrap().is_none());
-        let started = Instant::now();
+        let asked = Instant::now();
         assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
         let outcome = outcome_of(child);
-        assert!(started.elapsed() < Duration::from_secs(1), "{name} took {:?} to stop", started.elapsed());
+        assert!(asked.elapsed() < PATIENCE, "{name} played on to its end");
         assert!(outcome.reason.unwrap().contains("stopped by signal 15"));
     }
 }

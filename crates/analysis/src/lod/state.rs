@@ -67,7 +67,7 @@ impl LaneState {
             Self::Ipc => ("ipc", "waited for another thread"),
             Self::Idle => ("idle", "had nothing to do"),
             Self::Stopped => ("stopped", "stopped"),
-            Self::Slept => ("slept", "slept, no rule tells why"),
+            Self::Slept => ("slept", "slept for a device, or no rule says for what"),
             Self::Network => ("network", "waited for the network"),
         }
     }
@@ -99,11 +99,11 @@ impl LaneState {
             WaitClass::Memory => Self::Memory,
             WaitClass::Timer => Self::Timer,
             // A condition is another thread's to meet; a lock among them is told by its wake-up.
-            WaitClass::Ipc | WaitClass::Condition | WaitClass::Process => Self::Ipc,
+            WaitClass::Ipc | WaitClass::Condition | WaitClass::Process | WaitClass::KernelWork => Self::Ipc,
             WaitClass::Network => Self::Network,
             WaitClass::Idle | WaitClass::KernelIdle => Self::Idle,
             WaitClass::Stopped => Self::Stopped,
-            WaitClass::Unknown => Self::Slept,
+            WaitClass::Device | WaitClass::Unknown => Self::Slept,
         }
     }
 }

@@ -16,7 +16,7 @@ pub use machine::MassRelease;
 
 use crate::explain::Cause;
 use crate::patterns::{Finding, Pattern, judge};
-use crate::{Analysis, Explanation, Operation, Segment};
+use crate::{Analysis, Explanation, Operation, Segment, WaitClass};
 use rayon::prelude::*;
 use unhitch_model::{ThreadId, Throttling, Window};
 
@@ -29,7 +29,7 @@ const MOST_EXPLAINED: usize = 64;
 pub enum StallKind {
     /// An event loop stayed away from its idle stack.
     EventLoop,
-    /// A wait for a lock, a disk or memory.
+    /// A wait for a lock, a disk, memory, or a peer that does not take what is written to it.
     UnwantedWait,
     /// A thread wanted a CPU and did not get one.
     CpuStarvation,
@@ -139,8 +139,15 @@ impl Query {
 
 impl Stall {
     /// False for an event loop that spent most of its absence in other waits with a timeout, none of which anybody ended: it polls
-    /// there, and was not kept from anything.
+    /// there, and was not kept from anything. Nor for a writer into a pipe of whose reader nothing is known but that it had nothing to do:
+    /// that may be a pager before which somebody sits.
     fn is_defensible(&self) -> bool {
+        let operation = self.candidate.operation.as_ref();
+        let is_message = operation.is_some_and(|operation| operation.class == WaitClass::Ipc);
+        if self.candidate.kind == StallKind::UnwantedWait && is_message && !self.finding.pattern.is_definite() {
+            return false;
+        }
+
         let polled = self.explanation.pieces.iter().filter(|piece| piece.hop.is_none() && piece.cause == Cause::Timeout);
         let polled_ns: u64 = polled.map(|piece| piece.window.duration_ns()).sum();
         self.candidate.kind != StallKind::EventLoop || polled_ns * 2 < self.explanation.window.duration_ns()

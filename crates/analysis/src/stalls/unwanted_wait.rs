@@ -1,8 +1,10 @@
-//! Waits that nobody chooses: locks, block devices, file systems, memory, being stopped, and any uninterruptible sleep.
+//! Waits that nobody chooses: locks, block devices, file systems, memory, being stopped, a peer that does not take what is written to
+//! it, and any uninterruptible sleep.
 
 use super::{Candidate, StallKind, ThreadView};
-use crate::{Analysis, WaitClass};
-use unhitch_model::TaskState;
+use crate::timeline::State;
+use crate::{Analysis, Operation, WaitClass};
+use unhitch_model::{TaskState, ThreadId, Time, Window};
 
 /// Shorter waits are no stall of their own.
 const THRESHOLD_NS: u64 = 100_000_000;
@@ -14,16 +16,13 @@ pub(super) fn is_long(candidate: &Candidate) -> bool {
     candidate.kind != StallKind::UnwantedWait || candidate.window.duration_ns() >= THRESHOLD_NS
 }
 
-pub(super) fn find(_: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
-    for operation in view.operations.iter().filter(|operation| operation.window.duration_ns() >= THRESHOLD_OF_MANY_NS) {
-        let unwanted = match operation.class {
-            WaitClass::Lock | WaitClass::BlockIo | WaitClass::FileSystem | WaitClass::Memory | WaitClass::Stopped => true,
-            WaitClass::KernelIdle => false,
-            // vfork and exec wait uninterruptibly for their child: that is a call's length, not a hang.
-            WaitClass::Process | WaitClass::Timer => false,
-            _ => operation.state == TaskState::DiskSleep,
-        };
-        if unwanted {
+pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
+    for (index, operation) in view.operations.iter().enumerate() {
+        let next = view.operations.get(index + 1).map_or(Time::MAX, |next| next.window.start);
+        if operation.window.duration_ns() >= THRESHOLD_OF_MANY_NS
+            && is_unwanted(analysis, operation)
+            && (!analysis.facts.is_kernel_thread(operation.stack) || somebody_waited(analysis, operation, next))
+        {
             found.push(Candidate {
                 kind: StallKind::UnwantedWait,
                 victim: view.thread,
@@ -34,4 +33,32 @@ pub(super) fn find(_: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Cand
             });
         }
     }
+}
+
+fn is_unwanted(analysis: &Analysis<'_>, operation: &Operation) -> bool {
+    match operation.class {
+        WaitClass::Lock | WaitClass::BlockIo | WaitClass::FileSystem | WaitClass::Memory | WaitClass::Stopped => true,
+        WaitClass::KernelIdle => false,
+        // vfork and exec wait uninterruptibly for their child: that is a call's length, not a hang.
+        WaitClass::Process | WaitClass::Timer => false,
+        _ => operation.state == TaskState::DiskSleep || analysis.facts.is_unwanted(operation.stack),
+    }
+}
+
+/// Whether a kernel thread that waited in `operation` kept a program waiting: the housekeeping of the kernel hurts nobody by itself. Asks
+/// for whom it woke between its wait and the `next` one, and whether they had waited for it most of that time.
+fn somebody_waited(analysis: &Analysis<'_>, operation: &Operation, next: Time) -> bool {
+    let trace = analysis.trace;
+    let after = Window::new(operation.window.end, next.min(analysis.timeline.window().end));
+    let waited = |wakee: ThreadId| {
+        let waits = analysis.segments(wakee, operation.window).into_iter().filter(|segment| {
+            matches!(segment.state, State::Sleeping(_))
+                && !matches!(analysis.class_of(segment), WaitClass::Idle | WaitClass::KernelIdle)
+                && !analysis.facts.is_kernel_thread(segment.wait_stack(trace))
+        });
+        waits.map(|segment| segment.window.duration_ns()).sum::<u64>() * 2 >= operation.window.duration_ns()
+    };
+    let woke =
+        |index: &usize| trace.wakings.waker[*index] == operation.thread && analysis.facts.wake_source(trace, *index).context.is_task();
+    trace.wakings.range(after).filter(woke).any(|index| waited(trace.wakings.wakee[index]))
 }

@@ -1,0 +1,242 @@
+//! No sentence contradicts its trace: answers about real recordings, each compared with what the recording holds.
+//!
+//! Hangs of the lab are recorded, every other one beside a load that is none of ours. Each recording is asked what hung, and what every
+//! single thread of it waited for; whatever those answers say of samples, frames, timers, parts and names is checked against the trace,
+//! by rules that know nothing of how answers are made. `UNHITCH_TRUTH=N` makes N recordings (4 without it); the last line counts answers.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use unhitch_analysis::answer::{ClauseKind, Why, clauses, text_for};
+use unhitch_analysis::patterns::{Evidence, Pattern};
+use unhitch_analysis::stalls::{Query, Stall};
+use unhitch_analysis::{Analysis, Rules};
+use unhitch_model::{ModuleKind, StackId, ThreadId, Trace, Window};
+use unhitch_record::{Error, Options, Recorder};
+
+const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
+/// The hangs, in turns.
+const PROGRAMS: [&str; 10] =
+    ["starve", "long-hold", "chain", "tcp", "loop-stall", "convoy", "idle-holder", "saturate", "slow-disk", "stopped"];
+/// Answers to `why --top 10`.
+const TOP: usize = 10;
+
+#[test]
+fn live_answers_do_not_contradict_their_traces() {
+    if let Err(error @ (Error::Permission { .. } | Error::NoTracefs)) = Recorder::start(Options::default()) {
+        println!("SKIPPED live_answers_do_not_contradict_their_traces: {error}");
+        return;
+    }
+    let recordings: usize = std::env::var("UNHITCH_TRUTH").ok().and_then(|count| count.parse().ok()).unwrap_or(4);
+    let folder = tempfile::tempdir().unwrap();
+    let (mut answers, mut lies) = (0, Vec::new());
+    for turn in 0..recordings {
+        let program = PROGRAMS[turn % PROGRAMS.len()];
+        let path = folder.path().join(format!("{turn}-{program}.hitch"));
+        let load = (turn % 2 == 1).then(Load::start);
+        // Whether the hang came about does not matter: what is said of the recording must be so.
+        let _ = Command::new(UNHITCH).args(["lab", program, "--record", "-o"]).arg(&path).output().unwrap();
+        drop(load);
+        if !path.exists() {
+            println!("NOISY {program}: not recorded");
+            continue;
+        }
+        let (count, found) = examine(&path);
+        answers += count;
+        lies.extend(found.into_iter().map(|lie| format!("{program} ({turn}): {lie}")));
+        std::fs::remove_file(&path).unwrap();
+    }
+    println!("{answers} answers about {recordings} recordings, {} contradictions", lies.len());
+    assert!(answers >= recordings * 20, "{answers} answers about {recordings} recordings");
+    assert!(lies.is_empty(), "{}", lies.join("\n\n"));
+}
+
+/// Others' work: processes that begin, compress, and end.
+struct Load(Child);
+
+impl Load {
+    fn start() -> Self {
+        let script = "while :; do gzip -9 -c /proc/self/exe | gzip -d | md5sum; done";
+        Self(Command::new("sh").args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+    }
+}
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks a recording everything: how many answers it gave, and what is wrong with them.
+fn examine(path: &Path) -> (usize, Vec<String>) {
+    let mut trace = unhitch_formats::open(path).unwrap();
+    let (times, switches) = (trace.switches.time.len(), trace.switches.stack.clone());
+    unhitch_analysis::mend(&mut trace);
+    assert!(trace.switches.time.len() >= times && !switches.is_empty());
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let mut lies = frames_outside_mappings(path, &trace);
+    let mut answers = 0;
+    let whole = analysis.timeline.window();
+    let halves = Window::new(whole.start, whole.start.plus(whole.duration_ns() / 2));
+    let all = (1..trace.threads.len() as u32).map(ThreadId).filter(|&thread| !analysis.timeline.life(thread).is_empty());
+    let of_threads = all.map(|thread| Query { victims: vec![thread], window: None });
+    for query in [Query::default(), Query { victims: Vec::new(), window: Some(halves) }].into_iter().chain(of_threads) {
+        let stalls = analysis.stalls(&query);
+        let text = text_for(&analysis, &query, &stalls, TOP);
+        if query.is_about_something() && stalls.is_empty() {
+            lies.push(format!("nothing is said of what was asked about:\n{text}"));
+        }
+        if query.is_about_something() && text.contains("--victim") {
+            lies.push(format!("what was just asked is advised:\n{text}"));
+        }
+        for stall in stalls.iter().take(TOP) {
+            answers += 1;
+            lies.extend(of_stall(&analysis, stall).into_iter().map(|lie| {
+                let lines: Vec<String> = clauses(&analysis, stall).into_iter().map(|clause| clause.text).collect();
+                format!("{lie}\n{}", lines.join("\n"))
+            }));
+        }
+        lies.extend(of_json(&analysis, &stalls));
+    }
+    (answers, lies)
+}
+
+/// What the answer about one stall says that is not so.
+fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
+    let (trace, window) = (analysis.trace, stall.explanation.window);
+    let mut lies = Vec::new();
+    let mut lie = |what: String| lies.push(what);
+    let all = clauses(analysis, stall);
+    let said = |kinds: &[ClauseKind]| {
+        let of_kind = all.iter().filter(|clause| kinds.contains(&clause.kind));
+        of_kind.map(|clause| clause.text.as_str()).collect::<Vec<_>>().join("\n")
+    };
+    let sentences = said(&[ClauseKind::Headline, ClauseKind::Story, ClauseKind::Cause, ClauseKind::Evidence, ClauseKind::Remedy]);
+
+    // Samples.
+    let who = stall.finding.culprit.unwrap_or(stall.candidate.victim);
+    let samples = analysis.samples.of_thread(trace, who, window).len();
+    if sentences.contains("were not recorded") && sentences.contains("CPU samples") && !trace.samples.is_empty() {
+        lie(format!("samples are said not to be recorded, where there are {}", trace.samples.len()));
+    }
+    if (sentences.contains("No CPU sample") || sentences.contains("no CPU sample")) && samples > 0 {
+        lie(format!("samples are said to be missing, where there are {samples}"));
+    }
+    if sentences.contains("and samples were seen") && samples == 0 {
+        lie("samples are said to be seen, where there are none".to_owned());
+    }
+
+    // Timers.
+    let direct = stall.finding.evidence == Evidence::Direct;
+    let own_timer = stall.finding.pattern == Pattern::TimerSleep && stall.finding.culprit == Some(stall.candidate.victim);
+    if direct && own_timer {
+        lie("a timer of its own is direct evidence".to_owned());
+    }
+
+    // The tracer.
+    let tracers = ["__traceiter_", "perf_trace_", "perf_event_", "trace_event_raw_", "bpf_trace_run"];
+    if let Some(tracer) = tracers.iter().find(|tracer| stall.finding.function.starts_with(**tracer)) {
+        lie(format!("the tracer ({tracer}…) is named as a cause"));
+    }
+
+    // Parts.
+    let lines: Vec<&str> = said(&[ClauseKind::Partition]).leak().lines().collect();
+    let tenths = |line: &&str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let percent = words.iter().position(|word| *word == "%")?;
+        words.get(percent.checked_sub(1)?)?.replace('.', "").parse::<u64>().ok()
+    };
+    let parts: Vec<u64> = lines.iter().filter_map(tenths).collect();
+    match parts.split_last() {
+        Some((sum, parts)) if *sum == 1000 && parts.iter().sum::<u64>() == 1000 => {}
+        _ => lie(format!("percentages do not add up: {parts:?}")),
+    }
+    let most = analysis.partition(&stall.explanation).first().map_or(0, |share| share.ns);
+    if sentences.contains("no single one") && most * 2 >= window.duration_ns() {
+        lie("\"no single one\" has half of it".to_owned());
+    }
+
+    // Losses.
+    if sentences.contains("larger buffers") && trace.losses.is_empty() && window.start > analysis.timeline.window().start {
+        lie("larger buffers are advised where nothing was overwritten".to_owned());
+    }
+
+    // Names. Stacks stand on lines of their own, which begin with two spaces.
+    for line in sentences.lines().filter(|line| !line.starts_with("  ")) {
+        let words = line.split_once("  ").map_or(line, |(head, rest)| if head.contains(' ') { line } else { rest.trim_start() });
+        let holes = [",.", " ,", " .", ", ,", "  ", "\"\"", " in,", " in.", " of.", " by.", " in :"];
+        if let Some(hole) = holes.iter().find(|hole| words.contains(**hole)) {
+            lie(format!("an empty place ({hole:?}) in {words:?}"));
+        }
+    }
+    lies
+}
+
+/// The parts of each stall's JSON sum to its length, and nobody in it is without a name.
+fn of_json(analysis: &Analysis<'_>, stalls: &[Stall]) -> Vec<String> {
+    let json = serde_json::to_value(Why::new(analysis, "trace", stalls, TOP)).unwrap();
+    let mut lies = Vec::new();
+    for stall in json["stalls"].as_array().unwrap() {
+        let sum: u64 = stall["partition"].as_array().unwrap().iter().map(|share| share["ns"].as_u64().unwrap()).sum();
+        if Some(sum) != stall["duration_ns"].as_u64() {
+            lies.push(format!("the parts sum to {sum}: {stall}"));
+        }
+        for link in stall["chain"].as_array().unwrap() {
+            let frames = link["stack"].as_array().unwrap().iter().chain(link["wake"]["stack"].as_array().into_iter().flatten());
+            for frame in frames.filter(|frame| frame.as_str().is_none_or(|name| name.trim().is_empty())) {
+                lies.push(format!("a frame without a name ({frame}) in {link}"));
+            }
+        }
+    }
+    lies
+}
+
+/// The frames of anonymous memory that lie in no executable mapping which the recording knows for their process, by perf's reading of it.
+fn frames_outside_mappings(path: &Path, trace: &Trace) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().join("perf.data");
+    let unzipped = Command::new("unzip").args(["-q", "-d"]).arg(folder.path()).arg(path).arg("perf.data").status();
+    if !unzipped.is_ok_and(|status| status.success()) {
+        return Vec::new();
+    }
+    let Ok(script) = Command::new("perf").args(["script", "--show-mmap-events", "-F", "comm", "-i"]).arg(&data).output() else {
+        return Vec::new();
+    };
+    // `… PERF_RECORD_MMAP2 4711/4711: [0x7f0000000000(0x1000) @ 0 00:00 0 0]: r-xp //anon`
+    let mut mappings: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
+    for line in String::from_utf8_lossy(&script.stdout).lines() {
+        let parsed = || {
+            let (_, rest) = line.split_once("PERF_RECORD_MMAP2 ")?;
+            let (pid, rest) = rest.split_once('/')?;
+            let (_, rest) = rest.split_once("[0x")?;
+            let (start, rest) = rest.split_once("(0x")?;
+            let (len, rest) = rest.split_once(')')?;
+            let (_, rest) = rest.split_once("]: ")?;
+            let executable = rest.as_bytes().get(2) == Some(&b'x');
+            let hex = |text: &str| u64::from_str_radix(text, 16).ok();
+            executable.then_some((pid.trim().parse().ok()?, hex(start)?, hex(len)?))
+        };
+        if let Some((pid, start, len)) = parsed() {
+            mappings.entry(pid).or_default().push((start, start.saturating_add(len)));
+        }
+    }
+    let mut lies = Vec::new();
+    let used = (0..trace.stacks.len() as u32).flat_map(|stack| trace.stacks.frames_of(StackId(stack)).iter().copied());
+    let mut frames: Vec<_> = used.collect();
+    frames.sort_unstable();
+    frames.dedup();
+    for id in frames {
+        let Some(frame) = trace.stacks.frame(id) else { continue };
+        let Some(ModuleKind::Anonymous { pid }) = trace.modules.get(frame.module).map(|module| module.kind) else { continue };
+        if !mappings.contains_key(&pid) {
+            continue;
+        }
+        // A forked process has those of its parents too.
+        if !mappings.values().flatten().any(|(start, end)| (*start..=*end).contains(&frame.offset)) {
+            lies.push(format!("a frame of process {pid} at {:#x} is in no executable mapping", frame.offset));
+        }
+    }
+    lies
+}

@@ -1,0 +1,139 @@
+//! The wait rules on this machine's kernel: waits at some fifty of its wait places (`wait_places/waits.c`), recorded, each with the class
+//! that it must have; and no wait of the program may be without one.
+//!
+//! *Why it does not depend on time:* the program lets its waits end only when all of them are asleep, and then holds them for a while. A
+//! thread's longest sleep is therefore the wait it is named after, however busy the machine is. What the machine does not permit is
+//! skipped and said.
+#![cfg(target_os = "linux")]
+
+use std::io::{Write, stderr};
+use std::process::Command;
+use unhitch_analysis::{Analysis, Rules, State, WaitClass};
+use unhitch_model::ThreadId;
+
+const PROGRAM: &str = include_str!("wait_places/waits.c");
+
+/// A wait by the name of its thread, its class, and whether nobody chooses it.
+const EXPECTED: &[(&str, WaitClass, bool)] = {
+    use WaitClass::*;
+    &[
+        ("stopped", Stopped, true),
+        ("ptraced", Stopped, true),
+        ("pipe_write", Ipc, true),
+        ("pipe_read", Ipc, false),
+        ("fifo_open", Ipc, false),
+        ("unix_send", Ipc, true),
+        ("unix_dgram_send", Ipc, true),
+        ("unix_recv", Ipc, false),
+        ("unix_accept", Idle, false),
+        ("unix_connect", Ipc, true),
+        ("tcp_accept", Idle, false),
+        ("tcp_recv", Network, false),
+        ("tcp_send", Network, true),
+        ("tcp_connect", Network, true),
+        ("udp_recv", Network, false),
+        ("netlink_recv", Ipc, false),
+        ("flock", Lock, true),
+        ("fcntl", Lock, true),
+        ("semop", Condition, false),
+        ("msgrcv", Ipc, false),
+        ("msgsnd", Ipc, true),
+        ("mq_receive", Ipc, false),
+        ("mq_send", Ipc, true),
+        ("eventfd_read", Ipc, false),
+        ("eventfd_write", Ipc, true),
+        ("epoll", Idle, false),
+        ("poll", Idle, false),
+        ("select", Idle, false),
+        ("inotify", Idle, false),
+        ("signalfd", Idle, false),
+        ("timerfd", Idle, false),
+        ("sigwait", Idle, false),
+        ("pause", Idle, false),
+        ("tty_read", Idle, false),
+        ("tty_write", Ipc, true),
+        ("nanosleep", Timer, false),
+        ("futex", Condition, false),
+        ("vfork", Process, false),
+        ("waitpid", Process, false),
+        ("uffd_read", Idle, false),
+        ("userfault", Memory, true),
+        ("fuse_server", Idle, false),
+        ("fuse_client", FileSystem, true),
+        ("fanotify_read", Idle, false),
+        ("fanotify_open", Ipc, true),
+        ("io_uring", Idle, false),
+        ("aio", Idle, false),
+        ("membarrier", KernelWork, false),
+    ]
+};
+
+/// Past the test harness, which hides what passing tests print.
+fn say(line: &str) {
+    let _ = writeln!(stderr(), "{line}");
+}
+
+#[test]
+fn live_waits_at_the_kernels_wait_places_have_their_classes() {
+    let test = "live_waits_at_the_kernels_wait_places_have_their_classes";
+    let folder = tempfile::tempdir().unwrap();
+    let [source, program, trace] = ["waits.c", "waits", "waits.hitch"].map(|name| folder.path().join(name));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let compiler = Command::new("cc").args(["-O1", "-fno-omit-frame-pointer", "-pthread", "-o"]).arg(&program).arg(&source).output();
+    match compiler {
+        Ok(output) if output.status.success() => {}
+        Ok(output) => return say(&format!("SKIPPED {test}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Err(error) => return say(&format!("SKIPPED {test}: there is no C compiler: {error}")),
+    }
+    let mut record = Command::new(env!("CARGO_BIN_EXE_unhitch"));
+    let recorded = record.args(["record", "-o"]).arg(&trace).arg("--").arg(&program).arg(folder.path()).output().unwrap();
+    let said = String::from_utf8_lossy(&recorded.stdout).into_owned() + &String::from_utf8_lossy(&recorded.stderr);
+    if !trace.exists() {
+        return say(&format!("SKIPPED {test}: {}", said.replace('\n', " ")));
+    }
+    let skipped: Vec<&str> = said.lines().filter(|line| line.starts_with("SKIPPED ")).collect();
+    skipped.iter().for_each(|line| say(&format!("{test}: {line}")));
+    assert!(said.contains("DONE"), "the program did not come to its end: {said}");
+
+    let trace = unhitch_formats::open(&trace).unwrap();
+    let rules = Rules::default();
+    let analysis = Analysis::new(&trace, &rules);
+    let names = |thread: ThreadId| trace.threads.get(thread).names.iter().map(|(_, name)| trace.name(*name));
+    let threads = || trace.threads.iter().map(|(id, _)| id);
+    let mut wrong = Vec::new();
+    for (name, class, unwanted) in EXPECTED {
+        if skipped.iter().any(|line| line.starts_with(&format!("SKIPPED {name}:"))) {
+            continue;
+        }
+        // The longest sleep whose stack was recorded: the kernel does not report every switch.
+        let sleeps = threads().filter(|thread| names(*thread).any(|known| known == *name)).flat_map(|thread| {
+            let segments = analysis.segments(thread, analysis.timeline.window());
+            segments.into_iter().filter(|segment| matches!(segment.state, State::Sleeping(_)))
+        });
+        let Some(longest) = sleeps.max_by_key(|segment| segment.window.duration_ns()) else {
+            wrong.push(format!("{name}: no sleep of it was recorded"));
+            continue;
+        };
+        let stack = longest.wait_stack(&trace);
+        if stack.is_empty() {
+            say(&format!("{test}: {name}: the kernel did not report where it waited"));
+            continue;
+        }
+        let found = (analysis.class_of(&longest), analysis.facts.is_unwanted(stack));
+        if found != (*class, *unwanted) {
+            wrong.push(format!("{name}: {found:?}, not {:?}: {:?}", (class, unwanted), trace.stack_names(stack)));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let own = |thread: ThreadId| {
+        let process = trace.threads.process_of(thread).leader;
+        names(process).any(|name| name == "wait_places")
+    };
+    let unclassified: Vec<Vec<String>> = analysis
+        .unclassified()
+        .into_iter()
+        .filter(|waits| !waits.stack.is_empty() && own(waits.most))
+        .map(|waits| trace.stack_names(waits.stack).iter().map(|name| name.to_string()).collect())
+        .collect();
+    assert!(unclassified.is_empty(), "waits without a class: {unclassified:?}");
+}
