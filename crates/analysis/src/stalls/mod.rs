@@ -124,6 +124,13 @@ pub struct Query {
     pub window: Option<Window>,
 }
 
+impl Candidate {
+    /// True for a wait that was picked because somebody asked, and that its thread did not choose.
+    fn is_unusual_wait(&self) -> bool {
+        self.kind == StallKind::Rhythm || (self.kind == StallKind::Longest && self.operation.is_some())
+    }
+}
+
 impl Query {
     /// True when something was named: then there is an answer, stall or not.
     pub fn is_about_something(&self) -> bool {
@@ -175,6 +182,10 @@ impl Analysis<'_> {
     /// The stalls of the trace, worst first.
     pub fn stalls(&self, query: &Query) -> Vec<Stall> {
         let mut candidates = self.candidates(query);
+        if !query.victims.is_empty() && query.window.is_none() {
+            // Beside a stall, what is unusual about those that were asked about is one particular wait.
+            candidates.extend(self.most_unusual(query).into_iter().filter(Candidate::is_unusual_wait));
+        }
         candidates.sort_by_key(|candidate| (std::cmp::Reverse(weight(candidate)), candidate.window.start, candidate.victim));
         candidates.truncate(MOST_EXPLAINED);
         let stalls: Vec<Stall> = candidates.into_par_iter().map(|candidate| self.judge(candidate)).filter(Stall::is_defensible).collect();
