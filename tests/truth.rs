@@ -165,8 +165,8 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
 
     // Names. Stacks stand on lines of their own, which begin with two spaces.
     for line in sentences.lines().filter(|line| !line.starts_with("  ")) {
-        let words = line.split_once("  ").map_or(line, |(head, rest)| if head.contains(' ') { line } else { rest.trim_start() });
-        let holes = [",.", " ,", " .", ", ,", "  ", "\"\"", " in,", " in.", " of.", " by.", " in :"];
+        let holes = [",.", " ,", " .", ", ,", "\"\"", " in,", " of.", " by.", " in :"];
+        let words = line;
         if let Some(hole) = holes.iter().find(|hole| words.contains(**hole)) {
             lie(format!("an empty place ({hole:?}) in {words:?}"));
         }
