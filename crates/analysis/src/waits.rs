@@ -183,7 +183,7 @@ pub struct RulesError(#[from] toml::de::Error);
 #[derive(Clone)]
 pub struct Rules {
     exact: FxHashMap<String, Vec<u16>>,
-    globs: FxHashMap<Option<[u8; 2]>, Vec<(Vec<String>, u16)>>,
+    globs: FxHashMap<Option<[u8; 2]>, Vec<Glob>>,
     waits: Vec<Compiled<WaitClass>>,
     /// Where among `waits` the step of the wait places stands.
     places_at: usize,
@@ -195,6 +195,9 @@ pub struct Rules {
     marks: FxHashMap<u16, Mark>,
     patterns: u16,
 }
+
+/// The parts of a name between its `*`, and the number of its pattern.
+type Glob = (Vec<String>, u16);
 
 #[derive(Clone)]
 struct Compiled<C> {

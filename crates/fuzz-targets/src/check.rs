@@ -77,15 +77,19 @@ pub fn same(a: &Trace, b: &Trace) {
     assert_eq!(seen(a), seen(b), "two readings differ");
 }
 
-/// Partitions of what some threads did are gapless and sum exactly; the answer and its JSON can be written.
+/// Partitions of what some threads did are gapless and sum exactly; the answer and its JSON can be written. A trace longer than `max_ns`
+/// is left out.
 ///
 /// # Panics
 /// When it is not so.
-pub fn answers(mut trace: Trace, rules: &Rules) {
+pub fn answers(mut trace: Trace, rules: &Rules, max_ns: u64) {
     mend(&mut trace);
     self::trace(&trace);
     let analysis = Analysis::new(&trace, rules);
     let window = analysis.timeline.window();
+    if window.duration_ns() > max_ns {
+        return;
+    }
     for thread in (1..trace.threads.len()).take(MAX_EXPLAINED) {
         partition(&analysis, ThreadId(thread as u32), window);
     }

@@ -3,7 +3,8 @@
 //! Formats: the Rust legacy and v0 manglings, the Itanium C++ ABI, and the version suffix (`@@GLIBC_2.2.5`) that glibc's own symbol table
 //! carries. *Why no parameters*: the name is what stacks are grouped and searched by, and it has to fit a line beside its callers.
 
-use cpp_demangle::{DemangleOptions, ParseOptions, Symbol};
+use cpp_demangle::{DemangleOptions, DemangleWrite, ParseOptions, Symbol};
+use std::fmt;
 
 /// Deep enough for real templates, shallow enough for the small stack of a worker thread.
 const CPP_RECURSION_LIMIT: u32 = 64;
@@ -26,15 +27,39 @@ fn cpp(name: &str) -> Option<String> {
     }
     let symbol = Symbol::new_with_options(name, &ParseOptions::default().recursion_limit(CPP_RECURSION_LIMIT)).ok()?;
     let options = DemangleOptions::new().no_params().no_return_type().recursion_limit(CPP_RECURSION_LIMIT);
-    symbol.demangle_with_options(&options).ok()
+    let mut out = Bounded(String::new());
+    symbol.structured_demangle(&mut out, &options).ok().map(|()| out.0)
+}
+
+/// A longer readable name is of no use to anybody. Parts of a mangled name refer to earlier parts, so that 250 bytes can stand for a
+/// gigabyte; such a name stays as it is.
+const MAX_READABLE_LEN: usize = 64 << 10;
+
+struct Bounded(String);
+
+impl DemangleWrite for Bounded {
+    fn write_string(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > MAX_READABLE_LEN {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 /// Longer names of Microsoft's compiler stay as they are: their demangler descends without a limit, and real names are shorter.
 const MAX_MSVC_LEN: usize = 2048;
+/// Digits refer to earlier parts, and those to still earlier ones: 115 bytes took gigabytes, and the demangler itself has no limit. With so
+/// many digits it takes some ten MiB at most; the names of the standard library have one digit in some thirty bytes.
+const MAX_MSVC_DIGITS: usize = 32;
 
 /// The readable form of a name in a PDB: C++ names without parameters, C names without what the calling convention hung onto them.
 pub(crate) fn demangle_msvc(name: &str) -> String {
-    if name.starts_with('?') && name.len() <= MAX_MSVC_LEN {
+    if name.starts_with('?') {
+        let digits = name.bytes().filter(u8::is_ascii_digit).count();
+        if name.len() > MAX_MSVC_LEN || digits > MAX_MSVC_DIGITS {
+            return name.to_owned();
+        }
         let flags = msvc_demangler::DemangleFlags::NAME_ONLY;
         return msvc_demangler::demangle(name, flags).unwrap_or_else(|_| name.to_owned());
     }
@@ -70,6 +95,17 @@ mod tests {
                 let _ = demangle_msvc(&format!("?{}", part.repeat(len - 1)));
             }
         }
+    }
+
+    #[test]
+    fn references_to_references_are_not_multiplied() {
+        let types: String = (0..7).map(|of| format!("P6AX{}@Z", of.to_string().repeat(9))).collect();
+        for name in [format!("??$f@PAH{types}@@YAXXZ"), format!("?f@@YAXPAH{types}@Z")] {
+            assert_eq!(demangle_msvc(&name), name);
+        }
+        let types: String = (1..8).map(|of| format!("S0_I{}E", format!("S{of}_").repeat(8))).collect();
+        let name = format!("_Z1fI1AIiiE{types}Evv");
+        assert_eq!(demangle(&name), name);
     }
 
     const MAX_LEN: usize = super::MAX_MSVC_LEN - 8;

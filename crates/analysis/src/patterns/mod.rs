@@ -328,11 +328,11 @@ impl Case<'_> {
     /// How well the stall's hops are known, in general: direct when all of its waits ended by a wake-up seen in task context.
     pub fn evidence(&self) -> (Evidence, String) {
         let hidden = self.ns_of(|piece, _| matches!(piece.cause, Cause::Lost));
-        if hidden * 10 > self.duration_ns() {
+        if hidden > self.duration_ns() / 10 {
             return (Evidence::Lost, format!("{} of it is hidden by lost records or the recording's edge", self.percent(hidden)));
         }
         match self.weakest() {
-            Some((weak, ns)) if ns * 10 > self.duration_ns() => (Evidence::Inferred, self.weak_words(weak, ns)),
+            Some((weak, ns)) if ns > self.duration_ns() / 10 => (Evidence::Inferred, self.weak_words(weak, ns)),
             _ => (Evidence::Direct, "every wake-up on the way was seen".to_owned()),
         }
     }
@@ -382,6 +382,11 @@ impl Case<'_> {
             ),
         }
     }
+}
+
+/// Where something is done: `words` with the function behind them; nothing where that has no name.
+fn place(words: &str, function: &str) -> String {
+    if function.is_empty() { String::new() } else { format!("{words}{function}") }
 }
 
 /// What is weak about a hop; of equally much time, the last is told.

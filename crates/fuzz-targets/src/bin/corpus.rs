@@ -16,7 +16,10 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
-        ["targets"] => Ok(TARGETS.iter().for_each(|target| println!("{}", target.name))),
+        ["targets"] => {
+            TARGETS.iter().for_each(|target| println!("{}", target.name));
+            Ok(())
+        }
         ["unpack", name, folder] => unpack(name, Path::new(folder)),
         ["keep", name, folder] => keep(name, Path::new(folder)),
         ["find", name, input, file] => find(name, input, Path::new(file)),

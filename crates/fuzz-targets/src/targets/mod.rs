@@ -1,6 +1,6 @@
 //! [`TARGETS`], the one registry: adding a target is a function and a line, and a binary in `fuzz/Cargo.toml`.
 
-mod answers;
+pub mod answers;
 mod etl;
 mod hitch;
 mod perf_data;
@@ -80,5 +80,5 @@ const ZIP_MEMORY: (usize, usize) = (1024, 64 << 20);
 const ANSWER_MEMORY: (usize, usize) = (4096, 16 << 20);
 /// Debug information is unpacked and indexed.
 const FILE_MEMORY: (usize, usize) = (1024, 4 << 20);
-/// Mangled names repeat their parts.
-const NAME_MEMORY: (usize, usize) = (4096, 4 << 20);
+/// Mangled names repeat their parts; how often is limited, though not by much (`MAX_MSVC_DIGITS`).
+const NAME_MEMORY: (usize, usize) = (4096, 128 << 20);

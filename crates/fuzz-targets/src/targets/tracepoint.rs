@@ -9,7 +9,10 @@ const FIELDS: [&str; 6] = ["prev_pid", "prev_state", "next_comm", "lock_addr", "
 pub(super) fn run(bytes: &[u8]) {
     if let Ok(data) = TracingData::decode(bytes) {
         data.events.iter().for_each(|(_, text)| format(text));
-        assert_eq!(TracingData::decode(&data.encode()).ok().as_ref().map(by_system), Some(by_system(&data)), "not the same again");
+        // What was no text has become longer.
+        let is_text = data.events.iter().all(|(system, _)| !system.contains(char::REPLACEMENT_CHARACTER));
+        let again = TracingData::decode(&data.encode());
+        assert!(!is_text || again.is_ok_and(|again| by_system(&again) == by_system(&data)), "not the same again");
     }
     format(&String::from_utf8_lossy(bytes));
 }
