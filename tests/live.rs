@@ -37,6 +37,9 @@ const STOLEN: f64 = 0.005;
 /// compiler, who should starve gets the lock whenever the one that takes it from it is not on a CPU.
 const TAKEN_BY_OTHERS: f64 = 0.1;
 
+/// The part of a hang that it may wait for CPUs which other programs have, and still be the program's own.
+const CONTESTED: f64 = 0.2;
+
 /// How long a machine that has nothing to do is looked at.
 const IDLE_FOR: &str = "30s";
 
@@ -332,9 +335,17 @@ fn record(program: &str) -> Result<Run, String> {
             why["trace"]["switches"]
         ));
     }
-    let rank = own_stall(&why, &outcome).map_or(0, |(rank, _)| rank);
+    let own = own_stall(&why, &outcome);
+    let rank = own.map_or(0, |(rank, _)| rank);
     let text = String::from_utf8(unhitch(&["why", "--top", &(rank + 1).to_string()], &trace).stdout).unwrap();
-    let complaints = complaints(&why, &text, &outcome);
+    let Complaints { mut broken, wrong } = complaints(&why, &text, &outcome);
+    let contested = own.map_or(0.0, |(_, stall)| contested(stall, &outcome));
+    if broken.is_empty() && !wrong.is_empty() && contested >= CONTESTED {
+        let share = contested * 100.0;
+        return Err(format!("the machine is too busy: for {share:.0} % of the hang other programs had the CPUs; hence {}", wrong[0]));
+    }
+    broken.extend(wrong);
+    let complaints = broken;
     // A wrong answer is worth a look at what it was given to.
     let trace = (!complaints.is_empty()).then(|| folder.keep().join(trace.file_name().unwrap()));
     Ok(Run { program: program.to_owned(), complaints, outranked: rank > 0, text, trace })
@@ -365,13 +376,37 @@ fn is_crowd(outcome: &Outcome) -> bool {
     outcome.program == "exit-storm"
 }
 
-/// What is wrong with the program's stall in `why`, or with the text; nothing when all is right.
-fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Vec<String> {
-    let answer = &outcome.answer;
-    let Some(stall) = own_stall(why, outcome).map(|(_, stall)| stall) else {
-        return vec!["no stall of the program was found".to_owned()];
+/// The part of a stall that was spent waiting for CPUs on which programs ran that are not the lab's: that part is theirs, and what the
+/// lab's program did in the rest is not what it set out to do.
+fn contested(stall: &Value, outcome: &Outcome) -> f64 {
+    let own = [&outcome.answer.victim_process, &outcome.answer.culprit_process];
+    let is_theirs = |share: &&Value| {
+        let process = share.pointer("/who/process").and_then(Value::as_str);
+        share["what"] == "waited_for_cpu" && !own.iter().any(|own| process == Some(own.as_str()))
     };
-    let mut complaints = Vec::new();
+    let theirs_ns: u64 = items(&stall["partition"]).filter(is_theirs).map(|share| ns(&share["ns"])).sum();
+    theirs_ns as f64 / ns(&stall["duration_ns"]).max(1) as f64
+}
+
+/// What is wrong with the program's stall in `why`, or with the text; nothing when all is right.
+struct Complaints {
+    /// The answer contradicts itself: that is wrong on any machine.
+    broken: Vec<String>,
+    /// The verdict is not the one of the program's hang.
+    wrong: Vec<String>,
+}
+
+fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Complaints {
+    let answer = &outcome.answer;
+    let (mut broken, mut complaints) = (Vec::new(), Vec::new());
+    let Some(stall) = own_stall(why, outcome).map(|(_, stall)| stall) else {
+        return Complaints { broken, wrong: vec!["no stall of the program was found".to_owned()] };
+    };
+    let mut must = |is_right: bool, complaint: String| {
+        if !is_right {
+            broken.push(complaint);
+        }
+    };
     let mut expect = |is_right: bool, complaint: String| {
         if !is_right {
             complaints.push(complaint);
@@ -405,17 +440,17 @@ fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Vec<String> {
     expect(common_ns >= least_ns, format!("the stall {start_ns}..{end_ns} covers {common_ns} ns of the hang that was measured: {hang:?}"));
     let run = outcome.measured.run;
     expect(run.start_ns <= start_ns && end_ns <= run.end_ns, format!("the stall {start_ns}..{end_ns} is not within the run: {run:?}"));
-    expect(duration_ns == end_ns.saturating_sub(start_ns), format!("duration_ns is {duration_ns}, from {start_ns} to {end_ns}"));
+    must(duration_ns == end_ns.saturating_sub(start_ns), format!("duration_ns is {duration_ns}, from {start_ns} to {end_ns}"));
 
     let mut links: Vec<(u64, u64)> = items(&stall["chain"]).map(|link| (ns(&link["from_ns"]), ns(&link["to_ns"]))).collect();
     links.sort_unstable();
     let chained_ns: u64 = links.iter().map(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns)).sum();
-    expect(chained_ns == duration_ns, format!("the chain sums to {chained_ns} ns, not {duration_ns}"));
+    must(chained_ns == duration_ns, format!("the chain sums to {chained_ns} ns, not {duration_ns}"));
     let gaps = links.windows(2).filter(|pair| pair[0].1 != pair[1].0).count();
     let ends = (links.first().map(|link| link.0), links.last().map(|link| link.1));
-    expect(gaps == 0 && ends == (Some(start_ns), Some(end_ns)), format!("the chain has {gaps} gaps and spans {ends:?}: {links:?}"));
+    must(gaps == 0 && ends == (Some(start_ns), Some(end_ns)), format!("the chain has {gaps} gaps and spans {ends:?}: {links:?}"));
     let shared_ns: u64 = items(&stall["partition"]).map(|share| ns(&share["ns"])).sum();
-    expect(shared_ns == duration_ns, format!("the partition sums to {shared_ns} ns, not {duration_ns}"));
+    must(shared_ns == duration_ns, format!("the partition sums to {shared_ns} ns, not {duration_ns}"));
 
     let on_a_stack = |at: &str, function: &str| {
         let mut frames = items(&stall["chain"]).filter_map(|link| link.pointer(at)).flat_map(items).filter_map(Value::as_str);
@@ -448,7 +483,7 @@ fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Vec<String> {
     for name in named {
         expect(text.contains(name.as_str()), format!("the text does not name {name}"));
     }
-    complaints
+    Complaints { broken, wrong: complaints }
 }
 
 /// A count or a time; zero when it is missing.
