@@ -17,7 +17,7 @@ pub(super) fn file(bytes: &[u8]) {
 fn read(bytes: &[u8], with: impl Fn(&[u8]) -> Option<Trace>) {
     let Some(trace) = with(bytes) else { return };
     check::trace(&trace);
-    if bytes.len() % 8 == 0 && bytes.last().is_some_and(|byte| byte % 4 == 0) {
+    if bytes.len().is_multiple_of(8) && bytes.last().is_some_and(|byte| byte % 4 == 0) {
         check::same(&trace, &with(bytes).expect("what was read once is read again"));
     }
 }

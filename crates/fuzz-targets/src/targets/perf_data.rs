@@ -15,7 +15,7 @@ fn read_twice(bytes: &[u8]) {
     let Ok(trace) = read_bytes(bytes) else { return };
     check::trace(&trace);
     // Twice is half as fast; one in some is enough, since whatever differs does so for many inputs.
-    if bytes.len() % 8 == 0 && bytes.last().is_some_and(|byte| byte % 4 == 0) {
+    if bytes.len().is_multiple_of(8) && bytes.last().is_some_and(|byte| byte % 4 == 0) {
         check::same(&trace, &read_bytes(bytes).expect("what was read once is read again"));
     }
 }
