@@ -24,7 +24,7 @@ const TOP: usize = 10;
 
 #[test]
 fn live_answers_do_not_contradict_their_traces() {
-    if let Err(error @ (Error::Permission { .. } | Error::NoTracefs)) = Recorder::start(Options::default()) {
+    if let Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) = Recorder::start(&Options::default()) {
         println!("SKIPPED live_answers_do_not_contradict_their_traces: {error}");
         return;
     }
@@ -165,8 +165,8 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
 
     // Names. Stacks stand on lines of their own, which begin with two spaces.
     for line in sentences.lines().filter(|line| !line.starts_with("  ")) {
-        let words = line.split_once("  ").map_or(line, |(head, rest)| if head.contains(' ') { line } else { rest.trim_start() });
-        let holes = [",.", " ,", " .", ", ,", "  ", "\"\"", " in,", " in.", " of.", " by.", " in :"];
+        let holes = [",.", " ,", " .", ", ,", "\"\"", " in,", " of.", " by.", " in :"];
+        let words = line;
         if let Some(hole) = holes.iter().find(|hole| words.contains(**hole)) {
             lie(format!("an empty place ({hole:?}) in {words:?}"));
         }

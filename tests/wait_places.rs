@@ -8,7 +8,7 @@
 
 use std::io::{Write, stderr};
 use std::process::Command;
-use unhitch_analysis::{Analysis, Rules, State, WaitClass};
+use unhitch_analysis::{Analysis, Rules, Segment, State, WaitClass};
 use unhitch_model::ThreadId;
 
 const PROGRAM: &str = include_str!("wait_places/waits.c");
@@ -105,11 +105,12 @@ fn live_waits_at_the_kernels_wait_places_have_their_classes() {
         if skipped.iter().any(|line| line.starts_with(&format!("SKIPPED {name}:"))) {
             continue;
         }
-        // The longest sleep whose stack was recorded: the kernel does not report every switch.
-        let sleeps = threads().filter(|thread| names(*thread).any(|known| known == *name)).flat_map(|thread| {
-            let segments = analysis.segments(thread, analysis.timeline.window());
-            segments.into_iter().filter(|segment| matches!(segment.state, State::Sleeping(_)))
-        });
+        let tid = said.lines().find_map(|line| line.strip_prefix("WAITED ")?.strip_prefix(*name)?.strip_prefix(' ')?.parse::<u32>().ok());
+        // What it waited for once it was to end is another story.
+        let is_wait = |segment: &Segment| matches!(segment.state, State::Sleeping(_)) && !analysis.facts.exits(segment.wait_stack(&trace));
+        let sleeps = threads()
+            .filter(|thread| Some(trace.threads.get(*thread).tid) == tid)
+            .flat_map(|thread| analysis.segments(thread, analysis.timeline.window()).into_iter().filter(is_wait));
         let Some(longest) = sleeps.max_by_key(|segment| segment.window.duration_ns()) else {
             wrong.push(format!("{name}: no sleep of it was recorded"));
             continue;

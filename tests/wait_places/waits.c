@@ -1,7 +1,8 @@
 /* Waits at many of the kernel's wait places at once, each in a thread or a child that is named after it.
  *
  * A wait that cannot be made here prints "SKIPPED name: reason". When every other one is asleep, for
- * HOLD_MS, all end with the process. What a thread was asleep in is its longest sleep. */
+ * HOLD_MS, all end with the process; "WAITED name tid" says who they were. What a thread was asleep in
+ * is its longest sleep. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -393,6 +394,7 @@ int main(int argc, char **argv) {
     is_over = 1;
     if (semaphores >= 0) semctl(semaphores, 0, IPC_RMID);
     for (int i = 0; i < 2; i++) if (queues[i] >= 0) msgctl(queues[i], IPC_RMID, 0);
+    for (int i = 0; i < count; i++) printf("WAITED %s %d\n", waits[i].name, waits[i].tid);
     puts("DONE");
     fflush(stdout);
     for (int i = 0; i < 2; i++) kill(waits[i].tid, SIGKILL);

@@ -183,7 +183,7 @@ pub struct RulesError(#[from] toml::de::Error);
 #[derive(Clone)]
 pub struct Rules {
     exact: FxHashMap<String, Vec<u16>>,
-    globs: FxHashMap<Option<[u8; 2]>, Vec<(Vec<String>, u16)>>,
+    globs: FxHashMap<Option<[u8; 2]>, Vec<Glob>>,
     waits: Vec<Compiled<WaitClass>>,
     /// Where among `waits` the step of the wait places stands.
     places_at: usize,
@@ -195,6 +195,9 @@ pub struct Rules {
     marks: FxHashMap<u16, Mark>,
     patterns: u16,
 }
+
+/// The parts of a name between its `*`, and the number of its pattern.
+type Glob = (Vec<String>, u16);
 
 #[derive(Clone)]
 struct Compiled<C> {
@@ -529,6 +532,25 @@ mod tests {
             let found = wait(stack);
             assert_eq!((found.class, found.unwanted), (*class, *unwanted), "{stack:?}");
         }
+    }
+
+    #[test]
+    fn the_documented_wait_places_have_their_classes() {
+        let docs = include_str!("../../../docs/wait-classes.md");
+        let table = docs.split("<!-- wait places -->").nth(1).and_then(|rest| rest.split("<!-- end -->").next()).expect("the table");
+        let mut documented = 0;
+        for row in table.lines().filter(|row| row.starts_with("| `")) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let (class, places) = (cells[1].trim_start_matches('`').split('`').next().expect("a class"), cells[2]);
+            for place in places.split('`').map(str::trim).filter(|place| !place.is_empty()) {
+                let found = wait(&["__schedule", "schedule", place]);
+                assert_eq!(found.class.name(), class, "{place}");
+                assert_eq!(found.pump, cells[1].contains("pump"), "{place}: an event loop");
+                assert!(!cells[1].contains("unwanted") || found.unwanted, "{place}: unwanted");
+                documented += 1;
+            }
+        }
+        assert!(documented > 100, "{documented} places");
     }
 
     #[test]

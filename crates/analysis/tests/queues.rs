@@ -360,6 +360,62 @@ fn slow_memory() {
     assert_eq!((stall.finding.pattern, stall.finding.function.as_str()), (Pattern::Memory, "draw"));
 }
 
+/// A thread called `name` waits in `wait` from 100 to 600 ms, ended by "other", which computes meanwhile; then it wakes "waiter", if there is
+/// one, which has waited in a file system since 110 ms.
+fn beside_another(name: &str, state: TaskState, wait: &[&str], waiter: bool) -> (Trace, [ThreadId; 3]) {
+    let mut scene = Scene::default();
+    let [victim, other, third] = [(300, name), (400, "other"), (500, "waiter")].map(|(id, name)| scene.thread(id, id, name));
+    let wait = scene.stack(wait);
+    let busy = scene.stack(&["main", "sort_everything"]);
+    let wake = scene.stack(&["main", "take", "|", "anon_pipe_read", "try_to_wake_up"]);
+    let done = scene.stack(&["|", "kthread", "worker_thread", "process_one_work", "complete", "try_to_wake_up"]);
+    let asked = scene.stack(&["main", "ask", "|", "ext4_sync_file", "jbd2_log_wait_commit", "schedule"]);
+    scene.switch(50 * MS, 0, IDLE, Runnable, victim, StackId::EMPTY);
+    scene.switch(60 * MS, 1, IDLE, Runnable, other, StackId::EMPTY);
+    scene.switch(100 * MS, 0, victim, state, if waiter { third } else { IDLE }, wait);
+    if waiter {
+        scene.switch(110 * MS, 0, third, Sleeping, IDLE, asked);
+    }
+    (0..100).for_each(|sample| {
+        scene.sample((100 + sample * 5) * MS, 1, other, busy);
+    });
+    scene.wake(600 * MS, 1, other, victim, WakeFlags::default(), wake);
+    scene.switch(600 * MS + 9, 0, IDLE, Runnable, victim, StackId::EMPTY);
+    if waiter {
+        scene.wake(601 * MS, 0, victim, third, WakeFlags::default(), done);
+    }
+    scene.switch(602 * MS, 0, victim, Sleeping, if waiter { third } else { IDLE }, wait);
+    (scene.finish(2, 700 * MS), [victim, other, third])
+}
+
+fn victims_of_unwanted_waits(trace: &Trace) -> Vec<(ThreadId, Option<ThreadId>)> {
+    let rules = Rules::default();
+    let stalls = Analysis::new(trace, &rules).stalls(&Query::default());
+    let unwanted = stalls.iter().filter(|stall| stall.candidate.kind == StallKind::UnwantedWait);
+    unwanted.map(|stall| (stall.candidate.victim, stall.finding.culprit)).collect()
+}
+
+#[test]
+fn regression_housekeeping_that_nobody_waits_for_is_no_stall() {
+    let wait = ["|", "kthread", "worker_thread", "page_reporting_process", "virtballoon_free_page_report", "schedule"];
+    let (trace, _) = beside_another("kworker/0:1", TaskState::DiskSleep, &wait, false);
+    assert_eq!(victims_of_unwanted_waits(&trace), [], "nobody waited for it");
+    let wait = ["|", "kthread", "worker_thread", "process_one_work", "wb_workfn", "submit_bio_wait", "io_schedule"];
+    let (trace, [_, _, waiter]) = beside_another("kworker/0:1", TaskState::DiskSleep, &wait, true);
+    let victims = victims_of_unwanted_waits(&trace);
+    assert!(victims.iter().any(|(victim, _)| *victim == waiter), "a program waited for it: {victims:?}");
+}
+
+#[test]
+fn regression_writing_into_a_full_pipe_is_a_stall_and_reading_an_empty_one_is_none() {
+    let wait = ["main", "send", "|", "vfs_write", "anon_pipe_write", "schedule"];
+    let (trace, [writer, reader, _]) = beside_another("writer", Sleeping, &wait, false);
+    assert_eq!(victims_of_unwanted_waits(&trace), [(writer, Some(reader))]);
+    let wait = ["main", "receive", "|", "vfs_read", "anon_pipe_read", "schedule"];
+    let (trace, _) = beside_another("reader", Sleeping, &wait, false);
+    assert_eq!(victims_of_unwanted_waits(&trace), []);
+}
+
 /// "keeper" holds the lock that the event loop waits for, and is stopped in `state` on a stack with `stop` from 110 ms to 590 ms, when
 /// "shell" lets it go on in `go_on`.
 fn stopped(state: TaskState, stop: &[&str], go_on: &[&str]) -> (Trace, ThreadId) {

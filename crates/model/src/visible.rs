@@ -33,7 +33,7 @@ pub fn visible_path(path: &Path) -> String {
 
 fn escaped(text: &str, is_unwanted: impl Fn(char) -> bool) -> Cow<'_, str> {
     // Nearly every text has none, and most are ASCII.
-    if !text.bytes().any(|byte| byte < b' ' || byte >= 0x7f) || !text.contains(&is_unwanted) {
+    if !text.bytes().any(|byte| !(b' '..0x7f).contains(&byte)) || !text.contains(&is_unwanted) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 8);

@@ -173,7 +173,7 @@ fn name(kind: Kind) -> &'static str {
     }
 }
 
-/// Text as XML has it; what XML cannot have becomes a question mark.
+/// Text as XML has it; what XML cannot have is written out.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in visible(text).chars() {
@@ -182,7 +182,6 @@ fn escape(text: &str) -> String {
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
-            _ if char.is_control() => out.push('?'),
             _ => out.push(char),
         }
     }
@@ -203,6 +202,6 @@ mod tests {
 
     #[test]
     fn names_cannot_break_the_picture() {
-        assert_eq!(escape("<a> & \"b\"\n\u{1}"), "&lt;a&gt; &amp; &quot;b&quot;??");
+        assert_eq!(escape("<a> & \"b\"\n\u{1}"), r"&lt;a&gt; &amp; &quot;b&quot;\n\x01");
     }
 }

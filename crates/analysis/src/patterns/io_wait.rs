@@ -1,6 +1,6 @@
 //! Slow device: a disk or a file system was waited for, by the victim or by the one it waited for.
 
-use super::{Case, Finding, Pattern};
+use super::{Case, Finding, Pattern, place};
 use crate::WaitClass;
 use crate::answer::units;
 use crate::explain::Cause;
@@ -63,7 +63,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         evidence,
         evidence_words,
         story,
-        cause: format!("a slow disk or file system, waited for in {}.", case.analysis.own_function(asked)),
+        cause: format!("a slow disk or file system{}.", place(", waited for in ", &case.analysis.own_function(asked))),
         advice: "The device's own queue is not recorded (block:block_rq_issue and block:block_rq_complete would show it).".to_owned(),
         operation: None,
     })

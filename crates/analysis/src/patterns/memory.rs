@@ -1,6 +1,6 @@
 //! Slow memory: page faults, reclaim, swap or throttled writing took most of the stall.
 
-use super::{Case, Finding, Pattern};
+use super::{Case, Finding, Pattern, place};
 use crate::answer::units;
 use crate::explain::Cause;
 
@@ -31,7 +31,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             units::duration(case.duration_ns()),
             case.told(stack)
         )],
-        cause: format!("memory was not at hand, in {}.", case.analysis.own_function(stack)),
+        cause: format!("memory was not at hand{}.", place(", in ", &case.analysis.own_function(stack))),
         advice: "See /proc/pressure/memory and the group's memory.events; lock or touch beforehand what must be quick.".to_owned(),
         operation: None,
     })

@@ -384,6 +384,11 @@ impl Case<'_> {
     }
 }
 
+/// Where something is done: `words` with the function behind them; nothing where that has no name.
+fn place(words: &str, function: &str) -> String {
+    if function.is_empty() { String::new() } else { format!("{words}{function}") }
+}
+
 /// What is weak about a hop; of equally much time, the last is told.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum WeakKind {

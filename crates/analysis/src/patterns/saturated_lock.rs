@@ -1,7 +1,7 @@
 //! Saturated lock: many threads take one lock for a moment each, so often that it is never free. When the moment is a process's exit,
 //! it is the exits that are serialised.
 
-use super::{Case, Finding, Pattern};
+use super::{Case, Finding, Pattern, place};
 use crate::answer::units;
 use crate::explain::{Cause, Hop};
 use crate::{Release, WaitClass};
@@ -73,7 +73,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         pattern: if exits { Pattern::SerializedExit } else { Pattern::SaturatedLock },
         culprit,
         crowd: None,
-        cause: format!("a saturated lock: {serialised}, in {function}. More CPUs make it worse."),
+        cause: format!("a saturated lock: {serialised}{}. More CPUs make it worse.", place(", in ", &function)),
         function,
         evidence,
         evidence_words,

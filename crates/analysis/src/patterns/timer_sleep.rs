@@ -3,7 +3,7 @@
 //! *Why it is never direct evidence:* a program that sleeps and looks again may wait for something that another thread has, and no event
 //! says for what it looks.
 
-use super::{Case, Evidence, Finding, Pattern};
+use super::{Case, Evidence, Finding, Pattern, place};
 use crate::WaitClass;
 use crate::answer::units;
 use crate::explain::{Cause, Piece};
@@ -27,7 +27,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let sleeps = case.explanation.pieces.iter().filter(is_asleep).count() as u64;
     let stack = longest.segment.wait_stack(case.analysis.trace);
     let function = case.analysis.own_function(stack);
-    let in_function = if function.is_empty() { String::new() } else { format!(", in {function}") };
+    let in_function = place(", in ", &function);
     let own = sleeper == case.candidate.victim;
     let who = if own { "It".to_owned() } else { case.name(sleeper) };
     let (slept_for, whole) = (units::duration(ns), units::duration(case.duration_ns()));

@@ -20,7 +20,7 @@ pub(super) const TOOL: Tool = Tool {
 
 fn run(args: &LabArgs) -> anyhow::Result<Done> {
     let effort = if args.quick { Effort::quick() } else { Effort::full() };
-    let fairness = measure(&effort, |what| note(&what.to_string()))?;
+    let fairness = measure(&effort, note)?;
     match (args.json, args.markdown) {
         (true, _) => print_json(&fairness)?,
         (_, true) => print(&tables::markdown(&fairness, &measured(&effort, args.quick, fairness.cpus)))?,
