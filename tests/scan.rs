@@ -258,7 +258,7 @@ fn what_cannot_be_scanned_is_said_with_the_way_out() {
 #[test]
 fn pages_are_not_looked_at_with_idle_priority_unless_forced() {
     let target = Target::sleep();
-    let idle = |words: &[&str]| Command::new("nice").args(["-n", "19", UNHITCH, "scan", &target.pid()]).args(words).output().unwrap();
+    let idle = |words: &[&str]| Command::new("nice").args(["-n", "39", UNHITCH, "scan", &target.pid()]).args(words).output().unwrap();
     let refused = idle(&["--pages"]);
     assert_eq!(refused.status.code(), Some(1));
     let err = String::from_utf8(refused.stderr).unwrap();

@@ -232,6 +232,32 @@ fn regression_who_is_asked_about_always_gets_an_answer() {
     assert_eq!(asked(&trace, vec![rester, worker], None).0.candidate.victim, worker);
 }
 
+/// A small stall of a thread must not hide the long wait that its user means.
+#[test]
+fn regression_a_threads_long_wait_is_explained_beside_its_small_stall() {
+    let mut scene = Scene::default();
+    let (client, server) = (scene.thread(100, 100, "client"), scene.thread(200, 200, "server"));
+    let lock = scene.stack(&["main", "log", "|", "vfs_write", "rwsem_down_write_slowpath", "schedule"]);
+    let release = scene.stack(&["main", "serve", "|", "up_write", "rwsem_wake", "try_to_wake_up"]);
+    let answer = scene.stack(&["main", "query", "|", "unix_stream_data_wait", "schedule"]);
+    scene.switch(MS, 1, IDLE, Runnable, server, StackId::EMPTY);
+    for (from, until, stack) in [(10, 130, lock), (150, 950, answer)] {
+        scene.switch(from * MS, 0, client, Sleeping, IDLE, stack);
+        scene.wake(until * MS, 1, server, client, WakeFlags::default(), release);
+        scene.switch(until * MS + 10, 0, IDLE, Runnable, client, StackId::EMPTY);
+    }
+    let trace = scene.finish(2, 1_000 * MS);
+    let analysis = Analysis::new(&trace, &Rules::default());
+    let unasked = analysis.stalls(&Query::default());
+    assert_eq!(unasked.iter().map(|stall| stall.explanation.window.duration_ns() / 1_000_000).collect::<Vec<_>>(), [120]);
+    let lengths: Vec<u64> = analysis
+        .stalls(&Query { victims: vec![client], window: None })
+        .iter()
+        .map(|stall| stall.explanation.window.duration_ns() / 1_000_000)
+        .collect();
+    assert_eq!(lengths, [800, 120]);
+}
+
 #[test]
 fn regression_a_window_alone_is_explained_by_whoever_had_the_most_unusual_time() {
     let (trace, [worker, ..]) = worker();

@@ -174,12 +174,15 @@ fn a_later_image_at_the_same_address_has_its_own_name() {
         thread(0x501, at(71), (31, 100), ""),
         image(0x30a, at(72), 100, 0x7000_0000, "C:\\third.dll"),
         sample(at(80), 31, 0x7000_1000),
-        sample(at(90), 31, 0x1234),
+        sample(at(90), 31, 0x0012_3400),
+        // No program has code in the lowest 64 KiB, nor between the halves of the addresses.
+        sample(at(100), 31, 0x7000_1000),
+        stack(at(100), at(100), (31, 100), &[0x7000_1000, 0x77, 0x7000_2000]),
     ];
     let bytes = file(8, &[Buffer { cpu: 0, events: events.concat() }], Pack::Plain);
     let trace = unhitch_formats::read_bytes(&bytes).unwrap();
     let names: Vec<String> = trace.samples.stack.iter().flat_map(|stack| trace.stack_names(*stack)).collect();
-    assert_eq!(names, ["first.dll+0x1000", "second.dll+0x1000", "third.dll+0x1000", "[anon]+0x1234"]);
+    assert_eq!(names, ["first.dll+0x1000", "second.dll+0x1000", "third.dll+0x1000", "[anon]+0x123400", "(cut)", "third.dll+0x1000"]);
     let lives: Vec<(&str, Option<u64>, Option<u64>)> = trace
         .threads
         .processes()

@@ -2,8 +2,8 @@
 
 use crate::visible;
 use crate::{
-    Contentions, FrameId, MachineReport, ModuleId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples, StackId, Stacks,
-    Strings, Switches, Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
+    CUT, Contentions, Frame, FrameId, MachineReport, Module, ModuleId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples,
+    StackId, Stacks, Strings, Switches, Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -289,6 +289,13 @@ impl Trace {
     pub fn process_name_id(&self, id: ThreadId, time: Time) -> NameId {
         let process = self.threads.process_of(id);
         if process.name.is_empty() { self.threads.name_at(process.leader, time) } else { process.name }
+    }
+
+    /// The frame that marks where a stack was cut, see [`ModuleKind::Cut`].
+    pub fn cut_frame(&mut self) -> FrameId {
+        let path = self.strings.intern(CUT);
+        let module = self.modules.intern(Module::cut(path));
+        self.stacks.intern_frame(Frame { module, offset: 0 })
     }
 
     /// What a stack prints, root first: function names, inlined ones included; `module+0xoffset` where there is no name.

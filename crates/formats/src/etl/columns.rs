@@ -213,15 +213,18 @@ impl<'a> StackIndex<'a> {
         let mut window = WHOLE;
         // All but the innermost are return addresses: the call is before them.
         let call = |index: usize, avma: u64| if innermost && index == 0 { avma } else { avma.wrapping_sub(1) };
-        let words = self.parts.words(part).iter().enumerate();
-        let resolved: Box<[FrameId]> = words
-            .map(|(index, avma)| {
-                let avma = call(index, *avma);
-                let (method, life) = self.methods.at(space, avma, time, trace);
-                window = window.intersect(life);
-                self.spaces.frame(space, pid, avma, time, method, trace)
-            })
-            .collect();
+        let mut resolved = Vec::new();
+        for (index, avma) in self.parts.words(part).iter().enumerate() {
+            let avma = call(index, *avma);
+            if self.spaces.is_never_code(avma) {
+                resolved.push(trace.cut_frame());
+                break;
+            }
+            let (method, life) = self.methods.at(space, avma, time, trace);
+            window = window.intersect(life);
+            resolved.push(self.spaces.frame(space, pid, avma, time, method, trace));
+        }
+        let resolved: Box<[FrameId]> = resolved.into();
         frames.extend_from_slice(&resolved);
         self.frames.insert(key, (resolved, window));
         window

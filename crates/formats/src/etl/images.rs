@@ -146,6 +146,14 @@ impl Spaces {
         super::decode::is_kernel(avma, self.pointer_bytes)
     }
 
+    /// True for an address where no program of Windows has code: the lowest 64 KiB, and what lies between the halves. *Why no more is known:*
+    /// code that a program made at run time lies anywhere, and not every runtime says where.
+    pub(super) fn is_never_code(&self, avma: u64) -> bool {
+        const LOWEST: u64 = 0x1_0000;
+        const USER_END: u64 = 1 << 47;
+        !self.is_kernel(avma) && !(LOWEST..USER_END).contains(&avma)
+    }
+
     /// How often the space had changed by `time`: within one number, an address means the same.
     #[inline]
     pub(super) fn epoch(&self, space: SpaceId, time: Time) -> u32 {

@@ -2,7 +2,7 @@
 
 use super::{
     record::context,
-    space::{Place, Spaces, cut_frame},
+    space::{Place, Spaces},
     stack_table::{RawStack, StackTable},
 };
 use unhitch_model::{FrameId, StackId, Time, Trace};
@@ -58,7 +58,7 @@ fn resolve_one(stack: &RawStack<'_>, spaces: &mut Spaces, trace: &mut Trace, buf
         match spaces.user_place(stack.pid, call(frames.len(), *avma), trace) {
             Place::Fixed(Some(frame)) => frames.push(frame),
             Place::Fixed(None) => {
-                frames.push(cut_frame(trace));
+                frames.push(trace.cut_frame());
                 break;
             }
             Place::Varying(history) => {
@@ -82,7 +82,7 @@ fn resolve_one(stack: &RawStack<'_>, spaces: &mut Spaces, trace: &mut Trace, buf
                 Some(frame) => frames[*index] = frame,
                 // What is code at one time may be none at another.
                 None => {
-                    frames[*index] = cut_frame(trace);
+                    frames[*index] = trace.cut_frame();
                     len = index + 1;
                     break;
                 }

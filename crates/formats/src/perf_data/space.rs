@@ -6,7 +6,7 @@
 use super::side_band::{Mmap, SideBand, Timed};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
-use unhitch_model::{CUT, Frame, FrameId, Module, ModuleId, ModuleKind, Time, Trace};
+use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, Time, Trace};
 
 /// What is at an address: a frame, or none where no executable mapping covers it, so that it is no code.
 #[derive(Clone)]
@@ -232,13 +232,6 @@ impl Mapping {
 fn is_anonymous(path: &[u8]) -> bool {
     const NAMES: [&[u8]; 8] = [b"//anon", b"[anon", b"[heap]", b"[stack", b"/anon_hugepage", b"/memfd:", b"/dev/zero", b"/SYSV"];
     path.is_empty() || NAMES.iter().any(|name| path.starts_with(name))
-}
-
-/// The frame that marks where a stack was cut.
-pub(crate) fn cut_frame(trace: &mut Trace) -> FrameId {
-    let path = trace.strings.intern(CUT);
-    let module = trace.modules.intern(Module::cut(path));
-    trace.stacks.intern_frame(Frame { module, offset: 0 })
 }
 
 fn anonymous_module(pid: u32, trace: &mut Trace) -> ModuleId {

@@ -2,7 +2,7 @@
 //!
 //! `corpus targets` lists the targets, `corpus unpack TARGET FOLDER` writes its seeds and kept inputs, `corpus keep TARGET FOLDER` keeps
 //! what is in the folder, `corpus find TARGET NAME FILE` keeps a find, `corpus run TARGET FILE…` runs inputs without a fuzzer. *Why small ones first*: of inputs that
-//! reach the same code the smallest is kept (libFuzzer's `-merge=1` has sorted them out), and what does not fit into a share is left out.
+//! reach the same code the smallest is kept (libFuzzer's merge has sorted them out), and what does not fit into a share is left out.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use std::{fs, io};
 use unhitch_fuzz_targets::{TARGETS, Target, corpus, one_thread, run, seeds};
 
 /// Packed inputs of one target, bytes; all together stay below a few hundred KiB.
-const MAX_KEPT_LEN: usize = 24 << 10;
+const MAX_KEPT_LEN: usize = 16 << 10;
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
