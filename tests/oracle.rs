@@ -70,10 +70,13 @@ impl Reason {
 }
 
 /// A line of timehist: a thread leaves a CPU.
+#[derive(Debug)]
 struct Line {
     time_us: u64,
     tid: i64,
     columns_us: Columns,
+    #[expect(dead_code, reason = "printed where a line is not the expected one")]
+    text: String,
 }
 
 /// All that timehist says.
@@ -109,7 +112,7 @@ fn read_line(line: &str) -> Option<(u16, Line)> {
     let cpu = words.next()?.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
     let _state = words.next_back()?;
     let [run, delay, wait] = [(); 3].map(|()| words.next_back().and_then(|word| micros(word, 3)));
-    Some((cpu, Line { time_us, tid: tid(line).unwrap_or(0), columns_us: [wait?, delay?, run?] }))
+    Some((cpu, Line { time_us, tid: tid(line).unwrap_or(0), columns_us: [wait?, delay?, run?], text: line.to_owned() }))
 }
 
 /// `rustc[18762/18758]   18758   34   105.277   0.000   0.000   253.101   0.000`: run, then the wait by state, then the delay.
@@ -123,7 +126,9 @@ fn read_sum(line: &str) -> Option<(i64, Columns)> {
 fn tid(line: &str) -> Option<i64> {
     let (_, ids) = line[..=line.rfind(']')?].rsplit_once('[')?;
     let before = line[..line.rfind('[')?].chars().next_back()?;
-    ids.trim_end_matches(']').split('/').next()?.parse().ok().filter(|_| !before.is_whitespace())
+    // A name may end in white space.
+    let is_cpu = before.is_whitespace() && line.find('[') == line.rfind('[');
+    ids.trim_end_matches(']').split('/').next()?.parse().ok().filter(|_| !is_cpu)
 }
 
 /// A decimal number with `digits` digits behind the point, in units of the last.
@@ -261,7 +266,7 @@ fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -
         let line = lines.get_mut(&cpu).and_then(VecDeque::pop_front);
         let line = line.unwrap_or_else(|| panic!("{what}: timehist has no line for {time:?} on CPU {cpu}"));
         let same = line.time_us == time.nanos() / 1000 && (line.tid == tid || line.tid == EXITED);
-        assert!(same, "{what}: thread {tid} leaves CPU {cpu} at {time:?}; timehist has {} at {} µs", line.tid, line.time_us);
+        assert!(same, "{what}: thread {tid} leaves CPU {cpu} at {time:?}; timehist has {line:?}");
         let last = cpus.insert(cpu, (time, next));
         if !prev.is_idle() {
             let of = if line.tid == EXITED { exited } else { known[prev.index()] };
