@@ -92,8 +92,8 @@ impl Said {
         let text = String::from_utf8_lossy(&out.stdout);
         let mut said = Self::default();
         let (lines, sums) = text.split_once("Wait-time summary").expect("timehist prints a summary");
-        for line in lines.lines() {
-            if let Some((cpu, line)) = read_line(line) {
+        for line in whole_lines(lines) {
+            if let Some((cpu, line)) = read_line(&line) {
                 said.lines.entry(cpu).or_default().push_back(line);
             }
         }
@@ -105,30 +105,53 @@ impl Said {
     }
 }
 
+/// The lines of `text`, joined where a thread's name broke them: a name may hold anything but NUL.
+fn whole_lines(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in text.split('\n') {
+        match lines.last_mut().filter(|_| read_head(line).is_none()) {
+            Some(broken) => *broken = format!("{broken}\n{line}"),
+            None => lines.push(line.to_owned()),
+        }
+    }
+    lines
+}
+
+/// `4663.508657 [0000] `: the time in µs and the CPU, and what follows.
+fn read_head(line: &str) -> Option<(u64, u16, &str)> {
+    let (time, line) = line.trim_start().split_once(" [")?;
+    let (cpu, rest) = line.split_once("] ")?;
+    Some((micros(time, 6)?, cpu.parse().ok()?, rest))
+}
+
 /// `4663.508657 [0000]  migration/0[18]   0.000   0.005   0.009   S`
 fn read_line(line: &str) -> Option<(u16, Line)> {
-    let mut words = line.split_whitespace();
-    let time_us = micros(words.next()?, 6)?;
-    let cpu = words.next()?.strip_prefix('[')?.strip_suffix(']')?.parse().ok()?;
-    let _state = words.next_back()?;
-    let [run, delay, wait] = [(); 3].map(|()| words.next_back().and_then(|word| micros(word, 3)));
-    Some((cpu, Line { time_us, tid: tid(line).unwrap_or(0), columns_us: [wait?, delay?, run?], text: line.to_owned() }))
+    let (time_us, cpu, rest) = read_head(line)?;
+    let (rest, _state) = last_word(rest)?;
+    let (rest, run) = last_word(rest)?;
+    let (rest, delay) = last_word(rest)?;
+    let (thread, wait) = last_word(rest)?;
+    let columns_us = [micros(wait, 3)?, micros(delay, 3)?, micros(run, 3)?];
+    Some((cpu, Line { time_us, tid: tid(thread).unwrap_or(0), columns_us, text: line.to_owned() }))
 }
 
 /// `rustc[18762/18758]   18758   34   105.277   0.000   0.000   253.101   0.000`: run, then the wait by state, then the delay.
 fn read_sum(line: &str) -> Option<(i64, Columns)> {
     let mut words = line.split_whitespace().rev();
     let [delay, preempt, io, sleep, run] = [(); 5].map(|()| words.next().and_then(|word| micros(word, 3)));
-    Some((tid(line)?, [sleep? + io? + preempt?, delay?, run?].map(|us| us * 1000)))
+    let thread = &line[..=line.rfind(']')?];
+    Some((tid(thread)?, [sleep? + io? + preempt?, delay?, run?].map(|us| us * 1000)))
 }
 
-/// The id in `name[tid]` or `name[tid/pid]`; the first brackets of a line hold the CPU, but no name follows them directly.
-fn tid(line: &str) -> Option<i64> {
-    let (_, ids) = line[..=line.rfind(']')?].rsplit_once('[')?;
-    let before = line[..line.rfind('[')?].chars().next_back()?;
-    // A name may end in white space.
-    let is_cpu = before.is_whitespace() && line.find('[') == line.rfind('[');
-    ids.trim_end_matches(']').split('/').next()?.parse().ok().filter(|_| !is_cpu)
+/// `a b ` is `a` and `b`.
+fn last_word(text: &str) -> Option<(&str, &str)> {
+    text.trim_end().rsplit_once(char::is_whitespace)
+}
+
+/// The id in `name[tid]` or `name[tid/pid]`; the idle threads stand without one.
+fn tid(thread: &str) -> Option<i64> {
+    let (_, ids) = thread.trim_end().strip_suffix(']')?.rsplit_once('[')?;
+    ids.split('/').next()?.parse().ok()
 }
 
 /// A decimal number with `digits` digits behind the point, in units of the last.

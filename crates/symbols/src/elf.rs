@@ -140,6 +140,10 @@ impl Elf {
                 elf::STB_WEAK => Binding::Weak,
                 _ => Binding::Global,
             };
+            // Of a stripped file only what it exports is known: nothing says that the next name is where a symbol without a size ends.
+            if size == 0 && !self.has_symtab {
+                continue;
+            }
             let end = if size == 0 { code_end } else { svma.saturating_add(size) };
             found.push((Function { svmas: svma..end, name: symbol.st_name(endian), binding }, size == 0));
         }

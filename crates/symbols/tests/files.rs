@@ -43,6 +43,31 @@ fn functions_end_where_their_size_ends() {
     assert_eq!(names, [vec!["outer".to_owned()], vec!["outer".to_owned()], vec![format!("sized+{end:#x}")]]);
 }
 
+/// A stripped file names only what it exports: what follows a symbol without a size may be any other function.
+#[test]
+fn symbols_without_a_size_name_nothing_in_a_stripped_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let assembly = dir.path().join("bare.s");
+    std::fs::write(
+        &assembly,
+        ".text\n.globl bare\nbare: nop\n nop\n.type private, @function\nprivate: nop\n ret\n.size private, .-private\n",
+    )
+    .unwrap();
+    let flags = [assembly.to_str().unwrap(), "-rdynamic", "-Wl,--build-id"];
+    let whole = compile(dir.path(), "whole", &flags);
+    let bare = place(&whole, "bare").file_offset;
+    let offsets = [bare, bare + 1, bare + 2];
+    assert_eq!(names(dir.path(), &whole, &offsets), [["bare"], ["bare"], ["private"]]);
+
+    let stripped = dir.path().join("stripped");
+    run("strip", &["-o", stripped.to_str().unwrap(), whole.to_str().unwrap()]);
+    let outer = place(&stripped, "outer").file_offset;
+    assert_eq!(names(dir.path(), &stripped, &[outer]), [["outer"]]);
+    let bare = place(&stripped, "bare").file_offset;
+    let unnamed = |at: u64| vec![format!("stripped+{at:#x}")];
+    assert_eq!(names(dir.path(), &stripped, &[bare, bare + 1, bare + 2]), [unnamed(bare), unnamed(bare + 1), unnamed(bare + 2)]);
+}
+
 #[test]
 fn linkers_lay_segments_out_in_many_ways() {
     let dir = tempfile::tempdir().unwrap();
