@@ -318,6 +318,7 @@ fn unhitch(words: &[&str], path: &Path) -> Output {
 fn record(program: &str) -> Result<Run, String> {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join(format!("{program}.hitch"));
+    let before = Ticks::now();
     let recorded = unhitch(&["lab", program, "--record", "--json", "-o"], &trace);
     let code = recorded.status.code();
     assert!(matches!(code, Some(0 | 3 | 4)), "{code:?}: {}", String::from_utf8_lossy(&recorded.stderr));
@@ -339,7 +340,8 @@ fn record(program: &str) -> Result<Run, String> {
     let rank = own.map_or(0, |(rank, _)| rank);
     let text = String::from_utf8(unhitch(&["why", "--top", &(rank + 1).to_string()], &trace).stdout).unwrap();
     let Complaints { mut broken, wrong } = complaints(&why, &text, &outcome);
-    let contested = own.map_or(0.0, |(_, stall)| contested(stall, &outcome));
+    let is_shared = Ticks::taken_since(before).by_others >= TAKEN_BY_OTHERS;
+    let contested = own.map_or(0.0, |(_, stall)| contested(stall, &outcome, is_shared));
     if broken.is_empty() && !wrong.is_empty() && contested >= CONTESTED {
         let share = contested * 100.0;
         return Err(format!("the machine is too busy: for {share:.0} % of the hang other programs had the CPUs; hence {}", wrong[0]));
@@ -377,12 +379,14 @@ fn is_crowd(outcome: &Outcome) -> bool {
 }
 
 /// The part of a stall that was spent waiting for CPUs on which programs ran that are not the lab's: that part is theirs, and what the
-/// lab's program did in the rest is not what it set out to do.
-fn contested(stall: &Value, outcome: &Outcome) -> f64 {
+/// lab's program did in the rest is not what it set out to do. On a machine that is shared with others, so is waiting for a CPU that the
+/// lab's own threads have, because the others have the rest; but for a program that sets out to do just that.
+fn contested(stall: &Value, outcome: &Outcome, is_shared: bool) -> f64 {
     let own = [&outcome.answer.victim_process, &outcome.answer.culprit_process];
     let is_theirs = |share: &&Value| {
         let process = share.pointer("/who/process").and_then(Value::as_str);
-        share["what"] == "waited_for_cpu" && !own.iter().any(|own| process == Some(own.as_str()))
+        let is_own = own.iter().any(|own| process == Some(own.as_str()));
+        share["what"] == "waited_for_cpu" && (!is_own || is_shared && outcome.answer.pattern != "cpu_starvation")
     };
     let theirs_ns: u64 = items(&stall["partition"]).filter(is_theirs).map(|share| ns(&share["ns"])).sum();
     theirs_ns as f64 / ns(&stall["duration_ns"]).max(1) as f64
