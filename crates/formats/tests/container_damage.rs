@@ -184,3 +184,28 @@ fn a_damaged_container_is_neither_listed_as_whole_nor_written_anew() {
     let error = facts(&path).unwrap_err().to_string();
     assert!(error.contains("meta.json in the container is damaged"), "{error}");
 }
+
+/// A disk that filled up, a download that broke off, a crash while names were added.
+#[test]
+fn a_container_cut_anywhere_is_read_as_far_as_it_goes() {
+    let file = container();
+    let whole = read_bytes(&file).unwrap();
+    let members = members(&file);
+    let packed = |name: &str| members[name].clone();
+    for len in 0..file.len() {
+        let Ok(trace) = read_bytes(&file[..len]) else {
+            assert!(len < packed("perf.data").start + 2000, "nothing can be read of {len} of {} bytes", file.len());
+            continue;
+        };
+        let warnings: Vec<String> = trace.warnings.lines().collect();
+        assert!(warnings[0].starts_with("the container is cut off"), "{len}: {warnings:?}");
+        if len >= packed("perf.data").end {
+            assert_eq!((trace.switches.len(), trace.wakings.len()), (whole.switches.len(), whole.wakings.len()), "{len}");
+        }
+        assert_eq!(trace.meta.host == whole.meta.host, len >= packed("meta.json").end, "{len}");
+        assert_eq!(trace.meta.notes == whole.meta.notes, len >= packed("notes.md").end, "{len}");
+        let stack = trace.switches.stack.first();
+        let is_named = stack.is_none_or(|&stack| trace.stack_names(stack).contains(&"schedule".to_owned()));
+        assert!(stack.is_none() || is_named == (len >= packed("symbols.json").end), "{len}");
+    }
+}

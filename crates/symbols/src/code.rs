@@ -3,8 +3,9 @@
 //! Formats: ELF; `/proc/kcore` is an ELF core file of the kernel's memory (`fs/proc/kcore.c`, `proc_kcore(5)`), its `PT_LOAD` segments by
 //! avma. *Why so many refusals*: the instructions of another build look just as plausible beside the samples as the right ones.
 
+use crate::files::LocalFiles;
 use crate::kernel_image::KernelImage;
-use crate::module::{Missing, Module, Recorded};
+use crate::module::{Means, Missing, Module, Recorded};
 use crate::{kernel, origin, vdso};
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -12,6 +13,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use unhitch_model::{ModuleId, ModuleKind, Trace};
 
 /// How much is read before and after samples whose function is not known.
@@ -165,14 +167,16 @@ fn file_code(trace: &Trace, path: &str, build_id: &[u8], near: Range<u64>, optio
         return Err(NoCode::Unreadable(path.to_owned()));
     }
     let recorded = Recorded { build_id, until: origin::recorded_until(trace) };
-    let module = Module::open(path, recorded, &options.debug_dirs).map_err(|missing| match missing {
+    let files = LocalFiles { kallsyms: options.kallsyms.clone(), perf_map_dir: origin::PERF_MAP_DIR.into() };
+    let means = Means::new(Arc::new(files), options.debug_dirs.clone(), false, 0);
+    let module = Module::open(path, recorded, &means).map_err(|missing| match missing {
         Missing::Unreadable => NoCode::Unreadable(path.to_owned()),
         Missing::OtherBuild => other_build("the build ids differ"),
         Missing::WrittenSince => other_build("it was written after the recording"),
         _ => NoCode::Damaged(path.to_owned()),
     })?;
-    let (bounds, is_function) = bounds(module.extent_at(near.start), &near);
-    let (elf, mut image) = module.code().map_err(|_| NoCode::Unreadable(path.to_owned()))?;
+    let (bounds, is_function) = bounds(module.extent_at(near.start, &means), &near);
+    let (elf, mut image) = module.code(&means).map_err(|_| NoCode::Unreadable(path.to_owned()))?;
     let bytes = read_at(&mut image, bounds.start, bounds.end - bounds.start).map_err(|_| NoCode::Damaged(path.to_owned()))?;
     if (bytes.len() as u64) < near.start - bounds.start {
         return Err(NoCode::Damaged(path.to_owned()));

@@ -5,40 +5,48 @@
 //! candidate is checked*: a debug file of another build gives names that look right and are wrong.
 
 use crate::elf::Elf;
-use crate::file::{Identity, open_regular};
+use crate::files::{self, Files, Identity, Wanted};
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
+/// A longer debug file is not summed: a debug link is the last resort, and the file that it names may be sparse.
+const MAX_SUMMED_BYTES: u64 = 256 << 20;
+
 /// A separate debug file that belongs to the file that it was asked for.
 pub(crate) struct DebugFile {
-    pub(crate) path: PathBuf,
+    pub(crate) wanted: Wanted,
     pub(crate) identity: Identity,
     pub(crate) elf: Elf,
 }
 
-/// The debug file of `elf`, which was read from `path`.
-pub(crate) fn find(path: &Path, elf: &Elf, debug_dirs: &[PathBuf]) -> Option<DebugFile> {
+/// The debug file of `elf`, which was read from `module`.
+pub(crate) fn find(files: &dyn Files, module: &Wanted, elf: &Elf, debug_dirs: &[PathBuf]) -> Option<DebugFile> {
     let by_id = debug_dirs.iter().filter_map(|dir| by_build_id(dir, &elf.build_id));
-    let by_id = by_id.filter_map(|candidate| accept(candidate, elf, None)).next();
+    let by_id = by_id.filter_map(|candidate| accept(files, module.debug(candidate), elf, None)).next();
     by_id.or_else(|| {
         let (name, crc) = elf.debuglink.as_ref()?;
         let name = Path::new(file_name(name)?);
+        let path = module.path();
         let folder = path.parent()?;
         let beside = [folder.join(name), folder.join(".debug").join(name)].into_iter();
         let below = debug_dirs.iter().map(|dir| dir.join(folder.strip_prefix("/").unwrap_or(folder)).join(name));
-        beside.chain(below).filter(|candidate| candidate != path).find_map(|candidate| accept(candidate, elf, Some(*crc)))
+        let candidates = beside.chain(below).filter(|candidate| candidate != path);
+        candidates.map(|candidate| module.debug(candidate)).find_map(|candidate| accept(files, candidate, elf, Some(*crc)))
     })
 }
 
 /// The file that `debug`'s `.gnu_debugaltlink` names: what dwz moved out of several debug files into one.
-pub(crate) fn find_shared(debug_path: &Path, debug: &Elf, debug_dirs: &[PathBuf]) -> Option<PathBuf> {
+pub(crate) fn find_shared(files: &dyn Files, of: &Wanted, debug: &Elf, debug_dirs: &[PathBuf]) -> Option<(Wanted, File, Identity)> {
     let (name, build_id) = debug.debugaltlink.as_ref()?;
-    let linked = debug_path.parent()?.join(path_of(name)?);
+    let linked = of.path().parent()?.join(path_of(name)?);
     let by_id = debug_dirs.iter().filter_map(|dir| by_build_id(dir, build_id));
-    by_id
-        .chain([linked])
-        .find(|candidate| open_regular(candidate).ok().and_then(|(file, _)| Elf::read(file)).is_some_and(|elf| elf.build_id == *build_id))
+    by_id.chain([linked]).map(|candidate| of.debug(candidate)).find_map(|candidate| {
+        let (file, identity) = files::open(files, &candidate).ok()?;
+        let elf = Elf::read(file.try_clone().ok()?)?;
+        (elf.build_id == *build_id).then_some((candidate, file, identity))
+    })
 }
 
 fn by_build_id(dir: &Path, build_id: &[u8]) -> Option<PathBuf> {
@@ -47,48 +55,33 @@ fn by_build_id(dir: &Path, build_id: &[u8]) -> Option<PathBuf> {
     (!rest.is_empty()).then(|| dir.join(".build-id").join(first).join(format!("{rest}.debug")))
 }
 
-fn accept(path: PathBuf, elf: &Elf, crc: Option<u32>) -> Option<DebugFile> {
-    let (mut file, identity) = open_regular(&path).ok()?;
+fn accept(files: &dyn Files, wanted: Wanted, elf: &Elf, crc: Option<u32>) -> Option<DebugFile> {
+    let (mut file, identity) = files::open(files, &wanted).ok()?;
     let debug = Elf::read(file.try_clone().ok()?)?;
     let belongs = if elf.build_id.is_empty() || debug.build_id.is_empty() {
-        crc.is_some_and(|expected| crc32(&mut file) == Some(expected))
+        crc.is_some_and(|expected| identity.len_bytes <= MAX_SUMMED_BYTES && crc32(&mut file) == Some(expected))
     } else {
         elf.build_id == debug.build_id
     };
-    belongs.then_some(DebugFile { path, identity, elf: debug })
+    belongs.then_some(DebugFile { wanted, identity, elf: debug })
 }
 
-/// The CRC-32 (ISO 3309, as zlib's) of a whole file: what `.gnu_debuglink` holds.
+/// The CRC-32 of a whole file, as zlib's: what `.gnu_debuglink` holds.
 fn crc32(file: &mut (impl Read + Seek)) -> Option<u32> {
-    const TABLE: [u32; 256] = {
-        let mut table = [0; 256];
-        let mut index = 0;
-        while index < 256 {
-            let mut value = index as u32;
-            let mut bit = 0;
-            while bit < 8 {
-                value = if value & 1 == 1 { 0xedb8_8320 ^ (value >> 1) } else { value >> 1 };
-                bit += 1;
-            }
-            table[index] = value;
-            index += 1;
-        }
-        table
-    };
+    let mut sum = crc32fast::Hasher::new();
+    let mut chunk = vec![0; 256 << 10];
     file.rewind().ok()?;
-    let mut crc = u32::MAX;
-    let mut chunk = [0; 16 << 10];
     loop {
         match file.read(&mut chunk).ok()? {
-            0 => return Some(!crc),
-            read => crc = chunk[..read].iter().fold(crc, |crc, &byte| TABLE[(crc as u8 ^ byte) as usize] ^ (crc >> 8)),
+            0 => return Some(sum.finalize()),
+            read => sum.update(&chunk[..read]),
         }
     }
 }
 
 /// The checksum of the file at `path`.
 pub(crate) fn crc_at(path: &Path) -> Option<u32> {
-    crc32(&mut open_regular(path).ok()?.0)
+    crc32(&mut files::open_regular(path).ok()?)
 }
 
 /// A debug link names a file, never a path.

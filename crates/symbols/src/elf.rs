@@ -1,11 +1,12 @@
 //! The tables of one ELF file that naming needs: loadable segments, build id, functions.
 //!
-//! Format: System V ABI, chapters 4 and 5 (`elf(5)`), read with the `object` crate through [`ReadCache`], which reads only what is asked
+//! Format: System V ABI, chapters 4 and 5 (`elf(5)`), read with the `object` crate through [`Limited`], which reads only what is asked
 //! for. *Why so little is kept*: a recorder keeps these tables for as long as it runs, so a function costs 24 bytes and its name stays in
 //! the file until a frame asks for it.
 
+use crate::limited::Limited;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
-use object::{FileKind, Object, ObjectSection, ReadCache, elf};
+use object::{FileKind, Object, ObjectSection, elf};
 use rustc_hash::FxHashMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::ops::Range;
@@ -72,7 +73,7 @@ pub(crate) struct Elf {
 impl Elf {
     /// Reads the tables; none when `image` is not an ELF file or its headers are damaged.
     pub(crate) fn read(image: impl Image) -> Option<Self> {
-        let cache = ReadCache::new(image);
+        let cache = Limited::new(image);
         match FileKind::parse(&cache).ok()? {
             FileKind::Elf32 => Some(Self::from_file(&ElfFile::<elf::FileHeader32<object::Endianness>, _>::parse(&cache).ok()?)),
             FileKind::Elf64 => Some(Self::from_file(&ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?)),
@@ -80,7 +81,7 @@ impl Elf {
         }
     }
 
-    fn from_file<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a ReadCache<I>>) -> Self {
+    fn from_file<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a Limited<I>>) -> Self {
         let mut tables = Self {
             segments: segments(file),
             machine: file.elf_header().e_machine(file.endian()).0,
@@ -110,7 +111,7 @@ impl Elf {
         tables
     }
 
-    fn read_functions<'a, H: FileHeader, I: Image>(&mut self, file: &ElfFile<'a, H, &'a ReadCache<I>>) {
+    fn read_functions<'a, H: FileHeader, I: Image>(&mut self, file: &ElfFile<'a, H, &'a Limited<I>>) {
         let endian = file.endian();
         let sections = file.elf_section_table();
         let full = file.elf_symbol_table();
@@ -163,6 +164,11 @@ impl Elf {
         let nearest = executable.filter(|segment| distance(segment) < MAX_PAGE_BYTES);
         let segment = nearest.or_else(|| self.segments.iter().find(|segment| distance(segment) == 0))?;
         Some(segment.svma.wrapping_add(file_offset).wrapping_sub(segment.file_offsets.start))
+    }
+
+    /// Memory that the tables take, bytes.
+    pub(crate) fn memory(&self) -> usize {
+        self.functions.capacity() * size_of::<Function>() + size_of::<Self>()
     }
 
     /// True when not one function is known.
@@ -233,7 +239,7 @@ impl Elf {
     }
 }
 
-fn segments<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a ReadCache<I>>) -> Vec<Segment> {
+fn segments<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a Limited<I>>) -> Vec<Segment> {
     let endian = file.endian();
     let loads = file.elf_program_headers().iter().filter(|header| header.p_type(endian) == elf::PT_LOAD);
     loads

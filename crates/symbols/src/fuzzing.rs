@@ -1,13 +1,13 @@
 //! Doors to readers of bytes in memory, for fuzz targets: in the program each belongs to a file on disk.
 
+use crate::files::{LocalFiles, Wanted};
 use crate::{debug_file, demangle, elf::Elf, kernel, pdb::Pdb, perf_map, plt, unwind_table};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
 /// Reads a perf map; names of what is at `avmas`.
 pub fn perf_map(text: &[u8], avmas: &[u64]) -> Vec<Option<String>> {
-    let functions = perf_map::Functions::read(text.to_vec());
-    avmas.iter().map(|&avma| functions.at(avma)).collect()
+    perf_map::names_at(text, avmas)
 }
 
 /// Reads a list of kernel symbols; names of what is at `avmas`.
@@ -43,9 +43,10 @@ pub fn debug_file(path: &Path, stripped: &[u8], debug_dirs: &[PathBuf], any_crc:
     if let Some((name, crc)) = elf.debuglink.as_mut().filter(|_| any_crc) {
         *crc = debug_file::crc_at(&path.parent()?.join(debug_file::file_name(name)?)).unwrap_or(*crc);
     }
-    let found = debug_file::find(path, &elf, debug_dirs)?;
-    let _ = debug_file::find_shared(&found.path, &found.elf, debug_dirs);
-    Some(found.path)
+    let files = LocalFiles { kallsyms: PathBuf::new(), perf_map_dir: PathBuf::new() };
+    let found = debug_file::find(&files, &Wanted::Mapped(path.to_owned()), &elf, debug_dirs)?;
+    let _ = debug_file::find_shared(&files, &found.wanted, &found.elf, debug_dirs);
+    Some(found.wanted.path().to_owned())
 }
 
 /// Reads a PDB; names of what is at `rvas`.

@@ -3,6 +3,7 @@
 //! Format: `/proc/kallsyms`, a line `ADDRESS TYPE name[\t[module]]` per symbol (`kernel/kallsyms.c`, `s_show`), types as `nm(1)` gives
 //! them. *Why all types are kept*: symbols have no size; a function ends where anything else begins.
 
+use crate::files::{Files, Wanted};
 use rustc_hash::FxHashSet;
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +11,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 /// A list longer than this is read up to here; real ones have 5 to 20 MB.
-const MAX_LIST_BYTES: u64 = 256 << 20;
+const MAX_LIST_BYTES: u64 = 64 << 20;
 /// No function is taken to be longer: behind the last one of a module lies nothing for a while.
 const MAX_FUNCTION_BYTES: u64 = 64 << 10;
 
@@ -50,11 +51,11 @@ impl Unnamed {
 
 impl Kernel {
     /// Names each of `avmas`, with the list in `kallsyms`.
-    pub(crate) fn name(&mut self, kallsyms: &Path, avmas: &[u64]) -> Result<Vec<Option<String>>, Unnamed> {
-        let modules = std::fs::read(kallsyms.with_file_name("modules")).unwrap_or_default();
+    pub(crate) fn name(&mut self, files: &dyn Files, kallsyms: &Path, avmas: &[u64]) -> Result<Vec<Option<String>>, Unnamed> {
+        let modules = files.open(&Wanted::KernelModules).and_then(read).unwrap_or_default();
         let is_new = |avma: &u64| !self.unknown.contains(avma) && self.table.function_at(*avma).is_none();
         if self.modules.as_ref() != Some(&modules) || avmas.iter().any(is_new) {
-            self.table = Table::read(kallsyms)?;
+            self.table = Table::read(files.open(&Wanted::KernelSymbols), kallsyms)?;
             self.modules = Some(modules);
             self.unknown = avmas.iter().copied().filter(|avma| self.table.function_at(*avma).is_none()).collect();
         }
@@ -64,13 +65,19 @@ impl Kernel {
 
 /// From the start of the function at `avma` to where anything else begins, by the list in `kallsyms`.
 pub(crate) fn extent_at(kallsyms: &Path, avma: u64) -> Option<Range<u64>> {
-    Table::read(kallsyms).ok()?.extent_at(avma)
+    Table::read(File::open(kallsyms), kallsyms).ok()?.extent_at(avma)
 }
 
 /// Names each of `avmas`, with a list that was read already.
 pub(crate) fn names(list: Vec<u8>, avmas: &[u64]) -> Vec<Option<String>> {
     let table = Table::parse(list);
     avmas.iter().map(|&avma| table.function_at(avma)).collect()
+}
+
+fn read(list: File) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    list.take(MAX_LIST_BYTES).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Every symbol, by address.
@@ -88,10 +95,8 @@ struct Symbol {
 }
 
 impl Table {
-    fn read(path: &Path) -> Result<Self, Unnamed> {
-        let mut text = Vec::new();
-        let read = File::open(path).and_then(|file| file.take(MAX_LIST_BYTES).read_to_end(&mut text));
-        read.map_err(|error| Unnamed::Unreadable(path.to_owned(), error.kind()))?;
+    fn read(list: io::Result<File>, path: &Path) -> Result<Self, Unnamed> {
+        let text = list.and_then(read).map_err(|error| Unnamed::Unreadable(path.to_owned(), error.kind()))?;
         let table = Self::parse(text);
         if table.symbols.iter().all(|symbol| symbol.avma == 0) { Err(Unnamed::Hidden(path.to_owned())) } else { Ok(table) }
     }
@@ -140,6 +145,12 @@ fn parse_line(line: &[u8]) -> Option<(u64, u8, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::LocalFiles;
+
+    fn kernel_names(kernel: &mut Kernel, kallsyms: &Path, avmas: &[u64]) -> Result<Vec<Option<String>>, Unnamed> {
+        let files = LocalFiles { kallsyms: kallsyms.to_owned(), perf_map_dir: "/nowhere".into() };
+        kernel.name(&files, kallsyms, avmas)
+    }
 
     const LIST: &str = "ffffffff81000000 T _stext\nffffffff81000000 T _text\nffffffff81000100 t helper\nffffffff81000100 W sys_alias\n\
         ffffffff81000100 T real\nffffffff81000200 d table\nffffffff81000300 t last\nffffffffc0000000 t ext4_find\t[ext4]\n\
@@ -170,10 +181,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kallsyms");
         std::fs::write(&path, "0000000000000000 T _text\n0000000000000000 t helper\n").unwrap();
-        let hidden = Kernel::default().name(&path, &[1]).unwrap_err();
+        let hidden = kernel_names(&mut Kernel::default(), &path, &[1]).unwrap_err();
         assert_eq!(hidden, Unnamed::Hidden(path));
         assert!(hidden.warning().contains("sysctl -w kernel.kptr_restrict=0"), "{}", hidden.warning());
-        let gone = Kernel::default().name(&dir.path().join("gone"), &[1]).unwrap_err();
+        let gone = kernel_names(&mut Kernel::default(), &dir.path().join("gone"), &[1]).unwrap_err();
         assert!(gone.warning().contains("entity not found"), "{}", gone.warning());
     }
 
@@ -182,7 +193,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kallsyms");
         let mut kernel = Kernel::default();
-        let mut ask = |avma| kernel.name(&path, &[avma]).unwrap()[0].clone();
+        let mut ask = |avma| kernel_names(&mut kernel, &path, &[avma]).unwrap()[0].clone();
         std::fs::write(&path, "1000 T one\n3000 d end\n").unwrap();
         assert_eq!(ask(0x1000).as_deref(), Some("one"));
         std::fs::write(&path, "1000 T uno\n2000 T two\n3000 d end\n4000 T four\n").unwrap();
@@ -213,7 +224,7 @@ mod tests {
             println!("skipped: /proc/kallsyms shows no addresses to this user");
             return;
         };
-        let names = Kernel::default().name(Path::new("/proc/kallsyms"), &[avma + 1, 1]).unwrap();
+        let names = kernel_names(&mut Kernel::default(), Path::new("/proc/kallsyms"), &[avma + 1, 1]).unwrap();
         assert_eq!(names, [Some("schedule".to_owned()), None]);
     }
 }

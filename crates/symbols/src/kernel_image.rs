@@ -6,7 +6,7 @@
 
 use crate::code::{Code, Isa, NoCode, bounds, read_at};
 use crate::elf::Elf;
-use crate::file::open_regular;
+use crate::files::open_regular;
 use crate::module::same_build;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,7 +33,7 @@ impl KernelImage {
     pub(crate) fn open(path: &Path, trace: &Trace, module: ModuleId) -> Result<Self, NoCode> {
         let other = |how| NoCode::OtherImage { path: path.to_owned(), how };
         let name = || path.display().to_string();
-        let (mut file, _) = open_regular(path).map_err(|_| NoCode::Unreadable(name()))?;
+        let mut file = open_regular(path).map_err(|_| NoCode::Unreadable(name()))?;
         let elf = file.try_clone().ok().and_then(Elf::read).ok_or_else(|| NoCode::Damaged(name()))?;
         let recorded = trace.modules.get(module).map_or(&[][..], |module| &module.build_id);
         if !recorded.is_empty() && !elf.build_id.is_empty() && !same_build(recorded, &elf.build_id) {

@@ -4,18 +4,22 @@
 //! files, PDBs for Windows images, the runtime's perf map for JIT code. [`code`] and [`disassemble`] give the instructions behind the names. *Why on the
 //! recording machine, at every save*: only there the files are the ones that ran.
 //! So everything read is kept for the next save by a [`Symbolizer`].
+//!
+//! Whatever a file claims, naming one trace takes no more than some 400 MB of memory; [`Files`] says who opens files.
 
 mod code;
 mod debug_file;
 mod demangle;
 mod disassembly;
 mod elf;
-mod file;
+pub mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod images;
+mod jobs;
 mod kernel;
 mod kernel_image;
+mod limited;
 mod lines;
 mod module;
 mod origin;
@@ -30,20 +34,22 @@ pub use disassembly::{Instruction, disassemble};
 pub use pdb::server::Fetching;
 pub use pdb::store::SymbolPath;
 
+pub use files::{Files, LocalFiles, Wanted};
+
 use kernel::Kernel;
-use module::{Function, Functions, Missing, Module, Recorded};
+use module::{Function, Functions, Means, Missing, Module, Recorded};
 use perf_map::PerfMap;
-use rayon::prelude::*;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 use unhitch_model::{Format, FrameId, ModuleKind, Symbol, Trace};
 
 /// Files and maps that this many saves in a row did not mention are forgotten.
 const KEPT_SAVES: u64 = 8;
-/// How much DWARF stays open between two saves, in all files together.
-const MAX_KEPT_DWARF_BYTES: u64 = 512 << 20;
+/// Where only root can put files: these are read before all others.
+const SYSTEM_FOLDERS: [&str; 5] = ["/usr", "/lib", "/bin", "/sbin", "/opt"];
 /// A warning lists this many modules by name.
 const LISTED_MODULES: usize = 5;
 
@@ -62,6 +68,8 @@ pub struct Options {
     pub fetching: Fetching,
     /// Whether to look up inlined functions and source lines where a file has DWARF.
     pub lines: bool,
+    /// CPU time that naming one trace may take. With a limit, files that do not answer are given up too.
+    pub effort: Option<Duration>,
 }
 
 impl Default for Options {
@@ -73,6 +81,7 @@ impl Default for Options {
             pdbs: SymbolPath::default(),
             fetching: Fetching::default(),
             lines: true,
+            effort: None,
         }
     }
 }
@@ -80,6 +89,7 @@ impl Default for Options {
 /// Names frames, and keeps what it read for the next trace.
 pub struct Symbolizer {
     options: Options,
+    files: Arc<dyn Files>,
     kernel: Kernel,
     modules: FxHashMap<FileKey, Kept<Module>>,
     perf_maps: FxHashMap<u32, Kept<PerfMap>>,
@@ -94,26 +104,40 @@ struct Kept<T> {
     value: T,
 }
 
-/// The frames of one mapped file that have no names yet.
+/// Frames that have no names yet, and their offsets.
+#[derive(Default)]
+struct Frames {
+    ids: Vec<FrameId>,
+    offsets: Vec<u64>,
+}
+
+/// The frames of one mapped file.
 struct Job {
     key: FileKey,
-    frames: Vec<FrameId>,
-    offsets: Vec<u64>,
+    frames: Frames,
     module: Option<Module>,
     names: Vec<Functions>,
     missing: Option<Missing>,
 }
 
 impl Symbolizer {
-    /// Reads nothing yet.
+    /// Reads nothing yet; opens files itself.
     pub fn new(options: Options) -> Self {
-        Self { options, kernel: Kernel::default(), modules: FxHashMap::default(), perf_maps: FxHashMap::default(), saves: 0 }
+        let files = LocalFiles { kallsyms: options.kallsyms.clone(), perf_map_dir: options.perf_map_dir.clone() };
+        Self::with_files(options, Arc::new(files))
+    }
+
+    /// Reads nothing yet; gets its files from `files`.
+    pub fn with_files(options: Options, files: Arc<dyn Files>) -> Self {
+        let (modules, perf_maps) = (FxHashMap::default(), FxHashMap::default());
+        Self { options, files, kernel: Kernel::default(), modules, perf_maps, saves: 0 }
     }
 
     /// Reads the kernel's symbols, the largest table of all, so that a later [`Symbolizer::resolve`] need not.
     pub fn prepare(&mut self) {
         // What cannot be read now is told when names are wanted.
-        let _ = self.kernel.name(&self.options.kallsyms, &[]);
+        let _ = self.kernel.name(&*self.files, &self.options.kallsyms, &[]);
+        let _ = vdso::image();
     }
 
     /// Names every frame of `trace` that has no name yet, in `trace.symbols`; says in `trace.warnings` what has none and why.
@@ -125,83 +149,114 @@ impl Symbolizer {
             return;
         }
         self.saves += 1;
-        let mut by_module: BTreeMap<_, (Vec<FrameId>, Vec<u64>)> = BTreeMap::new();
+        let mut by_module: BTreeMap<_, Frames> = BTreeMap::new();
         for (index, frame) in trace.stacks.frames().iter().enumerate() {
             let id = FrameId(index as u32);
             if trace.symbols.get(id).is_empty() {
-                let (frames, offsets) = by_module.entry(frame.module).or_default();
-                frames.push(id);
-                offsets.push(frame.offset);
+                let frames = by_module.entry(frame.module).or_default();
+                frames.ids.push(id);
+                frames.offsets.push(frame.offset);
             }
         }
         let foreign = origin::foreign(&trace.meta);
-        let mut jobs = Vec::new();
-        let mut kernel = (Vec::new(), Vec::new());
-        for (id, (frames, offsets)) in by_module {
+        let (mut jobs, mut jit, mut kernel) = (Vec::new(), Vec::new(), Frames::default());
+        for (id, mut frames) in by_module {
             let Some(module) = trace.modules.get(id) else { continue };
             match module.kind {
                 ModuleKind::Kernel => {
-                    kernel.0.extend(frames);
-                    kernel.1.extend(offsets);
+                    kernel.ids.append(&mut frames.ids);
+                    kernel.offsets.append(&mut frames.offsets);
                 }
                 ModuleKind::Anonymous { .. } if foreign.is_some() && self.options.perf_map_dir == Path::new(origin::PERF_MAP_DIR) => {}
-                ModuleKind::Anonymous { pid } => self.name_jit(trace, pid, &frames, &offsets),
+                ModuleKind::Anonymous { pid } => jit.push((pid, frames)),
                 ModuleKind::Image { .. } | ModuleKind::Jit { .. } | ModuleKind::Cut => {}
                 ModuleKind::File => {
                     let key = (trace.name(module.path).to_owned(), module.build_id.clone());
                     let is_here = key.0.starts_with('/') && !key.0.starts_with("/memfd:") || key.0 == vdso::NAME && foreign.is_none();
                     if is_here {
                         let module = self.modules.remove(&key).map(|kept| kept.value);
-                        jobs.push(Job { key, frames, offsets, module, names: Vec::new(), missing: None });
+                        jobs.push(Job { key, frames, module, names: Vec::new(), missing: None });
                     }
                 }
             }
         }
+        jobs.sort_by_key(|job| !SYSTEM_FOLDERS.iter().any(|folder| Path::new(&job.key.0).starts_with(folder)));
         let foreign_kernel = foreign.filter(|_| self.options.kallsyms == Path::new(origin::KALLSYMS));
-        let (kernel_frames, kernel_avmas) = kernel;
-        let name_kernel = || match foreign_kernel {
-            _ if kernel_avmas.is_empty() => Ok(Vec::new()),
-            Some(why) => Err(format!("kernel functions have no names: {why}")),
-            None => self.kernel.name(&self.options.kallsyms, &kernel_avmas).map_err(|unnamed| unnamed.warning()),
-        };
+        let pending: FxHashSet<FileKey> = jobs.iter().map(|job| job.key.clone()).collect();
+        let kept_bytes = self.modules.values().map(|kept| kept.value.memory()).sum();
+        let means = Means::new(Arc::clone(&self.files), self.options.debug_dirs.clone(), self.options.lines, kept_bytes);
         let until = origin::recorded_until(trace);
-        let (kernel_names, ()) = rayon::join(name_kernel, || jobs.par_iter_mut().for_each(|job| job.run(until, &self.options)));
+        let mut kernel_names = Ok(Vec::new());
+        let done = jobs::run(
+            jobs,
+            move |job: &mut Job| job.run(until, &means),
+            self.options.effort,
+            || {
+                kernel_names = match foreign_kernel {
+                    _ if kernel.ids.is_empty() => Ok(Vec::new()),
+                    Some(why) => Err(format!("kernel functions have no names: {why}")),
+                    None => self.kernel.name(&*self.files, &self.options.kallsyms, &kernel.offsets).map_err(|unnamed| unnamed.warning()),
+                };
+            },
+        );
         match kernel_names {
-            Ok(names) => set_names(trace, kernel_frames.into_iter().zip(names)),
+            Ok(names) => set_names(trace, kernel.ids.into_iter().zip(names)),
             Err(warning) => trace.warnings.add(warning),
         }
-        self.finish(trace, jobs);
+        self.finish(trace, done, pending);
+        self.name_jit(trace, jit);
         self.modules.values_mut().filter(|kept| kept.last_used < self.saves).for_each(|kept| kept.value.close_dwarf());
         self.modules.retain(|_, kept| kept.last_used + KEPT_SAVES > self.saves);
         self.perf_maps.retain(|_, kept| kept.last_used + KEPT_SAVES > self.saves);
     }
 
-    fn name_jit(&mut self, trace: &mut Trace, pid: u32, frames: &[FrameId], avmas: &[u64]) {
-        let known = self.perf_maps.remove(&pid).map(|kept| kept.value).filter(PerfMap::is_current);
-        let Some(map) = known.or_else(|| PerfMap::open(pid, &self.options.perf_map_dir)) else { return };
-        set_names(trace, frames.iter().copied().zip(avmas.iter().map(|&avma| map.function_at(avma))));
-        self.perf_maps.insert(pid, Kept { last_used: self.saves, value: map });
+    /// Names JIT code by the maps of its processes.
+    fn name_jit(&mut self, trace: &mut Trace, processes: Vec<(u32, Frames)>) {
+        let pending: FxHashSet<u32> = processes.iter().map(|(pid, _)| *pid).collect();
+        let known = processes.into_iter().map(|(pid, frames)| (pid, frames, self.perf_maps.remove(&pid).map(|kept| kept.value))).collect();
+        let files = Arc::clone(&self.files);
+        let read = move |job: &mut (u32, Frames, Option<PerfMap>)| {
+            job.2 = PerfMap::read(&*files, job.0, &job.1.offsets, job.2.take());
+        };
+        let done = jobs::run(known, read, self.options.effort, || {});
+        let mut late = pending;
+        let mut cut = Vec::new();
+        for (pid, frames, map) in done {
+            late.remove(&pid);
+            let Some(map) = map else { continue };
+            set_names(trace, frames.ids.iter().copied().zip(frames.offsets.iter().map(|&avma| map.function_at(avma))));
+            if map.is_cut() {
+                cut.push(pid);
+            }
+            self.perf_maps.insert(pid, Kept { last_used: self.saves, value: map });
+        }
+        for pid in cut {
+            trace.warnings.add(format!(
+                "JIT code of process {pid} may lack names or have old ones: its map is longer than {} MiB, and was read up to there",
+                perf_map::MAX_MAP_BYTES >> 20
+            ));
+        }
+        for pid in late {
+            trace.warnings.add(format!("JIT code of process {pid} has no names: reading its map took too long"));
+        }
     }
 
-    fn finish(&mut self, trace: &mut Trace, jobs: Vec<Job>) {
+    fn finish(&mut self, trace: &mut Trace, done: Vec<Job>, mut pending: FxHashSet<FileKey>) {
         let mut missing: BTreeMap<Missing, Vec<String>> = BTreeMap::new();
-        let mut kept_dwarf_bytes = 0_u64;
-        for job in jobs {
-            for (&frame, functions) in job.frames.iter().zip(&job.names) {
+        let mut miss = |why, path: &str| missing.entry(why).or_default().push(path.rsplit('/').next().unwrap_or_default().to_owned());
+        for job in done {
+            pending.remove(&job.key);
+            for (&frame, functions) in job.frames.ids.iter().zip(&job.names) {
                 set_functions(trace, frame, functions);
             }
             if let Some(why) = job.missing {
-                let file = job.key.0.rsplit('/').next().unwrap_or_default();
-                missing.entry(why).or_default().push(file.to_owned());
+                miss(why, &job.key.0);
             }
-            if let Some(mut module) = job.module {
-                kept_dwarf_bytes = kept_dwarf_bytes.saturating_add(module.open_dwarf_bytes());
-                if kept_dwarf_bytes > MAX_KEPT_DWARF_BYTES {
-                    module.close_dwarf();
-                }
+            if let Some(module) = job.module {
                 self.modules.insert(job.key, Kept { last_used: self.saves, value: module });
             }
         }
+        pending.iter().for_each(|(path, _)| miss(Missing::Late, path));
         for (why, mut files) in missing {
             files.sort_unstable();
             let more = if files.len() > LISTED_MODULES { ", …" } else { "" };
@@ -212,13 +267,13 @@ impl Symbolizer {
 }
 
 impl Job {
-    fn run(&mut self, until: Option<SystemTime>, options: &Options) {
-        let known = self.module.take().filter(Module::is_current);
+    fn run(&mut self, until: Option<SystemTime>, means: &Means) {
+        let known = self.module.take().filter(|module| module.is_current(&*means.files));
         let recorded = Recorded { build_id: &self.key.1, until };
-        match known.map_or_else(|| Module::open(&self.key.0, recorded, &options.debug_dirs), Ok) {
+        match known.map_or_else(|| Module::open(&self.key.0, recorded, means), Ok) {
             Ok(mut module) => {
-                (self.names, self.missing) = module.name(&self.offsets, options.lines, &options.debug_dirs);
-                self.module = Some(module);
+                (self.names, self.missing) = module.name(&self.frames.offsets, means);
+                self.module = module.keep(means);
             }
             Err(why) => self.missing = Some(why),
         }

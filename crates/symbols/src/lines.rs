@@ -1,40 +1,46 @@
 //! Inlined functions and source lines of one file, from its DWARF.
 //!
 //! Format: DWARF 2 to 5, read with the `addr2line` crate. *Why it stays open between two saves*: opening means decompressing and indexing
-//! all of it, 150 ms for libc's. It is mapped, and a mapped file that somebody truncates kills the reader; so
-//! [`Module`](crate::module::Module) makes sure before each use that the file has not changed.
+//! all of it, 150 ms for libc's. *Why it is read into memory and not mapped*: whoever truncates a mapped file kills its reader. What split
+//! DWARF keeps in further files (`.dwo`, `.dwp`) is not read.
 
 use crate::demangle::demangle;
-use crate::elf::Elf;
-use crate::file::Identity;
+use crate::files::{self, Files, Identity, Wanted};
+use crate::limited::Limited;
 use crate::module::Function;
-use addr2line::Loader;
-use std::path::{Path, PathBuf};
+use addr2line::Context;
+use gimli::{EndianArcSlice, RunTimeEndian, SectionId};
+use object::{CompressionFormat, Object, ObjectSection};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::Arc;
 
-/// A file with more DWARF than this gets no lines: reading it could take longer than the recorder may.
-pub(crate) const MAX_DWARF_BYTES: u64 = 256 << 20;
+/// A file with more DWARF than this gets no lines: reading it could take longer, and more memory, than the recorder may.
+pub(crate) const MAX_DWARF_BYTES: u64 = 128 << 20;
+
+type Section = EndianArcSlice<RunTimeEndian>;
 
 /// The DWARF of one file.
 pub(crate) struct Lines {
-    loader: Loader,
-    shared: Option<(PathBuf, Identity)>,
+    context: Context<Section>,
+    shared: Option<(Wanted, Identity)>,
 }
 
 impl Lines {
-    /// Opens the DWARF in `path`, whose tables are `elf`, and the file `shared` with others that it refers to. None when there is none, or
-    /// more than [`MAX_DWARF_BYTES`].
-    pub(crate) fn open(path: &Path, elf: &Elf, shared: Option<PathBuf>) -> Option<Self> {
-        if !(1..=MAX_DWARF_BYTES).contains(&elf.dwarf_bytes) {
-            return None;
-        }
-        let shared = shared.and_then(|path| Identity::at(&path).map(|identity| (path, identity)));
-        let loader = Loader::new_with_sup(path, shared.as_ref().map(|(path, _)| path)).ok()?;
-        Some(Self { loader, shared })
+    /// Reads the DWARF of `file`, and of the file `shared` with others that it refers to. None when it is damaged.
+    pub(crate) fn read(file: File, shared: Option<(Wanted, File, Identity)>) -> Option<Self> {
+        let mut dwarf = load(file, |section| gimli::Dwarf::load(section))?;
+        let shared = shared.and_then(|(wanted, file, identity)| {
+            load(file, |section| dwarf.load_sup(section))?;
+            Some((wanted, identity))
+        });
+        dwarf.populate_abbreviations_cache(gimli::AbbreviationsCacheStrategy::Duplicates);
+        Some(Self { context: Context::from_dwarf(dwarf).ok()?, shared })
     }
 
     /// True when the shared file has not changed since.
-    pub(crate) fn is_current(&self) -> bool {
-        self.shared.as_ref().is_none_or(|(path, identity)| Identity::at(path) == Some(*identity))
+    pub(crate) fn is_current(&self, files: &dyn Files) -> bool {
+        self.shared.as_ref().is_none_or(|(wanted, identity)| files::is_current(files, wanted, *identity))
     }
 
     /// The functions at `svma`, innermost first. The outermost, the only one that is not inlined, gets the linker's name for it, `symbol`,
@@ -45,7 +51,7 @@ impl Lines {
         if svma == u64::MAX {
             return functions;
         }
-        let Ok(mut frames) = self.loader.find_frames(svma) else { return functions };
+        let Ok(mut frames) = self.context.find_frames(svma).skip_all_loads() else { return functions };
         while let Ok(Some(frame)) = frames.next() {
             let name = frame.function.as_ref().and_then(|function| function.raw_name().ok()).unwrap_or_default();
             let (file, line) = frame.location.map_or((None, None), |location| (location.file, location.line));
@@ -57,4 +63,33 @@ impl Lines {
         functions.retain(|function| !function.name.is_empty());
         functions
     }
+}
+
+/// Gives `load` the sections of `file` that it asks for, each read into memory.
+fn load<T>(file: File, load: impl FnOnce(&dyn Fn(SectionId) -> Result<Section, gimli::Error>) -> Result<T, gimli::Error>) -> Option<T> {
+    let limited = Limited::new(file.try_clone().ok()?);
+    let object = object::File::parse(&limited).ok()?;
+    let endian = if object.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
+    let section = |id: SectionId| {
+        let bytes = read(&object, id.name(), &file).map_err(|_| gimli::Error::Io)?;
+        Ok(Section::new(Arc::from(bytes), endian))
+    };
+    load(&section).ok()
+}
+
+/// The bytes of a section, unpacked; none when the file has no such section.
+fn read<'a>(object: &object::File<'a, &'a Limited<File>>, name: &str, mut file: &File) -> io::Result<Vec<u8>> {
+    let damaged = || io::Error::from(io::ErrorKind::InvalidData);
+    let Some(range) = object.section_by_name(name).and_then(|section| section.compressed_file_range().ok()) else { return Ok(Vec::new()) };
+    if range.compressed_size.max(range.uncompressed_size) > MAX_DWARF_BYTES {
+        return Err(damaged());
+    }
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(range.offset))?;
+    file.take(range.compressed_size).read_to_end(&mut bytes)?;
+    if range.format == CompressionFormat::None {
+        return Ok(bytes);
+    }
+    let packed = object::CompressedData { format: range.format, data: &bytes, uncompressed_size: range.uncompressed_size };
+    Ok(packed.decompress().map_err(|_| damaged())?.into_owned())
 }

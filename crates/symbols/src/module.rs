@@ -7,7 +7,7 @@
 use crate::debug_file::{self, DebugFile};
 use crate::demangle::demangle;
 use crate::elf::{Elf, Image};
-use crate::file::{Identity, open_regular};
+use crate::files::{self, Files, Identity, Wanted};
 use crate::lines::{Lines, MAX_DWARF_BYTES};
 use crate::{plt, unwind_table, vdso};
 use rustc_hash::FxHashMap;
@@ -15,10 +15,38 @@ use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
 /// A file with more remembered locations than this is a program that never repeats itself; forget and start again.
 const MAX_REMEMBERED: usize = 1 << 18;
+
+/// DWARF that is read for one trace, at most.
+const MAX_ALL_DWARF_BYTES: u64 = 192 << 20;
+/// Memory that tables and DWARF may take from one trace to the next.
+const MAX_KEPT_BYTES: u64 = 96 << 20;
+
+/// What naming one trace may use.
+pub(crate) struct Means {
+    pub(crate) files: Arc<dyn Files>,
+    pub(crate) debug_dirs: Vec<PathBuf>,
+    pub(crate) lines: bool,
+    dwarf_bytes_left: AtomicU64,
+    kept_bytes_left: AtomicU64,
+}
+
+impl Means {
+    /// With `kept_bytes` in use since the last trace.
+    pub(crate) fn new(files: Arc<dyn Files>, debug_dirs: Vec<PathBuf>, lines: bool, kept_bytes: u64) -> Self {
+        let kept_bytes_left = AtomicU64::new(MAX_KEPT_BYTES.saturating_sub(kept_bytes));
+        Self { files, debug_dirs, lines, dwarf_bytes_left: AtomicU64::new(MAX_ALL_DWARF_BYTES), kept_bytes_left }
+    }
+}
+
+/// Takes `bytes` of what is left, if there is as much.
+fn take(left: &AtomicU64, bytes: u64) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
+}
 
 /// One function at a location.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,6 +76,8 @@ pub(crate) enum Missing {
     Nameless,
     /// The functions have names, but there is too much DWARF for lines.
     TooMuchDwarf,
+    /// Its file did not answer, or took too long.
+    Late,
 }
 
 impl Missing {
@@ -62,9 +92,12 @@ impl Missing {
             }
             Self::WrittenSince => format!("no symbols for {count} {modules}, written after the recording: {names}"),
             Self::Nameless => format!("no symbols for {count} {modules}, stripped and without a debug file: {names}"),
-            Self::TooMuchDwarf => {
-                format!("no source lines for {count} {modules} with more than {} MiB of debug information: {names}", MAX_DWARF_BYTES >> 20)
-            }
+            Self::TooMuchDwarf => format!(
+                "no source lines for {count} {modules} with more than {} MiB of debug information, or beyond {} MiB in all: {names}",
+                MAX_DWARF_BYTES >> 20,
+                MAX_ALL_DWARF_BYTES >> 20
+            ),
+            Self::Late => format!("no symbols for {count} {modules}, reading their files took too long: {names}"),
         }
     }
 }
@@ -80,13 +113,14 @@ pub(crate) struct Recorded<'a> {
 
 /// A mapped file with its tables and the locations named so far.
 pub(crate) struct Module {
-    path: PathBuf,
+    wanted: Wanted,
     /// True when its build id proves that it is the recorded file.
     pub(crate) is_proven: bool,
     identity: Option<Identity>,
     elf: Elf,
     debug: Option<DebugFile>,
     lines: Option<Lines>,
+    has_too_much_dwarf: bool,
     stubs: Option<FxHashMap<u64, String>>,
     remembered: FxHashMap<u64, Functions>,
 }
@@ -94,11 +128,11 @@ pub(crate) struct Module {
 impl Module {
     /// Reads the file at `path` (or the running kernel's vdso), which must have the recorded build id if both have one, and else must not
     /// have been written since.
-    pub(crate) fn open(path: &str, recorded: Recorded<'_>, debug_dirs: &[PathBuf]) -> Result<Self, Missing> {
+    pub(crate) fn open(path: &str, recorded: Recorded<'_>, means: &Means) -> Result<Self, Missing> {
         // The kernel appends this to the path of a file that was unlinked; what lies there now must prove that it is the same.
         let (path, unlinked) = path.strip_suffix(" (deleted)").map_or((path, false), |path| (path, true));
-        let path = Path::new(path);
-        let (image, identity) = open_image(path).map_err(|_| Missing::Unreadable)?;
+        let wanted = Wanted::Mapped(path.into());
+        let (image, identity) = open_image(&*means.files, &wanted).map_err(|_| Missing::Unreadable)?;
         let elf = Elf::read(image).ok_or(Missing::Damaged)?;
         let is_proven = !recorded.build_id.is_empty() && !elf.build_id.is_empty();
         if is_proven && !same_build(recorded.build_id, &elf.build_id) {
@@ -111,54 +145,79 @@ impl Module {
         if !is_proven && written.zip(recorded.until).is_some_and(|(written, until)| written > until) {
             return Err(Missing::WrittenSince);
         }
-        let debug = if elf.has_symtab && elf.dwarf_bytes > 0 { None } else { debug_file::find(path, &elf, debug_dirs) };
-        Ok(Self { path: path.to_owned(), is_proven, identity, elf, debug, lines: None, stubs: None, remembered: FxHashMap::default() })
+        let debug =
+            if elf.has_symtab && elf.dwarf_bytes > 0 { None } else { debug_file::find(&*means.files, &wanted, &elf, &means.debug_dirs) };
+        Ok(Self {
+            wanted,
+            is_proven,
+            identity,
+            elf,
+            debug,
+            lines: None,
+            has_too_much_dwarf: false,
+            stubs: None,
+            remembered: FxHashMap::default(),
+        })
     }
 
     /// The tables of the file itself, and the image to read its code from.
-    pub(crate) fn code(&self) -> io::Result<(&Elf, Box<dyn Image>)> {
-        Ok((&self.elf, open_image(&self.path)?.0))
+    pub(crate) fn code(&self, means: &Means) -> io::Result<(&Elf, Box<dyn Image>)> {
+        Ok((&self.elf, open_image(&*means.files, &self.wanted)?.0))
     }
 
     /// The file offsets of the function that covers `file_offset`.
-    pub(crate) fn extent_at(&self, file_offset: u64) -> Option<Range<u64>> {
+    pub(crate) fn extent_at(&self, file_offset: u64, means: &Means) -> Option<Range<u64>> {
         let svma = self.elf.svma(file_offset)?;
-        let unwound = || unwind_table::extent_at(open_image(&self.path).ok()?.0, svma);
+        let unwound = || unwind_table::extent_at(open_image(&*means.files, &self.wanted).ok()?.0, svma);
         let extent = self.symbols().1.extent_at(svma).or_else(unwound)?;
         let start = file_offset.checked_sub(svma.checked_sub(extent.start)?)?;
         Some(start..start.checked_add(extent.end - extent.start)?)
     }
 
     /// True when the files that this was read from have not changed since.
-    pub(crate) fn is_current(&self) -> bool {
-        let debug_is_current = self.debug.as_ref().is_none_or(|debug| Identity::at(&debug.path) == Some(debug.identity));
-        let lines_are_current = self.lines.as_ref().is_none_or(Lines::is_current);
-        debug_is_current && lines_are_current && (self.identity.is_none() || Identity::at(&self.path) == self.identity)
+    pub(crate) fn is_current(&self, files: &dyn Files) -> bool {
+        let is_current = |wanted, identity| files::is_current(files, wanted, identity);
+        self.debug.as_ref().is_none_or(|debug| is_current(&debug.wanted, debug.identity))
+            && self.lines.as_ref().is_none_or(|lines| lines.is_current(files))
+            && self.identity.is_none_or(|identity| is_current(&self.wanted, identity))
     }
 
     /// Names each of `file_offsets`, and what is missing from the names.
-    pub(crate) fn name(&mut self, file_offsets: &[u64], lines: bool, debug_dirs: &[PathBuf]) -> (Vec<Functions>, Option<Missing>) {
+    pub(crate) fn name(&mut self, file_offsets: &[u64], means: &Means) -> (Vec<Functions>, Option<Missing>) {
         if self.remembered.len() > MAX_REMEMBERED {
             self.remembered.clear();
         }
         let mut fresh: Vec<u64> = file_offsets.iter().copied().filter(|offset| !self.remembered.contains_key(offset)).collect();
         fresh.sort_unstable();
         if !fresh.is_empty() {
-            self.name_fresh(&fresh, lines, debug_dirs);
+            self.name_fresh(&fresh, means);
         }
         let names = file_offsets.iter().map(|offset| self.remembered.get(offset).cloned().unwrap_or_default()).collect();
         let (_, symbols) = self.symbols();
         let missing = match () {
             () if symbols.is_nameless() => Some(Missing::Nameless),
-            () if lines && self.dwarf().is_some_and(|(_, elf)| elf.dwarf_bytes > MAX_DWARF_BYTES) => Some(Missing::TooMuchDwarf),
+            () if self.has_too_much_dwarf => Some(Missing::TooMuchDwarf),
             () => None,
         };
         (names, missing)
     }
 
-    /// How much DWARF is kept open.
-    pub(crate) fn open_dwarf_bytes(&self) -> u64 {
-        self.lines.as_ref().and_then(|_| self.dwarf()).map_or(0, |(_, elf)| elf.dwarf_bytes)
+    /// Memory that it takes, bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        /// Of a location with its names.
+        const REMEMBERED_BYTES: usize = 256;
+        let dwarf = self.lines.as_ref().and_then(|_| self.dwarf()).map_or(0, |(_, elf)| elf.dwarf_bytes);
+        let tables = self.elf.memory() + self.debug.as_ref().map_or(0, |debug| debug.elf.memory());
+        dwarf + (tables + self.remembered.len() * REMEMBERED_BYTES) as u64
+    }
+
+    /// Lets go of what is too large to be kept for the next trace; none where that is everything.
+    pub(crate) fn keep(mut self, means: &Means) -> Option<Self> {
+        if take(&means.kept_bytes_left, self.memory()) {
+            return Some(self);
+        }
+        self.close_dwarf();
+        take(&means.kept_bytes_left, self.memory()).then_some(self)
     }
 
     /// Closes the DWARF; the locations named so far stay named.
@@ -166,17 +225,27 @@ impl Module {
         self.lines = None;
     }
 
-    fn name_fresh(&mut self, file_offsets: &[u64], lines: bool, debug_dirs: &[PathBuf]) {
-        if lines && self.lines.is_none() {
-            self.lines = self.dwarf().and_then(|(path, elf)| {
-                let shared = debug_file::find_shared(path, elf, debug_dirs);
-                Lines::open(path, elf, shared)
-            });
+    fn open_lines(&mut self, means: &Means) -> Option<Lines> {
+        let files = &*means.files;
+        let (wanted, elf) = self.dwarf()?;
+        let shared = debug_file::find_shared(files, wanted, elf, &means.debug_dirs);
+        let bytes = elf.dwarf_bytes;
+        if bytes > MAX_DWARF_BYTES || !take(&means.dwarf_bytes_left, bytes) {
+            self.has_too_much_dwarf = true;
+            return None;
         }
-        let Ok((mut image, _)) = open_image(self.symbols().0) else { return };
+        Lines::read(files::open(files, wanted).ok()?.0, shared)
+    }
+
+    fn name_fresh(&mut self, file_offsets: &[u64], means: &Means) {
+        if means.lines && self.lines.is_none() {
+            self.lines = self.open_lines(means);
+        }
+        let Ok((mut image, _)) = open_image(&*means.files, self.symbols().0) else { return };
         for &offset in file_offsets {
             let functions = self.elf.svma(offset).map_or_else(Vec::new, |svma| {
-                let symbol = self.symbols().1.function_at(&mut *image, svma).map(|symbol| demangle(&symbol)).or_else(|| self.stub_at(svma));
+                let symbol =
+                    self.symbols().1.function_at(&mut *image, svma).map(|symbol| demangle(&symbol)).or_else(|| self.stub_at(svma, means));
                 let inlined = self.lines.as_ref().map_or_else(Vec::new, |lines| lines.functions_at(svma, symbol.as_deref()));
                 match symbol {
                     Some(name) if inlined.is_empty() => vec![Function { name, file: String::new(), line: 0 }],
@@ -188,36 +257,37 @@ impl Module {
     }
 
     /// The file with the fuller symbol table.
-    fn symbols(&self) -> (&Path, &Elf) {
+    fn symbols(&self) -> (&Wanted, &Elf) {
         match &self.debug {
-            Some(debug) if debug.elf.has_symtab && !self.elf.has_symtab => (&debug.path, &debug.elf),
-            _ => (&self.path, &self.elf),
+            Some(debug) if debug.elf.has_symtab && !self.elf.has_symtab => (&debug.wanted, &debug.elf),
+            _ => (&self.wanted, &self.elf),
         }
     }
 
     /// The file with the DWARF.
-    fn dwarf(&self) -> Option<(&Path, &Elf)> {
-        let debug = self.debug.as_ref().map(|debug| (debug.path.as_path(), &debug.elf));
-        [Some((self.path.as_path(), &self.elf)), debug].into_iter().flatten().find(|(_, elf)| elf.dwarf_bytes > 0)
+    fn dwarf(&self) -> Option<(&Wanted, &Elf)> {
+        let debug = self.debug.as_ref().map(|debug| (&debug.wanted, &debug.elf));
+        [Some((&self.wanted, &self.elf)), debug].into_iter().flatten().find(|(_, elf)| elf.dwarf_bytes > 0)
     }
 
-    fn stub_at(&mut self, svma: u64) -> Option<String> {
+    fn stub_at(&mut self, svma: u64, means: &Means) -> Option<String> {
         if !self.elf.plt_svmas.iter().any(|range| range.contains(&svma)) {
             return None;
         }
-        let path = &self.path;
-        let stubs = self.stubs.get_or_insert_with(|| open_image(path).map(|(image, _)| plt::stubs(image)).unwrap_or_default());
+        let wanted = &self.wanted;
+        let read = || open_image(&*means.files, wanted).map(|(image, _)| plt::stubs(image)).unwrap_or_default();
+        let stubs = self.stubs.get_or_insert_with(read);
         let name = stubs.get(&(svma & !7)).or_else(|| stubs.get(&(svma & !15)))?;
         Some(format!("{}@plt", demangle(name)))
     }
 }
 
 /// Opens a file or, for `[vdso]`, the image that the kernel maps into every process.
-fn open_image(path: &Path) -> io::Result<(Box<dyn Image>, Option<Identity>)> {
-    if path == Path::new(vdso::NAME) {
-        return Ok((Box::new(io::Cursor::new(vdso::read()?)), None));
+fn open_image(files: &dyn Files, wanted: &Wanted) -> io::Result<(Box<dyn Image>, Option<Identity>)> {
+    if wanted.path() == Path::new(vdso::NAME) {
+        return Ok((Box::new(io::Cursor::new(vdso::image()?)), None));
     }
-    let (file, identity) = open_regular(path)?;
+    let (file, identity) = files::open(files, wanted)?;
     Ok((Box::new(file), Some(identity)))
 }
 
@@ -229,6 +299,7 @@ pub(crate) fn same_build(recorded: &[u8], actual: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::LocalFiles;
 
     #[test]
     fn padded_build_ids_are_equal() {
@@ -243,6 +314,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
-        assert_eq!(Module::open(path.to_str().unwrap(), Recorded::default(), &[]).err(), Some(Missing::Unreadable));
+        let files = LocalFiles { kallsyms: PathBuf::new(), perf_map_dir: PathBuf::new() };
+        let means = Means::new(Arc::new(files), Vec::new(), true, 0);
+        assert_eq!(Module::open(path.to_str().unwrap(), Recorded::default(), &means).err(), Some(Missing::Unreadable));
     }
 }

@@ -3,83 +3,66 @@
 //! Format: `tools/perf/Documentation/jit-interface.txt`: a line `START SIZE name` per function, both numbers hexadecimal, the start an
 //! avma. *Why the last line wins*: runtimes only append, and write again where they reuse memory.
 
-use crate::file::{Identity, open_regular};
-use std::io::Read;
+use crate::files::{self, Files, Identity, Wanted};
+use rustc_hash::FxHashMap;
+use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 
 /// A map longer than this is read up to here.
-const MAX_MAP_BYTES: u64 = 256 << 20;
+pub(crate) const MAX_MAP_BYTES: u64 = 64 << 20;
+/// A line longer than this is cut: no name is as long.
+const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// One process's JIT code.
+/// The names found in one process's map so far. *Why not the map itself*: it may hold a million functions, of which a trace has some hundred.
 pub(crate) struct PerfMap {
-    path: PathBuf,
     identity: Identity,
-    functions: Functions,
+    names: FxHashMap<u64, Option<String>>,
 }
 
 impl PerfMap {
-    /// The map of the process `pid`, from `dir` or, when it lives in a container, from its own `/tmp`.
-    pub(crate) fn open(pid: u32, dir: &Path) -> Option<Self> {
-        Self::read(dir.join(format!("perf-{pid}.map"))).or_else(|| {
-            let process = Path::new("/proc").join(pid.to_string());
-            let status = std::fs::read_to_string(process.join("status")).ok()?;
-            let inner_pid: u32 = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?.split_whitespace().last()?.parse().ok()?;
-            Self::read(process.join("root/tmp").join(format!("perf-{inner_pid}.map")))
-        })
-    }
-
-    fn read(path: PathBuf) -> Option<Self> {
-        let (file, identity) = open_regular(&path).ok()?;
-        let mut text = Vec::new();
-        file.take(MAX_MAP_BYTES).read_to_end(&mut text).ok()?;
-        Some(Self { path, identity, functions: Functions::read(text) })
-    }
-
-    /// True when the file has not grown or been replaced since.
-    pub(crate) fn is_current(&self) -> bool {
-        Identity::at(&self.path) == Some(self.identity)
-    }
-
-    /// The function at `avma`.
-    pub(crate) fn function_at(&self, avma: u64) -> Option<String> {
-        self.functions.at(avma)
-    }
-}
-
-/// What a map says.
-pub(crate) struct Functions {
-    text: Vec<u8>,
-    /// By start; where two overlap, the one written last comes first. The name is a range of `text`.
-    list: Vec<(Range<u64>, Range<usize>)>,
-}
-
-impl Functions {
-    /// Reads the lines of a map; one that is damaged is left out.
-    pub(crate) fn read(text: Vec<u8>) -> Self {
-        let mut list = Vec::new();
-        let mut line_start = 0;
-        for line in text.split(|&byte| byte == b'\n') {
-            if let Some((avmas, name)) = parse(line) {
-                list.push((avmas, line_start + name.start..line_start + name.end));
-            }
-            line_start += line.len() + 1;
+    /// Names each of `avmas` in the process `pid`, by `known` as far as that still holds. None when it has no map.
+    pub(crate) fn read(files: &dyn Files, pid: u32, avmas: &[u64], known: Option<Self>) -> Option<Self> {
+        let (file, identity) = files::open(files, &Wanted::PerfMap(pid)).ok()?;
+        let known = known.filter(|known| known.identity == identity);
+        let mut names = known.map(|known| known.names).unwrap_or_default();
+        let fresh: Vec<u64> = avmas.iter().copied().filter(|avma| !names.contains_key(avma)).collect();
+        if !fresh.is_empty() {
+            let found = names_at(BufReader::with_capacity(256 << 10, file.take(MAX_MAP_BYTES)), &fresh);
+            names.extend(fresh.into_iter().zip(found));
         }
-        list.sort_by_key(|(avmas, name)| (avmas.start, name.start));
-        Self { text, list }
+        Some(Self { identity, names })
     }
 
-    /// The function at `avma`.
-    pub(crate) fn at(&self, avma: u64) -> Option<String> {
-        let after = self.list.partition_point(|(avmas, _)| avmas.start <= avma);
-        let before = self.list.get(..after)?.iter().rev().take(MAX_OVERLAPS);
-        let (_, name) = before.filter(|(avmas, _)| avmas.contains(&avma)).max_by_key(|(_, name)| name.start)?;
-        Some(String::from_utf8_lossy(self.text.get(name.clone())?).into_owned())
+    /// The function at one of the addresses that were asked for.
+    pub(crate) fn function_at(&self, avma: u64) -> Option<String> {
+        self.names.get(&avma).cloned().flatten()
+    }
+
+    /// True when the end of the map was not read.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.identity.len_bytes > MAX_MAP_BYTES
     }
 }
 
-/// How many functions are looked at before an address for those that contain it.
-const MAX_OVERLAPS: usize = 64;
+/// The function at each of `avmas` by the lines of `map`; a line that is damaged is left out.
+pub(crate) fn names_at(mut map: impl BufRead, avmas: &[u64]) -> Vec<Option<String>> {
+    let mut sorted: Vec<(u64, usize)> = avmas.iter().copied().zip(0..).collect();
+    sorted.sort_unstable();
+    let mut names: Vec<Option<String>> = vec![None; avmas.len()];
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match map.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => return names,
+            Ok(_) => {}
+        }
+        let Some((code, name)) = parse(&line) else { continue };
+        let first = sorted.partition_point(|&(avma, _)| avma < code.start);
+        for &(_, index) in sorted[first..].iter().take_while(|(avma, _)| *avma < code.end) {
+            names[index] = Some(String::from_utf8_lossy(&line[name.clone()]).into_owned());
+        }
+    }
+}
 
 /// The addresses and, as a range of `line`, the name.
 fn parse(line: &[u8]) -> Option<(Range<u64>, Range<usize>)> {
@@ -98,48 +81,68 @@ fn parse(line: &[u8]) -> Option<(Range<u64>, Range<usize>)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::files::LocalFiles;
 
-    fn map(text: &[u8]) -> (tempfile::TempDir, PerfMap) {
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("perf-4194305.map"), text).unwrap();
-        let map = PerfMap::open(4_194_305, dir.path()).unwrap();
-        (dir, map)
+    const PID: u32 = 4_194_305;
+
+    fn files(dir: &tempfile::TempDir, text: &[u8]) -> LocalFiles {
+        std::fs::write(dir.path().join(format!("perf-{PID}.map")), text).unwrap();
+        LocalFiles { kallsyms: dir.path().join("none"), perf_map_dir: dir.path().to_owned() }
+    }
+
+    fn name(text: &[u8], avma: u64) -> Option<String> {
+        names_at(text, &[avma]).remove(0)
     }
 
     #[test]
     fn names_with_spaces_prefixes_and_gaps() {
-        let (_dir, map) = map(b"1000 10 LazyCompile:~run /srv/app.js:3\n0x2000 0x20 stub\r\nnonsense\n3000 zz bad\n\n4000 10 \n");
-        assert_eq!(map.function_at(0x100f).as_deref(), Some("LazyCompile:~run /srv/app.js:3"));
-        assert_eq!(map.function_at(0x2000).as_deref(), Some("stub"));
+        let map = &b"1000 10 LazyCompile:~run /srv/app.js:3\n0x2000 0x20 stub\r\nnonsense\n3000 zz bad\n\n4000 10 \n"[..];
+        assert_eq!(name(map, 0x100f).as_deref(), Some("LazyCompile:~run /srv/app.js:3"));
+        assert_eq!(name(map, 0x2000).as_deref(), Some("stub"));
         for avma in [0, 0xfff, 0x1010, 0x2020, 0x3000, 0x4000, u64::MAX] {
-            assert_eq!(map.function_at(avma), None, "{avma:#x}");
+            assert_eq!(name(map, avma), None, "{avma:#x}");
         }
     }
 
     #[test]
     fn reused_memory_has_the_last_name() {
-        let (_dir, map) = map(b"1000 100 old\n1000 10 new\n1080 10 newer\n1000 8 newest\n");
-        assert_eq!(map.function_at(0x1000).as_deref(), Some("newest"));
-        assert_eq!(map.function_at(0x1008).as_deref(), Some("new"));
-        assert_eq!(map.function_at(0x1010).as_deref(), Some("old"));
-        assert_eq!(map.function_at(0x1085).as_deref(), Some("newer"));
-        assert_eq!(map.function_at(0x1090).as_deref(), Some("old"));
+        let map = &b"1000 100 old\n1000 10 new\n1080 10 newer\n1000 8 newest\n"[..];
+        assert_eq!(name(map, 0x1000).as_deref(), Some("newest"));
+        assert_eq!(name(map, 0x1008).as_deref(), Some("new"));
+        assert_eq!(name(map, 0x1010).as_deref(), Some("old"));
+        assert_eq!(name(map, 0x1085).as_deref(), Some("newer"));
+        assert_eq!(name(map, 0x1090).as_deref(), Some("old"));
     }
 
     #[test]
-    fn a_grown_map_is_noticed() {
-        let (dir, map) = map(b"1000 10 a\n");
-        assert!(map.is_current());
-        std::fs::write(dir.path().join("perf-4194305.map"), b"1000 10 a\n2000 10 b\n").unwrap();
-        assert!(!map.is_current());
+    fn a_grown_map_is_read_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let map = PerfMap::read(&files(&dir, b"1000 10 a\n"), PID, &[0x1000, 0x2000], None).unwrap();
+        assert_eq!((map.function_at(0x1000).as_deref(), map.function_at(0x2000)), (Some("a"), None));
+        let grown = files(&dir, b"1000 10 a\n2000 10 b\n");
+        let map = PerfMap::read(&grown, PID, &[0x2000], Some(map)).unwrap();
+        assert_eq!(map.function_at(0x2000).as_deref(), Some("b"));
+        assert!(!map.is_cut());
+        std::fs::remove_file(dir.path().join(format!("perf-{PID}.map"))).unwrap();
+        assert!(PerfMap::read(&grown, PID, &[0x2000], Some(map)).is_none());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = files(&dir, b"");
+        std::fs::remove_file(dir.path().join(format!("perf-{PID}.map"))).unwrap();
+        std::fs::write(dir.path().join("secret"), b"1000 10 secret\n").unwrap();
+        std::os::unix::fs::symlink("secret", dir.path().join(format!("perf-{PID}.map"))).unwrap();
+        assert!(PerfMap::read(&files, PID, &[0x1000], None).is_none());
     }
 
     #[test]
     fn every_truncation_is_read() {
         let text = b"fffffffffffffff0 ffff top\n1000 10 \xff\xfe\n";
         for len in 0..=text.len() {
-            let (_dir, map) = map(&text[..len]);
-            map.function_at(0x1000);
+            name(&text[..len], 0x1000);
         }
     }
 }

@@ -5,8 +5,9 @@
 //! between `.plt`, `.plt.sec` and `.plt.got`; the slot that a stub jumps through does not lie.
 
 use crate::elf::Image;
+use crate::limited::Limited;
 use object::read::elf::{ElfFile64, FileHeader};
-use object::{Object, ObjectSection, ObjectSymbol, ReadCache, RelocationFlags, RelocationTarget, elf};
+use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, elf};
 use rustc_hash::FxHashMap;
 
 /// Stubs are 8 bytes (`.plt.got`) or 16; a section of mixed sizes does not occur.
@@ -16,11 +17,11 @@ const MAX_SECTION_BYTES: u64 = 16 << 20;
 
 /// All stubs of the file `image`: the svma of the 8-byte slot that holds the jump, and the linker symbol that it leads to.
 pub(crate) fn stubs(image: impl Image) -> FxHashMap<u64, String> {
-    let cache = ReadCache::new(image);
+    let cache = Limited::new(image);
     read(&cache).unwrap_or_default()
 }
 
-fn read<I: Image>(cache: &ReadCache<I>) -> Option<FxHashMap<u64, String>> {
+fn read<I: Image>(cache: &Limited<I>) -> Option<FxHashMap<u64, String>> {
     let file = ElfFile64::<object::Endianness, _>::parse(cache).ok()?;
     if file.elf_header().e_machine(file.endian()) != elf::EM_X86_64 {
         return None;

@@ -1,16 +1,17 @@
 //! Where functions without a symbol begin and end: by the table that exceptions are unwound with, which no stripped file lacks.
 //!
-//! Format: `.eh_frame` of the Linux Standard Base, read with the `gimli` crate that `addr2line` brings. *Why all of it is walked*: only one
+//! Format: `.eh_frame` of the Linux Standard Base, read with the `gimli` crate. *Why all of it is walked*: only one
 //! address is asked for, and the sorted index `.eh_frame_hdr` is not in every file.
 
 use crate::elf::Image;
-use addr2line::gimli::{BaseAddresses, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
-use object::{File, Object, ObjectSection, ReadCache};
+use crate::limited::Limited;
+use gimli::{BaseAddresses, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
+use object::{File, Object, ObjectSection};
 use std::ops::Range;
 
 /// The svmas of the function that covers `svma` in the file `image`.
 pub(crate) fn extent_at(image: impl Image, svma: u64) -> Option<Range<u64>> {
-    let cache = ReadCache::new(image);
+    let cache = Limited::new(image);
     let file = File::parse(&cache).ok()?;
     let section = file.section_by_name(".eh_frame")?;
     let address_of = |name| file.section_by_name(name).map_or(0, |section| section.address());

@@ -5,14 +5,20 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::sync::OnceLock;
 
 /// The path under which maps list it.
 pub(crate) const NAME: &str = "[vdso]";
 /// Real ones are two pages.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The image mapped into this process.
-pub(crate) fn read() -> io::Result<Vec<u8>> {
+/// The image mapped into this process. It is read once: a process that gave up its rights later has it still.
+pub(crate) fn image() -> io::Result<&'static [u8]> {
+    static IMAGE: OnceLock<io::Result<Vec<u8>>> = OnceLock::new();
+    IMAGE.get_or_init(read).as_deref().map_err(|error| error.kind().into())
+}
+
+fn read() -> io::Result<Vec<u8>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let (start_avma, end_avma) = maps.lines().find_map(range).ok_or(io::ErrorKind::NotFound)?;
     let mut memory = File::open("/proc/self/mem")?;
@@ -31,7 +37,7 @@ fn range(line: &str) -> Option<(u64, u64)> {
 mod tests {
     #[test]
     fn live_vdso_has_functions() {
-        let elf = crate::elf::Elf::read(std::io::Cursor::new(super::read().unwrap())).unwrap();
+        let elf = crate::elf::Elf::read(std::io::Cursor::new(super::image().unwrap())).unwrap();
         assert!(!elf.is_nameless());
     }
 }

@@ -5,20 +5,23 @@
 //! | `perf.data` | the records, as perf reads them; *stored* on an 8-byte border, so that it is mapped in place |
 //! | `meta.json` | [`ContainerMeta`]: what perf.data has no place for |
 //! | `machine.json` | [`MachineFile`]: counters of the machine and of its control groups |
-//! | `symbols.json` | [`SymbolFile`]: names resolved on the recording machine |
+//! | `symbols.json` | [`SymbolFile`]: names resolved on the recording machine; added last, when the rest is on the disk |
 //! | `notes.md` | the user's words |
 //!
 //! Further entries are allowed and ignored. A zip, because the parts are useful alone and need no tool of ours to get at.
 
+mod append;
 mod check;
 mod facts;
 mod machine;
 mod meta;
 mod notes;
 mod read;
+mod recover;
 mod symbols;
 mod write;
 
+pub use append::add_symbols;
 pub use facts::{facts, holds_etl};
 pub use machine::{CpuTotals, DeviceTotals, GroupAccounts, GroupName, MachineFile, MachineReading, Member, MemoryTotals, PressureTotals};
 pub use meta::{ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, ProcessFacts, ThreadFacts};

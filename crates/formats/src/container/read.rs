@@ -3,6 +3,7 @@
 //! Every entry that is inflated is held to a limit, whatever its header claims.
 
 use super::check::{self, Zip};
+use super::recover;
 use super::{ContainerMeta, MACHINE, META, MachineFile, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
 use crate::{Error, etl, perf_data};
 use serde::de::DeserializeOwned;
@@ -24,8 +25,11 @@ pub(crate) fn is_container(bytes: &[u8]) -> bool {
 
 /// Reads a container.
 pub(crate) fn read(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
-    let mut zip = Zip::new(Cursor::new(bytes))?;
     let mut warnings = Warnings::default();
+    let mut zip = match Zip::new(Cursor::new(bytes)) {
+        Ok(zip) => zip,
+        Err(error) => return read_without_directory(bytes, release).ok_or(error)?,
+    };
     if !windows_traces(&zip).is_empty() {
         let files = unpack_etl(bytes, &mut warnings)?;
         if files.is_empty() {
@@ -37,23 +41,49 @@ pub(crate) fn read(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Tra
         return Ok(trace);
     }
     let mut trace = records(bytes, &mut zip, release, &mut warnings)?;
-    trace.meta.format = Format::Hitch;
     check::names(&mut zip, bytes, &mut warnings);
-    match json::<ContainerMeta>(&mut zip, META, &mut warnings) {
-        Some(meta) => apply_meta(meta, &mut trace),
-        None => warnings.add("the container has no readable meta.json: what each CPU's events cover is guessed"),
-    }
-    if let Some(machine) = json::<MachineFile>(&mut zip, MACHINE, &mut warnings) {
-        machine.apply(&mut trace);
-    }
-    json::<SymbolFile>(&mut zip, SYMBOLS, &mut warnings).unwrap_or_default().apply(&mut trace);
-    let notes = check::member(&mut zip, NOTES, &mut warnings).unwrap_or_default();
-    trace.meta.notes = String::from_utf8_lossy(&notes).into_owned();
-    check::unread(&mut zip, &mut warnings);
+    add_members(&mut trace, &mut zip, &mut warnings);
     // What is damaged comes first: everything else is to be read with that in mind.
     warnings.merge(std::mem::take(&mut trace.warnings));
     trace.warnings = warnings;
     Ok(trace)
+}
+
+/// Adds what the members besides the records say.
+fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, warnings: &mut Warnings) {
+    trace.meta.format = Format::Hitch;
+    match json::<ContainerMeta>(zip, META, warnings) {
+        Some(meta) => apply_meta(meta, trace),
+        None => warnings.add("the container has no readable meta.json: what each CPU's events cover is guessed"),
+    }
+    if let Some(machine) = json::<MachineFile>(zip, MACHINE, warnings) {
+        machine.apply(trace);
+    }
+    json::<SymbolFile>(zip, SYMBOLS, warnings).unwrap_or_default().apply(trace);
+    let notes = check::member(zip, NOTES, warnings).unwrap_or_default();
+    trace.meta.notes = String::from_utf8_lossy(&notes).into_owned();
+    check::unread(zip, warnings);
+}
+
+/// Reads what is left of a container that has lost its end. None where there are no records.
+fn read_without_directory(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Option<Result<Trace, Error>> {
+    let found = recover::find(bytes)?;
+    let mut zip = Zip::new(Cursor::new(&found.others[..])).ok()?;
+    let records = bytes.get(found.records)?;
+    let mut warnings = Warnings::default();
+    warnings.add("the container is cut off, or its directory is damaged: what was found of its members is used, others are missing");
+    let (trace, sum) = rayon::join(|| perf_data::load(records, release), || found.crc32.map(|_| check::crc32(records, release)));
+    if let (Some(written), Some(sum)) = (found.crc32, sum)
+        && written != sum
+    {
+        warnings.add(check::damaged(PERF_DATA, &check::mismatch(written, sum)));
+    }
+    Some(trace.map(|mut trace| {
+        add_members(&mut trace, &mut zip, &mut warnings);
+        warnings.merge(std::mem::take(&mut trace.warnings));
+        trace.warnings = warnings;
+        trace
+    }))
 }
 
 /// Decodes the records, in place where they are stored, and compares their checksum meanwhile.

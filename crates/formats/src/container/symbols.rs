@@ -17,6 +17,8 @@ pub struct SymbolFile {
     /// Every function and file name once; the first is empty.
     names: Vec<String>,
     modules: Vec<NamedModule>,
+    /// What has no name, and why.
+    warnings: Vec<String>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,7 +60,7 @@ type Function = (u32, u32, u32);
 impl SymbolFile {
     /// All names that `trace` has.
     pub fn from_trace(trace: &Trace) -> Self {
-        let mut file = Self { version: 1, names: vec![String::new()], modules: Vec::new() };
+        let mut file = Self { version: 1, names: vec![String::new()], ..Self::default() };
         let mut name_index: FxHashMap<&str, u32> = FxHashMap::from_iter([("", 0)]);
         let mut by_module = BTreeMap::<_, Vec<_>>::new();
         for (index, frame) in trace.stacks.frames().iter().enumerate() {
@@ -85,8 +87,20 @@ impl SymbolFile {
         file
     }
 
+    /// With what there is to say of frames without names.
+    #[must_use]
+    pub fn with_warnings(self, warnings: Vec<String>) -> Self {
+        Self { warnings, ..self }
+    }
+
+    /// What has no name, and why.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
     /// Names the frames of `trace` that this file knows. Frames that have names already get these.
     pub fn apply(&self, trace: &mut Trace) {
+        self.warnings.iter().for_each(|warning| trace.warnings.add(warning.clone()));
         let key = |path: &str, kind: Kind, build_id: &str| format!("{kind:?} {build_id} {path}");
         let modules: FxHashMap<String, &NamedModule> =
             self.modules.iter().map(|module| (key(&module.path, module.kind, &module.build_id), module)).collect();

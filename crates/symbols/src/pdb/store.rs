@@ -6,7 +6,7 @@
 
 use super::server::{Answer, Fetching, Server};
 use super::{Pdb, PdbId};
-use crate::file::open_regular;
+use crate::files::open_regular;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl SymbolPath {
         }
         let mut why = NoPdb::NotThere;
         let open = |path: &Path| match open_regular(path) {
-            Ok((file, _)) => match Pdb::open(file) {
+            Ok(file) => match Pdb::open(file) {
                 Some(pdb) if pdb.id() == id => Ok(pdb),
                 Some(_) => Err(NoPdb::OtherBuild),
                 None => Err(NoPdb::Damaged),

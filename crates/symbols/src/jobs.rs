@@ -1,0 +1,123 @@
+//! Runs jobs on several threads, and leaves behind those that get nowhere.
+//!
+//! *Why threads that can be left*: a read of a file on a dead server, or on a file system that its owner stopped, never ends and cannot be
+//! called back. *Why the process's own CPU time is the measure*: on a busy machine, work goes slowly; it is waiting that must end.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long nothing may happen, neither a job end nor the process use a CPU.
+const QUIET: Duration = Duration::from_millis(1200);
+/// Less CPU time than this is none: somebody else's thread.
+const STIRRING: Duration = Duration::from_millis(5);
+/// How often it is looked whether anything happens.
+const GLANCE: Duration = Duration::from_millis(50);
+/// Threads beyond the number of CPUs: so many jobs may wait without holding up the others.
+const SPARE_THREADS: usize = 2;
+
+/// Runs `work` on each job, the first ones first, and `meanwhile` on this thread. Gives the jobs that ended. With `effort`, the CPU time
+/// that all may take together, it also ends when that is used up, or when nothing happens any more; what still works then is left behind.
+pub(crate) fn run<J: Send + 'static>(
+    jobs: Vec<J>,
+    work: impl Fn(&mut J) + Send + Sync + 'static,
+    effort: Option<Duration>,
+    meanwhile: impl FnOnce(),
+) -> Vec<J> {
+    let wanted = jobs.len();
+    let threads = thread::available_parallelism().map_or(1, usize::from).saturating_add(SPARE_THREADS).min(wanted);
+    let queue = Arc::new(Mutex::new(VecDeque::from(jobs)));
+    let work = Arc::new(work);
+    let (sender, receiver) = channel();
+    let begun = cpu_time();
+    for _ in 0..threads {
+        let (queue, work, sender) = (Arc::clone(&queue), Arc::clone(&work), sender.clone());
+        let worker = thread::Builder::new().name("unhitch-names".to_owned()).spawn(move || {
+            while let Some(mut job) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
+                work(&mut job);
+                if sender.send(job).is_err() {
+                    return;
+                }
+            }
+        });
+        if worker.is_err() {
+            break;
+        }
+    }
+    drop(sender);
+    meanwhile();
+    let mut done = Vec::with_capacity(wanted);
+    let mut stirred = (Instant::now(), cpu_time());
+    while done.len() < wanted {
+        match receiver.recv_timeout(GLANCE) {
+            Ok(job) => {
+                done.push(job);
+                stirred = (Instant::now(), cpu_time());
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                let now = cpu_time();
+                if now.saturating_sub(stirred.1) > STIRRING {
+                    stirred = (Instant::now(), now);
+                }
+            }
+        }
+        let is_over = |effort| cpu_time().saturating_sub(begun) > effort || stirred.0.elapsed() > QUIET;
+        if effort.is_some_and(is_over) {
+            queue.lock().map(|mut queue| queue.clear()).unwrap_or_default();
+            done.extend(receiver.try_iter());
+            break;
+        }
+    }
+    done
+}
+
+/// What this process has used of the CPUs so far.
+#[cfg(unix)]
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Here nobody sets a limit.
+#[cfg(not(unix))]
+fn cpu_time() -> Duration {
+    Duration::ZERO
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_left_behind_and_the_rest_is_done() {
+        let (hold, held) = channel::<()>();
+        let held = Mutex::new(held);
+        // As many wait as there are spare threads; then their number must not matter either.
+        let work = move |job: &mut (usize, bool)| {
+            if job.0 < SPARE_THREADS {
+                let _ = held.lock().map(|held| held.recv());
+            }
+            job.1 = true;
+        };
+        let done = run((0..100).map(|number| (number, false)).collect(), work, Some(Duration::MAX), || {});
+        let numbers: Vec<usize> = done.iter().filter(|job| job.1).map(|job| job.0).collect();
+        assert_eq!(numbers.len(), 100 - SPARE_THREADS, "{numbers:?}");
+        assert!(numbers.iter().all(|&number| number >= SPARE_THREADS));
+        drop(hold);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn an_effort_has_its_limit() {
+        let burn = |_: &mut u32| {
+            let begun = cpu_time();
+            while cpu_time() < begun + Duration::from_millis(200) {}
+        };
+        let done = run((0..1000).collect(), burn, Some(Duration::from_millis(500)), || {});
+        assert!(done.len() < 100, "{}", done.len());
+        assert_eq!(run(vec![1, 2], |job| *job += 1, None, || {}).len(), 2);
+    }
+}
