@@ -19,6 +19,7 @@ pub mod tracepoint;
 pub use error::Error;
 
 use mapping::Content;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use unhitch_model::{Trace, Warnings};
 
@@ -31,6 +32,15 @@ pub fn open(path: &Path) -> Result<Trace, Error> {
     if etl::is_etl(content.bytes()) && !etl::is_merged(content.bytes()) {
         return open_beside(path, content);
     }
+    read(content.bytes(), &|part| content.release(part))
+}
+
+/// Reads the trace that `file` holds; what lies beside it is not looked at.
+///
+/// # Errors
+/// Those of [`open`].
+pub fn open_file(file: File) -> Result<Trace, Error> {
+    let content = Content::of(file, Path::new("the trace"))?;
     read(content.bytes(), &|part| content.release(part))
 }
 

@@ -16,7 +16,11 @@ pub(crate) enum Content {
 
 impl Content {
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let mut file = File::open(path).map_err(Error::at(path))?;
+        Self::of(File::open(path).map_err(Error::at(path))?, path)
+    }
+
+    /// Of a file that is open; `path` is for errors.
+    pub(crate) fn of(mut file: File, path: &Path) -> Result<Self, Error> {
         let about = file.metadata().map_err(Error::at(path))?;
         if about.is_dir() {
             let directory = "a directory: a perf.data directory (perf record --threads) cannot be read; record without --threads";

@@ -6,6 +6,7 @@
 //!
 //! The kernel side is `perf_event_open(2)` with one overwriting ring per CPU. Between saves two threads of ours exist, and both sleep
 //! nearly always: see the `session` and `machine` modules. A save copies the rings while the kernel goes on writing and loses nothing: see the `ring` module.
+//! What is saved is on the disk before any program's file is opened to name functions: see the `naming` module.
 
 mod control_groups;
 mod error;
@@ -15,6 +16,7 @@ mod futex;
 mod history;
 mod kernel;
 mod machine;
+mod naming;
 mod places;
 mod probe;
 mod procfs;
@@ -32,6 +34,7 @@ mod watch;
 pub mod control;
 
 pub use error::Error;
+pub use naming::{Namer, NamingProcess, Unnamed, serve};
 pub use places::fallback_folders;
 pub use recorder::{CpuStatus, Options, Recorder, Status};
 pub use recording::{Recorded, Until, record};

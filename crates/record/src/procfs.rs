@@ -73,6 +73,16 @@ pub(crate) fn process(pid: u32) -> Option<LiveProcess> {
     (!threads.is_empty()).then_some(LiveProcess { pid, parent_pid, threads })
 }
 
+/// The effective user of a process. *Why not the owner of its folder:* that is root for all that the kernel keeps from being traced.
+pub(crate) fn user(pid: u32) -> Option<u32> {
+    effective_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+/// The second number of the line `Uid:`. No name can fake one: a newline in a name is escaped there.
+fn effective_user(status: &str) -> Option<u32> {
+    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
+}
+
 /// The tids of a process.
 pub(crate) fn thread_ids(pid: u32) -> Vec<u32> {
     let mut tids = numbers(Path::new(&format!("/proc/{pid}/task")));
@@ -226,6 +236,14 @@ mod tests {
         let (thread, parent) = parse_stat(stat).unwrap();
         let expected = LiveThread { tid: 4242, name: b"a) R (b".to_vec(), state: b'D', policy: 2, nice: -19, start_ticks: 8881 };
         assert_eq!((thread, parent), (expected, 1));
+    }
+
+    #[test]
+    fn the_user_whose_rights_a_process_has() {
+        assert_eq!(effective_user("Name:\tx\nUid:\t1000\t1001\t1002\t1003\n"), Some(1001));
+        assert_eq!(effective_user("Uid:\t1\n"), None);
+        assert!(user(std::process::id()).is_some());
+        assert_eq!(user(u32::MAX), None);
     }
 
     #[test]

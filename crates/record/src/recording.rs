@@ -1,6 +1,7 @@
 //! Records once: for a time, while a command runs, or until told to stop.
 
 use crate::error::Error;
+use crate::naming::Namer;
 use crate::places::fallback_folders;
 use crate::recorder::{Options, Recorder};
 use crate::save::{Extras, SaveTarget, Saved};
@@ -9,7 +10,6 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use unhitch_symbols::Symbolizer;
 
 /// How often the stop flag is looked at.
 const GLANCE: Duration = Duration::from_millis(100);
@@ -41,7 +41,7 @@ pub fn record(
     options: &Options,
     until: &Until,
     target: &SaveTarget,
-    symbolizer: &mut Symbolizer,
+    namer: &mut dyn Namer,
     extras: &Extras,
     stop: &AtomicBool,
 ) -> Result<Recorded, Error> {
@@ -67,7 +67,11 @@ pub fn record(
             begun.elapsed().as_secs_f64()
         ));
     }
-    let saved = snapshot.prepare(symbolizer, extras)?.save_anywhere(target, &fallback_folders())?;
+    let never = AtomicBool::new(false);
+    let mut saved = snapshot.prepare(extras)?.save_anywhere(target, &fallback_folders())?;
+    // Who ended the recording wants its names; who ends it after that does not wait for them.
+    let is_ended = stop.load(Ordering::Relaxed);
+    saved.name(namer, if is_ended { &never } else { stop });
     Ok(Recorded { saved, status })
 }
 

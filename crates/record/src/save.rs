@@ -1,22 +1,25 @@
 //! Turns a snapshot into a `NAME.hitch`.
 //!
-//! The records are encoded as a `perf.data`, read back as any reader will read them, and the frames found are named while the programs
-//! they belong to are still on this machine: that is why a trace reads the same anywhere.
+//! The records are encoded as a `perf.data` and written with all that the recorder itself knows. Only when that is on the disk are the
+//! frames named, while the programs they belong to are still on this machine, and the names added: see the `naming` module. That is why a
+//! trace reads the same anywhere.
 
 use crate::error::Error;
 use crate::facts::Facts;
+use crate::naming::{self, Namer, Programs};
 use crate::snapshot::Snapshot;
 use crate::{places, sys};
-use std::fs;
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use unhitch_formats::container::{
-    ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, MachineFile, ProcessFacts, SymbolFile, ThreadFacts, trace_file_name,
-    write_container, write_private_container,
+    ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, MachineFile, ProcessFacts, ThreadFacts, trace_file_name, write_container,
+    write_private_container,
 };
 use unhitch_formats::perf_data::{self, Features};
-use unhitch_model::{CpuSpan, Trace, Window};
-use unhitch_symbols::Symbolizer;
+use unhitch_model::{CpuSpan, Window};
 
 /// Where a trace goes. An existing file is never overwritten.
 #[derive(Clone, Debug)]
@@ -59,6 +62,9 @@ pub struct Saved {
     pub warnings: Vec<String>,
     /// What took how long.
     pub timings: Timings,
+    /// The file itself, whatever lies at its path by now.
+    pub(crate) file: Arc<File>,
+    pub(crate) programs: Arc<Programs>,
 }
 
 /// How long the parts of a save took, nanoseconds.
@@ -71,28 +77,26 @@ pub struct Timings {
     pub proc_ns: u64,
     /// Putting the `perf.data` together.
     pub encode_ns: u64,
-    /// Reading it back.
-    pub read_ns: u64,
-    /// Naming the frames.
-    pub symbols_ns: u64,
-    /// Writing the file, until it is on the disk.
+    /// Writing the file, until it is on the disk; names, too.
     pub write_ns: u64,
+    /// Reading it back and naming its frames.
+    pub names_ns: u64,
 }
 
 impl Timings {
     /// All of it.
     pub fn total_ns(&self) -> u64 {
-        self.ring_copy_ns + self.proc_ns + self.encode_ns + self.read_ns + self.symbols_ns + self.write_ns
+        self.ring_copy_ns + self.proc_ns + self.encode_ns + self.write_ns + self.names_ns
     }
 }
 
-/// A trace that is put together and named, and needs only be written. It holds what it writes, and no ring.
+/// A trace that is put together, and needs only be written and named. It holds what it writes, and no ring.
 pub struct Prepared {
     perf_data: Vec<u8>,
     meta: ContainerMeta,
     machine: MachineFile,
-    symbols: Option<SymbolFile>,
     extras: Extras,
+    programs: Arc<Programs>,
     wall_ns: i64,
     window: Window,
     spans: Vec<CpuSpan>,
@@ -101,45 +105,29 @@ pub struct Prepared {
 }
 
 impl Snapshot {
-    /// Writes the trace. On an error nothing is left behind, and the snapshot can be saved elsewhere.
-    pub fn save(&self, target: &SaveTarget, symbolizer: &mut Symbolizer, extras: &Extras) -> Result<Saved, Error> {
-        self.prepare(symbolizer, extras)?.save(target)
+    /// Writes the trace and names its frames. On an error nothing is left behind, and the snapshot can be saved elsewhere.
+    pub fn save(&self, target: &SaveTarget, namer: &mut dyn Namer, extras: &Extras) -> Result<Saved, Error> {
+        let mut saved = self.prepare(extras)?.save(target)?;
+        saved.name(namer, &AtomicBool::new(false));
+        Ok(saved)
     }
 
-    /// Puts the trace together, and names its frames while the programs are still there.
-    pub fn prepare(&self, symbolizer: &mut Symbolizer, extras: &Extras) -> Result<Prepared, Error> {
-        let mut timings = Timings { ring_copy_ns: self.ring_copy_ns, proc_ns: self.proc_ns, ..Timings::default() };
-        let mut clock = Instant::now();
-        let mut lap = || std::mem::replace(&mut clock, Instant::now()).elapsed().as_nanos() as u64;
-
+    /// Puts the trace together.
+    pub fn prepare(&self, extras: &Extras) -> Result<Prepared, Error> {
+        let begun = Instant::now();
         let (perf_data, records) = self.encode()?;
-        timings.encode_ns = lap();
-        let mut warnings: Vec<String> = self.facts.warnings.iter().chain(&self.warnings).cloned().collect();
-        let trace = unhitch_formats::read_bytes(&perf_data);
-        timings.read_ns = lap();
-        let symbols = match trace {
-            Ok(mut trace) => {
-                warnings.extend(resolve(&mut trace, symbolizer));
-                Some(SymbolFile::from_trace(&trace))
-            }
-            // Better a trace without names than none.
-            Err(error) => {
-                warnings.push(format!("functions are not named, because the trace could not be read back: {error}"));
-                None
-            }
-        };
-        timings.symbols_ns = lap();
+        let encode_ns = begun.elapsed().as_nanos() as u64;
         Ok(Prepared {
             perf_data,
-            meta: self.meta(warnings),
+            meta: self.meta(self.facts.warnings.iter().chain(&self.warnings).cloned().collect()),
             machine: self.machine.clone(),
-            symbols,
             extras: extras.clone(),
+            programs: Arc::clone(&self.programs),
             wall_ns: self.wall_ns,
             window: self.window(),
             spans: self.spans(),
             records,
-            timings,
+            timings: Timings { ring_copy_ns: self.ring_copy_ns, proc_ns: self.proc_ns, encode_ns, ..Timings::default() },
         })
     }
 
@@ -246,20 +234,28 @@ impl Prepared {
             SaveTarget::Folder { folder, .. } => folder.clone(),
         };
         places::check_space(&folder, self.bytes())?;
-        let path = publish(target, self.wall_ns, |path| {
+        let (path, file) = publish(target, self.wall_ns, |path| {
             let parts = ContainerParts {
                 meta: &self.meta,
                 perf_data: &mut |out| out.write_all(&self.perf_data),
-                symbols: self.symbols.as_ref(),
+                symbols: None,
                 notes: self.extras.notes.as_deref(),
                 extra: self.machine.entry().into_iter().chain(self.extras.entries.iter().cloned()).collect(),
             };
             if private { write_private_container(path, parts) } else { write_container(path, parts) }
         })?;
-        let bytes = fs::metadata(&path).map_or(0, |metadata| metadata.len());
+        let bytes = file.metadata().map_or(0, |metadata| metadata.len());
         let timings = Timings { write_ns: begun.elapsed().as_nanos() as u64, ..self.timings };
         let (window, spans, warnings) = (self.window, self.spans.clone(), self.meta.warnings.clone());
-        Ok(Saved { path, bytes, window, spans, records: self.records, warnings, timings })
+        let (file, programs) = (Arc::new(file), Arc::clone(&self.programs));
+        Ok(Saved { path, bytes, window, spans, records: self.records, warnings, timings, file, programs })
+    }
+}
+
+impl Saved {
+    /// Names the trace's frames, until `stop` is set. Where there are no names, the trace says why, and so do the warnings.
+    pub fn name(&mut self, namer: &mut dyn Namer, stop: &AtomicBool) {
+        naming::name(self, namer, stop);
     }
 }
 
@@ -275,17 +271,14 @@ fn futex_wait(wait: &crate::futex::FutexWaiter) -> FutexWaiter {
     FutexWaiter { time_ns: wait.time.nanos(), tid: wait.tid, word_avma: wait.word_avma, owner_tid: wait.owner_tid }
 }
 
-/// Names the frames; gives what the symbolizer has to say. What the reader said, every later reader will say again.
-fn resolve(trace: &mut Trace, symbolizer: &mut Symbolizer) -> Vec<String> {
-    trace.warnings = unhitch_model::Warnings::default();
-    symbolizer.resolve(trace);
-    trace.warnings.lines().collect()
-}
-
 /// Writes to the target's name; in a folder, to the first that is free.
-fn publish(target: &SaveTarget, wall_ns: i64, write: impl Fn(&Path) -> Result<(), unhitch_formats::Error>) -> Result<PathBuf, Error> {
+fn publish(
+    target: &SaveTarget,
+    wall_ns: i64,
+    write: impl Fn(&Path) -> Result<File, unhitch_formats::Error>,
+) -> Result<(PathBuf, File), Error> {
     let (folder, what) = match target {
-        SaveTarget::File(path) => return write(path).map(|()| path.clone()).map_err(Error::from),
+        SaveTarget::File(path) => return write(path).map(|file| (path.clone(), file)).map_err(Error::from),
         SaveTarget::Folder { folder, what } => (folder, what),
     };
     let [year, month, day, hour, minute, second] = sys::local_time(wall_ns.div_euclid(1_000_000_000));
@@ -295,7 +288,7 @@ fn publish(target: &SaveTarget, wall_ns: i64, write: impl Fn(&Path) -> Result<()
         let what = if number == 1 { what.clone() } else { format!("{what}-{number}") };
         let path = folder.join(trace_file_name(&stamp, &what));
         match write(&path) {
-            Ok(()) => return Ok(path),
+            Ok(file) => return Ok((path, file)),
             Err(unhitch_formats::Error::Exists(_)) if number < 1000 => number += 1,
             Err(error) => return Err(error.into()),
         }
@@ -305,6 +298,7 @@ fn publish(target: &SaveTarget, wall_ns: i64, write: impl Fn(&Path) -> Result<()
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use std::fs;
 
     /// A trace as long as that, of which nothing but the writing matters.
     pub(crate) fn prepared(len: usize) -> Prepared {
@@ -312,8 +306,8 @@ pub(crate) mod tests {
             perf_data: vec![7; len],
             meta: ContainerMeta::default(),
             machine: MachineFile::default(),
-            symbols: None,
             extras: Extras::default(),
+            programs: Arc::default(),
             wall_ns: 0,
             window: Window::default(),
             spans: Vec::new(),

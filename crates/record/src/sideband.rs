@@ -6,6 +6,9 @@
 
 use crate::procfs::{AddressSpace, LiveProcess};
 use rustc_hash::{FxHashMap, FxHashSet};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use unhitch_formats::perf_data::record::{self, Mmap2, SampleId, kind, misc};
 use unhitch_model::Time;
 
@@ -93,6 +96,18 @@ impl Record {
 
     fn memory(&self) -> usize {
         size_of::<Self>() + self.bytes.len()
+    }
+
+    /// The path of a mapping.
+    fn path(&self) -> Option<&[u8]> {
+        const MMAP_PATH_AT: usize = 40;
+        const MMAP2_PATH_AT: usize = 72;
+        let at = match u32::from_le_bytes(*self.bytes.first_chunk::<4>()?) {
+            kind::MMAP => MMAP_PATH_AT,
+            kind::MMAP2 => MMAP2_PATH_AT,
+            _ => return None,
+        };
+        self.bytes.get(at..)?.split(|&byte| byte == 0).next()
     }
 }
 
@@ -330,6 +345,18 @@ impl SidebandLog {
         // The bytes last: records of one time must come in the same order from the same log.
         records.sort_by(|a, b| (a.time, rank(a), a.tid, &a.bytes).cmp(&(b.time, rank(b), b.tid, &b.bytes)));
         records
+    }
+
+    /// The files that living processes have mapped: pid, address, length, path.
+    pub(crate) fn mappings(&self) -> impl Iterator<Item = (u32, u64, u64, PathBuf)> {
+        let living = self.processes.iter().filter_map(|(&pid, incarnations)| Some((pid, incarnations.last()?)));
+        living.filter(|(_, process)| process.exited.is_none()).flat_map(|(pid, process)| {
+            process.maps().filter_map(move |record| {
+                let What::Map { start_avma, len } = record.what else { return None };
+                let path = record.path().filter(|path| path.starts_with(b"/"))?;
+                Some((pid, start_avma, len, PathBuf::from(OsStr::from_bytes(path))))
+            })
+        })
     }
 
     /// The command lines that are known, by pid, of processes that still live or did so lately.

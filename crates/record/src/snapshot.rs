@@ -7,6 +7,7 @@
 use crate::facts::Facts;
 use crate::futex::{self, FutexWaiter};
 use crate::machine::Machine;
+use crate::naming::Programs;
 use crate::procfs::{self, LiveProcess};
 use crate::ring::RingCopy;
 use crate::session::Session;
@@ -39,6 +40,7 @@ pub struct Snapshot {
     pub(crate) command_lines: Vec<(u32, String)>,
     pub(crate) futex_waits: Vec<FutexWaiter>,
     pub(crate) machine: MachineFile,
+    pub(crate) programs: Arc<Programs>,
     pub(crate) warnings: Vec<String>,
     /// The same instant on the wall clock (nanoseconds since 1970) and on the records' clock.
     pub(crate) wall_ns: i64,
@@ -94,6 +96,7 @@ impl Snapshot {
             command_lines: Vec::new(),
             futex_waits: Vec::new(),
             machine: MachineFile::default(),
+            programs: Arc::default(),
             warnings,
             wall_ns: wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |wall| wall.as_nanos() as i64),
             clock,
@@ -136,6 +139,7 @@ impl Snapshot {
             self.futex_waits.extend(waits);
             sideband.log.complete(process, space.as_ref());
         }
+        self.programs = Arc::new(Programs::new(&self.live, sideband.log.mappings()));
         let end = self.window().end;
         self.sideband = sideband.log.records();
         self.sideband.retain(|record| record.time <= end);

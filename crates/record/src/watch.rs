@@ -2,6 +2,7 @@
 
 use crate::control::{Request, Server};
 use crate::error::Error;
+use crate::naming::Namer;
 use crate::places::fallback_folders;
 use crate::recorder::{Options, Recorder, Status};
 use crate::save::{Extras, Prepared, SaveTarget, Saved};
@@ -9,7 +10,6 @@ use crate::sys;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use unhitch_symbols::Symbolizer;
 
 /// How long it sleeps when nothing happens. A signal ends the sleep.
 const GLANCE_MS: i32 = 500;
@@ -50,7 +50,7 @@ pub fn watch(
     options: &Options,
     folder: &Path,
     control: &Path,
-    symbolizer: &mut Symbolizer,
+    namer: &mut dyn Namer,
     mut tell: impl FnMut(WatchEvent),
     save: &AtomicBool,
     stop: &AtomicBool,
@@ -60,7 +60,7 @@ pub fn watch(
     let mut recorder = Recorder::start(options)?;
     tell(WatchEvent::Started { socket: server.path(), warnings: recorder.warnings() });
     // The first save is as urgent as any.
-    symbolizer.prepare();
+    namer.prepare();
     let mut told = Instant::now();
     let mut unsaved = Unsaved::new(folder);
     while !stop.load(Ordering::Relaxed) {
@@ -68,15 +68,20 @@ pub fn watch(
         let request = server.accept();
         let wanted = request.is_some() || save.swap(false, Ordering::Relaxed);
         if wanted || unsaved.is_due() {
-            unsaved.retry(|saved| tell(WatchEvent::Saved(saved)));
+            unsaved.retry(|saved| {
+                saved.name(namer, stop);
+                tell(WatchEvent::Saved(saved));
+            });
         }
         if wanted {
             let notes = request.as_ref().and_then(|request| request.notes.clone());
-            let result = recorder.snapshot().prepare(symbolizer, &Extras { notes, entries: Vec::new() });
-            let (result, kept) = match result {
+            let (mut result, kept) = match recorder.snapshot().prepare(&Extras { notes, entries: Vec::new() }) {
                 Ok(prepared) => unsaved.save(prepared),
                 Err(error) => (Err(error), false),
             };
+            if let Ok(saved) = &mut result {
+                saved.name(namer, stop);
+            }
             answer(request, &result);
             tell(match &result {
                 Ok(saved) => WatchEvent::Saved(saved),
@@ -89,6 +94,7 @@ pub fn watch(
         }
     }
     drop(recorder);
+    // It was told to end: no time for names.
     match unsaved.retry(|saved| tell(WatchEvent::Saved(saved))) {
         Some(error) => Err(error),
         None => Ok(()),
@@ -134,12 +140,12 @@ impl Unsaved {
     }
 
     /// Tries all again; the reason why one is still not written, if any is not.
-    fn retry(&mut self, mut saved: impl FnMut(&Saved)) -> Option<Error> {
+    fn retry(&mut self, mut saved: impl FnMut(&mut Saved)) -> Option<Error> {
         let mut failed = None;
         let (target, fallbacks) = (&self.target, &self.fallbacks);
         self.traces.retain(|prepared| match prepared.save_anywhere(target, fallbacks) {
-            Ok(result) => {
-                saved(&result);
+            Ok(mut result) => {
+                saved(&mut result);
                 false
             }
             Err(error) => {

@@ -58,7 +58,7 @@ fn symbolizer() -> MutexGuard<'static, Symbolizer> {
 }
 
 fn save(snapshot: &Snapshot, path: &Path) -> Saved {
-    snapshot.save(&SaveTarget::File(path.to_owned()), &mut symbolizer(), &Extras::default()).unwrap()
+    snapshot.save(&SaveTarget::File(path.to_owned()), &mut *symbolizer(), &Extras::default()).unwrap()
 }
 
 fn open(saved: &Saved) -> Trace {
@@ -294,7 +294,7 @@ fn live_a_full_disk_leaves_nothing_and_loses_nothing() {
         return skipped(name, &"tmpfs cannot be mounted");
     }
     let target = SaveTarget::Folder { folder: full.clone(), what: "save".to_owned() };
-    let error = snapshot.save(&target, &mut symbolizer(), &Extras::default());
+    let error = snapshot.save(&target, &mut *symbolizer(), &Extras::default());
     let left = fs::read_dir(&full).unwrap().count();
     assert!(Command::new("umount").arg(&full).status().unwrap().success());
     let error = with_sources(&error.unwrap_err());
@@ -302,10 +302,10 @@ fn live_a_full_disk_leaves_nothing_and_loses_nothing() {
     assert_eq!(left, 0, "nothing is left behind");
     let saved = save(&snapshot, &folder.path().join("elsewhere.hitch"));
     assert!(!open(&saved).switches.is_empty());
-    let again = snapshot.save(&SaveTarget::File(saved.path), &mut symbolizer(), &Extras::default());
+    let again = snapshot.save(&SaveTarget::File(saved.path), &mut *symbolizer(), &Extras::default());
     assert!(with_sources(&again.unwrap_err()).contains("never overwritten"));
     let nowhere = SaveTarget::File(folder.path().join("missing/a.hitch"));
-    assert!(snapshot.save(&nowhere, &mut symbolizer(), &Extras::default()).is_err_and(|error| with_sources(&error).contains("missing")));
+    assert!(snapshot.save(&nowhere, &mut *symbolizer(), &Extras::default()).is_err_and(|error| with_sources(&error).contains("missing")));
 }
 
 #[test]
@@ -320,7 +320,7 @@ fn live_record_runs_a_command_and_tells_what_did_not_fit() {
         Until::Command(["sh", "-c", "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done; exit 3"].map(Into::into).to_vec());
     let target = SaveTarget::Folder { folder: folder.path().to_owned(), what: "two words".to_owned() };
     let extras = Extras { notes: Some("a note".to_owned()), entries: vec![("lab.json".to_owned(), b"{}".to_vec())] };
-    let recorded = record(&options(256 << 10), &command, &target, &mut symbolizer(), &extras, &AtomicBool::new(false)).unwrap();
+    let recorded = record(&options(256 << 10), &command, &target, &mut *symbolizer(), &extras, &AtomicBool::new(false)).unwrap();
     assert_eq!(recorded.status.and_then(|status| status.code()), Some(3));
     assert!(recorded.saved.path.to_string_lossy().ends_with("_two-words.hitch"), "{:?}", recorded.saved.path);
     assert!(
@@ -330,7 +330,7 @@ fn live_record_runs_a_command_and_tells_what_did_not_fit() {
     );
     assert_eq!(open(&recorded.saved).meta.notes, "a note");
     let missing = Until::Command(vec!["/no/such/program".into()]);
-    let error = record(&options(256 << 10), &missing, &target, &mut symbolizer(), &extras, &AtomicBool::new(false)).unwrap_err();
+    let error = record(&options(256 << 10), &missing, &target, &mut *symbolizer(), &extras, &AtomicBool::new(false)).unwrap_err();
     assert!(error.to_string().contains("/no/such/program"), "{error}");
 }
 

@@ -94,6 +94,7 @@ pub struct Symbolizer {
     modules: FxHashMap<FileKey, Kept<Module>>,
     perf_maps: FxHashMap<u32, Kept<PerfMap>>,
     saves: u64,
+    left_work_behind: bool,
 }
 
 /// Path and recorded build id.
@@ -130,7 +131,12 @@ impl Symbolizer {
     /// Reads nothing yet; gets its files from `files`.
     pub fn with_files(options: Options, files: Arc<dyn Files>) -> Self {
         let (modules, perf_maps) = (FxHashMap::default(), FxHashMap::default());
-        Self { options, files, kernel: Kernel::default(), modules, perf_maps, saves: 0 }
+        Self { options, files, kernel: Kernel::default(), modules, perf_maps, saves: 0, left_work_behind: false }
+    }
+
+    /// True when files that did not answer may still be read: on threads that were left behind.
+    pub fn left_work_behind(&self) -> bool {
+        self.left_work_behind
     }
 
     /// Reads the kernel's symbols, the largest table of all, so that a later [`Symbolizer::resolve`] need not.
@@ -236,6 +242,7 @@ impl Symbolizer {
                 perf_map::MAX_MAP_BYTES >> 20
             ));
         }
+        self.left_work_behind |= !late.is_empty();
         for pid in late {
             trace.warnings.add(format!("JIT code of process {pid} has no names: reading its map took too long"));
         }
@@ -256,6 +263,7 @@ impl Symbolizer {
                 self.modules.insert(job.key, Kept { last_used: self.saves, value: module });
             }
         }
+        self.left_work_behind |= !pending.is_empty();
         pending.iter().for_each(|(path, _)| miss(Missing::Late, path));
         for (why, mut files) in missing {
             files.sort_unstable();

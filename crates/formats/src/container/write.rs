@@ -27,11 +27,11 @@ pub struct ContainerParts<'a> {
     pub extra: Vec<(String, Vec<u8>)>,
 }
 
-/// Writes `parts` to `path`.
+/// Writes `parts` to `path`; gives the file, which can be read and written.
 ///
 /// # Errors
 /// [`Error::Exists`] when there is a file already; else what went wrong. In both cases nothing is left behind.
-pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<(), Error> {
+pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<File, Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     write(path, parts, is_shared(folder))
 }
@@ -40,7 +40,7 @@ pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<(), Err
 ///
 /// # Errors
 /// Those of [`write_container`].
-pub fn write_private_container(path: &Path, parts: ContainerParts<'_>) -> Result<(), Error> {
+pub fn write_private_container(path: &Path, parts: ContainerParts<'_>) -> Result<File, Error> {
     write(path, parts, true)
 }
 
@@ -59,7 +59,7 @@ fn is_shared(_folder: &Path) -> bool {
 /// A new file; readable by its owner alone where `private`.
 fn create(path: &Path, private: bool) -> io::Result<File> {
     let mut options = File::options();
-    options.write(true).create_new(true);
+    options.read(true).write(true).create_new(true);
     #[cfg(unix)]
     if private {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
@@ -69,7 +69,7 @@ fn create(path: &Path, private: bool) -> io::Result<File> {
     options.open(path)
 }
 
-fn write(path: &Path, parts: ContainerParts<'_>, private: bool) -> Result<(), Error> {
+fn write(path: &Path, parts: ContainerParts<'_>, private: bool) -> Result<File, Error> {
     if path.exists() {
         return Err(Error::Exists(path.to_owned()));
     }
@@ -82,11 +82,12 @@ fn write(path: &Path, parts: ContainerParts<'_>, private: bool) -> Result<(), Er
         Error::Container(zip::result::ZipError::Io(source)) => Error::Io { path: path.to_owned(), source },
         other => other,
     })?;
-    out.flush().and_then(|()| out.get_ref().sync_all()).map_err(Error::at(path))?;
+    let file = out.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
+    file.sync_all().map_err(Error::at(path))?;
     publish(&temporary.0, path)?;
     // The trace is there, under its name. A folder that cannot be synced (some file systems know no such thing) is no failed save.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
+    Ok(file)
 }
 
 /// Gives the finished file its name, never taking it from another.

@@ -1,0 +1,157 @@
+//! The recorder's side of the process that names frames: starts it, opens files for it, and ends it when it takes too long.
+
+use super::channel::{Channel, Message};
+use super::opener::Opener;
+use super::{Namer, Programs, Unnamed};
+use crate::sys;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use unhitch_formats::container::SymbolFile;
+
+/// How long naming may take. It ends by itself long before; this is for one that was taken over.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often the stop flag is looked at.
+const GLANCE_MS: i32 = 50;
+/// Longest `symbols.json`, bytes.
+const MAX_NAMES_LEN: usize = 128 << 20;
+
+/// Names frames in a process without rights. It is kept between two saves, because it has read most files by then.
+pub struct NamingProcess {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    running: Option<Running>,
+}
+
+struct Running {
+    child: Child,
+    channel: Channel,
+    is_ready: bool,
+}
+
+impl NamingProcess {
+    /// A process that runs `program` with `arguments`, which must give up its rights and call [`serve`](super::serve) with its standard
+    /// input. Nothing is started yet.
+    pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Self {
+        Self { program, arguments, running: None }
+    }
+
+    fn start(&mut self) -> io::Result<&mut Running> {
+        let mut known = self.running.take();
+        let running = match known.take_if(|running| matches!(running.child.try_wait(), Ok(None))) {
+            Some(running) => running,
+            None => {
+                let (channel, theirs) = Channel::pair()?;
+                let mut command = Command::new(&self.program);
+                command.args(&self.arguments).env_clear().stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+                Running { child: command.spawn()?, channel, is_ready: false }
+            }
+        };
+        Ok(self.running.insert(running))
+    }
+
+    /// Sends the trace and serves until the names are there.
+    fn ask(&mut self, trace: Option<&Unnamed<'_>>, stop: &AtomicBool) -> Result<Option<SymbolFile>, String> {
+        let programs = trace.map_or_else(|| Arc::new(Programs::default()), |trace| Arc::clone(trace.programs));
+        let mut talk = Talk { opener: Opener::new(programs), names: Vec::new(), until: Instant::now() + PATIENCE, stop };
+        let running = self.start().map_err(|error| format!("the process that reads programs' files could not be started ({error})"))?;
+        if !running.is_ready {
+            talk.serve(running)?;
+            running.is_ready = true;
+        }
+        let Some(trace) = trace else { return Ok(None) };
+        let file = trace.file.try_clone().map_err(|error| error.to_string())?;
+        running.channel.send(&Message::Trace(file)).map_err(|error| ended(running, &error))?;
+        let again = talk.serve(running)?;
+        if !again {
+            self.end();
+        }
+        serde_json::from_slice(&talk.names).map(Some).map_err(|_| "the process that reads programs' files gave nonsense".to_owned())
+    }
+
+    fn end(&mut self) {
+        if let Some(mut running) = self.running.take() {
+            // It may have ended by itself.
+            let _ = running.child.kill();
+            let _ = running.child.wait();
+        }
+    }
+}
+
+impl Namer for NamingProcess {
+    fn prepare(&mut self) {
+        // What is wrong with it is told when there are names to be had.
+        if self.ask(None, &AtomicBool::new(false)).is_err() {
+            self.end();
+        }
+    }
+
+    fn names(&mut self, trace: &Unnamed<'_>, stop: &AtomicBool) -> Result<SymbolFile, String> {
+        let names = self.ask(Some(trace), stop);
+        if names.is_err() {
+            self.end();
+        }
+        names.map(Option::unwrap_or_default)
+    }
+}
+
+impl Drop for NamingProcess {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// What is served until one answer is there.
+struct Talk<'a> {
+    opener: Opener,
+    names: Vec<u8>,
+    until: Instant,
+    stop: &'a AtomicBool,
+}
+
+impl Talk<'_> {
+    /// Until it is ready, or has named a trace: whether it can name another.
+    fn serve(&mut self, running: &mut Running) -> Result<bool, String> {
+        loop {
+            if self.stop.load(Ordering::Relaxed) {
+                return Err("the recorder was told to stop".to_owned());
+            }
+            if Instant::now() > self.until {
+                return Err("the process that reads programs' files took too long".to_owned());
+            }
+            let ready = sys::poll(&[running.channel.as_fd()], GLANCE_MS).map_err(|error| ended(running, &error))?;
+            if !ready.iter().any(|ready| ready.readable || ready.hung_up) {
+                continue;
+            }
+            let answer = match running.channel.receive() {
+                Ok(Some(Message::Open(wanted))) => match self.opener.open(wanted) {
+                    Ok(file) => Message::File(file),
+                    Err(errno) => Message::Refused(errno.raw_os_error()),
+                },
+                Ok(Some(Message::Names(part))) if self.names.len() + part.len() <= MAX_NAMES_LEN => {
+                    self.names.extend(part);
+                    continue;
+                }
+                Ok(Some(Message::Ready)) => return Ok(true),
+                Ok(Some(Message::Done(again))) => return Ok(again),
+                Ok(None) => return Err(ended(running, &io::ErrorKind::UnexpectedEof.into())),
+                Ok(Some(_)) => return Err("the process that reads programs' files gave nonsense".to_owned()),
+                Err(error) => return Err(ended(running, &error)),
+            };
+            running.channel.send(&answer).map_err(|error| ended(running, &error))?;
+        }
+    }
+}
+
+/// How it ended, if it did.
+fn ended(running: &mut Running, error: &io::Error) -> String {
+    match running.child.try_wait() {
+        Ok(Some(status)) => format!("the process that reads programs' files ended ({status})"),
+        _ => format!("the process that reads programs' files does not answer ({error})"),
+    }
+}
