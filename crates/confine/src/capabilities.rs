@@ -1,0 +1,45 @@
+//! Capabilities and user ids, of the calling thread: capabilities(7).
+
+use rustix::io::{Errno, Result};
+use rustix::process::{Gid, Uid};
+use rustix::thread::{self, CapabilitySet, CapabilitySets};
+
+/// The user and group that own nothing.
+const NOBODY: u32 = 65534;
+
+/// Whether there is any to use, or to take up.
+pub(crate) fn any() -> std::io::Result<bool> {
+    let sets = thread::capabilities(None)?;
+    Ok(!sets.effective.is_empty() || !sets.permitted.is_empty())
+}
+
+/// Empties all sets. The bounding set takes a capability to change; `no_new_privs` makes it idle where that is missing.
+pub(crate) fn empty() -> Result<()> {
+    for bit in 0..u64::BITS {
+        let capability = CapabilitySet::from_bits_retain(1 << bit);
+        match thread::remove_capability_from_bounding_set(capability) {
+            // The kernel knows no more of them.
+            Err(Errno::INVAL) => break,
+            Err(Errno::PERM) | Ok(()) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    match thread::clear_ambient_capability_set() {
+        // Before Linux 4.3 there is no such set.
+        Err(Errno::INVAL) | Ok(()) => {}
+        Err(error) => return Err(error),
+    }
+    let none = CapabilitySet::empty();
+    thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+}
+
+/// Makes root a user that owns nothing; leaves others who they are.
+pub(crate) fn become_nobody() -> Result<()> {
+    if !crate::is_root() {
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+    thread::set_thread_groups(&[])?;
+    thread::set_thread_res_gid(gid, gid, gid)?;
+    thread::set_thread_res_uid(uid, uid, uid)
+}
