@@ -4,8 +4,7 @@ use crate::cost::Spread;
 use crate::recorder::{run, storm};
 use crate::table::Table;
 use std::path::Path;
-use unhitch_record::{Extras, Options, Recorder, SaveTarget, Timings};
-use unhitch_symbols::Symbolizer;
+use unhitch_record::{Extras, Namer, NamingProcess, Options, Recorder, SaveTarget, Timings};
 
 const ROUNDS: usize = 3;
 /// More than fill a ring of 16 MiB with records of some 200 bytes.
@@ -17,12 +16,12 @@ pub fn save(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
     for _ in 0..ROUNDS {
         let mut recorder = Recorder::start(&Options::default())?;
         // As `unhitch watch` does.
-        let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
-        symbolizer.prepare();
+        let mut namer = NamingProcess::new(env!("CARGO_BIN_EXE_unhitch").into(), vec!["name-frames".into()]);
+        namer.prepare();
         for of_kind in &mut saves {
             fill()?;
             let target = SaveTarget::Folder { folder: folder.to_owned(), what: "bench".to_owned() };
-            let saved = recorder.snapshot().save(&target, &mut symbolizer, &Extras::default())?;
+            let saved = recorder.snapshot().save(&target, &mut namer, &Extras::default())?;
             std::fs::remove_file(&saved.path)?;
             of_kind.push(saved.timings);
         }
@@ -38,9 +37,8 @@ pub fn save(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
             ("copy rings", ms(timings, |timings| timings.ring_copy_ns)),
             ("/proc", ms(timings, |timings| timings.proc_ns)),
             ("encode", ms(timings, |timings| timings.encode_ns)),
-            ("read back", ms(timings, |timings| timings.read_ns)),
-            ("names", ms(timings, |timings| timings.symbols_ns)),
             ("write and sync", ms(timings, |timings| timings.write_ns)),
+            ("read back and name", ms(timings, |timings| timings.names_ns)),
         ];
         let parts: Vec<String> = parts.iter().map(|(part, spread)| format!("{part} {:.0}", spread.median)).collect();
         table.ours("    of which", parts.join(", "), "", None);

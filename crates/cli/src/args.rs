@@ -67,6 +67,10 @@ pub enum Command {
     Lab(LabArgs),
     /// Print the manual page, or a shell's completions
     Manual(ManualArgs),
+    /// Name the frames of traces that come by standard input (the recorder starts it, without rights)
+    #[cfg(target_os = "linux")]
+    #[command(hide = true)]
+    NameFrames,
 }
 
 #[cfg(target_os = "linux")]

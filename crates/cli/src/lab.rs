@@ -4,6 +4,7 @@ mod address_space;
 mod fairness;
 
 use crate::args::{LabArgs, wrong_usage};
+use crate::names::namer;
 use crate::record::{target, tell};
 use crate::terminal::{note, print};
 use crate::{Done, signals, why};
@@ -16,7 +17,6 @@ use std::time::Duration;
 use unhitch_lab::{Outcome, PROGRAMS, Program, program};
 use unhitch_model::visible_path;
 use unhitch_record::{Extras, Options, Recorder, fallback_folders};
-use unhitch_symbols::Symbolizer;
 
 /// A tool beside the programs: it makes no hang that could be recorded, and so needs no privilege.
 struct Tool {
@@ -96,9 +96,9 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     };
     let extras =
         Extras { notes: Some(format!("lab {}: {}", program.name, program.summary)), entries: vec![("lab.json".to_owned(), outcome_json)] };
-    let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
     let target = target(args.output.as_ref(), &format!("lab-{}", program.name));
-    let saved = snapshot.prepare(&mut symbolizer, &extras)?.save_anywhere(&target, &fallback_folders())?;
+    let mut saved = snapshot.prepare(&extras)?.save_anywhere(&target, &fallback_folders())?;
+    saved.name(&mut namer(), &AtomicBool::new(false));
     tell(&saved);
     note(&saved.path.display().to_string());
     note("");

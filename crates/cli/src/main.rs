@@ -10,6 +10,8 @@ mod info;
 mod lab;
 mod load;
 #[cfg(target_os = "linux")]
+mod names;
+#[cfg(target_os = "linux")]
 mod record;
 #[cfg(target_os = "linux")]
 mod scan;
@@ -66,6 +68,8 @@ fn run(args: Args) -> anyhow::Result<Done> {
         Command::Scan(args) => scan::scan(&args),
         #[cfg(target_os = "linux")]
         Command::Threads(args) => threads::threads(&args),
+        #[cfg(target_os = "linux")]
+        Command::NameFrames => names::name_frames(),
         Command::Why(args) => why::why(&args),
         Command::Waits(args) => waits::waits(&args),
         Command::Hot(args) => hot::hot(&args),

@@ -1,12 +1,12 @@
 //! `unhitch record`: records once.
 
 use crate::args::{RecordArgs, RecorderArgs};
+use crate::names::namer;
 use crate::terminal::{note, print};
 use crate::{Done, signals};
 use std::path::PathBuf;
 use unhitch_model::visible_path;
 use unhitch_record::{Extras, Options, SaveTarget, Saved, Until, record as record_until};
-use unhitch_symbols::Symbolizer;
 
 /// Records and prints the file's name.
 pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
@@ -19,9 +19,9 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
         }
     };
     let stop = signals::stop()?;
-    let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
+    let mut namer = namer();
     let target = target(args.output.as_ref(), "record");
-    let recorded = record_until(&options(&args.recorder), &until, &target, &mut symbolizer, &Extras::default(), &stop)?;
+    let recorded = record_until(&options(&args.recorder), &until, &target, &mut namer, &Extras::default(), &stop)?;
     if let Some(status) = recorded.status.filter(|status| !status.success()) {
         note(&format!("the command ended with {status}"));
     }

@@ -1,19 +1,19 @@
 //! `unhitch watch` and `unhitch save`: the always-on recorder, and how to ask it for what it holds.
 
 use crate::args::{SaveArgs, WatchArgs};
+use crate::names::namer;
 use crate::record::{options, tell};
 use crate::terminal::{clear, complain, note, print, progress};
 use crate::{Done, signals};
 use std::io::IsTerminal;
 use unhitch_model::visible_path;
 use unhitch_record::{Status, WatchEvent, control, watch as watch_until};
-use unhitch_symbols::Symbolizer;
 
 /// Records until Ctrl-C. Prints a status line on a terminal, and the names of saved files on standard output.
 pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
     let (stop, save) = (signals::stop()?, signals::save()?);
     let live = std::io::stderr().is_terminal();
-    let mut symbolizer = Symbolizer::new(unhitch_symbols::Options::default());
+    let mut namer = namer();
     let clear = || {
         if live {
             clear()
@@ -23,7 +23,7 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
         &options(&args.recorder),
         &args.output,
         &control::default_folder(),
-        &mut symbolizer,
+        &mut namer,
         |event| match event {
             WatchEvent::Started { socket, warnings } => {
                 warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));

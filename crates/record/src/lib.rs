@@ -34,7 +34,7 @@ mod watch;
 pub mod control;
 
 pub use error::Error;
-pub use naming::{Namer, NamingProcess, Unnamed, serve};
+pub use naming::{Namer, NamingProcess, Unnamed, prepare_to_serve, serve};
 pub use places::fallback_folders;
 pub use recorder::{CpuStatus, Options, Recorder, Status};
 pub use recording::{Recorded, Until, record};

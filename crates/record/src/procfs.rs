@@ -159,14 +159,39 @@ fn command_line(raw: &[u8]) -> String {
     String::from_utf8_lossy(raw).replace('\0', " ").trim_end().to_owned()
 }
 
+/// Processes whose memory could not be read.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unread {
+    /// They were waited for in vain.
+    hung: Vec<u32>,
+    /// So many more were not tried.
+    left: usize,
+}
+
+impl Unread {
+    /// What is missing, for the user.
+    pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
+        let hung = self.hung.iter().map(|pid| {
+            format!(
+                "process {pid} does not let its memory be read (its address space is locked): its mappings, command line and futexes may \
+                 be missing"
+            )
+        });
+        let left = (self.left > 0).then(|| {
+            format!("{} more processes were not read, because others of their users hang: the same may be missing of these", self.left)
+        });
+        hung.chain(left)
+    }
+}
+
 /// Reads something of many processes (pid and whatever `read` needs) on a thread of its own. A process that does not answer within
-/// `patience` is given up and named in the second result; the thread that hangs on it is left behind until the kernel lets it go, and
-/// another one goes on with the rest.
+/// `patience` is given up, and with it all others of its user, unless that is root: nobody's processes hold up more than one wait. The
+/// thread that hangs is left behind until the kernel lets it go, and another one goes on with the rest.
 pub(crate) fn with_patience<I, T>(
     items: Vec<(u32, I)>,
     patience: Duration,
     read: impl Fn(u32, &I) -> T + Send + Sync + 'static,
-) -> (FxHashMap<u32, T>, Vec<u32>)
+) -> (FxHashMap<u32, T>, Unread)
 where
     I: Send + 'static,
     T: Send + 'static,
@@ -175,14 +200,14 @@ where
     const HUNG_MAX: usize = 8;
     let queue = Arc::new(Mutex::new(VecDeque::from(items)));
     let read = Arc::new(read);
-    let (mut found, mut hung) = (FxHashMap::default(), Vec::new());
-    while hung.len() < HUNG_MAX {
+    let (mut found, mut unread) = (FxHashMap::default(), Unread::default());
+    while unread.hung.len() < HUNG_MAX {
         let current = Arc::new(AtomicU32::new(0));
         let (sender, receiver) = channel();
-        let (queue, read, at) = (Arc::clone(&queue), Arc::clone(&read), Arc::clone(&current));
+        let (queue_of_reader, read, at) = (Arc::clone(&queue), Arc::clone(&read), Arc::clone(&current));
         let reader = std::thread::Builder::new().name("unhitch-proc".to_owned()).spawn(move || {
             loop {
-                let Some((pid, item)) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) else { return };
+                let Some((pid, item)) = queue_of_reader.lock().ok().and_then(|mut queue| queue.pop_front()) else { return };
                 at.store(pid, Ordering::Relaxed);
                 if sender.send((pid, read(pid, &item))).is_err() {
                     return;
@@ -195,13 +220,21 @@ where
         loop {
             match receiver.recv_timeout(patience) {
                 Ok((pid, value)) => drop(found.insert(pid, value)),
-                Err(RecvTimeoutError::Disconnected) => return (found, hung),
+                Err(RecvTimeoutError::Disconnected) => return (found, unread),
                 Err(RecvTimeoutError::Timeout) => break,
             }
         }
-        hung.push(current.load(Ordering::Relaxed));
+        let hung = current.load(Ordering::Relaxed);
+        unread.hung.push(hung);
+        if let (Some(hostile), Ok(mut queue)) = (user(hung).filter(|&user| user != 0), queue.lock()) {
+            let before = queue.len();
+            queue.retain(|(pid, _)| user(*pid) != Some(hostile));
+            unread.left += before - queue.len();
+        }
     }
-    (found, hung)
+    // The last reader may still come to the next one.
+    unread.left += queue.lock().map_or(0, |mut queue| std::mem::take(&mut *queue).len());
+    (found, unread)
 }
 
 /// A number in a file such as those under `/proc/sys`.
@@ -272,7 +305,7 @@ mod tests {
         let own = processes().into_iter().find(|process| process.pid == std::process::id()).unwrap();
         assert!(own.threads.iter().any(|thread| thread.tid == own.pid));
         let (spaces, hung) = with_patience(vec![(own.pid, ()), (u32::MAX, ())], Duration::from_secs(5), |pid, ()| address_space(pid));
-        assert!(hung.is_empty());
+        assert_eq!(hung, Unread::default());
         assert!(spaces[&own.pid].maps.iter().any(|map| map.path.starts_with(b"/")));
         assert!(!spaces[&own.pid].command_line.is_empty());
     }
@@ -284,7 +317,9 @@ mod tests {
             std::thread::sleep(Duration::from_millis(if hangs { 2000 } else { 0 }));
             pid
         });
-        assert_eq!((found.len(), hung), (3, vec![2]));
+        // Of root's processes each is tried, of another user's none after the first.
+        let left = (3..=4).filter(|&pid| user(pid).is_some() && user(pid) == user(2).filter(|&user| user != 0)).count();
+        assert_eq!((found.len(), hung), (3 - left, Unread { hung: vec![2], left }));
     }
 
     #[test]

@@ -155,8 +155,8 @@ impl Session {
     fn seed(&self, warnings: &mut Vec<String>) {
         let processes = procfs::processes();
         let pids = processes.iter().map(|process| (process.pid, ())).collect();
-        let (spaces, hung) = procfs::with_patience(pids, snapshot::PATIENCE, |pid, ()| procfs::address_space(pid));
-        warnings.extend(hung.into_iter().map(snapshot::hung_warning));
+        let (spaces, unread) = procfs::with_patience(pids, snapshot::PATIENCE, |pid, ()| procfs::address_space(pid));
+        warnings.extend(unread.warnings());
         let kernel = kernel::mapping();
         let mut sideband = self.sideband();
         sideband.log.add(&kernel);

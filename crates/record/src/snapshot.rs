@@ -23,12 +23,6 @@ use unhitch_model::{CpuSpan, Time, Window};
 /// How long one process may keep us waiting for its memory map.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
 
-pub(crate) fn hung_warning(pid: u32) -> String {
-    format!(
-        "process {pid} does not let its memory be read (its address space is locked): its mappings, command line and futexes may be missing"
-    )
-}
-
 /// Buffers for copies, filled once so that a save on a machine short of memory need not wait for pages.
 pub(crate) type Buffers = Arc<Mutex<Vec<Vec<u8>>>>;
 
@@ -125,10 +119,10 @@ impl Snapshot {
             self.live.iter().map(|process| lost || !sideband.log.is_complete(process)).collect()
         };
         let items = self.live.iter().zip(incomplete).map(|(process, incomplete)| (process.pid, (process.clone(), incomplete))).collect();
-        let (mut found, hung) = procfs::with_patience(items, PATIENCE, |pid, (process, incomplete)| {
+        let (mut found, unread) = procfs::with_patience(items, PATIENCE, |pid, (process, incomplete)| {
             (futex::waits(process), incomplete.then(|| procfs::address_space(pid)))
         });
-        self.warnings.extend(hung.into_iter().map(hung_warning));
+        self.warnings.extend(unread.warnings());
 
         let mut sideband = session.sideband();
         sideband.drain();

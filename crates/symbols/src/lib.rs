@@ -53,6 +53,12 @@ const SYSTEM_FOLDERS: [&str; 5] = ["/usr", "/lib", "/bin", "/sbin", "/opt"];
 /// A warning lists this many modules by name.
 const LISTED_MODULES: usize = 5;
 
+/// Reads the code that the kernel maps into every process: from our own memory, which a process without rights cannot open later.
+pub fn read_vdso() {
+    // What cannot be read now is told when names are wanted.
+    let _ = vdso::image();
+}
+
 /// Where names are looked for. The default is this machine.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -143,7 +149,6 @@ impl Symbolizer {
     pub fn prepare(&mut self) {
         // What cannot be read now is told when names are wanted.
         let _ = self.kernel.name(&*self.files, &self.options.kallsyms, &[]);
-        let _ = vdso::image();
     }
 
     /// Names every frame of `trace` that has no name yet, in `trace.symbols`; says in `trace.warnings` what has none and why.

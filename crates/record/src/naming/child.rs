@@ -13,12 +13,17 @@ use unhitch_symbols::{Files, Options, Symbolizer, Wanted};
 /// CPU time that the names of one trace may take.
 const EFFORT: Duration = Duration::from_secs(4);
 
+/// Reads what only this process itself can give: to be called before it gives up its rights.
+pub fn prepare_to_serve() {
+    unhitch_symbols::read_vdso();
+}
+
 /// Names the frames of one trace after the other, as `socket` asks for it, until the other side leaves. The process must have given up
-/// its rights already.
+/// its rights already; `missing` is what it could not give up, a line each, which every trace is told.
 ///
 /// # Errors
 /// When the other side says what it should not, or something cannot be sent.
-pub fn serve(socket: OwnedFd) -> io::Result<()> {
+pub fn serve(socket: OwnedFd, missing: Vec<String>) -> io::Result<()> {
     let asking = Arc::new(Asking(Mutex::new(Channel::new(socket))));
     let options = Options { effort: Some(EFFORT), ..Options::default() };
     let mut symbolizer = Symbolizer::with_files(options, Arc::clone(&asking) as Arc<dyn Files>);
@@ -34,7 +39,9 @@ pub fn serve(socket: OwnedFd) -> io::Result<()> {
             |why| SymbolFile::default().with_warnings(vec![format!("functions have no names: {why}")]),
             |trace| names_of(trace, &mut symbolizer),
         );
-        let json = serde_json::to_vec(&names)?;
+        let confined = missing.iter().map(|line| format!("the process that reads programs' files is not fully confined: {line}"));
+        let warnings = names.warnings().iter().cloned().chain(confined).collect();
+        let json = serde_json::to_vec(&names.with_warnings(warnings))?;
         let again = !symbolizer.left_work_behind();
         asking.with(|channel| {
             json.chunks(MAX_MESSAGE_LEN - 1).try_for_each(|part| channel.send(&Message::Names(part.to_vec())))?;

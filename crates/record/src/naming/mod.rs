@@ -10,7 +10,7 @@ mod opener;
 mod process;
 mod programs;
 
-pub use child::serve;
+pub use child::{prepare_to_serve, serve};
 pub use process::NamingProcess;
 pub(crate) use programs::Programs;
 

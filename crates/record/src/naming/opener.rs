@@ -25,8 +25,22 @@ const DEBUG_FOLDER: &str = "/usr/lib/debug";
 /// proc, sysfs, tracefs, debugfs, securityfs, cgroup 1 and 2, bpf, selinux, pstore, efivarfs, devpts, mqueue, configfs, fusectl, binfmt
 /// (`include/uapi/linux/magic.h`): reading there has effects, or never ends.
 const KERNEL_FILE_SYSTEMS: [u32; 16] = [
-    0x9fa0, 0x6265_6572, 0x7472_6163, 0x6462_6720, 0x7363_6673, 0x0027_e0eb, 0x6367_7270, 0xcafe_4a11, 0xf97c_ff8c, 0x6165_676c,
-    0xde5e_81e4, 0x1cd1, 0x1980_0202, 0x6265_6570, 0x6573_5543, 0x4249_4e4d,
+    0x9fa0,
+    0x6265_6572,
+    0x7472_6163,
+    0x6462_6720,
+    0x7363_6673,
+    0x0027_e0eb,
+    0x6367_7270,
+    0xcafe_4a11,
+    0xf97c_ff8c,
+    0x6165_676c,
+    0xde5e_81e4,
+    0x1cd1,
+    0x1980_0202,
+    0x6265_6570,
+    0x6573_5543,
+    0x4249_4e4d,
 ];
 
 type Answer = Result<File, Errno>;
