@@ -183,7 +183,8 @@ fn root_reads_what_was_named_and_nothing_beside_it() {
     let named = Command::new(UNHITCH).arg("info").arg(folder.path().join("a.hitch")).output().unwrap();
     assert!(named.status.success() && !said(&named).contains("Landlock"), "{}", said(&named));
     // The user's own rules are named by being the user's.
-    let output = Command::new(UNHITCH).arg("why").arg(folder.path().join("a.hitch")).env("XDG_CONFIG_HOME", folder.path()).output().unwrap();
+    let output =
+        Command::new(UNHITCH).arg("why").arg(folder.path().join("a.hitch")).env("XDG_CONFIG_HOME", folder.path()).output().unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let svg = folder.path().join("why.svg");
     let output = Command::new(UNHITCH).arg("why").arg(folder.path().join("a.hitch")).arg("--svg").arg(&svg).output().unwrap();

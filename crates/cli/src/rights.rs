@@ -17,8 +17,8 @@ use unhitch_confine::Allowed;
 use unhitch_model::{ModuleKind, Trace};
 use unhitch_symbols::{CodeOptions, Options};
 
-/// Where programs, libraries and their debug files are. (`/lib` and the like are links into `/usr` on most machines.)
-const PROGRAMS: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/gnu/store", "/snap", "/home"];
+/// The folders at the top in which there are no programs, but the system's state and root's secrets. Programs may be in any other.
+const NO_PROGRAMS: &[&str] = &["boot", "dev", "etc", "lost+found", "proc", "root", "run", "sys", "tmp", "var"];
 /// What naming frames, and counting CPUs, reads of the kernel.
 const KERNEL: &[&str] = &[
     "/proc/self",
@@ -107,8 +107,14 @@ fn reach(command: &Command) -> Option<Allowed> {
         Command::View(args) => Reach::new(&args.path, &args.reading, &args.rules).shown(&args.path),
         _ => return None,
     };
-    reach.0.read.extend([PROGRAMS, KERNEL].concat().into_iter().map(PathBuf::from));
+    reach.0.read.extend(program_folders());
+    reach.0.read.extend(KERNEL.iter().map(PathBuf::from));
     Some(reach.0)
+}
+
+fn program_folders() -> impl Iterator<Item = PathBuf> {
+    let top = std::fs::read_dir("/").into_iter().flatten().flatten();
+    top.filter(|entry| NO_PROGRAMS.iter().all(|name| entry.file_name() != *name)).map(|entry| entry.path())
 }
 
 /// What a command may open, as it is gathered from the options.
@@ -173,7 +179,7 @@ pub fn may_not_run() -> bool {
 pub fn out_of_reach(path: &str) -> Option<String> {
     let readable = READABLE.get()?;
     let is_hidden = path.starts_with('/') && !readable.iter().any(|folder| Path::new(path).starts_with(folder));
-    let why = || format!("root reads programs in the system's folders and in /home only, not {path}; --symbols FOLDER adds a folder");
+    let why = || format!("root reads no programs in such folders as /tmp, /var and /root: not {path}; --symbols FOLDER adds one");
     is_hidden.then(why)
 }
 

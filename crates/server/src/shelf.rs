@@ -43,6 +43,8 @@ impl Shelf {
     pub fn new(path: &Path) -> Result<Self, Error> {
         let path = path.canonicalize().map_err(Error::io("the trace or folder"))?;
         if path.is_dir() {
+            // One that may not be read should not look like an empty one.
+            fs::read_dir(&path).map_err(Error::io("the folder"))?;
             return Ok(Self { folder: path, single: None });
         }
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
