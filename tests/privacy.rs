@@ -213,3 +213,43 @@ fn connections_that_say_nothing_keep_nobody_out_for_long() {
     assert!(open < 180, "{open} descriptors");
     drop(idle);
 }
+
+/// Records for a moment with an umask that hides nothing; `None` where that is not permitted.
+fn recorded(trace: &Path, options: &[&str]) -> Option<fs::Metadata> {
+    let script = "umask 0; exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh", UNHITCH, "record", "--for", "200ms", "--buffer", "256K", "-o"]).arg(trace).args(options);
+    let output = command.output().unwrap();
+    if output.status.success() {
+        return Some(fs::metadata(trace).unwrap());
+    }
+    let said = said(&output);
+    assert!(said.contains("Recording is not permitted") || said.contains("tracefs"), "{said}");
+    eprintln!("SKIPPED: {said}");
+    None
+}
+
+#[test]
+fn live_a_trace_is_for_its_owner_or_the_group_that_was_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(own) = recorded(&folder.path().join("own.hitch"), &[]) else { return };
+    assert_eq!(own.mode() & 0o777, 0o600);
+    let group = if is_root() { STRANGER } else { own.gid() };
+    let shared = recorded(&folder.path().join("shared.hitch"), &["--group", &group.to_string()]).unwrap();
+    assert_eq!((shared.mode() & 0o777, shared.gid()), (0o640, group));
+}
+
+#[test]
+fn a_group_that_is_not_ones_own_is_refused_before_anything_is_recorded() {
+    if !is_root() {
+        return eprintln!("SKIPPED: only root can be somebody else");
+    }
+    let folder = open_folder();
+    let program = folder.path().join("unhitch");
+    fs::copy(UNHITCH, &program).unwrap();
+    fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
+    for (group, why) in [("4712", "you are not in this group"), ("no-such-group", "no such group")] {
+        let output = stranger(&program).args(["record", "--for", "1s", "--group", group]).output().unwrap();
+        assert!(output.status.code() == Some(2) && said(&output).contains(why), "{}", said(&output));
+    }
+}

@@ -12,7 +12,7 @@ use crate::terminal::note;
 use anyhow::Context;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, LazyLock, Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use unhitch_confine::Allowed;
 use unhitch_model::{ModuleKind, Trace};
 use unhitch_symbols::{CodeOptions, Options};
@@ -211,6 +211,7 @@ pub fn code_options() -> CodeOptions {
 #[cfg(target_os = "linux")]
 fn kallsyms() -> Option<PathBuf> {
     use std::os::fd::AsRawFd;
+    use std::sync::LazyLock;
     static COPY: LazyLock<Option<File>> = LazyLock::new(|| {
         let mut list = OPENED.get()?.kallsyms.as_ref()?;
         let mut copy = File::from(rustix::fs::memfd_create("kallsyms", rustix::fs::MemfdFlags::CLOEXEC).ok()?);
