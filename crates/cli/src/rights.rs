@@ -70,10 +70,13 @@ pub fn give_up(command: &Command) -> anyhow::Result<()> {
         unhitch_confine::renounce().context("cannot give up the rights to record")?;
     }
     if let Some(allowed) = reach(command).filter(|_| unhitch_confine::is_root()) {
-        for missing in unhitch_confine::confine(&allowed) {
-            note(&format!("warning: this runs as root, and {missing}"));
+        let missing = unhitch_confine::confine(&allowed);
+        for line in &missing {
+            note(&format!("warning: this runs as root, and {line}"));
         }
-        let _ = READABLE.set(allowed.read);
+        if missing.is_empty() {
+            let _ = READABLE.set(allowed.read);
+        }
     }
     Ok(())
 }
@@ -90,7 +93,7 @@ fn keeps_rights(command: &Command) -> bool {
     keeps
 }
 
-/// What a command that reads traces opens; nothing of those that read none.
+/// What a command that reads traces opens; `None` for those that read none.
 fn reach(command: &Command) -> Option<Allowed> {
     let none = RulesArgs::default();
     let mut reach = match command {
@@ -170,8 +173,8 @@ fn folder_of(path: &Path) -> PathBuf {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
 }
 
-/// Whether this process may no longer start programs.
-pub fn may_not_run() -> bool {
+/// Whether this process is confined, so that a browser would be too.
+pub fn is_confined() -> bool {
     READABLE.get().is_some()
 }
 

@@ -46,7 +46,7 @@ fn open_browser(address: &str) {
         () if has_display => "xdg-open",
         () => return,
     };
-    if rights::may_not_run() {
+    if rights::is_confined() {
         return note("A browser is not started by root: open the address above yourself.");
     }
     let null = Stdio::null;
