@@ -81,7 +81,11 @@ fn function_offset() -> u64 {
 }
 
 fn unhitch(words: &[&str], trace: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_unhitch")).arg("hot").arg(trace).args(words).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));
+    // Wherever these are, root reads programs from there too.
+    let folders = [this_program().parent().unwrap().display().to_string(), trace.parent().unwrap().display().to_string()];
+    command.env("_NT_SYMBOL_PATH", folders.join(";"));
+    command.arg("hot").arg(trace).args(words).output().unwrap()
 }
 
 fn text(words: &[&str], trace: &Path) -> String {

@@ -174,10 +174,29 @@ const EMBEDDED: [&str; 5] = [
     include_str!("../waits/frames.toml"),
 ];
 
-/// A rules file that cannot be used.
+/// A rules file that cannot be used: where, and what should be there. What is there instead is not repeated: a file that was named by
+/// mistake, or to learn what is in it, would be shown to whoever reads the error.
 #[derive(Debug, thiserror::Error)]
-#[error("wait rules: {0}")]
-pub struct RulesError(#[from] toml::de::Error);
+#[error("wait rules: line {line}, column {column}: {what}")]
+pub struct RulesError {
+    line: usize,
+    column: usize,
+    what: String,
+}
+
+impl RulesError {
+    fn new(text: &str, error: &toml::de::Error) -> Self {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let what = match error.message().rsplit_once("expected ") {
+            Some((_, expected)) => format!("expected {expected}"),
+            // Of these messages only the one about a missing field quotes us, not the file.
+            None if error.message().starts_with("missing field") => error.message().to_owned(),
+            None => error.message().split(['`', '"', '\'']).next().unwrap_or_default().trim_end().to_owned(),
+        };
+        Self { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1, what }
+    }
+}
 
 /// Compiled rules: which names matter, and what combinations of them mean.
 #[derive(Clone)]
@@ -305,7 +324,7 @@ impl Rules {
         let mut places_at = None;
         let embedded = EMBEDDED.into_iter().map(|text| (true, text));
         for (is_embedded, text) in user.map(|text| (false, text)).into_iter().chain(embedded) {
-            let file: RulesFile = toml::from_str(text)?;
+            let file: RulesFile = toml::from_str(text).map_err(|error| RulesError::new(text, &error))?;
             for rule in file.wait {
                 // A user's rules without a place come before the step of the places, those with one within it.
                 let number = rules.waits.len();
@@ -716,5 +735,27 @@ mod tests {
         let rules = Rules::with_user_rules("[[wait]]\nclass = \"lock\"\nany = [\"my_lock\"]\n").expect("valid");
         assert_eq!(wait_by(&rules, &["do_sys_poll", "", "my_lock"]).class, WaitClass::Lock);
         assert!(Rules::with_user_rules("[[wait]]\nclass = \"nonsense\"\n").is_err());
+    }
+
+    #[test]
+    fn an_error_repeats_nothing_of_the_file() {
+        let texts = [
+            "root:secret:19000:0:99999:7:::\n",
+            "[[wait]]\nclass = \"secret\"\n",
+            "secret = 1\n",
+            "\"secret, expected more\" = 1\n",
+            "[[wait]]\nclass = \"lock\"\nany = \"secret\"\n",
+            "[[wait]]\nclass = \"lock\"\nsecret = 1\n",
+            "[secret]\n[secret]\n",
+            "secret\u{1}\n",
+        ];
+        for text in texts {
+            let Err(error) = Rules::with_user_rules(text) else { panic!("{text}") };
+            let error = error.to_string();
+            assert!(!error.contains("secret") && error.contains("line ") && error.contains("column "), "{text}: {error}");
+            println!("{error}");
+        }
+        let error = Rules::with_user_rules("[[wait]]\nclass = \"lock\"\nany = 5\n").err().unwrap().to_string();
+        assert_eq!(error, "wait rules: line 3, column 7: expected a sequence");
     }
 }

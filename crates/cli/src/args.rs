@@ -88,6 +88,9 @@ pub struct RecorderArgs {
     /// Record only switches and wake-ups in which this process takes part
     #[arg(long, value_name = "PID")]
     pub only_pid: Option<u32>,
+    /// Let this group, by name or number, read the traces; without it only the one who records may
+    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
+    pub group: Option<u32>,
 }
 
 #[cfg(target_os = "linux")]
@@ -510,6 +513,21 @@ fn parse_of(text: &str) -> Result<table::Of, String> {
 fn parse_level(text: &str) -> Result<table::Level, String> {
     let levels = [table::Level::Function, table::Level::Module, table::Level::File];
     levels.into_iter().find(|level| level.word() == text).ok_or_else(|| "write function, module or file".to_owned())
+}
+
+/// A group's number, as it is, or by its name in `/etc/group`.
+#[cfg(target_os = "linux")]
+fn parse_group(text: &str) -> Result<u32, String> {
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let named = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == text).then(|| fields.nth(1)?.parse().ok())?
+    });
+    let group: u32 = named.or_else(|| text.parse().ok()).ok_or("no such group in /etc/group; a number will do")?;
+    let ours = rustix::process::getgroups().map_err(|error| error.to_string())?;
+    let is_ours = rustix::process::getegid().as_raw() == group || ours.iter().any(|ours| ours.as_raw() == group);
+    // What cannot be given to the group at a save should not be found out at a save.
+    if is_ours || rustix::process::geteuid().is_root() { Ok(group) } else { Err("you are not in this group".to_owned()) }
 }
 
 #[cfg(target_os = "linux")]

@@ -7,7 +7,7 @@ pub use listing::Listing;
 use crate::args::HotArgs;
 use crate::load::For;
 use crate::terminal::{print, print_json};
-use crate::{Done, load, selection};
+use crate::{Done, load, rights, selection};
 use anyhow::bail;
 use serde_json::json;
 use std::fmt::Write;
@@ -55,7 +55,7 @@ pub fn hot(args: &HotArgs) -> anyhow::Result<Done> {
     match &args.function {
         None => ranking(&trace, &selection, args.json)?,
         Some(_) => {
-            let options = CodeOptions { kernel_image: args.kernel_image.clone(), ..CodeOptions::default() };
+            let options = CodeOptions { kernel_image: args.kernel_image.clone(), ..rights::code_options() };
             let listing = listing(&trace, &selection.samples(&trace), args.function.as_deref(), &options)?;
             if args.json { print_json(&listing.json())? } else { print(&listing.text())? }
         }

@@ -1,6 +1,7 @@
 //! Opens a trace and names its frames.
 
 use crate::args::{ReadingArgs, RulesArgs, TraceArgs};
+use crate::rights;
 use crate::terminal::note;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -39,9 +40,7 @@ pub struct Reader {
 impl Reader {
     /// As the options say, or else the environment.
     pub fn new(args: &ReadingArgs) -> Self {
-        let path = args.symbols.clone().or_else(|| std::env::var("_NT_SYMBOL_PATH").ok()).unwrap_or_default();
-        let cache = user_folder(if cfg!(windows) { "LOCALAPPDATA" } else { "XDG_CACHE_HOME" }, ".cache");
-        Self { with: args.with.clone(), pdbs: SymbolPath::parse(&path, cache.map(|cache| cache.join("unhitch/symbols")).as_deref()) }
+        Self { with: args.with.clone(), pdbs: symbol_path(args) }
     }
 
     /// Reads a trace; frames that the file does not name are named from this machine's files, where those are the ones recorded.
@@ -67,9 +66,12 @@ impl Reader {
             // It tells which build's PDBs name its functions, wherever it is read.
             Format::Etl => {
                 let fetching = Fetching { told: |url| note(&format!("unhitch: fetching {url}")), ..Fetching::default() };
-                Symbolizer::new(Options { pdbs: self.pdbs.clone(), fetching, ..Options::default() }).resolve(trace);
+                Symbolizer::new(Options { pdbs: self.pdbs.clone(), fetching, ..rights::symbol_options() }).resolve(trace);
             }
-            Format::PerfData if is_this_machine(trace) => Symbolizer::new(Options::default()).resolve(trace),
+            Format::PerfData if is_this_machine(trace) => {
+                Symbolizer::new(rights::symbol_options()).resolve(trace);
+                rights::warn_of_programs(trace);
+            }
             Format::PerfData => trace.warnings.add(format!(
                 "no function names: recorded on {} with kernel {}, which is not this machine",
                 trace.meta.host, trace.meta.kernel
@@ -86,11 +88,23 @@ fn is_this_machine(trace: &Trace) -> bool {
     same(&trace.meta.kernel, read("osrelease")) && same(&trace.meta.host, read("hostname"))
 }
 
-/// The wait rules: the given file's, else the user's, before the built-in ones.
-pub fn rules(args: &RulesArgs) -> anyhow::Result<Rules> {
+/// Where PDBs are: as the options say, or else the environment.
+pub fn symbol_path(args: &ReadingArgs) -> SymbolPath {
+    let path = args.symbols.clone().or_else(|| std::env::var("_NT_SYMBOL_PATH").ok()).unwrap_or_default();
+    let cache = user_folder(if cfg!(windows) { "LOCALAPPDATA" } else { "XDG_CACHE_HOME" }, ".cache");
+    SymbolPath::parse(&path, cache.map(|cache| cache.join("unhitch/symbols")).as_deref())
+}
+
+/// The file of wait rules: the given one, else the user's, if there is one.
+pub fn rules_file(args: &RulesArgs) -> Option<PathBuf> {
     let configured =
         || user_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("unhitch/waits.toml")).filter(|path| path.exists());
-    match args.file.clone().or_else(configured) {
+    args.file.clone().or_else(configured)
+}
+
+/// The wait rules: the given file's, else the user's, before the built-in ones.
+pub fn rules(args: &RulesArgs) -> anyhow::Result<Rules> {
+    match rules_file(args) {
         Some(path) => {
             let text = std::fs::read_to_string(&path).with_context(|| visible_path(&path))?;
             Rules::with_user_rules(&text).with_context(|| visible_path(&path))

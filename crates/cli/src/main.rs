@@ -13,6 +13,7 @@ mod load;
 mod names;
 #[cfg(target_os = "linux")]
 mod record;
+mod rights;
 #[cfg(target_os = "linux")]
 mod scan;
 mod selection;
@@ -55,6 +56,8 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<Done> {
+    // Before anything is opened, and before there is a second thread.
+    rights::give_up(&args.command)?;
     match args.command {
         #[cfg(target_os = "linux")]
         Command::Record(args) => record::record(&args),

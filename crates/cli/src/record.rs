@@ -5,6 +5,7 @@ use crate::names::namer;
 use crate::terminal::{note, print};
 use crate::{Done, signals};
 use std::path::PathBuf;
+use unhitch_formats::container::Readers;
 use unhitch_model::visible_path;
 use unhitch_record::{Extras, Options, SaveTarget, Saved, Until, record as record_until};
 
@@ -37,6 +38,7 @@ pub fn options(args: &RecorderArgs) -> Options {
     options.sample_hz = args.rate;
     options.user_stacks = !args.no_user_stacks;
     options.only_pid = args.only_pid;
+    options.readers = args.group.map_or(Readers::Owner, Readers::Group);
     options
 }
 

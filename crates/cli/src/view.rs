@@ -3,7 +3,7 @@
 use crate::args::{ReportArgs, ViewArgs};
 use crate::load::For;
 use crate::terminal::{note, print};
-use crate::{Done, hot, load};
+use crate::{Done, hot, load, rights};
 use anyhow::{Context, bail};
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,6 @@ use unhitch_analysis::Analysis;
 use unhitch_analysis::stalls::Query;
 use unhitch_model::{Trace, visible_path};
 use unhitch_server::{Config, ListingQuestion, Server, Tools, UPLOAD_LIMIT_BYTES};
-use unhitch_symbols::CodeOptions;
 
 /// Serves a trace or a folder until it is interrupted. The address is the first line that is printed.
 pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
@@ -47,6 +46,9 @@ fn open_browser(address: &str) {
         () if has_display => "xdg-open",
         () => return,
     };
+    if rights::is_confined() {
+        return note("A browser is not started by root: open the address above yourself.");
+    }
     let null = Stdio::null;
     if let Err(error) = Command::new(program).arg(address).stdin(null()).stdout(null()).stderr(null()).spawn() {
         note(&format!("unhitch: {program}: {error}; open the address above yourself"));
@@ -54,7 +56,7 @@ fn open_browser(address: &str) {
 }
 
 fn listing(trace: &Trace, question: &ListingQuestion<'_>) -> Result<serde_json::Value, String> {
-    let listing = hot::listing(trace, question.samples, Some(question.function), &CodeOptions::default());
+    let listing = hot::listing(trace, question.samples, Some(question.function), &rights::code_options());
     listing.map(|listing| listing.json()).map_err(|error| format!("{error:#}"))
 }
 

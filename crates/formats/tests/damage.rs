@@ -118,7 +118,8 @@ fn a_truncated_file_is_read_as_far_as_it_goes() {
 fn files_that_are_none_are_named() {
     let message = |bytes: &[u8]| read_bytes(bytes).unwrap_err().to_string();
     assert!(matches!(read_bytes(b"GIF89a..........").unwrap_err(), Error::Unknown { offset: 0, .. }));
-    assert!(message(b"GIF89a..........").contains("GIF89a"));
+    // What is there is not repeated: it may be a file that was named to learn what is in it.
+    assert!(!message(b"GIF89a..........").contains("GIF89a"));
     assert!(message(b"2ELIFREP........").contains("big-endian"));
     assert!(message(b"PERFFILE........").contains("version 1"));
     assert!(read_bytes(b"").is_err());

@@ -79,7 +79,7 @@ impl<F> Golden<F> {
             notes: Some(self.notes),
             extra: Vec::new(),
         };
-        write_container(path, parts)
+        write_container(path, parts).map(drop)
     }
 
     /// When the trace begins, nanoseconds of the clock that the figures are told in. An `.etl` file counts from there.

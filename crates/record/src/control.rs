@@ -1,25 +1,33 @@
 //! How one process asks another's recorder for a save: one line of JSON each way on a Unix socket.
 //!
 //! `{"save":{"notes":"…"}}` is answered by `{"path":"…","warnings":[…]}` or `{"error":"…"}`. A trace holds what all programs of a machine did, so only
-//! the recorder's own user and root may ask: the folder is 0700, the socket 0600, and the peer's uid is checked with SO_PEERCRED.
+//! the recorder's own user and root may ask: the folder is 0700, the socket 0600, and each end looks at who the other is (SO_PEERCRED)
+//! before it says anything: what lies in `/tmp` may have been put there by somebody else. Lines and the time for them are bounded on both
+//! ends, so that neither can hold up the other.
+
+mod client;
+mod line;
+mod server;
+
+pub use client::{Answer, request_save};
+pub(crate) use server::{Request, Server};
 
 use crate::error::Error;
 use crate::sys;
-use serde_json::{Value, json};
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
 use std::time::Duration;
 
 const SOCKET: &str = "control.sock";
+/// Longer lines are not read.
+const LONGEST_LINE: usize = 64 << 10;
 /// A request is short; a client that does not finish one is not waited for.
-const REQUEST_MAX: u64 = 64 << 10;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-/// A save of large rings on a slow disk takes a while.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The folder of this user's recorder: `/run/unhitch` for root, `$XDG_RUNTIME_DIR/unhitch` or `/tmp/unhitch-UID` for others.
 pub fn default_folder() -> PathBuf {
@@ -31,133 +39,27 @@ pub fn default_folder() -> PathBuf {
     }
 }
 
-/// A recorder's answer: the trace that it saved.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Answer {
-    /// Where the trace is.
-    pub path: PathBuf,
-    /// What the user should know, such as why it is not where it should be.
-    pub warnings: Vec<String>,
+/// Whether a user may be at the other end: ourselves, or root, who may do anything anyway.
+fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == sys::effective_uid()
 }
 
-/// Asks the recorder that answers in `folder` for a save; gives the trace's path.
-pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<Answer, Error> {
-    let path = folder.join(SOCKET);
-    let failed = |action| {
-        let path = path.clone();
-        move |source: io::Error| Error::File { action, path, source }
-    };
-    let mut socket = match UnixStream::connect(&path) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            return Err(Error::NotWatching { socket: path });
-        }
-        result => result.map_err(failed("reach the recorder at"))?,
-    };
-    socket.set_read_timeout(Some(ANSWER_TIMEOUT)).map_err(failed("set a timeout on"))?;
-    writeln!(socket, "{}", json!({"save": {"notes": notes}})).map_err(failed("write to the recorder at"))?;
-    let mut answer = String::new();
-    BufReader::new(socket).read_line(&mut answer).map_err(failed("get an answer from the recorder at"))?;
-    let answer: Value = serde_json::from_str(&answer).map_err(|_| Error::Refused("nothing: it ended while it saved".to_owned()))?;
-    match (answer["path"].as_str(), answer["error"].as_str()) {
-        (Some(path), _) => {
-            let warnings = answer["warnings"].as_array().into_iter().flatten();
-            Ok(Answer { path: PathBuf::from(path), warnings: warnings.filter_map(|line| Some(line.as_str()?.to_owned())).collect() })
-        }
-        (None, Some(error)) => Err(Error::Refused(error.to_owned())),
-        (None, None) => Err(Error::Refused(answer.to_string())),
-    }
+/// Connects, unless whoever listens takes too long to accept. The kernel knows no bound, so a thread waits; it ends with the process.
+fn connect(path: &Path) -> io::Result<UnixStream> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let path = path.to_owned();
+    std::thread::spawn(move || sender.send(UnixStream::connect(path)));
+    receiver.recv_timeout(REQUEST_TIMEOUT).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// The recorder's end. The socket is removed when it is dropped.
-pub(crate) struct Server {
-    listener: UnixListener,
-    path: PathBuf,
+/// The user at the other end.
+fn peer(socket: &UnixStream) -> io::Result<u32> {
+    sys::peer_uid(socket.as_fd())
 }
 
-/// A request for a save, to be answered.
-pub(crate) struct Request {
-    socket: UnixStream,
-    pub(crate) notes: Option<String>,
-}
-
-impl Server {
-    /// Listens in `folder`. A socket that nobody answers on is replaced; where somebody does, a second recorder is refused.
-    pub(crate) fn bind(folder: &Path) -> Result<Self, Error> {
-        private_folder(folder)?;
-        let path = folder.join(SOCKET);
-        if UnixStream::connect(&path).is_ok() {
-            return Err(Error::AlreadyWatching { socket: path });
-        }
-        let failed = |action| {
-            let path = path.clone();
-            move |source| Error::File { action, path, source }
-        };
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove the stale socket")(error)),
-            _ => {}
-        }
-        let listener = UnixListener::bind(&path).map_err(failed("listen on"))?;
-        fs::set_permissions(&path, Permissions::from_mode(0o600)).map_err(failed("protect"))?;
-        listener.set_nonblocking(true).map_err(failed("listen on"))?;
-        Ok(Self { listener, path })
-    }
-
-    /// Where it listens.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// To be polled.
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-
-    /// The next request that somebody entitled has made, if any.
-    pub(crate) fn accept(&self) -> Option<Request> {
-        let (socket, _) = self.listener.accept().ok()?;
-        let uid = sys::peer_uid(socket.as_fd()).ok()?;
-        socket.set_nonblocking(false).ok()?;
-        socket.set_read_timeout(Some(REQUEST_TIMEOUT)).ok()?;
-        socket.set_write_timeout(Some(REQUEST_TIMEOUT)).ok()?;
-        let mut line = String::new();
-        BufReader::new(&socket).take(REQUEST_MAX).read_line(&mut line).ok()?;
-        let mut request = Request { socket, notes: None };
-        if uid != 0 && uid != sys::effective_uid() {
-            request.answer(json!({"error": format!("this recorder is not yours (it belongs to uid {})", sys::effective_uid())}));
-            return None;
-        }
-        let parsed: Value = serde_json::from_str(&line).unwrap_or_default();
-        let Some(save) = parsed.get("save") else {
-            request.answer(json!({"error": "not understood; known: {\"save\":{\"notes\":\"…\"}}"}));
-            return None;
-        };
-        request.notes = save["notes"].as_str().map(str::to_owned);
-        Some(request)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
-}
-
-impl Request {
-    /// The save succeeded.
-    pub(crate) fn saved(mut self, path: &Path, warnings: &[String]) {
-        self.answer(json!({"path": path, "warnings": warnings}));
-    }
-
-    /// The save failed.
-    pub(crate) fn failed(mut self, error: &Error) {
-        self.answer(json!({"error": error.with_causes()}));
-    }
-
-    /// Whoever asked may have left: that is his affair.
-    fn answer(&mut self, answer: Value) {
-        let _ = writeln!(self.socket, "{answer}");
-    }
+/// For whom a line is not meant.
+fn stranger(uid: u32) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("it belongs to another user (uid {uid})"))
 }
 
 /// Makes the folder, or checks that the one which is there is ours alone: in /tmp somebody else could have put it.
@@ -181,18 +83,20 @@ fn private_folder(folder: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixListener;
     use std::thread;
 
     fn served<T>(folder: &Path, client: impl FnOnce() -> T + Send, serve: impl FnOnce(Request)) -> T
     where
         T: Send,
     {
-        let server = Server::bind(folder).unwrap();
+        let mut server = Server::bind(folder).unwrap();
         thread::scope(|scope| {
             let client = scope.spawn(client);
             let mut serve = Some(serve);
             while !client.is_finished() {
-                let _ = sys::poll(&[server.fd()], 20);
+                let _ = sys::poll(&server.fds(), 20);
                 if let Some(request) = server.accept() {
                     (serve.take().expect("one request"))(request);
                 }
@@ -260,5 +164,82 @@ mod tests {
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();
         assert!(Server::bind(&link).is_err_and(|error| error.with_causes().contains("not a folder of this user")));
+    }
+
+    #[test]
+    fn who_says_little_or_too_much_holds_up_nobody() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Server::bind(folder.path()).unwrap();
+        let connect = || UnixStream::connect(folder.path().join(SOCKET)).unwrap();
+        let (mut silent, mut slow, mut endless) = (connect(), connect(), connect());
+        slow.write_all(b"{").unwrap();
+        let flood = thread::spawn(move || endless.write_all(&vec![b'x'; 64 << 20]));
+        while !flood.is_finished() {
+            let _ = sys::poll(&server.fds(), 20);
+            assert!(server.accept().is_none());
+        }
+        assert!(flood.join().unwrap().is_err(), "it is sent away long before its end");
+        // The others are still there, and no reason to wait.
+        let folder = folder.path();
+        let asked = thread::scope(|scope| {
+            let asked = scope.spawn(|| request_save(folder, None));
+            while !asked.is_finished() {
+                let _ = sys::poll(&server.fds(), 20);
+                if let Some(request) = server.accept() {
+                    request.saved(Path::new("/a"), &[]);
+                }
+            }
+            asked.join().unwrap()
+        });
+        assert_eq!(asked.unwrap().path, Path::new("/a"));
+        // A byte now and then is no reason to wait longer.
+        while server.fds().len() > 1 {
+            let _ = sys::poll(&server.fds(), 20);
+            assert!(server.accept().is_none());
+            let _ = slow.write(b" ");
+        }
+        assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn an_answer_without_an_end_is_not_read_to_its_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
+        let liar = thread::spawn(move || listener.accept().unwrap().0.write_all(&vec![b'x'; 64 << 20]));
+        let error = request_save(folder.path(), None).unwrap_err().with_causes();
+        assert!(error.contains("the line is too long"), "{error}");
+        assert!(liar.join().unwrap().is_err());
+        let (mut near, _silent) = UnixStream::pair().unwrap();
+        let error = client::read_answer(&mut near, Duration::from_millis(20)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn another_users_recorder_is_told_nothing() {
+        if sys::effective_uid() != 0 {
+            return eprintln!("SKIPPED another user's socket: only root can make one");
+        }
+        const STRANGER: u32 = 4711;
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        let path = folder.path().to_owned();
+        // Rights are a thread's: this one becomes somebody else, and stays it.
+        let listener = thread::spawn(move || {
+            let uid = rustix::process::Uid::from_raw(STRANGER);
+            rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
+            UnixListener::bind(path.join(SOCKET)).unwrap()
+        });
+        let listener = listener.join().unwrap();
+        let refused = |error: Result<Answer, Error>| error.is_err_and(|error| error.with_causes().contains("another user (uid 4711)"));
+        assert!(refused(request_save(folder.path(), Some("a secret"))));
+        let mut said = String::new();
+        listener.accept().unwrap().0.read_to_string(&mut said).unwrap();
+        assert_eq!(said, "");
+        // A folder of his is not even looked into.
+        std::os::unix::fs::chown(folder.path(), Some(STRANGER), None).unwrap();
+        assert!(refused(request_save(folder.path(), Some("a secret"))));
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "nobody came");
+        assert!(Server::bind(folder.path()).is_err());
     }
 }

@@ -7,6 +7,7 @@ use crate::session::Session;
 use rustc_hash::FxHashSet;
 use std::fs;
 use std::path::Path;
+use unhitch_formats::container::Readers;
 use unhitch_formats::perf_data::attr::sample;
 use unhitch_formats::perf_data::{ClockData, EventDesc, Features};
 use unhitch_formats::tracepoint::TracingData;
@@ -18,6 +19,7 @@ pub(crate) struct Facts {
     pub(crate) options: serde_json::Value,
     pub(crate) sample_period_ns: u64,
     pub(crate) warnings: Vec<String>,
+    pub(crate) readers: Readers,
     /// Ids of the events whose samples begin with an instruction pointer.
     with_ip: FxHashSet<u64>,
 }
@@ -64,6 +66,7 @@ impl Facts {
             options: options_used,
             sample_period_ns: if sampled { 1_000_000_000 / u64::from(options.sample_hz.max(1)) } else { 0 },
             warnings,
+            readers: options.readers,
             with_ip,
         })
     }

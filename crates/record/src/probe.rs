@@ -13,6 +13,10 @@ use std::path::{Path, PathBuf};
 /// Where tracefs belongs; where it was before Linux 4.1.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
+/// What recording takes besides root. `cap_dac_read_search` and `cap_sys_ptrace` read everybody's files and memory: a binary that has them
+/// must be for a trusted group alone.
+const CAPABILITIES: &str = "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock";
+
 /// The tracefs folder. Root mounts it when it is missing, and says so in `warnings`.
 pub(crate) fn tracefs(warnings: &mut Vec<String>) -> Result<PathBuf, Error> {
     for directory in TRACEFS {
@@ -67,10 +71,14 @@ fn mend(lockdown: &str, uid: u32) -> String {
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("unhitch"));
     let paranoid = procfs::number("/proc/sys/kernel/perf_event_paranoid").map_or("unknown".to_owned(), |level| level.to_string());
     format!(
-        "Once and for all:  sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep {}\n\
-         or for everybody:  sudo sysctl kernel.perf_event_paranoid=-1 && sudo mount -o remount,mode=755 /sys/kernel/tracing   (it is {paranoid} now)\n\
-         or run it with sudo.",
-        program.display()
+        "Run it with sudo: the trace is root's alone (--group GROUP lets a group read it).\n\
+         Or let a group record, whose members then see the command lines, file names and memory addresses of everybody here:\n  \
+         sudo groupadd -f unhitch && sudo chown root:unhitch {program} && sudo chmod 0750 {program}\n  \
+         sudo setcap {CAPABILITIES}+ep {program}\n  \
+         sudo usermod -aG unhitch $USER    (from the next login on)\n\
+         Or, only on a machine of your own, open the kernel's events to all, so that every user can see what every other runs:\n  \
+         sudo sysctl kernel.perf_event_paranoid=-1 && sudo mount -o remount,mode=755 /sys/kernel/tracing   (it is {paranoid} now)",
+        program = program.display()
     )
 }
 
@@ -80,7 +88,7 @@ pub(crate) fn memory_limit(bytes: usize, cpus: usize) -> String {
     let wanted_kib = bytes / 1024 + 4;
     format!(
         "the kernel does not let this user pin {wanted_kib} KiB of ring on each of {cpus} CPUs (kernel.perf_event_mlock_kb is {per_cpu_kib}, plus \
-         `ulimit -l` in all); larger rings:  sudo sysctl kernel.perf_event_mlock_kb={}  or  sudo setcap with cap_ipc_lock",
+         `ulimit -l` in all); larger rings:  sudo sysctl kernel.perf_event_mlock_kb={}  (for every user)  or  sudo setcap with cap_ipc_lock",
         wanted_kib + 512
     )
 }
@@ -100,8 +108,9 @@ mod tests {
         assert!(mend("[none] integrity confidentiality\n", 0).contains("CAP_PERFMON"));
         let user = mend("", 1000);
         let program = std::env::current_exe().unwrap();
+        assert!(user.contains(&format!("chmod 0750 {}", program.display())), "{user}");
         assert!(user.contains(&format!("cap_ipc_lock+ep {}", program.display())), "{user}");
-        assert!(user.contains("kernel.perf_event_paranoid=-1"), "{user}");
+        assert!(user.contains("kernel.perf_event_paranoid=-1") && user.contains("only on a machine of your own"), "{user}");
     }
 
     #[test]

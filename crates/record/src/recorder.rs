@@ -7,6 +7,7 @@ use crate::session::Running;
 use crate::snapshot::{Buffers, Snapshot};
 use crate::{probe, sys};
 use std::sync::{Arc, Mutex};
+use unhitch_formats::container::Readers;
 use unhitch_formats::perf_data::attr::TYPE_TRACEPOINT;
 use unhitch_model::{Time, Window};
 
@@ -26,11 +27,13 @@ pub struct Options {
     /// and names stay those of the whole machine: who had the CPU instead is part of the answer. Threads created later are not
     /// followed, because a filter cannot be changed while it is on; the trace says so.
     pub only_pid: Option<u32>,
+    /// Who may read the traces. What is written elsewhere than asked for is its owner's alone.
+    pub readers: Readers,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ring_bytes_per_cpu: 16 << 20, sample_hz: 199, user_stacks: true, max_stack: 127, only_pid: None }
+        Self { ring_bytes_per_cpu: 16 << 20, sample_hz: 199, user_stacks: true, max_stack: 127, only_pid: None, readers: Readers::Owner }
     }
 }
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use unhitch_formats::container::{
-    ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, MachineFile, ProcessFacts, ThreadFacts, trace_file_name, write_container,
-    write_private_container,
+    ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, MachineFile, ProcessFacts, Readers, ThreadFacts, trace_file_name,
+    write_container_for,
 };
 use unhitch_formats::perf_data::{self, Features};
 use unhitch_model::{CpuSpan, Window};
@@ -101,6 +101,7 @@ pub struct Prepared {
     window: Window,
     spans: Vec<CpuSpan>,
     records: (usize, usize),
+    readers: Readers,
     timings: Timings,
 }
 
@@ -127,6 +128,7 @@ impl Snapshot {
             window: self.window(),
             spans: self.spans(),
             records,
+            readers: self.facts.readers,
             timings: Timings { ring_copy_ns: self.ring_copy_ns, proc_ns: self.proc_ns, encode_ns, ..Timings::default() },
         })
     }
@@ -184,13 +186,13 @@ impl Snapshot {
 impl Prepared {
     /// Writes the trace there, and nowhere else. On an error nothing is left behind.
     pub fn save(&self, target: &SaveTarget) -> Result<Saved, Error> {
-        self.write(target, false)
+        self.write(target, self.readers)
     }
 
     /// Writes the trace there, or else, under a new name, to the first of the target's own folder and `fallbacks` that takes it; nobody
     /// else may read it then. The result's warnings say where it went and why.
     pub fn save_anywhere(&self, target: &SaveTarget, fallbacks: &[PathBuf]) -> Result<Saved, Error> {
-        let first = match self.write(target, false) {
+        let first = match self.write(target, self.readers) {
             Ok(saved) => return Ok(saved),
             Err(error) => error,
         };
@@ -206,7 +208,8 @@ impl Prepared {
         let places = beside.into_iter().map(|folder| (folder, false)).chain(fallbacks.iter().map(|folder| (folder.clone(), true)));
         for (folder, make) in places {
             let written = if make { places::make(&folder) } else { Ok(()) };
-            let written = written.and_then(|()| self.write(&SaveTarget::Folder { folder: folder.clone(), what: what.clone() }, true));
+            let written =
+                written.and_then(|()| self.write(&SaveTarget::Folder { folder: folder.clone(), what: what.clone() }, Readers::Owner));
             match written {
                 Ok(mut saved) => {
                     let path = saved.path.display();
@@ -227,7 +230,7 @@ impl Prepared {
         self.perf_data.len() as u64 + 4096
     }
 
-    fn write(&self, target: &SaveTarget, private: bool) -> Result<Saved, Error> {
+    fn write(&self, target: &SaveTarget, readers: Readers) -> Result<Saved, Error> {
         let begun = Instant::now();
         let folder = match target {
             SaveTarget::File(path) => folder_of(path),
@@ -242,7 +245,7 @@ impl Prepared {
                 notes: self.extras.notes.as_deref(),
                 extra: self.machine.entry().into_iter().chain(self.extras.entries.iter().cloned()).collect(),
             };
-            if private { write_private_container(path, parts) } else { write_container(path, parts) }
+            write_container_for(readers, path, parts)
         })?;
         let bytes = file.metadata().map_or(0, |metadata| metadata.len());
         let timings = Timings { write_ns: begun.elapsed().as_nanos() as u64, ..self.timings };
@@ -312,6 +315,7 @@ pub(crate) mod tests {
             window: Window::default(),
             spans: Vec::new(),
             records: (0, 0),
+            readers: Readers::Owner,
             timings: Timings::default(),
         }
     }

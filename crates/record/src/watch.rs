@@ -58,7 +58,7 @@ pub fn watch(
     stop: &AtomicBool,
 ) -> Result<(), Error> {
     // First, so that a second recorder is refused before it costs anything.
-    let server = Server::bind(control)?;
+    let mut server = Server::bind(control)?;
     let mut recorder = Recorder::start(options)?;
     tell(WatchEvent::Started { socket: server.path(), warnings: recorder.warnings() });
     // The first save is as urgent as any.
@@ -66,7 +66,7 @@ pub fn watch(
     let mut told = Instant::now();
     let mut unsaved = Unsaved::new(folder);
     while !stop.load(Ordering::Relaxed) {
-        sys::poll(&[server.fd()], GLANCE_MS).map_err(|source| Error::System { action: "wait for requests", source })?;
+        sys::poll(&server.fds(), GLANCE_MS).map_err(|source| Error::System { action: "wait for requests", source })?;
         let request = server.accept();
         let wanted = request.is_some() || save.swap(false, Ordering::Relaxed);
         if wanted || unsaved.is_due() {

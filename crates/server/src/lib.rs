@@ -4,6 +4,7 @@
 //! lanes, answers, and looks for its stalls last, so that there is something to see at once. Who may ask is the business of
 //! [`gate`]; which files there are, of [`shelf`]. The routes are specified in `docs/page-protocol.md`.
 
+mod connections;
 mod error;
 mod gate;
 mod loaded;
@@ -105,7 +106,8 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::io("the runtime"))?;
         runtime.block_on(async {
             let listener = tokio::net::TcpListener::from_std(self.listener).map_err(Error::io("the socket"))?;
-            axum::serve(listener, routes::router(self.app)).await.map_err(Error::io("the socket"))
+            connections::serve(listener, routes::router(self.app)).await;
+            Ok(())
         })
     }
 }

@@ -43,6 +43,8 @@ impl Shelf {
     pub fn new(path: &Path) -> Result<Self, Error> {
         let path = path.canonicalize().map_err(Error::io("the trace or folder"))?;
         if path.is_dir() {
+            // One that may not be read should not look like an empty one.
+            fs::read_dir(&path).map_err(Error::io("the folder"))?;
             return Ok(Self { folder: path, single: None });
         }
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
@@ -112,7 +114,8 @@ impl Shelf {
         Ok(entry)
     }
 
-    /// Begins an upload: where it grows until it is whole.
+    /// Begins an upload: where it grows until it is whole. It is its owner's alone, then and later: a trace shows what all programs of a
+    /// machine did.
     pub fn incoming(&self, name: &str) -> Result<NamedTempFile, Error> {
         self.changeable()?;
         self.free(name)?;
@@ -125,7 +128,6 @@ impl Shelf {
             return Err(Error::Unreadable("this is no trace".to_owned()));
         }
         file.flush().and_then(|()| file.as_file().sync_all()).map_err(Error::io("the upload"))?;
-        readable(file.path());
         match file.persist_noclobber(self.folder.join(name)) {
             Ok(_) => Ok(()),
             Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Err(Error::Taken),
@@ -225,18 +227,6 @@ fn format_of(path: &Path, name: &str) -> Option<&'static str> {
         [_, ..] if ends(".etl") => Some("etl"),
         _ => None,
     }
-}
-
-/// A temporary file is its owner's only; a trace is as readable as other files.
-fn readable(path: &Path) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // Where that cannot be set the owner can read it all the same.
-        let _ = fs::set_permissions(path, fs::Permissions::from_mode(0o644));
-    }
-    #[cfg(not(unix))]
-    let _ = path;
 }
 
 /// `2026-01-02T03:04:05Z`.

@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use unhitch_model::{ModuleId, ModuleKind, Trace};
 
 /// How much is read before and after samples whose function is not known.
@@ -32,6 +32,8 @@ pub struct CodeOptions {
     pub kallsyms: PathBuf,
     /// The kernel's memory.
     pub kcore: PathBuf,
+    /// The same, opened while the process was permitted to.
+    pub opened_kcore: Option<Arc<Mutex<File>>>,
     /// A `vmlinux` to read kernel code from instead.
     pub kernel_image: Option<PathBuf>,
 }
@@ -42,6 +44,7 @@ impl Default for CodeOptions {
             debug_dirs: vec!["/usr/lib/debug".into()],
             kallsyms: origin::KALLSYMS.into(),
             kcore: "/proc/kcore".into(),
+            opened_kcore: None,
             kernel_image: None,
         }
     }
@@ -198,9 +201,12 @@ fn running_kernel_code(trace: &Trace, near: Range<u64>, options: &CodeOptions) -
         return Err(NoCode::OtherKernel(why));
     }
     let no_kcore = |kind| NoCode::NoKcore { path: options.kcore.clone(), kind };
-    let mut core = open_core(&options.kcore).map_err(|error| no_kcore(error.kind()))?;
     let (bounds, is_function) = bounds(kernel::extent_at(&options.kallsyms, near.start), &near);
-    let (start, bytes, isa) = read_core(&mut core, &bounds, near.start).map_err(|error| no_kcore(error.kind()))?;
+    let read = match &options.opened_kcore {
+        Some(core) => read_core(&mut *core.lock().unwrap_or_else(PoisonError::into_inner), &bounds, near.start),
+        None => open_core(&options.kcore).and_then(|mut core| read_core(&mut core, &bounds, near.start)),
+    };
+    let (start, bytes, isa) = read.map_err(|error| no_kcore(error.kind()))?;
     let is_function = is_function && start == bounds.start;
     Ok(Code { start, bytes, start_address: start, is_function, isa, source: options.kcore.clone(), doubt: None })
 }

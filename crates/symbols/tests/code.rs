@@ -10,7 +10,13 @@ use unhitch_symbols::{Code, CodeOptions, Isa, NoCode, code, disassemble};
 
 /// Nothing of this machine.
 fn options(dir: &Path) -> CodeOptions {
-    CodeOptions { debug_dirs: vec![dir.join("debug")], kallsyms: dir.join("kallsyms"), kcore: dir.join("kcore"), kernel_image: None }
+    CodeOptions {
+        debug_dirs: vec![dir.join("debug")],
+        kallsyms: dir.join("kallsyms"),
+        kcore: dir.join("kcore"),
+        opened_kcore: None,
+        kernel_image: None,
+    }
 }
 
 fn code_at(trace: &Trace, frame: FrameId, options: &CodeOptions) -> Result<Code, NoCode> {

@@ -2,6 +2,7 @@
 //!
 //! *Why the skid is told every time*: nobody guesses that the slow instruction is the one before the one with the samples.
 
+use crate::rights;
 use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
@@ -85,7 +86,7 @@ impl Listing {
         match disassembled {
             Ok((code, instructions)) => listing.annotate(trace, place, &code, instructions),
             Err(why) => {
-                listing.no_code = Some(why);
+                listing.no_code = Some(rights::out_of_reach(&listing.module).unwrap_or(why));
                 listing.lines = place
                     .at
                     .iter()

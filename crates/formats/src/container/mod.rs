@@ -28,7 +28,7 @@ pub use meta::{ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, ProcessFacts, Thr
 pub use notes::set_notes;
 pub(crate) use read::{is_container, read, unpack_etl};
 pub use symbols::SymbolFile;
-pub use write::{ContainerParts, trace_file_name, write_container, write_private_container};
+pub use write::{ContainerParts, Readers, trace_file_name, write_container, write_container_for};
 
 pub(crate) const PERF_DATA: &str = "perf.data";
 pub(crate) const META: &str = "meta.json";

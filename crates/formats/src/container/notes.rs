@@ -2,6 +2,7 @@
 //!
 //! The container is written anew under a temporary name and takes the old one's place whole: who has the old one open goes on reading it.
 
+use super::write::{Readers, Temporary, create};
 use super::{NOTES, PERF_DATA};
 use crate::Error;
 use std::fs::{self, File};
@@ -17,11 +18,11 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
 pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = File::open(path).map_err(Error::at(path))?;
-    let permissions = file.metadata().map_err(Error::at(path))?.permissions();
+    let readers = readers_of(&file.metadata().map_err(Error::at(path))?);
     let mut zip = ZipArchive::new(BufReader::new(file))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let temporary = super::write::Temporary(folder.join(format!(".{name}.{}.partial", std::process::id())));
-    let file = File::create_new(&temporary.0).map_err(Error::at(&temporary.0))?;
+    let temporary = Temporary(folder.join(format!(".{name}.{}.partial", std::process::id())));
+    let file = create(&temporary.0, readers).map_err(Error::at(&temporary.0))?;
     let mut out = ZipWriter::new(BufWriter::with_capacity(1 << 20, file));
     let written = copy(&mut zip, &mut out, notes);
     if let Err(error) = written {
@@ -30,8 +31,20 @@ pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
         return Err(error);
     }
     let out = out.finish()?.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
-    out.set_permissions(permissions).and_then(|()| out.sync_all()).map_err(Error::at(path))?;
+    out.sync_all().map_err(Error::at(path))?;
     fs::rename(&temporary.0, path).map_err(Error::at(path))
+}
+
+/// Whoever may read the container's group may read it anew. Others never: what an older version left open is closed.
+#[cfg(unix)]
+fn readers_of(about: &fs::Metadata) -> Readers {
+    use std::os::unix::fs::MetadataExt;
+    if about.mode() & 0o040 == 0 { Readers::Owner } else { Readers::Group(about.gid()) }
+}
+
+#[cfg(not(unix))]
+fn readers_of(_about: &fs::Metadata) -> Readers {
+    Readers::Owner
 }
 
 fn copy(zip: &mut ZipArchive<BufReader<File>>, out: &mut ZipWriter<BufWriter<File>>, notes: &str) -> Result<(), Error> {

@@ -27,56 +27,63 @@ pub struct ContainerParts<'a> {
     pub extra: Vec<(String, Vec<u8>)>,
 }
 
-/// Writes `parts` to `path`; gives the file, which can be read and written.
+/// Who may read a file. A trace shows what all programs of a machine did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Readers {
+    /// Its owner alone (0600).
+    #[default]
+    Owner,
+    /// Its owner and this group (0640).
+    Group(u32),
+}
+
+/// Writes `parts` to `path`, for its owner alone; gives the file, which can be read and written.
 ///
 /// # Errors
 /// [`Error::Exists`] when there is a file already; else what went wrong. In both cases nothing is left behind.
 pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<File, Error> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    write(path, parts, is_shared(folder))
+    write_container_for(Readers::Owner, path, parts)
 }
 
-/// The same, for a place that nobody chose: only the owner may read the file.
+/// The same, for others than the owner too.
 ///
 /// # Errors
 /// Those of [`write_container`].
-pub fn write_private_container(path: &Path, parts: ContainerParts<'_>) -> Result<File, Error> {
-    write(path, parts, true)
+pub fn write_container_for(readers: Readers, path: &Path, parts: ContainerParts<'_>) -> Result<File, Error> {
+    write(path, parts, readers)
 }
 
-/// True for a folder in which everybody may put files, as `/var/tmp` is: a trace shows what all programs of a machine did.
-#[cfg(unix)]
-fn is_shared(folder: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    fs::metadata(folder).is_ok_and(|folder| folder.permissions().mode() & 0o002 != 0)
-}
-
-#[cfg(not(unix))]
-fn is_shared(_folder: &Path) -> bool {
-    false
-}
-
-/// A new file; readable by its owner alone where `private`.
-fn create(path: &Path, private: bool) -> io::Result<File> {
+/// A new file. It is its owner's from the first byte on; a group is let in when it is the file's, which takes two steps.
+pub(super) fn create(path: &Path, readers: Readers) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create_new(true);
     #[cfg(unix)]
-    if private {
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    {
+        use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
+        let file = options.mode(0o600).open(path)?;
+        // A trace is not given up because its owner may not hand it to that group.
+        if let Readers::Group(group) = readers
+            && fchown(&file, None, Some(group)).is_ok()
+        {
+            file.set_permissions(fs::Permissions::from_mode(0o640))?;
+        }
+        Ok(file)
     }
     #[cfg(not(unix))]
-    let _ = private;
-    options.open(path)
+    {
+        let _ = readers;
+        options.open(path)
+    }
 }
 
-fn write(path: &Path, parts: ContainerParts<'_>, private: bool) -> Result<File, Error> {
+fn write(path: &Path, parts: ContainerParts<'_>, readers: Readers) -> Result<File, Error> {
     if path.exists() {
         return Err(Error::Exists(path.to_owned()));
     }
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = Temporary(folder.join(format!(".{name}.{}.partial", std::process::id())));
-    let file = create(&temporary.0, private).map_err(Error::at(path))?;
+    let file = create(&temporary.0, readers).map_err(Error::at(path))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     write_zip(&mut out, parts).map_err(|error| match error {
         Error::Container(zip::result::ZipError::Io(source)) => Error::Io { path: path.to_owned(), source },
@@ -101,7 +108,7 @@ fn publish(temporary: &Path, path: &Path) -> Result<(), Error> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists_or(error)),
         // A file system without hard links: claim the name with an empty file, which is then ours to replace.
         Err(_) => {
-            File::create_new(path).map_err(exists_or)?;
+            create(path, Readers::Owner).map_err(exists_or)?;
             fs::rename(temporary, path).map_err(|error| {
                 let _ = fs::remove_file(path);
                 exists_or(error)
@@ -173,19 +180,27 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn only_the_owner_reads_what_lies_among_others() {
-        use std::os::unix::fs::PermissionsExt;
+    fn a_trace_is_its_owners_or_a_groups_while_it_grows_too() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
         let folder = tempfile::tempdir().unwrap();
-        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        // Everybody may put files here, and none of it helps.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let meta = ContainerMeta::default();
-        let (own, private, shared) = (folder.path().join("a.hitch"), folder.path().join("b.hitch"), folder.path().join("shared/c.hitch"));
-        write_container(&own, parts(&meta, &mut |out| out.write_all(b"x"))).unwrap();
-        write_private_container(&private, parts(&meta, &mut |out| out.write_all(b"x"))).unwrap();
-        fs::create_dir(folder.path().join("shared")).unwrap();
-        fs::set_permissions(folder.path().join("shared"), fs::Permissions::from_mode(0o1777)).unwrap();
-        write_container(&shared, parts(&meta, &mut |out| out.write_all(b"x"))).unwrap();
-        fs::write(folder.path().join("any"), b"").unwrap();
-        assert_eq!((mode(&own), mode(&private), mode(&shared)), (mode(&folder.path().join("any")), 0o600, 0o600));
+        let own_group = fs::metadata(folder.path()).unwrap().gid();
+        for (name, readers, expected) in [("a", Readers::Owner, 0o600), ("b", Readers::Group(own_group), 0o640)] {
+            let modes = || {
+                let entries = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap());
+                let new = entries.filter(|entry| entry.file_name().to_string_lossy().contains(&format!("{name}.hitch")));
+                new.map(|entry| entry.metadata().unwrap().mode() & 0o777).collect::<Vec<_>>()
+            };
+            let mut while_it_grows = Vec::new();
+            let mut perf_data = |out: &mut dyn Write| {
+                while_it_grows = modes();
+                out.write_all(b"x")
+            };
+            write_container_for(readers, &folder.path().join(format!("{name}.hitch")), parts(&meta, &mut perf_data)).unwrap();
+            assert_eq!((while_it_grows, modes()), (vec![expected], vec![expected]), "{name}");
+        }
     }
 
     #[test]

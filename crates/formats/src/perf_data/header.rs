@@ -84,7 +84,7 @@ fn wrong_magic(bytes: &[u8]) -> Error {
         }
         b"PERFFILE" => Error::Unsupported("perf.data of version 1 (before Linux 3.6) cannot be read".to_owned()),
         b"" => Error::Unknown { expected: "PERFILE2", found: "an empty file".to_owned(), offset: 0 },
-        _ => Error::Unknown { expected: "PERFILE2", found: magic.escape_ascii().to_string(), offset: 0 },
+        _ => Error::Unknown { expected: "PERFILE2", found: "something else".to_owned(), offset: 0 },
     }
 }
 

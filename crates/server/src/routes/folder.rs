@@ -13,10 +13,14 @@ use std::future::poll_fn;
 use std::io::Write;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use unhitch_model::units;
 
+/// An upload of which nothing comes for so long has broken off.
+const PATIENCE: Duration = Duration::from_secs(30);
 /// Pieces of an upload that wait to be written.
 const WAITING_PIECES: usize = 16;
 
@@ -80,8 +84,9 @@ pub(super) async fn upload(
         Ok(file)
     });
     let (mut body, mut received) = (pin!(body), 0u64);
-    while let Some(frame) = poll_fn(|context| body.as_mut().poll_frame(context)).await {
-        let Ok(piece) = frame.map_err(|_| Error::Query("the upload broke off".to_owned()))?.into_data() else { continue };
+    let broken_off = || Error::Query("the upload broke off".to_owned());
+    while let Some(frame) = timeout(PATIENCE, poll_fn(|context| body.as_mut().poll_frame(context))).await.map_err(|_| broken_off())? {
+        let Ok(piece) = frame.map_err(|_| broken_off())?.into_data() else { continue };
         received += piece.len() as u64;
         if received > limit {
             return Err(too_large());

@@ -63,6 +63,16 @@ impl SymbolPath {
         self.folders.is_empty() && self.servers.is_empty()
     }
 
+    /// The folders to look into; what is fetched is put into one of them.
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
+    /// Whether a server is asked for what is in none of the folders.
+    pub fn has_servers(&self) -> bool {
+        !self.servers.is_empty()
+    }
+
     /// The addresses of the servers, without passwords.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &str> {
         self.servers.iter().map(|server| server.shown())
