@@ -38,13 +38,13 @@ pub fn play(words: &[String]) -> io::Result<()> {
             let len = sections.first_debug_byte();
             let tail = sections.bytes[len as usize..].to_vec();
             let code = Spin::load(library)?;
-            thread::spawn(move || spin(code));
+            thread::spawn(move || work(code));
             ready();
             elf::cut_and_mend(Path::new(library), len, &tail)
         }
         ["replace", library, other] => {
             let code = Spin::load(library)?;
-            thread::spawn(move || spin(code));
+            thread::spawn(move || work(code));
             ready();
             replace(Path::new(library), Path::new(other))
         }
@@ -133,9 +133,13 @@ fn idle() -> io::Result<()> {
     }
 }
 
-/// Runs the code, with naps: samples and switches alike have its stack.
 fn spin(code: Spin) -> io::Result<()> {
     ready();
+    work(code)
+}
+
+/// Runs the code, with naps: samples and switches alike have its stack.
+fn work(code: Spin) -> ! {
     loop {
         code.run(3_000_000);
         thread::sleep(Duration::from_micros(500));

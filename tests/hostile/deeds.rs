@@ -1,6 +1,6 @@
 //! Attacks on one command: what stands where it writes, what it is given to read, who answers it or asks it.
 
-use crate::harness::{Attempt, Miss, OTHER, Run, Stage, USER, fail};
+use crate::harness::{Attacker, Attempt, Costs, Guarded, Miss, OTHER, Run, Stage, USER, Watch, fail};
 use crate::{bombs, sieges};
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,25 +10,6 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// What it took to stand an attack, and without it.
-#[derive(Clone, Copy, Default)]
-pub struct Costs {
-    pub without: Duration,
-    pub with: Duration,
-    pub mebibytes: u64,
-}
-
-impl Costs {
-    fn of(without: &Run, with: &Run) -> Self {
-        Self { without: without.elapsed, with: with.elapsed, mebibytes: with.mebibytes }
-    }
-
-    fn most(runs: &[Run]) -> Self {
-        let with = runs.iter().map(|run| run.elapsed).max().unwrap_or_default();
-        Self { with, mebibytes: runs.iter().map(|run| run.mebibytes).max().unwrap_or(0), ..Self::default() }
-    }
-}
 
 fn record(stage: &Stage, path: &Path) -> Attempt<Run> {
     stage.tell(&["record", "--for", "200ms", "-o", path.to_str().expect("text")])?.succeeded("record")
@@ -105,7 +86,7 @@ pub fn squatter_at_the_socket(stage: &Stage) -> Attempt<Costs> {
     let folder = PathBuf::from(format!("/tmp/unhitch-{USER}"));
     let mut squatter = stage.part(&["squat", folder.to_str().expect("text")]);
     squatter.uid(OTHER).gid(OTHER).current_dir("/tmp");
-    let squatter = crate::harness::Attacker::start(squatter, "squat")?;
+    let squatter = Attacker::start(squatter, "squat")?;
     let mut save = stage.unhitch();
     save.args(["save", "--note", "for my recorder"]).uid(USER).gid(USER);
     let run = stage.run("save", save);
@@ -121,16 +102,16 @@ pub fn squatter_at_the_socket(stage: &Stage) -> Attempt<Costs> {
 }
 
 pub fn stranger_at_the_socket(stage: &Stage) -> Attempt<Costs> {
-    let watch = crate::harness::Watch::start(stage)?;
+    let mut watch = Watch::start(stage)?;
     match stage.attack(&["endless-line", sieges::SOCKET]) {
         Ok(_) => return fail("a stranger reaches root's socket"),
         Err(Miss::Failed(_)) => {}
         Err(miss) => return Err(miss),
     }
-    let mut watch = watch;
-    let (_, with, mebibytes) = watch.save()?;
+    let mut costs = Costs::default();
+    watch.save(&mut costs)?;
     watch.end()?;
-    Ok(Costs { with, mebibytes, ..Costs::default() })
+    Ok(costs)
 }
 
 /// What a command does with a trace is refused or told, and costs no more than a trace may.
@@ -143,7 +124,7 @@ fn read_by_root(stage: &Stage, path: &Path) -> Attempt<Costs> {
 
 fn blown_up(stage: &Stage, member: &str) -> Attempt<Costs> {
     let path = stage.user.join("bomb.hitch");
-    bombs::blow_up(&stage.trace, &path, member, 10 << 30)?;
+    bombs::blow_up(&stage.trace, &path, member, 2 << 30)?;
     read_by_root(stage, &path)
 }
 
@@ -207,7 +188,7 @@ pub fn roots_files_through_capabilities(stage: &Stage) -> Attempt<Costs> {
 pub fn slow_clients_of_the_page(stage: &Stage) -> Attempt<Costs> {
     let mut view = stage.unhitch();
     view.arg("view").arg(&stage.trace).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut view = crate::harness::Guarded::spawn(view)?;
+    let mut view = Guarded::spawn(view)?;
     let mut line = String::new();
     BufReader::new(view.stdout()).read_line(&mut line)?;
     let Some((port, token)) = line.trim_end().strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split_once("/?token=")) else {

@@ -127,11 +127,15 @@ pub fn write_sparse(path: &Path, bytes: &[u8], len: u64) -> std::io::Result<()> 
 
 /// Cuts the file at `path` to `len` bytes and mends it with `tail`, over and over.
 pub fn cut_and_mend(path: &Path, len: u64, tail: &[u8]) -> std::io::Result<()> {
+    /// Long enough to begin to read it, too short to be done.
+    const WAIT: std::time::Duration = std::time::Duration::from_millis(1);
     let mut file = OpenOptions::new().write(true).open(path)?;
     loop {
         file.set_len(len)?;
+        std::thread::sleep(WAIT);
         file.seek(SeekFrom::Start(len))?;
         file.write_all(tail)?;
+        std::thread::sleep(WAIT);
     }
 }
 

@@ -23,13 +23,14 @@ pub const SILENCE: &str = "silence";
 /// Serves `content` on the FUSE device `device` until it is silenced; then keeps it open and answers nothing.
 pub fn serve(mut device: File, content: &[u8]) -> io::Result<()> {
     let mut request = vec![0; 1 << 20];
+    let mut silenced = false;
     loop {
         let len = device.read(&mut request)?;
         let request = &request[..len];
         let (opcode, unique, node) = (word(request, 4), long(request, 8), long(request, 16));
         let body = request.get(40..).unwrap_or_default();
-        let silenced = opcode == LOOKUP && body.starts_with(SILENCE.as_bytes());
-        if !matches!(opcode, FORGET | BATCH_FORGET) {
+        // A request that was read cannot be taken back, by SIGKILL neither.
+        if !silenced && !matches!(opcode, FORGET | BATCH_FORGET) {
             let (error, answer) = match reply(opcode, node, body, content) {
                 Ok(answer) => (0, answer),
                 Err(errno) => (-errno, Vec::new()),
@@ -41,11 +42,7 @@ pub fn serve(mut device: File, content: &[u8]) -> io::Result<()> {
             out.extend(answer);
             device.write_all(&out)?;
         }
-        if silenced {
-            loop {
-                std::thread::park();
-            }
-        }
+        silenced |= opcode == LOOKUP && body.starts_with(SILENCE.as_bytes());
     }
 }
 

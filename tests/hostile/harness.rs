@@ -47,6 +47,34 @@ pub fn fail<T>(what: impl Into<String>) -> Attempt<T> {
     Err(Miss::Failed(what.into()))
 }
 
+/// What it took to stand an attack, and without it.
+#[derive(Clone, Copy, Default)]
+pub struct Costs {
+    pub without: Duration,
+    pub with: Duration,
+    pub mebibytes: u64,
+}
+
+impl Costs {
+    /// Of a command, once in peace and once attacked.
+    pub fn of(without: &Run, with: &Run) -> Self {
+        Self { without: without.elapsed, with: with.elapsed, mebibytes: with.mebibytes }
+    }
+
+    /// Of the worst of several.
+    pub fn most(runs: &[Run]) -> Self {
+        let mut costs = Self::default();
+        runs.iter().for_each(|run| costs.add(run));
+        costs
+    }
+
+    /// Counts a command that was attacked.
+    pub fn add(&mut self, run: &Run) {
+        self.with = self.with.max(run.elapsed);
+        self.mebibytes = self.mebibytes.max(run.mebibytes);
+    }
+}
+
 /// One attack's folders. Root's is open to look at, its files are not; the user's is his own.
 pub struct Stage {
     /// A folder of the user's.
@@ -86,7 +114,8 @@ impl Programs {
 
 impl Stage {
     pub fn new(programs: &Path) -> std::io::Result<Self> {
-        let folder = tempfile::tempdir()?;
+        // Not in /tmp, over which a user mounts his own.
+        let folder = tempfile::tempdir_in("/run")?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         let (user, root) = (folder.path().join("user"), folder.path().join("root"));
         fs::create_dir(&user)?;
@@ -283,7 +312,15 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         let _ = self.0.kill();
-        let _ = self.0.wait();
+        reap(&mut self.0);
+    }
+}
+
+/// Waits for a child that was killed, but not for long: who waits for files that never answer does not end before his attacker does.
+fn reap(child: &mut Child) {
+    let begun = Instant::now();
+    while begun.elapsed() < END && matches!(child.try_wait(), Ok(None)) {
+        thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -318,7 +355,7 @@ fn pid(id: u32) -> Pid {
 impl Drop for Attacker {
     fn drop(&mut self) {
         let _ = kill_process_group(pid(self.child.id()), Signal::KILL);
-        let _ = self.child.wait();
+        reap(&mut self.child);
         if let Some(mount) = &self.mount {
             let _ = Command::new("umount").arg("--lazy").arg(mount).status();
         }
@@ -388,8 +425,8 @@ impl<'a> Watch<'a> {
         &self.traces
     }
 
-    /// Has the rings saved, and gives the trace with the time it took and the memory that all had meanwhile.
-    pub fn save(&mut self) -> Attempt<(PathBuf, Duration, u64)> {
+    /// Has the rings saved, and gives the trace; counts the time it took and the memory that all had meanwhile.
+    pub fn save(&mut self, costs: &mut Costs) -> Attempt<PathBuf> {
         let stage = self.stage;
         let watcher = self.child.0.id();
         let (saved, mebibytes) = while_measured(watcher, || {
@@ -399,10 +436,11 @@ impl<'a> Watch<'a> {
             }
             run?.succeeded("save")
         });
+        costs.mebibytes = costs.mebibytes.max(mebibytes);
         let saved = saved?;
+        costs.add(&saved);
         let path = saved.said.lines().find(|line| line.ends_with(".hitch")).map(PathBuf::from);
-        let Some(path) = path else { return fail(format!("save: {}", saved.last_line())) };
-        Ok((path, saved.elapsed, mebibytes.max(saved.mebibytes)))
+        path.ok_or_else(|| Miss::Failed(format!("save: {}", saved.last_line())))
     }
 
     /// Ends it by SIGTERM, in time, while it is busy with a save.

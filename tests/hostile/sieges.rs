@@ -200,10 +200,10 @@ pub fn library_link_to_memory(stage: &Stage) -> Attempt<Siege> {
 fn on_silent_files(stage: &Stage, begin: impl Fn(&str, &str) -> Attempt<Vec<Attacker>>) -> Attempt<Siege> {
     let path = plain(stage)?;
     let (server, file) = stage.serve(&path)?;
-    let mut attackers = begin(&path, &file)?;
+    // It ends first: who waits for its files cannot be killed before.
+    let mut attackers = vec![server];
+    attackers.extend(begin(&path, &file)?);
     stage.silence();
-    // Last, so that the file system lives as long as who uses it.
-    attackers.push(server);
     Ok(Siege { attackers, ..Siege::default() })
 }
 
@@ -217,12 +217,12 @@ pub fn silent_perf_map(stage: &Stage) -> Attempt<Siege> {
 
 /// More processes than the recorder has patience with.
 pub fn silent_futexes(stage: &Stage) -> Attempt<Siege> {
-    on_silent_files(stage, |_, file| (0..20).map(|_| stage.attack(&["futex", file])).collect())
+    on_silent_files(stage, |_, file| (0..12).map(|_| stage.attack(&["futex", file])).collect())
 }
 
 pub fn short_lived(stage: &Stage) -> Attempt<Siege> {
     let spinner = stage.attack(&["spin", &plain(stage)?])?;
-    Ok(Siege { attackers: vec![spinner, stage.attack(&["short-lived"])?], ..Siege::default() })
+    Ok(Siege { attackers: vec![stage.attack(&["short-lived"])?, spinner], ..Siege::default() })
 }
 
 pub fn code_mappings(stage: &Stage) -> Attempt<Siege> {

@@ -52,7 +52,11 @@ fn map(avma: Option<u64>, len: usize, protection: i32, file: Option<&File>) -> i
     let (kind, fd) = file.map_or((libc::MAP_ANONYMOUS, -1), |file| (0, file.as_raw_fd()));
     // SAFETY: a new mapping that replaces nothing.
     let memory = unsafe { libc::mmap(avma.unwrap_or(0) as *mut c_void, len, protection, libc::MAP_PRIVATE | kind | fixed, fd, 0) };
-    if memory == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { NonNull::new(memory.cast()).ok_or(io::ErrorKind::Other.into()) }
+    if memory == libc::MAP_FAILED {
+        Err(io::Error::last_os_error())
+    } else {
+        NonNull::new(memory.cast()).ok_or(io::ErrorKind::Other.into())
+    }
 }
 
 /// Maps the first page of `file`, or one without a file, as code, for good.
