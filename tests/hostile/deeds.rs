@@ -17,7 +17,7 @@ fn record(stage: &Stage, path: &Path) -> Attempt<Run> {
 
 /// Records into a folder that everybody may write to, where `prepare` has put something in the way.
 fn into_sticky_folder(stage: &Stage, prepare: impl FnOnce(&Path) -> Attempt<()>) -> Attempt<(Costs, PathBuf)> {
-    let folder = stage.user.join("sticky");
+    let folder = stage.root.join("sticky");
     fs::create_dir(&folder)?;
     fs::set_permissions(&folder, Permissions::from_mode(0o1777))?;
     let peace = record(stage, &stage.root.join("peace.hitch"))?;

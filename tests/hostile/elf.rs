@@ -1,9 +1,11 @@
 //! Libraries as an attacker would make them: by the compiler, then bent (ELF-64: elf(5)).
 
+use rustix::fs::inotify;
 use std::fs::{self, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
 const SHT_SYMTAB: u32 = 2;
 const SHT_STRTAB: u32 = 3;
@@ -125,18 +127,25 @@ pub fn write_sparse(path: &Path, bytes: &[u8], len: u64) -> std::io::Result<()> 
     file.set_len(len.max(bytes.len() as u64))
 }
 
-/// Cuts the file at `path` to `len` bytes and mends it with `tail`, over and over.
+/// Cuts the file at `path` to `len` bytes whenever somebody has opened it, a little later each time, and mends it with `tail`: who
+/// looks at its length and time before and after sees nothing.
 pub fn cut_and_mend(path: &Path, len: u64, tail: &[u8]) -> std::io::Result<()> {
-    /// Long enough to begin to read it, too short to be done.
-    const WAIT: std::time::Duration = std::time::Duration::from_millis(1);
+    /// For how long it stays cut.
+    const CUT: Duration = Duration::from_millis(10);
     let mut file = OpenOptions::new().write(true).open(path)?;
-    loop {
+    let modified = file.metadata()?.modified()?;
+    let watch = inotify::init(inotify::CreateFlags::empty())?;
+    inotify::add_watch(&watch, path, inotify::WatchFlags::OPEN)?;
+    for turn in 0.. {
+        rustix::io::read(&watch, &mut [0; 4096])?;
+        std::thread::sleep(Duration::from_micros(turn * 1_700 % 25_000));
         file.set_len(len)?;
-        std::thread::sleep(WAIT);
+        std::thread::sleep(CUT);
         file.seek(SeekFrom::Start(len))?;
         file.write_all(tail)?;
-        std::thread::sleep(WAIT);
+        file.set_modified(modified)?;
     }
+    Ok(())
 }
 
 /// A zlib stream (RFC 1950) of `mebibytes` of zeros, a thousandth as long.

@@ -49,7 +49,7 @@ pub fn peace(stage: &Stage) -> Attempt<Siege> {
 }
 
 pub fn cut_library(stage: &Stage) -> Attempt<Siege> {
-    let path = library(stage, "cut.so", &Library { more_functions: 3000, ..PLAIN })?;
+    let path = library(stage, "cut.so", &Library { more_functions: 8_000, flags: &["-g", "-O0"], ..PLAIN })?;
     stage.attack(&["cut", &path]).map(Siege::from)
 }
 
