@@ -7,10 +7,10 @@ FUZZ_SECONDS ?= 60
 FUZZ_TARGET ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench soak fuzz fmt lint clean
+.PHONY: help demo test test-hostile bench soak fuzz fmt lint clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## make a real hang, record it, say why it hung, and draw it (into demo/)
 	@tools/setup build
@@ -21,6 +21,10 @@ demo: ## make a real hang, record it, say why it hung, and draw it (into demo/)
 test: ## run every test, live ones on this machine's kernel included
 	@tools/setup test
 	@tools/test
+
+test-hostile: ## attack a recorder that runs as root, as another user would; some three minutes, needs root
+	@tools/setup test
+	@$(CARGO) test --locked --package unhitch --test hostile -- --nocapture --test-threads=1
 
 bench: ## measure speed and cost beside perf; some twelve minutes
 	@tools/setup build
@@ -38,10 +42,11 @@ fmt: ## format the code
 	@tools/setup lint
 	@$(CARGO) fmt --all
 
-lint: ## check format and lints
+lint: ## check format, lints, and what dependencies bring along
 	@tools/setup lint
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@tools/check-dependencies
 
 clean: ## remove what was built and what the demo left
 	@$(CARGO) clean

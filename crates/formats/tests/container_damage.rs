@@ -4,7 +4,7 @@ mod made;
 
 use made::{At, Chain, IDLE, Made, Task};
 use std::collections::BTreeMap;
-use std::io::{Cursor, Read};
+use std::io::{Cursor, Read, Write};
 use unhitch_formats::{
     Error,
     container::{ContainerMeta, ContainerParts, CpuWindow, SymbolFile, facts, set_notes, write_container},
@@ -208,4 +208,39 @@ fn a_container_cut_anywhere_is_read_as_far_as_it_goes() {
         let is_named = stack.is_none_or(|&stack| trace.stack_names(stack).contains(&"schedule".to_owned()));
         assert!(stack.is_none() || is_named == (len >= packed("symbols.json").end), "{len}");
     }
+}
+
+/// The container with `member` replaced by `content`, packed.
+fn repacked(file: &[u8], member: &str, content: &[u8]) -> Vec<u8> {
+    let mut from = zip::ZipArchive::new(Cursor::new(file)).unwrap();
+    let mut to = zip::ZipWriter::new(Cursor::new(Vec::new()));
+    for index in 0..from.len() {
+        let entry = from.by_index_raw(index).unwrap();
+        if entry.name().unwrap() == member {
+            let packed = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+            to.start_file(member, packed).unwrap();
+            to.write_all(content).unwrap();
+        } else {
+            to.raw_copy_file(entry).unwrap();
+        }
+    }
+    to.finish().unwrap().into_inner()
+}
+
+#[test]
+fn regression_a_member_that_was_packed_to_fill_memory_is_cut() {
+    let file = container();
+    let switches = read_bytes(&file).unwrap().switches.len();
+    // Blanks are JSON, too: without a limit all of them are read, and then say nothing.
+    let trace = read_bytes(&repacked(&file, "symbols.json", &vec![b' '; 80 << 20])).unwrap();
+    assert_eq!(trace.switches.len(), switches);
+    assert!(trace.warnings.lines().any(|line| line.contains("symbols.json in the container is longer than 32 MiB")));
+
+    let start = members(&file)["perf.data"].clone();
+    let mut records = file[start].to_vec();
+    let honest = read_bytes(&repacked(&file, "perf.data", &records)).unwrap();
+    assert_eq!((honest.switches.len(), honest.warnings.lines().count()), (switches, 0), "what somebody packed is read");
+    records.resize(80 << 20, 0);
+    let trace = read_bytes(&repacked(&file, "perf.data", &records)).unwrap();
+    assert!(trace.warnings.lines().any(|line| line.contains("perf.data in the container is longer than 32 MiB")));
 }

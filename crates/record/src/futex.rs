@@ -4,9 +4,13 @@
 //! at 8, the number of users at 12 and the kind at 16 (nptl/bits/struct_mutex.h); a PI futex holds the owner's tid in the word itself
 //! (futex(2)). A futex word can belong to anything (a condition variable, a Rust mutex), and a wrong owner is worse than none: one is
 //! accepted only when all of that fits and it is a living thread of the same process.
+//!
+//! A page of another process's memory can be one of a file that its own user serves and never hands out (FUSE). Who looks at it then
+//! sleeps beyond the reach of any signal. So only private memory that is there is looked at, as `/proc/P/pagemap` tells.
 
 use crate::procfs::LiveProcess;
 use std::fs;
+use std::io;
 use std::os::unix::fs::FileExt;
 use unhitch_model::Time;
 
@@ -34,9 +38,9 @@ pub(crate) fn waits(process: &LiveProcess) -> Vec<FutexWaiter> {
     for thread in process.threads.iter().filter(|thread| thread.state == b'S') {
         let path = format!("/proc/{}/task/{}/syscall", process.pid, thread.tid);
         let Some(call) = fs::read_to_string(path).ok().and_then(|line| parse_call(&line)) else { continue };
-        let memory = memory.get_or_insert_with(|| fs::File::open(format!("/proc/{}/mem", process.pid)));
-        let mut mutex = [0; 20];
-        let read = memory.as_ref().is_ok_and(|memory| memory.read_exact_at(&mut mutex, call.word_avma).is_ok());
+        let memory = memory.get_or_insert_with(|| Memory::open(process.pid));
+        let mut mutex = [0; MUTEX_LEN];
+        let read = memory.as_ref().is_ok_and(|memory| memory.read(&mut mutex, call.word_avma).is_ok());
         let lives = |tid: u32| process.threads.iter().any(|other| other.tid == tid) && tid != thread.tid;
         let owner_tid = if read { owner(call, &mutex).filter(|&tid| lives(tid)) } else { None };
         waits.push(FutexWaiter { time: crate::sys::monotonic_now(), tid: thread.tid, word_avma: call.word_avma, owner_tid });
@@ -59,8 +63,44 @@ fn parse_call(line: &str) -> Option<Call> {
     })
 }
 
+/// What glibc keeps of a mutex, bytes.
+const MUTEX_LEN: usize = 20;
+
+/// The memory of a process, as far as a look at it needs nobody's help.
+struct Memory {
+    bytes: fs::File,
+    pages: fs::File,
+}
+
+impl Memory {
+    fn open(pid: u32) -> io::Result<Self> {
+        let open = |name| fs::File::open(format!("/proc/{pid}/{name}"));
+        Ok(Self { bytes: open("mem")?, pages: open("pagemap")? })
+    }
+
+    fn read(&self, bytes: &mut [u8], avma: u64) -> io::Result<()> {
+        let last = avma.checked_add(bytes.len() as u64 - 1).ok_or(io::ErrorKind::InvalidInput)?;
+        for page_avma in [avma, last] {
+            self.check_page(page_avma)?;
+        }
+        self.bytes.read_exact_at(bytes, avma)
+    }
+
+    /// An error unless the page is there and no file's (Documentation/admin-guide/mm/pagemap.rst).
+    fn check_page(&self, avma: u64) -> io::Result<()> {
+        const PRESENT: u64 = 1 << 63;
+        const OF_FILE_OR_SHARED: u64 = 1 << 61;
+        let mut entry = [0; 8];
+        self.pages.read_exact_at(&mut entry, avma / crate::sys::page_size() as u64 * 8)?;
+        match u64::from_ne_bytes(entry) & (PRESENT | OF_FILE_OR_SHARED) {
+            PRESENT => Ok(()),
+            _ => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+}
+
 /// The owner that the lock at the waiter's futex word names.
-fn owner(call: Call, mutex: &[u8; 20]) -> Option<u32> {
+fn owner(call: Call, mutex: &[u8; MUTEX_LEN]) -> Option<u32> {
     const FUTEX_WAIT: u64 = 0;
     const FUTEX_LOCK_PI: u64 = 6;
     const FUTEX_WAIT_BITSET: u64 = 9;
@@ -104,6 +144,20 @@ mod tests {
         assert_eq!(parse_call("running\n"), None);
         assert_eq!(parse_call("-1 0x7ffd 0x7f00\n"), None);
         assert_eq!(parse_call(&format!("{number} 0x7ffd0010")), None);
+    }
+
+    #[test]
+    fn only_private_memory_that_is_there_is_looked_at() {
+        let memory = Memory::open(std::process::id()).unwrap();
+        let here = Box::new([7_u8; MUTEX_LEN]);
+        let mut bytes = [0; MUTEX_LEN];
+        memory.read(&mut bytes, here.as_ptr() as u64).unwrap();
+        assert_eq!(bytes, *here);
+        // Code is a file's, and the first page is nobody's.
+        let code = crate::procfs::address_space(std::process::id()).maps.into_iter().find(|map| map.path.starts_with(b"/")).unwrap();
+        for avma in [code.start_avma, 0x1000, u64::MAX] {
+            assert!(memory.read(&mut bytes, avma).is_err(), "{avma:#x}");
+        }
     }
 
     #[test]

@@ -16,6 +16,9 @@ pub(super) type Zip<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
 /// The longest member, other than the records, that is unpacked, in bytes.
 const MAX_MEMBER_LEN: u64 = 512 << 20;
+/// What is packed may grow to at most so many times its length, or to the second number of bytes if that is more: half-empty buffers pack
+/// well, events to a fifth or an eighth, JSON to a tenth. What packs better was made to fill the reader's memory.
+const MAX_GROWTH: (u64, u64) = (16, 32 << 20);
 /// Members that nobody reads are unpacked, to check them, up to this many bytes in all.
 const MAX_UNREAD_LEN: u64 = 64 << 20;
 /// Members whose names are compared, and that are checked though nobody reads them, at most.
@@ -51,6 +54,16 @@ pub(super) fn mismatch(written: u32, found: u32) -> String {
     format!("its checksum is {found:08x}, and was {written:08x} when it was written")
 }
 
+/// To how many bytes what takes `packed_len` may be unpacked, `most` at most.
+pub(super) fn allowed(packed_len: u64, most: u64) -> u64 {
+    packed_len.saturating_mul(MAX_GROWTH.0).max(MAX_GROWTH.1).min(most)
+}
+
+/// What is said of a member that is longer than that.
+pub(super) fn too_long(name: &str, allowed: u64) -> String {
+    format!("{name} in the container is longer than {} MiB, too much for what it is packed in: the rest is left out", allowed >> 20)
+}
+
 /// The bytes of a member, as far as it can be unpacked; `None` when there is none. Damage goes to `warnings`.
 pub(super) fn member(zip: &mut Zip<'_>, name: &str, warnings: &mut Warnings) -> Option<Vec<u8>> {
     let entry = match zip.by_name(name) {
@@ -62,11 +75,10 @@ pub(super) fn member(zip: &mut Zip<'_>, name: &str, warnings: &mut Warnings) -> 
         }
     };
     let mut bytes = Vec::new();
-    match entry.take(MAX_MEMBER_LEN).read_to_end(&mut bytes) {
+    let allowed = allowed(entry.compressed_size(), MAX_MEMBER_LEN);
+    match entry.take(allowed).read_to_end(&mut bytes) {
         Err(error) => warnings.add(damaged(name, &error.to_string().to_lowercase())),
-        Ok(_) if bytes.len() as u64 == MAX_MEMBER_LEN => {
-            warnings.add(format!("{name} in the container is longer than {} MiB: the rest is left out", MAX_MEMBER_LEN >> 20));
-        }
+        Ok(_) if bytes.len() as u64 == allowed => warnings.add(too_long(name, allowed)),
         Ok(_) => {}
     }
     Some(bytes)

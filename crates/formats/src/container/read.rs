@@ -11,12 +11,8 @@ use std::io::{Cursor, Read, Seek};
 use unhitch_model::{CpuSpan, Format, FutexWait, Loss, NameId, Policy, Thread, ThreadId, Time, Trace, Warnings, Window};
 use zip::{CompressionMethod, ZipArchive};
 
-/// A `perf.data` that somebody compressed is unpacked to at most this.
+/// A `perf.data` that somebody compressed is unpacked to at most this, and to what [`check::allowed`] says.
 const MAX_PERF_DATA_LEN: u64 = 8 << 30;
-
-/// The `.etl` files of a zip are unpacked to at most so many times its length, or to the second number of bytes if that is more: half-empty
-/// buffers pack well, events to a fifth or an eighth. How many events they may hold is limited by the length of the zip as well.
-const MAX_ETL_GROWTH: (u64, u64) = (16, 32 << 20);
 
 /// True for a zip.
 pub(crate) fn is_container(bytes: &[u8]) -> bool {
@@ -92,8 +88,11 @@ fn records(bytes: &[u8], zip: &mut Zip<'_>, release: &(dyn Fn(&[u8]) + Sync), wa
     let entry = zip.by_index(index)?;
     if entry.compression() != CompressionMethod::Stored || entry.encrypted() {
         let mut unpacked = Vec::new();
-        if let Err(error) = entry.take(MAX_PERF_DATA_LEN).read_to_end(&mut unpacked) {
-            warnings.add(check::damaged(PERF_DATA, &error.to_string().to_lowercase()));
+        let allowed = check::allowed(entry.compressed_size(), MAX_PERF_DATA_LEN);
+        match entry.take(allowed).read_to_end(&mut unpacked) {
+            Err(error) => warnings.add(check::damaged(PERF_DATA, &error.to_string().to_lowercase())),
+            Ok(_) if unpacked.len() as u64 == allowed => warnings.add(check::too_long(PERF_DATA, allowed)),
+            Ok(_) => {}
         }
         return perf_data::load(&unpacked, &|_| {});
     }
@@ -120,7 +119,8 @@ pub(super) fn windows_traces<R: Read + Seek>(zip: &ZipArchive<R>) -> Vec<String>
 /// The `.etl` files of a zip, largest first: the kernel's session before those of single programs. None of a container of ours.
 pub(crate) fn unpack_etl(bytes: &[u8], warnings: &mut Warnings) -> Result<Vec<Vec<u8>>, Error> {
     let mut zip = Zip::new(Cursor::new(bytes))?;
-    let mut allowed = (bytes.len() as u64).saturating_mul(MAX_ETL_GROWTH.0).max(MAX_ETL_GROWTH.1);
+    // How many events they may hold is limited by the length of the zip as well.
+    let mut allowed = check::allowed(bytes.len() as u64, u64::MAX);
     let mut files = Vec::new();
     for name in windows_traces(&zip) {
         let mut unpacked = Vec::new();

@@ -1,0 +1,298 @@
+//! What runs as the other user: this program again, told by its arguments which part to play.
+//!
+//! Each part says `ready` when it has everything in place, and goes on until it is killed, which it is with its parent too.
+
+use crate::sys::{FutexWord, Spin, map_code};
+use crate::{elf, fuse};
+use rustix::process::{Signal, set_parent_process_death_signal};
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Read, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// Where copied code is, so that files can name it.
+pub const JIT_AVMA: u64 = 0x6000_0000_0000;
+
+/// Plays the part that `words` name; returns only when it cannot.
+pub fn play(words: &[String]) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["spin", library] => spin(Spin::load(library)?),
+        ["spin-then-link", library, target] => {
+            let code = Spin::load(library)?;
+            fs::remove_file(library)?;
+            if !target.is_empty() {
+                symlink(target, library)?;
+            }
+            spin(code)
+        }
+        ["cut", library] => {
+            let sections = elf::Sections::read(Path::new(library))?;
+            let len = sections.first_debug_byte();
+            let tail = sections.bytes[len as usize..].to_vec();
+            let code = Spin::load(library)?;
+            thread::spawn(move || work(code));
+            ready();
+            elf::cut_and_mend(Path::new(library), len, &tail)
+        }
+        ["replace", library, other] => {
+            let code = Spin::load(library)?;
+            thread::spawn(move || work(code));
+            ready();
+            replace(Path::new(library), Path::new(other))
+        }
+        ["jit", library, kind, detail] => {
+            let code = Spin::load(library)?.copy_to(JIT_AVMA)?;
+            perf_map(&own_perf_map()?, kind, detail)?;
+            spin(code)
+        }
+        ["fuse", content] => serve_fuse(content),
+        ["short-lived"] => short_lived(),
+        ["code-mappings", count] => {
+            for _ in 0..number(count) {
+                map_code(None)?;
+            }
+            idle()
+        }
+        ["file-mappings", folder, count] => {
+            for index in 0..number(count) {
+                let path = Path::new(folder).join(format!("{index}-\u{1b}[31m"));
+                fs::write(&path, [0x90; 4096])?;
+                map_code(Some(&File::open(&path)?))?;
+            }
+            idle()
+        }
+        ["threads", count] => {
+            for index in 0..number(count) {
+                let name = format!("\u{1b}]0;{index}\u{7}\n");
+                let sleeper = move || loop {
+                    thread::sleep(Duration::from_millis(300 + index as u64 % 100));
+                };
+                thread::Builder::new().stack_size(16 << 10).name(name).spawn(sleeper)?;
+            }
+            idle()
+        }
+        ["long-words", ..] => idle(),
+        ["again-with-long-words", library] => {
+            // An argument may be 128 KiB long, all together 2 MiB.
+            let mut command = Command::new(std::env::current_exe()?);
+            command.args(["attack", "long-words"]).args((0..14).map(|_| "\u{1b}[2J".repeat(32_000)));
+            command.stdout(Stdio::null());
+            let child = command.spawn()?;
+            let result = deep_library(library).and_then(spin);
+            drop(child);
+            result
+        }
+        ["futex", path] => {
+            let file = File::options().read(true).open(path)?;
+            let word = FutexWord::map(&file)?;
+            thread::spawn(move || word.wait(0x464c_457f));
+            thread::sleep(Duration::from_millis(100));
+            word.forget(&file);
+            idle()
+        }
+        ["squat", folder] => squat(Path::new(folder)),
+        ["dribble", socket, clients] => dribble(number(clients), || UnixStream::connect(socket), b"{\"save\":{\"notes\":\""),
+        ["endless-line", socket] => endless_line(Path::new(socket)),
+        ["slow-page", port, clients] => {
+            let address = format!("127.0.0.1:{port}");
+            dribble(number(clients), move || std::net::TcpStream::connect(&address), b"GET / HTTP/1.1\r\nX: ")
+        }
+        ["peek", folder, catch] => peek(Path::new(folder), Path::new(catch)),
+        ["cut-trace", path] => {
+            let content = fs::read(path)?;
+            ready();
+            let half = content.len() / 2;
+            elf::cut_and_mend(Path::new(path), half as u64, &content[half..])
+        }
+        ["appear", folder, name] => appear(Path::new(folder), name),
+        _ => Err(io::Error::other(format!("no such part: {words:?}"))),
+    }
+}
+
+fn number(word: &str) -> usize {
+    word.parse().expect("a number")
+}
+
+fn ready() {
+    println!("ready");
+    let _ = io::stdout().flush();
+}
+
+fn idle() -> io::Result<()> {
+    ready();
+    loop {
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+fn spin(code: Spin) -> io::Result<()> {
+    ready();
+    work(code)
+}
+
+/// Runs the code, with naps: samples and switches alike have its stack.
+fn work(code: Spin) -> ! {
+    loop {
+        code.run(3_000_000);
+        thread::sleep(Duration::from_micros(500));
+    }
+}
+
+fn replace(library: &Path, other: &Path) -> io::Result<()> {
+    let originals = [fs::read(library)?, fs::read(other)?];
+    let next = library.with_extension("next");
+    loop {
+        for original in &originals {
+            fs::write(&next, original)?;
+            fs::rename(&next, library)?;
+        }
+    }
+}
+
+/// The map of this process, by the number that it has in its own namespace.
+fn own_perf_map() -> io::Result<String> {
+    Ok(format!("/tmp/perf-{}.map", std::process::id()))
+}
+
+fn perf_map(path: &str, kind: &str, detail: &str) -> io::Result<()> {
+    match kind {
+        "link" => symlink(detail, path),
+        "hard-link" => fs::hard_link(detail, path),
+        "bind" => {
+            fs::write(path, "")?;
+            run("mount", &["--bind", detail, path])
+        }
+        "fifo" => run("mkfifo", &[path]),
+        "long" => {
+            let mut map = BufWriter::with_capacity(1 << 20, File::create(path)?);
+            let mut left = number(detail) << 20;
+            let mut avma = JIT_AVMA;
+            while left > 0 {
+                let line = format!("{avma:x} 10 f\n");
+                map.write_all(line.as_bytes())?;
+                left = left.saturating_sub(line.len());
+                avma += 16;
+            }
+            map.flush()
+        }
+        _ => Err(io::Error::other(format!("no such map: {kind}"))),
+    }
+}
+
+fn run(program: &str, words: &[&str]) -> io::Result<()> {
+    let status = Command::new(program).args(words).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("{program} failed"))) }
+}
+
+/// The FUSE device is its standard input.
+fn serve_fuse(content: &str) -> io::Result<()> {
+    let device = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let content = fs::read(content)?;
+    ready();
+    fuse::serve(device, &content)
+}
+
+fn short_lived() -> io::Result<()> {
+    for _ in 0..4 {
+        thread::spawn(|| {
+            loop {
+                let _ = Command::new("/bin/true").arg0("\u{1b}[31mshort").status();
+            }
+        });
+    }
+    idle()
+}
+
+/// The library, loaded by a path of nearly 4 KiB.
+fn deep_library(library: &str) -> io::Result<Spin> {
+    let mut folder = Path::new(library).parent().expect("a folder").to_owned();
+    while folder.as_os_str().len() < 3_700 {
+        folder.push("\u{1b}[7m".repeat(50));
+    }
+    fs::create_dir_all(&folder)?;
+    let path = folder.join("deep.so");
+    fs::copy(library, &path)?;
+    Spin::load(path.to_str().expect("text"))
+}
+
+/// Takes the place of somebody else's recorder: writes down what it is told, and answers without end.
+fn squat(folder: &Path) -> io::Result<()> {
+    fs::create_dir(folder)?;
+    run("chmod", &["0777", folder.to_str().expect("text")])?;
+    let socket = folder.join("control.sock");
+    let listener = UnixListener::bind(&socket)?;
+    run("chmod", &["0777", socket.to_str().expect("text")])?;
+    ready();
+    loop {
+        let (mut client, _) = listener.accept()?;
+        client.set_read_timeout(Some(Duration::from_millis(500)))?;
+        let mut told = [0; 4096];
+        let len = client.read(&mut told).unwrap_or(0);
+        fs::write(folder.join("told"), &told[..len])?;
+        while client.write_all(&[b'x'; 1 << 16]).is_ok() {}
+    }
+}
+
+/// Many clients, each of which says a byte a second.
+fn dribble<S: Write + Send + 'static>(clients: usize, connect: impl Fn() -> io::Result<S>, begin: &[u8]) -> io::Result<()> {
+    let mut streams = Vec::new();
+    let mut announced = false;
+    loop {
+        while streams.len() < clients
+            && let Ok(mut stream) = connect()
+        {
+            let _ = stream.write_all(begin);
+            streams.push(stream);
+            // Who is not served does not keep the others waiting.
+            if !announced {
+                announced = true;
+                ready();
+            }
+        }
+        thread::sleep(Duration::from_secs(1));
+        streams.retain_mut(|stream| stream.write_all(b"x").is_ok());
+    }
+}
+
+fn endless_line(socket: &Path) -> io::Result<()> {
+    let mut announced = false;
+    loop {
+        let mut stream = UnixStream::connect(socket)?;
+        if !std::mem::replace(&mut announced, true) {
+            ready();
+        }
+        while stream.write_all(&[b'x'; 1 << 16]).is_ok() {}
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Puts a link and takes it away, over and over, where a file is about to be written.
+fn appear(folder: &Path, name: &str) -> io::Result<()> {
+    let path = folder.join(name);
+    ready();
+    loop {
+        let _ = symlink(folder.join("elsewhere"), &path);
+        let _ = fs::remove_file(&path);
+    }
+}
+
+/// Reads whatever can be read in a folder, and writes down the name of the first.
+fn peek(folder: &Path, catch: &Path) -> io::Result<()> {
+    ready();
+    loop {
+        for entry in fs::read_dir(folder)?.flatten() {
+            if File::open(entry.path()).is_ok() {
+                fs::write(catch, entry.file_name().as_encoded_bytes())?;
+                return idle();
+            }
+        }
+    }
+}

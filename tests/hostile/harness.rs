@@ -1,0 +1,479 @@
+//! The stage: two users, root's secret, and the recorder that is attacked; and what is measured of it.
+
+use crate::fuse;
+use rustix::mount::{MountFlags, mount};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use std::ffi::CString;
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead, BufReader, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Who attacks.
+pub const USER: u32 = 4711;
+/// Whose files and sockets stand in the way.
+pub const OTHER: u32 = 4712;
+/// What is not done by then is hung.
+const LIMIT: Duration = Duration::from_secs(15);
+/// How long SIGTERM may take.
+const END: Duration = Duration::from_secs(1);
+
+/// Why an attack has no good end.
+#[derive(Debug)]
+pub enum Miss {
+    /// This machine does not let it be made.
+    Skipped(String),
+    /// It succeeded.
+    Failed(String),
+    /// It cost time; on a busy machine that may be chance.
+    Slow(String),
+}
+
+impl<E: std::fmt::Display> From<E> for Miss {
+    fn from(error: E) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+pub type Attempt<T> = Result<T, Miss>;
+
+/// Says what succeeded.
+pub fn fail<T>(what: impl Into<String>) -> Attempt<T> {
+    Err(Miss::Failed(what.into()))
+}
+
+/// What it took to stand an attack, and without it.
+#[derive(Clone, Copy, Default)]
+pub struct Costs {
+    pub without: Duration,
+    pub with: Duration,
+    pub mebibytes: u64,
+}
+
+impl Costs {
+    /// Of a command, once in peace and once attacked.
+    pub fn of(without: &Run, with: &Run) -> Self {
+        Self { without: without.elapsed, with: with.elapsed, mebibytes: with.mebibytes }
+    }
+
+    /// Of the worst of several.
+    pub fn most(runs: &[Run]) -> Self {
+        let mut costs = Self::default();
+        runs.iter().for_each(|run| costs.add(run));
+        costs
+    }
+
+    /// Counts a command that was attacked.
+    pub fn add(&mut self, run: &Run) {
+        self.with = self.with.max(run.elapsed);
+        self.mebibytes = self.mebibytes.max(run.mebibytes);
+    }
+}
+
+/// One attack's folders. Root's is open to look at, its files are not; the user's is his own.
+pub struct Stage {
+    /// A folder of the user's.
+    pub user: PathBuf,
+    /// A folder of root's.
+    pub root: PathBuf,
+    /// What nobody but root may read.
+    pub secret: String,
+    /// A trace that was recorded in peace.
+    pub trace: PathBuf,
+    folder: tempfile::TempDir,
+    unhitch: PathBuf,
+    this: PathBuf,
+}
+
+/// The programs under test, held open: a file system is about to be mounted over their folder, perhaps.
+pub struct Programs {
+    unhitch: Vec<u8>,
+    this: Vec<u8>,
+}
+
+impl Programs {
+    pub fn read() -> std::io::Result<Self> {
+        Ok(Self { unhitch: fs::read(env!("CARGO_BIN_EXE_unhitch"))?, this: fs::read("/proc/self/exe")? })
+    }
+
+    /// Writes them where everybody may run them.
+    pub fn install(self, folder: &Path) -> std::io::Result<()> {
+        fs::create_dir(folder)?;
+        for (name, content) in [("unhitch", self.unhitch), ("hostile", self.this)] {
+            fs::write(folder.join(name), content)?;
+            fs::set_permissions(folder.join(name), Permissions::from_mode(0o755))?;
+        }
+        Ok(())
+    }
+}
+
+impl Stage {
+    pub fn new(programs: &Path) -> std::io::Result<Self> {
+        // Not in /tmp, over which a user mounts his own.
+        let folder = tempfile::tempdir_in("/run")?;
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
+        let (user, root) = (folder.path().join("user"), folder.path().join("root"));
+        fs::create_dir(&user)?;
+        fs::create_dir(&root)?;
+        chown(&user, Some(USER), Some(USER))?;
+        let mut random = [0; 8];
+        File::open("/dev/urandom")?.read_exact(&mut random)?;
+        let secret = format!("secret{:016x}", u64::from_le_bytes(random));
+        let trace = programs.join("peace.hitch");
+        Ok(Self { user, root, secret, trace, folder, unhitch: programs.join("unhitch"), this: programs.join("hostile") })
+    }
+
+    /// A file of root's, which holds the secret.
+    pub fn secret_file(&self, name: &str, content: impl AsRef<[u8]>) -> std::io::Result<PathBuf> {
+        let path = self.root.join(name);
+        fs::write(&path, content)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        Ok(path)
+    }
+
+    /// Serves `content` as the one file of a file system of the user's that everybody may use. Gives its path.
+    pub fn serve(&self, content: &str) -> Attempt<(Attacker, String)> {
+        let folder = self.folder.path().join("mount");
+        fs::create_dir(&folder)?;
+        let device = File::options().read(true).write(true).open("/dev/fuse");
+        let device = device.map_err(|error| Miss::Skipped(format!("no FUSE here: {error}")))?;
+        let options = format!("fd={},rootmode=40000,user_id={USER},group_id={USER},allow_other", device.as_raw_fd());
+        mount("hostile", &folder, "fuse", MountFlags::NODEV | MountFlags::NOSUID, &*CString::new(options)?)?;
+        let mut command = self.part(&["fuse", content]);
+        command.uid(USER).gid(USER).stdin(device);
+        let mut server = Attacker::start(command, "fuse")?;
+        server.mount = Some(folder.clone());
+        Ok((server, folder.join(fuse::FILE_NAME).to_str().expect("text").to_owned()))
+    }
+
+    /// From now on the file system answers nothing.
+    pub fn silence(&self) {
+        let _ = fs::metadata(self.folder.path().join("mount").join(fuse::SILENCE));
+    }
+
+    /// A path in the user's folder, as text.
+    pub fn mine(&self, name: &str) -> String {
+        self.user.join(name).to_str().expect("text").to_owned()
+    }
+
+    /// Gives everything in the user's folder to the user.
+    fn hand_over(&self) -> std::io::Result<()> {
+        for entry in fs::read_dir(&self.user)? {
+            std::os::unix::fs::lchown(entry?.path(), Some(USER), Some(USER))?;
+        }
+        Ok(())
+    }
+
+    /// The program under test.
+    pub fn unhitch(&self) -> Command {
+        let mut command = Command::new(&self.unhitch);
+        command.current_dir(self.folder.path()).env_remove("XDG_RUNTIME_DIR");
+        command
+    }
+
+    /// Where the program under test is.
+    pub fn unhitch_path(&self) -> &Path {
+        &self.unhitch
+    }
+
+    /// This program, to play a part.
+    pub fn part(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(&self.this);
+        command.arg("attack").args(words).current_dir(&self.user);
+        command
+    }
+
+    /// Starts a part as the user.
+    pub fn attack(&self, words: &[&str]) -> Attempt<Attacker> {
+        self.hand_over()?;
+        let mut command = self.part(words);
+        command.uid(USER).gid(USER);
+        Attacker::start(command, words[0])
+    }
+
+    /// Starts a part in a user and mount namespace of the user's own, where he is root.
+    pub fn attack_from_namespace(&self, words: &[&str]) -> Attempt<Attacker> {
+        self.hand_over()?;
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount", "--propagation", "private", "sh", "-c"]);
+        command.args(["mount -t tmpfs tmpfs /tmp 2>/dev/null; exec \"$@\"", "sh"]);
+        command.arg(&self.this).arg("attack").args(words);
+        command.uid(USER).gid(USER).current_dir("/");
+        Attacker::start(command, words[0]).map_err(|miss| match miss {
+            Miss::Failed(why) => Miss::Skipped(format!("no namespaces for users: {why}")),
+            other => other,
+        })
+    }
+
+    /// Fails if the secret is in `bytes`.
+    pub fn holds_no_secret(&self, bytes: &[u8], place: &str) -> Attempt<()> {
+        let found = bytes.windows(self.secret.len()).any(|window| window == self.secret.as_bytes());
+        if found { fail(format!("root's secret is in {place}")) } else { Ok(()) }
+    }
+
+    /// Fails unless the trace opens and holds no secret. Returns its length.
+    pub fn check_trace(&self, path: &Path) -> Attempt<()> {
+        let trace = unhitch_formats::open(path)?;
+        if trace.switches.is_empty() {
+            return fail(format!("{} holds no switches", path.display()));
+        }
+        let mut zip = zip::ZipArchive::new(File::open(path)?)?;
+        for index in 0..zip.len() {
+            let mut content = Vec::new();
+            let mut member = zip.by_index(index)?;
+            let name = member.name()?.into_owned();
+            member.read_to_end(&mut content)?;
+            self.holds_no_secret(&content, &format!("{name} of the trace"))?;
+        }
+        Ok(())
+    }
+
+    /// Runs `command` to its end; fails if it hangs, is killed, or tells the secret.
+    pub fn run(&self, what: &str, mut command: Command) -> Attempt<Run> {
+        let output = self.folder.path().join("output");
+        let file = File::create(&output)?;
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let begun = Instant::now();
+        let mut child = Guarded(command.spawn()?);
+        let mut memory = Memory::default();
+        let status = loop {
+            memory.look(child.0.id());
+            if let Some(status) = child.0.try_wait()? {
+                break status;
+            }
+            if begun.elapsed() > LIMIT {
+                return fail(format!("{what}: hung"));
+            }
+            thread::sleep(Duration::from_millis(5));
+        };
+        let elapsed = begun.elapsed();
+        let said = fs::read(&output)?;
+        self.holds_no_secret(&said, &format!("the output of {what}"))?;
+        if let Some(signal) = status.signal() {
+            return fail(format!("{what}: killed by signal {signal}"));
+        }
+        if said.contains(&0x1b) {
+            return fail(format!("{what}: an escape reaches the output"));
+        }
+        Ok(Run { status, elapsed, mebibytes: memory.peak_mebibytes(), said: String::from_utf8_lossy(&said).into_owned() })
+    }
+
+    /// Runs the program under test with `words`.
+    pub fn tell(&self, words: &[&str]) -> Attempt<Run> {
+        let mut command = self.unhitch();
+        command.args(words);
+        self.run(words[0], command)
+    }
+}
+
+/// A command that ended.
+pub struct Run {
+    pub status: ExitStatus,
+    pub elapsed: Duration,
+    pub mebibytes: u64,
+    pub said: String,
+}
+
+impl Run {
+    /// Fails unless it succeeded.
+    pub fn succeeded(self, what: &str) -> Attempt<Self> {
+        if self.status.success() { Ok(self) } else { fail(format!("{what}: {}: {}", self.status, self.last_line())) }
+    }
+
+    pub fn last_line(&self) -> &str {
+        self.said.trim_end().lines().last().unwrap_or("says nothing")
+    }
+}
+
+/// A child that does not outlive us.
+pub struct Guarded(Child);
+
+impl Guarded {
+    pub fn spawn(mut command: Command) -> std::io::Result<Self> {
+        command.spawn().map(Self)
+    }
+
+    /// Its piped output.
+    pub fn stdout(&mut self) -> ChildStdout {
+        self.0.stdout.take().expect("piped")
+    }
+
+    /// How much memory it has had, with its children.
+    pub fn mebibytes(&self) -> u64 {
+        tree_kib(self.0.id()) >> 10
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        reap(&mut self.0);
+    }
+}
+
+/// Waits for a child that was killed, but not for long: who waits for files that never answer does not end before his attacker does.
+fn reap(child: &mut Child) {
+    let begun = Instant::now();
+    while begun.elapsed() < END && matches!(child.try_wait(), Ok(None)) {
+        thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A process of an attack, with all its children.
+pub struct Attacker {
+    child: Child,
+    /// Given back in the end.
+    mount: Option<PathBuf>,
+}
+
+impl Attacker {
+    /// Starts it, and waits until it is ready.
+    pub fn start(mut command: Command, name: &str) -> Attempt<Self> {
+        command.stdout(Stdio::piped()).process_group(0);
+        let child = command.spawn().map_err(|error| Miss::Failed(format!("{name} cannot be started: {error}")))?;
+        let mut attacker = Self { child, mount: None };
+        let mut line = String::new();
+        BufReader::new(attacker.child.stdout.take().expect("piped")).read_line(&mut line)?;
+        if line == "ready\n" { Ok(attacker) } else { fail(format!("the attacker {name} could not begin")) }
+    }
+
+    /// Its number.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+}
+
+fn pid(id: u32) -> Pid {
+    Pid::from_raw(id as i32).expect("a process")
+}
+
+impl Drop for Attacker {
+    fn drop(&mut self) {
+        let _ = kill_process_group(pid(self.child.id()), Signal::KILL);
+        reap(&mut self.child);
+        if let Some(mount) = &self.mount {
+            let _ = Command::new("umount").arg("--lazy").arg(mount).status();
+        }
+    }
+}
+
+/// The most memory that a process and its children have had at once.
+#[derive(Default)]
+struct Memory {
+    peak_kib: u64,
+}
+
+impl Memory {
+    fn look(&mut self, pid: u32) {
+        self.peak_kib = self.peak_kib.max(tree_kib(pid));
+    }
+
+    fn peak_mebibytes(&self) -> u64 {
+        self.peak_kib >> 10
+    }
+}
+
+fn tree_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let own = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+    own.unwrap_or(0) + children(pid).into_iter().map(tree_kib).sum::<u64>()
+}
+
+/// Whichever thread started them.
+fn children(pid: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>()).collect()
+}
+
+/// A watching recorder.
+pub struct Watch<'a> {
+    stage: &'a Stage,
+    child: Guarded,
+    traces: PathBuf,
+}
+
+impl<'a> Watch<'a> {
+    pub fn start(stage: &'a Stage) -> Attempt<Self> {
+        let traces = stage.folder.path().join("traces");
+        fs::create_dir_all(&traces)?;
+        let errors = File::create(stage.folder.path().join("watch"))?;
+        let mut command = stage.unhitch();
+        command.args(["watch", "-o"]).arg(&traces).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        let watch = Self { stage, child: Guarded(command.spawn()?), traces };
+        let begun = Instant::now();
+        while !watch.said()?.contains("watching;") {
+            if begun.elapsed() > LIMIT {
+                return fail(format!("watch does not begin: {}", watch.said()?));
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(watch)
+    }
+
+    fn said(&self) -> Attempt<String> {
+        Ok(fs::read_to_string(self.stage.folder.path().join("watch"))?)
+    }
+
+    /// Where the traces go.
+    pub fn traces(&self) -> &Path {
+        &self.traces
+    }
+
+    /// Has the rings saved, and gives the trace; counts the time it took and the memory that all had meanwhile.
+    pub fn save(&mut self, costs: &mut Costs) -> Attempt<PathBuf> {
+        let stage = self.stage;
+        let watcher = self.child.0.id();
+        let (saved, mebibytes) = while_measured(watcher, || {
+            let run = stage.tell(&["save", "--note", "a note"]);
+            if let Some(status) = self.child.0.try_wait()? {
+                return fail(format!("watch ended: {status}"));
+            }
+            run?.succeeded("save")
+        });
+        costs.mebibytes = costs.mebibytes.max(mebibytes);
+        let saved = saved?;
+        costs.add(&saved);
+        let path = saved.said.lines().find(|line| line.ends_with(".hitch")).map(PathBuf::from);
+        path.ok_or_else(|| Miss::Failed(format!("save: {}", saved.last_line())))
+    }
+
+    /// Ends it by SIGTERM, in time, while it is busy with a save.
+    pub fn end(mut self) -> Attempt<()> {
+        let mut save = self.stage.unhitch();
+        let _asking = Guarded(save.arg("save").stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        thread::sleep(Duration::from_millis(30));
+        kill_process(pid(self.child.0.id()), Signal::TERM)?;
+        let begun = Instant::now();
+        while self.child.0.try_wait()?.is_none() {
+            if begun.elapsed() > END {
+                return fail("watch: deaf to SIGTERM");
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.stage.holds_no_secret(self.said()?.as_bytes(), "what watch says")
+    }
+}
+
+/// What `work` gives, and the most memory that the process had meanwhile.
+fn while_measured<T>(pid: u32, work: impl FnOnce() -> T) -> (T, u64) {
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    thread::scope(|scope| {
+        let sampler = scope.spawn(|| {
+            let mut memory = Memory::default();
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                memory.look(pid);
+                thread::sleep(Duration::from_millis(5));
+            }
+            memory.peak_mebibytes()
+        });
+        let result = work();
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        (result, sampler.join().expect("the sampler"))
+    })
+}
