@@ -318,8 +318,9 @@ impl Drop for Guarded {
 
 /// Waits for a child that was killed, but not for long: who waits for files that never answer does not end before his attacker does.
 fn reap(child: &mut Child) {
+    const PATIENCE: Duration = Duration::from_secs(5);
     let begun = Instant::now();
-    while begun.elapsed() < END && matches!(child.try_wait(), Ok(None)) {
+    while begun.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
         thread::sleep(Duration::from_millis(5));
     }
 }
