@@ -69,6 +69,7 @@ pub fn record(
     }
     let never = AtomicBool::new(false);
     let mut saved = snapshot.prepare(extras)?.save_anywhere(target, &fallback_folders())?;
+    drop(snapshot);
     // Who ended the recording wants its names; who ends it after that does not wait for them.
     let is_ended = stop.load(Ordering::Relaxed);
     saved.name(namer, if is_ended { &never } else { stop });

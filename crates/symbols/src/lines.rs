@@ -16,7 +16,7 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
 /// A file with more DWARF than this gets no lines: reading it could take longer, and more memory, than the recorder may.
-pub(crate) const MAX_DWARF_BYTES: u64 = 128 << 20;
+pub(crate) const MAX_DWARF_BYTES: u64 = 96 << 20;
 
 type Section = EndianArcSlice<RunTimeEndian>;
 

@@ -22,9 +22,9 @@ use std::time::SystemTime;
 const MAX_REMEMBERED: usize = 1 << 18;
 
 /// DWARF that is read for one trace, at most.
-const MAX_ALL_DWARF_BYTES: u64 = 192 << 20;
+const MAX_ALL_DWARF_BYTES: u64 = 128 << 20;
 /// Memory that tables and DWARF may take from one trace to the next.
-const MAX_KEPT_BYTES: u64 = 96 << 20;
+const MAX_KEPT_BYTES: u64 = 64 << 20;
 
 /// What naming one trace may use.
 pub(crate) struct Means {

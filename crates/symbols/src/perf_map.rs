@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 
 /// A map longer than this is read up to here.
-pub(crate) const MAX_MAP_BYTES: u64 = 64 << 20;
+pub(crate) const MAX_MAP_BYTES: u64 = 32 << 20;
 /// A line longer than this is cut: no name is as long.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
@@ -67,15 +67,25 @@ pub(crate) fn names_at(mut map: impl BufRead, avmas: &[u64]) -> Vec<Option<Strin
 /// The addresses and, as a range of `line`, the name.
 fn parse(line: &[u8]) -> Option<(Range<u64>, Range<usize>)> {
     let line = line.trim_ascii_end();
-    let first_end = line.iter().position(|&byte| byte == b' ')?;
-    let second_end = first_end + 1 + line.get(first_end + 1..)?.iter().position(|&byte| byte == b' ')?;
-    let number = |range: Range<usize>| {
-        let text = std::str::from_utf8(line.get(range)?).ok()?;
-        u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
-    };
-    let (start_avma, size) = (number(0..first_end)?, number(first_end + 1..second_end)?);
-    let name = second_end + 1..line.len();
+    let (start_avma, start_end) = hexadecimal(line, 0)?;
+    let (size, size_end) = hexadecimal(line, start_end + 1)?;
+    let name = size_end + 1..line.len();
     (!name.is_empty()).then(|| (start_avma..start_avma.saturating_add(size.max(1)), name))
+}
+
+/// The number that begins at `start` and ends at a blank, and where that is. Maps have millions of them.
+fn hexadecimal(line: &[u8], start: usize) -> Option<(u64, usize)> {
+    const DIGITS: usize = 16;
+    let first = if line.get(start..)?.starts_with(b"0x") { start + 2 } else { start };
+    let mut number = 0;
+    for (at, &byte) in line.iter().enumerate().skip(first).take(DIGITS + 1) {
+        match byte {
+            b' ' if at > first => return Some((number, at)),
+            _ if at == first + DIGITS => return None,
+            _ => number = number << 4 | u64::from((byte as char).to_digit(16)?),
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 
 mod channel;
 mod child;
+mod mounts;
 mod opener;
 mod process;
 mod programs;

@@ -1,16 +1,18 @@
 //! Opens, with the recorder's rights, files that belong to other users: by rules, and without waiting for any.
 //!
 //! What a process has mapped is opened as that mapping where the kernel lets us (`/proc/PID/map_files`, proc(5)): then it is what ran,
-//! whatever lies at its path by now. Else, and for debug files and JIT maps, by the path, without following links (openat2(2)), only
-//! regular files, none of the kernel's own file systems, and none that its process's user could not have read. *Why on a thread that can
-//! be left behind*: opening a file on a dead server, or on a file system whose owner stopped it, may take for ever.
+//! whatever lies at its path by now. Else, and for debug files and JIT maps, by the path, without following links (openat2(2)). Only
+//! regular files are opened, only on file systems that need nobody's answer ([`mounts`](super::mounts)), and none that its process's user
+//! could not have read. A disk can be slow all the same: the thread that opens can be left behind.
 
+use super::mounts::Mounts;
 use super::programs::{Program, Programs};
 use crate::procfs;
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, fstatfs, openat2};
+use rustix::fd::{AsRawFd, OwnedFd};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -22,27 +24,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const MAX_SILENT: usize = 3;
 /// Where separate debug files lie: only root can put them there.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
-/// proc, sysfs, tracefs, debugfs, securityfs, cgroup 1 and 2, bpf, selinux, pstore, efivarfs, devpts, mqueue, configfs, fusectl, binfmt
-/// (`include/uapi/linux/magic.h`): reading there has effects, or never ends.
-const KERNEL_FILE_SYSTEMS: [u32; 16] = [
-    0x9fa0,
-    0x6265_6572,
-    0x7472_6163,
-    0x6462_6720,
-    0x7363_6673,
-    0x0027_e0eb,
-    0x6367_7270,
-    0xcafe_4a11,
-    0xf97c_ff8c,
-    0x6165_676c,
-    0xde5e_81e4,
-    0x1cd1,
-    0x1980_0202,
-    0x6265_6570,
-    0x6573_5543,
-    0x4249_4e4d,
-];
-
 type Answer = Result<File, Errno>;
 
 /// Opens files for the process that names frames.
@@ -86,19 +67,22 @@ impl Opener {
 fn start(programs: Arc<Programs>) -> (Sender<Wanted>, Receiver<Answer>) {
     let (ask, asked) = channel::<Wanted>();
     let (answer, answers) = channel();
-    let run = move || asked.into_iter().try_for_each(|wanted| answer.send(open(&programs, &wanted)));
+    let run = move || {
+        let mounts = Mounts::read();
+        asked.into_iter().try_for_each(|wanted| answer.send(open(&programs, &mounts, &wanted)))
+    };
     // Without a thread nobody answers, which is an answer too.
     let _ = std::thread::Builder::new().name("unhitch-open".to_owned()).spawn(run);
     (ask, answers)
 }
 
-fn open(programs: &Programs, wanted: &Wanted) -> Answer {
+fn open(programs: &Programs, mounts: &Mounts, wanted: &Wanted) -> Answer {
     match wanted {
         Wanted::KernelSymbols => of_kernel("/proc/kallsyms"),
         Wanted::KernelModules => of_kernel("/proc/modules"),
-        Wanted::Mapped(path) => open_mapped(programs, path),
-        Wanted::Debug { path, of } => open_debug(programs, path, of),
-        Wanted::PerfMap(pid) => open_perf_map(*pid),
+        Wanted::Mapped(path) => open_mapped(programs, mounts, path),
+        Wanted::Debug { path, of } => open_debug(programs, mounts, path, of),
+        Wanted::PerfMap(pid) => open_perf_map(mounts, *pid),
     }
 }
 
@@ -106,24 +90,25 @@ fn of_kernel(path: &str) -> Answer {
     File::open(path).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
 }
 
-fn open_mapped(programs: &Programs, path: &Path) -> Answer {
+fn open_mapped(programs: &Programs, mounts: &Mounts, path: &Path) -> Answer {
     let mappings = programs.mappings_of(path);
-    let by_mapping = mappings.iter().filter_map(|program| {
+    let by_mapping = |program: &Program| {
         let range = format!("{:x}-{:x}", program.start_avma, program.start_avma.checked_add(program.len)?);
         let link = Path::new("/proc").join(program.pid.to_string()).join("map_files").join(range);
         // The kernel's link, to what is mapped: the one link to follow.
-        regular(openat2(CWD, &link, READ, Mode::empty(), ResolveFlags::empty()).ok()?, |_| true).ok()
-    });
-    let mut by_mapping = by_mapping;
-    by_mapping.next().map_or_else(|| by_path(CWD, path, |file| is_readable_by(file, mappings)), Ok)
+        let place = openat2(CWD, &link, PLACE, Mode::empty(), ResolveFlags::empty()).ok()?;
+        reopen(&place, mounts, program.pid, |_| true).ok()
+    };
+    let found = mappings.iter().find_map(by_mapping);
+    found.map_or_else(|| by_path(mounts, path, |file| is_readable_by(file, mappings)), Ok)
 }
 
-fn open_debug(programs: &Programs, path: &Path, of: &Path) -> Answer {
-    if path.starts_with(DEBUG_FOLDER) && !path.components().any(|part| part == std::path::Component::ParentDir) {
-        let folder = openat2(CWD, DEBUG_FOLDER, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty(), NO_LINKS)?;
+fn open_debug(programs: &Programs, mounts: &Mounts, path: &Path, of: &Path) -> Answer {
+    if path.starts_with(DEBUG_FOLDER) {
         let below = path.strip_prefix(DEBUG_FOLDER).map_err(|_| Errno::INVAL)?;
+        let folder = mounts.open(Path::new(DEBUG_FOLDER), PLACE | OFlags::DIRECTORY)?;
         // Packages put links there, from one debug file to another.
-        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
         return regular(openat2(folder, below, READ, Mode::empty(), beneath)?, |file| file.st_uid == 0);
     }
     let folder = of.parent().ok_or(Errno::INVAL)?;
@@ -132,45 +117,57 @@ fn open_debug(programs: &Programs, path: &Path, of: &Path) -> Answer {
         return Err(Errno::PERM);
     }
     let mappings = programs.mappings_of(of);
-    by_path(CWD, path, |file| is_readable_by(file, mappings))
+    by_path(mounts, path, |file| is_readable_by(file, mappings))
 }
 
 /// The map must belong to its process's user: anybody can put a file of that name into `/tmp`, or into the `/tmp` of his own mounts.
-fn open_perf_map(pid: u32) -> Answer {
+fn open_perf_map(mounts: &Mounts, pid: u32) -> Answer {
     // Of one that has ended, a map of root's is no stranger's.
     let owner = procfs::user(pid).unwrap_or(0);
-    let host = by_path(CWD, &Path::new("/tmp").join(format!("perf-{pid}.map")), |file| file.st_uid == owner);
-    host.or_else(|_| {
-        let root = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let root = openat2(CWD, format!("/proc/{pid}/root"), root, Mode::empty(), ResolveFlags::empty())?;
+    let is_own = |file: &Stat| file.st_uid == owner;
+    by_path(mounts, &Path::new("/tmp").join(format!("perf-{pid}.map")), is_own).or_else(|_| {
+        let folder = PLACE | OFlags::DIRECTORY;
         let inner = unhitch_symbols::files::contained_perf_map(pid).map_err(|_| Errno::NOENT)?;
-        let name = PathBuf::from("tmp").join(inner.file_name().ok_or(Errno::NOENT)?);
-        by_path(root, &name, |file| file.st_uid == owner)
+        let name = inner.file_name().ok_or(Errno::NOENT)?;
+        let root = openat2(CWD, format!("/proc/{pid}/root"), folder, Mode::empty(), ResolveFlags::empty())?;
+        // What is mounted on the other side of `/tmp` is looked at before a name is sought in it.
+        let temporary = openat2(root, "tmp", folder, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH)?;
+        if !mounts.is_answering(&temporary, pid)? {
+            return Err(Errno::PERM);
+        }
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
+        reopen(&openat2(temporary, name, PLACE, Mode::empty(), resolve)?, mounts, pid, is_own)
     })
 }
 
-const NO_LINKS: ResolveFlags = ResolveFlags::NO_SYMLINKS.union(ResolveFlags::NO_MAGICLINKS);
+/// A place, of which nothing is asked yet.
+const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Without waiting, should it be a pipe.
 const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-fn by_path(folder: impl rustix::fd::AsFd, path: &Path, is_allowed: impl Fn(&Stat) -> bool) -> Answer {
-    // Before it is opened: opening a device or a pipe may have effects.
-    let place = openat2(&folder, path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), NO_LINKS)?;
-    if FileType::from_raw_mode(fstat(&place)?.st_mode) != FileType::RegularFile || is_kernels(&place)? {
+fn by_path(mounts: &Mounts, path: &Path, is_allowed: impl Fn(&Stat) -> bool) -> Answer {
+    let place = mounts.open(path, PLACE)?;
+    reopen(&place, mounts, std::process::id(), is_allowed)
+}
+
+/// Opens a place for reading, if the file system that it is on answers, and it is a regular file. *Why not before:* opening a device or a
+/// pipe may have effects.
+fn reopen(place: &OwnedFd, mounts: &Mounts, pid: u32, is_allowed: impl Fn(&Stat) -> bool) -> Answer {
+    if !mounts.is_answering(place, pid)? || !is_regular(&fstat(place)?) {
         return Err(Errno::PERM);
     }
-    regular(openat2(folder, path, READ, Mode::empty(), NO_LINKS)?, is_allowed)
+    let link = format!("/proc/self/fd/{}", place.as_raw_fd());
+    regular(openat2(CWD, link, READ, Mode::empty(), ResolveFlags::empty())?, is_allowed)
 }
 
 /// The descriptor, if it is of a file that may be read.
-fn regular(file: rustix::fd::OwnedFd, is_allowed: impl Fn(&Stat) -> bool) -> Answer {
+fn regular(file: OwnedFd, is_allowed: impl Fn(&Stat) -> bool) -> Answer {
     let about = fstat(&file)?;
-    let is_regular = FileType::from_raw_mode(about.st_mode) == FileType::RegularFile;
-    if is_regular && is_allowed(&about) && !is_kernels(&file)? { Ok(file.into()) } else { Err(Errno::PERM) }
+    if is_regular(&about) && is_allowed(&about) { Ok(file.into()) } else { Err(Errno::PERM) }
 }
 
-fn is_kernels(file: impl rustix::fd::AsFd) -> Result<bool, Errno> {
-    Ok(KERNEL_FILE_SYSTEMS.contains(&(fstatfs(file)?.f_type as u32)))
+fn is_regular(file: &Stat) -> bool {
+    FileType::from_raw_mode(file.st_mode) == FileType::RegularFile
 }
 
 /// Whether the users who mapped it could have read it, or anybody.
@@ -183,6 +180,7 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::path::PathBuf;
 
     fn programs(path: &Path, user: u32) -> Programs {
         let program = Program { pid: u32::MAX, user: Some(user), start_avma: 0, len: 0 };
@@ -190,7 +188,7 @@ mod tests {
     }
 
     fn mapped(programs: &Programs, path: &Path) -> Option<Errno> {
-        open(programs, &Wanted::Mapped(path.to_owned())).err()
+        open(programs, &Mounts::read(), &Wanted::Mapped(path.to_owned())).err()
     }
 
     #[test]
@@ -222,22 +220,22 @@ mod tests {
         let programs = programs(&of, rustix::process::getuid().as_raw());
         let found = |name: &str| {
             fs::write(folder.join(name), b"x").unwrap();
-            open(&programs, &Wanted::Debug { path: folder.join(name), of: of.clone() }).is_ok()
+            open(&programs, &Mounts::read(), &Wanted::Debug { path: folder.join(name), of: of.clone() }).is_ok()
         };
         assert!(found("a.debug") && found(".debug/a.debug"));
         assert!(!found("elsewhere/a.debug"));
         let outside = PathBuf::from(DEBUG_FOLDER).join("../../../etc/passwd");
-        assert!(open(&programs, &Wanted::Debug { path: outside, of }).is_err());
+        assert!(open(&programs, &Mounts::read(), &Wanted::Debug { path: outside, of }).is_err());
     }
 
     #[test]
     fn a_jit_map_belongs_to_its_process() {
         let own = PathBuf::from(format!("/tmp/perf-{}.map", std::process::id()));
         fs::write(&own, b"1000 10 a\n").unwrap();
-        let opened = open_perf_map(std::process::id()).is_ok();
+        let opened = open_perf_map(&Mounts::read(), std::process::id()).is_ok();
         fs::remove_file(&own).unwrap();
         symlink("/etc/passwd", &own).unwrap();
-        let followed = open_perf_map(std::process::id()).is_ok();
+        let followed = open_perf_map(&Mounts::read(), std::process::id()).is_ok();
         fs::remove_file(&own).unwrap();
         assert!(opened && !followed);
     }

@@ -1,0 +1,127 @@
+//! On what kind of file system a file lies, without asking that file system anything.
+//!
+//! Format: `/proc/PID/mountinfo` and `/proc/PID/fdinfo` of proc(5). *Why this care*: whoever serves a file system in user space (FUSE) need
+//! not answer, and then even SIGKILL does not end an `open` or `stat` that has begun.
+
+use rustix::fd::{AsFd, AsRawFd, OwnedFd};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+use rustix::io::Errno;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Path, PathBuf};
+
+/// File systems whose answers depend on nobody but this machine's kernel and its disks.
+const LOCAL: [&str; 12] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "tmpfs", "erofs", "squashfs", "f2fs", "zfs", "bcachefs", "iso9660"];
+/// Local only as far as what it is laid over: whoever mounts one in a namespace of his own chooses that himself.
+const LAYERED: &str = "overlay";
+
+/// A mount.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Mount {
+    id: u64,
+    device: String,
+    point: PathBuf,
+    kind: String,
+}
+
+/// The mounts of our own namespace.
+pub(super) struct Mounts(Vec<Mount>);
+
+impl Mounts {
+    pub(super) fn read() -> Self {
+        Self(parse(&fs::read("/proc/self/mountinfo").unwrap_or_default()))
+    }
+
+    /// Opens the file at `path` without following links, and without entering a file system that may not answer.
+    pub(super) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        // Of mounts one upon the other, the last is seen.
+        let deepest =
+            self.0.iter().rev().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count());
+        let mount = deepest.filter(|mount| is_local(mount) || mount.kind == LAYERED).ok_or(Errno::PERM)?;
+        let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat2(CWD, &mount.point, place, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
+        // Something may have been mounted there since.
+        if mount_of(&root)? != mount.id {
+            return Err(Errno::XDEV);
+        }
+        let below = path.strip_prefix(&mount.point).map_err(|_| Errno::INVAL)?;
+        let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::BENEATH;
+        openat2(root, below, flags, Mode::empty(), resolve)
+    }
+
+    /// Whether a place that was opened in the namespace of the process `pid` lies on a file system that answers.
+    pub(super) fn is_answering(&self, place: &OwnedFd, pid: u32) -> Result<bool, Errno> {
+        let id = mount_of(place)?;
+        if let Some(mount) = self.0.iter().find(|mount| mount.id == id) {
+            return Ok(is_local(mount) || mount.kind == LAYERED);
+        }
+        let theirs = parse(&fs::read(format!("/proc/{pid}/mountinfo")).unwrap_or_default());
+        let mount = theirs.into_iter().find(|mount| mount.id == id).ok_or(Errno::PERM)?;
+        let is_ours = || self.0.iter().any(|ours| ours.device == mount.device);
+        Ok(is_local(&mount) || mount.kind == LAYERED && is_ours())
+    }
+}
+
+fn is_local(mount: &Mount) -> bool {
+    LOCAL.contains(&mount.kind.as_str())
+}
+
+/// The number of the mount that a descriptor is on.
+fn mount_of(file: &impl AsFd) -> Result<u64, Errno> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd())).map_err(|_| Errno::IO)?;
+    info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok()).ok_or(Errno::IO)
+}
+
+/// `36 35 98:0 /root /mnt/point rw master:1 - ext4 /dev/root rw`
+fn parse(text: &[u8]) -> Vec<Mount> {
+    let mount = |line: &[u8]| {
+        let mut fields = line.split(|&byte| byte == b' ');
+        let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
+        let device = String::from_utf8(fields.nth(1)?.to_vec()).ok()?;
+        let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
+        let kind = String::from_utf8(fields.skip_while(|field| *field != b"-").nth(1)?.to_vec()).ok()?;
+        Some(Mount { id, device, point, kind })
+    };
+    text.split(|&byte| byte == b'\n').filter_map(mount).collect()
+}
+
+/// Blanks and the like stand as `\040`.
+fn unescape(text: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((&byte, tail)) = rest.split_first() {
+        let escaped = (byte == b'\\').then(|| tail.get(..3)).flatten();
+        let code = escaped.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        bytes.push(code.unwrap_or(byte));
+        rest = if code.is_some() { &tail[3..] } else { tail };
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mounts_are_told_apart() {
+        let text = b"22 1 0:21 / /proc rw,nosuid shared:5 - proc proc rw\n30 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+            41 30 0:60 / /home/a\\040b rw - fuse.sshfs host:/ rw\nnonsense\n";
+        let mounts = parse(text);
+        let brief: Vec<_> = mounts.iter().map(|mount| (mount.id, mount.point.to_str().unwrap(), mount.kind.as_str())).collect();
+        assert_eq!(brief, [(22, "/proc", "proc"), (30, "/", "ext4"), (41, "/home/a b", "fuse.sshfs")]);
+        let mounts = Mounts(mounts);
+        assert_eq!(mounts.open(Path::new("/proc/kmsg"), OFlags::PATH).err(), Some(Errno::PERM));
+        assert_eq!(mounts.open(Path::new("/home/a b/x"), OFlags::PATH).err(), Some(Errno::PERM));
+    }
+
+    #[test]
+    fn what_is_here_is_opened() {
+        let mounts = Mounts::read();
+        let own = std::env::current_exe().unwrap();
+        let file = mounts.open(&own, OFlags::RDONLY).unwrap();
+        assert!(mounts.is_answering(&file, std::process::id()).unwrap());
+        let kernels = openat2(CWD, "/proc/self/status", OFlags::PATH, Mode::empty(), ResolveFlags::empty()).unwrap();
+        assert!(!mounts.is_answering(&kernels, std::process::id()).unwrap());
+    }
+}
