@@ -3,7 +3,7 @@
 //! `{"save":{"notes":"…"}}` is answered by `{"path":"…","warnings":[…]}` or `{"error":"…"}`. A trace holds what all programs of a machine did, so only
 //! the recorder's own user and root may ask: the folder is 0700, the socket 0600, and each end looks at who the other is (SO_PEERCRED)
 //! before it says anything: what lies in `/tmp` may have been put there by somebody else. Lines and the time for them are bounded on both
-//! ends, so that neither can hold up the other.
+//! ends, so that neither can hold up the other; of many who are slow the oldest goes, so that they hold up nobody else.
 
 mod client;
 mod line;
@@ -199,6 +199,42 @@ mod tests {
             let _ = slow.write(b" ");
         }
         assert_eq!(silent.read(&mut [0]).unwrap(), 0);
+    }
+
+    #[test]
+    fn who_asks_at_once_is_heard_however_many_are_slow() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut server = Server::bind(folder.path()).unwrap();
+        let mut slow = || {
+            let mut client = UnixStream::connect(folder.path().join(SOCKET)).unwrap();
+            client.write_all(b"{").unwrap();
+            assert!(server.accept().is_none());
+            client
+        };
+        let clients: Vec<UnixStream> = (0..300).map(|_| slow()).collect();
+        assert!(server.fds().len() < clients.len(), "not all are kept");
+        // As many wait to be let in, and one of them has asked.
+        let connect = |_| UnixStream::connect(folder.path().join(SOCKET)).unwrap();
+        let mut waiting: Vec<UnixStream> = (0..100).map(connect).collect();
+        let asks = &mut waiting[50];
+        asks.write_all(b"{\"save\":{}}\n").unwrap();
+        server.accept().expect("a request").saved(Path::new("/a"), &[]);
+        assert_eq!(client::read_answer(asks, Duration::from_secs(60)).unwrap()["path"], "/a");
+    }
+
+    #[test]
+    fn who_was_not_heard_asks_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
+        let busy = thread::spawn(move || {
+            // Unread is what he sent to whom it is closed.
+            drop(listener.accept().unwrap());
+            let (mut socket, _) = listener.accept().unwrap();
+            let _ = socket.read(&mut [0; 4096]).unwrap();
+            socket.write_all(b"{\"path\":\"/a\"}\n").unwrap();
+        });
+        assert_eq!(request_save(folder.path(), None).unwrap().path, Path::new("/a"));
+        busy.join().unwrap();
     }
 
     #[test]

@@ -98,8 +98,8 @@ pub(crate) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next:
     let mut response = match admit(&gate, &request) {
         Ok(Admitted::In) => next.run(request).await,
         Ok(Admitted::WithToken(response)) => response,
-        Err(Error::Token) if !is_api => page::stranger(),
-        Err(error) => error.into_response(),
+        Err(Error::Token) if !is_api => closing(page::stranger()),
+        Err(error) => closing(error.into_response()),
     };
     let headers = response.headers_mut();
     for (name, value) in [
@@ -115,6 +115,12 @@ pub(crate) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next:
     if !headers.contains_key(header::CACHE_CONTROL) {
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
+    response
+}
+
+/// Who is refused does not keep a connection.
+fn closing(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

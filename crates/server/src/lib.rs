@@ -11,6 +11,8 @@ mod loaded;
 mod opened;
 mod page;
 mod params;
+#[cfg(target_os = "linux")]
+mod peer;
 mod report;
 mod routes;
 mod shelf;

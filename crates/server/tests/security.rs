@@ -319,3 +319,27 @@ fn hostile_traces_are_refused_and_the_server_lives() {
     assert!(!served.file("no.hitch").exists());
     assert_eq!(served.until_judged("starve.hitch")["stage"], "ready");
 }
+
+#[test]
+fn who_is_slow_makes_room_for_who_asks() {
+    let served = Served::new(LIMIT * 4, |_| {});
+    let trace = std::fs::read(support::real_trace()).unwrap();
+    let (begin, rest) = trace.split_at(1000);
+    // An upload that goes on meanwhile is not slow.
+    let mut upload = served.connect();
+    let head = format!("{}\r\nContent-Length: {}\r\n\r\n", served.head("POST", "/api/traces?name=new.hitch"), trace.len());
+    upload.write_all(&[head.as_bytes(), begin].concat()).unwrap();
+    served.until_folder_counts(2);
+    let dribble = |_| {
+        let mut stream = served.connect();
+        // One that is sent away already has not failed.
+        let _ = stream.write_all(b"GET / HTTP/1.1\r\nX: ");
+        stream
+    };
+    let mut slow: Vec<_> = (0..300).map(dribble).collect();
+    served.assert_alive();
+    assert_eq!(read(&mut slow[0]).status, 0, "the oldest is sent away without an answer");
+    upload.write_all(rest).unwrap();
+    let answer = read(&mut upload);
+    assert_eq!(answer.status, 201, "{}", answer.text());
+}

@@ -3,9 +3,11 @@
 use super::line::Line;
 use super::{LONGEST_LINE, REQUEST_TIMEOUT, SOCKET, connect, is_trusted, peer, stranger};
 use crate::error::Error;
+use crate::sys;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -13,6 +15,9 @@ use std::time::Duration;
 
 /// A save of large rings on a slow disk takes a while.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// So often a recorder is asked that does not hear us for others.
+const TRIES: usize = 3;
 
 /// A recorder's answer: the trace that it saved.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -35,23 +40,38 @@ pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<Answer, Error>
     if request.len() > LONGEST_LINE {
         return Err(Error::Refused(format!("nothing: the note is too long (at most {} KiB)", LONGEST_LINE >> 10)));
     }
-    let mut socket = match trusted_folder(folder).and_then(|()| connect(&path)) {
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            return Err(Error::NotWatching { socket: path });
+    let mut tries = 1..TRIES;
+    loop {
+        let mut socket = match trusted_folder(folder).and_then(|()| connect(&path)) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+                return Err(Error::NotWatching { socket: path });
+            }
+            result => result.map_err(failed("reach the recorder at"))?,
+        };
+        match peer(&socket).map_err(failed("see who answers on"))? {
+            uid if is_trusted(uid) => {}
+            uid => return Err(failed("trust")(stranger(uid))),
         }
-        result => result.map_err(failed("reach the recorder at"))?,
-    };
-    match peer(&socket).map_err(failed("see who answers on"))? {
-        uid if is_trusted(uid) => {}
-        uid => return Err(failed("trust")(stranger(uid))),
+        return match exchange(&mut socket, &request) {
+            Ok(answer) => understood(&answer),
+            Err(error) if is_unheard(&error) && tries.next().is_some() => continue,
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(Error::Refused("nothing: it ended while it saved".to_owned()))
+            }
+            Err(error) => Err(failed("get an answer from the recorder at")(error)),
+        };
     }
-    socket.set_write_timeout(Some(REQUEST_TIMEOUT)).map_err(failed("set a timeout on"))?;
-    writeln!(socket, "{request}").map_err(failed("write to the recorder at"))?;
-    let answer = read_answer(&mut socket, ANSWER_TIMEOUT).map_err(|error| match error.kind() {
-        io::ErrorKind::UnexpectedEof => Error::Refused("nothing: it ended while it saved".to_owned()),
-        _ => failed("get an answer from the recorder at")(error),
-    })?;
-    understood(&answer)
+}
+
+fn exchange(socket: &mut UnixStream, request: &str) -> io::Result<Value> {
+    socket.set_write_timeout(Some(REQUEST_TIMEOUT))?;
+    socket.write_all(format!("{request}\n").as_bytes())?;
+    read_answer(socket, ANSWER_TIMEOUT)
+}
+
+/// Whether the recorder closed the connection before it read the request: so it does where very many come at one time.
+fn is_unheard(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
 /// Fails where somebody else could have put what is in the folder.
@@ -65,9 +85,9 @@ fn trusted_folder(folder: &Path) -> io::Result<()> {
 
 pub(super) fn read_answer(socket: &mut UnixStream, time: Duration) -> io::Result<Value> {
     let mut line = Line::new(LONGEST_LINE, time);
+    socket.set_nonblocking(true)?;
     loop {
-        // Zero would mean: for ever.
-        socket.set_read_timeout(Some(line.left().max(Duration::from_millis(1))))?;
+        sys::poll(&[socket.as_fd()], i32::try_from(line.left().as_millis()).unwrap_or(i32::MAX))?;
         if let Some(answer) = line.take(socket)? {
             let nonsense = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not understood");
             return serde_json::from_slice(answer).map_err(nonsense);

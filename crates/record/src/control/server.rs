@@ -12,14 +12,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// So many requests may be on their way at one time; others are told to come again.
-const MOST_CLIENTS: usize = 16;
-const BACKLOG: i32 = 64;
+/// So many requests may be on their way at one time. For one more the oldest makes room.
+const MOST_CLIENTS: usize = 128;
+/// So many wait in the kernel while a save is made.
+const BACKLOG: i32 = 256;
 
 /// Where requests arrive. The socket is removed when this is dropped.
 pub(crate) struct Server {
     listener: UnixListener,
     path: PathBuf,
+    /// The oldest first.
     clients: Vec<Client>,
 }
 
@@ -72,37 +74,57 @@ impl Server {
     /// The next request that somebody entitled has made, if any. To be called now and then without a reason, too: who takes too long is
     /// sent away then.
     pub(crate) fn accept(&mut self) -> Option<Request> {
+        let mut request = None;
+        // Who is here is heard before anybody comes for whom he might have to go.
+        for client in std::mem::take(&mut self.clients) {
+            match request {
+                None => request = self.hear(client),
+                Some(_) => self.clients.push(client),
+            }
+        }
         // Bounded, so that whoever comes again and again keeps nobody from recording.
         for _ in 0..MOST_CLIENTS {
-            let Ok((socket, _)) = self.listener.accept() else { break };
-            self.welcome(socket);
-        }
-        let mut request = None;
-        for mut client in std::mem::take(&mut self.clients) {
-            let line = if request.is_none() { client.line.take(&mut client.socket) } else { Ok(None) };
-            match line.map(|line| line.map(serde_json::from_slice::<Value>)) {
-                Ok(None) => self.clients.push(client),
-                Ok(Some(asked)) => request = understood(client.socket, &asked.unwrap_or_default()),
-                // He left, or took too long, or said too much.
-                Err(_) => {}
+            if request.is_some() {
+                break;
             }
+            let Ok((socket, _)) = self.listener.accept() else { break };
+            request = welcome(socket).and_then(|client| self.hear(client));
         }
         request
     }
 
-    fn welcome(&mut self, socket: UnixStream) {
-        let Ok(uid) = peer(&socket) else { return };
-        if socket.set_nonblocking(true).is_err() {
-            return;
+    /// What a client asks for, when that is whole. When more must come he is kept; when it will not, he is not.
+    fn hear(&mut self, mut client: Client) -> Option<Request> {
+        match client.line.take(&mut client.socket) {
+            Ok(Some(line)) => {
+                let asked = serde_json::from_slice(line).unwrap_or_default();
+                return understood(client.socket, &asked);
+            }
+            Ok(None) => self.keep(client),
+            // He left, or took too long, or said too much.
+            Err(_) => {}
         }
-        if !is_trusted(uid) {
-            return answer(socket, json!({"error": format!("this recorder is not yours (it belongs to uid {})", sys::effective_uid())}));
-        }
-        if self.clients.len() == MOST_CLIENTS {
-            return answer(socket, json!({"error": "too many ask at one time; ask again"}));
-        }
-        self.clients.push(Client { socket, line: Line::new(LONGEST_LINE, REQUEST_TIMEOUT) });
+        None
     }
+
+    /// Who asks without delay is heard, however many are slow: the one who has taken longest goes.
+    fn keep(&mut self, client: Client) {
+        if self.clients.len() == MOST_CLIENTS {
+            self.clients.remove(0);
+        }
+        self.clients.push(client);
+    }
+}
+
+/// Lets in who is entitled to ask.
+fn welcome(socket: UnixStream) -> Option<Client> {
+    let uid = peer(&socket).ok()?;
+    socket.set_nonblocking(true).ok()?;
+    if is_trusted(uid) {
+        return Some(Client { socket, line: Line::new(LONGEST_LINE, REQUEST_TIMEOUT) });
+    }
+    answer(socket, json!({"error": format!("this recorder is not yours (it belongs to uid {})", sys::effective_uid())}));
+    None
 }
 
 impl Drop for Server {
