@@ -6,7 +6,9 @@
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use tempfile::TempDir;
@@ -227,6 +229,35 @@ fn recorded(trace: &Path, options: &[&str]) -> Option<fs::Metadata> {
     assert!(said.contains("Recording is not permitted") || said.contains("tracefs"), "{said}");
     eprintln!("SKIPPED: {said}");
     None
+}
+
+/// The process that the recorder has functions named in.
+#[test]
+fn live_who_reads_programs_files_has_no_rights() {
+    if !is_root() {
+        return eprintln!("SKIPPED live_who_reads_programs_files_has_no_rights: there are none to give up");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut namer = Command::new(UNHITCH).arg("name-frames").stdin(Stdio::from(OwnedFd::from(theirs))).spawn().unwrap();
+    // What it asks for first it asks without rights.
+    (&ours).read_exact(&mut [0]).unwrap();
+    let status = fs::read_to_string(format!("/proc/{}/status", namer.id())).unwrap();
+    drop(ours);
+    namer.wait().unwrap();
+    for set in ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"] {
+        assert!(status.contains(&format!("{set}:\t0000000000000000")), "{set}: {status}");
+    }
+    for line in ["Uid:\t65534\t65534\t65534\t65534", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+        assert!(status.contains(line), "{line}: {status}");
+    }
+
+    let trace = folder.path().join("named.hitch");
+    if recorded(&trace, &[]).is_none() {
+        return;
+    }
+    let info = said(&Command::new(UNHITCH).arg("info").arg(&trace).output().unwrap());
+    assert!(!info.contains("not fully confined") && !info.contains("functions of programs have no names"), "{info}");
 }
 
 #[test]

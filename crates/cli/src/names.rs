@@ -18,6 +18,8 @@ pub fn namer() -> NamingProcess {
 
 /// Gives up all rights, and names what standard input asks for.
 pub fn name_frames() -> anyhow::Result<Done> {
+    // Run by the kernel's link, it would be called "exe". A name is no condition.
+    let _ = rustix::thread::set_name(c"unhitch-names");
     unhitch_record::prepare_to_serve();
     let missing = compute_only(&LIMITS);
     let socket = fcntl_dupfd_cloexec(std::io::stdin(), 3).context("no socket")?;

@@ -84,7 +84,9 @@ pub fn give_up(command: &Command) -> anyhow::Result<()> {
 /// Those who look at other processes, or let the kernel do so.
 fn keeps_rights(command: &Command) -> bool {
     #[cfg(target_os = "linux")]
-    let keeps = matches!(command, Command::Record(_) | Command::Watch(_) | Command::Lab(_) | Command::Scan(_) | Command::Threads(_));
+    let keeps = matches!(command, Command::Record(_) | Command::Watch(_) | Command::Lab(_) | Command::Scan(_) | Command::Threads(_))
+        // Which gives up more than that, by itself.
+        || matches!(command, Command::NameFrames);
     #[cfg(not(target_os = "linux"))]
     let keeps = {
         let _ = command;

@@ -6,13 +6,11 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR2};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// How long the end may take.
-const PATIENCE: Duration = Duration::from_millis(900);
-/// How long, when a trace is being written.
-const PATIENCE_FOR_A_SAVE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_millis(850);
 
 /// A flag that Ctrl-C and SIGTERM set. A second Ctrl-C ends the program at once.
 pub fn stop() -> anyhow::Result<Arc<AtomicBool>> {
@@ -24,20 +22,16 @@ pub fn stop() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Ends the program a second after Ctrl-C or SIGTERM, whatever it is doing then: a file or a process that it waits for may never answer. Only
-/// a save that is being written is given longer, because a hang cannot be recorded twice.
-pub fn end_in_any_case(saving: Arc<AtomicBool>) -> anyhow::Result<()> {
+/// Ends the program a second after Ctrl-C or SIGTERM, whatever it is doing then: a file or a process that it waits for may never answer.
+pub fn end_in_any_case() -> anyhow::Result<()> {
     let (mut told, tell) = UnixStream::pair().context("cannot handle signals")?;
     for signal in [SIGINT, SIGTERM] {
         signal_hook::low_level::pipe::register(signal, tell.try_clone()?).context("cannot handle signals")?;
     }
     std::thread::Builder::new().name("unhitch-end".to_owned()).spawn(move || {
         let _ = told.read(&mut [0]);
-        let begun = Instant::now();
-        while begun.elapsed() < PATIENCE || saving.load(Ordering::Relaxed) && begun.elapsed() < PATIENCE_FOR_A_SAVE {
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        complain("unhitch: something that it waits for does not answer; it ends all the same");
+        std::thread::sleep(PATIENCE);
+        complain("unhitch: something takes too long; it ends all the same, and a trace that is not whole keeps the name *.partial");
         std::process::exit(1);
     })?;
     Ok(())

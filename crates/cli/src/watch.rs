@@ -6,16 +6,13 @@ use crate::record::{options, tell};
 use crate::terminal::{clear, complain, note, print, progress};
 use crate::{Done, signals};
 use std::io::IsTerminal;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use unhitch_model::visible_path;
 use unhitch_record::{Status, WatchEvent, control, watch as watch_until};
 
 /// Records until Ctrl-C. Prints a status line on a terminal, and the names of saved files on standard output.
 pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
     let (stop, save) = (signals::stop()?, signals::save()?);
-    let saving = Arc::new(AtomicBool::new(false));
-    signals::end_in_any_case(Arc::clone(&saving))?;
+    signals::end_in_any_case()?;
     let live = std::io::stderr().is_terminal();
     let mut namer = namer();
     let clear = || {
@@ -29,7 +26,6 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
         &control::default_folder(),
         &mut namer,
         |event| match event {
-            WatchEvent::Saving(is_saving) => saving.store(is_saving, Ordering::Relaxed),
             WatchEvent::Started { socket, warnings } => {
                 warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));
                 note(&format!(

@@ -8,10 +8,10 @@ use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A live thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,9 +52,10 @@ pub(crate) struct AddressSpace {
     pub(crate) command_line: String,
 }
 
-/// All live processes with their threads, by pid.
-pub(crate) fn processes() -> Vec<LiveProcess> {
-    let mut processes: Vec<LiveProcess> = numbers(Path::new("/proc")).into_iter().filter_map(process).collect();
+/// All live processes with their threads, by pid; as many as are read until `stop` is set.
+pub(crate) fn processes(stop: &AtomicBool) -> Vec<LiveProcess> {
+    let pids = numbers(Path::new("/proc")).into_iter().take_while(|_| !stop.load(Ordering::Relaxed));
+    let mut processes: Vec<LiveProcess> = pids.filter_map(process).collect();
     processes.sort_unstable_by_key(|process| process.pid);
     processes
 }
@@ -186,10 +187,12 @@ impl Unread {
 
 /// Reads something of many processes (pid and whatever `read` needs) on a thread of its own. A process that does not answer within
 /// `patience` is given up, and with it all others of its user, unless that is root: nobody's processes hold up more than one wait. The
-/// thread that hangs is left behind until the kernel lets it go, and another one goes on with the rest.
+/// thread that hangs is left behind until the kernel lets it go, and another one goes on with the rest. When `stop` is set, the rest is
+/// left.
 pub(crate) fn with_patience<I, T>(
     items: Vec<(u32, I)>,
     patience: Duration,
+    stop: &AtomicBool,
     read: impl Fn(u32, &I) -> T + Send + Sync + 'static,
 ) -> (FxHashMap<u32, T>, Unread)
 where
@@ -198,6 +201,8 @@ where
 {
     /// A machine on which more processes hang than this has no answers for us.
     const HUNG_MAX: usize = 8;
+    /// How often the stop flag is looked at.
+    const GLANCE: Duration = Duration::from_millis(20);
     let queue = Arc::new(Mutex::new(VecDeque::from(items)));
     let read = Arc::new(read);
     let (mut found, mut unread) = (FxHashMap::default(), Unread::default());
@@ -217,12 +222,19 @@ where
         if reader.is_err() {
             break;
         }
-        loop {
-            match receiver.recv_timeout(patience) {
-                Ok((pid, value)) => drop(found.insert(pid, value)),
+        let mut answered = Instant::now();
+        while !stop.load(Ordering::Relaxed) && answered.elapsed() < patience {
+            match receiver.recv_timeout(patience.min(GLANCE)) {
+                Ok((pid, value)) => {
+                    found.insert(pid, value);
+                    answered = Instant::now();
+                }
                 Err(RecvTimeoutError::Disconnected) => return (found, unread),
-                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Timeout) => {}
             }
+        }
+        if stop.load(Ordering::Relaxed) {
+            break;
         }
         let hung = current.load(Ordering::Relaxed);
         unread.hung.push(hung);
@@ -302,9 +314,11 @@ mod tests {
 
     #[test]
     fn we_find_ourselves() {
-        let own = processes().into_iter().find(|process| process.pid == std::process::id()).unwrap();
+        let never = AtomicBool::new(false);
+        let own = processes(&never).into_iter().find(|process| process.pid == std::process::id()).unwrap();
         assert!(own.threads.iter().any(|thread| thread.tid == own.pid));
-        let (spaces, hung) = with_patience(vec![(own.pid, ()), (u32::MAX, ())], Duration::from_secs(5), |pid, ()| address_space(pid));
+        let (spaces, hung) =
+            with_patience(vec![(own.pid, ()), (u32::MAX, ())], Duration::from_secs(5), &never, |pid, ()| address_space(pid));
         assert_eq!(hung, Unread::default());
         assert!(spaces[&own.pid].maps.iter().any(|map| map.path.starts_with(b"/")));
         assert!(!spaces[&own.pid].command_line.is_empty());
@@ -313,7 +327,7 @@ mod tests {
     #[test]
     fn a_process_that_does_not_answer_is_named_and_passed_over() {
         let items = (1..=4).map(|pid| (pid, pid == 2)).collect();
-        let (found, hung) = with_patience(items, Duration::from_millis(50), |pid, &hangs| {
+        let (found, hung) = with_patience(items, Duration::from_millis(50), &AtomicBool::new(false), |pid, &hangs| {
             std::thread::sleep(Duration::from_millis(if hangs { 2000 } else { 0 }));
             pid
         });

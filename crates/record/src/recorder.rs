@@ -6,6 +6,7 @@ use crate::machine::Machine;
 use crate::session::Running;
 use crate::snapshot::{Buffers, Snapshot};
 use crate::{probe, sys};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use unhitch_formats::container::Readers;
 use unhitch_formats::perf_data::attr::TYPE_TRACEPOINT;
@@ -131,7 +132,12 @@ impl Recorder {
 
     /// Copies what the rings hold; recording goes on without a gap.
     pub fn snapshot(&mut self) -> Snapshot {
-        Snapshot::take(&self.running.session, &self.machine, &self.facts, &self.buffers)
+        self.snapshot_until(&AtomicBool::new(false))
+    }
+
+    /// The same; what `/proc` adds is read until `stop` is set, and the snapshot says what is missing.
+    pub fn snapshot_until(&mut self, stop: &AtomicBool) -> Snapshot {
+        Snapshot::take(&self.running.session, &self.machine, &self.facts, &self.buffers, stop)
     }
 
     /// How often each event has occurred, on all CPUs.

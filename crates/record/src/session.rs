@@ -14,6 +14,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use unhitch_formats::perf_data::EventAttr;
@@ -153,9 +154,10 @@ impl Session {
 
     /// Writes into the log what there is already.
     fn seed(&self, warnings: &mut Vec<String>) {
-        let processes = procfs::processes();
+        let never = AtomicBool::new(false);
+        let processes = procfs::processes(&never);
         let pids = processes.iter().map(|process| (process.pid, ())).collect();
-        let (spaces, unread) = procfs::with_patience(pids, snapshot::PATIENCE, |pid, ()| procfs::address_space(pid));
+        let (spaces, unread) = procfs::with_patience(pids, snapshot::PATIENCE, &never, |pid, ()| procfs::address_space(pid));
         warnings.extend(unread.warnings());
         let kernel = kernel::mapping();
         let mut sideband = self.sideband();

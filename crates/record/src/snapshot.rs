@@ -14,6 +14,7 @@ use crate::session::Session;
 use crate::sideband::Record;
 use crate::sys;
 use rustc_hash::FxHashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use unhitch_formats::container::MachineFile;
@@ -63,7 +64,7 @@ impl CpuCopy {
 }
 
 impl Snapshot {
-    pub(crate) fn take(session: &Session, machine: &Machine, facts: &Arc<Facts>, buffers: &Buffers) -> Self {
+    pub(crate) fn take(session: &Session, machine: &Machine, facts: &Arc<Facts>, buffers: &Buffers, stop: &AtomicBool) -> Self {
         let mut free = std::mem::take(&mut *buffers.lock().unwrap_or_else(PoisonError::into_inner));
         let largest = session.cpus.iter().map(|cpu| cpu.ring.len()).max().unwrap_or(0);
         while free.len() < session.cpus.len() {
@@ -104,14 +105,14 @@ impl Snapshot {
             snapshot.warnings.push("the accounts of control groups at the save are missing: the kernel did not answer in time".to_owned());
         }
         snapshot.machine = machine.file(snapshot.window().start);
-        snapshot.complete(session);
+        snapshot.complete(session, stop);
         snapshot.proc_ns = begun.elapsed().as_nanos() as u64;
         snapshot
     }
 
     /// Adds what is known only now, and what the side-band lost.
-    fn complete(&mut self, session: &Session) {
-        self.live = procfs::processes();
+    fn complete(&mut self, session: &Session, stop: &AtomicBool) {
+        self.live = procfs::processes(stop);
         let incomplete: Vec<bool> = {
             let mut sideband = session.sideband();
             sideband.drain();
@@ -119,10 +120,13 @@ impl Snapshot {
             self.live.iter().map(|process| lost || !sideband.log.is_complete(process)).collect()
         };
         let items = self.live.iter().zip(incomplete).map(|(process, incomplete)| (process.pid, (process.clone(), incomplete))).collect();
-        let (mut found, unread) = procfs::with_patience(items, PATIENCE, |pid, (process, incomplete)| {
+        let (mut found, unread) = procfs::with_patience(items, PATIENCE, stop, |pid, (process, incomplete)| {
             (futex::waits(process), incomplete.then(|| procfs::address_space(pid)))
         });
         self.warnings.extend(unread.warnings());
+        if stop.load(Ordering::Relaxed) {
+            self.warnings.push("the recorder was told to end during this save: what `/proc` tells of processes may be missing".to_owned());
+        }
 
         let mut sideband = session.sideband();
         sideband.drain();

@@ -32,8 +32,6 @@ pub enum WatchEvent<'a> {
     },
     /// How it is doing, every second.
     Status(&'a Status),
-    /// A trace is being written, or is no longer.
-    Saving(bool),
     /// A trace was saved.
     Saved(&'a Saved),
     /// A save failed; the recorder goes on.
@@ -77,12 +75,10 @@ pub fn watch(
         }
         if wanted {
             let notes = request.as_ref().and_then(|request| request.notes.clone());
-            tell(WatchEvent::Saving(true));
-            let (mut result, kept) = match recorder.snapshot().prepare(&Extras { notes, entries: Vec::new() }) {
+            let (mut result, kept) = match recorder.snapshot_until(stop).prepare(&Extras { notes, entries: Vec::new() }) {
                 Ok(prepared) => unsaved.save(prepared),
                 Err(error) => (Err(error), false),
             };
-            tell(WatchEvent::Saving(false));
             if let Ok(saved) = &mut result {
                 saved.name(namer, stop);
             }
@@ -99,7 +95,6 @@ pub fn watch(
     }
     drop(recorder);
     // It was told to end: no time for names.
-    tell(WatchEvent::Saving(!unsaved.traces.is_empty()));
     match unsaved.retry(|saved| tell(WatchEvent::Saved(saved))) {
         Some(error) => Err(error),
         None => Ok(()),

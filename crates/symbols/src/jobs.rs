@@ -34,7 +34,7 @@ pub(crate) fn run<J: Send + 'static>(
     let begun = cpu_time();
     for _ in 0..threads {
         let (queue, work, sender) = (Arc::clone(&queue), Arc::clone(&work), sender.clone());
-        let worker = thread::Builder::new().name("unhitch-names".to_owned()).spawn(move || {
+        let worker = thread::Builder::new().name("unhitch-namer".to_owned()).spawn(move || {
             while let Some(mut job) = queue.lock().ok().and_then(|mut queue| queue.pop_front()) {
                 work(&mut job);
                 if sender.send(job).is_err() {

@@ -271,10 +271,12 @@ impl Symbolizer {
         self.left_work_behind |= !pending.is_empty();
         pending.iter().for_each(|(path, _)| miss(Missing::Late, path));
         for (why, mut files) in missing {
+            let modules = files.len();
             files.sort_unstable();
+            files.dedup();
             let more = if files.len() > LISTED_MODULES { ", …" } else { "" };
             let listed = files.iter().take(LISTED_MODULES).map(String::as_str).collect::<Vec<_>>().join(", ");
-            trace.warnings.add(why.warning(files.len(), &format!("{listed}{more}")));
+            trace.warnings.add(why.warning(modules, &format!("{listed}{more}")));
         }
     }
 }
