@@ -13,8 +13,8 @@ pub(crate) fn any() -> std::io::Result<bool> {
     Ok(!sets.effective.is_empty() || !sets.permitted.is_empty())
 }
 
-/// Empties all sets. The bounding set takes a capability to change; `no_new_privs` makes it idle where that is missing.
-pub(crate) fn empty() -> Result<()> {
+/// Empties the set of what a program that is run could get. It takes a capability; `no_new_privs` makes the set idle where that is missing.
+pub(crate) fn empty_bounding_set() -> Result<()> {
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         match thread::remove_capability_from_bounding_set(capability) {
@@ -24,6 +24,12 @@ pub(crate) fn empty() -> Result<()> {
             Err(error) => return Err(error),
         }
     }
+    Ok(())
+}
+
+/// Empties all sets.
+pub(crate) fn empty() -> Result<()> {
+    empty_bounding_set()?;
     match thread::clear_ambient_capability_set() {
         // Before Linux 4.3 there is no such set.
         Err(Errno::INVAL) | Ok(()) => {}

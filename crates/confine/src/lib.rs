@@ -72,6 +72,8 @@ pub fn renounce() -> io::Result<()> {
 pub fn compute_only(limits: &Limits) -> Vec<String> {
     let mut missing = Missing::default();
     missing.note("new privileges cannot be refused", rustix::thread::set_no_new_privs(true));
+    // While it still may.
+    missing.note("the bounding set cannot be emptied", capabilities::empty_bounding_set());
     missing.note("root cannot become nobody here", capabilities::become_nobody());
     missing.note("capabilities cannot be given up", capabilities::empty());
     missing.note("limits cannot be set", limits::set(limits));
