@@ -2,6 +2,8 @@
 
 use crate::procfs::{self, LiveProcess};
 use rustc_hash::FxHashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use unhitch_symbols::Wanted;
 
@@ -31,6 +33,7 @@ impl Programs {
         let users: FxHashMap<u32, u32> = processes.iter().filter_map(|process| Some((process.pid, procfs::user(process.pid)?))).collect();
         let mappings = mappings.map(|(pid, start_avma, len, path)| {
             let user = users.get(&pid).copied();
+            let path = without_deleted(path);
             (path, Program { pid, user, start_avma, len })
         });
         Self { by_path: Self::from_iter(mappings).by_path, users }
@@ -49,6 +52,12 @@ impl Programs {
             Wanted::KernelSymbols | Wanted::KernelModules => None,
         }
     }
+}
+
+/// A file that was unlinked since is known by the path it had: it can still be opened as the mapping.
+fn without_deleted(path: PathBuf) -> PathBuf {
+    let known = path.as_os_str().as_bytes().strip_suffix(b" (deleted)").map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    known.unwrap_or(path)
 }
 
 impl FromIterator<(PathBuf, Program)> for Programs {
