@@ -289,20 +289,30 @@ fn events(data: &Path) -> Vec<Event> {
     let mut lines = text.lines().peekable();
     let mut events = Vec::new();
     while let Some(line) = lines.next() {
+        let mut line = line.to_owned();
+        // A thread's name may hold a newline.
+        while let Some(more) = lines.next_if(|line| !line.is_empty() && !line.starts_with('\t') && head(line).is_none()) {
+            line = format!("{line} {more}");
+        }
         let mut frames = Vec::new();
         while let Some(frame) = lines.next_if(|line| line.starts_with('\t') || line.is_empty()) {
             frames.push(frame);
         }
-        events.extend(event(line, &frames));
+        events.extend(event(&line, &frames));
     }
     events.sort_by_key(|event| event.time_ns);
     events
 }
 
-fn event(line: &str, frames: &[&str]) -> Option<Event> {
+/// The time of an event, and what follows.
+fn head(line: &str) -> Option<(u64, &str)> {
     let (before, rest) = line.split_once(": ")?;
     let (seconds, nanos) = before.split_whitespace().last()?.split_once('.')?;
-    let time_ns = seconds.parse::<u64>().ok()? * 1_000_000_000 + nanos.parse::<u64>().ok()?;
+    Some((seconds.parse::<u64>().ok()? * 1_000_000_000 + nanos.parse::<u64>().ok()?, rest))
+}
+
+fn event(line: &str, frames: &[&str]) -> Option<Event> {
+    let (time_ns, rest) = head(line)?;
     let (event, rest) = rest.trim_start().split_once(": ")?;
     let word = |key: &str| rest.split_once(key)?.1.split_whitespace().next();
     let number = |key: &str| word(key)?.parse::<i64>().ok();
