@@ -11,7 +11,11 @@
 //! partition says waited for it longest.
 //!
 //! `exit-storm` is a crowd: a hundred processes end at once and keep everybody from the CPUs, themselves included. Whoever else wanted one
-//! then may be the first victim, and no one's wait is the whole of it; but the crowd must be named, and the wait be half of the hang.
+//! then may be the first victim, and no one's wait is the whole of it; but the crowd must be named, and the waits that it is blamed for
+//! must together cover half of the hang.
+//!
+//! A wrong answer fails at once, unless the host or other programs took CPUs during that very recording: then what hung may not be what
+//! the program set out to do. Such a recording is `NOISY`, too, but only twice; the third wrong answer fails on any machine.
 //!
 //! `UNHITCH_SOAK=N` (`make soak`) repeats every program N times alone and N times beside a busy process, and prints a table. It also records
 //! the machine while it has nothing to do, and prints what is reported of that: nothing whose cause is not known.
@@ -23,7 +27,7 @@ use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output};
 use std::sync::{Mutex, PoisonError};
-use unhitch_lab::Outcome;
+use unhitch_lab::{Outcome, Span};
 use unhitch_record::{Error, Options, Recorder};
 
 /// How often a hang that did not happen is tried again.
@@ -39,6 +43,9 @@ const TAKEN_BY_OTHERS: f64 = 0.1;
 
 /// The part of a hang that it may wait for CPUs which other programs have, and still be the program's own.
 const CONTESTED: f64 = 0.2;
+
+/// How many wrong answers about recordings that the host or other programs disturbed are one too many.
+const WRONG_TRIES: usize = 3;
 
 /// How long a machine that has nothing to do is looked at.
 const IDLE_FOR: &str = "30s";
@@ -160,7 +167,7 @@ fn play(program: &str) {
     }
     match std::env::var("UNHITCH_SOAK").map(|runs| runs.parse().expect("UNHITCH_SOAK is a number of runs")) {
         Ok(runs) => soak(program, runs),
-        Err(_) => match until_it_hangs(program, &mut 0) {
+        Err(_) => match until_it_hangs(program, WRONG_TRIES, &mut 0) {
             Ok(run) => assert!(run.complaints.is_empty(), "{run}"),
             Err(taken) => say(&format!("SKIPPED {test}: {taken}")),
         },
@@ -187,7 +194,7 @@ fn soak(program: &str, runs: usize) {
         let _busy = (beside != "alone").then(Busy::start);
         let (mut right, mut wrong, mut noisy, mut outranked) = (0, 0, 0, 0);
         for _ in 0..runs {
-            let run = until_it_hangs(program, &mut noisy).unwrap_or_else(|taken| panic!("{program}: {taken}"));
+            let run = until_it_hangs(program, 1, &mut noisy).unwrap_or_else(|taken| panic!("{program}: {taken}"));
             outranked += usize::from(run.outranked);
             match run.complaints.is_empty() {
                 true => right += 1,
@@ -227,6 +234,8 @@ struct Run {
     complaints: Vec<String>,
     /// Something else hung on this machine, and worse.
     outranked: bool,
+    /// The host or other programs had part of the CPUs' time.
+    is_disturbed: bool,
     text: String,
     /// Where the recording is kept, if something is wrong.
     trace: Option<PathBuf>,
@@ -244,6 +253,12 @@ impl std::fmt::Display for Run {
 struct Taken {
     by_host: f64,
     by_others: f64,
+}
+
+impl Taken {
+    fn is_much(&self) -> bool {
+        self.by_host >= STOLEN || self.by_others >= TAKEN_BY_OTHERS
+    }
 }
 
 impl std::fmt::Display for Taken {
@@ -290,21 +305,24 @@ impl Ticks {
     }
 }
 
-fn until_it_hangs(program: &str, noisy: &mut usize) -> Result<Run, Taken> {
-    let mut reasons = Vec::new();
+fn until_it_hangs(program: &str, wrong_tries: usize, noisy: &mut usize) -> Result<Run, Taken> {
+    let (mut reasons, mut wrong) = (Vec::new(), 0);
     let before = Ticks::now();
     for _ in 0..TRIES {
-        match record(program) {
-            Ok(run) => return Ok(run),
-            Err(reason) => {
-                *noisy += 1;
-                say(&format!("NOISY {program}: {reason}"));
-                reasons.push(reason);
+        let reason = match record(program) {
+            Ok(run) if run.is_disturbed && !run.complaints.is_empty() && wrong + 1 < wrong_tries => {
+                wrong += 1;
+                format!("others had part of the CPUs' time; hence a wrong answer: {run}")
             }
-        }
+            Ok(run) => return Ok(run),
+            Err(reason) => reason,
+        };
+        *noisy += 1;
+        say(&format!("NOISY {program}: {reason}"));
+        reasons.push(reason);
     }
     let taken = Ticks::taken_since(before);
-    if taken.by_host >= STOLEN || taken.by_others >= TAKEN_BY_OTHERS {
+    if taken.is_much() {
         return Err(taken);
     }
     panic!("{program} did not hang in {TRIES} tries, this machine is too small:\n  {}", reasons.join("\n  "));
@@ -340,7 +358,8 @@ fn record(program: &str) -> Result<Run, String> {
     let rank = own.map_or(0, |(rank, _)| rank);
     let text = String::from_utf8(unhitch(&["why", "--top", &(rank + 1).to_string()], &trace).stdout).unwrap();
     let Complaints { mut broken, wrong } = complaints(&why, &text, &outcome);
-    let is_shared = Ticks::taken_since(before).by_others >= TAKEN_BY_OTHERS;
+    let taken = Ticks::taken_since(before);
+    let is_shared = taken.by_others >= TAKEN_BY_OTHERS;
     let contested = own.map_or(0.0, |(_, stall)| contested(stall, &outcome, is_shared));
     if broken.is_empty() && !wrong.is_empty() && contested >= CONTESTED {
         let share = contested * 100.0;
@@ -350,7 +369,7 @@ fn record(program: &str) -> Result<Run, String> {
     let complaints = broken;
     // A wrong answer is worth a look at what it was given to.
     let trace = (!complaints.is_empty()).then(|| folder.keep().join(trace.file_name().unwrap()));
-    Ok(Run { program: program.to_owned(), complaints, outranked: rank > 0, text, trace })
+    Ok(Run { program: program.to_owned(), complaints, outranked: rank > 0, is_disturbed: taken.is_much(), text, trace })
 }
 
 /// `lab.json` of the trace.
@@ -362,16 +381,32 @@ fn outcome(trace: &Path) -> Outcome {
 /// The stall of the program's own processes that is the hang it measured, with its rank among all; it may have hung more than once.
 /// *Why not simply the worst:* what else hung on this machine meanwhile is true, too, and nobody knows beforehand what it is; how often
 /// that outranks the program's hang, the soak tells.
-fn own_stall<'a>(why: &'a Value, outcome: &Outcome) -> Option<(usize, &'a Value)> {
+fn own_stall<'a>(why: &'a Value, outcome: &'a Outcome) -> Option<(usize, &'a Value)> {
+    own_stalls(why, outcome)
+        .max_by_key(|(rank, stall)| (covered_ns([(*rank, *stall)].into_iter(), outcome.measured.hang), std::cmp::Reverse(*rank)))
+}
+
+fn own_stalls<'a>(why: &'a Value, outcome: &'a Outcome) -> impl Iterator<Item = (usize, &'a Value)> {
     let own = [&outcome.answer.victim_process, &outcome.answer.culprit_process];
-    let hang = outcome.measured.hang;
-    let common_ns = |stall: &Value| ns(&stall["end_ns"]).min(hang.end_ns).saturating_sub(ns(&stall["start_ns"]).max(hang.start_ns));
-    let is_own = |stall: &Value| match is_crowd(outcome) {
+    let is_own = move |stall: &Value| match is_crowd(outcome) {
         true => stall["cause"]["culprit"]["process"] == own[1].as_str() && stall["cause"]["pattern"] == outcome.answer.pattern.as_str(),
+        // Everybody waits for the disk there.
+        false if outcome.program == "slow-disk" => stall["victim"]["thread"] == outcome.answer.victim_thread.as_str(),
         false => own.iter().any(|process| stall["victim"]["process"] == process.as_str()),
     };
-    let stalls = items(&why["stalls"]).enumerate().filter(|(_, stall)| is_own(stall));
-    stalls.max_by_key(|(rank, stall)| (common_ns(stall), std::cmp::Reverse(*rank)))
+    items(&why["stalls"]).enumerate().filter(move |(_, stall)| is_own(stall))
+}
+
+/// How much of `hang` lies in one of the stalls at least.
+fn covered_ns<'a>(stalls: impl Iterator<Item = (usize, &'a Value)>, hang: Span) -> u64 {
+    let mut windows: Vec<(u64, u64)> = stalls.map(|(_, stall)| (ns(&stall["start_ns"]), ns(&stall["end_ns"]).min(hang.end_ns))).collect();
+    windows.sort_unstable();
+    let mut reached = hang.start_ns;
+    windows.into_iter().fold(0, |covered, (start, end)| {
+        let from = start.max(reached);
+        reached = reached.max(end);
+        covered + end.saturating_sub(from)
+    })
 }
 
 fn is_crowd(outcome: &Outcome) -> bool {
@@ -439,9 +474,11 @@ fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Complaints {
 
     let (start_ns, end_ns, duration_ns) = (ns(&stall["start_ns"]), ns(&stall["end_ns"]), ns(&stall["duration_ns"]));
     let hang = outcome.measured.hang;
-    let common_ns = end_ns.min(hang.end_ns).saturating_sub(start_ns.max(hang.start_ns));
-    let least_ns = hang.duration_ns() / 10 * if is_crowd(outcome) { 5 } else { 8 };
-    expect(common_ns >= least_ns, format!("the stall {start_ns}..{end_ns} covers {common_ns} ns of the hang that was measured: {hang:?}"));
+    let covered_ns = covered_ns(own_stalls(why, outcome).filter(|(_, other)| is_crowd(outcome) || *other == stall), hang);
+    expect(
+        covered_ns >= hang.duration_ns() / 10 * if is_crowd(outcome) { 5 } else { 8 },
+        format!("the stall {start_ns}..{end_ns} covers {covered_ns} ns of the hang that was measured: {hang:?}"),
+    );
     let run = outcome.measured.run;
     expect(run.start_ns <= start_ns && end_ns <= run.end_ns, format!("the stall {start_ns}..{end_ns} is not within the run: {run:?}"));
     must(duration_ns == end_ns.saturating_sub(start_ns), format!("duration_ns is {duration_ns}, from {start_ns} to {end_ns}"));

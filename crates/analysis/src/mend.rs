@@ -211,7 +211,7 @@ impl<'a> Chains<'a> {
         if let Some(leaving) = self.threads.get_mut(prev.index()) {
             leaving.prio = switches.prev_prio[index];
         }
-        self.observe(index, time.minus(1), cpu, prev, By::Presence);
+        self.observe(index, time, cpu, prev, By::Presence);
         if let Some(leaving) = self.threads.get_mut(prev.index()) {
             (leaving.on, leaving.woken) = (None, None);
         }
@@ -236,9 +236,11 @@ impl<'a> Chains<'a> {
             let at = self.cpus[usize::from(other)].seen;
             self.add(before, at.plus(1).min(time), other, thread, ThreadId::IDLE, By::Presence);
         }
-        // A CPU that idles takes a woken thread at once; any other gave it the CPU when it was first seen there, or before.
+        // A CPU that idles takes a woken thread at once; any other gave it the CPU before it was first seen there. Came it at that very
+        // moment, it would sleep while it did what showed it.
         let prompt = state.woken.filter(|woken| was.is_idle() && by == By::Presence && !is_late(*woken, time));
-        let at = prompt.map_or(time, |woken| woken.time.max(seen).min(time));
+        let latest = if by == By::Arrival { time } else { time.minus(1).max(seen) };
+        let at = prompt.map_or(latest, |woken| woken.time.max(seen).min(latest));
         self.add(before, at, cpu, was, thread, by);
         self.cpus[usize::from(cpu)].seen = time;
     }
@@ -400,7 +402,20 @@ mod tests {
         wake(&mut trace, 20, 0, 1, 2);
         wake(&mut trace, 49, 1, 2, 1);
         mend(&mut trace);
-        assert_eq!(trace.switches.time, [10_000, 20_000, 50_000].map(Time::from_nanos));
+        assert_eq!(trace.switches.time, [10_000, 19_999, 50_000].map(Time::from_nanos));
+    }
+
+    #[test]
+    fn who_wakes_has_come_before() {
+        let mut trace = broken();
+        wake(&mut trace, 40, 0, 1, 2);
+        mend(&mut trace);
+        let came = trace.switches.next.iter().position(|next| *next == ThreadId(1)).unwrap();
+        assert!(
+            trace.switches.time[came] < trace.wakings.time[0],
+            "{:?}: asleep until it woke another, it would be damage",
+            trace.switches
+        );
     }
 
     #[test]
@@ -409,7 +424,7 @@ mod tests {
         sample(&mut trace, 70, 2);
         sample(&mut trace, 80, 2);
         mend(&mut trace);
-        assert_eq!(trace.switches.time.last(), Some(&Time::from_nanos(70_000)));
+        assert_eq!(trace.switches.time.last(), Some(&Time::from_nanos(69_999)));
         assert_eq!((trace.switches.prev[3], trace.switches.next[3]), (ThreadId(0), ThreadId(2)));
     }
 
