@@ -1,5 +1,5 @@
-//! A recording survives a full disk: small file systems stand where the trace would go, in a mount namespace of the test's own. What the
-//! machine does not permit prints `SKIPPED name: reason`.
+//! A recording survives a full disk: small file systems stand where the trace would go, in a mount
+//! namespace of the test's own. What the machine does not permit prints `SKIPPED name: reason`.
 #![cfg(target_os = "linux")]
 
 use std::io::Write;
@@ -14,13 +14,22 @@ fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
 }
 
-/// Runs `script` in a mount namespace of its own, with small file systems at `full`; `$UNHITCH` is the program, HOME is `home`.
+/// Runs `script` in a mount namespace of its own, with small file systems at `full`; `$UNHITCH` is
+/// the program, HOME is `home`.
 fn among_full_disks(full: &[&Path], home: &Path, script: &str) -> Command {
-    let mount = |path: &&Path| format!("mkdir -p '{0}' && mount -t tmpfs -o {FULL} tmpfs '{0}' || exit 77\n", path.display());
+    let mount = |path: &&Path| {
+        format!(
+            "mkdir -p '{0}' && mount -t tmpfs -o {FULL} tmpfs '{0}' || exit 77\n",
+            path.display()
+        )
+    };
     let mounts: String = full.iter().map(mount).collect();
     let mut command = Command::new("unshare");
     command.args(["--mount", "--propagation", "private", "sh", "-c", &format!("{mounts}{script}")]);
-    command.env("HOME", home).env("UNHITCH", env!("CARGO_BIN_EXE_unhitch")).env_remove("XDG_STATE_HOME");
+    command
+        .env("HOME", home)
+        .env("UNHITCH", env!("CARGO_BIN_EXE_unhitch"))
+        .env_remove("XDG_STATE_HOME");
     command
 }
 
@@ -31,8 +40,11 @@ fn permitted(name: &str, output: std::io::Result<Output>) -> Option<(Output, Str
         return None;
     };
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
-    let refused = ["may not", "not permitted", "Operation not permitted", "mount tracefs", "is missing"];
-    if output.status.code() == Some(77) || (output.status.code() == Some(1) && refused.iter().any(|words| errors.contains(words))) {
+    let refused =
+        ["may not", "not permitted", "Operation not permitted", "mount tracefs", "is missing"];
+    if output.status.code() == Some(77)
+        || (output.status.code() == Some(1) && refused.iter().any(|words| errors.contains(words)))
+    {
         skipped(name, errors.lines().next().unwrap_or("a file system cannot be mounted"));
         return None;
     }
@@ -46,15 +58,25 @@ fn a_recording_goes_where_there_is_room() {
     let (disk, home) = (folder.path().join("disk"), folder.path().join("home"));
     std::fs::create_dir(&home).unwrap();
     let full = [disk.as_path(), Path::new("/var/lib"), Path::new("/var/tmp")];
-    let script =
-        format!("$UNHITCH record -o '{0}/mine.hitch' --for 0.3s; code=$?; ls -A '{0}' /var/tmp /var/lib >&2; exit $code", disk.display());
-    let Some((output, errors)) = permitted(name, among_full_disks(&full, &home, &script).output()) else { return };
+    let script = format!(
+        "$UNHITCH record -o '{0}/mine.hitch' --for 0.3s; code=$?; ls -A '{0}' /var/tmp /var/lib >&2; exit $code",
+        disk.display()
+    );
+    let Some((output, errors)) = permitted(name, among_full_disks(&full, &home, &script).output())
+    else {
+        return;
+    };
     assert!(output.status.success(), "{errors}");
     let path = String::from_utf8(output.stdout).unwrap();
     assert!(Path::new(path.trim()).starts_with(&home), "{path}\n{errors}");
     let trace = unhitch_formats::open(Path::new(path.trim())).unwrap();
     assert!(!trace.switches.is_empty());
-    for words in ["because it could not be written where it should", "disk", "/var/tmp", "No space left: the trace needs"] {
+    for words in [
+        "because it could not be written where it should",
+        "disk",
+        "/var/tmp",
+        "No space left: the trace needs",
+    ] {
         assert!(errors.contains(words), "{words}: {errors}");
     }
     assert!(!errors.contains(".partial"), "nothing is left behind: {errors}");
@@ -67,9 +89,13 @@ fn a_recording_that_nothing_takes_says_why_of_each_place() {
     let home = folder.path().join("home");
     let full = [Path::new("/var/lib"), Path::new("/var/tmp"), home.as_path()];
     let script = "cd \"$HOME\"; $UNHITCH record --for 0.3s";
-    let Some((output, errors)) = permitted(name, among_full_disks(&full, &home, script).output()) else { return };
+    let Some((output, errors)) = permitted(name, among_full_disks(&full, &home, script).output())
+    else {
+        return;
+    };
     assert_eq!(output.status.code(), Some(1), "{errors}");
-    for words in ["could not be written anywhere", "home", "/var/lib", "/var/tmp", "No space left"] {
+    for words in ["could not be written anywhere", "home", "/var/lib", "/var/tmp", "No space left"]
+    {
         assert!(errors.contains(words), "{words}: {errors}");
     }
 }
@@ -97,12 +123,23 @@ fn a_watching_recorder_keeps_what_it_cannot_write() {
         folder.path().display()
     );
     let mut command = among_full_disks(&full, &home, &script);
-    // Ctrl-C must reach a program that a shell started in the background, where it would be ignored.
+    // Ctrl-C must reach a program that a shell started in the background, where it would be
+    // ignored.
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let begun = Instant::now();
-    let Some((output, errors)) = permitted(name, child.and_then(std::process::Child::wait_with_output)) else { return };
+    let Some((output, errors)) =
+        permitted(name, child.and_then(std::process::Child::wait_with_output))
+    else {
+        return;
+    };
     assert!(begun.elapsed() < Duration::from_secs(120));
     assert!(output.status.success(), "{:?}: {errors}", output.status);
-    assert!(errors.contains("could not be written anywhere") && errors.contains("kept in memory"), "{errors}");
-    assert_eq!(unhitch_formats::open(&folder.path().join("saved.hitch")).unwrap().meta.notes, "kept");
+    assert!(
+        errors.contains("could not be written anywhere") && errors.contains("kept in memory"),
+        "{errors}"
+    );
+    assert_eq!(
+        unhitch_formats::open(&folder.path().join("saved.hitch")).unwrap().meta.notes,
+        "kept"
+    );
 }

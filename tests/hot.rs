@@ -1,7 +1,8 @@
-//! `unhitch hot` on the seven instructions of "63 cores blocked by seven instructions": sampled for real, and with the figures of the post.
+//! `unhitch hot` on the seven instructions of "63 cores blocked by seven instructions": sampled for
+//! real, and with the figures of the post.
 //!
-//! The loop is written in assembly, so that it is these seven whatever the compiler does. What the samples per instruction must be is
-//! counted here from the trace itself, by address alone.
+//! The loop is written in assembly, so that it is these seven whatever the compiler does. What the
+//! samples per instruction must be is counted here from the trace itself, by address alone.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(unsafe_code, reason = "the loop is assembly")]
 
@@ -83,7 +84,10 @@ fn function_offset() -> u64 {
 fn unhitch(words: &[&str], trace: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));
     // Wherever these are, root reads programs from there too.
-    let folders = [this_program().parent().unwrap().display().to_string(), trace.parent().unwrap().display().to_string()];
+    let folders = [
+        this_program().parent().unwrap().display().to_string(),
+        trace.parent().unwrap().display().to_string(),
+    ];
     command.env("_NT_SYMBOL_PATH", folders.join(";"));
     command.arg("hot").arg(trace).args(words).output().unwrap()
 }
@@ -100,7 +104,8 @@ fn json(words: &[&str], trace: &Path) -> Value {
 
 /// Offset in the function, text and samples of the instructions that the answer has in its loop.
 fn loop_of(answer: &Value) -> Vec<(u64, String, u64)> {
-    let instructions = answer["instructions"].as_array().unwrap().iter().filter(|line| line["in_loop"] == true);
+    let instructions =
+        answer["instructions"].as_array().unwrap().iter().filter(|line| line["in_loop"] == true);
     let loop_line = |line: &Value| {
         let offset = line["offset"].as_u64().unwrap() - function_offset();
         (offset, line["text"].as_str().unwrap().to_owned(), line["samples"].as_u64().unwrap())
@@ -122,7 +127,10 @@ fn search(for_time: Duration) {
     let end = Instant::now() + for_time;
     while Instant::now() < end {
         // SAFETY: it reads `words.len()` words from the pointer on.
-        assert_eq!(unsafe { find_next_forward_run_clear(words.as_ptr(), words.len()) }, words.len());
+        assert_eq!(
+            unsafe { find_next_forward_run_clear(words.as_ptr(), words.len()) },
+            words.len()
+        );
     }
 }
 
@@ -132,11 +140,15 @@ fn counted(trace: &Path, name: &str) -> BTreeMap<u64, u64> {
     let this = this_program();
     let mut counts = BTreeMap::new();
     for index in 0..trace.samples.len() {
-        let Some(&leaf) = trace.stacks.frames_of(trace.samples.stack[index]).first() else { continue };
+        let Some(&leaf) = trace.stacks.frames_of(trace.samples.stack[index]).first() else {
+            continue;
+        };
         let frame = trace.stacks.frame(leaf).unwrap();
         let is_ours = Path::new(trace.name(trace.modules.get(frame.module).unwrap().path)) == this;
-        let is_its = is_ours && trace.thread_name(trace.samples.thread[index], trace.samples.time[index]) == name;
-        let offset = frame.offset.checked_sub(function_offset()).filter(|&offset| is_its && offset < 27);
+        let is_its = is_ours
+            && trace.thread_name(trace.samples.thread[index], trace.samples.time[index]) == name;
+        let offset =
+            frame.offset.checked_sub(function_offset()).filter(|&offset| is_its && offset < 27);
         if let Some(offset) = offset {
             *counts.entry(offset).or_default() += 1;
         }
@@ -151,12 +163,18 @@ fn live_hot_finds_the_seven_instructions_and_their_shares() {
     let mut recorder = match Recorder::start(&options) {
         Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
             let reason = error.to_string().replace('\n', " ");
-            let _ = writeln!(std::io::stderr(), "SKIPPED live_hot_finds_the_seven_instructions_and_their_shares: {reason}");
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED live_hot_finds_the_seven_instructions_and_their_shares: {reason}"
+            );
             return;
         }
         result => result.unwrap(),
     };
-    let searching = std::thread::Builder::new().name("checkpoint".to_owned()).spawn(|| search(Duration::from_millis(1_500))).unwrap();
+    let searching = std::thread::Builder::new()
+        .name("checkpoint".to_owned())
+        .spawn(|| search(Duration::from_millis(1_500)))
+        .unwrap();
     searching.join().unwrap();
     let snapshot = recorder.snapshot();
     drop(recorder);
@@ -170,21 +188,32 @@ fn live_hot_finds_the_seven_instructions_and_their_shares() {
     let answer = json(&["--function", FUNCTION, "--victim", "checkpoint"], &trace);
     let found = loop_of(&answer);
     assert_is_the_loop(&found);
-    let (samples, in_loop) = (answer["samples"].as_u64().unwrap(), answer["loop"]["samples"].as_u64().unwrap());
+    let (samples, in_loop) =
+        (answer["samples"].as_u64().unwrap(), answer["loop"]["samples"].as_u64().unwrap());
     assert!(samples >= 50, "the thread got no CPU: {samples} samples");
     assert!(in_loop * 100 >= samples * 95, "{in_loop} of {samples} samples in the loop");
     assert_eq!(in_loop, found.iter().map(|(_, _, samples)| samples).sum::<u64>());
-    let sampled: BTreeMap<u64, u64> =
-        found.iter().filter(|(_, _, samples)| *samples > 0).map(|&(offset, _, samples)| (offset, samples)).collect();
-    let counted: BTreeMap<u64, u64> = counted(&trace, "checkpoint").into_iter().filter(|(offset, _)| (6..25).contains(offset)).collect();
-    assert_eq!(sampled, counted, "each instruction has the samples that the trace has at its address");
+    let sampled: BTreeMap<u64, u64> = found
+        .iter()
+        .filter(|(_, _, samples)| *samples > 0)
+        .map(|&(offset, _, samples)| (offset, samples))
+        .collect();
+    let counted: BTreeMap<u64, u64> = counted(&trace, "checkpoint")
+        .into_iter()
+        .filter(|(offset, _)| (6..25).contains(offset))
+        .collect();
+    assert_eq!(
+        sampled, counted,
+        "each instruction has the samples that the trace has at its address"
+    );
 }
 
 fn this_program() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// A trace with the post's samples, taken in `program` (this one, or a copy), on this machine if it is `at_home`, at the time `wall`.
+/// A trace with the post's samples, taken in `program` (this one, or a copy), on this machine if it
+/// is `at_home`, at the time `wall`.
 fn trace_of_the_post(folder: &Path, program: &Path, at_home: bool, wall: SystemTime) -> PathBuf {
     let task = made::Task { pid: 4, tid: 3276, comm: "System" };
     let (start, end, offset) = mapping();
@@ -195,11 +224,21 @@ fn trace_of_the_post(folder: &Path, program: &Path, at_home: bool, wall: SystemT
     for ((at, _), samples) in SEVEN.iter().zip(OF_THE_POST) {
         for _ in 0..samples {
             ns += 446_000;
-            made.clock(made::At { ns, cpu: 0 }, task, made::Chain { kernel: &[], user: &[function_avma() + at] });
+            made.clock(
+                made::At { ns, cpu: 0 },
+                task,
+                made::Chain { kernel: &[], user: &[function_avma() + at] },
+            );
         }
     }
-    let read = |name: &str| std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap().trim().to_owned();
-    let here = if at_home { (read("hostname"), read("osrelease")) } else { ("elsewhere".to_owned(), "6.18.0".to_owned()) };
+    let read = |name: &str| {
+        std::fs::read_to_string(format!("/proc/sys/kernel/{name}")).unwrap().trim().to_owned()
+    };
+    let here = if at_home {
+        (read("hostname"), read("osrelease"))
+    } else {
+        ("elsewhere".to_owned(), "6.18.0".to_owned())
+    };
     let wall_ns = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let clock_id = Some(ClockData { clockid: 1, wall_ns, clock_ns: 1_000 });
     let features = Features { host: here.0, kernel: here.1, clock_id, ..made::Made::features() };
@@ -218,14 +257,28 @@ fn the_figures_of_the_post_are_told() {
     let found = loop_of(&answer);
     assert_is_the_loop(&found);
     assert_eq!(found.iter().map(|(_, _, samples)| *samples).collect::<Vec<_>>(), OF_THE_POST);
-    assert_eq!((&answer["samples"], &answer["loop"]["samples"], &answer["loop"]["share"]), (&7_547.into(), &7_547.into(), &1.0.into()));
+    assert_eq!(
+        (&answer["samples"], &answer["loop"]["samples"], &answer["loop"]["share"]),
+        (&7_547.into(), &7_547.into(), &1.0.into())
+    );
 
     let text = text(&["--function", "find_next"], &trace);
-    assert!(text.contains("a loop of 7 instructions, 100.0 % of the function's samples; 99.4 % on one of them"), "{text}");
+    assert!(
+        text.contains(
+            "a loop of 7 instructions, 100.0 % of the function's samples; 99.4 % on one of them"
+        ),
+        "{text}"
+    );
     assert!(text.contains("SKID") && !text.contains("KERNEL"), "{text}");
     let hottest = text.lines().find(|line| line.contains("7,498")).unwrap();
-    assert!(hottest.contains("99.4 %") && hottest.contains("│") && hottest.contains("inc %rax"), "{text}");
-    assert!(text.lines().any(|line| line.contains("┌") && line.contains("cmp %rsi,%rax")), "{text}");
+    assert!(
+        hottest.contains("99.4 %") && hottest.contains("│") && hottest.contains("inc %rax"),
+        "{text}"
+    );
+    assert!(
+        text.lines().any(|line| line.contains("┌") && line.contains("cmp %rsi,%rax")),
+        "{text}"
+    );
     assert!(text.lines().any(|line| line.contains("└") && line.contains("je ")), "{text}");
     // In the first 20 ms 45 samples are taken: all of the first two instructions.
     let early = json(&["--function", FUNCTION, "--to", "20ms"], &trace);
@@ -248,7 +301,11 @@ fn without_names_the_code_around_the_samples_is_shown() {
             let answer = json(&["--function", wanted], &trace);
             assert_is_the_loop(&loop_of(&answer));
             let notes = answer["notes"].as_array().unwrap();
-            assert_eq!(notes.iter().any(|note| note.as_str().unwrap().contains("around the samples")), !is_known, "{answer}");
+            assert_eq!(
+                notes.iter().any(|note| note.as_str().unwrap().contains("around the samples")),
+                !is_known,
+                "{answer}"
+            );
             let whole = format!("{file}+{:#x}", function_offset());
             assert_eq!(answer["function"], if is_known { whole } else { place.clone() });
         }
@@ -258,12 +315,29 @@ fn without_names_the_code_around_the_samples_is_shown() {
 #[test]
 fn a_file_written_after_the_recording_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
-    let trace = trace_of_the_post(folder.path(), &this_program(), false, SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+    let trace = trace_of_the_post(
+        folder.path(),
+        &this_program(),
+        false,
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+    );
     let place = json(&[], &trace)["functions"][0]["function"].as_str().unwrap().to_owned();
     let answer = json(&["--function", &place], &trace);
-    assert!(answer["no_code"].as_str().unwrap().contains("not the file that was recorded"), "{answer}");
-    let samples: u64 = answer["instructions"].as_array().unwrap().iter().map(|line| line["samples"].as_u64().unwrap()).sum();
-    assert_eq!((samples, &answer["loop"]), (7_547, &Value::Null), "the samples per address are told all the same");
+    assert!(
+        answer["no_code"].as_str().unwrap().contains("not the file that was recorded"),
+        "{answer}"
+    );
+    let samples: u64 = answer["instructions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|line| line["samples"].as_u64().unwrap())
+        .sum();
+    assert_eq!(
+        (samples, &answer["loop"]),
+        (7_547, &Value::Null),
+        "the samples per address are told all the same"
+    );
 }
 
 #[test]
@@ -271,7 +345,11 @@ fn kernel_code_of_another_machine_takes_its_image() {
     let folder = tempfile::tempdir().unwrap();
     let task = made::Task { pid: 4, tid: 4, comm: "kworker" };
     let mut made = made::Made::default();
-    made.clock(made::At { ns: 1_000_000, cpu: 0 }, task, made::Chain { kernel: &[0xffff_ffff_8123_4567], user: &[] });
+    made.clock(
+        made::At { ns: 1_000_000, cpu: 0 },
+        task,
+        made::Chain { kernel: &[0xffff_ffff_8123_4567], user: &[] },
+    );
     let trace = folder.path().join("kernel.data");
     std::fs::write(&trace, made.file()).unwrap();
     assert!(text(&[], &trace).contains("[kernel]+0xffffffff81234567"));
@@ -280,9 +358,16 @@ fn kernel_code_of_another_machine_takes_its_image() {
         told.contains("NO CODE   the trace is from another machine; give the kernel that was recorded with --kernel-image VMLINUX"),
         "{told}"
     );
-    assert!(told.contains("KERNEL    where the kernel has interrupts disabled") && told.contains("ffffffff81234567"), "{told}");
+    assert!(
+        told.contains("KERNEL    where the kernel has interrupts disabled")
+            && told.contains("ffffffff81234567"),
+        "{told}"
+    );
     let image = this_program();
-    let wrong = text(&["--function", "[kernel]+0xffffffff81234567", "--kernel-image", image.to_str().unwrap()], &trace);
+    let wrong = text(
+        &["--function", "[kernel]+0xffffffff81234567", "--kernel-image", image.to_str().unwrap()],
+        &trace,
+    );
     assert!(wrong.contains("is not the kernel that was recorded"), "{wrong}");
 }
 
@@ -290,7 +375,9 @@ fn kernel_code_of_another_machine_takes_its_image() {
 fn functions_without_samples_are_told_apart_from_unknown_ones() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace_of_the_post(folder.path(), &this_program(), true, SystemTime::now());
-    for (function, said) in [("seek", "no sample is in a function called \"seek\""), ("", "no sample")] {
+    for (function, said) in
+        [("seek", "no sample is in a function called \"seek\""), ("", "no sample")]
+    {
         let output = unhitch(&["--function", function], &trace);
         assert_eq!(output.status.code(), Some(1));
         assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{output:?}");

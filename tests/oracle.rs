@@ -1,16 +1,20 @@
-//! `perf sched timehist` as the oracle: what it says of every thread's run, wait and delay, against [`Analysis`] on the same file.
+//! `perf sched timehist` as the oracle: what it says of every thread's run, wait and delay, against
+//! [`Analysis`] on the same file.
 //!
-//! The output is that of `tools/perf/builtin-sched.c` (perf 6.1 and later): a line per context switch, about the thread that leaves, and
-//! the sums of each thread. Lines are cut to whole microseconds, so they are compared one by one, cut likewise; the sums are compared
-//! within 0.1 %. *Why that takes more than two sums:* timehist and we answer slightly different questions. It knows a CPU's last switch, a
-//! thread's last departure, and the first wake-up since:
+//! The output is that of `tools/perf/builtin-sched.c` (perf 6.1 and later): a line per context
+//! switch, about the thread that leaves, and the sums of each thread. Lines are cut to whole
+//! microseconds, so they are compared one by one, cut likewise; the sums are compared within 0.1 %.
+//! *Why that takes more than two sums:* timehist and we answer slightly different questions. It
+//! knows a CPU's last switch, a thread's last departure, and the first wake-up since:
 //!
 //! * run = this departure − the CPU's last switch, whoever came on there;
 //! * wait = the CPU's last switch − the thread's last departure; 0 where there was none;
-//! * delay = the CPU's last switch − the first wake-up since that departure; 0 where there was none.
+//! * delay = the CPU's last switch − the first wake-up since that departure; 0 where there was
+//!   none.
 //!
-//! Where that is no answer, or not to our question, a [`Reason`] names the difference. Whether one applies is read off the events alone,
-//! never off the figures, and it excuses only the columns it must: whatever else differs counts against the tolerance.
+//! Where that is no answer, or not to our question, a [`Reason`] names the difference. Whether one
+//! applies is read off the events alone, never off the figures, and it excuses only the columns it
+//! must: whatever else differs counts against the tolerance.
 #![cfg(target_os = "linux")]
 
 #[path = "../crates/formats/tests/made/mod.rs"]
@@ -28,8 +32,13 @@ use unhitch_record::{Error, Options, Recorder};
 
 /// Relative tolerance of a thread's sum, and the absolute one of sums that are nearly nothing.
 const TOLERANCE: (f64, f64) = (1e-3, 10_000.0);
-/// Many processes that switch as often as the scheduler likes, then a pair on one CPU that must switch thousands of times.
-const LOAD: [&str; 3] = ["sh", "-c", "perf bench sched messaging -g 2 -l 100 && taskset -c 0 perf bench sched pipe -l 1000"];
+/// Many processes that switch as often as the scheduler likes, then a pair on one CPU that must
+/// switch thousands of times.
+const LOAD: [&str; 3] = [
+    "sh",
+    "-c",
+    "perf bench sched messaging -g 2 -l 100 && taskset -c 0 perf bench sched pipe -l 1000",
+];
 /// Wait, delay, run: timehist's columns, here in nanoseconds.
 type Columns = [u64; 3];
 const NAMES: [&str; 3] = ["wait", "delay", "run"];
@@ -41,20 +50,26 @@ const EXITED: i64 = -1;
 enum Reason {
     /// The CPU's first switch: timehist knows nothing of what was before, we conclude backwards.
     FirstOfCpu,
-    /// The thread's first departure: timehist counts no wait before it, we do, from the start of the trace or of the thread.
+    /// The thread's first departure: timehist counts no wait before it, we do, from the start of
+    /// the trace or of the thread.
     FirstDeparture,
-    /// After its last departure timehist counts nothing of a thread; we go on to the end of the trace.
+    /// After its last departure timehist counts nothing of a thread; we go on to the end of the
+    /// trace.
     AfterLastDeparture,
-    /// Some CPU's ring began only later: what is not inside the window common to all CPUs we do not count.
+    /// Some CPU's ring began only later: what is not inside the window common to all CPUs we do not
+    /// count.
     OutsideCommonWindow,
-    /// A switch in between was not reported (see `mend`): to us the time is unknown, timehist takes the CPU's last switch for it.
+    /// A switch in between was not reported (see `mend`): to us the time is unknown, timehist takes
+    /// the CPU's last switch for it.
     BrokenChain,
-    /// The exiting thread's samples have no thread id any more: timehist counts them to a thread −1 that all exiting threads share.
+    /// The exiting thread's samples have no thread id any more: timehist counts them to a thread −1
+    /// that all exiting threads share.
     IdGone,
-    /// It left runnable. We keep that wait apart as preempted; timehist says a delay of 0 (6.1), the whole wait (later versions), or
-    /// counts from a wake-up that changed nothing.
+    /// It left runnable. We keep that wait apart as preempted; timehist says a delay of 0 (6.1),
+    /// the whole wait (later versions), or counts from a wake-up that changed nothing.
     Preempted,
-    /// Woken just before it left, and by nothing else: to us it never slept, timehist has forgotten the wake-up when it leaves.
+    /// Woken just before it left, and by nothing else: to us it never slept, timehist has forgotten
+    /// the wake-up when it leaves.
     EarlyWake,
 }
 
@@ -88,10 +103,14 @@ struct Said {
 
 impl Said {
     fn of(file: &Path) -> Self {
-        let out = perf(&["sched", "timehist", "--with-summary", "--state", "--no-call-graph", "-i"], file);
+        let out = perf(
+            &["sched", "timehist", "--with-summary", "--state", "--no-call-graph", "-i"],
+            file,
+        );
         let text = String::from_utf8_lossy(&out.stdout);
         let mut said = Self::default();
-        let (lines, sums) = text.split_once("Wait-time summary").expect("timehist prints a summary");
+        let (lines, sums) =
+            text.split_once("Wait-time summary").expect("timehist prints a summary");
         for line in whole_lines(lines) {
             if let Some((cpu, line)) = read_line(&line) {
                 said.lines.entry(cpu).or_default().push_back(line);
@@ -135,10 +154,12 @@ fn read_line(line: &str) -> Option<(u16, Line)> {
     Some((cpu, Line { time_us, tid: tid(thread).unwrap_or(0), columns_us, text: line.to_owned() }))
 }
 
-/// `rustc[18762/18758]   18758   34   105.277   0.000   0.000   253.101   0.000`: run, then the wait by state, then the delay.
+/// `rustc[18762/18758]   18758   34   105.277   0.000   0.000   253.101   0.000`: run, then the
+/// wait by state, then the delay.
 fn read_sum(line: &str) -> Option<(i64, Columns)> {
     let mut words = line.split_whitespace().rev();
-    let [delay, preempt, io, sleep, run] = [(); 5].map(|()| words.next().and_then(|word| micros(word, 3)));
+    let [delay, preempt, io, sleep, run] =
+        [(); 5].map(|()| words.next().and_then(|word| micros(word, 3)));
     let thread = &line[..=line.rfind(']')?];
     Some((tid(thread)?, [sleep? + io? + preempt?, delay?, run?].map(|us| us * 1000)))
 }
@@ -156,11 +177,13 @@ fn tid(thread: &str) -> Option<i64> {
 
 /// A decimal number with `digits` digits behind the point, in units of the last.
 fn micros(word: &str, digits: usize) -> Option<u64> {
-    let (whole, fraction) = word.split_once('.').filter(|(_, fraction)| fraction.len() == digits)?;
+    let (whole, fraction) =
+        word.split_once('.').filter(|(_, fraction)| fraction.len() == digits)?;
     Some(whole.parse::<u64>().ok()? * 10u64.pow(digits as u32) + fraction.parse::<u64>().ok()?)
 }
 
-/// What [`Analysis`] says of each departure's trip, by the switch, and of what follows each thread's last.
+/// What [`Analysis`] says of each departure's trip, by the switch, and of what follows each
+/// thread's last.
 fn ours(trace: &Trace) -> (Vec<Columns>, Vec<Columns>) {
     let rules = Rules::default();
     let analysis = Analysis::new(trace, &rules);
@@ -173,8 +196,11 @@ fn ours(trace: &Trace) -> (Vec<Columns>, Vec<Columns>) {
     for (thread, _) in trace.threads.iter() {
         let departures = &departures[thread.index()];
         for segment in analysis.segments(thread, analysis.timeline.window()) {
-            let next = departures.partition_point(|&switch| trace.switches.time[switch] < segment.window.end);
-            let sum = departures.get(next).map_or(&mut tails[thread.index()], |&switch| &mut trips[switch]);
+            let next = departures
+                .partition_point(|&switch| trace.switches.time[switch] < segment.window.end);
+            let sum = departures
+                .get(next)
+                .map_or(&mut tails[thread.index()], |&switch| &mut trips[switch]);
             let columns: &[usize] = match segment.state {
                 State::Ran => &[2],
                 State::Runnable { preempted: false } => &[0, 1],
@@ -233,17 +259,30 @@ impl Account {
 /// Compares every line and every sum; panics where they differ for no reason.
 fn compare(what: &str, file: &Path) -> Account {
     let trace = unhitch_formats::open(file).unwrap();
-    assert!(trace.losses.is_empty(), "{what}: events were lost, timehist and we would both guess: {:?}", trace.losses);
+    assert!(
+        trace.losses.is_empty(),
+        "{what}: events were lost, timehist and we would both guess: {:?}",
+        trace.losses
+    );
     let Said { lines, sums } = Said::of(file);
     let account = account(what, &trace, lines);
     let mut wrong = Vec::new();
-    for tid in account.ours.keys().chain(account.explained.keys()).chain(sums.keys()).collect::<BTreeSet<_>>() {
+    for tid in account
+        .ours
+        .keys()
+        .chain(account.explained.keys())
+        .chain(sums.keys())
+        .collect::<BTreeSet<_>>()
+    {
         let of = |sums: &BTreeMap<i64, [f64; 3]>| sums.get(tid).copied().unwrap_or_default();
         let theirs = sums.get(tid).copied().unwrap_or_default().map(|ns| ns as f64);
         for column in 0..3 {
             let rest = theirs[column] - of(&account.ours)[column] - of(&account.explained)[column];
             if rest.abs() > (theirs[column] * TOLERANCE.0).max(TOLERANCE.1) {
-                wrong.push(format!("tid {tid}: {} differs by {rest} of {} ns for no known reason", NAMES[column], theirs[column]));
+                wrong.push(format!(
+                    "tid {tid}: {} differs by {rest} of {} ns for no known reason",
+                    NAMES[column], theirs[column]
+                ));
             }
         }
     }
@@ -254,19 +293,30 @@ fn compare(what: &str, file: &Path) -> Account {
         account.agreed,
         account.unexplained.len()
     );
-    let total = |sums: Vec<[f64; 3]>| [0, 1, 2].map(|column| sums.iter().map(|sum| sum[column]).sum::<f64>() / 1e6);
-    let [theirs, ours] =
-        [total(sums.values().map(|sum| sum.map(|ns| ns as f64)).collect()), total(account.ours.values().copied().collect())];
-    report += &format!("  wait, delay, run: timehist {theirs:.3?} ms, ours {ours:.3?} ms; timehist − ours:\n");
+    let total = |sums: Vec<[f64; 3]>| {
+        [0, 1, 2].map(|column| sums.iter().map(|sum| sum[column]).sum::<f64>() / 1e6)
+    };
+    let [theirs, ours] = [
+        total(sums.values().map(|sum| sum.map(|ns| ns as f64)).collect()),
+        total(account.ours.values().copied().collect()),
+    ];
+    report += &format!(
+        "  wait, delay, run: timehist {theirs:.3?} ms, ours {ours:.3?} ms; timehist − ours:\n"
+    );
     for (reason, (count, sum)) in &account.by_reason {
-        report += &format!("  {:<20} ×{count:<6} {:.3?} ms\n", format!("{reason:?}"), sum.map(|ns| ns / 1e6));
+        report += &format!(
+            "  {:<20} ×{count:<6} {:.3?} ms\n",
+            format!("{reason:?}"),
+            sum.map(|ns| ns / 1e6)
+        );
     }
     say(report.trim_end());
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), account.unexplained.join("\n"));
     account
 }
 
-/// Goes through the events as timehist does, checks every line against its rule, and our trip against the line.
+/// Goes through the events as timehist does, checks every line against its rule, and our trip
+/// against the line.
 fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -> Account {
     let (trips, tails) = ours(trace);
     let window = trace.common_window();
@@ -277,7 +327,12 @@ fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -
     let mut account = Account::default();
     let mut waking = 0;
     for (switch, trip) in trips.iter().enumerate() {
-        let (time, cpu, prev, next) = (switches.time[switch], switches.cpu[switch], switches.prev[switch], switches.next[switch]);
+        let (time, cpu, prev, next) = (
+            switches.time[switch],
+            switches.cpu[switch],
+            switches.prev[switch],
+            switches.next[switch],
+        );
         while waking < wakings.len() && wakings.time[waking] <= time {
             let wakee = &mut known[wakings.wakee[waking].index()];
             wakee.ready.get_or_insert(wakings.time[waking]);
@@ -287,24 +342,32 @@ fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -
         }
         let tid = i64::from(trace.threads.get(prev).tid);
         let line = lines.get_mut(&cpu).and_then(VecDeque::pop_front);
-        let line = line.unwrap_or_else(|| panic!("{what}: timehist has no line for {time:?} on CPU {cpu}"));
+        let line = line
+            .unwrap_or_else(|| panic!("{what}: timehist has no line for {time:?} on CPU {cpu}"));
         let same = line.time_us == time.nanos() / 1000 && (line.tid == tid || line.tid == EXITED);
         assert!(same, "{what}: thread {tid} leaves CPU {cpu} at {time:?}; timehist has {line:?}");
         let last = cpus.insert(cpu, (time, next));
         if !prev.is_idle() {
             let of = if line.tid == EXITED { exited } else { known[prev.index()] };
             let came_on = last.map(|(came_on, _)| came_on);
-            let since =
-                |from: Option<Time>| from.filter(|from| Some(*from) <= came_on).map_or(0, |from| came_on.unwrap_or(from).since(from));
+            let since = |from: Option<Time>| {
+                from.filter(|from| Some(*from) <= came_on)
+                    .map_or(0, |from| came_on.unwrap_or(from).since(from))
+            };
             let mut theirs = match came_on {
                 None => [0; 3],
                 Some(came_on) => [since(of.left), since(of.ready), time.since(came_on)],
             };
-            let since_it_left = (of.left_runnable || of.tied) && line.columns_us[1] == theirs[0] / 1000;
+            let since_it_left =
+                (of.left_runnable || of.tied) && line.columns_us[1] == theirs[0] / 1000;
             if since_it_left {
                 theirs[1] = theirs[0];
             }
-            assert_eq!(line.columns_us, theirs.map(|ns| ns / 1000), "{what}: timehist's rule for thread {tid} at {time:?}, {of:?}");
+            assert_eq!(
+                line.columns_us,
+                theirs.map(|ns| ns / 1000),
+                "{what}: timehist's rule for thread {tid} at {time:?}, {of:?}"
+            );
 
             account.trips += 1;
             account.add_ours(tid, *trip);
@@ -312,38 +375,65 @@ fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -
             let reasons = [
                 (line.tid == EXITED, Reason::IdGone),
                 (last.is_none(), Reason::FirstOfCpu),
-                (of.left.or(of.ready).or(came_on) < Some(window.start) || time >= window.end, Reason::OutsideCommonWindow),
+                (
+                    of.left.or(of.ready).or(came_on) < Some(window.start) || time >= window.end,
+                    Reason::OutsideCommonWindow,
+                ),
                 (of.came_on != 1 || last.is_none_or(|(_, on)| on != prev), Reason::BrokenChain),
                 (of.left.is_none(), Reason::FirstDeparture),
                 (of.left_runnable, Reason::Preempted),
-                (of.tied && since_it_left || of.early && of.ready.is_none_or(|ready| came_on < Some(ready)), Reason::EarlyWake),
+                (
+                    of.tied && since_it_left
+                        || of.early && of.ready.is_none_or(|ready| came_on < Some(ready)),
+                    Reason::EarlyWake,
+                ),
             ];
-            let mut difference = [0, 1, 2].map(|column| theirs[column] as f64 - trip[column] as f64);
+            let mut difference =
+                [0, 1, 2].map(|column| theirs[column] as f64 - trip[column] as f64);
             if line.tid == EXITED {
                 account.explain(EXITED, Reason::IdGone, theirs.map(|ns| ns as f64));
                 difference = trip.map(|ns| -(ns as f64));
             }
-            let mut reasons = reasons.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason);
-            match reasons.find(|reason| (0..3).all(|column| difference[column] == 0.0 || reason.excuses(column))) {
+            let mut reasons =
+                reasons.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason);
+            match reasons.find(|reason| {
+                (0..3).all(|column| difference[column] == 0.0 || reason.excuses(column))
+            }) {
                 _ if difference == [0.0; 3] => account.agreed += 1,
                 Some(reason) => account.explain(tid, reason, difference),
-                None => account.unexplained.push(format!("thread {tid} at {time:?}: timehist − ours = {difference:?} ns")),
+                None => account
+                    .unexplained
+                    .push(format!("thread {tid} at {time:?}: timehist − ours = {difference:?} ns")),
             }
-            let left = Known { left: Some(time), left_runnable: switches.prev_state[switch].is_runnable(), ..Known::default() };
+            let left = Known {
+                left: Some(time),
+                left_runnable: switches.prev_state[switch].is_runnable(),
+                ..Known::default()
+            };
             if line.tid == EXITED {
                 exited = left;
             }
-            known[prev.index()] = Known { early: of.woken_running, tied: of.woken == Some(time), ..left };
+            known[prev.index()] =
+                Known { early: of.woken_running, tied: of.woken == Some(time), ..left };
         }
         let coming = &mut known[next.index()];
         *coming = Known { running: true, came_on: coming.came_on + 1, ..*coming };
     }
-    for (thread, tail) in trace.threads.iter().zip(tails).filter(|(_, tail)| *tail != [0; 3]).map(|((id, _), tail)| (id, tail)) {
+    for (thread, tail) in trace
+        .threads
+        .iter()
+        .zip(tails)
+        .filter(|(_, tail)| *tail != [0; 3])
+        .map(|((id, _), tail)| (id, tail))
+    {
         let tid = i64::from(trace.threads.get(thread).tid);
         account.add_ours(tid, tail);
         account.explain(tid, Reason::AfterLastDeparture, tail.map(|ns| -(ns as f64)));
     }
-    assert!(lines.values().all(VecDeque::is_empty), "{what}: timehist has lines of switches that we did not read");
+    assert!(
+        lines.values().all(VecDeque::is_empty),
+        "{what}: timehist has lines of switches that we did not read"
+    );
     account
 }
 
@@ -356,8 +446,17 @@ fn live_perf_record_of_a_messaging_load() {
         let file = folder.path().join(format!("{stacks}.data"));
         // Rings large enough that nothing is lost: a loss would leave only guesses to compare.
         let mut command = Command::new("perf");
-        command.args(["record", "-q", "-a", "-m", if stacks { "64M" } else { "16M" }, "-o"]).arg(&file);
-        command.args(["-e", "sched:sched_switch", "-e", "sched:sched_waking", "-e", "sched:sched_wakeup_new"]);
+        command
+            .args(["record", "-q", "-a", "-m", if stacks { "64M" } else { "16M" }, "-o"])
+            .arg(&file);
+        command.args([
+            "-e",
+            "sched:sched_switch",
+            "-e",
+            "sched:sched_waking",
+            "-e",
+            "sched:sched_wakeup_new",
+        ]);
         command.args(stacks.then_some("-g")).arg("--").args(LOAD);
         let out = command.output().unwrap();
         if !out.status.success() {
@@ -380,14 +479,25 @@ fn live_own_recording_of_a_messaging_load() {
     let folder = tempfile::tempdir().unwrap();
     let (container, file) = (folder.path().join("own.hitch"), folder.path().join("own.data"));
     let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));
-    let out = command.args(["record", "--buffer", "64M", "-o"]).arg(&container).arg("--").args(LOAD).output().unwrap();
+    let out = command
+        .args(["record", "--buffer", "64M", "-o"])
+        .arg(&container)
+        .arg("--")
+        .args(LOAD)
+        .output()
+        .unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let mut zip = zip::ZipArchive::new(std::fs::File::open(&container).unwrap()).unwrap();
     let mut bytes = Vec::new();
     zip.by_name("perf.data").unwrap().read_to_end(&mut bytes).unwrap();
     std::fs::write(&file, bytes).unwrap();
-    let (whole, part) = (unhitch_formats::open(&container).unwrap(), unhitch_formats::open(&file).unwrap());
-    assert_eq!((whole.switches.len(), whole.wakings.len()), (part.switches.len(), part.wakings.len()), "the container and its perf.data");
+    let (whole, part) =
+        (unhitch_formats::open(&container).unwrap(), unhitch_formats::open(&file).unwrap());
+    assert_eq!(
+        (whole.switches.len(), whole.wakings.len()),
+        (part.switches.len(), part.wakings.len()),
+        "the container and its perf.data"
+    );
     check("unhitch record", &file);
 }
 
@@ -395,13 +505,24 @@ fn live_own_recording_of_a_messaging_load() {
 fn check(what: &str, file: &Path) {
     let trace = unhitch_formats::open(file).unwrap();
     let script = perf(&["script", "-F", "event", "-i"], file);
-    let (text, complaints) = (String::from_utf8_lossy(&script.stdout), String::from_utf8_lossy(&script.stderr));
+    let (text, complaints) =
+        (String::from_utf8_lossy(&script.stdout), String::from_utf8_lossy(&script.stderr));
     assert!(!complaints.contains("Error"), "{what}: perf script: {complaints}");
-    let count = |event: &str| text.lines().filter(|line| line.trim().trim_end_matches(':') == event).count() as u64;
+    let count = |event: &str| {
+        text.lines().filter(|line| line.trim().trim_end_matches(':') == event).count() as u64
+    };
     for event in ["sched:sched_switch", "sched:sched_waking", "sched:sched_wakeup_new"] {
-        assert_eq!(count(event), trace.by_kind.get(event).copied().unwrap_or(0), "{what}: {event} according to perf script");
+        assert_eq!(
+            count(event),
+            trace.by_kind.get(event).copied().unwrap_or(0),
+            "{what}: {event} according to perf script"
+        );
     }
-    assert!(trace.switches.len() > 1_000, "{what}: this load switches thousands of times, not {}", trace.switches.len());
+    assert!(
+        trace.switches.len() > 1_000,
+        "{what}: this load switches thousands of times, not {}",
+        trace.switches.len()
+    );
     let account = compare(what, file);
     assert!(account.agreed * 2 > account.trips, "{what}: explanations must stay the exception");
 }
@@ -436,7 +557,9 @@ fn a_made_scenario_has_each_difference_once() {
     assert!(account.unexplained.is_empty(), "{:?}", account.unexplained);
     // What is said of the preempted depends on perf's version.
     let found = account.by_reason.iter().filter(|(reason, _)| **reason != Reason::Preempted);
-    let found: Vec<_> = found.map(|(reason, (count, sum))| (*reason, *count, sum.map(|ns| (ns / 1e3).round()))).collect();
+    let found: Vec<_> = found
+        .map(|(reason, (count, sum))| (*reason, *count, sum.map(|ns| (ns / 1e3).round())))
+        .collect();
     let expected = [
         (Reason::FirstOfCpu, 1, [0.0, 0.0, -100.0]),
         (Reason::FirstDeparture, 1, [-1100.0, 0.0, 0.0]),
@@ -447,16 +570,22 @@ fn a_made_scenario_has_each_difference_once() {
     assert_eq!(found, expected);
 }
 
-/// Of two events at one nanosecond timehist takes first whichever stands first in the file; the figures are the same to us.
+/// Of two events at one nanosecond timehist takes first whichever stands first in the file; the
+/// figures are the same to us.
 #[test]
 fn a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order() {
-    let Some(_alone) = ready("a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order") else { return };
+    let Some(_alone) = ready("a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order")
+    else {
+        return;
+    };
     let task = Task { pid: 100, tid: 100, comm: "task" };
     let none = Chain::default();
     let at = |us: u64, cpu: u32| At { ns: us * 1000, cpu };
     let folder = tempfile::tempdir().unwrap();
     // Where its arrival was not reported, we take the second wake-up for one in vain.
-    for (arrives, woken_first, delay) in [(true, true, -600.0), (true, false, 0.0), (false, false, 600.0)] {
+    for (arrives, woken_first, delay) in
+        [(true, true, -600.0), (true, false, 0.0), (false, false, 600.0)]
+    {
         let mut made = Made::default();
         made.comm(0, task, false);
         match arrives {
@@ -482,24 +611,38 @@ fn a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order() {
     }
 }
 
-/// Two system-wide recordings at once would disturb each other; without perf there is nothing to compare with.
+/// Two system-wide recordings at once would disturb each other; without perf there is nothing to
+/// compare with.
 fn ready(test: &str) -> Option<std::sync::MutexGuard<'static, ()>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     match Command::new("perf").arg("--version").output() {
-        Ok(out) if out.status.success() => Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)),
-        Ok(out) => say_none(&format!("SKIPPED {test}: perf does not run: {}", first_line(&out.stderr))),
+        Ok(out) if out.status.success() => {
+            Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+        }
+        Ok(out) => {
+            say_none(&format!("SKIPPED {test}: perf does not run: {}", first_line(&out.stderr)))
+        }
         Err(error) => say_none(&format!("SKIPPED {test}: perf does not run: {error}")),
     }
 }
 
 fn perf(words: &[&str], file: &Path) -> Output {
     let out = Command::new("perf").args(words).arg(file).env("PAGER", "cat").output().unwrap();
-    assert!(out.status.success(), "perf {}: {}", words.join(" "), String::from_utf8_lossy(&out.stderr));
+    assert!(
+        out.status.success(),
+        "perf {}: {}",
+        words.join(" "),
+        String::from_utf8_lossy(&out.stderr)
+    );
     out
 }
 
 fn first_line(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).lines().find(|line| !line.trim().is_empty()).unwrap_or("no reason given").to_owned()
+    String::from_utf8_lossy(bytes)
+        .lines()
+        .find(|line| !line.trim().is_empty())
+        .unwrap_or("no reason given")
+        .to_owned()
 }
 
 /// Past the test harness, which hides what passing tests print.

@@ -1,6 +1,8 @@
-//! Who can read what: with capabilities on the binary, as root, and through files that are left behind.
+//! Who can read what: with capabilities on the binary, as root, and through files that are left
+//! behind.
 //!
-//! Who plays another user is made by `setpriv`, which takes root; without it a test says that it is skipped.
+//! Who plays another user is made by `setpriv`, which takes root; without it a test says that it is
+//! skipped.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};
@@ -15,10 +17,14 @@ use tempfile::TempDir;
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 const STRANGER: u32 = 4711;
-const CAPABILITIES: &str = "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep";
+const CAPABILITIES: &str =
+    "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep";
 
 fn example() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/starve.hitch").canonicalize().unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../examples/starve.hitch")
+        .canonicalize()
+        .unwrap()
 }
 
 fn is_root() -> bool {
@@ -35,7 +41,8 @@ fn open_folder() -> TempDir {
     folder
 }
 
-/// A copy of the program with the capabilities that are advised for recording, for everybody; `None` where there can be none.
+/// A copy of the program with the capabilities that are advised for recording, for everybody;
+/// `None` where there can be none.
 fn with_capabilities(folder: &Path) -> Option<PathBuf> {
     let program = folder.join("unhitch");
     fs::copy(UNHITCH, &program).unwrap();
@@ -46,7 +53,13 @@ fn with_capabilities(folder: &Path) -> Option<PathBuf> {
 
 fn stranger(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
-    command.args([format!("--reuid={STRANGER}"), format!("--regid={STRANGER}"), "--clear-groups".to_owned()]).arg(program);
+    command
+        .args([
+            format!("--reuid={STRANGER}"),
+            format!("--regid={STRANGER}"),
+            "--clear-groups".to_owned(),
+        ])
+        .arg(program);
     command.env_remove("HOME").env_remove("XDG_CONFIG_HOME");
     command
 }
@@ -58,7 +71,9 @@ fn said(output: &Output) -> String {
 #[test]
 fn capabilities_to_record_open_no_file_that_the_user_may_not_read() {
     let folder = open_folder();
-    let Some(program) = with_capabilities(folder.path()) else { return eprintln!("SKIPPED: setcap takes root") };
+    let Some(program) = with_capabilities(folder.path()) else {
+        return eprintln!("SKIPPED: setcap takes root");
+    };
     let secret = folder.path().join("secret.toml");
     fs::write(&secret, "hidden = 1\n").unwrap();
     fs::set_permissions(&secret, Permissions::from_mode(0o600)).unwrap();
@@ -79,11 +94,18 @@ fn capabilities_to_record_open_no_file_that_the_user_may_not_read() {
     for words in tries {
         let output = stranger(&program).args(words).output().unwrap();
         let said = said(&output);
-        assert!(output.status.code() == Some(1) && said.contains("ermission denied"), "{words:?}: {said}");
+        assert!(
+            output.status.code() == Some(1) && said.contains("ermission denied"),
+            "{words:?}: {said}"
+        );
         assert!(!said.contains("hidden") && !said.contains("root:"), "{words:?}: {said}");
     }
     let output = stranger(&program).arg("why").arg(&trace).output().unwrap();
-    assert!(output.status.success() && said(&output).contains("lock starvation"), "{}", said(&output));
+    assert!(
+        output.status.success() && said(&output).contains("lock starvation"),
+        "{}",
+        said(&output)
+    );
 }
 
 #[test]
@@ -91,11 +113,23 @@ fn a_rules_file_is_not_repeated_in_its_error() {
     let folder = open_folder();
     let rules = folder.path().join("shadow");
     fs::write(&rules, "root:$6$hidden$hidden:19000:0:99999:7:::\n").unwrap();
-    let output = Command::new(UNHITCH).arg("why").arg(example()).arg("--rules").arg(&rules).output().unwrap();
+    let output = Command::new(UNHITCH)
+        .arg("why")
+        .arg(example())
+        .arg("--rules")
+        .arg(&rules)
+        .output()
+        .unwrap();
     let said = said(&output);
-    assert!(!output.status.success() && said.contains("line 1, column") && !said.contains("hidden"), "{said}");
+    assert!(
+        !output.status.success() && said.contains("line 1, column") && !said.contains("hidden"),
+        "{said}"
+    );
     let output = Command::new(UNHITCH).arg("why").arg(&rules).output().unwrap();
-    assert!(!output.status.success() && !String::from_utf8_lossy(&output.stderr).contains("root:"), "{output:?}");
+    assert!(
+        !output.status.success() && !String::from_utf8_lossy(&output.stderr).contains("root:"),
+        "{output:?}"
+    );
 }
 
 /// A running `unhitch view`, ended with the test.
@@ -103,10 +137,21 @@ struct View(Child);
 
 impl View {
     fn of(mut command: Command, path: &Path) -> (Self, u16, String) {
-        let mut child = command.arg("view").arg(path).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = command
+            .arg("view")
+            .arg(path)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let (port, token) = line.trim_end().strip_prefix("http://127.0.0.1:").unwrap().split_once("/?token=").unwrap();
+        let (port, token) = line
+            .trim_end()
+            .strip_prefix("http://127.0.0.1:")
+            .unwrap()
+            .split_once("/?token=")
+            .unwrap();
         (Self(child), port.parse().unwrap(), token.to_owned())
     }
 
@@ -125,7 +170,8 @@ impl Drop for View {
 fn ask(port: u16, token: &str, head: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
     let len = body.len();
-    let sender = format!("Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\nConnection: close");
+    let sender =
+        format!("Host: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\nConnection: close");
     write!(stream, "{head} HTTP/1.1\r\n{sender}\r\nContent-Type: application/json\r\nContent-Length: {len}\r\n\r\n").unwrap();
     stream.write_all(body).unwrap();
     let mut answer = String::new();
@@ -145,12 +191,18 @@ fn who_answers_has_no_capability() {
         assert!(status.contains(&format!("{set}:\t0000000000000000")), "{set}: {status}");
     }
     assert!(status.contains("NoNewPrivs:\t1") && status.contains("Seccomp:\t2"), "{status}");
-    let Some(program) = with_capabilities(folder.path()) else { return eprintln!("SKIPPED: no setcap") };
+    let Some(program) = with_capabilities(folder.path()) else {
+        return eprintln!("SKIPPED: no setcap");
+    };
     let command = stranger(&program);
     let (view, ..) = View::of(command, &folder.path().join("a.hitch"));
     assert!(view.status().contains("CapPrm:\t0000000000000000"), "{}", view.status());
     let closed = stranger(&program).args(["view", "/root"]).stdin(Stdio::null()).output().unwrap();
-    assert!(!closed.status.success() && said(&closed).contains("ermission denied"), "{}", said(&closed));
+    assert!(
+        !closed.status.success() && said(&closed).contains("ermission denied"),
+        "{}",
+        said(&closed)
+    );
 }
 
 /// What the page changes, root's page too, is its owner's alone.
@@ -162,7 +214,8 @@ fn uploads_and_notes_are_their_owners_alone() {
     let answer = ask(port, &token, "POST /api/traces?name=b.hitch", &fs::read(example()).unwrap());
     assert!(answer.starts_with("HTTP/1.1 201"), "{answer}");
     assert_eq!(mode("b.hitch"), 0o600);
-    let answer = ask(port, &token, "PATCH /api/traces/b.hitch", br#"{"notes":"seen","name":"c.hitch"}"#);
+    let answer =
+        ask(port, &token, "PATCH /api/traces/b.hitch", br#"{"notes":"seen","name":"c.hitch"}"#);
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("seen"), "{answer}");
     assert_eq!(mode("c.hitch"), 0o600);
     // A trace that an older version left open to all is closed when it is written anew.
@@ -171,7 +224,8 @@ fn uploads_and_notes_are_their_owners_alone() {
     assert_eq!(mode("a.hitch"), 0o640);
 }
 
-/// Root's answers are confined to what was named: a link in the folder of traces leads nowhere else.
+/// Root's answers are confined to what was named: a link in the folder of traces leads nowhere
+/// else.
 #[test]
 fn root_reads_what_was_named_and_nothing_beside_it() {
     if !is_root() {
@@ -182,16 +236,28 @@ fn root_reads_what_was_named_and_nothing_beside_it() {
     fs::write(&rules, "").unwrap();
     fs::create_dir(folder.path().join("unhitch")).unwrap();
     std::os::unix::fs::symlink(&rules, folder.path().join("unhitch/waits.toml")).unwrap();
-    let named = Command::new(UNHITCH).arg("info").arg(folder.path().join("a.hitch")).output().unwrap();
+    let named =
+        Command::new(UNHITCH).arg("info").arg(folder.path().join("a.hitch")).output().unwrap();
     assert!(named.status.success() && !said(&named).contains("Landlock"), "{}", said(&named));
     // The user's own rules are named by being the user's.
-    let output =
-        Command::new(UNHITCH).arg("why").arg(folder.path().join("a.hitch")).env("XDG_CONFIG_HOME", folder.path()).output().unwrap();
+    let output = Command::new(UNHITCH)
+        .arg("why")
+        .arg(folder.path().join("a.hitch"))
+        .env("XDG_CONFIG_HOME", folder.path())
+        .output()
+        .unwrap();
     assert!(output.status.success(), "{}", said(&output));
     let svg = folder.path().join("why.svg");
-    let output = Command::new(UNHITCH).arg("why").arg(folder.path().join("a.hitch")).arg("--svg").arg(&svg).output().unwrap();
+    let output = Command::new(UNHITCH)
+        .arg("why")
+        .arg(folder.path().join("a.hitch"))
+        .arg("--svg")
+        .arg(&svg)
+        .output()
+        .unwrap();
     assert!(output.status.success() && svg.exists(), "{}", said(&output));
-    let output = Command::new(UNHITCH).arg("report").arg(folder.path().join("a.hitch")).output().unwrap();
+    let output =
+        Command::new(UNHITCH).arg("report").arg(folder.path().join("a.hitch")).output().unwrap();
     assert!(output.status.success() && folder.path().join("a.html").exists(), "{}", said(&output));
 }
 
@@ -220,7 +286,10 @@ fn connections_that_say_nothing_keep_nobody_out_for_long() {
 fn recorded(trace: &Path, options: &[&str]) -> Option<fs::Metadata> {
     let script = "umask 0; exec \"$@\"";
     let mut command = Command::new("sh");
-    command.args(["-c", script, "sh", UNHITCH, "record", "--for", "200ms", "--buffer", "256K", "-o"]).arg(trace).args(options);
+    command
+        .args(["-c", script, "sh", UNHITCH, "record", "--for", "200ms", "--buffer", "256K", "-o"])
+        .arg(trace)
+        .args(options);
     let output = command.output().unwrap();
     if output.status.success() {
         return Some(fs::metadata(trace).unwrap());
@@ -235,11 +304,17 @@ fn recorded(trace: &Path, options: &[&str]) -> Option<fs::Metadata> {
 #[test]
 fn live_who_reads_programs_files_has_no_rights() {
     if !is_root() {
-        return eprintln!("SKIPPED live_who_reads_programs_files_has_no_rights: there are none to give up");
+        return eprintln!(
+            "SKIPPED live_who_reads_programs_files_has_no_rights: there are none to give up"
+        );
     }
     let folder = tempfile::tempdir().unwrap();
     let (ours, theirs) = UnixStream::pair().unwrap();
-    let mut namer = Command::new(UNHITCH).arg("name-frames").stdin(Stdio::from(OwnedFd::from(theirs))).spawn().unwrap();
+    let mut namer = Command::new(UNHITCH)
+        .arg("name-frames")
+        .stdin(Stdio::from(OwnedFd::from(theirs)))
+        .spawn()
+        .unwrap();
     // What it asks for first it asks without rights.
     (&ours).read_exact(&mut [0]).unwrap();
     let status = fs::read_to_string(format!("/proc/{}/status", namer.id())).unwrap();
@@ -257,7 +332,11 @@ fn live_who_reads_programs_files_has_no_rights() {
         return;
     }
     let info = said(&Command::new(UNHITCH).arg("info").arg(&trace).output().unwrap());
-    assert!(!info.contains("not fully confined") && !info.contains("functions of programs have no names"), "{info}");
+    assert!(
+        !info.contains("not fully confined")
+            && !info.contains("functions of programs have no names"),
+        "{info}"
+    );
 }
 
 #[test]
@@ -266,7 +345,8 @@ fn live_a_trace_is_for_its_owner_or_the_group_that_was_named() {
     let Some(own) = recorded(&folder.path().join("own.hitch"), &[]) else { return };
     assert_eq!(own.mode() & 0o777, 0o600);
     let group = if is_root() { STRANGER } else { own.gid() };
-    let shared = recorded(&folder.path().join("shared.hitch"), &["--group", &group.to_string()]).unwrap();
+    let shared =
+        recorded(&folder.path().join("shared.hitch"), &["--group", &group.to_string()]).unwrap();
     assert_eq!((shared.mode() & 0o777, shared.gid()), (0o640, group));
 }
 
@@ -279,8 +359,14 @@ fn a_group_that_is_not_ones_own_is_refused_before_anything_is_recorded() {
     let program = folder.path().join("unhitch");
     fs::copy(UNHITCH, &program).unwrap();
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
-    for (group, why) in [("4712", "you are not in this group"), ("no-such-group", "no such group")] {
-        let output = stranger(&program).args(["record", "--for", "1s", "--group", group]).output().unwrap();
-        assert!(output.status.code() == Some(2) && said(&output).contains(why), "{}", said(&output));
+    for (group, why) in [("4712", "you are not in this group"), ("no-such-group", "no such group")]
+    {
+        let output =
+            stranger(&program).args(["record", "--for", "1s", "--group", group]).output().unwrap();
+        assert!(
+            output.status.code() == Some(2) && said(&output).contains(why),
+            "{}",
+            said(&output)
+        );
     }
 }

@@ -1,5 +1,6 @@
-//! A program that nobody here wrote computes in a control group with a quota of 10 % of a CPU; the answer must say so, in one stall. Works with
-//! both versions of control groups; what the machine does not permit prints `SKIPPED name: reason`.
+//! A program that nobody here wrote computes in a control group with a quota of 10 % of a CPU; the
+//! answer must say so, in one stall. Works with both versions of control groups; what the machine
+//! does not permit prints `SKIPPED name: reason`.
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
@@ -35,8 +36,13 @@ impl Group {
 
     /// Runs a command of the shell in it.
     fn run(&mut self, command: &str) -> std::io::Result<()> {
-        let script = format!("echo $$ > '{}/cgroup.procs' && exec {command}", self.folder.display());
-        let child = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        let script =
+            format!("echo $$ > '{}/cgroup.procs' && exec {command}", self.folder.display());
+        let child = Command::new("sh")
+            .args(["-c", &script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()?;
         self.running.push(child);
         Ok(())
     }
@@ -44,8 +50,12 @@ impl Group {
     /// How long it was kept from CPUs, by its own counters.
     fn throttled_ns(&self) -> u64 {
         let stat = fs::read_to_string(self.folder.join("cpu.stat")).unwrap_or_default();
-        let value = |name: &str| stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok());
-        value("throttled_time ").or_else(|| value("throttled_usec ").map(|us| us * 1000)).unwrap_or(0)
+        let value = |name: &str| {
+            stat.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+        };
+        value("throttled_time ")
+            .or_else(|| value("throttled_usec ").map(|us| us * 1000))
+            .unwrap_or(0)
     }
 }
 
@@ -74,9 +84,10 @@ fn cpu_hierarchy() -> Option<PathBuf> {
         let (kind, options) = (after.split(' ').next()?, after.split(' ').nth(2)?);
         let has_cpu = match kind {
             "cgroup" => options.split(',').any(|option| option == "cpu"),
-            "cgroup2" => {
-                fs::read_to_string(Path::new(at).join("cgroup.subtree_control")).ok()?.split_whitespace().any(|name| name == "cpu")
-            }
+            "cgroup2" => fs::read_to_string(Path::new(at).join("cgroup.subtree_control"))
+                .ok()?
+                .split_whitespace()
+                .any(|name| name == "cpu"),
             _ => false,
         };
         (has_cpu && root == "/").then(|| PathBuf::from(at))
@@ -87,13 +98,18 @@ fn cpu_hierarchy() -> Option<PathBuf> {
 #[test]
 fn live_a_quota_is_told_with_its_group_as_one_stall() {
     let name = "live_a_quota_is_told_with_its_group_as_one_stall";
-    let Some(root) = cpu_hierarchy() else { return skipped(name, &"no control groups with CPU quotas are mounted") };
+    let Some(root) = cpu_hierarchy() else {
+        return skipped(name, &"no control groups with CPU quotas are mounted");
+    };
     let unique = format!("unhitch-test-{}", std::process::id());
-    let outer = match Group::make(root.join(&unique)).and_then(|outer| outer.limit(10_000).map(|()| outer)) {
+    let outer = match Group::make(root.join(&unique))
+        .and_then(|outer| outer.limit(10_000).map(|()| outer))
+    {
         Ok(outer) => outer,
         Err(error) => return skipped(name, &format!("a control group cannot be made: {error}")),
     };
-    // The program is in a group without a quota of its own, inside of the one that has it; beside it one whose quota nobody uses up.
+    // The program is in a group without a quota of its own, inside of the one that has it; beside
+    // it one whose quota nobody uses up.
     let mut inner = Group::make(outer.folder.join("inner")).unwrap();
     let mut idle = Group::make(root.join(format!("{unique}-idle"))).unwrap();
     idle.limit(90_000).unwrap();
@@ -104,32 +120,57 @@ fn live_a_quota_is_told_with_its_group_as_one_stall() {
     let trace = folder.path().join("quota.hitch");
     let before = outer.throttled_ns();
     let unhitch = || Command::new(env!("CARGO_BIN_EXE_unhitch"));
-    let recorded = unhitch().arg("record").arg("-o").arg(&trace).args(["--for", "2.5s"]).output().unwrap();
+    let recorded =
+        unhitch().arg("record").arg("-o").arg(&trace).args(["--for", "2.5s"]).output().unwrap();
     let throttled_ns = outer.throttled_ns() - before;
     if !recorded.status.success() {
         return skipped(name, &String::from_utf8_lossy(&recorded.stderr));
     }
     if throttled_ns < 1_800_000_000 {
-        return skipped(name, &format!("others had the CPUs: the quota kept the group from them for {} ms only", throttled_ns / 1_000_000));
+        return skipped(
+            name,
+            &format!(
+                "others had the CPUs: the quota kept the group from them for {} ms only",
+                throttled_ns / 1_000_000
+            ),
+        );
     }
     let answer = unhitch().arg("why").arg(&trace).args(["--json", "--top", "50"]).output().unwrap();
     let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
     let stalls: Vec<&Value> = answer["stalls"].as_array().unwrap().iter().collect();
-    let of_gzip: Vec<&&Value> = stalls.iter().filter(|stall| stall["victim"]["process"] == "gzip").collect();
+    let of_gzip: Vec<&&Value> =
+        stalls.iter().filter(|stall| stall["victim"]["process"] == "gzip").collect();
     assert_eq!(of_gzip.len(), 1, "the pieces of one throttling are one stall: {of_gzip:#?}");
     let (stall, quota) = (of_gzip[0], &of_gzip[0]["cause"]["throttling"]);
     assert_eq!(stall["cause"]["pattern"], "cpu_starvation", "{stall:#}");
     assert_eq!(quota["group"], format!("/{unique}"), "{stall:#}");
-    assert_eq!((quota["quota_ns"].as_u64(), quota["period_ns"].as_u64()), (Some(10_000_000), Some(100_000_000)));
+    assert_eq!(
+        (quota["quota_ns"].as_u64(), quota["period_ns"].as_u64()),
+        (Some(10_000_000), Some(100_000_000))
+    );
     let periods = |name: &str| quota[name].as_u64().unwrap();
-    assert!(periods("throttled_periods") >= 10 && periods("throttled_periods") <= periods("periods"), "{quota}");
+    assert!(
+        periods("throttled_periods") >= 10 && periods("throttled_periods") <= periods("periods"),
+        "{quota}"
+    );
     let text = stall["text"].as_str().unwrap();
-    assert!(text.contains("10 % of a CPU allowed (quota 10.0 ms per period 100.0 ms)") && !text.contains("a sleeping CPU"), "{text}");
+    assert!(
+        text.contains("10 % of a CPU allowed (quota 10.0 ms per period 100.0 ms)")
+            && !text.contains("a sleeping CPU"),
+        "{text}"
+    );
     let blamed = stalls.iter().filter_map(|stall| stall["cause"]["throttling"]["group"].as_str());
-    assert!(blamed.clone().all(|group| !group.ends_with("-idle")), "{:?}", blamed.collect::<Vec<_>>());
+    assert!(
+        blamed.clone().all(|group| !group.ends_with("-idle")),
+        "{:?}",
+        blamed.collect::<Vec<_>>()
+    );
 
     let info = unhitch().arg("info").arg(&trace).output().unwrap();
     let info = String::from_utf8(info.stdout).unwrap();
-    let line = info.lines().find(|line| line.contains(&format!("/{unique} ("))).unwrap_or_else(|| panic!("{info}"));
+    let line = info
+        .lines()
+        .find(|line| line.contains(&format!("/{unique} (")))
+        .unwrap_or_else(|| panic!("{info}"));
     assert!(line.contains("10 % of a CPU allowed") && line.contains("used up"), "{line}");
 }

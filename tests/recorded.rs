@@ -1,4 +1,5 @@
-//! What a file holds is what tables show, what was not recorded is said to be so and is never 0, and all times count from one origin.
+//! What a file holds is what tables show, what was not recorded is said to be so and is never 0,
+//! and all times count from one origin.
 
 use serde_json::Value;
 use std::fs;
@@ -38,7 +39,8 @@ fn written(path: PathBuf, bytes: &[u8]) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// CPU 1's ring reaches back to 5.6 ms, CPU 0's to 1 ms: what is seen before 5.6 ms is outside the span that both cover.
+/// CPU 1's ring reaches back to 5.6 ms, CPU 0's to 1 ms: what is seen before 5.6 ms is outside the
+/// span that both cover.
 fn uneven(folder: &Path) -> String {
     let mut made = Made::default();
     made.comm(1_000_000, PING, true);
@@ -59,7 +61,8 @@ fn uneven(folder: &Path) -> String {
     let meta = ContainerMeta { version: 1, cpus: 2, spans, ..ContainerMeta::default() };
     let (file, path) = (made.file(), folder.join("uneven.hitch"));
     let perf_data = &mut |out: &mut dyn std::io::Write| out.write_all(&file);
-    let parts = ContainerParts { meta: &meta, perf_data, symbols: None, notes: None, extra: Vec::new() };
+    let parts =
+        ContainerParts { meta: &meta, perf_data, symbols: None, notes: None, extra: Vec::new() };
     write_container(&path, parts).unwrap();
     path.to_str().unwrap().to_owned()
 }
@@ -70,16 +73,31 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
     let trace = uneven(folder.path());
     let info = json(&["info", &trace]);
     let ns = |value: &Value, key: &str| value[key].as_u64().unwrap();
-    assert_eq!((ns(&info, "origin_ns"), ns(&info, "covered_start_ns")), (1_000_000, 5_600_000), "{info}");
-    // Of 19 switch-ins, wake-ups and samples of ping on CPU 0, those before 5.6 ms: at 1.4, 2.4, 3.4, 4.4, 5.4 ms.
+    assert_eq!(
+        (ns(&info, "origin_ns"), ns(&info, "covered_start_ns")),
+        (1_000_000, 5_600_000),
+        "{info}"
+    );
+    // Of 19 switch-ins, wake-ups and samples of ping on CPU 0, those before 5.6 ms: at 1.4, 2.4,
+    // 3.4, 4.4, 5.4 ms.
     for (table, rows) in [("switches", 34), ("wakes", 19), ("samples", 19)] {
         let found = json(&["table", &trace, table, "--by", "none"]);
-        assert_eq!((ns(&found, "total_rows"), ns(&found, "outside_rows")), (rows, 5), "{table}: {found}");
+        assert_eq!(
+            (ns(&found, "total_rows"), ns(&found, "outside_rows")),
+            (rows, 5),
+            "{table}: {found}"
+        );
         let text = text(&["table", &trace, table, "--by", "none"]);
-        let said = format!("5 of {rows} rows lie outside the span that all CPUs cover (0.005 s to 0.019 s).");
+        let said = format!(
+            "5 of {rows} rows lie outside the span that all CPUs cover (0.005 s to 0.019 s)."
+        );
         assert!(text.contains(&said), "{text}");
         let inside = json(&["table", &trace, table, "--by", "none", "--from", "4.6ms"]);
-        assert_eq!((ns(&inside, "total_rows"), ns(&inside, "outside_rows")), (rows - 5, 0), "{table}");
+        assert_eq!(
+            (ns(&inside, "total_rows"), ns(&inside, "outside_rows")),
+            (rows - 5, 0),
+            "{table}"
+        );
         let early = json(&["table", &trace, table, "--by", "none", "--to", "4.6ms"]);
         assert_eq!((ns(&early, "total_rows"), ns(&early, "outside_rows")), (5, 5), "{table}");
     }
@@ -91,12 +109,22 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
     }
     // Sums of time are of the covered span, and exact there.
     let cpus = json(&["table", &trace, "cpus"]);
-    assert_eq!((ns(&cpus, "start_ns"), ns(&cpus, "end_ns")), (ns(&cpus, "covered_start_ns"), ns(&cpus, "covered_end_ns")));
+    assert_eq!(
+        (ns(&cpus, "start_ns"), ns(&cpus, "end_ns")),
+        (ns(&cpus, "covered_start_ns"), ns(&cpus, "covered_end_ns"))
+    );
     for row in cpus["rows"].as_array().unwrap() {
-        assert_eq!(ns(row, "busy_ns") + ns(row, "idle_ns"), ns(&cpus, "end_ns") - ns(&cpus, "start_ns"), "{row}");
+        assert_eq!(
+            ns(row, "busy_ns") + ns(row, "idle_ns"),
+            ns(&cpus, "end_ns") - ns(&cpus, "start_ns"),
+            "{row}"
+        );
     }
     let said = text(&["table", &trace, "cpus"]);
-    assert!(said.contains("Time is added up over the span that all CPUs cover (0.005 s to 0.019 s); "), "{said}");
+    assert!(
+        said.contains("Time is added up over the span that all CPUs cover (0.005 s to 0.019 s); "),
+        "{said}"
+    );
 }
 
 #[test]
@@ -105,7 +133,9 @@ fn one_origin_for_what_is_printed_asked_for_and_stated() {
     let trace = uneven(folder.path());
     let info = json(&["info", &trace]);
     let origin = info["origin_ns"].as_u64().unwrap();
-    assert!(text(&["info", &trace]).contains("times       count from the first event of the trace ("));
+    assert!(
+        text(&["info", &trace]).contains("times       count from the first event of the trace (")
+    );
     assert_eq!(json(&["why", &trace])["trace"]["origin_ns"], origin);
     let clock = json(&["table", &trace, "samples"]);
     assert_eq!(clock["origin_ns"], origin);
@@ -113,13 +143,18 @@ fn one_origin_for_what_is_printed_asked_for_and_stated() {
     let shown = text(&["table", &trace, "samples", "--show", "time"]);
     let csv = text(&["table", &trace, "samples", "--show", "time", "--csv"]);
     assert!(csv.starts_with("time_ns,time_s\r\n1500000,0.000500000\r\n"), "{csv}");
-    for ((line, seconds), row) in shown.lines().skip(1).zip(csv.lines().skip(1)).zip(clock["rows"].as_array().unwrap()) {
+    for ((line, seconds), row) in
+        shown.lines().skip(1).zip(csv.lines().skip(1)).zip(clock["rows"].as_array().unwrap())
+    {
         let since = row["time_ns"].as_u64().unwrap() - origin;
         assert_eq!(line.trim(), format!("0.{:06}", since / 1000), "{shown}");
         assert_eq!(seconds.split(',').nth(1), Some(format!("0.{since:09}").as_str()), "{csv}");
         // … and find that row again.
         let (from, to) = (format!("{}us", since / 1000), format!("{}us", since / 1000 + 1));
-        for words in [["--from", from.as_str(), "--to", to.as_str()], ["--top", "9", "--where", &format!("time = {from}")]] {
+        for words in [
+            ["--from", from.as_str(), "--to", to.as_str()],
+            ["--top", "9", "--where", &format!("time = {from}")],
+        ] {
             let found = json(&[&["table", &trace, "samples"][..], &words].concat());
             assert_eq!((&found["total_rows"], &found["rows"][0]), (&1.into(), row), "{words:?}");
         }
@@ -135,10 +170,22 @@ fn samples_only(folder: &Path) -> String {
     writer.kernel(0, 0, &KernelEvent::SampleInterval { first: true, units: 10_000 });
     let process = Process { pid, parent: 4, image: "busy.exe", command_line: "busy.exe" };
     writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, process));
-    writer.kernel(0, 0, &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some("UI") }, (4, 8)));
+    writer.kernel(
+        0,
+        0,
+        &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some("UI") }, (4, 8)),
+    );
     for sample in 1..=500 {
-        writer.kernel(0, 1_000_000 * sample, &KernelEvent::Sample { instruction: 0x1010, tid, in_dpc: false });
-        writer.kernel(1, 1_000_000 * sample, &KernelEvent::Sample { instruction: 0x1010, tid: 0, in_dpc: false });
+        writer.kernel(
+            0,
+            1_000_000 * sample,
+            &KernelEvent::Sample { instruction: 0x1010, tid, in_dpc: false },
+        );
+        writer.kernel(
+            1,
+            1_000_000 * sample,
+            &KernelEvent::Sample { instruction: 0x1010, tid: 0, in_dpc: false },
+        );
     }
     written(folder.join("samples.etl"), &writer.finish())
 }
@@ -167,24 +214,50 @@ fn what_was_not_recorded_is_said_and_never_nought() {
 
     let cpus = json(&["table", &trace, "cpus", "--show", "all"]);
     for row in cpus["rows"].as_array().unwrap() {
-        assert!(["busy_ns", "idle_ns", "switches"].iter().all(|column| row[column].is_null()), "{row}");
+        assert!(
+            ["busy_ns", "idle_ns", "switches"].iter().all(|column| row[column].is_null()),
+            "{row}"
+        );
     }
     assert_eq!(
         (&cpus["not_recorded"][0]["what"], &cpus["not_recorded"][0]["columns"][0]),
         (&"switches".into(), &"busy_ns".into()),
         "{cpus}"
     );
-    // Time by samples: 500 on CPU 0, 1 ms each, but for one at the edge of what both CPUs cover; idle ones are no work.
-    let sampled = |row: &Value| (row["samples"].as_u64().unwrap(), row["sampled_ns"].as_u64().unwrap());
+    // Time by samples: 500 on CPU 0, 1 ms each, but for one at the edge of what both CPUs cover;
+    // idle ones are no work.
+    let sampled =
+        |row: &Value| (row["samples"].as_u64().unwrap(), row["sampled_ns"].as_u64().unwrap());
     let (samples, sampled_ns) = sampled(&cpus["rows"][0]);
     assert!((499..=500).contains(&samples) && sampled_ns == samples * 1_000_000, "{cpus}");
     assert_eq!(sampled(&cpus["rows"][1]), (0, 0));
-    let threads = json(&["table", &trace, "threads", "--show", "tid,ran,runnable,slept,switches,samples,sampled"]);
+    let threads = json(&[
+        "table",
+        &trace,
+        "threads",
+        "--show",
+        "tid,ran,runnable,slept,switches,samples,sampled",
+    ]);
     let first = &threads["rows"][0];
-    assert_eq!((&first["tid"], sampled(first)), (&200.into(), (samples, sampled_ns)), "by samples, as nothing else is known: {threads}");
-    assert!(["ran_ns", "runnable_ns", "slept_ns", "switches"].iter().all(|column| first[column].is_null()), "{first}");
+    assert_eq!(
+        (&first["tid"], sampled(first)),
+        (&200.into(), (samples, sampled_ns)),
+        "by samples, as nothing else is known: {threads}"
+    );
+    assert!(
+        ["ran_ns", "runnable_ns", "slept_ns", "switches"]
+            .iter()
+            .all(|column| first[column].is_null()),
+        "{first}"
+    );
     let shown = text(&["table", &trace, "cpus"]);
-    assert!(shown.lines().nth(1).is_some_and(|line| line.matches("not recorded").count() == 3 && line.contains("0.")), "{shown}");
+    assert!(
+        shown
+            .lines()
+            .nth(1)
+            .is_some_and(|line| line.matches("not recorded").count() == 3 && line.contains("0.")),
+        "{shown}"
+    );
     assert!(!shown.contains("sum "), "{shown}");
 }
 
@@ -201,48 +274,114 @@ fn without_wake_ups_or_samples_that_is_said() {
     let threads = json(&["table", &trace, "threads", "--show", "all", "--where", "tid = 100"]);
     let row = &threads["rows"][0];
     assert!(row["ran_ns"].as_u64().unwrap() > 0 && row["slept_ns"].as_u64().unwrap() > 0, "{row}");
-    assert!(["runnable_ns", "samples", "sampled_ns"].iter().all(|column| row[column].is_null()), "{row}");
+    assert!(
+        ["runnable_ns", "samples", "sampled_ns"].iter().all(|column| row[column].is_null()),
+        "{row}"
+    );
     let switches = json(&["table", &trace, "switches", "--show", "all", "--top", "3"]);
     for row in switches["rows"].as_array().unwrap() {
-        assert!(["woken_by", "woken_at_ns", "runnable_ns", "wake_stack"].iter().all(|column| row[column].is_null()), "{row}");
+        assert!(
+            ["woken_by", "woken_at_ns", "runnable_ns", "wake_stack"]
+                .iter()
+                .all(|column| row[column].is_null()),
+            "{row}"
+        );
     }
-    assert!(text(&["table", &trace, "wakes"]).starts_with("Not recorded: the trace holds no wake-ups,"));
+    assert!(
+        text(&["table", &trace, "wakes"]).starts_with("Not recorded: the trace holds no wake-ups,")
+    );
     for words in [&["table", &trace, "samples"][..], &["callers", &trace, "--of", "sample"]] {
-        assert!(text(words).starts_with("Not recorded: the trace holds no CPU samples,"), "{}", text(words));
+        assert!(
+            text(words).starts_with("Not recorded: the trace holds no CPU samples,"),
+            "{}",
+            text(words)
+        );
     }
     let hot = unhitch(&["hot", &trace]).output().unwrap();
-    assert!(String::from_utf8_lossy(&hot.stderr).contains("Not recorded: the trace holds no CPU samples,"), "{hot:?}");
+    assert!(
+        String::from_utf8_lossy(&hot.stderr)
+            .contains("Not recorded: the trace holds no CPU samples,"),
+        "{hot:?}"
+    );
     let threads = text(&["table", &trace, "threads"]);
     assert!(threads.contains("Not recorded (runnable): the trace holds no wake-ups"), "{threads}");
-    assert!(threads.contains("Not recorded (sampled): the trace holds no CPU samples"), "{threads}");
+    assert!(
+        threads.contains("Not recorded (sampled): the trace holds no CPU samples"),
+        "{threads}"
+    );
 }
 
 #[test]
 fn real_events_after_the_covered_span_are_rows_with_the_times_of_perfview() {
     let Some(corpus) = std::env::var_os("UNHITCH_CORPUS") else {
-        return eprintln!("SKIPPED real_events_after_the_covered_span…: UNHITCH_CORPUS names no folder with real Windows traces");
+        return eprintln!(
+            "SKIPPED real_events_after_the_covered_span…: UNHITCH_CORPUS names no folder with real Windows traces"
+        );
     };
     let folder = Path::new(&corpus).join("etl");
     let trace = folder.join("net.4.5.2.x64.etl.zip");
     let trace = trace.to_str().unwrap();
-    let rundown = json(&["table", trace, "events", "--where", "event ~ MethodDCEndVerbose", "--show", "count"]);
-    assert_eq!((&rundown["rows"][0]["count"], &rundown["outside_rows"]), (&16_702.into(), &16_702.into()));
-    // TraceEvent's own output, of which PerfView is made: `EVENT 1,275.943: Windows Kernel/DiskIO/Read …`, milliseconds.
+    let rundown = json(&[
+        "table",
+        trace,
+        "events",
+        "--where",
+        "event ~ MethodDCEndVerbose",
+        "--show",
+        "count",
+    ]);
+    assert_eq!(
+        (&rundown["rows"][0]["count"], &rundown["outside_rows"]),
+        (&16_702.into(), &16_702.into())
+    );
+    // TraceEvent's own output, of which PerfView is made: `EVENT 1,275.943: Windows
+    // Kernel/DiskIO/Read …`, milliseconds.
     let baseline = fs::read_to_string(folder.join("net.4.5.2.x64.baseline.txt")).unwrap();
     for kind in ["DiskIO/Read", "TcpIp/SendIPV6"] {
-        let line = |line: &str| Some(line.strip_prefix("EVENT ")?.split_once(&format!(": Windows Kernel/{kind} "))?.0.replace(',', ""));
-        let theirs: Vec<f64> = baseline.lines().filter_map(line).map(|ms| ms.parse().unwrap()).collect();
+        let line = |line: &str| {
+            Some(
+                line.strip_prefix("EVENT ")?
+                    .split_once(&format!(": Windows Kernel/{kind} "))?
+                    .0
+                    .replace(',', ""),
+            )
+        };
+        let theirs: Vec<f64> =
+            baseline.lines().filter_map(line).map(|ms| ms.parse().unwrap()).collect();
         assert!(theirs.len() >= 5, "{kind}: {theirs:?}");
         let top = theirs.len().to_string();
-        let ours = text(&["table", trace, "events", "--where", &format!("event = {kind}"), "--show", "time", "--top", &top]);
+        let ours = text(&[
+            "table",
+            trace,
+            "events",
+            "--where",
+            &format!("event = {kind}"),
+            "--show",
+            "time",
+            "--top",
+            &top,
+        ]);
         for (line, ms) in ours.lines().skip(1).zip(theirs) {
             let seconds: f64 = line.trim().parse().unwrap();
-            assert!((seconds * 1e3 - ms).abs() < 0.0011, "{kind}: {seconds} s is {ms} ms in PerfView");
+            assert!(
+                (seconds * 1e3 - ms).abs() < 0.0011,
+                "{kind}: {seconds} s is {ms} ms in PerfView"
+            );
         }
     }
     let info = json(&["info", trace]);
-    assert_eq!((&info["origin_ns"], info["origin"].as_str().unwrap().contains("PerfView")), (&0.into(), true), "{info}");
+    assert_eq!(
+        (&info["origin_ns"], info["origin"].as_str().unwrap().contains("PerfView")),
+        (&0.into(), true),
+        "{info}"
+    );
     // Switches were not recorded; samples tell how long CPUs were at work.
     let cpus = json(&["table", trace, "cpus"]);
-    assert!(cpus["rows"].as_array().unwrap().iter().all(|row| row["busy_ns"].is_null() && row["sampled_ns"].as_u64().unwrap() > 0));
+    assert!(
+        cpus["rows"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|row| row["busy_ns"].is_null() && row["sampled_ns"].as_u64().unwrap() > 0)
+    );
 }

@@ -12,7 +12,8 @@ const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 const NOBODY: u32 = 65_534;
 /// Nothing is mapped while we look.
 const QUIET: [&str; 2] = ["--period", "100s"];
-/// Where a program begins with files that it unmaps again, as the loader does, a few tables may be left empty.
+/// Where a program begins with files that it unmaps again, as the loader does, a few tables may be
+/// left empty.
 const LOADER_LEFT: u64 = 64 << 10;
 
 fn unhitch(words: &[&str]) -> Output {
@@ -24,7 +25,10 @@ fn ends_with(code: i32, words: &[&str]) -> (String, String) {
     let output = unhitch(words);
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     assert_eq!(output.status.code(), Some(code), "{words:?}: {out}{err}");
-    assert!(!out.contains('\x1b') && !err.contains('\x1b'), "colour or progress into a pipe: {out}{err}");
+    assert!(
+        !out.contains('\x1b') && !err.contains('\x1b'),
+        "colour or progress into a pipe: {out}{err}"
+    );
     (out, err)
 }
 
@@ -48,7 +52,8 @@ impl Target {
     /// `lab address-space`, filled.
     fn lab(words: &[&str]) -> (Self, BufReader<ChildStdout>) {
         let words = ["lab", "address-space", "--seconds", "120"].iter().chain(words);
-        let mut target = Self(Command::new(UNHITCH).args(words).stdout(Stdio::piped()).spawn().unwrap());
+        let mut target =
+            Self(Command::new(UNHITCH).args(words).stdout(Stdio::piped()).spawn().unwrap());
         let mut said = BufReader::new(target.0.stdout.take().unwrap());
         let mut line = String::new();
         said.read_line(&mut line).unwrap();
@@ -95,10 +100,17 @@ fn the_bitmap_of_freed_code_is_found_by_itself() {
     assert_eq!(figures["reserved_bytes"].as_u64(), Some(2 << 40));
     let tables_mib = figures["pages"]["table_bytes"].as_u64().unwrap() as f64 / f64::from(1 << 20);
     assert!((58.7..59.7).contains(&tables_mib), "the post's 59.2 MiB: {tables_mib}");
-    assert!(process["page_tables"]["empty_bytes"].as_u64().unwrap() <= LOADER_LEFT, "{}", process["page_tables"]);
+    assert!(
+        process["page_tables"]["empty_bytes"].as_u64().unwrap() <= LOADER_LEFT,
+        "{}",
+        process["page_tables"]
+    );
     // Without a look at pages, what the mappings can need at most says it already.
     let text = told(&["scan", &target.pid()]);
-    assert!(text.contains(" of page tables for 98 executable blocks.") && text.contains(" and up to 5"), "{text}");
+    assert!(
+        text.contains(" of page tables for 98 executable blocks.") && text.contains(" and up to 5"),
+        "{text}"
+    );
     target.stop();
     let mut end = String::new();
     said.read_to_string(&mut end).unwrap();
@@ -107,29 +119,55 @@ fn the_bitmap_of_freed_code_is_found_by_itself() {
 
 #[test]
 fn every_layout_is_filled_and_told_from_the_others() {
-    for (layout, blocks, mappings) in
-        [("one-big", 1, 1), ("few-big", 16, 16), ("many-blocks", 3_000, 3_000), ("random", 2_000, 2_000), ("super-sparse", 500, 500)]
-    {
-        let (target, _said) = Target::lab(&["--layout", layout, "--blocks", &blocks.to_string(), QUIET[0], QUIET[1]]);
+    for (layout, blocks, mappings) in [
+        ("one-big", 1, 1),
+        ("few-big", 16, 16),
+        ("many-blocks", 3_000, 3_000),
+        ("random", 2_000, 2_000),
+        ("super-sparse", 500, 500),
+    ] {
+        let (target, _said) =
+            Target::lab(&["--layout", layout, "--blocks", &blocks.to_string(), QUIET[0], QUIET[1]]);
         let answer = json(&["scan", &target.pid(), "--pages", "--json"]);
         let process = &answer["processes"][0];
-        let code = process["groups"].as_array().unwrap().iter().find(|group| group["kind"] == "jit").unwrap();
+        let code = process["groups"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|group| group["kind"] == "jit")
+            .unwrap();
         assert_eq!(code["figures"]["executable_blocks"].as_u64(), Some(mappings), "{layout}");
-        assert!(process["page_tables"]["empty_bytes"].as_u64().unwrap() <= LOADER_LEFT, "{layout}: {}", process["page_tables"]);
-        assert_eq!(code["figures"]["pages"]["resident_bytes"], code["figures"]["committed_bytes"], "{layout}");
+        assert!(
+            process["page_tables"]["empty_bytes"].as_u64().unwrap() <= LOADER_LEFT,
+            "{layout}: {}",
+            process["page_tables"]
+        );
+        assert_eq!(
+            code["figures"]["pages"]["resident_bytes"], code["figures"]["committed_bytes"],
+            "{layout}"
+        );
     }
 }
 
 #[test]
 fn the_program_to_look_at_says_how_long_its_mappings_took() {
-    let (out, _) = ends_with(0, &["lab", "address-space", "--seconds", "0.5", "--period", "2ms", "--limit", "0ms"]);
+    let (out, _) = ends_with(
+        0,
+        &["lab", "address-space", "--seconds", "0.5", "--period", "2ms", "--limit", "0ms"],
+    );
     let lines: Vec<&str> = out.lines().collect();
     assert!(lines[0].starts_with("ready: few-big, 16 blocks of code mapped in "), "{out}");
     let end = lines.iter().position(|line| line.contains(" times mapped; slowest ")).unwrap();
     let times: usize = lines[end].split(' ').next().unwrap().parse().unwrap();
     // Each took longer than no time at all, and was told.
-    assert!(end == times + 1 && lines[1..end].iter().all(|line| line.contains(" s  mapping 4 KiB of code took ")), "{out}");
-    let counted = lines[end + 1..].iter().map(|line| line.split_whitespace().nth(3).unwrap().parse::<usize>().unwrap());
+    assert!(
+        end == times + 1
+            && lines[1..end].iter().all(|line| line.contains(" s  mapping 4 KiB of code took ")),
+        "{out}"
+    );
+    let counted = lines[end + 1..]
+        .iter()
+        .map(|line| line.split_whitespace().nth(3).unwrap().parse::<usize>().unwrap());
     assert!(times > 0 && counted.sum::<usize>() == times, "{out}");
 }
 
@@ -145,7 +183,12 @@ fn an_ordinary_process_is_told_as_text_json_and_picture() {
         })
         .find(|text| text.starts_with("sleep ") && text.contains("libc.so"));
     let text = text.expect("sleep has started");
-    assert!(text.contains("Nothing stands out.") && text.contains("stack") && text.contains("nobody can have waited for us"), "{text}");
+    assert!(
+        text.contains("Nothing stands out.")
+            && text.contains("stack")
+            && text.contains("nobody can have waited for us"),
+        "{text}"
+    );
     let answer = json(&["scan", &pid, "--json"]);
     assert_eq!(answer["version"], 1);
     let process = &answer["processes"][0];
@@ -154,18 +197,30 @@ fn an_ordinary_process_is_told_as_text_json_and_picture() {
     let mappings = maps.lines().filter(|line| !line.contains("[vsyscall]")).count() as u64;
     assert_eq!(process["total"]["mappings"].as_u64(), Some(mappings));
     let groups = process["groups"].as_array().unwrap();
-    let sum = |field: &str| groups.iter().map(|group| group["figures"][field].as_u64().unwrap()).sum::<u64>();
+    let sum = |field: &str| {
+        groups.iter().map(|group| group["figures"][field].as_u64().unwrap()).sum::<u64>()
+    };
     for field in ["mappings", "reserved_bytes", "committed_bytes", "executable_blocks", "blocks"] {
         assert_eq!(process["total"][field].as_u64(), Some(sum(field)), "{field}");
     }
-    assert!(process["total"]["pages"].is_null() && process["page_tables"]["needed_bytes"].is_null());
+    assert!(
+        process["total"]["pages"].is_null() && process["page_tables"]["needed_bytes"].is_null()
+    );
     let folder = tempfile::tempdir().unwrap();
     let svg = folder.path().join("space.svg");
     ends_with(0, &["scan", &pid, "--pages", "--svg", svg.to_str().unwrap()]);
     let picture = std::fs::read_to_string(&svg).unwrap();
-    assert!(picture.starts_with("<svg ") && picture.ends_with("</svg>\n") && picture.matches("<g>").count() > 3);
+    assert!(
+        picture.starts_with("<svg ")
+            && picture.ends_with("</svg>\n")
+            && picture.matches("<g>").count() > 3
+    );
     assert!(picture.contains(&format!("sleep {pid}: ")));
-    assert!(ends_with(1, &["scan", &pid, "--svg", "/no/such/folder/a.svg"]).1.contains("/no/such/folder/a.svg"));
+    assert!(
+        ends_with(1, &["scan", &pid, "--svg", "/no/such/folder/a.svg"])
+            .1
+            .contains("/no/such/folder/a.svg")
+    );
 }
 
 #[test]
@@ -178,8 +233,15 @@ fn several_processes_are_drawn_into_a_file_each() {
     for pid in [&a, &b] {
         let own = folder.path().join(format!("space-{pid}.svg"));
         let picture = std::fs::read_to_string(&own).unwrap();
-        assert!(picture.starts_with("<svg ") && picture.contains(&format!(" {pid}: ")), "{picture}");
-        assert!(told.lines().any(|line| line.starts_with(&format!("{}: ", own.display())) && line.ends_with(pid.as_str())), "{told}");
+        assert!(
+            picture.starts_with("<svg ") && picture.contains(&format!(" {pid}: ")),
+            "{picture}"
+        );
+        assert!(
+            told.lines().any(|line| line.starts_with(&format!("{}: ", own.display()))
+                && line.ends_with(pid.as_str())),
+            "{told}"
+        );
     }
     assert!(!svg.exists());
 }
@@ -191,7 +253,8 @@ fn growth_is_told_per_second_and_in_words() {
     let scan = |more: &[&str]| {
         let words: Vec<&str> = words.iter().chain(more).copied().collect();
         let mut child = Command::new(UNHITCH).args(words).stdout(Stdio::piped()).spawn().unwrap();
-        // Large blocks are mappings of their own; they are kept so that no later one takes their place.
+        // Large blocks are mappings of their own; they are kept so that no later one takes their
+        // place.
         let mut kept: Vec<Vec<u8>> = Vec::new();
         while child.try_wait().unwrap().is_none() && kept.len() < 400 {
             kept.push(vec![1; 512 << 10]);
@@ -199,33 +262,50 @@ fn growth_is_told_per_second_and_in_words() {
         }
         String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
     };
-    // On a busy machine this test may get no CPU between two scans, and then nothing grows: it is tried again, ten times.
-    let told = |text: &str| text.matches("per second: ").count() + text.matches(": nothing changed in ").count();
+    // On a busy machine this test may get no CPU between two scans, and then nothing grows: it is
+    // tried again, ten times.
+    let told = |text: &str| {
+        text.matches("per second: ").count() + text.matches(": nothing changed in ").count()
+    };
     let tries = (0..10).map(|_| scan(&[])).inspect(|text| assert_eq!(told(text), 2, "{text}"));
-    let grows = |text: &String| ["per second: +", " committed, +", " resident"].iter().all(|words| text.contains(words));
+    let grows = |text: &String| {
+        ["per second: +", " committed, +", " resident"].iter().all(|words| text.contains(words))
+    };
     assert!(tries.into_iter().any(|text| grows(&text)), "it grows at last");
-    let lines: Vec<Value> = scan(&["--json"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let lines: Vec<Value> =
+        scan(&["--json"]).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 3);
     assert!(lines[0]["growth"].is_null());
     let growth = &lines[2]["growth"][0];
-    let committed = |line: &Value| line["processes"][0]["total"]["committed_bytes"].as_f64().unwrap();
+    let committed =
+        |line: &Value| line["processes"][0]["total"]["committed_bytes"].as_f64().unwrap();
     let rate = (committed(&lines[2]) - committed(&lines[1])) / growth["seconds"].as_f64().unwrap();
-    assert!((growth["committed_bytes_per_second"].as_f64().unwrap() - rate).abs() < 1.0, "{growth}");
+    assert!(
+        (growth["committed_bytes_per_second"].as_f64().unwrap() - rate).abs() < 1.0,
+        "{growth}"
+    );
 }
 
 #[test]
 fn a_process_that_ends_meanwhile_ends_the_scan() {
     let mut target = Target::sleep();
     let pid = target.pid();
-    let child =
-        Command::new(UNHITCH).args(["scan", &pid, "--every", "50ms"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let child = Command::new(UNHITCH)
+        .args(["scan", &pid, "--every", "50ms"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     std::thread::sleep(Duration::from_millis(300));
     target.0.kill().unwrap();
     target.0.wait().unwrap();
     let output = child.wait_with_output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     // If it was so late that it never saw it, that is an error; else the end of what was asked for.
-    assert!(output.status.success() && !out.is_empty() || output.status.code() == Some(1), "{out}{err}");
+    assert!(
+        output.status.success() && !out.is_empty() || output.status.code() == Some(1),
+        "{out}{err}"
+    );
     assert!(err.contains(&pid), "{err}");
     assert!(ends_with(1, &["scan", &pid]).1.contains("no process is called"));
 }
@@ -241,13 +321,22 @@ fn what_cannot_be_scanned_is_said_with_the_way_out() {
     let all: Value = serde_json::from_str(&out).unwrap();
     assert!(!all["processes"].as_array().unwrap().is_empty());
     if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED what_cannot_be_scanned_is_said_with_the_way_out: only root can try it as somebody else");
+        println!(
+            "SKIPPED what_cannot_be_scanned_is_said_with_the_way_out: only root can try it as somebody else"
+        );
         return;
     }
     let target = Target::sleep();
-    let output = Command::new(UNHITCH).args(["scan", &target.pid()]).uid(NOBODY).gid(NOBODY).current_dir("/").output();
+    let output = Command::new(UNHITCH)
+        .args(["scan", &target.pid()])
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .current_dir("/")
+        .output();
     let Ok(output) = output else {
-        println!("SKIPPED what_cannot_be_scanned_is_said_with_the_way_out: others may not run the program where it lies");
+        println!(
+            "SKIPPED what_cannot_be_scanned_is_said_with_the_way_out: others may not run the program where it lies"
+        );
         return;
     };
     let err = String::from_utf8(output.stderr).unwrap();
@@ -258,7 +347,13 @@ fn what_cannot_be_scanned_is_said_with_the_way_out() {
 #[test]
 fn pages_are_not_looked_at_with_idle_priority_unless_forced() {
     let target = Target::sleep();
-    let idle = |words: &[&str]| Command::new("nice").args(["-n", "39", UNHITCH, "scan", &target.pid()]).args(words).output().unwrap();
+    let idle = |words: &[&str]| {
+        Command::new("nice")
+            .args(["-n", "39", UNHITCH, "scan", &target.pid()])
+            .args(words)
+            .output()
+            .unwrap()
+    };
     let refused = idle(&["--pages"]);
     assert_eq!(refused.status.code(), Some(1));
     let err = String::from_utf8(refused.stderr).unwrap();
@@ -283,9 +378,14 @@ fn wrong_usage_exits_with_2() {
     ];
     for words in wrong {
         let (out, err) = ends_with(2, words);
-        assert!(out.is_empty() && (err.contains("Usage: unhitch") || err.contains("--help")), "{words:?}: {err}");
+        assert!(
+            out.is_empty() && (err.contains("Usage: unhitch") || err.contains("--help")),
+            "{words:?}: {err}"
+        );
     }
-    assert!(ends_with(2, &["lab", "address-space", "--layout", "round"]).1.contains("super-sparse"));
+    assert!(
+        ends_with(2, &["lab", "address-space", "--layout", "round"]).1.contains("super-sparse")
+    );
 }
 
 #[test]
@@ -303,11 +403,17 @@ fn threads_are_listed_and_those_without_a_name_flagged() {
         let answer = json(&["threads", &pid.to_string(), "--json"]);
         let process = &answer["processes"][0];
         let threads = process["threads"].as_array().unwrap();
-        let unnamed: Vec<&Value> = threads.iter().filter(|thread| thread["unnamed"] == true).collect();
+        let unnamed: Vec<&Value> =
+            threads.iter().filter(|thread| thread["unnamed"] == true).collect();
         drop(stop);
-        assert!(!unnamed.is_empty() && process["unnamed"].as_u64() == Some(unnamed.len() as u64), "{answer}");
+        assert!(
+            !unnamed.is_empty() && process["unnamed"].as_u64() == Some(unnamed.len() as u64),
+            "{answer}"
+        );
         assert!(unnamed.iter().all(|thread| thread["name"] == own && thread["tid"] != pid));
-        assert!(threads.iter().all(|thread| thread["state"].is_string() && thread["cpu_ns"].is_u64()));
+        assert!(
+            threads.iter().all(|thread| thread["state"].is_string() && thread["cpu_ns"].is_u64())
+        );
     });
     let (text, _) = ends_with(0, &["threads"]);
     assert!(text.contains("waits in") && text.contains(" processes, "), "{text}");

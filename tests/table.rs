@@ -1,11 +1,14 @@
-//! `unhitch table` against `perf script`: the greatest waits of random windows of a recorded parallel build, worked out by this test from
-//! perf's own reading of the same events. In each window, the partition of whatever stalled there, and of the window itself for each of the
+//! `unhitch table` against `perf script`: the greatest waits of random windows of a recorded
+//! parallel build, worked out by this test from perf's own reading of the same events. In each
+//! window, the partition of whatever stalled there, and of the window itself for each of the
 //! threads that waited longest, must sum to it exactly, too.
 //!
-//! A wait begins where `sched_switch` takes a thread off in a state other than R, and ends with the first `sched_waking` after it, or with
-//! the thread's return if there was none. It is named by the first function of its stack that is not the scheduler's. Sums and counts
-//! must be equal, to the nanosecond. *Why some threads are left out:* the kernel does not report some switches; we conclude those from
-//! their neighbours (`mend`), perf has only what was reported. And perf prints no stack at all where one is deeper than 127 frames.
+//! A wait begins where `sched_switch` takes a thread off in a state other than R, and ends with the
+//! first `sched_waking` after it, or with the thread's return if there was none. It is named by the
+//! first function of its stack that is not the scheduler's. Sums and counts must be equal, to the
+//! nanosecond. *Why some threads are left out:* the kernel does not report some switches; we
+//! conclude those from their neighbours (`mend`), perf has only what was reported. And perf prints
+//! no stack at all where one is deeper than 127 frames.
 //!
 //! `UNHITCH_WINDOWS=N` looks at N windows (`make soak`: fifty).
 #![cfg(target_os = "linux")]
@@ -64,7 +67,8 @@ fn live_greatest_waits_are_those_of_perf_script() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (trace, data) = (folder.path().join("own.hitch"), folder.path().join("own.data"));
-    // This project's own programs, from nothing: compilers that wait for each other's output, linkers, build scripts.
+    // This project's own programs, from nothing: compilers that wait for each other's output,
+    // linkers, build scripts.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let build = ["build", "--offline", "--locked", "--package", "unhitch-lab", "--target-dir"];
     let out = Command::new(UNHITCH)
@@ -87,7 +91,11 @@ fn live_greatest_waits_are_those_of_perf_script() {
 
     let reported = events.len();
     events.extend(concluded(&trace));
-    say(&format!("of {} events, {} are switches that were concluded", events.len(), events.len() - reported));
+    say(&format!(
+        "of {} events, {} are switches that were concluded",
+        events.len(),
+        events.len() - reported
+    ));
     events.sort_by_key(|event| event.time_ns);
     let left_out = threads_with_cut_stacks(&trace, &events);
     let (out_ns, all_ns) = waited_ns(&events, &left_out);
@@ -96,24 +104,39 @@ fn live_greatest_waits_are_those_of_perf_script() {
         "{} threads are left out, which waited {percent:.1} % of all time: perf shows no stack where we have one",
         left_out.len()
     ));
-    assert!(out_ns * LEFT_OUT_AT_MOST < all_ns, "threads that waited {out_ns} ns of all {all_ns} ns are left out: {left_out:?}");
+    assert!(
+        out_ns * LEFT_OUT_AT_MOST < all_ns,
+        "threads that waited {out_ns} ns of all {all_ns} ns are left out: {left_out:?}"
+    );
     let named = std::iter::once("function != ''".to_owned());
-    let filter: Vec<String> = named.chain(left_out.iter().map(|tid| format!("tid != {tid}"))).collect();
+    let filter: Vec<String> =
+        named.chain(left_out.iter().map(|tid| format!("tid != {tid}"))).collect();
     let filter = filter.join(" and ");
     let whole = table(&trace, &filter, &[]);
-    let (start, end, origin) = (ns(&whole["start_ns"]), ns(&whole["end_ns"]), ns(&whole["origin_ns"]));
+    let (start, end, origin) =
+        (ns(&whole["start_ns"]), ns(&whole["end_ns"]), ns(&whole["origin_ns"]));
     let mut seed = end;
-    let windows = std::env::var("UNHITCH_WINDOWS").map_or(WINDOWS, |windows| windows.parse().expect("UNHITCH_WINDOWS is a number"));
+    let windows = std::env::var("UNHITCH_WINDOWS")
+        .map_or(WINDOWS, |windows| windows.parse().expect("UNHITCH_WINDOWS is a number"));
     let (mut stalls, mut windows_of_threads) = (0, 0);
     for window in 0..windows {
         let mut random = || {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (seed >> 33) % (end - start)
         };
         let (a, b) = if window == 0 { (0, end - start) } else { (random(), random()) };
-        // A microsecond at least: perf and we cut windows at the same nanosecond, whatever its length.
+        // A microsecond at least: perf and we cut windows at the same nanosecond, whatever its
+        // length.
         let (from, to) = (a.min(b), a.max(b).max(a.min(b) + 1_000).min(end - start));
-        let longest = compare(&trace, (&filter, &left_out), &events, (start, end, origin), (start + from, start + to));
+        let longest = compare(
+            &trace,
+            (&filter, &left_out),
+            &events,
+            (start, end, origin),
+            (start + from, start + to),
+        );
         let (from, to) = (start + from - origin, start + to - origin);
         for thread in longest {
             let explained = partitions(&trace, (from, to), Some(thread));
@@ -123,22 +146,36 @@ fn live_greatest_waits_are_those_of_perf_script() {
         // On a machine with CPUs to spare, a build may do without any.
         stalls += partitions(&trace, (from, to), None);
     }
-    assert!(windows_of_threads >= windows, "the threads that waited longest: {windows_of_threads} in {windows} windows");
-    say(&format!("the partitions of {stalls} stalls and of {windows_of_threads} windows of the longest waiters are exact"));
+    assert!(
+        windows_of_threads >= windows,
+        "the threads that waited longest: {windows_of_threads} in {windows} windows"
+    );
+    say(&format!(
+        "the partitions of {stalls} stalls and of {windows_of_threads} windows of the longest waiters are exact"
+    ));
 }
 
-/// Checks the partitions of all that stalled in a window, or of the window itself for one thread, times from the origin; says how many.
+/// Checks the partitions of all that stalled in a window, or of the window itself for one thread,
+/// times from the origin; says how many.
 fn partitions(trace: &Path, (from, to): (u64, u64), thread: Option<i64>) -> usize {
     let times = [from, to].map(|ns| format!("{}.{:09}s", ns / 1_000_000_000, ns % 1_000_000_000));
     let mut command = Command::new(UNHITCH);
-    command.arg("why").arg(trace).args(["--json", "--top", "1000", "--from", &times[0], "--to", &times[1]]);
+    command
+        .arg("why")
+        .arg(trace)
+        .args(["--json", "--top", "1000", "--from", &times[0], "--to", &times[1]]);
     command.args(thread.map(|tid| format!("--victim={tid}")));
     let out = command.env_remove("XDG_CONFIG_HOME").env_remove("HOME").output().unwrap();
     assert!(matches!(out.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&out.stderr));
     let why: Value = serde_json::from_slice(&out.stdout).unwrap();
     let stalls = why["stalls"].as_array().unwrap();
     for stall in stalls {
-        let sum = stall["partition"].as_array().unwrap().iter().map(|share| ns(&share["ns"])).sum::<u64>();
+        let sum = stall["partition"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|share| ns(&share["ns"]))
+            .sum::<u64>();
         assert_eq!(sum, ns(&stall["duration_ns"]), "{stall}");
     }
     stalls.len()
@@ -155,15 +192,24 @@ fn compare(
     let (mut longest, whole) = (BTreeSet::new(), (start, end));
     let mut theirs = waits(events, whole, window);
     theirs.retain(|(tid, function), _| !left_out.contains(tid) && !function.is_empty());
-    let seconds = |ns: u64| format!("{}.{:09}s", (ns - origin) / 1_000_000_000, (ns - origin) % 1_000_000_000);
+    let seconds = |ns: u64| {
+        format!("{}.{:09}s", (ns - origin) / 1_000_000_000, (ns - origin) % 1_000_000_000)
+    };
     let times = ["--from".to_owned(), seconds(window.0), "--to".to_owned(), seconds(window.1)];
     for by in ["tid,function", "function"] {
         let theirs = if by == "function" { by_function(&theirs) } else { theirs.clone() };
         let words: Vec<&str> = times.iter().map(String::as_str).chain(["--by", by]).collect();
         let table = table(trace, filter, &words);
-        assert_eq!((ns(&table["start_ns"]), ns(&table["end_ns"])), window, "windows are cut exactly");
+        assert_eq!(
+            (ns(&table["start_ns"]), ns(&table["end_ns"])),
+            window,
+            "windows are cut exactly"
+        );
         let row = |row: &Value| {
-            let wait = (row["tid"].as_i64().unwrap_or(0), row["function"].as_str().unwrap_or("").to_owned());
+            let wait = (
+                row["tid"].as_i64().unwrap_or(0),
+                row["function"].as_str().unwrap_or("").to_owned(),
+            );
             (wait, (ns(&row["count"]), ns(&row["sum_waited_ns"])))
         };
         let ours: Vec<(Wait, Sum)> = table["rows"].as_array().unwrap().iter().map(row).collect();
@@ -171,15 +217,30 @@ fn compare(
         ranked.sort_by_key(|(wait, sum)| (std::cmp::Reverse(sum.1), *wait));
         for (place, (wait, sum)) in ours.iter().take(3).enumerate() {
             let alike: Vec<_> = theirs.iter().filter(|(other, _)| other.0 == wait.0).collect();
-            assert_eq!(theirs.get(wait), Some(sum), "place {place} by {by}: {wait:?}; perf script has {alike:?}");
+            assert_eq!(
+                theirs.get(wait),
+                Some(sum),
+                "place {place} by {by}: {wait:?}; perf script has {alike:?}"
+            );
             // Whose sums are equal may change places.
-            assert_eq!(ranked.get(place).map(|(_, sum)| sum.1), Some(sum.1), "place {place} by {by}\n{ranked:?}\n{ours:?}");
+            assert_eq!(
+                ranked.get(place).map(|(_, sum)| sum.1),
+                Some(sum.1),
+                "place {place} by {by}\n{ranked:?}\n{ours:?}"
+            );
         }
         assert_eq!(ours.len().min(3), ranked.len().min(3), "by {by}\n{ranked:?}\n{ours:?}");
         let whole_build = window == whole;
-        assert!(!whole_build || ours.len() >= 3, "a build waits at three places at least: {ours:?}");
+        assert!(
+            !whole_build || ours.len() >= 3,
+            "a build waits at three places at least: {ours:?}"
+        );
         let exact = ours.iter().filter(|(wait, sum)| theirs.get(wait) == Some(sum)).count();
-        say(&format!("{:.6} s by {by}: of {} waits, {exact} are equal", (window.1 - window.0) as f64 / 1e9, ours.len()));
+        say(&format!(
+            "{:.6} s by {by}: of {} waits, {exact} are equal",
+            (window.1 - window.0) as f64 / 1e9,
+            ours.len()
+        ));
         // Of the table by function alone, no row has a thread.
         longest.extend(ours.iter().take(3).map(|(wait, _)| wait.0).filter(|tid| *tid != 0));
     }
@@ -201,7 +262,15 @@ fn concluded(file: &Path) -> Vec<Event> {
         let (time, _, prev, next) = switch(&trace, at);
         let state = trace.switches.prev_state[at];
         let sleeps = !prev.is_idle() && !state.is_runnable() && state != TaskState::Dead;
-        Event { time_ns: time.nanos(), kind: Kind::Switch { prev: tid(prev), sleeps, next: tid(next), function: String::new() } }
+        Event {
+            time_ns: time.nanos(),
+            kind: Kind::Switch {
+                prev: tid(prev),
+                sleeps,
+                next: tid(next),
+                function: String::new(),
+            },
+        }
     };
     concluded.map(event).collect()
 }
@@ -216,17 +285,25 @@ fn threads_with_cut_stacks(file: &Path, events: &[Event]) -> BTreeSet<i64> {
         .map(|at| (switches.time[at].nanos(), i64::from(trace.threads.get(switches.prev[at]).tid)))
         .collect();
     let cut = events.iter().filter_map(|event| match &event.kind {
-        Kind::Switch { prev, sleeps: true, function, .. } if function.is_empty() => Some((event.time_ns, *prev)),
+        Kind::Switch { prev, sleeps: true, function, .. } if function.is_empty() => {
+            Some((event.time_ns, *prev))
+        }
         _ => None,
     });
     cut.filter(|event| with_stack.contains(event)).map(|(_, tid)| tid).collect()
 }
 
-/// How long the threads of `left_out` waited, and how long all did, for whatever; the time before a thread's first event is no wait.
+/// How long the threads of `left_out` waited, and how long all did, for whatever; the time before a
+/// thread's first event is no wait.
 fn waited_ns(events: &[Event], left_out: &BTreeSet<i64>) -> (u64, u64) {
-    let ends = (events.first().map_or(0, |event| event.time_ns), events.last().map_or(0, |event| event.time_ns));
+    let ends = (
+        events.first().map_or(0, |event| event.time_ns),
+        events.last().map_or(0, |event| event.time_ns),
+    );
     let waits = waits(events, ends, ends);
-    let sum = |select: &dyn Fn(i64) -> bool| waits.iter().filter(|((tid, _), _)| select(*tid)).map(|(_, (_, ns))| ns).sum();
+    let sum = |select: &dyn Fn(i64) -> bool| {
+        waits.iter().filter(|((tid, _), _)| select(*tid)).map(|(_, (_, ns))| ns).sum()
+    };
     (sum(&|tid| left_out.contains(&tid)), sum(&|_| true))
 }
 
@@ -280,10 +357,15 @@ fn waits(events: &[Event], whole: (u64, u64), window: (u64, u64)) -> BTreeMap<Wa
     sums
 }
 
-/// What perf script says: `a 12 [001] 11320.284047123: sched:sched_waking: comm=a pid=12 …`, then the stack, a frame a line, leaf first:
-/// `ffffffff821facd8 __schedule+0x618 ([kernel.kallsyms])`.
+/// What perf script says: `a 12 [001] 11320.284047123: sched:sched_waking: comm=a pid=12 …`, then
+/// the stack, a frame a line, leaf first: `ffffffff821facd8 __schedule+0x618 ([kernel.kallsyms])`.
 fn events(data: &Path) -> Vec<Event> {
-    let out = Command::new("perf").args(["script", "--ns", "--no-inline", "-i"]).arg(data).env("PAGER", "cat").output().unwrap();
+    let out = Command::new("perf")
+        .args(["script", "--ns", "--no-inline", "-i"])
+        .arg(data)
+        .env("PAGER", "cat")
+        .output()
+        .unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     let text = String::from_utf8_lossy(&out.stdout);
     let mut lines = text.lines().peekable();
@@ -291,7 +373,9 @@ fn events(data: &Path) -> Vec<Event> {
     while let Some(line) = lines.next() {
         let mut line = line.to_owned();
         // A thread's name may hold a newline.
-        while let Some(more) = lines.next_if(|line| !line.is_empty() && !line.starts_with('\t') && head(line).is_none()) {
+        while let Some(more) = lines
+            .next_if(|line| !line.is_empty() && !line.starts_with('\t') && head(line).is_none())
+        {
             line = format!("{line} {more}");
         }
         let mut frames = Vec::new();
@@ -319,10 +403,13 @@ fn event(line: &str, frames: &[&str]) -> Option<Event> {
     let kind = match event {
         "sched:sched_switch" => {
             let (prev, next) = (number("prev_pid=")?, number("next_pid=")?);
-            let sleeps = prev != 0 && !matches!(word("prev_state=")?, "R" | "R+" | "X" | "Z" | "X|Z");
+            let sleeps =
+                prev != 0 && !matches!(word("prev_state=")?, "R" | "R+" | "X" | "Z" | "X|Z");
             Kind::Switch { prev, sleeps, next, function: function(frames) }
         }
-        "sched:sched_waking" | "sched:sched_wakeup_new" => Kind::Waking { thread: number(" pid=")?, new: event.ends_with("new") },
+        "sched:sched_waking" | "sched:sched_wakeup_new" => {
+            Kind::Waking { thread: number(" pid=")?, new: event.ends_with("new") }
+        }
         _ => return None,
     };
     Some(Event { time_ns, kind })
@@ -330,16 +417,31 @@ fn event(line: &str, frames: &[&str]) -> Option<Event> {
 
 /// The first function of a stack that is neither the tracer's nor the scheduler's.
 fn function(frames: &[&str]) -> String {
-    let names = frames.iter().filter_map(|frame| frame.trim().split_once(' ')?.1.rsplit_once("+0x").map(|(name, _)| name));
-    let noise = ["schedule", "__schedule", "schedule_timeout", "schedule_preempt_disabled", "schedule_rtlock"];
-    let starts = ["schedule_hrtimeout", "__traceiter", "perf_trace", "preempt_schedule", "io_schedule"];
-    let mut names = names.filter(|name| !noise.contains(name) && !starts.iter().any(|start| name.starts_with(start)));
+    let names = frames.iter().filter_map(|frame| {
+        frame.trim().split_once(' ')?.1.rsplit_once("+0x").map(|(name, _)| name)
+    });
+    let noise = [
+        "schedule",
+        "__schedule",
+        "schedule_timeout",
+        "schedule_preempt_disabled",
+        "schedule_rtlock",
+    ];
+    let starts =
+        ["schedule_hrtimeout", "__traceiter", "perf_trace", "preempt_schedule", "io_schedule"];
+    let mut names = names.filter(|name| {
+        !noise.contains(name) && !starts.iter().any(|start| name.starts_with(start))
+    });
     names.next().unwrap_or("").to_owned()
 }
 
 fn table(trace: &Path, filter: &str, words: &[&str]) -> Value {
     let mut command = Command::new(UNHITCH);
-    command.arg("table").arg(trace).args(["waits", "--json", "--show", "count,sum:waited", "--where", filter]).args(words);
+    command
+        .arg("table")
+        .arg(trace)
+        .args(["waits", "--json", "--show", "count,sum:waited", "--where", filter])
+        .args(words);
     let out = command.env_remove("XDG_CONFIG_HOME").env_remove("HOME").output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
     serde_json::from_slice(&out.stdout).unwrap()

@@ -1,7 +1,8 @@
-//! What a terminal is sent: no name, path, payload or note of a trace moves its cursor or breaks a line; tables are as wide as it is.
+//! What a terminal is sent: no name, path, payload or note of a trace moves its cursor or breaks a
+//! line; tables are as wide as it is.
 //!
-//! Traces are made up (synthetic) with names that hold escape sequences, line breaks and bidirectional controls; two tests look at a live
-//! thread that named itself so.
+//! Traces are made up (synthetic) with names that hold escape sequences, line breaks and
+//! bidirectional controls; two tests look at a live thread that named itself so.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -9,7 +10,9 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
-use unhitch_etl_writer::{Image, KernelEvent, Options, Process, Rundown, ThreadFacts, Writer, uiforetw, win32k};
+use unhitch_etl_writer::{
+    Image, KernelEvent, Options, Process, Rundown, ThreadFacts, Writer, uiforetw, win32k,
+};
 use unhitch_model::is_control;
 
 #[path = "../crates/formats/tests/made/mod.rs"]
@@ -22,11 +25,19 @@ const OTHER: &str = "p\r\x07\u{9b}5n\x7f";
 const PATH: &str = "/opt/\x1b]0;owned\x07/li\nb\u{2066}.so";
 const FUNCTION: &str = "wait\x1b[31m_for\n_paint\u{2028}";
 const NOTES: &str = "first\x1b[2J line\nsecond\u{200f}";
-const TABLES: [&str; 9] = ["switches", "waits", "wakes", "samples", "events", "stalls", "lifetimes", "threads", "cpus"];
+const TABLES: [&str; 9] =
+    ["switches", "waits", "wakes", "samples", "events", "stalls", "lifetimes", "threads", "cpus"];
 
 fn unhitch(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));
-    for variable in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME", "_NT_SYMBOL_PATH", "COLUMNS", "CLICOLOR_FORCE"] {
+    for variable in [
+        "XDG_CONFIG_HOME",
+        "XDG_CACHE_HOME",
+        "HOME",
+        "_NT_SYMBOL_PATH",
+        "COLUMNS",
+        "CLICOLOR_FORCE",
+    ] {
         command.env_remove(variable);
     }
     command.args(words);
@@ -45,27 +56,40 @@ fn harmless(words: &[&str]) -> String {
         let found = text.chars().find(|c| *c != '\n' && is_control(*c));
         assert_eq!(found, None, "{words:?}: {text:?}");
         // A line break of a name is never the output's.
-        assert!(!text.lines().any(|line| ["x", "_paint", "second", "next"].iter().any(|rest| line.starts_with(rest))), "{words:?}: {text}");
+        assert!(
+            !text.lines().any(|line| ["x", "_paint", "second", "next"]
+                .iter()
+                .any(|rest| line.starts_with(rest))),
+            "{words:?}: {text}"
+        );
     }
     assert!(!lossy(&stderr).contains("panicked"), "{words:?}: {}", lossy(&stderr));
     lossy(&stdout)
 }
 
-/// A container, all of whose names are hostile: one thread waits for the other, and is sampled in a library.
+/// A container, all of whose names are hostile: one thread waits for the other, and is sampled in a
+/// library.
 fn linux(folder: &Path) -> String {
     use made::{At, Chain, IDLE, Made, Task};
     use unhitch_formats::container::{ContainerMeta, ContainerParts, SymbolFile, write_container};
     use unhitch_model::{FrameId, Symbol};
     const TEXT: u64 = 0xffff_ffff_8100_0000;
     const LIBRARY: u64 = 0x7f00_0000_0000;
-    let (ping, pong) = (Task { pid: 100, tid: 100, comm: NAME }, Task { pid: 200, tid: 200, comm: OTHER });
+    let (ping, pong) =
+        (Task { pid: 100, tid: 100, comm: NAME }, Task { pid: 200, tid: 200, comm: OTHER });
     let mut made = Made::default();
     made.comm(1_000_000, ping, true);
     made.comm(1_000_000, pong, true);
     made.map(1_000_001, 100, LIBRARY, 0x10000, 0, PATH);
     for round in 0..10 {
         let at = |us: u64, cpu: u32| At { ns: 1_000_000 + round * 400_000_000 + us * 1_000, cpu };
-        made.switch(at(10, 0), ping, 1, IDLE, Chain { kernel: &[TEXT + 0x10], user: &[LIBRARY + 0x100] });
+        made.switch(
+            at(10, 0),
+            ping,
+            1,
+            IDLE,
+            Chain { kernel: &[TEXT + 0x10], user: &[LIBRARY + 0x100] },
+        );
         made.switch(at(100_000, 1), IDLE, 0, pong, Chain::default());
         made.clock(at(100_100, 1), pong, Chain { kernel: &[TEXT + 0x40], user: &[] });
         made.waking(at(300_000, 1), pong, 0, ping, Chain { kernel: &[TEXT + 0x20], user: &[] });
@@ -85,26 +109,46 @@ fn linux(folder: &Path) -> String {
     let meta = ContainerMeta { version: 1, cpus: 2, ..ContainerMeta::default() };
     let symbols = SymbolFile::from_trace(&named);
     let perf_data = &mut |out: &mut dyn std::io::Write| out.write_all(&file);
-    let parts = ContainerParts { meta: &meta, perf_data, symbols: Some(&symbols), notes: Some(NOTES), extra: Vec::new() };
+    let parts = ContainerParts {
+        meta: &meta,
+        perf_data,
+        symbols: Some(&symbols),
+        notes: Some(NOTES),
+        extra: Vec::new(),
+    };
     write_container(&path, parts).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
-/// A Windows trace whose names and payloads are hostile: samples, a mark, a window that did not answer.
+/// A Windows trace whose names and payloads are hostile: samples, a mark, a window that did not
+/// answer.
 fn windows(folder: &Path) -> String {
     let mut writer = Writer::new(Options { cpus: 1, ..Options::default() });
     let (pid, tid, base) = (100, 200, 0x7ff6_0000_0000);
     writer.kernel(0, 0, &KernelEvent::SampleInterval { first: true, units: 10_000 });
-    let process = Process { pid, parent: 4, image: "ev\x1bil.exe", command_line: "evil.exe \u{202e}\nnext" };
+    let process =
+        Process { pid, parent: 4, image: "ev\x1bil.exe", command_line: "evil.exe \u{202e}\nnext" };
     writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, process));
-    writer.kernel(0, 0, &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some(NAME) }, (4, 8)));
+    writer.kernel(
+        0,
+        0,
+        &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some(NAME) }, (4, 8)),
+    );
     let image = Image { base, size: 0x10_0000, pid, timestamp: 1, path: PATH };
     writer.kernel(0, 0, &KernelEvent::Image(Rundown::First, image));
     for sample in 0..2_000 {
-        writer.kernel(0, 1_000_000 * (sample + 1), &KernelEvent::Sample { instruction: base + 0x1010, tid, in_dpc: false });
+        writer.kernel(
+            0,
+            1_000_000 * (sample + 1),
+            &KernelEvent::Sample { instruction: base + 0x1010, tid, in_dpc: false },
+        );
     }
     uiforetw::mark(&mut writer, 0, 2_000_000_000, (pid, tid), "mark\x1b[2J\nnext\u{2067}");
-    let delay = win32k::Delay { delay_ms: 1_500, window: Some(("Class\x1b[5m\nnext", "C:\\\x07evil.exe")), ..win32k::Delay::default() };
+    let delay = win32k::Delay {
+        delay_ms: 1_500,
+        window: Some(("Class\x1b[5m\nnext", "C:\\\x07evil.exe")),
+        ..win32k::Delay::default()
+    };
     win32k::message_check_delay(&mut writer, 0, 2_000_000_000, (pid, tid), &delay);
     let path = folder.join("hostile.etl");
     fs::write(&path, writer.finish()).unwrap();
@@ -130,7 +174,9 @@ fn no_name_of_a_trace_reaches_a_terminal_as_it_is() {
         let svg = svg.to_str().unwrap();
         harmless(&["info", trace]);
         harmless(&["why", trace, "--top", "10", "--svg", svg]);
-        harmless(&["why", trace, "--victim", SHOWN, "--from", "0.1s", "--to", "1.4s", "--svg", svg]);
+        harmless(&[
+            "why", trace, "--victim", SHOWN, "--from", "0.1s", "--to", "1.4s", "--svg", svg,
+        ]);
         let drawn = fs::read_to_string(svg).unwrap();
         assert!(!drawn.chars().any(|c| c != '\n' && is_control(c)), "{drawn:?}");
         harmless(&["waits", trace]);
@@ -152,9 +198,13 @@ fn no_name_of_a_trace_reaches_a_terminal_as_it_is() {
     fs::write(&junk, "no trace\x1b\n").unwrap();
     for file in [absent, junk] {
         let file = file.to_str().unwrap();
-        for words in
-            [&["info", file][..], &["info", file, file], &["table", file, file], &["report", file], &["view", file, "--with", file]]
-        {
+        for words in [
+            &["info", file][..],
+            &["info", file, file],
+            &["table", file, file],
+            &["report", file],
+            &["view", file, "--with", file],
+        ] {
             harmless(words);
         }
     }
@@ -171,24 +221,41 @@ fn a_row_is_a_line_and_programs_get_names_as_they_are() {
     assert_eq!(rows[2], r"200  p\r\x07\x9b5n\x7f    p\r\x07\x9b5n\x7f", "{text}");
     let notes = harmless(&["info", &trace]);
     assert!(notes.contains("notes       first\\x1b[2J line\\nsecond\\u{200f}\n"), "{notes}");
-    assert!(harmless(&["table", &trace, "waits", "--wide"]).contains(r"wait\x1b[31m_for\n_paint\u{2028}"));
+    assert!(
+        harmless(&["table", &trace, "waits", "--wide"])
+            .contains(r"wait\x1b[31m_for\n_paint\u{2028}")
+    );
 
     let json = |words: &[&str]| {
         let out = lossy(&unhitch(&[words, &["--json"]].concat()).output().unwrap().stdout);
-        assert!(!out.chars().any(|c| c != '\n' && is_control(c)), "JSON has a way of its own to write them: {out:?}");
+        assert!(
+            !out.chars().any(|c| c != '\n' && is_control(c)),
+            "JSON has a way of its own to write them: {out:?}"
+        );
         serde_json::from_str::<Value>(&out).unwrap()
     };
     let rows = json(&words)["rows"].clone();
     assert_eq!((&rows[0]["thread"], &rows[1]["process"]), (&NAME.into(), &OTHER.into()), "{rows}");
     assert_eq!(json(&["info", &trace])["notes"], NOTES);
     let csv = lossy(&unhitch(&[&words[..], &["--csv"]].concat()).output().unwrap().stdout);
-    assert!(csv.starts_with(&format!("tid,thread,process\r\n100,\"{NAME}\",\"{NAME}\"\r\n")), "{csv:?}");
+    assert!(
+        csv.starts_with(&format!("tid,thread,process\r\n100,\"{NAME}\",\"{NAME}\"\r\n")),
+        "{csv:?}"
+    );
     // A name may be asked for as it is and as it is shown.
     for name in [NAME, SHOWN] {
         for format in ["--json", "--top=20"] {
             let filter = format!("thread = '{name}'");
-            let out = lossy(&unhitch(&["table", &trace, "threads", "--where", &filter, format]).output().unwrap().stdout);
-            assert!(out.contains("100") && !out.contains("\n200") && !out.contains("\"tid\":200"), "{name:?} {format}: {out}");
+            let out = lossy(
+                &unhitch(&["table", &trace, "threads", "--where", &filter, format])
+                    .output()
+                    .unwrap()
+                    .stdout,
+            );
+            assert!(
+                out.contains("100") && !out.contains("\n200") && !out.contains("\"tid\":200"),
+                "{name:?} {format}: {out}"
+            );
         }
     }
 }
@@ -222,16 +289,30 @@ fn live_a_thread_that_names_itself_with_escapes() {
         let folder = tempfile::tempdir().unwrap();
         let trace = folder.path().join("live.hitch");
         let trace = trace.to_str().unwrap();
-        let recorded = unhitch(&["record", "--for", "300ms", "--buffer", "4M", "-o", trace]).output().unwrap();
+        let recorded =
+            unhitch(&["record", "--for", "300ms", "--buffer", "4M", "-o", trace]).output().unwrap();
         if !recorded.status.success() {
             let why = lossy(&recorded.stderr).replace('\n', " ");
             eprintln!("SKIPPED live_a_thread_that_names_itself_with_escapes (recording): {why}");
             return;
         }
         assert!(!lossy(&recorded.stderr).chars().any(|c| c != '\n' && is_control(c)));
-        let text = harmless(&["table", trace, "threads", "--where", &format!("thread = '{SHOWN}'"), "--show", "pid,thread"]);
+        let text = harmless(&[
+            "table",
+            trace,
+            "threads",
+            "--where",
+            &format!("thread = '{SHOWN}'"),
+            "--show",
+            "pid,thread",
+        ]);
         assert!(text.contains(&pid) && text.contains(SHOWN), "{text}");
-        for words in [&["why", trace][..], &["why", trace, "--victim", SHOWN, "--from", "0.05"], &["waits", trace], &["info", trace]] {
+        for words in [
+            &["why", trace][..],
+            &["why", trace, "--victim", SHOWN, "--from", "0.05"],
+            &["waits", trace],
+            &["info", trace],
+        ] {
             harmless(words);
         }
     });
@@ -254,10 +335,13 @@ fn table(words: &[&str], columns: Option<usize>) -> (String, usize) {
 fn a_table_is_as_wide_as_the_terminal() {
     for name in TABLES {
         for columns in [40, 80, 120, 200] {
-            for words in [&[name][..], &[name, "--by", "none"], &[name, "--by", "none", "--show", "all"]] {
+            for words in
+                [&[name][..], &[name, "--by", "none"], &[name, "--by", "none", "--show", "all"]]
+            {
                 let (text, rows) = table(words, Some(columns));
                 if rows > 0 {
-                    let widest = text.lines().take(rows + 1).map(|line| line.chars().count()).max().unwrap();
+                    let widest =
+                        text.lines().take(rows + 1).map(|line| line.chars().count()).max().unwrap();
                     assert!(widest <= columns, "{words:?}: {widest} of {columns}\n{text}");
                 }
             }
@@ -268,24 +352,50 @@ fn a_table_is_as_wide_as_the_terminal() {
 #[test]
 fn a_cut_says_so_and_keeps_rows_apart() {
     let words = ["samples", "--by", "function", "--show", "count"];
-    let rows = |(text, rows): (String, usize)| text.lines().skip(1).take(rows).map(str::to_owned).collect::<Vec<String>>();
+    let rows = |(text, rows): (String, usize)| {
+        text.lines().skip(1).take(rows).map(str::to_owned).collect::<Vec<String>>()
+    };
     let (whole, narrow) = (rows(table(&words, None)), rows(table(&words, Some(24))));
     let distinct = |rows: &[String]| rows.iter().collect::<BTreeSet<_>>().len();
-    assert!(whole.len() > 5 && whole.iter().all(|row| !row.contains('…')), "nothing is cut for a pipe: {whole:?}");
+    assert!(
+        whole.len() > 5 && whole.iter().all(|row| !row.contains('…')),
+        "nothing is cut for a pipe: {whole:?}"
+    );
     assert!(narrow.iter().any(|row| row.contains('…')), "{narrow:?}");
     assert_eq!(distinct(&whole), distinct(&narrow), "{narrow:?}");
     let (narrow, _) = table(&["switches", "--top", "1"], Some(40));
-    assert!(narrow.contains("Too narrow for: ") && narrow.contains("(--wide shows all)"), "{narrow}");
+    assert!(
+        narrow.contains("Too narrow for: ") && narrow.contains("(--wide shows all)"),
+        "{narrow}"
+    );
     // Whole stacks, whatever the width.
-    let wide = lossy(&unhitch(&["table", STARVE, "waits", "--wide"]).env("COLUMNS", "40").output().unwrap().stdout);
-    assert!(!wide.lines().take(5).any(|line| line.contains('…')) && wide.lines().any(|line| line.chars().count() > 120), "{wide}");
+    let wide = lossy(
+        &unhitch(&["table", STARVE, "waits", "--wide"])
+            .env("COLUMNS", "40")
+            .output()
+            .unwrap()
+            .stdout,
+    );
+    assert!(
+        !wide.lines().take(5).any(|line| line.contains('…'))
+            && wide.lines().any(|line| line.chars().count() > 120),
+        "{wide}"
+    );
 }
 
 #[test]
 fn the_documentation_lists_every_table() {
-    let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tables.md")).unwrap();
+    let page =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tables.md")).unwrap();
     for table in unhitch_analysis::table::TABLES {
-        assert!(page.contains(&format!("\n| `{}` | ", table.word)), "{} in docs/tables.md", table.word);
+        assert!(
+            page.contains(&format!("\n| `{}` | ", table.word)),
+            "{} in docs/tables.md",
+            table.word
+        );
     }
-    assert_eq!(TABLES.map(str::to_owned).to_vec(), unhitch_analysis::table::TABLES.iter().map(|table| table.word).collect::<Vec<_>>());
+    assert_eq!(
+        TABLES.map(str::to_owned).to_vec(),
+        unhitch_analysis::table::TABLES.iter().map(|table| table.word).collect::<Vec<_>>()
+    );
 }

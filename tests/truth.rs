@@ -1,8 +1,11 @@
-//! No sentence contradicts its trace: answers about real recordings, each compared with what the recording holds.
+//! No sentence contradicts its trace: answers about real recordings, each compared with what the
+//! recording holds.
 //!
-//! Hangs of the lab are recorded, every other one beside a load that is none of ours. Each recording is asked what hung, and what every
-//! single thread of it waited for; whatever those answers say of samples, frames, timers, parts and names is checked against the trace,
-//! by rules that know nothing of how answers are made. `UNHITCH_TRUTH=N` makes N recordings (4 without it); the last line counts answers.
+//! Hangs of the lab are recorded, every other one beside a load that is none of ours. Each
+//! recording is asked what hung, and what every single thread of it waited for; whatever those
+//! answers say of samples, frames, timers, parts and names is checked against the trace, by rules
+//! that know nothing of how answers are made. `UNHITCH_TRUTH=N` makes N recordings (4 without it);
+//! the last line counts answers.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -17,18 +20,31 @@ use unhitch_record::{Error, Options, Recorder};
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 /// The hangs, in turns.
-const PROGRAMS: [&str; 10] =
-    ["starve", "long-hold", "chain", "tcp", "loop-stall", "convoy", "idle-holder", "saturate", "slow-disk", "stopped"];
+const PROGRAMS: [&str; 10] = [
+    "starve",
+    "long-hold",
+    "chain",
+    "tcp",
+    "loop-stall",
+    "convoy",
+    "idle-holder",
+    "saturate",
+    "slow-disk",
+    "stopped",
+];
 /// Answers to `why --top 10`.
 const TOP: usize = 10;
 
 #[test]
 fn live_answers_do_not_contradict_their_traces() {
-    if let Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) = Recorder::start(&Options::default()) {
+    if let Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) =
+        Recorder::start(&Options::default())
+    {
         println!("SKIPPED live_answers_do_not_contradict_their_traces: {error}");
         return;
     }
-    let recordings: usize = std::env::var("UNHITCH_TRUTH").ok().and_then(|count| count.parse().ok()).unwrap_or(4);
+    let recordings: usize =
+        std::env::var("UNHITCH_TRUTH").ok().and_then(|count| count.parse().ok()).unwrap_or(4);
     let folder = tempfile::tempdir().unwrap();
     let (mut answers, mut lies) = (0, Vec::new());
     for turn in 0..recordings {
@@ -36,7 +52,11 @@ fn live_answers_do_not_contradict_their_traces() {
         let path = folder.path().join(format!("{turn}-{program}.hitch"));
         let load = (turn % 2 == 1).then(Load::start);
         // Whether the hang came about does not matter: what is said of the recording must be so.
-        let _ = Command::new(UNHITCH).args(["lab", program, "--record", "-o"]).arg(&path).output().unwrap();
+        let _ = Command::new(UNHITCH)
+            .args(["lab", program, "--record", "-o"])
+            .arg(&path)
+            .output()
+            .unwrap();
         drop(load);
         if !path.exists() {
             println!("NOISY {program}: not recorded");
@@ -58,7 +78,14 @@ struct Load(Child);
 impl Load {
     fn start() -> Self {
         let script = "while :; do gzip -9 -c /proc/self/exe | gzip -d | md5sum; done";
-        Self(Command::new("sh").args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        Self(
+            Command::new("sh")
+                .args(["-c", script])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
     }
 }
 
@@ -80,9 +107,14 @@ fn examine(path: &Path) -> (usize, Vec<String>) {
     let mut answers = 0;
     let whole = analysis.timeline.window();
     let halves = Window::new(whole.start, whole.start.plus(whole.duration_ns() / 2));
-    let all = (1..trace.threads.len() as u32).map(ThreadId).filter(|&thread| !analysis.timeline.life(thread).is_empty());
+    let all = (1..trace.threads.len() as u32)
+        .map(ThreadId)
+        .filter(|&thread| !analysis.timeline.life(thread).is_empty());
     let of_threads = all.map(|thread| Query { victims: vec![thread], window: None });
-    for query in [Query::default(), Query { victims: Vec::new(), window: Some(halves) }].into_iter().chain(of_threads) {
+    for query in [Query::default(), Query { victims: Vec::new(), window: Some(halves) }]
+        .into_iter()
+        .chain(of_threads)
+    {
         let stalls = analysis.stalls(&query);
         let text = text_for(&analysis, &query, &stalls, TOP);
         if query.is_about_something() && stalls.is_empty() {
@@ -94,7 +126,8 @@ fn examine(path: &Path) -> (usize, Vec<String>) {
         for stall in stalls.iter().take(TOP) {
             answers += 1;
             lies.extend(of_stall(&analysis, stall).into_iter().map(|lie| {
-                let lines: Vec<String> = clauses(&analysis, stall).into_iter().map(|clause| clause.text).collect();
+                let lines: Vec<String> =
+                    clauses(&analysis, stall).into_iter().map(|clause| clause.text).collect();
                 format!("{lie}\n{}", lines.join("\n"))
             }));
         }
@@ -113,13 +146,25 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
         let of_kind = all.iter().filter(|clause| kinds.contains(&clause.kind));
         of_kind.map(|clause| clause.text.as_str()).collect::<Vec<_>>().join("\n")
     };
-    let sentences = said(&[ClauseKind::Headline, ClauseKind::Story, ClauseKind::Cause, ClauseKind::Evidence, ClauseKind::Remedy]);
+    let sentences = said(&[
+        ClauseKind::Headline,
+        ClauseKind::Story,
+        ClauseKind::Cause,
+        ClauseKind::Evidence,
+        ClauseKind::Remedy,
+    ]);
 
     // Samples.
     let who = stall.finding.culprit.unwrap_or(stall.candidate.victim);
     let samples = analysis.samples.of_thread(trace, who, window).len();
-    if sentences.contains("were not recorded") && sentences.contains("CPU samples") && !trace.samples.is_empty() {
-        lie(format!("samples are said not to be recorded, where there are {}", trace.samples.len()));
+    if sentences.contains("were not recorded")
+        && sentences.contains("CPU samples")
+        && !trace.samples.is_empty()
+    {
+        lie(format!(
+            "samples are said not to be recorded, where there are {}",
+            trace.samples.len()
+        ));
     }
     if (sentences.contains("No CPU sample") || sentences.contains("no CPU sample")) && samples > 0 {
         lie(format!("samples are said to be missing, where there are {samples}"));
@@ -130,14 +175,17 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
 
     // Timers.
     let direct = stall.finding.evidence == Evidence::Direct;
-    let own_timer = stall.finding.pattern == Pattern::TimerSleep && stall.finding.culprit == Some(stall.candidate.victim);
+    let own_timer = stall.finding.pattern == Pattern::TimerSleep
+        && stall.finding.culprit == Some(stall.candidate.victim);
     if direct && own_timer {
         lie("a timer of its own is direct evidence".to_owned());
     }
 
     // The tracer.
-    let tracers = ["__traceiter_", "perf_trace_", "perf_event_", "trace_event_raw_", "bpf_trace_run"];
-    if let Some(tracer) = tracers.iter().find(|tracer| stall.finding.function.starts_with(**tracer)) {
+    let tracers =
+        ["__traceiter_", "perf_trace_", "perf_event_", "trace_event_raw_", "bpf_trace_run"];
+    if let Some(tracer) = tracers.iter().find(|tracer| stall.finding.function.starts_with(**tracer))
+    {
         lie(format!("the tracer ({tracer}…) is named as a cause"));
     }
 
@@ -159,7 +207,10 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
     }
 
     // Losses.
-    if sentences.contains("larger buffers") && trace.losses.is_empty() && window.start > analysis.timeline.window().start {
+    if sentences.contains("larger buffers")
+        && trace.losses.is_empty()
+        && window.start > analysis.timeline.window().start
+    {
         lie("larger buffers are advised where nothing was overwritten".to_owned());
     }
 
@@ -179,13 +230,24 @@ fn of_json(analysis: &Analysis<'_>, stalls: &[Stall]) -> Vec<String> {
     let json = serde_json::to_value(Why::new(analysis, "trace", stalls, TOP)).unwrap();
     let mut lies = Vec::new();
     for stall in json["stalls"].as_array().unwrap() {
-        let sum: u64 = stall["partition"].as_array().unwrap().iter().map(|share| share["ns"].as_u64().unwrap()).sum();
+        let sum: u64 = stall["partition"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|share| share["ns"].as_u64().unwrap())
+            .sum();
         if Some(sum) != stall["duration_ns"].as_u64() {
             lies.push(format!("the parts sum to {sum}: {stall}"));
         }
         for link in stall["chain"].as_array().unwrap() {
-            let frames = link["stack"].as_array().unwrap().iter().chain(link["wake"]["stack"].as_array().into_iter().flatten());
-            for frame in frames.filter(|frame| frame.as_str().is_none_or(|name| name.trim().is_empty())) {
+            let frames = link["stack"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .chain(link["wake"]["stack"].as_array().into_iter().flatten());
+            for frame in
+                frames.filter(|frame| frame.as_str().is_none_or(|name| name.trim().is_empty()))
+            {
                 lies.push(format!("a frame without a name ({frame}) in {link}"));
             }
         }
@@ -193,15 +255,25 @@ fn of_json(analysis: &Analysis<'_>, stalls: &[Stall]) -> Vec<String> {
     lies
 }
 
-/// The frames of anonymous memory that lie in no executable mapping which the recording knows for their process, by perf's reading of it.
+/// The frames of anonymous memory that lie in no executable mapping which the recording knows for
+/// their process, by perf's reading of it.
 fn frames_outside_mappings(path: &Path, trace: &Trace) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("perf.data");
-    let unzipped = Command::new("unzip").args(["-q", "-d"]).arg(folder.path()).arg(path).arg("perf.data").status();
+    let unzipped = Command::new("unzip")
+        .args(["-q", "-d"])
+        .arg(folder.path())
+        .arg(path)
+        .arg("perf.data")
+        .status();
     if !unzipped.is_ok_and(|status| status.success()) {
         return Vec::new();
     }
-    let Ok(script) = Command::new("perf").args(["script", "--show-mmap-events", "-F", "comm", "-i"]).arg(&data).output() else {
+    let Ok(script) = Command::new("perf")
+        .args(["script", "--show-mmap-events", "-F", "comm", "-i"])
+        .arg(&data)
+        .output()
+    else {
         return Vec::new();
     };
     // `… PERF_RECORD_MMAP2 4711/4711: [0x7f0000000000(0x1000) @ 0 00:00 0 0]: r-xp //anon`
@@ -223,19 +295,28 @@ fn frames_outside_mappings(path: &Path, trace: &Trace) -> Vec<String> {
         }
     }
     let mut lies = Vec::new();
-    let used = (0..trace.stacks.len() as u32).flat_map(|stack| trace.stacks.frames_of(StackId(stack)).iter().copied());
+    let used = (0..trace.stacks.len() as u32)
+        .flat_map(|stack| trace.stacks.frames_of(StackId(stack)).iter().copied());
     let mut frames: Vec<_> = used.collect();
     frames.sort_unstable();
     frames.dedup();
     for id in frames {
         let Some(frame) = trace.stacks.frame(id) else { continue };
-        let Some(ModuleKind::Anonymous { pid }) = trace.modules.get(frame.module).map(|module| module.kind) else { continue };
+        let Some(ModuleKind::Anonymous { pid }) =
+            trace.modules.get(frame.module).map(|module| module.kind)
+        else {
+            continue;
+        };
         if !mappings.contains_key(&pid) {
             continue;
         }
         // A forked process has those of its parents too.
-        if !mappings.values().flatten().any(|(start, end)| (*start..=*end).contains(&frame.offset)) {
-            lies.push(format!("a frame of process {pid} at {:#x} is in no executable mapping", frame.offset));
+        if !mappings.values().flatten().any(|(start, end)| (*start..=*end).contains(&frame.offset))
+        {
+            lies.push(format!(
+                "a frame of process {pid} at {:#x} is in no executable mapping",
+                frame.offset
+            ));
         }
     }
     lies

@@ -1,5 +1,5 @@
-//! `unhitch view` and `unhitch report` as a user has them: the address on the first line, real instructions on the page's routes, a report
-//! on the disk.
+//! `unhitch view` and `unhitch report` as a user has them: the address on the first line, real
+//! instructions on the page's routes, a report on the disk.
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -24,10 +24,21 @@ struct View {
 
 impl View {
     fn new<Word: AsRef<OsStr>>(words: impl IntoIterator<Item = Word>) -> Self {
-        let mut child = Command::new(UNHITCH).arg("view").args(words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = Command::new(UNHITCH)
+            .arg("view")
+            .args(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let (port, token) = line.trim_end().strip_prefix("http://127.0.0.1:").unwrap().split_once("/?token=").unwrap();
+        let (port, token) = line
+            .trim_end()
+            .strip_prefix("http://127.0.0.1:")
+            .unwrap()
+            .split_once("/?token=")
+            .unwrap();
         Self { port: port.parse().unwrap(), token: token.to_owned(), child }
     }
 
@@ -57,7 +68,11 @@ fn a_trace_is_served_at_the_printed_address() {
     let hot = view.ask("/api/t/starve.hitch/hot?function=count_pages");
     assert!(hot["function"].as_str().unwrap().ends_with("count_pages"), "{hot}");
     let (samples, lines) = (hot["samples"].as_u64().unwrap(), hot["lines"].as_array().unwrap());
-    assert!(samples > 100 && lines.iter().all(|line| line["address"].as_str().unwrap().starts_with("0x")), "{hot}");
+    assert!(
+        samples > 100
+            && lines.iter().all(|line| line["address"].as_str().unwrap().starts_with("0x")),
+        "{hot}"
+    );
     assert_eq!(lines.iter().map(|line| line["samples"].as_u64().unwrap()).sum::<u64>(), samples);
     assert_eq!(view.ask("/api/t/starve.hitch/stall/1")["cause"]["pattern"], "lock_starvation");
 }
@@ -67,29 +82,48 @@ fn sessions_given_together_are_served_as_one_trace() {
     let folder = tempfile::tempdir().unwrap();
     let session = |name: &str, later: u64| {
         let whole = Options::default();
-        let (start_ticks, start_filetime) = (whole.start_ticks + later, whole.start_filetime + later);
-        let mut writer = Writer::new(Options { merged: false, start_ticks, start_filetime, ..whole });
-        (1..100).for_each(|ms| writer.kernel(0, ms * 1_000_000, &KernelEvent::Sample { instruction: 0x1000, tid: 200, in_dpc: false }));
+        let (start_ticks, start_filetime) =
+            (whole.start_ticks + later, whole.start_filetime + later);
+        let mut writer =
+            Writer::new(Options { merged: false, start_ticks, start_filetime, ..whole });
+        (1..100).for_each(|ms| {
+            writer.kernel(
+                0,
+                ms * 1_000_000,
+                &KernelEvent::Sample { instruction: 0x1000, tid: 200, in_dpc: false },
+            )
+        });
         std::fs::write(folder.path().join(name), writer.finish()).unwrap();
         folder.path().join(name)
     };
     let (one, other) = (session("one.etl", 0), session("other.etl", 10));
-    let with = |path: &Path| [path.as_os_str(), "--with".as_ref(), other.as_os_str()].map(OsStr::to_owned);
+    let with =
+        |path: &Path| [path.as_os_str(), "--with".as_ref(), other.as_os_str()].map(OsStr::to_owned);
     assert_eq!(View::new(with(&one)).ask("/api/t/one.etl/summary")["samples"], 198);
     let refused = Command::new(UNHITCH).arg("view").args(with(folder.path())).output().unwrap();
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(refused.status.code() == Some(1) && said.contains("--with belongs to one trace, and this is a folder"), "{said}");
+    assert!(
+        refused.status.code() == Some(1)
+            && said.contains("--with belongs to one trace, and this is a folder"),
+        "{said}"
+    );
 }
 
 #[test]
 fn what_cannot_be_served_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let out = Command::new(UNHITCH).arg("view").arg(folder.path().join("none.hitch")).output().unwrap();
+    let out =
+        Command::new(UNHITCH).arg("view").arg(folder.path().join("none.hitch")).output().unwrap();
     assert_eq!((out.status.code(), out.stdout.is_empty()), (Some(1), true));
-    assert!(String::from_utf8_lossy(&out.stderr).contains("none.hitch"), "{}", String::from_utf8_lossy(&out.stderr));
+    assert!(
+        String::from_utf8_lossy(&out.stderr).contains("none.hitch"),
+        "{}",
+        String::from_utf8_lossy(&out.stderr)
+    );
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let out = Command::new(UNHITCH).args(["view", "--port", &port]).arg(folder.path()).output().unwrap();
+    let out =
+        Command::new(UNHITCH).args(["view", "--port", &port]).arg(folder.path()).output().unwrap();
     assert_eq!(out.status.code(), Some(1));
 }
 
@@ -97,7 +131,8 @@ fn what_cannot_be_served_is_told() {
 fn a_report_is_written_and_named() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("report.html");
-    let out = Command::new(UNHITCH).arg("report").arg(example()).arg("-o").arg(&path).output().unwrap();
+    let out =
+        Command::new(UNHITCH).arg("report").arg(example()).arg("-o").arg(&path).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&out.stdout).trim_end(), path.display().to_string());
     let html = std::fs::read_to_string(&path).unwrap();
     assert!(html.contains("lock starvation") && html.contains("<svg") && !html.contains("<script"));

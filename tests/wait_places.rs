@@ -1,9 +1,10 @@
-//! The wait rules on this machine's kernel: waits at some fifty of its wait places (`wait_places/waits.c`), recorded, each with the class
-//! that it must have; and no wait of the program may be without one.
+//! The wait rules on this machine's kernel: waits at some fifty of its wait places
+//! (`wait_places/waits.c`), recorded, each with the class that it must have; and no wait of the
+//! program may be without one.
 //!
-//! *Why it does not depend on time:* the program lets its waits end only when all of them are asleep, and then holds them for a while. A
-//! thread's longest sleep is therefore the wait it is named after, however busy the machine is. What the machine does not permit is
-//! skipped and said.
+//! *Why it does not depend on time:* the program lets its waits end only when all of them are
+//! asleep, and then holds them for a while. A thread's longest sleep is therefore the wait it is
+//! named after, however busy the machine is. What the machine does not permit is skipped and said.
 #![cfg(target_os = "linux")]
 
 use std::io::{Write, stderr};
@@ -77,17 +78,35 @@ fn say(line: &str) {
 fn live_waits_at_the_kernels_wait_places_have_their_classes() {
     let test = "live_waits_at_the_kernels_wait_places_have_their_classes";
     let folder = tempfile::tempdir().unwrap();
-    let [source, program, trace] = ["waits.c", "waits", "waits.hitch"].map(|name| folder.path().join(name));
+    let [source, program, trace] =
+        ["waits.c", "waits", "waits.hitch"].map(|name| folder.path().join(name));
     std::fs::write(&source, PROGRAM).unwrap();
-    let compiler = Command::new("cc").args(["-O1", "-fno-omit-frame-pointer", "-pthread", "-o"]).arg(&program).arg(&source).output();
+    let compiler = Command::new("cc")
+        .args(["-O1", "-fno-omit-frame-pointer", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .output();
     match compiler {
         Ok(output) if output.status.success() => {}
-        Ok(output) => return say(&format!("SKIPPED {test}: {}", String::from_utf8_lossy(&output.stderr).trim())),
+        Ok(output) => {
+            return say(&format!(
+                "SKIPPED {test}: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            ));
+        }
         Err(error) => return say(&format!("SKIPPED {test}: there is no C compiler: {error}")),
     }
     let mut record = Command::new(env!("CARGO_BIN_EXE_unhitch"));
-    let recorded = record.args(["record", "-o"]).arg(&trace).arg("--").arg(&program).arg(folder.path()).output().unwrap();
-    let said = String::from_utf8_lossy(&recorded.stdout).into_owned() + &String::from_utf8_lossy(&recorded.stderr);
+    let recorded = record
+        .args(["record", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(&program)
+        .arg(folder.path())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&recorded.stdout).into_owned()
+        + &String::from_utf8_lossy(&recorded.stderr);
     if !trace.exists() {
         return say(&format!("SKIPPED {test}: {}", said.replace('\n', " ")));
     }
@@ -98,19 +117,32 @@ fn live_waits_at_the_kernels_wait_places_have_their_classes() {
     let trace = unhitch_formats::open(&trace).unwrap();
     let rules = Rules::default();
     let analysis = Analysis::new(&trace, &rules);
-    let names = |thread: ThreadId| trace.threads.get(thread).names.iter().map(|(_, name)| trace.name(*name));
+    let names = |thread: ThreadId| {
+        trace.threads.get(thread).names.iter().map(|(_, name)| trace.name(*name))
+    };
     let threads = || trace.threads.iter().map(|(id, _)| id);
     let mut wrong = Vec::new();
     for (name, class, unwanted) in EXPECTED {
         if skipped.iter().any(|line| line.starts_with(&format!("SKIPPED {name}:"))) {
             continue;
         }
-        let tid = said.lines().find_map(|line| line.strip_prefix("WAITED ")?.strip_prefix(*name)?.strip_prefix(' ')?.parse::<u32>().ok());
+        let tid = said.lines().find_map(|line| {
+            line.strip_prefix("WAITED ")?
+                .strip_prefix(*name)?
+                .strip_prefix(' ')?
+                .parse::<u32>()
+                .ok()
+        });
         // What it waited for once it was to end is another story.
-        let is_wait = |segment: &Segment| matches!(segment.state, State::Sleeping(_)) && !analysis.facts.exits(segment.wait_stack(&trace));
+        let is_wait = |segment: &Segment| {
+            matches!(segment.state, State::Sleeping(_))
+                && !analysis.facts.exits(segment.wait_stack(&trace))
+        };
         let sleeps = threads()
             .filter(|thread| Some(trace.threads.get(*thread).tid) == tid)
-            .flat_map(|thread| analysis.segments(thread, analysis.timeline.window()).into_iter().filter(is_wait));
+            .flat_map(|thread| {
+                analysis.segments(thread, analysis.timeline.window()).into_iter().filter(is_wait)
+            });
         let Some(longest) = sleeps.max_by_key(|segment| segment.window.duration_ns()) else {
             wrong.push(format!("{name}: no sleep of it was recorded"));
             continue;
@@ -122,7 +154,11 @@ fn live_waits_at_the_kernels_wait_places_have_their_classes() {
         }
         let found = (analysis.class_of(&longest), analysis.facts.is_unwanted(stack));
         if found != (*class, *unwanted) {
-            wrong.push(format!("{name}: {found:?}, not {:?}: {:?}", (class, unwanted), trace.stack_names(stack)));
+            wrong.push(format!(
+                "{name}: {found:?}, not {:?}: {:?}",
+                (class, unwanted),
+                trace.stack_names(stack)
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

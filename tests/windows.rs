@@ -1,5 +1,6 @@
-//! Windows traces on the command line: names from PDBs as `_NT_SYMBOL_PATH` or `--symbols` says, fetched from a server (which needs the
-//! program `curl`), sessions that were not merged, and words on what is missing. The traces are made up (synthetic).
+//! Windows traces on the command line: names from PDBs as `_NT_SYMBOL_PATH` or `--symbols` says,
+//! fetched from a server (which needs the program `curl`), sessions that were not merged, and words
+//! on what is missing. The traces are made up (synthetic).
 
 use serde_json::Value;
 use std::fs;
@@ -7,7 +8,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
-use unhitch_etl_writer::{Guid, Image, KernelEvent, Options, Pdb, Process, Public, Rundown, ThreadFacts, Writer, win32k};
+use unhitch_etl_writer::{
+    Guid, Image, KernelEvent, Options, Pdb, Process, Public, Rundown, ThreadFacts, Writer, win32k,
+};
 
 const GUID: Guid = Guid::new(1, 2, 3, [4; 8]);
 const BASE: u64 = 0x7ff6_0000_0000;
@@ -19,16 +22,32 @@ fn samples_only(path: &Path) {
     writer.kernel(0, 0, &KernelEvent::SampleInterval { first: true, units: 10_000 });
     let process = Process { pid, parent: 4, image: "hanger.exe", command_line: "hanger.exe" };
     writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, process));
-    writer.kernel(0, 0, &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some("UI") }, (4, 8)));
+    writer.kernel(
+        0,
+        0,
+        &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some("UI") }, (4, 8)),
+    );
     let image = Image { base: BASE, size: 0x10_0000, pid, timestamp: 1, path: "C:\\hanger.exe" };
     writer.kernel(0, 0, &KernelEvent::Image(Rundown::First, image));
-    writer.kernel(0, 0, &KernelEvent::ImageRsds { base: BASE, pid, guid: GUID, age: 1, pdb: "D:\\out\\hanger.pdb" });
+    writer.kernel(
+        0,
+        0,
+        &KernelEvent::ImageRsds { base: BASE, pid, guid: GUID, age: 1, pdb: "D:\\out\\hanger.pdb" },
+    );
     for sample in 0..2_000 {
         // Idle in every second one.
         let tid = if sample % 2 == 0 { tid } else { 0 };
-        writer.kernel(0, 1_000_000 * (sample + 1), &KernelEvent::Sample { instruction: BASE + 0x1010, tid, in_dpc: false });
+        writer.kernel(
+            0,
+            1_000_000 * (sample + 1),
+            &KernelEvent::Sample { instruction: BASE + 0x1010, tid, in_dpc: false },
+        );
     }
-    let delay = win32k::Delay { delay_ms: 1_500, window: Some(("HangerWindow", "C:\\hanger.exe")), ..win32k::Delay::default() };
+    let delay = win32k::Delay {
+        delay_ms: 1_500,
+        window: Some(("HangerWindow", "C:\\hanger.exe")),
+        ..win32k::Delay::default()
+    };
     win32k::message_check_delay(&mut writer, 0, 2_000_000_000, (pid, tid), &delay);
     fs::write(path, writer.finish()).unwrap();
 }
@@ -67,7 +86,12 @@ fn samples_get_names_from_a_symbol_store_and_what_is_missing_is_told() {
     let trace = trace.to_str().unwrap();
 
     let bare = printed(&["why", trace], None);
-    assert!(bare.contains("name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"), "{bare}");
+    assert!(
+        bare.contains(
+            "name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"
+        ),
+        "{bare}"
+    );
     let store = format!("srv*{}", folder.path().display());
     let absent = printed(&["why", trace], Some(&store));
     assert!(absent.contains("in none of the folders of the symbol path"), "{absent}");
@@ -76,7 +100,11 @@ fn samples_get_names_from_a_symbol_store_and_what_is_missing_is_told() {
     fs::create_dir_all(&place).unwrap();
     fs::write(place.join("hanger.pdb"), pdb()).unwrap();
     let named = printed(&["why", trace], Some(&store));
-    assert_eq!(printed(&["why", trace, "--symbols", &store], Some("/nowhere")), named, "the option goes before the environment");
+    assert_eq!(
+        printed(&["why", trace, "--symbols", &store], Some("/nowhere")),
+        named,
+        "the option goes before the environment"
+    );
     for words in [
         "HANG 1.500 s  UI 200 (hanger.exe 100)",
         "Windows reported that it did not look at its messages for 1.500 s (window class HangerWindow).",
@@ -107,18 +135,29 @@ fn a_server_in_the_path_is_asked_and_nothing_else_ever() {
     });
     // Into the user's cache, because the path names none.
     let cache = folder.path().join("cache");
-    let fetched = unhitch(&["hot", trace, "--symbols", &format!("srv*{server}")]).env("XDG_CACHE_HOME", &cache).output().unwrap();
+    let fetched = unhitch(&["hot", trace, "--symbols", &format!("srv*{server}")])
+        .env("XDG_CACHE_HOME", &cache)
+        .output()
+        .unwrap();
     let place = format!("hanger.pdb/{}1/hanger.pdb", GUID.digits());
     assert_eq!(err(&fetched), format!("unhitch: fetching {server}/{place}\n"));
     assert!(String::from_utf8_lossy(&fetched.stdout).contains("Hanger::Layout"), "{fetched:?}");
     assert_eq!(fs::read(cache.join("unhitch/symbols").join(&place)).unwrap(), pdb());
-    let again = unhitch(&["hot", trace, "--symbols", &format!("srv*{server}")]).env("XDG_CACHE_HOME", &cache).output().unwrap();
+    let again = unhitch(&["hot", trace, "--symbols", &format!("srv*{server}")])
+        .env("XDG_CACHE_HOME", &cache)
+        .output()
+        .unwrap();
     assert_eq!((err(&again), again.stdout), (String::new(), fetched.stdout));
 
     // Where the program that fetches is missing that is said.
     let missing =
-        unhitch(&["hot", trace, "--symbols", &format!("srv*{}*{server}", folder.path().display())]).env("PATH", "").output().unwrap();
-    let said = format!("{server} was not asked: the program curl, which does that, is not here: hanger.exe");
+        unhitch(&["hot", trace, "--symbols", &format!("srv*{}*{server}", folder.path().display())])
+            .env("PATH", "")
+            .output()
+            .unwrap();
+    let said = format!(
+        "{server} was not asked: the program curl, which does that, is not here: hanger.exe"
+    );
     assert!(String::from_utf8_lossy(&missing.stdout).contains(&said), "{missing:?}");
 }
 
@@ -128,7 +167,8 @@ fn a_server_in_the_path_is_asked_and_nothing_else_ever() {
 fn without_a_server_in_the_path_nothing_is_fetched() {
     use std::os::unix::fs::PermissionsExt;
     let folder = tempfile::tempdir().unwrap();
-    let (trace, curl, mark) = (folder.path().join("hang.etl"), folder.path().join("curl"), folder.path().join("mark"));
+    let (trace, curl, mark) =
+        (folder.path().join("hang.etl"), folder.path().join("curl"), folder.path().join("mark"));
     samples_only(&trace);
     fs::write(
         &curl,
@@ -136,11 +176,21 @@ fn without_a_server_in_the_path_nothing_is_fetched() {
     )
     .unwrap();
     fs::set_permissions(&curl, fs::Permissions::from_mode(0o755)).unwrap();
-    let run = |symbols: &str| unhitch(&["why", trace.to_str().unwrap(), "--symbols", symbols]).env("PATH", folder.path()).output().unwrap();
+    let run = |symbols: &str| {
+        unhitch(&["why", trace.to_str().unwrap(), "--symbols", symbols])
+            .env("PATH", folder.path())
+            .output()
+            .unwrap()
+    };
     let store = folder.path().display();
-    for symbols in ["".to_owned(), format!("{store}"), format!("srv*{store}"), format!("cache*{store};srv**")] {
+    for symbols in
+        ["".to_owned(), format!("{store}"), format!("srv*{store}"), format!("cache*{store};srv**")]
+    {
         let output = run(&symbols);
-        assert!(output.status.success() && output.stderr.is_empty() && !mark.exists(), "{symbols}: {output:?}");
+        assert!(
+            output.status.success() && output.stderr.is_empty() && !mark.exists(),
+            "{symbols}: {output:?}"
+        );
     }
     let asked = run(&format!("srv*{store}*https://symbols.invalid"));
     assert!(asked.status.success() && mark.exists(), "the mark shows when it is run: {asked:?}");
@@ -172,14 +222,30 @@ fn sessions_that_were_not_merged_are_given_together_to_every_command() {
     let of_kernel = |writer: &mut Writer| {
         let process = Process { pid, parent: 4, image: "hanger.exe", command_line: "hanger.exe" };
         writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, process));
-        writer.kernel(0, 0, &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some("UI") }, (4, 8)));
+        writer.kernel(
+            0,
+            0,
+            &KernelEvent::Thread(
+                Rundown::First,
+                ThreadFacts { pid, tid, name: Some("UI") },
+                (4, 8),
+            ),
+        );
         for sample in 0..2_000 {
             let tid = if sample % 2 == 0 { tid } else { 0 };
-            writer.kernel(0, 1_000_000 * (sample + 1), &KernelEvent::Sample { instruction: BASE + 0x1010, tid, in_dpc: false });
+            writer.kernel(
+                0,
+                1_000_000 * (sample + 1),
+                &KernelEvent::Sample { instruction: BASE + 0x1010, tid, in_dpc: false },
+            );
         }
     };
     let of_ui = |writer: &mut Writer, ns: u64| {
-        let delay = win32k::Delay { delay_ms: 1_500, window: Some(("HangerWindow", "C:\\hanger.exe")), ..win32k::Delay::default() };
+        let delay = win32k::Delay {
+            delay_ms: 1_500,
+            window: Some(("HangerWindow", "C:\\hanger.exe")),
+            ..win32k::Delay::default()
+        };
         win32k::message_check_delay(writer, 0, ns, (pid, tid), &delay);
     };
     session(Path::new(&whole), 0, |writer| {
@@ -204,12 +270,20 @@ fn sessions_that_were_not_merged_are_given_together_to_every_command() {
             &["table", one, "samples", "--csv"],
             &["callers", one, "--of", "sample"],
         ] {
-            let words: Vec<&str> = command.iter().map(|word| if *word == one { whole.as_str() } else { word }).collect();
+            let words: Vec<&str> = command
+                .iter()
+                .map(|word| if *word == one { whole.as_str() } else { word })
+                .collect();
             assert_eq!(with(command), printed(&words, None), "{command:?}");
         }
-        assert!(with(&["waits", one]).contains("Not recorded: the trace holds no context switches"));
+        assert!(
+            with(&["waits", one]).contains("Not recorded: the trace holds no context switches")
+        );
         let info: Value = serde_json::from_str(&with(&["info", one, "--json"])).unwrap();
-        assert_eq!((&info["samples"], &info["producer"]), (&2_000.into(), &"ETW sessions NT Kernel Logger, NT Kernel Logger".into()));
+        assert_eq!(
+            (&info["samples"], &info["producer"]),
+            (&2_000.into(), &"ETW sessions NT Kernel Logger, NT Kernel Logger".into())
+        );
         let html = path("report.html");
         assert_eq!(with(&["report", one, "-o", &html]).trim_end(), html);
         assert!(fs::read_to_string(&html).unwrap().contains("HangerWindow"));
@@ -217,10 +291,19 @@ fn sessions_that_were_not_merged_are_given_together_to_every_command() {
 
     // What is not of one recording is said, by name where it is refused.
     let refused = unhitch(&["why", &kernel, "--with", &path("none.etl")]).output().unwrap();
-    assert_eq!((refused.status.code(), err(&refused).matches("none.etl").count()), (Some(1), 1), "{}", err(&refused));
-    let twice = err(&unhitch(&["why", &kernel, "--with", &ui, "--with", &kernel]).output().unwrap());
+    assert_eq!(
+        (refused.status.code(), err(&refused).matches("none.etl").count()),
+        (Some(1), 1),
+        "{}",
+        err(&refused)
+    );
+    let twice =
+        err(&unhitch(&["why", &kernel, "--with", &ui, "--with", &kernel]).output().unwrap());
     assert_eq!(twice, format!("unhitch: {kernel}: the same session is given twice\n"));
     session(Path::new(&path("yesterday.etl")), 86_400_000_000_000, |writer| of_ui(writer, 0));
     let apart = printed(&["info", &kernel, "--with", &path("yesterday.etl")], None);
-    assert!(apart.contains("file 2 of the trace was recorded at another time and was left out"), "{apart}");
+    assert!(
+        apart.contains("file 2 of the trace was recorded at another time and was left out"),
+        "{apart}"
+    );
 }

@@ -1,6 +1,8 @@
-//! What running something costs: CPU time first, because the wall time of a shared machine is mostly the others'.
+//! What running something costs: CPU time first, because the wall time of a shared machine is
+//! mostly the others'.
 //!
-//! Formats: `/proc/self/stat`, `/proc/stat` (proc(5)), in ticks of 10 ms: measure seconds, not milliseconds.
+//! Formats: `/proc/self/stat`, `/proc/stat` (proc(5)), in ticks of 10 ms: measure seconds, not
+//! milliseconds.
 
 use std::time::Instant;
 
@@ -44,14 +46,17 @@ impl Cost {
     fn so_far() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let seconds = |words: &[f64]| words.iter().sum::<f64>() / TICKS_PER_SECOND;
-        // The name in parentheses may hold spaces; utime, stime, cutime and cstime are the 12th to 15th words after it.
+        // The name in parentheses may hold spaces; utime, stime, cutime and cstime are the 12th to
+        // 15th words after it.
         let own = numbers(read("/proc/self/stat").rsplit(')').next().unwrap_or_default());
-        // cpu user nice system idle iowait irq softirq steal: all but the idle ones and what the host stole.
+        // cpu user nice system idle iowait irq softirq steal: all but the idle ones and what the
+        // host stole.
         let machine = numbers(read("/proc/stat").lines().next().unwrap_or_default());
         Cost {
             own_s: seconds(own.get(11..13).unwrap_or_default()),
             children_s: seconds(own.get(13..15).unwrap_or_default()),
-            machine_s: seconds(machine.get(1..4).unwrap_or_default()) + seconds(machine.get(6..8).unwrap_or_default()),
+            machine_s: seconds(machine.get(1..4).unwrap_or_default())
+                + seconds(machine.get(6..8).unwrap_or_default()),
             wall_s: 0.0,
         }
     }

@@ -1,5 +1,5 @@
-//! What the page draws of a big trace, in headless Chromium: the server is asked by a real page, which is panned and zoomed
-//! (`ui/tests/speed/speed.mjs`).
+//! What the page draws of a big trace, in headless Chromium: the server is asked by a real page,
+//! which is panned and zoomed (`ui/tests/speed/speed.mjs`).
 
 use crate::page;
 use crate::table::Table;
@@ -12,14 +12,21 @@ use unhitch_server::{Config, Server, Tools};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ui/tests/speed/speed.mjs");
 
-/// A server of the big trace. As a file that would be several gigabytes; reading one is measured elsewhere.
+/// A server of the big trace. As a file that would be several gigabytes; reading one is measured
+/// elsewhere.
 fn server(folder: &Path) -> anyhow::Result<Server> {
     anyhow::ensure!(Server::has_page(), "the page is not built in (tools/page build)");
     let path = folder.join("big.hitch");
     std::fs::write(&path, b"PK\x03\x04")?;
     let made = Mutex::new(Some(page::trace()));
-    let open = move |_: &Path| made.lock().ok().and_then(|mut made| made.take()).ok_or_else(|| "opened twice".to_owned());
-    let tools = Tools { open: Box::new(open), listing: Box::new(|_, _| Err("no code".to_owned())), rules: Rules::default() };
+    let open = move |_: &Path| {
+        made.lock().ok().and_then(|mut made| made.take()).ok_or_else(|| "opened twice".to_owned())
+    };
+    let tools = Tools {
+        open: Box::new(open),
+        listing: Box::new(|_, _| Err("no code".to_owned())),
+        rules: Rules::default(),
+    };
     Ok(Server::bind(Config { path, port: 0, upload_limit_bytes: 0, tools })?)
 }
 
@@ -36,15 +43,30 @@ pub fn drawing(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
     let address = server.address();
     // It serves for as long as this process lives.
     std::thread::spawn(move || server.run());
-    let output = Command::new("node").arg(SCRIPT).env("UNHITCH_ADDRESS", address).output().context("node")?;
+    let output = Command::new("node")
+        .arg(SCRIPT)
+        .env("UNHITCH_ADDRESS", address)
+        .output()
+        .context("node")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    anyhow::ensure!(matches!(output.status.code(), Some(0 | 1)), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    for (what, figure) in text.lines().filter_map(|line| line.strip_prefix("page ")?.split_once(": ")) {
+    anyhow::ensure!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{text}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    for (what, figure) in
+        text.lines().filter_map(|line| line.strip_prefix("page ")?.split_once(": "))
+    {
         match figure.split_once(" (goal ") {
             Some((figure, goal)) => {
                 let missed = goal.contains("missed");
                 let goal = goal.trim_end_matches(')').trim_end_matches(", missed");
-                table.ours(&format!("in the browser: {what}"), figure.to_owned(), goal, Some(!missed));
+                table.ours(
+                    &format!("in the browser: {what}"),
+                    figure.to_owned(),
+                    goal,
+                    Some(!missed),
+                );
             }
             None => table.ours(&format!("  {what}"), figure.to_owned(), "", None),
         }

@@ -1,8 +1,10 @@
-//! Measures everything that the documentation says in figures, against what people use today, and prints one table.
+//! Measures everything that the documentation says in figures, against what people use today, and
+//! prints one table.
 //!
-//! `make bench`; or only some parts, by name: `cargo bench --package unhitch --bench speed -- storm etl`. Ours and
-//! theirs are measured in turns, because a machine changes while one measures: a figure is `median (least … most)` of the rounds, and
-//! a ratio is formed within each round. What lacks a privilege or a program is skipped and said so.
+//! `make bench`; or only some parts, by name: `cargo bench --package unhitch --bench speed -- storm
+//! etl`. Ours and theirs are measured in turns, because a machine changes while one measures: a
+//! figure is `median (least … most)` of the rounds, and a ratio is formed within each round. What
+//! lacks a privilege or a program is skipped and said so.
 
 #[cfg(target_os = "linux")]
 mod cost;
@@ -30,7 +32,8 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 fn main() -> anyhow::Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let words: Vec<String> =
+        std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     if let [load, path] = &words[..]
         && load == "load-file"
     {
@@ -45,20 +48,27 @@ fn main() -> anyhow::Result<()> {
     let start = std::time::Instant::now();
     let (load_before, others_before) = (load_average(), other_recorders());
 
-    let mut part = |name: &str, measure: &mut dyn FnMut(&mut table::Table) -> anyhow::Result<()>| {
-        if wanted(name)
-            && let Err(error) = measure(&mut table)
-        {
-            table.skipped(name, format!("{error:#}"));
-        }
-    };
+    let mut part =
+        |name: &str, measure: &mut dyn FnMut(&mut table::Table) -> anyhow::Result<()>| {
+            if wanted(name)
+                && let Err(error) = measure(&mut table)
+            {
+                table.skipped(name, format!("{error:#}"));
+            }
+        };
     part("storm", &mut |table| recorder::storm_cost(table, folder.path()));
     part("timehist", &mut |table| reading::timehist(table, folder.path()));
     part("ordinary", &mut recorder::ordinary_cost);
     part("save", &mut |table| saving::save(table, folder.path()));
-    part("load", &mut |table| reading::loader(table, &reading::record(folder.path(), reading::FOR_LOADING)?));
+    part("load", &mut |table| {
+        reading::loader(table, &reading::record(folder.path(), reading::FOR_LOADING)?)
+    });
     part("why", &mut |table| {
-        reading::answer(table, &reading::record(folder.path(), reading::FOR_ANSWERING)?, "a storm")?;
+        reading::answer(
+            table,
+            &reading::record(folder.path(), reading::FOR_ANSWERING)?,
+            "a storm",
+        )?;
         reading::answer(table, &reading::record_build(folder.path())?, "a build")
     });
     part("scan", &mut scan::scan);
@@ -68,7 +78,10 @@ fn main() -> anyhow::Result<()> {
     part("drawing", &mut |table| drawing::drawing(table, folder.path()));
     print!("\n{table}\n{}", machine());
     let minutes = start.elapsed().as_secs_f64() / 60.0;
-    println!("load average {load_before} before, {} after {minutes:.1} minutes; a figure is median (least … most)", load_average());
+    println!(
+        "load average {load_before} before, {} after {minutes:.1} minutes; a figure is median (least … most)",
+        load_average()
+    );
     for other in others_before.into_iter().chain(other_recorders()) {
         println!("noise: {other} records this machine too, which slows every switch");
     }
@@ -102,8 +115,12 @@ fn machine() -> String {
 /// Other processes that have perf events open.
 #[cfg(target_os = "linux")]
 fn other_recorders() -> Vec<String> {
-    let entries = |path: std::path::PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
-    let is_event = |fd: std::fs::DirEntry| std::fs::read_link(fd.path()).is_ok_and(|target| target.ends_with("anon_inode:[perf_event]"));
+    let entries =
+        |path: std::path::PathBuf| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let is_event = |fd: std::fs::DirEntry| {
+        std::fs::read_link(fd.path())
+            .is_ok_and(|target| target.ends_with("anon_inode:[perf_event]"))
+    };
     entries("/proc".into())
         .filter(|process| process.file_name() != std::process::id().to_string().as_str())
         .filter(|process| entries(process.path().join("fd")).any(is_event))

@@ -1,5 +1,5 @@
-//! What the page asks of a big trace: views, the busy curve, pivots, flame graphs; 20 million switches, 64 CPUs, 2,000 threads, a million
-//! distinct stacks, made in memory.
+//! What the page asks of a big trace: views, the busy curve, pivots, flame graphs; 20 million
+//! switches, 64 CPUs, 2,000 threads, a million distinct stacks, made in memory.
 
 #[path = "../../crates/analysis/examples/big/trace.rs"]
 mod big;
@@ -13,7 +13,13 @@ use unhitch_analysis::table::{Name, Of, PivotQuestion, Query, Selection, Stored,
 use unhitch_analysis::{Analysis, Cancel, Rules};
 use unhitch_model::{ThreadId, Trace, Window};
 
-const SIZE: big::Size = big::Size { switches: 20_000_000, cpus: 64, threads: 2_000, stacks: 1_000_000, samples: 1_000_000 };
+const SIZE: big::Size = big::Size {
+    switches: 20_000_000,
+    cpus: 64,
+    threads: 2_000,
+    stacks: 1_000_000,
+    samples: 1_000_000,
+};
 const COLUMNS: u32 = 1600;
 /// Views of as many windows.
 const VIEWS: u64 = 200;
@@ -50,12 +56,18 @@ pub fn page(table: &mut Table) -> anyhow::Result<()> {
     table.ours(what, format!("{:.2}", first_ms / 1e3), "≤ 3", Some(first_ms <= 3e3));
     views(table, &analysis, &lanes)?;
     let (slices, bytes) = lanes.size();
-    table.ours("  pyramids: slices, MB", format!("{:.1} M, {:.0}", slices as f64 / 1e6, bytes as f64 / 1e6), "", None);
+    table.ours(
+        "  pyramids: slices, MB",
+        format!("{:.1} M, {:.0}", slices as f64 / 1e6, bytes as f64 / 1e6),
+        "",
+        None,
+    );
     drop(lanes);
     flames(table, &analysis)?;
     pivots(table, &analysis)?;
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim();
+    let peak =
+        status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default().trim();
     table.ours("  peak memory of all that", peak.to_owned(), "", None);
     Ok(())
 }
@@ -83,14 +95,22 @@ fn views(table: &mut Table, analysis: &Analysis<'_>, lanes: &Lanes) -> anyhow::R
     table.ours("  40 threads never looked at: ms", format!("{ms:.1}"), "", None);
     let (done, ms) = timed(|| lanes.prepare_threads(analysis, &never));
     done?;
-    table.ours("  lanes of all threads, in the background: s", format!("{:.1}", ms / 1e3), "", None);
+    table.ours(
+        "  lanes of all threads, in the background: s",
+        format!("{:.1}", ms / 1e3),
+        "",
+        None,
+    );
     for (what, which) in [("64 CPUs", &cpus), ("40 threads", &threads)] {
         // Windows at every scale and place, the same in every run.
         let (mut times, mut seed) = (Vec::new(), 1u64);
         for view in 0..VIEWS {
-            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let length = whole.duration_ns() >> (view % 20);
-            let start = whole.start.plus((whole.duration_ns() - length).min(seed % whole.duration_ns()));
+            let start =
+                whole.start.plus((whole.duration_ns() - length).min(seed % whole.duration_ns()));
             let screen = Screen::new(Window::new(start, start.plus(length)), COLUMNS);
             let (done, ms) = timed(|| lanes.views(analysis, which, &screen, &never));
             done?;
@@ -104,7 +124,12 @@ fn views(table: &mut Table, analysis: &Analysis<'_>, lanes: &Lanes) -> anyhow::R
         table.ours("    of everything", ms.to_string(), "≤ 16", Some(ms.median <= 16.0));
     }
     let (_, ms) = rounds(|| Ok(lanes.busy_ns(analysis, &everything, &never)?))?;
-    table.ours("  the busy curve of everything: ms", ms.to_string(), "≤ 16", Some(ms.median <= 16.0));
+    table.ours(
+        "  the busy curve of everything: ms",
+        ms.to_string(),
+        "≤ 16",
+        Some(ms.median <= 16.0),
+    );
     Ok(())
 }
 
@@ -116,9 +141,16 @@ fn flames(table: &mut Table, analysis: &Analysis<'_>) -> anyhow::Result<()> {
 }
 
 fn flame(table: &mut Table, stored: &Stored<'_>, of: Of) -> anyhow::Result<()> {
-    let drawing = Drawing { selection: Selection::default(), pixels: COLUMNS, root: &[], inverted: false, modules: false };
+    let drawing = Drawing {
+        selection: Selection::default(),
+        pixels: COLUMNS,
+        root: &[],
+        inverted: false,
+        modules: false,
+    };
     let (flame, ms) = rounds(|| Ok(Flame::new(stored, of, drawing, &Cancel::never())?))?;
-    let what = format!("  flame of {} stacks ({}), a million distinct: ms", flame.all_count, of.word());
+    let what =
+        format!("  flame of {} stacks ({}), a million distinct: ms", flame.all_count, of.word());
     table.ours(&what, ms.to_string(), "≤ 500", Some(ms.median <= 500.0));
     Ok(())
 }
@@ -133,18 +165,34 @@ fn pivots(table: &mut Table, analysis: &Analysis<'_>) -> anyhow::Result<()> {
         let query = Query::new(Name::Waits, Words { by: Some(by), show, ..Words::default() })?;
         let ask = |path: &[String]| {
             let opened = &query.groups()[..path.len()];
-            let question = PivotQuestion { query: &query, opened, path, selection: Selection::default(), page: (0, 200) };
+            let question = PivotQuestion {
+                query: &query,
+                opened,
+                path,
+                selection: Selection::default(),
+                page: (0, 200),
+            };
             Ok::<_, anyhow::Error>(stored.level(question, &never)?)
         };
         let (first, cold_ms) = timed(|| ask(&[]));
         first?;
         let (level, ms) = rounds(|| ask(&[]))?;
         let what = format!("  pivot of {rows:.1} M rows by {by}, {} groups: ms", level.total);
-        table.ours(&what, format!("{ms:.0}; {cold_ms:.0} the first time"), "≤ 300", Some(ms.median <= 300.0));
+        table.ours(
+            &what,
+            format!("{ms:.0}; {cold_ms:.0} the first time"),
+            "≤ 300",
+            Some(ms.median <= 300.0),
+        );
         if let Some(key) = level.lines.first().and_then(|line| line.key.clone()) {
             ask(std::slice::from_ref(&key))?;
             let (_, ms) = rounds(|| ask(std::slice::from_ref(&key)))?;
-            table.ours("    its largest group opened", format!("{ms:.0}"), "≤ 300", Some(ms.median <= 300.0));
+            table.ours(
+                "    its largest group opened",
+                format!("{ms:.0}"),
+                "≤ 300",
+                Some(ms.median <= 300.0),
+            );
         }
     }
     Ok(())

@@ -1,4 +1,5 @@
-//! How fast traces are read and answered: a big real one by us alone, a smaller one beside `perf sched timehist`.
+//! How fast traces are read and answered: a big real one by us alone, a smaller one beside `perf
+//! sched timehist`.
 
 use crate::cost::{Cost, Spread};
 use crate::recorder::{run, storm};
@@ -17,26 +18,58 @@ const LOADS: usize = 7;
 const ANSWERS: usize = 5;
 const TIMEHISTS: usize = 3;
 
-/// Records a storm on both CPUs by the real program, with rings that hold all of it; once for all who want it.
+/// Records a storm on both CPUs by the real program, with rings that hold all of it; once for all
+/// who want it.
 pub fn record(folder: &Path, round_trips: u32) -> anyhow::Result<PathBuf> {
     let path = folder.join(format!("{round_trips}.hitch"));
     if path.exists() {
         return Ok(path);
     }
-    let both = format!("for cpu in 0 1; do {} >/dev/null & done; wait", storm("$cpu", round_trips).join(" "));
-    run(&[UNHITCH, "record", "--buffer", "1G", "-o", path.to_str().context("path")?, "--", "sh", "-c", &both])?;
+    let both = format!(
+        "for cpu in 0 1; do {} >/dev/null & done; wait",
+        storm("$cpu", round_trips).join(" ")
+    );
+    run(&[
+        UNHITCH,
+        "record",
+        "--buffer",
+        "1G",
+        "-o",
+        path.to_str().context("path")?,
+        "--",
+        "sh",
+        "-c",
+        &both,
+    ])?;
     Ok(path)
 }
 
-/// Records half a minute of a parallel build of this project, and beside it two processes that pass a byte to and fro a million times: a
-/// build alone switches too seldom.
+/// Records half a minute of a parallel build of this project, and beside it two processes that pass
+/// a byte to and fro a million times: a build alone switches too seldom.
 pub fn record_build(folder: &Path) -> anyhow::Result<PathBuf> {
     let path = folder.join("build.hitch");
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
     let target = folder.join("target");
-    let build = format!("{} build --workspace --manifest-path {manifest} --target-dir {}", env!("CARGO"), target.display());
-    let both = format!("for load in '{build}' 'perf bench sched pipe -l 1000000'; do timeout 30 $load >/dev/null 2>&1 & done; wait");
-    run(&[UNHITCH, "record", "--buffer", "1G", "-o", path.to_str().context("path")?, "--", "sh", "-c", &both])?;
+    let build = format!(
+        "{} build --workspace --manifest-path {manifest} --target-dir {}",
+        env!("CARGO"),
+        target.display()
+    );
+    let both = format!(
+        "for load in '{build}' 'perf bench sched pipe -l 1000000'; do timeout 30 $load >/dev/null 2>&1 & done; wait"
+    );
+    run(&[
+        UNHITCH,
+        "record",
+        "--buffer",
+        "1G",
+        "-o",
+        path.to_str().context("path")?,
+        "--",
+        "sh",
+        "-c",
+        &both,
+    ])?;
     Ok(path)
 }
 
@@ -49,14 +82,18 @@ pub struct Loaded {
     peak_bytes: f64,
 }
 
-/// Loads a file in this process, which does nothing else, and prints what it found: `speed load-file FILE`.
+/// Loads a file in this process, which does nothing else, and prints what it found: `speed
+/// load-file FILE`.
 pub fn load(path: &Path) -> anyhow::Result<()> {
     let start = Instant::now();
     let trace = unhitch_formats::open(path)?;
     let seconds = start.elapsed().as_secs_f64();
     let records: u64 = trace.by_kind.values().sum();
     let status = std::fs::read_to_string("/proc/self/status")?;
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).and_then(|line| line.split_whitespace().next());
+    let peak = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .and_then(|line| line.split_whitespace().next());
     let peak_bytes = peak.unwrap_or("0").parse::<u64>()? * 1024;
     println!("{records} {} {seconds} {peak_bytes}", trace.switches.len());
     Ok(())
@@ -67,7 +104,9 @@ pub fn load_afresh(path: &Path) -> anyhow::Result<Loaded> {
     let output = Command::new(std::env::current_exe()?).arg("load-file").arg(path).output()?;
     let text = String::from_utf8(output.stdout)?;
     let numbers: Vec<f64> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-    let [records, switches, seconds, peak_bytes] = numbers[..] else { anyhow::bail!("{}", String::from_utf8_lossy(&output.stderr)) };
+    let [records, switches, seconds, peak_bytes] = numbers[..] else {
+        anyhow::bail!("{}", String::from_utf8_lossy(&output.stderr))
+    };
     Ok(Loaded { records, switches, seconds, peak_bytes })
 }
 
@@ -77,7 +116,11 @@ pub fn loader(table: &mut Table, path: &Path) -> anyhow::Result<()> {
     let loads = (0..LOADS).map(|_| load_afresh(path)).collect::<anyhow::Result<Vec<Loaded>>>()?;
     let first = loads.first().copied().unwrap_or_default();
     let rate = Spread::of(loads.iter().map(|load| load.records / load.seconds / 1e6));
-    let what = format!("loading {:.1} M records ({:.0} MB): million records/s", first.records / 1e6, len / 1e6);
+    let what = format!(
+        "loading {:.1} M records ({:.0} MB): million records/s",
+        first.records / 1e6,
+        len / 1e6
+    );
     table.ours(&what, rate.to_string(), "≥ 5", Some(rate.median >= 5.0));
     let peak = Spread::of(loads.iter().map(|load| load.peak_bytes / len));
     let per_record = Spread::of(loads.iter().map(|load| load.peak_bytes / load.records));
@@ -92,9 +135,20 @@ pub fn loader(table: &mut Table, path: &Path) -> anyhow::Result<()> {
 
 /// A whole answer in a fresh process. That it found no stall (exit code 3) is an answer too.
 fn why(path: &Path) -> anyhow::Result<Cost> {
-    let (status, cost) = Cost::of(|| Command::new(UNHITCH).arg("why").arg(path).stdout(Stdio::null()).stderr(Stdio::null()).status());
+    let (status, cost) = Cost::of(|| {
+        Command::new(UNHITCH)
+            .arg("why")
+            .arg(path)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+    });
     let code = status?.code();
-    anyhow::ensure!(matches!(code, Some(0 | 3)), "unhitch why {}: exit code {code:?}", path.display());
+    anyhow::ensure!(
+        matches!(code, Some(0 | 3)),
+        "unhitch why {}: exit code {code:?}",
+        path.display()
+    );
     Ok(cost)
 }
 
@@ -106,7 +160,14 @@ pub fn answer(table: &mut Table, path: &Path, of: &str) -> anyhow::Result<()> {
         for _ in 0..ANSWERS {
             if cold {
                 let file = format!("of={}", path.display());
-                run(&["dd", &file, "oflag=nocache", "conv=notrunc,fdatasync", "count=0", "status=none"])?;
+                run(&[
+                    "dd",
+                    &file,
+                    "oflag=nocache",
+                    "conv=notrunc,fdatasync",
+                    "count=0",
+                    "status=none",
+                ])?;
             }
             costs.push(why(path)?);
         }
@@ -118,11 +179,12 @@ pub fn answer(table: &mut Table, path: &Path, of: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same `perf.data`, written by our recorder, read by both: a small one, where the names of this machine's code cost most, and one of
-/// two million switches.
+/// The same `perf.data`, written by our recorder, read by both: a small one, where the names of
+/// this machine's code cost most, and one of two million switches.
 pub fn timehist(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
     for round_trips in [FOR_ANSWERING / 20, FOR_ANSWERING] {
-        let mut container = zip::ZipArchive::new(std::fs::File::open(record(folder, round_trips)?)?)?;
+        let mut container =
+            zip::ZipArchive::new(std::fs::File::open(record(folder, round_trips)?)?)?;
         let path = folder.join("perf.data");
         std::io::copy(&mut container.by_name("perf.data")?, &mut std::fs::File::create(&path)?)?;
         beside_timehist(table, &path)?;
@@ -141,12 +203,27 @@ fn beside_timehist(table: &mut Table, path: &Path) -> anyhow::Result<()> {
         done?;
         rounds.push((file.seconds, answer.wall_s, theirs.wall_s));
     }
-    let rate = |seconds: fn(&(f64, f64, f64)) -> f64| Spread::of(rounds.iter().map(|round| file.records / seconds(round) / 1e6));
+    let rate = |seconds: fn(&(f64, f64, f64)) -> f64| {
+        Spread::of(rounds.iter().map(|round| file.records / seconds(round) / 1e6))
+    };
     let theirs = format!("perf sched timehist: {}", rate(|round| round.2));
-    for (what, seconds) in [("loading", (|round| round.0) as fn(&(f64, f64, f64)) -> f64), ("`why`", |round| round.1)] {
+    for (what, seconds) in
+        [("loading", (|round| round.0) as fn(&(f64, f64, f64)) -> f64), ("`why`", |round| round.1)]
+    {
         let ratio = Spread::of(rounds.iter().map(|round| round.2 / seconds(round)));
-        let what = format!("{what}, {:.1} M switches, {:.1} M records of a perf.data: million/s", file.switches / 1e6, file.records / 1e6);
-        table.row(&what, rate(seconds).to_string(), theirs.clone(), format!("{ratio:.1}"), "≥ 10 × perf's", Some(ratio.median >= 10.0));
+        let what = format!(
+            "{what}, {:.1} M switches, {:.1} M records of a perf.data: million/s",
+            file.switches / 1e6,
+            file.records / 1e6
+        );
+        table.row(
+            &what,
+            rate(seconds).to_string(),
+            theirs.clone(),
+            format!("{ratio:.1}"),
+            "≥ 10 × perf's",
+            Some(ratio.median >= 10.0),
+        );
     }
     Ok(())
 }

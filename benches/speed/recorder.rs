@@ -1,8 +1,9 @@
 //! What recording costs: per event in a storm beside `perf record -g`, and on an ordinary load.
 //!
-//! The storm of one pair is measured twice. Pinned to one CPU, its threads switch to each other all the time, and whatever else the machine does
-//! is accounted to others. Free to use all CPUs, half of its switches are those of idle CPUs, which only the busy time of the whole
-//! machine accounts for. Each round measures alone, ours and theirs in turns, and is compared within itself.
+//! The storm of one pair is measured twice. Pinned to one CPU, its threads switch to each other all
+//! the time, and whatever else the machine does is accounted to others. Free to use all CPUs, half
+//! of its switches are those of idle CPUs, which only the busy time of the whole machine accounts
+//! for. Each round measures alone, ours and theirs in turns, and is compared within itself.
 
 use crate::cost::{Cost, Spread};
 use crate::table::Table;
@@ -18,7 +19,8 @@ const ROUNDS_PER_GROUP: usize = 4;
 /// A ratio that varies between rounds by more than this part of itself says nothing.
 const MAX_NOISE: f64 = 0.5;
 const ORDINARY_ROUNDS: usize = 7;
-const ORDINARY: &str = "for i in $(seq 200); do /bin/true; done; head -c 400M /dev/zero | sha256sum";
+const ORDINARY: &str =
+    "for i in $(seq 200); do /bin/true; done; head -c 400M /dev/zero | sha256sum";
 /// Two groups of 20 senders and 20 receivers.
 const MESSAGING: [&str; 8] = ["perf", "bench", "sched", "messaging", "-g", "2", "-l", "500"];
 const EVENTS: [&str; 2] = ["sched:sched_switch", "sched:sched_waking"];
@@ -26,7 +28,11 @@ const EVENTS: [&str; 2] = ["sched:sched_switch", "sched:sched_waking"];
 /// Starts a program that says nothing, and waits until it has ended well.
 pub fn run(words: &[&str]) -> anyhow::Result<()> {
     let (program, arguments) = words.split_first().context("no program")?;
-    let output = Command::new(program).args(arguments).stdin(Stdio::null()).output().with_context(|| format!("{program} cannot be run"))?;
+    let output = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{program} cannot be run"))?;
     if !output.status.success() {
         bail!("{}: {}", words.join(" "), String::from_utf8_lossy(&output.stderr).trim());
     }
@@ -36,10 +42,13 @@ pub fn run(words: &[&str]) -> anyhow::Result<()> {
 /// The words that make two threads of a process pass a byte to and fro on one CPU.
 pub fn storm(cpu: &str, round_trips: u32) -> Vec<String> {
     let trips = round_trips.to_string();
-    ["taskset", "-c", cpu, "perf", "bench", "sched", "pipe", "-T", "-l", &trips].map(str::to_owned).to_vec()
+    ["taskset", "-c", cpu, "perf", "bench", "sched", "pipe", "-T", "-l", &trips]
+        .map(str::to_owned)
+        .to_vec()
 }
 
-/// Runs these words under our recorder: how many events it recorded by all its tracepoints, and the cost without start and end.
+/// Runs these words under our recorder: how many events it recorded by all its tracepoints, and the
+/// cost without start and end.
 fn under_ours(words: &[&str]) -> anyhow::Result<(f64, Cost)> {
     let mut recorder = Recorder::start(&Options::default())?;
     recorder.status();
@@ -51,7 +60,9 @@ fn under_ours(words: &[&str]) -> anyhow::Result<(f64, Cost)> {
 
 /// The same under `perf record -g`. Build ids are not collected, which is not recording.
 fn under_perf(file: &str, words: &[&str]) -> anyhow::Result<Cost> {
-    let mut all = vec!["perf", "record", "-B", "-g", "-a", "-o", file, "-e", EVENTS[0], "-e", EVENTS[1], "--"];
+    let mut all = vec![
+        "perf", "record", "-B", "-g", "-a", "-o", file, "-e", EVENTS[0], "-e", EVENTS[1], "--",
+    ];
     all.extend(words);
     let (done, cost) = Cost::of(|| run(&all));
     done.map(|()| cost)
@@ -85,7 +96,8 @@ impl Rounds {
             sum.ours_s += time(&ours);
             sum.theirs_s += time(&theirs) - time(&idle);
             sum.events += events;
-            sum.their_events += EVENTS.iter().filter_map(|name| trace.by_kind.get(*name)).sum::<u64>() as f64;
+            sum.their_events +=
+                EVENTS.iter().filter_map(|name| trace.by_kind.get(*name)).sum::<u64>() as f64;
             sum.their_lost += trace.losses.iter().map(|loss| loss.events).sum::<u64>() as f64;
         }
         Ok(sum)
@@ -103,26 +115,71 @@ impl Rounds {
 
 /// The cost of an event, of many processes on all CPUs and of one pair on all and on one.
 pub fn storm_cost(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
-    one_storm(table, "recording 80 processes' messages: machine's CPU µs per event", &MESSAGING, |cost| cost.machine_s, folder)?;
+    one_storm(
+        table,
+        "recording 80 processes' messages: machine's CPU µs per event",
+        &MESSAGING,
+        |cost| cost.machine_s,
+        folder,
+    )?;
     let pinned = storm("0", ROUND_TRIPS);
     let pinned: Vec<&str> = pinned.iter().map(String::as_str).collect();
-    one_storm(table, "recording a storm on all CPUs: machine's CPU µs per event", &pinned[3..], |cost| cost.machine_s, folder)?;
+    one_storm(
+        table,
+        "recording a storm on all CPUs: machine's CPU µs per event",
+        &pinned[3..],
+        |cost| cost.machine_s,
+        folder,
+    )?;
     one_storm(table, "recording a storm on one CPU: CPU µs per event", &pinned, Cost::cpu_s, folder)
 }
 
-fn one_storm(table: &mut Table, what: &str, words: &[&str], time: fn(&Cost) -> f64, folder: &Path) -> anyhow::Result<()> {
-    let groups = (0..GROUPS).map(|_| Rounds::measure(words, time, folder)).collect::<anyhow::Result<Vec<Rounds>>>()?;
+fn one_storm(
+    table: &mut Table,
+    what: &str,
+    words: &[&str],
+    time: fn(&Cost) -> f64,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    let groups = (0..GROUPS)
+        .map(|_| Rounds::measure(words, time, folder))
+        .collect::<anyhow::Result<Vec<Rounds>>>()?;
     let of = |value: fn(&Rounds) -> f64| Spread::of(groups.iter().map(value));
     let ratio = of(|rounds| rounds.ours_us() / rounds.theirs_us());
     let theirs = format!("perf record -g: {}", of(Rounds::theirs_us));
     let met = (ratio.noise() < MAX_NOISE).then_some(ratio.median <= 0.8);
-    table.row(what, of(Rounds::ours_us).to_string(), theirs, ratio.to_string(), "≤ 0.8 of perf's", met);
-    let [ours, theirs] = [of(|rounds| rounds.ours_s / rounds.alone_s), of(|rounds| rounds.theirs_s / rounds.alone_s)];
-    table.row("  CPU time, times that of the storm alone", ours.to_string(), theirs.to_string(), String::new(), "", None);
+    table.row(
+        what,
+        of(Rounds::ours_us).to_string(),
+        theirs,
+        ratio.to_string(),
+        "≤ 0.8 of perf's",
+        met,
+    );
+    let [ours, theirs] = [
+        of(|rounds| rounds.ours_s / rounds.alone_s),
+        of(|rounds| rounds.theirs_s / rounds.alone_s),
+    ];
+    table.row(
+        "  CPU time, times that of the storm alone",
+        ours.to_string(),
+        theirs.to_string(),
+        String::new(),
+        "",
+        None,
+    );
     let their_events = of(|rounds| rounds.their_events + rounds.their_lost).median;
-    let lost = of(|rounds| rounds.their_lost / (rounds.their_events + rounds.their_lost) * 100.0).median;
+    let lost =
+        of(|rounds| rounds.their_lost / (rounds.their_events + rounds.their_lost) * 100.0).median;
     let ours = format!("{:.0} k", of(|rounds| rounds.events).median / 1e3);
-    table.row("  events", ours, format!("{:.0} k, {lost:.1} % of them lost", their_events / 1e3), String::new(), "", None);
+    table.row(
+        "  events",
+        ours,
+        format!("{:.0} k, {lost:.1} % of them lost", their_events / 1e3),
+        String::new(),
+        "",
+        None,
+    );
     table.ours("  noise: CPU s alone", of(|rounds| rounds.alone_s).to_string(), "", None);
     Ok(())
 }
@@ -145,6 +202,11 @@ pub fn ordinary_cost(table: &mut Table) -> anyhow::Result<()> {
     // Half a percent can be seen only where the load alone varies by little more.
     let met = (alone.noise() < 0.02).then_some(extra.median < 0.5);
     table.ours("recording an ordinary load: extra CPU, %", extra.to_string(), "< 0.5", met);
-    table.ours("  noise: CPU s of the load alone", format!("{alone}; {events:.0} events/s"), "", None);
+    table.ours(
+        "  noise: CPU s of the load alone",
+        format!("{alone}; {events:.0} events/s"),
+        "",
+        None,
+    );
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! How long a save of two full rings takes, and its parts: the first, which has to read the programs' symbols, and a later one.
+//! How long a save of two full rings takes, and its parts: the first, which has to read the
+//! programs' symbols, and a later one.
 
 use crate::cost::Spread;
 use crate::recorder::{run, storm};
@@ -16,7 +17,8 @@ pub fn save(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
     for _ in 0..ROUNDS {
         let mut recorder = Recorder::start(&Options::default())?;
         // As `unhitch watch` does.
-        let mut namer = NamingProcess::new(env!("CARGO_BIN_EXE_unhitch").into(), vec!["name-frames".into()]);
+        let mut namer =
+            NamingProcess::new(env!("CARGO_BIN_EXE_unhitch").into(), vec!["name-frames".into()]);
         namer.prepare();
         for of_kind in &mut saves {
             fill()?;
@@ -26,13 +28,25 @@ pub fn save(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
             of_kind.push(saved.timings);
         }
     }
-    let ms = |timings: &[Timings], part: fn(&Timings) -> u64| Spread::of(timings.iter().map(|timings| part(timings) as f64 / 1e6));
+    let ms = |timings: &[Timings], part: fn(&Timings) -> u64| {
+        Spread::of(timings.iter().map(|timings| part(timings) as f64 / 1e6))
+    };
     let all: Vec<Timings> = saves.concat();
     let secured = ms(&all, |timings| timings.ring_copy_ns + timings.proc_ns);
-    table.ours("saving 2 × 16 MiB: ms until rings and /proc are copied", format!("{secured:.0}"), "", None);
+    table.ours(
+        "saving 2 × 16 MiB: ms until rings and /proc are copied",
+        format!("{secured:.0}"),
+        "",
+        None,
+    );
     for (which, timings) in ["first", "later"].iter().zip(&saves) {
         let whole = ms(timings, Timings::total_ns);
-        table.ours(&format!("  {which} save, all of it, ms"), format!("{whole:.0}"), "< 200", Some(whole.median < 200.0));
+        table.ours(
+            &format!("  {which} save, all of it, ms"),
+            format!("{whole:.0}"),
+            "< 200",
+            Some(whole.median < 200.0),
+        );
         let parts = [
             ("copy rings", ms(timings, |timings| timings.ring_copy_ns)),
             ("/proc", ms(timings, |timings| timings.proc_ns)),
@@ -40,7 +54,8 @@ pub fn save(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
             ("write and sync", ms(timings, |timings| timings.write_ns)),
             ("read back and name", ms(timings, |timings| timings.names_ns)),
         ];
-        let parts: Vec<String> = parts.iter().map(|(part, spread)| format!("{part} {:.0}", spread.median)).collect();
+        let parts: Vec<String> =
+            parts.iter().map(|(part, spread)| format!("{part} {:.0}", spread.median)).collect();
         table.ours("    of which", parts.join(", "), "", None);
     }
     Ok(())
@@ -55,6 +70,8 @@ fn fill() -> anyhow::Result<()> {
                 run(&words.iter().map(String::as_str).collect::<Vec<_>>())
             })
         });
-        storms.into_iter().try_for_each(|storm| storm.join().unwrap_or_else(|_| anyhow::bail!("the storm's thread panicked")))
+        storms.into_iter().try_for_each(|storm| {
+            storm.join().unwrap_or_else(|_| anyhow::bail!("the storm's thread panicked"))
+        })
     })
 }

@@ -1,4 +1,5 @@
-//! What a scan of an address space of 200,000 mappings costs, and what it costs the one who is scanned, beside `pmap -X` (smaps).
+//! What a scan of an address space of 200,000 mappings costs, and what it costs the one who is
+//! scanned, beside `pmap -X` (smaps).
 //!
 //! The target is `unhitch lab address-space`, which also times its own mappings.
 
@@ -22,7 +23,8 @@ const SCANS_PER_ROUND: usize = 34;
 const ALONE: Duration = Duration::from_secs(4);
 const LIMIT: &str = "/proc/sys/vm/max_map_count";
 
-/// The system's most mappings of a process, raised; set back when dropped, also after Ctrl-C or SIGTERM.
+/// The system's most mappings of a process, raised; set back when dropped, also after Ctrl-C or
+/// SIGTERM.
 struct Limit {
     before: Option<String>,
     stopped: Arc<AtomicBool>,
@@ -38,7 +40,8 @@ impl Limit {
                 signal_hook::flag::register(signal, Arc::clone(&limit.stopped))?;
             }
             limit.before = Some(before);
-            std::fs::write(LIMIT, (2 * MAPPINGS).to_string()).context("only root may raise vm.max_map_count")?;
+            std::fs::write(LIMIT, (2 * MAPPINGS).to_string())
+                .context("only root may raise vm.max_map_count")?;
         }
         Ok(limit)
     }
@@ -91,7 +94,8 @@ impl Target {
         kill_process(Pid::from_child(&self.0), Signal::TERM)?;
         let mut end = String::new();
         self.1.read_to_string(&mut end)?;
-        let slowest = end.split_once("slowest ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        let slowest =
+            end.split_once("slowest ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
         slowest.with_context(|| format!("the target said {end:?}"))
     }
 
@@ -100,7 +104,11 @@ impl Target {
     }
 
     fn pmap(&self) -> anyhow::Result<()> {
-        let status = Command::new("pmap").args(["-X", &self.0.id().to_string()]).stdout(Stdio::null()).status().context("pmap")?;
+        let status = Command::new("pmap")
+            .args(["-X", &self.0.id().to_string()])
+            .stdout(Stdio::null())
+            .status()
+            .context("pmap")?;
         if status.success() { Ok(()) } else { bail!("pmap ended with {status}") }
     }
 }
@@ -116,9 +124,12 @@ impl Drop for Target {
 pub fn scan(table: &mut Table) -> anyhow::Result<()> {
     let limit = Limit::raise()?;
     let target = Target::start()?;
-    let (mut cpu_us, mut wall_us, mut pmap_s, mut pmap_cpu_s) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut cpu_us, mut wall_us, mut pmap_s, mut pmap_cpu_s) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..PMAPS {
-        let (mappings, cost) = Cost::of(|| (0..SCANS).map(|_| Ok(target.scan()?.total.mappings)).sum::<anyhow::Result<u64>>());
+        let (mappings, cost) = Cost::of(|| {
+            (0..SCANS).map(|_| Ok(target.scan()?.total.mappings)).sum::<anyhow::Result<u64>>()
+        });
         let mappings = mappings?.max(1) as f64;
         cpu_us.push(cost.own_s * 1e6 / mappings);
         wall_us.push(cost.wall_s * 1e6 / mappings);
@@ -130,9 +141,16 @@ pub fn scan(table: &mut Table) -> anyhow::Result<()> {
         pmap_cpu_s.push(cost.children_s);
     }
     let (cpu, wall) = (Spread::of(cpu_us.iter().copied()), Spread::of(wall_us));
-    table.ours(&format!("scan of {MAPPINGS} mappings: µs of CPU per mapping"), format!("{cpu:.3}"), "≤ 1", Some(cpu.median <= 1.0));
+    table.ours(
+        &format!("scan of {MAPPINGS} mappings: µs of CPU per mapping"),
+        format!("{cpu:.3}"),
+        "≤ 1",
+        Some(cpu.median <= 1.0),
+    );
     table.ours("  µs of wall time per mapping", format!("{wall:.3}"), "", None);
-    let ratio = Spread::of(pmap_cpu_s.iter().zip(&cpu_us).map(|(pmap, ours)| pmap * 1e6 / (ours * MAPPINGS as f64)));
+    let ratio = Spread::of(
+        pmap_cpu_s.iter().zip(&cpu_us).map(|(pmap, ours)| pmap * 1e6 / (ours * MAPPINGS as f64)),
+    );
     table.row(
         "  s of CPU for all, beside pmap -X",
         format!("{:.3}", Spread::of(cpu_us.iter().map(|us| us * MAPPINGS as f64 / 1e6))),
@@ -141,11 +159,19 @@ pub fn scan(table: &mut Table) -> anyhow::Result<()> {
         "≥ 5 ×",
         Some(ratio.median >= 5.0),
     );
-    table.row("  pmap -X, s of wall time", String::new(), format!("{:.2}", Spread::of(pmap_s)), String::new(), "", None);
+    table.row(
+        "  pmap -X, s of wall time",
+        String::new(),
+        format!("{:.2}", Spread::of(pmap_s)),
+        String::new(),
+        "",
+        None,
+    );
     Ok(())
 }
 
-/// What the target's slowest mapping takes while nobody looks, during a hundred scans, and during `pmap -X`.
+/// What the target's slowest mapping takes while nobody looks, during a hundred scans, and during
+/// `pmap -X`.
 pub fn stall(table: &mut Table) -> anyhow::Result<()> {
     let limit = Limit::raise()?;
     let (mut alone, mut scanned, mut longest_call) = (Vec::new(), Vec::new(), Vec::new());
@@ -176,7 +202,19 @@ pub fn stall(table: &mut Table) -> anyhow::Result<()> {
         // The ranges overlap.
         Some(scanned.least <= alone.most),
     );
-    table.row("  during pmap -X, µs", String::new(), format!("{pmap_us:.0}"), format!("{:.0}", pmap_us / alone.median), "", None);
-    table.ours("  longest call that a scan made, µs: what it says of itself", format!("{:.1}", Spread::of(longest_call)), "", None);
+    table.row(
+        "  during pmap -X, µs",
+        String::new(),
+        format!("{pmap_us:.0}"),
+        format!("{:.0}", pmap_us / alone.median),
+        "",
+        None,
+    );
+    table.ours(
+        "  longest call that a scan made, µs: what it says of itself",
+        format!("{:.1}", Spread::of(longest_call)),
+        "",
+        None,
+    );
     Ok(())
 }

@@ -7,8 +7,17 @@ pub struct Table {
 }
 
 impl Table {
-    /// A figure of ours beside theirs, with its goal and whether it is met, if the machine was quiet enough to say.
-    pub fn row(&mut self, what: &str, ours: String, theirs: String, ratio: String, goal: &str, met: Option<bool>) {
+    /// A figure of ours beside theirs, with its goal and whether it is met, if the machine was
+    /// quiet enough to say.
+    pub fn row(
+        &mut self,
+        what: &str,
+        ours: String,
+        theirs: String,
+        ratio: String,
+        goal: &str,
+        met: Option<bool>,
+    ) {
         let met = match met {
             Some(true) => "met",
             Some(false) => "NOT MET",
@@ -31,14 +40,18 @@ impl Table {
     }
 }
 
-/// Columns as wide as their widest cell; numbers of the machine's noise stand in the cells: median (least … most).
+/// Columns as wide as their widest cell; numbers of the machine's noise stand in the cells: median
+/// (least … most).
 impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let head = ["what", "ours", "theirs", "ratio", "goal", ""].map(str::to_owned);
         let rows = || std::iter::once(&head).chain(&self.rows);
-        let widths: Vec<usize> = (0..head.len()).map(|column| rows().map(|row| row[column].chars().count()).max().unwrap_or(0)).collect();
+        let widths: Vec<usize> = (0..head.len())
+            .map(|column| rows().map(|row| row[column].chars().count()).max().unwrap_or(0))
+            .collect();
         for row in rows() {
-            let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+            let cells: Vec<String> =
+                row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
             writeln!(f, "{}", cells.join("  ").trim_end())?;
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! Embeds the page, if it was built: every file of `ui/dist` becomes an entry of a table. Without it the crate builds all the same.
+//! Embeds the page, if it was built: every file of `ui/dist` becomes an entry of a table. Without
+//! it the crate builds all the same.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -9,10 +10,12 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let ui = crate_folder.join("../../ui");
     let built = ui.join("dist");
-    // Of a path that is not there cargo thinks that it changed each time. So before anybody has run npm the folder around it is watched, in
-    // which something will then change; it is small until then.
+    // Of a path that is not there cargo thinks that it changed each time. So before anybody has run
+    // npm the folder around it is watched, in which something will then change; it is small until
+    // then.
     let is_npm_run = ui.join("node_modules").exists();
-    let watched = [(&built, built.exists() || is_npm_run), (&ui, ui.exists()), (&crate_folder, true)];
+    let watched =
+        [(&built, built.exists() || is_npm_run), (&ui, ui.exists()), (&crate_folder, true)];
     let (watched, _) = watched.iter().find(|(_, fits)| *fits).expect("the last one fits");
     println!("cargo::rerun-if-changed={}", watched.display());
     println!("cargo::rerun-if-changed=build.rs");
@@ -21,9 +24,14 @@ fn main() {
     files.sort();
     let mut table = String::from("&[\n");
     for file in &files {
-        let name = file.strip_prefix(&built).expect("it was found there").to_string_lossy().replace('\\', "/");
+        let name = file
+            .strip_prefix(&built)
+            .expect("it was found there")
+            .to_string_lossy()
+            .replace('\\', "/");
         let path = file.canonicalize().unwrap_or_else(|_| file.clone());
-        let _ = writeln!(table, "    ({name:?}, include_bytes!({:?})),", path.display().to_string());
+        let _ =
+            writeln!(table, "    ({name:?}, include_bytes!({:?})),", path.display().to_string());
     }
     table.push_str("]\n");
     fs::write(out.join("files.rs"), table).expect("cargo's output folder can be written");

@@ -1,6 +1,7 @@
 //! What runs as the other user: this program again, told by its arguments which part to play.
 //!
-//! Each part says `ready` when it has everything in place, and goes on until it is killed, which it is with its parent too.
+//! Each part says `ready` when it has everything in place, and goes on until it is killed, which it
+//! is with its parent too.
 
 use crate::sys::{FutexWord, Spin, map_code};
 use crate::{elf, fuse};
@@ -83,7 +84,9 @@ pub fn play(words: &[String]) -> io::Result<()> {
         ["again-with-long-words", library] => {
             // An argument may be 128 KiB long, all together 2 MiB.
             let mut command = Command::new(std::env::current_exe()?);
-            command.args(["attack", "long-words"]).args((0..14).map(|_| "\u{1b}[2J".repeat(32_000)));
+            command
+                .args(["attack", "long-words"])
+                .args((0..14).map(|_| "\u{1b}[2J".repeat(32_000)));
             command.stdout(Stdio::null());
             let child = command.spawn()?;
             let result = deep_library(library).and_then(spin);
@@ -99,11 +102,17 @@ pub fn play(words: &[String]) -> io::Result<()> {
             idle()
         }
         ["squat", folder] => squat(Path::new(folder)),
-        ["dribble", socket, clients] => dribble(number(clients), || UnixStream::connect(socket), b"{\"save\":{\"notes\":\""),
+        ["dribble", socket, clients] => {
+            dribble(number(clients), || UnixStream::connect(socket), b"{\"save\":{\"notes\":\"")
+        }
         ["endless-line", socket] => endless_line(Path::new(socket)),
         ["slow-page", port, clients] => {
             let address = format!("127.0.0.1:{port}");
-            dribble(number(clients), move || std::net::TcpStream::connect(&address), b"GET / HTTP/1.1\r\nX: ")
+            dribble(
+                number(clients),
+                move || std::net::TcpStream::connect(&address),
+                b"GET / HTTP/1.1\r\nX: ",
+            )
         }
         ["peek", folder, catch] => peek(Path::new(folder), Path::new(catch)),
         ["cut-trace", path] => {
@@ -223,7 +232,8 @@ fn deep_library(library: &str) -> io::Result<Spin> {
     Spin::load(path.to_str().expect("text"))
 }
 
-/// Takes the place of somebody else's recorder: writes down what it is told, and answers without end.
+/// Takes the place of somebody else's recorder: writes down what it is told, and answers without
+/// end.
 fn squat(folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)?;
     run("chmod", &["0777", folder.to_str().expect("text")])?;
@@ -242,7 +252,11 @@ fn squat(folder: &Path) -> io::Result<()> {
 }
 
 /// Many clients, each of which says a byte a second.
-fn dribble<S: Write + Send + 'static>(clients: usize, connect: impl Fn() -> io::Result<S>, begin: &[u8]) -> io::Result<()> {
+fn dribble<S: Write + Send + 'static>(
+    clients: usize,
+    connect: impl Fn() -> io::Result<S>,
+    begin: &[u8],
+) -> io::Result<()> {
     let mut streams = Vec::new();
     let mut announced = false;
     loop {

@@ -16,8 +16,14 @@ pub fn deflated_zeros(len: u64) -> Vec<u8> {
     packed
 }
 
-fn write_zeros<W: Write + std::io::Seek>(zip: &mut ZipWriter<W>, name: &str, len: u64) -> zip::result::ZipResult<()> {
-    let options = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated).large_file(true);
+fn write_zeros<W: Write + std::io::Seek>(
+    zip: &mut ZipWriter<W>,
+    name: &str,
+    len: u64,
+) -> zip::result::ZipResult<()> {
+    let options = SimpleFileOptions::default()
+        .compression_method(CompressionMethod::Deflated)
+        .large_file(true);
     zip.start_file(name, options)?;
     std::io::copy(&mut std::io::repeat(0).take(len), zip)?;
     Ok(())

@@ -1,6 +1,9 @@
-//! Attacks on one command: what stands where it writes, what it is given to read, who answers it or asks it.
+//! Attacks on one command: what stands where it writes, what it is given to read, who answers it or
+//! asks it.
 
-use crate::harness::{Attacker, Attempt, Costs, Guarded, Miss, OTHER, Run, Stage, USER, Watch, fail};
+use crate::harness::{
+    Attacker, Attempt, Costs, Guarded, Miss, OTHER, Run, Stage, USER, Watch, fail,
+};
 use crate::{bombs, sieges};
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -12,11 +15,16 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 fn record(stage: &Stage, path: &Path) -> Attempt<Run> {
-    stage.tell(&["record", "--for", "200ms", "-o", path.to_str().expect("text")])?.succeeded("record")
+    stage
+        .tell(&["record", "--for", "200ms", "-o", path.to_str().expect("text")])?
+        .succeeded("record")
 }
 
 /// Records into a folder that everybody may write to, where `prepare` has put something in the way.
-fn into_sticky_folder(stage: &Stage, prepare: impl FnOnce(&Path) -> Attempt<()>) -> Attempt<(Costs, PathBuf)> {
+fn into_sticky_folder(
+    stage: &Stage,
+    prepare: impl FnOnce(&Path) -> Attempt<()>,
+) -> Attempt<(Costs, PathBuf)> {
     let folder = stage.root.join("sticky");
     fs::create_dir(&folder)?;
     fs::set_permissions(&folder, Permissions::from_mode(0o1777))?;
@@ -24,7 +32,9 @@ fn into_sticky_folder(stage: &Stage, prepare: impl FnOnce(&Path) -> Attempt<()>)
     let path = folder.join("out.hitch");
     prepare(&path)?;
     let run = record(stage, &path)?;
-    let Some(written) = run.said.lines().find(|line| line.ends_with(".hitch")) else { return fail("no trace was written") };
+    let Some(written) = run.said.lines().find(|line| line.ends_with(".hitch")) else {
+        return fail("no trace was written");
+    };
     let metadata = fs::symlink_metadata(written)?;
     if !metadata.is_file() || metadata.mode() & 0o077 != 0 || metadata.uid() != 0 {
         return fail(format!("{written} is of uid {}, mode {:o}", metadata.uid(), metadata.mode()));
@@ -66,7 +76,11 @@ pub fn output_appears(stage: &Stage) -> Attempt<Costs> {
         Ok(())
     };
     let (costs, path) = into_sticky_folder(stage, begin)?;
-    if path.with_file_name("elsewhere").exists() { fail("the link was followed") } else { Ok(costs) }
+    if path.with_file_name("elsewhere").exists() {
+        fail("the link was followed")
+    } else {
+        Ok(costs)
+    }
 }
 
 pub fn peek_at_traces(stage: &Stage) -> Attempt<Costs> {
@@ -74,7 +88,8 @@ pub fn peek_at_traces(stage: &Stage) -> Attempt<Costs> {
     fs::create_dir(&traces)?;
     let peace = record(stage, &stage.root.join("peace.hitch"))?;
     let catch = stage.user.join("catch");
-    let _attacker = stage.attack(&["peek", traces.to_str().expect("text"), catch.to_str().expect("text")])?;
+    let _attacker =
+        stage.attack(&["peek", traces.to_str().expect("text"), catch.to_str().expect("text")])?;
     let run = record(stage, &traces.join("out.hitch"))?;
     match fs::read_to_string(catch) {
         Ok(name) => fail(format!("{name} could be read by everybody")),
@@ -117,8 +132,10 @@ pub fn stranger_at_the_socket(stage: &Stage) -> Attempt<Costs> {
 /// What a command does with a trace is refused or told, and costs no more than a trace may.
 fn read_by_root(stage: &Stage, path: &Path) -> Attempt<Costs> {
     let path = path.to_str().expect("text");
-    let questions: [&[&str]; 4] = [&["info", path], &["why", path], &["table", path, "switches"], &["waits", path]];
-    let runs = questions.into_iter().map(|words| stage.tell(words)).collect::<Attempt<Vec<Run>>>()?;
+    let questions: [&[&str]; 4] =
+        [&["info", path], &["why", path], &["table", path, "switches"], &["waits", path]];
+    let runs =
+        questions.into_iter().map(|words| stage.tell(words)).collect::<Attempt<Vec<Run>>>()?;
     Ok(Costs::most(&runs))
 }
 
@@ -150,32 +167,49 @@ pub fn cut_trace(stage: &Stage) -> Attempt<Costs> {
     let mut most = Costs::default();
     for _ in 0..5 {
         let costs = read_by_root(stage, Path::new(path))?;
-        most = Costs { with: most.with.max(costs.with), mebibytes: most.mebibytes.max(costs.mebibytes), ..most };
+        most = Costs {
+            with: most.with.max(costs.with),
+            mebibytes: most.mebibytes.max(costs.mebibytes),
+            ..most
+        };
     }
     Ok(most)
 }
 
 /// What the documentation advised for recording without root.
-const CAPABILITIES: &str = "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep";
+const CAPABILITIES: &str =
+    "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep";
 
 pub fn roots_files_through_capabilities(stage: &Stage) -> Attempt<Costs> {
     let binary = stage.user.join("unhitch");
     fs::copy(stage.unhitch_path(), &binary)?;
     let mut setcap = Command::new("setcap");
     setcap.arg(CAPABILITIES).arg(&binary);
-    stage.run("setcap", setcap).and_then(|run| run.succeeded("setcap")).map_err(|_| Miss::Skipped("no setcap".to_owned()))?;
+    stage
+        .run("setcap", setcap)
+        .and_then(|run| run.succeeded("setcap"))
+        .map_err(|_| Miss::Skipped("no setcap".to_owned()))?;
     let secret = stage.secret_file("shadow", format!("{0}:{0}\n", stage.secret))?;
     let trace = stage.root.join("trace.hitch");
     fs::copy(&stage.trace, &trace)?;
     fs::set_permissions(&trace, Permissions::from_mode(0o600))?;
-    let (secret, trace, peace) = (secret.to_str().expect("text"), trace.to_str().expect("text"), stage.trace.to_str().expect("text"));
+    let (secret, trace, peace) = (
+        secret.to_str().expect("text"),
+        trace.to_str().expect("text"),
+        stage.trace.to_str().expect("text"),
+    );
     let as_user = |words: &[&str]| {
         let mut command = Command::new(&binary);
         command.args(words).uid(USER).gid(USER);
         stage.run(words[0], command)
     };
     let mut runs = vec![as_user(&["why", peace, "--rules", secret])?, as_user(&["info", secret])?];
-    for words in [&["info", trace][..], &["why", trace], &["table", trace, "switches"], &["report", trace, "-o", "/dev/null"]] {
+    for words in [
+        &["info", trace][..],
+        &["why", trace],
+        &["table", trace, "switches"],
+        &["report", trace, "-o", "/dev/null"],
+    ] {
         let run = as_user(words)?;
         if run.status.success() {
             return fail(format!("{} reads root's trace for everybody", words[0]));
@@ -191,7 +225,11 @@ pub fn slow_clients_of_the_page(stage: &Stage) -> Attempt<Costs> {
     let mut view = Guarded::spawn(view)?;
     let mut line = String::new();
     BufReader::new(view.stdout()).read_line(&mut line)?;
-    let Some((port, token)) = line.trim_end().strip_prefix("http://127.0.0.1:").and_then(|rest| rest.split_once("/?token=")) else {
+    let Some((port, token)) = line
+        .trim_end()
+        .strip_prefix("http://127.0.0.1:")
+        .and_then(|rest| rest.split_once("/?token="))
+    else {
         return fail(format!("view says {line}"));
     };
     let without = ask(port, token)?;
@@ -204,8 +242,15 @@ fn ask(port: &str, token: &str) -> Attempt<Duration> {
     let begun = Instant::now();
     let mut stream = TcpStream::connect(format!("127.0.0.1:{port}"))?;
     stream.set_read_timeout(Some(Duration::from_secs(15)))?;
-    write!(stream, "GET /api/server HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n")?;
+    write!(
+        stream,
+        "GET /api/server HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    )?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer)?;
-    if answer.starts_with("HTTP/1.1 200") { Ok(begun.elapsed()) } else { fail("the page does not answer") }
+    if answer.starts_with("HTTP/1.1 200") {
+        Ok(begun.elapsed())
+    } else {
+        fail("the page does not answer")
+    }
 }

@@ -31,16 +31,29 @@ impl Library<'_> {
             self.function
         );
         for number in 0..self.more_functions {
-            source += &format!("int more{number}(int a) {{\n int b = a * {number};\n while (b > 7)\n  b -= a;\n return b;\n}}\n");
+            source += &format!(
+                "int more{number}(int a) {{\n int b = a * {number};\n while (b > 7)\n  b -= a;\n return b;\n}}\n"
+            );
         }
         source += self.assembly;
         let code = path.with_extension("c");
         fs::write(&code, source).map_err(|error| error.to_string())?;
         let mut compiler = Command::new("cc");
-        compiler.args(["-shared", "-fPIC", "-O1", "-fno-omit-frame-pointer", "-Wl,--build-id=none"]).args(self.flags);
-        let output = compiler.arg("-o").arg(path).arg(&code).output().map_err(|error| format!("cc cannot be run: {error}"))?;
+        compiler
+            .args(["-shared", "-fPIC", "-O1", "-fno-omit-frame-pointer", "-Wl,--build-id=none"])
+            .args(self.flags);
+        let output = compiler
+            .arg("-o")
+            .arg(path)
+            .arg(&code)
+            .output()
+            .map_err(|error| format!("cc cannot be run: {error}"))?;
         let _ = fs::remove_file(code);
-        if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).into_owned()) }
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(String::from_utf8_lossy(&output.stderr).into_owned())
+        }
     }
 }
 
@@ -79,7 +92,10 @@ impl Sections {
     /// Where what is not loaded begins: cut there, the code goes on running.
     pub fn first_debug_byte(&self) -> u64 {
         let debug = self.headers().into_iter().filter(|(_, name)| name.starts_with(".debug_"));
-        debug.map(|(header, _)| self.number(header + 24, 8)).min().unwrap_or(self.bytes.len() as u64)
+        debug
+            .map(|(header, _)| self.number(header + 24, 8))
+            .min()
+            .unwrap_or(self.bytes.len() as u64)
     }
 
     /// Says of the symbol table and the names that each takes `len` bytes, and of the lines too.
@@ -87,7 +103,9 @@ impl Sections {
         for (header, name) in self.headers() {
             let kind = self.number(header + 4, 4) as u32;
             // The names of the sections themselves are needed.
-            if (matches!(kind, SHT_SYMTAB | SHT_STRTAB) && name != ".shstrtab") || name.starts_with(".debug_") {
+            if (matches!(kind, SHT_SYMTAB | SHT_STRTAB) && name != ".shstrtab")
+                || name.starts_with(".debug_")
+            {
                 self.put(header + 32, len);
             }
         }
@@ -116,7 +134,11 @@ impl Sections {
     }
 
     fn header(&self, section: &str) -> usize {
-        self.headers().into_iter().find(|(_, name)| name == section).map(|(header, _)| header).expect("such a section")
+        self.headers()
+            .into_iter()
+            .find(|(_, name)| name == section)
+            .map(|(header, _)| header)
+            .expect("such a section")
     }
 }
 
@@ -127,8 +149,8 @@ pub fn write_sparse(path: &Path, bytes: &[u8], len: u64) -> std::io::Result<()> 
     file.set_len(len.max(bytes.len() as u64))
 }
 
-/// Cuts the file at `path` to `len` bytes whenever somebody has opened it, a little later each time, and mends it with `tail`: who
-/// looks at its length and time before and after sees nothing.
+/// Cuts the file at `path` to `len` bytes whenever somebody has opened it, a little later each
+/// time, and mends it with `tail`: who looks at its length and time before and after sees nothing.
 pub fn cut_and_mend(path: &Path, len: u64, tail: &[u8]) -> std::io::Result<()> {
     /// For how long it stays cut.
     const CUT: Duration = Duration::from_millis(10);
@@ -157,7 +179,8 @@ pub fn packed_zeros(mebibytes: u64) -> Vec<u8> {
     stream
 }
 
-/// Assembly that describes `hostile_spin` as `depth` functions inlined in each other, each made of itself (DWARF 5, §3.3.8).
+/// Assembly that describes `hostile_spin` as `depth` functions inlined in each other, each made of
+/// itself (DWARF 5, §3.3.8).
 pub fn endless_dwarf(depth: usize) -> String {
     let line = |text: &str| format!("asm(\"{text}\");\n");
     let mut out = line(".section .debug_abbrev");
@@ -170,7 +193,8 @@ pub fn endless_dwarf(depth: usize) -> String {
     out += &line("1: .value 5; .byte 1,8; .long 0");
     out += &line(".byte 1; .quad hostile_spin, 64");
     out += &line(".byte 2; .asciz \\\"endless\\\"; .quad hostile_spin, 64");
-    out += &line(&format!(".rept {depth}; 3: .byte 3; .long 3b-unit; .quad hostile_spin, 64; .endr"));
+    out +=
+        &line(&format!(".rept {depth}; 3: .byte 3; .long 3b-unit; .quad hostile_spin, 64; .endr"));
     out += &line(&format!(".fill {}, 1, 0", depth + 2));
     out + &line("2: .text")
 }

@@ -1,4 +1,5 @@
-//! A file system of one file, served by a user, that stops answering when it is told to (`include/uapi/linux/fuse.h`).
+//! A file system of one file, served by a user, that stops answering when it is told to
+//! (`include/uapi/linux/fuse.h`).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -20,7 +21,8 @@ pub const FILE_NAME: &str = "file";
 /// Who asks for this name silences the file system.
 pub const SILENCE: &str = "silence";
 
-/// Serves `content` on the FUSE device `device` until it is silenced; then keeps it open and answers nothing.
+/// Serves `content` on the FUSE device `device` until it is silenced; then keeps it open and
+/// answers nothing.
 pub fn serve(mut device: File, content: &[u8]) -> io::Result<()> {
     let mut request = vec![0; 1 << 20];
     let mut silenced = false;

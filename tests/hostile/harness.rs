@@ -1,4 +1,5 @@
-//! The stage: two users, root's secret, and the recorder that is attacked; and what is measured of it.
+//! The stage: two users, root's secret, and the recorder that is attacked; and what is measured of
+//! it.
 
 use crate::fuse;
 use rustix::mount::{MountFlags, mount};
@@ -90,7 +91,8 @@ pub struct Stage {
     this: PathBuf,
 }
 
-/// The programs under test, held open: a file system is about to be mounted over their folder, perhaps.
+/// The programs under test, held open: a file system is about to be mounted over their folder,
+/// perhaps.
 pub struct Programs {
     unhitch: Vec<u8>,
     this: Vec<u8>,
@@ -98,7 +100,10 @@ pub struct Programs {
 
 impl Programs {
     pub fn read() -> std::io::Result<Self> {
-        Ok(Self { unhitch: fs::read(env!("CARGO_BIN_EXE_unhitch"))?, this: fs::read("/proc/self/exe")? })
+        Ok(Self {
+            unhitch: fs::read(env!("CARGO_BIN_EXE_unhitch"))?,
+            this: fs::read("/proc/self/exe")?,
+        })
     }
 
     /// Writes them where everybody may run them.
@@ -125,7 +130,15 @@ impl Stage {
         File::open("/dev/urandom")?.read_exact(&mut random)?;
         let secret = format!("secret{:016x}", u64::from_le_bytes(random));
         let trace = programs.join("peace.hitch");
-        Ok(Self { user, root, secret, trace, folder, unhitch: programs.join("unhitch"), this: programs.join("hostile") })
+        Ok(Self {
+            user,
+            root,
+            secret,
+            trace,
+            folder,
+            unhitch: programs.join("unhitch"),
+            this: programs.join("hostile"),
+        })
     }
 
     /// A file of root's, which holds the secret.
@@ -136,14 +149,24 @@ impl Stage {
         Ok(path)
     }
 
-    /// Serves `content` as the one file of a file system of the user's that everybody may use. Gives its path.
+    /// Serves `content` as the one file of a file system of the user's that everybody may use.
+    /// Gives its path.
     pub fn serve(&self, content: &str) -> Attempt<(Attacker, String)> {
         let folder = self.folder.path().join("mount");
         fs::create_dir(&folder)?;
         let device = File::options().read(true).write(true).open("/dev/fuse");
         let device = device.map_err(|error| Miss::Skipped(format!("no FUSE here: {error}")))?;
-        let options = format!("fd={},rootmode=40000,user_id={USER},group_id={USER},allow_other", device.as_raw_fd());
-        mount("hostile", &folder, "fuse", MountFlags::NODEV | MountFlags::NOSUID, &*CString::new(options)?)?;
+        let options = format!(
+            "fd={},rootmode=40000,user_id={USER},group_id={USER},allow_other",
+            device.as_raw_fd()
+        );
+        mount(
+            "hostile",
+            &folder,
+            "fuse",
+            MountFlags::NODEV | MountFlags::NOSUID,
+            &*CString::new(options)?,
+        )?;
         let mut command = self.part(&["fuse", content]);
         command.uid(USER).gid(USER).stdin(device);
         let mut server = Attacker::start(command, "fuse")?;
@@ -200,7 +223,15 @@ impl Stage {
     pub fn attack_from_namespace(&self, words: &[&str]) -> Attempt<Attacker> {
         self.hand_over()?;
         let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "--mount", "--propagation", "private", "sh", "-c"]);
+        command.args([
+            "--user",
+            "--map-root-user",
+            "--mount",
+            "--propagation",
+            "private",
+            "sh",
+            "-c",
+        ]);
         command.args(["mount -t tmpfs tmpfs /tmp 2>/dev/null; exec \"$@\"", "sh"]);
         command.arg(&self.this).arg("attack").args(words);
         command.uid(USER).gid(USER).current_dir("/");
@@ -260,7 +291,12 @@ impl Stage {
         if said.contains(&0x1b) {
             return fail(format!("{what}: an escape reaches the output"));
         }
-        Ok(Run { status, elapsed, mebibytes: memory.peak_mebibytes(), said: String::from_utf8_lossy(&said).into_owned() })
+        Ok(Run {
+            status,
+            elapsed,
+            mebibytes: memory.peak_mebibytes(),
+            said: String::from_utf8_lossy(&said).into_owned(),
+        })
     }
 
     /// Runs the program under test with `words`.
@@ -282,7 +318,11 @@ pub struct Run {
 impl Run {
     /// Fails unless it succeeded.
     pub fn succeeded(self, what: &str) -> Attempt<Self> {
-        if self.status.success() { Ok(self) } else { fail(format!("{what}: {}: {}", self.status, self.last_line())) }
+        if self.status.success() {
+            Ok(self)
+        } else {
+            fail(format!("{what}: {}: {}", self.status, self.last_line()))
+        }
     }
 
     pub fn last_line(&self) -> &str {
@@ -316,7 +356,8 @@ impl Drop for Guarded {
     }
 }
 
-/// Waits for a child that was killed, but not for long: who waits for files that never answer does not end before his attacker does.
+/// Waits for a child that was killed, but not for long: who waits for files that never answer does
+/// not end before his attacker does.
 fn reap(child: &mut Child) {
     const PATIENCE: Duration = Duration::from_secs(5);
     let begun = Instant::now();
@@ -336,11 +377,17 @@ impl Attacker {
     /// Starts it, and waits until it is ready.
     pub fn start(mut command: Command, name: &str) -> Attempt<Self> {
         command.stdout(Stdio::piped()).process_group(0);
-        let child = command.spawn().map_err(|error| Miss::Failed(format!("{name} cannot be started: {error}")))?;
+        let child = command
+            .spawn()
+            .map_err(|error| Miss::Failed(format!("{name} cannot be started: {error}")))?;
         let mut attacker = Self { child, mount: None };
         let mut line = String::new();
         BufReader::new(attacker.child.stdout.take().expect("piped")).read_line(&mut line)?;
-        if line == "ready\n" { Ok(attacker) } else { fail(format!("the attacker {name} could not begin")) }
+        if line == "ready\n" {
+            Ok(attacker)
+        } else {
+            fail(format!("the attacker {name} could not begin"))
+        }
     }
 
     /// Its number.
@@ -381,15 +428,22 @@ impl Memory {
 
 fn tree_kib(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let own = status.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+    let own = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
     own.unwrap_or(0) + children(pid).into_iter().map(tree_kib).sum::<u64>()
 }
 
 /// Whichever thread started them.
 fn children(pid: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
-    lists.flat_map(|list| list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>()).collect()
+    let lists =
+        threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| {
+            list.split_whitespace().filter_map(|child| child.parse().ok()).collect::<Vec<u32>>()
+        })
+        .collect()
 }
 
 /// A watching recorder.
@@ -405,7 +459,12 @@ impl<'a> Watch<'a> {
         fs::create_dir_all(&traces)?;
         let errors = File::create(stage.folder.path().join("watch"))?;
         let mut command = stage.unhitch();
-        command.args(["watch", "-o"]).arg(&traces).stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors);
+        command
+            .args(["watch", "-o"])
+            .arg(&traces)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(errors);
         let watch = Self { stage, child: Guarded(command.spawn()?), traces };
         let begun = Instant::now();
         while !watch.said()?.contains("watching;") {
@@ -426,7 +485,8 @@ impl<'a> Watch<'a> {
         &self.traces
     }
 
-    /// Has the rings saved, and gives the trace; counts the time it took and the memory that all had meanwhile.
+    /// Has the rings saved, and gives the trace; counts the time it took and the memory that all
+    /// had meanwhile.
     pub fn save(&mut self, costs: &mut Costs) -> Attempt<PathBuf> {
         let stage = self.stage;
         let watcher = self.child.0.id();
@@ -447,7 +507,8 @@ impl<'a> Watch<'a> {
     /// Ends it by SIGTERM, in time, while it is busy with a save.
     pub fn end(mut self) -> Attempt<()> {
         let mut save = self.stage.unhitch();
-        let _asking = Guarded(save.arg("save").stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        let _asking =
+            Guarded(save.arg("save").stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
         thread::sleep(Duration::from_millis(30));
         kill_process(pid(self.child.0.id()), Signal::TERM)?;
         let begun = Instant::now();

@@ -1,8 +1,9 @@
 //! Among strangers: an ordinary user attacks a recorder that runs as root (`make test-hostile`).
 //!
-//! Every attack must cost nothing but names: the trace is saved and opens, in time, within the memory that we allow ourselves,
-//! and holds nothing of root's; and the recorder goes on. The test runs in a mount namespace of its own, with empty /tmp, /run
-//! and /var/lib, and starts itself again as the other user: nothing is left behind, however it ends.
+//! Every attack must cost nothing but names: the trace is saved and opens, in time, within the
+//! memory that we allow ourselves, and holds nothing of root's; and the recorder goes on. The test
+//! runs in a mount namespace of its own, with empty /tmp, /run and /var/lib, and starts itself
+//! again as the other user: nothing is left behind, however it ends.
 #![cfg(target_os = "linux")]
 
 mod attacker;
@@ -46,7 +47,10 @@ const ATTACKS: &[(&str, Way)] = &[
     ("a deleted library", Besiege(sieges::deleted_library)),
     ("a library replaced by a link to root's (seen)", Besiege(sieges::library_link_to_root)),
     ("a library replaced by a link to /proc/kmsg (seen)", Besiege(sieges::library_link_to_kmsg)),
-    ("a library replaced by a link to trace_pipe (seen)", Besiege(sieges::library_link_to_trace_pipe)),
+    (
+        "a library replaced by a link to trace_pipe (seen)",
+        Besiege(sieges::library_link_to_trace_pipe),
+    ),
     ("a library replaced by a link to /proc/self/mem", Besiege(sieges::library_link_to_memory)),
     ("a library on files that never answer", Besiege(sieges::silent_library)),
     ("a debug file of 200 GB (seen)", Besiege(sieges::endless_debug_file)),
@@ -108,7 +112,11 @@ fn main() -> ExitCode {
         let mut again = Command::new("unshare");
         // The name that this program has stands behind the link.
         let this = std::fs::read_link("/proc/self/exe").unwrap_or_default();
-        again.args(["--mount", "--propagation", "private", "--"]).arg(this).args(words).env(INSIDE, "1");
+        again
+            .args(["--mount", "--propagation", "private", "--"])
+            .arg(this)
+            .args(words)
+            .env(INSIDE, "1");
         eprintln!("unshare cannot be run: {}", again.exec());
         return ExitCode::FAILURE;
     }
@@ -136,7 +144,13 @@ fn unfit() -> Option<&'static str> {
 fn defend(wanted: &[String]) -> Attempt<bool> {
     let programs = Programs::read()?;
     for folder in ["/tmp", "/run", "/var/lib"] {
-        rustix::mount::mount("tmpfs", folder, "tmpfs", rustix::mount::MountFlags::empty(), c"mode=1777")?;
+        rustix::mount::mount(
+            "tmpfs",
+            folder,
+            "tmpfs",
+            rustix::mount::MountFlags::empty(),
+            c"mode=1777",
+        )?;
     }
     let folder = tempfile::tempdir_in("/run")?;
     let home = folder.path().join("programs");
@@ -146,14 +160,25 @@ fn defend(wanted: &[String]) -> Attempt<bool> {
     println!("{:<50} {:>8} {:>8} {:>6}  result", "attack by uid 4711", "without", "with", "MiB");
     debug_assert_eq!(USER, 4711);
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for (name, way) in ATTACKS.iter().filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|word| name.contains(word))) {
+    for (name, way) in ATTACKS
+        .iter()
+        .filter(|(name, _)| wanted.is_empty() || wanted.iter().any(|word| name.contains(word)))
+    {
         let (costs, result) = stand(&home, way, &mut without);
         let verdict = match &result {
             Ok(()) => "ok".to_owned(),
-            Err(Miss::Skipped(why)) => format!("SKIPPED hostile::{}: {why}", name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")),
+            Err(Miss::Skipped(why)) => format!(
+                "SKIPPED hostile::{}: {why}",
+                name.replace(|c: char| !c.is_ascii_alphanumeric(), "_")
+            ),
             Err(Miss::Failed(why) | Miss::Slow(why)) => format!("FAILED: {why}"),
         };
-        println!("{name:<50} {:>7.2}s {:>7.2}s {:>6}  {verdict}", costs.without.as_secs_f64(), costs.with.as_secs_f64(), costs.mebibytes);
+        println!(
+            "{name:<50} {:>7.2}s {:>7.2}s {:>6}  {verdict}",
+            costs.without.as_secs_f64(),
+            costs.with.as_secs_f64(),
+            costs.mebibytes
+        );
         match result {
             Ok(()) => passed += 1,
             Err(Miss::Skipped(_)) => skipped += 1,
@@ -196,7 +221,11 @@ fn attempt(home: &Path, way: &Way, without: &Costs, costs: &mut Costs) -> Attemp
         return fail(format!("more than {MEBIBYTES} MiB of memory"));
     }
     let delay = costs.with.saturating_sub(costs.without);
-    if delay > DELAY { Err(Miss::Slow(format!("{:.1} s slower", delay.as_secs_f64()))) } else { Ok(()) }
+    if delay > DELAY {
+        Err(Miss::Slow(format!("{:.1} s slower", delay.as_secs_f64())))
+    } else {
+        Ok(())
+    }
 }
 
 /// What it costs when nobody attacks. Leaves a trace for who needs one.
@@ -212,7 +241,8 @@ fn peace(home: &Path) -> Attempt<Costs> {
     Ok(costs)
 }
 
-/// Lets root do all that he does beside an attack; adds the slowest save and the most memory to `costs`.
+/// Lets root do all that he does beside an attack; adds the slowest save and the most memory to
+/// `costs`.
 fn besiege(stage: &Stage, begin: fn(&Stage) -> Attempt<Siege>, costs: &mut Costs) -> Attempt<()> {
     /// How long the attackers run before they are looked at.
     const BEFORE: Duration = Duration::from_millis(300);
@@ -223,12 +253,16 @@ fn besiege(stage: &Stage, begin: fn(&Stage) -> Attempt<Siege>, costs: &mut Costs
     let trace = watch.save(costs)?;
     stage.check_trace(&trace)?;
     let recorded = watch.traces().join("recorded.hitch");
-    let record = stage.tell(&["record", "--for", "300ms", "-o", recorded.to_str().expect("text")])?.succeeded("record")?;
+    let record = stage
+        .tell(&["record", "--for", "300ms", "-o", recorded.to_str().expect("text")])?
+        .succeeded("record")?;
     costs.add(&record);
     stage.check_trace(&recorded)?;
     let attacker = siege.attackers.last().expect("somebody attacks").pid().to_string();
     let trace = trace.to_str().expect("text");
-    for words in [&["info", trace][..], &["why", trace], &["scan", &attacker], &["threads", &attacker]] {
+    for words in
+        [&["info", trace][..], &["why", trace], &["scan", &attacker], &["threads", &attacker]]
+    {
         costs.mebibytes = costs.mebibytes.max(stage.tell(words)?.mebibytes);
     }
     let again = watch.save(costs)?;

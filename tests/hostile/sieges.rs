@@ -25,7 +25,8 @@ impl From<Attacker> for Siege {
     }
 }
 
-const PLAIN: Library = Library { function: "hostile_spin", more_functions: 0, assembly: "", flags: &["-g"] };
+const PLAIN: Library =
+    Library { function: "hostile_spin", more_functions: 0, assembly: "", flags: &["-g"] };
 
 /// A library of the user's, which he may change.
 fn library(stage: &Stage, name: &str, library: &Library) -> Attempt<String> {
@@ -49,7 +50,11 @@ pub fn peace(stage: &Stage) -> Attempt<Siege> {
 }
 
 pub fn cut_library(stage: &Stage) -> Attempt<Siege> {
-    let path = library(stage, "cut.so", &Library { more_functions: 8_000, flags: &["-g", "-O0"], ..PLAIN })?;
+    let path = library(
+        stage,
+        "cut.so",
+        &Library { more_functions: 8_000, flags: &["-g", "-O0"], ..PLAIN },
+    )?;
     stage.attack(&["cut", &path]).map(Siege::from)
 }
 
@@ -120,7 +125,8 @@ pub fn endless_dwarf(stage: &Stage) -> Attempt<Siege> {
 
 pub fn long_perf_maps(stage: &Stage) -> Attempt<Siege> {
     let path = plain(stage)?;
-    let attackers = (0..3).map(|_| stage.attack(&["jit", &path, "long", "264"])).collect::<Attempt<_>>()?;
+    let attackers =
+        (0..3).map(|_| stage.attack(&["jit", &path, "long", "264"])).collect::<Attempt<_>>()?;
     Ok(Siege { attackers, ..Siege::default() })
 }
 
@@ -140,8 +146,11 @@ pub fn perf_map_link(stage: &Stage) -> Attempt<Siege> {
 }
 
 pub fn perf_map_hard_link(stage: &Stage) -> Attempt<Siege> {
-    if fs::read_to_string("/proc/sys/fs/protected_hardlinks").is_ok_and(|value| value.trim() != "0") {
-        return Err(crate::harness::Miss::Skipped("the kernel protects hard links (fs.protected_hardlinks)".to_owned()));
+    if fs::read_to_string("/proc/sys/fs/protected_hardlinks").is_ok_and(|value| value.trim() != "0")
+    {
+        return Err(crate::harness::Miss::Skipped(
+            "the kernel protects hard links (fs.protected_hardlinks)".to_owned(),
+        ));
     }
     let map = secret_map(stage)?;
     Ok(Siege { unread: vec![map.clone()], ..jit(stage, "hard-link", &map)? })
@@ -153,7 +162,8 @@ pub fn perf_map_fifo(stage: &Stage) -> Attempt<Siege> {
 
 fn from_namespace(stage: &Stage, kind: &str) -> Attempt<Siege> {
     let (path, map) = (plain(stage)?, secret_map(stage)?);
-    let attacker = stage.attack_from_namespace(&["jit", &path, kind, map.to_str().expect("text")])?;
+    let attacker =
+        stage.attack_from_namespace(&["jit", &path, kind, map.to_str().expect("text")])?;
     Ok(Siege { attackers: vec![attacker], unread: vec![map], ..Siege::default() })
 }
 
@@ -197,7 +207,10 @@ pub fn library_link_to_memory(stage: &Stage) -> Attempt<Siege> {
 }
 
 /// Attackers that use a file system of the user's, which falls silent.
-fn on_silent_files(stage: &Stage, begin: impl Fn(&str, &str) -> Attempt<Vec<Attacker>>) -> Attempt<Siege> {
+fn on_silent_files(
+    stage: &Stage,
+    begin: impl Fn(&str, &str) -> Attempt<Vec<Attacker>>,
+) -> Attempt<Siege> {
     let path = plain(stage)?;
     let (server, file) = stage.serve(&path)?;
     // It ends first: who waits for its files cannot be killed before.
@@ -212,7 +225,9 @@ pub fn silent_library(stage: &Stage) -> Attempt<Siege> {
 }
 
 pub fn silent_perf_map(stage: &Stage) -> Attempt<Siege> {
-    on_silent_files(stage, |path, file| (0..3).map(|_| stage.attack(&["jit", path, "link", file])).collect())
+    on_silent_files(stage, |path, file| {
+        (0..3).map(|_| stage.attack(&["jit", path, "link", file])).collect()
+    })
 }
 
 /// More processes than the recorder has patience with.

@@ -1,4 +1,5 @@
-//! The one place that is `unsafe`: code in memory, and the calls that the standard library does not wrap.
+//! The one place that is `unsafe`: code in memory, and the calls that the standard library does not
+//! wrap.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_void};
@@ -18,10 +19,15 @@ impl Spin {
     /// The function `hostile_spin` of the library at `path`, which stays loaded.
     pub fn load(path: &str) -> io::Result<Self> {
         let path = CString::new(path)?;
-        // SAFETY: both names end with a zero; our library runs nothing when it is loaded, and its function has this signature.
+        // SAFETY: both names end with a zero; our library runs nothing when it is loaded, and its
+        // function has this signature.
         unsafe {
             let library = libc::dlopen(path.as_ptr(), libc::RTLD_NOW);
-            let function = if library.is_null() { library } else { libc::dlsym(library, c"hostile_spin".as_ptr()) };
+            let function = if library.is_null() {
+                library
+            } else {
+                libc::dlsym(library, c"hostile_spin".as_ptr())
+            };
             if function.is_null() {
                 return Err(io::Error::other(format!("{path:?} cannot be loaded")));
             }
@@ -32,9 +38,10 @@ impl Spin {
     /// The same code in new memory at `avma`, as a JIT compiler makes it.
     pub fn copy_to(self, avma: u64) -> io::Result<Self> {
         const LEN: usize = 256;
-        let memory = map(Some(avma), 4096, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC, None)?;
-        // SAFETY: the function is shorter than LEN, does not depend on where it is, and is followed by readable memory; the new
-        // mapping is ours and longer.
+        let memory =
+            map(Some(avma), 4096, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC, None)?;
+        // SAFETY: the function is shorter than LEN, does not depend on where it is, and is followed
+        // by readable memory; the new mapping is ours and longer.
         unsafe {
             std::ptr::copy_nonoverlapping(self.0 as *const u8, memory.as_ptr(), LEN);
             Ok(Self(std::mem::transmute::<*mut u8, extern "C" fn(u64)>(memory.as_ptr())))
@@ -47,11 +54,25 @@ impl Spin {
     }
 }
 
-fn map(avma: Option<u64>, len: usize, protection: i32, file: Option<&File>) -> io::Result<NonNull<u8>> {
+fn map(
+    avma: Option<u64>,
+    len: usize,
+    protection: i32,
+    file: Option<&File>,
+) -> io::Result<NonNull<u8>> {
     let fixed = if avma.is_some() { libc::MAP_FIXED_NOREPLACE } else { 0 };
     let (kind, fd) = file.map_or((libc::MAP_ANONYMOUS, -1), |file| (0, file.as_raw_fd()));
     // SAFETY: a new mapping that replaces nothing.
-    let memory = unsafe { libc::mmap(avma.unwrap_or(0) as *mut c_void, len, protection, libc::MAP_PRIVATE | kind | fixed, fd, 0) };
+    let memory = unsafe {
+        libc::mmap(
+            avma.unwrap_or(0) as *mut c_void,
+            len,
+            protection,
+            libc::MAP_PRIVATE | kind | fixed,
+            fd,
+            0,
+        )
+    };
     if memory == libc::MAP_FAILED {
         Err(io::Error::last_os_error())
     } else {
@@ -81,7 +102,15 @@ impl FutexWord {
     pub fn wait(self, expected: u32) {
         let nowhere = std::ptr::null::<libc::timespec>();
         // SAFETY: the word is aligned and stays mapped; the kernel checks it itself.
-        unsafe { libc::syscall(libc::SYS_futex, self.0.as_ptr(), libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, expected, nowhere) };
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.0.as_ptr(),
+                libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                expected,
+                nowhere,
+            )
+        };
     }
 
     /// Gives the page back, so that the next look needs the file again.

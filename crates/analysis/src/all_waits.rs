@@ -1,7 +1,9 @@
-//! All waits inside a window, of all threads: to see a lock as everybody saw it, not only the victim.
+//! All waits inside a window, of all threads: to see a lock as everybody saw it, not only the
+//! victim.
 //!
-//! *Why aggregate before following a chain:* with a hundred threads at one lock, each link of a chain is innocent; which function is on
-//! most wake stacks says at once where the lock is always let go.
+//! *Why aggregate before following a chain:* with a hundred threads at one lock, each link of a
+//! chain is innocent; which function is on most wake stacks says at once where the lock is always
+//! let go.
 
 use crate::timeline::State;
 use crate::{Analysis, WaitClass};
@@ -44,15 +46,25 @@ impl Analysis<'_> {
         let mut sums: FxHashMap<StackId, FxHashMap<ThreadId, (u64, u64)>> = FxHashMap::default();
         for thread in (1..self.timeline.threads() as u32).map(ThreadId) {
             for segment in self.segments(thread, self.timeline.window()) {
-                if matches!(segment.state, State::Sleeping(_)) && self.class_of(&segment) == WaitClass::Unknown {
-                    let sum = sums.entry(segment.wait_stack(self.trace)).or_default().entry(thread).or_default();
+                if matches!(segment.state, State::Sleeping(_))
+                    && self.class_of(&segment) == WaitClass::Unknown
+                {
+                    let sum = sums
+                        .entry(segment.wait_stack(self.trace))
+                        .or_default()
+                        .entry(thread)
+                        .or_default();
                     *sum = (sum.0 + 1, sum.1 + segment.window.duration_ns());
                 }
             }
         }
         let all = sums.into_iter().filter_map(|(stack, threads)| {
-            let most = threads.iter().max_by_key(|(thread, (_, ns))| (*ns, Reverse(**thread))).map(|(thread, _)| *thread)?;
-            let (waits, waited_ns) = threads.values().fold((0, 0), |sum, (waits, ns)| (sum.0 + waits, sum.1 + ns));
+            let most = threads
+                .iter()
+                .max_by_key(|(thread, (_, ns))| (*ns, Reverse(**thread)))
+                .map(|(thread, _)| *thread)?;
+            let (waits, waited_ns) =
+                threads.values().fold((0, 0), |sum, (waits, ns)| (sum.0 + waits, sum.1 + ns));
             Some(StackWaits { stack, waits, waited_ns, most })
         });
         let mut list: Vec<StackWaits> = all.collect();
@@ -60,31 +72,49 @@ impl Analysis<'_> {
         list
     }
 
-    /// The time that each thread spent inside `window` in waits of the classes that `select` picks, longest first.
-    pub fn waits_for(&self, window: Window, select: impl Fn(WaitClass) -> bool + Sync) -> Vec<(ThreadId, u64)> {
+    /// The time that each thread spent inside `window` in waits of the classes that `select` picks,
+    /// longest first.
+    pub fn waits_for(
+        &self,
+        window: Window,
+        select: impl Fn(WaitClass) -> bool + Sync,
+    ) -> Vec<(ThreadId, u64)> {
         let of = |thread: ThreadId| {
             let segments = self.segments(thread, window).into_iter();
-            let waits = segments.filter(|segment| matches!(segment.state, State::Sleeping(_)) && select(self.class_of(segment)));
+            let waits = segments.filter(|segment| {
+                matches!(segment.state, State::Sleeping(_)) && select(self.class_of(segment))
+            });
             waits.map(|segment| segment.window.duration_ns()).sum::<u64>()
         };
         let threads = (1..self.timeline.threads() as u32).into_par_iter().map(ThreadId);
-        let mut list: Vec<(ThreadId, u64)> = threads.map(|thread| (thread, of(thread))).filter(|(_, ns)| *ns > 0).collect();
+        let mut list: Vec<(ThreadId, u64)> =
+            threads.map(|thread| (thread, of(thread))).filter(|(_, ns)| *ns > 0).collect();
         list.sort_by_key(|&(thread, ns)| (Reverse(ns), thread));
         list
     }
 
-    /// Whose sleeps of the classes that `select` picks were ended by wake-ups inside `window`: thread, wake-up, whole length, wait stack.
-    pub fn ended_in(&self, window: Window, select: impl Fn(WaitClass) -> bool + Sync) -> Vec<(ThreadId, Time, u64, StackId)> {
-        let of = |thread: ThreadId| self.segments(thread, window).into_iter().map(move |segment| (thread, segment));
+    /// Whose sleeps of the classes that `select` picks were ended by wake-ups inside `window`:
+    /// thread, wake-up, whole length, wait stack.
+    pub fn ended_in(
+        &self,
+        window: Window,
+        select: impl Fn(WaitClass) -> bool + Sync,
+    ) -> Vec<(ThreadId, Time, u64, StackId)> {
+        let of = |thread: ThreadId| {
+            self.segments(thread, window).into_iter().map(move |segment| (thread, segment))
+        };
         let threads = (1..self.timeline.threads() as u32).into_par_iter().map(ThreadId);
         let mut list: Vec<(ThreadId, Time, u64, StackId)> = threads
             .flat_map_iter(of)
-            .filter(|(_, segment)| matches!(segment.state, State::Sleeping(_)) && select(self.class_of(segment)))
+            .filter(|(_, segment)| {
+                matches!(segment.state, State::Sleeping(_)) && select(self.class_of(segment))
+            })
             .filter_map(|(thread, segment)| {
                 let woken = self.trace.wakings.time[segment.wake?];
                 let slept_from = self.trace.switches.time[segment.out?];
-                (woken >= window.start && woken <= window.end)
-                    .then(|| (thread, woken, woken.since(slept_from), segment.wait_stack(self.trace)))
+                (woken >= window.start && woken <= window.end).then(|| {
+                    (thread, woken, woken.since(slept_from), segment.wait_stack(self.trace))
+                })
             })
             .collect();
         list.sort_unstable_by_key(|&(thread, woken, ..)| (woken, thread));
@@ -93,14 +123,22 @@ impl Analysis<'_> {
 
     /// Who ended waits for locks inside `window`, the function that ended most first.
     pub fn releases(&self, window: Window) -> Vec<Release> {
-        let by_stack: FxHashMap<(StackId, ThreadId), (u64, u64)> = (1..self.timeline.threads() as u32)
+        let by_stack: FxHashMap<(StackId, ThreadId), (u64, u64)> = (1..self.timeline.threads()
+            as u32)
             .into_par_iter()
             .fold(FxHashMap::default, |mut sums: FxHashMap<_, (u64, u64)>, thread| {
                 for segment in self.segments(ThreadId(thread), window) {
-                    let Some(wake) = segment.wake.filter(|_| matches!(segment.state, State::Sleeping(_))) else { continue };
-                    let ended = window.contains(self.trace.wakings.time[wake]) || self.trace.wakings.time[wake] == window.end;
+                    let Some(wake) =
+                        segment.wake.filter(|_| matches!(segment.state, State::Sleeping(_)))
+                    else {
+                        continue;
+                    };
+                    let ended = window.contains(self.trace.wakings.time[wake])
+                        || self.trace.wakings.time[wake] == window.end;
                     if ended && self.class_of(&segment) == WaitClass::Lock {
-                        let sum = sums.entry((self.trace.wakings.stack[wake], self.trace.wakings.waker[wake])).or_default();
+                        let sum = sums
+                            .entry((self.trace.wakings.stack[wake], self.trace.wakings.waker[wake]))
+                            .or_default();
                         *sum = (sum.0 + 1, sum.1 + segment.window.duration_ns());
                     }
                 }
@@ -114,13 +152,19 @@ impl Analysis<'_> {
                 all
             });
         let mut functions: FxHashMap<StackId, String> = FxHashMap::default();
-        let mut by_function: FxHashMap<String, Vec<(StackId, ThreadId, u64, u64)>> = FxHashMap::default();
+        let mut by_function: FxHashMap<String, Vec<(StackId, ThreadId, u64, u64)>> =
+            FxHashMap::default();
         for ((stack, waker), (wakes, ns)) in by_stack {
-            let function = functions.entry(stack).or_insert_with(|| self.deepest_function(stack).unwrap_or_default());
+            let function = functions
+                .entry(stack)
+                .or_insert_with(|| self.deepest_function(stack).unwrap_or_default());
             by_function.entry(function.clone()).or_default().push((stack, waker, wakes, ns));
         }
-        let mut releases: Vec<Release> = by_function.into_iter().map(|(function, parts)| release(function, &parts)).collect();
-        releases.sort_by(|a, b| (b.wakes, b.waited_ns, &a.function).cmp(&(a.wakes, a.waited_ns, &b.function)));
+        let mut releases: Vec<Release> =
+            by_function.into_iter().map(|(function, parts)| release(function, &parts)).collect();
+        releases.sort_by(|a, b| {
+            (b.wakes, b.waited_ns, &a.function).cmp(&(a.wakes, a.waited_ns, &b.function))
+        });
         releases
     }
 }

@@ -35,8 +35,10 @@ impl<'t> Analysis<'t> {
     /// Computes all indices of `trace`.
     pub fn new(trace: &'t Trace, rules: &Rules) -> Self {
         let grouped = || (CpuTimes::new(trace, trace.common_window()), SampleIndex::new(trace));
-        let (timeline, (facts, (cpus, samples))) =
-            rayon::join(|| Timeline::new(trace), || rayon::join(|| Facts::new(trace, rules), grouped));
+        let (timeline, (facts, (cpus, samples))) = rayon::join(
+            || Timeline::new(trace),
+            || rayon::join(|| Facts::new(trace, rules), grouped),
+        );
         Self {
             trace,
             facts,

@@ -34,7 +34,8 @@ impl Cancel {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Fails when the answer is no longer wanted. Cheap enough to be asked every few thousand steps.
+    /// Fails when the answer is no longer wanted. Cheap enough to be asked every few thousand
+    /// steps.
     pub fn check(&self) -> Wanted<()> {
         let late = || self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         if self.given_up.load(Ordering::Relaxed) || late() { Err(Cancelled) } else { Ok(()) }

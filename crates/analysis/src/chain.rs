@@ -1,8 +1,10 @@
-//! The chain of an explanation: who waited for whom, as contiguous stretches that sum to the window.
+//! The chain of an explanation: who waited for whom, as contiguous stretches that sum to the
+//! window.
 //!
-//! A link is a stretch of the window and the thread whose wait (or run) accounts for it. Long explanations have thousands of pieces;
-//! the chain keeps the large ones, and the victim's own longest wait, and lets each absorb its small neighbours, so that it stays readable
-//! and still sums exactly.
+//! A link is a stretch of the window and the thread whose wait (or run) accounts for it. Long
+//! explanations have thousands of pieces; the chain keeps the large ones, and the victim's own
+//! longest wait, and lets each absorb its small neighbours, so that it stays readable and still
+//! sums exactly.
 
 use crate::explain::{Cause, Explanation, Hop, Piece};
 use crate::timeline::State;
@@ -10,7 +12,8 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use unhitch_model::{ThreadId, Window};
 
-/// Links shorter than this part of the window are absorbed by a neighbour; those that name another thread only beyond a handful.
+/// Links shorter than this part of the window are absorbed by a neighbour; those that name another
+/// thread only beyond a handful.
 const SMALL: u64 = 200;
 const HANDFUL: usize = 6;
 
@@ -77,14 +80,21 @@ impl Explanation {
             let hop = self.hop_of(piece).copied();
             let sleeping = matches!(piece.segment.state, State::Sleeping(_));
             let (key, hop) = match (hop, sleeping) {
-                // A thread that slept for a reason of its own stands for itself; anything else is the wait of the one who slept for it.
-                (Some(hop), false) => (Key { thread: hop.sleeper, state: LinkState::Sleeping, by: Some(hop.by) }, Some(hop)),
+                // A thread that slept for a reason of its own stands for itself; anything else is
+                // the wait of the one who slept for it.
+                (Some(hop), false) => (
+                    Key { thread: hop.sleeper, state: LinkState::Sleeping, by: Some(hop.by) },
+                    Some(hop),
+                ),
                 _ => (Key { thread: piece.thread, state: state_of(piece), by: None }, None),
             };
             let length = piece.window.duration_ns();
             match groups.last_mut() {
                 Some(last) if last.key == key => {
-                    let hops = usize::from(hop.is_some_and(|hop| last.hop.is_none_or(|last| last.window != hop.window)));
+                    let hops =
+                        usize::from(hop.is_some_and(|hop| {
+                            last.hop.is_none_or(|last| last.window != hop.window)
+                        }));
                     last.absorb(piece.window, (1, hops), length, Some((*piece, hop)));
                 }
                 _ => {
@@ -107,7 +117,9 @@ impl Explanation {
             }
         }
         // However short: with it the chain begins at the one who suffered.
-        let own = groups.iter_mut().filter(|group| group.hop.is_some() && group.key.thread == self.victim);
+        let own = groups
+            .iter_mut()
+            .filter(|group| group.hop.is_some() && group.key.thread == self.victim);
         if let Some(longest) = own.max_by_key(|group| group.key_ns) {
             longest.kept = true;
         }
@@ -127,33 +139,50 @@ impl Explanation {
 }
 
 impl Group {
-    /// Takes in a neighbour, which adds so much to its weight; of one key, the longer piece represents the group.
-    fn absorb(&mut self, window: Window, (pieces, hops): (usize, usize), key_ns: u64, same_key: Option<(Piece, Option<Hop>)>) {
-        self.window = Window::new(self.window.start.min(window.start), self.window.end.max(window.end));
+    /// Takes in a neighbour, which adds so much to its weight; of one key, the longer piece
+    /// represents the group.
+    fn absorb(
+        &mut self,
+        window: Window,
+        (pieces, hops): (usize, usize),
+        key_ns: u64,
+        same_key: Option<(Piece, Option<Hop>)>,
+    ) {
+        self.window =
+            Window::new(self.window.start.min(window.start), self.window.end.max(window.end));
         self.pieces += pieces;
         self.hops += hops;
         self.key_ns += key_ns;
-        if let Some((piece, hop)) = same_key.filter(|(piece, _)| piece.window.duration_ns() > self.piece.window.duration_ns()) {
+        if let Some((piece, hop)) = same_key
+            .filter(|(piece, _)| piece.window.duration_ns() > self.piece.window.duration_ns())
+        {
             (self.piece, self.hop) = (piece, hop);
         }
     }
 
-    /// Waits of one class are alike, whoever waits: many short ones in turn weigh as much as one long one.
+    /// Waits of one class are alike, whoever waits: many short ones in turn weigh as much as one
+    /// long one.
     fn is_like(&self, other: &Self) -> bool {
-        self.key == other.key || self.hop.zip(other.hop).is_some_and(|(own, other)| own.class == other.class)
+        self.key == other.key
+            || self.hop.zip(other.hop).is_some_and(|(own, other)| own.class == other.class)
     }
 }
 
-/// Lets neighbours absorb the smallest group until the chain is short enough, and joins equal neighbours.
+/// Lets neighbours absorb the smallest group until the chain is short enough, and joins equal
+/// neighbours.
 fn shorten(groups: &mut [Group], window_ns: u64, most: usize) {
     let mut count = groups.len();
-    let mut heap: BinaryHeap<Reverse<(u64, usize, u32)>> =
-        groups.iter().enumerate().map(|(index, group)| Reverse((group.window.duration_ns(), index, 0))).collect();
+    let mut heap: BinaryHeap<Reverse<(u64, usize, u32)>> = groups
+        .iter()
+        .enumerate()
+        .map(|(index, group)| Reverse((group.window.duration_ns(), index, 0)))
+        .collect();
     while let Some(Reverse((length, index, version))) = heap.pop() {
         if groups[index].gone || groups[index].kept || groups[index].version != version {
             continue;
         }
-        // A short run, or a short wait for a CPU, says nothing; a short wait for another thread may be the hop that matters.
+        // A short run, or a short wait for a CPU, says nothing; a short wait for another thread may
+        // be the hop that matters.
         let tells = groups[index].hop.is_some() && count <= HANDFUL;
         if count <= most && (tells || length.saturating_mul(SMALL) >= window_ns) {
             continue;

@@ -42,22 +42,30 @@ impl CpuTimes {
         self.starts.len().saturating_sub(1)
     }
 
-    /// The CPUs that went idle many times and of whose idle thread not one wake-up is in `trace`: there, interrupts end waits unseen.
-    /// Nothing is said where no wake-ups were recorded.
+    /// The CPUs that went idle many times and of whose idle thread not one wake-up is in `trace`:
+    /// there, interrupts end waits unseen. Nothing is said where no wake-ups were recorded.
     pub fn silent_cpus(&self, trace: &Trace) -> Vec<u16> {
         const MIN_IDLE_TIMES: usize = 16;
         let mut idle_wakes = vec![0u32; self.cpus()];
-        let by_idle = trace.wakings.waker.iter().zip(&trace.wakings.cpu).filter(|(waker, _)| waker.is_idle());
+        let by_idle =
+            trace.wakings.waker.iter().zip(&trace.wakings.cpu).filter(|(waker, _)| waker.is_idle());
         by_idle.for_each(|(_, &cpu)| {
             if let Some(count) = idle_wakes.get_mut(usize::from(cpu)) {
                 *count += 1;
             }
         });
         let went_idle = |cpu: u16| {
-            let idles = self.switches_of(cpu).iter().filter(|&&index| trace.switches.next[index as usize].is_idle());
+            let idles = self
+                .switches_of(cpu)
+                .iter()
+                .filter(|&&index| trace.switches.next[index as usize].is_idle());
             idles.take(MIN_IDLE_TIMES).count() == MIN_IDLE_TIMES
         };
-        let silent = idle_wakes.iter().enumerate().filter(|(_, count)| **count == 0).map(|(cpu, _)| cpu as u16);
+        let silent = idle_wakes
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count == 0)
+            .map(|(cpu, _)| cpu as u16);
         silent.filter(|&cpu| !trace.wakings.is_empty() && went_idle(cpu)).collect()
     }
 
@@ -70,10 +78,20 @@ impl CpuTimes {
     }
 
     /// Who had `cpu` inside `window`: a gapless partition of it, in order of time.
-    pub fn occupancy(&self, trace: &Trace, cpu: u16, window: Window) -> impl Iterator<Item = Occupancy> {
+    pub fn occupancy(
+        &self,
+        trace: &Trace,
+        cpu: u16,
+        window: Window,
+    ) -> impl Iterator<Item = Occupancy> {
         let switches = self.switches_of(cpu);
         let time = |index: u32| trace.switches.time[index as usize];
-        let came_on = |index: u32| (Some(trace.switches.next[index as usize]), Some(trace.switches.next_prio[index as usize]));
+        let came_on = |index: u32| {
+            (
+                Some(trace.switches.next[index as usize]),
+                Some(trace.switches.next_prio[index as usize]),
+            )
+        };
         let first = switches.partition_point(|&index| time(index) <= window.start);
         let mut from = window.start;
         let mut current = match first.checked_sub(1) {
@@ -81,7 +99,10 @@ impl CpuTimes {
             // Nothing came on before: the first to leave had been there.
             None => {
                 let leaving = switches.first().map(|&index| index as usize);
-                (leaving.map(|index| trace.switches.prev[index]), leaving.map(|index| trace.switches.prev_prio[index]))
+                (
+                    leaving.map(|index| trace.switches.prev[index]),
+                    leaving.map(|index| trace.switches.prev_prio[index]),
+                )
             }
         };
         let inside = switches[first..].iter().take_while(move |&&index| time(index) < window.end);
@@ -97,8 +118,12 @@ impl CpuTimes {
     pub fn busy_curve(&self, trace: &Trace, window: Window, bucket_ns: u64) -> Vec<f64> {
         let mut busy_ns = vec![0u64; window.duration_ns().div_ceil(bucket_ns.max(1)) as usize];
         for cpu in 0..self.cpus() {
-            for run in self.occupancy(trace, cpu as u16, window).filter(|run| run.thread.is_some_and(|thread| !thread.is_idle())) {
-                let (mut from, end) = (run.window.start.since(window.start), run.window.end.since(window.start));
+            for run in self
+                .occupancy(trace, cpu as u16, window)
+                .filter(|run| run.thread.is_some_and(|thread| !thread.is_idle()))
+            {
+                let (mut from, end) =
+                    (run.window.start.since(window.start), run.window.end.since(window.start));
                 while from < end {
                     let bucket = from / bucket_ns;
                     let to = end.min((bucket + 1) * bucket_ns);
@@ -110,7 +135,8 @@ impl CpuTimes {
         busy_ns.into_iter().map(|busy| busy as f64 / bucket_ns as f64).collect()
     }
 
-    /// The share of all CPUs' time inside `window` in which nothing ran, 0.0 to 1.0; none without switches.
+    /// The share of all CPUs' time inside `window` in which nothing ran, 0.0 to 1.0; none without
+    /// switches.
     pub fn idle_share(&self, trace: &Trace, window: Window) -> Option<f64> {
         let window = window.intersect(self.window);
         // A damaged time makes a window of centuries, which not many CPUs have in 64 bits.

@@ -1,7 +1,7 @@
 //! Threads of one name, none of which had much, told as one: *crowds*.
 //!
-//! *Why:* a hundred workers that run for 7 ms each keep others from a CPU for 0.7 s, and the one longest run among them, or a bystander's,
-//! is not the reason.
+//! *Why:* a hundred workers that run for 7 ms each keep others from a CPU for 0.7 s, and the one
+//! longest run among them, or a bystander's, is not the reason.
 
 use crate::answer::units;
 use rustc_hash::FxHashMap;
@@ -28,14 +28,23 @@ impl Party {
     /// `rustc 4711`, or `98 threads named lab-worker`.
     pub fn name(&self, trace: &Trace, at: Time) -> String {
         match self.crowd {
-            Some(name) => format!("{} named {}", units::plural(self.members as u64, "thread"), trace.name(name)),
+            Some(name) => format!(
+                "{} named {}",
+                units::plural(self.members as u64, "thread"),
+                trace.name(name)
+            ),
             None => units::thread(trace, self.thread, at),
         }
     }
 }
 
-/// The threads of `times` with their names as of `at`, those of one name together where none of them has half of their time; most first.
-pub(crate) fn parties(trace: &Trace, at: Time, times: impl IntoIterator<Item = (ThreadId, u64)>) -> Vec<Party> {
+/// The threads of `times` with their names as of `at`, those of one name together where none of
+/// them has half of their time; most first.
+pub(crate) fn parties(
+    trace: &Trace,
+    at: Time,
+    times: impl IntoIterator<Item = (ThreadId, u64)>,
+) -> Vec<Party> {
     let mut by_name: FxHashMap<NameId, Vec<(ThreadId, u64)>> = FxHashMap::default();
     for (thread, ns) in times {
         by_name.entry(trace.threads.name_at(thread, at)).or_default().push((thread, ns));
@@ -48,7 +57,12 @@ pub(crate) fn parties(trace: &Trace, at: Time, times: impl IntoIterator<Item = (
             [(thread, most), ..] if members.len() >= SMALLEST_CROWD && most < ns / 2 => {
                 list.push(Party { thread, crowd: Some(name), members: members.len(), ns });
             }
-            _ => list.extend(members.into_iter().map(|(thread, ns)| Party { thread, crowd: None, members: 1, ns })),
+            _ => list.extend(members.into_iter().map(|(thread, ns)| Party {
+                thread,
+                crowd: None,
+                members: 1,
+                ns,
+            })),
         }
     }
     list.sort_by_key(|party| (Reverse(party.ns), party.thread));

@@ -1,7 +1,9 @@
-//! Why a thread did not get on: an exact partition of a window by cause, following every wait to the thread that ended it.
+//! Why a thread did not get on: an exact partition of a window by cause, following every wait to
+//! the thread that ended it.
 //!
-//! Walks right to left. A sleep ended by a task is that task's fault for as long as the sleep lasted, so its time is explained by what
-//! *that* task did meanwhile, and so on: the windows nest and their ends strictly decrease, so it ends, and the pieces sum to the window.
+//! Walks right to left. A sleep ended by a task is that task's fault for as long as the sleep
+//! lasted, so its time is explained by what *that* task did meanwhile, and so on: the windows nest
+//! and their ends strictly decrease, so it ends, and the pieces sum to the window.
 
 use crate::Analysis;
 use crate::facts::{WakeContext, WakeSource};
@@ -48,7 +50,8 @@ pub struct Hop {
     pub class: WaitClass,
     /// Where it waited.
     pub wait_stack: StackId,
-    /// The kernel lock that it waited for, by its address (kernel avma), where the kernel reported that.
+    /// The kernel lock that it waited for, by its address (kernel avma), where the kernel reported
+    /// that.
     pub lock_avma: Option<u64>,
     /// How often it woke by its own timer meanwhile, only to look whether it could go on.
     pub looks: u32,
@@ -93,12 +96,14 @@ pub struct Explanation {
 }
 
 impl Hop {
-    /// True when more than the sleep is explained by it: who had the lock before the sleeper came to its queue is concluded.
+    /// True when more than the sleep is explained by it: who had the lock before the sleeper came
+    /// to its queue is concluded.
     pub fn is_queued(&self) -> bool {
         self.window.start < self.slept.start
     }
 
-    /// True when the sleeper looked by its own timer now and then: who it waited for until then is concluded from who let it go on.
+    /// True when the sleeper looked by its own timer now and then: who it waited for until then is
+    /// concluded from who let it go on.
     pub fn is_timed(&self) -> bool {
         self.looks > 0
     }
@@ -121,7 +126,11 @@ impl Analysis<'_> {
             if window.is_empty() {
                 continue;
             }
-            let (segments, queued) = self.since_acquisition(thread, window, hop.and_then(|hop| explanation.hops.get(hop as usize)));
+            let (segments, queued) = self.since_acquisition(
+                thread,
+                window,
+                hop.and_then(|hop| explanation.hops.get(hop as usize)),
+            );
             let before = self.timeline.life(thread).start.min(window.end);
             if window.start < before && !queued {
                 // The waker did not exist yet: what came before its birth is not explained by it.
@@ -132,7 +141,8 @@ impl Analysis<'_> {
                 explanation.pieces.push(unseen(thread, Window::new(seen_end, window.end), hop));
             }
             for segment in segments.into_iter().rev() {
-                // A waker that seems asleep while it wakes is damage; following only earlier ends is also what makes this terminate.
+                // A waker that seems asleep while it wakes is damage; following only earlier ends
+                // is also what makes this terminate.
                 let earlier = hop.is_none() || segment.window.end < window.end;
                 match self.follow(thread, &segment, hop, &explanation).filter(|_| earlier) {
                     Some(next) => {
@@ -143,14 +153,23 @@ impl Analysis<'_> {
                     None => {
                         let asleep = matches!(segment.state, State::Sleeping(_));
                         let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
-                        // A kernel worker that only tells that the device is done rested until then: the device took that time.
-                        let device = led.filter(|hop| hop.class.is_disk() && self.class_of(&segment) == WaitClass::KernelIdle);
+                        // A kernel worker that only tells that the device is done rested until
+                        // then: the device took that time.
+                        let device = led.filter(|hop| {
+                            hop.class.is_disk() && self.class_of(&segment) == WaitClass::KernelIdle
+                        });
                         let (cause, thread) = match device {
                             Some(hop) => (Cause::Io, hop.sleeper),
                             None if asleep && !earlier => (Cause::Lost, thread),
                             None => (self.terminal(&segment), thread),
                         };
-                        explanation.pieces.push(Piece { window: segment.window, cause, thread, hop, segment });
+                        explanation.pieces.push(Piece {
+                            window: segment.window,
+                            cause,
+                            thread,
+                            hop,
+                            segment,
+                        });
                     }
                 }
             }
@@ -159,19 +178,27 @@ impl Analysis<'_> {
         explanation
     }
 
-    /// Waker is not holder: who let the sleeper of `hop` into a lock may have had it for a moment only, after a wait of its own. What it did
-    /// before that wait has nothing to do with the lock, which others had: that time belongs to the wait, and is explained by whoever
-    /// ended it. Returns the segments of `thread` inside `window`, and true when they were cut so.
+    /// Waker is not holder: who let the sleeper of `hop` into a lock may have had it for a moment
+    /// only, after a wait of its own. What it did before that wait has nothing to do with the lock,
+    /// which others had: that time belongs to the wait, and is explained by whoever ended it.
+    /// Returns the segments of `thread` inside `window`, and true when they were cut so.
     ///
-    /// *Why from the end, by growing steps:* in a long queue everybody has been there thousands of times, and only the last time matters.
-    fn since_acquisition(&self, thread: ThreadId, window: Window, hop: Option<&Hop>) -> (Vec<Segment>, bool) {
+    /// *Why from the end, by growing steps:* in a long queue everybody has been there thousands of
+    /// times, and only the last time matters.
+    fn since_acquisition(
+        &self,
+        thread: ThreadId,
+        window: Window,
+        hop: Option<&Hop>,
+    ) -> (Vec<Segment>, bool) {
         const FIRST_STEP_NS: u64 = 1_000_000;
         let lock = hop.filter(|hop| hop.class == WaitClass::Lock);
         let mut length = FIRST_STEP_NS;
         loop {
             let all = lock.is_none() || length >= window.duration_ns();
             let from = if all { window.start } else { window.end.minus(length) };
-            let mut segments = self.join_timed_waits(thread, self.segments(thread, Window::new(from, window.end)));
+            let mut segments =
+                self.join_timed_waits(thread, self.segments(thread, Window::new(from, window.end)));
             match lock.and_then(|hop| self.acquisition(&segments, hop)).filter(|wait| *wait > 0) {
                 Some(wait) => {
                     segments.drain(..wait);
@@ -184,24 +211,38 @@ impl Analysis<'_> {
         }
     }
 
-    /// The last wait in `segments` by which their thread came to the lock that the sleeper of `hop` waited for.
+    /// The last wait in `segments` by which their thread came to the lock that the sleeper of `hop`
+    /// waited for.
     fn acquisition(&self, segments: &[Segment], hop: &Hop) -> Option<usize> {
         // The lock's address says it best; where one of the two is not known, stacks do.
         let is_lock = |segment: &Segment, alike: &dyn Fn(StackId, StackId) -> bool| {
             let alike = || alike(segment.wait_stack(self.trace), hop.wait_stack);
-            self.waits_for_lock(segment) && self.is_same_address(hop, hop.by, segment).unwrap_or_else(alike)
+            self.waits_for_lock(segment)
+                && self.is_same_address(hop, hop.by, segment).unwrap_or_else(alike)
         };
-        let same_lock = |segment: &Segment| is_lock(segment, &|one, other| self.is_same_lock(one, other));
-        let same_leaf = |segment: &Segment| is_lock(segment, &|one, other| self.leaf(one) == self.leaf(other));
-        let rested = |segment: &Segment| matches!(segment.state, State::Sleeping(_)) && self.class_of(segment) != WaitClass::Lock;
-        // Nobody waits for the lock that it has; and who slept for something else and waited for such a lock after that, did not have it.
+        let same_lock =
+            |segment: &Segment| is_lock(segment, &|one, other| self.is_same_lock(one, other));
+        let same_leaf =
+            |segment: &Segment| is_lock(segment, &|one, other| self.leaf(one) == self.leaf(other));
+        let rested = |segment: &Segment| {
+            matches!(segment.state, State::Sleeping(_)) && self.class_of(segment) != WaitClass::Lock
+        };
+        // Nobody waits for the lock that it has; and who slept for something else and waited for
+        // such a lock after that, did not have it.
         let after_rest = segments.iter().rposition(rested).map_or(segments.len(), |rest| rest + 1);
-        let first_after_rest = || segments.iter().skip(after_rest).position(same_leaf).map(|wait| wait + after_rest);
+        let first_after_rest =
+            || segments.iter().skip(after_rest).position(same_leaf).map(|wait| wait + after_rest);
         segments.iter().rposition(same_lock).max(first_after_rest())
     }
 
     /// The hop behind a sleep, when a task is known to have ended it, or to own what it waits for.
-    fn follow(&self, thread: ThreadId, segment: &Segment, parent: Option<u32>, explanation: &Explanation) -> Option<Hop> {
+    fn follow(
+        &self,
+        thread: ThreadId,
+        segment: &Segment,
+        parent: Option<u32>,
+        explanation: &Explanation,
+    ) -> Option<Hop> {
         let State::Sleeping(_) = segment.state else { return None };
         let class = self.class_of(segment);
         // Who lets a stopped thread go on is not the one who had stopped it.
@@ -209,9 +250,14 @@ impl Analysis<'_> {
             return None;
         }
         let (by, source) = self.ended_by(thread, segment)?;
-        let depth = parent.and_then(|hop| explanation.hops.get(hop as usize)).map_or(1, |hop| hop.depth + 1);
+        let depth = parent
+            .and_then(|hop| explanation.hops.get(hop as usize))
+            .map_or(1, |hop| hop.depth + 1);
         let usable = by != thread && !by.is_idle() && (segment.wake.is_some() || depth == 1);
-        let slept = Window::new(segment.out.map_or(segment.window.start, |out| self.trace.switches.time[out]), segment.window.end);
+        let slept = Window::new(
+            segment.out.map_or(segment.window.start, |out| self.trace.switches.time[out]),
+            segment.window.end,
+        );
         usable.then(|| Hop {
             sleeper: thread,
             window: segment.window,
@@ -232,16 +278,18 @@ impl Analysis<'_> {
     fn ended_by(&self, thread: ThreadId, segment: &Segment) -> Option<(ThreadId, WakeSource)> {
         let Some(wake) = segment.wake else {
             let waits_at_end = segment.window.end == self.timeline.window().end;
-            let wait = self.trace.futex_waits.iter().find(|wait| waits_at_end && wait.waiter == thread)?;
+            let wait =
+                self.trace.futex_waits.iter().find(|wait| waits_at_end && wait.waiter == thread)?;
             return Some((wait.owner?, WakeSource { context: WakeContext::Task, interrupt: None }));
         };
         let source = self.facts.wake_source(self.trace, wake);
         source.context.is_task().then(|| (self.trace.wakings.waker[wake], source))
     }
 
-    /// Who waits with a timeout, looks, and waits on (for CPython's GIL every 5 ms, for a Java monitor ever more seldom, for PostgreSQL's
-    /// deadlock check once a second) waits once, in whatever call: its sleeps, and the looks between, become one sleep, which ends when
-    /// somebody lets it go on. What nobody ended stays as it is.
+    /// Who waits with a timeout, looks, and waits on (for CPython's GIL every 5 ms, for a Java
+    /// monitor ever more seldom, for PostgreSQL's deadlock check once a second) waits once, in
+    /// whatever call: its sleeps, and the looks between, become one sleep, which ends when somebody
+    /// lets it go on. What nobody ended stays as it is.
     fn join_timed_waits(&self, thread: ThreadId, segments: Vec<Segment>) -> Vec<Segment> {
         // Latest first.
         let mut joined: Vec<Segment> = Vec::with_capacity(segments.len());
@@ -260,43 +308,61 @@ impl Analysis<'_> {
         joined
     }
 
-    /// Index in `after` (latest first) of the later sleep that continues the wait of `segment`: that one timed out, and its thread slept
-    /// again below the same caller.
+    /// Index in `after` (latest first) of the later sleep that continues the wait of `segment`:
+    /// that one timed out, and its thread slept again below the same caller.
     fn later_sleep(&self, thread: ThreadId, segment: &Segment, after: &[Segment]) -> Option<usize> {
         if !self.may_repeat(segment) || !self.timed_out(segment) {
             return None;
         }
-        let later = after.iter().rposition(|other| !matches!(other.state, State::Ran | State::Runnable { .. }))?;
+        let later = after
+            .iter()
+            .rposition(|other| !matches!(other.state, State::Ran | State::Runnable { .. }))?;
         let (sleep, look) = (&after[later], &after[later + 1..]);
         let stacks = [segment, sleep].map(|sleep| sleep.wait_stack(self.trace));
         let is_wait = self.may_repeat(sleep) && self.facts.is_same_caller(stacks[0], stacks[1]);
         let ran = look.iter().filter(|between| between.state == State::Ran);
         let ran_ns: u64 = ran.map(|ran| ran.window.duration_ns()).sum();
-        let got_on = || self.woke_someone(thread, Window::new(segment.window.end, sleep.window.start));
-        (is_wait && ran_ns <= LOOK_NS && self.ended_by(thread, sleep).is_some_and(|(by, _)| by != thread) && !got_on()).then_some(later)
+        let got_on =
+            || self.woke_someone(thread, Window::new(segment.window.end, sleep.window.start));
+        (is_wait
+            && ran_ns <= LOOK_NS
+            && self.ended_by(thread, sleep).is_some_and(|(by, _)| by != thread)
+            && !got_on())
+        .then_some(later)
     }
 
-    /// True for a sleep that its thread may take up again: not one that somebody else imposed on it, nor one for a device.
+    /// True for a sleep that its thread may take up again: not one that somebody else imposed on
+    /// it, nor one for a device.
     fn may_repeat(&self, segment: &Segment) -> bool {
         let class = self.class_of(segment);
-        let imposed = matches!(class, WaitClass::Stopped | WaitClass::KernelIdle | WaitClass::Memory | WaitClass::Process);
+        let imposed = matches!(
+            class,
+            WaitClass::Stopped | WaitClass::KernelIdle | WaitClass::Memory | WaitClass::Process
+        );
         matches!(segment.state, State::Sleeping(_)) && !imposed && !class.is_disk()
     }
 
-    /// True for a sleep that ended by its own timer. Where nobody is known to have ended a sleep that only a thread or a timer ends, it was
-    /// the timer (interrupts of an idle CPU may not be reported).
+    /// True for a sleep that ended by its own timer. Where nobody is known to have ended a sleep
+    /// that only a thread or a timer ends, it was the timer (interrupts of an idle CPU may not be
+    /// reported).
     fn timed_out(&self, segment: &Segment) -> bool {
         match segment.wake {
-            Some(wake) => self.facts.wake_source(self.trace, wake).interrupt == Some(InterruptSource::Timeout),
-            None => matches!(self.class_of(segment), WaitClass::Lock | WaitClass::Condition | WaitClass::Timer),
+            Some(wake) => {
+                self.facts.wake_source(self.trace, wake).interrupt == Some(InterruptSource::Timeout)
+            }
+            None => matches!(
+                self.class_of(segment),
+                WaitClass::Lock | WaitClass::Condition | WaitClass::Timer
+            ),
         }
     }
 
     /// How often a thread slept again inside the one wait `slept`.
     fn looks(&self, thread: ThreadId, slept: Window) -> u32 {
         let mut sleeps = 0u32;
-        self.timeline
-            .each_segment(self.trace, thread, slept, &mut |segment| sleeps += u32::from(matches!(segment.state, State::Sleeping(_))));
+        self.timeline.each_segment(self.trace, thread, slept, &mut |segment| {
+            sleeps += u32::from(matches!(segment.state, State::Sleeping(_)))
+        });
         sleeps.saturating_sub(1)
     }
 
@@ -307,7 +373,9 @@ impl Analysis<'_> {
             State::Runnable { .. } => Cause::WaitedForCpu,
             State::Unknown => Cause::Lost,
             State::Sleeping(_) => {
-                let interrupt = segment.wake.and_then(|wake| self.facts.wake_source(self.trace, wake).interrupt);
+                let interrupt = segment
+                    .wake
+                    .and_then(|wake| self.facts.wake_source(self.trace, wake).interrupt);
                 match (self.class_of(segment), interrupt) {
                     (WaitClass::Stopped, _) => Cause::Stopped,
                     (WaitClass::Memory, _) => Cause::Memory,
@@ -322,10 +390,12 @@ impl Analysis<'_> {
         }
     }
 
-    /// Who had the CPU for which a runnable piece waited, and when, in order; nobody known where that CPU is not.
+    /// Who had the CPU for which a runnable piece waited, and when, in order; nobody known where
+    /// that CPU is not.
     pub fn occupants(&self, piece: &Piece) -> impl Iterator<Item = (Option<ThreadId>, Window)> {
         let (cpu, window) = (self.cpu_of(&piece.segment), piece.window);
-        let known = cpu.into_iter().flat_map(move |cpu| self.cpus.occupancy(self.trace, cpu, window));
+        let known =
+            cpu.into_iter().flat_map(move |cpu| self.cpus.occupancy(self.trace, cpu, window));
         known.map(|had| (had.thread, had.window)).chain(cpu.is_none().then_some((None, window)))
     }
 }

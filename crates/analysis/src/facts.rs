@@ -1,7 +1,9 @@
-//! What each stack of a trace means, computed once per stack: wait class, signature, pump; context of a wake-up.
+//! What each stack of a trace means, computed once per stack: wait class, signature, pump; context
+//! of a wake-up.
 //!
-//! The signature is what makes two waits "the same": the function names of the stack below the scheduler's own frames. Names, not
-//! addresses, so that two return addresses in one slow path are one wait.
+//! The signature is what makes two waits "the same": the function names of the stack below the
+//! scheduler's own frames. Names, not addresses, so that two return addresses in one slow path are
+//! one wait.
 
 use crate::story::is_runtime;
 use crate::waits::{InterruptSource, Mark, Matches, Rules, Wait, WaitClass, WaitStack};
@@ -81,13 +83,19 @@ impl Facts {
         let frames: Vec<FrameFact> = (0..trace.stacks.frames().len() as u32)
             .into_par_iter()
             .with_min_len(LEAST_FRAMES)
-            .map_init(FxHashMap::default, |patterns_of_name, index| frame_fact(trace, rules, FrameId(index), patterns_of_name))
+            .map_init(FxHashMap::default, |patterns_of_name, index| {
+                frame_fact(trace, rules, FrameId(index), patterns_of_name)
+            })
             .collect();
         let stacks = (0..trace.stacks.len() as u32)
             .into_par_iter()
-            .map_init(Matches::default, |matches, id| stack_fact(trace, rules, StackId(id), &frames, matches))
+            .map_init(Matches::default, |matches, id| {
+                stack_fact(trace, rules, StackId(id), &frames, matches)
+            })
             .collect();
-        let is_tracer = |(index, fact): (usize, &FrameFact)| fact.is(Mark::Tracer).then_some(FrameId(index as u32));
+        let is_tracer = |(index, fact): (usize, &FrameFact)| {
+            fact.is(Mark::Tracer).then_some(FrameId(index as u32))
+        };
         let tracers = frames.iter().enumerate().filter_map(is_tracer).collect();
         Self { stacks, tracers }
     }
@@ -117,7 +125,8 @@ impl Facts {
         self.get(wait_stack).wait.class
     }
 
-    /// The class of a wait with this stack that ended by a wake-up from `wake_stack`: a bare futex wait ended by an unlock was a lock.
+    /// The class of a wait with this stack that ended by a wake-up from `wake_stack`: a bare futex
+    /// wait ended by an unlock was a lock.
     pub fn class_with_wake(&self, wait_stack: StackId, wake_stack: StackId) -> WaitClass {
         match self.get(wait_stack).wait.class {
             WaitClass::Condition if self.get(wake_stack).unlocks => WaitClass::Lock,
@@ -150,10 +159,12 @@ impl Facts {
         self.get(wait_stack).signature
     }
 
-    /// True for two waits of one piece of code: the same functions, or different calls from one and the same place of the program.
+    /// True for two waits of one piece of code: the same functions, or different calls from one and
+    /// the same place of the program.
     pub fn is_same_caller(&self, one: StackId, other: StackId) -> bool {
         let (one, other) = (self.get(one), self.get(other));
-        (one.signature != 0 && one.signature == other.signature) || (one.caller != 0 && one.caller == other.caller)
+        (one.signature != 0 && one.signature == other.signature)
+            || (one.caller != 0 && one.caller == other.caller)
     }
 
     /// How many leading frames (leaf side) belong to the tracer and the scheduler.
@@ -161,7 +172,8 @@ impl Facts {
         usize::from(self.get(stack).noise)
     }
 
-    /// The frames of a wake stack that belong to what woke: of an interrupt, not those of the bystander it interrupted.
+    /// The frames of a wake stack that belong to what woke: of an interrupt, not those of the
+    /// bystander it interrupted.
     pub fn own_frames<'t>(&self, trace: &'t Trace, stack: StackId) -> &'t [FrameId] {
         let frames = trace.stacks.frames_of(stack);
         match usize::from(self.get(stack).interrupt_len) {
@@ -170,11 +182,14 @@ impl Facts {
         }
     }
 
-    /// Whether the current task caused wake-up number `index`: what [`Self::wake_source`] says of its context, sooner.
+    /// Whether the current task caused wake-up number `index`: what [`Self::wake_source`] says of
+    /// its context, sooner.
     pub fn is_by_task(&self, trace: &Trace, index: usize) -> bool {
         let (flags, waker) = (trace.wakings.flags[index], trace.wakings.waker[index]);
-        let interrupted = [WakeFlags::HARDIRQ, WakeFlags::NMI].into_iter().any(|flag| flags.has(flag));
-        let by_task = !flags.has(WakeFlags::SOFTIRQ) || self.get(trace.wakings.stack[index]).softirq_by_task;
+        let interrupted =
+            [WakeFlags::HARDIRQ, WakeFlags::NMI].into_iter().any(|flag| flags.has(flag));
+        let by_task =
+            !flags.has(WakeFlags::SOFTIRQ) || self.get(trace.wakings.stack[index]).softirq_by_task;
         !waker.is_idle() && !interrupted && by_task
     }
 
@@ -183,7 +198,11 @@ impl Facts {
         let (flags, stack) = (trace.wakings.flags[index], self.get(trace.wakings.stack[index]));
         let interrupt = flags.has(WakeFlags::HARDIRQ) || flags.has(WakeFlags::NMI);
         let waker = trace.wakings.waker[index];
-        let context = if flags.has(WakeFlags::SOFTIRQ) && !interrupt && stack.softirq_by_task && !waker.is_idle() {
+        let context = if flags.has(WakeFlags::SOFTIRQ)
+            && !interrupt
+            && stack.softirq_by_task
+            && !waker.is_idle()
+        {
             WakeContext::SoftirqSync
         } else if waker.is_idle() {
             WakeContext::Idle
@@ -214,7 +233,12 @@ impl FrameFact {
     }
 }
 
-fn frame_fact(trace: &Trace, rules: &Rules, frame: FrameId, cache: &mut FxHashMap<u32, Vec<u16>>) -> FrameFact {
+fn frame_fact(
+    trace: &Trace,
+    rules: &Rules,
+    frame: FrameId,
+    cache: &mut FxHashMap<u32, Vec<u16>>,
+) -> FrameFact {
     let symbols = trace.symbols.get(frame);
     let mut fact = FrameFact {
         patterns: Vec::new(),
@@ -225,7 +249,8 @@ fn frame_fact(trace: &Trace, rules: &Rules, frame: FrameId, cache: &mut FxHashMa
     };
     for symbol in symbols {
         let name = trace.name(symbol.function);
-        let patterns = cache.entry(symbol.function.0).or_insert_with(|| rules.patterns_matching(name));
+        let patterns =
+            cache.entry(symbol.function.0).or_insert_with(|| rules.patterns_matching(name));
         let marks = rules.marks(patterns);
         fact.noise &= marks.iter().any(|mark| matches!(mark, Mark::Tracer | Mark::Scheduler));
         fact.marks.extend(marks);
@@ -237,7 +262,13 @@ fn frame_fact(trace: &Trace, rules: &Rules, frame: FrameId, cache: &mut FxHashMa
     fact
 }
 
-fn stack_fact(trace: &Trace, rules: &Rules, id: StackId, frames: &[FrameFact], matches: &mut Matches) -> StackFact {
+fn stack_fact(
+    trace: &Trace,
+    rules: &Rules,
+    id: StackId,
+    frames: &[FrameFact],
+    matches: &mut Matches,
+) -> StackFact {
     let list = trace.stacks.frames_of(id);
     let facts = || list.iter().filter_map(|frame| frames.get(frame.index()));
     let kernel = || facts().take(trace.stacks.kernel_len(id));
@@ -250,10 +281,19 @@ fn stack_fact(trace: &Trace, rules: &Rules, id: StackId, frames: &[FrameFact], m
     let mut hasher = FxHasher::default();
     facts().skip(noise).for_each(|fact| fact.identity.hash(&mut hasher));
     // Places, not names: one function may wait for several things.
-    let program = list.iter().zip(facts()).skip(trace.stacks.kernel_len(id)).skip_while(|(_, fact)| fact.runtime).map(|(frame, _)| frame);
+    let program = list
+        .iter()
+        .zip(facts())
+        .skip(trace.stacks.kernel_len(id))
+        .skip_while(|(_, fact)| fact.runtime)
+        .map(|(frame, _)| frame);
     let mut caller = FxHasher::default();
     let has_program = program.inspect(|frame| frame.hash(&mut caller)).count() > 0;
-    let patterns = |frame: usize| list.get(frame).and_then(|frame| frames.get(frame.index())).map_or(&[][..], |fact| &fact.patterns);
+    let patterns = |frame: usize| {
+        list.get(frame)
+            .and_then(|frame| frames.get(frame.index()))
+            .map_or(&[][..], |fact| &fact.patterns)
+    };
     let kernel_len = trace.stacks.kernel_len(id).min(entry.unwrap_or(usize::MAX));
     let wait = rules.wait(WaitStack { matches, kernel: kernel_len, noise, patterns });
     StackFact {

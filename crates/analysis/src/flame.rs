@@ -1,8 +1,10 @@
-//! Flame graphs and icicles: where threads waited, from where they were woken, or what they executed, as one tree of functions.
+//! Flame graphs and icicles: where threads waited, from where they were woken, or what they
+//! executed, as one tree of functions.
 //!
-//! *Why from the top down:* of a million stacks most are narrower than a pixel where they differ. The stacks are parted function by
-//! function, and only parts that can be seen are parted further: what is not drawn is never built, and parts of different functions are
-//! parted on different cores.
+//! *Why from the top down:* of a million stacks most are narrower than a pixel where they differ.
+//! The stacks are parted function by function, and only parts that can be seen are parted further:
+//! what is not drawn is never built, and parts of different functions are parted on different
+//! cores.
 
 use crate::Analysis;
 use crate::cancel::{Cancel, Wanted};
@@ -111,10 +113,14 @@ impl Flame {
     pub fn new(stored: &Stored<'_>, of: Of, drawing: Drawing<'_>, cancel: &Cancel) -> Wanted<Self> {
         let analysis = stored.analysis();
         let labels = labels(analysis, drawing.modules);
-        let mut stacks: Vec<Stack<'_>> =
-            stored.weights(of, drawing.selection, cancel)?.into_iter().map(|(frames, count, ns)| Stack { frames, ns, count }).collect();
+        let mut stacks: Vec<Stack<'_>> = stored
+            .weights(of, drawing.selection, cancel)?
+            .into_iter()
+            .map(|(frames, count, ns)| Stack { frames, ns, count })
+            .collect();
         let (all_ns, all_count) = sum(&stacks);
-        let mut grower = Grower { labels: &labels, least_ns: 0, inverted: drawing.inverted, cancel };
+        let mut grower =
+            Grower { labels: &labels, least_ns: 0, inverted: drawing.inverted, cancel };
         // The way to the node that fills the width.
         let mut way = Vec::new();
         for (depth, key) in drawing.root.iter().enumerate() {
@@ -122,24 +128,46 @@ impl Flame {
             stacks.retain(|stack| grower.label(stack, depth) == Some(label));
             let Some(first) = stacks.first() else { break };
             let (ns, count) = sum(&stacks);
-            way.push(Grown { depth: depth as u32 + 1, label, ns, self_ns: 0, count, frame: grower.frame(first, depth) });
+            way.push(Grown {
+                depth: depth as u32 + 1,
+                label,
+                ns,
+                self_ns: 0,
+                count,
+                frame: grower.frame(first, depth),
+            });
         }
         let (root_ns, _) = sum(&stacks);
-        grower.least_ns = (root_ns as f64 * CUT_PX / f64::from(drawing.pixels.max(1))).ceil() as u64;
+        grower.least_ns =
+            (root_ns as f64 * CUT_PX / f64::from(drawing.pixels.max(1))).ceil() as u64;
         let (self_ns, below, merged) = grower.grow(&mut stacks, way.len())?;
-        let mut grown = vec![Grown { depth: 0, label: 0, ns: all_ns, self_ns: 0, count: all_count, frame: None }];
+        let mut grown = vec![Grown {
+            depth: 0,
+            label: 0,
+            ns: all_ns,
+            self_ns: 0,
+            count: all_count,
+            frame: None,
+        }];
         grown.extend(way);
         if let Some(root) = grown.last_mut() {
             root.self_ns = self_ns;
         }
         grown.extend(below);
-        Ok(Self { all_ns, all_count, root_ns, nodes: nodes(analysis, grown, drawing.modules), merged })
+        Ok(Self {
+            all_ns,
+            all_count,
+            root_ns,
+            nodes: nodes(analysis, grown, drawing.modules),
+            merged,
+        })
     }
 }
 
 impl Grower<'_> {
     fn frame(&self, stack: &Stack<'_>, depth: usize) -> Option<FrameId> {
-        let at = if self.inverted { Some(depth) } else { stack.frames.len().checked_sub(depth + 1) };
+        let at =
+            if self.inverted { Some(depth) } else { stack.frames.len().checked_sub(depth + 1) };
         stack.frames.get(at?).copied()
     }
 
@@ -147,8 +175,8 @@ impl Grower<'_> {
         self.labels.get(self.frame(stack, depth)?.index()).copied()
     }
 
-    /// Parts stacks that agree in their first `depth` functions by the next one. Returns the time of those that end here, the nodes below,
-    /// and how many siblings were merged.
+    /// Parts stacks that agree in their first `depth` functions by the next one. Returns the time
+    /// of those that end here, the nodes below, and how many siblings were merged.
     fn grow(&self, stacks: &mut [Stack<'_>], depth: usize) -> Wanted<(u64, Vec<Grown>, u64)> {
         self.cancel.check()?;
         if depth >= DEEPEST {
@@ -157,7 +185,10 @@ impl Grower<'_> {
         let parts = self.part(stacks, depth);
         let ended_ns = parts.iter().find(|part| part.label.is_none()).map_or(0, |part| part.ns);
         let mut slices = Vec::new();
-        let (mut rest, mut others) = (stacks, Grown { depth: depth as u32 + 1, label: 0, ns: 0, self_ns: 0, count: 0, frame: None });
+        let (mut rest, mut others) = (
+            stacks,
+            Grown { depth: depth as u32 + 1, label: 0, ns: 0, self_ns: 0, count: 0, frame: None },
+        );
         let mut merged = 0;
         for part in &parts {
             let (own, after) = rest.split_at_mut(part.len);
@@ -166,7 +197,8 @@ impl Grower<'_> {
                 None => {}
                 Some(label) if part.ns.max(1) >= self.least_ns => slices.push((label, part, own)),
                 Some(_) => {
-                    (others.ns, others.count) = (others.ns.saturating_add(part.ns), others.count + part.count);
+                    (others.ns, others.count) =
+                        (others.ns.saturating_add(part.ns), others.count + part.count);
                     merged += 1;
                 }
             }
@@ -174,11 +206,19 @@ impl Grower<'_> {
         let grow = |(label, part, own): (Label, &Part, &mut [Stack<'_>])| {
             let frame = own.first().and_then(|stack| self.frame(stack, depth));
             let (self_ns, below, merged) = self.grow(own, depth + 1)?;
-            let mut nodes = vec![Grown { depth: depth as u32 + 1, label, ns: part.ns, self_ns, count: part.count, frame }];
+            let mut nodes = vec![Grown {
+                depth: depth as u32 + 1,
+                label,
+                ns: part.ns,
+                self_ns,
+                count: part.count,
+                frame,
+            }];
             nodes.extend(below);
             Ok((nodes, merged))
         };
-        let many = slices.len() > 1 && slices.iter().map(|(_, part, _)| part.len).sum::<usize>() >= FEWEST;
+        let many =
+            slices.len() > 1 && slices.iter().map(|(_, part, _)| part.len).sum::<usize>() >= FEWEST;
         let grown: Vec<(Vec<Grown>, u64)> = match many {
             true => slices.into_par_iter().with_max_len(1).map(grow).collect::<Wanted<_>>()?,
             false => slices.into_iter().map(grow).collect::<Wanted<_>>()?,
@@ -210,12 +250,18 @@ impl Grower<'_> {
             };
             last = (label, place);
             let part = &mut parts[place as usize];
-            (part.len, part.ns, part.count) = (part.len + 1, part.ns.saturating_add(stack.ns), part.count + stack.count);
+            (part.len, part.ns, part.count) =
+                (part.len + 1, part.ns.saturating_add(stack.ns), part.count + stack.count);
             part_of.push(place);
         }
         if parts.len() > 1 {
             let mut order: Vec<u32> = (0..parts.len() as u32).collect();
-            order.sort_by_key(|&at| (Reverse((parts[at as usize].ns, parts[at as usize].count)), parts[at as usize].label));
+            order.sort_by_key(|&at| {
+                (
+                    Reverse((parts[at as usize].ns, parts[at as usize].count)),
+                    parts[at as usize].label,
+                )
+            });
             let mut next = vec![0; parts.len()];
             let mut from = 0;
             for &at in &order {
@@ -244,16 +290,30 @@ struct Part {
 }
 
 fn sum(stacks: &[Stack<'_>]) -> (u64, u64) {
-    stacks.iter().fold((0, 0), |(ns, count), stack| (stack.ns.saturating_add(ns), stack.count + count))
+    stacks
+        .iter()
+        .fold((0, 0), |(ns, count), stack| (stack.ns.saturating_add(ns), stack.count + count))
 }
 
-/// The label of every frame of the trace: of the function that the code is in, not those inlined into it.
+/// The label of every frame of the trace: of the function that the code is in, not those inlined
+/// into it.
 fn labels(analysis: &Analysis<'_>, modules: bool) -> Vec<Label> {
     let trace = analysis.trace;
-    let module = |frame: FrameId| trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module)).map(|module| module.path);
+    let module = |frame: FrameId| {
+        trace
+            .stacks
+            .frame(frame)
+            .and_then(|frame| trace.modules.get(frame.module))
+            .map(|module| module.path)
+    };
     let function = |frame: FrameId| trace.symbols.get(frame).last().map(|symbol| symbol.function);
     let frames = (0..trace.stacks.frames().len() as u32).into_par_iter().map(FrameId);
-    frames.map(|frame| if modules { module(frame) } else { function(frame) }.map_or(UNNAMED | frame.0, |name: NameId| name.0)).collect()
+    frames
+        .map(|frame| {
+            if modules { module(frame) } else { function(frame) }
+                .map_or(UNNAMED | frame.0, |name: NameId| name.0)
+        })
+        .collect()
 }
 
 fn nodes(analysis: &Analysis<'_>, grown: Vec<Grown>, modules: bool) -> Vec<Node> {
@@ -266,14 +326,23 @@ fn nodes(analysis: &Analysis<'_>, grown: Vec<Grown>, modules: bool) -> Vec<Node>
         let (key, name) = match (one.frame, depth) {
             (_, 0) => (Node::ALL, "(all)".to_owned()),
             (None, _) => (Node::OTHERS, "(others)".to_owned()),
-            (Some(_), _) if one.label < UNNAMED => (i64::from(one.label) + 1, trace.name(NameId(one.label)).to_owned()),
-            (Some(frame), _) => (i64::from(one.label) + 1, trace.frame_names(frame).pop().unwrap_or_default()),
+            (Some(_), _) if one.label < UNNAMED => {
+                (i64::from(one.label) + 1, trace.name(NameId(one.label)).to_owned())
+            }
+            (Some(frame), _) => {
+                (i64::from(one.label) + 1, trace.frame_names(frame).pop().unwrap_or_default())
+            }
         };
-        let module = one.frame.and_then(|frame| trace.stacks.frame(frame)).and_then(|frame| trace.modules.get(frame.module));
+        let module = one
+            .frame
+            .and_then(|frame| trace.stacks.frame(frame))
+            .and_then(|frame| trace.modules.get(frame.module));
         nodes.push(Node {
             parent: depth.checked_sub(1).and_then(|above| parents.get(above)).copied(),
             key,
-            module: module.filter(|_| !modules).map_or(String::new(), |module| trace.name(module.path).to_owned()),
+            module: module
+                .filter(|_| !modules)
+                .map_or(String::new(), |module| trace.name(module.path).to_owned()),
             kernel: module.is_some_and(|module| module.kind.is_kernel()),
             name,
             total_ns: one.ns,

@@ -59,7 +59,11 @@ impl SampleIndex {
 
     /// The indices of a thread's samples inside `window`.
     pub fn of_thread(&self, trace: &Trace, thread: ThreadId, window: Window) -> &[u32] {
-        let (Some(&start), Some(&end)) = (self.starts.get(thread.index()), self.starts.get(thread.index() + 1)) else { return &[] };
+        let (Some(&start), Some(&end)) =
+            (self.starts.get(thread.index()), self.starts.get(thread.index() + 1))
+        else {
+            return &[];
+        };
         let all = &self.samples[start as usize..end as usize];
         let time = |sample: &u32| trace.samples.time[*sample as usize];
         let from = all.partition_point(|sample| time(sample) < window.start);
@@ -67,18 +71,32 @@ impl SampleIndex {
         &all[from..to.max(from)]
     }
 
-    /// The instruction of `function` on which most samples inside `runs` are; none when it is not a leaf.
-    pub fn hot_instruction(&self, trace: &Trace, function: NameId, runs: &[(ThreadId, Window)]) -> Option<HotInstruction> {
+    /// The instruction of `function` on which most samples inside `runs` are; none when it is not a
+    /// leaf.
+    pub fn hot_instruction(
+        &self,
+        trace: &Trace,
+        function: NameId,
+        runs: &[(ThreadId, Window)],
+    ) -> Option<HotInstruction> {
         let mut counts: FxHashMap<FrameId, u32> = FxHashMap::default();
-        for &sample in runs.iter().flat_map(|&(thread, window)| self.of_thread(trace, thread, window)) {
-            let leaf = trace.stacks.frames_of(trace.samples.stack[sample as usize]).first().copied();
-            let inside = |leaf: &FrameId| trace.symbols.get(*leaf).last().is_some_and(|symbol| symbol.function == function);
+        for &sample in
+            runs.iter().flat_map(|&(thread, window)| self.of_thread(trace, thread, window))
+        {
+            let leaf =
+                trace.stacks.frames_of(trace.samples.stack[sample as usize]).first().copied();
+            let inside = |leaf: &FrameId| {
+                trace.symbols.get(*leaf).last().is_some_and(|symbol| symbol.function == function)
+            };
             if let Some(leaf) = leaf.filter(inside) {
                 *counts.entry(leaf).or_default() += 1;
             }
         }
         let total = counts.values().sum();
-        counts.into_iter().max_by_key(|&(frame, on)| (on, frame.0)).map(|(frame, on)| HotInstruction { frame, on, total })
+        counts
+            .into_iter()
+            .max_by_key(|&(frame, on)| (on, frame.0))
+            .map(|(frame, on)| HotInstruction { frame, on, total })
     }
 }
 
@@ -96,14 +114,19 @@ pub struct Sampled {
 }
 
 impl Analysis<'_> {
-    /// The deepest named function that at least half of the samples inside `runs`, of whatever threads, are in; none where there is none.
+    /// The deepest named function that at least half of the samples inside `runs`, of whatever
+    /// threads, are in; none where there is none.
     ///
-    /// *Why at any depth:* where stacks are cut, or their roots were never recorded, equal code stands at different distances from the
-    /// root.
+    /// *Why at any depth:* where stacks are cut, or their roots were never recorded, equal code
+    /// stands at different distances from the root.
     pub fn hot_spot(&self, runs: &[(ThreadId, Window)]) -> Option<HotSpot> {
         let mut by_stack: FxHashMap<StackId, u32> = FxHashMap::default();
-        let samples = runs.iter().flat_map(|&(thread, window)| self.samples.of_thread(self.trace, thread, window));
-        samples.for_each(|&sample| *by_stack.entry(self.trace.samples.stack[sample as usize]).or_default() += 1);
+        let samples = runs
+            .iter()
+            .flat_map(|&(thread, window)| self.samples.of_thread(self.trace, thread, window));
+        samples.for_each(|&sample| {
+            *by_stack.entry(self.trace.samples.stack[sample as usize]).or_default() += 1
+        });
         let total: u32 = by_stack.values().sum();
         let mut functions: FxHashMap<NameId, Inclusive> = FxHashMap::default();
         for (&stack, &count) in &by_stack {
@@ -125,21 +148,32 @@ impl Analysis<'_> {
         let shared = functions.into_iter().filter(|(_, found)| found.samples * 2 >= total);
         // By the mean distance from the leaf, compared as fractions.
         let deeper = |(a_name, a): &(NameId, Inclusive), (b_name, b): &(NameId, Inclusive)| {
-            let distances = (a.distance * u64::from(b.samples)).cmp(&(b.distance * u64::from(a.samples)));
+            let distances =
+                (a.distance * u64::from(b.samples)).cmp(&(b.distance * u64::from(a.samples)));
             distances.then(b.samples.cmp(&a.samples)).then(a_name.0.cmp(&b_name.0))
         };
         let (function, found) = shared.min_by(deeper)?;
-        Some(HotSpot { stack: found.stack, frame: found.frame, function, inside: found.samples, total })
+        Some(HotSpot {
+            stack: found.stack,
+            frame: found.frame,
+            function,
+            inside: found.samples,
+            total,
+        })
     }
 
     /// All that the samples inside `runs` say.
     pub fn sampled(&self, runs: &[(ThreadId, Window)]) -> Sampled {
         let trace = self.trace;
-        let all = || runs.iter().flat_map(|&(thread, window)| self.samples.of_thread(trace, thread, window));
-        let mut sampled = Sampled { total: all().count() as u64, hot: self.hot_spot(runs), ..Sampled::default() };
+        let all = || {
+            runs.iter().flat_map(|&(thread, window)| self.samples.of_thread(trace, thread, window))
+        };
+        let mut sampled =
+            Sampled { total: all().count() as u64, hot: self.hot_spot(runs), ..Sampled::default() };
         let mut modules: BTreeMap<String, u64> = BTreeMap::new();
         for place in self_samples(trace, all().map(|&sample| sample as usize)) {
-            *modules.entry(trace.shown(place.module_name(trace).to_owned())).or_default() += place.samples;
+            *modules.entry(trace.shown(place.module_name(trace).to_owned())).or_default() +=
+                place.samples;
             sampled.leaves.push((place.label(trace), place.samples));
         }
         sampled.modules.extend(modules);
@@ -147,11 +181,14 @@ impl Analysis<'_> {
         sampled
     }
 
-    /// The function that a frame's code is in; none for what has no name, is the tracer's own, or starts every program. Inlined functions
-    /// count as the function they are in: the culprit is what the engineer would look up, not the iterator inside it.
+    /// The function that a frame's code is in; none for what has no name, is the tracer's own, or
+    /// starts every program. Inlined functions count as the function they are in: the culprit is
+    /// what the engineer would look up, not the iterator inside it.
     fn function_of(&self, frame: FrameId) -> Option<NameId> {
         let function = self.trace.symbols.get(frame).last()?.function;
-        let counts = !function.is_empty() && !self.facts.is_tracer(frame) && !is_scaffold(self.trace.name(function));
+        let counts = !function.is_empty()
+            && !self.facts.is_tracer(frame)
+            && !is_scaffold(self.trace.name(function));
         counts.then_some(function)
     }
 }

@@ -1,9 +1,11 @@
-//! Finds the loop in which a function spends its samples, by the backward branches of its machine code.
+//! Finds the loop in which a function spends its samples, by the backward branches of its machine
+//! code.
 //!
-//! Input: the function's instructions in order of address, each with where it goes and how many samples it has; how they were decoded is
-//! not this module's business. *Why not just "from the target to the branch"*: compilers put rare blocks behind the function's end and
-//! jump back from there, over nothing; and they enter loops in the middle. So a loop is what can be come back to, and a backward branch is
-//! only where to look for one.
+//! Input: the function's instructions in order of address, each with where it goes and how many
+//! samples it has; how they were decoded is not this module's business. *Why not just "from the
+//! target to the branch"*: compilers put rare blocks behind the function's end and jump back from
+//! there, over nothing; and they enter loops in the middle. So a loop is what can be come back to,
+//! and a backward branch is only where to look for one.
 
 /// One machine instruction and its samples. Offsets are of any one kind, the same for all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,26 +33,36 @@ pub struct HotLoop {
     pub samples: u64,
 }
 
-/// An inner loop is told instead of one around it when it has at least this share of the other's samples.
+/// An inner loop is told instead of one around it when it has at least this share of the other's
+/// samples.
 const INNER_SHARE: (u64, u64) = (9, 10);
 
-/// The innermost loop that covers most samples of `code`, if one has at least half of them. `code` is in order of address, and begins where
-/// the function is entered.
+/// The innermost loop that covers most samples of `code`, if one has at least half of them. `code`
+/// is in order of address, and begins where the function is entered.
 pub fn hot_loop(code: &[Instruction]) -> Option<HotLoop> {
     let all: u64 = code.iter().map(|instruction| instruction.samples).sum();
     let loops = loops(code);
-    let most = loops.iter().map(|found| found.samples).max().filter(|&most| most > 0 && most * 2 >= all)?;
+    let most = loops
+        .iter()
+        .map(|found| found.samples)
+        .max()
+        .filter(|&most| most > 0 && most * 2 >= all)?;
     let covers = |found: &HotLoop| {
-        found.samples * 2 >= all && u128::from(found.samples) * u128::from(INNER_SHARE.1) >= u128::from(most) * u128::from(INNER_SHARE.0)
+        found.samples * 2 >= all
+            && u128::from(found.samples) * u128::from(INNER_SHARE.1)
+                >= u128::from(most) * u128::from(INNER_SHARE.0)
     };
-    loops.into_iter().filter(covers).min_by(|a, b| (a.body.len(), b.samples, &a.body).cmp(&(b.body.len(), a.samples, &b.body)))
+    loops
+        .into_iter()
+        .filter(covers)
+        .min_by(|a, b| (a.body.len(), b.samples, &a.body).cmp(&(b.body.len(), a.samples, &b.body)))
 }
 
 /// Deeper nested loops are not looked for.
 const MAX_NESTING: usize = 32;
 
-/// All loops: sets of instructions each of which can be reached from each other; then the same inside each set, without the
-/// instructions by which it is entered.
+/// All loops: sets of instructions each of which can be reached from each other; then the same
+/// inside each set, without the instructions by which it is entered.
 fn loops(code: &[Instruction]) -> Vec<HotLoop> {
     let flow = Flow::new(code);
     let mut loops = Vec::new();
@@ -60,15 +72,19 @@ fn loops(code: &[Instruction]) -> Vec<HotLoop> {
             if !nodes[target] {
                 continue;
             }
-            let (after, before) = (reach(target, &nodes, &flow.next), reach(target, &nodes, &flow.previous));
+            let (after, before) =
+                (reach(target, &nodes, &flow.next), reach(target, &nodes, &flow.previous));
             let is_round = |index: usize| after[index] && before[index];
             let round: Vec<bool> = (0..nodes.len()).map(is_round).collect();
             if !round[target] {
                 continue;
             }
             push(&mut loops, code, &round);
-            let is_entered = |index: usize| index == 0 || flow.previous[index].iter().any(|&previous| !round[previous]);
-            let mut entries: Vec<usize> = (0..round.len()).filter(|&index| round[index] && is_entered(index)).collect();
+            let is_entered = |index: usize| {
+                index == 0 || flow.previous[index].iter().any(|&previous| !round[previous])
+            };
+            let mut entries: Vec<usize> =
+                (0..round.len()).filter(|&index| round[index] && is_entered(index)).collect();
             if entries.is_empty() {
                 entries.push(target);
             }
@@ -77,7 +93,11 @@ fn loops(code: &[Instruction]) -> Vec<HotLoop> {
                 let mut rest = round.clone();
                 rest[entry] = false;
                 for &latch in flow.previous[entry].iter().filter(|&&latch| round[latch]) {
-                    let mut part = if latch == entry { vec![false; rest.len()] } else { reach(latch, &rest, &flow.previous) };
+                    let mut part = if latch == entry {
+                        vec![false; rest.len()]
+                    } else {
+                        reach(latch, &rest, &flow.previous)
+                    };
                     (part[entry], part[latch]) = (true, true);
                     push(&mut loops, code, &part);
                 }
@@ -123,13 +143,18 @@ struct Flow {
 impl Flow {
     fn new(code: &[Instruction]) -> Self {
         let anywhere = code.len();
-        let mut flow =
-            Self { next: vec![Vec::new(); anywhere + 1], previous: vec![Vec::new(); anywhere + 1], backward_targets: Vec::new() };
+        let mut flow = Self {
+            next: vec![Vec::new(); anywhere + 1],
+            previous: vec![Vec::new(); anywhere + 1],
+            backward_targets: Vec::new(),
+        };
         for (index, instruction) in code.iter().enumerate() {
             if instruction.falls_through && index + 1 < code.len() {
                 flow.connect(index, index + 1);
             }
-            let target = instruction.target.and_then(|target| code.binary_search_by_key(&target, |found| found.offset).ok());
+            let target = instruction
+                .target
+                .and_then(|target| code.binary_search_by_key(&target, |found| found.offset).ok());
             if let Some(target) = target {
                 flow.connect(index, target);
                 if target <= index {
@@ -137,7 +162,8 @@ impl Flow {
                 }
             }
         }
-        // Where a jump through a table leads is not in the code, but its cases lie behind it, and nothing else leads there.
+        // Where a jump through a table leads is not in the code, but its cases lie behind it, and
+        // nothing else leads there.
         let mut table = None;
         for (index, instruction) in code.iter().enumerate() {
             if let Some(jump) = table.filter(|_| flow.previous[index].is_empty()) {
@@ -165,14 +191,17 @@ mod tests {
 
     /// Instructions of 4 bytes; the second value is the index of the target, if any.
     fn code(lines: &[(u64, Option<usize>, bool)]) -> Vec<Instruction> {
-        let instruction = |(index, &(samples, target, falls_through)): (usize, &(u64, Option<usize>, bool))| Instruction {
-            offset: index as u64 * 4,
-            len: 4,
-            target: target.map(|target| target as u64 * 4),
-            falls_through,
-            jumps_anywhere: false,
-            samples,
-        };
+        let instruction =
+            |(index, &(samples, target, falls_through)): (usize, &(u64, Option<usize>, bool))| {
+                Instruction {
+                    offset: index as u64 * 4,
+                    len: 4,
+                    target: target.map(|target| target as u64 * 4),
+                    falls_through,
+                    jumps_anywhere: false,
+                    samples,
+                }
+            };
         lines.iter().enumerate().map(instruction).collect()
     }
 
@@ -204,50 +233,103 @@ mod tests {
 
     #[test]
     fn the_innermost_loop_with_nearly_all_samples_is_told() {
-        let mut lines =
-            [NEXT, (5, None, true), (1_000, None, true), (0, Some(2), true), (5, None, true), (0, Some(1), true), (0, None, false)];
+        let mut lines = [
+            NEXT,
+            (5, None, true),
+            (1_000, None, true),
+            (0, Some(2), true),
+            (5, None, true),
+            (0, Some(1), true),
+            (0, None, false),
+        ];
         assert_eq!(body(&code(&lines)), Some(vec![2, 3]));
         lines[4].0 = 2_000;
-        assert_eq!(body(&code(&lines)), Some(vec![1, 2, 3, 4, 5]), "most of it is around the inner loop");
+        assert_eq!(
+            body(&code(&lines)),
+            Some(vec![1, 2, 3, 4, 5]),
+            "most of it is around the inner loop"
+        );
     }
 
     #[test]
     fn a_rare_block_behind_the_end_that_jumps_back_is_no_loop() {
-        let lines = [(100, None, true), (100, Some(4), true), (100, None, true), (0, None, false), (100, None, true), (0, Some(2), false)];
+        let lines = [
+            (100, None, true),
+            (100, Some(4), true),
+            (100, None, true),
+            (0, None, false),
+            (100, None, true),
+            (0, Some(2), false),
+        ];
         assert_eq!(body(&code(&lines)), None);
     }
 
     #[test]
     fn a_rare_block_of_a_loop_belongs_to_it_wherever_it_lies() {
-        let lines =
-            [NEXT, (10, None, true), (10, Some(5), true), (10, Some(1), true), (0, None, false), (3, None, true), (0, Some(3), false)];
+        let lines = [
+            NEXT,
+            (10, None, true),
+            (10, Some(5), true),
+            (10, Some(1), true),
+            (0, None, false),
+            (3, None, true),
+            (0, Some(3), false),
+        ];
         assert_eq!(body(&code(&lines)), Some(vec![1, 2, 3, 5, 6]));
     }
 
     #[test]
     fn a_loop_may_be_entered_in_its_middle() {
         // `while`: jump to the test, which jumps back to the body.
-        let lines = [(0, Some(3), false), (50, None, true), (9, None, true), (9, None, true), (9, Some(1), true), (0, None, false)];
+        let lines = [
+            (0, Some(3), false),
+            (50, None, true),
+            (9, None, true),
+            (9, None, true),
+            (9, Some(1), true),
+            (0, None, false),
+        ];
         assert_eq!(body(&code(&lines)), Some(vec![1, 2, 3, 4]));
     }
 
     #[test]
     fn of_two_loops_that_begin_together_the_inner_is_told() {
-        let lines = [NEXT, (90, None, true), (90, Some(1), true), (1, None, true), (1, Some(1), true), (0, None, false)];
+        let lines = [
+            NEXT,
+            (90, None, true),
+            (90, Some(1), true),
+            (1, None, true),
+            (1, Some(1), true),
+            (0, None, false),
+        ];
         assert_eq!(body(&code(&lines)), Some(vec![1, 2]));
     }
 
     #[test]
     fn a_loop_around_a_jump_table_holds_its_cases() {
-        let mut code =
-            code(&[NEXT, (9, None, true), (9, None, false), (9, Some(5), false), (9, None, true), (9, Some(1), true), (0, None, false)]);
+        let mut code = code(&[
+            NEXT,
+            (9, None, true),
+            (9, None, false),
+            (9, Some(5), false),
+            (9, None, true),
+            (9, Some(1), true),
+            (0, None, false),
+        ]);
         code[2].jumps_anywhere = true;
         assert_eq!(body(&code), Some(vec![1, 2, 3, 4, 5]));
     }
 
     #[test]
     fn two_jump_tables_one_after_the_other_are_no_loop() {
-        let mut code = code(&[NEXT, (9, None, false), (9, Some(3), false), (9, None, false), (9, None, true), (0, None, false)]);
+        let mut code = code(&[
+            NEXT,
+            (9, None, false),
+            (9, Some(3), false),
+            (9, None, false),
+            (9, None, true),
+            (0, None, false),
+        ]);
         (code[1].jumps_anywhere, code[3].jumps_anywhere) = (true, true);
         assert_eq!(body(&code), None);
     }
@@ -261,7 +343,11 @@ mod tests {
     fn no_loop_without_backward_branches_or_with_few_samples() {
         assert_eq!(body(&[]), None);
         assert_eq!(body(&code(&[(5, Some(1), true), (5, None, false)])), None);
-        assert_eq!(body(&code(&[(60, None, true), (40, Some(1), true), (0, None, false)])), None, "less than half");
+        assert_eq!(
+            body(&code(&[(60, None, true), (40, Some(1), true), (0, None, false)])),
+            None,
+            "less than half"
+        );
         assert_eq!(body(&code(&[NEXT, (0, Some(1), true), (0, None, false)])), None, "no samples");
     }
 

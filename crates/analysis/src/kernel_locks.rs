@@ -1,7 +1,9 @@
-//! Which kernel lock a wait was for: `lock:contention_begin` names its address, and the thread falls asleep a moment later in the same call.
+//! Which kernel lock a wait was for: `lock:contention_begin` names its address, and the thread
+//! falls asleep a moment later in the same call.
 //!
-//! *Why the stacks are compared, too:* an end that was lost would let a wait seem to last on, into sleeps for something else. The events
-//! cover what the kernel itself waits for: mutexes, rw-semaphores, rt-mutexes, per-CPU semaphores. A futex is no lock to the kernel.
+//! *Why the stacks are compared, too:* an end that was lost would let a wait seem to last on, into
+//! sleeps for something else. The events cover what the kernel itself waits for: mutexes,
+//! rw-semaphores, rt-mutexes, per-CPU semaphores. A futex is no lock to the kernel.
 
 use crate::timeline::{Segment, State};
 use crate::{Analysis, Hop, WaitClass};
@@ -29,13 +31,20 @@ impl KernelLocks {
             let (time, lock_avma) = (events.time[index], events.lock_avma[index]);
             let of_thread = waits.entry(events.thread[index]).or_default();
             // A pure spin ends without having begun: its beginning is not recorded.
-            let open = of_thread.last_mut().filter(|wait| wait.lock_avma == lock_avma && wait.end == Time::MAX);
+            let open = of_thread
+                .last_mut()
+                .filter(|wait| wait.lock_avma == lock_avma && wait.end == Time::MAX);
             match (events.kind[index], open) {
                 (ContentionKind::End, Some(wait)) => wait.end = time,
                 // One wait may be told more than once: as it spins, as it goes to sleep.
                 (ContentionKind::End, None) | (ContentionKind::Begin, Some(_)) => {}
                 (ContentionKind::Begin, None) => {
-                    of_thread.push(Contention { begin: time, end: Time::MAX, lock_avma, stack: events.stack[index] });
+                    of_thread.push(Contention {
+                        begin: time,
+                        end: Time::MAX,
+                        lock_avma,
+                        stack: events.stack[index],
+                    });
                 }
             }
         }
@@ -51,7 +60,8 @@ impl KernelLocks {
 }
 
 impl Analysis<'_> {
-    /// The address (kernel avma) of the lock for which a thread slept, where the kernel reported it.
+    /// The address (kernel avma) of the lock for which a thread slept, where the kernel reported
+    /// it.
     pub fn lock_of(&self, thread: ThreadId, segment: &Segment) -> Option<u64> {
         let State::Sleeping(_) = segment.state else { return None };
         let wait = self.kernel_locks.at(thread, *self.trace.switches.time.get(segment.out?)?)?;
@@ -63,8 +73,14 @@ impl Analysis<'_> {
         (same_call && self.class_of(segment) == WaitClass::Lock).then_some(wait.lock_avma)
     }
 
-    /// Whether `segment` of `thread` was a sleep for the lock of `hop`, where the addresses of both are known.
-    pub(crate) fn is_same_address(&self, hop: &Hop, thread: ThreadId, segment: &Segment) -> Option<bool> {
+    /// Whether `segment` of `thread` was a sleep for the lock of `hop`, where the addresses of both
+    /// are known.
+    pub(crate) fn is_same_address(
+        &self,
+        hop: &Hop,
+        thread: ThreadId,
+        segment: &Segment,
+    ) -> Option<bool> {
         Some(hop.lock_avma? == self.lock_of(thread, segment)?)
     }
 }

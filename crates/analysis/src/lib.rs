@@ -1,9 +1,11 @@
 //! From context switches to a cause: pure functions over a [`Trace`](unhitch_model::Trace).
 //!
-//! The way of a hang through this crate: [`Timeline`] turns switches and wake-ups into a gapless partition of every thread's time;
-//! [`Facts`] says what each stack means (wait class, event-loop pump, wake-up context); [`stalls`] finds what someone must have
-//! suffered from; [`explain`](Analysis::explain) follows every wait inside a stall to the thread that caused it, as an exact
-//! partition; [`patterns`] names the cause; [`answer`] says it in words and as JSON. Nothing here knows a file format.
+//! The way of a hang through this crate: [`Timeline`] turns switches and wake-ups into a gapless
+//! partition of every thread's time; [`Facts`] says what each stack means (wait class, event-loop
+//! pump, wake-up context); [`stalls`] finds what someone must have suffered from;
+//! [`explain`](Analysis::explain) follows every wait inside a stall to the thread that caused it,
+//! as an exact partition; [`patterns`] names the cause; [`answer`] says it in words and as JSON.
+//! Nothing here knows a file format.
 
 mod all_waits;
 mod analysis;

@@ -1,8 +1,9 @@
 //! Marks: moments at which a person or a program did something that others can relate to.
 //!
-//! They come from events of providers that Unhitch knows: UIforETW's key and mouse logger and its marks, and those of `xperf -m`. *Why
-//! never the key*: that one was pressed is all that a hang needs to be found by, whatever the file holds. What would tell more is
-//! [private](is_private), to tables as well.
+//! They come from events of providers that Unhitch knows: UIforETW's key and mouse logger and its
+//! marks, and those of `xperf -m`. *Why never the key*: that one was pressed is all that a hang
+//! needs to be found by, whatever the file holds. What would tell more is [private](is_private), to
+//! tables as well.
 
 use crate::stalls::ui_delay::WIN32K;
 use unhitch_model::{EventKind, ThreadId, Time, Trace, Value};
@@ -34,13 +35,19 @@ pub struct Mark {
 }
 
 /// UIforETW's Multi-Input {70e2503b-c6f3-4780-b323-bd8ed0c61bf8}.
-const INPUT: [u8; 16] = [0x3b, 0x50, 0xe2, 0x70, 0xf3, 0xc6, 0x80, 0x47, 0xb3, 0x23, 0xbd, 0x8e, 0xd0, 0xc6, 0x1b, 0xf8];
+const INPUT: [u8; 16] = [
+    0x3b, 0x50, 0xe2, 0x70, 0xf3, 0xc6, 0x80, 0x47, 0xb3, 0x23, 0xbd, 0x8e, 0xd0, 0xc6, 0x1b, 0xf8,
+];
 /// Its events of the mouse; all others are of keys.
 const MOUSE: std::ops::RangeInclusive<u16> = 400..=403;
 /// UIforETW's Multi-Main {231cf54b-22a0-49e4-a59a-47052a30ffed}.
-const MAIN: [u8; 16] = [0x4b, 0xf5, 0x1c, 0x23, 0xa0, 0x22, 0xe4, 0x49, 0xa5, 0x9a, 0x47, 0x05, 0x2a, 0x30, 0xff, 0xed];
+const MAIN: [u8; 16] = [
+    0x4b, 0xf5, 0x1c, 0x23, 0xa0, 0x22, 0xe4, 0x49, 0xa5, 0x9a, 0x47, 0x05, 0x2a, 0x30, 0xff, 0xed,
+];
 /// UIforETW's Multi-Worker {e9c3da11-e2a5-48fd-9cd3-17e7c764d303}.
-const WORKER: [u8; 16] = [0x11, 0xda, 0xc3, 0xe9, 0xa5, 0xe2, 0xfd, 0x48, 0x9c, 0xd3, 0x17, 0xe7, 0xc7, 0x64, 0xd3, 0x03];
+const WORKER: [u8; 16] = [
+    0x11, 0xda, 0xc3, 0xe9, 0xa5, 0xe2, 0xfd, 0x48, 0x9c, 0xd3, 0x17, 0xe7, 0xc7, 0x64, 0xd3, 0x03,
+];
 /// The window system's events that hold the message that was not handled: of a key, which one.
 const WITH_MESSAGE: [u16; 4] = [37, 38, 172, 173];
 /// What `xperf -m` writes, an event of the kernel.
@@ -59,12 +66,17 @@ pub fn marks(trace: &Trace) -> Vec<Mark> {
         Some(Mark { event, time: events.time[event], thread: events.thread[event], kind, words })
     };
     // Most traces have none.
-    if kinds.iter().all(Option::is_none) { Vec::new() } else { (0..events.len()).filter_map(mark).collect() }
+    if kinds.iter().all(Option::is_none) {
+        Vec::new()
+    } else {
+        (0..events.len()).filter_map(mark).collect()
+    }
 }
 
-/// An event's fields as text, with the names of their values where they have some: the field's name, its value. Where no layout is known
-/// the payload is one field without a name; what a known layout does not cover, because the event is of another version, is the field
-/// [`UNDECODED`]. Never which key was pressed.
+/// An event's fields as text, with the names of their values where they have some: the field's
+/// name, its value. Where no layout is known the payload is one field without a name; what a known
+/// layout does not cover, because the event is of another version, is the field [`UNDECODED`].
+/// Never which key was pressed.
 pub fn fields(trace: &Trace, event: usize) -> Vec<(String, String)> {
     let Some(kind) = trace.events.kind_of(event) else { return Vec::new() };
     if is_private(kind) {
@@ -73,9 +85,15 @@ pub fn fields(trace: &Trace, event: usize) -> Vec<(String, String)> {
     let (payload, mut fields, mut read) = (trace.events.payload(event), Vec::new(), 0);
     let rest = kind.layout.read(payload, |field, value| {
         read += 1;
-        let named = field.map.and_then(|map| trace.events.value_name(map, &value, |id| trace.name(id).to_owned()));
+        let named = field
+            .map
+            .and_then(|map| trace.events.value_name(map, &value, |id| trace.name(id).to_owned()));
         let name = trace.name(field.name);
-        let value = if is_private_field(name) { PRIVATE.to_owned() } else { named.unwrap_or_else(|| value.to_string()) };
+        let value = if is_private_field(name) {
+            PRIVATE.to_owned()
+        } else {
+            named.unwrap_or_else(|| value.to_string())
+        };
         fields.push((name.to_owned(), trace.shown(value)));
     });
     if rest > 0 {
@@ -84,7 +102,10 @@ pub fn fields(trace: &Trace, event: usize) -> Vec<(String, String)> {
         let mut unread = kind.layout.fields.iter().skip(read).map(|field| trace.name(field.name));
         let private = has_message(kind) || unread.any(is_private_field);
         let bytes = payload.get(payload.len().saturating_sub(rest)..).unwrap_or_default();
-        fields.push((name.to_owned(), if private { PRIVATE.to_owned() } else { Value::Bytes(bytes).to_string() }));
+        fields.push((
+            name.to_owned(),
+            if private { PRIVATE.to_owned() } else { Value::Bytes(bytes).to_string() },
+        ));
     }
     fields
 }
@@ -99,8 +120,11 @@ fn kind_of(kind: &EventKind) -> Option<MarkKind> {
     match (kind.provider_guid, kind.id) {
         (INPUT, 404) => Some(MarkKind::Key),
         (INPUT, 400) => Some(MarkKind::Button),
-        // Begins and ends, words, and words with numbers. What lies between is measured every second, by nobody's doing.
-        (MAIN, 100..=102 | 104..=107 | 114 | 116..=119) | (WORKER, 100..=102) | XPERF_MARK => Some(MarkKind::Words),
+        // Begins and ends, words, and words with numbers. What lies between is measured every
+        // second, by nobody's doing.
+        (MAIN, 100..=102 | 104..=107 | 114 | 116..=119) | (WORKER, 100..=102) | XPERF_MARK => {
+            Some(MarkKind::Words)
+        }
         _ => None,
     }
 }
@@ -109,22 +133,32 @@ fn kind_of(kind: &EventKind) -> Option<MarkKind> {
 fn words(trace: &Trace, event: usize) -> String {
     let fields = trace.events.fields(event);
     let of = trace.events.kind_of(event);
-    let (said, rest) = fields.split_first().map_or((String::new(), &[][..]), |((_, words), rest)| (words.to_string(), rest));
+    let (said, rest) = fields
+        .split_first()
+        .map_or((String::new(), &[][..]), |((_, words), rest)| (words.to_string(), rest));
     match of.map_or(0, |kind| kind.id) {
         100 => format!("{said}: begins"),
         101 => {
-            let ms = rest.iter().find(|(name, _)| trace.name(*name) == "DurationMs").and_then(|(_, value)| value.as_f64());
+            let ms = rest
+                .iter()
+                .find(|(name, _)| trace.name(*name) == "DurationMs")
+                .and_then(|(_, value)| value.as_f64());
             ms.map_or(format!("{said}: ends"), |ms| format!("{said}: ends after {ms:.1} ms"))
         }
         _ if rest.is_empty() => said,
-        _ => format!("{said}: {}", rest.iter().map(|(_, value)| value.to_string()).collect::<Vec<_>>().join(", ")),
+        _ => format!(
+            "{said}: {}",
+            rest.iter().map(|(_, value)| value.to_string()).collect::<Vec<_>>().join(", ")
+        ),
     }
 }
 
-/// True for events that would tell which key was pressed, by whatever names their fields go: nothing of them is told.
+/// True for events that would tell which key was pressed, by whatever names their fields go:
+/// nothing of them is told.
 fn is_private(kind: &EventKind) -> bool {
     // Bytes without names may be anything that the event is known to hold.
-    kind.provider_guid == INPUT && !MOUSE.contains(&kind.id) || has_message(kind) && kind.layout.fields.is_empty()
+    kind.provider_guid == INPUT && !MOUSE.contains(&kind.id)
+        || has_message(kind) && kind.layout.fields.is_empty()
 }
 
 /// True for events that hold a message of the window system.
@@ -132,10 +166,22 @@ fn has_message(kind: &EventKind) -> bool {
     WIN32K.contains(&kind.provider_guid) && WITH_MESSAGE.contains(&kind.id)
 }
 
-/// True for fields that would tell it: the codes of keys, and what a window's message carries, which of a key's message is its code.
+/// True for fields that would tell it: the codes of keys, and what a window's message carries,
+/// which of a key's message is its code.
 fn is_private_field(name: &str) -> bool {
-    const NAMES: [&str; 10] =
-        ["virtualkey", "virtualkeycode", "vkey", "vkcode", "keycode", "scancode", "makecode", "charcode", "wparam", "lparam"];
-    let letters: String = name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
+    const NAMES: [&str; 10] = [
+        "virtualkey",
+        "virtualkeycode",
+        "vkey",
+        "vkcode",
+        "keycode",
+        "scancode",
+        "makecode",
+        "charcode",
+        "wparam",
+        "lparam",
+    ];
+    let letters: String =
+        name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
     NAMES.contains(&letters.as_str())
 }

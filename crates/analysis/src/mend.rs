@@ -1,11 +1,13 @@
 //! Context switches that the kernel did not report, concluded from their neighbours.
 //!
-//! A CPU's switches form a chain: whoever came on is the next to leave. Where it breaks and no loss was reported, the kernel dropped
-//! events silently. That happens: on a virtual machine with Linux 6.18, every event issued while certain threads were current (one CPU's
-//! idle thread, a few of the init process) was missing, from recordings of `perf record` just as well. Whatever shows another thread on
-//! the CPU breaks the chain: a switch, a wake-up issued there, a sample; most exactly a record of the thread's arrival (`perf record
-//! --switch-events`; our recorder adds them where it finds the fault).
-//! Left alone, a thread would seem to leave a CPU on which it never was. What is concluded is counted in the trace's warnings.
+//! A CPU's switches form a chain: whoever came on is the next to leave. Where it breaks and no loss
+//! was reported, the kernel dropped events silently. That happens: on a virtual machine with Linux
+//! 6.18, every event issued while certain threads were current (one CPU's idle thread, a few of the
+//! init process) was missing, from recordings of `perf record` just as well. Whatever shows another
+//! thread on the CPU breaks the chain: a switch, a wake-up issued there, a sample; most exactly a
+//! record of the thread's arrival (`perf record --switch-events`; our recorder adds them where it
+//! finds the fault). Left alone, a thread would seem to leave a CPU on which it never was. What is
+//! concluded is counted in the trace's warnings.
 
 use std::ops::Range;
 use unhitch_model::{Format, StackId, Switches, TaskState, ThreadId, Time, Trace, Window};
@@ -19,7 +21,8 @@ struct Seen {
     woken: Option<Woken>,
     /// Its last known priority.
     prio: i16,
-    /// Some event was issued while it ran. The kernel may be silent about a thread as it is about an idle CPU.
+    /// Some event was issued while it ran. The kernel may be silent about a thread as it is about
+    /// an idle CPU.
     shown: bool,
 }
 
@@ -49,7 +52,8 @@ struct Cpu {
     seen: Time,
 }
 
-/// A thread that was woken for an idle CPU and not seen to run for longer than this has run, unless a limit of its group forbade it.
+/// A thread that was woken for an idle CPU and not seen to run for longer than this has run, unless
+/// a limit of its group forbade it.
 const PROMPT_NS: u64 = 50_000_000;
 
 /// A CPU to which nobody came for as long was free for the woken thread.
@@ -79,14 +83,15 @@ struct Missing {
 }
 
 impl Missing {
-    /// A thread that another runs beside for a moment goes on; of any other it is not known why it left: most sleep.
+    /// A thread that another runs beside for a moment goes on; of any other it is not known why it
+    /// left: most sleep.
     fn prev_state(&self) -> TaskState {
         if self.beside { TaskState::Preempted } else { TaskState::Sleeping }
     }
 }
 
-/// Adds the missing switches to `trace`. Where nothing tells when a thread came on, the first event that shows it there counts: with
-/// samples, the error is at most the time between two of them.
+/// Adds the missing switches to `trace`. Where nothing tells when a thread came on, the first event
+/// that shows it there counts: with samples, the error is at most the time between two of them.
 pub fn mend(trace: &mut Trace) {
     // Of one process alone, the chain is not a chain; Windows counts what it drops.
     let whole = trace.meta.only_pid.is_none() && trace.meta.format != Format::Etl;
@@ -118,25 +123,53 @@ fn find(trace: &Trace) -> Vec<Missing> {
         let until = switches.time.get(index).copied().unwrap_or(Time::MAX);
         // What happened since the last switch, in the order of time.
         loop {
-            let next = |times: &[Time], at: usize| times.get(at).copied().filter(|time| *time <= until).unwrap_or(Time::MAX);
+            let next = |times: &[Time], at: usize| {
+                times.get(at).copied().filter(|time| *time <= until).unwrap_or(Time::MAX)
+            };
             let woken = next(&wakings.time, waking);
-            let (sampled, arrived, migrated) =
-                (next(&samples.time, sample), next(&arrivals.time, arrival), next(&migrations.time, migration));
+            let (sampled, arrived, migrated) = (
+                next(&samples.time, sample),
+                next(&arrivals.time, arrival),
+                next(&migrations.time, migration),
+            );
             let first = woken.min(sampled).min(arrived).min(migrated);
             if first == Time::MAX {
                 break;
             } else if first == arrived {
-                chains.observe(index, first, arrivals.cpu[arrival], arrivals.thread[arrival], By::Arrival);
+                chains.observe(
+                    index,
+                    first,
+                    arrivals.cpu[arrival],
+                    arrivals.thread[arrival],
+                    By::Arrival,
+                );
                 arrival += 1;
             } else if first == sampled {
-                chains.observe(index, first, samples.cpu[sample], samples.thread[sample], By::Presence);
+                chains.observe(
+                    index,
+                    first,
+                    samples.cpu[sample],
+                    samples.thread[sample],
+                    By::Presence,
+                );
                 sample += 1;
             } else if first == woken {
-                chains.observe(index, first, wakings.cpu[waking], wakings.waker[waking], By::Presence);
+                chains.observe(
+                    index,
+                    first,
+                    wakings.cpu[waking],
+                    wakings.waker[waking],
+                    By::Presence,
+                );
                 chains.wake(index, first, wakings.target_cpu[waking], wakings.wakee[waking]);
                 waking += 1;
             } else {
-                chains.migrate(index, first, migrations.cpu[migration], migrations.thread[migration]);
+                chains.migrate(
+                    index,
+                    first,
+                    migrations.cpu[migration],
+                    migrations.thread[migration],
+                );
                 migration += 1;
             }
         }
@@ -161,10 +194,17 @@ impl<'a> Chains<'a> {
     fn new(trace: &'a Trace) -> Self {
         let cpus = trace.switches.cpu.iter().max().map_or(0, |&cpu| usize::from(cpu) + 1);
         let threads = vec![Seen::default(); trace.threads.len()];
-        Self { trace, cpus: vec![Cpu::default(); cpus], threads, missing: Vec::new(), hidden: Vec::new() }
+        Self {
+            trace,
+            cpus: vec![Cpu::default(); cpus],
+            threads,
+            missing: Vec::new(),
+            hidden: Vec::new(),
+        }
     }
 
-    /// `thread` is on `cpu` at `time`, before the switch number `before`. If another was there, a switch is missing.
+    /// `thread` is on `cpu` at `time`, before the switch number `before`. If another was there, a
+    /// switch is missing.
     #[inline]
     fn observe(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId, by: By) {
         let Some(on) = self.cpus.get_mut(usize::from(cpu)) else { return };
@@ -181,7 +221,10 @@ impl<'a> Chains<'a> {
     #[inline]
     fn wake(&mut self, before: usize, time: Time, target_cpu: u16, wakee: ThreadId) {
         let woken = Woken { before, time, cpu: target_cpu, current: self.current(target_cpu) };
-        let Some(state) = self.threads.get_mut(wakee.index()).filter(|state| state.on.is_none()) else { return };
+        let Some(state) = self.threads.get_mut(wakee.index()).filter(|state| state.on.is_none())
+        else {
+            return;
+        };
         match state.woken {
             None => state.woken = Some(woken),
             // Only who sleeps is woken: it ran in between, and slept again.
@@ -196,7 +239,9 @@ impl<'a> Chains<'a> {
     /// Whoever is woken is sent to another CPU only after that.
     fn migrate(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId) {
         let current = self.current(cpu);
-        if let Some(woken) = self.threads.get_mut(thread.index()).and_then(|state| state.woken.as_mut()) {
+        if let Some(woken) =
+            self.threads.get_mut(thread.index()).and_then(|state| state.woken.as_mut())
+        {
             *woken = Woken { before, time, cpu, current };
         }
     }
@@ -207,7 +252,8 @@ impl<'a> Chains<'a> {
 
     #[inline]
     fn switch(&mut self, switches: &Switches, index: usize) {
-        let (time, cpu, prev, next) = (switches.time[index], switches.cpu[index], switches.prev[index], switches.next[index]);
+        let (time, cpu, prev, next) =
+            (switches.time[index], switches.cpu[index], switches.prev[index], switches.next[index]);
         if let Some(leaving) = self.threads.get_mut(prev.index()) {
             leaving.prio = switches.prev_prio[index];
         }
@@ -221,7 +267,9 @@ impl<'a> Chains<'a> {
     fn arrive(&mut self, time: Time, cpu: u16, thread: ThreadId, prio: i16) {
         self.cpus[usize::from(cpu)] = Cpu { current: Some(thread), seen: time };
         if let Some(coming) = self.threads.get_mut(thread.index()).filter(|_| !thread.is_idle()) {
-            self.hidden.extend(coming.woken.filter(|woken| is_late(*woken, time)).map(|woken| (thread, woken)));
+            self.hidden.extend(
+                coming.woken.filter(|woken| is_late(*woken, time)).map(|woken| (thread, woken)),
+            );
             (coming.on, coming.woken, coming.prio) = (Some(cpu), None, prio);
         }
     }
@@ -236,9 +284,12 @@ impl<'a> Chains<'a> {
             let at = self.cpus[usize::from(other)].seen;
             self.add(before, at.plus(1).min(time), other, thread, ThreadId::IDLE, By::Presence);
         }
-        // A CPU that idles takes a woken thread at once; any other gave it the CPU before it was first seen there. Came it at that very
-        // moment, it would sleep while it did what showed it.
-        let prompt = state.woken.filter(|woken| was.is_idle() && by == By::Presence && !is_late(*woken, time));
+        // A CPU that idles takes a woken thread at once; any other gave it the CPU before it was
+        // first seen there. Came it at that very moment, it would sleep while it did what showed
+        // it.
+        let prompt = state
+            .woken
+            .filter(|woken| was.is_idle() && by == By::Presence && !is_late(*woken, time));
         let latest = if by == By::Arrival { time } else { time.minus(1).max(seen) };
         let at = prompt.map_or(latest, |woken| woken.time.max(seen).min(latest));
         self.add(before, at, cpu, was, thread, by);
@@ -247,11 +298,27 @@ impl<'a> Chains<'a> {
 
     /// A switch is missing on `cpu`, unless its events are known to be lost.
     fn add(&mut self, before: usize, time: Time, cpu: u16, prev: ThreadId, next: ThreadId, by: By) {
-        let prio = |thread: ThreadId| self.threads.get(thread.index()).map_or(120, |thread| thread.prio);
+        let prio =
+            |thread: ThreadId| self.threads.get(thread.index()).map_or(120, |thread| thread.prio);
         let (prev_prio, next_prio) = (prio(prev), prio(next));
         let seen = self.cpus[usize::from(cpu)].seen;
-        if !self.trace.losses.iter().any(|loss| loss.cpu == cpu && loss.window.end > seen && loss.window.start <= time) {
-            self.missing.push(Missing { before, time, cpu, prev, next, prev_prio, next_prio, by, beside: false });
+        if !self
+            .trace
+            .losses
+            .iter()
+            .any(|loss| loss.cpu == cpu && loss.window.end > seen && loss.window.start <= time)
+        {
+            self.missing.push(Missing {
+                before,
+                time,
+                cpu,
+                prev,
+                next,
+                prev_prio,
+                next_prio,
+                by,
+                beside: false,
+            });
         }
         if let Some(leaving) = self.threads.get_mut(prev.index()) {
             (leaving.on, leaving.woken) = (None, None);
@@ -261,20 +328,34 @@ impl<'a> Chains<'a> {
 
     /// All that is missing in a trace that ends at `end`.
     fn finish(mut self, end: Time) -> Vec<Missing> {
-        // Where the kernel reports everything, a thread that does not run beside an idle CPU is kept from it: that is no fault of the trace.
+        // Where the kernel reports everything, a thread that does not run beside an idle CPU is
+        // kept from it: that is no fault of the trace.
         if self.missing.is_empty() {
             return self.missing;
         }
         let threads = self.threads.iter().enumerate();
-        let late = threads.filter_map(|(index, state)| Some((ThreadId(index as u32), state.woken.filter(|woken| is_late(*woken, end))?)));
+        let late = threads.filter_map(|(index, state)| {
+            Some((ThreadId(index as u32), state.woken.filter(|woken| is_late(*woken, end))?))
+        });
         self.hidden.extend(late);
         for (thread, woken) in std::mem::take(&mut self.hidden) {
-            let (Woken { before, time, cpu, current }, state) = (woken, self.threads[thread.index()]);
+            let (Woken { before, time, cpu, current }, state) =
+                (woken, self.threads[thread.index()]);
             if state.shown && !(current.is_idle() && self.stays_idle(cpu, time)) {
                 continue;
             }
             let (prev_prio, next_prio) = (self.threads[current.index()].prio, state.prio);
-            let came = Missing { before, time, cpu, prev: current, next: thread, prev_prio, next_prio, by: By::Presence, beside: true };
+            let came = Missing {
+                before,
+                time,
+                cpu,
+                prev: current,
+                next: thread,
+                prev_prio,
+                next_prio,
+                by: By::Presence,
+                beside: true,
+            };
             let left = Missing {
                 beside: false,
                 time: time.plus(1),
@@ -293,7 +374,9 @@ impl<'a> Chains<'a> {
     fn stays_idle(&self, cpu: u16, from: Time) -> bool {
         let Trace { switches, arrivals, .. } = self.trace;
         let window = Window::new(from, from.plus(IDLE_NS));
-        let busy = |cpus: &[u16], range: Range<usize>| cpus.get(range).is_some_and(|cpus| cpus.contains(&cpu));
+        let busy = |cpus: &[u16], range: Range<usize>| {
+            cpus.get(range).is_some_and(|cpus| cpus.contains(&cpu))
+        };
         !busy(&switches.cpu, switches.range(window)) && !busy(&arrivals.cpu, arrivals.range(window))
     }
 }
@@ -307,7 +390,9 @@ fn is_late(woken: Woken, now: Time) -> bool {
 fn insert(switches: &Switches, mut missing: Vec<Missing>) -> Switches {
     missing.sort_by_key(|missing| (missing.time, missing.before));
     // A missing switch stands before the one that betrayed it, even at the same time.
-    let precedes = |missing: &Missing, index: usize| (switches.time[index], index) < (missing.time, missing.before);
+    let precedes = |missing: &Missing, index: usize| {
+        (switches.time[index], index) < (missing.time, missing.before)
+    };
     let mut place = 0;
     let place_of = |missing: &Missing| {
         while place < switches.len() && precedes(missing, place) {
@@ -326,8 +411,16 @@ fn insert(switches: &Switches, mut missing: Vec<Missing>) -> Switches {
         prev_state: spliced(&switches.prev_state, places, missing.iter().map(Missing::prev_state)),
         // Of Windows only, which counts what it drops.
         prev_reason: Vec::new(),
-        prev_prio: spliced(&switches.prev_prio, places, missing.iter().map(|missing| missing.prev_prio)),
-        next_prio: spliced(&switches.next_prio, places, missing.iter().map(|missing| missing.next_prio)),
+        prev_prio: spliced(
+            &switches.prev_prio,
+            places,
+            missing.iter().map(|missing| missing.prev_prio),
+        ),
+        next_prio: spliced(
+            &switches.next_prio,
+            places,
+            missing.iter().map(|missing| missing.next_prio),
+        ),
         stack: spliced(&switches.stack, places, missing.iter().map(|_| StackId::EMPTY)),
     }
 }
@@ -387,9 +480,21 @@ mod tests {
     /// Thread 1 leaves CPU 0 at 10 and at 50 µs; that it came back is not in the trace.
     fn broken() -> Trace {
         let mut trace = Trace::default();
-        let process = trace.threads.add_process(Process { pid: 7, leader: ThreadId(1), ..Process::default() });
+        let process = trace.threads.add_process(Process {
+            pid: 7,
+            leader: ThreadId(1),
+            ..Process::default()
+        });
         for tid in [7, 8] {
-            trace.threads.add(Thread { tid, process, names: Vec::new(), start: None, end: None, policy: None, nice: None });
+            trace.threads.add(Thread {
+                tid,
+                process,
+                names: Vec::new(),
+                start: None,
+                end: None,
+                policy: None,
+                nice: None,
+            });
         }
         push(&mut trace, 10, 1, 0);
         push(&mut trace, 50, 1, 0);
@@ -433,7 +538,10 @@ mod tests {
         let mut trace = broken();
         wake(&mut trace, 40, 0, 0, 1);
         wake(&mut trace, 60, 1, 1, 2);
-        trace.spans = vec![CpuSpan { cpu: 0, window: Window::new(Time::ZERO, Time::from_nanos(60_000 + PROMPT_NS * 2)) }];
+        trace.spans = vec![CpuSpan {
+            cpu: 0,
+            window: Window::new(Time::ZERO, Time::from_nanos(60_000 + PROMPT_NS * 2)),
+        }];
         let mut whole = trace.clone();
         whole.switches.prev[1] = ThreadId::IDLE;
         mend(&mut trace);

@@ -1,7 +1,8 @@
 //! Blocked operations: what looks like many waits may be one call that never finished.
 //!
-//! A thread that is woken from a lock and goes back to sleep on the same stack a few microseconds later was woken in vain: it is still
-//! inside the same call. Counting such sleeps as one operation is what tells "440 slow calls" from "one call, starved".
+//! A thread that is woken from a lock and goes back to sleep on the same stack a few microseconds
+//! later was woken in vain: it is still inside the same call. Counting such sleeps as one operation
+//! is what tells "440 slow calls" from "one call, starved".
 
 use crate::Analysis;
 use crate::timeline::{Segment, State};
@@ -10,17 +11,20 @@ use unhitch_model::{StackId, TaskState, ThreadId, Window};
 
 /// A thread that only looks whether the lock is free runs no longer than this between two sleeps.
 pub(crate) const LOOK_NS: u64 = 250_000;
-/// Unless an interrupt, or the host of a virtual machine, took the CPU meanwhile: then it may seem to run so long,
+/// Unless an interrupt, or the host of a virtual machine, took the CPU meanwhile: then it may seem
+/// to run so long,
 const LONG_LOOK_NS: u64 = 5_000_000;
 /// but only once in so many sleeps.
 const SLEEPS_PER_LONG_LOOK: u32 = 32;
 
-/// One blocked call of one thread: its sleeps on one stack, with nothing but a look at the lock in between.
+/// One blocked call of one thread: its sleeps on one stack, with nothing but a look at the lock in
+/// between.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Operation {
     /// Who waited.
     pub thread: ThreadId,
-    /// From the first departure to the return to a CPU after the last sleep, or to the window's end.
+    /// From the first departure to the return to a CPU after the last sleep, or to the window's
+    /// end.
     pub window: Window,
     /// What it waited for.
     pub class: WaitClass,
@@ -32,7 +36,8 @@ pub struct Operation {
     pub stack: StackId,
     /// What makes another wait the same, see [`Facts::signature`](crate::Facts::signature).
     pub signature: u64,
-    /// The kernel lock of its last sleep, by its address (kernel avma), where the kernel reported that.
+    /// The kernel lock of its last sleep, by its address (kernel avma), where the kernel reported
+    /// that.
     pub lock_avma: Option<u64>,
     /// The wake-ups that ended its sleeps, as indices into the wakings, in order.
     pub wakes: Vec<usize>,
@@ -50,7 +55,8 @@ pub struct Operation {
 }
 
 impl Operation {
-    /// Wake-ups after which it went back to sleep: all but the last; all, when the recording ends first.
+    /// Wake-ups after which it went back to sleep: all but the last; all, when the recording ends
+    /// first.
     pub fn wakes_in_vain(&self) -> usize {
         match self.open {
             true => self.wakes.len(),
@@ -62,7 +68,11 @@ impl Operation {
 impl Operation {
     /// How long its thread may run now without having made progress.
     fn longest_look_ns(&self) -> u64 {
-        if self.sleeps > self.long_looks.saturating_add(1).saturating_mul(SLEEPS_PER_LONG_LOOK) { LONG_LOOK_NS } else { LOOK_NS }
+        if self.sleeps > self.long_looks.saturating_add(1).saturating_mul(SLEEPS_PER_LONG_LOOK) {
+            LONG_LOOK_NS
+        } else {
+            LOOK_NS
+        }
     }
 }
 
@@ -71,7 +81,8 @@ impl Analysis<'_> {
     pub fn operations(&self, thread: ThreadId, segments: &[Segment]) -> Vec<Operation> {
         let mut operations: Vec<Operation> = Vec::new();
         let mut current: Option<Operation> = None;
-        // Time on a CPU since the current operation's last sleep: it belongs to the operation only if it sleeps again.
+        // Time on a CPU since the current operation's last sleep: it belongs to the operation only
+        // if it sleeps again.
         let mut ran_ns = 0u64;
         for segment in segments {
             match segment.state {
@@ -79,9 +90,12 @@ impl Analysis<'_> {
                     let stack = segment.wait_stack(self.trace);
                     let signature = self.facts.signature(stack);
                     let lock_avma = self.lock_of(thread, segment);
-                    let same_lock = |op: &Operation| op.lock_avma.zip(lock_avma).is_none_or(|(before, now)| before == now);
-                    let continues =
-                        current.as_ref().is_some_and(|op| signature != 0 && op.signature == signature && !op.pump && same_lock(op));
+                    let same_lock = |op: &Operation| {
+                        op.lock_avma.zip(lock_avma).is_none_or(|(before, now)| before == now)
+                    };
+                    let continues = current.as_ref().is_some_and(|op| {
+                        signature != 0 && op.signature == signature && !op.pump && same_lock(op)
+                    });
                     if !continues {
                         operations.extend(current.take());
                         current = Some(self.begin(thread, segment, state, stack, signature));
@@ -101,7 +115,9 @@ impl Analysis<'_> {
                 }
                 State::Ran => {
                     ran_ns += segment.window.duration_ns();
-                    if current.as_ref().is_some_and(|op| ran_ns > op.longest_look_ns() || self.woke_someone(thread, segment.window)) {
+                    if current.as_ref().is_some_and(|op| {
+                        ran_ns > op.longest_look_ns() || self.woke_someone(thread, segment.window)
+                    }) {
                         operations.extend(current.take());
                     }
                 }
@@ -113,13 +129,21 @@ impl Analysis<'_> {
             operations.push(op);
         }
         for op in &mut operations {
-            // Whatever of its window it neither slept nor ran, it waited for a CPU: the parts sum to the window.
+            // Whatever of its window it neither slept nor ran, it waited for a CPU: the parts sum
+            // to the window.
             op.runnable_ns = op.window.duration_ns().saturating_sub(op.asleep_ns + op.ran_ns);
         }
         operations
     }
 
-    fn begin(&self, thread: ThreadId, segment: &Segment, state: TaskState, stack: StackId, signature: u64) -> Operation {
+    fn begin(
+        &self,
+        thread: ThreadId,
+        segment: &Segment,
+        state: TaskState,
+        stack: StackId,
+        signature: u64,
+    ) -> Operation {
         Operation {
             thread,
             window: segment.window,
@@ -150,7 +174,10 @@ impl Analysis<'_> {
     /// The class of a sleep, from its wait stack and the stack that ended it.
     pub fn class_of(&self, segment: &Segment) -> WaitClass {
         let by_task = |wake: &usize| self.facts.is_by_task(self.trace, *wake);
-        let wake_stack = segment.wake.filter(by_task).map_or(StackId::EMPTY, |wake| self.trace.wakings.stack[wake]);
+        let wake_stack = segment
+            .wake
+            .filter(by_task)
+            .map_or(StackId::EMPTY, |wake| self.trace.wakings.stack[wake]);
         match segment.state {
             State::Sleeping(TaskState::Stopped | TaskState::Traced) => WaitClass::Stopped,
             State::Sleeping(TaskState::Idle | TaskState::Parked) => WaitClass::KernelIdle,
@@ -167,17 +194,19 @@ impl Analysis<'_> {
         reason.map_or(WaitClass::Unknown, |reason| WaitClass::of_reason(reason.number()))
     }
 
-    /// True when a thread woke another inside `window`: it held something and let it go, so it had made progress.
+    /// True when a thread woke another inside `window`: it held something and let it go, so it had
+    /// made progress.
     pub(crate) fn woke_someone(&self, thread: ThreadId, window: Window) -> bool {
-        self.trace
-            .wakings
-            .range(window)
-            .any(|index| self.trace.wakings.waker[index] == thread && self.facts.wake_source(self.trace, index).context.is_task())
+        self.trace.wakings.range(window).any(|index| {
+            self.trace.wakings.waker[index] == thread
+                && self.facts.wake_source(self.trace, index).context.is_task()
+        })
     }
 }
 
 impl WaitClass {
-    /// The more certain of two classes of the same wait: a wake-up by an unlock makes an ambiguous futex a lock for good.
+    /// The more certain of two classes of the same wait: a wake-up by an unlock makes an ambiguous
+    /// futex a lock for good.
     fn max_certainty(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown | Self::Condition, other) => other,

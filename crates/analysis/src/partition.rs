@@ -1,4 +1,5 @@
-//! Where a stall's time went, summed by cause and by who was responsible. Every number in an answer comes from here.
+//! Where a stall's time went, summed by cause and by who was responsible. Every number in an answer
+//! comes from here.
 
 use crate::Analysis;
 use crate::explain::{Cause, Explanation, Piece};
@@ -67,13 +68,18 @@ impl Analysis<'_> {
             match piece.cause {
                 Cause::WaitedForCpu => {
                     for (occupant, window) in self.occupants(piece) {
-                        *sums.entry((What::WaitedForCpu, occupant)).or_default() += window.duration_ns();
+                        *sums.entry((What::WaitedForCpu, occupant)).or_default() +=
+                            window.duration_ns();
                     }
                 }
-                _ => *sums.entry((what(explanation, piece), Some(piece.thread))).or_default() += piece.window.duration_ns(),
+                _ => {
+                    *sums.entry((what(explanation, piece), Some(piece.thread))).or_default() +=
+                        piece.window.duration_ns()
+                }
             }
         }
-        let mut shares: Vec<Share> = sums.into_iter().map(|((what, who), ns)| Share { what, who, ns }).collect();
+        let mut shares: Vec<Share> =
+            sums.into_iter().map(|((what, who), ns)| Share { what, who, ns }).collect();
         shares.sort_by_key(|share| (std::cmp::Reverse(share.ns), share.what, share.who));
         shares
     }

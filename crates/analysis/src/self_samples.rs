@@ -1,7 +1,9 @@
-//! Ranks functions by the samples taken in their own code: the leaves of sample stacks, not what they call.
+//! Ranks functions by the samples taken in their own code: the leaves of sample stacks, not what
+//! they call.
 //!
-//! *Why by module as well as by name*: statically linked copies of one function have one name and other code. Inlined functions count as
-//! the function that they are in, for it is the one that has instructions of its own.
+//! *Why by module as well as by name*: statically linked copies of one function have one name and
+//! other code. Inlined functions count as the function that they are in, for it is the one that has
+//! instructions of its own.
 
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
@@ -51,7 +53,8 @@ impl SelfSamples {
     }
 }
 
-/// The functions in which the leaves of `samples` (indices of [`Trace::samples`]) are, most samples first.
+/// The functions in which the leaves of `samples` (indices of [`Trace::samples`]) are, most samples
+/// first.
 pub fn self_samples(trace: &Trace, samples: impl IntoIterator<Item = usize>) -> Vec<SelfSamples> {
     let mut by_frame: FxHashMap<FrameId, u64> = FxHashMap::default();
     for sample in samples {
@@ -61,12 +64,18 @@ pub fn self_samples(trace: &Trace, samples: impl IntoIterator<Item = usize>) -> 
         }
     }
     let one_module = modules_with_their_build(trace);
-    let mut functions: BTreeMap<(ModuleId, NameId), BTreeMap<u64, (FrameId, u64)>> = BTreeMap::new();
+    let mut functions: BTreeMap<(ModuleId, NameId), BTreeMap<u64, (FrameId, u64)>> =
+        BTreeMap::new();
     for (leaf, count) in by_frame {
         let Some(frame) = trace.stacks.frame(leaf) else { continue };
         let module = one_module.get(&frame.module).copied().unwrap_or(frame.module);
-        let function = trace.symbols.get(leaf).last().map_or(NameId::EMPTY, |symbol| symbol.function);
-        let at = functions.entry((module, function)).or_default().entry(frame.offset).or_insert((leaf, 0));
+        let function =
+            trace.symbols.get(leaf).last().map_or(NameId::EMPTY, |symbol| symbol.function);
+        let at = functions
+            .entry((module, function))
+            .or_default()
+            .entry(frame.offset)
+            .or_insert((leaf, 0));
         *at = (at.0.min(leaf), at.1 + count);
     }
     let mut ranked = Vec::new();
@@ -77,7 +86,8 @@ pub fn self_samples(trace: &Trace, samples: impl IntoIterator<Item = usize>) -> 
             SelfSamples { function, module, at, samples }
         }));
     }
-    ranked.sort_by_key(|place| (std::cmp::Reverse(place.samples), place.module, place.span().start));
+    ranked
+        .sort_by_key(|place| (std::cmp::Reverse(place.samples), place.module, place.span().start));
     ranked
 }
 
@@ -95,8 +105,8 @@ fn apart(at: BTreeMap<u64, (FrameId, u64)>) -> Vec<BTreeMap<u64, (FrameId, u64)>
     places
 }
 
-/// For modules without a build id, the module of the same path with the only build id that is known for it: a file that was mapped before
-/// the recording began is listed without.
+/// For modules without a build id, the module of the same path with the only build id that is known
+/// for it: a file that was mapped before the recording began is listed without.
 fn modules_with_their_build(trace: &Trace) -> FxHashMap<ModuleId, ModuleId> {
     let mut known: FxHashMap<(NameId, ModuleKind), Option<ModuleId>> = FxHashMap::default();
     let key = |module: &Module| (module.path, module.kind);
@@ -113,13 +123,26 @@ mod tests {
     use unhitch_model::{Frame, Symbol, ThreadId, Time};
 
     /// Adds `count` samples at `offset` of `path`, in `functions` (innermost first).
-    fn add(trace: &mut Trace, path: &str, build_id: &[u8], offset: u64, functions: &[&str], count: usize) {
+    fn add(
+        trace: &mut Trace,
+        path: &str,
+        build_id: &[u8],
+        offset: u64,
+        functions: &[&str],
+        count: usize,
+    ) {
         let path = trace.strings.intern(path);
-        let module = trace.modules.intern(Module { path, kind: ModuleKind::File, build_id: build_id.to_vec() });
+        let module = trace.modules.intern(Module {
+            path,
+            kind: ModuleKind::File,
+            build_id: build_id.to_vec(),
+        });
         let leaf = trace.stacks.intern_frame(Frame { module, offset });
         let caller = trace.stacks.intern_frame(Frame { module, offset: 0x9_0000 });
-        let symbols: Vec<Symbol> =
-            functions.iter().map(|name| Symbol { function: trace.strings.intern(name), ..Symbol::default() }).collect();
+        let symbols: Vec<Symbol> = functions
+            .iter()
+            .map(|name| Symbol { function: trace.strings.intern(name), ..Symbol::default() })
+            .collect();
         trace.symbols.set(leaf, &symbols);
         let stack = trace.stacks.intern(&[leaf, caller], 0);
         for _ in 0..count {
@@ -131,7 +154,10 @@ mod tests {
     }
 
     fn ranked(trace: &Trace) -> Vec<(String, u64)> {
-        self_samples(trace, 0..trace.samples.len()).iter().map(|found| (found.label(trace), found.samples)).collect()
+        self_samples(trace, 0..trace.samples.len())
+            .iter()
+            .map(|found| (found.label(trace), found.samples))
+            .collect()
     }
 
     #[test]
@@ -142,7 +168,11 @@ mod tests {
         add(&mut trace, "/bin/b", &[2], 0x10, &["busy"], 6);
         assert_eq!(ranked(&trace), [("busy".to_owned(), 7), ("busy".to_owned(), 6)]);
         let first = self_samples(&trace, 0..trace.samples.len()).swap_remove(0);
-        assert_eq!(trace.modules.get(first.module).unwrap().build_id, [1], "the build that is known");
+        assert_eq!(
+            trace.modules.get(first.module).unwrap().build_id,
+            [1],
+            "the build that is known"
+        );
         assert_eq!(first.at.values().map(|(_, count)| *count).collect::<Vec<_>>(), [5, 2]);
     }
 
@@ -152,7 +182,10 @@ mod tests {
         add(&mut trace, "/bin/dash", &[], 0x1200, &[], 3);
         add(&mut trace, "/bin/dash", &[], 0x1280, &[], 3);
         add(&mut trace, "/bin/dash", &[], 0x8000, &[], 4);
-        assert_eq!(ranked(&trace), [("dash+0x1200..0x1280".to_owned(), 6), ("dash+0x8000".to_owned(), 4)]);
+        assert_eq!(
+            ranked(&trace),
+            [("dash+0x1200..0x1280".to_owned(), 6), ("dash+0x8000".to_owned(), 4)]
+        );
         assert_eq!(self_samples(&trace, [100]), []);
     }
 }

@@ -1,7 +1,8 @@
 //! Who was kept from CPUs by the quota of a control group.
 //!
-//! No event says so: the thread is ready and does not run. The groups' own counters do (`cpu.stat`, read now and then while recording). A quota is
-//! blamed for a wait only where the counters around it say that the group was throttled for at least half as long.
+//! No event says so: the thread is ready and does not run. The groups' own counters do (`cpu.stat`,
+//! read now and then while recording). A quota is blamed for a wait only where the counters around
+//! it say that the group was throttled for at least half as long.
 
 use crate::answer::units;
 use crate::{Analysis, Cause, Explanation};
@@ -10,8 +11,14 @@ use std::cmp::Reverse;
 use unhitch_model::{MachineReport, ThreadId, Throttling, Window};
 
 impl Analysis<'_> {
-    /// The quota that kept `thread` from CPUs for `waited_ns` inside `window`; nothing where the counters do not say so.
-    pub fn throttled(&self, thread: ThreadId, window: Window, waited_ns: u64) -> Option<Throttling> {
+    /// The quota that kept `thread` from CPUs for `waited_ns` inside `window`; nothing where the
+    /// counters do not say so.
+    pub fn throttled(
+        &self,
+        thread: ThreadId,
+        window: Window,
+        waited_ns: u64,
+    ) -> Option<Throttling> {
         let found = self.trace.machine.throttled_by(&self.trace.threads, thread, window)?;
         (waited_ns > 0 && found.throttled_ns.saturating_mul(2) >= waited_ns).then_some(found)
     }
@@ -27,14 +34,17 @@ impl Analysis<'_> {
         most.then(|| self.throttled(thread, explanation.window, ns)).flatten()
     }
 
-    /// True when the thread itself, or the first of its process, was seen in its groups: else they are taken to be its parent's.
+    /// True when the thread itself, or the first of its process, was seen in its groups: else they
+    /// are taken to be its parent's.
     pub fn is_in_known_groups(&self, thread: ThreadId) -> bool {
         let members = &self.trace.machine.members;
-        members.contains_key(&thread) || members.contains_key(&self.trace.threads.process_of(thread).leader)
+        members.contains_key(&thread)
+            || members.contains_key(&self.trace.threads.process_of(thread).leader)
     }
 }
 
-/// `throttled by control group /x: 10 % of a CPU allowed (quota 10 ms per period 100 ms), 28 of 47 periods used up, 2.531 s throttled`.
+/// `throttled by control group /x: 10 % of a CPU allowed (quota 10 ms per period 100 ms), 28 of 47
+/// periods used up, 2.531 s throttled`.
 pub fn words(machine: &MachineReport, throttling: &Throttling) -> String {
     let path = machine.group(throttling.group).map_or("?", |group| group.path.as_str());
     format!("throttled by control group {path}: {}", figures(throttling))
@@ -44,7 +54,12 @@ pub fn words(machine: &MachineReport, throttling: &Throttling) -> String {
 pub fn figures(throttling: &Throttling) -> String {
     let allowed = match (throttling.allowed_cpus(), throttling.quota_ns) {
         (Some(cpus), Some(quota)) => {
-            format!("{} allowed (quota {} per period {})", cpu_share(cpus), units::duration(quota), units::duration(throttling.period_ns))
+            format!(
+                "{} allowed (quota {} per period {})",
+                cpu_share(cpus),
+                units::duration(quota),
+                units::duration(throttling.period_ns)
+            )
         }
         _ => "its quota was lifted meanwhile".to_owned(),
     };
@@ -70,6 +85,9 @@ pub fn cpu_share(cpus: f64) -> String {
 mod tests {
     #[test]
     fn shares_of_cpus() {
-        assert_eq!([0.001, 0.1, 1.0, 2.5].map(super::cpu_share), ["0.10 % of a CPU", "10 % of a CPU", "100 % of a CPU", "2.5 CPUs"]);
+        assert_eq!(
+            [0.001, 0.1, 1.0, 2.5].map(super::cpu_share),
+            ["0.10 % of a CPU", "10 % of a CPU", "100 % of a CPU", "2.5 CPUs"]
+        );
     }
 }

@@ -1,7 +1,8 @@
 //! Every thread's time as a gapless partition: ran, runnable, sleeping, unknown.
 //!
-//! Built in one pass over switches and wake-ups per core, each for its own threads. What is stored per thread is not segments but *cycles* (left the CPU, was woken, came
-//! back): three indices instead of three records, so that 20 million switches stay small; segments are made on demand.
+//! Built in one pass over switches and wake-ups per core, each for its own threads. What is stored
+//! per thread is not segments but *cycles* (left the CPU, was woken, came back): three indices
+//! instead of three records, so that 20 million switches stay small; segments are made on demand.
 
 use rayon::prelude::*;
 use std::ops::Range;
@@ -9,7 +10,8 @@ use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window
 
 const NONE: u32 = u32::MAX;
 
-/// One trip off the CPU: indices into switches (`out`, `back`) and wakings (`wake`), `NONE` where not seen.
+/// One trip off the CPU: indices into switches (`out`, `back`) and wakings (`wake`), `NONE` where
+/// not seen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Cycle {
     out: u32,
@@ -82,7 +84,8 @@ enum Phase {
 }
 
 impl Timeline {
-    /// Joins switches and wake-ups of `trace` inside its common window, on all cores: each takes a range of the threads.
+    /// Joins switches and wake-ups of `trace` inside its common window, on all cores: each takes a
+    /// range of the threads.
     pub fn new(trace: &Trace) -> Self {
         let window = trace.common_window();
         let threads = trace.threads.len();
@@ -103,7 +106,8 @@ impl Timeline {
             losses: Losses::new(trace),
             redundant: Vec::new(),
         };
-        let grouped: Vec<(Vec<u32>, Vec<Cycle>)> = parts.par_iter().map(|part| group_by_thread(&part.closed, &part.mine)).collect();
+        let grouped: Vec<(Vec<u32>, Vec<Cycle>)> =
+            parts.par_iter().map(|part| group_by_thread(&part.closed, &part.mine)).collect();
         for (part, (starts, cycles)) in parts.into_iter().zip(grouped) {
             let before = timeline.cycles.len() as u32;
             timeline.starts.extend(starts[..starts.len() - 1].iter().map(|start| before + start));
@@ -136,12 +140,14 @@ impl Timeline {
         &self.redundant
     }
 
-    /// How often a thread left its CPU or came on one, both together counting once: about how much there is to say of it.
+    /// How often a thread left its CPU or came on one, both together counting once: about how much
+    /// there is to say of it.
     pub fn trips(&self, thread: ThreadId) -> usize {
         self.cycles_of(thread).len()
     }
 
-    /// The partition of a thread's time inside `window`, in order: gapless over the part of `window` in which the thread existed.
+    /// The partition of a thread's time inside `window`, in order: gapless over the part of
+    /// `window` in which the thread existed.
     pub fn segments(&self, trace: &Trace, thread: ThreadId, window: Window) -> Vec<Segment> {
         let mut segments = Vec::new();
         self.each_segment(trace, thread, window, &mut |segment| segments.push(segment));
@@ -149,28 +155,48 @@ impl Timeline {
     }
 
     /// The same, one after another, without keeping them.
-    pub fn each_segment(&self, trace: &Trace, thread: ThreadId, window: Window, take: &mut dyn FnMut(Segment)) {
+    pub fn each_segment(
+        &self,
+        trace: &Trace,
+        thread: ThreadId,
+        window: Window,
+        take: &mut dyn FnMut(Segment),
+    ) {
         self.each_of_trip(trace, thread, window, &mut |_, segment| take(segment));
     }
 
-    /// The events of a thread's trip off its CPU and back: the switch that began it, the wake-up, the switch that ended it; of what came
-    /// before the first trip, its wake-up.
-    pub(crate) fn events_of_trip(&self, thread: ThreadId, trip: Option<usize>) -> (Option<usize>, Option<usize>, Option<usize>) {
+    /// The events of a thread's trip off its CPU and back: the switch that began it, the wake-up,
+    /// the switch that ended it; of what came before the first trip, its wake-up.
+    pub(crate) fn events_of_trip(
+        &self,
+        thread: ThreadId,
+        trip: Option<usize>,
+    ) -> (Option<usize>, Option<usize>, Option<usize>) {
         match self.cycles_of(thread).get(trip.unwrap_or(0)) {
-            Some(cycle) if trip.is_some() => (index(cycle.out), index(cycle.wake), index(cycle.back)),
+            Some(cycle) if trip.is_some() => {
+                (index(cycle.out), index(cycle.wake), index(cycle.back))
+            }
             Some(first) if first.out == NONE => (None, index(first.wake), None),
             _ => (None, None, None),
         }
     }
 
     /// Every segment with the number of the trip that it belongs to; none before the first.
-    pub(crate) fn each_of_trip(&self, trace: &Trace, thread: ThreadId, window: Window, take: &mut dyn FnMut(Option<usize>, Segment)) {
+    pub(crate) fn each_of_trip(
+        &self,
+        trace: &Trace,
+        thread: ThreadId,
+        window: Window,
+        take: &mut dyn FnMut(Option<usize>, Segment),
+    ) {
         let window = window.intersect(self.life(thread));
         if window.is_empty() || thread.is_idle() {
             return;
         }
         let cycles = self.cycles_of(thread);
-        let first = cycles.partition_point(|cycle| self.first_time(trace, cycle) <= window.start).saturating_sub(1);
+        let first = cycles
+            .partition_point(|cycle| self.first_time(trace, cycle) <= window.start)
+            .saturating_sub(1);
         if cycles.is_empty() || first == 0 {
             self.before_first(trace, thread, cycles.first(), &mut |segment| {
                 self.push(trace, segment, window, &mut |segment| take(None, segment))
@@ -180,7 +206,9 @@ impl Timeline {
             if self.first_time(trace, &cycles[index]) >= window.end {
                 break;
             }
-            let end = cycles.get(index + 1).map_or(self.life(thread).end, |next| self.first_time(trace, next));
+            let end = cycles
+                .get(index + 1)
+                .map_or(self.life(thread).end, |next| self.first_time(trace, next));
             let next_lost = cycles.get(index + 1).is_some_and(|next| next.out == NONE);
             self.cycle(trace, &cycles[index], end, next_lost, &mut |segment| {
                 self.push(trace, segment, window, &mut |segment| take(Some(index), segment));
@@ -188,16 +216,28 @@ impl Timeline {
         }
     }
 
-    /// The switch by which a thread last came on a CPU among its trips that have a part in `window`; that may be after its end.
-    pub(crate) fn last_arrival(&self, trace: &Trace, thread: ThreadId, window: Window) -> Option<usize> {
+    /// The switch by which a thread last came on a CPU among its trips that have a part in
+    /// `window`; that may be after its end.
+    pub(crate) fn last_arrival(
+        &self,
+        trace: &Trace,
+        thread: ThreadId,
+        window: Window,
+    ) -> Option<usize> {
         let cycles = self.cycles_of(thread);
         let begun = cycles.partition_point(|cycle| self.first_time(trace, cycle) < window.end);
-        let before = cycles.partition_point(|cycle| self.first_time(trace, cycle) <= window.start).saturating_sub(1);
+        let before = cycles
+            .partition_point(|cycle| self.first_time(trace, cycle) <= window.start)
+            .saturating_sub(1);
         cycles.get(before..begun)?.iter().rev().find_map(|cycle| index(cycle.back))
     }
 
     fn cycles_of(&self, thread: ThreadId) -> &[Cycle] {
-        let (Some(&start), Some(&end)) = (self.starts.get(thread.index()), self.starts.get(thread.index() + 1)) else { return &[] };
+        let (Some(&start), Some(&end)) =
+            (self.starts.get(thread.index()), self.starts.get(thread.index() + 1))
+        else {
+            return &[];
+        };
         &self.cycles[start as usize..end as usize]
     }
 
@@ -213,45 +253,77 @@ impl Timeline {
     }
 
     /// What a thread did from its start to its first event, concluded backwards from that event.
-    fn before_first(&self, trace: &Trace, thread: ThreadId, first: Option<&Cycle>, emit: &mut dyn FnMut(Segment)) {
+    fn before_first(
+        &self,
+        trace: &Trace,
+        thread: ThreadId,
+        first: Option<&Cycle>,
+        emit: &mut dyn FnMut(Segment),
+    ) {
         let life = self.life(thread);
         let Some(first) = first else {
-            return emit(Segment { window: life, state: State::Unknown, out: None, wake: None, back: None });
+            return emit(Segment {
+                window: life,
+                state: State::Unknown,
+                out: None,
+                wake: None,
+                back: None,
+            });
         };
         let window = Window::new(life.start, self.first_time(trace, first));
         let wake = index(first.wake);
         let state = match wake {
             _ if first.out != NONE => State::Ran,
-            Some(wake) if !trace.wakings.flags[wake].has(WakeFlags::NEW) => State::Sleeping(TaskState::Sleeping),
+            Some(wake) if !trace.wakings.flags[wake].has(WakeFlags::NEW) => {
+                State::Sleeping(TaskState::Sleeping)
+            }
             // It was created then, or came on without a wake-up: that one came before the window.
             _ => State::Unknown,
         };
-        emit(Segment { window, state, out: None, wake: wake.filter(|_| first.out == NONE), back: None });
+        emit(Segment {
+            window,
+            state,
+            out: None,
+            wake: wake.filter(|_| first.out == NONE),
+            back: None,
+        });
     }
 
-    /// The segments of one cycle: off the CPU, runnable, and the run (or the unknown) up to `end`, the next cycle's first event.
-    fn cycle(&self, trace: &Trace, cycle: &Cycle, end: Time, next_lost: bool, emit: &mut dyn FnMut(Segment)) {
+    /// The segments of one cycle: off the CPU, runnable, and the run (or the unknown) up to `end`,
+    /// the next cycle's first event.
+    fn cycle(
+        &self,
+        trace: &Trace,
+        cycle: &Cycle,
+        end: Time,
+        next_lost: bool,
+        emit: &mut dyn FnMut(Segment),
+    ) {
         let (out, wake, back) = (index(cycle.out), index(cycle.wake), index(cycle.back));
-        let segment = |start: Time, end: Time, state: State, wake: Option<usize>, back: Option<usize>| Segment {
-            window: Window::new(start, end),
-            state,
-            out,
-            wake,
-            back,
-        };
+        let segment =
+            |start: Time, end: Time, state: State, wake: Option<usize>, back: Option<usize>| {
+                Segment { window: Window::new(start, end), state, out, wake, back }
+            };
         let begin = self.first_time(trace, cycle);
         let off_end = back.map_or(end, |back| trace.switches.time[back]);
         let prev_state = out.map(|out| trace.switches.prev_state[out]);
         match (prev_state, wake.map(|wake| trace.wakings.time[wake])) {
-            // Its life ends here; if it is seen again, its id was reused and the new thread's birth is lost.
-            (Some(TaskState::Dead), None) if back.is_none() => emit(segment(begin, end, State::Unknown, None, None)),
+            // Its life ends here; if it is seen again, its id was reused and the new thread's birth
+            // is lost.
+            (Some(TaskState::Dead), None) if back.is_none() => {
+                emit(segment(begin, end, State::Unknown, None, None))
+            }
             // Woken, but its next event is a departure: where it got the CPU is lost.
-            (None, Some(_)) if back.is_none() && end < self.window.end => emit(segment(begin, end, State::Unknown, None, None)),
+            (None, Some(_)) if back.is_none() && end < self.window.end => {
+                emit(segment(begin, end, State::Unknown, None, None))
+            }
             // Preempted, but its next event is another departure: when it got the CPU back is lost.
             (Some(state), _) if state.is_runnable() && back.is_none() && end < self.window.end => {
                 emit(segment(begin, end, State::Unknown, None, None));
             }
-            (Some(state), _) if state.is_runnable() => emit(segment(begin, off_end, State::Runnable { preempted: true }, None, back)),
+            (Some(state), _) if state.is_runnable() => {
+                emit(segment(begin, off_end, State::Runnable { preempted: true }, None, back))
+            }
             (Some(state), Some(woken)) if woken > begin => {
                 emit(segment(begin, woken, State::Sleeping(state), wake, None));
                 if back.is_some() || end == self.window.end {
@@ -261,33 +333,62 @@ impl Timeline {
                 }
             }
             // Woken before it had left the CPU: it never slept.
-            (Some(_), Some(_)) => emit(segment(begin, off_end, State::Runnable { preempted: false }, wake, back)),
+            (Some(_), Some(_)) => {
+                emit(segment(begin, off_end, State::Runnable { preempted: false }, wake, back))
+            }
             // It slept, but its next event is another departure: what was in between is lost.
-            (Some(_), None) if back.is_none() && end < self.window.end => emit(segment(begin, end, State::Unknown, None, None)),
-            (Some(state), None) => emit(segment(begin, off_end, State::Sleeping(state), None, None)),
-            (None, Some(_)) => emit(segment(begin, off_end, State::Runnable { preempted: false }, wake, back)),
+            (Some(_), None) if back.is_none() && end < self.window.end => {
+                emit(segment(begin, end, State::Unknown, None, None))
+            }
+            (Some(state), None) => {
+                emit(segment(begin, off_end, State::Sleeping(state), None, None))
+            }
+            (None, Some(_)) => {
+                emit(segment(begin, off_end, State::Runnable { preempted: false }, wake, back))
+            }
             (None, None) => {}
         }
         if let Some(back) = back {
             let state = if next_lost { State::Unknown } else { State::Ran };
-            emit(Segment { window: Window::new(off_end, end), state, out: None, wake: None, back: Some(back) });
+            emit(Segment {
+                window: Window::new(off_end, end),
+                state,
+                out: None,
+                wake: None,
+                back: Some(back),
+            });
         }
     }
 
-    /// Gives a segment, clipped to `window`, with the stretches hidden by losses turned into Unknown.
-    fn push(&self, trace: &Trace, mut segment: Segment, window: Window, take: &mut dyn FnMut(Segment)) {
+    /// Gives a segment, clipped to `window`, with the stretches hidden by losses turned into
+    /// Unknown.
+    fn push(
+        &self,
+        trace: &Trace,
+        mut segment: Segment,
+        window: Window,
+        take: &mut dyn FnMut(Segment),
+    ) {
         segment.window = segment.window.intersect(window);
         if segment.window.is_empty() {
             return;
         }
         if segment.state != State::Unknown {
-            let own_cpu = (segment.state == State::Ran).then(|| segment.back.map(|back| trace.switches.cpu[back])).flatten();
+            let own_cpu = (segment.state == State::Ran)
+                .then(|| segment.back.map(|back| trace.switches.cpu[back]))
+                .flatten();
             for hidden in self.losses.hiding(own_cpu, segment.window) {
                 let seen = Window::new(segment.window.start, hidden.start);
                 if !seen.is_empty() {
                     take(Segment { window: seen, ..segment });
                 }
-                take(Segment { window: hidden, state: State::Unknown, out: None, wake: None, back: None });
+                take(Segment {
+                    window: hidden,
+                    state: State::Unknown,
+                    out: None,
+                    wake: None,
+                    back: None,
+                });
                 segment.window.start = hidden.end;
             }
         }
@@ -297,8 +398,8 @@ impl Timeline {
     }
 }
 
-/// Where events are missing. A running thread is hidden only by a loss on its own CPU; any other thread by a loss on any CPU,
-/// because it may have run there.
+/// Where events are missing. A running thread is hidden only by a loss on its own CPU; any other
+/// thread by a loss on any CPU, because it may have run there.
 struct Losses {
     any_cpu: Vec<Window>,
     by_cpu: Vec<Vec<Window>>,
@@ -361,7 +462,10 @@ impl Builder {
     fn new(trace: &Trace, mine: Range<usize>, window: Window) -> Self {
         let lives = trace.threads.iter().skip(mine.start).take(mine.len());
         Self {
-            progress: vec![Progress { phase: Phase::Unseen, out: NONE, wake: NONE, early: NONE }; mine.len()],
+            progress: vec![
+                Progress { phase: Phase::Unseen, out: NONE, wake: NONE, early: NONE };
+                mine.len()
+            ],
             closed: Vec::new(),
             redundant: Vec::new(),
             lives: lives.map(|(_, thread)| life(thread.start, thread.end, window)).collect(),
@@ -371,14 +475,18 @@ impl Builder {
 
     /// The place of a thread among those followed; none for the idle thread and for the others'.
     fn place(&self, thread: ThreadId) -> Option<usize> {
-        thread.index().checked_sub(self.mine.start).filter(|place| *place < self.mine.len() && !thread.is_idle())
+        thread
+            .index()
+            .checked_sub(self.mine.start)
+            .filter(|place| *place < self.mine.len() && !thread.is_idle())
     }
 
     fn follow(&mut self, trace: &Trace, window: Window) {
         let (switches, wakings) = (trace.switches.range(window), trace.wakings.range(window));
         let mut waking = wakings.start;
         for switch in switches {
-            while waking < wakings.end && trace.wakings.time[waking] <= trace.switches.time[switch] {
+            while waking < wakings.end && trace.wakings.time[waking] <= trace.switches.time[switch]
+            {
                 self.wake(trace, waking);
                 waking += 1;
             }
@@ -405,7 +513,10 @@ impl Builder {
                 progress.early = waking as u32;
                 return;
             }
-            Phase::Off => progress.out == NONE || !trace.switches.prev_state[progress.out as usize].is_runnable(),
+            Phase::Off => {
+                progress.out == NONE
+                    || !trace.switches.prev_state[progress.out as usize].is_runnable()
+            }
         };
         if asleep && progress.wake == NONE {
             progress.wake = waking as u32;
@@ -419,16 +530,27 @@ impl Builder {
         if let Some(place) = self.place(prev) {
             let progress = &mut self.progress[place];
             if progress.phase == Phase::Off || progress.wake != NONE {
-                self.closed.push((prev, Cycle { out: progress.out, wake: progress.wake, back: NONE }));
+                self.closed
+                    .push((prev, Cycle { out: progress.out, wake: progress.wake, back: NONE }));
             }
             if progress.early != NONE && trace.switches.prev_state[switch].is_runnable() {
                 self.redundant.push(progress.early);
                 progress.early = NONE;
             }
             let (life, time) = (&mut self.lives[place], trace.switches.time[switch]);
-            // The kernel reports an exit before it is over: until it leaves dead, a thread runs on and may even sleep.
-            life.end = if trace.switches.prev_state[switch] == TaskState::Dead { time } else { life.end.max(time) };
-            *progress = Progress { phase: Phase::Off, out: switch as u32, wake: NONE, early: progress.early };
+            // The kernel reports an exit before it is over: until it leaves dead, a thread runs on
+            // and may even sleep.
+            life.end = if trace.switches.prev_state[switch] == TaskState::Dead {
+                time
+            } else {
+                life.end.max(time)
+            };
+            *progress = Progress {
+                phase: Phase::Off,
+                out: switch as u32,
+                wake: NONE,
+                early: progress.early,
+            };
         }
         if let Some(place) = self.place(next) {
             let progress = &mut self.progress[place];
@@ -452,8 +574,10 @@ impl Builder {
                 self.redundant.push(progress.early);
             }
             if progress.phase == Phase::Off || progress.wake != NONE {
-                self.closed
-                    .push((ThreadId((self.mine.start + index) as u32), Cycle { out: progress.out, wake: progress.wake, back: NONE }));
+                self.closed.push((
+                    ThreadId((self.mine.start + index) as u32),
+                    Cycle { out: progress.out, wake: progress.wake, back: NONE },
+                ));
             }
         }
     }
@@ -490,7 +614,8 @@ fn fair_ranges(trace: &Trace, parts: usize, threads: usize) -> Vec<Range<usize>>
     ranges
 }
 
-/// Counting sort: the cycles of thread `mine.start + i` are `cycles[starts[i]..starts[i + 1]]`, in order of time.
+/// Counting sort: the cycles of thread `mine.start + i` are `cycles[starts[i]..starts[i + 1]]`, in
+/// order of time.
 fn group_by_thread(closed: &[(ThreadId, Cycle)], mine: &Range<usize>) -> (Vec<u32>, Vec<Cycle>) {
     let mut starts = vec![0u32; mine.len() + 1];
     for (thread, _) in closed {

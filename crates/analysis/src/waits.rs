@@ -1,7 +1,8 @@
 //! What a stack means: rules that map function names to wait classes and wake-up sources.
 //!
-//! The rules are data (`waits/*.toml`, embedded; a user's file is merged over them), because every kernel, libc and language runtime
-//! brings names of its own, and a name that is missing must be addable without a new release. `waits/linux.toml` says how they are read.
+//! The rules are data (`waits/*.toml`, embedded; a user's file is merged over them), because every
+//! kernel, libc and language runtime brings names of its own, and a name that is missing must be
+//! addable without a new release. `waits/linux.toml` says how they are read.
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
@@ -17,7 +18,8 @@ pub enum WaitClass {
     KernelIdle,
     /// A lock held by someone else.
     Lock,
-    /// A condition variable, semaphore or bare futex: a lock or a message, the stack alone does not tell.
+    /// A condition variable, semaphore or bare futex: a lock or a message, the stack alone does not
+    /// tell.
     Condition,
     /// A block device.
     BlockIo,
@@ -48,10 +50,12 @@ impl WaitClass {
     /// How many there are.
     pub(crate) const COUNT: usize = Self::Unknown as usize + 1;
 
-    /// The class of a Windows wait by its `KWAIT_REASON`, as far as that tells. `UserRequest`, the reason of most waits, tells nothing.
+    /// The class of a Windows wait by its `KWAIT_REASON`, as far as that tells. `UserRequest`, the
+    /// reason of most waits, tells nothing.
     pub(crate) const fn of_reason(number: u8) -> Self {
         match number {
-            // FreePage, PageIn, PoolAllocation, their Wr forms, VirtualMemory, PageOut, PhysicalFault.
+            // FreePage, PageIn, PoolAllocation, their Wr forms, VirtualMemory, PageOut,
+            // PhysicalFault.
             1..=3 | 8..=10 | 18 | 19 | 39 => Self::Memory,
             4 | 11 => Self::Timer,
             5 | 12 => Self::Stopped,
@@ -174,8 +178,9 @@ const EMBEDDED: [&str; 5] = [
     include_str!("../waits/frames.toml"),
 ];
 
-/// A rules file that cannot be used: where, and what should be there. What is there instead is not repeated: a file that was named by
-/// mistake, or to learn what is in it, would be shown to whoever reads the error.
+/// A rules file that cannot be used: where, and what should be there. What is there instead is not
+/// repeated: a file that was named by mistake, or to learn what is in it, would be shown to whoever
+/// reads the error.
 #[derive(Debug, thiserror::Error)]
 #[error("wait rules: line {line}, column {column}: {what}")]
 pub struct RulesError {
@@ -192,9 +197,19 @@ impl RulesError {
             Some((_, expected)) => format!("expected {expected}"),
             // Of these messages only the one about a missing field quotes us, not the file.
             None if error.message().starts_with("missing field") => error.message().to_owned(),
-            None => error.message().split(['`', '"', '\'']).next().unwrap_or_default().trim_end().to_owned(),
+            None => error
+                .message()
+                .split(['`', '"', '\''])
+                .next()
+                .unwrap_or_default()
+                .trim_end()
+                .to_owned(),
         };
-        Self { line: before.matches('\n').count() + 1, column: before[line_start..].chars().count() + 1, what }
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            what,
+        }
     }
 }
 
@@ -251,7 +266,11 @@ impl WaitClass {
 
 impl Compiled<WaitClass> {
     fn wait(&self) -> Wait {
-        Wait { class: self.class, pump: self.pump, unwanted: self.unwanted || self.class.is_unwanted() }
+        Wait {
+            class: self.class,
+            pump: self.pump,
+            unwanted: self.unwanted || self.class.is_unwanted(),
+        }
     }
 }
 
@@ -293,7 +312,8 @@ impl Matches {
 
     /// Whether the stack as a whole is as the rule wants it.
     fn satisfies<C>(&self, rule: &Compiled<C>) -> bool {
-        (rule.any.is_empty() || rule.any.iter().any(|&p| self.has(p))) && rule.all.iter().all(|&p| self.has(p))
+        (rule.any.is_empty() || rule.any.iter().any(|&p| self.has(p)))
+            && rule.all.iter().all(|&p| self.has(p))
     }
 }
 
@@ -324,9 +344,11 @@ impl Rules {
         let mut places_at = None;
         let embedded = EMBEDDED.into_iter().map(|text| (true, text));
         for (is_embedded, text) in user.map(|text| (false, text)).into_iter().chain(embedded) {
-            let file: RulesFile = toml::from_str(text).map_err(|error| RulesError::new(text, &error))?;
+            let file: RulesFile =
+                toml::from_str(text).map_err(|error| RulesError::new(text, &error))?;
             for rule in file.wait {
-                // A user's rules without a place come before the step of the places, those with one within it.
+                // A user's rules without a place come before the step of the places, those with one
+                // within it.
                 let number = rules.waits.len();
                 if is_embedded && !rule.place.is_empty() {
                     rules.places_at = *places_at.get_or_insert(number);
@@ -352,9 +374,19 @@ impl Rules {
     }
 
     fn compile<C>(&mut self, rule: Rule<C>) -> Compiled<C> {
-        let [any, all, leaf, caller] = [&rule.any, &rule.all, &rule.leaf, &rule.caller].map(|names| self.patterns_of(names));
+        let [any, all, leaf, caller] =
+            [&rule.any, &rule.all, &rule.leaf, &rule.caller].map(|names| self.patterns_of(names));
         let by_place = !rule.place.is_empty() || !rule.generic.is_empty();
-        Compiled { class: rule.class, any, all, leaf, caller, by_place, pump: rule.pump, unwanted: rule.unwanted }
+        Compiled {
+            class: rule.class,
+            any,
+            all,
+            leaf,
+            caller,
+            by_place,
+            pump: rule.pump,
+            unwanted: rule.unwanted,
+        }
     }
 
     fn patterns_of(&mut self, names: &[String]) -> Vec<u16> {
@@ -365,7 +397,10 @@ impl Rules {
         let id = self.patterns;
         self.patterns += 1;
         if name.contains('*') {
-            self.globs.entry(first_two(name)).or_default().push((name.split('*').map(str::to_owned).collect(), id));
+            self.globs
+                .entry(first_two(name))
+                .or_default()
+                .push((name.split('*').map(str::to_owned).collect(), id));
         } else {
             self.exact.entry(name.to_owned()).or_default().push(id);
         }
@@ -388,15 +423,21 @@ impl Rules {
     pub(crate) fn wait<'p>(&self, stack: WaitStack<'_, impl Fn(usize) -> &'p [u16]>) -> Wait {
         let (before, after) = self.waits.split_at(self.places_at);
         let whole = |rules: &[Compiled<WaitClass>]| {
-            let is_at = |names: &[u16], frame: usize| names.is_empty() || (stack.patterns)(frame).iter().any(|p| names.contains(p));
+            let is_at = |names: &[u16], frame: usize| {
+                names.is_empty() || (stack.patterns)(frame).iter().any(|p| names.contains(p))
+            };
             let applies = |rule: &&Compiled<WaitClass>| {
-                !rule.by_place && is_at(&rule.leaf, stack.noise) && is_at(&rule.caller, stack.noise + 1) && stack.matches.satisfies(rule)
+                !rule.by_place
+                    && is_at(&rule.leaf, stack.noise)
+                    && is_at(&rule.caller, stack.noise + 1)
+                    && stack.matches.satisfies(rule)
             };
             rules.iter().find(applies).map(Compiled::wait)
         };
         let innermost = |rule_of: &FxHashMap<u16, usize>, from: usize| {
             (from..stack.kernel).find_map(|frame| {
-                let numbers = (stack.patterns)(frame).iter().filter_map(|pattern| rule_of.get(pattern));
+                let numbers =
+                    (stack.patterns)(frame).iter().filter_map(|pattern| rule_of.get(pattern));
                 let rules = numbers.filter(|number| stack.matches.satisfies(&self.waits[**number]));
                 rules.min().map(|number| self.waits[*number].wait())
             })
@@ -410,7 +451,10 @@ impl Rules {
 
     /// The source of an interrupt whose frames match `matches`.
     pub(crate) fn interrupt_source(&self, matches: &Matches) -> InterruptSource {
-        self.interrupts.iter().find(|rule| matches.satisfies(rule)).map_or(InterruptSource::Other, |rule| rule.class)
+        self.interrupts
+            .iter()
+            .find(|rule| matches.satisfies(rule))
+            .map_or(InterruptSource::Other, |rule| rule.class)
     }
 
     /// What a function with these patterns is.
@@ -419,17 +463,30 @@ impl Rules {
     }
 }
 
-/// What compilers hang onto a name behind a dot, besides numbers: `.isra.0`, `.llvm.1234`, Go's `.abi0`.
-const SUFFIXES: [&str; 11] =
-    ["isra", "constprop", "part", "cold", "llvm", "lto_priv", "localalias", "clone", "cfi_jt", "abi0", "abiinternal"];
+/// What compilers hang onto a name behind a dot, besides numbers: `.isra.0`, `.llvm.1234`, Go's
+/// `.abi0`.
+const SUFFIXES: [&str; 11] = [
+    "isra",
+    "constprop",
+    "part",
+    "cold",
+    "llvm",
+    "lto_priv",
+    "localalias",
+    "clone",
+    "cfi_jt",
+    "abi0",
+    "abiinternal",
+];
 
-/// A function's name without what the compiler or the kernel's symbol table hung onto it. Other dots are the language's own:
-/// `sync.(*Mutex).Unlock`.
+/// A function's name without what the compiler or the kernel's symbol table hung onto it. Other
+/// dots are the language's own: `sync.(*Mutex).Unlock`.
 pub(crate) fn base_name(function: &str) -> &str {
     let name = function.split(" [").next().unwrap_or(function);
     let mut name = name.split('@').next().unwrap_or(name);
     while let Some((before, last)) = name.rsplit_once('.') {
-        let is_suffix = SUFFIXES.contains(&last) || (!last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()));
+        let is_suffix = SUFFIXES.contains(&last)
+            || (!last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit()));
         if before.is_empty() || !is_suffix {
             break;
         }
@@ -459,11 +516,18 @@ fn glob(parts: &[String], name: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// What the rules make of a stack, leaf first; what stands behind `""` are frames of the program.
+    /// What the rules make of a stack, leaf first; what stands behind `""` are frames of the
+    /// program.
     fn wait_by(rules: &Rules, frames: &[&str]) -> Wait {
         let kernel = frames.iter().position(|frame| frame.is_empty()).unwrap_or(frames.len());
-        let patterns: Vec<Vec<u16>> = frames.iter().filter(|frame| !frame.is_empty()).map(|frame| rules.patterns_matching(frame)).collect();
-        let is_noise = |patterns: &&Vec<u16>| rules.marks(patterns).iter().any(|mark| matches!(mark, Mark::Scheduler));
+        let patterns: Vec<Vec<u16>> = frames
+            .iter()
+            .filter(|frame| !frame.is_empty())
+            .map(|frame| rules.patterns_matching(frame))
+            .collect();
+        let is_noise = |patterns: &&Vec<u16>| {
+            rules.marks(patterns).iter().any(|mark| matches!(mark, Mark::Scheduler))
+        };
         let noise = patterns.iter().take(kernel).take_while(is_noise).count();
         let mut matches = Matches::default();
         patterns.iter().for_each(|patterns| matches.add(patterns));
@@ -484,68 +548,317 @@ mod tests {
     #[test]
     fn stacks_have_the_classes_an_engineer_would_give_them() {
         assert_eq!(class(&["schedule", "do_sys_poll", "__x64_sys_poll"]), (WaitClass::Idle, true));
-        assert_eq!(class(&["futex_wait_queue", "futex_wait", "do_futex", "pthread_mutex_lock"]), (WaitClass::Lock, false));
-        assert_eq!(class(&["futex_wait", "do_futex", "std::sys::sync::mutex::futex::Mutex::lock_contended"]), (WaitClass::Lock, false));
-        assert_eq!(class(&["futex_wait", "do_futex", "pthread_cond_wait@@GLIBC_2.3.2"]), (WaitClass::Condition, false));
+        assert_eq!(
+            class(&["futex_wait_queue", "futex_wait", "do_futex", "pthread_mutex_lock"]),
+            (WaitClass::Lock, false)
+        );
+        assert_eq!(
+            class(&[
+                "futex_wait",
+                "do_futex",
+                "std::sys::sync::mutex::futex::Mutex::lock_contended"
+            ]),
+            (WaitClass::Lock, false)
+        );
+        assert_eq!(
+            class(&["futex_wait", "do_futex", "pthread_cond_wait@@GLIBC_2.3.2"]),
+            (WaitClass::Condition, false)
+        );
         assert_eq!(class(&["futex_wait", "do_futex", "main"]), (WaitClass::Condition, false));
-        assert_eq!(class(&["rwsem_down_write_slowpath.isra.0", "down_write", "vm_mmap_pgoff"]), (WaitClass::Lock, false));
-        assert_eq!(class(&["io_schedule", "folio_wait_bit_common", "filemap_fault", "handle_mm_fault"]), (WaitClass::Memory, false));
-        assert_eq!(class(&["worker_thread", "kthread", "ret_from_fork"]), (WaitClass::KernelIdle, false));
+        assert_eq!(
+            class(&["rwsem_down_write_slowpath.isra.0", "down_write", "vm_mmap_pgoff"]),
+            (WaitClass::Lock, false)
+        );
+        assert_eq!(
+            class(&["io_schedule", "folio_wait_bit_common", "filemap_fault", "handle_mm_fault"]),
+            (WaitClass::Memory, false)
+        );
+        assert_eq!(
+            class(&["worker_thread", "kthread", "ret_from_fork"]),
+            (WaitClass::KernelIdle, false)
+        );
     }
 
-    /// Stacks as they were recorded on Linux 6.18 (`tests/wait_places.rs` records them anew), and what they are in 5.10 and 6.1.
+    /// Stacks as they were recorded on Linux 6.18 (`tests/wait_places.rs` records them anew), and
+    /// what they are in 5.10 and 6.1.
     #[test]
     fn regression_wait_places_have_their_classes() {
         use WaitClass::*;
         let cases: &[(WaitClass, bool, &[&str])] = &[
             (Ipc, true, &["__schedule", "schedule", "anon_pipe_write", "vfs_write"]),
-            (Ipc, true, &["__schedule", "schedule", "pipe_wait_writable", "pipe_write", "vfs_write"]),
+            (
+                Ipc,
+                true,
+                &["__schedule", "schedule", "pipe_wait_writable", "pipe_write", "vfs_write"],
+            ),
             (Ipc, false, &["__schedule", "schedule", "anon_pipe_read", "vfs_read"]),
             (Ipc, false, &["__schedule", "schedule", "wait_for_partner", "fifo_open", "vfs_open"]),
-            (Ipc, true, &["schedule_timeout", "sock_alloc_send_pskb", "unix_stream_sendmsg", "__sys_sendto"]),
-            (Ipc, true, &["schedule_timeout", "sock_alloc_send_pskb", "unix_dgram_sendmsg", "__sys_sendto"]),
-            (Ipc, true, &["schedule_timeout", "unix_wait_for_peer", "unix_stream_connect", "__sys_connect"]),
-            (Ipc, false, &["schedule_timeout", "unix_stream_read_generic", "unix_stream_recvmsg", "sock_recvmsg"]),
-            (Ipc, false, &["schedule_timeout", "__skb_wait_for_more_packets", "skb_recv_datagram", "netlink_recvmsg"]),
-            (Idle, false, &["schedule_timeout", "__skb_wait_for_more_packets", "skb_recv_datagram", "unix_accept"]),
-            (Idle, false, &["schedule_timeout", "inet_csk_accept", "inet_accept", "do_accept", "__sys_accept4"]),
-            (Network, true, &["schedule_timeout", "wait_woken", "__inet_stream_connect", "inet_stream_connect"]),
-            (Network, true, &["schedule_timeout", "wait_woken", "sk_stream_wait_memory", "tcp_sendmsg_locked"]),
-            (Network, false, &["schedule_timeout", "wait_woken", "sk_wait_data", "tcp_recvmsg_locked", "tcp_recvmsg"]),
-            (Network, false, &["schedule_timeout", "__skb_wait_for_more_packets", "__skb_recv_udp", "udp_recvmsg"]),
+            (
+                Ipc,
+                true,
+                &[
+                    "schedule_timeout",
+                    "sock_alloc_send_pskb",
+                    "unix_stream_sendmsg",
+                    "__sys_sendto",
+                ],
+            ),
+            (
+                Ipc,
+                true,
+                &["schedule_timeout", "sock_alloc_send_pskb", "unix_dgram_sendmsg", "__sys_sendto"],
+            ),
+            (
+                Ipc,
+                true,
+                &["schedule_timeout", "unix_wait_for_peer", "unix_stream_connect", "__sys_connect"],
+            ),
+            (
+                Ipc,
+                false,
+                &[
+                    "schedule_timeout",
+                    "unix_stream_read_generic",
+                    "unix_stream_recvmsg",
+                    "sock_recvmsg",
+                ],
+            ),
+            (
+                Ipc,
+                false,
+                &[
+                    "schedule_timeout",
+                    "__skb_wait_for_more_packets",
+                    "skb_recv_datagram",
+                    "netlink_recvmsg",
+                ],
+            ),
+            (
+                Idle,
+                false,
+                &[
+                    "schedule_timeout",
+                    "__skb_wait_for_more_packets",
+                    "skb_recv_datagram",
+                    "unix_accept",
+                ],
+            ),
+            (
+                Idle,
+                false,
+                &[
+                    "schedule_timeout",
+                    "inet_csk_accept",
+                    "inet_accept",
+                    "do_accept",
+                    "__sys_accept4",
+                ],
+            ),
+            (
+                Network,
+                true,
+                &["schedule_timeout", "wait_woken", "__inet_stream_connect", "inet_stream_connect"],
+            ),
+            (
+                Network,
+                true,
+                &["schedule_timeout", "wait_woken", "sk_stream_wait_memory", "tcp_sendmsg_locked"],
+            ),
+            (
+                Network,
+                false,
+                &[
+                    "schedule_timeout",
+                    "wait_woken",
+                    "sk_wait_data",
+                    "tcp_recvmsg_locked",
+                    "tcp_recvmsg",
+                ],
+            ),
+            (
+                Network,
+                false,
+                &[
+                    "schedule_timeout",
+                    "__skb_wait_for_more_packets",
+                    "__skb_recv_udp",
+                    "udp_recvmsg",
+                ],
+            ),
             (Lock, true, &["__schedule", "schedule", "locks_lock_inode_wait", "__do_sys_flock"]),
             (Lock, true, &["__schedule", "schedule", "fcntl_setlk", "do_fcntl", "__x64_sys_fcntl"]),
-            (Lock, true, &["schedule", "posix_lock_inode_wait", "do_lock_file_wait", "fcntl_setlk"]),
-            (Condition, false, &["schedule_hrtimeout_range_clock", "__do_semtimedop", "do_semtimedop"]),
+            (
+                Lock,
+                true,
+                &["schedule", "posix_lock_inode_wait", "do_lock_file_wait", "fcntl_setlk"],
+            ),
+            (
+                Condition,
+                false,
+                &["schedule_hrtimeout_range_clock", "__do_semtimedop", "do_semtimedop"],
+            ),
             (Ipc, false, &["__schedule", "schedule", "do_msgrcv", "do_syscall_64"]),
             (Ipc, true, &["__schedule", "schedule", "do_msgsnd", "do_syscall_64"]),
             (Ipc, true, &["schedule_hrtimeout_range_clock", "wq_sleep", "do_mq_timedsend"]),
-            (Memory, true, &["__schedule", "schedule", "handle_userfault", "__handle_mm_fault", "exc_page_fault"]),
-            (Idle, false, &["__schedule", "schedule", "userfaultfd_read_iter", "vfs_read"]),
-            (FileSystem, true, &["schedule", "request_wait_answer", "__fuse_simple_request", "fuse_lookup_name"]),
-            (Idle, false, &["schedule", "fuse_dev_do_read", "fuse_dev_read", "vfs_read", "", "fuse_session_loop"]),
-            (FileSystem, true, &["schedule", "rpc_wait_bit_killable", "__wait_on_bit", "nfs4_do_call_sync"]),
-            (FileSystem, true, &["io_schedule", "folio_wait_bit_common", "filemap_get_pages", "filemap_read", "fuse_file_read_iter"]),
-            (BlockIo, true, &["io_schedule", "folio_wait_bit_common", "filemap_get_pages", "filemap_read", "", "fuse_session_loop"]),
-            (Ipc, true, &["schedule", "fanotify_handle_event", "fsnotify", "__fsnotify_parent", "do_dentry_open"]),
-            (Memory, true, &["schedule_timeout_killable", "__mem_cgroup_handle_over_high", "exit_to_user_mode_loop"]),
             (
                 Memory,
                 true,
-                &["schedule_timeout", "io_schedule_timeout", "balance_dirty_pages", "generic_perform_write", "ext4_file_write_iter"],
+                &[
+                    "__schedule",
+                    "schedule",
+                    "handle_userfault",
+                    "__handle_mm_fault",
+                    "exc_page_fault",
+                ],
             ),
-            (KernelWork, false, &["schedule_timeout", "__wait_for_common", "wait_for_completion", "__flush_work", "tty_buffer_flush_work"]),
-            (KernelWork, false, &["schedule_timeout", "wait_for_completion_state", "__wait_rcu_gp", "synchronize_rcu", "membarrier"]),
-            (Process, false, &["schedule_timeout", "__wait_for_common", "wait_for_completion_state", "kernel_clone", "__x64_sys_vfork"]),
+            (Idle, false, &["__schedule", "schedule", "userfaultfd_read_iter", "vfs_read"]),
+            (
+                FileSystem,
+                true,
+                &["schedule", "request_wait_answer", "__fuse_simple_request", "fuse_lookup_name"],
+            ),
+            (
+                Idle,
+                false,
+                &[
+                    "schedule",
+                    "fuse_dev_do_read",
+                    "fuse_dev_read",
+                    "vfs_read",
+                    "",
+                    "fuse_session_loop",
+                ],
+            ),
+            (
+                FileSystem,
+                true,
+                &["schedule", "rpc_wait_bit_killable", "__wait_on_bit", "nfs4_do_call_sync"],
+            ),
+            (
+                FileSystem,
+                true,
+                &[
+                    "io_schedule",
+                    "folio_wait_bit_common",
+                    "filemap_get_pages",
+                    "filemap_read",
+                    "fuse_file_read_iter",
+                ],
+            ),
+            (
+                BlockIo,
+                true,
+                &[
+                    "io_schedule",
+                    "folio_wait_bit_common",
+                    "filemap_get_pages",
+                    "filemap_read",
+                    "",
+                    "fuse_session_loop",
+                ],
+            ),
+            (
+                Ipc,
+                true,
+                &[
+                    "schedule",
+                    "fanotify_handle_event",
+                    "fsnotify",
+                    "__fsnotify_parent",
+                    "do_dentry_open",
+                ],
+            ),
+            (
+                Memory,
+                true,
+                &[
+                    "schedule_timeout_killable",
+                    "__mem_cgroup_handle_over_high",
+                    "exit_to_user_mode_loop",
+                ],
+            ),
+            (
+                Memory,
+                true,
+                &[
+                    "schedule_timeout",
+                    "io_schedule_timeout",
+                    "balance_dirty_pages",
+                    "generic_perform_write",
+                    "ext4_file_write_iter",
+                ],
+            ),
+            (
+                KernelWork,
+                false,
+                &[
+                    "schedule_timeout",
+                    "__wait_for_common",
+                    "wait_for_completion",
+                    "__flush_work",
+                    "tty_buffer_flush_work",
+                ],
+            ),
+            (
+                KernelWork,
+                false,
+                &[
+                    "schedule_timeout",
+                    "wait_for_completion_state",
+                    "__wait_rcu_gp",
+                    "synchronize_rcu",
+                    "membarrier",
+                ],
+            ),
+            (
+                Process,
+                false,
+                &[
+                    "schedule_timeout",
+                    "__wait_for_common",
+                    "wait_for_completion_state",
+                    "kernel_clone",
+                    "__x64_sys_vfork",
+                ],
+            ),
             (
                 Device,
                 false,
-                &["schedule", "tell_host", "virtballoon_free_page_report", "page_reporting_process", "worker_thread", "kthread"],
+                &[
+                    "schedule",
+                    "tell_host",
+                    "virtballoon_free_page_report",
+                    "page_reporting_process",
+                    "worker_thread",
+                    "kthread",
+                ],
             ),
-            (Device, false, &["schedule_timeout", "dma_fence_default_wait", "dma_fence_wait_timeout", "drm_syncobj_array_wait_timeout"]),
+            (
+                Device,
+                false,
+                &[
+                    "schedule_timeout",
+                    "dma_fence_default_wait",
+                    "dma_fence_wait_timeout",
+                    "drm_syncobj_array_wait_timeout",
+                ],
+            ),
             (KernelIdle, false, &["schedule", "worker_thread", "kthread", "ret_from_fork"]),
-            (KernelIdle, false, &["schedule", "a_thread_of_some_module", "kthread", "ret_from_fork"]),
-            (Timer, false, &["schedule_timeout", "schedule_timeout_uninterruptible", "msleep", "nothing_known"]),
+            (
+                KernelIdle,
+                false,
+                &["schedule", "a_thread_of_some_module", "kthread", "ret_from_fork"],
+            ),
+            (
+                Timer,
+                false,
+                &[
+                    "schedule_timeout",
+                    "schedule_timeout_uninterruptible",
+                    "msleep",
+                    "nothing_known",
+                ],
+            ),
         ];
         for (class, unwanted, stack) in cases {
             let found = wait(stack);
@@ -556,11 +869,16 @@ mod tests {
     #[test]
     fn the_documented_wait_places_have_their_classes() {
         let docs = include_str!("../../../docs/wait-classes.md");
-        let table = docs.split("<!-- wait places -->").nth(1).and_then(|rest| rest.split("<!-- end -->").next()).expect("the table");
+        let table = docs
+            .split("<!-- wait places -->")
+            .nth(1)
+            .and_then(|rest| rest.split("<!-- end -->").next())
+            .expect("the table");
         let mut documented = 0;
         for row in table.lines().filter(|row| row.starts_with("| `")) {
             let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-            let (class, places) = (cells[1].trim_start_matches('`').split('`').next().expect("a class"), cells[2]);
+            let (class, places) =
+                (cells[1].trim_start_matches('`').split('`').next().expect("a class"), cells[2]);
             for place in places.split('`').map(str::trim).filter(|place| !place.is_empty()) {
                 let found = wait(&["__schedule", "schedule", place]);
                 assert_eq!(found.class.name(), class, "{place}");
@@ -575,21 +893,81 @@ mod tests {
     #[test]
     fn regression_the_innermost_place_decides() {
         use WaitClass::*;
-        let below_ext4 =
-            |inner: &[&str]| class(&[inner, &["ext4_map_blocks", "ext4_da_write_begin", "ext4_file_write_iter", "vfs_write"]].concat()).0;
-        assert_eq!(below_ext4(&["schedule_preempt_disabled", "rwsem_down_write_slowpath", "down_write"]), Lock);
-        assert_eq!(below_ext4(&["schedule_timeout", "reclaim_throttle", "shrink_node", "__alloc_pages_slowpath.constprop.0"]), Memory);
+        let below_ext4 = |inner: &[&str]| {
+            class(
+                &[
+                    inner,
+                    &[
+                        "ext4_map_blocks",
+                        "ext4_da_write_begin",
+                        "ext4_file_write_iter",
+                        "vfs_write",
+                    ],
+                ]
+                .concat(),
+            )
+            .0
+        };
+        assert_eq!(
+            below_ext4(&["schedule_preempt_disabled", "rwsem_down_write_slowpath", "down_write"]),
+            Lock
+        );
+        assert_eq!(
+            below_ext4(&[
+                "schedule_timeout",
+                "reclaim_throttle",
+                "shrink_node",
+                "__alloc_pages_slowpath.constprop.0"
+            ]),
+            Memory
+        );
         assert_eq!(below_ext4(&["io_schedule", "blk_mq_get_tag", "submit_bio_noacct"]), BlockIo);
-        assert_eq!(below_ext4(&["io_schedule", "bit_wait_io", "__wait_on_bit", "ext4_read_bh"]), BlockIo);
-        assert_eq!(below_ext4(&["schedule", "start_this_handle", "jbd2__journal_start"]), FileSystem);
+        assert_eq!(
+            below_ext4(&["io_schedule", "bit_wait_io", "__wait_on_bit", "ext4_read_bh"]),
+            BlockIo
+        );
+        assert_eq!(
+            below_ext4(&["schedule", "start_this_handle", "jbd2__journal_start"]),
+            FileSystem
+        );
         assert_eq!(below_ext4(&["schedule", "a_wait_nobody_knows"]), FileSystem);
-        let fault = ["filemap_fault", "__do_fault", "handle_mm_fault", "exc_page_fault", "asm_exc_page_fault", "vfs_read"];
-        assert_eq!(class(&[&["io_schedule", "folio_wait_bit_common", "__folio_lock_or_retry"], &fault[..]].concat()).0, Memory);
+        let fault = [
+            "filemap_fault",
+            "__do_fault",
+            "handle_mm_fault",
+            "exc_page_fault",
+            "asm_exc_page_fault",
+            "vfs_read",
+        ];
+        assert_eq!(
+            class(
+                &[&["io_schedule", "folio_wait_bit_common", "__folio_lock_or_retry"], &fault[..]]
+                    .concat()
+            )
+            .0,
+            Memory
+        );
         // A worker that works is not at rest, whatever its work waits for.
-        assert_eq!(class(&["schedule", "wb_wait_for_completion", "process_one_work", "worker_thread", "kthread"]).0, FileSystem);
+        assert_eq!(
+            class(&[
+                "schedule",
+                "wb_wait_for_completion",
+                "process_one_work",
+                "worker_thread",
+                "kthread"
+            ])
+            .0,
+            FileSystem
+        );
         // Names of the program mean nothing about the kernel.
-        assert_eq!(class(&["schedule", "do_sys_poll", "", "fuse_loop", "tcp_server", "ext4_reader"]), (Idle, true));
-        assert_eq!(class(&["schedule", "a_wait_nobody_knows", "", "nfs_main", "msleep"]).0, Unknown);
+        assert_eq!(
+            class(&["schedule", "do_sys_poll", "", "fuse_loop", "tcp_server", "ext4_reader"]),
+            (Idle, true)
+        );
+        assert_eq!(
+            class(&["schedule", "a_wait_nobody_knows", "", "nfs_main", "msleep"]).0,
+            Unknown
+        );
     }
 
     /// A wait in user space: the kernel's frames of a futex wait, then the program's, leaf first.
@@ -609,26 +987,69 @@ mod tests {
 
     #[test]
     fn waits_of_language_runtimes_have_their_classes() {
-        let condvar =
-            |frames: &[&str]| futex_class(&[&["__futex_abstimed_wait_common", "pthread_cond_timedwait@@GLIBC_2.3.2"], frames].concat());
+        let condvar = |frames: &[&str]| {
+            futex_class(
+                &[&["__futex_abstimed_wait_common", "pthread_cond_timedwait@@GLIBC_2.3.2"], frames]
+                    .concat(),
+            )
+        };
         // CPython.
-        assert_eq!(condvar(&["take_gil", "PyEval_RestoreThread", "os_read", "_PyEval_EvalFrameDefault"]), (WaitClass::Lock, false));
-        assert_eq!(condvar(&["PyEval_RestoreThread.localalias", "time_sleep"]), (WaitClass::Lock, false));
-        let semaphore =
-            ["__futex_abstimed_wait_common", "sem_clockwait@GLIBC_2.30", "PyThread_acquire_lock_timed", "lock_PyThread_acquire_lock"];
-        assert_eq!(futex_class(&semaphore), (WaitClass::Condition, false), "a Lock, a Queue, a Condition");
-        // HotSpot.
-        assert_eq!(condvar(&["ObjectMonitor::EnterI", "ObjectMonitor::enter", "ObjectSynchronizer::enter"]), (WaitClass::Lock, false));
         assert_eq!(
-            condvar(&["os::PlatformEvent::park", "ObjectMonitor::wait", "ObjectSynchronizer::wait", "JVM_MonitorWait"]),
+            condvar(&["take_gil", "PyEval_RestoreThread", "os_read", "_PyEval_EvalFrameDefault"]),
+            (WaitClass::Lock, false)
+        );
+        assert_eq!(
+            condvar(&["PyEval_RestoreThread.localalias", "time_sleep"]),
+            (WaitClass::Lock, false)
+        );
+        let semaphore = [
+            "__futex_abstimed_wait_common",
+            "sem_clockwait@GLIBC_2.30",
+            "PyThread_acquire_lock_timed",
+            "lock_PyThread_acquire_lock",
+        ];
+        assert_eq!(
+            futex_class(&semaphore),
+            (WaitClass::Condition, false),
+            "a Lock, a Queue, a Condition"
+        );
+        // HotSpot.
+        assert_eq!(
+            condvar(&[
+                "ObjectMonitor::EnterI",
+                "ObjectMonitor::enter",
+                "ObjectSynchronizer::enter"
+            ]),
+            (WaitClass::Lock, false)
+        );
+        assert_eq!(
+            condvar(&[
+                "os::PlatformEvent::park",
+                "ObjectMonitor::wait",
+                "ObjectSynchronizer::wait",
+                "JVM_MonitorWait"
+            ]),
             (WaitClass::Ipc, false)
         );
-        assert_eq!(condvar(&["ObjectMonitor::ReenterI", "ObjectMonitor::wait", "JVM_MonitorWait"]), (WaitClass::Lock, false));
+        assert_eq!(
+            condvar(&["ObjectMonitor::ReenterI", "ObjectMonitor::wait", "JVM_MonitorWait"]),
+            (WaitClass::Lock, false)
+        );
         assert_eq!(condvar(&["Parker::park", "Unsafe_Park"]), (WaitClass::Condition, false));
-        let park = ["Unsafe_Park", "jdk.internal.misc.Unsafe.park", "java.util.concurrent.locks.LockSupport.park"];
+        let park = [
+            "Unsafe_Park",
+            "jdk.internal.misc.Unsafe.park",
+            "java.util.concurrent.locks.LockSupport.park",
+        ];
         let locks = |last: &str| condvar(&[&park[..], &[last]].concat());
-        assert_eq!(locks("void java.util.concurrent.locks.ReentrantLock.lock()"), (WaitClass::Lock, false));
-        assert_eq!(locks("java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await"), (WaitClass::Ipc, false));
+        assert_eq!(
+            locks("void java.util.concurrent.locks.ReentrantLock.lock()"),
+            (WaitClass::Lock, false)
+        );
+        assert_eq!(
+            locks("java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await"),
+            (WaitClass::Ipc, false)
+        );
         // Go, as recorded with 1.26.
         let rest = [
             "runtime.futex.abi0",
@@ -641,16 +1062,44 @@ mod tests {
         ];
         assert_eq!(futex_class(&rest), (WaitClass::Idle, false));
         assert_eq!(
-            futex_class(&["runtime.futex.abi0", "runtime.futexsleep", "runtime.lock2", "runtime.gcStart"]),
+            futex_class(&[
+                "runtime.futex.abi0",
+                "runtime.futexsleep",
+                "runtime.lock2",
+                "runtime.gcStart"
+            ]),
             (WaitClass::Lock, false)
         );
         assert_eq!(
-            futex_class(&["runtime.futex.abi0", "runtime.notesleep", "runtime.stoplockedm", "runtime.schedule"]),
+            futex_class(&[
+                "runtime.futex.abi0",
+                "runtime.notesleep",
+                "runtime.stoplockedm",
+                "runtime.schedule"
+            ]),
             (WaitClass::Condition, false)
         );
-        let netpoll = ["do_epoll_wait", "do_compat_epoll_pwait.part.0", "runtime.netpoll", "runtime.findRunnable", "runtime.schedule"];
-        assert_eq!(class(&netpoll), (WaitClass::Idle, false), "whoever rests polls the network: that makes it no event loop");
-        assert_eq!(class(&["do_nanosleep", "hrtimer_nanosleep", "runtime.usleep.abi0", "runtime.runqgrab"]), (WaitClass::Timer, false));
+        let netpoll = [
+            "do_epoll_wait",
+            "do_compat_epoll_pwait.part.0",
+            "runtime.netpoll",
+            "runtime.findRunnable",
+            "runtime.schedule",
+        ];
+        assert_eq!(
+            class(&netpoll),
+            (WaitClass::Idle, false),
+            "whoever rests polls the network: that makes it no event loop"
+        );
+        assert_eq!(
+            class(&[
+                "do_nanosleep",
+                "hrtimer_nanosleep",
+                "runtime.usleep.abi0",
+                "runtime.runqgrab"
+            ]),
+            (WaitClass::Timer, false)
+        );
     }
 
     #[test]
@@ -671,7 +1120,12 @@ mod tests {
         ] {
             assert!(unlocks(name), "{name}");
         }
-        for name in ["pthread_cond_signal@@GLIBC_2.3.2", "PyThread_release_lock", "ObjectMonitor::notify", "runtime.notewakeup"] {
+        for name in [
+            "pthread_cond_signal@@GLIBC_2.3.2",
+            "PyThread_release_lock",
+            "ObjectMonitor::notify",
+            "runtime.notewakeup",
+        ] {
             assert!(!unlocks(name), "{name}");
         }
         assert_eq!(class(&["nothing_known"]), (WaitClass::Unknown, false));
@@ -680,33 +1134,82 @@ mod tests {
     #[test]
     fn stacks_of_windows_have_theirs() {
         // Without the scheduler's own functions, as stacks are read.
-        assert_eq!(class(&["ExAcquirePushLockExclusiveEx", "MiCommitVadCfgBits", "VirtualAlloc"]), (WaitClass::Lock, false));
         assert_eq!(
-            class(&["ExpWaitForResource", "ExAcquireResourceExclusiveLite", "NtfsAcquireVcb", "WriteFile"]),
+            class(&["ExAcquirePushLockExclusiveEx", "MiCommitVadCfgBits", "VirtualAlloc"]),
             (WaitClass::Lock, false)
         );
-        assert_eq!(class(&["NtWaitForAlertByThreadId", "RtlpWaitOnCriticalSection", "RtlEnterCriticalSection"]), (WaitClass::Lock, false));
-        assert_eq!(class(&["NtWaitForAlertByThreadId", "RtlSleepConditionVariableSRW"]), (WaitClass::Condition, false));
-        assert_eq!(class(&["xxxRealSleepThread", "xxxSleepThread2", "NtUserGetMessage"]), (WaitClass::Idle, true));
-        assert_eq!(class(&["xxxRealSleepThread", "xxxInterSendMsgEx", "NtUserMessageCall"]), (WaitClass::Ipc, false));
-        assert_eq!(class(&["IoRemoveIoCompletion", "NtRemoveIoCompletion"]), (WaitClass::Idle, true));
-        assert_eq!(class(&["ExpWorkerThread", "PspSystemThreadStartup"]), (WaitClass::KernelIdle, false));
-        assert_eq!(class(&["AlpcpSignalAndWait", "AlpcpReceiveSynchronousReply"]), (WaitClass::Ipc, false));
-        assert_eq!(class(&["MiWaitForInPageComplete", "MiIssueHardFault", "MmAccessFault", "KiPageFault"]), (WaitClass::Memory, false));
+        assert_eq!(
+            class(&[
+                "ExpWaitForResource",
+                "ExAcquireResourceExclusiveLite",
+                "NtfsAcquireVcb",
+                "WriteFile"
+            ]),
+            (WaitClass::Lock, false)
+        );
+        assert_eq!(
+            class(&[
+                "NtWaitForAlertByThreadId",
+                "RtlpWaitOnCriticalSection",
+                "RtlEnterCriticalSection"
+            ]),
+            (WaitClass::Lock, false)
+        );
+        assert_eq!(
+            class(&["NtWaitForAlertByThreadId", "RtlSleepConditionVariableSRW"]),
+            (WaitClass::Condition, false)
+        );
+        assert_eq!(
+            class(&["xxxRealSleepThread", "xxxSleepThread2", "NtUserGetMessage"]),
+            (WaitClass::Idle, true)
+        );
+        assert_eq!(
+            class(&["xxxRealSleepThread", "xxxInterSendMsgEx", "NtUserMessageCall"]),
+            (WaitClass::Ipc, false)
+        );
+        assert_eq!(
+            class(&["IoRemoveIoCompletion", "NtRemoveIoCompletion"]),
+            (WaitClass::Idle, true)
+        );
+        assert_eq!(
+            class(&["ExpWorkerThread", "PspSystemThreadStartup"]),
+            (WaitClass::KernelIdle, false)
+        );
+        assert_eq!(
+            class(&["AlpcpSignalAndWait", "AlpcpReceiveSynchronousReply"]),
+            (WaitClass::Ipc, false)
+        );
+        assert_eq!(
+            class(&["MiWaitForInPageComplete", "MiIssueHardFault", "MmAccessFault", "KiPageFault"]),
+            (WaitClass::Memory, false)
+        );
         assert_eq!(class(&["NtfsWaitForIo", "NtfsCommonWrite"]), (WaitClass::FileSystem, false));
         assert_eq!(class(&["NtDelayExecution", "SleepEx"]), (WaitClass::Timer, false));
         assert_eq!(class(&["KiSchedulerApc", "KiDeliverApc"]), (WaitClass::Stopped, false));
-        // A window procedure that was called from a message loop and waits for something else is no message loop.
-        assert_eq!(class(&["NtWaitForSingleObject", "KeUserModeCallback", "NtUserGetMessage"]), (WaitClass::Condition, false));
+        // A window procedure that was called from a message loop and waits for something else is no
+        // message loop.
+        assert_eq!(
+            class(&["NtWaitForSingleObject", "KeUserModeCallback", "NtUserGetMessage"]),
+            (WaitClass::Condition, false)
+        );
     }
 
     #[test]
     fn reasons_tell_what_stacks_do_not() {
         let name = |number| unhitch_model::WaitReason::new(number, false).name();
-        assert_eq!([name(28), name(27), name(15), name(4)], ["WrPushLock", "WrResource", "WrQueue", "DelayExecution"]);
+        assert_eq!(
+            [name(28), name(27), name(15), name(4)],
+            ["WrPushLock", "WrResource", "WrQueue", "DelayExecution"]
+        );
         assert_eq!(
             [28, 27, 15, 4, 6].map(WaitClass::of_reason),
-            [WaitClass::Lock, WaitClass::Lock, WaitClass::KernelIdle, WaitClass::Timer, WaitClass::Unknown]
+            [
+                WaitClass::Lock,
+                WaitClass::Lock,
+                WaitClass::KernelIdle,
+                WaitClass::Timer,
+                WaitClass::Unknown
+            ]
         );
     }
 
@@ -715,7 +1218,10 @@ mod tests {
         assert_eq!(base_name("rwsem_down_read_slowpath.isra.0"), "rwsem_down_read_slowpath");
         assert_eq!(base_name("ext4_sync_file [ext4]"), "ext4_sync_file");
         assert_eq!(base_name("pthread_mutex_lock@@GLIBC_2.2.5"), "pthread_mutex_lock");
-        assert_eq!(base_name("core::ops::FnOnce::call_once{{vtable.shim}}"), "core::ops::FnOnce::call_once{{vtable.shim}}");
+        assert_eq!(
+            base_name("core::ops::FnOnce::call_once{{vtable.shim}}"),
+            "core::ops::FnOnce::call_once{{vtable.shim}}"
+        );
         assert_eq!(base_name("lab::Cache::fill.llvm.17324580461093261834"), "lab::Cache::fill");
         assert_eq!(base_name("memcpy.part.0.constprop.3.cold"), "memcpy");
         assert_eq!(base_name("._start"), "._start");
@@ -725,14 +1231,18 @@ mod tests {
     fn regression_dots_of_a_language_are_part_of_the_name() {
         assert_eq!(base_name("sync.(*Mutex).Unlock"), "sync.(*Mutex).Unlock");
         assert_eq!(base_name("runtime.futex.abi0"), "runtime.futex");
-        assert_eq!(base_name("java.util.concurrent.locks.ReentrantLock.unlock"), "java.util.concurrent.locks.ReentrantLock.unlock");
+        assert_eq!(
+            base_name("java.util.concurrent.locks.ReentrantLock.unlock"),
+            "java.util.concurrent.locks.ReentrantLock.unlock"
+        );
         let rules = Rules::default();
         assert_eq!(rules.marks(&rules.patterns_matching("sync.(*Mutex).Unlock")), [Mark::Unlock]);
     }
 
     #[test]
     fn a_users_rule_comes_first() {
-        let rules = Rules::with_user_rules("[[wait]]\nclass = \"lock\"\nany = [\"my_lock\"]\n").expect("valid");
+        let rules = Rules::with_user_rules("[[wait]]\nclass = \"lock\"\nany = [\"my_lock\"]\n")
+            .expect("valid");
         assert_eq!(wait_by(&rules, &["do_sys_poll", "", "my_lock"]).class, WaitClass::Lock);
         assert!(Rules::with_user_rules("[[wait]]\nclass = \"nonsense\"\n").is_err());
     }
@@ -752,10 +1262,16 @@ mod tests {
         for text in texts {
             let Err(error) = Rules::with_user_rules(text) else { panic!("{text}") };
             let error = error.to_string();
-            assert!(!error.contains("secret") && error.contains("line ") && error.contains("column "), "{text}: {error}");
+            assert!(
+                !error.contains("secret") && error.contains("line ") && error.contains("column "),
+                "{text}: {error}"
+            );
             println!("{error}");
         }
-        let error = Rules::with_user_rules("[[wait]]\nclass = \"lock\"\nany = 5\n").err().unwrap().to_string();
+        let error = Rules::with_user_rules("[[wait]]\nclass = \"lock\"\nany = 5\n")
+            .err()
+            .unwrap()
+            .to_string();
         assert_eq!(error, "wait rules: line 3, column 7: expected a sequence");
     }
 }

@@ -1,4 +1,5 @@
-//! Which waits are for one lock, and which are one wait: by a kernel lock's address, and where a waiter looks by its own timer.
+//! Which waits are for one lock, and which are one wait: by a kernel lock's address, and where a
+//! waiter looks by its own timer.
 
 mod scene;
 
@@ -11,17 +12,35 @@ use unhitch_model::{ContentionKind, StackId, TaskState, ThreadId, Trace, WakeFla
 
 const MS: u64 = 1_000;
 const IDLE: ThreadId = ThreadId::IDLE;
-const WRITE: [&str; 7] = ["main", "serve", "|", "vm_mmap_pgoff", "down_write", "rwsem_down_write_slowpath", "schedule"];
-const READ: [&str; 7] = ["main", "serve", "|", "lock_mm_and_find_vma", "down_read", "rwsem_down_read_slowpath", "schedule"];
+const WRITE: [&str; 7] =
+    ["main", "serve", "|", "vm_mmap_pgoff", "down_write", "rwsem_down_write_slowpath", "schedule"];
+const READ: [&str; 7] = [
+    "main",
+    "serve",
+    "|",
+    "lock_mm_and_find_vma",
+    "down_read",
+    "rwsem_down_read_slowpath",
+    "schedule",
+];
 
-/// The event loop waits in `WRITE` for a lock at 0x1000 from 100 to 600 ms, until "server" lets it go. The server itself had waited in
-/// `code` from 300 to 310 ms, for the lock at `lock_avma` (where that was reported), which "writer" had.
+/// The event loop waits in `WRITE` for a lock at 0x1000 from 100 to 600 ms, until "server" lets it
+/// go. The server itself had waited in `code` from 300 to 310 ms, for the lock at `lock_avma`
+/// (where that was reported), which "writer" had.
 fn server_that_waited(code: &[&str], lock_avma: Option<u64>) -> (Trace, [ThreadId; 2]) {
     let mut desktop = Desktop::new();
     let scene = &mut desktop.scene;
     let (server, writer) = (scene.thread(300, 300, "server"), scene.thread(400, 400, "writer"));
     let (wait, own_wait) = (scene.stack(&WRITE), scene.stack(code));
-    let release = scene.stack(&["main", "serve", "|", "vm_mmap_pgoff", "up_write", "rwsem_wake", "try_to_wake_up"]);
+    let release = scene.stack(&[
+        "main",
+        "serve",
+        "|",
+        "vm_mmap_pgoff",
+        "up_write",
+        "rwsem_wake",
+        "try_to_wake_up",
+    ]);
     let busy = scene.stack(&["main", "serve", "sort_items"]);
     scene.switch(50 * MS, 1, IDLE, Runnable, server, StackId::EMPTY);
     scene.switch(51 * MS, 2, IDLE, Runnable, writer, StackId::EMPTY);
@@ -56,7 +75,10 @@ fn held_ms(code: &[&str], lock_avma: Option<u64>) -> [u64; 2] {
     let analysis = Analysis::new(&trace, &Rules::default());
     let stall = analysis.stalls(&Query::default()).into_iter().next().expect("a stall");
     let shares = analysis.partition(&stall.explanation);
-    holders.map(|holder| shares.iter().filter(|share| share.who == Some(holder)).map(|share| share.ns).sum::<u64>() / 1_000_000)
+    holders.map(|holder| {
+        shares.iter().filter(|share| share.who == Some(holder)).map(|share| share.ns).sum::<u64>()
+            / 1_000_000
+    })
 }
 
 #[test]
@@ -64,7 +86,11 @@ fn a_locks_address_tells_whether_two_waits_are_for_it() {
     // Who waits for a lock does not have it: what was before the wait was the writer's time.
     assert_eq!(held_ms(&WRITE, None), [290, 209], "equal code is all that is known");
     assert_eq!(held_ms(&WRITE, Some(0x1000)), [290, 209]);
-    assert_eq!(held_ms(&WRITE, Some(0x2000)), [489, 10], "another lock: the server had the first one all the time");
+    assert_eq!(
+        held_ms(&WRITE, Some(0x2000)),
+        [489, 10],
+        "another lock: the server had the first one all the time"
+    );
     assert_eq!(held_ms(&READ, None), [489, 10], "other code");
     assert_eq!(held_ms(&READ, Some(0x1000)), [290, 209], "other code, but the same lock");
 }
@@ -73,8 +99,12 @@ fn a_locks_address_tells_whether_two_waits_are_for_it() {
 fn a_contention_whose_end_was_lost_is_not_that_of_later_waits() {
     let (mut trace, [server, _]) = server_that_waited(&READ, Some(0x1000));
     // The only begin of the server is one in other code, before, and its end was lost.
-    let begin = (0..trace.contentions.len()).find(|&at| trace.contentions.thread[at] == server).expect("reported");
-    let of_ui = (0..trace.contentions.len()).find(|&at| trace.contentions.thread[at] != server).expect("reported");
+    let begin = (0..trace.contentions.len())
+        .find(|&at| trace.contentions.thread[at] == server)
+        .expect("reported");
+    let of_ui = (0..trace.contentions.len())
+        .find(|&at| trace.contentions.thread[at] != server)
+        .expect("reported");
     trace.contentions.stack[begin] = trace.contentions.stack[of_ui];
     let analysis = Analysis::new(&trace, &Rules::default());
     let wait = |thread| {
@@ -101,25 +131,33 @@ fn waits_for_two_locks_in_one_code_are_two_operations() {
         }
         let trace = scene.finish(2, 12 * MS);
         let analysis = Analysis::new(&trace, &Rules::default());
-        let operations = analysis.operations(waiter, &analysis.segments(waiter, analysis.timeline.window()));
+        let operations =
+            analysis.operations(waiter, &analysis.segments(waiter, analysis.timeline.window()));
         operations.iter().map(|operation| operation.sleeps).collect::<Vec<_>>()
     };
     assert_eq!(sleeps(0x1000), [2]);
     assert_eq!(sleeps(0x2000), [1, 1]);
 }
 
-/// The event loop waits in `wait` from 100 ms to 600 ms. Its own timer wakes it every 5 ms, to look, until "worker", which computes,
-/// lets it go on in `release`, if anybody does.
+/// The event loop waits in `wait` from 100 ms to 600 ms. Its own timer wakes it every 5 ms, to
+/// look, until "worker", which computes, lets it go on in `release`, if anybody does.
 fn looks_by_its_timer(wait: &[&str], release: Option<&[&str]>) -> (Trace, ThreadId) {
     let mut desktop = Desktop::new();
     let scene = &mut desktop.scene;
     let worker = scene.thread(100, 101, "worker");
     let wait = scene.stack(wait);
-    let timer = scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let timer = scene.stack(&[
+        "|",
+        "asm_sysvec_apic_timer_interrupt",
+        "hrtimer_interrupt",
+        "hrtimer_wakeup",
+        "try_to_wake_up",
+    ]);
     let sort = scene.stack(&["main", "_PyEval_EvalFrameDefault", "list_sort_impl"]);
     scene.switch(50 * MS, 1, IDLE, Runnable, worker, StackId::EMPTY);
     for round in 0..100 {
-        let (from, to) = ((100 + round * 5) * MS + if round == 0 { 50 } else { 20 }, (105 + round * 5) * MS);
+        let (from, to) =
+            ((100 + round * 5) * MS + if round == 0 { 50 } else { 20 }, (105 + round * 5) * MS);
         scene.switch(from, 0, desktop.ui, Sleeping, IDLE, wait);
         match release.filter(|_| round == 99) {
             Some(release) => {
@@ -145,23 +183,45 @@ const FUTEX_WAKE: [&str; 5] = ["|", "__x64_sys_futex", "do_futex", "futex_wake",
 
 #[test]
 fn a_wait_for_the_interpreters_lock_is_the_holders_though_the_waiter_looks_by_its_timer() {
-    let wait = [&["main", "os_read", "PyEval_RestoreThread", "take_gil", "pthread_cond_timedwait"][..], &FUTEX].concat();
-    let release = [&["main", "PyEval_SaveThread", "drop_gil", "pthread_cond_signal"][..], &FUTEX_WAKE].concat();
+    let wait = [
+        &["main", "os_read", "PyEval_RestoreThread", "take_gil", "pthread_cond_timedwait"][..],
+        &FUTEX,
+    ]
+    .concat();
+    let release =
+        [&["main", "PyEval_SaveThread", "drop_gil", "pthread_cond_signal"][..], &FUTEX_WAKE]
+            .concat();
     let (trace, worker) = looks_by_its_timer(&wait, Some(&release));
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("interpreter_lock", text);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(worker)));
-    assert_eq!((stall.finding.function.as_str(), stall.finding.evidence), ("list_sort_impl", Evidence::Inferred));
-    assert_eq!(stall.explanation.hops.iter().map(|hop| hop.looks).collect::<Vec<_>>(), [99], "one wait");
+    assert_eq!(
+        (stall.finding.function.as_str(), stall.finding.evidence),
+        ("list_sort_impl", Evidence::Inferred)
+    );
+    assert_eq!(
+        stall.explanation.hops.iter().map(|hop| hop.looks).collect::<Vec<_>>(),
+        [99],
+        "one wait"
+    );
 }
 
 #[test]
 fn where_libc_loses_the_callers_it_is_a_wait_for_the_worker_all_the_same() {
     let wait = [&["__futex_abstimed_wait_common"][..], &FUTEX].concat();
-    let (trace, worker) = looks_by_its_timer(&wait, Some(&[&["pthread_cond_signal"][..], &FUTEX_WAKE].concat()));
+    let (trace, worker) =
+        looks_by_its_timer(&wait, Some(&[&["pthread_cond_signal"][..], &FUTEX_WAKE].concat()));
     let (stall, text) = judged(&trace);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuBound, Some(worker)), "{text}");
-    assert_eq!((stall.finding.function.as_str(), stall.finding.evidence), ("list_sort_impl", Evidence::Inferred), "{text}");
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::CpuBound, Some(worker)),
+        "{text}"
+    );
+    assert_eq!(
+        (stall.finding.function.as_str(), stall.finding.evidence),
+        ("list_sort_impl", Evidence::Inferred),
+        "{text}"
+    );
 }
 
 #[test]
@@ -169,7 +229,11 @@ fn who_only_ever_looks_is_let_go_by_nobody() {
     let wait = [&["main", "take_gil", "pthread_cond_timedwait"][..], &FUTEX].concat();
     let (trace, _) = looks_by_its_timer(&wait, None);
     let (stall, text) = judged(&trace);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LockStarvation, None), "{text}");
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::LockStarvation, None),
+        "{text}"
+    );
     assert!(text.contains("It polled for a lock") && stall.explanation.hops.is_empty(), "{text}");
 }
 
@@ -187,14 +251,31 @@ fn the_last_waker_and_the_holder_are_both_told() {
     let scene = &mut desktop.scene;
     let (holder, writer) = (scene.thread(300, 301, "checkpoint"), scene.thread(400, 401, "writer"));
     let (wait, begun) = (scene.stack(&WRITE), scene.stack(&WRITE[..6]));
-    let release = scene.stack(&["main", "serve", "|", "vm_mmap_pgoff", "up_write", "rwsem_wake", "try_to_wake_up"]);
+    let release = scene.stack(&[
+        "main",
+        "serve",
+        "|",
+        "vm_mmap_pgoff",
+        "up_write",
+        "rwsem_wake",
+        "try_to_wake_up",
+    ]);
     scene.switch(80 * MS, 2, IDLE, Runnable, holder, StackId::EMPTY);
-    for (thread, cpu, from, woken, by) in [(writer, 3, 99 * MS, 1_100 * MS, holder), (desktop.ui, 0, 100 * MS + 50, 1_101 * MS, writer)] {
+    for (thread, cpu, from, woken, by) in [
+        (writer, 3, 99 * MS, 1_100 * MS, holder),
+        (desktop.ui, 0, 100 * MS + 50, 1_101 * MS, writer),
+    ] {
         scene.contention(from - 10, thread, ContentionKind::Begin, 0xffff_8881_0000_1000, begun);
         scene.switch(from, cpu, thread, Sleeping, IDLE, wait);
         scene.wake(woken, 2, by, thread, WakeFlags::default(), release);
         scene.switch(woken + 10, cpu, IDLE, Runnable, thread, StackId::EMPTY);
-        scene.contention(woken + 20, thread, ContentionKind::End, 0xffff_8881_0000_1000, StackId::EMPTY);
+        scene.contention(
+            woken + 20,
+            thread,
+            ContentionKind::End,
+            0xffff_8881_0000_1000,
+            StackId::EMPTY,
+        );
     }
     scene.switch(1_101 * MS + 100, 3, writer, Sleeping, IDLE, desktop.poll);
     desktop.pump_all(0, 100);
@@ -207,10 +288,26 @@ fn the_last_waker_and_the_holder_are_both_told() {
     assert!(text.contains(told), "{text}");
     let (_, json) = readings(&trace);
     let both = &json["cause"]["readings"];
-    assert_eq!((&both["last_waker"]["tid"], &both["last_waker"]["evidence"]), (&401.into(), &"direct".into()), "{both}");
-    assert_eq!((&both["last_waker"]["held_ns"], &both["last_waker"]["at_ns"]), (&1_000_000.into(), &1_101_000_000u64.into()), "{both}");
-    assert_eq!((&both["holder"]["tid"], &both["holder"]["evidence"]), (&301.into(), &"direct".into()), "{both}");
-    assert_eq!((&both["holder"]["at_ns"], &both["same_lock_by"]), (&1_100_000_000u64.into(), &"address".into()), "{both}");
+    assert_eq!(
+        (&both["last_waker"]["tid"], &both["last_waker"]["evidence"]),
+        (&401.into(), &"direct".into()),
+        "{both}"
+    );
+    assert_eq!(
+        (&both["last_waker"]["held_ns"], &both["last_waker"]["at_ns"]),
+        (&1_000_000.into(), &1_101_000_000u64.into()),
+        "{both}"
+    );
+    assert_eq!(
+        (&both["holder"]["tid"], &both["holder"]["evidence"]),
+        (&301.into(), &"direct".into()),
+        "{both}"
+    );
+    assert_eq!(
+        (&both["holder"]["at_ns"], &both["same_lock_by"]),
+        (&1_100_000_000u64.into(), &"address".into()),
+        "{both}"
+    );
     assert_eq!(json["chain"][1]["lock"], "0xffff888100001000", "{json}");
 
     let mut unreported = trace.clone();

@@ -21,13 +21,24 @@ fn told(analysis: &Analysis<'_>, lane: Lane) -> Vec<Told> {
     match lane {
         Lane::Thread(thread) => {
             let segments = analysis.segments(thread, whole).into_iter();
-            segments.map(|segment| Told { window: segment.window, state: LaneState::of(analysis, &segment), thread: None }).collect()
+            segments
+                .map(|segment| Told {
+                    window: segment.window,
+                    state: LaneState::of(analysis, &segment),
+                    thread: None,
+                })
+                .collect()
         }
         Lane::Cpu(cpu) => {
-            let state = |thread: ThreadId| if thread.is_idle() { LaneState::Idle } else { LaneState::Ran };
+            let state =
+                |thread: ThreadId| if thread.is_idle() { LaneState::Idle } else { LaneState::Ran };
             let occupancy = analysis.cpus.occupancy(analysis.trace, cpu, whole);
             occupancy
-                .map(|had| Told { window: had.window, state: had.thread.map_or(LaneState::Unknown, state), thread: had.thread })
+                .map(|had| Told {
+                    window: had.window,
+                    state: had.thread.map_or(LaneState::Unknown, state),
+                    thread: had.thread,
+                })
                 .collect()
         }
         _ => Vec::new(),
@@ -37,10 +48,17 @@ fn told(analysis: &Analysis<'_>, lane: Lane) -> Vec<Told> {
 /// Compares a view with a walk over all slices.
 fn check(lane: Lane, told: &[Told], view: &View, screen: &Screen) {
     let least = screen.shortest_whole_ns();
-    let (whole, small): (Vec<Told>, Vec<Told>) =
-        told.iter().filter(|slice| slice.window.overlaps(screen.window)).partition(|slice| slice.window.duration_ns() >= least);
-    let shown: Vec<(Window, LaneState)> = view.slices.iter().map(|slice| (slice.window, slice.state)).collect();
-    assert_eq!(shown, whole.iter().map(|slice| (slice.window, slice.state)).collect::<Vec<_>>(), "{lane:?} {screen:?}");
+    let (whole, small): (Vec<Told>, Vec<Told>) = told
+        .iter()
+        .filter(|slice| slice.window.overlaps(screen.window))
+        .partition(|slice| slice.window.duration_ns() >= least);
+    let shown: Vec<(Window, LaneState)> =
+        view.slices.iter().map(|slice| (slice.window, slice.state)).collect();
+    assert_eq!(
+        shown,
+        whole.iter().map(|slice| (slice.window, slice.state)).collect::<Vec<_>>(),
+        "{lane:?} {screen:?}"
+    );
     let mut cells = view.cells.iter();
     let mut sum = 0;
     for column in 0..screen.columns() {
@@ -57,22 +75,36 @@ fn check(lane: Lane, told: &[Told], view: &View, screen: &Screen) {
             continue;
         }
         let busy_ns = ns - sums[LaneState::Idle as usize] - sums[LaneState::Unknown as usize];
-        let most = LaneState::ALL.into_iter().filter(|state| busy_ns == 0 || state.is_busy()).map(|state| sums[state as usize]).max();
+        let most = LaneState::ALL
+            .into_iter()
+            .filter(|state| busy_ns == 0 || state.is_busy())
+            .map(|state| sums[state as usize])
+            .max();
         let cell = cells.next().expect("a cell");
-        assert_eq!((cell.column, cell.ns, cell.busy_ns), (column, ns, busy_ns), "{lane:?} {screen:?}");
+        assert_eq!(
+            (cell.column, cell.ns, cell.busy_ns),
+            (column, ns, busy_ns),
+            "{lane:?} {screen:?}"
+        );
         assert_eq!(Some(sums[cell.state as usize]), most);
         assert_eq!(cell.cover(screen) > 0, busy_ns > 0);
         if matches!(lane, Lane::Cpu(_)) {
             let by = |slice: &&Told| slice.thread == cell.thread && slice.state == LaneState::Ran;
-            let own = small.iter().filter(by).map(|slice| slice.window.intersect(pixel).duration_ns()).max();
+            let own = small
+                .iter()
+                .filter(by)
+                .map(|slice| slice.window.intersect(pixel).duration_ns())
+                .max();
             assert_eq!(if longest > 0 { own } else { None }, (longest > 0).then_some(longest));
         }
         sum += ns;
     }
     assert_eq!(cells.next(), None);
     // The whole slices and the cells are the lane's time on the screen.
-    let whole_ns: u64 = view.slices.iter().map(|slice| slice.window.intersect(screen.window).duration_ns()).sum();
-    let lane_ns: u64 = told.iter().map(|slice| slice.window.intersect(screen.window).duration_ns()).sum();
+    let whole_ns: u64 =
+        view.slices.iter().map(|slice| slice.window.intersect(screen.window).duration_ns()).sum();
+    let lane_ns: u64 =
+        told.iter().map(|slice| slice.window.intersect(screen.window).duration_ns()).sum();
     assert_eq!(whole_ns + sum, lane_ns);
 }
 
@@ -81,7 +113,10 @@ fn small_trace(switches: usize) -> Trace {
 }
 
 fn lanes_of(analysis: &Analysis<'_>) -> Vec<Lane> {
-    (0..3).map(Lane::Cpu).chain((1..analysis.timeline.threads() as u32).map(|id| Lane::Thread(ThreadId(id)))).collect()
+    (0..3)
+        .map(Lane::Cpu)
+        .chain((1..analysis.timeline.threads() as u32).map(|id| Lane::Thread(ThreadId(id))))
+        .collect()
 }
 
 proptest! {
@@ -114,9 +149,11 @@ fn long_lanes_are_climbed_as_well() {
     let (lanes, whole) = (Lanes::new(&analysis), analysis.timeline.window());
     for (columns, part) in [(7, 1), (300, 1), (1600, 3), (500, 40)] {
         let start = whole.start.plus(whole.duration_ns() / 7);
-        let screen = Screen::new(Window::new(start, start.plus(whole.duration_ns() / part)), columns);
+        let screen =
+            Screen::new(Window::new(start, start.plus(whole.duration_ns() / part)), columns);
         for lane in [Lane::Cpu(0), Lane::Cpu(2), Lane::Thread(ThreadId(3))] {
-            let view = lanes.view(&analysis, lane, &screen, &Cancel::never()).expect("never given up");
+            let view =
+                lanes.view(&analysis, lane, &screen, &Cancel::never()).expect("never given up");
             check(lane, &told(&analysis, lane), &view, &screen);
         }
     }
@@ -135,10 +172,15 @@ fn sums_are_those_of_a_walk() {
         let mut expected = vec![(0, 0); threads as usize];
         for cpu in 0..3 {
             let occupancy: Vec<_> = analysis.cpus.occupancy(&trace, cpu, whole).collect();
-            let busy = occupancy.iter().filter(|had| had.thread.is_some_and(|thread| !thread.is_idle()) && had.window.overlaps(window));
+            let busy = occupancy.iter().filter(|had| {
+                had.thread.is_some_and(|thread| !thread.is_idle()) && had.window.overlaps(window)
+            });
             let mut busy_ns = 0;
             for had in busy {
-                let (ns, sum) = (had.window.intersect(window).duration_ns(), &mut expected[had.thread.expect("busy").index()]);
+                let (ns, sum) = (
+                    had.window.intersect(window).duration_ns(),
+                    &mut expected[had.thread.expect("busy").index()],
+                );
                 (sum.0, sum.1) = (sum.0 + ns, sum.1 + u64::from(window.contains(had.window.start)));
                 busy_ns += ns;
             }
@@ -146,12 +188,17 @@ fn sums_are_those_of_a_walk() {
         }
         assert_eq!(ran.iter().map(|ran| (ran.ns, ran.times)).collect::<Vec<_>>(), expected);
     }
-    let (thread, window) = (ThreadId(3), Window::new(whole.start.plus(whole.duration_ns() / 3), whole.end));
+    let (thread, window) =
+        (ThreadId(3), Window::new(whole.start.plus(whole.duration_ns() / 3), whole.end));
     assert_eq!(lanes.runnable_ns(thread, window), None, "its lane is not built");
     lanes.prepare_threads(&analysis, &Cancel::never()).expect("never given up");
     let segments = analysis.segments(thread, window).into_iter();
-    let runnable = segments.filter(|segment| LaneState::of(&analysis, segment) == LaneState::Runnable);
-    assert_eq!(lanes.runnable_ns(thread, window), Some(runnable.map(|segment| segment.window.duration_ns()).sum()));
+    let runnable =
+        segments.filter(|segment| LaneState::of(&analysis, segment) == LaneState::Runnable);
+    assert_eq!(
+        lanes.runnable_ns(thread, window),
+        Some(runnable.map(|segment| segment.window.duration_ns()).sum())
+    );
 }
 
 #[test]
@@ -160,15 +207,28 @@ fn slices_name_their_events() {
     let analysis = Analysis::new(&trace, &Rules::default());
     let lanes = Lanes::new(&analysis);
     let whole = analysis.timeline.window();
-    // All of it in few columns, of which few slices come whole; and a part in many, where nearly all do.
+    // All of it in few columns, of which few slices come whole; and a part in many, where nearly
+    // all do.
     for (part, columns) in [(1, 900), (60, 2_000)] {
-        let screen = Screen::new(Window::new(whole.start, whole.start.plus(whole.duration_ns() / part)), columns);
+        let screen = Screen::new(
+            Window::new(whole.start, whole.start.plus(whole.duration_ns() / part)),
+            columns,
+        );
         for thread in (1..analysis.timeline.threads() as u32).map(ThreadId) {
-            let view = lanes.view(&analysis, Lane::Thread(thread), &screen, &Cancel::never()).expect("never given up");
+            let view = lanes
+                .view(&analysis, Lane::Thread(thread), &screen, &Cancel::never())
+                .expect("never given up");
             for slice in &view.slices {
                 let segments = analysis.segments(thread, whole);
-                let own = segments.iter().find(|segment| segment.window == slice.window).expect("a segment of that window");
-                assert_eq!((slice.out, slice.wake, slice.back), (own.out, own.wake, own.back), "{slice:?}");
+                let own = segments
+                    .iter()
+                    .find(|segment| segment.window == slice.window)
+                    .expect("a segment of that window");
+                assert_eq!(
+                    (slice.out, slice.wake, slice.back),
+                    (own.out, own.wake, own.back),
+                    "{slice:?}"
+                );
                 if let Some(wake) = slice.wake {
                     let by_task = analysis.facts.wake_source(&trace, wake).context.is_task();
                     assert_eq!(slice.thread, by_task.then(|| trace.wakings.waker[wake]));
@@ -176,8 +236,10 @@ fn slices_name_their_events() {
             }
         }
     }
-    let screen = Screen::new(Window::new(whole.start, whole.start.plus(whole.duration_ns() / 100)), 4_000);
-    let view = lanes.view(&analysis, Lane::Cpu(0), &screen, &Cancel::never()).expect("never given up");
+    let screen =
+        Screen::new(Window::new(whole.start, whole.start.plus(whole.duration_ns() / 100)), 4_000);
+    let view =
+        lanes.view(&analysis, Lane::Cpu(0), &screen, &Cancel::never()).expect("never given up");
     assert!(view.slices.len() > 3);
     for pair in view.slices.windows(2) {
         assert!(pair[0].window.end <= pair[1].window.start);
@@ -197,9 +259,16 @@ fn the_busy_curve_adds_up_to_what_ran() {
     let (lanes, whole) = (Lanes::new(&analysis), analysis.timeline.window());
     let wider = Window::new(whole.start, whole.end.plus(whole.duration_ns() / 3));
     for columns in [1, 10, 777] {
-        let busy_ns = lanes.busy_ns(&analysis, &Screen::new(wider, columns), &Cancel::never()).expect("never given up");
-        let ran = (0..3).flat_map(|cpu| told(&analysis, Lane::Cpu(cpu))).filter(|slice| slice.state == LaneState::Ran);
-        assert_eq!(busy_ns.iter().sum::<u64>(), ran.map(|slice| slice.window.duration_ns()).sum::<u64>());
+        let busy_ns = lanes
+            .busy_ns(&analysis, &Screen::new(wider, columns), &Cancel::never())
+            .expect("never given up");
+        let ran = (0..3)
+            .flat_map(|cpu| told(&analysis, Lane::Cpu(cpu)))
+            .filter(|slice| slice.state == LaneState::Ran);
+        assert_eq!(
+            busy_ns.iter().sum::<u64>(),
+            ran.map(|slice| slice.window.duration_ns()).sum::<u64>()
+        );
     }
 }
 
@@ -211,7 +280,8 @@ fn every_sample_is_shown_or_counted() {
     for columns in [10, 300, 9_000] {
         let screen = Screen::new(whole, columns);
         let all: Vec<Lane> = (0..3).map(Lane::CpuSamples).collect();
-        let views = lanes.views(&analysis, &all, &screen, &Cancel::never()).expect("never given up");
+        let views =
+            lanes.views(&analysis, &all, &screen, &Cancel::never()).expect("never given up");
         let shown: usize = views.iter().map(|view| view.slices.len()).sum();
         let counted: u32 = views.iter().flat_map(|view| &view.cells).map(|cell| cell.samples).sum();
         assert_eq!(shown + counted as usize, trace.samples.len());
@@ -240,9 +310,13 @@ fn lanes_that_are_not_there_are_empty() {
     let lanes = Lanes::new(&analysis);
     for window in [Window::default(), Window::new(Time::from_nanos(5), Time::MAX)] {
         let screen = Screen::new(window, 0);
-        for lane in
-            [Lane::Cpu(7), Lane::Thread(ThreadId(9)), Lane::Thread(ThreadId::IDLE), Lane::CpuSamples(1), Lane::ThreadSamples(ThreadId(9))]
-        {
+        for lane in [
+            Lane::Cpu(7),
+            Lane::Thread(ThreadId(9)),
+            Lane::Thread(ThreadId::IDLE),
+            Lane::CpuSamples(1),
+            Lane::ThreadSamples(ThreadId(9)),
+        ] {
             assert_eq!(lanes.view(&analysis, lane, &screen, &Cancel::never()), Ok(View::default()));
         }
     }

@@ -1,4 +1,5 @@
-//! Answers say what is known, and of what is not known that it is not: samples, timers, tracers, CPUs that report nothing, idle threads.
+//! Answers say what is known, and of what is not known that it is not: samples, timers, tracers,
+//! CPUs that report nothing, idle threads.
 
 mod scene;
 
@@ -31,7 +32,8 @@ fn computing(functions: &[&[&str]]) -> (Stall, String) {
 
 #[test]
 fn regression_samples_without_a_function_in_common_are_shown_by_function_and_module() {
-    let (stall, text) = computing(&[&["main", "alpha"], &["beta"], &["gamma", "alpha"], &["delta"]]);
+    let (stall, text) =
+        computing(&[&["main", "alpha"], &["beta"], &["gamma", "alpha"], &["delta"]]);
     assert_eq!(stall.finding.pattern, Pattern::CpuBound);
     assert_eq!(stall.finding.function, "alpha", "at whatever depth it stands");
     assert!(text.contains("30 of 60 samples are in"), "{text}");
@@ -47,13 +49,20 @@ fn regression_samples_without_a_function_in_common_are_shown_by_function_and_mod
 #[test]
 fn regression_missing_samples_are_said_to_be_missing_and_nothing_else() {
     let (_, text) = computing(&[]);
-    assert!(text.contains("CPU samples were not recorded, so where it computed is not known."), "{text}");
-    assert!(text.contains("EVIDENCE  direct: its switches were seen."), "no samples were seen:\n{text}");
+    assert!(
+        text.contains("CPU samples were not recorded, so where it computed is not known."),
+        "{text}"
+    );
+    assert!(
+        text.contains("EVIDENCE  direct: its switches were seen."),
+        "no samples were seen:\n{text}"
+    );
 }
 
 #[test]
 fn regression_the_tracer_is_no_cause() {
-    let tracer: &[&str] = &["main", "|", "vfs_write", "__traceiter_sched_switch", "perf_trace_sched_switch"];
+    let tracer: &[&str] =
+        &["main", "|", "vfs_write", "__traceiter_sched_switch", "perf_trace_sched_switch"];
     let (stall, text) = computing(&[tracer]);
     assert_eq!(stall.finding.function, "vfs_write", "{text}");
     let mut scene = Scene::default();
@@ -63,8 +72,8 @@ fn regression_the_tracer_is_no_cause() {
     assert_eq!(analysis.own_function(stack), "");
 }
 
-/// "client" sleeps in `wait` from 100 ms on, wakes by its own timer every 50 ms and looks, until "server", which computes, wakes it at
-/// 600 ms.
+/// "client" sleeps in `wait` from 100 ms on, wakes by its own timer every 50 ms and looks, until
+/// "server", which computes, wakes it at 600 ms.
 fn polling_client(wait: &[&[&str]], ended_by_server: bool) -> (Trace, ThreadId, ThreadId) {
     let mut scene = Scene::default();
     let (client, server) = (scene.thread(100, 100, "client"), scene.thread(200, 200, "server"));
@@ -78,8 +87,11 @@ fn polling_client(wait: &[&[&str]], ended_by_server: bool) -> (Trace, ThreadId, 
         let at = (100 + turn * 50) * MS;
         scene.switch(at, 0, client, Sleeping, IDLE, waits[turn as usize % waits.len()]);
         let last = turn == 9 && ended_by_server;
-        let (cpu, waker, flags, stack) =
-            if last { (1, server, WakeFlags::default(), answer) } else { (0, IDLE, WakeFlags::HARDIRQ, timer) };
+        let (cpu, waker, flags, stack) = if last {
+            (1, server, WakeFlags::default(), answer)
+        } else {
+            (0, IDLE, WakeFlags::HARDIRQ, timer)
+        };
         scene.wake(at + 50 * MS - 30, cpu, waker, client, flags, stack);
         scene.switch(at + 50 * MS - 20, 0, IDLE, Runnable, client, StackId::EMPTY);
     }
@@ -99,7 +111,8 @@ fn asked(trace: &Trace, victims: Vec<ThreadId>, window: Option<(u64, u64)>) -> (
     (stalls.into_iter().next().unwrap_or_else(|| panic!("no answer:\n{text}")), text)
 }
 
-const EPOLL: [&str; 7] = ["main", "query", "epoll_wait", "|", "do_epoll_wait", "schedule_hrtimeout_range", "schedule"];
+const EPOLL: [&str; 7] =
+    ["main", "query", "epoll_wait", "|", "do_epoll_wait", "schedule_hrtimeout_range", "schedule"];
 const POLL: [&str; 6] = ["main", "query", "poll", "|", "do_sys_poll", "schedule"];
 const SLEEP: [&str; 6] = ["main", "query", "nanosleep", "|", "do_nanosleep", "schedule"];
 
@@ -108,8 +121,16 @@ fn regression_waits_that_a_timer_broke_are_one_wait_whatever_the_call() {
     for wait in [EPOLL.as_slice(), &POLL, &SLEEP] {
         let (trace, client, server) = polling_client(&[wait], true);
         let (stall, text) = asked(&trace, vec![client], Some((100, 600)));
-        assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuBound, Some(server)), "{text}");
-        assert_eq!((stall.finding.function.as_str(), stall.finding.evidence), ("sort_rows", Evidence::Inferred), "{text}");
+        assert_eq!(
+            (stall.finding.pattern, stall.finding.culprit),
+            (Pattern::CpuBound, Some(server)),
+            "{text}"
+        );
+        assert_eq!(
+            (stall.finding.function.as_str(), stall.finding.evidence),
+            ("sort_rows", Evidence::Inferred),
+            "{text}"
+        );
         assert!(text.contains("client 100 looked 9 times meanwhile"), "{text}");
     }
 }
@@ -117,7 +138,9 @@ fn regression_waits_that_a_timer_broke_are_one_wait_whatever_the_call() {
 #[test]
 fn regression_waits_from_one_place_of_the_program_are_one_though_the_calls_differ() {
     let (mut trace, client, server) = polling_client(&[&POLL, &SLEEP], true);
-    let one_place = |trace: &Trace| asked(trace, vec![client], Some((100, 600))).0.finding.culprit == Some(server);
+    let one_place = |trace: &Trace| {
+        asked(trace, vec![client], Some((100, 600))).0.finding.culprit == Some(server)
+    };
     assert!(!one_place(&trace), "the two calls are of one file here, at two places");
     // The calls are the C library's, and the program calls it from one place.
     let path = trace.strings.intern("/usr/lib/libc.so.6");
@@ -127,12 +150,15 @@ fn regression_waits_from_one_place_of_the_program_are_one_though_the_calls_diffe
         let frames = trace.stacks.frames_of(*stack).iter().map(|&frame| {
             let Frame { module, offset } = trace.stacks.frame(frame).unwrap();
             let is_call = ["poll", "nanosleep"].contains(&trace.frame_names(frame)[0].as_str());
-            let moved = in_libc.stacks.intern_frame(Frame { module: if is_call { libc } else { module }, offset });
+            let moved = in_libc
+                .stacks
+                .intern_frame(Frame { module: if is_call { libc } else { module }, offset });
             in_libc.symbols.set(moved, trace.symbols.get(frame));
             moved
         });
         let frames: Vec<FrameId> = frames.collect();
-        in_libc.switches.stack[at] = in_libc.stacks.intern(&frames, trace.stacks.kernel_len(*stack) as u16);
+        in_libc.switches.stack[at] =
+            in_libc.stacks.intern(&frames, trace.stacks.kernel_len(*stack) as u16);
     }
     assert!(one_place(&in_libc));
 }
@@ -142,7 +168,11 @@ fn regression_a_timer_of_its_own_is_no_direct_evidence() {
     for wait in [EPOLL.as_slice(), &SLEEP] {
         let (trace, client, _) = polling_client(&[wait], false);
         let (stall, text) = asked(&trace, vec![client], Some((100, 600)));
-        assert_eq!((stall.finding.pattern, stall.finding.evidence), (Pattern::TimerSleep, Evidence::Inferred), "{text}");
+        assert_eq!(
+            (stall.finding.pattern, stall.finding.evidence),
+            (Pattern::TimerSleep, Evidence::Inferred),
+            "{text}"
+        );
         assert!(text.contains("It slept 10 times for"), "{text}");
         assert!(!text.contains("no single one"), "{text}");
     }
@@ -169,7 +199,14 @@ fn regression_a_wait_that_nobody_ended_beside_a_silent_cpu_says_so() {
         scene.switch(5 * MS, 0, IDLE, Runnable, reader, StackId::EMPTY);
         for at in (10..700).step_by(10) {
             scene.switch(at * MS + 100, 1, other, Sleeping, IDLE, sleep);
-            scene.wake((at + 10) * MS - 10, 1, if silent { reader } else { IDLE }, other, WakeFlags::HARDIRQ, timer);
+            scene.wake(
+                (at + 10) * MS - 10,
+                1,
+                if silent { reader } else { IDLE },
+                other,
+                WakeFlags::HARDIRQ,
+                timer,
+            );
             scene.switch((at + 10) * MS, 1, IDLE, Runnable, other, StackId::EMPTY);
         }
         scene.switch(100 * MS, 0, reader, Sleeping, IDLE, wait);
@@ -185,10 +222,12 @@ fn regression_a_wait_that_nobody_ended_beside_a_silent_cpu_says_so() {
     assert!(text.contains("nobody was seen to end the wait, and nothing else was lost"), "{text}");
 }
 
-/// "worker" takes jobs from a queue every 10 ms, but for one cycle of 500 ms, most of which "giver" had its lock; beside it, "rester" rests.
+/// "worker" takes jobs from a queue every 10 ms, but for one cycle of 500 ms, most of which "giver"
+/// had its lock; beside it, "rester" rests.
 fn worker() -> (Trace, [ThreadId; 3]) {
     let mut scene = Scene::default();
-    let [worker, giver, rester] = [(100, "worker"), (200, "giver"), (300, "rester")].map(|(id, name)| scene.thread(id, id, name));
+    let [worker, giver, rester] = [(100, "worker"), (200, "giver"), (300, "rester")]
+        .map(|(id, name)| scene.thread(id, id, name));
     let queue = scene.stack(&["main", "take_job", "|", "pipe_read", "schedule"]);
     let wait = scene.stack(&["main", "log", "|", "unix_stream_data_wait", "schedule"]);
     let give = scene.stack(&["main", "give", "|", "pipe_write", "try_to_wake_up"]);
@@ -219,15 +258,28 @@ fn regression_who_is_asked_about_always_gets_an_answer() {
     assert!(analysis.stalls(&Query::default()).is_empty(), "none of it is a stall by itself");
     // Against its own habit.
     let (stall, text) = asked(&trace, vec![worker], None);
-    assert_eq!((stall.candidate.kind, stall.finding.culprit), (StallKind::Rhythm, Some(giver)), "{text}");
+    assert_eq!(
+        (stall.candidate.kind, stall.finding.culprit),
+        (StallKind::Rhythm, Some(giver)),
+        "{text}"
+    );
     assert_eq!(stall.explanation.window.duration_ns() / 1_000_000, 500);
     // It did nothing but wait for events: that is said.
     let (stall, text) = asked(&trace, vec![rester], None);
     assert_eq!((stall.candidate.kind, stall.finding.culprit), (StallKind::Idle, None), "{text}");
-    assert!(text.contains("Nothing but waits for work, for events or for a time was recorded of it here"), "{text}");
+    assert!(
+        text.contains(
+            "Nothing but waits for work, for events or for a time was recorded of it here"
+        ),
+        "{text}"
+    );
     // It never waited at all.
     let (stall, text) = asked(&trace, vec![giver], None);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuBound, Some(giver)), "{text}");
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::CpuBound, Some(giver)),
+        "{text}"
+    );
     // Of several, who was not idle comes first.
     assert_eq!(asked(&trace, vec![rester, worker], None).0.candidate.victim, worker);
 }
@@ -237,7 +289,8 @@ fn regression_who_is_asked_about_always_gets_an_answer() {
 fn regression_a_threads_long_wait_is_explained_beside_its_small_stall() {
     let mut scene = Scene::default();
     let (client, server) = (scene.thread(100, 100, "client"), scene.thread(200, 200, "server"));
-    let lock = scene.stack(&["main", "log", "|", "vfs_write", "rwsem_down_write_slowpath", "schedule"]);
+    let lock =
+        scene.stack(&["main", "log", "|", "vfs_write", "rwsem_down_write_slowpath", "schedule"]);
     let release = scene.stack(&["main", "serve", "|", "up_write", "rwsem_wake", "try_to_wake_up"]);
     let answer = scene.stack(&["main", "query", "|", "unix_stream_data_wait", "schedule"]);
     scene.switch(MS, 1, IDLE, Runnable, server, StackId::EMPTY);
@@ -249,7 +302,13 @@ fn regression_a_threads_long_wait_is_explained_beside_its_small_stall() {
     let trace = scene.finish(2, 1_000 * MS);
     let analysis = Analysis::new(&trace, &Rules::default());
     let unasked = analysis.stalls(&Query::default());
-    assert_eq!(unasked.iter().map(|stall| stall.explanation.window.duration_ns() / 1_000_000).collect::<Vec<_>>(), [120]);
+    assert_eq!(
+        unasked
+            .iter()
+            .map(|stall| stall.explanation.window.duration_ns() / 1_000_000)
+            .collect::<Vec<_>>(),
+        [120]
+    );
     let lengths: Vec<u64> = analysis
         .stalls(&Query { victims: vec![client], window: None })
         .iter()

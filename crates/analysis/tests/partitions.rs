@@ -19,20 +19,10 @@ enum Event {
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
-    let switch = (0..END_US, 0..CPUS, 0..=THREADS, 0u8..9, 0..=THREADS).prop_map(|(at, cpu, prev, state, next)| Event::Switch {
-        at,
-        cpu,
-        prev,
-        state,
-        next,
-    });
-    let wake = (0..END_US, 0..CPUS, 0..=THREADS, 0..=THREADS, 0u8..16).prop_map(|(at, cpu, waker, wakee, flags)| Event::Wake {
-        at,
-        cpu,
-        waker,
-        wakee,
-        flags,
-    });
+    let switch = (0..END_US, 0..CPUS, 0..=THREADS, 0u8..9, 0..=THREADS)
+        .prop_map(|(at, cpu, prev, state, next)| Event::Switch { at, cpu, prev, state, next });
+    let wake = (0..END_US, 0..CPUS, 0..=THREADS, 0..=THREADS, 0u8..16)
+        .prop_map(|(at, cpu, waker, wakee, flags)| Event::Wake { at, cpu, waker, wakee, flags });
     proptest::collection::vec(prop_oneof![switch, wake], 0..120)
 }
 
@@ -42,7 +32,8 @@ fn losses() -> impl Strategy<Value = Vec<(u16, u64, u64)>> {
 
 fn state(code: u8) -> TaskState {
     use TaskState::*;
-    [Runnable, Preempted, Sleeping, DiskSleep, Idle, Stopped, Traced, Parked, Dead][usize::from(code) % 9]
+    [Runnable, Preempted, Sleeping, DiskSleep, Idle, Stopped, Traced, Parked, Dead]
+        [usize::from(code) % 9]
 }
 
 fn nonsense(events: &[Event], losses: &[(u16, u64, u64)]) -> Trace {
@@ -53,15 +44,23 @@ fn nonsense(events: &[Event], losses: &[(u16, u64, u64)]) -> Trace {
     let stack = scene.stack(&["main", "work", "|", "futex_wait", "schedule"]);
     for event in events {
         match *event {
-            Event::Switch { at, cpu, prev, state: code, next } => scene.switch(at, cpu, ThreadId(prev), state(code), ThreadId(next), stack),
-            Event::Wake { at, cpu, waker, wakee, flags } => {
-                scene.wake(at, cpu, ThreadId(waker), ThreadId(wakee), WakeFlags(flags), StackId::EMPTY)
+            Event::Switch { at, cpu, prev, state: code, next } => {
+                scene.switch(at, cpu, ThreadId(prev), state(code), ThreadId(next), stack)
             }
+            Event::Wake { at, cpu, waker, wakee, flags } => scene.wake(
+                at,
+                cpu,
+                ThreadId(waker),
+                ThreadId(wakee),
+                WakeFlags(flags),
+                StackId::EMPTY,
+            ),
         };
     }
     let mut trace = scene.finish(CPUS, END_US);
     for &(cpu, start, length) in losses {
-        let window = Window::new(Time::from_nanos(start * 1000), Time::from_nanos((start + length) * 1000));
+        let window =
+            Window::new(Time::from_nanos(start * 1000), Time::from_nanos((start + length) * 1000));
         trace.losses.push(Loss { cpu, window, events: 1 });
     }
     trace
@@ -70,7 +69,8 @@ fn nonsense(events: &[Event], losses: &[(u16, u64, u64)]) -> Trace {
 /// A machine that obeys the rules: threads run, sleep, are woken and wait for CPUs.
 fn sense(steps: &[(u8, u8, u8)]) -> Trace {
     let mut scene = Scene::default();
-    let threads: Vec<ThreadId> = (1..=THREADS).map(|tid| scene.thread(1000 + tid, 1000 + tid, "thread")).collect();
+    let threads: Vec<ThreadId> =
+        (1..=THREADS).map(|tid| scene.thread(1000 + tid, 1000 + tid, "thread")).collect();
     let stack = scene.stack(&["main", "work", "|", "futex_wait", "schedule"]);
     let mut running = [ThreadId::IDLE; CPUS as usize];
     let mut awake = vec![true; threads.len()];
@@ -89,7 +89,14 @@ fn sense(steps: &[(u8, u8, u8)]) -> Trace {
             }
             2 if !running[cpu].is_idle() => {
                 awake[running[cpu].index() - 1] = false;
-                scene.switch(at, cpu as u16, running[cpu], TaskState::Sleeping, ThreadId::IDLE, stack);
+                scene.switch(
+                    at,
+                    cpu as u16,
+                    running[cpu],
+                    TaskState::Sleeping,
+                    ThreadId::IDLE,
+                    stack,
+                );
                 running[cpu] = ThreadId::IDLE;
             }
             _ => {}
@@ -114,11 +121,16 @@ fn assert_partition(analysis: &Analysis<'_>, window: Window) {
         let explanation = analysis.explain(thread, window);
         let sum: u64 = explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum();
         assert_eq!(sum, expected.duration_ns());
-        assert!(explanation.pieces.windows(2).all(|pair| pair[0].window.end == pair[1].window.start));
+        assert!(
+            explanation.pieces.windows(2).all(|pair| pair[0].window.end == pair[1].window.start)
+        );
         let shares: u64 = analysis.partition(&explanation).iter().map(|share| share.ns).sum();
         assert_eq!(shares, expected.duration_ns());
         let chain = explanation.chain(8);
-        assert_eq!(chain.iter().map(|link| link.window.duration_ns()).sum::<u64>(), expected.duration_ns());
+        assert_eq!(
+            chain.iter().map(|link| link.window.duration_ns()).sum::<u64>(),
+            expected.duration_ns()
+        );
         assert!(chain.windows(2).all(|pair| pair[0].window.end == pair[1].window.start));
     }
 }
@@ -145,7 +157,8 @@ proptest! {
         for thread in (1..=THREADS).map(ThreadId) {
             let segments = analysis.segments(thread, window);
             let seen = trace.switches.prev.contains(&thread) || trace.switches.next.contains(&thread) || trace.wakings.wakee.contains(&thread);
-            // The first stretch may be unknown (was it created or preempted?), and a thread without any event is.
+            // The first stretch may be unknown (was it created or preempted?), and a thread without
+            // any event is.
             let unknown = segments.iter().skip(1).any(|segment| segment.state == State::Unknown);
             prop_assert!(!unknown || !seen, "{segments:#?}");
         }

@@ -1,4 +1,5 @@
-//! Each pattern on a scene made for it: the whole answer, word for word, and the figures that the scene was made with.
+//! Each pattern on a scene made for it: the whole answer, word for word, and the figures that the
+//! scene was made with.
 
 mod scene;
 
@@ -7,8 +8,8 @@ use unhitch_analysis::patterns::{Evidence, Pattern};
 use unhitch_analysis::stalls::{Query, StallKind};
 use unhitch_analysis::{Analysis, Rules, answer};
 use unhitch_model::{
-    ControlGroup, CpuAccount, FutexWait, GroupId, GroupReading, MachineReport, Policy, Reading, StackId, TaskState, ThreadId, Time, Trace,
-    WakeFlags,
+    ControlGroup, CpuAccount, FutexWait, GroupId, GroupReading, MachineReport, Policy, Reading,
+    StackId, TaskState, ThreadId, Time, Trace, WakeFlags,
 };
 
 const MS: u64 = 1_000;
@@ -18,8 +19,24 @@ use TaskState::{Runnable, Sleeping};
 fn lock_starvation() {
     let mut desktop = Desktop::new();
     let holder = desktop.scene.thread(300, 301, "inspector");
-    let wait = desktop.scene.stack(&["main", "insert_character", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
-    let release = desktop.scene.stack(&["main", "inspect", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+    let wait = desktop.scene.stack(&[
+        "main",
+        "insert_character",
+        "pthread_mutex_lock",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
+    let release = desktop.scene.stack(&[
+        "main",
+        "inspect",
+        "pthread_mutex_unlock",
+        "|",
+        "do_futex",
+        "futex_wake",
+        "try_to_wake_up",
+    ]);
     let busy = desktop.scene.stack(&["main", "inspect", "count_pages"]);
     desktop.pump_all(0, 100);
     // 440 wake-ups in 2.2 s, one every 5 ms: 20 µs to the CPU, 10 µs to look, 439 in vain.
@@ -36,7 +53,10 @@ fn lock_starvation() {
     desktop.pump_all(2_310, 2_500);
     let (stall, text) = judged(&desktop.scene.finish(2, 2_500 * MS));
     insta::assert_snapshot!("lock_starvation", text);
-    assert_eq!((stall.finding.pattern, stall.finding.evidence), (Pattern::LockStarvation, Evidence::Direct));
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.evidence),
+        (Pattern::LockStarvation, Evidence::Direct)
+    );
     assert_eq!(
         (stall.candidate.kind, stall.candidate.victim, stall.finding.culprit),
         (StallKind::LockStarvation, desktop.ui, Some(holder))
@@ -46,13 +66,30 @@ fn lock_starvation() {
     assert_eq!(stall.finding.function, "inspect");
 }
 
-/// Twelve wake-ups in vain in 1.2 s; between two of them the holder is ready to run for all but `on_cpu` microseconds.
+/// Twelve wake-ups in vain in 1.2 s; between two of them the holder is ready to run for all but
+/// `on_cpu` microseconds.
 fn woken_by_a_holder_with(on_cpu: u64) -> Pattern {
     let mut desktop = Desktop::new();
-    let (holder, hog) = (desktop.scene.thread(300, 301, "scanner"), desktop.scene.thread(400, 401, "encoder"));
-    let wait =
-        desktop.scene.stack(&["main", "map_buffer", "|", "vm_mmap_pgoff", "down_write_killable", "rwsem_down_write_slowpath", "schedule"]);
-    let release = desktop.scene.stack(&["main", "read_smaps", "|", "m_stop", "up_read", "rwsem_wake", "try_to_wake_up"]);
+    let (holder, hog) =
+        (desktop.scene.thread(300, 301, "scanner"), desktop.scene.thread(400, 401, "encoder"));
+    let wait = desktop.scene.stack(&[
+        "main",
+        "map_buffer",
+        "|",
+        "vm_mmap_pgoff",
+        "down_write_killable",
+        "rwsem_down_write_slowpath",
+        "schedule",
+    ]);
+    let release = desktop.scene.stack(&[
+        "main",
+        "read_smaps",
+        "|",
+        "m_stop",
+        "up_read",
+        "rwsem_wake",
+        "try_to_wake_up",
+    ]);
     let count = desktop.scene.stack(&["main", "read_smaps", "|", "smaps_pte_range"]);
     desktop.pump_all(0, 100);
     desktop.scene.switch(90 * MS, 1, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
@@ -72,7 +109,11 @@ fn woken_by_a_holder_with(on_cpu: u64) -> Pattern {
 #[test]
 fn regression_a_starved_waiter_of_a_holder_without_a_cpu_waits_for_that_cpu() {
     assert_eq!(woken_by_a_holder_with(MS), Pattern::PriorityInversion);
-    assert_eq!(woken_by_a_holder_with(30 * MS), Pattern::LockStarvation, "with a CPU for the holder, a hang would be left");
+    assert_eq!(
+        woken_by_a_holder_with(30 * MS),
+        Pattern::LockStarvation,
+        "with a CPU for the holder, a hang would be left"
+    );
 }
 
 #[test]
@@ -87,22 +128,39 @@ fn regression_who_takes_the_cpu_from_others_keeps_its_own_stall() {
     desktop.scene.wake(110 * MS, 0, desktop.ui, other, WakeFlags::default(), desktop.notify);
     desktop.scene.switch(400 * MS + 100, 0, desktop.ui, Sleeping, other, desktop.poll);
     desktop.scene.switch(402 * MS, 0, other, Sleeping, ThreadId::IDLE, desktop.poll);
-    desktop.scene.wake(410 * MS, 1, desktop.mouse, desktop.ui, WakeFlags::default(), desktop.notify);
+    desktop.scene.wake(
+        410 * MS,
+        1,
+        desktop.mouse,
+        desktop.ui,
+        WakeFlags::default(),
+        desktop.notify,
+    );
     desktop.scene.switch(410 * MS + 10, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
     desktop.pump_all(410, 500);
     let trace = desktop.scene.finish(2, 500 * MS);
     let stalls = Analysis::new(&trace, &Rules::default()).stalls(&Query::default());
-    let told: Vec<_> = stalls.iter().map(|stall| (stall.candidate.victim, stall.finding.pattern)).collect();
+    let told: Vec<_> =
+        stalls.iter().map(|stall| (stall.candidate.victim, stall.finding.pattern)).collect();
     assert_eq!(told, [(desktop.ui, Pattern::CpuBound), (other, Pattern::CpuStarvation)]);
 }
 
-/// Sleeps of 2 ms for one lock, woken by its holder; before each of the sleeps in `long_looks` the waiter ran for 1 ms, before the others
-/// for 10 µs. Returns how many sleeps each of its operations has.
+/// Sleeps of 2 ms for one lock, woken by its holder; before each of the sleeps in `long_looks` the
+/// waiter ran for 1 ms, before the others for 10 µs. Returns how many sleeps each of its operations
+/// has.
 fn sleeps_of_operations(long_looks: &[u64]) -> Vec<u32> {
     let mut scene = Scene::default();
     let (waiter, holder) = (scene.thread(1, 1, "waiter"), scene.thread(2, 2, "holder"));
-    let wait = scene.stack(&["main", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
-    let release = scene.stack(&["main", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+    let wait =
+        scene.stack(&["main", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let release = scene.stack(&[
+        "main",
+        "pthread_mutex_unlock",
+        "|",
+        "do_futex",
+        "futex_wake",
+        "try_to_wake_up",
+    ]);
     let mut at = 100;
     for sleep in 0..100 {
         at += if long_looks.contains(&sleep) { MS } else { 10 };
@@ -113,7 +171,8 @@ fn sleeps_of_operations(long_looks: &[u64]) -> Vec<u32> {
     }
     let trace = scene.finish(2, at + 10);
     let analysis = Analysis::new(&trace, &Rules::default());
-    let operations = analysis.operations(waiter, &analysis.segments(waiter, analysis.timeline.window()));
+    let operations =
+        analysis.operations(waiter, &analysis.segments(waiter, analysis.timeline.window()));
     operations.iter().map(|operation| operation.sleeps).collect()
 }
 
@@ -122,7 +181,11 @@ fn a_long_look_at_the_lock_is_excused_only_now_and_then() {
     assert_eq!(sleeps_of_operations(&[]), [100]);
     assert_eq!(sleeps_of_operations(&[50]), [100], "an interrupt made one look long");
     assert_eq!(sleeps_of_operations(&[10]), [10, 90], "too early to know what a look is");
-    assert_eq!(sleeps_of_operations(&[50, 51]), [51, 49], "who runs long twice in a row has got on");
+    assert_eq!(
+        sleeps_of_operations(&[50, 51]),
+        [51, 49],
+        "who runs long twice in a row has got on"
+    );
 }
 
 #[test]
@@ -130,25 +193,72 @@ fn condition_signalled_often_is_no_starvation() {
     let mut desktop = Desktop::new();
     let producer = desktop.scene.thread(300, 301, "producer");
     let consumer = desktop.scene.thread(300, 302, "consumer");
-    let wait = desktop.scene.stack(&["main", "consume", "pthread_cond_wait", "|", "do_futex", "futex_wait", "schedule"]);
-    let signal = desktop.scene.stack(&["main", "produce", "pthread_cond_signal", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+    let wait = desktop.scene.stack(&[
+        "main",
+        "consume",
+        "pthread_cond_wait",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
+    let signal = desktop.scene.stack(&[
+        "main",
+        "produce",
+        "pthread_cond_signal",
+        "|",
+        "do_futex",
+        "futex_wake",
+        "try_to_wake_up",
+    ]);
     for round in 0..200 {
         desktop.scene.switch(round * 5 * MS + 30, 0, consumer, Sleeping, ThreadId::IDLE, wait);
-        desktop.scene.wake((round + 1) * 5 * MS, 1, producer, consumer, WakeFlags::default(), signal);
-        desktop.scene.switch((round + 1) * 5 * MS + 20, 0, ThreadId::IDLE, Runnable, consumer, StackId::EMPTY);
+        desktop.scene.wake(
+            (round + 1) * 5 * MS,
+            1,
+            producer,
+            consumer,
+            WakeFlags::default(),
+            signal,
+        );
+        desktop.scene.switch(
+            (round + 1) * 5 * MS + 20,
+            0,
+            ThreadId::IDLE,
+            Runnable,
+            consumer,
+            StackId::EMPTY,
+        );
     }
     let trace = desktop.scene.finish(2, 1_100 * MS);
     assert_eq!(Analysis::new(&trace, &Rules::default()).stalls(&Query::default()), []);
 }
 
-/// The event loop waits for a lock from 100 ms to 1,200 ms; "writer" had waited before it, behind "checkpoint", who does `work`. The
-/// recording ends at `end_ms`.
+/// The event loop waits for a lock from 100 ms to 1,200 ms; "writer" had waited before it, behind
+/// "checkpoint", who does `work`. The recording ends at `end_ms`.
 fn held(end_ms: u64, work: impl FnOnce(&mut Scene, ThreadId)) -> (Trace, ThreadId, ThreadId) {
     let mut desktop = Desktop::new();
     let holder = desktop.scene.thread(300, 301, "checkpoint");
     let writer = desktop.scene.thread(400, 401, "writer");
-    let wait = desktop.scene.stack(&["main", "draw", "lock_volume", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
-    let release = desktop.scene.stack(&["main", "checkpoint", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+    let wait = desktop.scene.stack(&[
+        "main",
+        "draw",
+        "lock_volume",
+        "pthread_mutex_lock",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
+    let release = desktop.scene.stack(&[
+        "main",
+        "checkpoint",
+        "pthread_mutex_unlock",
+        "|",
+        "do_futex",
+        "futex_wake",
+        "try_to_wake_up",
+    ]);
     desktop.pump_all(0, 100);
     let end = 1_200 * MS;
     desktop.scene.switch(80 * MS, 2, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
@@ -175,7 +285,10 @@ fn long_hold_on_a_cpu() {
     });
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("long_hold_on_a_cpu", text);
-    assert_eq!((stall.finding.pattern, stall.candidate.victim, stall.finding.culprit), (Pattern::LongHold, ui, Some(holder)));
+    assert_eq!(
+        (stall.finding.pattern, stall.candidate.victim, stall.finding.culprit),
+        (Pattern::LongHold, ui, Some(holder))
+    );
     assert_eq!((stall.victims.len(), stall.finding.function.as_str()), (2, "find_clear_run"));
 }
 
@@ -190,7 +303,10 @@ fn priority_inversion() {
     trace.threads.get_mut(holder).expect("known").policy = Some(Policy::Idle);
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("priority_inversion", text);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::PriorityInversion, Some(holder)));
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::PriorityInversion, Some(holder))
+    );
     assert!(text.contains("encoder 501") && text.contains("SCHED_IDLE"));
 }
 
@@ -207,7 +323,13 @@ fn long_hold_asleep() {
             "do_nanosleep",
             "schedule",
         ]);
-        let timer = scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+        let timer = scene.stack(&[
+            "|",
+            "asm_sysvec_apic_timer_interrupt",
+            "hrtimer_interrupt",
+            "hrtimer_wakeup",
+            "try_to_wake_up",
+        ]);
         scene.switch(110 * MS, 2, holder, Sleeping, ThreadId::IDLE, nap);
         scene.wake(1_190 * MS, 2, ThreadId::IDLE, holder, WakeFlags::HARDIRQ, timer);
         scene.switch(1_190 * MS + 5, 2, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
@@ -222,10 +344,32 @@ fn long_hold_asleep() {
 fn long_hold_for_a_disk_and_stopped() {
     let (trace, _, holder) = held(1_260, |scene, holder| {
         let shell = scene.thread(500, 501, "shell");
-        let sync = scene.stack(&["main", "checkpoint", "|", "ext4_sync_file", "jbd2_log_wait_commit", "io_schedule", "schedule"]);
-        let done = scene.stack(&["|", "asm_common_interrupt", "blk_mq_complete_request", "bio_endio", "try_to_wake_up"]);
-        let stop = scene.stack(&["main", "checkpoint", "|", "get_signal", "do_signal_stop", "schedule"]);
-        let kill = scene.stack(&["main", "kill", "|", "kill_something_info", "signal_wake_up_state", "try_to_wake_up"]);
+        let sync = scene.stack(&[
+            "main",
+            "checkpoint",
+            "|",
+            "ext4_sync_file",
+            "jbd2_log_wait_commit",
+            "io_schedule",
+            "schedule",
+        ]);
+        let done = scene.stack(&[
+            "|",
+            "asm_common_interrupt",
+            "blk_mq_complete_request",
+            "bio_endio",
+            "try_to_wake_up",
+        ]);
+        let stop =
+            scene.stack(&["main", "checkpoint", "|", "get_signal", "do_signal_stop", "schedule"]);
+        let kill = scene.stack(&[
+            "main",
+            "kill",
+            "|",
+            "kill_something_info",
+            "signal_wake_up_state",
+            "try_to_wake_up",
+        ]);
         scene.switch(110 * MS, 2, holder, TaskState::DiskSleep, ThreadId::IDLE, sync);
         scene.wake(800 * MS, 2, ThreadId::IDLE, holder, WakeFlags::HARDIRQ, done);
         scene.switch(800 * MS + 5, 2, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
@@ -245,8 +389,25 @@ fn long_hold_for_a_disk_and_stopped() {
 fn a_wait_for_another_lock_does_not_end_a_hold() {
     let (trace, _, holder) = held(1_260, |scene, holder| {
         let logger = scene.thread(500, 501, "logger");
-        let wait = scene.stack(&["main", "checkpoint", "log_line", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
-        let release = scene.stack(&["main", "flush_log", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
+        let wait = scene.stack(&[
+            "main",
+            "checkpoint",
+            "log_line",
+            "pthread_mutex_lock",
+            "|",
+            "do_futex",
+            "futex_wait",
+            "schedule",
+        ]);
+        let release = scene.stack(&[
+            "main",
+            "flush_log",
+            "pthread_mutex_unlock",
+            "|",
+            "do_futex",
+            "futex_wake",
+            "try_to_wake_up",
+        ]);
         scene.switch(90 * MS, 1, ThreadId::IDLE, Runnable, logger, StackId::EMPTY);
         scene.switch(1_100 * MS, 2, holder, Sleeping, ThreadId::IDLE, wait);
         scene.wake(1_105 * MS, 1, logger, holder, WakeFlags::default(), release);
@@ -254,8 +415,17 @@ fn a_wait_for_another_lock_does_not_end_a_hold() {
         scene.switch(1_110 * MS, 1, logger, Sleeping, ThreadId::IDLE, StackId::EMPTY);
     });
     let (stall, text) = judged(&trace);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(holder)), "{text}");
-    let held = stall.explanation.pieces.iter().filter(|piece| piece.thread == holder).map(|piece| piece.window.duration_ns());
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::LongHold, Some(holder)),
+        "{text}"
+    );
+    let held = stall
+        .explanation
+        .pieces
+        .iter()
+        .filter(|piece| piece.thread == holder)
+        .map(|piece| piece.window.duration_ns());
     assert!(held.sum::<u64>() >= 1_094_000_000, "{text}");
 }
 
@@ -263,10 +433,41 @@ fn a_wait_for_another_lock_does_not_end_a_hold() {
 fn nothing_fits() {
     let mut desktop = Desktop::new();
     let holder = desktop.scene.thread(300, 301, "indexer");
-    let wait = desktop.scene.stack(&["main", "draw", "lock_index", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
-    let release = desktop.scene.stack(&["main", "index", "pthread_mutex_unlock", "|", "do_futex", "futex_wake", "try_to_wake_up"]);
-    let nap = desktop.scene.stack(&["main", "draw", "retry", "|", "__x64_sys_nanosleep", "hrtimer_nanosleep", "schedule"]);
-    let timer = desktop.scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let wait = desktop.scene.stack(&[
+        "main",
+        "draw",
+        "lock_index",
+        "pthread_mutex_lock",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
+    let release = desktop.scene.stack(&[
+        "main",
+        "index",
+        "pthread_mutex_unlock",
+        "|",
+        "do_futex",
+        "futex_wake",
+        "try_to_wake_up",
+    ]);
+    let nap = desktop.scene.stack(&[
+        "main",
+        "draw",
+        "retry",
+        "|",
+        "__x64_sys_nanosleep",
+        "hrtimer_nanosleep",
+        "schedule",
+    ]);
+    let timer = desktop.scene.stack(&[
+        "|",
+        "asm_sysvec_apic_timer_interrupt",
+        "hrtimer_interrupt",
+        "hrtimer_wakeup",
+        "try_to_wake_up",
+    ]);
     desktop.pump_all(0, 100);
     // 80 ms on a CPU, 80 ms behind a lock, 79 ms asleep, then called again.
     desktop.scene.switch(90 * MS, 1, ThreadId::IDLE, Runnable, holder, StackId::EMPTY);
@@ -280,7 +481,11 @@ fn nothing_fits() {
     desktop.pump_all(340, 700);
     let (stall, text) = judged(&desktop.scene.finish(2, 700 * MS));
     insta::assert_snapshot!("unknown", text);
-    assert_eq!((stall.finding.pattern, stall.candidate.kind), (Pattern::Unknown, StallKind::EventLoop), "{text}");
+    assert_eq!(
+        (stall.finding.pattern, stall.candidate.kind),
+        (Pattern::Unknown, StallKind::EventLoop),
+        "{text}"
+    );
 }
 
 #[test]
@@ -289,12 +494,19 @@ fn an_answer_that_does_not_sum_says_so() {
     let analysis = Analysis::new(&trace, &Rules::default());
     let mut stalls = analysis.stalls(&Query::default());
     let whole = answer::text(&analysis, &stalls, 1);
-    assert!(whole.contains("100.0 %  the whole stall, to the nanosecond") && !whole.contains("WARNING"), "{whole}");
+    assert!(
+        whole.contains("100.0 %  the whole stall, to the nanosecond") && !whole.contains("WARNING"),
+        "{whole}"
+    );
     let pieces = &mut stalls[0].explanation.pieces;
-    let longest = pieces.iter_mut().max_by_key(|piece| piece.window.duration_ns()).expect("a piece");
+    let longest =
+        pieces.iter_mut().max_by_key(|piece| piece.window.duration_ns()).expect("a piece");
     longest.window.end = longest.window.end.minus(1);
     let text = answer::text(&analysis, &stalls, 1);
-    assert!(text.contains("99.9 %  the sum of the parts") && text.contains("WARNING  the parts sum to"), "{text}");
+    assert!(
+        text.contains("99.9 %  the sum of the parts") && text.contains("WARNING  the parts sum to"),
+        "{text}"
+    );
     assert!(!text.contains("to the nanosecond"), "{text}");
 }
 
@@ -305,7 +517,12 @@ fn still_held_when_the_recording_ends() {
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("dead_end", text);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::DeadEnd, None));
-    trace.futex_waits.push(FutexWait { time: Time::from_nanos(1_000_000_000), waiter: ui, word_avma: 0x1000, owner: Some(holder) });
+    trace.futex_waits.push(FutexWait {
+        time: Time::from_nanos(1_000_000_000),
+        waiter: ui,
+        word_avma: 0x1000,
+        owner: Some(holder),
+    });
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("still_held", text);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LongHold, Some(holder)));
@@ -324,15 +541,32 @@ fn own_computation() {
     let ui = desktop.ui;
     let (stall, text) = judged(&desktop.scene.finish(2, 600 * MS));
     insta::assert_snapshot!("own_computation", text);
-    assert_eq!((stall.finding.pattern, stall.candidate.kind, stall.finding.culprit), (Pattern::CpuBound, StallKind::EventLoop, Some(ui)));
+    assert_eq!(
+        (stall.finding.pattern, stall.candidate.kind, stall.finding.culprit),
+        (Pattern::CpuBound, StallKind::EventLoop, Some(ui))
+    );
     assert_eq!(stall.finding.function, "lay_out_page");
 }
 
 #[test]
 fn own_sleep() {
     let mut desktop = Desktop::new();
-    let nap = desktop.scene.stack(&["main", "run_event_loop", "retry", "|", "__x64_sys_nanosleep", "hrtimer_nanosleep", "schedule"]);
-    let timer = desktop.scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let nap = desktop.scene.stack(&[
+        "main",
+        "run_event_loop",
+        "retry",
+        "|",
+        "__x64_sys_nanosleep",
+        "hrtimer_nanosleep",
+        "schedule",
+    ]);
+    let timer = desktop.scene.stack(&[
+        "|",
+        "asm_sysvec_apic_timer_interrupt",
+        "hrtimer_interrupt",
+        "hrtimer_wakeup",
+        "try_to_wake_up",
+    ]);
     desktop.pump_all(0, 200);
     desktop.scene.switch(200 * MS + 50, 0, desktop.ui, Sleeping, ThreadId::IDLE, nap);
     desktop.scene.wake(700 * MS, 0, ThreadId::IDLE, desktop.ui, WakeFlags::HARDIRQ, timer);
@@ -340,7 +574,10 @@ fn own_sleep() {
     desktop.pump_all(710, 800);
     let (stall, text) = judged(&desktop.scene.finish(2, 800 * MS));
     insta::assert_snapshot!("own_sleep", text);
-    assert_eq!((stall.finding.pattern, stall.finding.function.as_str()), (Pattern::TimerSleep, "retry"));
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.function.as_str()),
+        (Pattern::TimerSleep, "retry")
+    );
 }
 
 /// Another thread has the event loop's CPU for 300 ms.
@@ -363,11 +600,18 @@ fn cpu_starvation() {
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuStarvation, Some(hog)));
 }
 
-/// What `cpu.stat` of a version 2 machine had at 0.0 s and at 3.1 s, with a quota of 10 % on `/app`; the threads are in `/app/web`, and in
-/// `/other`, which has a quota of its own that was never used up.
+/// What `cpu.stat` of a version 2 machine had at 0.0 s and at 3.1 s, with a quota of 10 % on
+/// `/app`; the threads are in `/app/web`, and in `/other`, which has a quota of its own that was
+/// never used up.
 fn throttled_report(members: &[(ThreadId, u32)], throttled_ns: u64) -> MachineReport {
     let account = |quota_ms: u64, periods, throttled_periods, throttled_ns| GroupReading {
-        cpu: Some(CpuAccount { quota_ns: Some(quota_ms * 1_000_000), period_ns: 100_000_000, periods, throttled_periods, throttled_ns }),
+        cpu: Some(CpuAccount {
+            quota_ns: Some(quota_ms * 1_000_000),
+            period_ns: 100_000_000,
+            periods,
+            throttled_periods,
+            throttled_ns,
+        }),
         ..GroupReading::default()
     };
     let reading = |ms: u64, app, other| Reading {
@@ -377,18 +621,24 @@ fn throttled_report(members: &[(ThreadId, u32)], throttled_ns: u64) -> MachineRe
         is_whole: true,
         ..Reading::default()
     };
-    let group = |path: &str| ControlGroup { hierarchy: "unified".to_owned(), path: path.to_owned() };
+    let group =
+        |path: &str| ControlGroup { hierarchy: "unified".to_owned(), path: path.to_owned() };
     MachineReport {
         groups: ["/", "/app", "/app/web", "/other"].map(group).to_vec(),
         readings: vec![
             reading(0, account(10, 400, 300, 7_000_000_000), account(20, 9, 9, 900)),
-            reading(3_100, account(10, 431, 328, 7_000_000_000 + throttled_ns), account(20, 12, 9, 900)),
+            reading(
+                3_100,
+                account(10, 431, 328, 7_000_000_000 + throttled_ns),
+                account(20, 12, 9, 900),
+            ),
         ],
         members: members.iter().map(|&(thread, group)| (thread, vec![GroupId(group)])).collect(),
     }
 }
 
-/// Two threads that compute for 10 ms of each of 28 periods of 100 ms, one after the other, and are then not let run although CPU 1 is idle.
+/// Two threads that compute for 10 ms of each of 28 periods of 100 ms, one after the other, and are
+/// then not let run although CPU 1 is idle.
 fn two_throttled() -> (Trace, [ThreadId; 2]) {
     let mut desktop = Desktop::new();
     let both = [desktop.scene.thread(600, 600, "python3"), desktop.scene.thread(601, 601, "gzip")];
@@ -415,12 +665,18 @@ fn regression_pieces_of_one_throttling_are_one_stall_told_with_its_quota() {
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::CpuStarvation, None));
     assert_eq!(stall.victims, [python, gzip], "one quota, one stall");
     let window = stall.candidate.window;
-    assert!(window.duration_ns() > 2_600_000_000 && stall.finding.evidence == Evidence::Direct, "{window:?}");
+    assert!(
+        window.duration_ns() > 2_600_000_000 && stall.finding.evidence == Evidence::Direct,
+        "{window:?}"
+    );
     let analysis = Analysis::new(&trace, &Rules::default());
     assert_eq!(analysis.stalls(&Query::default()).len(), 1);
     let json = serde_json::to_value(answer::Why::new(&analysis, "x", &[stall], 1)).unwrap();
     let quota = &json["stalls"][0]["cause"]["throttling"];
-    assert_eq!((&quota["group"], &quota["throttled_periods"], &quota["periods"]), (&"/app".into(), &28.into(), &31.into()));
+    assert_eq!(
+        (&quota["group"], &quota["throttled_periods"], &quota["periods"]),
+        (&"/app".into(), &28.into(), &31.into())
+    );
 }
 
 #[test]
@@ -429,7 +685,10 @@ fn a_group_that_was_not_throttled_then_is_not_blamed() {
     // In another group, whose quota was never used up in this time.
     trace.machine = throttled_report(&[(python, 3), (gzip, 3)], 2_500_000_000);
     let (stall, text) = judged(&trace);
-    assert!(stall.throttling.is_none() && !text.contains("/app") && !text.contains("/other"), "{text}");
+    assert!(
+        stall.throttling.is_none() && !text.contains("/app") && !text.contains("/other"),
+        "{text}"
+    );
     assert!(text.contains("no control group of it was throttled for that long"), "{text}");
     // In the right one, whose counters tell of next to nothing.
     trace.machine = throttled_report(&[(python, 2), (gzip, 2)], 3_000_000);
@@ -437,15 +696,34 @@ fn a_group_that_was_not_throttled_then_is_not_blamed() {
     // Of a group that is not known nothing is said.
     trace.machine = throttled_report(&[], 2_500_000_000);
     let (stall, text) = judged(&trace);
-    assert!(stall.throttling.is_none() && text.contains("its control group is not known"), "{text}");
+    assert!(
+        stall.throttling.is_none() && text.contains("its control group is not known"),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_throttled_thread_that_others_wait_for_is_the_culprit() {
     let mut desktop = Desktop::new();
     let server = desktop.scene.thread(600, 600, "server");
-    let wait = desktop.scene.stack(&["main", "ask", "recv", "|", "unix_stream_recvmsg", "unix_stream_data_wait", "schedule"]);
-    let answer = desktop.scene.stack(&["main", "serve", "send", "|", "unix_stream_sendmsg", "sock_def_readable", "try_to_wake_up"]);
+    let wait = desktop.scene.stack(&[
+        "main",
+        "ask",
+        "recv",
+        "|",
+        "unix_stream_recvmsg",
+        "unix_stream_data_wait",
+        "schedule",
+    ]);
+    let answer = desktop.scene.stack(&[
+        "main",
+        "serve",
+        "send",
+        "|",
+        "unix_stream_sendmsg",
+        "sock_def_readable",
+        "try_to_wake_up",
+    ]);
     let compute = desktop.scene.stack(&["main", "serve", "compute"]);
     desktop.pump_all(0, 100);
     desktop.scene.switch(100 * MS + 50, 0, desktop.ui, Sleeping, ThreadId::IDLE, wait);
@@ -463,8 +741,14 @@ fn a_throttled_thread_that_others_wait_for_is_the_culprit() {
     let mut trace = desktop.scene.finish(2, 3_000 * MS);
     trace.machine = throttled_report(&[(server, 2)], 2_500_000_000);
     let (stall, text) = judged(&trace);
-    assert_eq!((stall.candidate.victim, stall.finding.pattern, stall.finding.culprit), (ui, Pattern::CpuStarvation, Some(server)));
-    assert!(text.contains("server 600 was throttled by control group /app: 10 % of a CPU allowed"), "{text}");
+    assert_eq!(
+        (stall.candidate.victim, stall.finding.pattern, stall.finding.culprit),
+        (ui, Pattern::CpuStarvation, Some(server))
+    );
+    assert!(
+        text.contains("server 600 was throttled by control group /app: 10 % of a CPU allowed"),
+        "{text}"
+    );
 }
 
 #[test]
@@ -475,7 +759,10 @@ fn a_real_time_hog_is_told_with_its_priority() {
         .collect::<Vec<_>>()
         .iter()
         .for_each(|&at| trace.switches.next_prio[at] = 49);
-    assert!(judged(&trace).1.contains("hog 501 (hog 500) [real-time priority 50] had the CPU"), "as perf.data tells it");
+    assert!(
+        judged(&trace).1.contains("hog 501 (hog 500) [real-time priority 50] had the CPU"),
+        "as perf.data tells it"
+    );
     trace.threads.get_mut(hog).expect("known").policy = Some(Policy::RoundRobin);
     assert!(judged(&trace).1.contains("hog 501 (hog 500) [SCHED_RR priority 50] had the CPU"));
 }
@@ -484,7 +771,14 @@ fn a_real_time_hog_is_told_with_its_priority() {
 fn a_bystander_in_an_interrupt_is_never_blamed() {
     let mut desktop = Desktop::new();
     let bystander = desktop.scene.thread(500, 501, "bystander");
-    let wait = desktop.scene.stack(&["main", "save", "|", "ext4_sync_file", "jbd2_log_wait_commit", "io_schedule"]);
+    let wait = desktop.scene.stack(&[
+        "main",
+        "save",
+        "|",
+        "ext4_sync_file",
+        "jbd2_log_wait_commit",
+        "io_schedule",
+    ]);
     let completion = desktop.scene.stack(&[
         "main",
         "innocent",
@@ -512,10 +806,12 @@ fn a_bystander_in_an_interrupt_is_never_blamed() {
 fn many_threads_of_one_name_that_take_a_cpu_in_turns_are_a_crowd() {
     let mut desktop = Desktop::new();
     let bystander = desktop.scene.thread(300, 300, "indexer");
-    let workers: Vec<ThreadId> = (0..50).map(|n| desktop.scene.thread(500 + n, 500 + n, "worker")).collect();
+    let workers: Vec<ThreadId> =
+        (0..50).map(|n| desktop.scene.thread(500 + n, 500 + n, "worker")).collect();
     let leave = desktop.scene.stack(&["main", "leave", "|", "do_exit"]);
     desktop.pump_all(0, 100);
-    // The event loop loses its CPU at 100 ms; a bystander has it for 20 ms, each of 50 workers for 5 ms.
+    // The event loop loses its CPU at 100 ms; a bystander has it for 20 ms, each of 50 workers for
+    // 5 ms.
     let mut before = desktop.ui;
     for (turn, thread) in [bystander].into_iter().chain(workers.iter().copied()).enumerate() {
         let at = if turn == 0 { 100 * MS + 90 } else { 120 * MS + (turn as u64 - 1) * 5 * MS };
@@ -528,8 +824,17 @@ fn many_threads_of_one_name_that_take_a_cpu_in_turns_are_a_crowd() {
     }
     desktop.pump_all(370, 500);
     let (stall, text) = judged(&desktop.scene.finish(2, 500 * MS));
-    assert_eq!((stall.finding.pattern, stall.candidate.victim), (Pattern::CpuStarvation, desktop.ui));
+    assert_eq!(
+        (stall.finding.pattern, stall.candidate.victim),
+        (Pattern::CpuStarvation, desktop.ui)
+    );
     assert!(stall.finding.culprit.is_some_and(|culprit| workers.contains(&culprit)), "{text}");
-    assert!(text.contains("CPU starvation: 50 threads named worker had the CPU, to end processes."), "{text}");
-    assert!(text.contains("taken by: 50 threads named worker 250.0 ms, indexer 300 19.9 ms"), "{text}");
+    assert!(
+        text.contains("CPU starvation: 50 threads named worker had the CPU, to end processes."),
+        "{text}"
+    );
+    assert!(
+        text.contains("taken by: 50 threads named worker 250.0 ms, indexer 300 19.9 ms"),
+        "{text}"
+    );
 }

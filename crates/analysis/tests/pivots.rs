@@ -7,7 +7,8 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use unhitch_analysis::flame::{Drawing, Flame, Node};
 use unhitch_analysis::table::{
-    Butterfly, Direction, Level, Line, Name, Of, PivotLevel, PivotQuestion, Query, Selection, Stored, Value, Words,
+    Butterfly, Direction, Level, Line, Name, Of, PivotLevel, PivotQuestion, Query, Selection,
+    Stored, Value, Words,
 };
 use unhitch_analysis::{Analysis, Cancel, Rules, State};
 use unhitch_model::{ThreadId, Trace, Window};
@@ -23,8 +24,11 @@ fn query<'w>(table: Name, by: &'w str, show: Option<&'w str>, sort: Option<&'w s
 /// All sleeps inside a window as the timeline tells them: thread, class, nanoseconds.
 fn sleeps(analysis: &Analysis<'_>, window: Window) -> Vec<(String, &'static str, i64)> {
     let threads = (1..analysis.timeline.threads() as u32).map(ThreadId);
-    let of = |thread| analysis.segments(thread, window).into_iter().map(move |segment| (thread, segment));
-    let asleep = threads.flat_map(of).filter(|(_, segment)| matches!(segment.state, State::Sleeping(_)));
+    let of = |thread| {
+        analysis.segments(thread, window).into_iter().map(move |segment| (thread, segment))
+    };
+    let asleep =
+        threads.flat_map(of).filter(|(_, segment)| matches!(segment.state, State::Sleeping(_)));
     asleep
         .map(|(thread, segment)| {
             let name = analysis.trace.thread_name(thread, segment.window.start).to_owned();
@@ -41,12 +45,23 @@ fn text(value: &Value) -> String {
 }
 
 fn numbers(line: &Line) -> Vec<i64> {
-    line.cells[1..].iter().map(|cell| if let Value::Number(number) = cell { *number } else { -1 }).collect()
+    line.cells[1..]
+        .iter()
+        .map(|cell| if let Value::Number(number) = cell { *number } else { -1 })
+        .collect()
 }
 
-fn level(stored: &Stored<'_>, query: &Query, path: &[String], selection: Selection<'_>, page: (usize, usize)) -> PivotLevel {
+fn level(
+    stored: &Stored<'_>,
+    query: &Query,
+    path: &[String],
+    selection: Selection<'_>,
+    page: (usize, usize),
+) -> PivotLevel {
     let opened = &query.groups()[..path.len()];
-    stored.level(PivotQuestion { query, opened, path, selection, page }, &Cancel::never()).expect("never given up")
+    stored
+        .level(PivotQuestion { query, opened, path, selection, page }, &Cancel::never())
+        .expect("never given up")
 }
 
 const ALL: (usize, usize) = (0, usize::MAX);
@@ -61,7 +76,9 @@ fn naive<'s>(rows: impl Iterator<Item = (&'s str, i64)>) -> BTreeMap<String, Vec
         let sum = sums.entry(key.to_owned()).or_insert(Sums(0, 0, i64::MAX, i64::MIN));
         *sum = Sums(sum.0 + 1, sum.1 + ns, sum.2.min(ns), sum.3.max(ns));
     }
-    sums.into_iter().map(|(key, sum)| (key, vec![sum.0, sum.1, sum.2, sum.3, sum.1 / sum.0])).collect()
+    sums.into_iter()
+        .map(|(key, sum)| (key, vec![sum.0, sum.1, sum.2, sum.3, sum.1 / sum.0]))
+        .collect()
 }
 
 proptest! {
@@ -133,20 +150,40 @@ fn a_selection_leaves_out_what_it_does_not_name() {
     let by_tid = query(Name::Switches, "tid", Some("count,sum:ran for"), None);
     let all = level(&stored, &by_tid, &[], Selection::default(), ALL);
     let threads = [ThreadId(2), ThreadId(5)];
-    let tids: Vec<i64> = threads.iter().map(|thread| i64::from(trace.threads.get(*thread).tid)).collect();
-    let some = level(&stored, &by_tid, &[], Selection { threads: &threads, ..Selection::default() }, ALL);
+    let tids: Vec<i64> =
+        threads.iter().map(|thread| i64::from(trace.threads.get(*thread).tid)).collect();
+    let some =
+        level(&stored, &by_tid, &[], Selection { threads: &threads, ..Selection::default() }, ALL);
     let own = |line: &&Line| tids.iter().any(|tid| line.cells[0] == Value::Number(*tid));
     assert_eq!(some.lines, all.lines.iter().filter(own).cloned().collect::<Vec<_>>());
-    let filter = unhitch_analysis::table::Filter::parse(Name::Switches, &format!("tid = {}", tids[0])).expect("valid");
-    let one = level(&stored, &by_tid, &[], Selection { filter: Some(&filter), ..Selection::default() }, ALL);
+    let filter =
+        unhitch_analysis::table::Filter::parse(Name::Switches, &format!("tid = {}", tids[0]))
+            .expect("valid");
+    let one = level(
+        &stored,
+        &by_tid,
+        &[],
+        Selection { filter: Some(&filter), ..Selection::default() },
+        ALL,
+    );
     assert_eq!(one.lines.len(), 1);
     // Paths that lead nowhere.
     for key in ["n999999", "tx", "", "sß", "-"] {
-        assert_eq!(level(&stored, &by_tid, &[key.to_owned()], Selection::default(), ALL).total, 0, "{key}");
+        assert_eq!(
+            level(&stored, &by_tid, &[key.to_owned()], Selection::default(), ALL).total,
+            0,
+            "{key}"
+        );
     }
     let cancel = Cancel::never();
     cancel.give_up();
-    let question = PivotQuestion { query: &by_tid, opened: &[], path: &[], selection: Selection::default(), page: ALL };
+    let question = PivotQuestion {
+        query: &by_tid,
+        opened: &[],
+        path: &[],
+        selection: Selection::default(),
+        page: ALL,
+    };
     assert!(stored.level(question, &cancel).is_err());
 }
 
@@ -175,9 +212,12 @@ fn drawing(pixels: u32, root: &[i64], inverted: bool) -> Drawing<'_> {
 fn a_flame_graph_is_all_stacks_by_their_functions() {
     let trace = small_trace(3_000);
     let analysis = Analysis::new(&trace, &Rules::default());
-    for (of, inverted) in [(Of::Sample, false), (Of::Sample, true), (Of::Wait, false), (Of::Wake, true)] {
+    for (of, inverted) in
+        [(Of::Sample, false), (Of::Sample, true), (Of::Wait, false), (Of::Wake, true)]
+    {
         let stored = Stored::new(&analysis, of.table(), analysis.timeline.window());
-        let flame = Flame::new(&stored, of, drawing(u32::MAX, &[], inverted), &Cancel::never()).expect("never given up");
+        let flame = Flame::new(&stored, of, drawing(u32::MAX, &[], inverted), &Cancel::never())
+            .expect("never given up");
         assert_eq!((flame.merged, flame.root_ns), (0, flame.all_ns));
         // Children and what ends there are their parent's.
         let mut below = vec![0; flame.nodes.len()];
@@ -191,12 +231,25 @@ fn a_flame_graph_is_all_stacks_by_their_functions() {
         }
         let told = paths(&flame);
         assert_eq!(told.len(), flame.nodes.len(), "siblings differ");
-        // One that is 40 pixels wide shows of the same what is wide enough, and how much it left out.
-        let narrow = Flame::new(&stored, of, drawing(40, &[], inverted), &Cancel::never()).expect("never given up");
-        let wide: BTreeMap<_, _> = told.iter().filter(|(_, (ns, ..))| *ns as f64 * 40.0 >= flame.all_ns as f64 * 0.5).collect();
-        assert_eq!(paths(&narrow).keys().collect::<Vec<_>>(), wide.keys().copied().collect::<Vec<_>>());
+        // One that is 40 pixels wide shows of the same what is wide enough, and how much it left
+        // out.
+        let narrow = Flame::new(&stored, of, drawing(40, &[], inverted), &Cancel::never())
+            .expect("never given up");
+        let wide: BTreeMap<_, _> = told
+            .iter()
+            .filter(|(_, (ns, ..))| *ns as f64 * 40.0 >= flame.all_ns as f64 * 0.5)
+            .collect();
+        assert_eq!(
+            paths(&narrow).keys().collect::<Vec<_>>(),
+            wide.keys().copied().collect::<Vec<_>>()
+        );
         for (node, at) in narrow.nodes.iter().zip(0..) {
-            let children: u64 = narrow.nodes.iter().filter(|child| child.parent == Some(at)).map(|child| child.total_ns).sum();
+            let children: u64 = narrow
+                .nodes
+                .iter()
+                .filter(|child| child.parent == Some(at))
+                .map(|child| child.total_ns)
+                .sum();
             assert_eq!(node.total_ns, node.self_ns + children, "others included");
         }
     }
@@ -215,25 +268,51 @@ fn sampled_stacks_are_where_they_were_counted() {
         }
     }
     let stored = Stored::new(&analysis, Name::Samples, window);
-    let flame = Flame::new(&stored, Of::Sample, drawing(u32::MAX, &[], false), &Cancel::never()).expect("never given up");
-    assert_eq!(paths(&flame).into_iter().map(|(path, (_, _, count))| (path, count)).collect::<BTreeMap<_, _>>(), naive);
+    let flame = Flame::new(&stored, Of::Sample, drawing(u32::MAX, &[], false), &Cancel::never())
+        .expect("never given up");
+    assert_eq!(
+        paths(&flame)
+            .into_iter()
+            .map(|(path, (_, _, count))| (path, count))
+            .collect::<BTreeMap<_, _>>(),
+        naive
+    );
     // Rooted at the second node's first child: the same below it.
     let first = &flame.nodes[1];
     let second = flame.nodes.iter().find(|node| node.parent == Some(1)).expect("a child");
     let root = [first.key, second.key];
-    let rooted = Flame::new(&stored, Of::Sample, drawing(u32::MAX, &root, false), &Cancel::never()).expect("never given up");
+    let rooted = Flame::new(&stored, Of::Sample, drawing(u32::MAX, &root, false), &Cancel::never())
+        .expect("never given up");
     assert_eq!((rooted.root_ns, rooted.all_ns), (second.total_ns, flame.all_ns));
     let prefix = [first.name.clone(), second.name.clone()];
-    let own: Vec<_> = paths(&flame).into_iter().filter(|(path, _)| path.starts_with(&prefix)).collect();
-    assert_eq!(paths(&rooted).into_iter().filter(|(path, _)| path.starts_with(&prefix)).collect::<Vec<_>>(), own);
+    let own: Vec<_> =
+        paths(&flame).into_iter().filter(|(path, _)| path.starts_with(&prefix)).collect();
+    assert_eq!(
+        paths(&rooted)
+            .into_iter()
+            .filter(|(path, _)| path.starts_with(&prefix))
+            .collect::<Vec<_>>(),
+        own
+    );
     // One thread's.
     let threads = [ThreadId(1)];
     let selection = Selection { threads: &threads, ..Selection::default() };
-    let own = Flame::new(&stored, Of::Sample, Drawing { selection, ..drawing(100, &[], false) }, &Cancel::never()).expect("never given up");
-    assert_eq!(own.all_count as usize, analysis.samples.of_thread(&trace, ThreadId(1), window).len());
+    let own = Flame::new(
+        &stored,
+        Of::Sample,
+        Drawing { selection, ..drawing(100, &[], false) },
+        &Cancel::never(),
+    )
+    .expect("never given up");
+    assert_eq!(
+        own.all_count as usize,
+        analysis.samples.of_thread(&trace, ThreadId(1), window).len()
+    );
     // The butterfly of the same function.
     let (question, all) = ((Of::Sample, Level::Function, Direction::Callees), Selection::default());
-    let wing = Butterfly::of(&stored, question, &first.name, all, &Cancel::never()).expect("never given up").expect("it is there");
+    let wing = Butterfly::of(&stored, question, &first.name, all, &Cancel::never())
+        .expect("never given up")
+        .expect("it is there");
     assert_eq!(wing.all_count as usize, trace.samples.range(window).len());
     assert!(wing.tree.count >= first.count);
 }

@@ -1,4 +1,5 @@
-//! Hangs behind many: saturated locks, convoys, herds, whole machines; each a scene made for it, the whole answer word for word.
+//! Hangs behind many: saturated locks, convoys, herds, whole machines; each a scene made for it,
+//! the whole answer word for word.
 
 mod scene;
 
@@ -12,19 +13,36 @@ use unhitch_model::{StackId, TaskState, ThreadId, Trace, WakeFlags};
 const MS: u64 = 1_000;
 const IDLE: ThreadId = ThreadId::IDLE;
 
-/// The event loop waits from 100 ms on behind `holders`, who take the lock one after the other for `hold_us` each, in `release`.
+/// The event loop waits from 100 ms on behind `holders`, who take the lock one after the other for
+/// `hold_us` each, in `release`.
 fn handed_on(holders: usize, hold_us: u64, release: &[&str]) -> (Trace, ThreadId) {
     handed_on_beside(holders, hold_us, release, |_| ())
 }
 
 /// The same on CPUs 0 to 2, and `others` on further ones.
-fn handed_on_beside(holders: usize, hold_us: u64, release: &[&str], others: impl FnOnce(&mut Scene)) -> (Trace, ThreadId) {
+fn handed_on_beside(
+    holders: usize,
+    hold_us: u64,
+    release: &[&str],
+    others: impl FnOnce(&mut Scene),
+) -> (Trace, ThreadId) {
     let mut desktop = Desktop::new();
     others(&mut desktop.scene);
     let scene = &mut desktop.scene;
-    let wait = scene.stack(&["main", "draw", "lock_session", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let wait = scene.stack(&[
+        "main",
+        "draw",
+        "lock_session",
+        "pthread_mutex_lock",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
     let release = scene.stack(release);
-    let threads: Vec<ThreadId> = (0..holders as u32).map(|index| scene.thread(1_000 + index, 1_000 + index, "worker")).collect();
+    let threads: Vec<ThreadId> = (0..holders as u32)
+        .map(|index| scene.thread(1_000 + index, 1_000 + index, "worker"))
+        .collect();
     let begin = 100 * MS + 50;
     let end = begin + holders as u64 * hold_us;
     let work = scene.stack(&["main", "serve", "render_page", "sort_items"]);
@@ -59,8 +77,19 @@ fn handed_on_beside(holders: usize, hold_us: u64, release: &[&str], others: impl
 
 #[test]
 fn saturated_lock() {
-    let (trace, ui) =
-        handed_on(1_000, 200, &["main", "serve", "close_session", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]);
+    let (trace, ui) = handed_on(
+        1_000,
+        200,
+        &[
+            "main",
+            "serve",
+            "close_session",
+            "pthread_mutex_unlock",
+            "|",
+            "futex_wake",
+            "try_to_wake_up",
+        ],
+    );
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("saturated_lock", text);
     assert_eq!(
@@ -71,25 +100,65 @@ fn saturated_lock() {
 
 #[test]
 fn serialised_exit() {
-    let (trace, _) =
-        handed_on(1_000, 200, &["|", "do_group_exit", "do_exit", "exit_mm", "exit_mmap", "unlink_file_vma", "up_write", "rwsem_wake"]);
+    let (trace, _) = handed_on(
+        1_000,
+        200,
+        &[
+            "|",
+            "do_group_exit",
+            "do_exit",
+            "exit_mm",
+            "exit_mmap",
+            "unlink_file_vma",
+            "up_write",
+            "rwsem_wake",
+        ],
+    );
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("serialised_exit", text);
-    assert_eq!((stall.finding.pattern, stall.finding.function.as_str()), (Pattern::SerializedExit, "unlink_file_vma"));
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.function.as_str()),
+        (Pattern::SerializedExit, "unlink_file_vma")
+    );
 }
 
 #[test]
 fn lock_convoy() {
-    let (trace, ui) = handed_on(30, 10_000, &["main", "serve", "render_page", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]);
+    let (trace, ui) = handed_on(
+        30,
+        10_000,
+        &[
+            "main",
+            "serve",
+            "render_page",
+            "pthread_mutex_unlock",
+            "|",
+            "futex_wake",
+            "try_to_wake_up",
+        ],
+    );
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("lock_convoy", text);
-    assert_eq!((stall.finding.pattern, stall.candidate.victim, stall.finding.function.as_str()), (Pattern::LockConvoy, ui, "sort_items"));
+    assert_eq!(
+        (stall.finding.pattern, stall.candidate.victim, stall.finding.function.as_str()),
+        (Pattern::LockConvoy, ui, "sort_items")
+    );
 }
 
-/// Two threads of another program hand another lock to each other, once a millisecond, let go in `release`.
+/// Two threads of another program hand another lock to each other, once a millisecond, let go in
+/// `release`.
 fn another_lock(scene: &mut Scene, release: &[&str]) {
-    let (one, other) = (scene.thread(5_000, 5_000, "stranger"), scene.thread(5_001, 5_001, "stranger"));
-    let wait = scene.stack(&["main", "log_line", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
+    let (one, other) =
+        (scene.thread(5_000, 5_000, "stranger"), scene.thread(5_001, 5_001, "stranger"));
+    let wait = scene.stack(&[
+        "main",
+        "log_line",
+        "pthread_mutex_lock",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
     let release = scene.stack(release);
     scene.switch(50 * MS, 3, IDLE, Runnable, one, StackId::EMPTY);
     scene.switch(50 * MS, 4, IDLE, Runnable, other, StackId::EMPTY);
@@ -103,16 +172,35 @@ fn another_lock(scene: &mut Scene, release: &[&str]) {
     }
 }
 
-/// "indexer" holds the lock from 50 to 1,100 ms. Ten workers, who waited for it, then have it for 20 ms each, but the ninth for 30 ms and
-/// the last for 2 ms; the event loop comes after all of them, at 1,101 ms.
+/// "indexer" holds the lock from 50 to 1,100 ms. Ten workers, who waited for it, then have it for
+/// 20 ms each, but the ninth for 30 ms and the last for 2 ms; the event loop comes after all of
+/// them, at 1,101 ms.
 #[test]
 fn regression_a_convoy_does_not_hide_that_its_culprit_had_waited_for_much_longer() {
     let mut desktop = Desktop::new();
     let scene = &mut desktop.scene;
     let indexer = scene.thread(900, 900, "indexer");
-    let workers: Vec<ThreadId> = (0..10).map(|index| scene.thread(1_000 + index, 1_000 + index, "worker")).collect();
-    let wait = scene.stack(&["main", "draw", "lock_session", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
-    let release = scene.stack(&["main", "serve", "render_page", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]);
+    let workers: Vec<ThreadId> =
+        (0..10).map(|index| scene.thread(1_000 + index, 1_000 + index, "worker")).collect();
+    let wait = scene.stack(&[
+        "main",
+        "draw",
+        "lock_session",
+        "pthread_mutex_lock",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
+    let release = scene.stack(&[
+        "main",
+        "serve",
+        "render_page",
+        "pthread_mutex_unlock",
+        "|",
+        "futex_wake",
+        "try_to_wake_up",
+    ]);
     scene.switch(50 * MS, 1, IDLE, Runnable, indexer, StackId::EMPTY);
     let (mut before, mut at) = (indexer, 1_100 * MS);
     for (index, &worker) in workers.iter().enumerate() {
@@ -120,7 +208,14 @@ fn regression_a_convoy_does_not_hide_that_its_culprit_had_waited_for_much_longer
         let asleep = if index == 8 { 60 * MS } else { (101 + index as u64) * MS };
         scene.switch(asleep - 10, cpu, IDLE, Runnable, worker, StackId::EMPTY);
         scene.switch(asleep, cpu, worker, Sleeping, IDLE, wait);
-        scene.wake(at, if index == 0 { 1 } else { cpu - 1 }, before, worker, WakeFlags::default(), release);
+        scene.wake(
+            at,
+            if index == 0 { 1 } else { cpu - 1 },
+            before,
+            worker,
+            WakeFlags::default(),
+            release,
+        );
         scene.switch(at + 2, cpu, IDLE, Runnable, worker, StackId::EMPTY);
         scene.switch(at + 40 * MS, cpu, worker, Sleeping, IDLE, desktop.poll);
         (before, at) = (worker, at + [20, 30, 2][index.saturating_sub(7)] * MS);
@@ -133,39 +228,89 @@ fn regression_a_convoy_does_not_hide_that_its_culprit_had_waited_for_much_longer
     let trace = desktop.scene.finish(12, 1_400 * MS);
     let analysis = Analysis::new(&trace, &Rules::default());
     let stalls = analysis.stalls(&Query::default());
-    let told: Vec<_> = stalls.iter().map(|stall| (stall.finding.pattern, stall.finding.culprit, stall.candidate.victim)).collect();
+    let told: Vec<_> = stalls
+        .iter()
+        .map(|stall| (stall.finding.pattern, stall.finding.culprit, stall.candidate.victim))
+        .collect();
     let texts = unhitch_analysis::answer::text(&analysis, &stalls, 9);
     assert!(told.contains(&(Pattern::LockConvoy, Some(workers[8]), desktop.ui)), "{texts}");
     assert!(told.contains(&(Pattern::LongHold, Some(indexer), workers[8])), "{texts}");
 }
 
-/// Eight CPUs: seven compilers wait for a lock from 500 ms (each a little later) until "checkpoint", on the eighth, lets it go at 1,500 ms.
+/// Eight CPUs: seven compilers wait for a lock from 500 ms (each a little later) until
+/// "checkpoint", on the eighth, lets it go at 1,500 ms.
 #[test]
 fn regression_a_busy_lock_of_others_is_not_the_lock_that_was_waited_for() {
-    let release = ["main", "serve", "render_page", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"];
+    let release = [
+        "main",
+        "serve",
+        "render_page",
+        "pthread_mutex_unlock",
+        "|",
+        "futex_wake",
+        "try_to_wake_up",
+    ];
     let (alone, _) = handed_on(30, 10_000, &release);
-    let told = |text: &str| text.lines().filter(|line| !line.starts_with("MACHINE")).map(str::to_owned).collect::<Vec<_>>();
+    let told = |text: &str| {
+        text.lines()
+            .filter(|line| !line.starts_with("MACHINE"))
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
     let alone = told(&judged(&alone).1);
     for foreign in [
         &["main", "log_line", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"][..],
-        &["|", "do_group_exit", "do_exit", "exit_mm", "exit_mmap", "unlink_file_vma", "up_write", "rwsem_wake"],
+        &[
+            "|",
+            "do_group_exit",
+            "do_exit",
+            "exit_mm",
+            "exit_mmap",
+            "unlink_file_vma",
+            "up_write",
+            "rwsem_wake",
+        ],
     ] {
-        let (beside, ui) = handed_on_beside(30, 10_000, &release, |scene| another_lock(scene, foreign));
+        let (beside, ui) =
+            handed_on_beside(30, 10_000, &release, |scene| another_lock(scene, foreign));
         let (stall, text) = judged(&beside);
-        assert_eq!((stall.finding.pattern, stall.candidate.victim), (Pattern::LockConvoy, ui), "{text}");
+        assert_eq!(
+            (stall.finding.pattern, stall.candidate.victim),
+            (Pattern::LockConvoy, ui),
+            "{text}"
+        );
         assert_eq!(told(&text), alone);
     }
 }
 
-/// Eight CPUs: seven compilers wait for a lock from 500 ms on (each `apart_ms` later) until "checkpoint", on the eighth, lets it go.
+/// Eight CPUs: seven compilers wait for a lock from 500 ms on (each `apart_ms` later) until
+/// "checkpoint", on the eighth, lets it go.
 fn held_back(apart_ms: u64, until_ms: u64) -> (Trace, ThreadId) {
     let mut scene = Scene::default();
     let holder = scene.thread(4, 4, "checkpoint");
-    let wait = scene.stack(&["main", "write_object", "|", "ext4_file_write_iter", "down_write", "rwsem_down_write_slowpath", "schedule"]);
-    let release = scene.stack(&["main", "checkpoint", "|", "sync_volume", "up_write", "rwsem_wake", "try_to_wake_up"]);
+    let wait = scene.stack(&[
+        "main",
+        "write_object",
+        "|",
+        "ext4_file_write_iter",
+        "down_write",
+        "rwsem_down_write_slowpath",
+        "schedule",
+    ]);
+    let release = scene.stack(&[
+        "main",
+        "checkpoint",
+        "|",
+        "sync_volume",
+        "up_write",
+        "rwsem_wake",
+        "try_to_wake_up",
+    ]);
     let search = scene.stack(&["main", "checkpoint", "|", "sync_volume", "find_clear_run"]);
-    let rest = scene.stack(&["main", "run_event_loop", "|", "__x64_sys_poll", "do_sys_poll", "schedule"]);
-    let compilers: Vec<ThreadId> = (0..7).map(|index| scene.thread(10 + index, 10 + index, "cc")).collect();
+    let rest =
+        scene.stack(&["main", "run_event_loop", "|", "__x64_sys_poll", "do_sys_poll", "schedule"]);
+    let compilers: Vec<ThreadId> =
+        (0..7).map(|index| scene.thread(10 + index, 10 + index, "cc")).collect();
     scene.switch(10 * MS, 7, IDLE, Runnable, holder, StackId::EMPTY);
     for (index, &compiler) in compilers.iter().enumerate() {
         let cpu = index as u16;
@@ -173,7 +318,14 @@ fn held_back(apart_ms: u64, until_ms: u64) -> (Trace, ThreadId) {
         scene.switch((500 + apart_ms * index as u64) * MS, cpu, compiler, Sleeping, IDLE, wait);
         let woken = until_ms * MS + index as u64 * 300;
         let waker = if index == 0 { holder } else { compilers[index - 1] };
-        scene.wake(woken, if index == 0 { 7 } else { cpu - 1 }, waker, compiler, WakeFlags::default(), release);
+        scene.wake(
+            woken,
+            if index == 0 { 7 } else { cpu - 1 },
+            waker,
+            compiler,
+            WakeFlags::default(),
+            release,
+        );
         scene.switch(woken + 10, cpu, IDLE, Runnable, compiler, StackId::EMPTY);
         scene.switch((until_ms + 400) * MS, cpu, compiler, Sleeping, IDLE, rest);
     }
@@ -189,9 +341,15 @@ fn whole_machine() {
     let (trace, holder) = held_back(30, 1_500);
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("whole_machine", text);
-    assert_eq!((stall.candidate.kind, stall.finding.pattern, stall.finding.culprit), (StallKind::Machine, Pattern::LongHold, Some(holder)));
+    assert_eq!(
+        (stall.candidate.kind, stall.finding.pattern, stall.finding.culprit),
+        (StallKind::Machine, Pattern::LongHold, Some(holder))
+    );
     let machine = stall.candidate.machine.as_ref().expect("the whole machine");
-    assert_eq!((machine.before.round(), machine.low.round(), machine.released.len(), machine.ended), (8.0, 1.0, 7, 0));
+    assert_eq!(
+        (machine.before.round(), machine.low.round(), machine.released.len(), machine.ended),
+        (8.0, 1.0, 7, 0)
+    );
     // The last of the seven is on its CPU 10 µs after it was woken, 1.8 ms after the first was.
     assert_eq!((machine.recovery_ns, machine.switches), (1_810_000, 7));
 }
@@ -200,7 +358,11 @@ fn whole_machine() {
 fn a_machine_stalls_sooner_than_a_thread() {
     let (trace, holder) = held_back(1, 570);
     let (stall, text) = judged(&trace);
-    assert_eq!((stall.candidate.kind, stall.finding.culprit), (StallKind::Machine, Some(holder)), "{text}");
+    assert_eq!(
+        (stall.candidate.kind, stall.finding.culprit),
+        (StallKind::Machine, Some(holder)),
+        "{text}"
+    );
     assert!(text.starts_with("STALL 70.0 ms  whole machine: 8 → 1 busy CPUs"), "{text}");
     // Waits of less than 50 ms are not worth a word, nor is one of 70 ms that only one thread had.
     for (trace, _) in [held_back(1, 549), held_back(60, 570)] {
@@ -209,12 +371,24 @@ fn a_machine_stalls_sooner_than_a_thread() {
     }
 }
 
-/// A waiter that sleeps 5 ms at a time, 100 times; `wake` says who of `cast` ends each sleep, at the given time (µs). They have their CPUs
-/// from 50 ms on, from CPU 1.
-fn in_vain(cast: &[&str], wake: impl Fn(&mut Scene, u64, ThreadId, &[ThreadId])) -> (Trace, Vec<ThreadId>) {
+/// A waiter that sleeps 5 ms at a time, 100 times; `wake` says who of `cast` ends each sleep, at
+/// the given time (µs). They have their CPUs from 50 ms on, from CPU 1.
+fn in_vain(
+    cast: &[&str],
+    wake: impl Fn(&mut Scene, u64, ThreadId, &[ThreadId]),
+) -> (Trace, Vec<ThreadId>) {
     let mut desktop = Desktop::new();
-    let wait = desktop.scene.stack(&["main", "draw", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
-    let cast: Vec<ThreadId> = (300..).zip(cast).map(|(id, name)| desktop.scene.thread(id, id, name)).collect();
+    let wait = desktop.scene.stack(&[
+        "main",
+        "draw",
+        "pthread_mutex_lock",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
+    let cast: Vec<ThreadId> =
+        (300..).zip(cast).map(|(id, name)| desktop.scene.thread(id, id, name)).collect();
     for (cpu, &thread) in (1..).zip(&cast) {
         desktop.scene.switch(50 * MS, cpu, IDLE, Runnable, thread, StackId::EMPTY);
     }
@@ -231,9 +405,19 @@ fn in_vain(cast: &[&str], wake: impl Fn(&mut Scene, u64, ThreadId, &[ThreadId]))
 
 #[test]
 fn a_herd_is_told() {
-    let names = ["server", "worker", "worker", "worker", "worker", "worker", "worker", "worker", "worker", "worker"];
+    let names = [
+        "server", "worker", "worker", "worker", "worker", "worker", "worker", "worker", "worker",
+        "worker",
+    ];
     let (trace, cast) = in_vain(&names, |scene, at, ui, cast| {
-        let unlock = scene.stack(&["main", "serve", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]);
+        let unlock = scene.stack(&[
+            "main",
+            "serve",
+            "pthread_mutex_unlock",
+            "|",
+            "futex_wake",
+            "try_to_wake_up",
+        ]);
         for &other in &cast[1..] {
             scene.wake(at, 1, cast[0], other, WakeFlags::default(), unlock);
         }
@@ -241,14 +425,26 @@ fn a_herd_is_told() {
     });
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("herd", text);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LockStarvation, Some(cast[0])));
-    assert!(text.contains("a herd") && text.contains("wakes 10 threads for it each time"), "{text}");
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::LockStarvation, Some(cast[0]))
+    );
+    assert!(
+        text.contains("a herd") && text.contains("wakes 10 threads for it each time"),
+        "{text}"
+    );
 }
 
 #[test]
 fn polling_is_told() {
     let (trace, _) = in_vain(&[], |scene, at, ui, _| {
-        let timer = scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+        let timer = scene.stack(&[
+            "|",
+            "asm_sysvec_apic_timer_interrupt",
+            "hrtimer_interrupt",
+            "hrtimer_wakeup",
+            "try_to_wake_up",
+        ]);
         scene.wake(at, 0, IDLE, ui, WakeFlags::HARDIRQ, timer);
     });
     let (stall, text) = judged(&trace);
@@ -262,28 +458,68 @@ fn regression_many_short_weak_steps_are_no_direct_evidence() {
     // Each sleep is a hundredth of the stall; a kernel worker ends 13 of them, or 7.
     for (every, evidence) in [(8, Evidence::Inferred), (16, Evidence::Direct)] {
         let (trace, cast) = in_vain(&["server", "kworker/2:1"], |scene, at, ui, cast| {
-            let unlock = scene.stack(&["main", "serve", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]);
+            let unlock = scene.stack(&[
+                "main",
+                "serve",
+                "pthread_mutex_unlock",
+                "|",
+                "futex_wake",
+                "try_to_wake_up",
+            ]);
             let worker = usize::from((at / (5 * MS)).is_multiple_of(every));
             scene.wake(at, 1 + worker as u16, cast[worker], ui, WakeFlags::default(), unlock);
         });
         let (stall, text) = judged(&trace);
-        assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LockStarvation, Some(cast[0])), "{text}");
+        assert_eq!(
+            (stall.finding.pattern, stall.finding.culprit),
+            (Pattern::LockStarvation, Some(cast[0])),
+            "{text}"
+        );
         assert_eq!(stall.finding.evidence, evidence, "{text}");
-        assert_eq!(text.contains("wake-ups were deferred work"), evidence == Evidence::Inferred, "{text}");
+        assert_eq!(
+            text.contains("wake-ups were deferred work"),
+            evidence == Evidence::Inferred,
+            "{text}"
+        );
     }
 }
 
-/// A waiter woken in vain by "keeper", which sleeps in its event loop from 5 µs after every release to the next but for 100 µs before it;
-/// meanwhile "thief", on a third CPU, has the lock if it `steals`.
+/// A waiter woken in vain by "keeper", which sleeps in its event loop from 5 µs after every release
+/// to the next but for 100 µs before it; meanwhile "thief", on a third CPU, has the lock if it
+/// `steals`.
 fn woken_by_a_sleeper(steals: bool) -> (Trace, [ThreadId; 3]) {
     let mut desktop = Desktop::new();
-    let [keeper, thief] = [300, 400].map(|id| desktop.scene.thread(id, id, if id == 300 { "keeper" } else { "thief" }));
+    let [keeper, thief] = [300, 400]
+        .map(|id| desktop.scene.thread(id, id, if id == 300 { "keeper" } else { "thief" }));
     let (ui, poll, scene) = (desktop.ui, desktop.poll, &mut desktop.scene);
-    let wait = scene.stack(&["main", "draw", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
-    let keeps = scene.stack(&["main", "keep", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"]);
-    let [unlock, give] =
-        ["keep", "steal"].map(|name| scene.stack(&["main", name, "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]));
-    let timer = scene.stack(&["|", "asm_sysvec_apic_timer_interrupt", "hrtimer_interrupt", "hrtimer_wakeup", "try_to_wake_up"]);
+    let wait = scene.stack(&[
+        "main",
+        "draw",
+        "pthread_mutex_lock",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
+    let keeps = scene.stack(&[
+        "main",
+        "keep",
+        "pthread_mutex_lock",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ]);
+    let [unlock, give] = ["keep", "steal"].map(|name| {
+        scene.stack(&["main", name, "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"])
+    });
+    let timer = scene.stack(&[
+        "|",
+        "asm_sysvec_apic_timer_interrupt",
+        "hrtimer_interrupt",
+        "hrtimer_wakeup",
+        "try_to_wake_up",
+    ]);
     scene.switch(50 * MS, 1, IDLE, Runnable, keeper, StackId::EMPTY);
     scene.switch(50 * MS, 2, IDLE, Runnable, thief, StackId::EMPTY);
     for round in 0..100 {
@@ -309,7 +545,11 @@ fn woken_by_a_sleeper(steals: bool) -> (Trace, [ThreadId; 3]) {
 fn regression_who_sleeps_when_the_waiter_comes_has_not_been_seen_to_take_the_lock() {
     let (trace, [_, keeper, _]) = woken_by_a_sleeper(false);
     let (stall, text) = judged(&trace);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LockStarvation, Some(keeper)), "{text}");
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::LockStarvation, Some(keeper)),
+        "{text}"
+    );
     assert_eq!(stall.finding.evidence, Evidence::Inferred);
     assert!(text.contains("and seems to have taken it again before the waiter arrives: after 0 of the 99 wake-ups in vain"), "{text}");
     assert!(!text.contains("and has taken it again"), "{text}");
@@ -320,7 +560,11 @@ fn regression_a_third_thread_that_takes_the_lock_is_named() {
     let (trace, [_, keeper, thief]) = woken_by_a_sleeper(true);
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("a_thief", text);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::LockStarvation, Some(thief)), "{text}");
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::LockStarvation, Some(thief)),
+        "{text}"
+    );
     assert_ne!(stall.finding.culprit, Some(keeper));
 }
 
@@ -340,7 +584,13 @@ fn asleep(wait: &[&str], state: TaskState, meanwhile: impl FnOnce(&mut Scene, Th
 fn slow_disk() {
     let wait = ["main", "save", "|", "ext4_sync_file", "jbd2_log_wait_commit", "io_schedule"];
     let trace = asleep(&wait, TaskState::DiskSleep, |scene, ui| {
-        let completion = scene.stack(&["|", "asm_common_interrupt", "blk_mq_complete_request", "bio_endio", "try_to_wake_up"]);
+        let completion = scene.stack(&[
+            "|",
+            "asm_common_interrupt",
+            "blk_mq_complete_request",
+            "bio_endio",
+            "try_to_wake_up",
+        ]);
         scene.wake(600 * MS, 1, IDLE, ui, WakeFlags::HARDIRQ, completion);
     });
     let (stall, text) = judged(&trace);
@@ -350,9 +600,24 @@ fn slow_disk() {
 
 #[test]
 fn slow_memory() {
-    let wait = ["main", "draw", "|", "asm_exc_page_fault", "handle_mm_fault", "do_swap_page", "folio_wait_bit_common", "io_schedule"];
+    let wait = [
+        "main",
+        "draw",
+        "|",
+        "asm_exc_page_fault",
+        "handle_mm_fault",
+        "do_swap_page",
+        "folio_wait_bit_common",
+        "io_schedule",
+    ];
     let trace = asleep(&wait, TaskState::DiskSleep, |scene, ui| {
-        let completion = scene.stack(&["|", "asm_common_interrupt", "blk_mq_complete_request", "bio_endio", "try_to_wake_up"]);
+        let completion = scene.stack(&[
+            "|",
+            "asm_common_interrupt",
+            "blk_mq_complete_request",
+            "bio_endio",
+            "try_to_wake_up",
+        ]);
         scene.wake(600 * MS, 1, IDLE, ui, WakeFlags::HARDIRQ, completion);
     });
     let (stall, text) = judged(&trace);
@@ -360,16 +625,31 @@ fn slow_memory() {
     assert_eq!((stall.finding.pattern, stall.finding.function.as_str()), (Pattern::Memory, "draw"));
 }
 
-/// A thread called `name` waits in `wait` from 100 to 600 ms, ended by "other", which computes meanwhile; then it wakes "waiter", if there is
-/// one, which has waited in a file system since 110 ms.
-fn beside_another(name: &str, state: TaskState, wait: &[&str], waiter: bool) -> (Trace, [ThreadId; 3]) {
+/// A thread called `name` waits in `wait` from 100 to 600 ms, ended by "other", which computes
+/// meanwhile; then it wakes "waiter", if there is one, which has waited in a file system since 110
+/// ms.
+fn beside_another(
+    name: &str,
+    state: TaskState,
+    wait: &[&str],
+    waiter: bool,
+) -> (Trace, [ThreadId; 3]) {
     let mut scene = Scene::default();
-    let [victim, other, third] = [(300, name), (400, "other"), (500, "waiter")].map(|(id, name)| scene.thread(id, id, name));
+    let [victim, other, third] =
+        [(300, name), (400, "other"), (500, "waiter")].map(|(id, name)| scene.thread(id, id, name));
     let wait = scene.stack(wait);
     let busy = scene.stack(&["main", "sort_everything"]);
     let wake = scene.stack(&["main", "take", "|", "anon_pipe_read", "try_to_wake_up"]);
-    let done = scene.stack(&["|", "kthread", "worker_thread", "process_one_work", "complete", "try_to_wake_up"]);
-    let asked = scene.stack(&["main", "ask", "|", "ext4_sync_file", "jbd2_log_wait_commit", "schedule"]);
+    let done = scene.stack(&[
+        "|",
+        "kthread",
+        "worker_thread",
+        "process_one_work",
+        "complete",
+        "try_to_wake_up",
+    ]);
+    let asked =
+        scene.stack(&["main", "ask", "|", "ext4_sync_file", "jbd2_log_wait_commit", "schedule"]);
     scene.switch(50 * MS, 0, IDLE, Runnable, victim, StackId::EMPTY);
     scene.switch(60 * MS, 1, IDLE, Runnable, other, StackId::EMPTY);
     scene.switch(100 * MS, 0, victim, state, if waiter { third } else { IDLE }, wait);
@@ -397,13 +677,31 @@ fn victims_of_unwanted_waits(trace: &Trace) -> Vec<(ThreadId, Option<ThreadId>)>
 
 #[test]
 fn regression_housekeeping_that_nobody_waits_for_is_no_stall() {
-    let wait = ["|", "kthread", "worker_thread", "page_reporting_process", "virtballoon_free_page_report", "schedule"];
+    let wait = [
+        "|",
+        "kthread",
+        "worker_thread",
+        "page_reporting_process",
+        "virtballoon_free_page_report",
+        "schedule",
+    ];
     let (trace, _) = beside_another("kworker/0:1", TaskState::DiskSleep, &wait, false);
     assert_eq!(victims_of_unwanted_waits(&trace), [], "nobody waited for it");
-    let wait = ["|", "kthread", "worker_thread", "process_one_work", "wb_workfn", "submit_bio_wait", "io_schedule"];
+    let wait = [
+        "|",
+        "kthread",
+        "worker_thread",
+        "process_one_work",
+        "wb_workfn",
+        "submit_bio_wait",
+        "io_schedule",
+    ];
     let (trace, [_, _, waiter]) = beside_another("kworker/0:1", TaskState::DiskSleep, &wait, true);
     let victims = victims_of_unwanted_waits(&trace);
-    assert!(victims.iter().any(|(victim, _)| *victim == waiter), "a program waited for it: {victims:?}");
+    assert!(
+        victims.iter().any(|(victim, _)| *victim == waiter),
+        "a program waited for it: {victims:?}"
+    );
 }
 
 #[test]
@@ -416,17 +714,35 @@ fn regression_writing_into_a_full_pipe_is_a_stall_and_reading_an_empty_one_is_no
     assert_eq!(victims_of_unwanted_waits(&trace), []);
 }
 
-/// "keeper" holds the lock that the event loop waits for, and is stopped in `state` on a stack with `stop` from 110 ms to 590 ms, when
-/// "shell" lets it go on in `go_on`.
+/// "keeper" holds the lock that the event loop waits for, and is stopped in `state` on a stack with
+/// `stop` from 110 ms to 590 ms, when "shell" lets it go on in `go_on`.
 fn stopped(state: TaskState, stop: &[&str], go_on: &[&str]) -> (Trace, ThreadId) {
-    let wait = ["main", "draw", "lock_cache", "pthread_mutex_lock", "|", "do_futex", "futex_wait", "schedule"];
+    let wait = [
+        "main",
+        "draw",
+        "lock_cache",
+        "pthread_mutex_lock",
+        "|",
+        "do_futex",
+        "futex_wait",
+        "schedule",
+    ];
     let mut keeper = IDLE;
     let trace = asleep(&wait, Sleeping, |scene, ui| {
         keeper = scene.thread(300, 300, "keeper");
         let shell = scene.thread(400, 400, "shell");
-        let stop = scene.stack(&[&["main", "keep", "|", "get_signal"][..], stop, &["schedule"]].concat());
+        let stop =
+            scene.stack(&[&["main", "keep", "|", "get_signal"][..], stop, &["schedule"]].concat());
         let go_on = scene.stack(&[&["main"][..], go_on, &["try_to_wake_up"]].concat());
-        let unlock = scene.stack(&["main", "keep", "unlock_cache", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"]);
+        let unlock = scene.stack(&[
+            "main",
+            "keep",
+            "unlock_cache",
+            "pthread_mutex_unlock",
+            "|",
+            "futex_wake",
+            "try_to_wake_up",
+        ]);
         scene.switch(50 * MS, 1, IDLE, Runnable, keeper, StackId::EMPTY);
         scene.switch(110 * MS, 1, keeper, state, shell, stop);
         scene.wake(590 * MS, 1, shell, keeper, WakeFlags::default(), go_on);
@@ -443,7 +759,10 @@ fn stopped_holder() {
     let (trace, keeper) = stopped(TaskState::Stopped, &["do_signal_stop"], &kill);
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("stopped_holder", text);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit, stall.finding.function.as_str()), (Pattern::Stopped, Some(keeper), "keep"));
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit, stall.finding.function.as_str()),
+        (Pattern::Stopped, Some(keeper), "keep")
+    );
 }
 
 #[test]
@@ -451,24 +770,47 @@ fn stopped_by_a_tracer_or_the_freezer() {
     let resume = ["resume", "|", "ptrace_resume", "wake_up_state"];
     let (trace, keeper) = stopped(TaskState::Traced, &["ptrace_stop"], &resume);
     let (stall, text) = judged(&trace);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::Stopped, Some(keeper)), "{text}");
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::Stopped, Some(keeper)),
+        "{text}"
+    );
     assert!(text.contains("keeper 300 was stopped by a tracer (a debugger, strace)."), "{text}");
 
     let thaw = ["thaw", "|", "cgroup_freeze_write", "wake_up_process"];
     let (trace, keeper) = stopped(Sleeping, &["do_freezer_trap"], &thaw);
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("frozen_holder", text);
-    assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::Stopped, Some(keeper)), "{text}");
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.culprit),
+        (Pattern::Stopped, Some(keeper)),
+        "{text}"
+    );
 }
 
 #[test]
 fn a_peer_that_computes() {
-    let wait = ["main", "ask", "|", "__x64_sys_recvfrom", "unix_stream_recvmsg", "unix_stream_data_wait", "schedule"];
+    let wait = [
+        "main",
+        "ask",
+        "|",
+        "__x64_sys_recvfrom",
+        "unix_stream_recvmsg",
+        "unix_stream_data_wait",
+        "schedule",
+    ];
     let mut server = IDLE;
     let trace = asleep(&wait, Sleeping, |scene, ui| {
         server = scene.thread(300, 300, "server");
         let busy = scene.stack(&["main", "serve", "sort_everything"]);
-        let reply = scene.stack(&["main", "serve", "|", "unix_stream_sendmsg", "sock_def_readable", "try_to_wake_up"]);
+        let reply = scene.stack(&[
+            "main",
+            "serve",
+            "|",
+            "unix_stream_sendmsg",
+            "sock_def_readable",
+            "try_to_wake_up",
+        ]);
         scene.switch(50 * MS, 1, IDLE, Runnable, server, StackId::EMPTY);
         (0..100).for_each(|sample| {
             scene.sample((100 + sample * 5) * MS, 1, server, busy);

@@ -1,4 +1,5 @@
-//! The one registry of commands and options: help, manual page and shell completions are made from it.
+//! The one registry of commands and options: help, manual page and shell completions are made from
+//! it.
 
 use crate::Done;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -13,8 +14,9 @@ use unhitch_model::is_control;
 
 /// Tells why a machine that is mostly idle still hangs.
 ///
-/// Records context switches, wake-ups with both stacks, and CPU samples into circular buffers; follows every wait of a hang to the
-/// thread that caused it; and says so in words, with the evidence.
+/// Records context switches, wake-ups with both stacks, and CPU samples into circular buffers;
+/// follows every wait of a hang to the thread that caused it; and says so in words, with the
+/// evidence.
 #[derive(Parser, Debug)]
 #[command(
     version,
@@ -46,28 +48,36 @@ pub enum Command {
     Hot(HotArgs),
     /// Say what a trace holds: span, CPUs, events by kind, losses, warnings
     Info(InfoArgs),
-    /// List switches, waits, wakes, samples, events, stalls, lifetimes, threads or cpus; group, sum, filter and sort them
+    /// List switches, waits, wakes, samples, events, stalls, lifetimes, threads or cpus; group,
+    /// sum, filter and sort them
     Table(TableArgs),
-    /// Say which functions lead to a function, on the stacks of waits, wake-ups or samples; without it, rank all functions
+    /// Say which functions lead to a function, on the stacks of waits, wake-ups or samples; without
+    /// it, rank all functions
     Callers(ButterflyArgs),
-    /// Say which functions a function leads to, on the stacks of waits, wake-ups or samples; without it, rank all functions
+    /// Say which functions a function leads to, on the stacks of waits, wake-ups or samples;
+    /// without it, rank all functions
     Callees(ButterflyArgs),
     /// Show a trace, or a folder of traces, as a page in the browser of this machine
     View(ViewArgs),
-    /// Write one self-contained HTML file with the answers, pictures and main tables of a trace, for a bug report
+    /// Write one self-contained HTML file with the answers, pictures and main tables of a trace,
+    /// for a bug report
     Report(ReportArgs),
-    /// Look at processes' address spaces without stalling them: what holds mappings, memory and page tables
+    /// Look at processes' address spaces without stalling them: what holds mappings, memory and
+    /// page tables
     #[cfg(target_os = "linux")]
     Scan(ScanArgs),
-    /// List threads with name, state, CPU time and what they wait in; those that nobody named are flagged
+    /// List threads with name, state, CPU time and what they wait in; those that nobody named are
+    /// flagged
     #[cfg(target_os = "linux")]
     Threads(ThreadsArgs),
-    /// Make a hang on purpose (with --record, record it and answer), or measure what hangs are made of
+    /// Make a hang on purpose (with --record, record it and answer), or measure what hangs are made
+    /// of
     #[cfg(target_os = "linux")]
     Lab(LabArgs),
     /// Print the manual page, or a shell's completions
     Manual(ManualArgs),
-    /// Name the frames of traces that come by standard input (the recorder starts it, without rights)
+    /// Name the frames of traces that come by standard input (the recorder starts it, without
+    /// rights)
     #[cfg(target_os = "linux")]
     #[command(hide = true)]
     NameFrames,
@@ -142,10 +152,12 @@ pub struct TraceArgs {
 /// What a trace needs besides its file.
 #[derive(ClapArgs, Default, Debug)]
 pub struct ReadingArgs {
-    /// Another session that was recorded with the trace and not merged, e.g. `kernel.etl --with user.etl`; may be repeated
+    /// Another session that was recorded with the trace and not merged, e.g. `kernel.etl --with
+    /// user.etl`; may be repeated
     #[arg(long, value_name = "FILE", help_heading = OF_WINDOWS)]
     pub with: Vec<PathBuf>,
-    /// Where PDBs are: folders, symbol stores and servers, in the words of _NT_SYMBOL_PATH, which it replaces
+    /// Where PDBs are: folders, symbol stores and servers, in the words of _NT_SYMBOL_PATH, which
+    /// it replaces
     #[arg(long, value_name = "PATH", help_heading = OF_WINDOWS)]
     pub symbols: Option<String>,
 }
@@ -153,7 +165,8 @@ pub struct ReadingArgs {
 /// Which part of a trace a command looks at.
 #[derive(ClapArgs, Clone, Copy, Default, Debug)]
 pub struct WindowArgs {
-    /// Only the time from here, counted from the trace's origin (`unhitch info` names it), as all times are shown, e.g. 1.5s
+    /// Only the time from here, counted from the trace's origin (`unhitch info` names it), as all
+    /// times are shown, e.g. 1.5s
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub from: Option<Duration>,
     /// … to here
@@ -171,7 +184,8 @@ impl WindowArgs {
 /// What a wait is called.
 #[derive(ClapArgs, Default, Debug)]
 pub struct RulesArgs {
-    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's configuration folder]
+    /// Wait-class rules to try before the built-in ones [default: unhitch/waits.toml in the user's
+    /// configuration folder]
     #[arg(long = "rules", value_name = "FILE")]
     pub file: Option<PathBuf>,
 }
@@ -180,7 +194,8 @@ pub struct RulesArgs {
 pub struct WhyArgs {
     #[command(flatten)]
     pub trace: TraceArgs,
-    /// Only this thread: a thread's or process's name, a pid or a tid; with --from or --to, just that part of its time is explained
+    /// Only this thread: a thread's or process's name, a pid or a tid; with --from or --to, just
+    /// that part of its time is explained
     #[arg(long, value_name = "NAME|PID|TID")]
     pub victim: Option<String>,
     #[command(flatten)]
@@ -224,7 +239,8 @@ pub struct HotArgs {
     pub victim: Option<String>,
     #[command(flatten)]
     pub window: WindowArgs,
-    /// The recorded kernel's vmlinux [default: the running kernel's memory, if that is the one recorded]
+    /// The recorded kernel's vmlinux [default: the running kernel's memory, if that is the one
+    /// recorded]
     #[arg(long, value_name = "VMLINUX")]
     pub kernel_image: Option<PathBuf>,
     /// Print JSON
@@ -252,13 +268,16 @@ pub struct TableArgs {
     /// List the columns with their meaning and other names, of all tables or the one named
     #[arg(long)]
     pub columns: bool,
-    /// Group by these columns, separated by commas; `none` for single rows [default: single rows; waits by reason and wait stack]
+    /// Group by these columns, separated by commas; `none` for single rows [default: single rows;
+    /// waits by reason and wait stack]
     #[arg(long, value_name = "COL,…")]
     pub by: Option<String>,
-    /// What to show: columns or `all`; of groups `count`, `sum:COL`, `avg:COL`, `min:COL`, `max:COL`
+    /// What to show: columns or `all`; of groups `count`, `sum:COL`, `avg:COL`, `min:COL`,
+    /// `max:COL`
     #[arg(long, value_name = "COL,…")]
     pub show: Option<String>,
-    /// Only these rows, e.g. 'waited > 5ms and (process = chrome or wait stack ~ mutex) and not reason = idle'
+    /// Only these rows, e.g. 'waited > 5ms and (process = chrome or wait stack ~ mutex) and not
+    /// reason = idle'
     #[arg(long = "where", value_name = "EXPR")]
     pub filter: Option<String>,
     /// Sort by this column or aggregate, e.g. max:waited:desc
@@ -269,8 +288,9 @@ pub struct TableArgs {
     pub top: Option<usize>,
     #[command(flatten)]
     pub window: WindowArgs,
-    /// Cut nothing: whole stacks and texts, however long the lines become. Without it a table in a terminal is as wide as that
-    /// (COLUMNS, else the terminal's own width); into a file or a pipe texts are whole, and stacks in brief
+    /// Cut nothing: whole stacks and texts, however long the lines become. Without it a table in a
+    /// terminal is as wide as that (COLUMNS, else the terminal's own width); into a file or a pipe
+    /// texts are whole, and stacks in brief
     #[arg(long, conflicts_with_all = ["csv", "json"])]
     pub wide: bool,
     /// Print CSV: whole stacks, nanoseconds
@@ -289,15 +309,18 @@ pub struct TableArgs {
 pub struct ButterflyArgs {
     #[command(flatten)]
     pub trace: TraceArgs,
-    /// The function (or, by --by, module or file): its whole name, else any part of it; without it, all are ranked
+    /// The function (or, by --by, module or file): its whole name, else any part of it; without it,
+    /// all are ranked
     pub function: Option<String>,
-    /// Which stacks: wait (time slept), wake (the sleeps that the wake-ups ended), or sample (time on a CPU)
+    /// Which stacks: wait (time slept), wake (the sleeps that the wake-ups ended), or sample (time
+    /// on a CPU)
     #[arg(long, value_name = "wait|wake|sample", default_value = "wait", value_parser = parse_of)]
     pub of: table::Of,
     /// What a line is: function, module, or file
     #[arg(long, value_name = "function|module|file", default_value = "function", value_parser = parse_level)]
     pub by: table::Level,
-    /// Only these waits, wakes or samples: an expression over the columns of that table, as in `unhitch table`
+    /// Only these waits, wakes or samples: an expression over the columns of that table, as in
+    /// `unhitch table`
     #[arg(long = "where", value_name = "EXPR")]
     pub filter: Option<String>,
     /// How many lines to show [default: 40 of a tree, 20 of the ranking]
@@ -349,13 +372,15 @@ pub struct ScanArgs {
     /// All processes that we may look at
     #[arg(long)]
     pub all: bool,
-    /// Look at pages as well, in bounded pieces: what is resident, swapped, huge; which page tables are empty
+    /// Look at pages as well, in bounded pieces: what is resident, swapped, huge; which page tables
+    /// are empty
     #[arg(long)]
     pub pages: bool,
     /// Look at pages even at idle priority, which can freeze the target
     #[arg(long, requires = "pages")]
     pub force: bool,
-    /// Scan again and again, this far apart, and say what grew per second; until Ctrl-C or until all have ended
+    /// Scan again and again, this far apart, and say what grew per second; until Ctrl-C or until
+    /// all have ended
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub every: Option<Duration>,
     /// With --every: stop after so many scans
@@ -364,7 +389,8 @@ pub struct ScanArgs {
     /// Print JSON; with --every a line for each scan
     #[arg(long)]
     pub json: bool,
-    /// Draw the address space on a logarithmic scale into this SVG file; several processes into a file each, FILE with -PID before the ending
+    /// Draw the address space on a logarithmic scale into this SVG file; several processes into a
+    /// file each, FILE with -PID before the ending
     #[arg(long, value_name = "FILE", conflicts_with = "every")]
     pub svg: Option<PathBuf>,
 }
@@ -372,7 +398,8 @@ pub struct ScanArgs {
 #[cfg(target_os = "linux")]
 #[derive(ClapArgs, Debug)]
 pub struct ThreadsArgs {
-    /// Which processes: a pid, a process's name, or a program's file name; without it, all but the kernel's threads
+    /// Which processes: a pid, a process's name, or a program's file name; without it, all but the
+    /// kernel's threads
     #[arg(value_name = "PID|NAME")]
     pub who: Option<String>,
     /// Print JSON: kernel stacks as well, where they may be read
@@ -424,10 +451,12 @@ pub struct LabArgs {
 #[derive(ClapArgs, Debug)]
 #[command(next_help_heading = "Options of `lab address-space`")]
 pub struct AddressSpaceArgs {
-    /// How its code lies: one-big, few-big, many-blocks, super-sparse, random, bitmap [default: few-big]
+    /// How its code lies: one-big, few-big, many-blocks, super-sparse, random, bitmap [default:
+    /// few-big]
     #[arg(long, value_name = "LAYOUT", value_parser = parse_layout)]
     pub layout: Option<unhitch_lab::Layout>,
-    /// The same as --layout bitmap: 2 TiB reserved, 24,866 pages of it committed for code that is gone but for 98 blocks
+    /// The same as --layout bitmap: 2 TiB reserved, 24,866 pages of it committed for code that is
+    /// gone but for 98 blocks
     #[arg(long, conflicts_with = "layout")]
     pub bitmap: bool,
     /// How many blocks, or pages of the bitmap
@@ -445,7 +474,11 @@ pub struct AddressSpaceArgs {
 impl AddressSpaceArgs {
     /// Whether any is given.
     pub fn any(&self) -> bool {
-        self.layout.is_some() || self.bitmap || self.blocks.is_some() || self.period.is_some() || self.limit.is_some()
+        self.layout.is_some()
+            || self.bitmap
+            || self.blocks.is_some()
+            || self.period.is_some()
+            || self.limit.is_some()
     }
 }
 
@@ -465,7 +498,10 @@ pub fn manual(args: &ManualArgs) -> anyhow::Result<Done> {
         None => {
             command.build();
             clap_mangen::Man::new(command.clone()).render(&mut out)?;
-            for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set() && sub.get_name() != "help") {
+            for sub in command
+                .get_subcommands()
+                .filter(|sub| !sub.is_hide_set() && sub.get_name() != "help")
+            {
                 clap_mangen::Man::new(sub.clone()).render(&mut out)?;
             }
         }
@@ -487,7 +523,8 @@ pub fn wrong_usage(command: &str, error: &dyn std::error::Error) -> ! {
     exit(&sub.unwrap_or(root).error(ErrorKind::ValueValidation, error))
 }
 
-/// Prints what clap has to say. A word that it repeats may be a file's name, which a shell put there for a `*`.
+/// Prints what clap has to say. A word that it repeats may be a file's name, which a shell put
+/// there for a `*`.
 fn exit(error: &clap::Error) -> ! {
     let text = error.render().to_string();
     if text.chars().any(|c| c != '\n' && is_control(c)) {
@@ -500,7 +537,8 @@ fn exit(error: &clap::Error) -> ! {
 /// The tables of the registry; help lists each with what a row of it is.
 fn table_parser() -> impl TypedValueParser<Value = table::Name> {
     let tables = table::TABLES.iter().map(|table| PossibleValue::new(table.word).help(table.doc));
-    PossibleValuesParser::new(tables).try_map(|word| table::Name::of_word(&word).ok_or("no such table"))
+    PossibleValuesParser::new(tables)
+        .try_map(|word| table::Name::of_word(&word).ok_or("no such table"))
 }
 
 fn parse_of(text: &str) -> Result<table::Of, String> {
@@ -512,7 +550,10 @@ fn parse_of(text: &str) -> Result<table::Of, String> {
 
 fn parse_level(text: &str) -> Result<table::Level, String> {
     let levels = [table::Level::Function, table::Level::Module, table::Level::File];
-    levels.into_iter().find(|level| level.word() == text).ok_or_else(|| "write function, module or file".to_owned())
+    levels
+        .into_iter()
+        .find(|level| level.word() == text)
+        .ok_or_else(|| "write function, module or file".to_owned())
 }
 
 /// A group's number, as it is, or by its name in `/etc/group`.
@@ -523,11 +564,18 @@ fn parse_group(text: &str) -> Result<u32, String> {
         let mut fields = line.split(':');
         (fields.next()? == text).then(|| fields.nth(1)?.parse().ok())?
     });
-    let group: u32 = named.or_else(|| text.parse().ok()).ok_or("no such group in /etc/group; a number will do")?;
+    let group: u32 = named
+        .or_else(|| text.parse().ok())
+        .ok_or("no such group in /etc/group; a number will do")?;
     let ours = rustix::process::getgroups().map_err(|error| error.to_string())?;
-    let is_ours = rustix::process::getegid().as_raw() == group || ours.iter().any(|ours| ours.as_raw() == group);
+    let is_ours = rustix::process::getegid().as_raw() == group
+        || ours.iter().any(|ours| ours.as_raw() == group);
     // What cannot be given to the group at a save should not be found out at a save.
-    if is_ours || rustix::process::geteuid().is_root() { Ok(group) } else { Err("you are not in this group".to_owned()) }
+    if is_ours || rustix::process::geteuid().is_root() {
+        Ok(group)
+    } else {
+        Err("you are not in this group".to_owned())
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -546,7 +594,10 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         _ if text.ends_with('m') => (&text[..text.len() - 1], 60.0),
         _ => (text, 1.0),
     };
-    let seconds = number.trim().parse::<f64>().map_err(|_| format!("not a time: {text:?}; write it as 10s, 500ms or 1.5"))?;
+    let seconds = number
+        .trim()
+        .parse::<f64>()
+        .map_err(|_| format!("not a time: {text:?}; write it as 10s, 500ms or 1.5"))?;
     Duration::try_from_secs_f64(seconds * scale).map_err(|_| format!("not a time: {text:?}"))
 }
 
@@ -561,7 +612,9 @@ fn parse_size(text: &str) -> Result<usize, String> {
         Some('G') => (&upper[..upper.len() - 1], 30),
         _ => (upper, 0),
     };
-    let count = number.parse::<usize>().map_err(|_| format!("not a size: {text:?}; write it as 16M or 512K"))?;
+    let count = number
+        .parse::<usize>()
+        .map_err(|_| format!("not a size: {text:?}; write it as 16M or 512K"))?;
     let bytes = count.checked_mul(1 << shift).filter(|bytes| (64 << 10..=4 << 30).contains(bytes));
     bytes.ok_or_else(|| format!("{text} is out of range: a ring has 64K to 4G"))
 }
@@ -574,9 +627,11 @@ impl LabArgs {
         unhitch_lab::Options { seconds: self.seconds, search, resume: self.resume }
     }
 
-    /// The same options on the command line of the child that runs the program `name`, which writes its outcome to a file.
+    /// The same options on the command line of the child that runs the program `name`, which writes
+    /// its outcome to a file.
     pub fn for_child(&self, name: &str, outcome: &std::path::Path) -> Vec<OsString> {
-        let mut words: Vec<OsString> = vec!["lab".into(), name.into(), "--seconds".into(), self.seconds.to_string().into()];
+        let mut words: Vec<OsString> =
+            vec!["lab".into(), name.into(), "--seconds".into(), self.seconds.to_string().into()];
         words.extend(self.search.iter().flat_map(|way| ["--search".into(), way.into()]));
         words.extend(self.resume.then(|| "--resume".into()));
         words.extend(["--outcome".into(), outcome.into()]);
@@ -601,7 +656,9 @@ mod tests {
         let help = command.find_subcommand_mut("table").unwrap().render_long_help().to_string();
         for table in table::TABLES {
             assert!(about.contains(table.word), "{} in {about}", table.word);
-            let listed = help.lines().any(|line| line.trim_start().starts_with(&format!("- {}:", table.word)));
+            let listed = help
+                .lines()
+                .any(|line| line.trim_start().starts_with(&format!("- {}:", table.word)));
             assert!(listed, "{} in {help}", table.word);
         }
     }
@@ -619,6 +676,10 @@ mod tests {
     fn sizes_are_bounded() {
         assert_eq!(parse_size("16M"), Ok(16 << 20));
         assert_eq!(parse_size("512KiB"), Ok(512 << 10));
-        assert!(parse_size("1").is_err() && parse_size("99999999999999999999G").is_err() && parse_size("5G").is_err());
+        assert!(
+            parse_size("1").is_err()
+                && parse_size("99999999999999999999G").is_err()
+                && parse_size("5G").is_err()
+        );
     }
 }

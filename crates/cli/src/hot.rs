@@ -32,31 +32,43 @@ struct Selection {
 impl Selection {
     /// Indices into [`Trace::samples`]. A CPU's idle thread does nothing worth a look.
     fn samples(&self, trace: &Trace) -> Vec<usize> {
-        let is_wanted = |thread: &ThreadId| self.threads.is_empty() || self.threads.contains(thread);
-        let mut samples: Vec<usize> = self.windows.iter().flat_map(|&window| trace.samples.range(window)).collect();
+        let is_wanted =
+            |thread: &ThreadId| self.threads.is_empty() || self.threads.contains(thread);
+        let mut samples: Vec<usize> =
+            self.windows.iter().flat_map(|&window| trace.samples.range(window)).collect();
         samples.sort_unstable();
         samples.dedup();
-        samples.retain(|&sample| trace.samples.is_work(sample) && trace.samples.thread.get(sample).is_some_and(is_wanted));
+        samples.retain(|&sample| {
+            trace.samples.is_work(sample) && trace.samples.thread.get(sample).is_some_and(is_wanted)
+        });
         samples
     }
 }
 
 /// Ranks functions, or shows the instructions of one.
 pub fn hot(args: &HotArgs) -> anyhow::Result<Done> {
-    // Instructions are read from the files that the trace names: their names are made visible when they are printed.
+    // Instructions are read from the files that the trace names: their names are made visible when
+    // they are printed.
     let trace = load::trace(&args.trace, For::of(args.json || args.function.is_some()))?;
-    if let Some(told) = recording::not_recorded(&trace, Recorded::Samples, "").filter(|_| !args.json) {
+    if let Some(told) =
+        recording::not_recorded(&trace, Recorded::Samples, "").filter(|_| !args.json)
+    {
         bail!("{}", told.trim_end());
     }
     let selection = Selection {
-        threads: args.victim.as_deref().map_or(Ok(Vec::new()), |name| selection::victims(&trace, name))?,
+        threads: args
+            .victim
+            .as_deref()
+            .map_or(Ok(Vec::new()), |name| selection::victims(&trace, name))?,
         windows: vec![selection::window(args.window, &trace, trace.extent())?],
     };
     match &args.function {
         None => ranking(&trace, &selection, args.json)?,
         Some(_) => {
-            let options = CodeOptions { kernel_image: args.kernel_image.clone(), ..rights::code_options() };
-            let listing = listing(&trace, &selection.samples(&trace), args.function.as_deref(), &options)?;
+            let options =
+                CodeOptions { kernel_image: args.kernel_image.clone(), ..rights::code_options() };
+            let listing =
+                listing(&trace, &selection.samples(&trace), args.function.as_deref(), &options)?;
             if args.json { print_json(&listing.json())? } else { print(&listing.text())? }
         }
     }
@@ -67,39 +79,70 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> anyhow::Resul
     let samples = selection.samples(trace);
     let total = samples.len() as u64;
     let ranked = self_samples(trace, samples);
-    let module = |place: &SelfSamples| trace.modules.get(place.module).map_or("?", |module| trace.name(module.path));
+    let module = |place: &SelfSamples| {
+        trace.modules.get(place.module).map_or("?", |module| trace.name(module.path))
+    };
     if as_json {
         let functions = ranked.iter().map(|place| {
             let share = place.samples as f64 / total as f64;
             json!({ "function": place.label(trace), "module": module(place), "samples": place.samples, "share": share })
         });
-        return print_json(&json!({ "version": 1, "samples": total, "functions": functions.collect::<Vec<_>>() }));
+        return print_json(
+            &json!({ "version": 1, "samples": total, "functions": functions.collect::<Vec<_>>() }),
+        );
     }
     if ranked.is_empty() {
         return print("No CPU samples here.\n");
     }
-    let mut out = format!("{:>9} {:>8}  function (its own samples, not its callees')\n", "samples", "share");
+    let mut out =
+        format!("{:>9} {:>8}  function (its own samples, not its callees')\n", "samples", "share");
     for place in ranked.iter().take(RANKED) {
         let share = units::rounded_percent(place.samples, total);
-        let _ = writeln!(out, "{:>9} {share:>8}  {}  ({})", units::count(place.samples), place.label(trace), visible(module(place)));
+        let _ = writeln!(
+            out,
+            "{:>9} {share:>8}  {}  ({})",
+            units::count(place.samples),
+            place.label(trace),
+            visible(module(place))
+        );
     }
     let rest: u64 = ranked.iter().skip(RANKED).map(|place| place.samples).sum();
     if rest > 0 {
         let more = units::plural((ranked.len() - RANKED) as u64, "more function");
-        let _ = writeln!(out, "{:>9} {:>8}  … {more}", units::count(rest), units::rounded_percent(rest, total));
+        let _ = writeln!(
+            out,
+            "{:>9} {:>8}  … {more}",
+            units::count(rest),
+            units::rounded_percent(rest, total)
+        );
     }
-    let _ = writeln!(out, "{:>9} {:>8}  all, without the idle CPUs'", units::count(total), units::rounded_percent(total, total));
+    let _ = writeln!(
+        out,
+        "{:>9} {:>8}  all, without the idle CPUs'",
+        units::count(total),
+        units::rounded_percent(total, total)
+    );
     for warning in trace.warnings.lines() {
         let _ = writeln!(out, "WARNING  {warning}");
     }
     print(&out)
 }
 
-/// The instructions, with their samples, of the function called `function`, or of the one with most samples of its own.
-pub fn listing(trace: &Trace, samples: &[usize], function: Option<&str>, options: &CodeOptions) -> anyhow::Result<Listing> {
+/// The instructions, with their samples, of the function called `function`, or of the one with most
+/// samples of its own.
+pub fn listing(
+    trace: &Trace,
+    samples: &[usize],
+    function: Option<&str>,
+    options: &CodeOptions,
+) -> anyhow::Result<Listing> {
     let ranked = self_samples(trace, samples.iter().copied());
-    let fit = |place: &SelfSamples| function.map_or(Some(Fit::Exact), |wanted| Fit::of_place(trace, place, wanted));
-    let Some(best) = ranked.iter().filter_map(fit).min() else { return no_samples_in(trace, samples, function.unwrap_or_default()) };
+    let fit = |place: &SelfSamples| {
+        function.map_or(Some(Fit::Exact), |wanted| Fit::of_place(trace, place, wanted))
+    };
+    let Some(best) = ranked.iter().filter_map(fit).min() else {
+        return no_samples_in(trace, samples, function.unwrap_or_default());
+    };
     let mut fitting = ranked.iter().filter(|place| fit(place) == Some(best));
     let Some(place) = fitting.next() else { bail!("no CPU samples here") };
     let mut notes = Vec::new();
@@ -107,8 +150,11 @@ pub fn listing(trace: &Trace, samples: &[usize], function: Option<&str>, options
         if best == Fit::Inlined {
             notes.push(format!("{wanted} is inlined; this is a function that holds it"));
         }
-        let others: Vec<String> =
-            fitting.map(|other| format!("{} ({})", other.label(trace), units::plural(other.samples, "sample"))).collect();
+        let others: Vec<String> = fitting
+            .map(|other| {
+                format!("{} ({})", other.label(trace), units::plural(other.samples, "sample"))
+            })
+            .collect();
         if !others.is_empty() {
             notes.push(format!("{wanted} could also mean {}", others.join(", ")));
         }
@@ -126,17 +172,26 @@ fn is_in(trace: &Trace, frame: FrameId, place: &SelfSamples) -> bool {
     let path = |module| trace.modules.get(module).map(|module| (module.path, module.kind));
     let Some(found) = trace.stacks.frame(frame) else { return false };
     path(found.module) == path(place.module)
-        && function.map_or(place.function.is_empty() && place.span().contains(&found.offset), |function| function == place.function)
+        && function
+            .map_or(place.function.is_empty() && place.span().contains(&found.offset), |function| {
+                function == place.function
+            })
 }
 
 fn no_samples_in(trace: &Trace, samples: &[usize], wanted: &str) -> anyhow::Result<Listing> {
     let calls = |&sample: &usize| {
-        let frames = trace.stacks.frames_of(trace.samples.stack.get(sample).copied().unwrap_or_default());
-        frames.iter().flat_map(|&frame| trace.frame_names(frame)).any(|name| Fit::of_name(&name, wanted).is_some())
+        let frames =
+            trace.stacks.frames_of(trace.samples.stack.get(sample).copied().unwrap_or_default());
+        frames
+            .iter()
+            .flat_map(|&frame| trace.frame_names(frame))
+            .any(|name| Fit::of_name(&name, wanted).is_some())
     };
     let above: Vec<usize> = samples.iter().copied().filter(calls).collect();
     if above.is_empty() {
-        bail!("no sample is in a function called {wanted:?}; `unhitch hot TRACE` lists those that have samples");
+        bail!(
+            "no sample is in a function called {wanted:?}; `unhitch hot TRACE` lists those that have samples"
+        );
     }
     let callees = self_samples(trace, above.iter().copied());
     let callees: Vec<String> = callees
@@ -145,7 +200,10 @@ fn no_samples_in(trace: &Trace, samples: &[usize], wanted: &str) -> anyhow::Resu
         .map(|place| format!("{} ({})", visible(&place.label(trace)), units::count(place.samples)))
         .collect();
     let count = units::plural(above.len() as u64, "sample");
-    bail!("{wanted:?} has no samples of its own: it is on the stacks of {count}, taken in {}", callees.join(", "))
+    bail!(
+        "{wanted:?} has no samples of its own: it is on the stacks of {count}, taken in {}",
+        callees.join(", ")
+    )
 }
 
 /// How well a place fits what the user wrote; the best first.
@@ -168,7 +226,9 @@ impl Fit {
         match () {
             () if wanted.is_empty() => None,
             () if name == wanted || bare == wanted => Some(Self::Exact),
-            () if bare.strip_suffix(wanted).is_some_and(|rest| rest.ends_with("::")) => Some(Self::LastPart),
+            () if bare.strip_suffix(wanted).is_some_and(|rest| rest.ends_with("::")) => {
+                Some(Self::LastPart)
+            }
             () if name.contains(wanted) => Some(Self::Part),
             () => None,
         }
@@ -183,14 +243,18 @@ impl Fit {
             return outer;
         }
         let mut frames = place.at.values().flat_map(|(frame, _)| trace.frame_names(*frame));
-        let is_inlined = frames.any(|name| matches!(Self::of_name(&name, wanted), Some(Self::Exact | Self::LastPart)));
+        let is_inlined = frames
+            .any(|name| matches!(Self::of_name(&name, wanted), Some(Self::Exact | Self::LastPart)));
         if is_inlined { Some(Self::Inlined) } else { outer }
     }
 }
 
 /// True when `wanted` is `file+0xOFFSET` and that lies among the samples of `place`.
 fn holds_address(trace: &Trace, place: &SelfSamples, wanted: &str) -> bool {
-    let Some((file, offset)) = wanted.split("..").next().and_then(|start| start.rsplit_once("+0x")) else { return false };
+    let Some((file, offset)) = wanted.split("..").next().and_then(|start| start.rsplit_once("+0x"))
+    else {
+        return false;
+    };
     let path = trace.modules.get(place.module).map_or("", |module| trace.name(module.path));
     (path == file || path.rsplit('/').next() == Some(file))
         && u64::from_str_radix(offset, 16).is_ok_and(|offset| place.span().contains(&offset))

@@ -1,4 +1,5 @@
-//! `unhitch lab`: programs that hang on purpose, recorded and answered in one go; and measurements of what hangs are made of.
+//! `unhitch lab`: programs that hang on purpose, recorded and answered in one go; and measurements
+//! of what hangs are made of.
 
 mod address_space;
 mod fairness;
@@ -32,7 +33,10 @@ pub fn lab(args: &LabArgs) -> anyhow::Result<Done> {
     let Some(name) = &args.name else {
         let programs = PROGRAMS.iter().map(|program| (program.name, program.summary));
         let lines = programs.chain(TOOLS.iter().map(|tool| (tool.name, tool.summary)));
-        return print(&lines.map(|(name, summary)| format!("{name:<13} {summary}\n")).collect::<String>()).map(|()| Done::Yes);
+        return print(
+            &lines.map(|(name, summary)| format!("{name:<13} {summary}\n")).collect::<String>(),
+        )
+        .map(|()| Done::Yes);
     };
     if let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) {
         if args.record {
@@ -44,12 +48,20 @@ pub fn lab(args: &LabArgs) -> anyhow::Result<Done> {
         misused("--quick, --markdown and --svg are for `lab fairness`".to_owned());
     }
     if args.address_space.any() {
-        misused("--layout, --bitmap, --blocks, --period and --limit are for `lab address-space`".to_owned());
+        misused(
+            "--layout, --bitmap, --blocks, --period and --limit are for `lab address-space`"
+                .to_owned(),
+        );
     }
     let Some(program) = program(name) else {
         bail!(
             "no lab program is called {name:?}; there are: {}",
-            PROGRAMS.iter().map(|p| p.name).chain(TOOLS.iter().map(|m| m.name)).collect::<Vec<_>>().join(", ")
+            PROGRAMS
+                .iter()
+                .map(|p| p.name)
+                .chain(TOOLS.iter().map(|m| m.name))
+                .collect::<Vec<_>>()
+                .join(", ")
         );
     };
     if (args.search.is_some() || args.resume) && program.name != "long-hold" {
@@ -82,7 +94,8 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let child = Command::new(std::env::current_exe()?)
         .args(args.for_child(program.name, outcome_file.path()))
         .process_group(0)
-        // Standard output is the answer's; what the program tells goes where it does not disturb it.
+        // Standard output is the answer's; what the program tells goes where it does not disturb
+        // it.
         .stdout(Stdio::from(rustix::io::dup(std::io::stderr())?))
         .spawn()
         .context("cannot start the lab program")?;
@@ -94,8 +107,10 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
         Ok(outcome) => outcome,
         Err(_) => bail!("the lab program ended with {status} and told no outcome"),
     };
-    let extras =
-        Extras { notes: Some(format!("lab {}: {}", program.name, program.summary)), entries: vec![("lab.json".to_owned(), outcome_json)] };
+    let extras = Extras {
+        notes: Some(format!("lab {}: {}", program.name, program.summary)),
+        entries: vec![("lab.json".to_owned(), outcome_json)],
+    };
     let target = target(args.output.as_ref(), &format!("lab-{}", program.name));
     let mut saved = snapshot.prepare(&extras)?.save_anywhere(&target, &fallback_folders())?;
     saved.name(&mut namer(), &AtomicBool::new(false));
@@ -103,7 +118,9 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     note(&saved.path.display().to_string());
     note("");
     if outcome.measured.hang.start_ns < saved.window.start.nanos() && outcome.happened {
-        note("note: the recording begins after the hang did: this machine was too busy for its rings");
+        note(
+            "note: the recording begins after the hang did: this machine was too busy for its rings",
+        );
     }
     let answered = why::answer_for(&saved.path, args.json)?;
     Ok(if outcome.happened { answered } else { Done::NoHang })

@@ -43,7 +43,8 @@ impl Reader {
         Self { with: args.with.clone(), pdbs: symbol_path(args) }
     }
 
-    /// Reads a trace; frames that the file does not name are named from this machine's files, where those are the ones recorded.
+    /// Reads a trace; frames that the file does not name are named from this machine's files, where
+    /// those are the ones recorded.
     pub fn read(&self, path: &Path) -> anyhow::Result<Trace> {
         let mut trace = match unhitch_formats::open_with(path, &self.with) {
             // They name the file themselves.
@@ -65,8 +66,16 @@ impl Reader {
         match trace.meta.format {
             // It tells which build's PDBs name its functions, wherever it is read.
             Format::Etl => {
-                let fetching = Fetching { told: |url| note(&format!("unhitch: fetching {url}")), ..Fetching::default() };
-                Symbolizer::new(Options { pdbs: self.pdbs.clone(), fetching, ..rights::symbol_options() }).resolve(trace);
+                let fetching = Fetching {
+                    told: |url| note(&format!("unhitch: fetching {url}")),
+                    ..Fetching::default()
+                };
+                Symbolizer::new(Options {
+                    pdbs: self.pdbs.clone(),
+                    fetching,
+                    ..rights::symbol_options()
+                })
+                .resolve(trace);
             }
             Format::PerfData if is_this_machine(trace) => {
                 Symbolizer::new(rights::symbol_options()).resolve(trace);
@@ -76,29 +85,37 @@ impl Reader {
                 "no function names: recorded on {} with kernel {}, which is not this machine",
                 trace.meta.host, trace.meta.kernel
             )),
-            // Our own files carry the names found on the recording machine; another machine's kernel addresses mean nothing here.
+            // Our own files carry the names found on the recording machine; another machine's
+            // kernel addresses mean nothing here.
             _ => {}
         }
     }
 }
 
 fn is_this_machine(trace: &Trace) -> bool {
-    let read = |name: &str| std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default();
+    let read = |name: &str| {
+        std::fs::read_to_string(Path::new("/proc/sys/kernel").join(name)).unwrap_or_default()
+    };
     let same = |recorded: &str, here: String| recorded.is_empty() || recorded == here.trim();
     same(&trace.meta.kernel, read("osrelease")) && same(&trace.meta.host, read("hostname"))
 }
 
 /// Where PDBs are: as the options say, or else the environment.
 pub fn symbol_path(args: &ReadingArgs) -> SymbolPath {
-    let path = args.symbols.clone().or_else(|| std::env::var("_NT_SYMBOL_PATH").ok()).unwrap_or_default();
-    let cache = user_folder(if cfg!(windows) { "LOCALAPPDATA" } else { "XDG_CACHE_HOME" }, ".cache");
+    let path =
+        args.symbols.clone().or_else(|| std::env::var("_NT_SYMBOL_PATH").ok()).unwrap_or_default();
+    let cache =
+        user_folder(if cfg!(windows) { "LOCALAPPDATA" } else { "XDG_CACHE_HOME" }, ".cache");
     SymbolPath::parse(&path, cache.map(|cache| cache.join("unhitch/symbols")).as_deref())
 }
 
 /// The file of wait rules: the given one, else the user's, if there is one.
 pub fn rules_file(args: &RulesArgs) -> Option<PathBuf> {
-    let configured =
-        || user_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("unhitch/waits.toml")).filter(|path| path.exists());
+    let configured = || {
+        user_folder("XDG_CONFIG_HOME", ".config")
+            .map(|folder| folder.join("unhitch/waits.toml"))
+            .filter(|path| path.exists())
+    };
     args.file.clone().or_else(configured)
 }
 

@@ -1,7 +1,7 @@
 //! `unhitch`: tells why a machine that is mostly idle still hangs.
 //!
-//! One file per command. Exit codes: 0 done; 1 an error, told on standard error; 2 wrong usage; 3 `why` found no stall; 4 a lab program
-//! did not hang.
+//! One file per command. Exit codes: 0 done; 1 an error, told on standard error; 2 wrong usage; 3
+//! `why` found no stall; 4 a lab program did not hang.
 
 mod args;
 mod hot;

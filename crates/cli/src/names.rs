@@ -6,8 +6,8 @@ use rustix::io::fcntl_dupfd_cloexec;
 use unhitch_confine::{Limits, compute_only};
 use unhitch_record::NamingProcess;
 
-/// What naming may use up. The trace is mapped, and the tables of the programs are held; memory that is really used stays far below, by
-/// the limits of each reader.
+/// What naming may use up. The trace is mapped, and the tables of the programs are held; memory
+/// that is really used stays far below, by the limits of each reader.
 const LIMITS: Limits = Limits { address_space_bytes: 8 << 30, cpu_seconds: None, open_files: 1024 };
 
 /// This program, in a process without rights.

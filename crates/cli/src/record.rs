@@ -22,7 +22,14 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
     let stop = signals::stop()?;
     let mut namer = namer();
     let target = target(args.output.as_ref(), "record");
-    let recorded = record_until(&options(&args.recorder), &until, &target, &mut namer, &Extras::default(), &stop)?;
+    let recorded = record_until(
+        &options(&args.recorder),
+        &until,
+        &target,
+        &mut namer,
+        &Extras::default(),
+        &stop,
+    )?;
     if let Some(status) = recorded.status.filter(|status| !status.success()) {
         note(&format!("the command ended with {status}"));
     }

@@ -1,10 +1,13 @@
 //! Which rights a command keeps: those who record and scan all, those who answer none.
 //!
-//! *Why*: a trace may come from a stranger, and its reader should be able to do no more than its user asked for; and a binary that was
-//! given capabilities to record with must not open other files with them ([`unhitch_confine`]). A command without capabilities opens what
-//! its user may open. Root's own files need no capability: root is confined to what the command line names besides.
+//! *Why*: a trace may come from a stranger, and its reader should be able to do no more than its
+//! user asked for; and a binary that was given capabilities to record with must not open other
+//! files with them ([`unhitch_confine`]). A command without capabilities opens what its user may
+//! open. Root's own files need no capability: root is confined to what the command line names
+//! besides.
 //!
-//! Two files of the kernel are opened before, because a capability shows what is in them: its symbols and its code.
+//! Two files of the kernel are opened before, because a capability shows what is in them: its
+//! symbols and its code.
 
 use crate::args::{Command, ReadingArgs, RulesArgs};
 use crate::load;
@@ -17,8 +20,10 @@ use unhitch_confine::Allowed;
 use unhitch_model::{ModuleKind, Trace};
 use unhitch_symbols::{CodeOptions, Options};
 
-/// The folders at the top in which there are no programs, but the system's state and root's secrets. Programs may be in any other.
-const NO_PROGRAMS: &[&str] = &["boot", "dev", "etc", "lost+found", "proc", "root", "run", "sys", "tmp", "var"];
+/// The folders at the top in which there are no programs, but the system's state and root's
+/// secrets. Programs may be in any other.
+const NO_PROGRAMS: &[&str] =
+    &["boot", "dev", "etc", "lost+found", "proc", "root", "run", "sys", "tmp", "var"];
 /// What naming frames, and counting CPUs, reads of the kernel.
 const KERNEL: &[&str] = &[
     "/proc/self",
@@ -99,12 +104,16 @@ fn keeps_rights(command: &Command) -> bool {
 fn reach(command: &Command) -> Option<Allowed> {
     let none = RulesArgs::default();
     let mut reach = match command {
-        Command::Why(args) => Reach::new(&args.trace.path, &args.trace.reading, &args.rules).output(args.svg.as_deref()),
+        Command::Why(args) => Reach::new(&args.trace.path, &args.trace.reading, &args.rules)
+            .output(args.svg.as_deref()),
         Command::Waits(args) => Reach::new(&args.trace.path, &args.trace.reading, &args.rules),
-        Command::Hot(args) => Reach::new(&args.trace.path, &args.trace.reading, &none).input(args.kernel_image.as_deref()),
+        Command::Hot(args) => Reach::new(&args.trace.path, &args.trace.reading, &none)
+            .input(args.kernel_image.as_deref()),
         Command::Info(args) => Reach::new(&args.trace.path, &args.trace.reading, &none),
         Command::Table(args) => Reach::new(args.trace.as_deref()?, &args.reading, &args.rules),
-        Command::Callers(args) | Command::Callees(args) => Reach::new(&args.trace.path, &args.trace.reading, &args.rules),
+        Command::Callers(args) | Command::Callees(args) => {
+            Reach::new(&args.trace.path, &args.trace.reading, &args.rules)
+        }
         Command::Report(args) => {
             let reach = Reach::new(&args.trace.path, &args.trace.reading, &args.rules);
             reach.output(Some(args.output.as_deref().unwrap_or(&args.trace.path)))
@@ -119,7 +128,8 @@ fn reach(command: &Command) -> Option<Allowed> {
 
 fn program_folders() -> impl Iterator<Item = PathBuf> {
     let top = std::fs::read_dir("/").into_iter().flatten().flatten();
-    top.filter(|entry| NO_PROGRAMS.iter().all(|name| entry.file_name() != *name)).map(|entry| entry.path())
+    top.filter(|entry| NO_PROGRAMS.iter().all(|name| entry.file_name() != *name))
+        .map(|entry| entry.path())
 }
 
 /// What a command may open, as it is gathered from the options.
@@ -127,7 +137,8 @@ struct Reach(Allowed);
 
 impl Reach {
     fn new(trace: &Path, reading: &ReadingArgs, rules: &RulesArgs) -> Self {
-        let mut reach = Self(Allowed::default()).input(Some(trace)).input(load::rules_file(rules).as_deref());
+        let mut reach =
+            Self(Allowed::default()).input(Some(trace)).input(load::rules_file(rules).as_deref());
         if trace.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("etl")) {
             // Its other sessions lie beside it.
             reach.0.read.push(folder_of(trace));
@@ -172,7 +183,10 @@ impl Reach {
 fn folder_of(path: &Path) -> PathBuf {
     // A link leads to the file: what is renamed or replaced is there.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+        .to_owned()
 }
 
 /// Whether this process is confined, so that a browser would be too.
@@ -183,17 +197,24 @@ pub fn is_confined() -> bool {
 /// Why the program at `path` cannot be read, where that is because this process may not look there.
 pub fn out_of_reach(path: &str) -> Option<String> {
     let readable = READABLE.get()?;
-    let is_hidden = path.starts_with('/') && !readable.iter().any(|folder| Path::new(path).starts_with(folder));
-    let why = || format!("root reads no programs in such folders as /tmp, /var and /root: not {path}; --symbols FOLDER adds one");
+    let is_hidden =
+        path.starts_with('/') && !readable.iter().any(|folder| Path::new(path).starts_with(folder));
+    let why = || {
+        format!(
+            "root reads no programs in such folders as /tmp, /var and /root: not {path}; --symbols FOLDER adds one"
+        )
+    };
     is_hidden.then(why)
 }
 
 /// Says so in the trace when its programs lie where this process may not look.
 pub fn warn_of_programs(trace: &mut Trace) {
     let files = trace.modules.iter().filter(|(_, module)| module.kind == ModuleKind::File);
-    let hidden: Vec<String> = files.filter_map(|(_, module)| out_of_reach(trace.name(module.path))).collect();
+    let hidden: Vec<String> =
+        files.filter_map(|(_, module)| out_of_reach(trace.name(module.path))).collect();
     if let Some(first) = hidden.first() {
-        let line = format!("{} of the trace's programs were not read for names: {first}", hidden.len());
+        let line =
+            format!("{} of the trace's programs were not read for names: {first}", hidden.len());
         trace.warnings.add(line);
     }
 }
@@ -211,15 +232,16 @@ pub fn code_options() -> CodeOptions {
     CodeOptions { kallsyms: kallsyms().unwrap_or(options.kallsyms), opened_kcore, ..options }
 }
 
-/// A copy of the kernel's symbols as they were when there were rights to see them, made when it is first asked for: the kernel looks at
-/// who opens the list, so that it cannot be opened again.
+/// A copy of the kernel's symbols as they were when there were rights to see them, made when it is
+/// first asked for: the kernel looks at who opens the list, so that it cannot be opened again.
 #[cfg(target_os = "linux")]
 fn kallsyms() -> Option<PathBuf> {
     use std::os::fd::AsRawFd;
     use std::sync::LazyLock;
     static COPY: LazyLock<Option<File>> = LazyLock::new(|| {
         let mut list = OPENED.get()?.kallsyms.as_ref()?;
-        let mut copy = File::from(rustix::fs::memfd_create("kallsyms", rustix::fs::MemfdFlags::CLOEXEC).ok()?);
+        let mut copy =
+            File::from(rustix::fs::memfd_create("kallsyms", rustix::fs::MemfdFlags::CLOEXEC).ok()?);
         std::io::copy(&mut list, &mut copy).ok()?;
         Some(copy)
     });

@@ -49,12 +49,16 @@ fn look(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<Look> {
         let mut progress = |progress: Progress| {
             if show {
                 let size = size.get().unwrap_or_else(|| {
-                    let found = unhitch_scan::Process::with_memory(pid).map_or(0, |process| process.size_bytes);
+                    let found = unhitch_scan::Process::with_memory(pid)
+                        .map_or(0, |process| process.size_bytes);
                     size.set(Some(found));
                     found
                 });
                 let share = rounded_percent(progress.bytes.min(size), size);
-                self::progress(&format!("{pid}: {} mappings, {share} of the address space", count(progress.mappings)));
+                self::progress(&format!(
+                    "{pid}: {} mappings, {share} of the address space",
+                    count(progress.mappings)
+                ));
             }
         };
         match unhitch_scan::scan(pid, &options, &mut progress) {
@@ -77,7 +81,10 @@ fn look(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<Look> {
 
 impl Look {
     fn json(&self, growth: &[Growth]) -> serde_json::Value {
-        let skipped = self.skipped.iter().map(|(pid, why)| serde_json::json!({ "pid": pid, "why": why.to_string() }));
+        let skipped = self
+            .skipped
+            .iter()
+            .map(|(pid, why)| serde_json::json!({ "pid": pid, "why": why.to_string() }));
         let mut value = serde_json::json!({
             "version": 1,
             "processes": self.spaces,
@@ -93,16 +100,21 @@ impl Look {
 
     /// What was left out. With --all threads of the kernel are nothing to speak of.
     fn tell_skipped(&self, all: bool) {
-        let told = self
-            .skipped
-            .iter()
-            .filter(|(_, why)| !all || !matches!(why, Error::KernelThread { .. } | Error::Ended { .. } | Error::NoSuchProcess { .. }));
+        let told = self.skipped.iter().filter(|(_, why)| {
+            !all || !matches!(
+                why,
+                Error::KernelThread { .. } | Error::Ended { .. } | Error::NoSuchProcess { .. }
+            )
+        });
         let told: Vec<&Error> = told.map(|(_, why)| why).collect();
         for why in told.iter().take(3) {
             note(&format!("note: {why}"));
         }
         if told.len() > 3 {
-            note(&format!("note: {} more processes were not looked at", count(told.len() as u64 - 3)));
+            note(&format!(
+                "note: {} more processes were not looked at",
+                count(told.len() as u64 - 3)
+            ));
         }
     }
 }
@@ -122,10 +134,13 @@ fn once(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Draws each process: one into the file named, several into a file each, whose name also has the process's number. Tells which.
+/// Draws each process: one into the file named, several into a file each, whose name also has the
+/// process's number. Tells which.
 fn draw(spaces: &[AddressSpace], path: &Path) -> anyhow::Result<()> {
-    let write =
-        |path: &Path, space| std::fs::write(path, unhitch_scan::svg(space)).with_context(|| format!("cannot write {}", visible_path(path)));
+    let write = |path: &Path, space| {
+        std::fs::write(path, unhitch_scan::svg(space))
+            .with_context(|| format!("cannot write {}", visible_path(path)))
+    };
     if let [space] = spaces {
         return write(path, space);
     }
@@ -155,7 +170,10 @@ fn again_and_again(args: &ScanArgs, pids: &[u32], every: Duration) -> anyhow::Re
     }
     let mut pids: Vec<u32> = before.spaces.iter().map(|space| space.process.pid).collect();
     let mut scans = 1;
-    while args.times.is_none_or(|times| scans < times) && !pids.is_empty() && sleep(before.at + every, &stop) {
+    while args.times.is_none_or(|times| scans < times)
+        && !pids.is_empty()
+        && sleep(before.at + every, &stop)
+    {
         let now = match look(args, &pids) {
             Ok(now) => now,
             Err(error) => {
@@ -166,12 +184,20 @@ fn again_and_again(args: &ScanArgs, pids: &[u32], every: Duration) -> anyhow::Re
         };
         scans += 1;
         let seconds = (now.at - before.at).as_secs_f64();
-        let was = |space: &AddressSpace| before.spaces.iter().find(|old| old.process.is_same(&space.process));
-        let growth: Vec<Growth> = now.spaces.iter().filter_map(|space| Some(Growth::between(was(space)?, space, seconds))).collect();
+        let was = |space: &AddressSpace| {
+            before.spaces.iter().find(|old| old.process.is_same(&space.process))
+        };
+        let growth: Vec<Growth> = now
+            .spaces
+            .iter()
+            .filter_map(|space| Some(Growth::between(was(space)?, space, seconds)))
+            .collect();
         if args.json {
             print_json(&now.json(&growth))?;
         } else {
-            let lines = growth.iter().map(|growth| format!("{} {}: {}\n", visible(&growth.name), growth.pid, visible(&growth.text)));
+            let lines = growth.iter().map(|growth| {
+                format!("{} {}: {}\n", visible(&growth.name), growth.pid, visible(&growth.text))
+            });
             print(&lines.collect::<String>())?;
             now.tell_skipped(false);
         }

@@ -16,17 +16,20 @@ const PATIENCE: Duration = Duration::from_millis(850);
 pub fn stop() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag)).context("cannot handle signals")?;
+        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
+            .context("cannot handle signals")?;
         signal_hook::flag::register(signal, Arc::clone(&flag)).context("cannot handle signals")?;
     }
     Ok(flag)
 }
 
-/// Ends the program a second after Ctrl-C or SIGTERM, whatever it is doing then: a file or a process that it waits for may never answer.
+/// Ends the program a second after Ctrl-C or SIGTERM, whatever it is doing then: a file or a
+/// process that it waits for may never answer.
 pub fn end_in_any_case() -> anyhow::Result<()> {
     let (mut told, tell) = UnixStream::pair().context("cannot handle signals")?;
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::low_level::pipe::register(signal, tell.try_clone()?).context("cannot handle signals")?;
+        signal_hook::low_level::pipe::register(signal, tell.try_clone()?)
+            .context("cannot handle signals")?;
     }
     std::thread::Builder::new().name("unhitch-end".to_owned()).spawn(move || {
         let _ = told.read(&mut [0]);

@@ -1,4 +1,5 @@
-//! `unhitch table`: what a trace holds, as tables; `unhitch callers` and `callees`: the functions around one.
+//! `unhitch table`: what a trace holds, as tables; `unhitch callers` and `callees`: the functions
+//! around one.
 
 use crate::args::{ButterflyArgs, TableArgs, wrong_usage};
 use crate::load::For;
@@ -7,7 +8,9 @@ use crate::{Done, load, selection};
 use anyhow::bail;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::answer::recording;
-use unhitch_analysis::table::{self, Butterfly, Direction, Fit, Query, Question, Ranking, Table, Words};
+use unhitch_analysis::table::{
+    self, Butterfly, Direction, Fit, Query, Question, Ranking, Table, Words,
+};
 
 /// Rows that fit a screen.
 const TOP_TEXT: usize = 20;
@@ -18,12 +21,21 @@ const TOP_TREE: usize = 40;
 pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
     if args.columns {
         // The first word may be the table then: there is no trace to name.
-        let word = args.table.or_else(|| args.trace.as_ref().and_then(|word| table::Name::of_word(word.to_str()?)));
+        let word = args
+            .table
+            .or_else(|| args.trace.as_ref().and_then(|word| table::Name::of_word(word.to_str()?)));
         print(&table::describe(word))?;
         return Ok(Done::Yes);
     }
-    let (Some(name), Some(trace)) = (args.table, &args.trace) else { bail!("a trace and a table are needed") };
-    let words = Words { by: args.by.as_deref(), show: args.show.as_deref(), filter: args.filter.as_deref(), sort: args.sort.as_deref() };
+    let (Some(name), Some(trace)) = (args.table, &args.trace) else {
+        bail!("a trace and a table are needed")
+    };
+    let words = Words {
+        by: args.by.as_deref(),
+        show: args.show.as_deref(),
+        filter: args.filter.as_deref(),
+        sort: args.sort.as_deref(),
+    };
     let query = Query::new(name, words).unwrap_or_else(|error| wrong_usage("table", &error));
     let rules = load::rules(&args.rules)?;
     let trace = load::Reader::new(&args.reading).read_for(trace, For::of(args.json || args.csv))?;
@@ -42,28 +54,41 @@ pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
 /// Prints the callers or callees of a function, or the ranking of all.
 pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<Done> {
     let command = if direction == Direction::Callers { "callers" } else { "callees" };
-    let query = Query::new(args.of.table(), Words { filter: args.filter.as_deref(), ..Words::default() });
+    let query =
+        Query::new(args.of.table(), Words { filter: args.filter.as_deref(), ..Words::default() });
     let query = query.unwrap_or_else(|error| wrong_usage(command, &error));
     let rules = load::rules(&args.rules)?;
     let trace = load::trace(&args.trace, For::of(args.json))?;
     let analysis = Analysis::new(&trace, &rules);
     let window = selection::window(args.window, &trace, trace.extent())?;
     let question = Question { of: args.of, query: &query, window, level: args.by };
-    let lacking = args.of.table().needs().and_then(|what| recording::not_recorded(&trace, what, ""));
+    let lacking =
+        args.of.table().needs().and_then(|what| recording::not_recorded(&trace, what, ""));
     match &args.function {
         None if lacking.is_some() && !args.json => print(&lacking.unwrap_or_default())?,
         None => {
             let ranking = Ranking::new(&analysis, question);
-            if args.json { print_json(&ranking)? } else { print(&ranking.text(args.top.unwrap_or(TOP_TEXT)))? }
+            if args.json {
+                print_json(&ranking)?
+            } else {
+                print(&ranking.text(args.top.unwrap_or(TOP_TEXT)))?
+            }
         }
         Some(function) => {
             let Some(tree) = Butterfly::new(&analysis, question, direction, function) else {
                 if let Some(told) = lacking {
                     bail!("{}", told.trim_end());
                 }
-                bail!("no {} of these stacks is called {function:?}; `unhitch {command}` without it lists them", args.by.word());
+                bail!(
+                    "no {} of these stacks is called {function:?}; `unhitch {command}` without it lists them",
+                    args.by.word()
+                );
             };
-            if args.json { print_json(&tree)? } else { print(&tree.text(args.top.unwrap_or(TOP_TREE)))? }
+            if args.json {
+                print_json(&tree)?
+            } else {
+                print(&tree.text(args.top.unwrap_or(TOP_TREE)))?
+            }
         }
     }
     Ok(Done::Yes)

@@ -13,22 +13,34 @@ use unhitch_analysis::stalls::Query;
 use unhitch_model::{Trace, visible_path};
 use unhitch_server::{Config, ListingQuestion, Server, Tools, UPLOAD_LIMIT_BYTES};
 
-/// Serves a trace or a folder until it is interrupted. The address is the first line that is printed.
+/// Serves a trace or a folder until it is interrupted. The address is the first line that is
+/// printed.
 pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     if args.path.is_dir() && !args.reading.with.is_empty() {
         bail!("{}: --with belongs to one trace, and this is a folder", visible_path(&args.path));
     }
     let reader = load::Reader::new(&args.reading);
     let open = move |path: &Path| reader.read(path).map_err(|error| format!("{error:#}"));
-    let tools = Tools { open: Box::new(open), listing: Box::new(listing), rules: load::rules(&args.rules)? };
-    let config = Config { path: args.path.clone(), port: args.port, upload_limit_bytes: UPLOAD_LIMIT_BYTES, tools };
+    let tools = Tools {
+        open: Box::new(open),
+        listing: Box::new(listing),
+        rules: load::rules(&args.rules)?,
+    };
+    let config = Config {
+        path: args.path.clone(),
+        port: args.port,
+        upload_limit_bytes: UPLOAD_LIMIT_BYTES,
+        tools,
+    };
     let server = Server::bind(config).with_context(|| visible_path(&args.path))?;
     let address = server.address();
     print(&format!("{address}\n"))?;
     std::io::stdout().flush()?;
     note(&format!("Serving {} to this machine only; Ctrl-C ends it.", args.path.display()));
     if !Server::has_page() {
-        note("The page was not built into this program: `npm ci && npm run build` in ui/, then build again.");
+        note(
+            "The page was not built into this program: `npm ci && npm run build` in ui/, then build again.",
+        );
     }
     if args.open {
         open_browser(&address);
@@ -37,9 +49,12 @@ pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     Ok(Done::Yes)
 }
 
-/// Opens the address in the user's browser, where there is a display; where that fails the printed address is there to be opened.
+/// Opens the address in the user's browser, where there is a display; where that fails the printed
+/// address is there to be opened.
 fn open_browser(address: &str) {
-    let has_display = ["DISPLAY", "WAYLAND_DISPLAY"].iter().any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
+    let has_display = ["DISPLAY", "WAYLAND_DISPLAY"]
+        .iter()
+        .any(|name| std::env::var_os(name).is_some_and(|value| !value.is_empty()));
     let program = match () {
         () if cfg!(target_os = "macos") => "open",
         () if cfg!(windows) => "explorer",
@@ -50,13 +65,16 @@ fn open_browser(address: &str) {
         return note("A browser is not started by root: open the address above yourself.");
     }
     let null = Stdio::null;
-    if let Err(error) = Command::new(program).arg(address).stdin(null()).stdout(null()).stderr(null()).spawn() {
+    if let Err(error) =
+        Command::new(program).arg(address).stdin(null()).stdout(null()).stderr(null()).spawn()
+    {
         note(&format!("unhitch: {program}: {error}; open the address above yourself"));
     }
 }
 
 fn listing(trace: &Trace, question: &ListingQuestion<'_>) -> Result<serde_json::Value, String> {
-    let listing = hot::listing(trace, question.samples, Some(question.function), &rights::code_options());
+    let listing =
+        hot::listing(trace, question.samples, Some(question.function), &rights::code_options());
     listing.map(|listing| listing.json()).map_err(|error| format!("{error:#}"))
 }
 
@@ -66,7 +84,11 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<Done> {
     let trace = load::trace(&args.trace, For::Text)?;
     let analysis = Analysis::new(&trace, &rules);
     let stalls = analysis.stalls(&Query::default());
-    let name = args.trace.path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+    let name = args
+        .trace
+        .path
+        .file_name()
+        .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
     let html = unhitch_server::report(&analysis, &name, &trace.meta.notes, &stalls);
     let path = args.output.clone().unwrap_or_else(|| args.trace.path.with_extension("html"));
     std::fs::write(&path, html).with_context(|| visible_path(&path))?;

@@ -38,7 +38,12 @@ pub fn waits(args: &WaitsArgs) -> anyhow::Result<Done> {
     }
     for waits in all.iter().take(args.top) {
         let thread = units::thread(&trace, waits.most, end);
-        let _ = writeln!(out, "{:>12}  {:>8}  {thread}", units::duration(waits.waited_ns), units::count(waits.waits));
+        let _ = writeln!(
+            out,
+            "{:>12}  {:>8}  {thread}",
+            units::duration(waits.waited_ns),
+            units::count(waits.waits)
+        );
         let _ = writeln!(out, "{:>24}{}", "", analysis.told(waits.stack));
     }
     if all.len() > args.top {

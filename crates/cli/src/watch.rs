@@ -9,7 +9,8 @@ use std::io::IsTerminal;
 use unhitch_model::visible_path;
 use unhitch_record::{Status, WatchEvent, control, watch as watch_until};
 
-/// Records until Ctrl-C. Prints a status line on a terminal, and the names of saved files on standard output.
+/// Records until Ctrl-C. Prints a status line on a terminal, and the names of saved files on
+/// standard output.
 pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
     let (stop, save) = (signals::stop()?, signals::save()?);
     signals::end_in_any_case()?;
@@ -42,7 +43,11 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
             }
             WatchEvent::SaveFailed { error, kept } => {
                 clear();
-                let kept = if kept { "the trace is kept in memory and tried again" } else { "recording goes on" };
+                let kept = if kept {
+                    "the trace is kept in memory and tried again"
+                } else {
+                    "recording goes on"
+                };
                 complain(&format!("unhitch: the save failed, {kept}: {}", error.with_causes()));
             }
             _ => {}
@@ -65,10 +70,15 @@ pub fn save(args: &SaveArgs) -> anyhow::Result<Done> {
 /// History in common and per CPU, rates, memory, losses.
 fn status_line(status: &Status) -> String {
     let seconds = |window: unhitch_model::Window| window.duration_ns() as f64 / 1e9;
-    let per_cpu: Vec<String> = status.cpus.iter().take(8).map(|cpu| format!("{:.0}", seconds(cpu.held))).collect();
+    let per_cpu: Vec<String> =
+        status.cpus.iter().take(8).map(|cpu| format!("{:.0}", seconds(cpu.held))).collect();
     let more = if status.cpus.len() > 8 { " …" } else { "" };
     let rate: f64 = status.rates.iter().map(|(_, rate)| rate).sum();
-    let lost = if status.sideband_lost > 0 { format!(", {} names lost", status.sideband_lost) } else { String::new() };
+    let lost = if status.sideband_lost > 0 {
+        format!(", {} names lost", status.sideband_lost)
+    } else {
+        String::new()
+    };
     format!(
         "holds {:.1} s (CPUs: {}{more} s), {rate:.0} events/s, {:.0} MiB{lost}",
         seconds(status.common),

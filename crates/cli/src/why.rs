@@ -22,7 +22,10 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     let trace = load::trace(&args.trace, load::For::of(args.json))?;
     let analysis = Analysis::new(&trace, &rules);
     let query = Query {
-        victims: args.victim.as_deref().map_or(Ok(Vec::new()), |name| selection::victims(&trace, name))?,
+        victims: args
+            .victim
+            .as_deref()
+            .map_or(Ok(Vec::new()), |name| selection::victims(&trace, name))?,
         window: match args.window.is_everything() {
             true => None,
             false => Some(selection::window(args.window, &trace, analysis.timeline.window())?),
@@ -45,5 +48,13 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
 #[cfg(target_os = "linux")]
 pub fn answer_for(path: &Path, json: bool) -> anyhow::Result<Done> {
     let trace = TraceArgs { path: path.to_path_buf(), reading: ReadingArgs::default() };
-    why(&WhyArgs { trace, victim: None, window: WindowArgs::default(), top: None, json, svg: None, rules: RulesArgs::default() })
+    why(&WhyArgs {
+        trace,
+        victim: None,
+        window: WindowArgs::default(),
+        top: None,
+        json,
+        svg: None,
+        rules: RulesArgs::default(),
+    })
 }

@@ -1,12 +1,13 @@
 //! seccomp: which system calls are answered. `Documentation/userspace-api/seccomp_filter.rst`.
 //!
-//! A forbidden call fails with EPERM rather than ending the process: libraries try what they can do without.
+//! A forbidden call fails with EPERM rather than ending the process: libraries try what they can do
+//! without.
 
 use crate::Allowed;
 use libc::c_long;
 use seccompiler::{
-    BackendError, BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
-    TargetArch, apply_filter,
+    BackendError, BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp,
+    SeccompCondition, SeccompFilter, SeccompRule, TargetArch, apply_filter,
 };
 use std::collections::BTreeMap;
 
@@ -77,8 +78,8 @@ const COMPUTING_HERE: &[c_long] = &[libc::SYS_dup2, libc::SYS_epoll_wait, libc::
 #[cfg(not(target_arch = "x86_64"))]
 const COMPUTING_HERE: &[c_long] = &[];
 
-/// What no command that answers has a use for: other processes, the kernel, mounts, namespaces, keys, and calls that take a way around
-/// filters like this one.
+/// What no command that answers has a use for: other processes, the kernel, mounts, namespaces,
+/// keys, and calls that take a way around filters like this one.
 const NEVER: &[c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -156,16 +157,22 @@ fn try_compute_only() -> Result<(), Error> {
     }
     let thread = libc::CLONE_THREAD as u64;
     rules.insert(libc::SYS_clone, when(0, thread, thread)?);
-    // Of a descriptor. (Of a path too, but to whom owns nothing, and who may open nothing, that tells little.)
+    // Of a descriptor. (Of a path too, but to whom owns nothing, and who may open nothing, that
+    // tells little.)
     let empty_path = libc::AT_EMPTY_PATH as u64;
     rules.insert(libc::SYS_statx, when(2, empty_path, empty_path)?);
     rules.insert(libc::SYS_newfstatat, when(3, empty_path, empty_path)?);
     rules.insert(libc::SYS_prctl, when(0, u64::MAX >> 32, libc::PR_SET_NAME as u64)?);
     // How a process ends itself when it finds that it is broken.
     rules.insert(libc::SYS_tgkill, when(0, u64::MAX >> 32, u64::from(std::process::id()))?);
-    // What `clone3` makes lies in memory, where a filter does not look. Told that there is none, the C library uses `clone`.
+    // What `clone3` makes lies in memory, where a filter does not look. Told that there is none,
+    // the C library uses `clone`.
     rules.insert(libc::SYS_clone3, Vec::new());
-    let no_clone3 = filter(all_uses_of(&[&[libc::SYS_clone3]]), SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
+    let no_clone3 = filter(
+        all_uses_of(&[&[libc::SYS_clone3]]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::ENOSYS as u32),
+    )?;
     let only = filter(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)?;
     apply_filter(&no_clone3)?;
     apply_filter(&only)
@@ -174,14 +181,18 @@ fn try_compute_only() -> Result<(), Error> {
 fn try_confine(allowed: &Allowed) -> Result<(), Error> {
     let network: &[c_long] = if allowed.listen || allowed.run { &[] } else { NETWORK };
     let running: &[c_long] = if allowed.run { &[] } else { RUNNING };
-    let but = filter(all_uses_of(&[NEVER, network, running]), SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?;
+    let but = filter(
+        all_uses_of(&[NEVER, network, running]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::EPERM as u32),
+    )?;
     #[cfg(target_arch = "x86_64")]
     apply_filter(&no_x32())?;
     apply_filter(&but)
 }
 
-/// On x86-64 each call has a second number, for programs with short pointers (`__X32_SYSCALL_BIT`), which a list of forbidden calls
-/// would let pass.
+/// On x86-64 each call has a second number, for programs with short pointers (`__X32_SYSCALL_BIT`),
+/// which a list of forbidden calls would let pass.
 #[cfg(target_arch = "x86_64")]
 fn no_x32() -> BpfProgram {
     const X32: u32 = 0x4000_0000;
@@ -201,10 +212,20 @@ fn all_uses_of(lists: &[&[c_long]]) -> Rules {
 
 /// The uses of a call in which the argument's bits in `mask` are those of `value`.
 fn when(argument: u8, mask: u64, value: u64) -> Result<Vec<SeccompRule>, BackendError> {
-    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::MaskedEq(mask), value)?;
+    let condition = SeccompCondition::new(
+        argument,
+        SeccompCmpArgLen::Qword,
+        SeccompCmpOp::MaskedEq(mask),
+        value,
+    )?;
     Ok(vec![SeccompRule::new(vec![condition])?])
 }
 
-fn filter(rules: Rules, otherwise: SeccompAction, matched: SeccompAction) -> Result<BpfProgram, BackendError> {
-    SeccompFilter::new(rules, otherwise, matched, TargetArch::try_from(std::env::consts::ARCH)?)?.try_into()
+fn filter(
+    rules: Rules,
+    otherwise: SeccompAction,
+    matched: SeccompAction,
+) -> Result<BpfProgram, BackendError> {
+    SeccompFilter::new(rules, otherwise, matched, TargetArch::try_from(std::env::consts::ARCH)?)?
+        .try_into()
 }

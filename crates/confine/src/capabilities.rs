@@ -13,7 +13,8 @@ pub(crate) fn any() -> std::io::Result<bool> {
     Ok(!sets.effective.is_empty() || !sets.permitted.is_empty())
 }
 
-/// Empties the set of what a program that is run could get. It takes a capability; `no_new_privs` makes the set idle where that is missing.
+/// Empties the set of what a program that is run could get. It takes a capability; `no_new_privs`
+/// makes the set idle where that is missing.
 pub(crate) fn empty_bounding_set() -> Result<()> {
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
@@ -36,7 +37,10 @@ pub(crate) fn empty() -> Result<()> {
         Err(error) => return Err(error),
     }
     let none = CapabilitySet::empty();
-    thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+    thread::set_capabilities(
+        None,
+        CapabilitySets { effective: none, permitted: none, inheritable: none },
+    )
 }
 
 /// Makes root a user that owns nothing; leaves others who they are.

@@ -1,12 +1,14 @@
 //! Takes rights away from the calling process, for good: capabilities, files, system calls.
 //!
-//! A recorder runs as root, and reads what strangers wrote: programs, debug files, traces. Whoever reads such things should have
-//! nothing that is worth taking, so that a flaw in a reader costs names, and not a machine. [`renounce`] is for whoever was started with
-//! more than the user has; [`confine`] for a command that answers from files which were named to it; [`compute_only`] for a child that
-//! works on descriptors that it was given, and on nothing else.
+//! A recorder runs as root, and reads what strangers wrote: programs, debug files, traces. Whoever
+//! reads such things should have nothing that is worth taking, so that a flaw in a reader costs
+//! names, and not a machine. [`renounce`] is for whoever was started with more than the user has;
+//! [`confine`] for a command that answers from files which were named to it; [`compute_only`] for a
+//! child that works on descriptors that it was given, and on nothing else.
 //!
-//! All three are for the first lines of `main`: rights belong to threads, and a thread keeps what it has when another gives up. Each is
-//! on top of the others; none can be undone. On other systems than Linux they do nothing, and say so.
+//! All three are for the first lines of `main`: rights belong to threads, and a thread keeps what
+//! it has when another gives up. Each is on top of the others; none can be undone. On other systems
+//! than Linux they do nothing, and say so.
 
 #[cfg(target_os = "linux")]
 mod calls;
@@ -63,11 +65,13 @@ pub fn renounce() -> io::Result<()> {
     Ok(capabilities::empty()?)
 }
 
-/// Leaves the process its memory, its threads and its descriptors. Returns what could not be taken away, a line each.
+/// Leaves the process its memory, its threads and its descriptors. Returns what could not be taken
+/// away, a line each.
 ///
-/// Root becomes nobody. The process dies with the thread that started it; it leaves no core, opens, connects, runs and signals nothing,
-/// and makes no memory executable. What it tries nevertheless fails with EPERM, so that libraries fall back; only what it writes to a
-/// file ends it (SIGXFSZ): give it pipes or sockets to talk through, as standard error too.
+/// Root becomes nobody. The process dies with the thread that started it; it leaves no core, opens,
+/// connects, runs and signals nothing, and makes no memory executable. What it tries nevertheless
+/// fails with EPERM, so that libraries fall back; only what it writes to a file ends it (SIGXFSZ):
+/// give it pipes or sockets to talk through, as standard error too.
 #[cfg(target_os = "linux")]
 pub fn compute_only(limits: &Limits) -> Vec<String> {
     let mut missing = Missing::default();
@@ -83,9 +87,11 @@ pub fn compute_only(limits: &Limits) -> Vec<String> {
     missing.0
 }
 
-/// Leaves the process what `allowed` names, besides its descriptors. Returns what could not be taken away, a line each.
+/// Leaves the process what `allowed` names, besides its descriptors. Returns what could not be
+/// taken away, a line each.
 ///
-/// It cannot trace, load code into the kernel, mount, or change its namespaces, whatever is allowed.
+/// It cannot trace, load code into the kernel, mount, or change its namespaces, whatever is
+/// allowed.
 #[cfg(target_os = "linux")]
 pub fn confine(allowed: &Allowed) -> Vec<String> {
     let mut missing = Missing::default();

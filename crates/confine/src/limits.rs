@@ -10,18 +10,21 @@ pub(crate) fn set(limits: &Limits) -> Result<()> {
     let others = [
         (Resource::As, limits.address_space_bytes),
         (Resource::Nofile, limits.open_files),
-        // Files could be written through descriptors that are there; sockets and pipes are no files.
+        // Files could be written through descriptors that are there; sockets and pipes are no
+        // files.
         (Resource::Fsize, 0),
         (Resource::Core, 0),
     ];
     for (resource, value) in others.into_iter().chain(cpu) {
-        let value = process::getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
+        let value =
+            process::getrlimit(resource).maximum.map_or(value, |maximum| maximum.min(value));
         process::setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })?;
     }
     Ok(())
 }
 
-/// Nobody traces it or reads its memory, and it ends with the thread that started it. A change of user undoes both: call this after.
+/// Nobody traces it or reads its memory, and it ends with the thread that started it. A change of
+/// user undoes both: call this after.
 pub(crate) fn die_with_parent() -> Result<()> {
     process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     process::set_parent_process_death_signal(Some(Signal::KILL))

@@ -1,7 +1,7 @@
 //! Processes that gave up their rights try to use them.
 //!
-//! Rights are given up once, by a process with one thread: this program starts itself anew for each role, and has no test harness,
-//! which would be threads.
+//! Rights are given up once, by a process with one thread: this program starts itself anew for each
+//! role, and has no test harness, which would be threads.
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -47,7 +47,12 @@ mod linux {
             let errors = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{role}: {}\n{text}{errors}", output.status);
             println!("{role}:\n{text}");
-            Self(text.lines().map(|line| line.split_once(": ").unwrap()).map(|(a, b)| (a.to_owned(), b.to_owned())).collect())
+            Self(
+                text.lines()
+                    .map(|line| line.split_once(": ").unwrap())
+                    .map(|(a, b)| (a.to_owned(), b.to_owned()))
+                    .collect(),
+            )
         }
 
         fn works(&self, what: &str) {
@@ -60,7 +65,11 @@ mod linux {
     }
 
     fn start(role: &str, folder: &Path) -> Output {
-        Command::new(std::env::current_exe().unwrap()).env(ROLE, role).env(FOLDER, folder).output().unwrap()
+        Command::new(std::env::current_exe().unwrap())
+            .env(ROLE, role)
+            .env(FOLDER, folder)
+            .output()
+            .unwrap()
     }
 
     /// A folder with a file `named`, one `other` beside it, and a folder `out` with a link to that.
@@ -94,11 +103,29 @@ mod linux {
 
     fn who_only_computes() {
         let attempts = Attempts::of("compute", folder().path());
-        for what in ["threads", "memory", "read what was given", "its length", "send", "has no capability", "is not root"] {
+        for what in [
+            "threads",
+            "memory",
+            "read what was given",
+            "its length",
+            "send",
+            "has no capability",
+            "is not root",
+        ] {
             attempts.works(what);
         }
-        for what in ["read named", "read other", "list", "write", "socket", "run", "signal", "descriptor of another", "user root", "pid fd"]
-        {
+        for what in [
+            "read named",
+            "read other",
+            "list",
+            "write",
+            "socket",
+            "run",
+            "signal",
+            "descriptor of another",
+            "user root",
+            "pid fd",
+        ] {
             attempts.fails(what);
         }
         for what in ["much memory", "link", "rename"] {
@@ -108,7 +135,11 @@ mod linux {
 
     fn who_writes_to_a_file_that_it_was_given() {
         let output = start("append", folder().path());
-        assert_eq!(output.status.signal(), Some(rustix::process::Signal::XFSZ.as_raw()), "{output:?}");
+        assert_eq!(
+            output.status.signal(),
+            Some(rustix::process::Signal::XFSZ.as_raw()),
+            "{output:?}"
+        );
     }
 
     fn who_answers() {
@@ -147,7 +178,8 @@ mod linux {
 
     fn play(role: &str) {
         let folder = PathBuf::from(std::env::var_os(FOLDER).unwrap());
-        let mut given = OpenOptions::new().read(true).append(true).open(folder.join("named")).unwrap();
+        let mut given =
+            OpenOptions::new().read(true).append(true).open(folder.join("named")).unwrap();
         let (mut near, mut far) = UnixStream::pair().unwrap();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -156,11 +188,20 @@ mod linux {
             println!("{line}: warned");
         }
         tell("threads", check((0..1000u64).into_par_iter().sum::<u64>() == 499_500));
-        tell("memory", check(vec![1u8; 64 << 20].iter().map(|byte| u64::from(*byte)).sum::<u64>() == 64 << 20));
+        tell(
+            "memory",
+            check(vec![1u8; 64 << 20].iter().map(|byte| u64::from(*byte)).sum::<u64>() == 64 << 20),
+        );
         tell("much memory", Vec::<u8>::new().try_reserve_exact(4 << 30).map_err(io::Error::other));
         let mut text = String::new();
-        tell("read what was given", given.read_to_string(&mut text).and_then(|_| check(text == CONTENT)));
-        tell("its length", given.metadata().and_then(|about| check(about.len() == CONTENT.len() as u64)));
+        tell(
+            "read what was given",
+            given.read_to_string(&mut text).and_then(|_| check(text == CONTENT)),
+        );
+        tell(
+            "its length",
+            given.metadata().and_then(|about| check(about.len() == CONTENT.len() as u64)),
+        );
         tell("send", near.write_all(b"x").and_then(|()| far.read_exact(&mut [0])));
         tell("has no capability", is_privileged().and_then(|is| check(!is)));
         tell("is not root", check(!rustix::process::geteuid().is_root()));
@@ -173,10 +214,16 @@ mod linux {
     }
 
     fn give_up(role: &str, folder: &Path) -> Vec<String> {
-        let system = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null", "/proc"].map(PathBuf::from).to_vec();
+        let system = ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache", "/dev/null", "/proc"]
+            .map(PathBuf::from)
+            .to_vec();
         match role {
             "renounce" => renounce().map(|()| Vec::new()).unwrap(),
-            "compute" | "append" => compute_only(&Limits { address_space_bytes: 2 << 30, cpu_seconds: Some(60), open_files: 64 }),
+            "compute" | "append" => compute_only(&Limits {
+                address_space_bytes: 2 << 30,
+                cpu_seconds: Some(60),
+                open_files: 64,
+            }),
             "answer" => confine(&Allowed {
                 read: vec![folder.join("named"), folder.join("out")],
                 write: vec![folder.join("out")],
@@ -203,7 +250,10 @@ mod linux {
 
     fn others(parent: Pid, port: u16) {
         tell("signal", test_kill_process(parent));
-        tell("user root", rustix::thread::set_thread_uid(rustix::process::Uid::ROOT).and_then(|()| unless_root()));
+        tell(
+            "user root",
+            rustix::thread::set_thread_uid(rustix::process::Uid::ROOT).and_then(|()| unless_root()),
+        );
         let pidfd = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty());
         tell("descriptor of another", pidfd.as_ref().map_err(|error| *error).and_then(steal));
         tell("pid fd", pidfd);
@@ -223,12 +273,16 @@ mod linux {
     fn programs(folder: &Path) {
         let output = |program: &str, argument: &Path| {
             let output = Command::new(program).arg(argument).output()?;
-            check(output.status.success()).map(|()| String::from_utf8_lossy(&output.stdout).into_owned())
+            check(output.status.success())
+                .map(|()| String::from_utf8_lossy(&output.stdout).into_owned())
         };
         tell("run", output("true", Path::new("")));
         tell("what it runs reads other", output("cat", &folder.join("other")));
         let status = output("cat", Path::new("/proc/self/status"));
-        tell("what it runs has no capability", status.and_then(|status| check(status.contains("CapEff:\t0000000000000000"))));
+        tell(
+            "what it runs has no capability",
+            status.and_then(|status| check(status.contains("CapEff:\t0000000000000000"))),
+        );
     }
 
     fn check(condition: bool) -> io::Result<()> {

@@ -1,4 +1,5 @@
-//! [`Bytes`]: little-endian fields one after the other, pointers in the width of the traced machine.
+//! [`Bytes`]: little-endian fields one after the other, pointers in the width of the traced
+//! machine.
 
 /// A payload that grows field by field.
 #[derive(Clone, Default, Debug)]

@@ -3,9 +3,11 @@
 use crate::{Bytes, Guid, Header, Writer};
 
 /// Microsoft-Windows-DotNETRuntime: what happens.
-pub const RUNTIME: Guid = Guid::new(0xe13c_0d23, 0xccbc, 0x4e12, [0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27, 0xe4]);
+pub const RUNTIME: Guid =
+    Guid::new(0xe13c_0d23, 0xccbc, 0x4e12, [0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27, 0xe4]);
 /// Microsoft-Windows-DotNETRuntimeRundown: what is there.
-pub const RUNDOWN: Guid = Guid::new(0xa669_021c, 0xc450, 0x4609, [0xa0, 0x35, 0x5a, 0xf5, 0x9a, 0xf4, 0xdf, 0x18]);
+pub const RUNDOWN: Guid =
+    Guid::new(0xa669_021c, 0xc450, 0x4609, [0xa0, 0x35, 0x5a, 0xf5, 0x9a, 0xf4, 0xdf, 0x18]);
 
 /// What an event says of a method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,18 +37,43 @@ pub struct Method<'a> {
 }
 
 fn header(provider: Guid, id: u16, (pid, tid): (u32, u32)) -> Header {
-    Header::Manifest { provider, id, version: 1, level: 5, opcode: 0, task: 9, keyword: 0x10, pid, tid, extended: Vec::new() }
+    Header::Manifest {
+        provider,
+        id,
+        version: 1,
+        level: 5,
+        opcode: 0,
+        task: 9,
+        keyword: 0x10,
+        pid,
+        tid,
+        extended: Vec::new(),
+    }
 }
 
-/// `MethodLoad`, `MethodUnload`, `MethodDCStart` or `MethodDCEnd`, verbose where the method has names.
-pub fn method(writer: &mut Writer, cpu: u16, ns: u64, thread: (u32, u32), of: Of, method: &Method<'_>) {
+/// `MethodLoad`, `MethodUnload`, `MethodDCStart` or `MethodDCEnd`, verbose where the method has
+/// names.
+pub fn method(
+    writer: &mut Writer,
+    cpu: u16,
+    ns: u64,
+    thread: (u32, u32),
+    of: Of,
+    method: &Method<'_>,
+) {
     let provider = if matches!(of, Of::Load | Of::Unload) { RUNTIME } else { RUNDOWN };
     let id = match of {
         Of::Load | Of::DcStart => 141,
         Of::Unload | Of::DcEnd => 142,
     };
     let flags = if method.jitted { 8 } else { 0 };
-    let numbers = Bytes::new().u64(method.id).u64(method.module).u64(method.start).u32(method.len).u32(0x600_0001).u32(flags);
+    let numbers = Bytes::new()
+        .u64(method.id)
+        .u64(method.module)
+        .u64(method.start)
+        .u32(method.len)
+        .u32(0x600_0001)
+        .u32(flags);
     let (id, payload) = match method.names {
         Some((of, name, signature)) => (id + 2, numbers.utf16(of).utf16(name).utf16(signature)),
         None => (id, numbers),

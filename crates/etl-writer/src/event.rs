@@ -17,8 +17,12 @@ impl Guid {
     /// The 32 capital hexadecimal digits that symbol stores use.
     pub fn digits(&self) -> String {
         let [a0, a1, a2, a3, b0, b1, c0, c1, rest @ ..] = self.0;
-        let head =
-            format!("{:08X}{:04X}{:04X}", u32::from_le_bytes([a0, a1, a2, a3]), u16::from_le_bytes([b0, b1]), u16::from_le_bytes([c0, c1]));
+        let head = format!(
+            "{:08X}{:04X}{:04X}",
+            u32::from_le_bytes([a0, a1, a2, a3]),
+            u16::from_le_bytes([b0, b1]),
+            u16::from_le_bytes([c0, c1])
+        );
         rest.iter().fold(head, |text, byte| format!("{text}{byte:02X}"))
     }
 }
@@ -26,7 +30,8 @@ impl Guid {
 /// An item of an event's extended data.
 #[derive(Clone, Debug)]
 pub struct Extended {
-    /// 1 related activity, 6 stack of 64-bit addresses, 0xB TraceLogging description, 0xC provider traits, and so on.
+    /// 1 related activity, 6 stack of 64-bit addresses, 0xB TraceLogging description, 0xC provider
+    /// traits, and so on.
     pub kind: u16,
     /// What it holds.
     pub data: Vec<u8>,
@@ -44,9 +49,11 @@ pub enum Header {
     PerfInfo { hook: u16, version: u16 },
     /// `EVENT_TRACE_HEADER`: classic providers, and what merging adds.
     Full { class: Guid, opcode: u8, version: u16, pid: u32, tid: u32 },
-    /// `EVENT_INSTANCE_HEADER`: the same with the numbers of this and the parent transaction, and the parent's class.
+    /// `EVENT_INSTANCE_HEADER`: the same with the numbers of this and the parent transaction, and
+    /// the parent's class.
     Instance { class: Guid, opcode: u8, version: u16, pid: u32, tid: u32 },
-    /// `WMI_TRACE_MESSAGE_PACKET` of WPP, with sequence number, GUID, time, process and thread before the arguments.
+    /// `WMI_TRACE_MESSAGE_PACKET` of WPP, with sequence number, GUID, time, process and thread
+    /// before the arguments.
     Message { of: Guid, number: u16, pid: u32, tid: u32 },
     /// `EVENT_HEADER`: manifest providers and TraceLogging.
     Manifest {
@@ -73,19 +80,42 @@ const WPP_TIME: u16 = 8;
 const WPP_IDS: u16 = 0x20;
 
 impl Header {
-    /// The whole event, without padding. `width`: bytes of a pointer, which decides between a type and its twin.
+    /// The whole event, without padding. `width`: bytes of a pointer, which decides between a type
+    /// and its twin.
     pub(crate) fn encode(&self, width: u8, ticks: u64, payload: &[u8]) -> Vec<u8> {
         let wide = u8::from(width == 8);
-        let size = |header: usize| u16::try_from(header + payload.len()).expect("an event is shorter than 64 KiB");
+        let size = |header: usize| {
+            u16::try_from(header + payload.len()).expect("an event is shorter than 64 KiB")
+        };
         let bytes = match self {
-            Self::System { hook, version, pid, tid } => {
-                Bytes::new().u16(*version).u8(1 + wide).u8(MARKER).u16(size(32)).u16(*hook).u32(*tid).u32(*pid).u64(ticks).u64(0)
-            }
-            Self::Compact { hook, version, pid, tid } => {
-                Bytes::new().u16(*version).u8(3 + wide).u8(MARKER).u16(size(24)).u16(*hook).u32(*tid).u32(*pid).u64(ticks)
-            }
-            Self::PerfInfo { hook, version } => Bytes::new().u16(*version).u8(0x10 + wide).u8(MARKER).u16(size(16)).u16(*hook).u64(ticks),
-            Self::Full { class, opcode, version, pid, tid } | Self::Instance { class, opcode, version, pid, tid } => {
+            Self::System { hook, version, pid, tid } => Bytes::new()
+                .u16(*version)
+                .u8(1 + wide)
+                .u8(MARKER)
+                .u16(size(32))
+                .u16(*hook)
+                .u32(*tid)
+                .u32(*pid)
+                .u64(ticks)
+                .u64(0),
+            Self::Compact { hook, version, pid, tid } => Bytes::new()
+                .u16(*version)
+                .u8(3 + wide)
+                .u8(MARKER)
+                .u16(size(24))
+                .u16(*hook)
+                .u32(*tid)
+                .u32(*pid)
+                .u64(ticks),
+            Self::PerfInfo { hook, version } => Bytes::new()
+                .u16(*version)
+                .u8(0x10 + wide)
+                .u8(MARKER)
+                .u16(size(16))
+                .u16(*hook)
+                .u64(ticks),
+            Self::Full { class, opcode, version, pid, tid }
+            | Self::Instance { class, opcode, version, pid, tid } => {
                 let is_instance = matches!(self, Self::Instance { .. });
                 let bytes = Bytes::new()
                     .u16(size(if is_instance { 72 } else { 48 }))
@@ -112,7 +142,18 @@ impl Header {
                 .u64(ticks)
                 .u32(*tid)
                 .u32(*pid),
-            Self::Manifest { provider, id, version, level, opcode, task, keyword, pid, tid, extended } => {
+            Self::Manifest {
+                provider,
+                id,
+                version,
+                level,
+                opcode,
+                task,
+                keyword,
+                pid,
+                tid,
+                extended,
+            } => {
                 let items = extended_items(extended);
                 let flags = 0x20 << wide | u16::from(!items.is_empty());
                 Bytes::new()
@@ -145,7 +186,14 @@ fn extended_items(items: &[Extended]) -> Vec<u8> {
     let last = items.len().saturating_sub(1);
     let item = |(number, item): (usize, &Extended)| {
         let size = u16::try_from(item.data.len()).expect("an item is shorter than 64 KiB");
-        Bytes::new().u16(0).u16(item.kind).u16(u16::from(number < last)).u16(size).raw(&item.data).align(8).0
+        Bytes::new()
+            .u16(0)
+            .u16(item.kind)
+            .u16(u16::from(number < last))
+            .u16(size)
+            .raw(&item.data)
+            .align(8)
+            .0
     };
     items.iter().enumerate().flat_map(item).collect()
 }
@@ -166,7 +214,8 @@ mod tests {
         ]
         .map(|header| header.encode(8, 0x1122_3344_5566_7788, &[]).len());
         assert_eq!(lens, [32, 24, 16, 48, 72, 44]);
-        let extended = vec![Extended { kind: 1, data: vec![1; 16] }, Extended { kind: 6, data: vec![2; 3] }];
+        let extended =
+            vec![Extended { kind: 1, data: vec![1; 16] }, Extended { kind: 6, data: vec![2; 3] }];
         let header = Header::Manifest {
             provider: Guid::default(),
             id: 38,
@@ -187,7 +236,12 @@ mod tests {
 
     #[test]
     fn digits_are_those_of_a_symbol_store() {
-        let guid = Guid::new(0x3844_dbb9, 0x2017, 0x4967, [0xbe, 0x7a, 0xa4, 0xa2, 0xc2, 0x04, 0x30, 0xfa]);
+        let guid = Guid::new(
+            0x3844_dbb9,
+            0x2017,
+            0x4967,
+            [0xbe, 0x7a, 0xa4, 0xa2, 0xc2, 0x04, 0x30, 0xfa],
+        );
         assert_eq!(guid.digits(), "3844DBB920174967BE7AA4A2C20430FA");
     }
 }

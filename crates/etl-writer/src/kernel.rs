@@ -1,6 +1,7 @@
 //! What the kernel logs: hook ids, versions and payloads.
 //!
-//! The layouts are those of Windows 10: process version 4, thread 3, image 3, context switch 4, sample 2.
+//! The layouts are those of Windows 10: process version 4, thread 3, image 3, context switch 4,
+//! sample 2.
 
 use crate::{Bytes, Guid, Header, Options, Writer};
 
@@ -172,7 +173,8 @@ pub enum KernelEvent<'a> {
 }
 
 /// The provider whose events tell which symbol files belong to images.
-const IMAGE_ID: Guid = Guid::new(0xb3e6_75d7, 0x2554, 0x4f18, [0x83, 0x0b, 0x27, 0x62, 0x73, 0x25, 0x60, 0xde]);
+const IMAGE_ID: Guid =
+    Guid::new(0xb3e6_75d7, 0x2554, 0x4f18, [0x83, 0x0b, 0x27, 0x62, 0x73, 0x25, 0x60, 0xde]);
 const RSDS: u8 = 36;
 
 impl Writer {
@@ -226,14 +228,27 @@ impl KernelEvent<'_> {
                     .u32(0)
                     .raw(&[8, 5, 2, 0]);
                 let payload = thread.name.iter().fold(payload, |payload, name| payload.utf16(name));
-                (Header::System { hook: 0x500 + u16::from(rundown.opcode()), version: 3, pid, tid }, payload)
+                (
+                    Header::System {
+                        hook: 0x500 + u16::from(rundown.opcode()),
+                        version: 3,
+                        pid,
+                        tid,
+                    },
+                    payload,
+                )
             }
             Self::ThreadName(thread) => {
-                let header = Header::System { hook: 0x548, version: 2, pid: thread.pid, tid: thread.tid };
+                let header =
+                    Header::System { hook: 0x548, version: 2, pid: thread.pid, tid: thread.tid };
                 (header, out.u32(thread.pid).u32(thread.tid).utf16(thread.name.unwrap_or_default()))
             }
             Self::Image(rundown, image) => {
-                let hook = if rundown == Rundown::Start { 0x30a } else { 0x1400 + u16::from(rundown.opcode()) };
+                let hook = if rundown == Rundown::Start {
+                    0x30a
+                } else {
+                    0x1400 + u16::from(rundown.opcode())
+                };
                 let payload = out
                     .pointer(width, image.base)
                     .pointer(width, image.size)
@@ -247,7 +262,8 @@ impl KernelEvent<'_> {
                 (Header::System { hook, version: 3, pid: image.pid, tid: 0 }, payload)
             }
             Self::ImageRsds { base, pid, guid, age, pdb } => {
-                let header = Header::Full { class: IMAGE_ID, opcode: RSDS, version: 2, pid, tid: 0 };
+                let header =
+                    Header::Full { class: IMAGE_ID, opcode: RSDS, version: 2, pid, tid: 0 };
                 (header, out.pointer(width, base).u32(pid).raw(&guid.0).u32(age).ansi(pdb))
             }
             Self::CSwitch(switch) => {
@@ -266,30 +282,53 @@ impl KernelEvent<'_> {
                     .u32(0);
                 (frequent(0x524, 4), payload)
             }
-            Self::ReadyThread(ready) => (frequent(0x532, 2), out.u32(ready.tid).raw(&[1, 0, u8::from(ready.in_dpc), 0])),
-            Self::Sample { instruction, tid, in_dpc } => {
-                (frequent(0xf2e, 2), out.pointer(width, instruction).u32(tid).u16(1).u8(u8::from(in_dpc)).u8(0))
+            Self::ReadyThread(ready) => {
+                (frequent(0x532, 2), out.u32(ready.tid).raw(&[1, 0, u8::from(ready.in_dpc), 0]))
             }
+            Self::Sample { instruction, tid, in_dpc } => (
+                frequent(0xf2e, 2),
+                out.pointer(width, instruction).u32(tid).u16(1).u8(u8::from(in_dpc)).u8(0),
+            ),
             Self::SampleInterval { first, units } => {
-                let header = Header::System { hook: if first { 0xf49 } else { 0xf48 }, version: 3, pid: 4, tid: 8 };
+                let header = Header::System {
+                    hook: if first { 0xf49 } else { 0xf48 },
+                    version: 3,
+                    pid: 4,
+                    tid: 8,
+                };
                 (header, out.u32(0).u32(units).u32(units).utf16("Timer"))
             }
-            Self::Dpc(Interrupt { entry_ns, routine }) => (frequent(0xf44, 2), out.u64(options.ticks(entry_ns)).pointer(width, routine)),
-            Self::Isr(Interrupt { entry_ns, routine }, vector) => {
-                (frequent(0xf43, 2), out.u64(options.ticks(entry_ns)).pointer(width, routine).u8(1).u16(u16::from(vector)).u8(0))
+            Self::Dpc(Interrupt { entry_ns, routine }) => {
+                (frequent(0xf44, 2), out.u64(options.ticks(entry_ns)).pointer(width, routine))
             }
-            Self::StackWalk { of_ns, pid, tid, frames } => {
-                (frequent(0x1820, 2), addresses(out.u64(options.ticks(of_ns)).u32(pid).u32(tid), width, frames))
-            }
+            Self::Isr(Interrupt { entry_ns, routine }, vector) => (
+                frequent(0xf43, 2),
+                out.u64(options.ticks(entry_ns))
+                    .pointer(width, routine)
+                    .u8(1)
+                    .u16(u16::from(vector))
+                    .u8(0),
+            ),
+            Self::StackWalk { of_ns, pid, tid, frames } => (
+                frequent(0x1820, 2),
+                addresses(out.u64(options.ticks(of_ns)).u32(pid).u32(tid), width, frames),
+            ),
             Self::StackKey { of_ns, pid, tid, user, key } => {
                 let payload = out.u64(options.ticks(of_ns)).u32(pid).u32(tid).pointer(width, key);
                 (frequent(0x1825 + u16::from(user), 2), payload)
             }
-            Self::StackDefinition { kind, key, frames } => {
-                (frequent(0x1800 + u16::from(kind), 2), addresses(out.pointer(width, key), width, frames))
-            }
+            Self::StackDefinition { kind, key, frames } => (
+                frequent(0x1800 + u16::from(kind), 2),
+                addresses(out.pointer(width, key), width, frames),
+            ),
             Self::HardFault { start_ns, avma, file, offset, tid, bytes } => {
-                let payload = out.u64(options.ticks(start_ns)).u64(offset).pointer(width, avma).pointer(width, file).u32(tid).u32(bytes);
+                let payload = out
+                    .u64(options.ticks(start_ns))
+                    .u64(offset)
+                    .pointer(width, avma)
+                    .pointer(width, file)
+                    .u32(tid)
+                    .u32(bytes);
                 (frequent(0x220, 2), payload)
             }
             Self::DiskRead { disk, bytes, offset, file, took_ns, tid } => {
@@ -305,8 +344,12 @@ impl KernelEvent<'_> {
                     .u32(tid);
                 (frequent(0x10a, 3), payload)
             }
-            Self::FileName { file, path } => (frequent(0x424, 2), out.pointer(width, file).utf16(path)),
-            Self::Mark(text) => (Header::System { hook: 0xf22, version: 2, pid: 4, tid: 8 }, out.ansi(text)),
+            Self::FileName { file, path } => {
+                (frequent(0x424, 2), out.pointer(width, file).utf16(path))
+            }
+            Self::Mark(text) => {
+                (Header::System { hook: 0xf22, version: 2, pid: 4, tid: 8 }, out.ansi(text))
+            }
         }
     }
 }
@@ -324,7 +367,11 @@ impl Rundown {
 
 /// `TOKEN_USER` and the security id S-1-5-18.
 fn owner(width: u8) -> Bytes {
-    Bytes::new().pointer(width, 0xffff_d00a_0000_0010).pointer(width, 0).raw(&[1, 1, 0, 0, 0, 0, 0, 5]).u32(18)
+    Bytes::new()
+        .pointer(width, 0xffff_d00a_0000_0010)
+        .pointer(width, 0)
+        .raw(&[1, 1, 0, 0, 0, 0, 0, 5])
+        .u32(18)
 }
 
 fn addresses(out: Bytes, width: u8, frames: &[u64]) -> Bytes {

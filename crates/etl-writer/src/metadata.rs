@@ -1,10 +1,14 @@
-//! What merging adds, and events that describe themselves: system configuration, event descriptions, TraceLogging.
+//! What merging adds, and events that describe themselves: system configuration, event
+//! descriptions, TraceLogging.
 
 use crate::{Bytes, Extended, Guid, Header, Writer};
 
-const SYS_CONFIG: Guid = Guid::new(0x9b79_ee91, 0xb5fd, 0x41c0, [0xa2, 0x43, 0x42, 0x48, 0xe2, 0x66, 0xe9, 0xd0]);
-const EVENT_METADATA: Guid = Guid::new(0xbbcc_f6c1, 0x6cd1, 0x48c4, [0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71]);
-const LOST_EVENT: Guid = Guid::new(0x6a39_9ae0, 0x4bc6, 0x4de9, [0x87, 0x0b, 0x36, 0x57, 0xf8, 0x94, 0x7e, 0x7e]);
+const SYS_CONFIG: Guid =
+    Guid::new(0x9b79_ee91, 0xb5fd, 0x41c0, [0xa2, 0x43, 0x42, 0x48, 0xe2, 0x66, 0xe9, 0xd0]);
+const EVENT_METADATA: Guid =
+    Guid::new(0xbbcc_f6c1, 0x6cd1, 0x48c4, [0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71]);
+const LOST_EVENT: Guid =
+    Guid::new(0x6a39_9ae0, 0x4bc6, 0x4de9, [0x87, 0x0b, 0x36, 0x57, 0xf8, 0x94, 0x7e, 0x7e]);
 /// Offset of a description's properties, and the length of one.
 const PROPERTIES_AT: usize = 0x70;
 const PROPERTY_LEN: usize = 24;
@@ -30,7 +34,12 @@ pub fn volume(writer: &mut Writer, cpu: u16, ns: u64, nt: &str, dos: &str) {
 /// The build of Windows.
 pub fn build_info(writer: &mut Writer, cpu: u16, ns: u64, lab: &str, product: &str) {
     let installed = writer.options().start_filetime;
-    writer.event(cpu, ns, &classic(SYS_CONFIG, 32), &Bytes::new().u64(installed).utf16(lab).utf16(product).0);
+    writer.event(
+        cpu,
+        ns,
+        &classic(SYS_CONFIG, 32),
+        &Bytes::new().u64(installed).utf16(lab).utf16(product).0,
+    );
 }
 
 /// `RT_LostEvent`: something before is missing. 32 an event, 33 a buffer.
@@ -95,7 +104,8 @@ pub fn event_info(writer: &mut Writer, cpu: u16, ns: u64, event: &Description<'_
     writer.event(cpu, ns, &classic(EVENT_METADATA, 32), &info.raw(&strings.0).0);
 }
 
-/// An event that carries its description with it. `fields`: names with TraceLogging's types, which are those of [`in_type`].
+/// An event that carries its description with it. `fields`: names with TraceLogging's types, which
+/// are those of [`in_type`].
 pub fn trace_logging(
     writer: &mut Writer,
     (cpu, ns): (u16, u64),
@@ -105,10 +115,25 @@ pub fn trace_logging(
     fields: &[(&str, u16)],
     payload: &Bytes,
 ) {
-    let described = fields.iter().fold(Bytes::new().u8(0).ansi(name), |out, (name, kind)| out.ansi(name).u8(*kind as u8));
+    let described = fields
+        .iter()
+        .fold(Bytes::new().u8(0).ansi(name), |out, (name, kind)| out.ansi(name).u8(*kind as u8));
     let sized = |body: Bytes| Bytes::new().u16(body.len() as u16 + 2).raw(&body.0).0;
-    let extended =
-        vec![Extended { kind: 0xb, data: sized(described) }, Extended { kind: 0xc, data: sized(Bytes::new().ansi(provider_name)) }];
-    let header = Header::Manifest { provider, id: 0, version: 0, level: 5, opcode: 0, task: 0, keyword: 0, pid, tid, extended };
+    let extended = vec![
+        Extended { kind: 0xb, data: sized(described) },
+        Extended { kind: 0xc, data: sized(Bytes::new().ansi(provider_name)) },
+    ];
+    let header = Header::Manifest {
+        provider,
+        id: 0,
+        version: 0,
+        level: 5,
+        opcode: 0,
+        task: 0,
+        keyword: 0,
+        pid,
+        tid,
+        extended,
+    };
     writer.event(cpu, ns, &header, &payload.0);
 }

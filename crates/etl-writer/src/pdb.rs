@@ -1,7 +1,8 @@
-//! [`Pdb`]: a symbol file with public symbols, as a symbol server has it for a stripped build, and with functions of one module, as a
-//! build of one's own has.
+//! [`Pdb`]: a symbol file with public symbols, as a symbol server has it for a stripped build, and
+//! with functions of one module, as a build of one's own has.
 //!
-//! Format: MSF 7.00 (blocks and streams); PDB information stream 1; debug information stream 3; symbol records; section headers.
+//! Format: MSF 7.00 (blocks and streams); PDB information stream 1; debug information stream 3;
+//! symbol records; section headers.
 
 use crate::{Bytes, Guid};
 
@@ -61,14 +62,27 @@ impl Pdb {
     /// The whole file.
     pub fn encode(&self) -> Vec<u8> {
         let functions = self.procedures.iter().map(|procedure| procedure.rva + procedure.len);
-        let end = self.publics.iter().map(|public| public.rva).chain(functions).max().unwrap_or(TEXT_RVA);
-        let [debug, records, module] = [self.debug_information(), self.records(), self.module_symbols()];
+        let end =
+            self.publics.iter().map(|public| public.rva).chain(functions).max().unwrap_or(TEXT_RVA);
+        let [debug, records, module] =
+            [self.debug_information(), self.records(), self.module_symbols()];
         let sections = sections(end - TEXT_RVA + 0x1000);
-        msf(&[Vec::new(), self.information(), types(), debug, types(), sections, records, self.hashes(), module])
+        msf(&[
+            Vec::new(),
+            self.information(),
+            types(),
+            debug,
+            types(),
+            sections,
+            records,
+            self.hashes(),
+            module,
+        ])
     }
 
     fn information(&self) -> Vec<u8> {
-        let head = Bytes::new().u32(IMPLEMENTATION_VC70).u32(0x5a5a_5a5a).u32(self.age).raw(&self.guid.0);
+        let head =
+            Bytes::new().u32(IMPLEMENTATION_VC70).u32(0x5a5a_5a5a).u32(self.age).raw(&self.guid.0);
         // No named streams: no names, none of one hash slot in use, none deleted.
         head.u32(0).u32(0).u32(1).u32(0).u32(0).u32(0).u32(IMPLEMENTATION_VC70).0
     }
@@ -109,7 +123,12 @@ impl Pdb {
         if self.procedures.is_empty() {
             return Vec::new();
         }
-        let head = Bytes::new().u32(0).raw(&[0; 28]).u16(0).u16(MODULE).u32(self.module_symbols().len() as u32);
+        let head = Bytes::new()
+            .u32(0)
+            .raw(&[0; 28])
+            .u16(0)
+            .u16(MODULE)
+            .u32(self.module_symbols().len() as u32);
         head.raw(&[0; 24]).ansi("C:\\made-up\\main.obj").ansi("C:\\made-up\\main.obj").align(4).0
     }
 
@@ -145,7 +164,8 @@ impl Pdb {
         out
     }
 
-    /// The table that finds names by hash: empty, since readers that want all names read the records.
+    /// The table that finds names by hash: empty, since readers that want all names read the
+    /// records.
     fn hashes(&self) -> Vec<u8> {
         Bytes::new().raw(&[0; 28]).0
     }
@@ -161,13 +181,30 @@ fn put(out: &mut Vec<u8>, body: &[u8]) {
 
 /// An empty type stream.
 fn types() -> Vec<u8> {
-    let head = Bytes::new().u32(20_040_203).u32(56).u32(0x1000).u32(0x1000).u32(0).u16(NONE).u16(NONE).u32(4).u32(0x3ffff);
+    let head = Bytes::new()
+        .u32(20_040_203)
+        .u32(56)
+        .u32(0x1000)
+        .u32(0x1000)
+        .u32(0)
+        .u16(NONE)
+        .u16(NONE)
+        .u32(4)
+        .u32(0x3ffff);
     head.raw(&[0; 24]).0
 }
 
 /// `IMAGE_SECTION_HEADER` of the code.
 fn sections(len: u32) -> Vec<u8> {
-    Bytes::new().raw(b".text\0\0\0").u32(len).u32(TEXT_RVA).u32(len).u32(0x400).raw(&[0; 12]).u32(0x6000_0020).0
+    Bytes::new()
+        .raw(b".text\0\0\0")
+        .u32(len)
+        .u32(TEXT_RVA)
+        .u32(len)
+        .u32(0x400)
+        .raw(&[0; 12])
+        .u32(0x6000_0020)
+        .0
 }
 
 /// Streams into blocks: superblock, two free-block maps, streams, directory, and where that is.
@@ -183,14 +220,22 @@ fn msf(streams: &[Vec<u8>]) -> Vec<u8> {
             .collect()
     };
     let placed: Vec<Vec<u32>> = streams.iter().map(|stream| add(stream)).collect();
-    let sizes = streams.iter().fold(Bytes::new().u32(streams.len() as u32), |out, stream| out.u32(stream.len() as u32));
+    let sizes = streams
+        .iter()
+        .fold(Bytes::new().u32(streams.len() as u32), |out, stream| out.u32(stream.len() as u32));
     let directory = placed.iter().flatten().fold(sizes, |out, block| out.u32(*block)).0;
     let directory_blocks = add(&directory);
     let map = directory_blocks.iter().fold(Bytes::new(), |out, block| out.u32(*block)).0;
     let map_blocks = add(&map);
     assert_eq!(map_blocks.len(), 1, "a larger file needs larger blocks");
-    let superblock =
-        Bytes::new().raw(MAGIC).u32(BLOCK as u32).u32(1).u32(blocks.len() as u32).u32(directory.len() as u32).u32(0).u32(map_blocks[0]);
+    let superblock = Bytes::new()
+        .raw(MAGIC)
+        .u32(BLOCK as u32)
+        .u32(1)
+        .u32(blocks.len() as u32)
+        .u32(directory.len() as u32)
+        .u32(0)
+        .u32(map_blocks[0]);
     blocks[0] = superblock.0;
     assert!(blocks.len() < BLOCK, "a larger file has more maps of free blocks");
     let mut out = Vec::new();

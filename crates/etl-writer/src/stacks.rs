@@ -1,7 +1,8 @@
 //! [`StackCache`]: call stacks by key, as the kernel caches them.
 //!
-//! An event's stack is two references, one to its kernel part and one to its user part; what a key stands for is told when the cache
-//! forgets it, or at the end. Keys are used again for other stacks: a reference means the first definition that follows it.
+//! An event's stack is two references, one to its kernel part and one to its user part; what a key
+//! stands for is told when the cache forgets it, or at the end. Keys are used again for other
+//! stacks: a reference means the first definition that follows it.
 
 use crate::{KernelEvent, Writer};
 use std::collections::{BTreeMap, VecDeque};
@@ -28,11 +29,26 @@ pub struct StackCache {
 impl StackCache {
     /// A cache that keeps so many parts.
     pub fn new(capacity: usize) -> Self {
-        Self { capacity, keys: BTreeMap::new(), entries: VecDeque::new(), free: VecDeque::new(), made: 0 }
+        Self {
+            capacity,
+            keys: BTreeMap::new(),
+            entries: VecDeque::new(),
+            free: VecDeque::new(),
+            made: 0,
+        }
     }
 
-    /// Adds the stack of the event that `thread` (process, thread) logged last on `cpu`, at `ns`. Frames: innermost first.
-    pub fn log(&mut self, writer: &mut Writer, cpu: u16, ns: u64, (pid, tid): (u32, u32), kernel: &[u64], user: &[u64]) {
+    /// Adds the stack of the event that `thread` (process, thread) logged last on `cpu`, at `ns`.
+    /// Frames: innermost first.
+    pub fn log(
+        &mut self,
+        writer: &mut Writer,
+        cpu: u16,
+        ns: u64,
+        (pid, tid): (u32, u32),
+        kernel: &[u64],
+        user: &[u64],
+    ) {
         for (frames, user) in [(kernel, false), (user, true)] {
             if !frames.is_empty() {
                 let key = self.key(writer.options().ticks(ns), frames);

@@ -1,6 +1,8 @@
-//! [`Writer`]: events into the buffers of their CPUs, and those into a file in the order in which they fill up.
+//! [`Writer`]: events into the buffers of their CPUs, and those into a file in the order in which
+//! they fill up.
 //!
-//! So events of one CPU stand in the order of time, and buffers of different CPUs do not, as in files of a real session.
+//! So events of one CPU stand in the order of time, and buffers of different CPUs do not, as in
+//! files of a real session.
 
 use crate::{Header, LogFile, xpress};
 
@@ -48,7 +50,8 @@ pub struct Options {
     pub compression: Compression,
     /// What event times count.
     pub clock: Clock,
-    /// How often the counter counts a second; of [`Clock::Cycles`], the CPU's frequency in whole MHz counts.
+    /// How often the counter counts a second; of [`Clock::Cycles`], the CPU's frequency in whole
+    /// MHz counts.
     pub ticks_per_second: u64,
     /// The counter at the start of the trace.
     pub start_ticks: u64,
@@ -60,7 +63,8 @@ pub struct Options {
     pub lost: (u32, u32),
     /// True for a file that `xperf -merge` or WPR has written.
     pub merged: bool,
-    /// The data buffers begin with this one and go on with the first, as in a circular file that has wrapped.
+    /// The data buffers begin with this one and go on with the first, as in a circular file that
+    /// has wrapped.
     pub rotated_by: usize,
     /// Which words of a buffer's header say how many of its bytes are used.
     pub used_length: UsedLength,
@@ -99,11 +103,14 @@ impl Default for Options {
 impl Options {
     /// `ns` after the start, as events have it.
     pub fn ticks(&self, ns: u64) -> u64 {
-        let scaled = |per_second: u64| (u128::from(ns) * u128::from(per_second) / 1_000_000_000) as u64;
+        let scaled =
+            |per_second: u64| (u128::from(ns) * u128::from(per_second) / 1_000_000_000) as u64;
         match self.clock {
             Clock::Counter => self.start_ticks + scaled(self.ticks_per_second),
             Clock::System => self.start_filetime + ns / 100,
-            Clock::Cycles => self.start_ticks + scaled(self.ticks_per_second / 1_000_000 * 1_000_000),
+            Clock::Cycles => {
+                self.start_ticks + scaled(self.ticks_per_second / 1_000_000 * 1_000_000)
+            }
         }
     }
 
@@ -113,15 +120,19 @@ impl Options {
     }
 
     pub(crate) fn log_file(&self, buffers_written: u32) -> LogFile {
-        let modes =
-            [(self.merged, MERGED_MODE), (self.compression != Compression::Plain, COMPRESSED_MODE), (self.rotated_by > 0, CIRCULAR_MODE)];
+        let modes = [
+            (self.merged, MERGED_MODE),
+            (self.compression != Compression::Plain, COMPRESSED_MODE),
+            (self.rotated_by > 0, CIRCULAR_MODE),
+        ];
         LogFile {
             buffer_bytes: self.buffer_bytes,
             build: self.build,
             cpus: u32::from(self.cpus),
             end_filetime: 0,
             max_file_mib: if self.rotated_by > 0 { 100 } else { 0 },
-            mode: modes.iter().filter(|(is, _)| *is).map(|(_, mode)| mode).sum::<u32>() | u32::from(self.rotated_by == 0 && !self.merged),
+            mode: modes.iter().filter(|(is, _)| *is).map(|(_, mode)| mode).sum::<u32>()
+                | u32::from(self.rotated_by == 0 && !self.merged),
             buffers_written,
             pointer_width: self.pointer_width,
             events_lost: self.lost.0,
@@ -157,7 +168,14 @@ impl Writer {
     /// An empty file.
     pub fn new(options: Options) -> Self {
         let cpus = usize::from(options.cpus);
-        Self { options, filling: vec![Vec::new(); cpus], last_ticks: vec![0; cpus], flags: vec![0; cpus], full: Vec::new(), events: 0 }
+        Self {
+            options,
+            filling: vec![Vec::new(); cpus],
+            last_ticks: vec![0; cpus],
+            flags: vec![0; cpus],
+            full: Vec::new(),
+            events: 0,
+        }
     }
 
     /// What the file is like.
@@ -209,7 +227,13 @@ impl Writer {
                 Compression::Mixed => self.full.len().is_multiple_of(2),
             };
             let flags = std::mem::take(&mut self.flags[usize::from(cpu)]);
-            let buffer = self.buffer(&data, cpu, self.full.len() as u64 + 1, 0, flags | if compressed { COMPRESSED } else { 0 });
+            let buffer = self.buffer(
+                &data,
+                cpu,
+                self.full.len() as u64 + 1,
+                0,
+                flags | if compressed { COMPRESSED } else { 0 },
+            );
             self.full.push(buffer);
         }
     }
@@ -217,7 +241,11 @@ impl Writer {
     fn buffer(&self, data: &[u8], cpu: u16, sequence: u64, kind: u16, flags: u16) -> Vec<u8> {
         let compressed = flags & COMPRESSED != 0;
         let stored = if compressed { xpress::compress(data) } else { data.to_vec() };
-        let on_disk = if compressed { BUFFER_HEADER + stored.len() } else { self.options.buffer_bytes as usize };
+        let on_disk = if compressed {
+            BUFFER_HEADER + stored.len()
+        } else {
+            self.options.buffer_bytes as usize
+        };
         let used = (BUFFER_HEADER + data.len()) as u32;
         let is_old = self.options.used_length == UsedLength::OffsetAlone;
         assert!(!(is_old && compressed), "Windows 7 compresses nothing");

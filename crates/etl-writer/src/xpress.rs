@@ -1,6 +1,8 @@
-//! Plain LZ77 XPRESS compression (MS-XCA 2.3): what Windows 8 and later compress trace buffers with.
+//! Plain LZ77 XPRESS compression (MS-XCA 2.3): what Windows 8 and later compress trace buffers
+//! with.
 //!
-//! Greedy, with one candidate per hash: enough to produce every form of match that a reader must know.
+//! Greedy, with one candidate per hash: enough to produce every form of match that a reader must
+//! know.
 
 /// How far back a match may lie.
 const WINDOW: usize = 8192;
@@ -16,11 +18,15 @@ pub fn compress(bytes: &[u8]) -> Vec<u8> {
         let found = bytes.get(at..at + SHORTEST).and_then(|head| {
             let slot = &mut last[hash(head)];
             let candidate = std::mem::replace(slot, at);
-            (candidate < at && at - candidate <= WINDOW && bytes[candidate..candidate + SHORTEST] == *head).then_some(candidate)
+            (candidate < at
+                && at - candidate <= WINDOW
+                && bytes[candidate..candidate + SHORTEST] == *head)
+                .then_some(candidate)
         });
         match found {
             Some(candidate) => {
-                let len = bytes[at..].iter().zip(&bytes[candidate..]).take_while(|(a, b)| a == b).count();
+                let len =
+                    bytes[at..].iter().zip(&bytes[candidate..]).take_while(|(a, b)| a == b).count();
                 out.copy(at - candidate, len);
                 at += len;
             }
@@ -112,7 +118,10 @@ mod tests {
         expected.extend_from_slice(alphabet);
         assert_eq!(compress(alphabet), expected);
         let repeated = b"abc".repeat(100);
-        assert_eq!(compress(&repeated), [0xff, 0xff, 0xff, 0x1f, b'a', b'b', b'c', 0x17, 0x00, 0x0f, 0xff, 0x26, 0x01]);
+        assert_eq!(
+            compress(&repeated),
+            [0xff, 0xff, 0xff, 0x1f, b'a', b'b', b'c', 0x17, 0x00, 0x0f, 0xff, 0x26, 0x01]
+        );
     }
 
     #[test]

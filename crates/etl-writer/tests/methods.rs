@@ -15,9 +15,21 @@ const IMAGE: u64 = 0x6000_0000;
 fn writer() -> Writer {
     let mut writer = Writer::new(Options::default());
     for ((pid, tid), image) in [(IDS, "app.exe"), (OTHER, "other.exe")] {
-        writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, Process { pid, parent: 4, image, command_line: "" }));
-        writer.kernel(0, 0, &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: None }, (4, 8)));
-        let image = Image { base: IMAGE, size: 0x10_0000, pid, timestamp: 1, path: "C:\\Lib.ni.dll" };
+        writer.kernel(
+            0,
+            0,
+            &KernelEvent::Process(
+                Rundown::First,
+                Process { pid, parent: 4, image, command_line: "" },
+            ),
+        );
+        writer.kernel(
+            0,
+            0,
+            &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: None }, (4, 8)),
+        );
+        let image =
+            Image { base: IMAGE, size: 0x10_0000, pid, timestamp: 1, path: "C:\\Lib.ni.dll" };
         writer.kernel(0, 0, &KernelEvent::Image(Rundown::First, image));
     }
     writer
@@ -28,7 +40,14 @@ fn sample(writer: &mut Writer, ms: u64, tid: u32, instruction: u64) {
 }
 
 fn named(id: u64, start: u64, name: &str) -> Method<'_> {
-    Method { id, module: 7, start, len: 0x100, jitted: true, names: Some(("App.Program", name, "instance void  (int32)")) }
+    Method {
+        id,
+        module: 7,
+        start,
+        len: 0x100,
+        jitted: true,
+        names: Some(("App.Program", name, "instance void  (int32)")),
+    }
 }
 
 fn read(writer: Writer) -> Trace {
@@ -66,13 +85,24 @@ fn an_address_has_the_name_of_the_method_that_was_there_then() {
     let behind = format!("[anon]+{:#x}", HEAP + 0x100);
     assert_eq!(
         names(&trace),
-        [anon.as_str(), "App.Program.First(Int32)", "App.Program.Third(Int32)", &anon, "App.Program.Second(Int32)", &behind]
+        [
+            anon.as_str(),
+            "App.Program.First(Int32)",
+            "App.Program.Third(Int32)",
+            &anon,
+            "App.Program.Second(Int32)",
+            &behind
+        ]
     );
     let modules: Vec<_> = trace.samples.stack.iter().map(|stack| module(&trace, *stack)).collect();
     assert_eq!(modules[1], ("C:\\App.dll", ModuleKind::Jit { pid: 100, generation: 0 }));
     assert_eq!(modules[4], ("C:\\App.dll", ModuleKind::Jit { pid: 100, generation: 1 }));
     assert_eq!(modules[2], ("[jit]", ModuleKind::Jit { pid: 300, generation: 0 }));
-    assert!(modules.iter().all(|(_, kind)| kind.is_program() != matches!(kind, ModuleKind::Anonymous { .. })));
+    assert!(
+        modules
+            .iter()
+            .all(|(_, kind)| kind.is_program() != matches!(kind, ModuleKind::Anonymous { .. }))
+    );
     assert!(trace.warnings.is_empty(), "{:?}", trace.warnings);
 }
 
@@ -82,7 +112,14 @@ fn a_stack_means_something_else_when_its_methods_do() {
     let mut writer = writer();
     let frames = [HEAP + 0x20, IMAGE + 0x500, HEAP + 0x1020];
     clr::method(&mut writer, 0, MS, IDS, Of::DcStart, &named(9, HEAP + 0x1000, "Main"));
-    clr::method(&mut writer, 0, MS, IDS, Of::DcStart, &Method { jitted: false, ..named(8, IMAGE + 0x400, "Ahead") });
+    clr::method(
+        &mut writer,
+        0,
+        MS,
+        IDS,
+        Of::DcStart,
+        &Method { jitted: false, ..named(8, IMAGE + 0x400, "Ahead") },
+    );
     for (ms, id, name) in [(10, 1, "First"), (20, 2, "Second")] {
         // Nothing says that the first was unloaded.
         clr::method(&mut writer, 0, ms * MS, IDS, Of::Load, &named(id, HEAP, name));
@@ -91,9 +128,13 @@ fn a_stack_means_something_else_when_its_methods_do() {
         writer.kernel(0, of_ns, &KernelEvent::StackWalk { of_ns, pid, tid, frames: &frames });
     }
     let trace = read(writer);
-    let stacks: Vec<Vec<String>> = trace.samples.stack.iter().map(|stack| trace.stack_names(*stack)).collect();
+    let stacks: Vec<Vec<String>> =
+        trace.samples.stack.iter().map(|stack| trace.stack_names(*stack)).collect();
     let [main, ahead] = ["App.Program.Main(Int32)", "App.Program.Ahead(Int32)"];
-    assert_eq!(stacks, [[main, ahead, "App.Program.First(Int32)"], [main, ahead, "App.Program.Second(Int32)"]]);
+    assert_eq!(
+        stacks,
+        [[main, ahead, "App.Program.First(Int32)"], [main, ahead, "App.Program.Second(Int32)"]]
+    );
     // Code that was compiled ahead of time is the image's, though the runtime names it.
     let frame = trace.stacks.frame(trace.stacks.frames_of(trace.samples.stack[0])[1]).unwrap();
     let module = trace.modules.get(frame.module).unwrap();
@@ -110,7 +151,10 @@ fn a_name_may_come_with_another_event_or_never() {
     sample(&mut writer, 3, IDS.1, HEAP + 0x1000);
     clr::method(&mut writer, 0, 9 * MS, IDS, Of::DcEnd, &named(1, HEAP, "Named"));
     let trace = read(writer);
-    assert_eq!(names(&trace), ["App.Program.Named(Int32)".to_owned(), format!("[anon]+{:#x}", HEAP + 0x1000)]);
+    assert_eq!(
+        names(&trace),
+        ["App.Program.Named(Int32)".to_owned(), format!("[anon]+{:#x}", HEAP + 0x1000)]
+    );
     let said = "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): its code is shown as addresses";
     assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), [said]);
 }
@@ -129,8 +173,16 @@ fn events_of_methods_have_names() {
     };
     let provider = "Microsoft-Windows-DotNETRuntime";
     let expected = ["/Loader/ModuleLoad", "/Method/LoadVerbose", "Rundown/Method/DCStopVerbose"];
-    assert_eq!((0..3).map(name).collect::<Vec<_>>(), expected.map(|name| format!("{provider}{name}")));
-    let field = |event, name| trace.events.field(event, trace.strings.find(name).unwrap()).unwrap().to_string();
-    assert_eq!((field(0, "ModuleILPath"), field(1, "MethodName")), ("C:\\App.dll".to_owned(), "First".to_owned()));
+    assert_eq!(
+        (0..3).map(name).collect::<Vec<_>>(),
+        expected.map(|name| format!("{provider}{name}"))
+    );
+    let field = |event, name| {
+        trace.events.field(event, trace.strings.find(name).unwrap()).unwrap().to_string()
+    };
+    assert_eq!(
+        (field(0, "ModuleILPath"), field(1, "MethodName")),
+        ("C:\\App.dll".to_owned(), "First".to_owned())
+    );
     assert_eq!(trace.events.time[1], Time::from_nanos(2 * MS));
 }

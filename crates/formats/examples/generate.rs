@@ -1,4 +1,5 @@
-//! Writes a big made-up trace for measuring: `cargo run --release --example generate FILE [RECORDS] [STACKS]`.
+//! Writes a big made-up trace for measuring: `cargo run --release --example generate FILE [RECORDS]
+//! [STACKS]`.
 
 #[path = "../tests/made/mod.rs"]
 mod made;
@@ -10,10 +11,13 @@ use unhitch_formats::perf_data::write;
 fn main() -> std::io::Result<()> {
     let mut words = std::env::args().skip(1);
     let path = words.next().expect("usage: generate FILE [RECORDS] [STACKS]");
-    let records: u64 = words.next().map_or(4_000_000, |word| word.parse().expect("a number of records"));
+    let records: u64 =
+        words.next().map_or(4_000_000, |word| word.parse().expect("a number of records"));
     let stacks: u64 = words.next().map_or(64, |word| word.parse().expect("a number of stacks"));
 
-    let tasks: Vec<Task> = (0..32).map(|index| Task { pid: 1000 + index * 10, tid: 1000 + index * 10, comm: "worker" }).collect();
+    let tasks: Vec<Task> = (0..32)
+        .map(|index| Task { pid: 1000 + index * 10, tid: 1000 + index * 10, comm: "worker" })
+        .collect();
     let mut made = Made::default();
     for task in &tasks {
         made.comm(0, *task, false);
@@ -23,13 +27,17 @@ fn main() -> std::io::Result<()> {
     // A small generator of its own keeps the file the same everywhere.
     let mut state = 1u64;
     let mut random = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let chains: Vec<(Vec<u64>, Vec<u64>)> = (0..stacks)
         .map(|_| {
-            let kernel = (0..6 + random(6)).map(|_| 0xffff_ffff_8100_0000 + 50 * random(20_000)).collect();
-            let user = (0..4 + random(10)).map(|_| 0x5000_0000_0000 + (random(2) << 45) + 50 * random(20_000)).collect();
+            let kernel =
+                (0..6 + random(6)).map(|_| 0xffff_ffff_8100_0000 + 50 * random(20_000)).collect();
+            let user = (0..4 + random(10))
+                .map(|_| 0x5000_0000_0000 + (random(2) << 45) + 50 * random(20_000))
+                .collect();
             (kernel, user)
         })
         .collect();
@@ -48,7 +56,11 @@ fn main() -> std::io::Result<()> {
                 let at = At { ns: ns[cpu as usize], cpu };
                 match random(8) {
                     0..4 => {
-                        let next = if random(8) == 0 { IDLE } else { tasks[random(16) as usize * 2 + cpu as usize] };
+                        let next = if random(8) == 0 {
+                            IDLE
+                        } else {
+                            tasks[random(16) as usize * 2 + cpu as usize]
+                        };
                         made.switch(at, on, 1, next, chain);
                         current[cpu as usize] = next;
                     }

@@ -1,6 +1,8 @@
-//! A bounded, little-endian reader: every length is checked against what is left, so no input can make it panic or allocate.
+//! A bounded, little-endian reader: every length is checked against what is left, so no input can
+//! make it panic or allocate.
 
-/// What is left to read of a byte slice. Every method returns `None` at the end, and then has consumed nothing.
+/// What is left to read of a byte slice. Every method returns `None` at the end, and then has
+/// consumed nothing.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use unhitch_model::visible_path;
 
-/// Why a trace could not be read or written at all. What is only damaged or lost goes to the trace's warnings instead.
+/// Why a trace could not be read or written at all. What is only damaged or lost goes to the
+/// trace's warnings instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -2,10 +2,13 @@
 //!
 //! * [`perf_data`] reads and writes Linux `perf.data`, files and pipes, compressed or not;
 //! * [`etl`] reads Windows' event traces, compressed, merged or several together;
-//! * [`container`] reads and writes `NAME.hitch`, a zip around a `perf.data` that can be mapped in place;
-//! * [`tracepoint`] reads the kernel's descriptions of its tracepoints, without which their samples are opaque bytes.
+//! * [`container`] reads and writes `NAME.hitch`, a zip around a `perf.data` that can be mapped in
+//!   place;
+//! * [`tracepoint`] reads the kernel's descriptions of its tracepoints, without which their samples
+//!   are opaque bytes.
 //!
-//! Damage never panics and rarely fails: what can be read is read, what cannot is a line in the trace's warnings.
+//! Damage never panics and rarely fails: what can be read is read, what cannot is a line in the
+//! trace's warnings.
 
 mod cursor;
 mod error;
@@ -23,7 +26,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use unhitch_model::{Trace, Warnings};
 
-/// Reads the trace at `path`, of whatever kind its content shows. Names of functions come with a container; in others they are missing.
+/// Reads the trace at `path`, of whatever kind its content shows. Names of functions come with a
+/// container; in others they are missing.
 ///
 /// # Errors
 /// When it cannot be opened, is no trace, or is damaged where nothing can be read without.
@@ -44,8 +48,9 @@ pub fn open_file(file: File) -> Result<Trace, Error> {
     read(content.bytes(), &|part| content.release(part))
 }
 
-/// Reads the Windows trace at `path` together with the other sessions that were recorded with it, files or zips of them that were not
-/// merged, as one trace; what else lies beside `path` is not looked at. Without others the same as [`open`].
+/// Reads the Windows trace at `path` together with the other sessions that were recorded with it,
+/// files or zips of them that were not merged, as one trace; what else lies beside `path` is not
+/// looked at. Without others the same as [`open`].
 ///
 /// # Errors
 /// Those of [`open`], and when some are no `.etl` files, are merged already, or are given twice.
@@ -63,7 +68,8 @@ pub fn open_with(path: &Path, others: &[PathBuf]) -> Result<Trace, Error> {
         })?;
         on_disk += content.bytes().len();
         let unpacked = match content.bytes() {
-            zip if container::is_container(zip) => container::unpack_etl(zip, &mut warnings).map_err(|error| apart(error.to_string()))?,
+            zip if container::is_container(zip) => container::unpack_etl(zip, &mut warnings)
+                .map_err(|error| apart(error.to_string()))?,
             _ => Vec::new(),
         };
         if unpacked.is_empty() {
@@ -73,9 +79,15 @@ pub fn open_with(path: &Path, others: &[PathBuf]) -> Result<Trace, Error> {
     }
     for (number, (path, content)) in contents.iter().enumerate() {
         let why = match content.bytes() {
-            bytes if !etl::is_etl(bytes) => "several files are one trace only where all are sessions of Windows (.etl), and this is none",
-            bytes if etl::is_merged(bytes) => "this trace is merged and holds its sessions: give it alone",
-            bytes if contents.iter().take(number).any(|(_, other)| other.bytes() == bytes) => "the same session is given twice",
+            bytes if !etl::is_etl(bytes) => {
+                "several files are one trace only where all are sessions of Windows (.etl), and this is none"
+            }
+            bytes if etl::is_merged(bytes) => {
+                "this trace is merged and holds its sessions: give it alone"
+            }
+            bytes if contents.iter().take(number).any(|(_, other)| other.bytes() == bytes) => {
+                "the same session is given twice"
+            }
             _ => continue,
         };
         return Err(Error::Together { path: path.to_path_buf(), why: why.to_owned() });
@@ -96,7 +108,8 @@ fn open_beside(path: &Path, content: Content) -> Result<Trace, Error> {
             names.push(other.file_name().unwrap_or_default().display().to_string());
         }
     }
-    let mut trace = load_etl(&contents, contents.iter().map(|content| content.bytes().len()).sum())?;
+    let mut trace =
+        load_etl(&contents, contents.iter().map(|content| content.bytes().len()).sum())?;
     if !names.is_empty() {
         trace.warnings.add(format!("read together with {} beside it", names.join(", ")));
     }
@@ -106,7 +119,9 @@ fn open_beside(path: &Path, content: Content) -> Result<Trace, Error> {
 /// `on_disk`: how long all of them are there.
 fn load_etl(contents: &[Content], on_disk: usize) -> Result<Trace, Error> {
     let files: Vec<&[u8]> = contents.iter().map(Content::bytes).collect();
-    etl::load(&files, on_disk, false, &|part| contents.iter().for_each(|content| content.release(part)))
+    etl::load(&files, on_disk, false, &|part| {
+        contents.iter().for_each(|content| content.release(part))
+    })
 }
 
 /// The same for a trace in memory.

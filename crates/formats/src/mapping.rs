@@ -1,6 +1,7 @@
 //! A trace file's bytes, mapped into memory: the one `unsafe` module of this crate.
 //!
-//! Mapping spares a copy of the file, and lets pages go as soon as they are decoded: they are the kernel's page cache, not ours.
+//! Mapping spares a copy of the file, and lets pages go as soon as they are decoded: they are the
+//! kernel's page cache, not ours.
 
 #![allow(unsafe_code, reason = "mapping a file cannot be expressed in safe Rust")]
 
@@ -31,10 +32,11 @@ impl Content {
         if !about.is_file() || about.len() == 0 || others_may_cut(&about) {
             return read(path, file, most_bytes_read()).map(Self::Read);
         }
-        // SAFETY: the mapping is read-only and private to this value. Should another process of this user change the file meanwhile, the
-        // decoder sees other bytes, which it checks like all bytes: it never reads a length twice to trust the second reading. Should
-        // the user cut the file meanwhile, the process ends with SIGBUS, as it does with every program that maps its input; others
-        // cannot, which was just looked at.
+        // SAFETY: the mapping is read-only and private to this value. Should another process of
+        // this user change the file meanwhile, the decoder sees other bytes, which it checks like
+        // all bytes: it never reads a length twice to trust the second reading. Should the user cut
+        // the file meanwhile, the process ends with SIGBUS, as it does with every program that maps
+        // its input; others cannot, which was just looked at.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::at(path))?;
         // Only a hint; a kernel without it is as correct.
         #[cfg(unix)]
@@ -49,18 +51,23 @@ impl Content {
         }
     }
 
-    /// Lets the pages that lie wholly inside `part` go; they come back when they are read again. `part` must be a part of `bytes`,
-    /// anything else is ignored.
+    /// Lets the pages that lie wholly inside `part` go; they come back when they are read again.
+    /// `part` must be a part of `bytes`, anything else is ignored.
     #[cfg(unix)]
     pub(crate) fn release(&self, part: &[u8]) {
         const PAGE: usize = 64 << 10;
         let Self::Mapped(map) = self else { return };
-        let Some(start) = (part.as_ptr() as usize).checked_sub(map.as_ptr() as usize) else { return };
+        let Some(start) = (part.as_ptr() as usize).checked_sub(map.as_ptr() as usize) else {
+            return;
+        };
         let (start, end) = (start.next_multiple_of(PAGE), (start + part.len()) / PAGE * PAGE);
         if start < end && end <= map.len() {
-            // SAFETY: the range lies inside the mapping, which is shared and read-only: no page holds anything but the file's content,
-            // and reading a dropped page brings the same content back, so no reference into the mapping becomes invalid.
-            let _ = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
+            // SAFETY: the range lies inside the mapping, which is shared and read-only: no page
+            // holds anything but the file's content, and reading a dropped page brings the same
+            // content back, so no reference into the mapping becomes invalid.
+            let _ = unsafe {
+                map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start)
+            };
         }
     }
 
@@ -69,8 +76,9 @@ impl Content {
     pub(crate) fn release(&self, _part: &[u8]) {}
 }
 
-/// Whether a user who is not root may cut the file of another while it is mapped, which would end this process. Who opened it before it
-/// was closed to others is not seen here: who made it had to want that.
+/// Whether a user who is not root may cut the file of another while it is mapped, which would end
+/// this process. Who opened it before it was closed to others is not seen here: who made it had to
+/// want that.
 #[cfg(target_os = "linux")]
 fn others_may_cut(about: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -84,14 +92,16 @@ fn others_may_cut(_about: &Metadata) -> bool {
     false
 }
 
-/// Reads a file or a pipe to its end; a longer one than `most` is refused. No length is believed: a file that says it has terabytes may
-/// have none.
+/// Reads a file or a pipe to its end; a longer one than `most` is refused. No length is believed: a
+/// file that says it has terabytes may have none.
 fn read(path: &Path, file: File, most: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(Error::at(path))?;
     if bytes.len() as u64 > most {
-        let why =
-            format!("more than {} MiB, half of the free memory: copy it to a file of your own, which need not be in memory", most >> 20);
+        let why = format!(
+            "more than {} MiB, half of the free memory: copy it to a file of your own, which need not be in memory",
+            most >> 20
+        );
         return Err(Error::Together { path: path.to_owned(), why });
     }
     Ok(bytes)
@@ -101,7 +111,9 @@ fn read(path: &Path, file: File, most: u64) -> Result<Vec<u8>, Error> {
 fn most_bytes_read() -> u64 {
     const WHERE_NOT_KNOWN: u64 = 4 << 30;
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let available = text.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+    let available = text.lines().find_map(|line| {
+        line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
+    });
     available.map_or(WHERE_NOT_KNOWN, |kib| kib * 1024 / 2)
 }
 

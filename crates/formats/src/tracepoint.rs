@@ -1,8 +1,9 @@
 //! What the bytes of a tracepoint's sample mean.
 //!
-//! Every tracepoint has a `format` text in tracefs (`Documentation/trace/events.rst`, section 2.2) with its id and the offset, size and
-//! sign of each field. perf copies these texts into the file ([`TracingData`], `tools/perf/util/trace-event-info.c`, the layout of
-//! trace-cmd's version 6). Offsets differ between kernels, so none is ever assumed.
+//! Every tracepoint has a `format` text in tracefs (`Documentation/trace/events.rst`, section 2.2)
+//! with its id and the offset, size and sign of each field. perf copies these texts into the file
+//! ([`TracingData`], `tools/perf/util/trace-event-info.c`, the layout of trace-cmd's version 6).
+//! Offsets differ between kernels, so none is ever assumed.
 
 use crate::{Error, cursor::Cursor};
 use std::{
@@ -84,7 +85,12 @@ fn parse_field(line: &str) -> Option<(String, Field)> {
     for part in line.split(';').map(str::trim) {
         let Some((key, value)) = part.split_once(':') else { continue };
         match key {
-            "field" => name = value.split('[').next().and_then(|declared| declared.split_whitespace().next_back()),
+            "field" => {
+                name = value
+                    .split('[')
+                    .next()
+                    .and_then(|declared| declared.split_whitespace().next_back())
+            }
             "offset" => field.offset = value.parse().ok()?,
             "size" => field.size = value.parse().ok()?,
             "signed" => field.signed = value == "1",
@@ -114,22 +120,33 @@ const VERSION: &[u8] = b"0.6";
 const MAX_SYSTEM_LEN: usize = 128;
 
 impl TracingData {
-    /// Reads the descriptions of `events` (system, name) from a mounted tracefs. Those that do not exist there are left out.
+    /// Reads the descriptions of `events` (system, name) from a mounted tracefs. Those that do not
+    /// exist there are left out.
     ///
     /// # Errors
     /// When tracefs is not there or not readable.
     pub fn read_from_tracefs(tracefs: &Path, events: &[(&str, &str)]) -> Result<Self, Error> {
-        // The kernel answers only the first read of these two, so it must be a long one; `fs::read_to_string` begins with 32 bytes.
+        // The kernel answers only the first read of these two, so it must be a long one;
+        // `fs::read_to_string` begins with 32 bytes.
         let read = |path: &Path| -> Result<String, Error> {
             let mut text = vec![0; 64 << 10];
-            let len = fs::File::open(path).and_then(|mut file| file.read(&mut text)).map_err(Error::at(path))?;
+            let len = fs::File::open(path)
+                .and_then(|mut file| file.read(&mut text))
+                .map_err(Error::at(path))?;
             Ok(String::from_utf8_lossy(&text[..len]).into_owned())
         };
         let dir = tracefs.join("events");
-        let mut data =
-            Self { header_page: read(&dir.join("header_page"))?, header_event: read(&dir.join("header_event"))?, ..Self::default() };
+        let mut data = Self {
+            header_page: read(&dir.join("header_page"))?,
+            header_event: read(&dir.join("header_event"))?,
+            ..Self::default()
+        };
         // A page of the ring is its header and this field.
-        let page = data.header_page.lines().filter_map(|line| parse_field(line.trim())).find(|(name, _)| name == "data");
+        let page = data
+            .header_page
+            .lines()
+            .filter_map(|line| parse_field(line.trim()))
+            .find(|(name, _)| name == "data");
         data.page_size = page.map_or(4096, |(_, field)| (field.offset + field.size) as u32);
         for (system, name) in events {
             let path = dir.join(system).join(name).join("format");
@@ -146,21 +163,25 @@ impl TracingData {
     pub fn encode(&self) -> Vec<u8> {
         let mut out = [MAGIC, VERSION, &[0, 0, 8]].concat();
         out.extend_from_slice(&self.page_size.to_le_bytes());
-        for (name, text) in [("header_page", &self.header_page), ("header_event", &self.header_event)] {
+        for (name, text) in
+            [("header_page", &self.header_page), ("header_event", &self.header_event)]
+        {
             out.extend_from_slice(name.as_bytes());
             out.push(0);
             put_file(&mut out, text);
         }
         // No ftrace events of their own.
         out.extend_from_slice(&[0; 4]);
-        let mut systems: Vec<&str> = self.events.iter().map(|(system, _)| system.as_str()).collect();
+        let mut systems: Vec<&str> =
+            self.events.iter().map(|(system, _)| system.as_str()).collect();
         systems.sort_unstable();
         systems.dedup();
         out.extend_from_slice(&(systems.len() as u32).to_le_bytes());
         for system in systems {
             out.extend_from_slice(system.as_bytes());
             out.push(0);
-            let texts: Vec<&String> = self.events.iter().filter(|(of, _)| of == system).map(|(_, text)| text).collect();
+            let texts: Vec<&String> =
+                self.events.iter().filter(|(of, _)| of == system).map(|(_, text)| text).collect();
             out.extend_from_slice(&(texts.len() as u32).to_le_bytes());
             texts.into_iter().for_each(|text| put_file(&mut out, text));
         }
@@ -169,7 +190,8 @@ impl TracingData {
         out
     }
 
-    /// From the bytes of a feature section. What follows the tracepoints is not needed and not read.
+    /// From the bytes of a feature section. What follows the tracepoints is not needed and not
+    /// read.
     ///
     /// # Errors
     /// When the section ends early or is not of this layout.
@@ -177,9 +199,14 @@ impl TracingData {
         let mut cursor = Cursor::new(bytes);
         if !bytes.starts_with(MAGIC) {
             let found = format!("{:02x?}", &bytes[..bytes.len().min(MAGIC.len())]);
-            return Err(Error::Damaged { expected: "the tracepoint descriptions' magic", found, offset: 0 });
+            return Err(Error::Damaged {
+                expected: "the tracepoint descriptions' magic",
+                found,
+                offset: 0,
+            });
         }
-        Self::read(&mut cursor).ok_or_else(|| Error::truncated("tracepoint descriptions", cursor.position()))
+        Self::read(&mut cursor)
+            .ok_or_else(|| Error::truncated("tracepoint descriptions", cursor.position()))
     }
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
@@ -243,7 +270,10 @@ mod tests {
             page_size: 4096,
             header_page: "page".to_owned(),
             header_event: "event".to_owned(),
-            events: vec![("lock".to_owned(), "a".to_owned()), ("sched".to_owned(), TEXT.to_owned())],
+            events: vec![
+                ("lock".to_owned(), "a".to_owned()),
+                ("sched".to_owned(), TEXT.to_owned()),
+            ],
         };
         let bytes = data.encode();
         assert_eq!(TracingData::decode(&bytes).unwrap(), data);
@@ -254,7 +284,10 @@ mod tests {
 
     #[test]
     fn a_systems_name_is_not_multiplied() {
-        let data = TracingData { events: vec![(String::new(), String::new()); 1000], ..TracingData::default() };
+        let data = TracingData {
+            events: vec![(String::new(), String::new()); 1000],
+            ..TracingData::default()
+        };
         let bytes = data.encode();
         // The one system, which has no name: before its NUL and the number of its tracepoints.
         let at = bytes.len() - (4 + 4 + 8) - 8 * 1000 - 4 - 1;

@@ -5,8 +5,8 @@ mod made;
 use made::{At, Chain, IDLE, Made, Task};
 use unhitch_formats::{
     container::{
-        ContainerMeta, ContainerParts, CpuLoss, CpuWindow, FutexWaiter, ProcessFacts, SymbolFile, ThreadFacts, trace_file_name,
-        write_container,
+        ContainerMeta, ContainerParts, CpuLoss, CpuWindow, FutexWaiter, ProcessFacts, SymbolFile,
+        ThreadFacts, trace_file_name, write_container,
     },
     open, read_bytes,
 };
@@ -19,7 +19,13 @@ fn a_container_round_trips() {
     let mut made = Made::default();
     made.comm(0, A, false);
     made.switch(At { ns: 10, cpu: 0 }, IDLE, 0, A, Chain::default());
-    made.switch(At { ns: 20, cpu: 0 }, A, 1, IDLE, Chain { kernel: &[0xffff_ffff_8100_0000], user: &[] });
+    made.switch(
+        At { ns: 20, cpu: 0 },
+        A,
+        1,
+        IDLE,
+        Chain { kernel: &[0xffff_ffff_8100_0000], user: &[] },
+    );
     let file = made.file();
     let mut named = read_bytes(&file).unwrap();
     let function = named.strings.intern("schedule");
@@ -31,11 +37,25 @@ fn a_container_round_trips() {
         host: "here".to_owned(),
         cpus: 2,
         epoch_ns: Some(5),
-        spans: vec![CpuWindow { cpu: 1, start_ns: 3, end_ns: 30 }, CpuWindow { cpu: 0, start_ns: 5, end_ns: 21 }],
+        spans: vec![
+            CpuWindow { cpu: 1, start_ns: 3, end_ns: 30 },
+            CpuWindow { cpu: 0, start_ns: 5, end_ns: 21 },
+        ],
         losses: vec![CpuLoss { cpu: 0, start_ns: 11, end_ns: 12, events: 0 }],
-        threads: vec![ThreadFacts { pid: 100, tid: 100, name: "alpha".to_owned(), policy: Some(3), nice: Some(19) }],
+        threads: vec![ThreadFacts {
+            pid: 100,
+            tid: 100,
+            name: "alpha".to_owned(),
+            policy: Some(3),
+            nice: Some(19),
+        }],
         processes: vec![ProcessFacts { pid: 100, command_line: "alpha --fast".to_owned() }],
-        futex_waits: vec![FutexWaiter { time_ns: 25, tid: 100, word_avma: 0x1000, owner_tid: None }],
+        futex_waits: vec![FutexWaiter {
+            time_ns: 25,
+            tid: 100,
+            word_avma: 0x1000,
+            owner_tid: None,
+        }],
         warnings: vec!["the ring is small".to_owned()],
         ..ContainerMeta::default()
     };
@@ -53,10 +73,14 @@ fn a_container_round_trips() {
 
     let trace = open(&path).unwrap();
     assert_eq!(trace.meta.format, Format::Hitch);
-    assert_eq!((trace.meta.host.as_str(), trace.meta.notes.as_str(), trace.meta.epoch_ns), ("here", "it hung", Some(5)));
+    assert_eq!(
+        (trace.meta.host.as_str(), trace.meta.notes.as_str(), trace.meta.epoch_ns),
+        ("here", "it hung", Some(5))
+    );
     assert_eq!(trace.switches.len(), 2);
     assert_eq!(trace.stack_names(trace.switches.stack[1]), ["schedule"]);
-    let spans: Vec<_> = trace.spans.iter().map(|span| (span.cpu, span.window.start.nanos())).collect();
+    let spans: Vec<_> =
+        trace.spans.iter().map(|span| (span.cpu, span.window.start.nanos())).collect();
     assert_eq!(spans, [(0, 5), (1, 3)]);
     assert_eq!(trace.losses.len(), 1);
     let alpha = trace.threads.at(100, Time::ZERO).unwrap();

@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
 use unhitch_formats::{
     Error,
-    container::{ContainerMeta, ContainerParts, CpuWindow, SymbolFile, facts, set_notes, write_container},
+    container::{
+        ContainerMeta, ContainerParts, CpuWindow, SymbolFile, facts, set_notes, write_container,
+    },
     read_bytes,
 };
 use unhitch_model::{FrameId, Symbol, Trace};
@@ -41,7 +43,10 @@ fn container() -> Vec<u8> {
         perf_data: &mut |out| out.write_all(&file),
         symbols: Some(&symbols),
         notes: Some("it hung when I typed"),
-        extra: vec![("lab.json".to_owned(), br#"{"victim":"alpha","culprit":"beta","pattern":"long_hold"}"#.to_vec())],
+        extra: vec![(
+            "lab.json".to_owned(),
+            br#"{"victim":"alpha","culprit":"beta","pattern":"long_hold"}"#.to_vec(),
+        )],
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.hitch");
@@ -69,7 +74,9 @@ fn unpacked(file: &[u8], name: &str) -> Option<Vec<u8>> {
 
 /// Everything that a reader of the trace could tell apart.
 fn content(trace: &Trace) -> String {
-    let symbols: Vec<_> = (0..trace.stacks.frames().len()).map(|frame| trace.frame_names(FrameId(frame as u32))).collect();
+    let symbols: Vec<_> = (0..trace.stacks.frames().len())
+        .map(|frame| trace.frame_names(FrameId(frame as u32)))
+        .collect();
     format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {symbols:?} {:?} {:?}",
         trace.meta,
@@ -83,7 +90,8 @@ fn content(trace: &Trace) -> String {
     )
 }
 
-/// What is wrong with reading `damaged`, if it is read in silence although something in it differs; `names` must then be in a warning.
+/// What is wrong with reading `damaged`, if it is read in silence although something in it differs;
+/// `names` must then be in a warning.
 fn silence(damaged: &[u8], whole: &str, names: &str) -> Option<String> {
     match read_bytes(damaged) {
         Err(_) => None,
@@ -104,7 +112,10 @@ fn every_member_with_a_flipped_bit_is_named() {
     assert_eq!(whole.meta.host, "a-host-with-a-long-name");
     let whole = content(&whole);
     let members = members(&file);
-    assert_eq!(members.keys().map(String::as_str).collect::<Vec<_>>(), ["lab.json", "meta.json", "notes.md", "perf.data", "symbols.json"]);
+    assert_eq!(
+        members.keys().map(String::as_str).collect::<Vec<_>>(),
+        ["lab.json", "meta.json", "notes.md", "perf.data", "symbols.json"]
+    );
     let mut damaged = file.clone();
     for (name, range) in &members {
         // Of the records every 7th byte: they are the most.
@@ -130,7 +141,12 @@ fn no_flipped_bit_changes_a_trace_in_silence() {
     for at in (0..file.len()).filter(|at| !perf_data.contains(at)) {
         for bit in 0..8 {
             damaged[at] ^= 1 << bit;
-            assert_eq!(silence(&damaged, &whole, ""), None, "bit {bit} of byte {at} of {}", file.len());
+            assert_eq!(
+                silence(&damaged, &whole, ""),
+                None,
+                "bit {bit} of byte {at} of {}",
+                file.len()
+            );
             damaged[at] ^= 1 << bit;
         }
     }
@@ -150,7 +166,10 @@ fn what_can_be_read_is_read() {
         let trace = read(name).unwrap();
         assert_eq!((trace.switches.len(), trace.wakings.len()), (400, 200), "{name}");
         assert_eq!(trace.meta.host == "a-host-with-a-long-name", name != "meta.json");
-        assert_eq!(trace.stack_names(trace.switches.stack[0]).contains(&"schedule".to_owned()), name != "symbols.json");
+        assert_eq!(
+            trace.stack_names(trace.switches.stack[0]).contains(&"schedule".to_owned()),
+            name != "symbols.json"
+        );
     }
     assert!(read("perf.data").is_err(), "nothing of it is a record");
 
@@ -160,9 +179,17 @@ fn what_can_be_read_is_read() {
     let at = members["perf.data"].start + (end - members["perf.data"].start) / 2;
     damaged[at] ^= 0x10;
     let trace = read_bytes(&damaged).unwrap();
-    assert!(trace.switches.len() + trace.wakings.len() >= 590, "{} {}", trace.switches.len(), trace.wakings.len());
+    assert!(
+        trace.switches.len() + trace.wakings.len() >= 590,
+        "{} {}",
+        trace.switches.len(),
+        trace.wakings.len()
+    );
     let first = trace.warnings.lines().next().unwrap();
-    assert!(first.starts_with("perf.data in the container is damaged (its checksum is "), "{first}");
+    assert!(
+        first.starts_with("perf.data in the container is damaged (its checksum is "),
+        "{first}"
+    );
 }
 
 #[test]
@@ -176,7 +203,10 @@ fn a_damaged_container_is_neither_listed_as_whole_nor_written_anew() {
     std::fs::write(&path, &damaged).unwrap();
     let error = set_notes(&path, "a new note").unwrap_err();
     assert!(matches!(&error, Error::Member { name, .. } if name == "perf.data"), "{error:?}");
-    assert!(std::fs::read(&path).unwrap() == damaged, "a new checksum would have hidden the damage");
+    assert!(
+        std::fs::read(&path).unwrap() == damaged,
+        "a new checksum would have hidden the damage"
+    );
 
     let mut damaged = file.clone();
     damaged[members["meta.json"].start + 10] ^= 4;
@@ -194,18 +224,27 @@ fn a_container_cut_anywhere_is_read_as_far_as_it_goes() {
     let packed = |name: &str| members[name].clone();
     for len in 0..file.len() {
         let Ok(trace) = read_bytes(&file[..len]) else {
-            assert!(len < packed("perf.data").start + 2000, "nothing can be read of {len} of {} bytes", file.len());
+            assert!(
+                len < packed("perf.data").start + 2000,
+                "nothing can be read of {len} of {} bytes",
+                file.len()
+            );
             continue;
         };
         let warnings: Vec<String> = trace.warnings.lines().collect();
         assert!(warnings[0].starts_with("the container is cut off"), "{len}: {warnings:?}");
         if len >= packed("perf.data").end {
-            assert_eq!((trace.switches.len(), trace.wakings.len()), (whole.switches.len(), whole.wakings.len()), "{len}");
+            assert_eq!(
+                (trace.switches.len(), trace.wakings.len()),
+                (whole.switches.len(), whole.wakings.len()),
+                "{len}"
+            );
         }
         assert_eq!(trace.meta.host == whole.meta.host, len >= packed("meta.json").end, "{len}");
         assert_eq!(trace.meta.notes == whole.meta.notes, len >= packed("notes.md").end, "{len}");
         let stack = trace.switches.stack.first();
-        let is_named = stack.is_none_or(|&stack| trace.stack_names(stack).contains(&"schedule".to_owned()));
+        let is_named =
+            stack.is_none_or(|&stack| trace.stack_names(stack).contains(&"schedule".to_owned()));
         assert!(stack.is_none() || is_named == (len >= packed("symbols.json").end), "{len}");
     }
 }
@@ -217,7 +256,8 @@ fn repacked(file: &[u8], member: &str, content: &[u8]) -> Vec<u8> {
     for index in 0..from.len() {
         let entry = from.by_index_raw(index).unwrap();
         if entry.name().unwrap() == member {
-            let packed = zip::write::SimpleFileOptions::default().compression_method(zip::CompressionMethod::Deflated);
+            let packed = zip::write::SimpleFileOptions::default()
+                .compression_method(zip::CompressionMethod::Deflated);
             to.start_file(member, packed).unwrap();
             to.write_all(content).unwrap();
         } else {
@@ -234,13 +274,27 @@ fn regression_a_member_that_was_packed_to_fill_memory_is_cut() {
     // Blanks are JSON, too: without a limit all of them are read, and then say nothing.
     let trace = read_bytes(&repacked(&file, "symbols.json", &vec![b' '; 80 << 20])).unwrap();
     assert_eq!(trace.switches.len(), switches);
-    assert!(trace.warnings.lines().any(|line| line.contains("symbols.json in the container is longer than 32 MiB")));
+    assert!(
+        trace
+            .warnings
+            .lines()
+            .any(|line| line.contains("symbols.json in the container is longer than 32 MiB"))
+    );
 
     let start = members(&file)["perf.data"].clone();
     let mut records = file[start].to_vec();
     let honest = read_bytes(&repacked(&file, "perf.data", &records)).unwrap();
-    assert_eq!((honest.switches.len(), honest.warnings.lines().count()), (switches, 0), "what somebody packed is read");
+    assert_eq!(
+        (honest.switches.len(), honest.warnings.lines().count()),
+        (switches, 0),
+        "what somebody packed is read"
+    );
     records.resize(80 << 20, 0);
     let trace = read_bytes(&repacked(&file, "perf.data", &records)).unwrap();
-    assert!(trace.warnings.lines().any(|line| line.contains("perf.data in the container is longer than 32 MiB")));
+    assert!(
+        trace
+            .warnings
+            .lines()
+            .any(|line| line.contains("perf.data in the container is longer than 32 MiB"))
+    );
 }

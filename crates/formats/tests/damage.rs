@@ -18,7 +18,8 @@ fn small() -> Vec<u8> {
     let mut made = Made::default();
     made.comm(0, A, false);
     made.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
-    let chain = Chain { kernel: &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_0010], user: &[0x40_0010, 0x77] };
+    let chain =
+        Chain { kernel: &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_0010], user: &[0x40_0010, 0x77] };
     for n in 0..6 {
         let at = At { ns: 10 + n * 10, cpu: n as u32 % 2 };
         made.fork(at.ns, A, B);
@@ -54,7 +55,8 @@ struct Random(u64);
 
 impl Random {
     fn below(&mut self, limit: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit
     }
 }
@@ -69,7 +71,9 @@ fn survives_bit_flips(file: &[u8], times: usize) {
     let mut random = Random(1);
     let mut damaged = file.to_vec();
     for _ in 0..times {
-        let flips: Vec<(usize, u8)> = (0..1 + random.below(3)).map(|_| (random.below(file.len()), 1 << random.below(8))).collect();
+        let flips: Vec<(usize, u8)> = (0..1 + random.below(3))
+            .map(|_| (random.below(file.len()), 1 << random.below(8)))
+            .collect();
         flips.iter().for_each(|(at, bit)| damaged[*at] ^= bit);
         let _ = read_bytes(&damaged);
         flips.iter().for_each(|(at, bit)| damaged[*at] ^= bit);
@@ -104,7 +108,11 @@ fn a_truncated_file_is_read_as_far_as_it_goes() {
     let trace = read_bytes(&whole[..data_at + data_len / 2]).unwrap();
     assert!(trace.warnings.lines().any(|line| line.contains("cut off")), "{:?}", trace.warnings);
     // Without the descriptions behind the data no tracepoint can be read, but they are counted.
-    assert!(trace.by_kind.keys().any(|name| name.starts_with("tracepoint:")), "{:?}", trace.by_kind);
+    assert!(
+        trace.by_kind.keys().any(|name| name.starts_with("tracepoint:")),
+        "{:?}",
+        trace.by_kind
+    );
 
     // A recorder that was killed left 0 as the length.
     let mut killed = whole[..data_at + data_len].to_vec();
@@ -117,7 +125,10 @@ fn a_truncated_file_is_read_as_far_as_it_goes() {
 #[test]
 fn files_that_are_none_are_named() {
     let message = |bytes: &[u8]| read_bytes(bytes).unwrap_err().to_string();
-    assert!(matches!(read_bytes(b"GIF89a..........").unwrap_err(), Error::Unknown { offset: 0, .. }));
+    assert!(matches!(
+        read_bytes(b"GIF89a..........").unwrap_err(),
+        Error::Unknown { offset: 0, .. }
+    ));
     // What is there is not repeated: it may be a file that was named to learn what is in it.
     assert!(!message(b"GIF89a..........").contains("GIF89a"));
     assert!(message(b"2ELIFREP........").contains("big-endian"));
@@ -141,7 +152,8 @@ fn raw_record(kind: u32, size: u16, body: &[u8]) -> Vec<u8> {
 #[test]
 fn hostile_record_sizes() {
     for size in [0, 1, 7, 9, 0xffff] {
-        let trace = read_bytes(&with_records(&raw_record(record::kind::SAMPLE, size, &[]))).unwrap();
+        let trace =
+            read_bytes(&with_records(&raw_record(record::kind::SAMPLE, size, &[]))).unwrap();
         assert_eq!(trace.switches.len(), 1);
         assert!(!trace.warnings.is_empty(), "{size}");
     }
@@ -152,15 +164,27 @@ fn hostile_lengths_in_samples() {
     // id, tid, time, cpu; then the length of the chain.
     let head = [1u64, 100 << 32 | 100, 50, 0];
     for words in [u64::MAX, u64::MAX / 8 + 1, 1 << 61, 1 << 20, 3] {
-        let body: Vec<u8> = head.iter().chain(&[words, 7]).flat_map(|word| word.to_le_bytes()).collect();
-        let trace = read_bytes(&with_records(&raw_record(record::kind::SAMPLE, body.len() as u16 + 8, &body))).unwrap();
+        let body: Vec<u8> =
+            head.iter().chain(&[words, 7]).flat_map(|word| word.to_le_bytes()).collect();
+        let trace = read_bytes(&with_records(&raw_record(
+            record::kind::SAMPLE,
+            body.len() as u16 + 8,
+            &body,
+        )))
+        .unwrap();
         assert_eq!(trace.switches.len(), 1);
         assert!(trace.warnings.lines().any(|line| line.contains("1 samples are damaged")));
     }
     // An empty chain; then the length of the raw bytes.
     for len in [u64::from(u32::MAX), 1 << 31, 8] {
-        let body: Vec<u8> = head.iter().chain(&[0, len]).flat_map(|word| word.to_le_bytes()).collect();
-        let trace = read_bytes(&with_records(&raw_record(record::kind::SAMPLE, body.len() as u16 + 8, &body))).unwrap();
+        let body: Vec<u8> =
+            head.iter().chain(&[0, len]).flat_map(|word| word.to_le_bytes()).collect();
+        let trace = read_bytes(&with_records(&raw_record(
+            record::kind::SAMPLE,
+            body.len() as u16 + 8,
+            &body,
+        )))
+        .unwrap();
         assert_eq!(trace.switches.len(), 1);
     }
 }

@@ -8,19 +8,28 @@ use etl_support::{Printed, baseline, content, renderings};
 use std::collections::{BTreeMap, HashMap};
 use unhitch_model::{Trace, Value};
 
-/// Our event for each printed one: of the same time, CPU, length and name, and of those the one whose fields are most alike.
+/// Our event for each printed one: of the same time, CPU, length and name, and of those the one
+/// whose fields are most alike.
 fn matched(trace: &Trace, printed: &[Printed]) -> Vec<Option<usize>> {
     let mut by_place: HashMap<(String, u16, usize), Vec<usize>> = HashMap::new();
     for event in 0..trace.events.len() {
-        by_place.entry((ms(trace, event), trace.events.cpu[event], recorded_len(trace, event))).or_default().push(event);
+        by_place
+            .entry((ms(trace, event), trace.events.cpu[event], recorded_len(trace, event)))
+            .or_default()
+            .push(event);
     }
     let mut taken = vec![false; trace.events.len()];
     printed
         .iter()
         .map(|line| {
             let candidates = by_place.get(&(line.ms.clone(), line.cpu, line.len))?;
-            let alike = |event: usize| line.fields.iter().filter(|field| ours(trace, event, field).0).count();
-            let candidates = candidates.iter().copied().filter(|event| !taken[*event] && same_name(trace, *event, line));
+            let alike = |event: usize| {
+                line.fields.iter().filter(|field| ours(trace, event, field).0).count()
+            };
+            let candidates = candidates
+                .iter()
+                .copied()
+                .filter(|event| !taken[*event] && same_name(trace, *event, line));
             let best = candidates.max_by_key(|event| (alike(*event), usize::MAX - event))?;
             taken[best] = true;
             Some(best)
@@ -46,21 +55,33 @@ fn recorded_len(trace: &Trace, event: usize) -> usize {
         return len;
     }
     let kind = trace.events.kind_of(event).unwrap();
-    kind.layout.read(trace.events.payload(event), |field, value| match (trace.name(field.name), &value) {
-        ("ElapsedMs", _) => len -= 8,
-        ("FileName", Value::Text(name)) if ["DiskIO/", "Memory/"].iter().any(|class| trace.name(kind.name).starts_with(class)) => {
-            len -= (name.encode_utf16().count() + 1) * 2;
+    kind.layout.read(trace.events.payload(event), |field, value| {
+        match (trace.name(field.name), &value) {
+            ("ElapsedMs", _) => len -= 8,
+            ("FileName", Value::Text(name))
+                if ["DiskIO/", "Memory/"]
+                    .iter()
+                    .any(|class| trace.name(kind.name).starts_with(class)) =>
+            {
+                len -= (name.encode_utf16().count() + 1) * 2;
+            }
+            _ => {}
         }
-        _ => {}
     });
     len
 }
 
 /// Whether our field says the same, what it says if there is one, and its number.
-fn ours(trace: &Trace, event: usize, (name, printed): &(String, String)) -> (bool, Option<String>, Option<u64>) {
+fn ours(
+    trace: &Trace,
+    event: usize,
+    (name, printed): &(String, String),
+) -> (bool, Option<String>, Option<u64>) {
     let kind = trace.events.kind_of(event).unwrap();
     let mut found = None;
-    let plain = |name: &str| name.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase();
+    let plain = |name: &str| {
+        name.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase()
+    };
     kind.layout.read(trace.events.payload(event), |field, value| {
         if plain(trace.name(field.name)) == plain(name) {
             let same = renderings(trace, &value, field.map).contains(printed);
@@ -71,14 +92,19 @@ fn ours(trace: &Trace, event: usize, (name, printed): &(String, String)) -> (boo
     found.unwrap_or((false, None, None))
 }
 
-/// Compares a baseline: every printed event is there, and all printed fields are ours or explained. Returns how many fields there are, and
-/// how many of them are from elsewhere.
+/// Compares a baseline: every printed event is there, and all printed fields are ours or explained.
+/// Returns how many fields there are, and how many of them are from elsewhere.
 fn compare(name: &str) -> Option<(usize, usize)> {
     let bytes = content(&format!("{name}.etl.zip"))?;
     let (printed, _) = baseline(&format!("{name}.baseline.txt"))?;
     let trace = unhitch_formats::etl::every_event(&[&bytes]).unwrap();
     let events = matched(&trace, &printed);
-    let missing: Vec<&Printed> = printed.iter().zip(&events).filter(|(_, event)| event.is_none()).map(|(line, _)| line).collect();
+    let missing: Vec<&Printed> = printed
+        .iter()
+        .zip(&events)
+        .filter(|(_, event)| event.is_none())
+        .map(|(line, _)| line)
+        .collect();
     assert!(missing.is_empty(), "not found: {missing:?}");
     let (mut all, mut elsewhere) = (0, 0);
     let mut unexplained = Vec::new();
@@ -94,11 +120,19 @@ fn compare(name: &str) -> Option<(usize, usize)> {
             match explain(&line.kind, &field.0, &field.1, number, value.is_some(), &view) {
                 Verdict::Same => {}
                 Verdict::Elsewhere(_) => elsewhere += 1,
-                Verdict::Unexplained => unexplained.push(format!("{} {}: printed {:?}, ours {value:?}", line.kind, field.0, field.1)),
+                Verdict::Unexplained => unexplained.push(format!(
+                    "{} {}: printed {:?}, ours {value:?}",
+                    line.kind, field.0, field.1
+                )),
             }
         }
     }
-    assert!(unexplained.is_empty(), "{} differences without explanation:\n{}", unexplained.len(), unexplained.join("\n"));
+    assert!(
+        unexplained.is_empty(),
+        "{} differences without explanation:\n{}",
+        unexplained.len(),
+        unexplained.join("\n")
+    );
     Some((all, elsewhere))
 }
 
@@ -122,16 +156,30 @@ fn garbage_collections_are_read_as_trace_event_reads_them() {
     assert!(found.0 == 296 && found.1 <= 7, "{found:?}");
 }
 
-/// What TraceEvent drops before it counts: samples of idle CPUs, stacks, threads that were there at the beginning or the end, names of files.
+/// What TraceEvent drops before it counts: samples of idle CPUs, stacks, threads that were there at
+/// the beginning or the end, names of files.
 fn dropped_by_trace_event(trace: &Trace) -> BTreeMap<String, u64> {
     let mut counts = trace.by_kind.clone();
     let idle = (0..trace.events.len()).filter(|event| {
         let kind = trace.events.kind_of(*event).unwrap();
-        let number = |name| trace.events.field(*event, trace.strings.find(name).unwrap()).and_then(|value| value.as_u64());
-        trace.name(kind.name) == "PerfInfo/Sample" && number("ThreadID") == Some(0) && number("Flags").is_some_and(|flags| flags & 3 == 0)
+        let number = |name| {
+            trace
+                .events
+                .field(*event, trace.strings.find(name).unwrap())
+                .and_then(|value| value.as_u64())
+        };
+        trace.name(kind.name) == "PerfInfo/Sample"
+            && number("ThreadID") == Some(0)
+            && number("Flags").is_some_and(|flags| flags & 3 == 0)
     });
     *counts.get_mut("PerfInfo/Sample").unwrap() -= idle.count() as u64;
-    for gone in ["Thread/DCStart", "Thread/DCStop", "FileIO/FileCreate", "FileIO/FileDelete", "FileIO/FileRundown"] {
+    for gone in [
+        "Thread/DCStart",
+        "Thread/DCStop",
+        "FileIO/FileCreate",
+        "FileIO/FileDelete",
+        "FileIO/FileRundown",
+    ] {
         counts.remove(gone);
     }
     counts.retain(|name, _| !name.starts_with("StackWalk/"));
@@ -140,7 +188,11 @@ fn dropped_by_trace_event(trace: &Trace) -> BTreeMap<String, u64> {
 
 #[test]
 fn kernel_events_are_as_many_as_trace_event_counts() {
-    let (Some(bytes), Some((_, counts))) = (content("net.4.5.2.x64.etl.zip"), baseline("net.4.5.2.x64.baseline.txt")) else { return };
+    let (Some(bytes), Some((_, counts))) =
+        (content("net.4.5.2.x64.etl.zip"), baseline("net.4.5.2.x64.baseline.txt"))
+    else {
+        return;
+    };
     let trace = unhitch_formats::etl::every_event(&[&bytes]).unwrap();
     let ours = dropped_by_trace_event(&trace);
     let mut compared = 0;

@@ -1,14 +1,15 @@
 //! Damaged and malicious Windows traces: no panic, bounded memory, a warning that says where.
 //!
-//! The stated limit (docs/windows.md): reading takes up to 96 times what the file takes on disk, and 128 MiB. The peak is measured with an
-//! allocator that counts; other tests of this binary would disturb it, so that there is one.
+//! The stated limit (docs/windows.md): reading takes up to 96 times what the file takes on disk,
+//! and 128 MiB. The peak is measured with an allocator that counts; other tests of this binary
+//! would disturb it, so that there is one.
 
 mod etl_support;
 
 use etl_support::content;
 use etl_support::made::{
-    Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, map_info, perf_info, process, raw_buffer, ready, repeated,
-    sample, stack, switch, thread, varying,
+    Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, map_info, perf_info,
+    process, raw_buffer, ready, repeated, sample, stack, switch, thread, varying,
 };
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Cursor, Write};
@@ -85,7 +86,10 @@ fn truncated(bytes: &[u8], step: usize) {
             Ok(trace) => {
                 let offset = trace.warnings.lines().collect::<Vec<_>>().join("\n");
                 // At the very end of a buffer nothing is missing but buffers.
-                assert!(offset.contains("offset") || offset.contains("buffers, "), "{len}: {offset:?}");
+                assert!(
+                    offset.contains("offset") || offset.contains("buffers, "),
+                    "{len}: {offset:?}"
+                );
             }
         }
     }
@@ -94,7 +98,8 @@ fn truncated(bytes: &[u8], step: usize) {
 fn flipped(bytes: &[u8], times: usize, dice: &mut Dice) {
     let mut copy = bytes.to_vec();
     for _ in 0..times {
-        let bits: Vec<(usize, u8)> = (0..1 + dice.below(3)).map(|_| (dice.below(copy.len()), 1 << dice.below(8))).collect();
+        let bits: Vec<(usize, u8)> =
+            (0..1 + dice.below(3)).map(|_| (dice.below(copy.len()), 1 << dice.below(8))).collect();
         bits.iter().for_each(|(at, bit)| copy[*at] ^= bit);
         let _ = read(&copy);
         bits.iter().rev().for_each(|(at, bit)| copy[*at] ^= bit);
@@ -115,7 +120,8 @@ fn beginning(bytes: &[u8], most: usize) -> &[u8] {
     &bytes[..end]
 }
 
-/// A file whose buffers of a few bytes unpack to 1 MiB each of `unit` again and again, of which the four bytes at `varied` differ each time.
+/// A file whose buffers of a few bytes unpack to 1 MiB each of `unit` again and again, of which the
+/// four bytes at `varied` differ each time.
 fn bomb(unit: &[u8], varied: usize) -> Vec<u8> {
     let mut bytes = file(8, &[], Pack::Plain);
     for buffer in 0..8 {
@@ -126,7 +132,8 @@ fn bomb(unit: &[u8], varied: usize) -> Vec<u8> {
 }
 
 fn bombs() {
-    // Every buffer of a few bytes unpacks to 8 MiB of the shortest events, of samples, or of nothing that is an event.
+    // Every buffer of a few bytes unpacks to 8 MiB of the shortest events, of samples, or of
+    // nothing that is an event.
     let event = perf_info(0x1234, 0, ZERO, &[]);
     for unit in [&event[..], &sample(ZERO, 1, 1)[..24], &[0_u8; 8]] {
         let mut bytes = file(8, &[], Pack::Plain);
@@ -152,9 +159,21 @@ fn swollen() {
     let described_len = described.len();
     let mut said = String::new();
     // Methods of .NET, each somewhere else, or another one at the address of a sample.
-    let runtime = [0x23, 0x0d, 0x3c, 0xe1, 0xbc, 0xcc, 0x12, 0x4e, 0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27, 0xe4];
-    let numbers = [[1_u64, 1, 0x1000].map(u64::to_le_bytes).concat(), [0x1000_u32, 1, 8].map(u32::to_le_bytes).concat()];
-    let method = manifest(runtime, 143, ZERO, (1, 100), &[&numbers.concat()[..], &[65, 0, 0, 0].repeat(3)].concat());
+    let runtime = [
+        0x23, 0x0d, 0x3c, 0xe1, 0xbc, 0xcc, 0x12, 0x4e, 0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27,
+        0xe4,
+    ];
+    let numbers = [
+        [1_u64, 1, 0x1000].map(u64::to_le_bytes).concat(),
+        [0x1000_u32, 1, 8].map(u32::to_le_bytes).concat(),
+    ];
+    let method = manifest(
+        runtime,
+        143,
+        ZERO,
+        (1, 100),
+        &[&numbers.concat()[..], &[65, 0, 0, 0].repeat(3)].concat(),
+    );
     let hit = [&sample(ZERO, 1, 0x1800)[..], &method].concat();
     let of_it = manifest(GUID, 3, ZERO, (1, 2), &[]);
     for (unit, varied) in [
@@ -166,7 +185,11 @@ fn swollen() {
         (sample(ZERO, 1, 1), 24),
         (stack(ZERO, ZERO, (1, 1), &[0x1000]), 32),
         (stack(ZERO, ZERO, (1, 1), &[0x1000]), 28),
-        ([sample(ZERO, 1, 1), stack(ZERO, ZERO, (1, 1), &[0xffff_f800_0000_1000, 0x1000])].concat(), 64),
+        (
+            [sample(ZERO, 1, 1), stack(ZERO, ZERO, (1, 1), &[0xffff_f800_0000_1000, 0x1000])]
+                .concat(),
+            64,
+        ),
         (perf_info(0x1823, 2, ZERO, &[1; 16]), 16),
         (perf_info(0x1823, 2, ZERO, &[1; 16]), 24),
         (image(0x1403, ZERO, 100, 0x40_0000, "C"), 32),
@@ -191,7 +214,8 @@ fn swollen() {
         trace.warnings.lines().for_each(|line| said.push_str(&line));
     }
     // Many descriptions of many fields, and many kinds.
-    let times = ["have more fields than can be kept", "are of more kinds than can be told apart"].map(|words| said.matches(words).count());
+    let times = ["have more fields than can be kept", "are of more kinds than can be told apart"]
+        .map(|words| said.matches(words).count());
     assert_eq!(times, [3, 2], "{said}");
 }
 
@@ -204,7 +228,9 @@ fn manifests() {
     for xml in [
         format!("<provider name='{long}'>{events}"),
         format!("<template tid='t'><data name='{long}' inType='win:UInt32'/></template>{events}"),
-        format!("<template tid='t'><data name='n' map='{long}' inType='win:UInt32'/></template>{events}"),
+        format!(
+            "<template tid='t'><data name='n' map='{long}' inType='win:UInt32'/></template>{events}"
+        ),
         format!("<valueMap name='m'>{maps}</valueMap><string id='a' value='{long}'/>"),
     ] {
         let chunks = xml.as_bytes().chunks(60_000);
@@ -274,7 +300,9 @@ fn hostile_files() {
     let made = made();
     truncated(&made, 64);
     flipped(&made, 3_000, &mut dice);
-    for (name, flips) in [("SelfDescribingSingleEvent.etl", 10_000), ("primitive-types.etl.zip", 6_500)] {
+    for (name, flips) in
+        [("SelfDescribingSingleEvent.etl", 10_000), ("primitive-types.etl.zip", 6_500)]
+    {
         let Some(bytes) = content(name) else { return };
         truncated(&bytes, 64);
         flipped(&bytes, flips, &mut dice);

@@ -3,8 +3,8 @@
 mod etl_support;
 
 use etl_support::made::{
-    Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, perf_info, process, ready, sample, session, stack, switch,
-    system, thread,
+    Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, perf_info, process,
+    ready, sample, session, stack, switch, system, thread,
 };
 use std::io::Write;
 use unhitch_model::{TaskState, Time, Trace, WakeFlags};
@@ -47,11 +47,18 @@ fn story() -> Vec<Buffer> {
         switch(at(120), 0, 21, WAITING),
         ready(at(250), 21, true),
         switch(at(260), 21, 0, 0),
-        perf_info(0xf44, 2, at(255), &[&at(245).to_le_bytes()[..], &(KERNEL + 0x900).to_le_bytes()].concat()),
+        perf_info(
+            0xf44,
+            2,
+            at(255),
+            &[&at(245).to_le_bytes()[..], &(KERNEL + 0x900).to_le_bytes()].concat(),
+        ),
         thread(0x548, at(270), (21, 200), ""),
         switch(at(500), 0, 21, WAITING),
     ];
-    let set_name = [&200_u32.to_le_bytes()[..], &21_u32.to_le_bytes(), &etl_support::made::utf16("Worker")].concat();
+    let set_name =
+        [&200_u32.to_le_bytes()[..], &21_u32.to_le_bytes(), &etl_support::made::utf16("Worker")]
+            .concat();
     let named = [system(0x548, 2, at(280), (21, 200), &set_name)];
     vec![
         Buffer { cpu: 0, events: names.concat() },
@@ -69,26 +76,45 @@ fn read(pack: Pack) -> Trace {
 fn switches_wake_ups_and_stacks_become_the_same_trace() {
     for pack in [Pack::Plain, Pack::Copied] {
         let trace = read(pack);
-        assert_eq!((trace.switches.len(), trace.wakings.len(), trace.samples.len()), (8, 2, 1), "{:?}", trace.warnings);
+        assert_eq!(
+            (trace.switches.len(), trace.wakings.len(), trace.samples.len()),
+            (8, 2, 1),
+            "{:?}",
+            trace.warnings
+        );
         assert!(trace.warnings.is_empty(), "{:?}", trace.warnings);
         let us: Vec<u64> = trace.switches.time.iter().map(|time| time.nanos() / 1000).collect();
         assert_eq!(us, [10, 20, 100, 120, 260, 300, 500, 500]);
         let tid = |id| trace.threads.get(id).tid;
         let name = |id, us: u64| trace.thread_name(id, Time::from_nanos(us * 1000)).to_owned();
         let main = trace.switches.prev[2];
-        assert_eq!((tid(main), name(main, 0), trace.process_name(main, Time::ZERO)), (11, "Main".to_owned(), "app.exe"));
-        assert_eq!((trace.switches.prev_state[2], trace.switches.prev_reason[2].name()), (TaskState::Sleeping, "UserRequest"));
+        assert_eq!(
+            (tid(main), name(main, 0), trace.process_name(main, Time::ZERO)),
+            (11, "Main".to_owned(), "app.exe")
+        );
+        assert_eq!(
+            (trace.switches.prev_state[2], trace.switches.prev_reason[2].name()),
+            (TaskState::Sleeping, "UserRequest")
+        );
         assert!(trace.switches.prev_reason[2].is_user_mode());
         assert_eq!(
-            (trace.switches.prev_prio[2], trace.switches.next_prio[2], trace.switches.prev_state[5]),
+            (
+                trace.switches.prev_prio[2],
+                trace.switches.next_prio[2],
+                trace.switches.prev_state[5]
+            ),
             (131, 130, TaskState::Runnable)
         );
         // The stack with which Main came back is that of its wait.
-        assert_eq!(trace.stack_names(trace.switches.stack[2]), ["app.exe+0x3fff", "ntoskrnl.exe+0x1ff", "ntoskrnl.exe+0x100"]);
+        assert_eq!(
+            trace.stack_names(trace.switches.stack[2]),
+            ["app.exe+0x3fff", "ntoskrnl.exe+0x1ff", "ntoskrnl.exe+0x100"]
+        );
         assert!(trace.switches.stack[5].is_empty());
         // A wake-up by a thread, and one by a DPC.
         assert_eq!((tid(trace.wakings.waker[0]), tid(trace.wakings.wakee[0])), (12, 11));
-        let expected = ["app.exe+0x1fff", "app.exe+0xfff", "ntoskrnl.exe+0x5ff", "ntoskrnl.exe+0x500"];
+        let expected =
+            ["app.exe+0x1fff", "app.exe+0xfff", "ntoskrnl.exe+0x5ff", "ntoskrnl.exe+0x500"];
         assert_eq!(trace.stack_names(trace.wakings.stack[0]), expected);
         assert_eq!(trace.wakings.flags[0], WakeFlags::default());
         assert!(trace.wakings.flags[1].has(WakeFlags::HARDIRQ) && trace.wakings.waker[1].is_idle());
@@ -97,23 +123,40 @@ fn switches_wake_ups_and_stacks_become_the_same_trace() {
         assert_eq!(trace.stack_names(trace.samples.stack[0]), ["app.exe+0x3000"]);
         // Names that were given later hold from then on; nameless threads go by their process's.
         let worker = trace.switches.next[1];
-        assert_eq!((name(worker, 0), name(worker, 400)), ("Worker".to_owned(), "Worker".to_owned()));
+        assert_eq!(
+            (name(worker, 0), name(worker, 400)),
+            ("Worker".to_owned(), "Worker".to_owned())
+        );
         assert_eq!(name(trace.switches.next[2], 100), "app.exe");
         assert_eq!(trace.meta.cpus, 2);
-        assert_eq!(trace.spans.iter().map(|span| span.window.start.nanos() / 1000).collect::<Vec<_>>(), [10, 20]);
+        assert_eq!(
+            trace.spans.iter().map(|span| span.window.start.nanos() / 1000).collect::<Vec<_>>(),
+            [10, 20]
+        );
     }
 }
 
 #[test]
 fn other_events_keep_their_fields() {
     // 8c416c79-d49b-4f01-a467-e56d3aa8234c
-    let guid = [0x79, 0x6c, 0x41, 0x8c, 0x9b, 0xd4, 0x01, 0x4f, 0xa4, 0x67, 0xe5, 0x6d, 0x3a, 0xa8, 0x23, 0x4c];
-    let delay = [0x800_u32, 2_000, 5, 7].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
+    let guid = [
+        0x79, 0x6c, 0x41, 0x8c, 0x9b, 0xd4, 0x01, 0x4f, 0xa4, 0x67, 0xe5, 0x6d, 0x3a, 0xa8, 0x23,
+        0x4c,
+    ];
+    let delay =
+        [0x800_u32, 2_000, 5, 7].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
     let mut buffers = story();
     buffers[2].events.extend(manifest(guid, 38, at(600), (11, 100), &delay));
     let trace = unhitch_formats::read_bytes(&file(8, &buffers, Pack::Plain)).unwrap();
-    let dpc = (0..trace.events.len()).find(|event| trace.name(trace.events.kind_of(*event).unwrap().name) == "PerfInfo/DPC").unwrap();
-    let number = |event, name| trace.events.field(event, trace.strings.find(name).unwrap()).and_then(|value| value.as_f64());
+    let dpc = (0..trace.events.len())
+        .find(|event| trace.name(trace.events.kind_of(*event).unwrap().name) == "PerfInfo/DPC")
+        .unwrap();
+    let number = |event, name| {
+        trace
+            .events
+            .field(event, trace.strings.find(name).unwrap())
+            .and_then(|value| value.as_f64())
+    };
     assert_eq!(number(dpc, "ElapsedMs"), Some(0.01));
     let last = trace.events.len() - 1;
     let kind = trace.events.kind_of(last).unwrap();
@@ -144,17 +187,31 @@ fn real_context_switches() {
         let events = perf_info(0x524, 2, at(10), &payload);
         let bytes = file(pointer_bytes, &[Buffer { cpu: 3, events }], Pack::Plain);
         let trace = unhitch_formats::etl::every_event(&[&bytes]).unwrap();
-        let event = (0..trace.events.len()).find(|event| trace.events.kind_of(*event).unwrap().id == 0x524).unwrap();
+        let event = (0..trace.events.len())
+            .find(|event| trace.events.kind_of(*event).unwrap().id == 0x524)
+            .unwrap();
         let fields: Vec<i64> = trace
             .events
             .fields(event)
             .iter()
-            .map(|(_, value)| if let unhitch_model::Value::Signed(n) = value { *n } else { value.as_u64().unwrap() as i64 })
+            .map(|(_, value)| {
+                if let unhitch_model::Value::Signed(n) = value {
+                    *n
+                } else {
+                    value.as_u64().unwrap() as i64
+                }
+            })
             .collect();
         assert_eq!(fields, expected);
-        let tids = (trace.threads.get(trace.switches.next[0]).tid, trace.threads.get(trace.switches.prev[0]).tid);
+        let tids = (
+            trace.threads.get(trace.switches.next[0]).tid,
+            trace.threads.get(trace.switches.prev[0]).tid,
+        );
         assert_eq!(tids, (expected[0] as u32, expected[1] as u32));
-        assert_eq!((trace.switches.cpu[0], i64::from(trace.switches.prev_reason[0].number())), (3, expected[6]));
+        assert_eq!(
+            (trace.switches.cpu[0], i64::from(trace.switches.prev_reason[0].number())),
+            (3, expected[6])
+        );
     }
 }
 
@@ -181,14 +238,27 @@ fn a_later_image_at_the_same_address_has_its_own_name() {
     ];
     let bytes = file(8, &[Buffer { cpu: 0, events: events.concat() }], Pack::Plain);
     let trace = unhitch_formats::read_bytes(&bytes).unwrap();
-    let names: Vec<String> = trace.samples.stack.iter().flat_map(|stack| trace.stack_names(*stack)).collect();
-    assert_eq!(names, ["first.dll+0x1000", "second.dll+0x1000", "third.dll+0x1000", "[anon]+0x123400", "(cut)", "third.dll+0x1000"]);
+    let names: Vec<String> =
+        trace.samples.stack.iter().flat_map(|stack| trace.stack_names(*stack)).collect();
+    assert_eq!(
+        names,
+        [
+            "first.dll+0x1000",
+            "second.dll+0x1000",
+            "third.dll+0x1000",
+            "[anon]+0x123400",
+            "(cut)",
+            "third.dll+0x1000"
+        ]
+    );
     let lives: Vec<(&str, Option<u64>, Option<u64>)> = trace
         .threads
         .processes()
         .filter(|(_, process)| process.pid == 100)
         .map(|(_, process)| (trace.name(process.name), process.start, process.end))
-        .map(|(name, start, end)| (name, start.map(|time| time.nanos() / 1000), end.map(|time| time.nanos() / 1000)))
+        .map(|(name, start, end)| {
+            (name, start.map(|time| time.nanos() / 1000), end.map(|time| time.nanos() / 1000))
+        })
         .collect();
     assert_eq!(lives, [("app.exe", None, Some(60)), ("next.exe", Some(70), None)]);
 }
@@ -203,9 +273,15 @@ fn files_of_one_recording_are_one_trace() {
     std::fs::write(folder.path().join("user.etl"), user).unwrap();
     let trace = unhitch_formats::open(&folder.path().join("kernel.etl")).unwrap();
     assert_eq!((trace.switches.len(), trace.meta.buffers), (8, 6));
-    assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), ["read together with user.etl beside it"]);
+    assert_eq!(
+        trace.warnings.lines().collect::<Vec<_>>(),
+        ["read together with user.etl beside it"]
+    );
     let whole = read(Pack::Plain);
-    assert_eq!((trace.switches.time.clone(), trace.wakings.time.clone()), (whole.switches.time, whole.wakings.time));
+    assert_eq!(
+        (trace.switches.time.clone(), trace.wakings.time.clone()),
+        (whole.switches.time, whole.wakings.time)
+    );
 }
 
 /// Two sessions of one story; the second began 10 µs later.
@@ -227,11 +303,25 @@ fn sessions_given_together_are_one_trace_in_any_order() {
     zip.write_all(&user).unwrap();
     zip.finish().unwrap();
     let whole = read(Pack::Plain);
-    for (one, other) in [("first.etl", "second.etl"), ("second.etl", "first.etl"), ("first.etl", "second.etl.zip")] {
+    for (one, other) in
+        [("first.etl", "second.etl"), ("second.etl", "first.etl"), ("first.etl", "second.etl.zip")]
+    {
         let trace = unhitch_formats::open_with(&path(one), &[path(other)]).unwrap();
-        assert_eq!((trace.switches.time.clone(), trace.wakings.time.clone()), (whole.switches.time.clone(), whole.wakings.time.clone()));
-        assert_eq!((trace.meta.epoch_ns, trace.meta.buffers), (whole.meta.epoch_ns, 6), "{one} {other}");
-        assert!(trace.meta.producer.starts_with("ETW sessions ") && trace.meta.producer.contains("Kernel"), "{}", trace.meta.producer);
+        assert_eq!(
+            (trace.switches.time.clone(), trace.wakings.time.clone()),
+            (whole.switches.time.clone(), whole.wakings.time.clone())
+        );
+        assert_eq!(
+            (trace.meta.epoch_ns, trace.meta.buffers),
+            (whole.meta.epoch_ns, 6),
+            "{one} {other}"
+        );
+        assert!(
+            trace.meta.producer.starts_with("ETW sessions ")
+                && trace.meta.producer.contains("Kernel"),
+            "{}",
+            trace.meta.producer
+        );
         assert!(trace.warnings.is_empty(), "{:?}", trace.warnings);
     }
     // Who gives the files says which: nothing is looked for beside them.
@@ -247,16 +337,19 @@ fn sessions_given_together_are_one_trace_in_any_order() {
 fn a_session_of_descriptions_alone_serves_its_sisters() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let said = manifest([7; 16], 5, at(100), (11, 100), &[1_u32, 2, 3].map(u32::to_le_bytes).concat());
+    let said =
+        manifest([7; 16], 5, at(100), (11, 100), &[1_u32, 2, 3].map(u32::to_le_bytes).concat());
     let user = [Buffer { cpu: 0, events: said }];
     let described = [Buffer { cpu: 0, events: classic(METADATA, 32, &event_info([7; 16], 5, 3)) }];
     std::fs::write(path("mine.etl"), session("User", 0, 8, &user, Pack::Plain)).unwrap();
-    std::fs::write(path("metadata.etl"), session("Relogger", 0, 8, &described, Pack::Copied)).unwrap();
+    std::fs::write(path("metadata.etl"), session("Relogger", 0, 8, &described, Pack::Copied))
+        .unwrap();
     let alone = unhitch_formats::open(&path("mine.etl")).unwrap();
     assert!(alone.events.fields(0).is_empty());
     for (first, other) in [("mine.etl", "metadata.etl"), ("metadata.etl", "mine.etl")] {
         let trace = unhitch_formats::open_with(&path(first), &[path(other)]).unwrap();
-        let values: Vec<_> = trace.events.fields(0).iter().map(|(_, value)| value.as_u64()).collect();
+        let values: Vec<_> =
+            trace.events.fields(0).iter().map(|(_, value)| value.as_u64()).collect();
         assert_eq!(values, [Some(1), Some(2), Some(3)], "{first}");
         assert!(trace.warnings.is_empty(), "{first}: {:?}", trace.warnings);
     }
@@ -282,17 +375,23 @@ fn images_that_come_and_go_are_events() {
 
 /// Who each event of this name is of: thread, its id, process, its id.
 fn owners(trace: &Trace, name: &str) -> Vec<(String, u32, String, u32)> {
-    let events = (0..trace.events.len()).filter(|event| trace.name(trace.events.kind_of(*event).unwrap().name) == name);
+    let events = (0..trace.events.len())
+        .filter(|event| trace.name(trace.events.kind_of(*event).unwrap().name) == name);
     let owner = |event: usize| {
         let (thread, time) = (trace.events.thread[event], trace.events.time[event]);
         let (tid, pid) = (trace.threads.get(thread).tid, trace.threads.process_of(thread).pid);
-        (trace.thread_name(thread, time).to_owned(), tid, trace.process_name(thread, time).to_owned(), pid)
+        (
+            trace.thread_name(thread, time).to_owned(),
+            tid,
+            trace.process_name(thread, time).to_owned(),
+            pid,
+        )
     };
     events.map(owner).collect()
 }
 
-/// The network's events are written by a deferred procedure call, on whatever thread runs: the payload
-/// says which process they are for.
+/// The network's events are written by a deferred procedure call, on whatever thread runs: the
+/// payload says which process they are for.
 #[test]
 fn events_of_the_network_are_those_of_the_process_that_they_name() {
     let of = |pid: u32| [pid.to_le_bytes(), 84_u32.to_le_bytes()].concat();
@@ -322,7 +421,13 @@ fn events_of_the_network_are_those_of_the_process_that_they_name() {
     let owner = |process: &str, pid: u32| ("(unknown)".to_owned(), nobody, process.to_owned(), pid);
     let unknown = owner("(unknown)", nobody);
     let other = owner("other.exe", 200);
-    let received = [other.clone(), other.clone(), owner("app.exe", 100), owner("process 555", 555), unknown.clone()];
+    let received = [
+        other.clone(),
+        other.clone(),
+        owner("app.exe", 100),
+        owner("process 555", 555),
+        unknown.clone(),
+    ];
     assert_eq!(owners(&trace, "TcpIp/Recv"), received);
     assert_eq!(owners(&trace, "UdpIp/Recv"), [other]);
     assert_eq!(owners(&trace, "event 5"), [unknown]);
@@ -347,26 +452,57 @@ fn what_cannot_be_read_together_is_refused_by_name() {
     std::fs::write(path("notes.txt"), "it hung").unwrap();
     std::fs::write(path("ours.hitch"), b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0").unwrap();
     for (one, other, wrong, said) in [
-        ("kernel.etl", "notes.txt", "notes.txt", "all are sessions of Windows (.etl), and this is none"),
-        ("ours.hitch", "kernel.etl", "ours.hitch", "all are sessions of Windows (.etl), and this is none"),
-        ("kernel.etl", "merged.etl", "merged.etl", "this trace is merged and holds its sessions: give it alone"),
+        (
+            "kernel.etl",
+            "notes.txt",
+            "notes.txt",
+            "all are sessions of Windows (.etl), and this is none",
+        ),
+        (
+            "ours.hitch",
+            "kernel.etl",
+            "ours.hitch",
+            "all are sessions of Windows (.etl), and this is none",
+        ),
+        (
+            "kernel.etl",
+            "merged.etl",
+            "merged.etl",
+            "this trace is merged and holds its sessions: give it alone",
+        ),
         ("kernel.etl", "again.etl", "again.etl", "the same session is given twice"),
         ("kernel.etl", ".", ".", "a directory"),
         ("kernel.etl", "none.etl", "none.etl", "cannot read"),
     ] {
-        let error = unhitch_formats::open_with(&path(one), &[path("user.etl"), path(other)]).unwrap_err().to_string();
-        assert!(error.contains(&path(wrong).display().to_string()) && error.contains(said), "{one} {other}: {error}");
+        let error = unhitch_formats::open_with(&path(one), &[path("user.etl"), path(other)])
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.contains(&path(wrong).display().to_string()) && error.contains(said),
+            "{one} {other}: {error}"
+        );
     }
 }
 
 #[test]
 fn rotated_buffers_are_put_in_order() {
     let switches = |from: i64| -> Vec<u8> {
-        let one = |n: i64| switch(at(from + n * 10), if n % 2 == 0 { 11 } else { 0 }, if n % 2 == 0 { 0 } else { 11 }, WAITING);
+        let one = |n: i64| {
+            switch(
+                at(from + n * 10),
+                if n % 2 == 0 { 11 } else { 0 },
+                if n % 2 == 0 { 0 } else { 11 },
+                WAITING,
+            )
+        };
         (0..10).flat_map(one).collect()
     };
-    let buffers: Vec<Buffer> = [300, 400, 100, 200].map(|from| Buffer { cpu: 0, events: switches(from) }).into();
+    let buffers: Vec<Buffer> =
+        [300, 400, 100, 200].map(|from| Buffer { cpu: 0, events: switches(from) }).into();
     let trace = unhitch_formats::read_bytes(&file(8, &buffers, Pack::Plain)).unwrap();
     assert!(trace.switches.time.is_sorted() && trace.switches.len() == 40);
-    assert!(trace.switches.prev.windows(2).all(|pair| pair[0] != pair[1]), "each thread leaves before it comes again");
+    assert!(
+        trace.switches.prev.windows(2).all(|pair| pair[0] != pair[1]),
+        "each thread leaves before it comes again"
+    );
 }

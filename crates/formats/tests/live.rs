@@ -14,27 +14,41 @@ use unhitch_model::Trace;
 
 mod made;
 
-const EVENTS: [&str; 8] = ["-g", "-a", "-e", "sched:sched_switch", "-e", "sched:sched_waking", "-e", "cpu-clock"];
+const EVENTS: [&str; 8] =
+    ["-g", "-a", "-e", "sched:sched_switch", "-e", "sched:sched_waking", "-e", "cpu-clock"];
 
 /// Records a pipe benchmark; `None`, with a printed reason, when that is not possible here.
 fn record(folder: &Path, options: &[&str]) -> Option<PathBuf> {
     let path = folder.join("perf.data");
     let mut command = Command::new("perf");
-    command.args(["record", "-q", "-o"]).arg(&path).args(options).args(EVENTS).args(["--", "perf", "bench", "sched", "pipe", "-l", "2000"]);
+    command
+        .args(["record", "-q", "-o"])
+        .arg(&path)
+        .args(options)
+        .args(EVENTS)
+        .args(["--", "perf", "bench", "sched", "pipe", "-l", "2000"]);
     match command.stdin(Stdio::null()).output() {
         Err(error) => println!("skipped: perf cannot be run: {error}"),
-        Ok(output) if !output.status.success() => println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim()),
+        Ok(output) if !output.status.success() => {
+            println!("skipped: {}", String::from_utf8_lossy(&output.stderr).trim())
+        }
         Ok(_) => return Some(path),
     }
     None
 }
 
 fn perf_script(path: &Path, fields: &str) -> String {
-    let output = Command::new("perf").args(["script", "-F", fields, "-i"]).arg(path).stderr(Stdio::null()).output().unwrap();
+    let output = Command::new("perf")
+        .args(["script", "-F", fields, "-i"])
+        .arg(path)
+        .stderr(Stdio::null())
+        .output()
+        .unwrap();
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Switches as `perf script` prints them: CPU, nanoseconds, the thread that left, its state, the thread that came.
+/// Switches as `perf script` prints them: CPU, nanoseconds, the thread that left, its state, the
+/// thread that came.
 fn switches(trace: &Trace) -> Vec<String> {
     let switches = &trace.switches;
     let tid = |id| trace.threads.get(id).tid;
@@ -94,11 +108,18 @@ fn live_every_kernel_frame_is_as_perf_script_prints_it() {
     let expected: Vec<Vec<u64>> = script
         .split("\n\n")
         .filter(|event| event.contains("sched_switch:"))
-        .map(|event| event.lines().skip(1).filter_map(|line| u64::from_str_radix(line.trim(), 16).ok()).collect())
+        .map(|event| {
+            event
+                .lines()
+                .skip(1)
+                .filter_map(|line| u64::from_str_radix(line.trim(), 16).ok())
+                .collect()
+        })
         .collect();
     assert_eq!(trace.switches.len(), expected.len());
     // perf prints nothing at all where it fails to resolve one of the user frames.
-    let printed = trace.switches.stack.iter().zip(&expected).filter(|(_, expected)| !expected.is_empty());
+    let printed =
+        trace.switches.stack.iter().zip(&expected).filter(|(_, expected)| !expected.is_empty());
     for (stack, expected) in printed {
         let frames = trace.stacks.frames_of(*stack);
         // What is in no executable mapping is no frame: there we stop, perf goes on.
@@ -119,13 +140,17 @@ fn live_packed_and_piped_recordings() {
     let folder = tempfile::tempdir().unwrap();
     let Some(path) = record(folder.path(), &["-z"]) else { return };
     let trace = open(&path).unwrap();
-    let lines = perf_script(&path, "event").lines().filter(|line| line.contains("sched_switch:")).count();
+    let lines =
+        perf_script(&path, "event").lines().filter(|line| line.contains("sched_switch:")).count();
     assert_eq!(trace.switches.len(), lines);
     // A busy machine may lose events; nothing else may be amiss.
     assert!(trace.warnings.lines().all(|line| line.contains("were lost")), "{:?}", trace.warnings);
 
     let mut command = Command::new("perf");
-    command.args(["record", "-q", "-o", "-"]).args(EVENTS).args(["--", "perf", "bench", "sched", "pipe", "-l", "2000"]);
+    command
+        .args(["record", "-q", "-o", "-"])
+        .args(EVENTS)
+        .args(["--", "perf", "bench", "sched", "pipe", "-l", "2000"]);
     // The benchmark talks into the same pipe, before perf does: what counts begins at the magic.
     let output = command.stdin(Stdio::null()).output().unwrap().stdout;
     let start = output.windows(8).position(|window| window == b"PERFILE2").unwrap();
@@ -154,7 +179,13 @@ fn live_perf_reads_what_is_written() {
     let mut made = Made::default();
     made.comm(0, task, false);
     made.map(0, 77, 0x40_0000, 0x1000, 0, "/bin/made-up");
-    made.switch(At { ns: 1_000, cpu: 0 }, task, 2, IDLE, Chain { kernel: &[0xffff_ffff_8100_0000], user: &[0x40_0010] });
+    made.switch(
+        At { ns: 1_000, cpu: 0 },
+        task,
+        2,
+        IDLE,
+        Chain { kernel: &[0xffff_ffff_8100_0000], user: &[0x40_0010] },
+    );
     made.waking(At { ns: 2_000, cpu: 1 }, IDLE, 0x10, task, Chain::default());
     let mut out = std::fs::File::create(&path).unwrap();
     write(&mut out, &Made::events(), &Made::features(), &[&made.records]).unwrap();
@@ -162,8 +193,16 @@ fn live_perf_reads_what_is_written() {
         println!("skipped: perf is not installed");
         return;
     }
-    let script = perf_script(&path, "comm,tid,cpu,time,event,trace").split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(script.contains("made-up 78 [000] 0.000001: sched:sched_switch: prev_comm=made-up prev_pid=78"), "{script}");
+    let script = perf_script(&path, "comm,tid,cpu,time,event,trace")
+        .split_whitespace()
+        .collect::<Vec<_>>()
+        .join(" ");
+    assert!(
+        script.contains(
+            "made-up 78 [000] 0.000001: sched:sched_switch: prev_comm=made-up prev_pid=78"
+        ),
+        "{script}"
+    );
     assert!(script.contains("prev_state=D ==> next_comm=swapper/0 next_pid=0"), "{script}");
     assert!(script.contains("sched:sched_waking: comm=made-up pid=78"), "{script}");
 }

@@ -4,7 +4,9 @@ mod made;
 
 use made::{At, Chain, IDLE, Made, Task};
 use unhitch_formats::{perf_data::record, read_bytes};
-use unhitch_model::{ContentionKind, Format, ModuleKind, StackId, TaskState, ThreadId, Time, Trace, WakeFlags};
+use unhitch_model::{
+    ContentionKind, Format, ModuleKind, StackId, TaskState, ThreadId, Time, Trace, WakeFlags,
+};
 
 const A: Task = Task { pid: 100, tid: 100, comm: "alpha" };
 const B: Task = Task { pid: 100, tid: 101, comm: "beta" };
@@ -28,8 +30,8 @@ fn frames(trace: &Trace, stack: StackId) -> Vec<String> {
     trace.stacks.frames_of(stack).iter().map(|id| frame(*id)).collect()
 }
 
-/// Frame pointers of code that was built without them lead anywhere: what lies in no executable mapping is no return address, and what
-/// comes after it neither.
+/// Frame pointers of code that was built without them lead anywhere: what lies in no executable
+/// mapping is no return address, and what comes after it neither.
 #[test]
 fn regression_a_stack_is_cut_at_an_address_that_is_no_code() {
     let garbage: [&[u64]; 5] = [
@@ -87,7 +89,10 @@ fn events_of_all_kinds() {
     made.comm(0, A, false);
     made.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
     made.map(0, 100, 0x7000, 0x1000, 0, "//anon");
-    let chain = Chain { kernel: &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_0010], user: &[0x40_0010, 0x7077] };
+    let chain = Chain {
+        kernel: &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_0010],
+        user: &[0x40_0010, 0x7077],
+    };
     // The second CPU's records come first in the file.
     made.waking(at(40, 1), IDLE, 0x18, A, Chain::default());
     made.switch(at(10, 0), IDLE, 0, A, Chain::default());
@@ -98,35 +103,59 @@ fn events_of_all_kinds() {
     made.wakeup_new(at(35, 0), B, Task { pid: 0, tid: 102, comm: "beta" });
     let trace = read(&made);
 
-    let (alpha, beta) = (trace.threads.at(100, Time::ZERO).unwrap(), trace.threads.at(101, Time::ZERO).unwrap());
+    let (alpha, beta) =
+        (trace.threads.at(100, Time::ZERO).unwrap(), trace.threads.at(101, Time::ZERO).unwrap());
     let switches = &trace.switches;
     assert_eq!(switches.time, [10, 30].map(Time::from_nanos));
-    assert_eq!((switches.prev.as_slice(), switches.next.as_slice()), (&[ThreadId::IDLE, alpha][..], &[alpha, beta][..]));
+    assert_eq!(
+        (switches.prev.as_slice(), switches.next.as_slice()),
+        (&[ThreadId::IDLE, alpha][..], &[alpha, beta][..])
+    );
     assert_eq!(switches.prev_state, [TaskState::Runnable, TaskState::DiskSleep]);
     assert_eq!((switches.prev_prio[1], switches.next_prio[1]), (120, 19));
-    let expected = ["[kernel]+0xffffffff81000000", "[kernel]+0xffffffff8100000f", "/bin/alpha+0x200f", "[anon]+0x7076"];
+    let expected = [
+        "[kernel]+0xffffffff81000000",
+        "[kernel]+0xffffffff8100000f",
+        "/bin/alpha+0x200f",
+        "[anon]+0x7076",
+    ];
     assert_eq!(frames(&trace, switches.stack[1]), expected);
     assert_eq!(trace.stacks.kernel_len(switches.stack[1]), 2);
     assert_eq!(trace.samples.stack, [switches.stack[1]]);
-    assert!(trace.modules.iter().any(|(_, module)| module.kind == ModuleKind::Anonymous { pid: 100 }));
+    assert!(
+        trace.modules.iter().any(|(_, module)| module.kind == ModuleKind::Anonymous { pid: 100 })
+    );
 
     let wakings = &trace.wakings;
     assert_eq!(wakings.flags, [WakeFlags::NEW, WakeFlags::HARDIRQ.with(WakeFlags::SOFTIRQ)]);
-    assert_eq!((wakings.waker.as_slice(), wakings.cpu.as_slice()), (&[beta, ThreadId::IDLE][..], &[0, 1][..]));
+    assert_eq!(
+        (wakings.waker.as_slice(), wakings.cpu.as_slice()),
+        (&[beta, ThreadId::IDLE][..], &[0, 1][..])
+    );
     assert_eq!(wakings.target_cpu, [1, 0]);
 
     assert_eq!(trace.contentions.kind, [ContentionKind::Begin, ContentionKind::End]);
-    assert_eq!((trace.contentions.thread.as_slice(), trace.contentions.flags[0]), (&[alpha, beta][..], 32));
+    assert_eq!(
+        (trace.contentions.thread.as_slice(), trace.contentions.flags[0]),
+        (&[alpha, beta][..], 32)
+    );
     assert_eq!(trace.process_name(beta, Time::from_nanos(30)), "alpha");
     assert_eq!(trace.thread_name(beta, Time::from_nanos(30)), "beta");
 
     assert_eq!(trace.meta.format, Format::PerfData);
-    assert_eq!((trace.meta.kernel.as_str(), trace.meta.cpus, trace.meta.memory_bytes), ("6.18.0", 2, 1 << 30));
+    assert_eq!(
+        (trace.meta.kernel.as_str(), trace.meta.cpus, trace.meta.memory_bytes),
+        ("6.18.0", 2, 1 << 30)
+    );
     assert_eq!(trace.meta.epoch_ns, Some(1_699_999_999_999_999_000));
     assert_eq!(trace.meta.sample_period_ns, 1_000_000);
     assert_eq!(trace.by_kind["sched:sched_switch"], 2);
     assert_eq!(trace.by_kind["COMM"], 1);
-    let spans: Vec<_> = trace.spans.iter().map(|span| (span.cpu, span.window.start.nanos(), span.window.end.nanos())).collect();
+    let spans: Vec<_> = trace
+        .spans
+        .iter()
+        .map(|span| (span.cpu, span.window.start.nanos(), span.window.end.nanos()))
+        .collect();
     assert_eq!(spans, [(0, 10, 36), (1, 10, 41)]);
 }
 
@@ -216,8 +245,12 @@ fn addresses_mean_what_was_mapped_at_the_time() {
     made.switch(at(60, 0), child, 1, IDLE, user);
     made.switch(at(70, 0), A, 1, IDLE, user);
     let trace = read(&made);
-    let seen: Vec<String> = trace.switches.stack.iter().map(|stack| frames(&trace, *stack).concat()).collect();
-    assert_eq!(seen, ["/bin/alpha+0x100", "/bin/child+0x100", "/lib/late.so+0x5100", "/bin/alpha+0x100"]);
+    let seen: Vec<String> =
+        trace.switches.stack.iter().map(|stack| frames(&trace, *stack).concat()).collect();
+    assert_eq!(
+        seen,
+        ["/bin/alpha+0x100", "/bin/child+0x100", "/lib/late.so+0x5100", "/bin/alpha+0x100"]
+    );
     // The same place in the same file is the same, whoever maps it.
     assert_eq!(trace.switches.stack[0], trace.switches.stack[3]);
 }
@@ -231,8 +264,11 @@ fn losses_have_their_window() {
     made.switch(at(60, 0), A, 1, IDLE, Chain::default());
     made.lost(at(90, 0), 30);
     let trace = read_bytes(&made.file()).unwrap();
-    let losses: Vec<_> =
-        trace.losses.iter().map(|loss| (loss.cpu, loss.window.start.nanos(), loss.window.end.nanos(), loss.events)).collect();
+    let losses: Vec<_> = trace
+        .losses
+        .iter()
+        .map(|loss| (loss.cpu, loss.window.start.nanos(), loss.window.end.nanos(), loss.events))
+        .collect();
     assert_eq!(losses, [(0, 10, 50, 12), (0, 60, 90, 30)]);
     assert!(trace.warnings.lines().any(|line| line.contains("42 events of CPU 0 were lost")));
 }
@@ -242,7 +278,13 @@ fn packed_records_are_unpacked() {
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
     let mut plain = Made::default();
     for n in 0..5_000 {
-        plain.switch(at(10 + n, 0), A, 1, B, Chain { kernel: &[0xffff_ffff_8100_0000 + n], user: &[n] });
+        plain.switch(
+            at(10 + n, 0),
+            A,
+            1,
+            B,
+            Chain { kernel: &[0xffff_ffff_8100_0000 + n], user: &[n] },
+        );
     }
     let expected = read(&plain);
     let stream = compress_to_vec(&plain.records[..], CompressionLevel::Fastest);

@@ -24,26 +24,61 @@ pub fn trace(trace: &Trace) {
     by_time("contentions", &contentions.time);
     by_time("events", &events.time);
     let len = switches.time.len();
-    let lens = [switches.cpu.len(), switches.prev.len(), switches.next.len(), switches.prev_state.len(), switches.stack.len()];
+    let lens = [
+        switches.cpu.len(),
+        switches.prev.len(),
+        switches.next.len(),
+        switches.prev_state.len(),
+        switches.stack.len(),
+    ];
     assert_eq!(lens, [len; 5], "columns of switches");
     let len = wakings.time.len();
-    let lens = [wakings.cpu.len(), wakings.waker.len(), wakings.wakee.len(), wakings.target_cpu.len(), wakings.stack.len()];
+    let lens = [
+        wakings.cpu.len(),
+        wakings.waker.len(),
+        wakings.wakee.len(),
+        wakings.target_cpu.len(),
+        wakings.stack.len(),
+    ];
     assert_eq!(lens, [len; 5], "columns of wakings");
     let lens = [samples.cpu.len(), samples.thread.len(), samples.stack.len()];
     assert_eq!(lens, [samples.time.len(); 3], "columns of samples");
-    let lens = [contentions.thread.len(), contentions.kind.len(), contentions.lock_avma.len(), contentions.stack.len()];
+    let lens = [
+        contentions.thread.len(),
+        contentions.kind.len(),
+        contentions.lock_avma.len(),
+        contentions.stack.len(),
+    ];
     assert_eq!(lens, [contentions.time.len(); 4], "columns of contentions");
 
-    let threads = [&switches.prev, &switches.next, &wakings.waker, &wakings.wakee, &samples.thread, &contentions.thread];
-    let threads = threads.into_iter().chain([&trace.arrivals.thread, &trace.migrations.thread]).flatten();
-    assert!(threads.into_iter().all(|thread| thread.index() < trace.threads.len()), "a thread that is not there");
-    let stacks = [&switches.stack, &wakings.stack, &samples.stack, &contentions.stack].into_iter().flatten();
-    assert!(stacks.into_iter().all(|stack| stack.index() < trace.stacks.len()), "a stack that is not there");
+    let threads = [
+        &switches.prev,
+        &switches.next,
+        &wakings.waker,
+        &wakings.wakee,
+        &samples.thread,
+        &contentions.thread,
+    ];
+    let threads =
+        threads.into_iter().chain([&trace.arrivals.thread, &trace.migrations.thread]).flatten();
+    assert!(
+        threads.into_iter().all(|thread| thread.index() < trace.threads.len()),
+        "a thread that is not there"
+    );
+    let stacks =
+        [&switches.stack, &wakings.stack, &samples.stack, &contentions.stack].into_iter().flatten();
+    assert!(
+        stacks.into_iter().all(|stack| stack.index() < trace.stacks.len()),
+        "a stack that is not there"
+    );
     for stack in 0..trace.stacks.len() {
         let id = StackId(stack as u32);
         let frames = trace.stacks.frames_of(id);
         assert!(trace.stacks.kernel_len(id) <= frames.len(), "more kernel frames than frames");
-        assert!(frames.iter().all(|frame| trace.stacks.frame(*frame).is_some()), "a frame that is not there");
+        assert!(
+            frames.iter().all(|frame| trace.stacks.frame(*frame).is_some()),
+            "a frame that is not there"
+        );
     }
     for (index, frame) in trace.stacks.frames().iter().enumerate() {
         assert!(trace.modules.get(frame.module).is_some(), "a module that is not there");
@@ -54,7 +89,9 @@ pub fn trace(trace: &Trace) {
         let Some(kind) = events.kind_of(event) else { panic!("an event of no kind") };
         for (field, value) in kind.layout.fields.iter().zip(events.fields(event)) {
             let _ = value.1.to_string();
-            let _ = field.map.map(|map| events.value_name(map, &value.1, |name| trace.name(name).to_owned()));
+            let _ = field
+                .map
+                .map(|map| events.value_name(map, &value.1, |name| trace.name(name).to_owned()));
         }
     }
     let window = trace.common_window();
@@ -68,17 +105,27 @@ pub fn trace(trace: &Trace) {
 /// When they do not.
 pub fn same(a: &Trace, b: &Trace) {
     let seen = |trace: &Trace| {
-        let rows = format!("{:?} {:?} {:?} {:?}", trace.switches, trace.wakings, trace.samples, trace.contentions);
+        let rows = format!(
+            "{:?} {:?} {:?} {:?}",
+            trace.switches, trace.wakings, trace.samples, trace.contentions
+        );
         let warnings: Vec<String> = trace.warnings.lines().collect();
-        let stacks: Vec<Vec<String>> = (0..trace.stacks.len()).map(|stack| trace.stack_names(StackId(stack as u32))).collect();
+        let stacks: Vec<Vec<String>> =
+            (0..trace.stacks.len()).map(|stack| trace.stack_names(StackId(stack as u32))).collect();
         let events = format!("{:?} {:?}", trace.events.time, trace.events.kind);
-        (rows, warnings, stacks, events, format!("{:?} {:?} {:?}", trace.spans, trace.losses, trace.meta))
+        (
+            rows,
+            warnings,
+            stacks,
+            events,
+            format!("{:?} {:?} {:?}", trace.spans, trace.losses, trace.meta),
+        )
     };
     assert_eq!(seen(a), seen(b), "two readings differ");
 }
 
-/// Partitions of what some threads did are gapless and sum exactly; the answer and its JSON can be written. A trace longer than `max_ns`
-/// is left out.
+/// Partitions of what some threads did are gapless and sum exactly; the answer and its JSON can be
+/// written. A trace longer than `max_ns` is left out.
 ///
 /// # Panics
 /// When it is not so.
@@ -109,5 +156,9 @@ fn partition(analysis: &Analysis<'_>, thread: ThreadId, window: Window) {
     let explanation = analysis.explain(thread, window);
     let pieces: u64 = explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum();
     let shares: u64 = analysis.partition(&explanation).iter().map(|share| share.ns).sum();
-    assert_eq!((pieces, shares), (expected.duration_ns(), expected.duration_ns()), "a partition that does not sum");
+    assert_eq!(
+        (pieces, shares),
+        (expected.duration_ns(), expected.duration_ns()),
+        "a partition that does not sum"
+    );
 }

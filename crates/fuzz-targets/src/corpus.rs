@@ -1,6 +1,7 @@
 //! The kept corpus: `fuzz/corpus/TARGET.zip`, an entry per input, named by its CRC.
 //!
-//! A zip, because hundreds of inputs of a few bytes each are alike, and would else be hundreds of files in the repository.
+//! A zip, because hundreds of inputs of a few bytes each are alike, and would else be hundreds of
+//! files in the repository.
 
 use std::fs;
 use std::io::{self, Cursor, Read, Write};
@@ -31,7 +32,8 @@ pub fn read(name: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(inputs)
 }
 
-/// Keeps `inputs` for the target called `name`, in place of what was kept before: as many as fit into `max_len` bytes, the first ones first.
+/// Keeps `inputs` for the target called `name`, in place of what was kept before: as many as fit
+/// into `max_len` bytes, the first ones first.
 ///
 /// # Errors
 /// When the file cannot be written.
@@ -60,7 +62,10 @@ pub fn write(name: &str, inputs: &[(String, Vec<u8>)], max_len: usize) -> io::Re
 /// How long an input is when it is packed.
 fn packed_len(bytes: &[u8]) -> io::Result<usize> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    zip.start_file("", SimpleFileOptions::default().compression_method(CompressionMethod::Deflated))?;
+    zip.start_file(
+        "",
+        SimpleFileOptions::default().compression_method(CompressionMethod::Deflated),
+    )?;
     zip.write_all(bytes)?;
     // Two headers and the end.
     Ok(zip.finish()?.into_inner().len().saturating_sub(30 + 46 + 22))

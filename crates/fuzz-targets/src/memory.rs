@@ -1,7 +1,7 @@
 //! An allocator that counts, so that a reader that takes more than it may is a find.
 //!
-//! A single request beyond the limit ends the process at once, before the machine has to find the memory: the fuzzer then keeps the input
-//! like that of any other crash.
+//! A single request beyond the limit ends the process at once, before the machine has to find the
+//! memory: the fuzzer then keeps the input like that of any other crash.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -19,7 +19,10 @@ static ALLOCATOR: Counting = Counting;
 fn count(len: usize) {
     if len > LIMIT.load(Relaxed) {
         LIMIT.store(usize::MAX, Relaxed);
-        eprintln!("one request for {len} bytes of memory\n{}", std::backtrace::Backtrace::force_capture());
+        eprintln!(
+            "one request for {len} bytes of memory\n{}",
+            std::backtrace::Backtrace::force_capture()
+        );
         std::process::abort();
     }
     let now = NOW.fetch_add(len, Relaxed) + len;

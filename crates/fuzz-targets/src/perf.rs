@@ -1,7 +1,7 @@
 //! A small `perf.data` around records: as a file, and as what perf writes into a pipe.
 //!
-//! *Why not the whole file to the fuzzer alone*: most of a file are tables that say where the rest is. Here they are always right, and
-//! every mutation falls into a record.
+//! *Why not the whole file to the fuzzer alone*: most of a file are tables that say where the rest
+//! is. Here they are always right, and every mutation falls into a record.
 
 use unhitch_formats::perf_data::{
     EventAttr, EventDesc, Features,
@@ -35,18 +35,23 @@ const TRACEPOINTS: [(&str, &str, u16, &str); 6] = [
     ("lock", "contention_end", 41, END),
     ("sched", "sched_migrate_task", 376, WAKING),
 ];
-/// The ids under which samples name their event are the tracepoint's own; these are the clock's and the side-band's.
+/// The ids under which samples name their event are the tracepoint's own; these are the clock's and
+/// the side-band's.
 pub const CLOCK_ID: u64 = 1;
 /// The event that carries the side-band.
 pub const SIDE_BAND_ID: u64 = 2;
 /// What a tracepoint's samples hold.
-pub const TRACEPOINT_SAMPLE: u64 = sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN | sample::RAW;
+pub const TRACEPOINT_SAMPLE: u64 =
+    sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN | sample::RAW;
 /// What the clock's samples hold.
-pub const CLOCK_SAMPLE: u64 = sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
+pub const CLOCK_SAMPLE: u64 =
+    sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
 
 /// The descriptions of the tracepoints.
 pub fn tracing_data() -> TracingData {
-    let text = |(_, name, id, fields): &(&str, &str, u16, &str)| format!("name: {name}\nID: {id}\n{COMMON}{fields}");
+    let text = |(_, name, id, fields): &(&str, &str, u16, &str)| {
+        format!("name: {name}\nID: {id}\n{COMMON}{fields}")
+    };
     TracingData {
         page_size: 4096,
         events: TRACEPOINTS.iter().map(|event| (event.0.to_owned(), text(event))).collect(),
@@ -60,16 +65,30 @@ pub fn events() -> Vec<EventDesc> {
     let base = EventAttr { sample_period: 1, flags, clockid: 1, ..EventAttr::default() };
     let tracepoint = |(system, name, id, _): &(&str, &str, u16, &str)| EventDesc {
         name: format!("{system}:{name}"),
-        attr: EventAttr { kind: attr::TYPE_TRACEPOINT, config: u64::from(*id), sample_type: TRACEPOINT_SAMPLE, ..base.clone() },
+        attr: EventAttr {
+            kind: attr::TYPE_TRACEPOINT,
+            config: u64::from(*id),
+            sample_type: TRACEPOINT_SAMPLE,
+            ..base.clone()
+        },
         ids: vec![u64::from(*id)],
     };
     let software = |name: &str, config, more_flags, id| EventDesc {
         name: name.to_owned(),
-        attr: EventAttr { kind: attr::TYPE_SOFTWARE, config, sample_type: CLOCK_SAMPLE, flags: flags | more_flags, ..base.clone() },
+        attr: EventAttr {
+            kind: attr::TYPE_SOFTWARE,
+            config,
+            sample_type: CLOCK_SAMPLE,
+            flags: flags | more_flags,
+            ..base.clone()
+        },
         ids: vec![id],
     };
     let side_band = flag::MMAP | flag::MMAP2 | flag::COMM | flag::COMM_EXEC | flag::TASK;
-    let software = [software("cpu-clock", attr::SW_CPU_CLOCK, 0, CLOCK_ID), software("dummy:HG", attr::SW_DUMMY, side_band, SIDE_BAND_ID)];
+    let software = [
+        software("cpu-clock", attr::SW_CPU_CLOCK, 0, CLOCK_ID),
+        software("dummy:HG", attr::SW_DUMMY, side_band, SIDE_BAND_ID),
+    ];
     TRACEPOINTS.iter().map(tracepoint).chain(software).collect()
 }
 

@@ -1,11 +1,13 @@
 //! Where fuzzing begins: small inputs that are right, made by the writers.
 //!
-//! ELF files cannot be made here: their seeds are small programs that a compiler made, in the kept corpus (docs/fuzzing.md).
+//! ELF files cannot be made here: their seeds are small programs that a compiler made, in the kept
+//! corpus (docs/fuzzing.md).
 
 use crate::{perf, zips};
 use unhitch_etl_writer::{
-    Bytes, CSwitch, Compression, Guid, Image, Interrupt, KernelEvent, Options, Pdb, Procedure, Process, Public, ReadyThread, Rundown,
-    StackCache, ThreadFacts, Writer, metadata, uiforetw, win32k,
+    Bytes, CSwitch, Compression, Guid, Image, Interrupt, KernelEvent, Options, Pdb, Procedure,
+    Process, Public, ReadyThread, Rundown, StackCache, ThreadFacts, Writer, metadata, uiforetw,
+    win32k,
 };
 use unhitch_formats::perf_data::record::{self, Mmap2, Sample, SampleId};
 use unhitch_model::Time;
@@ -79,10 +81,12 @@ const A: (u32, u32) = (100, 100);
 const B: (u32, u32) = (100, 101);
 const IDLE: (u32, u32) = (0, 0);
 
-/// Records of two threads on two CPUs: who they are, what they map, switches, wake-ups, a sample, a lock, a loss, an end.
+/// Records of two threads on two CPUs: who they are, what they map, switches, wake-ups, a sample, a
+/// lock, a loss, an end.
 pub fn perf_records() -> Vec<u8> {
     let mut out = Vec::new();
-    let side = |ns| SampleId { time: Time::from_nanos(ns), id: perf::SIDE_BAND_ID, ..SampleId::default() };
+    let side =
+        |ns| SampleId { time: Time::from_nanos(ns), id: perf::SIDE_BAND_ID, ..SampleId::default() };
     record::comm(&mut out, 100, 100, b"alpha", true, &side(0));
     let map = Mmap2 {
         pid: 100,
@@ -95,8 +99,14 @@ pub fn perf_records() -> Vec<u8> {
         ..Mmap2::default()
     };
     record::mmap2(&mut out, &map, &side(0));
-    let map =
-        Mmap2 { pid: u32::MAX, start_avma: 0xffff_ffff_8100_0000, len: 0x10_0000, path: b"[kernel.kallsyms]_text", kernel: true, ..map };
+    let map = Mmap2 {
+        pid: u32::MAX,
+        start_avma: 0xffff_ffff_8100_0000,
+        len: 0x10_0000,
+        path: b"[kernel.kallsyms]_text",
+        kernel: true,
+        ..map
+    };
     record::mmap2(&mut out, &map, &side(0));
     record::fork(&mut out, 100, 100, 101, 100, &side(1_000));
     switch(&mut out, 2_000, 0, IDLE, 0, A);
@@ -104,7 +114,8 @@ pub fn perf_records() -> Vec<u8> {
     switch(&mut out, 3_000, 1, IDLE, 0, B);
     contention(&mut out, 40, 3_100, B);
     switch(&mut out, 4_000, 1, B, 2, IDLE);
-    let id = SampleId { pid: 100, tid: 100, time: Time::from_nanos(5_000), cpu: 0, id: perf::CLOCK_ID };
+    let id =
+        SampleId { pid: 100, tid: 100, time: Time::from_nanos(5_000), cpu: 0, id: perf::CLOCK_ID };
     let sample = Sample { id, ip: 0x1010, user_frames: &[0x1010, 0x1100], ..Sample::default() };
     record::sample(&mut out, perf::CLOCK_SAMPLE, &sample);
     wake(&mut out, 375, 6_000, 0, A, B);
@@ -115,7 +126,14 @@ pub fn perf_records() -> Vec<u8> {
     out
 }
 
-fn tracepoint(out: &mut Vec<u8>, id: u16, ns: u64, cpu: u32, (pid, tid): (u32, u32), fields: &[u8]) {
+fn tracepoint(
+    out: &mut Vec<u8>,
+    id: u16,
+    ns: u64,
+    cpu: u32,
+    (pid, tid): (u32, u32),
+    fields: &[u8],
+) {
     let mut raw = id.to_le_bytes().to_vec();
     raw.extend([0, 0]);
     raw.extend(tid.to_le_bytes());
@@ -180,7 +198,13 @@ const KERNEL: u64 = 0xffff_f800_0000_0000;
 fn write_events(writer: &mut Writer) {
     let process = Process { pid: 100, parent: 4, image: "a.exe", command_line: "a -b" };
     let thread = ThreadFacts { pid: 100, tid: 104, name: Some("worker") };
-    let image = Image { base: CODE, size: 0x1_0000, pid: 100, timestamp: 7, path: "\\Device\\HarddiskVolume3\\a.exe" };
+    let image = Image {
+        base: CODE,
+        size: 0x1_0000,
+        pid: 100,
+        timestamp: 7,
+        path: "\\Device\\HarddiskVolume3\\a.exe",
+    };
     let interrupt = Interrupt { entry_ns: 5_000, routine: KERNEL + 0x100 };
     metadata::volume(writer, 0, 0, "\\Device\\HarddiskVolume3", "C:");
     metadata::build_info(writer, 0, 0, "lab", "Windows");
@@ -189,7 +213,10 @@ fn write_events(writer: &mut Writer) {
         KernelEvent::Thread(Rundown::First, thread, (100, 104)),
         KernelEvent::ThreadName(thread),
         KernelEvent::Image(Rundown::First, image),
-        KernelEvent::Image(Rundown::First, Image { base: KERNEL, pid: 0, path: "\\SystemRoot\\ntoskrnl.exe", ..image }),
+        KernelEvent::Image(
+            Rundown::First,
+            Image { base: KERNEL, pid: 0, path: "\\SystemRoot\\ntoskrnl.exe", ..image },
+        ),
         KernelEvent::ImageRsds { base: CODE, pid: 100, guid: PROVIDER, age: 1, pdb: "a.pdb" },
         KernelEvent::SampleInterval { first: true, units: 10_000 },
         KernelEvent::FileName { file: 0xffff_c000_0000_0010, path: "\\a.txt" },
@@ -197,24 +224,59 @@ fn write_events(writer: &mut Writer) {
     first.iter().for_each(|event| writer.kernel(0, 1_000, event));
     let mut stacks = StackCache::new(2);
     let later = [
-        KernelEvent::CSwitch(CSwitch { new_tid: 104, old_tid: 0, old_state: 5, ..CSwitch::default() }),
+        KernelEvent::CSwitch(CSwitch {
+            new_tid: 104,
+            old_tid: 0,
+            old_state: 5,
+            ..CSwitch::default()
+        }),
         KernelEvent::Sample { instruction: CODE + 0x10, tid: 104, in_dpc: false },
         KernelEvent::Dpc(interrupt),
         KernelEvent::Isr(interrupt, 1),
         KernelEvent::ReadyThread(ReadyThread { tid: 104, in_dpc: true }),
-        KernelEvent::HardFault { start_ns: 9_000, avma: CODE, file: 0xffff_c000_0000_0010, offset: 0, tid: 104, bytes: 4096 },
-        KernelEvent::DiskRead { disk: 0, bytes: 512, offset: 4096, file: 0xffff_c000_0000_0010, took_ns: 10, tid: 104 },
+        KernelEvent::HardFault {
+            start_ns: 9_000,
+            avma: CODE,
+            file: 0xffff_c000_0000_0010,
+            offset: 0,
+            tid: 104,
+            bytes: 4096,
+        },
+        KernelEvent::DiskRead {
+            disk: 0,
+            bytes: 512,
+            offset: 4096,
+            file: 0xffff_c000_0000_0010,
+            took_ns: 10,
+            tid: 104,
+        },
         KernelEvent::Mark("mark"),
-        KernelEvent::CSwitch(CSwitch { new_tid: 0, old_tid: 104, old_state: 5, old_wait_reason: 6, ..CSwitch::default() }),
+        KernelEvent::CSwitch(CSwitch {
+            new_tid: 0,
+            old_tid: 104,
+            old_state: 5,
+            old_wait_reason: 6,
+            ..CSwitch::default()
+        }),
     ];
     for (event, ns) in later.iter().zip((10_000..).step_by(1_000)) {
         writer.kernel(0, ns, event);
-        let walk = KernelEvent::StackWalk { of_ns: ns, pid: 100, tid: 104, frames: &[KERNEL + 0x10, CODE + 0x20] };
+        let walk = KernelEvent::StackWalk {
+            of_ns: ns,
+            pid: 100,
+            tid: 104,
+            frames: &[KERNEL + 0x10, CODE + 0x20],
+        };
         writer.kernel(0, ns, &walk);
         stacks.log(writer, 0, ns, (100, 104), &[KERNEL + ns], &[CODE + 0x20]);
     }
     stacks.finish(writer, 0, 50_000);
-    let delay = win32k::Delay { flags: 0x806, delay_ms: 300, window: Some(("Class", "a.exe")), ..win32k::Delay::default() };
+    let delay = win32k::Delay {
+        flags: 0x806,
+        delay_ms: 300,
+        window: Some(("Class", "a.exe")),
+        ..win32k::Delay::default()
+    };
     win32k::message_check_delay(writer, 0, 60_000, (100, 104), &delay);
     win32k::input_process_delay(writer, 0, 60_000, (100, 104), &delay);
     win32k::focus_change(writer, 0, 60_000, (100, 104), 104, 108);
@@ -223,7 +285,11 @@ fn write_events(writer: &mut Writer) {
     uiforetw::mark_ints(writer, 0, 61_000, (100, 104), "ints", &[1, -2]);
     uiforetw::mark_floats(writer, 0, 61_000, (100, 104), "floats", &[0.5]);
     uiforetw::frame(writer, 0, 61_000, (100, 104), 3, 16.0);
-    let fields = [("Count", metadata::in_type::U32), ("Text", metadata::in_type::UTF16), ("Name", metadata::in_type::ANSI)];
+    let fields = [
+        ("Count", metadata::in_type::U32),
+        ("Text", metadata::in_type::UTF16),
+        ("Name", metadata::in_type::ANSI),
+    ];
     let described = metadata::Description {
         provider: PROVIDER,
         provider_name: "P",
@@ -237,7 +303,15 @@ fn write_events(writer: &mut Writer) {
     };
     metadata::event_info(writer, 0, 62_000, &described);
     let payload = Bytes::new().u32(7).utf16("text").ansi("name");
-    metadata::trace_logging(writer, (0, 62_000), (100, 104), (PROVIDER, "P"), "Own", &fields, &payload);
+    metadata::trace_logging(
+        writer,
+        (0, 62_000),
+        (100, 104),
+        (PROVIDER, "P"),
+        "Own",
+        &fields,
+        &payload,
+    );
     metadata::lost_event(writer, 0, 63_000, 32);
     let end = [
         KernelEvent::Thread(Rundown::End, thread, (100, 104)),
@@ -248,7 +322,8 @@ fn write_events(writer: &mut Writer) {
 }
 
 fn etl(compression: Compression, pointer_width: u8) -> Vec<u8> {
-    let options = Options { compression, pointer_width, buffer_bytes: 4096, cpus: 1, ..Options::default() };
+    let options =
+        Options { compression, pointer_width, buffer_bytes: 4096, cpus: 1, ..Options::default() };
     let mut writer = Writer::new(options);
     write_events(&mut writer);
     writer.finish()
@@ -264,17 +339,23 @@ fn etl_events() -> Vec<Vec<u8>> {
     const BUFFER_HEADER_LEN: usize = 0x48;
     let mut all = Vec::new();
     for (flags, width) in [(0, 8), (1, 4)] {
-        let mut writer = Writer::new(Options { pointer_width: width, cpus: 1, ..Options::default() });
+        let mut writer =
+            Writer::new(Options { pointer_width: width, cpus: 1, ..Options::default() });
         write_events(&mut writer);
         let file = writer.finish();
         let second = &file[64 << 10..];
         let used = u32::from_le_bytes([second[4], second[5], second[6], second[7]]) as usize;
         let events = &second[BUFFER_HEADER_LEN..used];
-        all.extend([flags, flags | 2].map(|flags| [&[flags, 0][..], &events[..events.len().min(4000)]].concat()));
+        all.extend(
+            [flags, flags | 2]
+                .map(|flags| [&[flags, 0][..], &events[..events.len().min(4000)]].concat()),
+        );
         all.extend(single(events).map(|event| [&[flags | 2, 0][..], event].concat()));
     }
     let hooks = include_str!("../../formats/src/etl/kernel_events.txt").lines();
-    let hooks = hooks.filter_map(|line| u16::from_str_radix(line.split_whitespace().next()?.trim_start_matches("0x"), 16).ok());
+    let hooks = hooks.filter_map(|line| {
+        u16::from_str_radix(line.split_whitespace().next()?.trim_start_matches("0x"), 16).ok()
+    });
     for hook in hooks {
         // SYSTEM_TRACE_HEADER of version 4, with a payload of ones.
         let mut event = vec![2, 0, 4, 0, 2, 0xc0, 112, 0];
@@ -288,19 +369,22 @@ fn etl_events() -> Vec<Vec<u8>> {
     all
 }
 
-/// The events in a buffer, one by one: by the length that each has at +4 or, of manifest events, at 0.
+/// The events in a buffer, one by one: by the length that each has at +4 or, of manifest events, at
+/// 0.
 fn single(mut events: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let kind = *events.get(2)?;
         let at = if matches!(kind, 0x12 | 0x13 | 0xa | 0x14) { 0 } else { 4 };
-        let len = usize::from(u16::from_le_bytes([*events.get(at)?, *events.get(at + 1)?])).next_multiple_of(8);
+        let len = usize::from(u16::from_le_bytes([*events.get(at)?, *events.get(at + 1)?]))
+            .next_multiple_of(8);
         let (event, rest) = events.split_at_checked(len).filter(|_| len > 0)?;
         events = rest;
         Some(event)
     })
 }
 
-/// A TraceLogging description, a `TRACE_EVENT_INFO`, an `EVENT_MAP_INFO`, traits: each after the byte that says which it is.
+/// A TraceLogging description, a `TRACE_EVENT_INFO`, an `EVENT_MAP_INFO`, traits: each after the
+/// byte that says which it is.
 fn schemas() -> Vec<Vec<u8>> {
     let mut writer = Writer::new(Options { cpus: 1, ..Options::default() });
     let fields = [("Count", metadata::in_type::U32), ("Text", metadata::in_type::UTF16)];
@@ -320,13 +404,40 @@ fn schemas() -> Vec<Vec<u8>> {
     // Behind the header of the buffer and of the event.
     let info = &file[(64 << 10) + 0x48 + 0x30..][..0x70 + 2 * 24 + 64];
     let logging = b"\x20\x00\x00Name\0Count\x08Text\x81\x02Struct\x18\x02\0";
-    let map = Bytes::new().u32(40).u32(0).u32(2).u32(0).u32(46).u32(1).u32(50).u32(2).raw(&[0; 8]).utf16("Map").utf16("a").utf16("b");
-    vec![[&[0][..], logging].concat(), [&[1][..], info].concat(), [&[2][..], &map.0].concat(), b"\x03\x0a\x00Provider\0".to_vec()]
+    let map = Bytes::new()
+        .u32(40)
+        .u32(0)
+        .u32(2)
+        .u32(0)
+        .u32(46)
+        .u32(1)
+        .u32(50)
+        .u32(2)
+        .raw(&[0; 8])
+        .utf16("Map")
+        .utf16("a")
+        .utf16("b");
+    vec![
+        [&[0][..], logging].concat(),
+        [&[1][..], info].concat(),
+        [&[2][..], &map.0].concat(),
+        b"\x03\x0a\x00Provider\0".to_vec(),
+    ]
 }
 
 fn pdb(with_procedures: bool) -> Vec<u8> {
     let public = |name: &str, rva| Public { name: name.to_owned(), rva, function: true };
     let procedure = |name: &str, rva| Procedure { name: name.to_owned(), rva, len: 0x18 };
-    let procedures = if with_procedures { vec![procedure("Run", 0x1010), procedure("inner", 0x1040)] } else { Vec::new() };
-    Pdb { guid: PROVIDER, age: 1, publics: vec![public("?Run@@YAXXZ", 0x1010), public("_f@4", 0x1080)], procedures }.encode()
+    let procedures = if with_procedures {
+        vec![procedure("Run", 0x1010), procedure("inner", 0x1040)]
+    } else {
+        Vec::new()
+    };
+    Pdb {
+        guid: PROVIDER,
+        age: 1,
+        publics: vec![public("?Run@@YAXXZ", 0x1010), public("_f@4", 0x1080)],
+        procedures,
+    }
+    .encode()
 }

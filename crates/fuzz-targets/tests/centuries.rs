@@ -1,11 +1,17 @@
-//! Finds that their target leaves out by now: traces of centuries. Not beside the other test, which has all of rayon's work to itself.
+//! Finds that their target leaves out by now: traces of centuries. Not beside the other test, which
+//! has all of rayon's work to itself.
 
 use unhitch_fuzz_targets::{corpus, targets::answers};
 
-/// One damaged time makes a trace of centuries. Sums that were beyond 64 bits are no panic any more.
+/// One damaged time makes a trace of centuries. Sums that were beyond 64 bits are no panic any
+/// more.
 #[test]
 fn traces_of_centuries_have_an_answer() {
-    let finds: Vec<_> = corpus::read("answers").unwrap().into_iter().filter(|(name, _)| name.ends_with("-64-bits")).collect();
+    let finds: Vec<_> = corpus::read("answers")
+        .unwrap()
+        .into_iter()
+        .filter(|(name, _)| name.ends_with("-64-bits"))
+        .collect();
     assert_eq!(finds.len(), 3);
     finds.iter().for_each(|(_, bytes)| answers::of_any_length(bytes, u64::MAX));
 }

@@ -1,4 +1,5 @@
-//! Writes the golden traces, as Linux and as Windows have them: `cargo run -p unhitch-golden --example write -- FOLDER`.
+//! Writes the golden traces, as Linux and as Windows have them: `cargo run -p unhitch-golden
+//! --example write -- FOLDER`.
 
 use std::path::PathBuf;
 use unhitch_golden::{move_my_mouse, sixty_three_cores, type_an_email};

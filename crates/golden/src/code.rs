@@ -1,7 +1,8 @@
 //! [`Code`]: images, their functions, and the call stacks through them.
 //!
-//! A stack is written as a debugger of Windows prints it, root first: `chrome!RunTask kernelbase!VirtualAlloc nt!NtAllocateVirtualMemory`.
-//! The names are those of the investigations; addresses are given out in the order in which names appear.
+//! A stack is written as a debugger of Windows prints it, root first: `chrome!RunTask
+//! kernelbase!VirtualAlloc nt!NtAllocateVirtualMemory`. The names are those of the investigations;
+//! addresses are given out in the order in which names appear.
 
 use std::collections::{BTreeMap, BTreeSet};
 use unhitch_model::{FrameId, ModuleKind, Symbol, Trace};
@@ -63,7 +64,8 @@ impl Code {
         for (depth, frame) in text.split_whitespace().rev().enumerate() {
             let (image, function) = frame.split_once('!').expect("a frame is image!function");
             let start = self.function_avma(image, function, &mut chain.images);
-            let part = if KERNEL_IMAGES.contains(&image) { &mut chain.kernel } else { &mut chain.user };
+            let part =
+                if KERNEL_IMAGES.contains(&image) { &mut chain.kernel } else { &mut chain.user };
             part.push(start + if depth == 0 { LEAF } else { RETURN });
             chain.functions.push(function.to_owned());
         }
@@ -87,18 +89,20 @@ impl Code {
     }
 
     fn function_avma(&mut self, image: &str, function: &str, images: &mut BTreeSet<usize>) -> u64 {
-        let number = self.images.iter().position(|known| known.name == image).unwrap_or_else(|| {
-            let base = if KERNEL_IMAGES.contains(&image) { KERNEL_AVMA } else { USER_AVMA };
-            let avma = base + self.images.len() as u64 * IMAGE_LEN;
-            self.images.push(Image { name: image.to_owned(), avma, functions: Vec::new() });
-            self.images.len() - 1
-        });
+        let number =
+            self.images.iter().position(|known| known.name == image).unwrap_or_else(|| {
+                let base = if KERNEL_IMAGES.contains(&image) { KERNEL_AVMA } else { USER_AVMA };
+                let avma = base + self.images.len() as u64 * IMAGE_LEN;
+                self.images.push(Image { name: image.to_owned(), avma, functions: Vec::new() });
+                self.images.len() - 1
+            });
         images.insert(number);
         let image = &mut self.images[number];
-        let index = image.functions.iter().position(|known| known == function).unwrap_or_else(|| {
-            image.functions.push(function.to_owned());
-            image.functions.len() - 1
-        });
+        let index =
+            image.functions.iter().position(|known| known == function).unwrap_or_else(|| {
+                image.functions.push(function.to_owned());
+                image.functions.len() - 1
+            });
         image.avma + TEXT + index as u64 * FUNCTION_LEN
     }
 
@@ -128,10 +132,16 @@ impl Code {
         self.chain(stack).images.iter().copied()
     }
 
-    /// Every image: name, address, whether it is the kernel's, and its functions with their offsets in it.
+    /// Every image: name, address, whether it is the kernel's, and its functions with their offsets
+    /// in it.
     pub(crate) fn images(&self) -> impl Iterator<Item = (&str, u64, bool, Vec<(&str, u64)>)> {
         self.images.iter().map(|image| {
-            let functions = image.functions.iter().zip(0..).map(|(name, index)| (name.as_str(), TEXT + index * FUNCTION_LEN)).collect();
+            let functions = image
+                .functions
+                .iter()
+                .zip(0..)
+                .map(|(name, index)| (name.as_str(), TEXT + index * FUNCTION_LEN))
+                .collect();
             (image.name.as_str(), image.avma, image.avma >= KERNEL_AVMA, functions)
         })
     }
@@ -146,10 +156,17 @@ impl Code {
                 let module = trace.modules.get(frame.module)?;
                 let (image, offset) = match module.kind {
                     ModuleKind::Kernel => {
-                        let image = self.images.iter().find(|image| (image.avma..image.avma + IMAGE_LEN).contains(&frame.offset))?;
+                        let image = self.images.iter().find(|image| {
+                            (image.avma..image.avma + IMAGE_LEN).contains(&frame.offset)
+                        })?;
                         (image, frame.offset - image.avma)
                     }
-                    _ => (self.images.iter().find(|image| path(&image.name) == trace.name(module.path))?, frame.offset),
+                    _ => (
+                        self.images
+                            .iter()
+                            .find(|image| path(&image.name) == trace.name(module.path))?,
+                        frame.offset,
+                    ),
                 };
                 image.functions.get((offset.checked_sub(TEXT)? / FUNCTION_LEN) as usize).cloned()
             })
@@ -157,7 +174,9 @@ impl Code {
         for (frame, name) in names.into_iter().enumerate() {
             if let Some(name) = name {
                 let function = trace.strings.intern(&name);
-                trace.symbols.set(FrameId(frame as u32), &[Symbol { function, ..Symbol::default() }]);
+                trace
+                    .symbols
+                    .set(FrameId(frame as u32), &[Symbol { function, ..Symbol::default() }]);
             }
         }
     }

@@ -1,6 +1,7 @@
 //! [`Dice`]: numbers that look random and are the same in every run.
 //!
-//! SplitMix64 (Steele, Lea, Flood 2014). No library: what a library draws may change with its version, and the traces with it.
+//! SplitMix64 (Steele, Lea, Flood 2014). No library: what a library draws may change with its
+//! version, and the traces with it.
 
 /// A sequence of numbers that is fixed by its seed.
 pub(crate) struct Dice(u64);
@@ -41,7 +42,9 @@ impl Dice {
 /// Makes `numbers` larger or smaller by one factor, so that their sum is `sum`.
 pub(crate) fn scale(numbers: &mut [u64], sum: u64) {
     let before: u64 = numbers.iter().sum();
-    numbers.iter_mut().for_each(|number| *number = (u128::from(*number) * u128::from(sum) / u128::from(before)) as u64);
+    numbers.iter_mut().for_each(|number| {
+        *number = (u128::from(*number) * u128::from(sum) / u128::from(before)) as u64
+    });
     let missing = sum - numbers.iter().sum::<u64>();
     numbers.iter_mut().take(missing as usize).for_each(|number| *number += 1);
 }

@@ -1,11 +1,14 @@
 //! Golden traces: three famous investigations as made-up recordings with exactly their figures.
 //!
-//! Bruce Dawson's posts of 2017–2019 on hangs of mostly idle Windows machines are what Unhitch must be able to answer by itself. Their
-//! traces are not public, so this crate writes traces in which the same can be seen: [`type_an_email`] (a starved lock),
-//! [`move_my_mouse`] (a saturated lock), [`sixty_three_cores`] (one long holder). They are code, because a generator can be read and
-//! argued with, and because the files are too large to keep. Names of functions are those of the posts; they are only names.
+//! Bruce Dawson's posts of 2017–2019 on hangs of mostly idle Windows machines are what Unhitch must
+//! be able to answer by itself. Their traces are not public, so this crate writes traces in which
+//! the same can be seen: [`type_an_email`] (a starved lock), [`move_my_mouse`] (a saturated lock),
+//! [`sixty_three_cores`] (one long holder). They are code, because a generator can be read and
+//! argued with, and because the files are too large to keep. Names of functions are those of the
+//! posts; they are only names.
 //!
-//! What an answer must say stands beside each trace as figures, counted in the events that were written, never copied from the posts.
+//! What an answer must say stands beside each trace as figures, counted in the events that were
+//! written, never copied from the posts.
 
 mod code;
 mod dice;
@@ -32,7 +35,8 @@ const PRODUCER: &str = concat!("unhitch-golden ", env!("CARGO_PKG_VERSION"));
 
 /// A made-up trace and what an answer must say about it.
 ///
-/// The story is told once, and written either as Linux would ([`Golden::write`]) or as Windows would ([`Golden::write_etl`]).
+/// The story is told once, and written either as Linux would ([`Golden::write`]) or as Windows
+/// would ([`Golden::write_etl`]).
 pub struct Golden<F> {
     /// The records, without names of functions.
     pub perf_data: Vec<u8>,
@@ -50,7 +54,11 @@ impl<F> Golden<F> {
         let perf_data = perf_data::perf_data(&machine, &events);
         let mut trace = unhitch_formats::read_bytes(&perf_data).expect("our own file is readable");
         machine.code.name(&mut trace);
-        let span = |cpu: usize| CpuWindow { cpu: cpu as u16, start_ns: machine.start, end_ns: machine.end };
+        let span = |cpu: usize| CpuWindow {
+            cpu: cpu as u16,
+            start_ns: machine.start,
+            end_ns: machine.end,
+        };
         let meta = ContainerMeta {
             version: 1,
             producer: PRODUCER.to_owned(),
@@ -64,7 +72,15 @@ impl<F> Golden<F> {
             spans: (0..machine.cpus()).map(span).collect(),
             ..ContainerMeta::default()
         };
-        Self { perf_data, figures, symbols: SymbolFile::from_trace(&trace), meta, notes, machine, events }
+        Self {
+            perf_data,
+            figures,
+            symbols: SymbolFile::from_trace(&trace),
+            meta,
+            notes,
+            machine,
+            events,
+        }
     }
 
     /// Writes the trace with the names of its functions to `path`, by custom a `NAME.hitch`.
@@ -82,7 +98,8 @@ impl<F> Golden<F> {
         write_container(path, parts).map(drop)
     }
 
-    /// When the trace begins, nanoseconds of the clock that the figures are told in. An `.etl` file counts from there.
+    /// When the trace begins, nanoseconds of the clock that the figures are told in. An `.etl` file
+    /// counts from there.
     pub fn start_ns(&self) -> u64 {
         self.machine.start
     }
@@ -92,8 +109,8 @@ impl<F> Golden<F> {
         etl::trace(&self.machine, &self.events)
     }
 
-    /// Writes that to `path`, by custom a `NAME.etl`, and the PDBs that name its functions into the folder `symbols`, laid out as a symbol
-    /// store.
+    /// Writes that to `path`, by custom a `NAME.etl`, and the PDBs that name its functions into the
+    /// folder `symbols`, laid out as a symbol store.
     ///
     /// # Errors
     /// When something cannot be written.

@@ -1,7 +1,8 @@
 //! "I can't move my mouse": one lock of the window system, saturated by processes that end.
 //!
-//! Processes of a build end faster than one CPU can take their windows away, all under one lock. It is handed on from holder to waiter
-//! without a pause, hundreds of microseconds at a time; whoever draws or reads input stands in the same queue.
+//! Processes of a build end faster than one CPU can take their windows away, all under one lock. It
+//! is handed on from holder to waiter without a pause, hundreds of microseconds at a time; whoever
+//! draws or reads input stands in the same queue.
 
 mod window_system;
 
@@ -25,7 +26,8 @@ pub struct MouseFigures {
     pub longest_wait_ns: u64,
     /// Who woke it from that wait, who had woken that one, and so on: name and thread.
     pub chain: Vec<(String, u32)>,
-    /// From each link's wake-up to the wake-up that it issued; the last one's is cut at its own wake-up.
+    /// From each link's wake-up to the wake-up that it issued; the last one's is cut at its own
+    /// wake-up.
     pub link_ns: Vec<u64>,
     /// Wake-ups with `NtGdiCloseProcess` on the wake stack.
     pub wakes: u64,
@@ -33,7 +35,8 @@ pub struct MouseFigures {
     pub waited_ns: u64,
     /// Threads that issued these wake-ups.
     pub wakers: u64,
-    /// How long each thread had the lock, from the wake-up that let it in to the one by which it let in the next, in sum, by thread id.
+    /// How long each thread had the lock, from the wake-up that let it in to the one by which it
+    /// let in the next, in sum, by thread id.
     pub held_ns: BTreeMap<u32, u64>,
     /// CPU samples inside `NtGdiCloseProcess`, one per millisecond and CPU.
     pub samples_inside: u64,
@@ -72,9 +75,13 @@ const CHAIN_LEN: usize = 7;
 
 /// The trace.
 pub fn move_my_mouse() -> Golden<MouseFigures> {
-    // How long the threads wait follows from how soon they come back: a first run tells by how much to delay that.
+    // How long the threads wait follows from how soon they come back: a first run tells by how much
+    // to delay that.
     let (_, first) = record(0, 0);
-    let too_long = first.waited_ns.checked_sub(WAITED_NS).expect("more wait than wanted, as long as they come back at once");
+    let too_long = first
+        .waited_ns
+        .checked_sub(WAITED_NS)
+        .expect("more wait than wanted, as long as they come back at once");
     let (mut machine, storm) = record(too_long / first.returns, too_long % first.returns);
     machine.sample_inside(INSIDE, SAMPLES_INSIDE);
     let figures = count(&machine, &storm);
@@ -119,8 +126,12 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
             What::Waking { waker, wakee, stack, .. } => {
                 let waited = event.time - left.get(&wakee).copied().unwrap_or(event.time);
                 if machine.code.is_inside(stack, "LeaveCrit") {
-                    let since = woken.get(&waker).and_then(|wakes| wakes.last()).map_or(HANG_FROM_NS, |(time, _)| *time);
-                    *figures.held_ns.entry(machine.tasks[waker.0].tid).or_default() += event.time - since;
+                    let since = woken
+                        .get(&waker)
+                        .and_then(|wakes| wakes.last())
+                        .map_or(HANG_FROM_NS, |(time, _)| *time);
+                    *figures.held_ns.entry(machine.tasks[waker.0].tid).or_default() +=
+                        event.time - since;
                 }
                 woken.entry(wakee).or_default().push((event.time, waker));
                 if machine.code.is_inside(stack, INSIDE) {
@@ -128,11 +139,16 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
                     figures.wakes += 1;
                     figures.waited_ns += waited;
                 }
-                if wakee == storm.taskmgr && (HANG_FROM_NS + 1..HANG_UNTIL_NS).contains(&event.time) && waited > figures.longest_wait_ns {
+                if wakee == storm.taskmgr
+                    && (HANG_FROM_NS + 1..HANG_UNTIL_NS).contains(&event.time)
+                    && waited > figures.longest_wait_ns
+                {
                     (figures.longest_wait_ns, longest) = (waited, (event.time, waker));
                 }
             }
-            What::Sample { stack, .. } => figures.samples_inside += u64::from(machine.code.is_inside(stack, INSIDE)),
+            What::Sample { stack, .. } => {
+                figures.samples_inside += u64::from(machine.code.is_inside(stack, INSIDE))
+            }
             What::Note { .. } => {}
         }
     }
@@ -141,7 +157,12 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
     for _ in 0..CHAIN_LEN {
         let task = &machine.tasks[waker.0];
         figures.chain.push((task.comm.clone(), task.tid));
-        let before = woken[&waker].iter().rev().find(|(at, _)| *at < time).copied().expect("a link was woken by the next");
+        let before = woken[&waker]
+            .iter()
+            .rev()
+            .find(|(at, _)| *at < time)
+            .copied()
+            .expect("a link was woken by the next");
         figures.link_ns.push(time - before.0);
         (time, waker) = before;
     }

@@ -1,6 +1,7 @@
 //! Events to a `perf.data`, through the writer that the recorder uses.
 //!
-//! The descriptions of the tracepoints are those of Linux 6.18 (`events/sched/*/format` in tracefs): a file without them cannot be read.
+//! The descriptions of the tracepoints are those of Linux 6.18 (`events/sched/*/format` in
+//! tracefs): a file without them cannot be read.
 
 use crate::code::{Chain, IMAGE_LEN};
 use crate::machine::{Event, Left, Machine, Thread, What};
@@ -28,12 +29,17 @@ const WAKING: &str = "\tfield:char comm[16];\toffset:8;\tsize:16;\tsigned:0;\n\t
     print fmt: \"comm=%s pid=%d prio=%d target_cpu=%03d\", REC->comm, REC->pid, REC->prio, REC->target_cpu\n";
 
 /// Name, id, fields after the common ones.
-const TRACEPOINTS: [(&str, u16, &str); 3] =
-    [("sched_switch", 372, SWITCH), ("sched_waking", 375, WAKING), ("sched_wakeup_new", 373, WAKING)];
+const TRACEPOINTS: [(&str, u16, &str); 3] = [
+    ("sched_switch", 372, SWITCH),
+    ("sched_waking", 375, WAKING),
+    ("sched_wakeup_new", 373, WAKING),
+];
 const CLOCK_ID: u64 = 101;
 const SIDE_BAND_ID: u64 = 102;
-const TRACEPOINT_SAMPLE: u64 = sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN | sample::RAW;
-const CLOCK_SAMPLE: u64 = sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
+const TRACEPOINT_SAMPLE: u64 =
+    sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN | sample::RAW;
+const CLOCK_SAMPLE: u64 =
+    sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
 /// A normal thread's priority.
 const PRIO: i32 = 120;
 /// `common_flags`: in a hardware interrupt.
@@ -45,17 +51,28 @@ pub(crate) fn perf_data(machine: &Machine, events: &[Event]) -> Vec<u8> {
     side_band(machine, events, &mut records);
     events.iter().for_each(|event| put(machine, event, &mut records));
     let mut out = Vec::new();
-    write(&mut out, &descriptions(machine), &features(machine), &[&records]).expect("a vector takes everything");
+    write(&mut out, &descriptions(machine), &features(machine), &[&records])
+        .expect("a vector takes everything");
     out
 }
 
 fn descriptions(machine: &Machine) -> Vec<EventDesc> {
-    let base = EventAttr { sample_period: 1, flags: flag::SAMPLE_ID_ALL | flag::USE_CLOCKID, clockid: 1, ..EventAttr::default() };
+    let base = EventAttr {
+        sample_period: 1,
+        flags: flag::SAMPLE_ID_ALL | flag::USE_CLOCKID,
+        clockid: 1,
+        ..EventAttr::default()
+    };
     let mut events: Vec<EventDesc> = TRACEPOINTS
         .iter()
         .map(|(name, id, _)| EventDesc {
             name: format!("sched:{name}"),
-            attr: EventAttr { kind: attr::TYPE_TRACEPOINT, config: u64::from(*id), sample_type: TRACEPOINT_SAMPLE, ..base.clone() },
+            attr: EventAttr {
+                kind: attr::TYPE_TRACEPOINT,
+                config: u64::from(*id),
+                sample_type: TRACEPOINT_SAMPLE,
+                ..base.clone()
+            },
             ids: vec![u64::from(*id)],
         })
         .collect();
@@ -78,7 +95,9 @@ fn descriptions(machine: &Machine) -> Vec<EventDesc> {
 }
 
 fn features(machine: &Machine) -> Features {
-    let text = |(name, id, fields): &(&str, u16, &str)| ("sched".to_owned(), format!("name: {name}\nID: {id}\n{COMMON}{fields}"));
+    let text = |(name, id, fields): &(&str, u16, &str)| {
+        ("sched".to_owned(), format!("name: {name}\nID: {id}\n{COMMON}{fields}"))
+    };
     Features {
         host: "made-up".to_owned(),
         kernel: "made-up".to_owned(),
@@ -114,7 +133,14 @@ fn side_band(machine: &Machine, events: &[Event], out: &mut Vec<u8>) {
     for &(time, parent, child) in &machine.births {
         let (parent, child) = (&machine.tasks[parent.0], &machine.tasks[child.0]);
         record::fork(out, child.pid, parent.pid, child.tid, parent.tid, &side_band_id(time));
-        record::comm(out, child.pid, child.tid, child.comm.as_bytes(), true, &side_band_id(time + 1));
+        record::comm(
+            out,
+            child.pid,
+            child.tid,
+            child.comm.as_bytes(),
+            true,
+            &side_band_id(time + 1),
+        );
     }
     let mut mapped = BTreeSet::new();
     for event in events {
@@ -126,7 +152,9 @@ fn side_band(machine: &Machine, events: &[Event], out: &mut Vec<u8>) {
         };
         let task = &machine.tasks[current.0];
         let from = if task.born == 0 { 0 } else { task.born + 2 };
-        mapped.extend(machine.code.user_images(stack).map(|(path, avma)| (from, task.pid, avma, path)));
+        mapped.extend(
+            machine.code.user_images(stack).map(|(path, avma)| (from, task.pid, avma, path)),
+        );
     }
     for (from, pid, start_avma, path) in &mapped {
         let map = Mmap2 {
@@ -165,7 +193,15 @@ fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
             fields.extend_from_slice(&comm(next));
             fields.extend_from_slice(&task(next).tid.to_le_bytes());
             fields.extend_from_slice(&PRIO.to_le_bytes());
-            tracepoint(0, event, (task(prev).pid, task(prev).tid), 0, &fields, machine.code.chain(left.stack()), out);
+            tracepoint(
+                0,
+                event,
+                (task(prev).pid, task(prev).tid),
+                0,
+                &fields,
+                machine.code.chain(left.stack()),
+                out,
+            );
         }
         What::Waking { waker, wakee, target_cpu, interrupt, new, stack } => {
             let mut fields = comm(wakee).to_vec();
@@ -173,12 +209,26 @@ fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
             fields.extend_from_slice(&PRIO.to_le_bytes());
             fields.extend_from_slice(&(target_cpu as u32).to_le_bytes());
             let (index, flags) = (if new { 2 } else { 1 }, if interrupt { HARDIRQ } else { 0 });
-            tracepoint(index, event, (task(waker).pid, task(waker).tid), flags, &fields, machine.code.chain(stack), out);
+            tracepoint(
+                index,
+                event,
+                (task(waker).pid, task(waker).tid),
+                flags,
+                &fields,
+                machine.code.chain(stack),
+                out,
+            );
         }
         What::Sample { thread, stack } => {
             let (chain, ip) = (machine.code.chain(stack), machine.code.leaf_avma(stack));
             let id = sample_id(event, (task(thread).pid, task(thread).tid), CLOCK_ID);
-            let sample = Sample { id, ip, kernel_frames: &chain.kernel, user_frames: &chain.user, ..Sample::default() };
+            let sample = Sample {
+                id,
+                ip,
+                kernel_frames: &chain.kernel,
+                user_frames: &chain.user,
+                ..Sample::default()
+            };
             record::sample(out, CLOCK_SAMPLE, &sample);
         }
         What::Note { .. } => {}
@@ -199,13 +249,27 @@ fn sample_id(event: &Event, (pid, tid): (u32, u32), id: u64) -> SampleId {
     SampleId { pid, tid, time: Time::from_nanos(event.time), cpu: event.cpu as u32, id }
 }
 
-fn tracepoint(index: usize, event: &Event, current: (u32, u32), flags: u8, fields: &[u8], chain: &Chain, out: &mut Vec<u8>) {
+fn tracepoint(
+    index: usize,
+    event: &Event,
+    current: (u32, u32),
+    flags: u8,
+    fields: &[u8],
+    chain: &Chain,
+    out: &mut Vec<u8>,
+) {
     let number = TRACEPOINTS[index].1;
     let mut raw = number.to_le_bytes().to_vec();
     raw.extend_from_slice(&[flags, 0]);
     raw.extend_from_slice(&current.1.to_le_bytes());
     raw.extend_from_slice(fields);
     let id = sample_id(event, current, u64::from(number));
-    let sample = Sample { id, kernel_frames: &chain.kernel, user_frames: &chain.user, raw: &raw, ..Sample::default() };
+    let sample = Sample {
+        id,
+        kernel_frames: &chain.kernel,
+        user_frames: &chain.user,
+        raw: &raw,
+        ..Sample::default()
+    };
     record::sample(out, TRACEPOINT_SAMPLE, &sample);
 }

@@ -1,7 +1,9 @@
-//! "63 cores blocked by seven instructions": one thread holds a lock for seconds, searching a bitmap, and a whole build stands still.
+//! "63 cores blocked by seven instructions": one thread holds a lock for seconds, searching a
+//! bitmap, and a whole build stands still.
 //!
-//! The fall shows nothing: one compiler after the other wants to write a file and waits. The recovery shows everything: the lock goes
-//! from the holder to the first waiter, from it to the second, and so on.
+//! The fall shows nothing: one compiler after the other wants to write a file and waits. The
+//! recovery shows everything: the lock goes from the holder to the first waiter, from it to the
+//! second, and so on.
 
 mod recovery;
 
@@ -78,7 +80,8 @@ const FALL_CREATES: usize = 22;
 
 const CHECKPOINT: &str = "nt!PspSystemThreadStartup nt!ExpWorkerThread ntfs!NtfsCheckpointAllVolumes ntfs!NtfsCheckpointVolume";
 const WRITE: &str = "kernelbase!WriteFile nt!NtWriteFile ntfs!NtfsFsdWrite ntfs!NtfsCommonWrite";
-const CREATE: &str = "kernelbase!CreateFileW nt!NtCreateFile ntfs!NtfsFsdCreate ntfs!NtfsCommonCreate";
+const CREATE: &str =
+    "kernelbase!CreateFileW nt!NtCreateFile ntfs!NtfsFsdCreate ntfs!NtfsCommonCreate";
 const ACQUIRE: &str = "nt!ExAcquireResourceExclusiveLite";
 const RELEASE: &str = "nt!ExReleaseResourceLite";
 
@@ -102,8 +105,7 @@ pub fn sixty_three_cores() -> Golden<BuildFigures> {
     bustle(&mut machine, &mut dice);
     births(&mut machine);
     let figures = count(&machine, holder);
-    let notes =
-        "Made up after \u{201c}63 cores blocked by seven instructions\u{201d}. The build stood still for three seconds, again and again.";
+    let notes = "Made up after \u{201c}63 cores blocked by seven instructions\u{201d}. The build stood still for three seconds, again and again.";
     let events = machine.finish();
     Golden::new(machine, events, notes, figures)
 }
@@ -133,9 +135,15 @@ fn compilers(machine: &mut Machine, dice: &mut Dice) -> Vec<Compiler> {
 
 /// What compilers compute.
 fn compiling(machine: &mut Machine) -> Vec<Stack> {
-    ["c1xx!YYParse", "c1xx!SymbolTable::Lookup", "c2!CodeGenerator::Emit", "c2!GlobalOptimizer::Run", "c2!RegisterAllocator::Color"]
-        .map(|function| machine.code.stack(&format!("cl.exe!main {function}")))
-        .to_vec()
+    [
+        "c1xx!YYParse",
+        "c1xx!SymbolTable::Lookup",
+        "c2!CodeGenerator::Emit",
+        "c2!GlobalOptimizer::Run",
+        "c2!RegisterAllocator::Color",
+    ]
+    .map(|function| machine.code.stack(&format!("cl.exe!main {function}")))
+    .to_vec()
 }
 
 /// The holder takes the CPU of a compiler that waits for something else, and searches.
@@ -143,56 +151,85 @@ fn hold(machine: &mut Machine, dice: &mut Dice, holder: Thread) {
     let code = &mut machine.code;
     let timer = code.stack("nt!KiRetireDpcList nt!KiProcessExpiredTimerList");
     let checkpoint = code.stack(CHECKPOINT);
-    let search = code.stack(&format!("{CHECKPOINT} ntfs!NtfsFindFreeRuns nt!RtlFindNextForwardRunClear"));
+    let search =
+        code.stack(&format!("{CHECKPOINT} ntfs!NtfsFindFreeRuns nt!RtlFindNextForwardRunClear"));
     let rest = code.stack(crate::type_an_email::WORKER_REST);
     let at = LOOP_OFFSETS.map(|offset| code.at_offset(search, offset));
-    let mut samples: Vec<Stack> = at.into_iter().zip(LOOP_SAMPLES).flat_map(|(stack, count)| vec![stack; count as usize]).collect();
+    let mut samples: Vec<Stack> = at
+        .into_iter()
+        .zip(LOOP_SAMPLES)
+        .flat_map(|(stack, count)| vec![stack; count as usize])
+        .collect();
     dice.shuffle(&mut samples);
     let (from, to) = (HOLD_FROM_NS - 40_000, HOLD_UNTIL_NS + 60_000);
     machine.interrupt(from - 9_000, HOLDER_CPU, holder, timer);
-    let phases = vec![(from, vec![checkpoint]), (HOLD_FROM_NS, samples), (HOLD_UNTIL_NS, vec![checkpoint])];
+    let phases =
+        vec![(from, vec![checkpoint]), (HOLD_FROM_NS, samples), (HOLD_UNTIL_NS, vec![checkpoint])];
     machine.run_phases(HOLDER_CPU, holder, (from, to), phases, Left::Sleeping(rest));
     // The clock ticks inside the hold only.
-    machine.phase_ns = (HOLD_FROM_NS - START_NS + 70_000 - machine.stagger_ns(HOLDER_CPU)) % PERIOD_NS;
+    machine.phase_ns =
+        (HOLD_FROM_NS - START_NS + 70_000 - machine.stagger_ns(HOLDER_CPU)) % PERIOD_NS;
 }
 
-/// Kernel threads take the CPUs for moments, as they do on a busy machine; not while hardly anything happens.
+/// Kernel threads take the CPUs for moments, as they do on a busy machine; not while hardly
+/// anything happens.
 fn bustle(machine: &mut Machine, dice: &mut Dice) {
     let code = &mut machine.code;
     let timer = code.stack("nt!KiRetireDpcList nt!KiProcessExpiredTimerList");
     let work = code.stack("nt!PspSystemThreadStartup nt!ExpWorkerThread nt!CcWorkerThread");
     let rest = code.stack(crate::type_an_email::WORKER_REST);
-    let phases = [(START_NS + 1_000_000, HOLD_FROM_NS - 2_000_000), (HOLD_UNTIL_NS + RECOVERY_NS + 1_000_000, END_NS - 2_000_000)];
+    let phases = [
+        (START_NS + 1_000_000, HOLD_FROM_NS - 2_000_000),
+        (HOLD_UNTIL_NS + RECOVERY_NS + 1_000_000, END_NS - 2_000_000),
+    ];
     for cpu in 0..CPUS {
         let worker = machine.thread(4, 200 + 4 * cpu as u32, "System");
         for (from, until) in phases {
             let mut time = from + dice.between(0, 15_000_000);
             while time < until {
                 machine.interrupt(time, cpu, worker, timer);
-                machine.preempt(cpu, worker, (time + 3_000, time + 3_000 + dice.between(20_000, 80_000)), work, Left::Sleeping(rest));
+                machine.preempt(
+                    cpu,
+                    worker,
+                    (time + 3_000, time + 3_000 + dice.between(20_000, 80_000)),
+                    work,
+                    Left::Sleeping(rest),
+                );
                 time += dice.between(8_000_000, 20_000_000);
             }
         }
     }
 }
 
-/// The build goes on before and after: a process ends, its CPU goes to the build tool, which starts the next.
+/// The build goes on before and after: a process ends, its CPU goes to the build tool, which starts
+/// the next.
 fn births(machine: &mut Machine) {
     let code = &mut machine.code;
-    let exit = code.stack("cl.exe!main ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread");
+    let exit =
+        code.stack("cl.exe!main ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread");
     let told = code.stack("cl.exe!main ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread nt!KeSignalProcess");
-    let start = code.stack("ninja!main ninja!Subprocess::Start kernelbase!CreateProcessW nt!NtCreateUserProcess");
-    let wait = code.stack("ninja!main kernelbase!GetQueuedCompletionStatus nt!NtRemoveIoCompletion");
+    let start = code.stack(
+        "ninja!main ninja!Subprocess::Start kernelbase!CreateProcessW nt!NtCreateUserProcess",
+    );
+    let wait =
+        code.stack("ninja!main kernelbase!GetQueuedCompletionStatus nt!NtRemoveIoCompletion");
     let parse = code.stack("cl.exe!main c1xx!YYParse");
-    let symbols = code.stack("cl.exe!main mspdbcore!PDBOpen kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject");
+    let symbols = code.stack(
+        "cl.exe!main mspdbcore!PDBOpen kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject",
+    );
     let timer = code.stack("nt!KiRetireDpcList nt!KiProcessExpiredTimerList");
     let ninja = machine.thread(7_708, 7_708, "ninja");
     let gap = [START_NS + 30_000_000, HOLD_UNTIL_NS + RECOVERY_NS + 30_000_000];
-    for (number, time) in (0..8u64).map(|number| (number, gap[(number / 4) as usize] + number % 4 * 31_000_000)) {
+    for (number, time) in
+        (0..8u64).map(|number| (number, gap[(number / 4) as usize] + number % 4 * 31_000_000))
+    {
         let pids = [50_000 + 8 * number as u32, 50_004 + 8 * number as u32];
         let [ending, born] = pids.map(|pid| machine.thread(pid, pid, "cl.exe"));
-        // The one that ends had waited for its last file; it takes a CPU for the rest of its life, and leaves it to the build tool.
-        let cpu = machine.undisturbed_cpu(number as usize * 7, (time - 20_000, time + 900_000)).expect("some CPU is not disturbed");
+        // The one that ends had waited for its last file; it takes a CPU for the rest of its life,
+        // and leaves it to the build tool.
+        let cpu = machine
+            .undisturbed_cpu(number as usize * 7, (time - 20_000, time + 900_000))
+            .expect("some CPU is not disturbed");
         machine.interrupt(time, cpu, ending, timer);
         machine.exits.push((time + 240_000, ending));
         machine.wake(time + 230_000, ending, ninja, told);
@@ -225,7 +262,11 @@ fn count(machine: &Machine, holder: Thread) -> BuildFigures {
         loop_samples: [0; 7],
         sample_period_ns: machine.period_ns,
         ended: machine.exits.len() as u64,
-        ended_in_fall: machine.exits.iter().filter(|(time, _)| (HOLD_FROM_NS..HOLD_FROM_NS + FALL_NS).contains(time)).count() as u64,
+        ended_in_fall: machine
+            .exits
+            .iter()
+            .filter(|(time, _)| (HOLD_FROM_NS..HOLD_FROM_NS + FALL_NS).contains(time))
+            .count() as u64,
     };
     let mut left = BTreeMap::new();
     // Who let the next through, as long as the chain goes on.
@@ -245,21 +286,31 @@ fn count(machine: &Machine, holder: Thread) -> BuildFigures {
                 }
                 left.insert(prev, (event.time, how.stack()));
             }
-            What::Waking { waker, wakee, stack, .. } if in_recovery && machine.code.is_inside(stack, "ExReleaseResourceLite") => {
+            What::Waking { waker, wakee, stack, .. }
+                if in_recovery && machine.code.is_inside(stack, "ExReleaseResourceLite") =>
+            {
                 let (since, wait) = left[&wakee];
                 figures.let_through = (figures.let_through.0 + 1, event.time - released);
                 if machine.code.is_inside(wait, "WriteFile") {
                     figures.writers += 1;
                     figures.writers_waited_ns += event.time - since;
                 }
-                if link == Some(waker) && machine.code.is_inside(wait, "ExAcquireResourceExclusiveLite") {
+                if link == Some(waker)
+                    && machine.code.is_inside(wait, "ExAcquireResourceExclusiveLite")
+                {
                     figures.chain.push((machine.tasks[wakee.0].pid, event.time - since));
                     link = Some(wakee);
                 }
             }
-            What::Sample { thread, stack } if thread == holder && machine.code.is_inside(stack, "RtlFindNextForwardRunClear") => {
+            What::Sample { thread, stack }
+                if thread == holder
+                    && machine.code.is_inside(stack, "RtlFindNextForwardRunClear") =>
+            {
                 let offset = machine.code.leaf_avma(stack) & 0xff;
-                let instruction = LOOP_OFFSETS.iter().position(|known| *known == offset).expect("an instruction of the loop");
+                let instruction = LOOP_OFFSETS
+                    .iter()
+                    .position(|known| *known == offset)
+                    .expect("an instruction of the loop");
                 figures.loop_samples[instruction] += 1;
             }
             _ => {}

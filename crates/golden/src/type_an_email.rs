@@ -1,7 +1,8 @@
 //! "I can't type an email": a lock that its releaser takes again before the woken waiter arrives.
 //!
-//! A management service scans the address space of a browser's renderer and holds its lock for milliseconds per call; the renderer's
-//! main thread wants it once. It is let in when the scan of the address space ends.
+//! A management service scans the address space of a browser's renderer and holds its lock for
+//! milliseconds per call; the renderer's main thread wants it once. It is let in when the scan of
+//! the address space ends.
 
 use crate::Golden;
 use crate::dice::Dice;
@@ -26,7 +27,8 @@ pub struct TypeFigures {
     pub waker: (u32, u32),
     /// How often that was.
     pub wakes_by_waker: u64,
-    /// From a release to the releaser's having the lock again, the last release aside: by the script, no event shows it.
+    /// From a release to the releaser's having the lock again, the last release aside: by the
+    /// script, no event shows it.
     pub retake_ns: u64,
     /// The shortest time from a wake-up to the victim's switch-in.
     pub shortest_arrival_ns: u64,
@@ -68,9 +70,11 @@ const RETAKE_NS: u64 = 1_400;
 const MAIN: &str = "chrome!content::RendererMain chrome!base::MessagePumpDefault::Run";
 const ALLOCATE: &str = "chrome!blink::ScriptController::ExecuteScript chrome!v8::internal::Compiler::Compile kernelbase!VirtualAlloc \
     nt!NtAllocateVirtualMemory nt!MiAllocateVirtualMemory nt!MiCommitVadCfgBits nt!ExAcquirePushLockExclusiveEx";
-const SCAN: &str = "wmiprvse!ProviderThread perfproc!CollectSysProcessObjectData perfproc!GetProcessVaData";
+const SCAN: &str =
+    "wmiprvse!ProviderThread perfproc!CollectSysProcessObjectData perfproc!GetProcessVaData";
 pub(crate) const TIMER: &str = "nt!KiIdleLoop nt!KiRetireDpcList nt!KiProcessExpiredTimerList";
-pub(crate) const WORKER_REST: &str = "nt!PspSystemThreadStartup nt!ExpWorkerThread nt!KeRemoveQueueEx";
+pub(crate) const WORKER_REST: &str =
+    "nt!PspSystemThreadStartup nt!ExpWorkerThread nt!KeRemoveQueueEx";
 
 /// CPUs on which something else than rest happens.
 mod cpu {
@@ -127,7 +131,10 @@ pub fn type_an_email() -> Golden<TypeFigures> {
         waker_samples_inside: 0,
         waker_samples_asleep: 0,
         busy_ns: machine.busy_ns(hang_from, until),
-        keys: events.iter().filter(|event| matches!(event.what, What::Note { note: Note::Key, .. })).count() as u64,
+        keys: events
+            .iter()
+            .filter(|event| matches!(event.what, What::Note { note: Note::Key, .. }))
+            .count() as u64,
         keys_meanwhile: 0,
     };
     // Since when the victim is where it is: asleep, woken, or on a CPU.
@@ -150,7 +157,9 @@ pub fn type_an_email() -> Golden<TypeFigures> {
                 figures.asleep_ns += event.time - since;
                 (since, asleep) = (event.time, false);
             }
-            What::Note { note: Note::Key, .. } => figures.keys_meanwhile += u64::from(event.time < until),
+            What::Note { note: Note::Key, .. } => {
+                figures.keys_meanwhile += u64::from(event.time < until)
+            }
             What::Sample { thread, stack } if thread == cast.wmi => {
                 let inside = machine.code.is_inside(stack, "NtQueryVirtualMemory");
                 figures.waker_samples += 1;
@@ -164,20 +173,26 @@ pub fn type_an_email() -> Golden<TypeFigures> {
     Golden::new(machine, events, notes, figures)
 }
 
-/// Keys reach the browser, its renderer's I/O thread and, but for the time of the hang, its main thread. Returns when the hang begins.
+/// Keys reach the browser, its renderer's I/O thread and, but for the time of the hang, its main
+/// thread. Returns when the hang begins.
 fn type_keys(machine: &mut Machine, dice: &mut Dice, cast: &Cast) -> u64 {
     let code = &mut machine.code;
     let timer = code.stack(TIMER);
     let rest = code.stack("chrome!BrowserMain user32!MsgWaitForMultipleObjectsEx win32k!NtUserMsgWaitForMultipleObjectsEx");
-    let browse = code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent");
+    let browse =
+        code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent");
     let send =
         code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent kernelbase!WriteFile nt!NtWriteFile");
     let io_rest = code.stack("chrome!base::MessagePumpForIO::DoRunLoop kernelbase!GetQueuedCompletionStatus nt!NtRemoveIoCompletion");
-    let io_work = code.stack("chrome!base::MessagePumpForIO::DoRunLoop chrome!mojo::core::NodeChannel::OnChannelMessage");
+    let io_work = code.stack(
+        "chrome!base::MessagePumpForIO::DoRunLoop chrome!mojo::core::NodeChannel::OnChannelMessage",
+    );
     let post = code.stack("chrome!base::MessagePumpForIO::DoRunLoop chrome!base::WaitableEvent::Signal kernelbase!SetEvent nt!NtSetEvent");
     let main_rest =
         code.stack(&format!("{MAIN} chrome!base::WaitableEvent::TimedWait kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject"));
-    let script = code.stack(&format!("{MAIN} chrome!blink::ScriptController::ExecuteScript chrome!v8::internal::Execution::Call"));
+    let script = code.stack(&format!(
+        "{MAIN} chrome!blink::ScriptController::ExecuteScript chrome!v8::internal::Execution::Call"
+    ));
     let layout = code.stack(&format!("{MAIN} chrome!blink::LocalFrameView::UpdateLayout"));
     let allocate = code.stack(&format!("{MAIN} {ALLOCATE}"));
 
@@ -190,22 +205,58 @@ fn type_keys(machine: &mut Machine, dice: &mut Dice, cast: &Cast) -> u64 {
         // The tracer hears of a key first.
         machine.interrupt(key - 90_000, cpu::KEYS, cast.keys, timer);
         machine.note(key - 60_000, cast.keys, Note::Key);
-        machine.run(cpu::KEYS, cast.keys, (key - 82_000, key - 40_000), &[hook], Left::Sleeping(hook_rest));
+        machine.run(
+            cpu::KEYS,
+            cast.keys,
+            (key - 82_000, key - 40_000),
+            &[hook],
+            Left::Sleeping(hook_rest),
+        );
         machine.interrupt(key, cpu::BROWSER, cast.browser, timer);
-        machine.run(cpu::BROWSER, cast.browser, (key + 8_000, key + 302_000), &[browse], Left::Sleeping(rest));
+        machine.run(
+            cpu::BROWSER,
+            cast.browser,
+            (key + 8_000, key + 302_000),
+            &[browse],
+            Left::Sleeping(rest),
+        );
         machine.wake(key + 250_000, cast.browser, cast.io, send);
-        machine.run(cpu::IO, cast.io, (key + 261_000, key + 333_000), &[io_work], Left::Sleeping(io_rest));
+        machine.run(
+            cpu::IO,
+            cast.io,
+            (key + 261_000, key + 333_000),
+            &[io_work],
+            Left::Sleeping(io_rest),
+        );
         if hang_from == 0 || key > hang_from + HANG_NS + 2_000_000 {
             machine.wake(key + 310_000, cast.io, cast.main, post);
             let work_until = key + 323_000 + dice.between(1_800_000, 4_200_000);
             if hang_from == 0 && key > START_NS + 480_000_000 {
                 hang_from = key + 760_000;
-                machine.run(cpu::MAIN, cast.main, (key + 323_000, hang_from), &[script], Left::Blocked(allocate));
+                machine.run(
+                    cpu::MAIN,
+                    cast.main,
+                    (key + 323_000, hang_from),
+                    &[script],
+                    Left::Blocked(allocate),
+                );
                 // After the hang, what is left to do for this key.
                 let (from, to) = (hang_from + HANG_NS, hang_from + HANG_NS + 1_740_000);
-                machine.run(cpu::MAIN, cast.main, (from, to), &[script, layout], Left::Sleeping(main_rest));
+                machine.run(
+                    cpu::MAIN,
+                    cast.main,
+                    (from, to),
+                    &[script, layout],
+                    Left::Sleeping(main_rest),
+                );
             } else {
-                machine.run(cpu::MAIN, cast.main, (key + 323_000, work_until), &[script, layout], Left::Sleeping(main_rest));
+                machine.run(
+                    cpu::MAIN,
+                    cast.main,
+                    (key + 323_000, work_until),
+                    &[script, layout],
+                    Left::Sleeping(main_rest),
+                );
             }
         }
         key += dice.between(70_000_000, 130_000_000);
@@ -224,7 +275,9 @@ fn starve(machine: &mut Machine, dice: &mut Dice, cast: &Cast, hang_from: u64) {
     let pause = code.stack("wmiprvse!ProviderThread kernelbase!Sleep nt!NtDelayExecution");
     let query = code.stack(&format!("{SCAN} nt!NtQueryVirtualMemory"));
     let walk = code.stack(&format!("{SCAN} nt!NtQueryVirtualMemory nt!MiQueryAddressState"));
-    let next = code.stack(&format!("{SCAN} nt!NtQueryVirtualMemory nt!MiQueryAddressState nt!MiGetNextPageTable"));
+    let next = code.stack(&format!(
+        "{SCAN} nt!NtQueryVirtualMemory nt!MiQueryAddressState nt!MiGetNextPageTable"
+    ));
     let mut hold = [[query; 6].as_slice(), &[walk; 2], &[next; 2]].concat();
     dice.shuffle(&mut hold);
 
@@ -244,14 +297,26 @@ fn starve(machine: &mut Machine, dice: &mut Dice, cast: &Cast, hang_from: u64) {
         if number < WAKES {
             phases.push((released + RETAKE_NS, hold.clone()));
             let arrived = released + arrival_after;
-            machine.run(cpu::MAIN, cast.main, (arrived, arrived + look), &[wait], Left::Blocked(wait));
+            machine.run(
+                cpu::MAIN,
+                cast.main,
+                (arrived, arrived + look),
+                &[wait],
+                Left::Blocked(wait),
+            );
         }
         last_release = released;
     }
     // The scan of this address space is over: the lock stays free.
     phases.push((last_release + 40_000, vec![collect]));
     machine.interrupt(scan_from - 9_000, cpu::WMI, cast.wmi, timer);
-    machine.run_phases(cpu::WMI, cast.wmi, (scan_from, last_release + 4_100_000), phases, Left::Sleeping(pause));
+    machine.run_phases(
+        cpu::WMI,
+        cast.wmi,
+        (scan_from, last_release + 4_100_000),
+        phases,
+        Left::Sleeping(pause),
+    );
 }
 
 /// What happens on an idle machine: a worker per CPU now and then, and the compositor.
@@ -259,8 +324,12 @@ fn rest(machine: &mut Machine, dice: &mut Dice) {
     let code = &mut machine.code;
     let (timer, sleep) = (code.stack(TIMER), code.stack(WORKER_REST));
     let work = code.stack("nt!PspSystemThreadStartup nt!ExpWorkerThread nt!MmWorkingSetManager");
-    let compose = code.stack("dwmcore!CPartitionVerticalBlankScheduler::Run dwmcore!CComposition::ProcessComposition");
-    let wait = code.stack("dwmcore!CPartitionVerticalBlankScheduler::Run win32k!NtGdiDdDDIWaitForVerticalBlankEvent");
+    let compose = code.stack(
+        "dwmcore!CPartitionVerticalBlankScheduler::Run dwmcore!CComposition::ProcessComposition",
+    );
+    let wait = code.stack(
+        "dwmcore!CPartitionVerticalBlankScheduler::Run win32k!NtGdiDdDDIWaitForVerticalBlankEvent",
+    );
     let dwm = machine.thread(1_400, 1_400, "dwm");
     machine.thread(4, 4, "System");
     for frame in 0.. {
@@ -269,14 +338,28 @@ fn rest(machine: &mut Machine, dice: &mut Dice) {
             break;
         }
         machine.interrupt(time, cpu::DWM, dwm, timer);
-        machine.run(cpu::DWM, dwm, (time + 7_000, time + 7_000 + dice.between(250_000, 500_000)), &[compose], Left::Sleeping(wait));
+        machine.run(
+            cpu::DWM,
+            dwm,
+            (time + 7_000, time + 7_000 + dice.between(250_000, 500_000)),
+            &[compose],
+            Left::Sleeping(wait),
+        );
     }
-    for cpu in (0..CPUS).filter(|cpu| ![cpu::DWM, cpu::BROWSER, cpu::KEYS, cpu::MAIN, cpu::IO, cpu::WMI].contains(cpu)) {
+    for cpu in (0..CPUS).filter(|cpu| {
+        ![cpu::DWM, cpu::BROWSER, cpu::KEYS, cpu::MAIN, cpu::IO, cpu::WMI].contains(cpu)
+    }) {
         let worker = machine.thread(4, 100 + 4 * cpu as u32, "System");
         let mut time = START_NS + dice.between(1_000_000, 90_000_000);
         while time < END_NS - 1_000_000 {
             machine.interrupt(time, cpu, worker, timer);
-            machine.run(cpu, worker, (time + 6_000, time + 6_000 + dice.between(15_000, 60_000)), &[work], Left::Sleeping(sleep));
+            machine.run(
+                cpu,
+                worker,
+                (time + 6_000, time + 6_000 + dice.between(15_000, 60_000)),
+                &[work],
+                Left::Sleeping(sleep),
+            );
             time += dice.between(60_000_000, 120_000_000);
         }
     }

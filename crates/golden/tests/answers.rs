@@ -1,5 +1,6 @@
-//! The answers to the three hangs, word for word, and each of their numbers against what the generator counted; from a container of our
-//! own, and from an `.etl` file (synthetic: by our own encoder).
+//! The answers to the three hangs, word for word, and each of their numbers against what the
+//! generator counted; from a container of our own, and from an `.etl` file (synthetic: by our own
+//! encoder).
 
 mod seen;
 
@@ -25,7 +26,10 @@ fn answer(seen: &Seen) -> (Stall, String) {
         chain.first().zip(chain.last()).map(|(first, last)| (first.window.start, last.window.end)),
         Some((window.start, window.end))
     );
-    assert!(chain.windows(2).all(|pair| pair[0].window.end == pair[1].window.start), "the chain has gaps");
+    assert!(
+        chain.windows(2).all(|pair| pair[0].window.end == pair[1].window.start),
+        "the chain has gaps"
+    );
     let parts: u64 = analysis.partition(&stall.explanation).iter().map(|share| share.ns).sum();
     assert_eq!(parts, window.duration_ns());
     (stall, text)
@@ -54,7 +58,10 @@ fn type_an_email_on_windows() {
 
 fn check_type_an_email(golden: &Golden<TypeFigures>, seen: &Seen) -> String {
     let (stall, text) = answer(seen);
-    assert_eq!((stall.finding.pattern, stall.finding.evidence), (Pattern::LockStarvation, Evidence::Direct));
+    assert_eq!(
+        (stall.finding.pattern, stall.finding.evidence),
+        (Pattern::LockStarvation, Evidence::Direct)
+    );
     let (figures, wmi) = (&golden.figures, seen.image("WmiPrvSE"));
     says(
         &text,
@@ -75,7 +82,10 @@ fn check_type_an_email(golden: &Golden<TypeFigures>, seen: &Seen) -> String {
             "MiCommitVadCfgBits → ExAcquirePushLockExclusiveEx".to_owned(),
             format!("Woken every time by {wmi} {} ({wmi} {})", figures.waker.1, figures.waker.0),
             "GetProcessVaData → NtQueryVirtualMemory → ExfTryToWakePushLock".to_owned(),
-            format!("after {0} of the {0} wake-ups in vain it was on a CPU when the waiter went back to sleep", figures.in_vain),
+            format!(
+                "after {0} of the {0} wake-ups in vain it was on a CPU when the waiter went back to sleep",
+                figures.in_vain
+            ),
             format!(
                 "({} asleep, {} on the way to a CPU, {} looking at the lock)",
                 units::duration(figures.asleep_ns),
@@ -87,7 +97,10 @@ fn check_type_an_email(golden: &Golden<TypeFigures>, seen: &Seen) -> String {
                 units::duration(figures.asleep_ns),
                 units::percent(figures.asleep_ns, figures.hang_ns)
             ),
-            format!("hot in NtQueryVirtualMemory ({0} of {0} samples)", figures.waker_samples_asleep),
+            format!(
+                "hot in NtQueryVirtualMemory ({0} of {0} samples)",
+                figures.waker_samples_asleep
+            ),
             format!("{:.0} % idle meanwhile, {} CPUs", figures.idle_share() * 100.0, figures.cpus),
             format!("every wake-up was seen ({})", figures.wakes_by_waker),
         ],
@@ -133,9 +146,17 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
     assert_eq!((stall.finding.pattern, stall.candidate.kind), (Pattern::SerializedExit, kind));
     let (figures, taskmgr) = (&golden.figures, seen.image("Taskmgr"));
     let mut words = vec![
-        format!("HANG {}  {taskmgr} {} ({taskmgr} {})", units::duration(figures.hang_ns), figures.victim.1, figures.victim.0),
+        format!(
+            "HANG {}  {taskmgr} {} ({taskmgr} {})",
+            units::duration(figures.hang_ns),
+            figures.victim.1,
+            figures.victim.0
+        ),
         format!("Its longest single wait took {}", units::duration(figures.longest_wait_ns)),
-        format!("Dominant release: NtGdiCloseProcess (process exit): {} wake-ups", units::count(figures.wakes)),
+        format!(
+            "Dominant release: NtGdiCloseProcess (process exit): {} wake-ups",
+            units::count(figures.wakes)
+        ),
         format!(
             "ended {} of waits, one per {}; {:.0} threads",
             units::duration(figures.waited_ns),
@@ -152,19 +173,31 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
         format!("{:.0} % idle meanwhile, {} CPUs", figures.idle_share() * 100.0, figures.cpus),
     ];
     let links = figures.chain.iter().zip(&figures.link_ns);
-    let links: Vec<String> =
-        links.map(|((name, thread), had)| format!("{} {thread} ({})", seen.image(name), units::duration(*had))).collect();
+    let links: Vec<String> = links
+        .map(|((name, thread), had)| {
+            format!("{} {thread} ({})", seen.image(name), units::duration(*had))
+        })
+        .collect();
     words.push(format!("each having it for so long: {} ← ", links.join(" ← ")));
-    words.extend(seen.windows.then(|| "did not look at its messages for 1.125 s (window class TaskManagerWindow)".to_owned()));
+    words.extend(seen.windows.then(|| {
+        "did not look at its messages for 1.125 s (window class TaskManagerWindow)".to_owned()
+    }));
     says(&text, &words);
-    // Nobody is said to have held the lock for longer than from when it got it to when it let it go.
+    // Nobody is said to have held the lock for longer than from when it got it to when it let it
+    // go.
     let (analysis, at) = (seen.analysis(), stall.explanation.window.end);
     let shares = analysis.partition(&stall.explanation);
     let mut held_ns = 0;
     for share in shares.iter().filter(|share| share.what == What::Lock) {
         let who = share.who.expect("a holder");
-        let most = figures.held_ns.get(&seen.trace.threads.get(who).tid).copied().unwrap_or_default();
-        assert!(share.ns <= most, "{} held it for {} ns of {most}", units::thread(&seen.trace, who, at), share.ns);
+        let most =
+            figures.held_ns.get(&seen.trace.threads.get(who).tid).copied().unwrap_or_default();
+        assert!(
+            share.ns <= most,
+            "{} held it for {} ns of {most}",
+            units::thread(&seen.trace, who, at),
+            share.ns
+        );
         held_ns += share.ns;
     }
     // It was held all the time, but for the ways to a CPU.
@@ -173,11 +206,14 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
     text
 }
 
-/// The question that solved it: which function is on the stacks that wake somebody, and how much waiting did these wake-ups end?
+/// The question that solved it: which function is on the stacks that wake somebody, and how much
+/// waiting did these wake-ups end?
 fn callers_of_the_release(figures: &MouseFigures, analysis: &Analysis<'_>, window: Window) {
-    let query = table::Query::new(Of::Wake.table(), Words::default()).expect("a query for all rows");
+    let query =
+        table::Query::new(Of::Wake.table(), Words::default()).expect("a query for all rows");
     let question = Question { of: Of::Wake, query: &query, window, level: Level::Function };
-    let butterfly = Butterfly::new(analysis, question, Direction::Callers, "NtGdiCloseProcess").expect("it is on a stack");
+    let butterfly = Butterfly::new(analysis, question, Direction::Callers, "NtGdiCloseProcess")
+        .expect("it is on a stack");
     assert_eq!((butterfly.tree.count, butterfly.tree.total_ns), (figures.wakes, figures.waited_ns));
 }
 
@@ -190,24 +226,38 @@ fn one_symbol_store_holds_the_names_of_all_three() {
         let mut files = vec![store.clone()];
         while let Some(path) = files.pop() {
             if path.is_dir() {
-                files.extend(std::fs::read_dir(&path).expect("a folder").map(|entry| entry.expect("an entry").path()));
+                files.extend(
+                    std::fs::read_dir(&path)
+                        .expect("a folder")
+                        .map(|entry| entry.expect("an entry").path()),
+                );
                 continue;
             }
             let bytes = std::fs::read(&path).expect("a file");
             let before = written.insert(path.clone(), bytes.clone());
-            assert!(before.is_none_or(|before| before == bytes), "{} was overwritten for {name}", path.display());
+            assert!(
+                before.is_none_or(|before| before == bytes),
+                "{} was overwritten for {name}",
+                path.display()
+            );
         }
     };
     check("type-an-email.etl", &|path| unhitch_golden::type_an_email().write_etl(path, &store));
     check("move-my-mouse.etl", &|path| unhitch_golden::move_my_mouse().write_etl(path, &store));
-    check("sixty-three-cores.etl", &|path| unhitch_golden::sixty_three_cores().write_etl(path, &store));
+    check("sixty-three-cores.etl", &|path| {
+        unhitch_golden::sixty_three_cores().write_etl(path, &store)
+    });
 }
 
-/// The answer's clause of a kind that begins with `words`, its linked parts, and the fields of the event that the first leads to.
+/// The answer's clause of a kind that begins with `words`, its linked parts, and the fields of the
+/// event that the first leads to.
 fn proof(seen: &Seen, kind: ClauseKind, words: &str) -> (Vec<Link>, Vec<(String, String)>) {
     let (analysis, (stall, _)) = (seen.analysis(), answer(seen));
     let clauses = answer::clauses(&analysis, &stall);
-    let clause = clauses.iter().find(|clause| clause.kind == kind && clause.text.starts_with(words)).expect(words);
+    let clause = clauses
+        .iter()
+        .find(|clause| clause.kind == kind && clause.text.starts_with(words))
+        .expect(words);
     let event = clause.links.first().and_then(|link| link.event);
     let fields = match event {
         Some(Event::Provider(event)) => marks::fields(&seen.trace, event),
@@ -220,7 +270,9 @@ fn proof(seen: &Seen, kind: ClauseKind, words: &str) -> (Vec<Link>, Vec<(String,
 fn what_windows_reported_leads_to_the_report() {
     let seen = Seen::on_windows(&unhitch_golden::move_my_mouse());
     let (links, fields) = proof(&seen, ClauseKind::Story, "Windows reported that it did not look");
-    let [Link { thread: Some(victim), event: Some(Event::Provider(event)), .. }] = links[..] else { panic!("{links:?}") };
+    let [Link { thread: Some(victim), event: Some(Event::Provider(event)), .. }] = links[..] else {
+        panic!("{links:?}")
+    };
     assert_eq!(victim, answer(&seen).0.candidate.victim);
     let kind = seen.trace.events.kind_of(event).expect("an event");
     assert_eq!((seen.trace.name(kind.provider), kind.id), ("Microsoft-Windows-Win32k", 38));
@@ -235,11 +287,17 @@ fn pressed_keys_lead_to_the_first_of_them_and_never_to_which() {
     let golden = unhitch_golden::type_an_email();
     let seen = Seen::on_windows(&golden);
     let (links, fields) = proof(&seen, ClauseKind::Input, "INPUT");
-    let [Link { thread: None, window, event: Some(Event::Provider(event)), .. }] = links[..] else { panic!("{links:?}") };
+    let [Link { thread: None, window, event: Some(Event::Provider(event)), .. }] = links[..] else {
+        panic!("{links:?}")
+    };
     let analysis = seen.analysis();
-    let shown: Vec<&Mark> = analysis.marks.iter().filter(|mark| window.contains(mark.time)).collect();
+    let shown: Vec<&Mark> =
+        analysis.marks.iter().filter(|mark| window.contains(mark.time)).collect();
     assert_eq!((shown.len() as u64, shown[0].event), (golden.figures.keys_meanwhile, event));
-    assert!(!fields.is_empty() && fields.iter().all(|(_, value)| value == "(private)"), "{fields:?}");
+    assert!(
+        !fields.is_empty() && fields.iter().all(|(_, value)| value == "(private)"),
+        "{fields:?}"
+    );
 }
 
 #[test]
@@ -258,7 +316,10 @@ fn sixty_three_cores_on_windows() {
 
 fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String {
     let (stall, text) = answer(seen);
-    assert_eq!((stall.finding.pattern, stall.candidate.kind), (Pattern::LongHold, StallKind::Machine));
+    assert_eq!(
+        (stall.finding.pattern, stall.candidate.kind),
+        (Pattern::LongHold, StallKind::Machine)
+    );
     let figures = &golden.figures;
     let samples: u64 = figures.loop_samples.iter().sum();
     let hottest = figures.loop_samples.iter().max().copied().unwrap_or_default();
@@ -273,16 +334,31 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
                 figures.busy_meanwhile.0,
                 units::duration(figures.recovery_ns)
             ),
-            format!("System {} (System {}) held it for {}", figures.holder.1, figures.holder.0, units::duration(figures.hold_ns)),
+            format!(
+                "System {} (System {}) held it for {}",
+                figures.holder.1,
+                figures.holder.0,
+                units::duration(figures.hold_ns)
+            ),
             "NtfsCheckpointVolume".to_owned(),
-            format!("cl.exe {} (waited {}), cl.exe {} (waited {})", first.0, units::duration(first.1), second.0, units::duration(second.1)),
+            format!(
+                "cl.exe {} (waited {}), cl.exe {} (waited {})",
+                first.0,
+                units::duration(first.1),
+                second.0,
+                units::duration(second.1)
+            ),
             format!(
                 "then {} more threads came through within {}; {} context switches until the machine was busy again",
                 figures.let_through.0 - 2,
                 units::duration(figures.let_through.1),
                 figures.recovery_switches
             ),
-            format!("{} threads had waited in WriteFile, {} on average", figures.writers, units::duration(figures.mean_wait_ns())),
+            format!(
+                "{} threads had waited in WriteFile, {} on average",
+                figures.writers,
+                units::duration(figures.mean_wait_ns())
+            ),
             format!("computing in RtlFindNextForwardRunClear ({samples} of {samples} samples)"),
             format!("{} of the {} samples", units::count(hottest), units::count(samples)),
             "No process ended while the machine fell".to_owned(),
@@ -290,15 +366,29 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
     );
     assert_eq!(figures.ended_in_fall, 0);
     let machine = stall.candidate.machine.as_ref().expect("the whole machine");
-    assert_eq!((machine.recovery_ns, machine.switches as u64), (figures.recovery_ns, figures.recovery_switches));
+    assert_eq!(
+        (machine.recovery_ns, machine.switches as u64),
+        (figures.recovery_ns, figures.recovery_switches)
+    );
     let [first, second] = [0, 1].map(|at| machine.released[at].1);
-    assert!(second.since(first) < 100_000, "the second comes through {} ns after the first", second.since(first));
+    assert!(
+        second.since(first) < 100_000,
+        "the second comes through {} ns after the first",
+        second.since(first)
+    );
     // Samples by instruction, in the order of the code.
     let trace = &seen.trace;
     let hot = self_samples(trace, 0..trace.samples.len());
-    let hot = hot.iter().find(|place| place.label(trace) == "RtlFindNextForwardRunClear").expect("it was sampled");
-    let by_offset: BTreeMap<u64, u64> = hot.at.iter().map(|(offset, (_, samples))| (offset & 0xff, *samples)).collect();
-    assert_eq!(LOOP_OFFSETS.map(|offset| by_offset.get(&offset).copied().unwrap_or_default()), [4, 41, 0, 7_498, 2, 1, 1]);
+    let hot = hot
+        .iter()
+        .find(|place| place.label(trace) == "RtlFindNextForwardRunClear")
+        .expect("it was sampled");
+    let by_offset: BTreeMap<u64, u64> =
+        hot.at.iter().map(|(offset, (_, samples))| (offset & 0xff, *samples)).collect();
+    assert_eq!(
+        LOOP_OFFSETS.map(|offset| by_offset.get(&offset).copied().unwrap_or_default()),
+        [4, 41, 0, 7_498, 2, 1, 1]
+    );
     assert_eq!((by_offset.values().sum::<u64>(), hot.samples), (samples, samples));
     text
 }

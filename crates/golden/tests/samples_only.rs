@@ -1,4 +1,5 @@
-//! What is left of a Windows trace without context switches: its samples, the delays that Windows reported, and what to record next time.
+//! What is left of a Windows trace without context switches: its samples, the delays that Windows
+//! reported, and what to record next time.
 
 mod seen;
 
@@ -27,9 +28,13 @@ fn a_reported_delay_is_told_with_what_is_missing() {
     );
     assert_eq!(stall.explanation.window.duration_ns(), golden.figures.hang_ns);
     let text = answer::text(&analysis, &stalls, 1);
-    for words in
-        ["did not look at its messages for 1.125 s", "tick \"Context switch call stacks\"", "xperf -on", "-stackwalk", "wpr -start CPU"]
-    {
+    for words in [
+        "did not look at its messages for 1.125 s",
+        "tick \"Context switch call stacks\"",
+        "xperf -on",
+        "-stackwalk",
+        "wpr -start CPU",
+    ] {
         assert!(text.contains(words), "{words} is not in\n{text}");
     }
 }
@@ -41,8 +46,17 @@ fn without_a_report_the_samples_are_pointed_to() {
     let analysis = Analysis::new(&trace, &rules);
     assert!(analysis.stalls(&Query::default()).is_empty());
     let text = answer::text(&analysis, &[], 1);
-    assert!(text.contains("holds no context switches") && text.contains("unhitch hot TRACE") && text.contains("xperf -on"), "{text}");
+    assert!(
+        text.contains("holds no context switches")
+            && text.contains("unhitch hot TRACE")
+            && text.contains("xperf -on"),
+        "{text}"
+    );
     // Where the CPUs' time went is all there.
     let hot = unhitch_analysis::self_samples(&trace, 0..trace.samples.len());
-    assert!(hot.iter().any(|place| place.label(&trace) == "RtlFindNextForwardRunClear" && place.samples == 7_547));
+    assert!(
+        hot.iter()
+            .any(|place| place.label(&trace) == "RtlFindNextForwardRunClear"
+                && place.samples == 7_547)
+    );
 }

@@ -51,14 +51,22 @@ fn check(golden: &Golden<BuildFigures>, seen: &Seen) {
     let hold = Window::new(start, start.plus(3_368_000_000));
     assert_eq!(figures.hold_ns, hold.duration_ns());
     let holder = trace.threads.at(3_276, Time::ZERO).unwrap();
-    assert_eq!((trace.process_name(holder, start), trace.threads.process_of(holder).pid, figures.holder), ("System", 4, (4, 3_276)));
+    assert_eq!(
+        (trace.process_name(holder, start), trace.threads.process_of(holder).pid, figures.holder),
+        ("System", 4, (4, 3_276))
+    );
 
-    // The curve: 64 CPUs, 2 or 3 after half a second, all again twelve milliseconds after the release.
+    // The curve: 64 CPUs, 2 or 3 after half a second, all again twelve milliseconds after the
+    // release.
     let curve = busy(trace);
     let at = |time: Time| curve[curve.partition_point(|(from, _)| *from <= time) - 1].1;
     assert_eq!((trace.meta.cpus, at(start), figures.busy_before), (64, 64, 64));
     let fall = start.plus(500_000_000);
-    let meanwhile: Vec<usize> = curve.iter().filter(|(time, _)| (fall..hold.end).contains(time)).map(|(_, busy)| *busy).collect();
+    let meanwhile: Vec<usize> = curve
+        .iter()
+        .filter(|(time, _)| (fall..hold.end).contains(time))
+        .map(|(_, busy)| *busy)
+        .collect();
     assert_eq!((meanwhile.iter().min(), meanwhile.iter().max()), (Some(&2), Some(&3)));
     assert_eq!(figures.busy_meanwhile, (2, 3));
     let recovered = hold.end.plus(12_000_000);
@@ -73,9 +81,13 @@ fn check(golden: &Golden<BuildFigures>, seen: &Seen) {
     let mut switch = 0;
     let (mut chain, mut link, mut writers, mut waited_ns) = (Vec::new(), holder, 0, 0);
     for wake in 0..trace.wakings.len() {
-        let (time, waker, wakee) = (trace.wakings.time[wake], trace.wakings.waker[wake], trace.wakings.wakee[wake]);
+        let (time, waker, wakee) =
+            (trace.wakings.time[wake], trace.wakings.waker[wake], trace.wakings.wakee[wake]);
         while switch < trace.switches.len() && trace.switches.time[switch] < time {
-            left.insert(trace.switches.prev[switch], (trace.switches.time[switch], trace.switches.stack[switch]));
+            left.insert(
+                trace.switches.prev[switch],
+                (trace.switches.time[switch], trace.switches.stack[switch]),
+            );
             switch += 1;
         }
         if !recovery.contains(time) {
@@ -94,8 +106,12 @@ fn check(golden: &Golden<BuildFigures>, seen: &Seen) {
         }
     }
     let pid = |thread: ThreadId| trace.threads.process_of(thread).pid;
-    assert_eq!((chain[0].1, trace.wakings.range(Window::new(hold.end, hold.end.plus(1))).len()), (hold.end, 1));
-    let told: Vec<(u32, u64)> = chain.iter().map(|(thread, _, waited)| (pid(*thread), *waited)).collect();
+    assert_eq!(
+        (chain[0].1, trace.wakings.range(Window::new(hold.end, hold.end.plus(1))).len()),
+        (hold.end, 1)
+    );
+    let told: Vec<(u32, u64)> =
+        chain.iter().map(|(thread, _, waited)| (pid(*thread), *waited)).collect();
     assert_eq!(told, figures.chain);
     assert_eq!((told[0].0, told[0].1 / 1_000_000), (3_032, 3_367));
     assert_eq!(told[0].1.div_ceil(1_000_000), 3_368);

@@ -1,5 +1,5 @@
-//! What tables, flame graphs, marks and stalls make of a Windows trace's events: keys stay private, idle CPUs do no work, frames of the
-//! kernel are known as such. The traces are synthetic.
+//! What tables, flame graphs, marks and stalls make of a Windows trace's events: keys stay private,
+//! idle CPUs do no work, frames of the kernel are known as such. The traces are synthetic.
 
 mod seen;
 
@@ -27,10 +27,31 @@ fn writer() -> Writer {
     let mut writer = Writer::new(Options { cpus: 2, ..Options::default() });
     let (pid, tid) = UI;
     writer.kernel(0, 0, &KernelEvent::SampleInterval { first: true, units: 10_000 });
-    writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, Process { pid, parent: 4, image: "editor.exe", command_line: "" }));
-    writer.kernel(0, 0, &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some("UI") }, (4, 8)));
-    for (pid, base, path) in [(0, KERNEL_BASE, "\\SystemRoot\\system32\\ntoskrnl.exe"), (pid, USER_BASE, "C:\\editor.exe")] {
-        writer.kernel(0, 0, &KernelEvent::Image(Rundown::First, Image { base, size: 0x10_0000, pid, timestamp: 1, path }));
+    writer.kernel(
+        0,
+        0,
+        &KernelEvent::Process(
+            Rundown::First,
+            Process { pid, parent: 4, image: "editor.exe", command_line: "" },
+        ),
+    );
+    writer.kernel(
+        0,
+        0,
+        &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some("UI") }, (4, 8)),
+    );
+    for (pid, base, path) in [
+        (0, KERNEL_BASE, "\\SystemRoot\\system32\\ntoskrnl.exe"),
+        (pid, USER_BASE, "C:\\editor.exe"),
+    ] {
+        writer.kernel(
+            0,
+            0,
+            &KernelEvent::Image(
+                Rundown::First,
+                Image { base, size: 0x10_0000, pid, timestamp: 1, path },
+            ),
+        );
     }
     writer
 }
@@ -43,7 +64,12 @@ fn read(writer: Writer) -> Trace {
 fn printed(trace: &Trace, name: Name, words: Words<'_>) -> [String; 3] {
     let rules = Rules::default();
     let analysis = Analysis::new(trace, &rules);
-    let table = Table::new(&analysis, &Query::new(name, words).unwrap(), analysis.timeline.window(), usize::MAX);
+    let table = Table::new(
+        &analysis,
+        &Query::new(name, words).unwrap(),
+        analysis.timeline.window(),
+        usize::MAX,
+    );
     [table.text(), table.csv(), serde_json::to_string(&table).unwrap()]
 }
 
@@ -62,7 +88,12 @@ fn no_key_of_a_golden_trace_is_told() {
         assert_eq!(text.matches("Key_down").count(), pressed, "{text}");
         assert!(!text.contains("VirtualKey") && !text.contains("Key="), "{text}");
     }
-    assert_eq!(told[1].lines().filter(|line| *line == "Key_down,(private)").count(), pressed, "{}", told[1]);
+    assert_eq!(
+        told[1].lines().filter(|line| *line == "Key_down,(private)").count(),
+        pressed,
+        "{}",
+        told[1]
+    );
 }
 
 #[test]
@@ -84,7 +115,12 @@ fn no_key_is_told_by_whatever_describes_it() {
         };
         metadata::event_info(writer, 1, 900 * MS, &description);
     };
-    let renamed = [("Alpha", in_type::U32), ("Beta", in_type::ANSI), ("Gamma", in_type::U32), ("Delta", in_type::U32)];
+    let renamed = [
+        ("Alpha", in_type::U32),
+        ("Beta", in_type::ANSI),
+        ("Gamma", in_type::U32),
+        ("Delta", in_type::U32),
+    ];
     let late_fields = [
         ("Flags", in_type::U32),
         ("TimeSinceInputRemoveMs", in_type::U32),
@@ -98,12 +134,18 @@ fn no_key_is_told_by_whatever_describes_it() {
     let delay = [&late_fields[..1], &[("DelayTimeMs", in_type::U32)], &late_fields[1..]].concat();
     // By our table, by the file's own words, and by the file's word that there are no fields.
     type Fields<'a> = &'a [(&'a str, u16)];
-    let descriptions: [Option<[Fields<'_>; 3]>; 3] = [None, Some([&renamed, &late_fields, &delay]), Some([&[]; 3])];
+    let descriptions: [Option<[Fields<'_>; 3]>; 3] =
+        [None, Some([&renamed, &late_fields, &delay]), Some([&[]; 3])];
     for own in descriptions {
         let mut writer = writer();
         uiforetw::key_down(&mut writer, 0, 10 * MS, UI, KEY.0, KEY.1);
         let message = (WM_KEYDOWN, u64::from(KEY.0));
-        let late = win32k::Delay { oldest_input_ms: 5, window: Some(("Edit", "C:\\editor.exe")), message, ..win32k::Delay::default() };
+        let late = win32k::Delay {
+            oldest_input_ms: 5,
+            window: Some(("Edit", "C:\\editor.exe")),
+            message,
+            ..win32k::Delay::default()
+        };
         win32k::input_process_delay(&mut writer, 0, 20 * MS, UI, &late);
         win32k::message_check_delay(&mut writer, 0, 30 * MS, UI, &late);
         if let Some([of_key, of_late, of_delay]) = own {
@@ -116,28 +158,46 @@ fn no_key_is_told_by_whatever_describes_it() {
         for text in &told {
             assert!(text.contains("(private)"), "{text}");
             // As a number, in capitals and small hexadecimal digits, by bytes, as a name.
-            for telling in ["7351", "1cb7", "1CB7", "b71c", "b7 1c", "B71C", "qwertz", "71 77 65", "717765"] {
+            for telling in
+                ["7351", "1cb7", "1CB7", "b71c", "b7 1c", "B71C", "qwertz", "71 77 65", "717765"]
+            {
                 assert!(!text.contains(telling), "{telling} is in\n{text}");
             }
         }
         assert_eq!(told[0].matches("(private)").count(), 3, "{}", told[0]);
         let rules = Rules::default();
-        assert_eq!(Analysis::new(&trace, &rules).marks.iter().filter(|mark| mark.kind == MarkKind::Key).count(), 1);
+        assert_eq!(
+            Analysis::new(&trace, &rules)
+                .marks
+                .iter()
+                .filter(|mark| mark.kind == MarkKind::Key)
+                .count(),
+            1
+        );
     }
 }
 
-/// Eight samples of the thread in the kernel, of which half have a user part; sixteen of idle CPUs, of which four in a DPC.
+/// Eight samples of the thread in the kernel, of which half have a user part; sixteen of idle CPUs,
+/// of which four in a DPC.
 fn sampled() -> Trace {
     let mut writer = writer();
     let (pid, tid) = UI;
     for at in 1..=8 {
         let frames = [KERNEL_BASE + 0x100, KERNEL_BASE + 0x200, USER_BASE + 0x300];
-        writer.kernel(0, at * MS, &KernelEvent::Sample { instruction: frames[0], tid, in_dpc: false });
+        writer.kernel(
+            0,
+            at * MS,
+            &KernelEvent::Sample { instruction: frames[0], tid, in_dpc: false },
+        );
         let frames = if at % 2 == 0 { &frames[..] } else { &frames[..2] };
         writer.kernel(0, at * MS, &KernelEvent::StackWalk { of_ns: at * MS, pid, tid, frames });
     }
     for at in 1..=16 {
-        writer.kernel(1, at * MS, &KernelEvent::Sample { instruction: KERNEL_BASE + 0x900, tid: 0, in_dpc: at % 4 == 0 });
+        writer.kernel(
+            1,
+            at * MS,
+            &KernelEvent::Sample { instruction: KERNEL_BASE + 0x900, tid: 0, in_dpc: at % 4 == 0 },
+        );
     }
     read(writer)
 }
@@ -149,7 +209,11 @@ fn idle_samples_are_no_work_but_those_in_interrupts_are() {
     let [text, csv, json] = printed(&trace, Name::Samples, Words::default());
     assert!(text.ends_with("Left out: 12 samples of idle CPUs.\n"), "{text}");
     assert_eq!((csv.lines().count(), json.matches("\"cpu\":").count()), (13, 12), "{csv}");
-    let all = printed(&trace, Name::Samples, Words { by: Some("cpu"), show: Some("cpu,count"), ..Words::default() });
+    let all = printed(
+        &trace,
+        Name::Samples,
+        Words { by: Some("cpu"), show: Some("cpu,count"), ..Words::default() },
+    );
     assert_eq!(all[1], "cpu,count\r\n0,8\r\n1,4\r\n");
     let info = answer::Info::new(&trace).text();
     assert!(info.contains("24, 12 of them of idle CPUs"), "{info}");
@@ -158,13 +222,25 @@ fn idle_samples_are_no_work_but_those_in_interrupts_are() {
     let samples = Stored::new(&analysis, Name::Samples, Window::new(Time::ZERO, Time::MAX));
     assert_eq!(flame(&samples).all_count, 12);
     let screen = Screen::new(analysis.timeline.window(), 1_000);
-    let lane = |cpu| Lanes::new(&analysis).view(&analysis, Lane::CpuSamples(cpu), &screen, &Cancel::never()).unwrap();
-    let shown = |view: View| view.slices.len() + view.cells.iter().map(|cell| cell.samples as usize).sum::<usize>();
+    let lane = |cpu| {
+        Lanes::new(&analysis)
+            .view(&analysis, Lane::CpuSamples(cpu), &screen, &Cancel::never())
+            .unwrap()
+    };
+    let shown = |view: View| {
+        view.slices.len() + view.cells.iter().map(|cell| cell.samples as usize).sum::<usize>()
+    };
     assert_eq!([0, 1].map(lane).map(shown), [8, 4]);
 }
 
 fn flame(samples: &Stored<'_>) -> Flame {
-    let drawing = Drawing { selection: Selection::default(), modules: false, inverted: false, root: &[], pixels: 1_000 };
+    let drawing = Drawing {
+        selection: Selection::default(),
+        modules: false,
+        inverted: false,
+        root: &[],
+        pixels: 1_000,
+    };
     Flame::new(samples, Of::Sample, drawing, &Cancel::default()).unwrap()
 }
 
@@ -175,10 +251,16 @@ fn frames_of_the_kernel_are_known_as_such() {
     let analysis = Analysis::new(&trace, &rules);
     let samples = Stored::new(&analysis, Name::Samples, Window::new(Time::ZERO, Time::MAX));
     let flame = flame(&samples);
-    let mut sides: Vec<(&str, bool)> = flame.nodes.iter().skip(1).map(|node| (node.name.as_str(), node.kernel)).collect();
+    let mut sides: Vec<(&str, bool)> =
+        flame.nodes.iter().skip(1).map(|node| (node.name.as_str(), node.kernel)).collect();
     sides.sort_unstable();
     sides.dedup();
-    let expected = [("editor.exe+0x2ff", false), ("ntoskrnl.exe+0x100", true), ("ntoskrnl.exe+0x1ff", true), ("ntoskrnl.exe+0x900", true)];
+    let expected = [
+        ("editor.exe+0x2ff", false),
+        ("ntoskrnl.exe+0x100", true),
+        ("ntoskrnl.exe+0x1ff", true),
+        ("ntoskrnl.exe+0x900", true),
+    ];
     assert_eq!(sides, expected);
 }
 
@@ -198,8 +280,11 @@ fn marks_are_what_a_person_or_a_program_said() {
     let trace = read(writer);
     let rules = Rules::default();
     let analysis = Analysis::new(&trace, &rules);
-    let marks: Vec<(u64, MarkKind, &str)> =
-        analysis.marks.iter().map(|mark| (mark.time.nanos() / MS, mark.kind, mark.words.as_str())).collect();
+    let marks: Vec<(u64, MarkKind, &str)> = analysis
+        .marks
+        .iter()
+        .map(|mark| (mark.time.nanos() / MS, mark.kind, mark.words.as_str()))
+        .collect();
     let words = MarkKind::Words;
     let expected = [
         (10, words, "Saving"),
@@ -219,9 +304,18 @@ fn input_handled_late_is_a_stall_from_when_it_came() {
         let mut writer = writer();
         // So that the recording covers it.
         for at in 0..300 {
-            writer.kernel(1, at * 10 * MS, &KernelEvent::Sample { instruction: KERNEL_BASE, tid: 0, in_dpc: false });
+            writer.kernel(
+                1,
+                at * 10 * MS,
+                &KernelEvent::Sample { instruction: KERNEL_BASE, tid: 0, in_dpc: false },
+            );
         }
-        let late = win32k::Delay { since_input_ms: 40, oldest_input_ms: 750, window, ..win32k::Delay::default() };
+        let late = win32k::Delay {
+            since_input_ms: 40,
+            oldest_input_ms: 750,
+            window,
+            ..win32k::Delay::default()
+        };
         win32k::input_process_delay(&mut writer, 0, 2_000 * MS, UI, &late);
         // Too short for anybody to notice.
         let short = win32k::Delay { oldest_input_ms: 90, ..late };
@@ -231,7 +325,10 @@ fn input_handled_late_is_a_stall_from_when_it_came() {
         let analysis = Analysis::new(&trace, &rules);
         let stalls = analysis.stalls(&Wanted::default());
         let [stall] = &stalls[..] else { panic!("{} stalls", stalls.len()) };
-        assert_eq!((stall.candidate.kind, trace.threads.get(stall.candidate.victim).tid), (StallKind::UiDelay, UI.1));
+        assert_eq!(
+            (stall.candidate.kind, trace.threads.get(stall.candidate.victim).tid),
+            (StallKind::UiDelay, UI.1)
+        );
         let Window { start, end } = stall.explanation.window;
         assert_eq!([start, end].map(Time::nanos), [1_250 * MS, 2_000 * MS]);
         let text = answer::text(&analysis, &stalls, 1);
@@ -251,8 +348,18 @@ fn what_a_layout_does_not_cover_is_shown_as_bytes() {
     let event = |payload: &[u8], provider: Guid, id: u16| {
         let (pid, tid) = UI;
         let mut writer = writer();
-        let header =
-            Header::Manifest { provider, id, version: 9, level: 4, opcode: 0, task: 0, keyword: 0, pid, tid, extended: Vec::new() };
+        let header = Header::Manifest {
+            provider,
+            id,
+            version: 9,
+            level: 4,
+            opcode: 0,
+            task: 0,
+            keyword: 0,
+            pid,
+            tid,
+            extended: Vec::new(),
+        };
         writer.event(0, MS, &header, payload);
         read(writer)
     };

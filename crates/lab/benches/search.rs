@@ -1,5 +1,6 @@
-//! How fast each way to search a bitmap is: rates by divan, then the ratios that the documentation tells, measured in turns.
-//! `cargo bench -p unhitch-lab --bench search`; `-- ratios` for the ratios alone.
+//! How fast each way to search a bitmap is: rates by divan, then the ratios that the documentation
+//! tells, measured in turns. `cargo bench -p unhitch-lab --bench search`; `-- ratios` for the
+//! ratios alone.
 
 use divan::Bencher;
 use divan::counter::BytesCount;
@@ -24,8 +25,14 @@ const CASES: [Case; 8] = [
     Case { name: "empty, 16 KiB", map: || Bitmap::new(16 << 13) },
     Case { name: "random", map: || words(|_, noise| noise) },
     Case { name: "fragmented", map: || Bitmap::fragmented(16, 65_536, 64) },
-    Case { name: "a hole in every 5th word", map: || words(|at, _| if at % 5 == 0 { !1 } else { u64::MAX }) },
-    Case { name: "a hole here and there", map: || words(|_, noise| if noise >> 59 == 0 { !(1 << (noise & 63)) } else { u64::MAX }) },
+    Case {
+        name: "a hole in every 5th word",
+        map: || words(|at, _| if at % 5 == 0 { !1 } else { u64::MAX }),
+    },
+    Case {
+        name: "a hole here and there",
+        map: || words(|_, noise| if noise >> 59 == 0 { !(1 << (noise & 63)) } else { u64::MAX }),
+    },
 ];
 
 fn full(bytes: usize) -> Bitmap {
@@ -56,12 +63,19 @@ fn main() {
 #[divan::bench(args = Way::ALL.map(Way::name), consts = [0, 1, 2, 3, 4, 5, 6, 7])]
 fn search<const CASE: usize>(bencher: Bencher, way: &str) {
     let (map, way) = ((CASES[CASE].map)(), Way::named(way).unwrap_or(Way::Word));
-    bencher.counter(BytesCount::new(map.words().len() * 8)).bench(|| find_clear_run(black_box(&map), way, 0, LEN));
+    bencher
+        .counter(BytesCount::new(map.words().len() * 8))
+        .bench(|| find_clear_run(black_box(&map), way, 0, LEN));
 }
 
-/// Every round asks every way, one after another; a ratio is formed of the fastest rounds, which nothing has disturbed.
+/// Every round asks every way, one after another; a ratio is formed of the fastest rounds, which
+/// nothing has disturbed.
 fn ratios() {
-    println!("\n{:<26} {}   vector ÷ loop32   vector ÷ word", "GB/s", Way::ALL.map(|way| format!("{:>8}", way.name())).concat());
+    println!(
+        "\n{:<26} {}   vector ÷ loop32   vector ÷ word",
+        "GB/s",
+        Way::ALL.map(|way| format!("{:>8}", way.name())).concat()
+    );
     for case in &CASES {
         let map = (case.map)();
         let bytes = (map.words().len() * 8) as f64;
@@ -74,15 +88,29 @@ fn ratios() {
                 // Bit by bit everything takes its time.
                 let repeats = if matches!(way, Way::Bit | Way::Loop32) { 1 } else { repeats };
                 let start = Instant::now();
-                (0..repeats).for_each(|_| assert_eq!(find_clear_run(black_box(&map), way, 0, LEN), None));
+                (0..repeats)
+                    .for_each(|_| assert_eq!(find_clear_run(black_box(&map), way, 0, LEN), None));
                 *fastest_ns = fastest_ns.min(start.elapsed().as_nanos() as f64 / repeats as f64);
             }
         }
         let rate = |way: Way| bytes / fastest_ns[way as usize];
-        let vectors = Way::ALL.into_iter().filter(|way| way.is_possible() && *way as usize > Way::Word as usize);
-        let (best, worst) = vectors.map(rate).fold((0.0_f64, f64::INFINITY), |(best, worst), rate| (best.max(rate), worst.min(rate)));
-        let rates = Way::ALL.map(|way| if way.is_possible() { format!("{:>8.2}", rate(way)) } else { format!("{:>8}", "–") });
+        let vectors = Way::ALL
+            .into_iter()
+            .filter(|way| way.is_possible() && *way as usize > Way::Word as usize);
+        let (best, worst) =
+            vectors.map(rate).fold((0.0_f64, f64::INFINITY), |(best, worst), rate| {
+                (best.max(rate), worst.min(rate))
+            });
+        let rates = Way::ALL.map(|way| {
+            if way.is_possible() { format!("{:>8.2}", rate(way)) } else { format!("{:>8}", "–") }
+        });
         let against = |of: Way| format!("{:.2} … {:.2}", worst / rate(of), best / rate(of));
-        println!("{:<26} {}   {:>15}   {:>13}", case.name, rates.concat(), against(Way::Loop32), against(Way::Word));
+        println!(
+            "{:<26} {}   {:>15}   {:>13}",
+            case.name,
+            rates.concat(),
+            against(Way::Loop32),
+            against(Way::Word)
+        );
     }
 }

@@ -1,11 +1,14 @@
-//! `address-space`: fills its address space in the way of one's choice, then maps a little code now and then and says how long that took.
+//! `address-space`: fills its address space in the way of one's choice, then maps a little code now
+//! and then and says how long that took.
 //!
-//! It does not hang by itself: it is somebody for `unhitch scan` to look at, and it notices when the one who looks keeps it waiting.
+//! It does not hang by itself: it is somebody for `unhitch scan` to look at, and it notices when
+//! the one who looks keeps it waiting.
 //!
-//! *The bitmap* is the story of a browser whose mail could not be typed: a bitmap of the whole address space, of 2 TiB, has a page of
-//! 4 KiB for each 256 KiB of code. Code is put at random addresses; its page of the bitmap is committed, and stays when the code is
-//! freed. In the end there are 24,866 pages of it, in 59 MiB of page tables, for 98 blocks of code. On Linux, where a mapping is split
-//! by what may be done with it, these pages are nearly 50,000 mappings as well.
+//! *The bitmap* is the story of a browser whose mail could not be typed: a bitmap of the whole
+//! address space, of 2 TiB, has a page of 4 KiB for each 256 KiB of code. Code is put at random
+//! addresses; its page of the bitmap is committed, and stays when the code is freed. In the end
+//! there are 24,866 pages of it, in 59 MiB of page tables, for 98 blocks of code. On Linux, where a
+//! mapping is split by what may be done with it, these pages are nearly 50,000 mappings as well.
 
 use crate::sys::{self, Mapping, StopSignals};
 use std::collections::HashSet;
@@ -67,8 +70,8 @@ const BITMAP_BYTES: usize = 2 << 40;
 const CODE_PER_PAGE: usize = 256 << 10;
 const BITMAP_PAGES: usize = 24_866;
 const BLOCKS_LEFT: usize = 98;
-/// Compilers put code beside code. With so many stretches of 128 MiB (2 MiB of the bitmap, a page table) its page tables are the 59 MiB
-/// of the story.
+/// Compilers put code beside code. With so many stretches of 128 MiB (2 MiB of the bitmap, a page
+/// table) its page tables are the 59 MiB of the story.
 const CODE_STRETCHES: usize = 17_500;
 const STRETCH: usize = 128 << 20;
 
@@ -79,13 +82,18 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, end: usize) -> usize {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         ((u128::from(self.0) * end as u128) >> 64) as usize
     }
 }
 
 /// Addresses that were mapped in order, until there are enough; those that are taken are left out.
-fn blocks(bytes: usize, wanted: usize, mut addresses: impl Iterator<Item = usize>) -> io::Result<Vec<Mapping>> {
+fn blocks(
+    bytes: usize,
+    wanted: usize,
+    mut addresses: impl Iterator<Item = usize>,
+) -> io::Result<Vec<Mapping>> {
     let mut blocks = Vec::new();
     while blocks.len() < wanted
         && let Some(address) = addresses.next()
@@ -109,7 +117,8 @@ pub(crate) fn fill(layout: Layout, wanted: Option<usize>) -> io::Result<Vec<Mapp
         Layout::ManyBlocks => blocks(PAGE, wanted.unwrap_or(16 << 10), stride(2 * PAGE)),
         Layout::SuperSparse => blocks(PAGE, wanted.unwrap_or(usize::MAX), stride(SPARSE_STRIDE)),
         Layout::Random => {
-            let anywhere = std::iter::repeat_with(|| LOWEST + dice.below((HIGHEST - LOWEST) / PAGE) * PAGE);
+            let anywhere =
+                std::iter::repeat_with(|| LOWEST + dice.below((HIGHEST - LOWEST) / PAGE) * PAGE);
             blocks(PAGE, wanted.unwrap_or(16 << 10), anywhere)
         }
         Layout::Bitmap => bitmap(&mut dice, wanted.unwrap_or(BITMAP_PAGES)),
@@ -119,7 +128,9 @@ pub(crate) fn fill(layout: Layout, wanted: Option<usize>) -> io::Result<Vec<Mapp
 /// The bitmap, and the blocks of code that are left.
 fn bitmap(dice: &mut Dice, pages: usize) -> io::Result<Vec<Mapping>> {
     let bitmap = Mapping::reserved(BITMAP_BYTES)?;
-    let stretches: Vec<usize> = (0..CODE_STRETCHES).map(|_| LOWEST + dice.below((HIGHEST - LOWEST) / STRETCH) * STRETCH).collect();
+    let stretches: Vec<usize> = (0..CODE_STRETCHES)
+        .map(|_| LOWEST + dice.below((HIGHEST - LOWEST) / STRETCH) * STRETCH)
+        .collect();
     let (mut committed, mut left) = (HashSet::new(), Vec::new());
     while committed.len() < pages {
         let stretch = stretches.get(dice.below(stretches.len())).copied().unwrap_or(LOWEST);
@@ -130,7 +141,9 @@ fn bitmap(dice: &mut Dice, pages: usize) -> io::Result<Vec<Mapping>> {
         if committed.insert(page) {
             bitmap.commit(page * PAGE, PAGE)?;
         }
-        if left.len() < BLOCKS_LEFT && committed.len() * (BLOCKS_LEFT + 1) > (left.len() + 1) * pages {
+        if left.len() < BLOCKS_LEFT
+            && committed.len() * (BLOCKS_LEFT + 1) > (left.len() + 1) * pages
+        {
             left.push(code);
         }
     }
@@ -165,11 +178,15 @@ impl Histogram {
 }
 
 impl AddressSpace {
-    /// Runs it: says on standard output when its address space is filled, each mapping that took too long, and in the end how long
-    /// they took. Ends after [`Self::run`], or on SIGINT or SIGTERM.
+    /// Runs it: says on standard output when its address space is filled, each mapping that took
+    /// too long, and in the end how long they took. Ends after [`Self::run`], or on SIGINT or
+    /// SIGTERM.
     pub fn run(&self) -> io::Result<()> {
         if self.run > LONGEST || self.period.is_zero() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it runs an hour at most, and its period is not zero"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "it runs an hour at most, and its period is not zero",
+            ));
         }
         sys::set_name("lab-addr-space")?;
         sys::bound_this_process(u32::try_from(LONGEST.as_secs()).unwrap_or(3600) + 60)?;
@@ -180,11 +197,16 @@ impl AddressSpace {
             }
             _ => error,
         })?;
-        let word = LAYOUTS.iter().find(|(_, layout)| *layout == self.layout).map_or("", |(word, _)| word);
+        let word =
+            LAYOUTS.iter().find(|(_, layout)| *layout == self.layout).map_or("", |(word, _)| word);
         say(format_args!(
             "ready: {word}, {} mapped in {:.3} s; process {}",
             if self.layout == Layout::Bitmap {
-                format!("{} blocks of code and a bitmap of 2 TiB with {} pages", filled.len() - 1, self.blocks.unwrap_or(BITMAP_PAGES))
+                format!(
+                    "{} blocks of code and a bitmap of 2 TiB with {} pages",
+                    filled.len() - 1,
+                    self.blocks.unwrap_or(BITMAP_PAGES)
+                )
             } else {
                 format!("{} blocks of code", filled.len())
             },
@@ -195,7 +217,8 @@ impl AddressSpace {
         Ok(())
     }
 
-    /// Maps code again and again. It is unmapped at once, which is not timed: so the address space is the same all the time.
+    /// Maps code again and again. It is unmapped at once, which is not timed: so the address space
+    /// is the same all the time.
     #[inline(never)]
     fn measure(&self) -> io::Result<Histogram> {
         let signals = StopSignals::block()?;
@@ -221,7 +244,10 @@ impl AddressSpace {
             histogram.note(took_ns);
             if took_ns > ns(self.limit) {
                 let at_s = (before_ns - start_ns) as f64 / 1e9;
-                say(format_args!("{at_s:9.3} s  mapping 4 KiB of code took {:.1} µs", took_ns as f64 / 1e3));
+                say(format_args!(
+                    "{at_s:9.3} s  mapping 4 KiB of code took {:.1} µs",
+                    took_ns as f64 / 1e3
+                ));
             }
             // What was missed while it waited is not made up for.
             next_ns = (next_ns + ns(self.period)).max(sys::monotonic_ns());

@@ -1,7 +1,7 @@
 //! Events that come at a fixed pace from a thread of their own: key strokes, frames, questions.
 //!
-//! *Why a thread and not a timeout:* an event loop is called by somebody. One that only ever wakes by its own timeout is a periodic
-//! worker, and nobody notices when it is late.
+//! *Why a thread and not a timeout:* an event loop is called by somebody. One that only ever wakes
+//! by its own timeout is a periodic worker, and nobody notices when it is late.
 
 use crate::stage::Stage;
 use crate::sys::{self, EventFd};
@@ -29,7 +29,8 @@ impl Beat {
         Ok(())
     }
 
-    /// The event loop's part: waits for events and returns how many came; none when the run is over.
+    /// The event loop's part: waits for events and returns how many came; none when the run is
+    /// over.
     #[inline(never)]
     pub fn wait(&self, stage: &Stage) -> io::Result<Option<u64>> {
         while stage.is_open() {

@@ -13,28 +13,34 @@ impl Bitmap {
         Self { words: vec![0; bits.div_ceil(64)], bits }
     }
 
-    /// `bits` blocks, at most 64 times as many as there are words; taken where a bit is set, the lowest first.
+    /// `bits` blocks, at most 64 times as many as there are words; taken where a bit is set, the
+    /// lowest first.
     pub fn from_words(words: Vec<u64>, bits: usize) -> Self {
         assert!(bits <= words.len() * 64, "{bits} blocks in {} words", words.len());
         Self { words, bits }
     }
 
-    /// A fragmented volume: `regions` of `region_bits` each, free blocks everywhere, but only the last `run` of each region in one piece.
+    /// A fragmented volume: `regions` of `region_bits` each, free blocks everywhere, but only the
+    /// last `run` of each region in one piece.
     pub fn fragmented(regions: usize, region_bits: usize, run: usize) -> Self {
         let mut map = Self::new(regions * region_bits);
         let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
         for bit in 0..map.bits {
-            noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            noise = noise
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             let to_region_end = region_bits - bit % region_bits;
             let is_border = to_region_end == run + 1 || to_region_end == region_bits;
-            if to_region_end > run && (is_border || bit % (run / 2).max(1) == 0 || noise >> 62 == 0) {
+            if to_region_end > run && (is_border || bit % (run / 2).max(1) == 0 || noise >> 62 == 0)
+            {
                 map.take(bit..bit + 1);
             }
         }
         map
     }
 
-    /// A full volume: `regions` of `region_bits` each, everything taken but the last `run` of each region.
+    /// A full volume: `regions` of `region_bits` each, everything taken but the last `run` of each
+    /// region.
     pub fn full(regions: usize, region_bits: usize, run: usize) -> Self {
         let mut map = Self::new(regions * region_bits);
         for region in 0..regions {
@@ -95,7 +101,11 @@ mod tests {
             }
             let len = 1 + random(20) as usize;
             for way in Way::ALL {
-                assert_eq!(find_clear_run(&map, way, 0, len), first_clear_run(&taken, len), "{way:?}: {len} in {taken:?}");
+                assert_eq!(
+                    find_clear_run(&map, way, 0, len),
+                    first_clear_run(&taken, len),
+                    "{way:?}: {len} in {taken:?}"
+                );
             }
         }
     }
@@ -103,7 +113,9 @@ mod tests {
     #[test]
     fn each_region_has_one_run_at_its_end() {
         let (regions, region_bits, run) = (7, 1_000, 64);
-        for mut map in [Bitmap::fragmented(regions, region_bits, run), Bitmap::full(regions, region_bits, run)] {
+        for mut map in
+            [Bitmap::fragmented(regions, region_bits, run), Bitmap::full(regions, region_bits, run)]
+        {
             for region in 0..regions {
                 let start = find_clear_run(&map, Way::Bit, 0, run);
                 assert_eq!(start, Some((region + 1) * region_bits - run));

@@ -1,10 +1,12 @@
 //! `build-stall`: a parallel build comes to a halt, with all its processes behind one lock.
 //!
-//! The process *lab-make* starts a compiler every 10 ms, a short process that computes 8 ms, notes its result in a cache that all share,
-//! computes 8 ms more and ends. Then the process *lab-indexer* takes the cache's lock and computes for 1.5 s with it. The compilers, up
-//! to forty, wait; no new one is started; only one CPU is busy. When the lock is free they all go on at once.
+//! The process *lab-make* starts a compiler every 10 ms, a short process that computes 8 ms, notes
+//! its result in a cache that all share, computes 8 ms more and ends. Then the process
+//! *lab-indexer* takes the cache's lock and computes for 1.5 s with it. The compilers, up to forty,
+//! wait; no new one is started; only one CPU is busy. When the lock is free they all go on at once.
 //!
-//! *Why the compilers are called as the program is:* any of them is the victim, and so is the build as a whole.
+//! *Why the compilers are called as the program is:* any of them is the victim, and so is the build
+//! as a whole.
 
 use crate::outcome::no_cpu_doubt;
 use crate::stage::{Longest, Role, Stage, role};
@@ -63,7 +65,8 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let build = Build { stage: &stage, cache: Shared::new(FairMutex::new(Cache::default()))? };
     stage.say(format_args!("make starts a compiler every {} ms", START_INTERVAL_NS / 1_000_000));
-    let processes: Vec<Role> = vec![role("lab-make", || build.make()), role("lab-indexer", || build.index())];
+    let processes: Vec<Role> =
+        vec![role("lab-make", || build.make()), role("lab-indexer", || build.index())];
     stage.perform_with(processes, vec![])?;
     let cache = build.cache.lock();
     let Cache { waits, stuck, rebuild, rebuild_cpu_ns: cpu_ns } = &*cache;
@@ -79,7 +82,11 @@ fn run(options: &Options) -> io::Result<Outcome> {
         ("hold_ms", rebuild.duration_ns() / 1_000_000),
         ("holder_cpu_ms", cpu_ns / 1_000_000),
     ];
-    Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(no_cpu_doubt("the indexer", *rebuild, *cpu_ns)))
+    Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(no_cpu_doubt(
+        "the indexer",
+        *rebuild,
+        *cpu_ns,
+    )))
 }
 
 impl Build<'_> {

@@ -1,10 +1,13 @@
-//! `chain`: a hang that crosses three processes, by three different means, and ends at one that sleeps.
+//! `chain`: a hang that crosses three processes, by three different means, and ends at one that
+//! sleeps.
 //!
-//! The *ui* of the first process wants a document's lock, a futex in memory that it shares with the second, *lab-spooler*. That one
-//! holds the lock while it waits for an answer from a pipe. The third, *lab-printer*, is to answer; for a cold start it sleeps 700 ms
-//! before, and holds its own lock meanwhile, for the printer must not be used until it is warm.
+//! The *ui* of the first process wants a document's lock, a futex in memory that it shares with the
+//! second, *lab-spooler*. That one holds the lock while it waits for an answer from a pipe. The
+//! third, *lab-printer*, is to answer; for a cold start it sleeps 700 ms before, and holds its own
+//! lock meanwhile, for the printer must not be used until it is warm.
 //!
-//! *Why the spooler asks all the time:* its ordinary questions, answered at once, show the three what they usually wait for.
+//! *Why the spooler asks all the time:* its ordinary questions, answered at once, show the three
+//! what they usually wait for.
 
 use crate::beat::Beat;
 use crate::stage::{Longest, Role, Stage, role};
@@ -57,15 +60,24 @@ struct Office<'a> {
 
 fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
-    let office =
-        Office { stage: &stage, frames: Beat::new(FRAME_NS)?, document: Shared::new(FairMutex::new(0))?, ui_waits: OnceLock::new() };
+    let office = Office {
+        stage: &stage,
+        frames: Beat::new(FRAME_NS)?,
+        document: Shared::new(FairMutex::new(0))?,
+        ui_waits: OnceLock::new(),
+    };
     let (jobs, to_printer) = io::pipe()?;
     let (answers, to_spooler) = io::pipe()?;
     stage.say(format_args!("ui locks the document for each frame; the spooler locks it and asks the printer, every 50 ms"));
     let office = &office;
-    let processes: Vec<Role> =
-        vec![role("lab-spooler", move || office.spool(to_printer, answers)), role("lab-printer", move || office.print(jobs, to_spooler))];
-    let roles: Vec<Role> = vec![role("ui", || office.draw_frames()), role("display", || office.frames.strike(office.stage))];
+    let processes: Vec<Role> = vec![
+        role("lab-spooler", move || office.spool(to_printer, answers)),
+        role("lab-printer", move || office.print(jobs, to_spooler)),
+    ];
+    let roles: Vec<Role> = vec![
+        role("ui", || office.draw_frames()),
+        role("display", || office.frames.strike(office.stage)),
+    ];
     stage.perform_with(processes, roles)?;
     let waits = office.ui_waits.get().copied().unwrap_or_default();
     stage.say(format_args!(
@@ -121,7 +133,12 @@ impl Office<'_> {
 
     /// False when the printer has gone.
     #[inline(never)]
-    fn send_document(&self, job: u8, printer: &mut PipeWriter, answers: &PipeReader) -> io::Result<bool> {
+    fn send_document(
+        &self,
+        job: u8,
+        printer: &mut PipeWriter,
+        answers: &PipeReader,
+    ) -> io::Result<bool> {
         let mut document = self.lock_document();
         *document += 1;
         let answered = printer.write_all(&[job]).is_ok() && wait_for_printer(answers);
@@ -144,7 +161,10 @@ impl Office<'_> {
     #[inline(never)]
     fn warm_up(&self, head: &FairMutex<()>) -> io::Result<()> {
         let held = head.lock();
-        self.stage.say(format_args!("the printer sleeps {} ms, the spooler waits for it, ui for the spooler", WARM_UP_NS / 1_000_000));
+        self.stage.say(format_args!(
+            "the printer sleeps {} ms, the spooler waits for it, ui for the spooler",
+            WARM_UP_NS / 1_000_000
+        ));
         std::thread::sleep(Duration::from_nanos(WARM_UP_NS));
         drop(held);
         Ok(())

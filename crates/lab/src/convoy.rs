@@ -1,8 +1,10 @@
-//! `convoy`: thirty threads that do the same work under the same lock at the same moment, and a thirty-first behind them.
+//! `convoy`: thirty threads that do the same work under the same lock at the same moment, and a
+//! thirty-first behind them.
 //!
-//! When a backup begins, thirty threads *saver* each lock the journal and write into it for 10 ms; nobody holds the lock for long. The
-//! lock is handed on in the order of arrival. The *ui*, which comes a little later for its next frame, is last in the queue: it waits
-//! for thirty holds, not for one.
+//! When a backup begins, thirty threads *saver* each lock the journal and write into it for 10 ms;
+//! nobody holds the lock for long. The lock is handed on in the order of arrival. The *ui*, which
+//! comes a little later for its next frame, is last in the queue: it waits for thirty holds, not
+//! for one.
 
 use crate::beat::Beat;
 use crate::outcome::no_cpu_doubt;
@@ -18,7 +20,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SAVERS: u64 = 30;
 const HOLD_NS: u64 = 10_000_000;
 const FRAME_NS: u64 = 16_000_000;
-/// The frame of the hang comes this long after the savers: all of them must have drawn their numbers.
+/// The frame of the hang comes this long after the savers: all of them must have drawn their
+/// numbers.
 const HEAD_START_NS: u64 = 5_000_000;
 
 pub(crate) const PROGRAM: Program = Program {
@@ -69,7 +72,10 @@ fn run(options: &Options) -> io::Result<Outcome> {
         ui_waits: OnceLock::new(),
     };
     stage.say(format_args!("ui locks the journal for a moment, every {} ms", FRAME_NS / 1_000_000));
-    let mut roles: Vec<Role> = vec![role("ui", || database.draw_frames()), role("display", || database.frames.strike(database.stage))];
+    let mut roles: Vec<Role> = vec![
+        role("ui", || database.draw_frames()),
+        role("display", || database.frames.strike(database.stage)),
+    ];
     roles.extend((0..SAVERS).map(|_| role("saver", || database.save())));
     stage.perform(roles)?;
     let (waits, hops) = database.ui_waits.into_inner().unwrap_or_default();
@@ -80,7 +86,9 @@ fn run(options: &Options) -> io::Result<Outcome> {
         waits.span.seconds(),
     ));
     let figures = [("frames", waits.count), ("hops", hops), ("saver_cpu_ms", cpu_ns / 1_000_000)];
-    let doubt = (hops * 2 < SAVERS).then(|| format!("only {hops} savers were before it in the queue: the machine is too busy"));
+    let doubt = (hops * 2 < SAVERS).then(|| {
+        format!("only {hops} savers were before it in the queue: the machine is too busy")
+    });
     let doubt = doubt.or_else(|| no_cpu_doubt("the savers", waits.span, cpu_ns));
     Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(doubt))
 }

@@ -1,11 +1,13 @@
 //! `exit-storm`: a hundred processes that share a large mapping are all told to end at once.
 //!
-//! A pool, the second process of the program's name, starts a hundred processes *lab-worker*. Each fills its page tables for one mapping
-//! (48 MiB for each second of the run, 512 MiB at most). Then the pool tells them to leave, and waits for one after another.
+//! A pool, the second process of the program's name, starts a hundred processes *lab-worker*. Each
+//! fills its page tables for one mapping (48 MiB for each second of the run, 512 MiB at most). Then
+//! the pool tells them to leave, and waits for one after another.
 //!
-//! What happens on Linux (6.18): every worker takes its own page tables apart, page by page. No lock makes them wait for each other; in a
-//! hundred ends nobody went to sleep. They share the CPUs, and the pool waits until the last had its turn. So what is serial is the
-//! CPU, and with many CPUs there may be no hang; the outcome says so then.
+//! What happens on Linux (6.18): every worker takes its own page tables apart, page by page. No
+//! lock makes them wait for each other; in a hundred ends nobody went to sleep. They share the
+//! CPUs, and the pool waits until the last had its turn. So what is serial is the CPU, and with
+//! many CPUs there may be no hang; the outcome says so then.
 
 use crate::outcome::no_cpu_doubt;
 use crate::stage::{Role, Stage, role};
@@ -66,7 +68,12 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let mib = (options.seconds * MIB_PER_SECOND).min(MAX_MIB) as usize;
     let memory = Mapping::shared(mib << 20)?.in_small_pages();
-    let pool = Pool { stage: &stage, leave: EventFd::new()?, memory, figures: Shared::new(Figures::default())? };
+    let pool = Pool {
+        stage: &stage,
+        leave: EventFd::new()?,
+        memory,
+        figures: Shared::new(Figures::default())?,
+    };
     stage.say(format_args!("the pool starts {WORKERS} workers, which share {mib} MiB"));
     let processes: Vec<Role> = vec![role("lab-exit-storm", || pool.manage())];
     stage.perform_with(processes, vec![])?;
@@ -76,11 +83,16 @@ fn run(options: &Options) -> io::Result<Outcome> {
         0 => Span::default(),
         end_ns => Span { start_ns: start_ns.load(Ordering::Relaxed), end_ns },
     };
-    stage.say(format_args!("{ready} workers had filled their page tables, and took {:.3} s to end", hang.seconds()));
+    stage.say(format_args!(
+        "{ready} workers had filled their page tables, and took {:.3} s to end",
+        hang.seconds()
+    ));
     let figures = [("workers", ready), ("mapping_mib", mib as u64)];
-    let ending_cpu_ns = cpu_ns.load(Ordering::Relaxed).saturating_sub(working_cpu_ns.load(Ordering::Relaxed));
+    let ending_cpu_ns =
+        cpu_ns.load(Ordering::Relaxed).saturating_sub(working_cpu_ns.load(Ordering::Relaxed));
     let of_one_cpu_ns = ending_cpu_ns / sys::allowed_cpus()?.len().max(1) as u64;
-    let late = (ready < WORKERS).then(|| format!("only {ready} workers were ready in time: the machine is too busy"));
+    let late = (ready < WORKERS)
+        .then(|| format!("only {ready} workers were ready in time: the machine is too busy"));
     let doubt = late.or_else(|| no_cpu_doubt("the workers, on each CPU,", hang, of_one_cpu_ns));
     Ok(Outcome::new(&stage, answer(), hang, &figures).unless(doubt))
 }
@@ -122,7 +134,9 @@ impl Pool<'_> {
         sys::set_nice(0)?;
         self.figures.working_cpu_ns.fetch_add(sys::thread_cpu_ns(), Ordering::Relaxed);
         self.figures.ready.fetch_add(1, Ordering::Relaxed);
-        while !sys::wait_readable([self.leave.as_fd(), self.stage.curtain().as_fd()], u64::MAX)?.contains(&true) {}
+        while !sys::wait_readable([self.leave.as_fd(), self.stage.curtain().as_fd()], u64::MAX)?
+            .contains(&true)
+        {}
         Ok(())
     }
 }

@@ -1,11 +1,13 @@
 //! `fairness`: what a lock costs, and how long it lets wait: ours beside those that people use.
 //!
-//! Three questions to each lock of [`LOCKS`]: what it costs when nobody else wants it; how much gets done when many do; and how long
-//! one waits who wants it while another holds it 1 ms at a time with no gap, on two CPUs and on one. That last play is the one of
-//! `starve`, where an unfair lock hangs a program for seconds. And one to each reader-writer lock of [`RW_LOCKS`]: how long a writer
-//! waits beside readers that are never all gone.
+//! Three questions to each lock of [`LOCKS`]: what it costs when nobody else wants it; how much
+//! gets done when many do; and how long one waits who wants it while another holds it 1 ms at a
+//! time with no gap, on two CPUs and on one. That last play is the one of `starve`, where an unfair
+//! lock hangs a program for seconds. And one to each reader-writer lock of [`RW_LOCKS`]: how long a
+//! writer waits beside readers that are never all gone.
 //!
-//! *Why the locks take turns:* a machine changes while one measures. Every round asks all the locks, one after another.
+//! *Why the locks take turns:* a machine changes while one measures. Every round asks all the
+//! locks, one after another.
 
 mod contest;
 mod locks;
@@ -93,7 +95,8 @@ pub struct LockFigures {
     pub uncontended_ns: f64,
     /// One per number of threads and length of section.
     pub contended: Vec<Contended>,
-    /// Waiting for one who holds it 1 ms at a time with no gap, on another CPU; none where there is only one.
+    /// Waiting for one who holds it 1 ms at a time with no gap, on another CPU; none where there is
+    /// only one.
     pub starved_two_cpus: Option<Starved>,
     /// The same with both on one CPU.
     pub starved_one_cpu: Starved,
@@ -112,7 +115,8 @@ pub struct Contended {
     pub least_share: f64,
     /// How often a thread went to sleep, per acquisition.
     pub sleeps: f64,
-    /// CPU time of all threads per acquisition, the section and the time away included, nanoseconds: hardly depends on other load.
+    /// CPU time of all threads per acquisition, the section and the time away included,
+    /// nanoseconds: hardly depends on other load.
     pub cpu_ns: f64,
     /// Waits for the lock; where sections are short only one in 32 is timed.
     pub waits: Waits,
@@ -121,7 +125,8 @@ pub struct Contended {
 /// One that wants the lock fifty times a second while another holds it 1 ms at a time.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Starved {
-    /// How long each request waited. A wait that the end of a run cut short counts as long as it was.
+    /// How long each request waited. A wait that the end of a run cut short counts as long as it
+    /// was.
     pub waits: Waits,
     /// Wake-ups that did not get the lock, per wait.
     pub vain_per_wait: f64,
@@ -162,7 +167,12 @@ pub fn measure(effort: &Effort, mut say: impl FnMut(&str)) -> io::Result<Fairnes
             let mut rounds: Vec<Vec<Contended>> = vec![vec![]; LOCKS.len()];
             for _ in 0..effort.rounds {
                 for (lock, rounds) in LOCKS.iter().zip(&mut rounds) {
-                    rounds.push((lock.contended)(&contest::Cell { threads, section_ns, length: effort.cell, work })?);
+                    rounds.push((lock.contended)(&contest::Cell {
+                        threads,
+                        section_ns,
+                        length: effort.cell,
+                        work,
+                    })?);
                 }
             }
             for (figures, mut rounds) in figures.iter_mut().zip(rounds) {
@@ -175,7 +185,9 @@ pub fn measure(effort: &Effort, mut say: impl FnMut(&str)) -> io::Result<Fairnes
     for run in 0..effort.runs {
         say(&format!("a holder with no gap: run {} of {}", run + 1, effort.runs));
         for (lock, figures) in LOCKS.iter().zip(&mut figures) {
-            if let (Some(starved), &[first, .., last]) = (&mut figures.starved_two_cpus, cpus.as_slice()) {
+            if let (Some(starved), &[first, .., last]) =
+                (&mut figures.starved_two_cpus, cpus.as_slice())
+            {
                 starved.add((lock.starved)([first, last], effort.run)?);
             }
             let only = cpus.first().copied().unwrap_or(0);
@@ -189,14 +201,16 @@ pub fn measure(effort: &Effort, mut say: impl FnMut(&str)) -> io::Result<Fairnes
             figures.add(&(lock.beside_readers)(effort.run)?);
         }
     }
-    let notes = (cpus.len() < 2).then(|| format!("this process may use {} CPU: nobody starves on one", cpus.len()));
+    let notes = (cpus.len() < 2)
+        .then(|| format!("this process may use {} CPU: nobody starves on one", cpus.len()));
     Ok(Fairness { cpus: cpus.len(), locks: figures, rw_locks, notes: notes.into_iter().collect() })
 }
 
 impl Starved {
     fn add(&mut self, run: Self) {
         let (before, of_run) = (self.waits.count() as f64, run.waits.count() as f64);
-        self.vain_per_wait = (self.vain_per_wait * before + run.vain_per_wait * of_run) / (before + of_run).max(1.0);
+        self.vain_per_wait =
+            (self.vain_per_wait * before + run.vain_per_wait * of_run) / (before + of_run).max(1.0);
         self.waits.add(&run.waits);
         self.most_vain = self.most_vain.max(run.most_vain);
         self.cut_short += run.cut_short;
@@ -225,19 +239,29 @@ mod tests {
         for lock in &fairness.locks {
             assert!(lock.uncontended_ns.is_finite() && lock.uncontended_ns > 0.0, "{}", lock.name);
             assert_eq!(lock.contended.len(), 2);
-            assert!(lock.contended.iter().all(|cell| cell.per_second > 0.0 && cell.least_share <= 1.0), "{}", lock.name);
+            assert!(
+                lock.contended.iter().all(|cell| cell.per_second > 0.0 && cell.least_share <= 1.0),
+                "{}",
+                lock.name
+            );
             assert_eq!(lock.starved_two_cpus.is_some(), fairness.cpus > 1);
             assert!(lock.starved_one_cpu.waits.count() > 0, "{}", lock.name);
             assert!(lock.contended.iter().all(|cell| cell.cpu_ns > 0.0), "{}", lock.name);
         }
-        assert!(RW_LOCKS.iter().map(|lock| lock.name).eq(fairness.rw_locks.iter().map(|lock| lock.name)));
+        assert!(
+            RW_LOCKS
+                .iter()
+                .map(|lock| lock.name)
+                .eq(fairness.rw_locks.iter().map(|lock| lock.name))
+        );
         for lock in &fairness.rw_locks {
             assert!(lock.waits.count() > 0 && lock.reads_per_second() > 0.0, "{}", lock.name);
         }
     }
 
-    /// A wake-up in vain is a hold of 1 ms that the waiter was there for, so the bound of 5 ms allows six; and the accounting of a busy
-    /// machine a few sleeps on something else. Nothing here depends on how long anything took.
+    /// A wake-up in vain is a hold of 1 ms that the waiter was there for, so the bound of 5 ms
+    /// allows six; and the accounting of a busy machine a few sleeps on something else. Nothing
+    /// here depends on how long anything took.
     #[test]
     fn our_bound_bounds_the_wake_ups_in_vain() {
         let cpus = sys::allowed_cpus().unwrap();

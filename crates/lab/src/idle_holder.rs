@@ -1,12 +1,14 @@
 //! `idle-holder`: a lock held by a thread that is given no CPU.
 //!
-//! The *ui* looks something up every 20 ms under the catalogue's lock; the thread *indexer* merges its index under the same lock. For a
-//! large merge, 50 ms of CPU time, the indexer gives itself SCHED_IDLE, as background work should. While it holds the lock the thread
-//! *encoder* starts to compute on the same CPU; beside it SCHED_IDLE gets 0.3 % of that CPU. The ui waits for the lock, the indexer
-//! for the CPU, the encoder for nothing: a priority inversion.
+//! The *ui* looks something up every 20 ms under the catalogue's lock; the thread *indexer* merges
+//! its index under the same lock. For a large merge, 50 ms of CPU time, the indexer gives itself
+//! SCHED_IDLE, as background work should. While it holds the lock the thread *encoder* starts to
+//! compute on the same CPU; beside it SCHED_IDLE gets 0.3 % of that CPU. The ui waits for the lock,
+//! the indexer for the CPU, the encoder for nothing: a priority inversion.
 //!
-//! *Why the encoder lets the indexer go when it is done:* where other programs keep all CPUs busy, the indexer would otherwise sit on
-//! the lock long after the run. As long as it can it stays SCHED_IDLE, so that a recorder sees the policy afterwards, too.
+//! *Why the encoder lets the indexer go when it is done:* where other programs keep all CPUs busy,
+//! the indexer would otherwise sit on the lock long after the run. As long as it can it stays
+//! SCHED_IDLE, so that a recorder sees the policy afterwards, too.
 
 use crate::beat::Beat;
 use crate::stage::{Longest, Role, Stage, role};
@@ -77,7 +79,9 @@ fn run(options: &Options) -> io::Result<Outcome> {
         ui_waits: OnceLock::new(),
         hold: OnceLock::new(),
     };
-    stage.say(format_args!("ui looks something up every 20 ms; indexer merges now and then, under the same lock"));
+    stage.say(format_args!(
+        "ui looks something up every 20 ms; indexer merges now and then, under the same lock"
+    ));
     let roles: Vec<Role> = vec![
         role("ui", || library.show_entries()),
         role("reader", || library.questions.strike(library.stage)),
@@ -94,7 +98,11 @@ fn run(options: &Options) -> io::Result<Outcome> {
         hold.seconds(),
         cpu_ns as f64 / 1e9,
     ));
-    let figures = [("lookups", waits.count), ("hold_ms", hold.duration_ns() / 1_000_000), ("holder_cpu_us", cpu_ns / 1_000)];
+    let figures = [
+        ("lookups", waits.count),
+        ("hold_ms", hold.duration_ns() / 1_000_000),
+        ("holder_cpu_us", cpu_ns / 1_000),
+    ];
     Ok(Outcome::new(&stage, answer(), waits.span, &figures))
 }
 
@@ -182,7 +190,9 @@ impl Library<'_> {
             self.stage.sleep_until(sys::monotonic_ns() + 1_000_000)?;
         }
         if self.large_merge.load(Ordering::Relaxed) {
-            self.stage.say(format_args!("encoder starts to compute on the CPU of indexer, which holds the lock"));
+            self.stage.say(format_args!(
+                "encoder starts to compute on the CPU of indexer, which holds the lock"
+            ));
             let mut frame = 1;
             while self.stage.hang_is_on() {
                 encode_frame(&mut frame);
@@ -192,7 +202,8 @@ impl Library<'_> {
         self.let_indexer_go()
     }
 
-    /// What is refused here (the way back from SCHED_IDLE needs a privilege) only makes the indexer end a little later.
+    /// What is refused here (the way back from SCHED_IDLE needs a privilege) only makes the indexer
+    /// end a little later.
     fn let_indexer_go(&self) -> io::Result<()> {
         let indexer = self.indexer_thread_id.load(Ordering::Relaxed);
         let _ = sys::pin(indexer, self.cpus);

@@ -1,14 +1,19 @@
-//! Programs that hang on purpose, each with its known answer, so that recording and analysis can be tested on real hangs.
+//! Programs that hang on purpose, each with its known answer, so that recording and analysis can be
+//! tested on real hangs.
 //!
-//! [`PROGRAMS`] is the one registry. Each program is a small play: a few named threads (`stage.rs`), ordinary life before and after,
-//! and the hang in the middle. It knows beforehand who will be the victim and who the culprit ([`Answer`]), and it measures with its
-//! own clock what happened ([`Measured`]), so that the analysis is compared with something that was not derived from the recording.
+//! [`PROGRAMS`] is the one registry. Each program is a small play: a few named threads
+//! (`stage.rs`), ordinary life before and after, and the hang in the middle. It knows beforehand
+//! who will be the victim and who the culprit ([`Answer`]), and it measures with its own clock what
+//! happened ([`Measured`]), so that the analysis is compared with something that was not derived
+//! from the recording.
 //!
-//! A program names its process (the thread-group leader), so it wants a process of its own, and to be called on its first thread.
+//! A program names its process (the thread-group leader), so it wants a process of its own, and to
+//! be called on its first thread.
 //!
-//! *Why so many functions that are never inlined:* system-wide recordings follow frame pointers, and a stack in which the story's
-//! functions do not appear tests nothing. A C library without frame pointers hides the function that called it; hence the thin
-//! `call_…` functions in `sys.rs`, there to be hidden.
+//! *Why so many functions that are never inlined:* system-wide recordings follow frame pointers,
+//! and a stack in which the story's functions do not appear tests nothing. A C library without
+//! frame pointers hides the function that called it; hence the thin `call_…` functions in `sys.rs`,
+//! there to be hidden.
 
 mod address_space;
 mod beat;
@@ -66,9 +71,11 @@ pub struct Program {
     pub summary: &'static str,
     /// The answer that an analysis of it should give, known before it runs.
     pub answer: fn() -> Answer,
-    /// Runs it: says on standard output what it does, ends after [`Options::seconds`] or on SIGINT or SIGTERM.
+    /// Runs it: says on standard output what it does, ends after [`Options::seconds`] or on SIGINT
+    /// or SIGTERM.
     ///
-    /// Fails when a system call does; a hang that did not come about is not a failure but [`Outcome::happened`] = false.
+    /// Fails when a system call does; a hang that did not come about is not a failure but
+    /// [`Outcome::happened`] = false.
     pub run: fn(&Options) -> io::Result<Outcome>,
 }
 
@@ -111,7 +118,13 @@ mod tests {
         for program in PROGRAMS {
             let answer = (program.answer)();
             let own = format!("lab-{}", program.name);
-            let names = [&own, &answer.victim_process, &answer.victim_thread, &answer.culprit_process, &answer.culprit_thread];
+            let names = [
+                &own,
+                &answer.victim_process,
+                &answer.victim_thread,
+                &answer.culprit_process,
+                &answer.culprit_thread,
+            ];
             for name in names.into_iter().chain(&answer.also_named) {
                 assert!(name.len() <= 15, "{name}");
             }

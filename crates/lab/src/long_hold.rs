@@ -1,11 +1,13 @@
 //! `long-hold`: nine threads wait for one that searches a bitmap for a second, with the lock held.
 //!
-//! Eight *writer-N* threads and a *ui* thread lock the volume for a moment, all the time. Once, the thread *checkpoint* locks it and
-//! looks for a run of free blocks for each of 400 regions, bit by bit and each time from the start: O(n²). When it releases the lock
-//! the nine go through one after another, each woken by the one before.
+//! Eight *writer-N* threads and a *ui* thread lock the volume for a moment, all the time. Once, the
+//! thread *checkpoint* locks it and looks for a run of free blocks for each of 400 regions, bit by
+//! bit and each time from the start: O(n²). When it releases the lock the nine go through one after
+//! another, each woken by the one before.
 //!
-//! *Why it measures the machine first:* the search is to take about 1.1 s of CPU time on any machine and in any build. The other ways to
-//! search ([`Options::search`], [`Options::resume`]) are given a volume of the same size, to be compared.
+//! *Why it measures the machine first:* the search is to take about 1.1 s of CPU time on any
+//! machine and in any build. The other ways to search ([`Options::search`], [`Options::resume`])
+//! are given a volume of the same size, to be compared.
 
 use crate::beat::Beat;
 use crate::bitmap::Bitmap;
@@ -25,7 +27,9 @@ const RUN_BLOCKS: usize = 64;
 const SEARCH_NS: f64 = 1.1e9;
 const FRAME_NS: u64 = 16_000_000;
 const WRITE_INTERVAL_NS: u64 = 10_000_000;
-const WRITERS: [&str; 8] = ["writer-1", "writer-2", "writer-3", "writer-4", "writer-5", "writer-6", "writer-7", "writer-8"];
+const WRITERS: [&str; 8] = [
+    "writer-1", "writer-2", "writer-3", "writer-4", "writer-5", "writer-6", "writer-7", "writer-8",
+];
 
 pub(crate) const PROGRAM: Program = Program {
     name: "long-hold",
@@ -84,7 +88,11 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let way = options.search.unwrap_or(Way::Bit);
     if !way.is_possible() {
-        return Ok(Outcome::impossible(&stage, answer(), format!("this CPU has no {}", way.name())));
+        return Ok(Outcome::impossible(
+            &stage,
+            answer(),
+            format!("this CPU has no {}", way.name()),
+        ));
     }
     let make = if options.search.is_some() { Bitmap::full } else { Bitmap::fragmented };
     let map = make(REGIONS, region_bits(), RUN_BLOCKS);
@@ -92,12 +100,21 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let system = FileSystem {
         stage: &stage,
         frames: Beat::new(FRAME_NS)?,
-        volume: Mutex::new(Volume { map, way, resume_at: options.resume.then_some(0), searched: 0, writes: 0 }),
+        volume: Mutex::new(Volume {
+            map,
+            way,
+            resume_at: options.resume.then_some(0),
+            searched: 0,
+            writes: 0,
+        }),
         ui_waits: OnceLock::new(),
         writer_wait_ns: AtomicU64::new(0),
         hold: OnceLock::new(),
     };
-    stage.say(format_args!("ui and eight writers lock the volume for a moment, every {} ms", FRAME_NS / 1_000_000));
+    stage.say(format_args!(
+        "ui and eight writers lock the volume for a moment, every {} ms",
+        FRAME_NS / 1_000_000
+    ));
     let mut roles: Vec<Role> = vec![
         role("ui", || system.draw_frames()),
         role("display", || system.frames.strike(system.stage)),
@@ -107,7 +124,8 @@ fn run(options: &Options) -> io::Result<Outcome> {
     stage.perform(roles)?;
     let waits = system.ui_waits.into_inner().unwrap_or_default();
     let writer_wait_ns = system.writer_wait_ns.into_inner();
-    let Hold { span: hold, cpu_ns, regions, searched } = system.hold.into_inner().unwrap_or_default();
+    let Hold { span: hold, cpu_ns, regions, searched } =
+        system.hold.into_inner().unwrap_or_default();
     let bytes_per_s = searched as f64 / 8.0 / (cpu_ns.max(1) as f64 / 1e9);
     let (mib, ms) = (|bits: f64| bits / 8.0 / 1_048_576.0, |ns: u64| ns as f64 / 1e6);
     stage.say(format_args!(
@@ -137,7 +155,11 @@ fn run(options: &Options) -> io::Result<Outcome> {
         ("searched_bytes", searched / 8),
         ("mb_per_s", (bytes_per_s / 1e6) as u64),
     ];
-    Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(no_cpu_doubt("checkpoint", hold, cpu_ns)))
+    Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(no_cpu_doubt(
+        "checkpoint",
+        hold,
+        cpu_ns,
+    )))
 }
 
 /// The size of a region, in blocks, with which the whole search takes [`SEARCH_NS`].
@@ -218,7 +240,8 @@ impl FileSystem<'_> {
     fn write_block(&self) {
         let start_ns = sys::monotonic_ns();
         let mut volume = self.lock_volume();
-        self.writer_wait_ns.fetch_max(sys::monotonic_ns().saturating_sub(start_ns), Ordering::Relaxed);
+        self.writer_wait_ns
+            .fetch_max(sys::monotonic_ns().saturating_sub(start_ns), Ordering::Relaxed);
         volume.writes += 1;
         release_volume(volume);
         stay_on_stack();
@@ -236,13 +259,20 @@ impl FileSystem<'_> {
         }
         let mut volume = self.lock_volume();
         let (start_ns, cpu_start_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
-        self.stage.say(format_args!("checkpoint has the lock and looks for free blocks in {REGIONS} regions"));
+        self.stage.say(format_args!(
+            "checkpoint has the lock and looks for free blocks in {REGIONS} regions"
+        ));
         let regions = self.checkpoint_volume(&mut volume);
         let searched = volume.searched;
         let (end_ns, cpu_end_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
         release_volume(volume);
         self.stage.say(format_args!("checkpoint is done"));
-        let _ = self.hold.set(Hold { span: Span { start_ns, end_ns }, cpu_ns: cpu_end_ns - cpu_start_ns, regions, searched });
+        let _ = self.hold.set(Hold {
+            span: Span { start_ns, end_ns },
+            cpu_ns: cpu_end_ns - cpu_start_ns,
+            regions,
+            searched,
+        });
         Ok(())
     }
 

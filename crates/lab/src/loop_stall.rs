@@ -1,7 +1,8 @@
 //! `loop-stall`: an event loop that computes in a handler.
 //!
-//! The thread *ui* waits in `epoll_wait` for the mouse, which moves every 10 ms. Three times it gets a click instead, and the click's
-//! handler lays out a page: 300 ms of CPU time in which no event is handled. Nobody holds a lock; the victim is its own culprit.
+//! The thread *ui* waits in `epoll_wait` for the mouse, which moves every 10 ms. Three times it
+//! gets a click instead, and the click's handler lays out a page: 300 ms of CPU time in which no
+//! event is handled. Nobody holds a lock; the victim is its own culprit.
 
 use crate::outcome::no_cpu_doubt;
 use crate::stage::{Longest, Role, Stage, role};
@@ -17,8 +18,12 @@ const LAYOUT_NS: u64 = 300_000_000;
 /// When the clicks come, as shares of the run.
 const CLICKS: [f64; 3] = [0.3, 0.5, 0.7];
 
-pub(crate) const PROGRAM: Program =
-    Program { name: "loop-stall", summary: "an event loop that now and then computes for 300 ms in a handler", answer, run };
+pub(crate) const PROGRAM: Program = Program {
+    name: "loop-stall",
+    summary: "an event loop that now and then computes for 300 ms in a handler",
+    answer,
+    run,
+};
 
 fn answer() -> Answer {
     Answer {
@@ -46,10 +51,18 @@ struct Window<'a> {
 
 fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
-    let window = Window { stage: &stage, moves: EventFd::new()?, clicks: EventFd::new()?, stalls: OnceLock::new() };
+    let window = Window {
+        stage: &stage,
+        moves: EventFd::new()?,
+        clicks: EventFd::new()?,
+        stalls: OnceLock::new(),
+    };
     stage.say(format_args!("ui handles mouse moves, one every 10 ms"));
-    let roles: Vec<Role> =
-        vec![role("ui", || window.run_event_loop()), role("mouse", || window.move_mouse()), role("mouse-button", || window.click())];
+    let roles: Vec<Role> = vec![
+        role("ui", || window.run_event_loop()),
+        role("mouse", || window.move_mouse()),
+        role("mouse-button", || window.click()),
+    ];
     stage.perform(roles)?;
     let (stalls, cpu_ns) = window.stalls.into_inner().unwrap_or_default();
     stage.say(format_args!(
@@ -60,7 +73,11 @@ fn run(options: &Options) -> io::Result<Outcome> {
         stalls.count,
     ));
     let figures = [("stalls", stalls.count), ("cpu_ms", cpu_ns / 1_000_000)];
-    Ok(Outcome::new(&stage, answer(), stalls.span, &figures).unless(no_cpu_doubt("ui", stalls.span, cpu_ns)))
+    Ok(Outcome::new(&stage, answer(), stalls.span, &figures).unless(no_cpu_doubt(
+        "ui",
+        stalls.span,
+        cpu_ns,
+    )))
 }
 
 impl Window<'_> {
@@ -83,7 +100,8 @@ impl Window<'_> {
 
     #[inline(never)]
     fn run_event_loop(&self) -> io::Result<()> {
-        let events = Epoll::new(&[self.moves.as_fd(), self.clicks.as_fd(), self.stage.curtain().as_fd()])?;
+        let events =
+            Epoll::new(&[self.moves.as_fd(), self.clicks.as_fd(), self.stage.curtain().as_fd()])?;
         let mut stalls = (Longest::default(), 0);
         while self.stage.is_open() {
             match events.wait()? {

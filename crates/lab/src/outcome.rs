@@ -1,7 +1,9 @@
-//! What a program promises ([`Answer`]) and what it then measured ([`Outcome`]): the content of `lab.json`.
+//! What a program promises ([`Answer`]) and what it then measured ([`Outcome`]): the content of
+//! `lab.json`.
 //!
-//! Pattern and kind names are those of `why --json`. *Why an `Outcome` can say no:* a hang is a race against the scheduler; a test
-//! on a machine too busy for it must be able to tell "not found" from "not there".
+//! Pattern and kind names are those of `why --json`. *Why an `Outcome` can say no:* a hang is a
+//! race against the scheduler; a test on a machine too busy for it must be able to tell "not found"
+//! from "not there".
 
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
@@ -18,7 +20,8 @@ pub struct Answer {
     pub culprit_process: String,
     /// Name of its thread that is the cause.
     pub culprit_thread: String,
-    /// Threads that a complete answer names as well, such as those that kept the culprit from its CPU.
+    /// Threads that a complete answer names as well, such as those that kept the culprit from its
+    /// CPU.
     pub also_named: Vec<String>,
     /// `cause.pattern`.
     pub pattern: String,
@@ -26,11 +29,14 @@ pub struct Answer {
     pub kinds: Vec<String>,
     /// The shortest stall that counts as this hang, milliseconds.
     pub min_duration_ms: u64,
-    /// The function in which the victim hangs: on its wait stack, or on its samples where it computes.
+    /// The function in which the victim hangs: on its wait stack, or on its samples where it
+    /// computes.
     pub victim_function: String,
-    /// The function of the culprit that ends the hang: on its wake stack. Empty where no wake-up ends it.
+    /// The function of the culprit that ends the hang: on its wake stack. Empty where no wake-up
+    /// ends it.
     pub release_function: String,
-    /// The function in which the culprit spends the hang: on its samples, or on the stack at which it is preempted.
+    /// The function in which the culprit spends the hang: on its samples, or on the stack at which
+    /// it is preempted.
     pub culprit_function: String,
 }
 
@@ -110,7 +116,11 @@ impl Outcome {
     pub(crate) fn unless(mut self, doubt: Option<String>) -> Self {
         if doubt.is_some() {
             self.happened = false;
-            self.reason = self.reason.into_iter().chain(doubt).reduce(|reasons, doubt| format!("{reasons}; {doubt}"));
+            self.reason = self
+                .reason
+                .into_iter()
+                .chain(doubt)
+                .reduce(|reasons, doubt| format!("{reasons}; {doubt}"));
         }
         self
     }
@@ -121,8 +131,11 @@ impl Outcome {
     }
 }
 
-/// The doubt about a hang that should have come from `who` computing: most of its `span` it had no CPU.
+/// The doubt about a hang that should have come from `who` computing: most of its `span` it had no
+/// CPU.
 pub(crate) fn no_cpu_doubt(who: &str, span: Span, cpu_ns: u64) -> Option<String> {
     let (cpu_ms, span_ms) = (cpu_ns / 1_000_000, span.duration_ns() / 1_000_000);
-    (cpu_ms * 2 < span_ms).then(|| format!("the machine is too busy: {who} had {cpu_ms} ms of CPU time in {span_ms} ms"))
+    (cpu_ms * 2 < span_ms).then(|| {
+        format!("the machine is too busy: {who} had {cpu_ms} ms of CPU time in {span_ms} ms")
+    })
 }

@@ -1,8 +1,10 @@
-//! `populate`: a thread fills a large mapping with memory, and no other thread of its process can map or unmap anything.
+//! `populate`: a thread fills a large mapping with memory, and no other thread of its process can
+//! map or unmap anything.
 //!
-//! The *ui* maps a buffer for each frame and unmaps it. Then the thread *loader* has the kernel fill 768 MiB at once
-//! (`MADV_POPULATE_WRITE`, in small pages; `MAP_POPULATE` does the same). The kernel holds the process's `mmap_lock` for reading all
-//! that time, and mapping needs it for writing. So the wait is one for a lock, held by one who clears pages: a long hold, not a
+//! The *ui* maps a buffer for each frame and unmaps it. Then the thread *loader* has the kernel
+//! fill 768 MiB at once (`MADV_POPULATE_WRITE`, in small pages; `MAP_POPULATE` does the same). The
+//! kernel holds the process's `mmap_lock` for reading all that time, and mapping needs it for
+//! writing. So the wait is one for a lock, held by one who clears pages: a long hold, not a
 //! shortage of memory.
 
 use crate::beat::Beat;
@@ -52,10 +54,21 @@ struct Viewer<'a> {
 
 fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
-    let viewer = Viewer { stage: &stage, frames: Beat::new(FRAME_NS)?, ui_waits: OnceLock::new(), load: OnceLock::new() };
-    stage.say(format_args!("ui maps and unmaps a buffer for each frame, every {} ms", FRAME_NS / 1_000_000));
-    let roles: Vec<Role> =
-        vec![role("ui", || viewer.draw_frames()), role("display", || viewer.frames.strike(viewer.stage)), role("loader", || viewer.load())];
+    let viewer = Viewer {
+        stage: &stage,
+        frames: Beat::new(FRAME_NS)?,
+        ui_waits: OnceLock::new(),
+        load: OnceLock::new(),
+    };
+    stage.say(format_args!(
+        "ui maps and unmaps a buffer for each frame, every {} ms",
+        FRAME_NS / 1_000_000
+    ));
+    let roles: Vec<Role> = vec![
+        role("ui", || viewer.draw_frames()),
+        role("display", || viewer.frames.strike(viewer.stage)),
+        role("loader", || viewer.load()),
+    ];
     stage.perform(roles)?;
     let waits = viewer.ui_waits.into_inner().unwrap_or_default();
     let (load, cpu_ns) = viewer.load.into_inner().unwrap_or_default();
@@ -65,8 +78,13 @@ fn run(options: &Options) -> io::Result<Outcome> {
         waits.span.seconds(),
         load.seconds(),
     ));
-    let figures = [("frames", waits.count), ("load_ms", load.duration_ns() / 1_000_000), ("loader_cpu_ms", cpu_ns / 1_000_000)];
-    Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(no_cpu_doubt("loader", load, cpu_ns)))
+    let figures = [
+        ("frames", waits.count),
+        ("load_ms", load.duration_ns() / 1_000_000),
+        ("loader_cpu_ms", cpu_ns / 1_000_000),
+    ];
+    Ok(Outcome::new(&stage, answer(), waits.span, &figures)
+        .unless(no_cpu_doubt("loader", load, cpu_ns)))
 }
 
 impl Viewer<'_> {

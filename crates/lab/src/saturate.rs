@@ -1,10 +1,14 @@
-//! `saturate`: a lock held for a fifth of a millisecond at a time, by so many threads that it is never free.
+//! `saturate`: a lock held for a fifth of a millisecond at a time, by so many threads that it is
+//! never free.
 //!
-//! Twenty-four threads *session*, a pool, close sessions: each takes the session table's lock, computes 150 to 250 µs in it, and comes
-//! again. The lock is handed on in the order of arrival, so nobody starves; but whoever comes finds 24 others before him. The *ui*
-//! takes it for each frame, which nobody notices, and after a click for each of 150 sessions that it shows: 150 waits of 5 ms.
+//! Twenty-four threads *session*, a pool, close sessions: each takes the session table's lock,
+//! computes 150 to 250 µs in it, and comes again. The lock is handed on in the order of arrival, so
+//! nobody starves; but whoever comes finds 24 others before him. The *ui* takes it for each frame,
+//! which nobody notices, and after a click for each of 150 sessions that it shows: 150 waits of 5
+//! ms.
 //!
-//! *Why one click:* frames that all take the same time would leave the choice of the longest to chance.
+//! *Why one click:* frames that all take the same time would leave the choice of the longest to
+//! chance.
 
 use crate::beat::Beat;
 use crate::stage::{Longest, Role, Stage, role};
@@ -40,7 +44,12 @@ fn answer() -> Answer {
         culprit_thread: "session".into(),
         also_named: vec![],
         pattern: "saturated_lock".into(),
-        kinds: vec!["event_loop".into(), "unwanted_wait".into(), "machine".into(), "lock_starvation".into()],
+        kinds: vec![
+            "event_loop".into(),
+            "unwanted_wait".into(),
+            "machine".into(),
+            "lock_starvation".into(),
+        ],
         min_duration_ms: 300,
         victim_function: "lock_sessions".into(),
         release_function: "release_sessions".into(),
@@ -79,11 +88,17 @@ fn run(options: &Options) -> io::Result<Outcome> {
         closed_in_hang: AtomicU64::new(0),
         drawn: OnceLock::new(),
     };
-    stage.say(format_args!("ui and {SESSION_THREADS} session threads lock the table of sessions now and then"));
-    let mut roles: Vec<Role> = vec![role("ui", || server.draw_frames()), role("display", || server.frames.strike(server.stage))];
+    stage.say(format_args!(
+        "ui and {SESSION_THREADS} session threads lock the table of sessions now and then"
+    ));
+    let mut roles: Vec<Role> = vec![
+        role("ui", || server.draw_frames()),
+        role("display", || server.frames.strike(server.stage)),
+    ];
     roles.extend((0..SESSION_THREADS).map(|_| role("session", || server.serve())));
     stage.perform(roles)?;
-    let Drawn { frames, waited_ns, longest_wait_ns } = server.drawn.into_inner().unwrap_or_default();
+    let Drawn { frames, waited_ns, longest_wait_ns } =
+        server.drawn.into_inner().unwrap_or_default();
     let hang = frames.span;
     stage.say(format_args!(
         "the frame at {:.3} s took {:.3} s: {SESSIONS_SHOWN} waits for the lock, {:.3} s in sum, {:.1} ms the longest",
@@ -102,7 +117,8 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let doubt = if waited_ns * 2 < hang_ns {
         Some("most of it ui did not wait for the lock: the machine is too busy".to_owned())
     } else {
-        (longest_wait_ns * 3 > hang_ns).then(|| "most of it was one wait: the machine is too busy".to_owned())
+        (longest_wait_ns * 3 > hang_ns)
+            .then(|| "most of it was one wait: the machine is too busy".to_owned())
     };
     Ok(Outcome::new(&stage, answer(), hang, &figures).unless(doubt))
 }
@@ -156,7 +172,8 @@ impl Server<'_> {
 
     #[inline(never)]
     fn serve(&self) -> io::Result<()> {
-        // They keep a CPU busy between them; whoever must share it with them should not hang as well.
+        // They keep a CPU busy between them; whoever must share it with them should not hang as
+        // well.
         sys::set_nice(0)?;
         while self.stage.is_open() {
             let now_ns = sys::monotonic_ns();
@@ -164,7 +181,11 @@ impl Server<'_> {
             if !in_hang {
                 let next_ns = now_ns + ORDINARY_INTERVAL_NS;
                 let hang_start_ns = self.stage.hang_start_ns();
-                self.stage.sleep_until(if now_ns < hang_start_ns { next_ns.min(hang_start_ns) } else { next_ns })?;
+                self.stage.sleep_until(if now_ns < hang_start_ns {
+                    next_ns.min(hang_start_ns)
+                } else {
+                    next_ns
+                })?;
             }
             self.close_next_session();
             self.closed_in_hang.fetch_add(u64::from(in_hang), Ordering::Relaxed);

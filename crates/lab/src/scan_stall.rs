@@ -1,13 +1,17 @@
-//! `scan-stall`: somebody looks at a process's memory, is given no CPU while he does, and the process cannot map any.
+//! `scan-stall`: somebody looks at a process's memory, is given no CPU while he does, and the
+//! process cannot map any.
 //!
-//! The *ui* maps a buffer every 10 ms and unmaps it; its process has the address space of `lab address-space --layout one-big` with two
-//! blocks, 512 MiB in small pages. The process *lab-scanner* (SCHED_IDLE, as a monitoring tool should be) reads the
-//! first process's `/proc/PID/smaps` now and then. For each mapping the kernel counts its pages, and holds the process's `mmap_lock` for
-//! reading. Then the process *lab-encoder* computes on the scanner's CPU; preempted inside the count, the scanner keeps the lock.
+//! The *ui* maps a buffer every 10 ms and unmaps it; its process has the address space of `lab
+//! address-space --layout one-big` with two blocks, 512 MiB in small pages. The process
+//! *lab-scanner* (SCHED_IDLE, as a monitoring tool should be) reads the first process's
+//! `/proc/PID/smaps` now and then. For each mapping the kernel counts its pages, and holds the
+//! process's `mmap_lock` for reading. Then the process *lab-encoder* computes on the scanner's CPU;
+//! preempted inside the count, the scanner keeps the lock.
 //!
-//! *Why `smaps`:* since Linux 6.17 a reader of `maps` locks single mappings only; `smaps` walks page tables, and that still takes the
-//! whole process's lock. *Why the encoder looks at the ui:* if it began while the scanner was between two mappings, nobody is stuck; it
-//! pauses then and tries again.
+//! *Why `smaps`:* since Linux 6.17 a reader of `maps` locks single mappings only; `smaps` walks
+//! page tables, and that still takes the whole process's lock. *Why the encoder looks at the ui:*
+//! if it began while the scanner was between two mappings, nobody is stuck; it pauses then and
+//! tries again.
 
 use crate::address_space::{self, Layout};
 use crate::beat::Beat;
@@ -76,7 +80,8 @@ struct Play<'a> {
 fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let cpus = sys::allowed_cpus()?;
-    // Where it is allowed: code that was reclaimed is read again under the lock that this is about, and then even a signal to stop waits.
+    // Where it is allowed: code that was reclaimed is read again under the lock that this is about,
+    // and then even a signal to stop waits.
     let _ = sys::keep_in_memory();
     let _blocks = address_space::fill(Layout::OneBig, Some(BLOCKS))?;
     let signs = Signs {
@@ -86,14 +91,27 @@ fn run(options: &Options) -> io::Result<Outcome> {
         scan_cpu_ns: AtomicU64::new(0),
         scan_ns: AtomicU64::new(0),
     };
-    let play = Play { stage: &stage, frames: Beat::new(FRAME_NS)?, cpus: &cpus, signs: Shared::new(signs)?, ui_waits: OnceLock::new() };
-    stage.say(format_args!("ui maps a buffer every 10 ms; the scanner reads the smaps of its process now and then"));
+    let play = Play {
+        stage: &stage,
+        frames: Beat::new(FRAME_NS)?,
+        cpus: &cpus,
+        signs: Shared::new(signs)?,
+        ui_waits: OnceLock::new(),
+    };
+    stage.say(format_args!(
+        "ui maps a buffer every 10 ms; the scanner reads the smaps of its process now and then"
+    ));
     let target = std::process::id();
-    let processes: Vec<Role> = vec![role("lab-scanner", || play.scan(target)), role("lab-encoder", || play.encode())];
-    let roles: Vec<Role> = vec![role("ui", || play.draw_frames()), role("display", || play.frames.strike(play.stage))];
+    let processes: Vec<Role> =
+        vec![role("lab-scanner", || play.scan(target)), role("lab-encoder", || play.encode())];
+    let roles: Vec<Role> =
+        vec![role("ui", || play.draw_frames()), role("display", || play.frames.strike(play.stage))];
     stage.perform_with(processes, roles)?;
     let waits = play.ui_waits.get().copied().unwrap_or_default();
-    let (scan_ns, cpu_ns) = (play.signs.scan_ns.load(Ordering::Relaxed), play.signs.scan_cpu_ns.load(Ordering::Relaxed));
+    let (scan_ns, cpu_ns) = (
+        play.signs.scan_ns.load(Ordering::Relaxed),
+        play.signs.scan_cpu_ns.load(Ordering::Relaxed),
+    );
     stage.say(format_args!(
         "the frame at {:.3} s waited {:.3} s for its buffer; a scan took {:.3} s and had {:.3} s of CPU time in it",
         stage.seconds_at(waits.span.start_ns),
@@ -101,7 +119,11 @@ fn run(options: &Options) -> io::Result<Outcome> {
         scan_ns as f64 / 1e9,
         cpu_ns as f64 / 1e9,
     ));
-    let figures = [("frames", waits.count), ("scan_ms", scan_ns / 1_000_000), ("scanner_cpu_us", cpu_ns / 1_000)];
+    let figures = [
+        ("frames", waits.count),
+        ("scan_ms", scan_ns / 1_000_000),
+        ("scanner_cpu_us", cpu_ns / 1_000),
+    ];
     Ok(Outcome::new(&stage, answer(), waits.span, &figures))
 }
 
@@ -148,10 +170,14 @@ impl Play<'_> {
             self.signs.scanning.store(false, Ordering::Relaxed);
             let scan_ns = sys::monotonic_ns() - start_ns;
             if scan_ns > self.signs.scan_ns.fetch_max(scan_ns, Ordering::Relaxed) {
-                self.signs.scan_cpu_ns.store(sys::thread_cpu_ns() - cpu_start_ns, Ordering::Relaxed);
+                self.signs
+                    .scan_cpu_ns
+                    .store(sys::thread_cpu_ns() - cpu_start_ns, Ordering::Relaxed);
             }
-            let in_hang = sys::monotonic_ns() >= self.stage.hang_start_ns() && self.stage.hang_is_on();
-            self.stage.sleep_until(sys::monotonic_ns() + if in_hang { 0 } else { SCAN_INTERVAL_NS })?;
+            let in_hang =
+                sys::monotonic_ns() >= self.stage.hang_start_ns() && self.stage.hang_is_on();
+            self.stage
+                .sleep_until(sys::monotonic_ns() + if in_hang { 0 } else { SCAN_INTERVAL_NS })?;
         }
         Ok(())
     }
@@ -167,16 +193,20 @@ impl Play<'_> {
             if self.signs.scanning.load(Ordering::Relaxed) {
                 tries += 1;
                 let start_ns = sys::monotonic_ns();
-                while self.stage.hang_is_on() && (sys::monotonic_ns() < start_ns + 2 * STUCK_NS || self.ui_is_stuck()) {
+                while self.stage.hang_is_on()
+                    && (sys::monotonic_ns() < start_ns + 2 * STUCK_NS || self.ui_is_stuck())
+                {
                     encode_frame(&mut frame);
                 }
             }
         }
-        self.stage.say(format_args!("encoder is done, after it computed {tries} times beside a scan"));
+        self.stage
+            .say(format_args!("encoder is done, after it computed {tries} times beside a scan"));
         self.let_scanner_go()
     }
 
-    /// What is refused here (the way back from SCHED_IDLE needs a privilege) only makes the scanner end a little later.
+    /// What is refused here (the way back from SCHED_IDLE needs a privilege) only makes the scanner
+    /// end a little later.
     fn let_scanner_go(&self) -> io::Result<()> {
         let scanner = self.signs.scanner.load(Ordering::Relaxed);
         let _ = sys::pin(scanner, self.cpus);

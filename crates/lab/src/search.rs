@@ -1,8 +1,9 @@
-//! The search for a run of free blocks, in six ways that all find the same: as slow as can be, as Windows did it when seven instructions
-//! blocked 63 cores, and cured.
+//! The search for a run of free blocks, in six ways that all find the same: as slow as can be, as
+//! Windows did it when seven instructions blocked 63 cores, and cured.
 //!
-//! A word that is neither full nor empty costs the ways [`Way::Word`] to [`Way::Avx512`] the same, because it is the same code. They
-//! differ in how they pass over words that are all taken or all free.
+//! A word that is neither full nor empty costs the ways [`Way::Word`] to [`Way::Avx512`] the same,
+//! because it is the same code. They differ in how they pass over words that are all taken or all
+//! free.
 
 use crate::bitmap::Bitmap;
 use crate::sys::{self, Lanes};
@@ -12,7 +13,8 @@ use crate::sys::{self, Lanes};
 pub enum Way {
     /// Bit by bit.
     Bit,
-    /// 32 bits at a time where all are taken or all are free, else bit by bit: the loop of seven instructions.
+    /// 32 bits at a time where all are taken or all are free, else bit by bit: the loop of seven
+    /// instructions.
     Loop32,
     /// 64 bits at a time, all of them.
     Word,
@@ -26,7 +28,8 @@ pub enum Way {
 
 impl Way {
     /// All, the slowest first.
-    pub const ALL: [Self; 6] = [Self::Bit, Self::Loop32, Self::Word, Self::Sse2, Self::Avx2, Self::Avx512];
+    pub const ALL: [Self; 6] =
+        [Self::Bit, Self::Loop32, Self::Word, Self::Sse2, Self::Avx2, Self::Avx512];
 
     /// What the user types.
     pub fn name(self) -> &'static str {
@@ -70,7 +73,8 @@ pub fn find_clear_run(map: &Bitmap, way: Way, from: usize, len: usize) -> Option
     match way {
         Way::Bit => by_bit(map, from, len.max(1)),
         Way::Loop32 => by_loop32(map, from, len.max(1)),
-        _ => Scan { map, len: len.max(1), run: 0, lanes: way.lanes(), patience: FIRST_PATIENCE }.find(from),
+        _ => Scan { map, len: len.max(1), run: 0, lanes: way.lanes(), patience: FIRST_PATIENCE }
+            .find(from),
     }
 }
 
@@ -125,13 +129,15 @@ struct Scan<'a> {
 }
 
 impl Scan<'_> {
-    // Not inlined, or the compiler makes one of it for words and another for vectors, and they differ where they should not.
+    // Not inlined, or the compiler makes one of it for words and another for vectors, and they
+    // differ where they should not.
     #[inline(never)]
     fn find(mut self, from: usize) -> Option<usize> {
         let (words, whole) = (self.map.words(), self.map.bits() / 64);
         let first = from / 64;
         // What is before `from`, and what is behind the end, counts as taken.
-        let tail = if self.map.bits().is_multiple_of(64) { 0 } else { u64::MAX << (self.map.bits() % 64) };
+        let tail =
+            if self.map.bits().is_multiple_of(64) { 0 } else { u64::MAX << (self.map.bits() % 64) };
         let head = (1 << (from % 64)) - 1;
         if first >= whole {
             return self.examine(first, words[first] | head | tail);
@@ -173,7 +179,8 @@ impl Scan<'_> {
         if tail == 0 { None } else { self.examine(whole, words[whole] | tail) }
     }
 
-    /// The first word at or after `at` that is not all taken (`ONES`) or not all free, `end` if there is none before.
+    /// The first word at or after `at` that is not all taken (`ONES`) or not all free, `end` if
+    /// there is none before.
     #[inline]
     fn pass<const ONES: bool>(&mut self, mut at: usize, end: usize) -> usize {
         let words = &self.map.words()[..end];
@@ -187,7 +194,11 @@ impl Scan<'_> {
         }
         if let Some(lanes) = self.lanes {
             let passed = sys::words_alike::<ONES>(lanes, &words[at..]);
-            self.patience = if passed < WORTH_WORDS { (self.patience * 2).min(MOST_PATIENCE) } else { FIRST_PATIENCE };
+            self.patience = if passed < WORTH_WORDS {
+                (self.patience * 2).min(MOST_PATIENCE)
+            } else {
+                FIRST_PATIENCE
+            };
             at += passed;
         }
         while at < end && alike(&words[at]) {
@@ -239,7 +250,9 @@ mod tests {
             let mut words = Vec::new();
             for (kind, len, mut noise) in stretches {
                 words.extend((0..len).map(|_| {
-                    noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    noise = noise
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     match kind {
                         0 => u64::MAX,
                         1 => 0,
@@ -256,7 +269,12 @@ mod tests {
     fn all_find_the_same(map: &Bitmap, from: usize, len: usize) {
         let right = find_clear_run(map, Way::Bit, from, len);
         for way in Way::ALL {
-            assert_eq!(find_clear_run(map, way, from, len), right, "{way:?} from {from}, {len} of {} blocks", map.bits());
+            assert_eq!(
+                find_clear_run(map, way, from, len),
+                right,
+                "{way:?} from {from}, {len} of {} blocks",
+                map.bits()
+            );
         }
     }
 
@@ -274,7 +292,15 @@ mod tests {
         for bits in [0, 1, 63, 64, 65, 4_095, 4_096, 4_097, 40_000] {
             let empty = Bitmap::new(bits);
             let full = Bitmap::from_words(vec![u64::MAX; bits.div_ceil(64)], bits);
-            for (from, len) in [(0, 1), (1, 64), (bits / 2, bits / 2), (bits / 3, bits), (0, bits.max(1)), (0, bits + 1), (bits, 1)] {
+            for (from, len) in [
+                (0, 1),
+                (1, 64),
+                (bits / 2, bits / 2),
+                (bits / 3, bits),
+                (0, bits.max(1)),
+                (0, bits + 1),
+                (bits, 1),
+            ] {
                 all_find_the_same(&empty, from, len);
                 all_find_the_same(&full, from, len);
             }
@@ -296,7 +322,10 @@ mod tests {
             assert_eq!(Way::named(way.name()), Some(way));
             let Some(lanes) = way.lanes().filter(|_| way.is_possible()) else { continue };
             assert!((993..=1_000).contains(&sys::words_alike::<true>(lanes, &words)), "{way:?}");
-            assert!((993..=1_000).contains(&sys::words_alike::<false>(lanes, &words[1_000..])), "{way:?}");
+            assert!(
+                (993..=1_000).contains(&sys::words_alike::<false>(lanes, &words[1_000..])),
+                "{way:?}"
+            );
             assert_eq!(sys::words_alike::<false>(lanes, &words), 0);
         }
     }

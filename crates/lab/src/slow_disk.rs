@@ -1,11 +1,14 @@
-//! `slow-disk`: a small file is to reach the disk while another program writes a lot to the same file system.
+//! `slow-disk`: a small file is to reach the disk while another program writes a lot to the same
+//! file system.
 //!
-//! The *ui* changes its settings every 50 ms and waits until they are on the disk (`fsync`). Then four threads *downloader* write a file
-//! of 160 MiB each, and wait for it in the same way; on a fast disk again, until the ui has hung. The device serves all from one queue, and
-//! a file system with a journal takes all into one commit: the ui's few bytes wait for the others' many.
+//! The *ui* changes its settings every 50 ms and waits until they are on the disk (`fsync`). Then
+//! four threads *downloader* write a file of 160 MiB each, and wait for it in the same way; on a
+//! fast disk again, until the ui has hung. The device serves all from one queue, and a file system
+//! with a journal takes all into one commit: the ui's few bytes wait for the others' many.
 //!
-//! The files lie in `TMPDIR`, else in `/var/tmp`, without a name, so that nothing stays behind however the program ends. *Why not in
-//! `/tmp`:* that is often in memory. Where the disk is too fast for the hang, or is none, the outcome says so.
+//! The files lie in `TMPDIR`, else in `/var/tmp`, without a name, so that nothing stays behind
+//! however the program ends. *Why not in `/tmp`:* that is often in memory. Where the disk is too
+//! fast for the hang, or is none, the outcome says so.
 
 use crate::beat::Beat;
 use crate::stage::{Longest, Role, Stage, role};
@@ -26,8 +29,12 @@ const DOWNLOADERS: usize = 4;
 const FILE_MIB: u64 = 160;
 const MIB: u64 = 1 << 20;
 
-pub(crate) const PROGRAM: Program =
-    Program { name: "slow-disk", summary: "fsync of a small file behind a program that writes much to the same file system", answer, run };
+pub(crate) const PROGRAM: Program = Program {
+    name: "slow-disk",
+    summary: "fsync of a small file behind a program that writes much to the same file system",
+    answer,
+    run,
+};
 
 fn answer() -> Answer {
     Answer {
@@ -62,10 +69,19 @@ fn run(options: &Options) -> io::Result<Outcome> {
         has_hung: AtomicBool::new(false),
         ui_waits: OnceLock::new(),
     };
-    stage.say(format_args!("ui saves its settings every {} ms, in {}", SAVE_INTERVAL_NS / 1_000_000, folder().display()));
+    stage.say(format_args!(
+        "ui saves its settings every {} ms, in {}",
+        SAVE_INTERVAL_NS / 1_000_000,
+        folder().display()
+    ));
     let desktop = &desktop;
-    let mut roles: Vec<Role> = vec![role("ui", || desktop.keep_settings()), role("mouse", || desktop.changes.strike(desktop.stage))];
-    roles.extend((0..DOWNLOADERS).map(|number| role("downloader", move || desktop.download(number))));
+    let mut roles: Vec<Role> = vec![
+        role("ui", || desktop.keep_settings()),
+        role("mouse", || desktop.changes.strike(desktop.stage)),
+    ];
+    roles.extend(
+        (0..DOWNLOADERS).map(|number| role("downloader", move || desktop.download(number))),
+    );
     stage.perform(roles)?;
     let waits = desktop.ui_waits.get().copied().unwrap_or_default();
     let written_mib = desktop.written_mib.load(Ordering::Relaxed);
@@ -75,7 +91,8 @@ fn run(options: &Options) -> io::Result<Outcome> {
         waits.span.seconds(),
     ));
     let figures = [("saves", waits.count), ("written_mib", written_mib)];
-    let doubt = (written_mib == 0).then(|| "the downloaders wrote nothing: they were not what the ui waited for".to_owned());
+    let doubt = (written_mib == 0)
+        .then(|| "the downloaders wrote nothing: they were not what the ui waited for".to_owned());
     Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(doubt))
 }
 
@@ -101,7 +118,8 @@ impl Desktop<'_> {
             save_settings(&file, waits.count)?;
             let wait = Span { start_ns, end_ns: sys::monotonic_ns() };
             waits.note(wait);
-            self.has_hung.fetch_or(wait.duration_ns() >= MIN_HANG_MS * 1_000_000, Ordering::Relaxed);
+            self.has_hung
+                .fetch_or(wait.duration_ns() >= MIN_HANG_MS * 1_000_000, Ordering::Relaxed);
         }
         let _ = self.ui_waits.set(waits);
         Ok(())

@@ -1,11 +1,15 @@
-//! The stage on which every program plays: when the hang begins and ends, the threads and their names, and how it all stops.
+//! The stage on which every program plays: when the hang begins and ends, the threads and their
+//! names, and how it all stops.
 //!
-//! Every sleep is a `ppoll` on the *curtain*, an event that is set once, at the end or on a signal: so a run ends early without
-//! anyone being killed, and the threads that only wait for their time look like what they are, idle.
+//! Every sleep is a `ppoll` on the *curtain*, an event that is set once, at the end or on a signal:
+//! so a run ends early without anyone being killed, and the threads that only wait for their time
+//! look like what they are, idle.
 //!
-//! *Why the hang has an end of its own, well before the run's:* a hang is understood from its recovery, so the recovery must be
-//! in the recording. Whoever causes the hang asks [`Stage::hang_is_on`] at least every few milliseconds; that is also the watchdog.
-//! Behind it stands an alarm that kills the program, and all its processes with it, should the run not end by itself.
+//! *Why the hang has an end of its own, well before the run's:* a hang is understood from its
+//! recovery, so the recovery must be in the recording. Whoever causes the hang asks
+//! [`Stage::hang_is_on`] at least every few milliseconds; that is also the watchdog. Behind it
+//! stands an alarm that kills the program, and all its processes with it, should the run not end by
+//! itself.
 
 use crate::sys::{self, Child, EventFd, Shared, StopSignals};
 use crate::{Options, Span};
@@ -27,7 +31,8 @@ const PROCESS_GRACE_NS: u64 = 500_000_000;
 /// How long after the planned end of the run the program is killed.
 const ALARM_S: u32 = 5;
 
-/// A running program's time plan and its end, for all its processes. Times are nanoseconds of CLOCK_MONOTONIC.
+/// A running program's time plan and its end, for all its processes. Times are nanoseconds of
+/// CLOCK_MONOTONIC.
 pub struct Stage {
     program: &'static str,
     run: Span,
@@ -63,21 +68,25 @@ impl Stage {
         self.program
     }
 
-    /// Plays all roles at once, each in a thread of its own, until the plan's end, a stop signal or a role's failure.
+    /// Plays all roles at once, each in a thread of its own, until the plan's end, a stop signal or
+    /// a role's failure.
     pub fn perform(&self, roles: Vec<Role>) -> io::Result<()> {
         self.perform_with(vec![], roles)
     }
 
-    /// The same, with some roles that have a process of their own and play there on its first thread. They begin before the threads.
+    /// The same, with some roles that have a process of their own and play there on its first
+    /// thread. They begin before the threads.
     pub fn perform_with(&self, processes: Vec<Role>, roles: Vec<Role>) -> io::Result<()> {
         sys::set_name(&format!("lab-{}", self.program))?;
         sys::bound_this_process(self.run.seconds() as u32 + ALARM_S)?;
-        // Where it is allowed, so that other load does not spoil the play; the process ends with it.
+        // Where it is allowed, so that other load does not spoil the play; the process ends with
+        // it.
         let _ = sys::set_nice(-10);
         let mut children: Vec<Child> = Vec::new();
         // A plain loop: it is on every stack of these processes.
         for (name, part) in processes {
-            children.push(sys::start_process(name, || part().inspect_err(|_| self.drop_curtain()))?);
+            children
+                .push(sys::start_process(name, || part().inspect_err(|_| self.drop_curtain()))?);
         }
         let signals = StopSignals::block()?;
         thread::scope(|scope| {
@@ -174,7 +183,10 @@ impl Stage {
     /// What kept the run from ending as planned, in words.
     pub fn interruption(&self) -> Option<String> {
         match self.signal.load(Ordering::Relaxed) {
-            0 => self.killed.load(Ordering::Relaxed).then(|| "a process did not end in time and was killed".to_owned()),
+            0 => self
+                .killed
+                .load(Ordering::Relaxed)
+                .then(|| "a process did not end in time and was killed".to_owned()),
             signal => Some(format!("stopped by signal {signal}")),
         }
     }

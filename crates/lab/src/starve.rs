@@ -1,14 +1,18 @@
 //! `starve`: a lock that is released a thousand times a second and yet never to be had.
 //!
-//! The thread *typing* waits in `ppoll` for key strokes, one every 50 ms, and locks the document for each. The thread *inspector*, on
-//! another CPU, holds the lock 1 ms at a time, releases it, and takes it again at once. Each release wakes the typing thread; before
-//! that has arrived, microseconds later, the lock is taken again.
+//! The thread *typing* waits in `ppoll` for key strokes, one every 50 ms, and locks the document
+//! for each. The thread *inspector*, on another CPU, holds the lock 1 ms at a time, releases it,
+//! and takes it again at once. Each release wakes the typing thread; before that has arrived,
+//! microseconds later, the lock is taken again.
 //!
-//! *Why on two CPUs:* on one, the woken thread preempts the inspector inside the release and gets the lock. More CPUs make it worse.
+//! *Why on two CPUs:* on one, the woken thread preempts the inspector inside the release and gets
+//! the lock. More CPUs make it worse.
 //!
-//! *Why the releases keep a beat:* what lets the typing thread in is a timer tick that hits the inspector just between release and
-//! lock. Ticks come at whole milliseconds from each other, so releases a whole millisecond apart either meet them or do not; a release
-//! that was nearly followed by the loss of the lock starts a new beat. Without it the wait breaks off about once a second on a busy machine.
+//! *Why the releases keep a beat:* what lets the typing thread in is a timer tick that hits the
+//! inspector just between release and lock. Ticks come at whole milliseconds from each other, so
+//! releases a whole millisecond apart either meet them or do not; a release that was nearly
+//! followed by the loss of the lock starts a new beat. Without it the wait breaks off about once a
+//! second on a busy machine.
 
 use crate::beat::Beat;
 use crate::stage::{Longest, Role, Stage, role};
@@ -76,7 +80,11 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let cpus = sys::allowed_cpus()?;
     let &[first_cpu, .., last_cpu] = cpus.as_slice() else {
-        return Ok(Outcome::impossible(&stage, answer(), format!("starvation takes two CPUs, this process may use {}", cpus.len())));
+        return Ok(Outcome::impossible(
+            &stage,
+            answer(),
+            format!("starvation takes two CPUs, this process may use {}", cpus.len()),
+        ));
     };
     let editor = Editor {
         stage: &stage,
@@ -85,14 +93,19 @@ fn run(options: &Options) -> io::Result<Outcome> {
         typed: OnceLock::new(),
         holds: OnceLock::new(),
     };
-    stage.say(format_args!("typing (CPU {first_cpu}) gets a key stroke every 50 ms and locks the document for each"));
+    stage.say(format_args!(
+        "typing (CPU {first_cpu}) gets a key stroke every 50 ms and locks the document for each"
+    ));
     let roles: Vec<Role> = vec![
         role("typing", || editor.type_text(first_cpu)),
         role("keyboard", || editor.keys.strike(editor.stage)),
         role("inspector", || editor.inspect(last_cpu)),
     ];
     stage.perform(roles)?;
-    let (typed, holds) = (editor.typed.into_inner().unwrap_or_default(), editor.holds.into_inner().unwrap_or_default());
+    let (typed, holds) = (
+        editor.typed.into_inner().unwrap_or_default(),
+        editor.holds.into_inner().unwrap_or_default(),
+    );
     let hang = typed.waits.span;
     stage.say(format_args!(
         "the key stroke at {:.3} s waited {:.3} s for the document lock and was woken {} times; {} of {} key strokes waited 100 ms or more",
@@ -102,8 +115,14 @@ fn run(options: &Options) -> io::Result<Outcome> {
         typed.late_keys,
         typed.waits.count,
     ));
-    let figures = [("keys", typed.waits.count), ("late_keys", typed.late_keys), ("wakeups", typed.wakeups), ("inspector_holds", holds)];
-    let doubt = (typed.wakeups < MIN_WAKEUPS).then(|| format!("woken {} times only: the lock was kept, not taken again", typed.wakeups));
+    let figures = [
+        ("keys", typed.waits.count),
+        ("late_keys", typed.late_keys),
+        ("wakeups", typed.wakeups),
+        ("inspector_holds", holds),
+    ];
+    let doubt = (typed.wakeups < MIN_WAKEUPS)
+        .then(|| format!("woken {} times only: the lock was kept, not taken again", typed.wakeups));
     Ok(Outcome::new(&stage, answer(), hang, &figures).unless(doubt))
 }
 
@@ -142,7 +161,9 @@ impl Editor<'_> {
         sys::pin(0, &[cpu])?;
         let mut holds = 0;
         if self.stage.sleep_until(self.stage.hang_start_ns())? {
-            self.stage.say(format_args!("inspector (CPU {cpu}) holds the lock 1 ms at a time, with no gap"));
+            self.stage.say(format_args!(
+                "inspector (CPU {cpu}) holds the lock 1 ms at a time, with no gap"
+            ));
             let mut release_at_ns = 0;
             while self.stage.hang_is_on() {
                 let mut document = self.lock_document();

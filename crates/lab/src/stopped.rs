@@ -1,8 +1,9 @@
 //! `stopped`: a process is stopped (SIGSTOP) while it holds a lock that another needs.
 //!
-//! The *ui* takes a ledger's lock, in memory that it shares with the process *lab-backup*, every 20 ms; so does the backup, for 2 ms.
-//! Then the backup copies the whole ledger, 40 ms of CPU time with the lock held, and in the middle of it the thread *operator* stops
-//! it, as Ctrl-Z would, and lets it go on 800 ms later.
+//! The *ui* takes a ledger's lock, in memory that it shares with the process *lab-backup*, every 20
+//! ms; so does the backup, for 2 ms. Then the backup copies the whole ledger, 40 ms of CPU time
+//! with the lock held, and in the middle of it the thread *operator* stops it, as Ctrl-Z would, and
+//! lets it go on 800 ms later.
 
 use crate::beat::Beat;
 use crate::stage::{Longest, Role, Stage, role};
@@ -21,8 +22,12 @@ const SMALL_COPY_NS: u64 = 2_000_000;
 const LARGE_COPY_NS: u64 = 40_000_000;
 const STOPPED_NS: u64 = 800_000_000;
 
-pub(crate) const PROGRAM: Program =
-    Program { name: "stopped", summary: "a process is stopped by a signal while it holds a lock that it shares with another", answer, run };
+pub(crate) const PROGRAM: Program = Program {
+    name: "stopped",
+    summary: "a process is stopped by a signal while it holds a lock that it shares with another",
+    answer,
+    run,
+};
 
 fn answer() -> Answer {
     Answer {
@@ -60,7 +65,9 @@ fn run(options: &Options) -> io::Result<Outcome> {
         ui_waits: OnceLock::new(),
         stopped: OnceLock::new(),
     };
-    stage.say(format_args!("ui looks something up every 20 ms; the backup copies now and then, under the same lock"));
+    stage.say(format_args!(
+        "ui looks something up every 20 ms; the backup copies now and then, under the same lock"
+    ));
     let processes: Vec<Role> = vec![role("lab-backup", || accounts.back_up())];
     let roles: Vec<Role> = vec![
         role("ui", || accounts.show_entries()),
@@ -131,7 +138,8 @@ impl Accounts<'_> {
             if backup != 0 {
                 let start_ns = sys::monotonic_ns();
                 sys::send_signal(backup, libc::SIGSTOP);
-                self.stage.say(format_args!("operator has stopped the backup, which holds the lock"));
+                self.stage
+                    .say(format_args!("operator has stopped the backup, which holds the lock"));
                 self.stage.sleep_until(start_ns + STOPPED_NS)?;
                 sys::send_signal(backup, libc::SIGCONT);
                 self.stage.say(format_args!("operator has let the backup go on"));

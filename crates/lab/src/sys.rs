@@ -1,9 +1,10 @@
-//! Every call into the C library: clocks, CPU affinity and policy, locks, polling, signals, memory, processes. The only module with
-//! `unsafe`.
+//! Every call into the C library: clocks, CPU affinity and policy, locks, polling, signals, memory,
+//! processes. The only module with `unsafe`.
 //!
-//! Calls that may appear on a stack sit in functions of their own that are never inlined (`call_…`, [`clock_ns`]). *Why:* the C
-//! library has no frame pointers, so a recorded stack goes from the library's function straight to the caller of whoever called it;
-//! the one in between is lost, and it should not be a function of the story.
+//! Calls that may appear on a stack sit in functions of their own that are never inlined (`call_…`,
+//! [`clock_ns`]). *Why:* the C library has no frame pointers, so a recorded stack goes from the
+//! library's function straight to the caller of whoever called it; the one in between is lost, and
+//! it should not be a function of the story.
 
 mod fair_mutex;
 mod lanes;
@@ -34,7 +35,8 @@ fn check(code: libc::c_int) -> io::Result<libc::c_int> {
 #[inline(never)]
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `now` is a valid timespec to write to. Both clocks used here exist on every Linux, so it cannot fail.
+    // SAFETY: `now` is a valid timespec to write to. Both clocks used here exist on every Linux, so
+    // it cannot fail.
     unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -54,15 +56,20 @@ pub fn voluntary_switches() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
 }
 
-/// CPU time of all children of this process that have ended and were waited for, their own ends included.
+/// CPU time of all children of this process that have ended and were waited for, their own ends
+/// included.
 pub fn ended_children_cpu_ns() -> u64 {
     let usage = usage(libc::RUSAGE_CHILDREN);
-    [usage.ru_utime, usage.ru_stime].iter().map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000).sum()
+    [usage.ru_utime, usage.ru_stime]
+        .iter()
+        .map(|time| time.tv_sec as u64 * 1_000_000_000 + time.tv_usec as u64 * 1_000)
+        .sum()
 }
 
 fn usage(who: libc::c_int) -> libc::rusage {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
-    // SAFETY: `usage` is a valid rusage to write to, and all zeroes is a valid one should the call fail.
+    // SAFETY: `usage` is a valid rusage to write to, and all zeroes is a valid one should the call
+    // fail.
     unsafe {
         libc::getrusage(who, usage.as_mut_ptr());
         usage.assume_init()
@@ -93,10 +100,12 @@ pub fn pin(tid: i32, cpus: &[usize]) -> io::Result<()> {
         mask[cpu / 64] |= 1 << (cpu % 64);
     }
     // SAFETY: the kernel reads `size_of_val(&mask)` bytes.
-    check(unsafe { libc::sched_setaffinity(tid, size_of_val(&mask), mask.as_ptr().cast()) }).map(drop)
+    check(unsafe { libc::sched_setaffinity(tid, size_of_val(&mask), mask.as_ptr().cast()) })
+        .map(drop)
 }
 
-/// Gives the thread `tid` (0: the calling one) the policy SCHED_IDLE, or SCHED_OTHER again; the way back needs a privilege.
+/// Gives the thread `tid` (0: the calling one) the policy SCHED_IDLE, or SCHED_OTHER again; the way
+/// back needs a privilege.
 pub fn set_idle_policy(tid: i32, idle: bool) -> io::Result<()> {
     let policy = if idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
     let param = libc::sched_param { sched_priority: 0 };
@@ -117,15 +126,20 @@ pub struct Mutex<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `value` is reached through a `Guard` only, so by one thread at a time; the raw mutex is made for use by many threads.
+// SAFETY: `value` is reached through a `Guard` only, so by one thread at a time; the raw mutex is
+// made for use by many threads.
 unsafe impl<T: Send> Sync for Mutex<T> {}
-// SAFETY: nothing in it belongs to a thread: without a guard (which borrows it) the raw mutex is not locked.
+// SAFETY: nothing in it belongs to a thread: without a guard (which borrows it) the raw mutex is
+// not locked.
 unsafe impl<T: Send> Send for Mutex<T> {}
 
 impl<T> Mutex<T> {
     /// An unlocked mutex around `value`.
     pub fn new(value: T) -> Self {
-        Self { raw: Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER)), value: UnsafeCell::new(value) }
+        Self {
+            raw: Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER)),
+            value: UnsafeCell::new(value),
+        }
     }
 
     /// Waits for the mutex.
@@ -162,7 +176,8 @@ impl<T> Deref for Guard<'_, T> {
 
 impl<T> DerefMut for Guard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this thread holds the mutex as long as the guard lives, and `self` is borrowed mutably.
+        // SAFETY: this thread holds the mutex as long as the guard lives, and `self` is borrowed
+        // mutably.
         unsafe { &mut *self.mutex.value.get() }
     }
 }
@@ -170,7 +185,8 @@ impl<T> DerefMut for Guard<'_, T> {
 impl<T> Drop for Guard<'_, T> {
     #[inline(never)]
     fn drop(&mut self) {
-        // SAFETY: `lock` succeeded in this thread (a guard is not `Send`), and nobody has unlocked since.
+        // SAFETY: `lock` succeeded in this thread (a guard is not `Send`), and nobody has unlocked
+        // since.
         black_box(unsafe { call_mutex_unlock(self.mutex.raw.get()) });
     }
 }
@@ -198,7 +214,9 @@ impl EventFd {
     /// A counter at zero.
     pub fn new() -> io::Result<Self> {
         // SAFETY: no pointers; the result is a new descriptor that nobody else owns.
-        let fd = unsafe { OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?) };
+        let fd = unsafe {
+            OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?)
+        };
         Ok(Self(File::from(fd)))
     }
 
@@ -224,12 +242,17 @@ impl EventFd {
     }
 }
 
-/// Polls until one of `fds` is readable or CLOCK_MONOTONIC reads `until_ns`; may return early with none.
+/// Polls until one of `fds` is readable or CLOCK_MONOTONIC reads `until_ns`; may return early with
+/// none.
 #[inline(never)]
 pub fn wait_readable<const N: usize>(fds: [BorrowedFd; N], until_ns: u64) -> io::Result<[bool; N]> {
-    let mut entries = fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
+    let mut entries =
+        fds.map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 });
     let left_ns = until_ns.saturating_sub(monotonic_ns());
-    let timeout = libc::timespec { tv_sec: (left_ns / 1_000_000_000) as libc::time_t, tv_nsec: (left_ns % 1_000_000_000) as libc::c_long };
+    let timeout = libc::timespec {
+        tv_sec: (left_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (left_ns % 1_000_000_000) as libc::c_long,
+    };
     match check(black_box(call_ppoll(&mut entries, &timeout))) {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(entries.map(|entry| entry.revents != 0)),
@@ -238,8 +261,11 @@ pub fn wait_readable<const N: usize>(fds: [BorrowedFd; N], until_ns: u64) -> io:
 
 #[inline(never)]
 fn call_ppoll(entries: &mut [libc::pollfd], timeout: &libc::timespec) -> libc::c_int {
-    // SAFETY: pointer and length are of one slice, the timeout is a valid timespec, a null mask leaves the signal mask alone.
-    black_box(unsafe { libc::ppoll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout, ptr::null()) })
+    // SAFETY: pointer and length are of one slice, the timeout is a valid timespec, a null mask
+    // leaves the signal mask alone.
+    black_box(unsafe {
+        libc::ppoll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, timeout, ptr::null())
+    })
 }
 
 /// Waits for a byte from a pipe or socket; `None` at its end.
@@ -253,8 +279,9 @@ pub fn read_byte(from: BorrowedFd) -> io::Result<Option<u8>> {
     }
 }
 
-// The C library's own `read`, `recv`, `fsync` and `waitpid` use the frame pointer for other things where there are several threads,
-// and the recorded stack would end there. `syscall` does not touch it.
+// The C library's own `read`, `recv`, `fsync` and `waitpid` use the frame pointer for other things
+// where there are several threads, and the recorded stack would end there. `syscall` does not touch
+// it.
 
 #[inline(never)]
 fn call_read(from: BorrowedFd, byte: &mut u8) -> libc::c_long {
@@ -278,19 +305,23 @@ fn call_fsync(file: &File) -> libc::c_int {
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
-    /// A set that reports when one of `fds` is readable. They must outlive the set to be reported; a closed one just is not.
+    /// A set that reports when one of `fds` is readable. They must outlive the set to be reported;
+    /// a closed one just is not.
     pub fn new(fds: &[BorrowedFd]) -> io::Result<Self> {
         // SAFETY: no pointers; the result is a new descriptor that nobody else owns.
         let set = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
         for (index, fd) in fds.iter().enumerate() {
             let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index as u64 };
             // SAFETY: both descriptors are open, `event` is valid.
-            check(unsafe { libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event) })?;
+            check(unsafe {
+                libc::epoll_ctl(set.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), &mut event)
+            })?;
         }
         Ok(Self(set))
     }
 
-    /// Waits without limit until one is readable and returns its index among `fds`; `None` when a signal came instead.
+    /// Waits without limit until one is readable and returns its index among `fds`; `None` when a
+    /// signal came instead.
     #[inline(never)]
     pub fn wait(&self) -> io::Result<Option<usize>> {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
@@ -308,7 +339,8 @@ fn call_epoll_wait(set: &OwnedFd, event: &mut libc::epoll_event) -> libc::c_int 
     black_box(unsafe { libc::epoll_wait(set.as_raw_fd(), event, 1, -1) })
 }
 
-/// SIGINT and SIGTERM, blocked in the calling thread and those it starts, and readable from a descriptor instead; until dropped.
+/// SIGINT and SIGTERM, blocked in the calling thread and those it starts, and readable from a
+/// descriptor instead; until dropped.
 pub struct StopSignals {
     fd: File,
     mask_before: libc::sigset_t,
@@ -317,15 +349,20 @@ pub struct StopSignals {
 impl StopSignals {
     /// Blocks them.
     pub fn block() -> io::Result<Self> {
-        // SAFETY: a sigset_t is plain bits, so all zeroes is valid; `sigemptyset` then gives it its proper value. The pointers are
-        // to live locals. The descriptor is new and nobody else owns it.
+        // SAFETY: a sigset_t is plain bits, so all zeroes is valid; `sigemptyset` then gives it its
+        // proper value. The pointers are to live locals. The descriptor is new and nobody else owns
+        // it.
         unsafe {
             let mut mask: libc::sigset_t = mem::zeroed();
             let mut mask_before: libc::sigset_t = mem::zeroed();
             libc::sigemptyset(&mut mask);
             libc::sigaddset(&mut mask, libc::SIGINT);
             libc::sigaddset(&mut mask, libc::SIGTERM);
-            let fd = OwnedFd::from_raw_fd(check(libc::signalfd(-1, &mask, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK))?);
+            let fd = OwnedFd::from_raw_fd(check(libc::signalfd(
+                -1,
+                &mask,
+                libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
+            ))?);
             // Fails for a bad first argument only.
             libc::pthread_sigmask(libc::SIG_BLOCK, &mask, &mut mask_before);
             Ok(Self { fd: File::from(fd), mask_before })

@@ -1,8 +1,9 @@
 //! `tcp`: a server with one thread computes for another client.
 //!
-//! The *ui* asks the process *lab-server* over a loopback connection, every 20 ms, and is answered at once. Then a second client, the
-//! thread *reporter*, asks for a report, which takes the server 400 ms of CPU time. The ui's next question lies in the server's socket
-//! until the report is sent. Nobody holds a lock; the ui waits for a message.
+//! The *ui* asks the process *lab-server* over a loopback connection, every 20 ms, and is answered
+//! at once. Then a second client, the thread *reporter*, asks for a report, which takes the server
+//! 400 ms of CPU time. The ui's next question lies in the server's socket until the report is sent.
+//! Nobody holds a lock; the ui waits for a message.
 
 use crate::beat::Beat;
 use crate::outcome::no_cpu_doubt;
@@ -66,9 +67,13 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let (ui, of_ui) = connect(&listener)?;
     let (reporter, of_reporter) = connect(&listener)?;
     drop(listener);
-    stage.say(format_args!("ui asks the server something every {} ms", QUESTION_INTERVAL_NS / 1_000_000));
+    stage.say(format_args!(
+        "ui asks the server something every {} ms",
+        QUESTION_INTERVAL_NS / 1_000_000
+    ));
     let service = &service;
-    let processes: Vec<Role> = vec![role("lab-server", move || service.serve([of_ui, of_reporter]))];
+    let processes: Vec<Role> =
+        vec![role("lab-server", move || service.serve([of_ui, of_reporter]))];
     let roles: Vec<Role> = vec![
         role("ui", move || service.show_entries(ui)),
         role("reader", || service.questions.strike(service.stage)),
@@ -84,7 +89,11 @@ fn run(options: &Options) -> io::Result<Outcome> {
         cpu_ns as f64 / 1e9,
     ));
     let figures = [("questions", waits.count), ("report_cpu_ms", cpu_ns / 1_000_000)];
-    Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(no_cpu_doubt("the server", waits.span, cpu_ns)))
+    Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(no_cpu_doubt(
+        "the server",
+        waits.span,
+        cpu_ns,
+    )))
 }
 
 /// A connection: the client's end, and the server's.
@@ -122,9 +131,12 @@ impl Service<'_> {
 
     #[inline(never)]
     fn serve(&self, mut clients: [TcpStream; 2]) -> io::Result<()> {
-        let events = Epoll::new(&[clients[0].as_fd(), clients[1].as_fd(), self.stage.curtain().as_fd()])?;
+        let events =
+            Epoll::new(&[clients[0].as_fd(), clients[1].as_fd(), self.stage.curtain().as_fd()])?;
         while self.stage.is_open() {
-            let Some(client) = events.wait()?.and_then(|index| clients.get_mut(index)) else { continue };
+            let Some(client) = events.wait()?.and_then(|index| clients.get_mut(index)) else {
+                continue;
+            };
             if sys::read_byte(client.as_fd())? == Some(REPORT) {
                 self.compile_report();
             }
@@ -150,7 +162,10 @@ impl Service<'_> {
 /// False when the server has gone.
 #[inline(never)]
 fn ask_server(server: &mut TcpStream, question: u8) -> bool {
-    black_box(server.write_all(&[question]).is_ok() && matches!(sys::read_byte(server.as_fd()), Ok(Some(_))))
+    black_box(
+        server.write_all(&[question]).is_ok()
+            && matches!(sys::read_byte(server.as_fd()), Ok(Some(_))),
+    )
 }
 
 #[inline(never)]

@@ -2,7 +2,8 @@
 
 use std::hint::black_box;
 
-/// A few µs of arithmetic; inlined, so that the samples fall into the function of the story that calls it.
+/// A few µs of arithmetic; inlined, so that the samples fall into the function of the story that
+/// calls it.
 #[inline(always)]
 pub fn compute(state: &mut u64) {
     for _ in 0..2_000 {
@@ -15,7 +16,8 @@ pub fn compute(state: &mut u64) {
     }
 }
 
-/// Put after the last call of a function, this keeps the call from becoming a jump, which would take the function off the stack.
+/// Put after the last call of a function, this keeps the call from becoming a jump, which would
+/// take the function off the stack.
 #[inline(always)]
 pub fn stay_on_stack() {
     black_box(());

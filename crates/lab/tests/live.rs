@@ -1,8 +1,10 @@
-//! The programs, really run: 3 s each, one after another, each in a process of its own (`examples/lab.rs`, which `cargo test` builds).
+//! The programs, really run: 3 s each, one after another, each in a process of its own
+//! (`examples/lab.rs`, which `cargo test` builds).
 //!
-//! They need no privilege. A hang is a race against the scheduler, so what is demanded of every run is honesty: either the hang
-//! happened and the figures bear it out, or the outcome says why not. On a quiet machine all happen. Nothing is demanded of how long
-//! anything takes: a busy machine may keep a program from its CPUs for as long as it likes.
+//! They need no privilege. A hang is a race against the scheduler, so what is demanded of every run
+//! is honesty: either the hang happened and the figures bear it out, or the outcome says why not.
+//! On a quiet machine all happen. Nothing is demanded of how long anything takes: a busy machine
+//! may keep a program from its CPUs for as long as it likes.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -27,7 +29,12 @@ fn start_for(seconds: &str, name: &str, by: &[&str]) -> Child {
     let example = this.ancestors().nth(2).unwrap().join("examples/lab");
     assert!(example.exists(), "first run `cargo build -p unhitch-lab --example lab`");
     let mut words = by.iter().map(OsStr::new).chain([example.as_os_str()]);
-    Command::new(words.next().unwrap()).args(words).args([name, seconds]).stdout(Stdio::piped()).spawn().unwrap()
+    Command::new(words.next().unwrap())
+        .args(words)
+        .args([name, seconds])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap()
 }
 
 fn outcome_of(mut child: Child) -> Outcome {
@@ -51,7 +58,10 @@ fn play(name: &str) -> Outcome {
     if outcome.happened {
         assert!(hang.duration_ns() >= outcome.answer.min_duration_ms * 1_000_000);
         let run = outcome.measured.run;
-        assert!(run.start_ns + 500_000_000 < hang.start_ns && hang.end_ns < run.end_ns, "{hang:?} in {run:?}");
+        assert!(
+            run.start_ns + 500_000_000 < hang.start_ns && hang.end_ns < run.end_ns,
+            "{hang:?} in {run:?}"
+        );
     }
     outcome
 }
@@ -66,7 +76,10 @@ fn live_starve() {
     if outcome.happened {
         // One wake-up per millisecond, but far fewer where inspector or typing must wait for a CPU.
         assert!(figure(&outcome, "wakeups") >= 20, "woken again and again, in vain");
-        assert!(figure(&outcome, "inspector_holds") >= figure(&outcome, "wakeups"), "because the lock was released as often");
+        assert!(
+            figure(&outcome, "inspector_holds") >= figure(&outcome, "wakeups"),
+            "because the lock was released as often"
+        );
     }
 }
 
@@ -84,7 +97,10 @@ fn live_loop_stall() {
     let outcome = play("loop-stall");
     if outcome.happened {
         assert!((1..=3).contains(&figure(&outcome, "stalls")));
-        assert!(figure(&outcome, "cpu_ms") * 2 >= outcome.measured.hang.duration_ns() / 1_000_000, "it computes");
+        assert!(
+            figure(&outcome, "cpu_ms") * 2 >= outcome.measured.hang.duration_ns() / 1_000_000,
+            "it computes"
+        );
     }
 }
 
@@ -92,7 +108,8 @@ fn live_loop_stall() {
 fn live_idle_holder() {
     let outcome = play("idle-holder");
     if outcome.happened {
-        let (hold_ms, cpu_ms) = (figure(&outcome, "hold_ms"), figure(&outcome, "holder_cpu_us") / 1_000);
+        let (hold_ms, cpu_ms) =
+            (figure(&outcome, "hold_ms"), figure(&outcome, "holder_cpu_us") / 1_000);
         assert!(cpu_ms * 5 < hold_ms, "the holder had {cpu_ms} ms of CPU time in {hold_ms} ms");
     }
 }
@@ -101,8 +118,12 @@ fn live_idle_holder() {
 fn live_saturate() {
     let outcome = play("saturate");
     if outcome.happened {
-        let (waited_ms, longest_us) = (figure(&outcome, "waited_ms"), figure(&outcome, "longest_wait_us"));
-        assert!(waited_ms * 2 >= outcome.measured.hang.duration_ns() / 1_000_000, "it waited for the lock");
+        let (waited_ms, longest_us) =
+            (figure(&outcome, "waited_ms"), figure(&outcome, "longest_wait_us"));
+        assert!(
+            waited_ms * 2 >= outcome.measured.hang.duration_ns() / 1_000_000,
+            "it waited for the lock"
+        );
         assert!(longest_us < waited_ms * 1_000, "more than once");
         assert!(figure(&outcome, "closed_in_hang") > 100, "because others had it");
     }
@@ -128,7 +149,11 @@ fn live_chain() {
 fn live_tcp() {
     let outcome = play("tcp");
     if outcome.happened {
-        assert!(figure(&outcome, "report_cpu_ms") * 2 >= outcome.measured.hang.duration_ns() / 1_000_000, "the server computes");
+        assert!(
+            figure(&outcome, "report_cpu_ms") * 2
+                >= outcome.measured.hang.duration_ns() / 1_000_000,
+            "the server computes"
+        );
     }
 }
 
@@ -136,7 +161,10 @@ fn live_tcp() {
 fn live_stopped() {
     let outcome = play("stopped");
     if outcome.happened {
-        assert!(figure(&outcome, "stopped_ms") * 2 >= outcome.measured.hang.duration_ns() / 1_000_000, "the holder was stopped");
+        assert!(
+            figure(&outcome, "stopped_ms") * 2 >= outcome.measured.hang.duration_ns() / 1_000_000,
+            "the holder was stopped"
+        );
     }
 }
 
@@ -163,7 +191,10 @@ fn live_build_stall() {
     if outcome.happened {
         assert!(figure(&outcome, "stuck") > 10, "not one compiler, but the build");
         // Who has waited for the lock waits for a CPU, too, where others want it.
-        assert!(figure(&outcome, "hold_ms") * 2 > outcome.measured.hang.duration_ns() / 1_000_000, "the wait is one hold");
+        assert!(
+            figure(&outcome, "hold_ms") * 2 > outcome.measured.hang.duration_ns() / 1_000_000,
+            "the wait is one hold"
+        );
     }
 }
 
@@ -171,7 +202,8 @@ fn live_build_stall() {
 fn live_scan_stall() {
     let outcome = play("scan-stall");
     if outcome.happened {
-        let (scan_ms, cpu_ms) = (figure(&outcome, "scan_ms"), figure(&outcome, "scanner_cpu_us") / 1_000);
+        let (scan_ms, cpu_ms) =
+            (figure(&outcome, "scan_ms"), figure(&outcome, "scanner_cpu_us") / 1_000);
         assert!(cpu_ms * 5 < scan_ms, "the scanner had {cpu_ms} ms of CPU time in {scan_ms} ms");
     }
 }
@@ -186,8 +218,16 @@ fn live_exit_storm() {
 
 /// The processes that `pid` started, and those that they started.
 fn descendants(pid: u32) -> Vec<u32> {
-    let listed = Command::new("ps").args(["-o", "pid=", "--ppid", &pid.to_string()]).output().unwrap().stdout;
-    let children: Vec<u32> = String::from_utf8(listed).unwrap().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    let listed = Command::new("ps")
+        .args(["-o", "pid=", "--ppid", &pid.to_string()])
+        .output()
+        .unwrap()
+        .stdout;
+    let children: Vec<u32> = String::from_utf8(listed)
+        .unwrap()
+        .split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect();
     children.iter().copied().chain(children.iter().flat_map(|&child| descendants(child))).collect()
 }
 
@@ -215,16 +255,22 @@ fn live_leaves_no_process_behind_when_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert!(both, "make and the indexer at least: {started:?}");
-    let alive = |pid: &&u32| std::fs::read_to_string(format!("/proc/{pid}/status")).is_ok_and(|status| !status.contains("State:\tZ"));
+    let alive = |pid: &&u32| {
+        std::fs::read_to_string(format!("/proc/{pid}/status"))
+            .is_ok_and(|status| !status.contains("State:\tZ"))
+    };
     assert!(at_last(|| started.iter().filter(alive).count() == 0), "some of {started:?} live on");
 }
 
-/// Whether a process has blocked SIGTERM, to be asked about it in its own time; before that it would just die.
+/// Whether a process has blocked SIGTERM, to be asked about it in its own time; before that it
+/// would just die.
 fn takes_sigterm(pid: u32) -> bool {
     const SIGTERM: u64 = 15;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).map(str::trim);
-    blocked.and_then(|mask| u64::from_str_radix(mask, 16).ok()).is_some_and(|mask| mask >> (SIGTERM - 1) & 1 == 1)
+    blocked
+        .and_then(|mask| u64::from_str_radix(mask, 16).ok())
+        .is_some_and(|mask| mask >> (SIGTERM - 1) & 1 == 1)
 }
 
 #[test]
@@ -247,7 +293,8 @@ fn live_stops_on_sigterm() {
 #[test]
 fn live_starve_says_that_one_cpu_is_too_few() {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+    let cpus =
+        status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
     let one_cpu = cpus.split([',', '-']).next().unwrap();
     let outcome = outcome_of(start("starve", &["taskset", "-c", one_cpu]));
     assert!(!outcome.happened);

@@ -1,17 +1,22 @@
-//! The lock itself: one word, and what happens to it. A mutex is the same lock that nobody shares. The only module with `unsafe`.
+//! The lock itself: one word, and what happens to it. A mutex is the same lock that nobody shares.
+//! The only module with `unsafe`.
 //!
-//! The word says who holds the lock (one writer, or a number of readers), whether a release must look at the queue, and whether
-//! newcomers are shut out. A waiter stays in its place in the queue (`queue.rs`) until it has the lock, however often it is woken in
-//! vain; so the head of the queue is always the one who has waited longest.
+//! The word says who holds the lock (one writer, or a number of readers), whether a release must
+//! look at the queue, and whether newcomers are shut out. A waiter stays in its place in the queue
+//! (`queue.rs`) until it has the lock, however often it is woken in vain; so the head of the queue
+//! is always the one who has waited longest.
 //!
-//! A release that must look at the queue either wakes the head of it and leaves the lock free for whoever comes first, or hands the lock
-//! over. While the woken one is on its way, nothing in the word tells of it: releases are as fast as without a queue, and wake nobody else.
-//! Handing over to a writer while other readers still hold the lock means to shut out newcomers ([`CLOSED`]); the last reader to leave
-//! then hands over.
+//! A release that must look at the queue either wakes the head of it and leaves the lock free for
+//! whoever comes first, or hands the lock over. While the woken one is on its way, nothing in the
+//! word tells of it: releases are as fast as without a queue, and wake nobody else. Handing over to
+//! a writer while other readers still hold the lock means to shut out newcomers ([`CLOSED`]); the
+//! last reader to leave then hands over.
 //!
-//! *Why no wake-up is lost:* whoever lies down has put [`queue::WAITING`] into its state, and has *then* seen the lock taken and
-//! [`QUEUED`] set. The release that clears it frees the lock, and after that swaps the states of those at the head: of two swaps of a
-//! state one comes first, and the second sees what was before it. Those behind are looked after by whoever leaves the queue before them.
+//! *Why no wake-up is lost:* whoever lies down has put [`queue::WAITING`] into its state, and has
+//! *then* seen the lock taken and [`QUEUED`] set. The release that clears it frees the lock, and
+//! after that swaps the states of those at the head: of two swaps of a state one comes first, and
+//! the second sees what was before it. Those behind are looked after by whoever leaves the queue
+//! before them.
 
 mod queue;
 mod sleep;
@@ -40,7 +45,8 @@ use sync::{AtomicU32, Ordering, spin_loop};
 
 /// A writer holds the lock.
 const EXCLUSIVE: u32 = 1;
-/// A release must look at the queue. Not set, though somebody is queued, only while one of those at its head is awake.
+/// A release must look at the queue. Not set, though somebody is queued, only while one of those at
+/// its head is awake.
 const QUEUED: u32 = 2;
 /// Readers hold the lock and newcomers queue: the last one to leave hands over.
 const CLOSED: u32 = 4;
@@ -49,7 +55,8 @@ const READER: u32 = 8;
 const READERS: u32 = !(READER - 1);
 const HELD: u32 = EXCLUSIVE | READERS;
 
-/// How often one looks whether the lock is free before one lies down: some µs, about what lying down and being woken costs.
+/// How often one looks whether the lock is free before one lies down: some µs, about what lying
+/// down and being woken costs.
 #[cfg(not(loom))]
 const SPINS: u32 = 100;
 #[cfg(loom)]
@@ -123,7 +130,10 @@ impl Word {
     #[inline]
     fn lock(&self, mode: Mode, policy: Policy) {
         let got = match mode {
-            Mode::Exclusive => self.0.compare_exchange_weak(0, EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed).is_ok(),
+            Mode::Exclusive => self
+                .0
+                .compare_exchange_weak(0, EXCLUSIVE, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok(),
             Mode::Shared => self.try_lock(mode),
         };
         if !got {
@@ -134,7 +144,9 @@ impl Word {
     #[inline]
     fn unlock(&self, mode: Mode, policy: Policy) {
         let freed = match mode {
-            Mode::Exclusive => self.0.compare_exchange(EXCLUSIVE, 0, Ordering::Release, Ordering::Relaxed).is_ok(),
+            Mode::Exclusive => {
+                self.0.compare_exchange(EXCLUSIVE, 0, Ordering::Release, Ordering::Relaxed).is_ok()
+            }
             Mode::Shared => self.unlock_quietly(),
         };
         if !freed {
@@ -204,13 +216,19 @@ impl Word {
             if taken.is_none() && word & QUEUED != 0 {
                 break;
             }
-            match self.0.compare_exchange_weak(word, taken.unwrap_or(word | QUEUED), Ordering::Acquire, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(
+                word,
+                taken.unwrap_or(word | QUEUED),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) if taken.is_some() => return true,
                 Ok(_) => break,
                 Err(now) => word = now,
             }
         }
-        // SAFETY: the waiter is on the stack of `lock_slow`, which returns only once it is out of the queue: granted, or removed.
+        // SAFETY: the waiter is on the stack of `lock_slow`, which returns only once it is out of
+        // the queue: granted, or removed.
         unsafe { queue.push(waiter) };
         false
     }
@@ -220,7 +238,8 @@ impl Word {
         waiter.state.compare_exchange(AWAKE, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Takes the lock if it is free after all (true), else sees to it that the next release looks at the queue.
+    /// Takes the lock if it is free after all (true), else sees to it that the next release looks
+    /// at the queue.
     fn take_or_rest(&self, mode: Mode) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
@@ -228,7 +247,12 @@ impl Word {
             if taken.is_none() && word & QUEUED != 0 {
                 return false;
             }
-            match self.0.compare_exchange_weak(word, taken.unwrap_or(word | QUEUED), Ordering::AcqRel, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(
+                word,
+                taken.unwrap_or(word | QUEUED),
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return taken.is_some(),
                 Err(now) => word = now,
             }
@@ -251,13 +275,15 @@ impl Word {
             }
         }
         let next = queue.of(self.key()).next().map(|next| next.mode);
-        // The one who was awake is gone: from now on releases must look at the queue again, if there is one.
+        // The one who was awake is gone: from now on releases must look at the queue again, if
+        // there is one.
         match next {
             Some(_) => self.0.fetch_or(QUEUED, Ordering::Relaxed),
             None => self.0.fetch_and(!QUEUED, Ordering::Relaxed),
         };
         // The readers behind a reader may come in too.
-        let wake = (next == Some(Mode::Shared) && waiter.mode == Mode::Shared).then(|| queue.wake_leading(self.key()));
+        let wake = (next == Some(Mode::Shared) && waiter.mode == Mode::Shared)
+            .then(|| queue.wake_leading(self.key()));
         drop(queue);
         if let Some(wake) = wake {
             wake.send();
@@ -269,7 +295,12 @@ impl Word {
     fn unlock_quietly(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while word & (QUEUED | CLOSED) == 0 || (word & CLOSED != 0 && word & READERS != READER) {
-            match self.0.compare_exchange_weak(word, word - READER, Ordering::Release, Ordering::Relaxed) {
+            match self.0.compare_exchange_weak(
+                word,
+                word - READER,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -281,10 +312,15 @@ impl Word {
     fn unlock_slow(&self, mode: Mode, policy: Policy, fair: bool) {
         let key = self.key();
         let mut queue = bucket(key).lock();
-        let head = queue.of(key).next().map(|head| (head.mode, head.since_ns, head.state.load(Ordering::Relaxed) == WAITING));
-        // Who is awake already, and on its way, takes no part in the lottery: that is for those who would be woken.
+        let head = queue
+            .of(key)
+            .next()
+            .map(|head| (head.mode, head.since_ns, head.state.load(Ordering::Relaxed) == WAITING));
+        // Who is awake already, and on its way, takes no part in the lottery: that is for those who
+        // would be woken.
         let is_due = head.is_some_and(|(_, since_ns, is_asleep)| {
-            fair || policy.is_overdue(since_ns, policy.now_ns()) || (is_asleep && queue.draw(policy.one_in))
+            fair || policy.is_overdue(since_ns, policy.now_ns())
+                || (is_asleep && queue.draw(policy.one_in))
         });
         let leading = queue.leading(key).count() as u32;
         let more = queue.of(key).nth(leading as usize).is_some();

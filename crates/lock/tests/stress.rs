@@ -1,11 +1,13 @@
-//! Many threads on one lock: nothing is lost, readers and writers exclude each other, everybody gets in, guards do what they say.
+//! Many threads on one lock: nothing is lost, readers and writers exclude each other, everybody
+//! gets in, guards do what they say.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::{self, ScopedJoinHandle};
 use unhitch_lock::{Mutex, NO_BOUND, RwLock};
 
-/// Waits for each thread itself: a race detector does not see how the standard library waits for all of a scope.
+/// Waits for each thread itself: a race detector does not see how the standard library waits for
+/// all of a scope.
 fn join<'a>(threads: impl IntoIterator<Item = ScopedJoinHandle<'a, ()>>) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
@@ -18,7 +20,8 @@ fn count_with<const ONE_IN: u32, const BOUND_US: u32>(threads: u64, rounds: u64)
                 let mut total = total.lock();
                 let before = *total;
                 if round % 64 == 0 {
-                    // Now and then the holder is preempted, so that there is a queue on any machine.
+                    // Now and then the holder is preempted, so that there is a queue on any
+                    // machine.
                     thread::yield_now();
                 }
                 *total = before + 1;
@@ -40,7 +43,11 @@ fn no_increment_is_lost_under_any_policy() {
     count_with::<2, 100>(8, 10_000);
 }
 
-fn read_and_write_with<const ONE_IN: u32, const BOUND_US: u32>(readers: usize, writers: usize, rounds: u32) {
+fn read_and_write_with<const ONE_IN: u32, const BOUND_US: u32>(
+    readers: usize,
+    writers: usize,
+    rounds: u32,
+) {
     let pair = RwLock::<(u64, u64), ONE_IN, BOUND_US>::new((0, 0));
     let inside = AtomicU32::new(0);
     thread::scope(|scope| {
@@ -67,7 +74,9 @@ fn read_and_write_with<const ONE_IN: u32, const BOUND_US: u32>(readers: usize, w
             }
         };
         let threads: Vec<_> = (0..readers).map(|_| scope.spawn(read)).collect();
-        join(threads.into_iter().chain((0..writers).map(|_| scope.spawn(write)).collect::<Vec<_>>()));
+        join(
+            threads.into_iter().chain((0..writers).map(|_| scope.spawn(write)).collect::<Vec<_>>()),
+        );
     });
     assert!(!pair.is_locked());
     assert_eq!(pair.into_inner().0, writers as u64 * u64::from(rounds));
@@ -83,7 +92,8 @@ fn readers_and_writers_exclude_each_other_under_any_policy() {
     read_and_write_with::<3, 50>(3, 3, 5_000);
 }
 
-/// Two readers take turns so that one of them always reads. A writer must get in all the same, by either half of the policy.
+/// Two readers take turns so that one of them always reads. A writer must get in all the same, by
+/// either half of the policy.
 fn writer_gets_past_overlapping_readers<const ONE_IN: u32, const BOUND_US: u32>() {
     let lock = RwLock::<u32, ONE_IN, BOUND_US>::new(0);
     let done = AtomicBool::new(false);
@@ -98,9 +108,12 @@ fn writer_gets_past_overlapping_readers<const ONE_IN: u32, const BOUND_US: u32>(
                     let guard = lock.read();
                     let seen = reads[1 - own].load(Ordering::Relaxed);
                     reads[own].fetch_add(1, Ordering::Relaxed);
-                    // Stays until the other one is in as well; a writer that shuts it out ends that, after a while.
+                    // Stays until the other one is in as well; a writer that shuts it out ends
+                    // that, after a while.
                     for _ in 0..1_000 {
-                        if reads[1 - own].load(Ordering::Relaxed) != seen || done.load(Ordering::Relaxed) {
+                        if reads[1 - own].load(Ordering::Relaxed) != seen
+                            || done.load(Ordering::Relaxed)
+                        {
                             break;
                         }
                         thread::yield_now();
@@ -171,7 +184,8 @@ fn a_fair_release_goes_to_the_waiter() {
     thread::scope(|scope| {
         let waiter = scope.spawn(|| *mutex.lock() = 7);
         let mut held = Some(held);
-        // Released fairly and taken again until the waiter was queued when we released: from then on it comes first.
+        // Released fairly and taken again until the waiter was queued when we released: from then
+        // on it comes first.
         while held.as_deref() != Some(&7) {
             lock_api::MutexGuard::bump(held.as_mut().expect("held"));
             thread::yield_now();

@@ -1,4 +1,5 @@
-//! The columns: context switches, wake-ups, samples, lock contention. All columns of a struct have the same length; all are sorted by time.
+//! The columns: context switches, wake-ups, samples, lock contention. All columns of a struct have
+//! the same length; all are sorted by time.
 
 use crate::{StackId, ThreadId, Time};
 
@@ -135,10 +136,12 @@ pub struct Switches {
     pub next: Vec<ThreadId>,
     /// The state in which `prev` left.
     pub prev_state: Vec<TaskState>,
-    /// Why `prev` left, where the system says so (Windows); empty, not only short, where it does not.
+    /// Why `prev` left, where the system says so (Windows); empty, not only short, where it does
+    /// not.
     pub prev_reason: Vec<WaitReason>,
-    /// Kernel priority of `prev` (100–139 normal, below 100 real-time; smaller is more urgent). Windows: 139 less its priority for 0–15,
-    /// 115 less its priority for the real-time ones, 16–31.
+    /// Kernel priority of `prev` (100–139 normal, below 100 real-time; smaller is more urgent).
+    /// Windows: 139 less its priority for 0–15, 115 less its priority for the real-time ones,
+    /// 16–31.
     pub prev_prio: Vec<i16>,
     /// Kernel priority of `next`.
     pub next_prio: Vec<i16>,
@@ -190,7 +193,8 @@ pub struct Wakings {
     pub stack: Vec<StackId>,
 }
 
-/// CPU samples: `thread` was running on `cpu` at `time`, in `stack` (its leaf is the sampled instruction).
+/// CPU samples: `thread` was running on `cpu` at `time`, in `stack` (its leaf is the sampled
+/// instruction).
 #[derive(Clone, Debug, Default)]
 pub struct Samples {
     /// When.
@@ -201,8 +205,8 @@ pub struct Samples {
     pub thread: Vec<ThreadId>,
     /// Where it was.
     pub stack: Vec<StackId>,
-    /// True of those inside an interrupt (Windows: a DPC counts here too), where the system says so; empty, not only short, where it does
-    /// not.
+    /// True of those inside an interrupt (Windows: a DPC counts here too), where the system says
+    /// so; empty, not only short, where it does not.
     pub in_interrupt: Vec<bool>,
 }
 
@@ -234,7 +238,8 @@ pub enum ContentionKind {
     End,
 }
 
-/// Waits for kernel locks as the kernel itself reports them (`lock:contention_begin`, `lock:contention_end`).
+/// Waits for kernel locks as the kernel itself reports them (`lock:contention_begin`,
+/// `lock:contention_end`).
 #[derive(Clone, Debug, Default)]
 pub struct Contentions {
     /// When.
@@ -245,7 +250,8 @@ pub struct Contentions {
     pub kind: Vec<ContentionKind>,
     /// Address of the lock, kernel avma.
     pub lock_avma: Vec<u64>,
-    /// `Begin`: the kernel's flags (SPIN 1, READ 2, WRITE 4, RT 8, PERCPU 16, MUTEX 32). `End`: 0 or a negative errno, as its low 32 bits.
+    /// `Begin`: the kernel's flags (SPIN 1, READ 2, WRITE 4, RT 8, PERCPU 16, MUTEX 32). `End`: 0
+    /// or a negative errno, as its low 32 bits.
     pub flags: Vec<u32>,
     /// Where the thread was; often empty for `End`.
     pub stack: Vec<StackId>,

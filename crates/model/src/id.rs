@@ -1,4 +1,5 @@
-//! Newtype indices into the tables of a [`Trace`](crate::Trace). None of them means anything outside its own trace.
+//! Newtype indices into the tables of a [`Trace`](crate::Trace). None of them means anything
+//! outside its own trace.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -17,11 +18,13 @@ macro_rules! id {
 }
 
 id!(
-    /// A thread incarnation (tid + start time), an index into [`Threads`](crate::Threads). 0 is the idle thread of every CPU.
+    /// A thread incarnation (tid + start time), an index into [`Threads`](crate::Threads). 0 is the
+    /// idle thread of every CPU.
     ThreadId
 );
 id!(
-    /// A process incarnation, an index into [`Threads`](crate::Threads)' processes. 0 is the kernel's idle process.
+    /// A process incarnation, an index into [`Threads`](crate::Threads)' processes. 0 is the
+    /// kernel's idle process.
     ProcessId
 );
 id!(

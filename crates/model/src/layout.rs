@@ -1,7 +1,8 @@
 //! [`Layout`]: how the bytes of a provider's event become named values.
 //!
-//! An event keeps its payload as recorded and is decoded when somebody looks at it: of the millions of events in a trace a table shows
-//! twenty. Layouts come from the trace file (ETW: TRACE_EVENT_INFO, TraceLogging, EventSource manifests) or from a reader's own table.
+//! An event keeps its payload as recorded and is decoded when somebody looks at it: of the millions
+//! of events in a trace a table shows twenty. Layouts come from the trace file (ETW:
+//! TRACE_EVENT_INFO, TraceLogging, EventSource manifests) or from a reader's own table.
 
 use crate::{NameId, Value};
 
@@ -123,10 +124,15 @@ const MAX_DEPTH: u8 = 4;
 const MAX_ELEMENTS: u64 = 1 << 16;
 
 impl Layout {
-    /// Decodes `payload`: calls `each` with every field of the outermost level and its value, in order. Ends with the payload: fields that
-    /// an older or newer provider did not write are left out. Returns how many bytes at the end no field covers.
+    /// Decodes `payload`: calls `each` with every field of the outermost level and its value, in
+    /// order. Ends with the payload: fields that an older or newer provider did not write are left
+    /// out. Returns how many bytes at the end no field covers.
     pub fn read<'a>(&self, payload: &'a [u8], mut each: impl FnMut(&Field, Value<'a>)) -> usize {
-        let mut reader = Reader { rest: payload, pointer_bytes: usize::from(self.pointer_bytes.clamp(4, 8)), numbers: Vec::new() };
+        let mut reader = Reader {
+            rest: payload,
+            pointer_bytes: usize::from(self.pointer_bytes.clamp(4, 8)),
+            numbers: Vec::new(),
+        };
         let mut at = 0;
         while let Some(field) = self.fields.get(at) {
             let before = reader.rest;
@@ -156,7 +162,9 @@ impl Layout {
 /// How many of the fields after the one at `at` are its members.
 fn members(field: &Field, fields: &[Field], at: usize) -> usize {
     match field.kind {
-        FieldType::Struct { members } => usize::from(members).min(fields.len().saturating_sub(at + 1)),
+        FieldType::Struct { members } => {
+            usize::from(members).min(fields.len().saturating_sub(at + 1))
+        }
         _ => 0,
     }
 }
@@ -179,8 +187,13 @@ impl<'a> Reader<'a> {
             Count::Rest => MAX_ELEMENTS,
         };
         // Characters in an array are a text.
-        if matches!((field.kind, field.count), (FieldType::Char16, Count::Fixed(_) | Count::Field(_))) {
-            return Some(Value::Text(utf16(self.bytes(usize::try_from(count).ok()?.checked_mul(2)?)?)));
+        if matches!(
+            (field.kind, field.count),
+            (FieldType::Char16, Count::Fixed(_) | Count::Field(_))
+        ) {
+            return Some(Value::Text(utf16(
+                self.bytes(usize::try_from(count).ok()?.checked_mul(2)?)?,
+            )));
         }
         let mut list = Vec::new();
         for _ in 0..count.min(MAX_ELEMENTS) {
@@ -215,7 +228,8 @@ impl<'a> Reader<'a> {
             }
             _ => self.simple(field)?,
         };
-        if let (Value::Unsigned(number) | Value::Hex(number), Ok(at)) = (&value, u16::try_from(at)) {
+        if let (Value::Unsigned(number) | Value::Hex(number), Ok(at)) = (&value, u16::try_from(at))
+        {
             self.numbers.push((at, *number));
         }
         Some(value)
@@ -229,7 +243,9 @@ impl<'a> Reader<'a> {
             }
             FieldType::Int { bytes, hex: true, .. } => Value::Hex(self.uint(usize::from(bytes))?),
             FieldType::Int { bytes, .. } => Value::Unsigned(self.uint(usize::from(bytes))?),
-            FieldType::Float { bytes: 4 } => Value::Float(f64::from(f32::from_bits(self.uint(4)? as u32))),
+            FieldType::Float { bytes: 4 } => {
+                Value::Float(f64::from(f32::from_bits(self.uint(4)? as u32)))
+            }
             FieldType::Float { .. } => Value::Float(f64::from_bits(self.uint(8)?)),
             FieldType::Bool { bytes } => Value::Bool(self.uint(usize::from(bytes))? != 0),
             FieldType::Pointer => Value::Hex(self.uint(self.pointer_bytes)?),
@@ -266,14 +282,17 @@ impl<'a> Reader<'a> {
             }
             FieldType::Ipv4 => Value::Ip((*self.bytes(4)?.first_chunk::<4>()?).into()),
             FieldType::Ipv6 => Value::Ip((*self.bytes(16)?.first_chunk::<16>()?).into()),
-            FieldType::Port => Value::Unsigned(u64::from(u16::from_be_bytes(*self.bytes(2)?.first_chunk()?))),
+            FieldType::Port => {
+                Value::Unsigned(u64::from(u16::from_be_bytes(*self.bytes(2)?.first_chunk()?)))
+            }
             FieldType::Char16 => Value::Text(utf16(self.bytes(2)?)),
             FieldType::SocketAddress => {
                 let bytes = match self.length(field.length)? {
                     Some(bytes) => self.bytes(bytes)?,
                     None => std::mem::take(&mut self.rest),
                 };
-                socket_address(bytes).map_or(Value::Bytes(bytes), |address| Value::Text(address.to_string().into()))
+                socket_address(bytes)
+                    .map_or(Value::Bytes(bytes), |address| Value::Text(address.to_string().into()))
             }
             FieldType::Bytes => match self.length(field.length)? {
                 Some(bytes) => Value::Bytes(self.bytes(bytes)?),
@@ -357,7 +376,10 @@ fn socket_address(bytes: &[u8]) -> Option<std::net::SocketAddr> {
 
 fn utf16(bytes: &[u8]) -> std::borrow::Cow<'static, str> {
     let units = bytes.as_chunks::<2>().0.iter().map(|unit| u16::from_le_bytes(*unit));
-    char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect::<String>().into()
+    char::decode_utf16(units)
+        .map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER))
+        .collect::<String>()
+        .into()
 }
 
 fn until_zero(text: std::borrow::Cow<'_, str>) -> std::borrow::Cow<'_, str> {
@@ -382,18 +404,30 @@ mod tests {
     #[test]
     fn counts_and_lengths_may_be_fields() {
         let name = NameId::EMPTY;
-        let list = Field { count: Count::Field(0), ..Field::new(name, FieldType::Int { bytes: 1, signed: true, hex: false }) };
+        let list = Field {
+            count: Count::Field(0),
+            ..Field::new(name, FieldType::Int { bytes: 1, signed: true, hex: false })
+        };
         let text = Field { length: Count::Field(0), ..Field::new(name, FieldType::Ansi) };
-        let layout = Layout { fields: vec![Field::new(name, U16), list, text, Field::new(name, FieldType::Pointer)], pointer_bytes: 4 };
+        let layout = Layout {
+            fields: vec![Field::new(name, U16), list, text, Field::new(name, FieldType::Pointer)],
+            pointer_bytes: 4,
+        };
         let (values, rest) = read(&layout, &[3, 0, 1, 255, 2, b'a', b'b', b'c', 0x10, 0, 0, 0, 9]);
-        assert_eq!((values, rest), (["3", "[1, -1, 2]", "abc", "0x10"].map(str::to_owned).to_vec(), 1));
+        assert_eq!(
+            (values, rest),
+            (["3", "[1, -1, 2]", "abc", "0x10"].map(str::to_owned).to_vec(), 1)
+        );
     }
 
     #[test]
     fn a_field_that_is_cut_off_belongs_to_the_rest() {
         let name = NameId::EMPTY;
         let list = Field { count: Count::Fixed(3), ..Field::new(name, U16) };
-        let layout = Layout { fields: vec![Field::new(name, U16), list, Field::new(name, U16)], pointer_bytes: 8 };
+        let layout = Layout {
+            fields: vec![Field::new(name, U16), list, Field::new(name, U16)],
+            pointer_bytes: 8,
+        };
         let (values, rest) = read(&layout, &[1, 0, 2, 0, 3, 0]);
         assert_eq!((values, rest), (vec!["1".to_owned()], 4));
     }
@@ -416,7 +450,10 @@ mod tests {
     fn a_payload_that_ends_early_gives_what_it_has() {
         let layout = Layout { fields: vec![Field::new(NameId::EMPTY, U16); 3], pointer_bytes: 8 };
         assert_eq!(read(&layout, &[1, 0, 2]), (vec!["1".to_owned()], 1));
-        let endless = Field { count: Count::Fixed(u16::MAX), ..Field::new(NameId::EMPTY, FieldType::Struct { members: 0 }) };
+        let endless = Field {
+            count: Count::Fixed(u16::MAX),
+            ..Field::new(NameId::EMPTY, FieldType::Struct { members: 0 })
+        };
         assert_eq!(read(&Layout { fields: vec![endless], pointer_bytes: 8 }, &[]).0, ["[{}]"]);
     }
 }

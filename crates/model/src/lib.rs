@@ -1,11 +1,13 @@
 //! The immutable, columnar [`Trace`] in the middle of Unhitch.
 //!
-//! Readers (`unhitch-formats`) produce it, analyses (`unhitch-analysis`) consume it; neither knows the other. It holds what was
-//! observed and nothing that was concluded: states, waits and causes are computed from it.
+//! Readers (`unhitch-formats`) produce it, analyses (`unhitch-analysis`) consume it; neither knows
+//! the other. It holds what was observed and nothing that was concluded: states, waits and causes
+//! are computed from it.
 //!
-//! Layout: one struct of equally long columns per kind of event ([`Switches`], [`Wakings`], [`Samples`], [`Contentions`]), sorted
-//! by time; call stacks interned once ([`Stacks`]); threads and processes as *incarnations* ([`Threads`]), because the kernel reuses
-//! ids. Every time is a [`Time`], in nanoseconds of the trace's own clock.
+//! Layout: one struct of equally long columns per kind of event ([`Switches`], [`Wakings`],
+//! [`Samples`], [`Contentions`]), sorted by time; call stacks interned once ([`Stacks`]); threads
+//! and processes as *incarnations* ([`Threads`]), because the kernel reuses ids. Every time is a
+//! [`Time`], in nanoseconds of the trace's own clock.
 
 mod events;
 mod id;
@@ -24,11 +26,15 @@ mod value;
 mod visible;
 mod warnings;
 
-pub use events::{ContentionKind, Contentions, Placements, Samples, Switches, TaskState, WaitReason, WakeFlags, Wakings};
+pub use events::{
+    ContentionKind, Contentions, Placements, Samples, Switches, TaskState, WaitReason, WakeFlags,
+    Wakings,
+};
 pub use id::{FrameId, ModuleId, NameId, ProcessId, StackId, ThreadId};
 pub use layout::{Count, Field, FieldType, Layout};
 pub use machine::{
-    ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount, Pressure, Reading, Throttling,
+    ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount,
+    Pressure, Reading, Throttling,
 };
 pub use modules::{CUT, Module, ModuleKind, Modules};
 pub use provider_events::{EventHead, EventKind, KindId, ProviderEvents, ValueMap};

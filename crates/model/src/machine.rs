@@ -1,7 +1,9 @@
-//! What the machine and its control groups report of themselves: counters, read now and then while recording.
+//! What the machine and its control groups report of themselves: counters, read now and then while
+//! recording.
 //!
-//! No event says that a control group used up its quota, or that a host took a virtual CPU away; these counters do. They only ever grow, so
-//! what happened in a window is the difference of the readings around it.
+//! No event says that a control group used up its quota, or that a host took a virtual CPU away;
+//! these counters do. They only ever grow, so what happened in a window is the difference of the
+//! readings around it.
 
 use crate::{ThreadId, Threads, Time, Window};
 use rustc_hash::FxHashMap;
@@ -14,7 +16,8 @@ pub struct GroupId(pub u32);
 /// A control group.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ControlGroup {
-    /// `unified` for version 2; for version 1 the controller that has its own hierarchy: `cpu`, `memory`, `blkio`.
+    /// `unified` for version 2; for version 1 the controller that has its own hierarchy: `cpu`,
+    /// `memory`, `blkio`.
     pub hierarchy: String,
     /// Its path in that hierarchy, from `/`.
     pub path: String,
@@ -42,7 +45,8 @@ pub struct MemoryAccount {
     pub limit_bytes: Option<u64>,
     /// Memory that it uses.
     pub used_bytes: u64,
-    /// How often it came to a limit, by the kernel's names (`max`, `high`, `oom_kill`, …; `failcnt` of version 1).
+    /// How often it came to a limit, by the kernel's names (`max`, `high`, `oom_kill`, …; `failcnt`
+    /// of version 1).
     pub events: BTreeMap<String, u64>,
 }
 
@@ -74,7 +78,8 @@ pub struct GroupReading {
     pub io: Vec<DeviceAccount>,
 }
 
-/// For how long work stood still for want of something, since the machine was started (`/proc/pressure`).
+/// For how long work stood still for want of something, since the machine was started
+/// (`/proc/pressure`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pressure {
     /// While some task waited, nanoseconds.
@@ -88,7 +93,8 @@ pub struct Pressure {
 pub struct Reading {
     /// When.
     pub time: Time,
-    /// CPU time that the host gave to others while a virtual CPU wanted it, summed over CPUs, nanoseconds.
+    /// CPU time that the host gave to others while a virtual CPU wanted it, summed over CPUs,
+    /// nanoseconds.
     pub steal_ns: Option<u64>,
     /// Pressure by resource: `cpu`, `io`, `memory`.
     pub pressure: BTreeMap<String, Pressure>,
@@ -96,7 +102,8 @@ pub struct Reading {
     pub vmstat: BTreeMap<String, u64>,
     /// The accounts of control groups.
     pub groups: BTreeMap<GroupId, GroupReading>,
-    /// True when all control groups were looked at: one without an entry did not exist then, or had used up nothing yet.
+    /// True when all control groups were looked at: one without an entry did not exist then, or had
+    /// used up nothing yet.
     pub is_whole: bool,
 }
 
@@ -107,8 +114,8 @@ pub struct MachineReport {
     pub groups: Vec<ControlGroup>,
     /// The readings, by time.
     pub readings: Vec<Reading>,
-    /// In which groups a thread was when that was last seen, one of each hierarchy. A thread that is not listed is where its process's
-    /// first thread is.
+    /// In which groups a thread was when that was last seen, one of each hierarchy. A thread that
+    /// is not listed is where its process's first thread is.
     pub members: FxHashMap<ThreadId, Vec<GroupId>>,
 }
 
@@ -117,7 +124,8 @@ pub struct MachineReport {
 pub struct Throttling {
     /// The group that has the quota.
     pub group: GroupId,
-    /// CPU time that it may use in each period, nanoseconds; none when the limit was lifted meanwhile.
+    /// CPU time that it may use in each period, nanoseconds; none when the limit was lifted
+    /// meanwhile.
     pub quota_ns: Option<u64>,
     /// The length of a period, nanoseconds.
     pub period_ns: u64,
@@ -137,8 +145,8 @@ impl MachineReport {
         self.groups.get(id.0 as usize)
     }
 
-    /// The groups that a thread is in, one of each hierarchy; where the process ended before it was seen in one, its parent's, from which
-    /// processes inherit their groups. Empty when unknown.
+    /// The groups that a thread is in, one of each hierarchy; where the process ended before it was
+    /// seen in one, its parent's, from which processes inherit their groups. Empty when unknown.
     pub fn groups_of(&self, threads: &Threads, thread: ThreadId) -> &[GroupId] {
         /// Deeper trees of processes are damage.
         const MAX_PARENTS: usize = 64;
@@ -151,7 +159,10 @@ impl MachineReport {
                 return groups;
             }
             let born = threads.get(process.leader).start.unwrap_or(Time::ZERO);
-            let parent = process.parent_pid.and_then(|pid| threads.at(pid, born)).filter(|parent| !parent.is_idle());
+            let parent = process
+                .parent_pid
+                .and_then(|pid| threads.at(pid, born))
+                .filter(|parent| !parent.is_idle());
             match parent.map(|parent| threads.process_of(parent)) {
                 Some(parent) if parent.pid != process.pid => process = parent,
                 _ => break,
@@ -165,15 +176,21 @@ impl MachineReport {
         let Some(group) = self.group(id) else { return Vec::new() };
         let contains = |other: &ControlGroup| {
             let rest = group.path.strip_prefix(other.path.trim_end_matches('/'));
-            other.hierarchy == group.hierarchy && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            other.hierarchy == group.hierarchy
+                && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
-        let mut found: Vec<GroupId> =
-            (0..self.groups.len() as u32).map(GroupId).filter(|id| self.group(*id).is_some_and(contains)).collect();
-        found.sort_by_key(|id| std::cmp::Reverse(self.group(*id).map_or(0, |group| group.path.len())));
+        let mut found: Vec<GroupId> = (0..self.groups.len() as u32)
+            .map(GroupId)
+            .filter(|id| self.group(*id).is_some_and(contains))
+            .collect();
+        found.sort_by_key(|id| {
+            std::cmp::Reverse(self.group(*id).map_or(0, |group| group.path.len()))
+        });
         found
     }
 
-    /// What the quota of `group` did in `window`, by the closest readings around it; nothing when it used up none, or none is known.
+    /// What the quota of `group` did in `window`, by the closest readings around it; nothing when
+    /// it used up none, or none is known.
     pub fn throttling(&self, group: GroupId, window: Window) -> Option<Throttling> {
         let account = |reading: &Reading| reading.groups.get(&group)?.cpu;
         let known: Vec<(Time, CpuAccount)> = self
@@ -184,7 +201,10 @@ impl MachineReport {
                 account => Some((reading.time, account?)),
             })
             .collect();
-        let after = known.iter().position(|(time, _)| *time >= window.end).or(known.len().checked_sub(1))?;
+        let after = known
+            .iter()
+            .position(|(time, _)| *time >= window.end)
+            .or(known.len().checked_sub(1))?;
         let before = known.iter().rposition(|(time, _)| *time <= window.start).unwrap_or(0);
         // A group that is gone reads as if it had never been: the last reading that has it counts.
         let has_it = |at: &usize| known[*at].1 != CpuAccount::default();
@@ -202,17 +222,40 @@ impl MachineReport {
         })
     }
 
-    /// Of the groups that a thread is in, and those that these are in: the one whose quota kept it from CPUs longest in `window`.
-    pub fn throttled_by(&self, threads: &Threads, thread: ThreadId, window: Window) -> Option<Throttling> {
-        let groups = self.groups_of(threads, thread).iter().flat_map(|&group| self.with_parents(group));
+    /// Of the groups that a thread is in, and those that these are in: the one whose quota kept it
+    /// from CPUs longest in `window`.
+    pub fn throttled_by(
+        &self,
+        threads: &Threads,
+        thread: ThreadId,
+        window: Window,
+    ) -> Option<Throttling> {
+        let groups =
+            self.groups_of(threads, thread).iter().flat_map(|&group| self.with_parents(group));
         let throttled = groups.filter_map(|group| self.throttling(group, window));
-        throttled.max_by_key(|throttling| (throttling.throttled_ns, throttling.throttled_periods, std::cmp::Reverse(throttling.group)))
+        throttled.max_by_key(|throttling| {
+            (
+                throttling.throttled_ns,
+                throttling.throttled_periods,
+                std::cmp::Reverse(throttling.group),
+            )
+        })
     }
 
-    /// The readings around `window`, as far as there are any: the last one before and the first one after.
+    /// The readings around `window`, as far as there are any: the last one before and the first one
+    /// after.
     pub fn around(&self, window: Window) -> Option<(&Reading, &Reading)> {
-        let before = self.readings.iter().rev().find(|reading| reading.time <= window.start).or(self.readings.first())?;
-        let after = self.readings.iter().find(|reading| reading.time >= window.end).or(self.readings.last())?;
+        let before = self
+            .readings
+            .iter()
+            .rev()
+            .find(|reading| reading.time <= window.start)
+            .or(self.readings.first())?;
+        let after = self
+            .readings
+            .iter()
+            .find(|reading| reading.time >= window.end)
+            .or(self.readings.last())?;
         (before.time < after.time).then_some((before, after))
     }
 }
@@ -220,7 +263,9 @@ impl MachineReport {
 impl Throttling {
     /// CPU time allowed, as a share of one CPU's: 0.1 for 10 % of a CPU, 2.0 for two CPUs.
     pub fn allowed_cpus(&self) -> Option<f64> {
-        self.quota_ns.filter(|_| self.period_ns > 0).map(|quota| quota as f64 / self.period_ns as f64)
+        self.quota_ns
+            .filter(|_| self.period_ns > 0)
+            .map(|quota| quota as f64 / self.period_ns as f64)
     }
 }
 
@@ -230,9 +275,16 @@ mod tests {
     use crate::{NameId, Process, Thread};
 
     fn report(accounts: &[&[(u32, u64, u64)]]) -> MachineReport {
-        let group = |path: &str| ControlGroup { hierarchy: "unified".to_owned(), path: path.to_owned() };
+        let group =
+            |path: &str| ControlGroup { hierarchy: "unified".to_owned(), path: path.to_owned() };
         let account = |&(group, throttled_periods, throttled_ns): &(u32, u64, u64)| {
-            let cpu = CpuAccount { quota_ns: Some(10), period_ns: 100, periods: throttled_periods * 2, throttled_periods, throttled_ns };
+            let cpu = CpuAccount {
+                quota_ns: Some(10),
+                period_ns: 100,
+                periods: throttled_periods * 2,
+                throttled_periods,
+                throttled_ns,
+            };
             (GroupId(group), GroupReading { cpu: Some(cpu), ..GroupReading::default() })
         };
         let readings = accounts.iter().enumerate().map(|(second, groups)| Reading {
@@ -254,15 +306,25 @@ mod tests {
 
     #[test]
     fn a_window_gets_the_difference_of_the_readings_around_it() {
-        // Group 1 was throttled in the second second only, long before as well; group 2 was made in the second.
-        let report = report(&[&[(1, 50, 5000)], &[(1, 50, 5000)], &[(1, 57, 5600), (2, 3, 300)], &[(1, 57, 5600)]]);
+        // Group 1 was throttled in the second second only, long before as well; group 2 was made in
+        // the second.
+        let report = report(&[
+            &[(1, 50, 5000)],
+            &[(1, 50, 5000)],
+            &[(1, 57, 5600), (2, 3, 300)],
+            &[(1, 57, 5600)],
+        ]);
         assert_eq!(report.throttling(GroupId(1), window(100, 900)), None, "not then");
         let found = report.throttling(GroupId(1), window(1200, 1800)).unwrap();
         assert_eq!((found.throttled_periods, found.periods, found.throttled_ns), (7, 14, 600));
         assert_eq!((found.between, found.allowed_cpus()), (window(1000, 2000), Some(0.1)));
         assert_eq!(report.throttling(GroupId(1), window(2100, 2900)), None, "no longer");
         let made = report.throttling(GroupId(2), window(1200, 2900)).unwrap();
-        assert_eq!((made.throttled_periods, made.between), (3, window(1000, 2000)), "gone at the last reading");
+        assert_eq!(
+            (made.throttled_periods, made.between),
+            (3, window(1000, 2000)),
+            "gone at the last reading"
+        );
         assert_eq!(report.throttling(GroupId(3), window(0, 3000)), None);
     }
 
@@ -270,9 +332,22 @@ mod tests {
     fn a_parents_quota_counts_and_a_namesakes_does_not() {
         let mut threads = Threads::new(NameId::default());
         let mut add = |pid: u32, parent_pid| {
-            let process = threads.add_process(Process { pid, leader: ThreadId(pid), parent_pid, ..Process::default() });
+            let process = threads.add_process(Process {
+                pid,
+                leader: ThreadId(pid),
+                parent_pid,
+                ..Process::default()
+            });
             let names = Vec::new();
-            threads.add(Thread { tid: pid, process, names, start: None, end: None, policy: None, nice: None })
+            threads.add(Thread {
+                tid: pid,
+                process,
+                names,
+                start: None,
+                end: None,
+                policy: None,
+                nice: None,
+            })
         };
         let (first, child, stranger) = (add(1, None), add(2, Some(1)), add(3, None));
         let mut report = report(&[&[], &[(1, 4, 400), (3, 9, 900)]]);

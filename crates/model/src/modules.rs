@@ -3,19 +3,22 @@
 use crate::{ModuleId, NameId};
 use rustc_hash::FxHashMap;
 
-/// Where a module's code comes from, and with it what a [`Frame`](crate::Frame)'s offset counts from.
+/// Where a module's code comes from, and with it what a [`Frame`](crate::Frame)'s offset counts
+/// from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ModuleKind {
     /// The kernel and its modules: offsets are actual virtual addresses (avma).
     Kernel,
     /// A mapped file: offsets are file offsets.
     File,
-    /// A Windows program or library, of the kernel or a process: offsets count from where it was loaded (RVA). The build id is that of
-    /// its debug information: the GUID as it lies in memory, then the age (u32, little-endian); empty when it was not recorded.
+    /// A Windows program or library, of the kernel or a process: offsets count from where it was
+    /// loaded (RVA). The build id is that of its debug information: the GUID as it lies in memory,
+    /// then the age (u32, little-endian); empty when it was not recorded.
     Image {
         /// Path of the PDB as the linker wrote it; empty when it was not recorded.
         pdb: NameId,
-        /// `TimeDateStamp` of the PE header; with the size it is what symbol servers file images under.
+        /// `TimeDateStamp` of the PE header; with the size it is what symbol servers file images
+        /// under.
         timestamp: u32,
         /// Size in memory, bytes.
         size_bytes: u32,
@@ -37,8 +40,9 @@ pub enum ModuleKind {
         /// The process whose address space it is.
         pid: u32,
     },
-    /// No code: the place where a stack was cut. The next address that was recorded lies in no executable mapping of its process, so it
-    /// is no return address, and what came after it means nothing.
+    /// No code: the place where a stack was cut. The next address that was recorded lies in no
+    /// executable mapping of its process, so it is no return address, and what came after it means
+    /// nothing.
     Cut,
 }
 

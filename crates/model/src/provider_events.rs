@@ -1,7 +1,9 @@
-//! Events of any provider: disk transfers, page faults, UI delays, focus, input, marks, and whatever else was recorded.
+//! Events of any provider: disk transfers, page faults, UI delays, focus, input, marks, and
+//! whatever else was recorded.
 //!
-//! Columns like those of the scheduler's events; what is particular to a kind of event is said once, by its [`EventKind`], and its
-//! payload stays as recorded until a field is asked for ([`Layout`]).
+//! Columns like those of the scheduler's events; what is particular to a kind of event is said
+//! once, by its [`EventKind`], and its payload stays as recorded until a field is asked for
+//! ([`Layout`]).
 
 use crate::{Layout, NameId, StackId, ThreadId, Time, Value, Window};
 use rustc_hash::FxHashMap;
@@ -131,19 +133,26 @@ impl ProviderEvents {
     }
 
     /// What a map calls a value; of several bits all their names. `None` where it has none.
-    pub fn value_name(&self, map: u32, value: &Value<'_>, name: impl Fn(NameId) -> String) -> Option<String> {
+    pub fn value_name(
+        &self,
+        map: u32,
+        value: &Value<'_>,
+        name: impl Fn(NameId) -> String,
+    ) -> Option<String> {
         let (map, number) = (self.map(map)?, value.as_u64()?);
         if let Some((_, known)) = map.entries.iter().find(|(value, _)| *value == number) {
             return Some(name(*known));
         }
-        let set = map.entries.iter().filter(|(bit, _)| map.bits && *bit != 0 && number & bit == *bit);
+        let set =
+            map.entries.iter().filter(|(bit, _)| map.bits && *bit != 0 && number & bit == *bit);
         let names: Vec<String> = set.map(|(_, known)| name(*known)).collect();
         (!names.is_empty()).then(|| names.join(" | "))
     }
 
     /// An event's payload as recorded; empty for none.
     pub fn payload(&self, event: usize) -> &[u8] {
-        let start = event.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let start =
+            event.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
         let end = self.ends.get(event).copied().unwrap_or(start);
         self.payloads.get(start..end).unwrap_or(&[])
     }
@@ -174,6 +183,7 @@ impl ProviderEvents {
 
     /// The indices of the events inside `window`.
     pub fn range(&self, window: Window) -> std::ops::Range<usize> {
-        self.time.partition_point(|&t| t < window.start)..self.time.partition_point(|&t| t < window.end)
+        self.time.partition_point(|&t| t < window.start)
+            ..self.time.partition_point(|&t| t < window.end)
     }
 }

@@ -1,15 +1,18 @@
 //! Interned call stacks.
 //!
-//! A frame is a code location (module + offset), not an address: the same function in a hundred processes is one [`FrameId`], so
-//! equal stacks of different processes are one [`StackId`], and grouping by stack is grouping by integer.
+//! A frame is a code location (module + offset), not an address: the same function in a hundred
+//! processes is one [`FrameId`], so equal stacks of different processes are one [`StackId`], and
+//! grouping by stack is grouping by integer.
 
 use crate::{FrameId, ModuleId, StackId};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 
-/// A code location. What `offset` counts from is said by the module's [`ModuleKind`](crate::ModuleKind).
+/// A code location. What `offset` counts from is said by the module's
+/// [`ModuleKind`](crate::ModuleKind).
 ///
-/// For all frames but the leaf it is one byte *before* the return address, so that it lies inside the call.
+/// For all frames but the leaf it is one byte *before* the return address, so that it lies inside
+/// the call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frame {
     /// The module that holds the code.
@@ -18,7 +21,8 @@ pub struct Frame {
     pub offset: u64,
 }
 
-/// All stacks of a trace, each once; frames are stored leaf first, kernel frames before user frames. Id 0 is the empty stack.
+/// All stacks of a trace, each once; frames are stored leaf first, kernel frames before user
+/// frames. Id 0 is the empty stack.
 #[derive(Clone, Debug)]
 pub struct Stacks {
     frames: Vec<Frame>,
@@ -54,7 +58,8 @@ impl Stacks {
         })
     }
 
-    /// The id of the stack `frames` (leaf first), of which the first `kernel_len` are kernel frames; stored if new.
+    /// The id of the stack `frames` (leaf first), of which the first `kernel_len` are kernel
+    /// frames; stored if new.
     pub fn intern(&mut self, frames: &[FrameId], kernel_len: u16) -> StackId {
         let mut hasher = FxHasher::default();
         (frames, kernel_len).hash(&mut hasher);

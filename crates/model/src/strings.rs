@@ -35,7 +35,8 @@ impl Strings {
         self.ids.get(text).copied()
     }
 
-    /// Rewrites the texts for which `rewrite` has another one; their ids stay. Two may read the same afterwards.
+    /// Rewrites the texts for which `rewrite` has another one; their ids stay. Two may read the
+    /// same afterwards.
     pub(crate) fn rewrite(&mut self, rewrite: impl Fn(&str) -> Option<String>) {
         for (index, text) in self.texts.iter_mut().enumerate() {
             let Some(new) = rewrite(text) else { continue };

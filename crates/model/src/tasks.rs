@@ -125,7 +125,15 @@ impl Threads {
             unknown_process,
         };
         let process = threads.add_process(Process::default());
-        threads.add(Thread { tid: 0, process, names: vec![(Time::ZERO, idle_name)], start: None, end: None, policy: None, nice: None });
+        threads.add(Thread {
+            tid: 0,
+            process,
+            names: vec![(Time::ZERO, idle_name)],
+            start: None,
+            end: None,
+            policy: None,
+            nice: None,
+        });
         threads
     }
 
@@ -144,8 +152,8 @@ impl Threads {
         id
     }
 
-    /// What stands for a thread of `process` of which nothing else is known, called `name`. The process
-    /// may be [`ProcessId::UNKNOWN`], which is then called `name` too.
+    /// What stands for a thread of `process` of which nothing else is known, called `name`. The
+    /// process may be [`ProcessId::UNKNOWN`], which is then called `name` too.
     pub fn unknown_of(&mut self, process: ProcessId, name: NameId) -> ThreadId {
         if process == ProcessId::UNKNOWN {
             self.unknown_process.name = name;
@@ -154,7 +162,15 @@ impl Threads {
             let id = ThreadId(ThreadId::FIRST_UNKNOWN.0 + self.unknown.len() as u32);
             let names = vec![(Time::ZERO, name)];
             let tid = Thread::UNKNOWN_TID;
-            self.unknown.push(Thread { tid, process, names, start: None, end: None, policy: None, nice: None });
+            self.unknown.push(Thread {
+                tid,
+                process,
+                names,
+                start: None,
+                end: None,
+                policy: None,
+                nice: None,
+            });
             id
         })
     }
@@ -188,10 +204,14 @@ impl Threads {
         self.process(self.get(id).process)
     }
 
-    /// The incarnation of `tid` alive at `time`: the last one that had started by then, else the first.
+    /// The incarnation of `tid` alive at `time`: the last one that had started by then, else the
+    /// first.
     pub fn at(&self, tid: u32, time: Time) -> Option<ThreadId> {
         let incarnations = self.by_tid.get(&tid)?;
-        let started = incarnations.iter().rev().find(|id| self.get(**id).start.is_none_or(|start| start <= time));
+        let started = incarnations
+            .iter()
+            .rev()
+            .find(|id| self.get(**id).start.is_none_or(|start| start <= time));
         started.or(incarnations.first()).copied()
     }
 
@@ -240,9 +260,20 @@ mod tests {
         let of_it = threads.unknown_of(process, unknown);
         let of_none = threads.unknown_of(ProcessId::UNKNOWN, unknown);
         assert_eq!((of_it, threads.len()), (threads.unknown_of(process, unknown), 1));
-        assert!(of_it != of_none && of_it.is_unknown() && of_none.is_unknown() && !ThreadId::IDLE.is_unknown());
-        assert_eq!((threads.process_of(of_it).pid, threads.get(of_it).tid), (40, Thread::UNKNOWN_TID));
-        assert_eq!((threads.process_of(of_none).pid, threads.process_of(of_none).name), (Process::UNKNOWN_PID, unknown));
+        assert!(
+            of_it != of_none
+                && of_it.is_unknown()
+                && of_none.is_unknown()
+                && !ThreadId::IDLE.is_unknown()
+        );
+        assert_eq!(
+            (threads.process_of(of_it).pid, threads.get(of_it).tid),
+            (40, Thread::UNKNOWN_TID)
+        );
+        assert_eq!(
+            (threads.process_of(of_none).pid, threads.process_of(of_none).name),
+            (Process::UNKNOWN_PID, unknown)
+        );
         assert_eq!(threads.name_at(of_it, Time::ZERO), unknown);
         assert_eq!((threads.iter().count(), threads.processes().count()), (1, 2));
     }

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A point in time: nanoseconds of the trace's clock (Linux: `CLOCK_MONOTONIC` of the recording machine; ETW: since the trace's start).
+/// A point in time: nanoseconds of the trace's clock (Linux: `CLOCK_MONOTONIC` of the recording
+/// machine; ETW: since the trace's start).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 

@@ -2,8 +2,9 @@
 
 use crate::visible;
 use crate::{
-    CUT, Contentions, Frame, FrameId, MachineReport, Module, ModuleId, ModuleKind, Modules, NameId, Placements, ProviderEvents, Samples,
-    StackId, Stacks, Strings, Switches, Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
+    CUT, Contentions, Frame, FrameId, MachineReport, Module, ModuleId, ModuleKind, Modules, NameId,
+    Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches, Symbols, ThreadId,
+    Threads, Time, Wakings, Warnings, Window,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -81,7 +82,8 @@ pub struct Loss {
     pub events: u64,
 }
 
-/// A thread that was waiting for a futex when the trace was saved, as `/proc` and the lock word told.
+/// A thread that was waiting for a futex when the trace was saved, as `/proc` and the lock word
+/// told.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FutexWait {
     /// When that was read.
@@ -137,7 +139,8 @@ pub struct Trace {
     pub wakings: Wakings,
     /// CPU samples.
     pub samples: Samples,
-    /// Who came on which CPU, by the kernel's records of that (`PERF_RECORD_SWITCH`): the switches tell it again, where none is missing.
+    /// Who came on which CPU, by the kernel's records of that (`PERF_RECORD_SWITCH`): the switches
+    /// tell it again, where none is missing.
     pub arrivals: Placements,
     /// Which CPU the scheduler chose for a thread that was not running.
     pub migrations: Placements,
@@ -147,7 +150,8 @@ pub struct Trace {
     pub events: ProviderEvents,
     /// Futex waits at the time of the save.
     pub futex_waits: Vec<FutexWait>,
-    /// What the machine and its control groups reported of themselves; empty where nothing was recorded.
+    /// What the machine and its control groups reported of themselves; empty where nothing was
+    /// recorded.
     pub machine: MachineReport,
     /// What each CPU's events cover, by CPU.
     pub spans: Vec<CpuSpan>,
@@ -191,32 +195,50 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// The window that *every* CPU's events cover: outside it, what a thread did on an uncovered CPU is unknown. Empty without events.
+    /// The window that *every* CPU's events cover: outside it, what a thread did on an uncovered
+    /// CPU is unknown. Empty without events.
     pub fn common_window(&self) -> Window {
         let start = self.spans.iter().map(|span| span.window.start).max().unwrap_or_default();
         let end = self.spans.iter().map(|span| span.window.end).max().unwrap_or_default();
         Window::new(start, end.max(start))
     }
 
-    /// The window of all that the file holds: every CPU's events, and those of no CPU. Empty without events.
+    /// The window of all that the file holds: every CPU's events, and those of no CPU. Empty
+    /// without events.
     pub fn extent(&self) -> Window {
-        let columns = [&self.switches.time, &self.wakings.time, &self.samples.time, &self.contentions.time, &self.events.time];
-        let of_column = |times: &&Vec<Time>| Some(Window::new(*times.first()?, times.last()?.plus(1)));
-        let windows = columns.iter().filter_map(of_column).chain(self.spans.iter().map(|span| span.window));
-        windows.reduce(|a, b| Window::new(a.start.min(b.start), a.end.max(b.end))).unwrap_or_default()
+        let columns = [
+            &self.switches.time,
+            &self.wakings.time,
+            &self.samples.time,
+            &self.contentions.time,
+            &self.events.time,
+        ];
+        let of_column =
+            |times: &&Vec<Time>| Some(Window::new(*times.first()?, times.last()?.plus(1)));
+        let windows =
+            columns.iter().filter_map(of_column).chain(self.spans.iter().map(|span| span.window));
+        windows
+            .reduce(|a, b| Window::new(a.start.min(b.start), a.end.max(b.end)))
+            .unwrap_or_default()
     }
 
-    /// The instant that all times for people count from: of an `.etl` its first session's start, as PerfView and WPA have it; else the
-    /// first event of the trace. Every number that is not a clock's own is relative to it.
+    /// The instant that all times for people count from: of an `.etl` its first session's start, as
+    /// PerfView and WPA have it; else the first event of the trace. Every number that is not a
+    /// clock's own is relative to it.
     pub fn origin(&self) -> Time {
         if self.meta.format == Format::Etl { Time::ZERO } else { self.extent().start }
     }
 
-    /// How many switches, wake-ups, samples and events of providers lie outside the window that every CPU's events cover.
+    /// How many switches, wake-ups, samples and events of providers lie outside the window that
+    /// every CPU's events cover.
     pub fn uncovered_events(&self) -> u64 {
         let covered = self.common_window();
-        let columns = [&self.switches.time, &self.wakings.time, &self.samples.time, &self.events.time];
-        let inside = |times: &[Time]| times.partition_point(|&t| t < covered.end) - times.partition_point(|&t| t < covered.start);
+        let columns =
+            [&self.switches.time, &self.wakings.time, &self.samples.time, &self.events.time];
+        let inside = |times: &[Time]| {
+            times.partition_point(|&t| t < covered.end)
+                - times.partition_point(|&t| t < covered.start)
+        };
         columns.iter().map(|times| (times.len() - inside(times)) as u64).sum()
     }
 
@@ -229,8 +251,9 @@ impl Trace {
         }
     }
 
-    /// The trace as text may show it: every name, note and warning on one line and without control characters ([`visible`]). Its ids,
-    /// times and numbers are the same. Paths of modules stay as they are until they are [`shown`](Self::shown).
+    /// The trace as text may show it: every name, note and warning on one line and without control
+    /// characters ([`visible`]). Its ids, times and numbers are the same. Paths of modules stay as
+    /// they are until they are [`shown`](Self::shown).
     pub fn for_text(mut self) -> Self {
         let changed = |text: &str| match visible(text) {
             Cow::Borrowed(_) => None,
@@ -258,14 +281,18 @@ impl Trace {
         }
         self.warnings.rewrite(change);
         let meta = &mut self.meta;
-        [&mut meta.host, &mut meta.kernel, &mut meta.arch, &mut meta.producer, &mut meta.notes].into_iter().for_each(change);
+        [&mut meta.host, &mut meta.kernel, &mut meta.arch, &mut meta.producer, &mut meta.notes]
+            .into_iter()
+            .for_each(change);
         let by_kind = std::mem::take(&mut self.by_kind);
-        self.by_kind = by_kind.into_iter().map(|(kind, count)| (visible(&kind).into_owned(), count)).collect();
+        self.by_kind =
+            by_kind.into_iter().map(|(kind, count)| (visible(&kind).into_owned(), count)).collect();
         self.is_for_text = true;
         self
     }
 
-    /// What an event carries, or a module's path, as it is to be shown: made [`visible`] in a trace [for text](Self::for_text).
+    /// What an event carries, or a module's path, as it is to be shown: made [`visible`] in a trace
+    /// [for text](Self::for_text).
     pub fn shown(&self, text: String) -> String {
         if self.is_for_text { visible(&text).into_owned() } else { text }
     }
@@ -288,7 +315,11 @@ impl Trace {
     /// The same as an id.
     pub fn process_name_id(&self, id: ThreadId, time: Time) -> NameId {
         let process = self.threads.process_of(id);
-        if process.name.is_empty() { self.threads.name_at(process.leader, time) } else { process.name }
+        if process.name.is_empty() {
+            self.threads.name_at(process.leader, time)
+        } else {
+            process.name
+        }
     }
 
     /// The frame that marks where a stack was cut, see [`ModuleKind::Cut`].
@@ -298,9 +329,11 @@ impl Trace {
         self.stacks.intern_frame(Frame { module, offset: 0 })
     }
 
-    /// What a stack prints, root first: function names, inlined ones included; `module+0xoffset` where there is no name.
+    /// What a stack prints, root first: function names, inlined ones included; `module+0xoffset`
+    /// where there is no name.
     pub fn stack_names(&self, id: StackId) -> Vec<String> {
-        let mut names: Vec<String> = self.stacks.frames_of(id).iter().flat_map(|&frame| self.frame_names(frame)).collect();
+        let mut names: Vec<String> =
+            self.stacks.frames_of(id).iter().flat_map(|&frame| self.frame_names(frame)).collect();
         names.reverse();
         names
     }
@@ -312,7 +345,9 @@ impl Trace {
             return symbols.iter().map(|symbol| self.name(symbol.function).to_owned()).collect();
         }
         let Some(frame) = self.stacks.frame(id) else { return vec!["?".to_owned()] };
-        let Some(module) = self.modules.get(frame.module) else { return vec![format!("?+{:#x}", frame.offset)] };
+        let Some(module) = self.modules.get(frame.module) else {
+            return vec![format!("?+{:#x}", frame.offset)];
+        };
         let path = self.name(module.path);
         if module.kind == ModuleKind::Cut {
             return vec![path.to_owned()];

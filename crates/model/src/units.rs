@@ -1,4 +1,5 @@
-//! Numbers as people read them, wherever they are told. Numbers carry units; hangs read in seconds, waits in ms and µs.
+//! Numbers as people read them, wherever they are told. Numbers carry units; hangs read in seconds,
+//! waits in ms and µs.
 
 /// A duration with three significant digits: `2.81 s`, `115.6 ms`, `52.0 µs`.
 pub fn duration(ns: u64) -> String {
@@ -37,8 +38,8 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// Parts of their sum, which add up to exactly 100.0 %: each is rounded down, and the tenths that are left go to those that lost most.
-/// Only what is all of it has 100.0 %.
+/// Parts of their sum, which add up to exactly 100.0 %: each is rounded down, and the tenths that
+/// are left go to those that lost most. Only what is all of it has 100.0 %.
 pub fn percents(parts: &[u64]) -> Vec<String> {
     let whole: u128 = parts.iter().map(|&part| u128::from(part)).sum();
     if whole == 0 {
@@ -47,7 +48,8 @@ pub fn percents(parts: &[u64]) -> Vec<String> {
     let mut tenths: Vec<u128> = parts.iter().map(|&part| u128::from(part) * 1000 / whole).collect();
     let left = 1000 - tenths.iter().sum::<u128>();
     let mut by_loss: Vec<usize> = (0..parts.len()).collect();
-    by_loss.sort_by_key(|&index| (std::cmp::Reverse(u128::from(parts[index]) * 1000 % whole), index));
+    by_loss
+        .sort_by_key(|&index| (std::cmp::Reverse(u128::from(parts[index]) * 1000 % whole), index));
     let is_almost_all = |index: usize| tenths[index] == 999;
     by_loss.sort_by_key(|&index| is_almost_all(index));
     by_loss.into_iter().take(left as usize).for_each(|index| tenths[index] += 1);
@@ -90,7 +92,10 @@ mod tests {
         assert_eq!(duration(2_810_000_000), "2.810 s");
         assert_eq!(duration(115_600_000), "115.6 ms");
         assert_eq!(duration(52_000), "52.0 µs");
-        assert_eq!(percents(&[964_500, 27_450, 6_000, 1_530, 430, 90]), ["96.5 %", "2.7 %", "0.6 %", "0.2 %", "0.0 %", "0.0 %"]);
+        assert_eq!(
+            percents(&[964_500, 27_450, 6_000, 1_530, 430, 90]),
+            ["96.5 %", "2.7 %", "0.6 %", "0.2 %", "0.0 %", "0.0 %"]
+        );
         assert_eq!(percents(&[1, 1, 1]), ["33.4 %", "33.3 %", "33.3 %"]);
         assert_eq!((percents(&[]), percents(&[0, 0])), (vec![], vec!["0.0 %".to_owned(); 2]));
         assert_eq!(percents(&[99_999, 1]), ["99.9 %", "0.1 %"]);
@@ -99,6 +104,9 @@ mod tests {
         assert_eq!([999, 5_768, 1_000_000].map(count), ["999", "5,768", "1,000,000"]);
         assert_eq!([1, 2].map(|n| plural(n, "thread")), ["1 thread", "2 threads"]);
         let sizes = [0, 512, 4096, 62_074_880, 2 << 40, 1_100_000, u64::MAX];
-        assert_eq!(sizes.map(bytes), ["0 B", "512 B", "4 KiB", "59.2 MiB", "2 TiB", "1.05 MiB", "16 EiB"]);
+        assert_eq!(
+            sizes.map(bytes),
+            ["0 B", "512 B", "4 KiB", "59.2 MiB", "2 TiB", "1.05 MiB", "16 EiB"]
+        );
     }
 }

@@ -86,7 +86,11 @@ impl fmt::Display for Value<'_> {
             Self::Ip(address) => write!(f, "{address}"),
             Self::Bytes(bytes) => {
                 bytes.iter().take(SHOWN_BYTES).try_for_each(|byte| write!(f, "{byte:02x}"))?;
-                if bytes.len() > SHOWN_BYTES { write!(f, "… ({} bytes)", bytes.len()) } else { Ok(()) }
+                if bytes.len() > SHOWN_BYTES {
+                    write!(f, "… ({} bytes)", bytes.len())
+                } else {
+                    Ok(())
+                }
             }
             Self::List(values) => joined(f, ["[", "]"], values.iter()),
             Self::Struct(values) => joined(f, ["{", "}"], values.iter().map(|(_, value)| value)),
@@ -94,7 +98,11 @@ impl fmt::Display for Value<'_> {
     }
 }
 
-fn joined<'a>(f: &mut fmt::Formatter<'_>, around: [&str; 2], values: impl Iterator<Item = &'a Value<'a>>) -> fmt::Result {
+fn joined<'a>(
+    f: &mut fmt::Formatter<'_>,
+    around: [&str; 2],
+    values: impl Iterator<Item = &'a Value<'a>>,
+) -> fmt::Result {
     f.write_str(around[0])?;
     for (index, value) in values.enumerate() {
         write!(f, "{}{value}", if index > 0 { ", " } else { "" })?;
@@ -105,9 +113,14 @@ fn joined<'a>(f: &mut fmt::Formatter<'_>, around: [&str; 2], values: impl Iterat
 /// A GUID as Windows writes it, without braces: its first three parts are little-endian numbers.
 pub fn guid_text(bytes: &[u8; 16]) -> String {
     let [a, b, c, d, e, f, g, h, rest @ ..] = *bytes;
-    let (first, second, third) = (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([e, f]), u16::from_le_bytes([g, h]));
+    let (first, second, third) =
+        (u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([e, f]), u16::from_le_bytes([g, h]));
     let rest = u64::from_be_bytes(rest);
-    format!("{first:08x}-{second:04x}-{third:04x}-{:04x}-{:012x}", rest >> 48, rest & 0xffff_ffff_ffff)
+    format!(
+        "{first:08x}-{second:04x}-{third:04x}-{:04x}-{:012x}",
+        rest >> 48,
+        rest & 0xffff_ffff_ffff
+    )
 }
 
 /// Days of 400 years: the calendar repeats after them.
@@ -150,12 +163,24 @@ mod tests {
     #[test]
     fn values_read_as_windows_writes_them() {
         assert_eq!(Value::FileTime(0).to_string(), "1601-01-01 00:00:00.0000000");
-        assert_eq!(Value::FileTime(132_404_548_205_691_234).to_string(), "2020-07-29 00:07:00.5691234");
-        assert_eq!(Value::FileTime(116_444_736_000_000_000 + 951_782_400 * 10_000_000).to_string(), "2000-02-29 00:00:00.0000000");
-        assert_eq!(Value::FileTime(u64::MAX).to_string().len(), "60056-05-28 05:36:10.9551615".len());
+        assert_eq!(
+            Value::FileTime(132_404_548_205_691_234).to_string(),
+            "2020-07-29 00:07:00.5691234"
+        );
+        assert_eq!(
+            Value::FileTime(116_444_736_000_000_000 + 951_782_400 * 10_000_000).to_string(),
+            "2000-02-29 00:00:00.0000000"
+        );
+        assert_eq!(
+            Value::FileTime(u64::MAX).to_string().len(),
+            "60056-05-28 05:36:10.9551615".len()
+        );
         let system = [1, 1, 0, 0, 0, 0, 0, 5, 18, 0, 0, 0];
         assert_eq!(Value::Sid(&system).to_string(), "S-1-5-18");
-        let guid = [0xee, 0xf2, 0x73, 0xb3, 0x18, 0x4f, 0x83, 0x30, 0x27, 0x62, 0x73, 0x2d, 0xe0, 0xbc, 0xe2, 0x56];
+        let guid = [
+            0xee, 0xf2, 0x73, 0xb3, 0x18, 0x4f, 0x83, 0x30, 0x27, 0x62, 0x73, 0x2d, 0xe0, 0xbc,
+            0xe2, 0x56,
+        ];
         assert_eq!(Value::Guid(guid).to_string(), "b373f2ee-4f18-3083-2762-732de0bce256");
     }
 }

@@ -1,8 +1,11 @@
-//! Text from a trace as a terminal may show it: nothing in it moves the cursor, breaks a line or turns letters around.
+//! Text from a trace as a terminal may show it: nothing in it moves the cursor, breaks a line or
+//! turns letters around.
 //!
-//! Names, paths, payloads and notes were written by whoever was recorded. Unicode's lists of what must not be passed through: C0, DEL
-//! and C1 (ISO 6429), the bidirectional controls (UAX #9 §2), and the separators of lines and paragraphs. *Why escaped and not left
-//! out:* two names that differ only there must look different. A backslash stays one, or every Windows path would be unreadable.
+//! Names, paths, payloads and notes were written by whoever was recorded. Unicode's lists of what
+//! must not be passed through: C0, DEL and C1 (ISO 6429), the bidirectional controls (UAX #9 §2),
+//! and the separators of lines and paragraphs. *Why escaped and not left out:* two names that
+//! differ only there must look different. A backslash stays one, or every Windows path would be
+//! unreadable.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -57,7 +60,10 @@ mod tests {
     #[test]
     fn controls_are_written_out_and_nothing_else_is() {
         assert_eq!(visible("a\x1b[31mb\r\n\tc\x7f\u{9b}d"), "a\\x1b[31mb\\r\\n\\tc\\x7f\\x9bd");
-        assert_eq!(visible("\u{202e}gpj.exe\u{2066}\u{200f}\u{61c}\u{2028}"), "\\u{202e}gpj.exe\\u{2066}\\u{200f}\\u{61c}\\u{2028}");
+        assert_eq!(
+            visible("\u{202e}gpj.exe\u{2066}\u{200f}\u{61c}\u{2028}"),
+            "\\u{202e}gpj.exe\\u{2066}\\u{200f}\\u{61c}\\u{2028}"
+        );
         for plain in ["", "C:\\new\\table", "naïve → 漢字 👩‍💻", "\u{a0}"] {
             assert!(matches!(visible(plain), Cow::Borrowed(text) if text == plain), "{plain:?}");
         }

@@ -1,6 +1,7 @@
 //! The one place where damage, loss and guesses are reported.
 
-/// What went wrong or is missing, in words for the user; each message once, with a count. Reaches the text, the JSON and the page.
+/// What went wrong or is missing, in words for the user; each message once, with a count. Reaches
+/// the text, the JSON and the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warnings {
     messages: Vec<(String, u64)>,

@@ -1,9 +1,11 @@
 //! How one process asks another's recorder for a save: one line of JSON each way on a Unix socket.
 //!
-//! `{"save":{"notes":"…"}}` is answered by `{"path":"…","warnings":[…]}` or `{"error":"…"}`. A trace holds what all programs of a machine did, so only
-//! the recorder's own user and root may ask: the folder is 0700, the socket 0600, and each end looks at who the other is (SO_PEERCRED)
-//! before it says anything: what lies in `/tmp` may have been put there by somebody else. Lines and the time for them are bounded on both
-//! ends, so that neither can hold up the other; of many who are slow the oldest goes, so that they hold up nobody else.
+//! `{"save":{"notes":"…"}}` is answered by `{"path":"…","warnings":[…]}` or `{"error":"…"}`. A
+//! trace holds what all programs of a machine did, so only the recorder's own user and root may
+//! ask: the folder is 0700, the socket 0600, and each end looks at who the other is (SO_PEERCRED)
+//! before it says anything: what lies in `/tmp` may have been put there by somebody else. Lines and
+//! the time for them are bounded on both ends, so that neither can hold up the other; of many who
+//! are slow the oldest goes, so that they hold up nobody else.
 
 mod client;
 mod line;
@@ -29,7 +31,8 @@ const LONGEST_LINE: usize = 64 << 10;
 /// A request is short; a client that does not finish one is not waited for.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The folder of this user's recorder: `/run/unhitch` for root, `$XDG_RUNTIME_DIR/unhitch` or `/tmp/unhitch-UID` for others.
+/// The folder of this user's recorder: `/run/unhitch` for root, `$XDG_RUNTIME_DIR/unhitch` or
+/// `/tmp/unhitch-UID` for others.
 pub fn default_folder() -> PathBuf {
     let uid = sys::effective_uid();
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
@@ -44,7 +47,8 @@ fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == sys::effective_uid()
 }
 
-/// Connects, unless whoever listens takes too long to accept. The kernel knows no bound, so a thread waits; it ends with the process.
+/// Connects, unless whoever listens takes too long to accept. The kernel knows no bound, so a
+/// thread waits; it ends with the process.
 fn connect(path: &Path) -> io::Result<UnixStream> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let path = path.to_owned();
@@ -59,23 +63,34 @@ fn peer(socket: &UnixStream) -> io::Result<u32> {
 
 /// For whom a line is not meant.
 fn stranger(uid: u32) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, format!("it belongs to another user (uid {uid})"))
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!("it belongs to another user (uid {uid})"),
+    )
 }
 
-/// Makes the folder, or checks that the one which is there is ours alone: in /tmp somebody else could have put it.
+/// Makes the folder, or checks that the one which is there is ours alone: in /tmp somebody else
+/// could have put it.
 fn private_folder(folder: &Path) -> Result<(), Error> {
-    let failed = |action: &'static str, source| Error::File { action, path: folder.to_owned(), source };
+    let failed =
+        |action: &'static str, source| Error::File { action, path: folder.to_owned(), source };
     match DirBuilder::new().mode(0o700).recursive(true).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed("make the folder", error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(failed("make the folder", error));
+        }
         _ => {}
     }
     let metadata = fs::symlink_metadata(folder).map_err(|error| failed("look at", error))?;
     if !metadata.is_dir() || metadata.uid() != sys::effective_uid() {
-        let source = io::Error::new(io::ErrorKind::PermissionDenied, "it is not a folder of this user; remove it");
+        let source = io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is not a folder of this user; remove it",
+        );
         return Err(failed("use", source));
     }
     if metadata.mode() & 0o077 != 0 {
-        fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(|error| failed("protect", error))?;
+        fs::set_permissions(folder, Permissions::from_mode(0o700))
+            .map_err(|error| failed("protect", error))?;
     }
     Ok(())
 }
@@ -117,7 +132,8 @@ mod tests {
                 request.saved(Path::new("/traces/a b.hitch"), &["elsewhere".to_owned()]);
             },
         );
-        let expected = Answer { path: "/traces/a b.hitch".into(), warnings: vec!["elsewhere".to_owned()] };
+        let expected =
+            Answer { path: "/traces/a b.hitch".into(), warnings: vec!["elsewhere".to_owned()] };
         assert_eq!(path.unwrap(), expected);
         let refused = served(
             &folder,
@@ -163,7 +179,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let link = folder.path().join("link");
         std::os::unix::fs::symlink(folder.path(), &link).unwrap();
-        assert!(Server::bind(&link).is_err_and(|error| error.with_causes().contains("not a folder of this user")));
+        assert!(
+            Server::bind(&link)
+                .is_err_and(|error| error.with_causes().contains("not a folder of this user"))
+        );
     }
 
     #[test]
@@ -241,7 +260,8 @@ mod tests {
     fn an_answer_without_an_end_is_not_read_to_its_end() {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
-        let liar = thread::spawn(move || listener.accept().unwrap().0.write_all(&vec![b'x'; 64 << 20]));
+        let liar =
+            thread::spawn(move || listener.accept().unwrap().0.write_all(&vec![b'x'; 64 << 20]));
         let error = request_save(folder.path(), None).unwrap_err().with_causes();
         assert!(error.contains("the line is too long"), "{error}");
         assert!(liar.join().unwrap().is_err());
@@ -266,7 +286,9 @@ mod tests {
             UnixListener::bind(path.join(SOCKET)).unwrap()
         });
         let listener = listener.join().unwrap();
-        let refused = |error: Result<Answer, Error>| error.is_err_and(|error| error.with_causes().contains("another user (uid 4711)"));
+        let refused = |error: Result<Answer, Error>| {
+            error.is_err_and(|error| error.with_causes().contains("another user (uid 4711)"))
+        };
         assert!(refused(request_save(folder.path(), Some("a secret"))));
         let mut said = String::new();
         listener.accept().unwrap().0.read_to_string(&mut said).unwrap();

@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use unhitch_model::{visible, visible_path};
 
-/// Why recording, saving or talking to a recorder failed. The text says how to mend it; the system's own words are its source.
+/// Why recording, saving or talking to a recorder failed. The text says how to mend it; the
+/// system's own words are its source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -71,7 +72,10 @@ pub enum Error {
         socket: PathBuf,
     },
     /// No recorder of this user is on.
-    #[error("no recorder is watching (nobody answers on {}): start one with `unhitch watch`", visible_path(socket))]
+    #[error(
+        "no recorder is watching (nobody answers on {}): start one with `unhitch watch`",
+        visible_path(socket)
+    )]
     NotWatching {
         /// Where one would answer.
         socket: PathBuf,
@@ -93,7 +97,10 @@ impl Error {
     /// What went wrong and what caused it, on one line.
     pub fn with_causes(&self) -> String {
         let causes = std::iter::successors(std::error::Error::source(self), |cause| cause.source());
-        std::iter::once(self.to_string()).chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
+        std::iter::once(self.to_string())
+            .chain(causes.map(ToString::to_string))
+            .collect::<Vec<_>>()
+            .join(": ")
     }
 }
 

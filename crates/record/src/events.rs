@@ -1,11 +1,13 @@
 //! Which events are recorded, with which stacks and filters.
 //!
-//! Formats: `perf_event_attr` (perf_event_open(2)), filters (`Documentation/trace/events.rst`). The cost of recording is the cost of
-//! its stacks, and of these it is the unwinding of the kernel's part. So a switch has kernel frames only where they tell something:
-//! where the thread goes to sleep, or is preempted inside the kernel (`prev_state` is not 0). A thread that leaves in state 0 was
-//! preempted on its way back to user mode: its kernel frames are always the same, its user frames are where it was. The idle
-//! thread leaves in state 0, too, and has no user frames: its switches cost no stack at all. That is one event of the trace opened
-//! twice, with complementary filters, and written as one.
+//! Formats: `perf_event_attr` (perf_event_open(2)), filters (`Documentation/trace/events.rst`). The
+//! cost of recording is the cost of its stacks, and of these it is the unwinding of the kernel's
+//! part. So a switch has kernel frames only where they tell something: where the thread goes to
+//! sleep, or is preempted inside the kernel (`prev_state` is not 0). A thread that leaves in state
+//! 0 was preempted on its way back to user mode: its kernel frames are always the same, its user
+//! frames are where it was. The idle thread leaves in state 0, too, and has no user frames: its
+//! switches cost no stack at all. That is one event of the trace opened twice, with complementary
+//! filters, and written as one.
 
 use crate::error::Error;
 use crate::{Options, probe, procfs, silence, sys};
@@ -14,14 +16,17 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use unhitch_formats::perf_data::EventAttr;
-use unhitch_formats::perf_data::attr::{SW_CPU_CLOCK, SW_DUMMY, TYPE_HARDWARE, TYPE_SOFTWARE, TYPE_TRACEPOINT, flag, sample};
+use unhitch_formats::perf_data::attr::{
+    SW_CPU_CLOCK, SW_DUMMY, TYPE_HARDWARE, TYPE_SOFTWARE, TYPE_TRACEPOINT, flag, sample,
+};
 
 /// `CLOCK_MONOTONIC`: the only clock that NMIs, futex timeouts, X11 and user programs share.
 pub(crate) const CLOCK: i32 = libc::CLOCK_MONOTONIC;
 /// What every record ends with, and every sample has.
 const IDENTITY: u64 = sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU;
-/// A stack of no frames, which costs eight bytes and no time. Events that need no stack have this rather than none at all, because
-/// `perf sched timehist` shows stacks only if every event of the file has them.
+/// A stack of no frames, which costs eight bytes and no time. Events that need no stack have this
+/// rather than none at all, because `perf sched timehist` shows stacks only if every event of the
+/// file has them.
 const NO_STACK: u64 = flag::EXCLUDE_CALLCHAIN_KERNEL | flag::EXCLUDE_CALLCHAIN_USER;
 /// `PERF_COUNT_HW_CPU_CYCLES`
 const HW_CPU_CYCLES: u64 = 0;
@@ -66,7 +71,12 @@ struct Tracepoint {
     pid_fields: &'static [&'static str],
 }
 
-const fn tracepoint(system: &'static str, name: &'static str, stacks: Stacks, pid_fields: &'static [&'static str]) -> Tracepoint {
+const fn tracepoint(
+    system: &'static str,
+    name: &'static str,
+    stacks: Stacks,
+    pid_fields: &'static [&'static str],
+) -> Tracepoint {
     Tracepoint { system, name, stacks, filter: None, pid_fields }
 }
 
@@ -76,7 +86,10 @@ const TRACEPOINTS: [Tracepoint; 10] = [
     tracepoint("sched", "sched_waking", Stacks::Full, &["common_pid", "pid"]),
     tracepoint("sched", "sched_wakeup_new", Stacks::Full, &["common_pid", "pid"]),
     // READ | WRITE | RT | PERCPU | MUTEX: a pure spin (1) is no wait that the scheduler knows of.
-    Tracepoint { filter: Some("flags & 62"), ..tracepoint("lock", "contention_begin", Stacks::Full, &["common_pid"]) },
+    Tracepoint {
+        filter: Some("flags & 62"),
+        ..tracepoint("lock", "contention_begin", Stacks::Full, &["common_pid"])
+    },
     tracepoint("lock", "contention_end", Stacks::None, &["common_pid"]),
     tracepoint("sched", "sched_process_fork", Stacks::None, &[]),
     tracepoint("sched", "sched_process_exec", Stacks::None, &[]),
@@ -91,10 +104,16 @@ pub(crate) fn tracepoint_names(events: &[Event]) -> Vec<(&str, &str)> {
     events.iter().filter_map(|event| event.name.split_once(':')).collect()
 }
 
-/// What to record on this machine, each event having been opened once on a CPU to see whether it can be had. What cannot is left out
-/// and told in `warnings`. Those trials must be kept until the real events are open: the kernel waits for a grace period whenever the
-/// last user of a tracepoint goes.
-pub(crate) fn plan(options: &Options, tracefs: &Path, online: &[u16], warnings: &mut Vec<String>) -> Result<(Vec<Event>, Trials), Error> {
+/// What to record on this machine, each event having been opened once on a CPU to see whether it
+/// can be had. What cannot is left out and told in `warnings`. Those trials must be kept until the
+/// real events are open: the kernel waits for a grace period whenever the last user of a tracepoint
+/// goes.
+pub(crate) fn plan(
+    options: &Options,
+    tracefs: &Path,
+    online: &[u16],
+    warnings: &mut Vec<String>,
+) -> Result<(Vec<Event>, Trials), Error> {
     let cpu = online.first().copied().unwrap_or(0);
     let max_stack = max_stack(options, warnings);
     let threads = options.only_pid.map(|pid| thread_ranges(&procfs::thread_ids(pid)));
@@ -105,13 +124,21 @@ pub(crate) fn plan(options: &Options, tracefs: &Path, online: &[u16], warnings: 
     let (mut events, mut trials) = (Vec::new(), Trials::new());
     for (index, tracepoint) in TRACEPOINTS.iter().enumerate() {
         let Tracepoint { system, name, .. } = tracepoint;
-        let id = fs::read_to_string(tracefs.join(format!("events/{system}/{name}/id"))).ok().and_then(|id| id.trim().parse().ok());
+        let id = fs::read_to_string(tracefs.join(format!("events/{system}/{name}/id")))
+            .ok()
+            .and_then(|id| id.trim().parse().ok());
         let Some(id) = id else {
             if index < REQUIRED {
                 let what = format!("The kernel has no tracepoint {system}:{name}.");
-                return Err(Error::Missing { what, mend: "It needs CONFIG_TRACEPOINTS and CONFIG_EVENT_TRACING.".to_owned() });
+                return Err(Error::Missing {
+                    what,
+                    mend: "It needs CONFIG_TRACEPOINTS and CONFIG_EVENT_TRACING.".to_owned(),
+                });
             }
-            warnings.push(format!("the kernel has no tracepoint {system}:{name}: {}", what_lacks(name)));
+            warnings.push(format!(
+                "the kernel has no tracepoint {system}:{name}: {}",
+                what_lacks(name)
+            ));
             continue;
         };
         let attr = tracepoint_attr(id, tracepoint.stacks, options, max_stack);
@@ -124,7 +151,9 @@ pub(crate) fn plan(options: &Options, tracefs: &Path, online: &[u16], warnings: 
         };
         match try_open(&event, cpu, &mut trials) {
             Ok(()) => events.push(event),
-            Err(error) if probe::is_permission(&error) => return Err(probe::not_permitted(&format!("{} ({error})", event.name))),
+            Err(error) if probe::is_permission(&error) => {
+                return Err(probe::not_permitted(&format!("{} ({error})", event.name)));
+            }
             Err(error) => events.extend(simpler(event, cpu, &error, &mut trials, warnings)?),
         }
     }
@@ -138,7 +167,9 @@ pub(crate) fn plan(options: &Options, tracefs: &Path, online: &[u16], warnings: 
 /// What a trace without an optional tracepoint does not tell.
 fn what_lacks(name: &str) -> &'static str {
     match name {
-        "contention_begin" | "contention_end" => "waits for kernel locks are known only by their stacks",
+        "contention_begin" | "contention_end" => {
+            "waits for kernel locks are known only by their stacks"
+        }
         "sched_wakeup_new" => "who starts a thread is known only from process records",
         "sched_migrate_task" => "migrations are not shown",
         _ => "names and lifetimes come from process records alone",
@@ -146,7 +177,13 @@ fn what_lacks(name: &str) -> &'static str {
 }
 
 /// A kernel that refuses an event's filter gets it without.
-fn simpler(mut event: Event, cpu: u16, error: &io::Error, trials: &mut Trials, warnings: &mut Vec<String>) -> Result<Option<Event>, Error> {
+fn simpler(
+    mut event: Event,
+    cpu: u16,
+    error: &io::Error,
+    trials: &mut Trials,
+    warnings: &mut Vec<String>,
+) -> Result<Option<Event>, Error> {
     let filtered = event.variants.iter().any(|variant| variant.filter.is_some());
     event.variants = vec![Variant { attr: event.attr.clone(), filter: None }];
     if filtered && try_open(&event, cpu, trials).is_ok() {
@@ -154,7 +191,11 @@ fn simpler(mut event: Event, cpu: u16, error: &io::Error, trials: &mut Trials, w
         return Ok(Some(event));
     }
     if event.required {
-        return Err(Error::Event { event: event.name, cpu, source: io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0)) });
+        return Err(Error::Event {
+            event: event.name,
+            cpu,
+            source: io::Error::from_raw_os_error(error.raw_os_error().unwrap_or(0)),
+        });
     }
     let name = event.name.split_once(':').map_or("", |(_, name)| name);
     warnings.push(format!("{} cannot be recorded ({error}): {}", event.name, what_lacks(name)));
@@ -163,7 +204,9 @@ fn simpler(mut event: Event, cpu: u16, error: &io::Error, trials: &mut Trials, w
 
 /// The limit of stack depth: the smaller of what is asked for and what the kernel allows.
 fn max_stack(options: &Options, warnings: &mut Vec<String>) -> u16 {
-    let allowed = procfs::number("/proc/sys/kernel/perf_event_max_stack").and_then(|depth| u16::try_from(depth).ok()).unwrap_or(127);
+    let allowed = procfs::number("/proc/sys/kernel/perf_event_max_stack")
+        .and_then(|depth| u16::try_from(depth).ok())
+        .unwrap_or(127);
     if options.max_stack > allowed {
         warnings.push(format!(
             "stacks are cut at {allowed} frames; deeper:  sudo sysctl kernel.perf_event_max_stack={}  (with no recorder running)",
@@ -192,7 +235,11 @@ fn ring_flags(options: &Options) -> u64 {
     flags | if options.user_stacks { 0 } else { flag::EXCLUDE_CALLCHAIN_USER }
 }
 
-fn variants(tracepoint: &Tracepoint, attr: &EventAttr, threads: Option<&[(u32, u32)]>) -> Vec<Variant> {
+fn variants(
+    tracepoint: &Tracepoint,
+    attr: &EventAttr,
+    threads: Option<&[(u32, u32)]>,
+) -> Vec<Variant> {
     let of_threads = threads.and_then(|ranges| pid_filter(tracepoint.pid_fields, ranges));
     let filter = |own: Option<&str>| match (own, &of_threads) {
         (Some(own), Some(threads)) => Some(format!("({own}) && ({threads})")),
@@ -201,14 +248,16 @@ fn variants(tracepoint: &Tracepoint, attr: &EventAttr, threads: Option<&[(u32, u
     if tracepoint.name != "sched_switch" {
         return vec![Variant { attr: attr.clone(), filter: filter(tracepoint.filter) }];
     }
-    let user_only = EventAttr { flags: attr.flags | flag::EXCLUDE_CALLCHAIN_KERNEL, ..attr.clone() };
+    let user_only =
+        EventAttr { flags: attr.flags | flag::EXCLUDE_CALLCHAIN_KERNEL, ..attr.clone() };
     vec![
         Variant { attr: attr.clone(), filter: filter(Some("prev_state != 0")) },
         Variant { attr: user_only, filter: filter(Some("prev_state == 0")) },
     ]
 }
 
-/// Thread ids as few ranges. A filter must fit a page, so close ids are joined: recording a thread too many does no harm.
+/// Thread ids as few ranges. A filter must fit a page, so close ids are joined: recording a thread
+/// too many does no harm.
 fn thread_ranges(tids: &[u32]) -> Vec<(u32, u32)> {
     const MAX_RANGES: usize = 12;
     let mut ranges: Vec<(u32, u32)> = tids.iter().map(|&tid| (tid, tid)).collect();
@@ -240,14 +289,25 @@ fn pid_filter(fields: &[&str], ranges: &[(u32, u32)]) -> Option<String> {
     (!terms.is_empty()).then(|| terms.join(" || "))
 }
 
-/// The sampling clock: CPU cycles where there is a counter for them (its NMI sees code that has interrupts off), else a timer.
-fn clock(options: &Options, cpu: u16, max_stack: u16, trials: &mut Trials, warnings: &mut Vec<String>) -> Option<Event> {
+/// The sampling clock: CPU cycles where there is a counter for them (its NMI sees code that has
+/// interrupts off), else a timer.
+fn clock(
+    options: &Options,
+    cpu: u16,
+    max_stack: u16,
+    trials: &mut Trials,
+    warnings: &mut Vec<String>,
+) -> Option<Event> {
     if options.sample_hz == 0 {
         return None;
     }
-    let limit = procfs::number("/proc/sys/kernel/perf_event_max_sample_rate").and_then(|rate| u32::try_from(rate).ok()).unwrap_or(u32::MAX);
+    let limit = procfs::number("/proc/sys/kernel/perf_event_max_sample_rate")
+        .and_then(|rate| u32::try_from(rate).ok())
+        .unwrap_or(u32::MAX);
     let mut last = None;
-    for (kind, config, name) in [(TYPE_HARDWARE, HW_CPU_CYCLES, "cycles"), (TYPE_SOFTWARE, SW_CPU_CLOCK, "cpu-clock")] {
+    for (kind, config, name) in
+        [(TYPE_HARDWARE, HW_CPU_CYCLES, "cycles"), (TYPE_SOFTWARE, SW_CPU_CLOCK, "cpu-clock")]
+    {
         let attr = EventAttr {
             kind,
             config,
@@ -260,24 +320,36 @@ fn clock(options: &Options, cpu: u16, max_stack: u16, trials: &mut Trials, warni
             ..EventAttr::default()
         };
         let variants = vec![Variant { attr: attr.clone(), filter: None }];
-        let event = Event { name: name.to_owned(), attr, variants, required: false, only_cpus: None };
+        let event =
+            Event { name: name.to_owned(), attr, variants, required: false, only_cpus: None };
         match try_open(&event, cpu, trials) {
             Ok(()) => return Some(event),
             Err(error) => last = Some(error),
         }
     }
     let error = last.map_or(String::new(), |error| format!(" ({error})"));
-    warnings.push(format!("CPU samples cannot be recorded{error}: what a running thread did is not known"));
+    warnings.push(format!(
+        "CPU samples cannot be recorded{error}: what a running thread did is not known"
+    ));
     None
 }
 
 /// Who comes on the CPUs that do not report their idle thread, or may not.
-fn arrivals(options: &Options, online: &[u16], events: &[Event], warnings: &mut Vec<String>) -> Option<Event> {
+fn arrivals(
+    options: &Options,
+    online: &[u16],
+    events: &[Event],
+    warnings: &mut Vec<String>,
+) -> Option<Event> {
     let silent = silence::silent_cpus(online, events.first()?.attr.config);
     if silent.is_empty() {
         return None;
     }
-    let certain: Vec<String> = silent.iter().filter(|silent| silent.certain).map(|silent| silent.cpu.to_string()).collect();
+    let certain: Vec<String> = silent
+        .iter()
+        .filter(|silent| silent.certain)
+        .map(|silent| silent.cpu.to_string())
+        .collect();
     if !certain.is_empty() {
         warnings.push(format!(
             "this kernel reports no event of an idle CPU {}: who came on it is recorded by other means; what its interrupts woke while it \
@@ -330,8 +402,9 @@ impl Variant {
     }
 }
 
-/// The event that counts nothing and carries the side-band: mappings, names, lifetimes. Wakes its reader every `watermark` bytes.
-/// What an older kernel does not know is left out, from the newest on.
+/// The event that counts nothing and carries the side-band: mappings, names, lifetimes. Wakes its
+/// reader every `watermark` bytes. What an older kernel does not know is left out, from the newest
+/// on.
 pub(crate) fn sideband(cpu: u16, watermark: u32) -> io::Result<(OwnedFd, EventAttr)> {
     let base = flag::DISABLED
         | flag::SAMPLE_ID_ALL
@@ -373,16 +446,27 @@ mod tests {
         assert_eq!(thread_ranges(&[5, 6, 7, 20]), [(5, 7), (20, 20)]);
         let scattered: Vec<u32> = (0..1000).map(|index| index * 30).collect();
         let ranges = thread_ranges(&scattered);
-        assert!(ranges.len() <= 12 && scattered.iter().all(|tid| ranges.iter().any(|&(first, last)| (first..=last).contains(tid))));
+        assert!(
+            ranges.len() <= 12
+                && scattered
+                    .iter()
+                    .all(|tid| ranges.iter().any(|&(first, last)| (first..=last).contains(tid)))
+        );
     }
 
     #[test]
     fn filters_of_one_process() {
         let filter = pid_filter(&["prev_pid", "next_pid"], &[(5, 7), (20, 20)]).unwrap();
-        assert_eq!(filter, "(prev_pid >= 5 && prev_pid <= 7) || prev_pid == 20 || (next_pid >= 5 && next_pid <= 7) || next_pid == 20");
+        assert_eq!(
+            filter,
+            "(prev_pid >= 5 && prev_pid <= 7) || prev_pid == 20 || (next_pid >= 5 && next_pid <= 7) || next_pid == 20"
+        );
         let attr = EventAttr::default();
         let switch = variants(&TRACEPOINTS[0], &attr, Some(&[(9, 9)]));
-        assert_eq!(switch[1].filter.as_deref(), Some("(prev_state == 0) && (prev_pid == 9 || next_pid == 9)"));
+        assert_eq!(
+            switch[1].filter.as_deref(),
+            Some("(prev_state == 0) && (prev_pid == 9 || next_pid == 9)")
+        );
         let contention = variants(&TRACEPOINTS[3], &attr, None);
         assert_eq!(contention[0].filter.as_deref(), Some("flags & 62"));
     }

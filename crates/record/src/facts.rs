@@ -25,14 +25,30 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    pub(crate) fn new(options: &Options, session: &Session, tracefs: &Path, warnings: Vec<String>) -> Result<Self, Error> {
-        let mut descriptions: Vec<EventDesc> =
-            session.events.iter().map(|event| EventDesc { name: event.name.clone(), attr: event.attr.clone(), ids: Vec::new() }).collect();
+    pub(crate) fn new(
+        options: &Options,
+        session: &Session,
+        tracefs: &Path,
+        warnings: Vec<String>,
+    ) -> Result<Self, Error> {
+        let mut descriptions: Vec<EventDesc> = session
+            .events
+            .iter()
+            .map(|event| EventDesc {
+                name: event.name.clone(),
+                attr: event.attr.clone(),
+                ids: Vec::new(),
+            })
+            .collect();
         for open in session.cpus.iter().flat_map(|cpu| &cpu.events) {
             descriptions[open.event].ids.push(open.id);
         }
         let with_ip = |event: &&EventDesc| event.attr.sample_type & sample::IP != 0;
-        let with_ip = descriptions.iter().filter(with_ip).flat_map(|event| event.ids.iter().copied()).collect();
+        let with_ip = descriptions
+            .iter()
+            .filter(with_ip)
+            .flat_map(|event| event.ids.iter().copied())
+            .collect();
         descriptions.push(EventDesc {
             name: "dummy:HG".to_owned(),
             attr: session.sideband_attr.clone(),
@@ -45,10 +61,16 @@ impl Facts {
             arch: std::env::consts::ARCH.to_owned(),
             producer: concat!("unhitch ", env!("CARGO_PKG_VERSION")).to_owned(),
             cpus_online: session.cpus.len() as u32,
-            cpus_available: crate::procfs::cpu_list(&text("/sys/devices/system/cpu/possible")).len() as u32,
+            cpus_available: crate::procfs::cpu_list(&text("/sys/devices/system/cpu/possible")).len()
+                as u32,
             memory_kib: memory_kib(&text("/proc/meminfo")),
-            command_line: std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect(),
-            tracing_data: TracingData::read_from_tracefs(tracefs, &events::tracepoint_names(&session.events))?,
+            command_line: std::env::args_os()
+                .map(|argument| argument.to_string_lossy().into_owned())
+                .collect(),
+            tracing_data: TracingData::read_from_tracefs(
+                tracefs,
+                &events::tracepoint_names(&session.events),
+            )?,
             ..Features::default()
         };
         let sampled = session.events.iter().any(|event| event.attr.sample_type & sample::IP != 0);
@@ -64,7 +86,11 @@ impl Facts {
             events: descriptions,
             features,
             options: options_used,
-            sample_period_ns: if sampled { 1_000_000_000 / u64::from(options.sample_hz.max(1)) } else { 0 },
+            sample_period_ns: if sampled {
+                1_000_000_000 / u64::from(options.sample_hz.max(1))
+            } else {
+                0
+            },
             warnings,
             readers: options.readers,
             with_ip,

@@ -1,12 +1,15 @@
 //! Who waits on which futex at the time of a save, and who holds the lock, where the lock says so.
 //!
-//! `/proc/P/task/T/syscall` (proc(5)) tells the futex word; glibc keeps in a `pthread_mutex_t` the lock word at 0, the owner's tid
-//! at 8, the number of users at 12 and the kind at 16 (nptl/bits/struct_mutex.h); a PI futex holds the owner's tid in the word itself
-//! (futex(2)). A futex word can belong to anything (a condition variable, a Rust mutex), and a wrong owner is worse than none: one is
-//! accepted only when all of that fits and it is a living thread of the same process.
+//! `/proc/P/task/T/syscall` (proc(5)) tells the futex word; glibc keeps in a `pthread_mutex_t` the
+//! lock word at 0, the owner's tid at 8, the number of users at 12 and the kind at 16
+//! (nptl/bits/struct_mutex.h); a PI futex holds the owner's tid in the word itself (futex(2)). A
+//! futex word can belong to anything (a condition variable, a Rust mutex), and a wrong owner is
+//! worse than none: one is accepted only when all of that fits and it is a living thread of the
+//! same process.
 //!
-//! A page of another process's memory can be one of a file that its own user serves and never hands out (FUSE). Who looks at it then
-//! sleeps beyond the reach of any signal. So only private memory that is there is looked at, as `/proc/P/pagemap` tells.
+//! A page of another process's memory can be one of a file that its own user serves and never hands
+//! out (FUSE). Who looks at it then sleeps beyond the reach of any signal. So only private memory
+//! that is there is looked at, as `/proc/P/pagemap` tells.
 
 use crate::procfs::LiveProcess;
 use std::fs;
@@ -37,13 +40,22 @@ pub(crate) fn waits(process: &LiveProcess) -> Vec<FutexWaiter> {
     let mut waits = Vec::new();
     for thread in process.threads.iter().filter(|thread| thread.state == b'S') {
         let path = format!("/proc/{}/task/{}/syscall", process.pid, thread.tid);
-        let Some(call) = fs::read_to_string(path).ok().and_then(|line| parse_call(&line)) else { continue };
+        let Some(call) = fs::read_to_string(path).ok().and_then(|line| parse_call(&line)) else {
+            continue;
+        };
         let memory = memory.get_or_insert_with(|| Memory::open(process.pid));
         let mut mutex = [0; MUTEX_LEN];
-        let read = memory.as_ref().is_ok_and(|memory| memory.read(&mut mutex, call.word_avma).is_ok());
-        let lives = |tid: u32| process.threads.iter().any(|other| other.tid == tid) && tid != thread.tid;
+        let read =
+            memory.as_ref().is_ok_and(|memory| memory.read(&mut mutex, call.word_avma).is_ok());
+        let lives =
+            |tid: u32| process.threads.iter().any(|other| other.tid == tid) && tid != thread.tid;
         let owner_tid = if read { owner(call, &mutex).filter(|&tid| lives(tid)) } else { None };
-        waits.push(FutexWaiter { time: crate::sys::monotonic_now(), tid: thread.tid, word_avma: call.word_avma, owner_tid });
+        waits.push(FutexWaiter {
+            time: crate::sys::monotonic_now(),
+            tid: thread.tid,
+            word_avma: call.word_avma,
+            owner_tid,
+        });
     }
     waits
 }
@@ -58,7 +70,8 @@ fn parse_call(line: &str) -> Option<Call> {
     let (word_avma, operation, expected) = (argument()?, argument()?, argument()?);
     Some(Call {
         word_avma,
-        operation: operation & !u64::from((libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u32),
+        operation: operation
+            & !u64::from((libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME) as u32),
         expected: expected as u32,
     })
 }
@@ -109,12 +122,16 @@ fn owner(call: Call, mutex: &[u8; MUTEX_LEN]) -> Option<u32> {
     const CONTENDED: u32 = 2;
     /// All type, protocol and elision bits of a glibc mutex's kind.
     const KIND_MASK: u32 = 0x3ff;
-    let word = |index: usize| u32::from_le_bytes(std::array::from_fn(|byte| mutex[4 * index + byte]));
+    let word =
+        |index: usize| u32::from_le_bytes(std::array::from_fn(|byte| mutex[4 * index + byte]));
     let (lock, owner, users, kind) = (word(0), word(2), word(3), word(4));
     match call.operation {
         FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => Some(lock & 0x3fff_ffff),
         FUTEX_WAIT | FUTEX_WAIT_BITSET => {
-            let is_mutex = call.expected == CONTENDED && lock == CONTENDED && users > 0 && kind & !KIND_MASK == 0;
+            let is_mutex = call.expected == CONTENDED
+                && lock == CONTENDED
+                && users > 0
+                && kind & !KIND_MASK == 0;
             is_mutex.then_some(owner)
         }
         _ => None,
@@ -138,7 +155,10 @@ mod tests {
     fn the_syscall_line() {
         let number = libc::SYS_futex;
         let line = format!("{number} 0x7ffd0010 0x80 0x2 0x0 0x0 0x0 0x7ffd 0x7f00\n");
-        assert_eq!(parse_call(&line), Some(Call { word_avma: 0x7ffd_0010, operation: 0, expected: 2 }));
+        assert_eq!(
+            parse_call(&line),
+            Some(Call { word_avma: 0x7ffd_0010, operation: 0, expected: 2 })
+        );
         let bitset = format!("{number} 0x7ffd0010 0x189 0x0 0x0 0x0 0xffffffff 0x7ffd 0x7f00\n");
         assert_eq!(parse_call(&bitset).map(|call| call.operation), Some(9));
         assert_eq!(parse_call("running\n"), None);
@@ -154,7 +174,11 @@ mod tests {
         memory.read(&mut bytes, here.as_ptr() as u64).unwrap();
         assert_eq!(bytes, *here);
         // Code is a file's, and the first page is nobody's.
-        let code = crate::procfs::address_space(std::process::id()).maps.into_iter().find(|map| map.path.starts_with(b"/")).unwrap();
+        let code = crate::procfs::address_space(std::process::id())
+            .maps
+            .into_iter()
+            .find(|map| map.path.starts_with(b"/"))
+            .unwrap();
         for avma in [code.start_avma, 0x1000, u64::MAX] {
             assert!(memory.read(&mut bytes, avma).is_err(), "{avma:#x}");
         }
@@ -168,7 +192,15 @@ mod tests {
         assert_eq!(owner(wait, &mutex(1, 77, 1, 0)), None, "not waited for");
         assert_eq!(owner(wait, &mutex(2, 77, 0, 0)), None, "no users");
         assert_eq!(owner(wait, &mutex(2, 77, 1, 0xdead_0000)), None, "no kind");
-        assert_eq!(owner(Call { expected: 0, ..wait }, &mutex(2, 77, 1, 0)), None, "a condition variable");
-        assert_eq!(owner(Call { operation: 6, ..wait }, &mutex(0x8000_004d, 0, 0, 0)), Some(77), "priority inheritance");
+        assert_eq!(
+            owner(Call { expected: 0, ..wait }, &mutex(2, 77, 1, 0)),
+            None,
+            "a condition variable"
+        );
+        assert_eq!(
+            owner(Call { operation: 6, ..wait }, &mutex(0x8000_004d, 0, 0, 0)),
+            Some(77),
+            "priority inheritance"
+        );
     }
 }

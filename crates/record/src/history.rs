@@ -1,4 +1,5 @@
-//! How fast the rings filled, and hence how far back each of them still reaches, known without looking into it.
+//! How fast the rings filled, and hence how far back each of them still reaches, known without
+//! looking into it.
 
 use std::collections::VecDeque;
 use unhitch_model::Time;
@@ -19,7 +20,12 @@ const NOTES_MAX: usize = 512;
 impl History {
     /// For rings of these lengths, started at these times.
     pub(crate) fn new(rings: Vec<(u64, Time)>) -> Self {
-        Self { rings: rings.into_iter().map(|(len, started)| RingHistory { len, notes: VecDeque::from([(started, 0)]) }).collect() }
+        Self {
+            rings: rings
+                .into_iter()
+                .map(|(len, started)| RingHistory { len, notes: VecDeque::from([(started, 0)]) })
+                .collect(),
+        }
     }
 
     /// The rings began to be written at these times.
@@ -48,11 +54,13 @@ impl History {
         }
     }
 
-    /// From when on each ring holds everything, with so many bytes written: a little early, never late.
+    /// From when on each ring holds everything, with so many bytes written: a little early, never
+    /// late.
     pub(crate) fn held_from(&self, written: &[u64]) -> Vec<Time> {
         let from = |(ring, written): (&RingHistory, &u64)| {
             let gone = written.saturating_sub(ring.len);
-            let overwritten = ring.notes.iter().rev().find(|(_, position)| gone > 0 && *position <= gone);
+            let overwritten =
+                ring.notes.iter().rev().find(|(_, position)| gone > 0 && *position <= gone);
             overwritten.or(ring.notes.front()).map_or(Time::ZERO, |note| note.0)
         };
         self.rings.iter().zip(written).map(from).collect()

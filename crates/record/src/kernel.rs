@@ -1,7 +1,9 @@
-//! Where the running kernel's code lies and which build it is, so that perf, too, can name its functions.
+//! Where the running kernel's code lies and which build it is, so that perf, too, can name its
+//! functions.
 //!
-//! `/proc/kallsyms` (proc(5)) gives the addresses, `/sys/kernel/notes` the build id as an ELF note (elf(5)). perf learns both from a
-//! mapping record of its own making (`perf_event__synthesize_kernel_mmap` in `tools/perf/util/synthetic-events.c`); so does ours.
+//! `/proc/kallsyms` (proc(5)) gives the addresses, `/sys/kernel/notes` the build id as an ELF note
+//! (elf(5)). perf learns both from a mapping record of its own making
+//! (`perf_event__synthesize_kernel_mmap` in `tools/perf/util/synthetic-events.c`); so does ours.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -35,7 +37,9 @@ fn text_range(kallsyms: impl BufRead) -> Option<(u64, u64)> {
     for line in kallsyms.lines() {
         let line = line.ok()?;
         let mut fields = line.split_ascii_whitespace();
-        let (Some(avma), _, Some(name)) = (fields.next(), fields.next(), fields.next()) else { continue };
+        let (Some(avma), _, Some(name)) = (fields.next(), fields.next(), fields.next()) else {
+            continue;
+        };
         match name {
             "_text" => start = u64::from_str_radix(avma, 16).ok(),
             "_etext" => end = u64::from_str_radix(avma, 16).ok(),
@@ -48,13 +52,17 @@ fn text_range(kallsyms: impl BufRead) -> Option<(u64, u64)> {
     None
 }
 
-/// The build id among ELF notes: lengths of name and content, type 3, the name `GNU`, each padded to four bytes.
+/// The build id among ELF notes: lengths of name and content, type 3, the name `GNU`, each padded
+/// to four bytes.
 fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     const NT_GNU_BUILD_ID: u32 = 3;
     loop {
         let header = notes.first_chunk::<12>()?;
-        let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
-        let (name_len, content_len) = (usize::try_from(word(0)).ok()?, usize::try_from(word(4)).ok()?);
+        let word = |at: usize| {
+            u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
+        };
+        let (name_len, content_len) =
+            (usize::try_from(word(0)).ok()?, usize::try_from(word(4)).ok()?);
         let content_at = name_len.checked_next_multiple_of(4)?.checked_add(12)?;
         let content = notes.get(content_at..content_at.checked_add(content_len)?)?;
         if word(8) == NT_GNU_BUILD_ID && notes.get(12..16) == Some(b"GNU\0") {
@@ -70,16 +78,27 @@ mod tests {
 
     #[test]
     fn the_text_is_found_and_hidden_addresses_are_not_taken_for_it() {
-        let kallsyms =
-            "0000000000000000 A fixed_percpu_data\nffffffff81000000 T _text\nffffffff81000040 T start [mod]\nffffffff8220bb08 T _etext\n";
-        assert_eq!(text_range(kallsyms.as_bytes()), Some((0xffff_ffff_8100_0000, 0xffff_ffff_8220_bb08)));
-        assert_eq!(text_range("0000000000000000 T _text\n0000000000000000 T _etext\n".as_bytes()), None);
+        let kallsyms = "0000000000000000 A fixed_percpu_data\nffffffff81000000 T _text\nffffffff81000040 T start [mod]\nffffffff8220bb08 T _etext\n";
+        assert_eq!(
+            text_range(kallsyms.as_bytes()),
+            Some((0xffff_ffff_8100_0000, 0xffff_ffff_8220_bb08))
+        );
+        assert_eq!(
+            text_range("0000000000000000 T _text\n0000000000000000 T _etext\n".as_bytes()),
+            None
+        );
     }
 
     #[test]
     fn the_build_id_among_notes() {
         let note = |kind: u32, name: &[u8; 4], content: &[u8]| {
-            let mut note = [4u32.to_le_bytes(), (content.len() as u32).to_le_bytes(), kind.to_le_bytes(), *name].concat();
+            let mut note = [
+                4u32.to_le_bytes(),
+                (content.len() as u32).to_le_bytes(),
+                kind.to_le_bytes(),
+                *name,
+            ]
+            .concat();
             note.extend_from_slice(content);
             note.resize(note.len().next_multiple_of(4), 0);
             note

@@ -1,9 +1,11 @@
-//! What the machine reports of itself, read now and then: pressure, memory, the host's share, and the accounts of control groups.
+//! What the machine reports of itself, read now and then: pressure, memory, the host's share, and
+//! the accounts of control groups.
 //!
-//! Formats: proc(5) (`stat`, `vmstat`), `Documentation/accounting/psi.rst`. The counters only grow, so a save needs a reading near the start
-//! of what its rings hold. Nobody knows beforehand when that will be: a thread of its own takes a reading every half second, or so seldom
-//! that it costs at most a five-hundredth of a CPU, and keeps few. *Why its own thread:* reading a group's accounts takes locks of the
-//! kernel that may be held by what hangs.
+//! Formats: proc(5) (`stat`, `vmstat`), `Documentation/accounting/psi.rst`. The counters only grow,
+//! so a save needs a reading near the start of what its rings hold. Nobody knows beforehand when
+//! that will be: a thread of its own takes a reading every half second, or so seldom that it costs
+//! at most a five-hundredth of a CPU, and keeps few. *Why its own thread:* reading a group's
+//! accounts takes locks of the kernel that may be held by what hangs.
 
 use crate::control_groups::{self, Hierarchy, read_small};
 use crate::session::Session;
@@ -14,7 +16,9 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
-use unhitch_formats::container::{GroupAccounts, GroupName, MachineFile, MachineReading, Member, PressureTotals};
+use unhitch_formats::container::{
+    GroupAccounts, GroupName, MachineFile, MachineReading, Member, PressureTotals,
+};
 use unhitch_model::Time;
 
 /// The time between two readings, at least.
@@ -30,7 +34,8 @@ const MAX_READINGS: usize = 64;
 /// Tasks whose groups are kept, at most.
 const MAX_MEMBERS: usize = 8192;
 
-/// The counters of `/proc/vmstat` that say something about a hang: swapping, reclaim and stalls in it, compaction, kills.
+/// The counters of `/proc/vmstat` that say something about a hang: swapping, reclaim and stalls in
+/// it, compaction, kills.
 const VMSTAT: &[&str] = &[
     "allocstall_device",
     "allocstall_dma",
@@ -52,7 +57,8 @@ const VMSTAT: &[&str] = &[
     "workingset_refault_file",
 ];
 
-/// The thread that reads, and what it has read. It ends when this is dropped; nobody waits for that.
+/// The thread that reads, and what it has read. It ends when this is dropped; nobody waits for
+/// that.
 pub(crate) struct Machine {
     log: Arc<Mutex<Log>>,
     commands: Sender<Command>,
@@ -80,13 +86,15 @@ struct Log {
 }
 
 impl Machine {
-    /// Takes the first reading and starts the thread. `session`'s rings say which readings are of use. Nothing here is vital: what cannot
-    /// be had is missing.
+    /// Takes the first reading and starts the thread. `session`'s rings say which readings are of
+    /// use. Nothing here is vital: what cannot be had is missing.
     pub(crate) fn start(session: &Arc<Session>, warnings: &mut Vec<String>) -> Self {
         let log = Arc::new(Mutex::new(Log::default()));
         let (commands, received) = channel();
         let (session, kept) = (Arc::downgrade(session), Arc::clone(&log));
-        let thread = std::thread::Builder::new().name("unhitch-machine".to_owned()).spawn(move || run(&session, &kept, &received));
+        let thread = std::thread::Builder::new()
+            .name("unhitch-machine".to_owned())
+            .spawn(move || run(&session, &kept, &received));
         if let Err(error) = thread {
             warnings.push(format!("control groups and pressure are not recorded: {error}"));
         }
@@ -100,18 +108,24 @@ impl Machine {
     /// Takes a reading now; false when that takes too long.
     pub(crate) fn read(&self, members: bool) -> bool {
         let (done, waited) = channel();
-        self.commands.send(Command { done, members }).is_ok() && waited.recv_timeout(PATIENCE).is_ok()
+        self.commands.send(Command { done, members }).is_ok()
+            && waited.recv_timeout(PATIENCE).is_ok()
     }
 
     /// The readings of use for a trace that begins at `start`.
     pub(crate) fn file(&self, start: Time) -> MachineFile {
         let log = lock(&self.log);
-        let first = log.entries.iter().rposition(|entry| entry.reading.time_ns <= start.nanos()).unwrap_or(0);
+        let first = log
+            .entries
+            .iter()
+            .rposition(|entry| entry.reading.time_ns <= start.nanos())
+            .unwrap_or(0);
         let entries = log.entries.get(first..).unwrap_or_default();
         let mut names: BTreeMap<&GroupName, u32> = BTreeMap::new();
         names.extend(entries.iter().flat_map(|entry| entry.groups.keys()).map(|name| (name, 0)));
         let from = entries.first().map_or(0, |entry| entry.reading.time_ns);
-        let mut members: Vec<_> = log.members.iter().filter(|(_, (time, _))| *time >= from).collect();
+        let mut members: Vec<_> =
+            log.members.iter().filter(|(_, (time, _))| *time >= from).collect();
         members.sort_unstable_by_key(|(tid, _)| **tid);
         names.extend(members.iter().flat_map(|(_, (_, groups))| groups).map(|name| (name, 0)));
         names.values_mut().zip(0..).for_each(|(index, number)| *index = number);
@@ -132,7 +146,11 @@ impl Machine {
             readings: readings.collect(),
             members: members
                 .into_iter()
-                .map(|(tid, (time_ns, groups))| Member { tid: *tid, time_ns: *time_ns, groups: groups.iter().map(index).collect() })
+                .map(|(tid, (time_ns, groups))| Member {
+                    tid: *tid,
+                    time_ns: *time_ns,
+                    groups: groups.iter().map(index).collect(),
+                })
                 .collect(),
             groups: names.keys().map(|name| (*name).clone()).collect(),
         }
@@ -157,7 +175,9 @@ fn run(session: &Weak<Session>, log: &Mutex<Log>, commands: &Receiver<Command>) 
         let (entry, limited) = take(&hierarchies);
         let time_ns = entry.reading.time_ns;
         // The rings' start, without keeping the session alive while we read.
-        let held_from = session.upgrade().map(|session| session.held_from().into_iter().max().unwrap_or_default());
+        let held_from = session
+            .upgrade()
+            .map(|session| session.held_from().into_iter().max().unwrap_or_default());
         lock(log).add(entry, held_from);
         lock(log).add_members(time_ns, limited.into_iter().map(|(pid, group)| (pid, vec![group])));
         if let Some(Command { members: true, .. }) = command {
@@ -177,7 +197,9 @@ fn take(hierarchies: &[Hierarchy]) -> (Entry, Vec<(u32, GroupName)>) {
     let time_ns = sys::monotonic_now().nanos();
     let text = |path: &str| read_small(Path::new(path)).unwrap_or_default();
     let pressure = ["cpu", "io", "memory"].into_iter();
-    let pressure = pressure.filter_map(|name| Some((name.to_owned(), parse_pressure(&text(&format!("/proc/pressure/{name}")))?)));
+    let pressure = pressure.filter_map(|name| {
+        Some((name.to_owned(), parse_pressure(&text(&format!("/proc/pressure/{name}")))?))
+    });
     let groups = control_groups::look(hierarchies, Instant::now() + MAX_LOOK);
     let reading = MachineReading {
         time_ns,
@@ -210,7 +232,8 @@ fn members(hierarchies: &[Hierarchy], deadline: Instant) -> Vec<(u32, Vec<GroupN
             if !in_time(&found) {
                 return found;
             }
-            let elsewhere = groups_of(format!("/proc/{pid}/task/{tid}/cgroup")).filter(|groups| *groups != found[at].1);
+            let elsewhere = groups_of(format!("/proc/{pid}/task/{tid}/cgroup"))
+                .filter(|groups| *groups != found[at].1);
             found.extend(elsewhere.map(|groups| (tid, groups)));
         }
     }
@@ -218,11 +241,16 @@ fn members(hierarchies: &[Hierarchy], deadline: Instant) -> Vec<(u32, Vec<GroupN
 }
 
 impl Log {
-    /// Adds a reading. Of those before `held_from` only the last is of use; of many, the one goes whose neighbours are closest.
+    /// Adds a reading. Of those before `held_from` only the last is of use; of many, the one goes
+    /// whose neighbours are closest.
     fn add(&mut self, entry: Entry, held_from: Option<Time>) {
         self.entries.push(entry);
         if let Some(held_from) = held_from {
-            let needed = self.entries.iter().rposition(|entry| entry.reading.time_ns <= held_from.nanos()).unwrap_or(0);
+            let needed = self
+                .entries
+                .iter()
+                .rposition(|entry| entry.reading.time_ns <= held_from.nanos())
+                .unwrap_or(0);
             self.entries.drain(..needed);
         }
         if self.entries.len() > MAX_READINGS {
@@ -233,7 +261,11 @@ impl Log {
     }
 
     /// Notes in which groups tasks are: of the same hierarchy the latest counts.
-    fn add_members(&mut self, time_ns: u64, members: impl IntoIterator<Item = (u32, Vec<GroupName>)>) {
+    fn add_members(
+        &mut self,
+        time_ns: u64,
+        members: impl IntoIterator<Item = (u32, Vec<GroupName>)>,
+    ) {
         for (tid, groups) in members {
             let (seen, known) = self.members.entry(tid).or_default();
             *seen = time_ns;
@@ -257,14 +289,21 @@ fn parse_pressure(text: &str) -> Option<PressureTotals> {
         line.split(' ').find_map(|word| word.strip_prefix("total="))?.parse::<u64>().ok()
     };
     // The kernel counts no `full` for the CPUs of the whole machine.
-    Some(PressureTotals { some_ns: total("some")?.saturating_mul(1000), full_ns: total("full").unwrap_or(0).saturating_mul(1000) })
+    Some(PressureTotals {
+        some_ns: total("some")?.saturating_mul(1000),
+        full_ns: total("full").unwrap_or(0).saturating_mul(1000),
+    })
 }
 
 /// The eighth number of the first line, in clock ticks (USER_HZ, which is 100 everywhere).
 fn parse_steal(stat: &str) -> Option<u64> {
     const TICK_NS: u64 = 10_000_000;
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    line.split_ascii_whitespace().nth(7)?.parse::<u64>().ok().map(|ticks| ticks.saturating_mul(TICK_NS))
+    line.split_ascii_whitespace()
+        .nth(7)?
+        .parse::<u64>()
+        .ok()
+        .map(|ticks| ticks.saturating_mul(TICK_NS))
 }
 
 fn parse_vmstat(text: &str) -> BTreeMap<String, u64> {
@@ -278,7 +317,10 @@ mod tests {
     use super::*;
 
     fn entry(time_ns: u64) -> Entry {
-        Entry { reading: MachineReading { time_ns, ..MachineReading::default() }, ..Entry::default() }
+        Entry {
+            reading: MachineReading { time_ns, ..MachineReading::default() },
+            ..Entry::default()
+        }
     }
 
     fn name(path: &str) -> GroupName {
@@ -288,13 +330,22 @@ mod tests {
     #[test]
     fn counters_are_found() {
         let pressure = "some avg10=69.71 avg60=60.15 avg300=84.90 total=1767\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n";
-        assert_eq!(parse_pressure(pressure), Some(PressureTotals { some_ns: 1_767_000, full_ns: 3000 }));
+        assert_eq!(
+            parse_pressure(pressure),
+            Some(PressureTotals { some_ns: 1_767_000, full_ns: 3000 })
+        );
         assert_eq!(parse_pressure("nonsense"), None);
-        assert_eq!(parse_steal("cpu  139500 262766 40081 45233 693 0 438 687 0 0\ncpu0 1\n"), Some(6_870_000_000));
+        assert_eq!(
+            parse_steal("cpu  139500 262766 40081 45233 693 0 438 687 0 0\ncpu0 1\n"),
+            Some(6_870_000_000)
+        );
         assert_eq!(parse_steal("cpu0 1 2"), None);
         assert!(VMSTAT.is_sorted());
         let vmstat = parse_vmstat("nr_free_pages 5\npswpin 7\noom_kill 1\n");
-        assert_eq!(vmstat.into_iter().collect::<Vec<_>>(), [("oom_kill".to_owned(), 1), ("pswpin".to_owned(), 7)]);
+        assert_eq!(
+            vmstat.into_iter().collect::<Vec<_>>(),
+            [("oom_kill".to_owned(), 1), ("pswpin".to_owned(), 7)]
+        );
     }
 
     #[test]
@@ -305,7 +356,10 @@ mod tests {
         }
         let times: Vec<u64> = log.entries.iter().map(|entry| entry.reading.time_ns).collect();
         assert!(times.len() <= MAX_READINGS && times.is_sorted(), "{times:?}");
-        assert!(times[0] <= 899 && times.iter().filter(|time| **time < 899).count() <= 1, "one before the start: {times:?}");
+        assert!(
+            times[0] <= 899 && times.iter().filter(|time| **time < 899).count() <= 1,
+            "one before the start: {times:?}"
+        );
         assert_eq!(times.last(), Some(&999));
         assert!(times.windows(2).all(|pair| pair[1] - pair[0] <= 8), "{times:?}");
     }
@@ -317,7 +371,10 @@ mod tests {
             let mut log = lock(&machine.log);
             for (time, path) in [(1, "/gone"), (5, "/a"), (9, "/a")] {
                 let mut entry = entry(time);
-                entry.groups.insert(name(path), GroupAccounts { cpu: Some(Default::default()), ..GroupAccounts::default() });
+                entry.groups.insert(
+                    name(path),
+                    GroupAccounts { cpu: Some(Default::default()), ..GroupAccounts::default() },
+                );
                 log.add(entry, None);
             }
             log.add_members(1, [(7, vec![name("/gone")])]);
@@ -326,8 +383,20 @@ mod tests {
         }
         let file = machine.file(Time::from_nanos(6));
         assert_eq!(file.groups, [name("/a"), name("/b")]);
-        assert_eq!(file.readings.iter().map(|reading| (reading.time_ns, reading.groups[0].group)).collect::<Vec<_>>(), [(5, 0), (9, 0)]);
-        assert_eq!(file.members.iter().map(|member| (member.tid, member.groups.clone())).collect::<Vec<_>>(), [(8, vec![1]), (9, vec![1])]);
+        assert_eq!(
+            file.readings
+                .iter()
+                .map(|reading| (reading.time_ns, reading.groups[0].group))
+                .collect::<Vec<_>>(),
+            [(5, 0), (9, 0)]
+        );
+        assert_eq!(
+            file.members
+                .iter()
+                .map(|member| (member.tid, member.groups.clone()))
+                .collect::<Vec<_>>(),
+            [(8, vec![1]), (9, vec![1])]
+        );
     }
 
     #[test]
@@ -336,7 +405,10 @@ mod tests {
         for tid in 0..3 * MAX_MEMBERS as u32 {
             log.add_members(u64::from(tid), [(tid, vec![name("/a")])]);
         }
-        assert!(log.members.len() <= MAX_MEMBERS && log.members.contains_key(&(3 * MAX_MEMBERS as u32 - 1)));
+        assert!(
+            log.members.len() <= MAX_MEMBERS
+                && log.members.contains_key(&(3 * MAX_MEMBERS as u32 - 1))
+        );
         assert!(!log.members.contains_key(&0));
     }
 }

@@ -1,7 +1,8 @@
 //! Where a trace goes when it cannot go where it should.
 //!
-//! A hang cannot be made again: a full disk, a folder without permission or a name that is taken must not cost its trace. So a save tries
-//! one place after the other, and says where it went and why. statvfs(3) says beforehand where there is no point in trying.
+//! A hang cannot be made again: a full disk, a folder without permission or a name that is taken
+//! must not cost its trace. So a save tries one place after the other, and says where it went and
+//! why. statvfs(3) says beforehand where there is no point in trying.
 
 use crate::error::Error;
 use crate::sys;
@@ -11,8 +12,9 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The folders that are tried after the one asked for: the state folder (`/var/lib/unhitch` for root, else `$XDG_STATE_HOME/unhitch`
-/// or `~/.local/state/unhitch`), `/var/tmp`, and the home folder.
+/// The folders that are tried after the one asked for: the state folder (`/var/lib/unhitch` for
+/// root, else `$XDG_STATE_HOME/unhitch` or `~/.local/state/unhitch`), `/var/tmp`, and the home
+/// folder.
 pub fn fallback_folders() -> Vec<PathBuf> {
     folders(sys::effective_uid(), |name| std::env::var_os(name))
 }
@@ -23,7 +25,8 @@ fn folders(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf
     let home = absolute("HOME");
     let state = match uid {
         0 => Some(PathBuf::from("/var/lib")),
-        _ => absolute("XDG_STATE_HOME").or_else(|| home.as_ref().map(|home| home.join(".local/state"))),
+        _ => absolute("XDG_STATE_HOME")
+            .or_else(|| home.as_ref().map(|home| home.join(".local/state"))),
     };
     let mut folders: Vec<PathBuf> = state.map(|state| state.join("unhitch")).into_iter().collect();
     folders.push("/var/tmp".into());
@@ -34,15 +37,27 @@ fn folders(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf
 /// Makes the folder unless it is there; nobody else may look into a new one.
 pub(crate) fn make(folder: &Path) -> Result<(), Error> {
     let made = DirBuilder::new().mode(0o700).recursive(true).create(folder);
-    made.map_err(|source| Error::File { action: "make the folder", path: folder.to_owned(), source })
+    made.map_err(|source| Error::File {
+        action: "make the folder",
+        path: folder.to_owned(),
+        source,
+    })
 }
 
 /// Fails when `folder` certainly has no room for `needed` bytes.
 pub(crate) fn check_space(folder: &Path, needed: u64) -> Result<(), Error> {
     match sys::free_bytes(folder) {
         Ok(Some(free)) if free < needed => {
-            let what = format!("No space left: the trace needs {:.1} MiB, and {:.1} MiB are free", mib(needed), mib(free));
-            Err(Error::File { action: "write to", path: folder.to_owned(), source: io::Error::new(io::ErrorKind::StorageFull, what) })
+            let what = format!(
+                "No space left: the trace needs {:.1} MiB, and {:.1} MiB are free",
+                mib(needed),
+                mib(free)
+            );
+            Err(Error::File {
+                action: "write to",
+                path: folder.to_owned(),
+                source: io::Error::new(io::ErrorKind::StorageFull, what),
+            })
         }
         // Whatever is wrong with the folder, writing to it says better.
         _ => Ok(()),
@@ -60,12 +75,23 @@ mod tests {
     #[test]
     fn the_folders_of_root_and_of_others() {
         let of = |uid, variables: &[(&str, &str)]| {
-            let found = folders(uid, |name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into()));
+            let found = folders(uid, |name| {
+                variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).into())
+            });
             found.iter().map(|path| path.display().to_string()).collect::<Vec<_>>()
         };
-        assert_eq!(of(0, &[("HOME", "/root"), ("XDG_STATE_HOME", "/x")]), ["/var/lib/unhitch", "/var/tmp", "/root"]);
-        assert_eq!(of(7, &[("HOME", "/home/a"), ("XDG_STATE_HOME", "/x")]), ["/x/unhitch", "/var/tmp", "/home/a"]);
-        assert_eq!(of(7, &[("HOME", "/home/a"), ("XDG_STATE_HOME", "x")]), ["/home/a/.local/state/unhitch", "/var/tmp", "/home/a"]);
+        assert_eq!(
+            of(0, &[("HOME", "/root"), ("XDG_STATE_HOME", "/x")]),
+            ["/var/lib/unhitch", "/var/tmp", "/root"]
+        );
+        assert_eq!(
+            of(7, &[("HOME", "/home/a"), ("XDG_STATE_HOME", "/x")]),
+            ["/x/unhitch", "/var/tmp", "/home/a"]
+        );
+        assert_eq!(
+            of(7, &[("HOME", "/home/a"), ("XDG_STATE_HOME", "x")]),
+            ["/home/a/.local/state/unhitch", "/var/tmp", "/home/a"]
+        );
         assert_eq!(of(7, &[("HOME", "")]), ["/var/tmp"]);
     }
 

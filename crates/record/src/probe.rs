@@ -1,8 +1,8 @@
 //! Finds out what keeps us from recording, and names the command that mends it.
 //!
-//! The rules are those of `Documentation/admin-guide/perf-security.rst`, `sysctl/kernel.rst` (`perf_event_paranoid`,
-//! `perf_event_mlock_kb`) and kernel_lockdown(7). An errno alone helps nobody: EACCES from `perf_event_open` has three causes and
-//! three cures.
+//! The rules are those of `Documentation/admin-guide/perf-security.rst`, `sysctl/kernel.rst`
+//! (`perf_event_paranoid`, `perf_event_mlock_kb`) and kernel_lockdown(7). An errno alone helps
+//! nobody: EACCES from `perf_event_open` has three causes and three cures.
 
 use crate::error::Error;
 use crate::{procfs, sys};
@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 /// Where tracefs belongs; where it was before Linux 4.1.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// What recording takes besides root. `cap_dac_read_search` and `cap_sys_ptrace` read everybody's files and memory: a binary that has them
-/// must be for a trusted group alone.
+/// What recording takes besides root. `cap_dac_read_search` and `cap_sys_ptrace` read everybody's
+/// files and memory: a binary that has them must be for a trusted group alone.
 const CAPABILITIES: &str = "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock";
 
 /// The tracefs folder. Root mounts it when it is missing, and says so in `warnings`.
@@ -30,7 +30,10 @@ pub(crate) fn tracefs(warnings: &mut Vec<String>) -> Result<PathBuf, Error> {
     }
     let directory = Path::new(TRACEFS[0]);
     let mount = format!("mount -t tracefs nodev {}", directory.display());
-    if sys::effective_uid() == 0 && sys::mount_tracefs(directory).is_ok() && directory.join("events/sched").exists() {
+    if sys::effective_uid() == 0
+        && sys::mount_tracefs(directory).is_ok()
+        && directory.join("events/sched").exists()
+    {
         warnings.push(format!("tracefs was not mounted; the recorder has mounted it: {mount}"));
         return Ok(directory.to_owned());
     }
@@ -53,7 +56,10 @@ fn readable(tracefs: PathBuf) -> Result<PathBuf, Error> {
 /// What to say when the kernel refused `what`.
 pub(crate) fn not_permitted(what: &str) -> Error {
     let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
-    Error::NotPermitted { what: format!("Recording is not permitted: {what}."), mend: mend(&lockdown, sys::effective_uid()) }
+    Error::NotPermitted {
+        what: format!("Recording is not permitted: {what}."),
+        mend: mend(&lockdown, sys::effective_uid()),
+    }
 }
 
 fn mend(lockdown: &str, uid: u32) -> String {
@@ -69,7 +75,8 @@ fn mend(lockdown: &str, uid: u32) -> String {
             .to_owned();
     }
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("unhitch"));
-    let paranoid = procfs::number("/proc/sys/kernel/perf_event_paranoid").map_or("unknown".to_owned(), |level| level.to_string());
+    let paranoid = procfs::number("/proc/sys/kernel/perf_event_paranoid")
+        .map_or("unknown".to_owned(), |level| level.to_string());
     format!(
         "Run it with sudo: the trace is root's alone (--group GROUP lets a group read it).\n\
          Or let a group record, whose members then see the command lines, file names and memory addresses of everybody here:\n  \
@@ -110,7 +117,11 @@ mod tests {
         let program = std::env::current_exe().unwrap();
         assert!(user.contains(&format!("chmod 0750 {}", program.display())), "{user}");
         assert!(user.contains(&format!("cap_ipc_lock+ep {}", program.display())), "{user}");
-        assert!(user.contains("kernel.perf_event_paranoid=-1") && user.contains("only on a machine of your own"), "{user}");
+        assert!(
+            user.contains("kernel.perf_event_paranoid=-1")
+                && user.contains("only on a machine of your own"),
+            "{user}"
+        );
     }
 
     #[test]

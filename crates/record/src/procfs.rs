@@ -1,8 +1,10 @@
-//! Reads `/proc`: what was already there when recording began, and what can be known only from outside the rings.
+//! Reads `/proc`: what was already there when recording began, and what can be known only from
+//! outside the rings.
 //!
-//! Formats: proc(5) (`maps`, `stat`, `cmdline`, `comm`). Every process may vanish while it is read; what is gone is simply left
-//! out. Reading a process's memory map can block for as long as that process holds its own map locked, which is one of the hangs
-//! that we are here to record: so `maps` and `cmdline` are never read on the thread that saves, see [`with_patience`].
+//! Formats: proc(5) (`maps`, `stat`, `cmdline`, `comm`). Every process may vanish while it is read;
+//! what is gone is simply left out. Reading a process's memory map can block for as long as that
+//! process holds its own map locked, which is one of the hangs that we are here to record: so
+//! `maps` and `cmdline` are never read on the thread that saves, see [`with_patience`].
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
@@ -54,7 +56,8 @@ pub(crate) struct AddressSpace {
 
 /// All live processes with their threads, by pid; as many as are read until `stop` is set.
 pub(crate) fn processes(stop: &AtomicBool) -> Vec<LiveProcess> {
-    let pids = numbers(Path::new("/proc")).into_iter().take_while(|_| !stop.load(Ordering::Relaxed));
+    let pids =
+        numbers(Path::new("/proc")).into_iter().take_while(|_| !stop.load(Ordering::Relaxed));
     let mut processes: Vec<LiveProcess> = pids.filter_map(process).collect();
     processes.sort_unstable_by_key(|process| process.pid);
     processes
@@ -66,7 +69,11 @@ pub(crate) fn process(pid: u32) -> Option<LiveProcess> {
     let mut parent_pid = 0;
     let mut threads = Vec::new();
     for tid in numbers(Path::new(&tasks)) {
-        let Some((thread, parent)) = fs::read(format!("{tasks}/{tid}/stat")).ok().and_then(|stat| parse_stat(&stat)) else { continue };
+        let Some((thread, parent)) =
+            fs::read(format!("{tasks}/{tid}/stat")).ok().and_then(|stat| parse_stat(&stat))
+        else {
+            continue;
+        };
         parent_pid = parent;
         threads.push(thread);
     }
@@ -74,14 +81,22 @@ pub(crate) fn process(pid: u32) -> Option<LiveProcess> {
     (!threads.is_empty()).then_some(LiveProcess { pid, parent_pid, threads })
 }
 
-/// The effective user of a process. *Why not the owner of its folder:* that is root for all that the kernel keeps from being traced.
+/// The effective user of a process. *Why not the owner of its folder:* that is root for all that
+/// the kernel keeps from being traced.
 pub(crate) fn user(pid: u32) -> Option<u32> {
     effective_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
-/// The second number of the line `Uid:`. No name can fake one: a newline in a name is escaped there.
+/// The second number of the line `Uid:`. No name can fake one: a newline in a name is escaped
+/// there.
 fn effective_user(status: &str) -> Option<u32> {
-    status.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().nth(1)?.parse().ok()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("Uid:"))?
+        .split_whitespace()
+        .nth(1)?
+        .parse()
+        .ok()
 }
 
 /// The tids of a process.
@@ -97,14 +112,15 @@ pub(crate) fn numbers(directory: &Path) -> Vec<u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Parses `/proc/P/task/T/stat`. The name stands in parentheses and may itself hold any byte, so it ends at the *last* parenthesis.
-/// Also gives the parent's pid.
+/// Parses `/proc/P/task/T/stat`. The name stands in parentheses and may itself hold any byte, so it
+/// ends at the *last* parenthesis. Also gives the parent's pid.
 fn parse_stat(stat: &[u8]) -> Option<(LiveThread, u32)> {
     let open = stat.iter().position(|&byte| byte == b'(')?;
     let close = stat.iter().rposition(|&byte| byte == b')').filter(|&close| close > open)?;
     let tid = std::str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
     // proc(5) counts fields from 1; the first after the name, the state, is field 3.
-    let fields: Vec<&str> = std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().collect();
+    let fields: Vec<&str> =
+        std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).copied();
     let thread = LiveThread {
         tid,
@@ -131,7 +147,8 @@ fn parse_map(line: &[u8]) -> Option<ExecutableMap> {
         rest = tail.get(1..).unwrap_or(&[]);
         std::str::from_utf8(field).ok()
     };
-    let (range, permissions, offset, _device, _inode) = (field()?, field()?, field()?, field()?, field()?);
+    let (range, permissions, offset, _device, _inode) =
+        (field()?, field()?, field()?, field()?, field()?);
     if permissions.as_bytes().get(2) != Some(&b'x') {
         return None;
     }
@@ -149,8 +166,11 @@ fn parse_map(line: &[u8]) -> Option<ExecutableMap> {
 
 /// The executable mappings and the command line of a process. May block: see [`with_patience`].
 pub(crate) fn address_space(pid: u32) -> AddressSpace {
-    let maps = fs::read(format!("/proc/{pid}/maps")).map(|maps| parse_maps(&maps)).unwrap_or_default();
-    let command_line = fs::read(format!("/proc/{pid}/cmdline")).map(|line| command_line(&line)).unwrap_or_default();
+    let maps =
+        fs::read(format!("/proc/{pid}/maps")).map(|maps| parse_maps(&maps)).unwrap_or_default();
+    let command_line = fs::read(format!("/proc/{pid}/cmdline"))
+        .map(|line| command_line(&line))
+        .unwrap_or_default();
     AddressSpace { maps, command_line }
 }
 
@@ -185,10 +205,11 @@ impl Unread {
     }
 }
 
-/// Reads something of many processes (pid and whatever `read` needs) on a thread of its own. A process that does not answer within
-/// `patience` is given up, and with it all others of its user, unless that is root: nobody's processes hold up more than one wait. The
-/// thread that hangs is left behind until the kernel lets it go, and another one goes on with the rest. When `stop` is set, the rest is
-/// left.
+/// Reads something of many processes (pid and whatever `read` needs) on a thread of its own. A
+/// process that does not answer within `patience` is given up, and with it all others of its user,
+/// unless that is root: nobody's processes hold up more than one wait. The thread that hangs is
+/// left behind until the kernel lets it go, and another one goes on with the rest. When `stop` is
+/// set, the rest is left.
 pub(crate) fn with_patience<I, T>(
     items: Vec<(u32, I)>,
     patience: Duration,
@@ -209,10 +230,15 @@ where
     while unread.hung.len() < HUNG_MAX {
         let current = Arc::new(AtomicU32::new(0));
         let (sender, receiver) = channel();
-        let (queue_of_reader, read, at) = (Arc::clone(&queue), Arc::clone(&read), Arc::clone(&current));
+        let (queue_of_reader, read, at) =
+            (Arc::clone(&queue), Arc::clone(&read), Arc::clone(&current));
         let reader = std::thread::Builder::new().name("unhitch-proc".to_owned()).spawn(move || {
             loop {
-                let Some((pid, item)) = queue_of_reader.lock().ok().and_then(|mut queue| queue.pop_front()) else { return };
+                let Some((pid, item)) =
+                    queue_of_reader.lock().ok().and_then(|mut queue| queue.pop_front())
+                else {
+                    return;
+                };
                 at.store(pid, Ordering::Relaxed);
                 if sender.send((pid, read(pid, &item))).is_err() {
                     return;
@@ -238,7 +264,8 @@ where
         }
         let hung = current.load(Ordering::Relaxed);
         unread.hung.push(hung);
-        if let (Some(hostile), Ok(mut queue)) = (user(hung).filter(|&user| user != 0), queue.lock()) {
+        if let (Some(hostile), Ok(mut queue)) = (user(hung).filter(|&user| user != 0), queue.lock())
+        {
             let before = queue.len();
             queue.retain(|(pid, _)| user(*pid) != Some(hostile));
             unread.left += before - queue.len();
@@ -268,7 +295,9 @@ pub(crate) fn cpu_list(text: &str) -> Vec<u16> {
 
 /// The CPUs that are on.
 pub(crate) fn online_cpus() -> Vec<u16> {
-    fs::read_to_string("/sys/devices/system/cpu/online").map(|list| cpu_list(&list)).unwrap_or_else(|_| vec![0])
+    fs::read_to_string("/sys/devices/system/cpu/online")
+        .map(|list| cpu_list(&list))
+        .unwrap_or_else(|_| vec![0])
 }
 
 #[cfg(test)]
@@ -279,7 +308,14 @@ mod tests {
     fn stat_of_a_thread_with_a_malicious_name() {
         let stat = b"4242 (a) R (b) D 1 4242 4242 0 -1 4194304 91 0 0 0 1 2 0 0 39 -19 1 0 8881 2490368 213 18446744073709551615 1 1 0 0 0 0 0 4096 0 0 0 0 17 1 99 2 0 0 0 0 0 0 0 0 0 0 0";
         let (thread, parent) = parse_stat(stat).unwrap();
-        let expected = LiveThread { tid: 4242, name: b"a) R (b".to_vec(), state: b'D', policy: 2, nice: -19, start_ticks: 8881 };
+        let expected = LiveThread {
+            tid: 4242,
+            name: b"a) R (b".to_vec(),
+            state: b'D',
+            policy: 2,
+            nice: -19,
+            start_ticks: 8881,
+        };
         assert_eq!((thread, parent), (expected, 1));
     }
 
@@ -307,18 +343,29 @@ mod tests {
             7ffc1d5f4000-7ffc1d5f6000 r-xp 00000000 00:00 0         [vdso]\n\
             garbage\n";
         let maps = parse_maps(maps);
-        let brief: Vec<_> = maps.iter().map(|map| (map.len, map.file_offset, String::from_utf8_lossy(&map.path))).collect();
-        let expected = [(0x5000, 0x2000, "/usr/bin/my app"), (0x1000, 0, "//anon"), (0x2000, 0, "[vdso]")];
+        let brief: Vec<_> = maps
+            .iter()
+            .map(|map| (map.len, map.file_offset, String::from_utf8_lossy(&map.path)))
+            .collect();
+        let expected =
+            [(0x5000, 0x2000, "/usr/bin/my app"), (0x1000, 0, "//anon"), (0x2000, 0, "[vdso]")];
         assert_eq!(brief, expected.map(|(len, offset, path)| (len, offset, path.into())));
     }
 
     #[test]
     fn we_find_ourselves() {
         let never = AtomicBool::new(false);
-        let own = processes(&never).into_iter().find(|process| process.pid == std::process::id()).unwrap();
+        let own = processes(&never)
+            .into_iter()
+            .find(|process| process.pid == std::process::id())
+            .unwrap();
         assert!(own.threads.iter().any(|thread| thread.tid == own.pid));
-        let (spaces, hung) =
-            with_patience(vec![(own.pid, ()), (u32::MAX, ())], Duration::from_secs(5), &never, |pid, ()| address_space(pid));
+        let (spaces, hung) = with_patience(
+            vec![(own.pid, ()), (u32::MAX, ())],
+            Duration::from_secs(5),
+            &never,
+            |pid, ()| address_space(pid),
+        );
         assert_eq!(hung, Unread::default());
         assert!(spaces[&own.pid].maps.iter().any(|map| map.path.starts_with(b"/")));
         assert!(!spaces[&own.pid].command_line.is_empty());
@@ -327,12 +374,19 @@ mod tests {
     #[test]
     fn a_process_that_does_not_answer_is_named_and_passed_over() {
         let items = (1..=4).map(|pid| (pid, pid == 2)).collect();
-        let (found, hung) = with_patience(items, Duration::from_millis(50), &AtomicBool::new(false), |pid, &hangs| {
-            std::thread::sleep(Duration::from_millis(if hangs { 2000 } else { 0 }));
-            pid
-        });
+        let (found, hung) = with_patience(
+            items,
+            Duration::from_millis(50),
+            &AtomicBool::new(false),
+            |pid, &hangs| {
+                std::thread::sleep(Duration::from_millis(if hangs { 2000 } else { 0 }));
+                pid
+            },
+        );
         // Of root's processes each is tried, of another user's none after the first.
-        let left = (3..=4).filter(|&pid| user(pid).is_some() && user(pid) == user(2).filter(|&user| user != 0)).count();
+        let left = (3..=4)
+            .filter(|&pid| user(pid).is_some() && user(pid) == user(2).filter(|&user| user != 0))
+            .count();
         assert_eq!((found.len(), hung), (3 - left, Unread { hung: vec![2], left }));
     }
 

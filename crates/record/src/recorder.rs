@@ -16,7 +16,8 @@ use unhitch_model::{Time, Window};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Options {
-    /// Length of each CPU's ring in bytes, rounded up to a power of two. As much again is kept for the copy of a save.
+    /// Length of each CPU's ring in bytes, rounded up to a power of two. As much again is kept for
+    /// the copy of a save.
     pub ring_bytes_per_cpu: usize,
     /// CPU samples per second and CPU; 0 for none.
     pub sample_hz: u32,
@@ -24,9 +25,10 @@ pub struct Options {
     pub user_stacks: bool,
     /// Greatest depth of a stack; the kernel's own limit holds too.
     pub max_stack: u16,
-    /// Record only switches, wakings and lock waits that involve a thread which this process has at the start. CPU samples, lifetimes
-    /// and names stay those of the whole machine: who had the CPU instead is part of the answer. Threads created later are not
-    /// followed, because a filter cannot be changed while it is on; the trace says so.
+    /// Record only switches, wakings and lock waits that involve a thread which this process has at
+    /// the start. CPU samples, lifetimes and names stay those of the whole machine: who had the CPU
+    /// instead is part of the answer. Threads created later are not followed, because a filter
+    /// cannot be changed while it is on; the trace says so.
     pub only_pid: Option<u32>,
     /// Who may read the traces. What is written elsewhere than asked for is its owner's alone.
     pub readers: Readers,
@@ -34,7 +36,14 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { ring_bytes_per_cpu: 16 << 20, sample_hz: 199, user_stacks: true, max_stack: 127, only_pid: None, readers: Readers::Owner }
+        Self {
+            ring_bytes_per_cpu: 16 << 20,
+            sample_hz: 199,
+            user_stacks: true,
+            max_stack: 127,
+            only_pid: None,
+            readers: Readers::Owner,
+        }
     }
 }
 
@@ -55,7 +64,8 @@ pub struct Status {
     pub cpus: Vec<CpuStatus>,
     /// The window that all CPUs' rings cover.
     pub common: Window,
-    /// Events per second since the last status, by name. Without the sampling clock, whose count is not that of its samples.
+    /// Events per second since the last status, by name. Without the sampling clock, whose count is
+    /// not that of its samples.
     pub rates: Vec<(String, f64)>,
     /// Pinned and allocated memory, bytes.
     pub memory_bytes: usize,
@@ -80,7 +90,8 @@ pub struct CpuStatus {
 }
 
 impl Recorder {
-    /// Opens and starts everything. What this machine lacks without being vital is told by [`Recorder::warnings`] and in every trace.
+    /// Opens and starts everything. What this machine lacks without being vital is told by
+    /// [`Recorder::warnings`] and in every trace.
     pub fn start(options: &Options) -> Result<Self, Error> {
         let mut warnings = Vec::new();
         let tracefs = probe::tracefs(&mut warnings)?;
@@ -95,7 +106,8 @@ impl Recorder {
         // Not zeros: those would stay unbacked until the first save needs them.
         let buffers = running.session.cpus.iter().map(|cpu| vec![1; cpu.ring.len()]).collect();
         let buffers = Arc::new(Mutex::new(buffers));
-        let mut recorder = Self { running, machine, facts, buffers, counted: (Time::ZERO, Vec::new()) };
+        let mut recorder =
+            Self { running, machine, facts, buffers, counted: (Time::ZERO, Vec::new()) };
         recorder.counted = (sys::monotonic_now(), recorder.counts());
         Ok(recorder)
     }
@@ -111,14 +123,23 @@ impl Recorder {
         let now = sys::monotonic_now();
         let counts = self.counts();
         let seconds = now.since(self.counted.0).max(1) as f64 / 1e9;
-        let rates = session.events.iter().zip(counts.iter().zip(&self.counted.1)).filter(|(event, _)| event.attr.kind == TYPE_TRACEPOINT);
-        let rates = rates.map(|(event, (new, old))| (event.name.clone(), new.saturating_sub(*old) as f64 / seconds)).collect();
-        let held = session.held_from().into_iter().zip(&session.cpus).map(|(from, cpu)| CpuStatus {
-            cpu: cpu.cpu,
-            held: Window::new(from, now),
-            used_bytes: cpu.ring.written().min(cpu.ring.len() as u64) as usize,
-            ring_bytes: cpu.ring.len(),
-        });
+        let rates = session
+            .events
+            .iter()
+            .zip(counts.iter().zip(&self.counted.1))
+            .filter(|(event, _)| event.attr.kind == TYPE_TRACEPOINT);
+        let rates = rates
+            .map(|(event, (new, old))| {
+                (event.name.clone(), new.saturating_sub(*old) as f64 / seconds)
+            })
+            .collect();
+        let held =
+            session.held_from().into_iter().zip(&session.cpus).map(|(from, cpu)| CpuStatus {
+                cpu: cpu.cpu,
+                held: Window::new(from, now),
+                used_bytes: cpu.ring.written().min(cpu.ring.len() as u64) as usize,
+                ring_bytes: cpu.ring.len(),
+            });
         let cpus: Vec<CpuStatus> = held.collect();
         let common = Window::new(cpus.iter().map(|cpu| cpu.held.start).max().unwrap_or(now), now);
         let memory_bytes = session.memory() + cpus.iter().map(|cpu| cpu.ring_bytes).sum::<usize>();
@@ -135,7 +156,8 @@ impl Recorder {
         self.snapshot_until(&AtomicBool::new(false))
     }
 
-    /// The same; what `/proc` adds is read until `stop` is set, and the snapshot says what is missing.
+    /// The same; what `/proc` adds is read until `stop` is set, and the snapshot says what is
+    /// missing.
     pub fn snapshot_until(&mut self, stop: &AtomicBool) -> Snapshot {
         Snapshot::take(&self.running.session, &self.machine, &self.facts, &self.buffers, stop)
     }

@@ -35,8 +35,9 @@ pub struct Recorded {
     pub status: Option<ExitStatus>,
 }
 
-/// Records until `until`, or until `stop` is set, and saves. What a longer recording than the rings hold loses is its beginning: the
-/// saved window and a warning tell. Where `target` cannot be written the trace goes to the first of [`fallback_folders`] that takes it.
+/// Records until `until`, or until `stop` is set, and saves. What a longer recording than the rings
+/// hold loses is its beginning: the saved window and a warning tell. Where `target` cannot be
+/// written the trace goes to the first of [`fallback_folders`] that takes it.
 pub fn record(
     options: &Options,
     until: &Until,
@@ -89,9 +90,12 @@ fn wait(duration: Duration, stop: &AtomicBool) {
 
 /// Runs the command to its end, or until `stop`; then it is left to itself.
 fn run(command: &[OsString], stop: &AtomicBool) -> Result<Option<ExitStatus>, Error> {
-    let failed =
-        |source| Error::Command { command: command.first().map_or(String::new(), |name| name.to_string_lossy().into_owned()), source };
-    let (program, arguments) = command.split_first().ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
+    let failed = |source| Error::Command {
+        command: command.first().map_or(String::new(), |name| name.to_string_lossy().into_owned()),
+        source,
+    };
+    let (program, arguments) =
+        command.split_first().ok_or_else(|| failed(std::io::ErrorKind::InvalidInput.into()))?;
     let mut child = Command::new(program).args(arguments).spawn().map_err(failed)?;
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(child.wait()));

@@ -1,20 +1,24 @@
-//! The overwriting ring of one CPU: copied while the kernel goes on writing, and walked record by record.
+//! The overwriting ring of one CPU: copied while the kernel goes on writing, and walked record by
+//! record.
 //!
-//! The layout is that of perf_event_open(2) with `write_backward`: the kernel writes each record *below* the last one, so that the
-//! bytes from `data_head` upwards are whole records, newest first, until the ring's length is used up in the middle of one.
+//! The layout is that of perf_event_open(2) with `write_backward`: the kernel writes each record
+//! *below* the last one, so that the bytes from `data_head` upwards are whole records, newest
+//! first, until the ring's length is used up in the middle of one.
 //!
 //! # Why a copy needs no pause
 //!
-//! `PERF_EVENT_IOC_PAUSE_OUTPUT` would stop the kernel from overwriting what we copy, but every record of that time would be thrown
-//! away without a trace: a hole in the middle of the next save. We do without. Let W = −`data_head` be the bytes written so far, N the
-//! ring's length. Before the copy the ring holds the positions [W₁ − N, W₁). While we copy, the kernel appends up to W₂, read after
-//! the copy, and may be writing beyond that (an interrupt that strikes while a record is being written leaves its own records
-//! unpublished until the interrupted one is complete); what it destroyed are the *oldest* positions, those below W₂ + in flight − N. So [W₂ + in flight − N, W₁) of the copy is intact:
-//! the copy loses a little of its oldest past, never of its middle, the recorder loses nothing at all, and the next copy continues
-//! without a gap.
+//! `PERF_EVENT_IOC_PAUSE_OUTPUT` would stop the kernel from overwriting what we copy, but every
+//! record of that time would be thrown away without a trace: a hole in the middle of the next save.
+//! We do without. Let W = −`data_head` be the bytes written so far, N the ring's length. Before the
+//! copy the ring holds the positions [W₁ − N, W₁). While we copy, the kernel appends up to W₂, read
+//! after the copy, and may be writing beyond that (an interrupt that strikes while a record is
+//! being written leaves its own records unpublished until the interrupted one is complete); what it
+//! destroyed are the *oldest* positions, those below W₂ + in flight − N. So [W₂ + in flight − N,
+//! W₁) of the copy is intact: the copy loses a little of its oldest past, never of its middle, the
+//! recorder loses nothing at all, and the next copy continues without a gap.
 //!
-//! `data_head` is published by the outermost writer after its records are complete, hence with acquire order everything above it
-//! may be read.
+//! `data_head` is published by the outermost writer after its records are complete, hence with
+//! acquire order everything above it may be read.
 
 use crate::sys::{self, Mapping};
 use std::io;
@@ -37,7 +41,8 @@ pub(crate) struct RingCopy {
     pub(crate) from_start: bool,
 }
 
-/// A position and instant at which copying begins. Heads of all CPUs are read together, so that all copies end at the same time.
+/// A position and instant at which copying begins. Heads of all CPUs are read together, so that all
+/// copies end at the same time.
 #[derive(Clone, Copy)]
 pub(crate) struct Mark {
     written: u64,
@@ -60,32 +65,35 @@ impl OverwriteRing {
         self.map.head().wrapping_neg()
     }
 
-    /// Marks the present as the end of a copy. The clock is read first: every event before `taken` is below the mark, unless its
-    /// record is being written at this very moment.
+    /// Marks the present as the end of a copy. The clock is read first: every event before `taken`
+    /// is below the mark, unless its record is being written at this very moment.
     pub(crate) fn mark(&self) -> Mark {
         let taken = sys::monotonic_now();
         Mark { written: self.written(), taken }
     }
 
-    /// Copies what was written before `mark` into `buffer`, whose length is that of the ring. Newest first.
+    /// Copies what was written before `mark` into `buffer`, whose length is that of the ring.
+    /// Newest first.
     pub(crate) fn copy(&self, mark: Mark, mut buffer: Vec<u8>) -> RingCopy {
         let available = mark.written.min(self.len() as u64) as usize;
         buffer.resize(self.len(), 0);
         self.map.copy(mark.written.wrapping_neg(), &mut buffer[..available]);
         // The loads of the copy must not be delayed past the load of the head that judges them.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
-        let (len, from_start) = intact(mark.written, self.written(), self.len() as u64, in_flight_max(self.len()));
+        let (len, from_start) =
+            intact(mark.written, self.written(), self.len() as u64, in_flight_max(self.len()));
         RingCopy { buffer, len, taken: mark.taken, from_start }
     }
 }
 
-/// How many bytes the kernel may be writing beyond the published head: some hundred records of one interrupt.
+/// How many bytes the kernel may be writing beyond the published head: some hundred records of one
+/// interrupt.
 fn in_flight_max(ring_len: usize) -> u64 {
     (ring_len as u64 / 8).min(64 << 10)
 }
 
-/// Of a copy made between the write positions `before` and `after`: how many bytes, counted from the newest, were not overwritten,
-/// and whether that is all that was ever written.
+/// Of a copy made between the write positions `before` and `after`: how many bytes, counted from
+/// the newest, were not overwritten, and whether that is all that was ever written.
 fn intact(before: u64, after: u64, ring_len: u64, in_flight_max: u64) -> (usize, bool) {
     let oldest = (after + in_flight_max).saturating_sub(ring_len);
     (before.saturating_sub(oldest) as usize, oldest == 0)
@@ -103,7 +111,8 @@ impl RingCopy {
     }
 }
 
-/// Walks the records of a ring copy from the newest to the oldest; the record that the ring's end cuts is left out.
+/// Walks the records of a ring copy from the newest to the oldest; the record that the ring's end
+/// cuts is left out.
 pub(crate) struct Records<'a> {
     rest: &'a [u8],
     damaged: bool,
@@ -178,7 +187,8 @@ mod tests {
         record
     }
 
-    /// A ring of `len` bytes to which `records` were written downwards, as the kernel does it, linearised from its head.
+    /// A ring of `len` bytes to which `records` were written downwards, as the kernel does it,
+    /// linearised from its head.
     fn written(len: usize, records: &[Vec<u8>]) -> (Vec<u8>, u64) {
         let mut ring = vec![0; len];
         let mut head = 0u64;

@@ -1,8 +1,9 @@
 //! Turns a snapshot into a `NAME.hitch`.
 //!
-//! The records are encoded as a `perf.data` and written with all that the recorder itself knows. Only when that is on the disk are the
-//! frames named, while the programs they belong to are still on this machine, and the names added: see the `naming` module. That is why a
-//! trace reads the same anywhere.
+//! The records are encoded as a `perf.data` and written with all that the recorder itself knows.
+//! Only when that is on the disk are the frames named, while the programs they belong to are still
+//! on this machine, and the names added: see the `naming` module. That is why a trace reads the
+//! same anywhere.
 
 use crate::error::Error;
 use crate::facts::Facts;
@@ -15,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use unhitch_formats::container::{
-    ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, MachineFile, ProcessFacts, Readers, ThreadFacts, trace_file_name,
-    write_container_for,
+    ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, MachineFile, ProcessFacts, Readers,
+    ThreadFacts, trace_file_name, write_container_for,
 };
 use unhitch_formats::perf_data::{self, Features};
 use unhitch_model::{CpuSpan, Window};
@@ -90,7 +91,8 @@ impl Timings {
     }
 }
 
-/// A trace that is put together, and needs only be written and named. It holds what it writes, and no ring.
+/// A trace that is put together, and needs only be written and named. It holds what it writes, and
+/// no ring.
 pub struct Prepared {
     perf_data: Vec<u8>,
     meta: ContainerMeta,
@@ -106,8 +108,14 @@ pub struct Prepared {
 }
 
 impl Snapshot {
-    /// Writes the trace and names its frames. On an error nothing is left behind, and the snapshot can be saved elsewhere.
-    pub fn save(&self, target: &SaveTarget, namer: &mut dyn Namer, extras: &Extras) -> Result<Saved, Error> {
+    /// Writes the trace and names its frames. On an error nothing is left behind, and the snapshot
+    /// can be saved elsewhere.
+    pub fn save(
+        &self,
+        target: &SaveTarget,
+        namer: &mut dyn Namer,
+        extras: &Extras,
+    ) -> Result<Saved, Error> {
         let mut saved = self.prepare(extras)?.save(target)?;
         saved.name(namer, &AtomicBool::new(false));
         Ok(saved)
@@ -129,7 +137,12 @@ impl Snapshot {
             spans: self.spans(),
             records,
             readers: self.facts.readers,
-            timings: Timings { ring_copy_ns: self.ring_copy_ns, proc_ns: self.proc_ns, encode_ns, ..Timings::default() },
+            timings: Timings {
+                ring_copy_ns: self.ring_copy_ns,
+                proc_ns: self.proc_ns,
+                encode_ns,
+                ..Timings::default()
+            },
         })
     }
 
@@ -143,7 +156,8 @@ impl Snapshot {
             sample_window: Some(self.window()),
             ..self.facts.features.clone()
         };
-        let mut out = Vec::with_capacity(data.iter().map(|record| record.len()).sum::<usize>() + (256 << 10));
+        let mut out =
+            Vec::with_capacity(data.iter().map(|record| record.len()).sum::<usize>() + (256 << 10));
         perf_data::write(&mut out, &self.facts.events, &features, &data)
             .map_err(|source| Error::System { action: "encode the trace", source })?;
         Ok((out, (data.len() - sideband, sideband)))
@@ -160,7 +174,10 @@ impl Snapshot {
                 nice: Some(thread.nice),
             })
         });
-        let processes = self.command_lines.iter().map(|(pid, line)| ProcessFacts { pid: *pid, command_line: line.clone() });
+        let processes = self
+            .command_lines
+            .iter()
+            .map(|(pid, line)| ProcessFacts { pid: *pid, command_line: line.clone() });
         ContainerMeta {
             version: 1,
             producer: features.producer.clone(),
@@ -189,27 +206,41 @@ impl Prepared {
         self.write(target, self.readers)
     }
 
-    /// Writes the trace there, or else, under a new name, to the first of the target's own folder and `fallbacks` that takes it; nobody
-    /// else may read it then. The result's warnings say where it went and why.
-    pub fn save_anywhere(&self, target: &SaveTarget, fallbacks: &[PathBuf]) -> Result<Saved, Error> {
+    /// Writes the trace there, or else, under a new name, to the first of the target's own folder
+    /// and `fallbacks` that takes it; nobody else may read it then. The result's warnings say where
+    /// it went and why.
+    pub fn save_anywhere(
+        &self,
+        target: &SaveTarget,
+        fallbacks: &[PathBuf],
+    ) -> Result<Saved, Error> {
         let first = match self.write(target, self.readers) {
             Ok(saved) => return Ok(saved),
             Err(error) => error,
         };
         let mut reasons = vec![first.with_causes()];
         let what = match target {
-            SaveTarget::File(path) => path.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+            SaveTarget::File(path) => {
+                path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+            }
             SaveTarget::Folder { what, .. } => what.clone(),
         };
         let beside = match target {
             SaveTarget::File(path) => Some(folder_of(path)),
             SaveTarget::Folder { .. } => None,
         };
-        let places = beside.into_iter().map(|folder| (folder, false)).chain(fallbacks.iter().map(|folder| (folder.clone(), true)));
+        let places = beside
+            .into_iter()
+            .map(|folder| (folder, false))
+            .chain(fallbacks.iter().map(|folder| (folder.clone(), true)));
         for (folder, make) in places {
             let written = if make { places::make(&folder) } else { Ok(()) };
-            let written =
-                written.and_then(|()| self.write(&SaveTarget::Folder { folder: folder.clone(), what: what.clone() }, Readers::Owner));
+            let written = written.and_then(|()| {
+                self.write(
+                    &SaveTarget::Folder { folder: folder.clone(), what: what.clone() },
+                    Readers::Owner,
+                )
+            });
             match written {
                 Ok(mut saved) => {
                     let path = saved.path.display();
@@ -243,35 +274,64 @@ impl Prepared {
                 perf_data: &mut |out| out.write_all(&self.perf_data),
                 symbols: None,
                 notes: self.extras.notes.as_deref(),
-                extra: self.machine.entry().into_iter().chain(self.extras.entries.iter().cloned()).collect(),
+                extra: self
+                    .machine
+                    .entry()
+                    .into_iter()
+                    .chain(self.extras.entries.iter().cloned())
+                    .collect(),
             };
             write_container_for(readers, path, parts)
         })?;
         let bytes = file.metadata().map_or(0, |metadata| metadata.len());
         let timings = Timings { write_ns: begun.elapsed().as_nanos() as u64, ..self.timings };
-        let (window, spans, warnings) = (self.window, self.spans.clone(), self.meta.warnings.clone());
+        let (window, spans, warnings) =
+            (self.window, self.spans.clone(), self.meta.warnings.clone());
         let (file, programs) = (Arc::new(file), Arc::clone(&self.programs));
-        Ok(Saved { path, bytes, window, spans, records: self.records, warnings, timings, file, programs })
+        Ok(Saved {
+            path,
+            bytes,
+            window,
+            spans,
+            records: self.records,
+            warnings,
+            timings,
+            file,
+            programs,
+        })
     }
 }
 
 impl Saved {
-    /// Names the trace's frames, until `stop` is set. Where there are no names, the trace says why, and so do the warnings.
+    /// Names the trace's frames, until `stop` is set. Where there are no names, the trace says why,
+    /// and so do the warnings.
     pub fn name(&mut self, namer: &mut dyn Namer, stop: &AtomicBool) {
         naming::name(self, namer, stop);
     }
 }
 
 fn folder_of(path: &Path) -> PathBuf {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new(".")).to_owned()
+    path.parent()
+        .filter(|folder| !folder.as_os_str().is_empty())
+        .unwrap_or(Path::new("."))
+        .to_owned()
 }
 
 fn window(span: CpuSpan) -> CpuWindow {
-    CpuWindow { cpu: span.cpu, start_ns: span.window.start.nanos(), end_ns: span.window.end.nanos() }
+    CpuWindow {
+        cpu: span.cpu,
+        start_ns: span.window.start.nanos(),
+        end_ns: span.window.end.nanos(),
+    }
 }
 
 fn futex_wait(wait: &crate::futex::FutexWaiter) -> FutexWaiter {
-    FutexWaiter { time_ns: wait.time.nanos(), tid: wait.tid, word_avma: wait.word_avma, owner_tid: wait.owner_tid }
+    FutexWaiter {
+        time_ns: wait.time.nanos(),
+        tid: wait.tid,
+        word_avma: wait.word_avma,
+        owner_tid: wait.owner_tid,
+    }
 }
 
 /// Writes to the target's name; in a folder, to the first that is free.
@@ -281,10 +341,13 @@ fn publish(
     write: impl Fn(&Path) -> Result<File, unhitch_formats::Error>,
 ) -> Result<(PathBuf, File), Error> {
     let (folder, what) = match target {
-        SaveTarget::File(path) => return write(path).map(|file| (path.clone(), file)).map_err(Error::from),
+        SaveTarget::File(path) => {
+            return write(path).map(|file| (path.clone(), file)).map_err(Error::from);
+        }
         SaveTarget::Folder { folder, what } => (folder, what),
     };
-    let [year, month, day, hour, minute, second] = sys::local_time(wall_ns.div_euclid(1_000_000_000));
+    let [year, month, day, hour, minute, second] =
+        sys::local_time(wall_ns.div_euclid(1_000_000_000));
     let stamp = format!("{year:04}-{month:02}-{day:02}_{hour:02}-{minute:02}-{second:02}");
     let mut number = 1;
     loop {
@@ -323,18 +386,29 @@ pub(crate) mod tests {
     #[test]
     fn a_trace_goes_to_the_first_place_that_takes_it() {
         let folder = tempfile::tempdir().unwrap();
-        let (taken, blocked, open) = (folder.path().join("a.hitch"), folder.path().join("file"), folder.path().join("open"));
+        let (taken, blocked, open) =
+            (folder.path().join("a.hitch"), folder.path().join("file"), folder.path().join("open"));
         fs::write(&taken, b"older").unwrap();
         fs::write(&blocked, b"").unwrap();
         let trace = prepared(100);
         // A name that is taken: beside it, by the same word.
         let target = SaveTarget::File(taken.clone());
         let saved = trace.save_anywhere(&target, std::slice::from_ref(&open)).unwrap();
-        assert!(saved.path.parent() == Some(folder.path()) && saved.path.to_string_lossy().ends_with("_a.hitch"), "{:?}", saved.path);
+        assert!(
+            saved.path.parent() == Some(folder.path())
+                && saved.path.to_string_lossy().ends_with("_a.hitch"),
+            "{:?}",
+            saved.path
+        );
         assert_eq!(fs::read(&taken).unwrap(), b"older");
         let why = saved.warnings.last().unwrap();
-        assert!(why.contains("because it could not be written where it should") && why.contains("never overwritten"), "{why}");
-        // A folder that cannot be had: the next; and the one that has to be made is closed to others.
+        assert!(
+            why.contains("because it could not be written where it should")
+                && why.contains("never overwritten"),
+            "{why}"
+        );
+        // A folder that cannot be had: the next; and the one that has to be made is closed to
+        // others.
         let target = SaveTarget::File(blocked.join("in/b.hitch"));
         let saved = trace.save_anywhere(&target, &[blocked.join("state"), open.clone()]).unwrap();
         assert_eq!(saved.path.parent(), Some(open.as_path()));
@@ -342,8 +416,15 @@ pub(crate) mod tests {
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&open), mode(&saved.path)), (0o700, 0o600));
         // None: all the reasons.
-        let error = trace.save_anywhere(&target, &[blocked.join("state"), blocked.join("home")]).unwrap_err();
+        let error = trace
+            .save_anywhere(&target, &[blocked.join("state"), blocked.join("home")])
+            .unwrap_err();
         let Error::Nowhere { reasons } = &error else { panic!("{error}") };
-        assert!(reasons.len() >= 3 && error.to_string().contains("file/state") && error.to_string().contains("file/home"), "{error}");
+        assert!(
+            reasons.len() >= 3
+                && error.to_string().contains("file/state")
+                && error.to_string().contains("file/home"),
+            "{error}"
+        );
     }
 }

@@ -1,8 +1,9 @@
 //! The open events and rings of a recording, and the thread that drains the side-band.
 //!
-//! Formats: perf_event_open(2). The drain thread sleeps in poll until a side-band ring is a quarter full, or a second is over: the
-//! second is for the [`History`](crate::history::History) of how fast the rings fill, by which old side-band records are forgotten
-//! without ever looking into the rings.
+//! Formats: perf_event_open(2). The drain thread sleeps in poll until a side-band ring is a quarter
+//! full, or a second is over: the second is for the [`History`](crate::history::History) of how
+//! fast the rings fill, by which old side-band records are forgotten without ever looking into the
+//! rings.
 
 use crate::error::Error;
 use crate::events::{self, Event};
@@ -26,7 +27,8 @@ const SIDEBAND_LEN: usize = 128 << 10;
 pub(crate) const RING_MIN: usize = 256 << 10;
 /// The log is compacted when it has grown by this much.
 const COMPACT_EVERY: usize = 1 << 20;
-/// Above this the log is compacted by what *all* CPUs still hold, rather than by what any of them does.
+/// Above this the log is compacted by what *all* CPUs still hold, rather than by what any of them
+/// does.
 const LOG_LARGE: usize = 32 << 20;
 
 /// One CPU's events, all writing into one ring.
@@ -91,7 +93,11 @@ pub(crate) struct Running {
 
 impl Running {
     /// Opens and starts everything. Whatever is missing without being vital goes to `warnings`.
-    pub(crate) fn start(options: &Options, tracefs: &Path, warnings: &mut Vec<String>) -> Result<Self, Error> {
+    pub(crate) fn start(
+        options: &Options,
+        tracefs: &Path,
+        warnings: &mut Vec<String>,
+    ) -> Result<Self, Error> {
         sys::raise_open_files();
         let online = procfs::online_cpus();
         let (events, trials) = events::plan(options, tracefs, &online, warnings)?;
@@ -101,26 +107,34 @@ impl Running {
         drop(trials);
         let log = SidebandLog::default();
         let sideband = Mutex::new(Sideband { rings, log, scratch: Vec::new(), compacted: 0 });
-        let history = Mutex::new(History::new(cpus.iter().map(|cpu| (cpu.ring.len() as u64, cpu.started)).collect()));
+        let history = Mutex::new(History::new(
+            cpus.iter().map(|cpu| (cpu.ring.len() as u64, cpu.started)).collect(),
+        ));
         let mut session = Session { events, cpus, sideband, sideband_attr, sideband_ids, history };
 
-        // First the side-band, then /proc: a process that appears in between is in both, none is in neither.
+        // First the side-band, then /proc: a process that appears in between is in both, none is in
+        // neither.
         for fd in &fds {
-            sys::enable(fd.as_fd()).map_err(|source| Error::System { action: "start the side-band", source })?;
+            sys::enable(fd.as_fd())
+                .map_err(|source| Error::System { action: "start the side-band", source })?;
         }
         session.seed(warnings);
         for cpu in &mut session.cpus {
             for event in &cpu.events {
-                sys::enable(event.fd.as_fd()).map_err(|source| Error::System { action: "start an event", source })?;
+                sys::enable(event.fd.as_fd())
+                    .map_err(|source| Error::System { action: "start an event", source })?;
             }
             cpu.started = sys::monotonic_now();
         }
         session.history().restart(session.cpus.iter().map(|cpu| cpu.started));
 
         let session = Arc::new(session);
-        let (stop, stopped) = UnixStream::pair().map_err(|source| Error::System { action: "make a socket pair", source })?;
+        let (stop, stopped) = UnixStream::pair()
+            .map_err(|source| Error::System { action: "make a socket pair", source })?;
         let drained = Arc::clone(&session);
-        let drain = std::thread::Builder::new().name("unhitch-drain".to_owned()).spawn(move || drained.drain_until(&fds, &stopped));
+        let drain = std::thread::Builder::new()
+            .name("unhitch-drain".to_owned())
+            .spawn(move || drained.drain_until(&fds, &stopped));
         let drain = drain.map_err(|source| Error::System { action: "start a thread", source })?;
         Ok(Self { session, stop, drain: Some(drain) })
     }
@@ -146,7 +160,8 @@ impl Session {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The times from which on each CPU's ring holds everything, by what is known without looking into it.
+    /// The times from which on each CPU's ring holds everything, by what is known without looking
+    /// into it.
     pub(crate) fn held_from(&self) -> Vec<Time> {
         let written: Vec<u64> = self.cpus.iter().map(|cpu| cpu.ring.written()).collect();
         self.history().held_from(&written)
@@ -157,7 +172,10 @@ impl Session {
         let never = AtomicBool::new(false);
         let processes = procfs::processes(&never);
         let pids = processes.iter().map(|process| (process.pid, ())).collect();
-        let (spaces, unread) = procfs::with_patience(pids, snapshot::PATIENCE, &never, |pid, ()| procfs::address_space(pid));
+        let (spaces, unread) =
+            procfs::with_patience(pids, snapshot::PATIENCE, &never, |pid, ()| {
+                procfs::address_space(pid)
+            });
         warnings.extend(unread.warnings());
         let kernel = kernel::mapping();
         let mut sideband = self.sideband();
@@ -177,7 +195,8 @@ impl Session {
             if ready.first().is_none_or(|stop| stop.readable || stop.hung_up) {
                 return;
             }
-            // The event of a CPU that was taken away stays hung up for ever: waiting for it would be spinning.
+            // The event of a CPU that was taken away stays hung up for ever: waiting for it would
+            // be spinning.
             let mut hung_up = ready[1..].iter().map(|ready| ready.hung_up);
             sources.retain(|_| !hung_up.next().unwrap_or(false));
             let now = sys::monotonic_now();
@@ -220,7 +239,9 @@ fn is_offline(error: &io::Error) -> bool {
 
 fn open_failed(event: &str, cpu: u16, source: io::Error) -> Error {
     match source.raw_os_error() {
-        _ if probe::is_permission(&source) => probe::not_permitted(&format!("{event} on CPU {cpu} ({source})")),
+        _ if probe::is_permission(&source) => {
+            probe::not_permitted(&format!("{event} on CPU {cpu} ({source})"))
+        }
         Some(libc::EMFILE) => Error::NotPermitted {
             what: "Recording needs more open files than the limit allows.".to_owned(),
             mend: "Raise it:  ulimit -n 65536".to_owned(),
@@ -232,7 +253,8 @@ fn open_failed(event: &str, cpu: u16, source: io::Error) -> Error {
 type OpenSideband = (Vec<OwnedFd>, Vec<DrainedRing>, EventAttr, Vec<u64>);
 
 fn open_sideband(online: &[u16], warnings: &mut Vec<String>) -> Result<OpenSideband, Error> {
-    let (mut fds, mut rings, mut attr, mut ids) = (Vec::new(), Vec::new(), EventAttr::default(), Vec::new());
+    let (mut fds, mut rings, mut attr, mut ids) =
+        (Vec::new(), Vec::new(), EventAttr::default(), Vec::new());
     for &cpu in online {
         let mut len = SIDEBAND_LEN;
         loop {
@@ -242,7 +264,10 @@ fn open_sideband(online: &[u16], warnings: &mut Vec<String>) -> Result<OpenSideb
             };
             match DrainedRing::new(fd.as_fd(), len) {
                 Ok(ring) => {
-                    ids.push(sys::event_id(fd.as_fd()).map_err(|source| open_failed("dummy:HG", cpu, source))?);
+                    ids.push(
+                        sys::event_id(fd.as_fd())
+                            .map_err(|source| open_failed("dummy:HG", cpu, source))?,
+                    );
                     (attr, _) = (opened, fds.push(fd));
                     rings.push(ring);
                     break;
@@ -263,18 +288,28 @@ fn is_memory(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM))
 }
 
-/// Opens all events on all CPUs, with smaller rings where large ones are not allowed: all CPUs the same, or the span of the trace
-/// would be that of the smallest.
-fn open_rings(online: &[u16], events: &[Event], wanted: usize, warnings: &mut Vec<String>) -> Result<Vec<CpuRing>, Error> {
+/// Opens all events on all CPUs, with smaller rings where large ones are not allowed: all CPUs the
+/// same, or the span of the trace would be that of the smallest.
+fn open_rings(
+    online: &[u16],
+    events: &[Event],
+    wanted: usize,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<CpuRing>, Error> {
     let mut len = wanted;
     loop {
-        let opened: Result<Vec<Option<CpuRing>>, OpenError> = online.iter().map(|&cpu| open_cpu(cpu, events, len)).collect();
+        let opened: Result<Vec<Option<CpuRing>>, OpenError> =
+            online.iter().map(|&cpu| open_cpu(cpu, events, len)).collect();
         match opened {
             Ok(cpus) => {
                 let cpus: Vec<CpuRing> = cpus.into_iter().flatten().collect();
                 if len < wanted {
                     let limit = probe::memory_limit(wanted, online.len());
-                    warnings.push(format!("the rings are {} KiB per CPU in place of {} KiB: {limit}", len >> 10, wanted >> 10));
+                    warnings.push(format!(
+                        "the rings are {} KiB per CPU in place of {} KiB: {limit}",
+                        len >> 10,
+                        wanted >> 10
+                    ));
                 }
                 return Ok(cpus);
             }
@@ -309,7 +344,9 @@ fn open_cpu(cpu: u16, events: &[Event], len: usize) -> Result<Option<CpuRing>, O
             match open.first() {
                 None => {
                     let mapped = OverwriteRing::new(fd.as_fd(), len);
-                    ring = Some(mapped.map_err(|error| if is_memory(&error) { OpenError::Memory(error) } else { failed(error) })?);
+                    ring = Some(mapped.map_err(|error| {
+                        if is_memory(&error) { OpenError::Memory(error) } else { failed(error) }
+                    })?);
                 }
                 Some(first) => sys::set_output(fd.as_fd(), first.fd.as_fd()).map_err(failed)?,
             }

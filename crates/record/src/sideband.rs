@@ -1,8 +1,10 @@
-//! The side-band log: which processes, threads, names and mappings there were, for as long as the rings may speak of them.
+//! The side-band log: which processes, threads, names and mappings there were, for as long as the
+//! rings may speak of them.
 //!
-//! Records as `enum perf_event_type` of `include/uapi/linux/perf_event.h` defines them (COMM, FORK, EXIT, MMAP, MMAP2, KSYMBOL, LOST),
-//! kept as the kernel wrote them. Why not simply all of them: a recorder stays on for weeks, and a machine that builds software starts
-//! a thousand processes a second. Why not at save time from `/proc`: who made the hang may be dead by then.
+//! Records as `enum perf_event_type` of `include/uapi/linux/perf_event.h` defines them (COMM, FORK,
+//! EXIT, MMAP, MMAP2, KSYMBOL, LOST), kept as the kernel wrote them. Why not simply all of them: a
+//! recorder stays on for weeks, and a machine that builds software starts a thousand processes a
+//! second. Why not at save time from `/proc`: who made the hang may be dead by then.
 
 use crate::procfs::{AddressSpace, LiveProcess};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -66,12 +68,18 @@ pub(crate) struct SidebandLog {
 impl Record {
     /// Classifies one record; nothing for kinds that are of no use, and for damage.
     fn parse(bytes: &[u8]) -> Option<(u32, Self)> {
-        let u32_at = |offset: usize| Some(u32::from_le_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?));
-        let u64_at = |offset: usize| Some(u64::from_le_bytes(bytes.get(offset..offset + 8)?.try_into().ok()?));
+        let u32_at = |offset: usize| {
+            Some(u32::from_le_bytes(bytes.get(offset..offset + 4)?.try_into().ok()?))
+        };
+        let u64_at = |offset: usize| {
+            Some(u64::from_le_bytes(bytes.get(offset..offset + 8)?.try_into().ok()?))
+        };
         let misc = u32_at(4)? as u16;
         let time = Time::from_nanos(u64_at(bytes.len().checked_sub(TRAILER_LEN - 8)?)?);
         let (pid, tid, what) = match u32_at(0)? {
-            kind::COMM => (u32_at(8)?, u32_at(12)?, What::Comm { exec: misc & misc::COMM_EXEC != 0 }),
+            kind::COMM => {
+                (u32_at(8)?, u32_at(12)?, What::Comm { exec: misc & misc::COMM_EXEC != 0 })
+            }
             kind::FORK => (u32_at(8)?, u32_at(16)?, What::Fork { parent_pid: u32_at(12)? }),
             kind::EXIT => (u32_at(8)?, u32_at(16)?, What::Exit),
             kind::MMAP | kind::MMAP2 if u32_at(8)? != u32::MAX => {
@@ -138,19 +146,23 @@ impl Process {
     }
 
     fn last_exec(&self, until: Time) -> Option<Time> {
-        let exec = |record: &&Record| record.what == What::Comm { exec: true } && record.time <= until;
+        let exec =
+            |record: &&Record| record.what == What::Comm { exec: true } && record.time <= until;
         self.records.iter().rev().find(exec).map(|record| record.time)
     }
 
     /// When, and of whom, this process was forked.
     fn birth(&self, pid: u32) -> Option<(Time, u32)> {
         self.records.iter().find_map(|record| match record.what {
-            What::Fork { parent_pid } if record.tid == pid && parent_pid != pid => Some((record.time, parent_pid)),
+            What::Fork { parent_pid } if record.tid == pid && parent_pid != pid => {
+                Some((record.time, parent_pid))
+            }
             _ => None,
         })
     }
 
-    /// Forgets what no event after `oldest` can refer to. Gives the number of mappings that had to go beyond that.
+    /// Forgets what no event after `oldest` can refer to. Gives the number of mappings that had to
+    /// go beyond that.
     fn compact(&mut self, pid: u32, oldest: Time) -> u64 {
         let exec = self.last_exec(oldest).unwrap_or_default();
         let mut exited: FxHashMap<u32, Time> = FxHashMap::default();
@@ -168,7 +180,9 @@ impl Process {
             let dead = exited.get(&record.tid).is_some_and(|&exit| record.time <= exit);
             record.time >= oldest
                 || match record.what {
-                    What::Map { start_avma, .. } => record.time >= exec && mapped.get(&start_avma) == Some(&record.time),
+                    What::Map { start_avma, .. } => {
+                        record.time >= exec && mapped.get(&start_avma) == Some(&record.time)
+                    }
                     What::Comm { .. } => !dead && named.get(&record.tid) == Some(&record.time),
                     What::Fork { .. } | What::Exit => !dead,
                     What::Machine => true,
@@ -191,7 +205,12 @@ impl SidebandLog {
         let mut records = Vec::new();
         for bytes in crate::ring::records(drained) {
             match bytes.first_chunk::<4>().map(|kind| u32::from_le_bytes(*kind)) {
-                Some(kind::LOST) => self.lost += bytes.get(16..24).and_then(|lost| lost.try_into().ok()).map_or(1, u64::from_le_bytes),
+                Some(kind::LOST) => {
+                    self.lost += bytes
+                        .get(16..24)
+                        .and_then(|lost| lost.try_into().ok())
+                        .map_or(1, u64::from_le_bytes)
+                }
                 _ => records.extend(Record::parse(bytes)),
             }
         }
@@ -213,10 +232,12 @@ impl SidebandLog {
         }
         let incarnations = self.processes.entry(pid).or_default();
         let is_birth = matches!(record.what, What::Fork { parent_pid } if record.tid == pid && parent_pid != pid);
-        // A new process of a known pid: the known one has ended, even if that was not seen, unless all we know of it is later, out of
-        // order from another CPU's ring.
-        let reborn =
-            is_birth && incarnations.last().is_some_and(|last| last.records.first().is_some_and(|first| first.time <= record.time));
+        // A new process of a known pid: the known one has ended, even if that was not seen, unless
+        // all we know of it is later, out of order from another CPU's ring.
+        let reborn = is_birth
+            && incarnations.last().is_some_and(|last| {
+                last.records.first().is_some_and(|first| first.time <= record.time)
+            });
         if let Some(last) = incarnations.last_mut().filter(|_| reborn) {
             last.exited.get_or_insert(record.time);
         }
@@ -228,13 +249,20 @@ impl SidebandLog {
         }
     }
 
-    /// Adds what `/proc` knows of a process and the log does not: its threads' names and its mappings, from `Time::ZERO` on, or, where
-    /// the log has seen it begin, from there on.
+    /// Adds what `/proc` knows of a process and the log does not: its threads' names and its
+    /// mappings, from `Time::ZERO` on, or, where the log has seen it begin, from there on.
     pub(crate) fn complete(&mut self, live: &LiveProcess, space: Option<&AddressSpace>) {
         let pid = live.pid;
-        let process = self.processes.get(&pid).and_then(|incarnations| incarnations.last()).filter(|process| process.exited.is_none());
-        let time =
-            process.and_then(|process| process.last_exec(Time::MAX).or(process.birth(pid).map(|(time, _)| time))).unwrap_or_default();
+        let process = self
+            .processes
+            .get(&pid)
+            .and_then(|incarnations| incarnations.last())
+            .filter(|process| process.exited.is_none());
+        let time = process
+            .and_then(|process| {
+                process.last_exec(Time::MAX).or(process.birth(pid).map(|(time, _)| time))
+            })
+            .unwrap_or_default();
         let named: FxHashSet<u32> = process.map_or_else(FxHashSet::default, |process| {
             process
                 .records
@@ -246,7 +274,13 @@ impl SidebandLog {
         let mapped: FxHashSet<(u64, u64)> = process.map_or_else(FxHashSet::default, |process| {
             process
                 .maps()
-                .filter_map(|record| if let What::Map { start_avma, len } = record.what { Some((start_avma, len)) } else { None })
+                .filter_map(|record| {
+                    if let What::Map { start_avma, len } = record.what {
+                        Some((start_avma, len))
+                    } else {
+                        None
+                    }
+                })
                 .collect()
         });
         let mut bytes = Vec::new();
@@ -261,7 +295,11 @@ impl SidebandLog {
             }
             record::comm(&mut bytes, pid, thread.tid, &thread.name, false, &id);
         }
-        for map in space.iter().flat_map(|space| &space.maps).filter(|map| !mapped.contains(&(map.start_avma, map.len))) {
+        for map in space
+            .iter()
+            .flat_map(|space| &space.maps)
+            .filter(|map| !mapped.contains(&(map.start_avma, map.len)))
+        {
             let map = Mmap2 {
                 pid,
                 tid: pid,
@@ -274,11 +312,16 @@ impl SidebandLog {
                 build_id: None,
                 kernel: false,
             };
-            record::mmap2(&mut bytes, &map, &SampleId { pid, tid: pid, time, ..SampleId::default() });
+            record::mmap2(
+                &mut bytes,
+                &map,
+                &SampleId { pid, tid: pid, time, ..SampleId::default() },
+            );
         }
         self.add(&bytes);
         if let Some(space) = space
-            && let Some(process) = self.processes.get_mut(&pid).and_then(|incarnations| incarnations.last_mut())
+            && let Some(process) =
+                self.processes.get_mut(&pid).and_then(|incarnations| incarnations.last_mut())
         {
             process.command_line.clone_from(&space.command_line);
             process.proc_read = true;
@@ -314,25 +357,36 @@ impl SidebandLog {
         self.bytes = processes.chain(&self.machine).map(Record::memory).sum();
     }
 
-    /// A child that never called exec runs the code that its parent had mapped: before a dead parent is forgotten, its mappings pass
-    /// to such children.
+    /// A child that never called exec runs the code that its parent had mapped: before a dead
+    /// parent is forgotten, its mappings pass to such children.
     fn bequeath(&mut self, oldest: Time) {
         let mut inheritances: Vec<(u32, usize, Vec<Record>)> = Vec::new();
         for (&pid, incarnations) in &self.processes {
-            for (index, child) in incarnations.iter().enumerate().filter(|(_, child)| child.exited.is_none_or(|exited| exited >= oldest)) {
+            for (index, child) in incarnations
+                .iter()
+                .enumerate()
+                .filter(|(_, child)| child.exited.is_none_or(|exited| exited >= oldest))
+            {
                 let Some((born, parent_pid)) = child.birth(pid) else { continue };
                 if child.last_exec(oldest).is_some() {
                     continue;
                 }
                 let parents = self.processes.get(&parent_pid).map_or(&[][..], Vec::as_slice);
-                let dead = |parent: &&Process| parent.exited.is_some_and(|exited| born <= exited && exited < oldest);
+                let dead = |parent: &&Process| {
+                    parent.exited.is_some_and(|exited| born <= exited && exited < oldest)
+                };
                 let Some(parent) = parents.iter().find(dead) else { continue };
-                let maps = parent.maps().filter(|map| map.time <= born).map(|map| map.inherited(pid, born));
+                let maps = parent
+                    .maps()
+                    .filter(|map| map.time <= born)
+                    .map(|map| map.inherited(pid, born));
                 inheritances.push((pid, index, maps.collect()));
             }
         }
         for (pid, index, maps) in inheritances {
-            if let Some(child) = self.processes.get_mut(&pid).and_then(|incarnations| incarnations.get_mut(index)) {
+            if let Some(child) =
+                self.processes.get_mut(&pid).and_then(|incarnations| incarnations.get_mut(index))
+            {
                 maps.into_iter().for_each(|map| child.add(pid, map));
             }
         }
@@ -343,13 +397,18 @@ impl SidebandLog {
         let processes = self.processes.values().flatten().flat_map(|process| &process.records);
         let mut records: Vec<Record> = processes.chain(&self.machine).cloned().collect();
         // The bytes last: records of one time must come in the same order from the same log.
-        records.sort_by(|a, b| (a.time, rank(a), a.tid, &a.bytes).cmp(&(b.time, rank(b), b.tid, &b.bytes)));
+        records.sort_by(|a, b| {
+            (a.time, rank(a), a.tid, &a.bytes).cmp(&(b.time, rank(b), b.tid, &b.bytes))
+        });
         records
     }
 
     /// The files that living processes have mapped: pid, address, length, path.
     pub(crate) fn mappings(&self) -> impl Iterator<Item = (u32, u64, u64, PathBuf)> {
-        let living = self.processes.iter().filter_map(|(&pid, incarnations)| Some((pid, incarnations.last()?)));
+        let living = self
+            .processes
+            .iter()
+            .filter_map(|(&pid, incarnations)| Some((pid, incarnations.last()?)));
         living.filter(|(_, process)| process.exited.is_none()).flat_map(|(pid, process)| {
             process.maps().filter_map(move |record| {
                 let What::Map { start_avma, len } = record.what else { return None };
@@ -432,7 +491,14 @@ mod tests {
             self
         }
         fn map(mut self, pid: u32, start_avma: u64, path: &str, time: u64) -> Self {
-            let map = Mmap2 { pid, tid: pid, start_avma, len: 0x1000, path: path.as_bytes(), ..Mmap2::default() };
+            let map = Mmap2 {
+                pid,
+                tid: pid,
+                start_avma,
+                len: 0x1000,
+                path: path.as_bytes(),
+                ..Mmap2::default()
+            };
             record::mmap2(&mut self.0, &map, &id(pid, pid, time));
             self
         }
@@ -449,7 +515,11 @@ mod tests {
 
     #[test]
     fn a_process_that_exited_before_the_window_is_forgotten() {
-        let script = Script::default().fork(7, 1, 7, 10).comm(7, 7, "old", true, 11).map(7, 0x1000, "/bin/old", 12).exit(7, 7, 20);
+        let script = Script::default()
+            .fork(7, 1, 7, 10)
+            .comm(7, 7, "old", true, 11)
+            .map(7, 0x1000, "/bin/old", 12)
+            .exit(7, 7, 20);
         let mut log = script.fork(8, 1, 8, 30).comm(8, 8, "new", true, 31).exit(8, 8, 60).log();
         log.compact(Time::from_nanos(50));
         assert_eq!(summary(&log), [(30, 8, 1), (31, 8, 2), (60, 8, 4)]);
@@ -459,23 +529,43 @@ mod tests {
 
     #[test]
     fn of_a_long_life_the_last_state_is_kept() {
-        let mut script = Script::default().fork(7, 1, 7, 10).map(7, 0x9000, "/bin/sh", 11).comm(7, 7, "app", true, 12);
+        let mut script = Script::default()
+            .fork(7, 1, 7, 10)
+            .map(7, 0x9000, "/bin/sh", 11)
+            .comm(7, 7, "app", true, 12);
         for time in 20..40 {
             script = script.comm(7, 7, "renamed", false, time).map(7, 0x5000, "/lib/plugin", time);
-            script = script.fork(7, 7, 100, time).comm(7, 100, "worker", false, time).exit(7, 100, time);
+            script =
+                script.fork(7, 7, 100, time).comm(7, 100, "worker", false, time).exit(7, 100, time);
         }
         let mut log = script.log();
         log.compact(Time::from_nanos(39));
         let kept = summary(&log);
-        assert_eq!(kept, [(10, 7, 1), (38, 7, 2), (38, 7, 3), (39, 100, 1), (39, 7, 2), (39, 100, 2), (39, 7, 3), (39, 100, 4)]);
+        assert_eq!(
+            kept,
+            [
+                (10, 7, 1),
+                (38, 7, 2),
+                (38, 7, 3),
+                (39, 100, 1),
+                (39, 7, 2),
+                (39, 100, 2),
+                (39, 7, 3),
+                (39, 100, 4)
+            ]
+        );
         log.compact(Time::from_nanos(50));
         assert_eq!(summary(&log), [(10, 7, 1), (39, 7, 2), (39, 7, 3)]);
     }
 
     #[test]
     fn a_reused_pid_is_another_process() {
-        let mut log =
-            Script::default().fork(7, 1, 7, 10).comm(7, 7, "first", true, 11).fork(7, 1, 7, 30).comm(7, 7, "second", true, 31).log();
+        let mut log = Script::default()
+            .fork(7, 1, 7, 10)
+            .comm(7, 7, "first", true, 11)
+            .fork(7, 1, 7, 30)
+            .comm(7, 7, "second", true, 31)
+            .log();
         assert_eq!(log.processes(), 2);
         log.compact(Time::from_nanos(40));
         assert_eq!(summary(&log), [(30, 7, 1), (31, 7, 2)]);
@@ -491,11 +581,16 @@ mod tests {
 
     #[test]
     fn a_daemon_inherits_the_mappings_of_its_dead_parent() {
-        let script = Script::default().comm(5, 5, "daemon", true, 1).map(5, 0x4000, "/sbin/daemon", 2);
+        let script =
+            Script::default().comm(5, 5, "daemon", true, 1).map(5, 0x4000, "/sbin/daemon", 2);
         let mut log = script.fork(6, 5, 6, 10).exit(5, 5, 12).log();
         log.compact(Time::from_nanos(20));
-        let maps: Vec<Record> = log.records().into_iter().filter(|record| rank(record) == 3).collect();
-        assert_eq!(maps.iter().map(|map| (map.time.nanos(), map.tid)).collect::<Vec<_>>(), [(10, 6)]);
+        let maps: Vec<Record> =
+            log.records().into_iter().filter(|record| rank(record) == 3).collect();
+        assert_eq!(
+            maps.iter().map(|map| (map.time.nanos(), map.tid)).collect::<Vec<_>>(),
+            [(10, 6)]
+        );
         assert_eq!(maps[0].bytes[8..12], 6u32.to_le_bytes());
         assert!(maps[0].bytes.windows(12).any(|window| window == b"/sbin/daemon"));
     }
@@ -513,13 +608,35 @@ mod tests {
 
     #[test]
     fn proc_adds_only_what_is_not_known() {
-        let thread = |tid| LiveThread { tid, name: b"x".to_vec(), state: b'S', policy: 0, nice: 0, start_ticks: 0 };
+        let thread = |tid| LiveThread {
+            tid,
+            name: b"x".to_vec(),
+            state: b'S',
+            policy: 0,
+            nice: 0,
+            start_ticks: 0,
+        };
         let live = LiveProcess { pid: 7, parent_pid: 1, threads: vec![thread(7), thread(9)] };
-        let map = |start_avma| ExecutableMap { start_avma, len: 0x1000, file_offset: 0, path: b"/bin/app".to_vec() };
-        let space = AddressSpace { maps: vec![map(0x1000), map(0x2000)], command_line: "app -x".to_owned() };
-        let mut log = Script::default().fork(7, 1, 7, 10).comm(7, 7, "app", true, 11).map(7, 0x1000, "/bin/app", 12).log();
+        let map = |start_avma| ExecutableMap {
+            start_avma,
+            len: 0x1000,
+            file_offset: 0,
+            path: b"/bin/app".to_vec(),
+        };
+        let space = AddressSpace {
+            maps: vec![map(0x1000), map(0x2000)],
+            command_line: "app -x".to_owned(),
+        };
+        let mut log = Script::default()
+            .fork(7, 1, 7, 10)
+            .comm(7, 7, "app", true, 11)
+            .map(7, 0x1000, "/bin/app", 12)
+            .log();
         log.complete(&live, Some(&space));
-        assert_eq!(summary(&log), [(10, 7, 1), (11, 9, 1), (11, 7, 2), (11, 9, 2), (11, 7, 3), (12, 7, 3)]);
+        assert_eq!(
+            summary(&log),
+            [(10, 7, 1), (11, 9, 1), (11, 7, 2), (11, 9, 2), (11, 7, 3), (12, 7, 3)]
+        );
         assert_eq!(log.command_lines(), [(7, "app -x".to_owned())]);
         assert!(log.is_complete(&live));
         log.complete(&live, Some(&space));

@@ -1,8 +1,10 @@
-//! What the recorder holds at one instant: copies of the rings, the side-band, and what `/proc` adds.
+//! What the recorder holds at one instant: copies of the rings, the side-band, and what `/proc`
+//! adds.
 //!
-//! Everything is taken in the order of its haste: first the write positions of all rings, within microseconds; then the copies, while
-//! the oldest records are still there (see [`ring`](crate::ring) for why nothing is lost); then the futex waits; then names and
-//! mappings, which change slowly.
+//! Everything is taken in the order of its haste: first the write positions of all rings, within
+//! microseconds; then the copies, while the oldest records are still there (see
+//! [`ring`](crate::ring) for why nothing is lost); then the futex waits; then names and mappings,
+//! which change slowly.
 
 use crate::facts::Facts;
 use crate::futex::{self, FutexWaiter};
@@ -24,10 +26,12 @@ use unhitch_model::{CpuSpan, Time, Window};
 /// How long one process may keep us waiting for its memory map.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
 
-/// Buffers for copies, filled once so that a save on a machine short of memory need not wait for pages.
+/// Buffers for copies, filled once so that a save on a machine short of memory need not wait for
+/// pages.
 pub(crate) type Buffers = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// What the recorder held at one instant. Can be saved more than once: when the disk is full, elsewhere.
+/// What the recorder held at one instant. Can be saved more than once: when the disk is full,
+/// elsewhere.
 pub struct Snapshot {
     pub(crate) rings: Vec<CpuCopy>,
     pub(crate) sideband: Vec<Record>,
@@ -64,7 +68,13 @@ impl CpuCopy {
 }
 
 impl Snapshot {
-    pub(crate) fn take(session: &Session, machine: &Machine, facts: &Arc<Facts>, buffers: &Buffers, stop: &AtomicBool) -> Self {
+    pub(crate) fn take(
+        session: &Session,
+        machine: &Machine,
+        facts: &Arc<Facts>,
+        buffers: &Buffers,
+        stop: &AtomicBool,
+    ) -> Self {
         let mut free = std::mem::take(&mut *buffers.lock().unwrap_or_else(PoisonError::into_inner));
         let largest = session.cpus.iter().map(|cpu| cpu.ring.len()).max().unwrap_or(0);
         while free.len() < session.cpus.len() {
@@ -73,8 +83,13 @@ impl Snapshot {
 
         let begun = Instant::now();
         let marks: Vec<_> = session.cpus.iter().map(|cpu| cpu.ring.mark()).collect();
-        let copies: Vec<RingCopy> =
-            session.cpus.iter().zip(marks).zip(free).map(|((cpu, mark), buffer)| cpu.ring.copy(mark, buffer)).collect();
+        let copies: Vec<RingCopy> = session
+            .cpus
+            .iter()
+            .zip(marks)
+            .zip(free)
+            .map(|((cpu, mark), buffer)| cpu.ring.copy(mark, buffer))
+            .collect();
         let ring_copy_ns = begun.elapsed().as_nanos() as u64;
         let (wall, clock) = (SystemTime::now(), sys::monotonic_now());
 
@@ -93,7 +108,9 @@ impl Snapshot {
             machine: MachineFile::default(),
             programs: Arc::default(),
             warnings,
-            wall_ns: wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |wall| wall.as_nanos() as i64),
+            wall_ns: wall
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .map_or(0, |wall| wall.as_nanos() as i64),
             clock,
             facts: Arc::clone(facts),
             ring_copy_ns,
@@ -119,10 +136,16 @@ impl Snapshot {
             let lost = sideband.log.lost() > 0;
             self.live.iter().map(|process| lost || !sideband.log.is_complete(process)).collect()
         };
-        let items = self.live.iter().zip(incomplete).map(|(process, incomplete)| (process.pid, (process.clone(), incomplete))).collect();
-        let (mut found, unread) = procfs::with_patience(items, PATIENCE, stop, |pid, (process, incomplete)| {
-            (futex::waits(process), incomplete.then(|| procfs::address_space(pid)))
-        });
+        let items = self
+            .live
+            .iter()
+            .zip(incomplete)
+            .map(|(process, incomplete)| (process.pid, (process.clone(), incomplete)))
+            .collect();
+        let (mut found, unread) =
+            procfs::with_patience(items, PATIENCE, stop, |pid, (process, incomplete)| {
+                (futex::waits(process), incomplete.then(|| procfs::address_space(pid)))
+            });
         self.warnings.extend(unread.warnings());
         if stop.load(Ordering::Relaxed) {
             self.warnings.push("the recorder was told to end during this save: what `/proc` tells of processes may be missing".to_owned());
@@ -166,19 +189,29 @@ impl Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        let used = self.rings.iter_mut().filter_map(|ring| ring.copy.take()).map(RingCopy::into_buffer);
+        let used =
+            self.rings.iter_mut().filter_map(|ring| ring.copy.take()).map(RingCopy::into_buffer);
         let mut free = self.buffers.lock().unwrap_or_else(PoisonError::into_inner);
         free.extend(used);
         free.truncate(self.rings.len());
     }
 }
 
-/// What a copy covers: from its oldest whole record, or from the start of recording, to the time of the copy.
-fn span(copy: &RingCopy, cpu: u16, started: Time, facts: &Facts, warnings: &mut Vec<String>) -> CpuSpan {
+/// What a copy covers: from its oldest whole record, or from the start of recording, to the time of
+/// the copy.
+fn span(
+    copy: &RingCopy,
+    cpu: u16,
+    started: Time,
+    facts: &Facts,
+    warnings: &mut Vec<String>,
+) -> CpuSpan {
     let mut records = copy.records();
     let oldest = records.by_ref().last().and_then(|record| time_of(record, facts));
     if records.damaged() {
-        warnings.push(format!("the ring of CPU {cpu} is damaged: what is older than the damage is missing"));
+        warnings.push(format!(
+            "the ring of CPU {cpu} is damaged: what is older than the damage is missing"
+        ));
     }
     let start = match oldest {
         _ if copy.from_start && !records.damaged() => started,
@@ -193,7 +226,8 @@ fn span(copy: &RingCopy, cpu: u16, started: Time, facts: &Facts, warnings: &mut 
 
 /// The time of a record on a ring: samples have it near their beginning, all others near their end.
 fn time_of(record: &[u8], facts: &Facts) -> Option<Time> {
-    let word = |offset: usize| Some(u64::from_le_bytes(record.get(offset..offset + 8)?.try_into().ok()?));
+    let word =
+        |offset: usize| Some(u64::from_le_bytes(record.get(offset..offset + 8)?.try_into().ok()?));
     let at = match u32::from_le_bytes(*record.first_chunk::<4>()?) {
         kind::SAMPLE => 24 + if facts.has_ip(word(8)?) { 8 } else { 0 },
         _ => record.len().checked_sub(24)?,
@@ -208,5 +242,8 @@ fn hotplugged(session: &Session) -> Vec<String> {
     let came = online.iter().filter(|cpu| !recorded.contains(cpu));
     let went = recorded.iter().filter(|cpu| !online.contains(cpu));
     let came = came.map(|cpu| format!("CPU {cpu} came online after recording began and is not recorded: start the recorder anew"));
-    came.chain(went.map(|cpu| format!("CPU {cpu} went offline while recording: it is not recorded from then on"))).collect()
+    came.chain(went.map(|cpu| {
+        format!("CPU {cpu} went offline while recording: it is not recorded from then on")
+    }))
+    .collect()
 }

@@ -1,7 +1,9 @@
-//! The one place that is `unsafe`: the system calls and the shared memory that the standard library does not wrap.
+//! The one place that is `unsafe`: the system calls and the shared memory that the standard library
+//! does not wrap.
 //!
-//! Specified in `include/uapi/linux/perf_event.h` (`perf_event_mmap_page`, the ioctls) and perf_event_open(2). Everything here is
-//! a thin, safe function over one call, so that the rest of the crate can be read without thinking about memory.
+//! Specified in `include/uapi/linux/perf_event.h` (`perf_event_mmap_page`, the ioctls) and
+//! perf_event_open(2). Everything here is a thin, safe function over one call, so that the rest of
+//! the crate can be read without thinking about memory.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -24,11 +26,18 @@ const DATA_TAIL: usize = 1032;
 
 /// Opens a performance event on `cpu`, for all tasks. `attr` is an encoded `perf_event_attr`.
 pub fn perf_event_open(attr: &[u8], cpu: u16) -> io::Result<OwnedFd> {
-    // SAFETY: the kernel reads `attr.size` bytes, which the encoder sets to the length of `attr`; it writes there only on E2BIG, the
-    // size it wants, hence the private copy.
+    // SAFETY: the kernel reads `attr.size` bytes, which the encoder sets to the length of `attr`;
+    // it writes there only on E2BIG, the size it wants, hence the private copy.
     let fd = unsafe {
         let mut attr = attr.to_vec();
-        libc::syscall(libc::SYS_perf_event_open, attr.as_mut_ptr(), -1, libc::c_int::from(cpu), -1, PERF_FLAG_FD_CLOEXEC)
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            attr.as_mut_ptr(),
+            -1,
+            libc::c_int::from(cpu),
+            -1,
+            PERF_FLAG_FD_CLOEXEC,
+        )
     };
     check(fd)?;
     // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
@@ -78,19 +87,33 @@ pub struct Mapping {
     writable: bool,
 }
 
-// SAFETY: the mapping belongs to the process, not to a thread, and is accessed only through the atomics and copies below.
+// SAFETY: the mapping belongs to the process, not to a thread, and is accessed only through the
+// atomics and copies below.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `data_len` bytes (2^n pages) of ring. Read-only makes it an overwriting ring: the kernel never waits for a reader.
+    /// Maps `data_len` bytes (2^n pages) of ring. Read-only makes it an overwriting ring: the
+    /// kernel never waits for a reader.
     pub fn new(fd: BorrowedFd, data_len: usize, writable: bool) -> io::Result<Self> {
-        let protection = if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
+        let protection =
+            if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
         // SAFETY: a fresh mapping at an address of the kernel's choice.
-        let base = unsafe { libc::mmap(std::ptr::null_mut(), page_size() + data_len, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                page_size() + data_len,
+                protection,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
         match NonNull::new(base.cast::<u8>()) {
-            Some(pointer) if base != libc::MAP_FAILED => Ok(Self { base: pointer, data_len, writable }),
+            Some(pointer) if base != libc::MAP_FAILED => {
+                Ok(Self { base: pointer, data_len, writable })
+            }
             _ => Err(io::Error::last_os_error()),
         }
     }
@@ -112,20 +135,23 @@ impl Mapping {
     }
 
     fn control(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: the control page is mapped as long as `self`, `offset` is one of the two aligned constants, and the kernel accesses
-        // these words atomically. A read-only mapping is only loaded from: `set_tail` asserts.
+        // SAFETY: the control page is mapped as long as `self`, `offset` is one of the two aligned
+        // constants, and the kernel accesses these words atomically. A read-only mapping is only
+        // loaded from: `set_tail` asserts.
         unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
     }
 
     /// Copies ring bytes from position `from` (modulo the length) into `out`, at most once around.
     ///
-    /// The kernel may write while we copy. Whoever calls must discard, by the head's movement, what may have been overwritten.
+    /// The kernel may write while we copy. Whoever calls must discard, by the head's movement, what
+    /// may have been overwritten.
     pub fn copy(&self, from: u64, out: &mut [u8]) {
         assert!(out.len() <= self.data_len, "more than the ring holds");
         let start = (from % self.data_len as u64) as usize;
         let first = out.len().min(self.data_len - start);
-        // SAFETY: both ranges lie inside the mapping by the arithmetic above, and `out` is ours. The bytes are plain memory; a
-        // concurrent write by the kernel can only yield old or new bytes, which the caller discards.
+        // SAFETY: both ranges lie inside the mapping by the arithmetic above, and `out` is ours.
+        // The bytes are plain memory; a concurrent write by the kernel can only yield old or new
+        // bytes, which the caller discards.
         unsafe {
             let data = self.base.as_ptr().add(page_size());
             std::ptr::copy_nonoverlapping(data.add(start), out.as_mut_ptr(), first);
@@ -136,7 +162,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new` with this length, and no reference into it outlives `self`.
+        // SAFETY: the mapping was made by `new` with this length, and no reference into it outlives
+        // `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), page_size() + self.data_len) };
     }
 }
@@ -150,12 +177,16 @@ pub struct Ready {
     pub hung_up: bool,
 }
 
-/// Sleeps until one of `fds` is ready or `timeout_ms` is over. An interrupting signal counts as a timeout.
+/// Sleeps until one of `fds` is ready or `timeout_ms` is over. An interrupting signal counts as a
+/// timeout.
 pub fn poll(fds: &[BorrowedFd], timeout_ms: i32) -> io::Result<Vec<Ready>> {
-    let mut polled: Vec<libc::pollfd> =
-        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+    let mut polled: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 })
+        .collect();
     // SAFETY: the array and its length belong together.
-    let result = check(unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout_ms) });
+    let result =
+        check(unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout_ms) });
     match result {
         Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
         _ => {}
@@ -180,7 +211,8 @@ pub fn monotonic_now() -> Time {
 
 /// Year, month, day, hour, minute and second of a Unix time, in the local time zone.
 pub fn local_time(unix_seconds: i64) -> [i32; 6] {
-    // SAFETY: an all-zero tm is valid, and localtime_r writes one; it touches no other state but the time zone, which it locks.
+    // SAFETY: an all-zero tm is valid, and localtime_r writes one; it touches no other state but
+    // the time zone, which it locks.
     let tm = unsafe {
         let mut tm: libc::tm = std::mem::zeroed();
         libc::localtime_r(&raw const unix_seconds, &raw mut tm);
@@ -189,10 +221,12 @@ pub fn local_time(unix_seconds: i64) -> [i32; 6] {
     [tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec]
 }
 
-/// The bytes that may still be written to the file system of `folder`; nothing where it does not count them.
+/// The bytes that may still be written to the file system of `folder`; nothing where it does not
+/// count them.
 pub fn free_bytes(folder: &Path) -> io::Result<Option<u64>> {
     let path = CString::new(folder.as_os_str().as_encoded_bytes())?;
-    // SAFETY: the path is NUL-terminated and outlives the call; an all-zero statvfs is valid, and the kernel writes one.
+    // SAFETY: the path is NUL-terminated and outlives the call; an all-zero statvfs is valid, and
+    // the kernel writes one.
     let stat = unsafe {
         let mut stat: libc::statvfs = std::mem::zeroed();
         check(libc::statvfs(path.as_ptr(), &raw mut stat))?;
@@ -220,7 +254,15 @@ pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
     let mut peer = libc::ucred { pid: 0, uid: u32::MAX, gid: u32::MAX };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `len` bytes into `peer`.
-    check(unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len) })?;
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut peer).cast(),
+            &raw mut len,
+        )
+    })?;
     Ok(peer.uid)
 }
 
@@ -228,15 +270,21 @@ pub fn peer_uid(socket: BorrowedFd) -> io::Result<u32> {
 pub fn mount_tracefs(directory: &Path) -> io::Result<()> {
     let target = CString::new(directory.as_os_str().as_encoded_bytes())?;
     // SAFETY: all strings are NUL-terminated and outlive the call; tracefs needs no data.
-    check(unsafe { libc::mount(c"nodev".as_ptr(), target.as_ptr(), c"tracefs".as_ptr(), 0, std::ptr::null()) }).map(drop)
+    check(unsafe {
+        libc::mount(c"nodev".as_ptr(), target.as_ptr(), c"tracefs".as_ptr(), 0, std::ptr::null())
+    })
+    .map(drop)
 }
 
-/// Raises the soft limit of open files to the hard one: a large machine needs a dozen events per CPU.
+/// Raises the soft limit of open files to the hard one: a large machine needs a dozen events per
+/// CPU.
 pub fn raise_open_files() {
     // SAFETY: an all-zero rlimit is valid, read by the one call and written by the other.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0 && limit.rlim_cur < limit.rlim_max {
+        if libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) == 0
+            && limit.rlim_cur < limit.rlim_max
+        {
             limit.rlim_cur = limit.rlim_max;
             libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit);
         }

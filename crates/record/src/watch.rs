@@ -16,7 +16,8 @@ const GLANCE_MS: i32 = 500;
 const STATUS_EVERY: Duration = Duration::from_secs(1);
 /// How often a trace that could not be written is tried again.
 const RETRY_EVERY: Duration = Duration::from_secs(30);
-/// Traces that are kept in memory until they can be written, at most: each is about as long as all rings together.
+/// Traces that are kept in memory until they can be written, at most: each is about as long as all
+/// rings together.
 const MAX_UNSAVED: usize = 3;
 
 /// What a watching recorder has to tell.
@@ -43,9 +44,10 @@ pub enum WatchEvent<'a> {
     },
 }
 
-/// Records until `stop` is set. Saves into `folder` when `save` is set, which it takes back, or when asked through `control`, the
-/// folder of [`crate::control`]. Where `folder` cannot be written, the trace goes to the first of [`fallback_folders`] that takes it. Where
-/// none does it stays in memory, and is tried again now and then, with the next save, and at the end.
+/// Records until `stop` is set. Saves into `folder` when `save` is set, which it takes back, or
+/// when asked through `control`, the folder of [`crate::control`]. Where `folder` cannot be
+/// written, the trace goes to the first of [`fallback_folders`] that takes it. Where none does it
+/// stays in memory, and is tried again now and then, with the next save, and at the end.
 pub fn watch(
     options: &Options,
     folder: &Path,
@@ -64,7 +66,8 @@ pub fn watch(
     let mut told = Instant::now();
     let mut unsaved = Unsaved::new(folder);
     while !stop.load(Ordering::Relaxed) {
-        sys::poll(&server.fds(), GLANCE_MS).map_err(|source| Error::System { action: "wait for requests", source })?;
+        sys::poll(&server.fds(), GLANCE_MS)
+            .map_err(|source| Error::System { action: "wait for requests", source })?;
         let request = server.accept();
         let wanted = request.is_some() || save.swap(false, Ordering::Relaxed);
         if wanted || unsaved.is_due() {
@@ -75,10 +78,12 @@ pub fn watch(
         }
         if wanted {
             let notes = request.as_ref().and_then(|request| request.notes.clone());
-            let (mut result, kept) = match recorder.snapshot_until(stop).prepare(&Extras { notes, entries: Vec::new() }) {
-                Ok(prepared) => unsaved.save(prepared),
-                Err(error) => (Err(error), false),
-            };
+            let (mut result, kept) =
+                match recorder.snapshot_until(stop).prepare(&Extras { notes, entries: Vec::new() })
+                {
+                    Ok(prepared) => unsaved.save(prepared),
+                    Err(error) => (Err(error), false),
+                };
             if let Ok(saved) = &mut result {
                 saved.name(namer, stop);
             }
@@ -109,7 +114,8 @@ fn answer(request: Option<Request>, result: &Result<Saved, Error>) {
     }
 }
 
-/// Traces that could not be written anywhere yet. A hang that was caught must not be lost for want of a writable folder.
+/// Traces that could not be written anywhere yet. A hang that was caught must not be lost for want
+/// of a writable folder.
 struct Unsaved {
     target: SaveTarget,
     fallbacks: Vec<PathBuf>,
@@ -128,8 +134,9 @@ impl Unsaved {
         !self.traces.is_empty() && self.tried.elapsed() >= RETRY_EVERY
     }
 
-    /// Saves a trace, or keeps it; true when it is kept. *Why the earlier ones stay when there are too many:* who presses the key again
-    /// because the save failed has still the first hang in mind, and the rings may no longer hold it.
+    /// Saves a trace, or keeps it; true when it is kept. *Why the earlier ones stay when there are
+    /// too many:* who presses the key again because the save failed has still the first hang in
+    /// mind, and the rings may no longer hold it.
     fn save(&mut self, prepared: Prepared) -> (Result<Saved, Error>, bool) {
         let result = prepared.save_anywhere(&self.target, &self.fallbacks);
         let keep = result.is_err() && self.traces.len() < MAX_UNSAVED;
@@ -176,12 +183,19 @@ mod tests {
             assert!(matches!(result, Err(Error::Nowhere { .. })));
             assert_eq!(kept, number < MAX_UNSAVED);
         }
-        assert!(unsaved.retry(|_| panic!("nothing can be saved")).is_some_and(|error| error.to_string().contains("file/state")));
+        assert!(
+            unsaved
+                .retry(|_| panic!("nothing can be saved"))
+                .is_some_and(|error| error.to_string().contains("file/state"))
+        );
         fs::remove_file(&blocked).unwrap();
         let mut paths = Vec::new();
         assert!(unsaved.retry(|saved| paths.push(saved.path.clone())).is_none());
         assert_eq!((paths.len(), unsaved.traces.len()), (MAX_UNSAVED, 0));
-        assert!(paths.iter().all(|path| path.starts_with(blocked.join("state")) && path.exists()), "{paths:?}");
+        assert!(
+            paths.iter().all(|path| path.starts_with(blocked.join("state")) && path.exists()),
+            "{paths:?}"
+        );
         assert!(unsaved.retry(|_| panic!("saved already")).is_none());
     }
 }

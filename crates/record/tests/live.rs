@@ -1,4 +1,5 @@
-//! Records this machine for real. What it does not permit is skipped, and says so on stderr: `SKIPPED name: reason`.
+//! Records this machine for real. What it does not permit is skipped, and says so on stderr:
+//! `SKIPPED name: reason`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +12,10 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use unhitch_model::{TaskState, ThreadId, Time, Trace, Window};
-use unhitch_record::{Error, Extras, Options, Recorder, SaveTarget, Saved, Snapshot, Until, WatchEvent, control, record, watch};
+use unhitch_record::{
+    Error, Extras, Options, Recorder, SaveTarget, Saved, Snapshot, Until, WatchEvent, control,
+    record, watch,
+};
 use unhitch_symbols::Symbolizer;
 
 /// One at a time: storms would disturb the others' figures.
@@ -50,7 +54,10 @@ fn start(name: &str, options: &Options) -> Option<Recorder> {
 static SYMBOLIZER: LazyLock<Mutex<Symbolizer>> = LazyLock::new(|| Mutex::new(own_symbolizer()));
 
 fn own_symbolizer() -> Symbolizer {
-    Symbolizer::new(unhitch_symbols::Options { lines: false, ..unhitch_symbols::Options::default() })
+    Symbolizer::new(unhitch_symbols::Options {
+        lines: false,
+        ..unhitch_symbols::Options::default()
+    })
 }
 
 fn symbolizer() -> MutexGuard<'static, Symbolizer> {
@@ -58,7 +65,9 @@ fn symbolizer() -> MutexGuard<'static, Symbolizer> {
 }
 
 fn save(snapshot: &Snapshot, path: &Path) -> Saved {
-    snapshot.save(&SaveTarget::File(path.to_owned()), &mut *symbolizer(), &Extras::default()).unwrap()
+    snapshot
+        .save(&SaveTarget::File(path.to_owned()), &mut *symbolizer(), &Extras::default())
+        .unwrap()
 }
 
 fn open(saved: &Saved) -> Trace {
@@ -90,7 +99,9 @@ impl PingPong {
                     }
                     rounds
                 };
-                ping_pong.threads.push(thread::Builder::new().name(name.to_owned()).spawn(play).unwrap());
+                ping_pong
+                    .threads
+                    .push(thread::Builder::new().name(name.to_owned()).spawn(play).unwrap());
             }
         }
         ping_pong
@@ -106,37 +117,54 @@ impl PingPong {
 
 /// All incarnations of threads that were ever called `name`.
 fn threads_named(trace: &Trace, name: &str) -> Vec<ThreadId> {
-    let named = |id: &ThreadId| trace.threads.get(*id).names.iter().any(|(_, known)| trace.name(*known) == name);
+    let named = |id: &ThreadId| {
+        trace.threads.get(*id).names.iter().any(|(_, known)| trace.name(*known) == name)
+    };
     trace.threads.iter().map(|(id, _)| id).filter(named).collect()
 }
 
-/// Where one of our players came to a CPU and the next switch there left from another thread: one lost record is one break.
+/// Where one of our players came to a CPU and the next switch there left from another thread: one
+/// lost record is one break.
 ///
-/// Only players count. They are nearly all that runs in these tests, and Linux 6.18 has been seen to deliver nothing from other
-/// threads for a while (the idle thread, old threads of init), to no tracer: perf's own counts lack them just so.
+/// Only players count. They are nearly all that runs in these tests, and Linux 6.18 has been seen
+/// to deliver nothing from other threads for a while (the idle thread, old threads of init), to no
+/// tracer: perf's own counts lack them just so.
 fn breaks(trace: &Trace) -> Vec<String> {
     let switches = &trace.switches;
-    let players: BTreeSet<ThreadId> = ["ping", "pong"].iter().flat_map(|name| threads_named(trace, name)).collect();
+    let players: BTreeSet<ThreadId> =
+        ["ping", "pong"].iter().flat_map(|name| threads_named(trace, name)).collect();
     let mut running: BTreeMap<u16, ThreadId> = BTreeMap::new();
     let mut broken = Vec::new();
     for i in 0..switches.len() {
         let last = running.insert(switches.cpu[i], switches.next[i]);
-        if let Some(last) = last.filter(|last| *last != switches.prev[i] && players.contains(last)) {
+        if let Some(last) = last.filter(|last| *last != switches.prev[i] && players.contains(last))
+        {
             let tid = |id: ThreadId| trace.threads.get(id).tid;
-            broken.push(format!("CPU {} {:?}: {} came, {} left", switches.cpu[i], switches.time[i], tid(last), tid(switches.prev[i])));
+            broken.push(format!(
+                "CPU {} {:?}: {} came, {} left",
+                switches.cpu[i],
+                switches.time[i],
+                tid(last),
+                tid(switches.prev[i])
+            ));
         }
     }
     broken.truncate(5);
     broken
 }
 
-/// The switches of a trace inside `window`, CPU by CPU, in order: what two saves must have in common where they overlap.
+/// The switches of a trace inside `window`, CPU by CPU, in order: what two saves must have in
+/// common where they overlap.
 fn switches_in(trace: &Trace, window: Window) -> BTreeMap<u16, Vec<(Time, u32, u32)>> {
     let switches = &trace.switches;
     let mut by_cpu: BTreeMap<u16, Vec<(Time, u32, u32)>> = BTreeMap::new();
     for i in switches.range(window) {
         let tid = |id: ThreadId| trace.threads.get(id).tid;
-        by_cpu.entry(switches.cpu[i]).or_default().push((switches.time[i], tid(switches.prev[i]), tid(switches.next[i])));
+        by_cpu.entry(switches.cpu[i]).or_default().push((
+            switches.time[i],
+            tid(switches.prev[i]),
+            tid(switches.next[i]),
+        ));
     }
     by_cpu
 }
@@ -144,7 +172,11 @@ fn switches_in(trace: &Trace, window: Window) -> BTreeMap<u16, Vec<(Time, u32, u
 #[test]
 fn live_switches_of_a_ping_pong_have_stacks_and_wakers() {
     let _alone = alone();
-    let Some(mut recorder) = start("live_switches_of_a_ping_pong_have_stacks_and_wakers", &options(16 << 20)) else { return };
+    let Some(mut recorder) =
+        start("live_switches_of_a_ping_pong_have_stacks_and_wakers", &options(16 << 20))
+    else {
+        return;
+    };
     let game = PingPong::start(1);
     thread::sleep(Duration::from_secs(1));
     let snapshot = recorder.snapshot();
@@ -155,17 +187,24 @@ fn live_switches_of_a_ping_pong_have_stacks_and_wakers() {
     let (ping, pong) = (threads_named(&trace, "ping"), threads_named(&trace, "pong"));
     assert!(!ping.is_empty() && !pong.is_empty(), "the players are named");
     let switches = &trace.switches;
-    let asleep: Vec<usize> =
-        (0..switches.len()).filter(|&i| ping.contains(&switches.prev[i]) && switches.prev_state[i] == TaskState::Sleeping).collect();
+    let asleep: Vec<usize> = (0..switches.len())
+        .filter(|&i| {
+            ping.contains(&switches.prev[i]) && switches.prev_state[i] == TaskState::Sleeping
+        })
+        .collect();
     assert!(asleep.len() > 100, "{} sleeps", asleep.len());
     let names = trace.stack_names(switches.stack[asleep[asleep.len() / 2]]);
     assert!(names.iter().any(|name| name == "schedule"), "kernel frames: {names:?}");
     assert!(names.iter().any(|name| name.contains("read")), "where it waits: {names:?}");
     assert!(asleep.iter().all(|&i| trace.stacks.kernel_len(switches.stack[i]) > 0));
     let wakings = &trace.wakings;
-    let woken = (0..wakings.len()).filter(|&i| pong.contains(&wakings.waker[i]) && ping.contains(&wakings.wakee[i])).count();
+    let woken = (0..wakings.len())
+        .filter(|&i| pong.contains(&wakings.waker[i]) && ping.contains(&wakings.wakee[i]))
+        .count();
     assert!(woken > 100, "{woken} wakings");
-    let user = (0..wakings.len()).filter(|&i| pong.contains(&wakings.waker[i]) && !trace.stacks.user_frames(wakings.stack[i]).is_empty());
+    let user = (0..wakings.len()).filter(|&i| {
+        pong.contains(&wakings.waker[i]) && !trace.stacks.user_frames(wakings.stack[i]).is_empty()
+    });
     assert!(user.count() > 100, "wake stacks go on into user mode");
     assert!(!trace.samples.is_empty(), "a busy second has CPU samples");
     assert_eq!(breaks(&trace), Vec::<String>::new(), "no switch is missing");
@@ -183,18 +222,24 @@ fn live_perf_reads_what_we_write() {
     game.stop();
     let folder = tempfile::tempdir().unwrap();
     let saved = save(&snapshot, &folder.path().join("a.hitch"));
-    let Ok(unzipped) = Command::new("unzip").arg("-p").arg(&saved.path).arg("perf.data").output() else {
+    let Ok(unzipped) = Command::new("unzip").arg("-p").arg(&saved.path).arg("perf.data").output()
+    else {
         return skipped(name, &"there is no unzip");
     };
     let perf_data = folder.path().join("perf.data");
     fs::write(&perf_data, &unzipped.stdout).unwrap();
-    for (arguments, wanted) in [(&["script"][..], "__schedule"), (&["sched", "timehist"], "ping[")] {
-        let Ok(output) = Command::new("perf").args(arguments).arg("-i").arg(&perf_data).output() else {
+    for (arguments, wanted) in [(&["script"][..], "__schedule"), (&["sched", "timehist"], "ping[")]
+    {
+        let Ok(output) = Command::new("perf").args(arguments).arg("-i").arg(&perf_data).output()
+        else {
             return skipped(name, &"there is no perf");
         };
         let text = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        assert!(text.contains(wanted) && text.contains("ping"), "perf {arguments:?} shows nothing of it");
+        assert!(
+            text.contains(wanted) && text.contains("ping"),
+            "perf {arguments:?} shows nothing of it"
+        );
     }
 }
 
@@ -212,21 +257,36 @@ fn live_saves_in_a_storm_have_no_gaps() {
         if second.window().start < first.window().end {
             return Some(second);
         }
-        // In a storm, beside others', this thread may get its CPU only when the rings have gone round.
+        // In a storm, beside others', this thread may get its CPU only when the rings have gone
+        // round.
         first = second;
         None
     });
     storm.stop();
-    let Some(second) = second else { return skipped(name, &"100 times the rings went round before this thread got its CPU again") };
+    let Some(second) = second else {
+        return skipped(
+            name,
+            &"100 times the rings went round before this thread got its CPU again",
+        );
+    };
     let folder = tempfile::tempdir().unwrap();
     assert!(second.window().end.since(first.window().end) > 90_000_000);
     let mut traces = Vec::new();
     for (name, snapshot) in [("first", &first), ("second", &second)] {
         let saved = save(snapshot, &folder.path().join(format!("{name}.hitch")));
-        assert!(!saved.warnings.iter().any(|warning| warning.contains("ring of CPU")), "{:?}", saved.warnings);
+        assert!(
+            !saved.warnings.iter().any(|warning| warning.contains("ring of CPU")),
+            "{:?}",
+            saved.warnings
+        );
         let trace = open(&saved);
         assert!(trace.switches.len() > 1000 && trace.losses.is_empty());
-        assert_eq!(breaks(&trace), Vec::<String>::new(), "{name} save of {} switches", trace.switches.len());
+        assert_eq!(
+            breaks(&trace),
+            Vec::<String>::new(),
+            "{name} save of {} switches",
+            trace.switches.len()
+        );
         traces.push(trace);
     }
     let both = Window::new(second.window().start, first.window().end);
@@ -234,7 +294,9 @@ fn live_saves_in_a_storm_have_no_gaps() {
     assert!(earlier.keys().eq(later.keys()), "both saves know the same CPUs");
     for (earlier, later) in earlier.values().zip(later.values()) {
         // The record of one switch of a CPU may have been under way when the first copy was taken.
-        let missing = later.strip_prefix(earlier.as_slice()).expect("both saves tell the same of the time they share");
+        let missing = later
+            .strip_prefix(earlier.as_slice())
+            .expect("both saves tell the same of the time they share");
         assert!(missing.len() <= 1, "the first save lacks {missing:?}");
     }
 }
@@ -242,7 +304,11 @@ fn live_saves_in_a_storm_have_no_gaps() {
 #[test]
 fn live_small_rings_are_copied_clean_while_they_are_overwritten() {
     let _alone = alone();
-    let Some(mut recorder) = start("live_small_rings_are_copied_clean_while_they_are_overwritten", &options(256 << 10)) else { return };
+    let Some(mut recorder) =
+        start("live_small_rings_are_copied_clean_while_they_are_overwritten", &options(256 << 10))
+    else {
+        return;
+    };
     let storm = PingPong::start(8);
     thread::sleep(Duration::from_millis(100));
     let snapshots: Vec<Snapshot> = (0..12).map(|_| recorder.snapshot()).collect();
@@ -250,7 +316,11 @@ fn live_small_rings_are_copied_clean_while_they_are_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     for (round, snapshot) in snapshots.iter().enumerate() {
         let saved = save(snapshot, &folder.path().join(format!("{round}.hitch")));
-        assert!(saved.warnings.iter().all(|warning| !warning.contains("damaged")), "{:?}", saved.warnings);
+        assert!(
+            saved.warnings.iter().all(|warning| !warning.contains("damaged")),
+            "{:?}",
+            saved.warnings
+        );
         assert_eq!(breaks(&open(&saved)), Vec::<String>::new(), "round {round}");
     }
 }
@@ -258,7 +328,10 @@ fn live_small_rings_are_copied_clean_while_they_are_overwritten() {
 #[test]
 fn live_the_dead_are_known_by_name_and_code() {
     let _alone = alone();
-    let Some(mut recorder) = start("live_the_dead_are_known_by_name_and_code", &options(4 << 20)) else { return };
+    let Some(mut recorder) = start("live_the_dead_are_known_by_name_and_code", &options(4 << 20))
+    else {
+        return;
+    };
     let script = "for i in 1 2 3; do sleep 0.02; done; (sleep 0.01; :) & wait";
     assert!(Command::new("sh").args(["-c", script]).status().unwrap().success());
     let folder = tempfile::tempdir().unwrap();
@@ -266,15 +339,24 @@ fn live_the_dead_are_known_by_name_and_code() {
     let sleepers = threads_named(&trace, "sleep");
     assert!(sleepers.len() >= 4, "{} of 4 sleeps are known", sleepers.len());
     let switches = &trace.switches;
-    let mut naps = (0..switches.len()).filter(|&i| sleepers.contains(&switches.prev[i]) && switches.prev_state[i] == TaskState::Sleeping);
-    let nap = naps.find(|&i| trace.stack_names(switches.stack[i]).iter().any(|name| name.contains("nanosleep"))).expect("a nap");
+    let mut naps = (0..switches.len()).filter(|&i| {
+        sleepers.contains(&switches.prev[i]) && switches.prev_state[i] == TaskState::Sleeping
+    });
+    let nap = naps
+        .find(|&i| {
+            trace.stack_names(switches.stack[i]).iter().any(|name| name.contains("nanosleep"))
+        })
+        .expect("a nap");
     let user = trace.stacks.user_frames(switches.stack[nap]);
     let modules: Vec<&str> = user
         .iter()
         .filter_map(|&frame| trace.modules.get(trace.stacks.frame(frame)?.module))
         .map(|module| trace.name(module.path))
         .collect();
-    assert!(modules.iter().any(|path| path.contains("libc")), "the code of a dead process is known: {modules:?}");
+    assert!(
+        modules.iter().any(|path| path.contains("libc")),
+        "the code of a dead process is known: {modules:?}"
+    );
 }
 
 #[test]
@@ -289,7 +371,8 @@ fn live_a_full_disk_leaves_nothing_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let full = folder.path().join("full");
     fs::create_dir(&full).unwrap();
-    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).arg(&full).status();
+    let mounted =
+        Command::new("mount").args(["-t", "tmpfs", "-o", "size=256k", "tmpfs"]).arg(&full).status();
     if !mounted.is_ok_and(|status| status.success()) {
         return skipped(name, &"tmpfs cannot be mounted");
     }
@@ -302,10 +385,15 @@ fn live_a_full_disk_leaves_nothing_and_loses_nothing() {
     assert_eq!(left, 0, "nothing is left behind");
     let saved = save(&snapshot, &folder.path().join("elsewhere.hitch"));
     assert!(!open(&saved).switches.is_empty());
-    let again = snapshot.save(&SaveTarget::File(saved.path), &mut *symbolizer(), &Extras::default());
+    let again =
+        snapshot.save(&SaveTarget::File(saved.path), &mut *symbolizer(), &Extras::default());
     assert!(with_sources(&again.unwrap_err()).contains("never overwritten"));
     let nowhere = SaveTarget::File(folder.path().join("missing/a.hitch"));
-    assert!(snapshot.save(&nowhere, &mut *symbolizer(), &Extras::default()).is_err_and(|error| with_sources(&error).contains("missing")));
+    assert!(
+        snapshot
+            .save(&nowhere, &mut *symbolizer(), &Extras::default())
+            .is_err_and(|error| with_sources(&error).contains("missing"))
+    );
 }
 
 #[test]
@@ -316,21 +404,52 @@ fn live_record_runs_a_command_and_tells_what_did_not_fit() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
-    let command =
-        Until::Command(["sh", "-c", "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done; exit 3"].map(Into::into).to_vec());
-    let target = SaveTarget::Folder { folder: folder.path().to_owned(), what: "two words".to_owned() };
-    let extras = Extras { notes: Some("a note".to_owned()), entries: vec![("lab.json".to_owned(), b"{}".to_vec())] };
-    let recorded = record(&options(256 << 10), &command, &target, &mut *symbolizer(), &extras, &AtomicBool::new(false)).unwrap();
+    let command = Until::Command(
+        ["sh", "-c", "i=0; while [ $i -lt 300 ]; do /bin/true; i=$((i+1)); done; exit 3"]
+            .map(Into::into)
+            .to_vec(),
+    );
+    let target =
+        SaveTarget::Folder { folder: folder.path().to_owned(), what: "two words".to_owned() };
+    let extras = Extras {
+        notes: Some("a note".to_owned()),
+        entries: vec![("lab.json".to_owned(), b"{}".to_vec())],
+    };
+    let recorded = record(
+        &options(256 << 10),
+        &command,
+        &target,
+        &mut *symbolizer(),
+        &extras,
+        &AtomicBool::new(false),
+    )
+    .unwrap();
     assert_eq!(recorded.status.and_then(|status| status.code()), Some(3));
-    assert!(recorded.saved.path.to_string_lossy().ends_with("_two-words.hitch"), "{:?}", recorded.saved.path);
     assert!(
-        recorded.saved.warnings.iter().any(|warning| warning.contains("the beginning is overwritten")),
+        recorded.saved.path.to_string_lossy().ends_with("_two-words.hitch"),
+        "{:?}",
+        recorded.saved.path
+    );
+    assert!(
+        recorded
+            .saved
+            .warnings
+            .iter()
+            .any(|warning| warning.contains("the beginning is overwritten")),
         "{:?}",
         recorded.saved.warnings
     );
     assert_eq!(open(&recorded.saved).meta.notes, "a note");
     let missing = Until::Command(vec!["/no/such/program".into()]);
-    let error = record(&options(256 << 10), &missing, &target, &mut *symbolizer(), &extras, &AtomicBool::new(false)).unwrap_err();
+    let error = record(
+        &options(256 << 10),
+        &missing,
+        &target,
+        &mut *symbolizer(),
+        &extras,
+        &AtomicBool::new(false),
+    )
+    .unwrap_err();
     assert!(error.to_string().contains("/no/such/program"), "{error}");
 }
 
@@ -350,7 +469,9 @@ fn live_watch_saves_when_asked_and_refuses_a_second_one() {
         let tell = |event: WatchEvent| match event {
             WatchEvent::Saved(saved) => saves.lock().unwrap().push(saved.path.clone()),
             WatchEvent::SaveFailed { error, .. } => panic!("{error}"),
-            WatchEvent::Status(status) => assert!(status.rates.iter().any(|(name, rate)| name == "sched:sched_switch" && *rate > 0.0)),
+            WatchEvent::Status(status) => assert!(
+                status.rates.iter().any(|(name, rate)| name == "sched:sched_switch" && *rate > 0.0)
+            ),
             _ => {}
         };
         watch(&options(1 << 20), &traces, &socket, &mut own_symbolizer(), tell, &save_flag, &stop)
@@ -360,12 +481,22 @@ fn live_watch_saves_when_asked_and_refuses_a_second_one() {
         let asked = Instant::now();
         let answer = loop {
             match control::request_save(&socket, Some("it hung again")) {
-                Err(Error::NotWatching { .. }) if asked.elapsed() < PATIENCE => thread::sleep(Duration::from_millis(50)),
+                Err(Error::NotWatching { .. }) if asked.elapsed() < PATIENCE => {
+                    thread::sleep(Duration::from_millis(50))
+                }
                 result => break result.unwrap(),
             }
         };
         assert_eq!(unhitch_formats::open(&answer.path).unwrap().meta.notes, "it hung again");
-        let second = watch(&options(1 << 20), &traces, &socket, &mut own_symbolizer(), |_| {}, &save_flag, &stop);
+        let second = watch(
+            &options(1 << 20),
+            &traces,
+            &socket,
+            &mut own_symbolizer(),
+            |_| {},
+            &save_flag,
+            &stop,
+        );
         assert!(matches!(second, Err(Error::AlreadyWatching { .. })));
         save_flag.store(true, Ordering::Relaxed);
         while saves.lock().unwrap().len() < 2 && asked.elapsed() < PATIENCE {
@@ -420,22 +551,39 @@ fn live_the_owner_of_a_pthread_mutex_is_found() {
             pause();
         }"#;
     fs::write(&source, code).unwrap();
-    if !Command::new("cc").arg("-pthread").arg("-o").args([&program, &source]).status().is_ok_and(|status| status.success()) {
+    if !Command::new("cc")
+        .arg("-pthread")
+        .arg("-o")
+        .args([&program, &source])
+        .status()
+        .is_ok_and(|status| status.success())
+    {
         return skipped(name, &"there is no C compiler");
     }
     let mut holder = Command::new(&program).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(holder.stdout.take().unwrap()), &mut line).unwrap();
+    std::io::BufRead::read_line(
+        &mut std::io::BufReader::new(holder.stdout.take().unwrap()),
+        &mut line,
+    )
+    .unwrap();
     // On a busy machine a process may not answer in time, which the trace says.
-    let is_read = |saved: &Saved| !saved.warnings.iter().any(|warning| warning.contains("not let its memory be read"));
-    let mut saves = (0..20).map(|number| save(&recorder.snapshot(), &folder.path().join(format!("{number}.hitch"))));
+    let is_read = |saved: &Saved| {
+        !saved.warnings.iter().any(|warning| warning.contains("not let its memory be read"))
+    };
+    let mut saves = (0..20)
+        .map(|number| save(&recorder.snapshot(), &folder.path().join(format!("{number}.hitch"))));
     let saved = saves.find(is_read).expect("a save that every process answered");
     holder.kill().unwrap();
     holder.wait().unwrap();
     let trace = open(&saved);
     let (tid, address) = line.trim().split_once(' ').unwrap();
     let word_avma = u64::from_str_radix(address.trim_start_matches("0x"), 16).unwrap();
-    let wait = trace.futex_waits.iter().find(|wait| wait.word_avma == word_avma).expect("the waiter is seen");
+    let wait = trace
+        .futex_waits
+        .iter()
+        .find(|wait| wait.word_avma == word_avma)
+        .expect("the waiter is seen");
     assert_eq!(wait.owner.map(|owner| trace.threads.get(owner).tid), Some(tid.parse().unwrap()));
 }
 
@@ -456,12 +604,17 @@ fn live_only_one_process_is_recorded_when_asked() {
     let Some(snapshot) = snapshot else { return };
     let folder = tempfile::tempdir().unwrap();
     let saved = save(&snapshot, &folder.path().join("a.hitch"));
-    assert!(saved.warnings.iter().any(|warning| warning.contains("are recorded")), "{:?}", saved.warnings);
+    assert!(
+        saved.warnings.iter().any(|warning| warning.contains("are recorded")),
+        "{:?}",
+        saved.warnings
+    );
     let trace = open(&saved);
     let ours = |id: ThreadId| trace.threads.process_of(id).pid == std::process::id();
     let switches = &trace.switches;
     assert!(switches.len() > 100);
-    let foreign = (0..switches.len()).filter(|&i| !ours(switches.prev[i]) && !ours(switches.next[i])).count();
+    let foreign =
+        (0..switches.len()).filter(|&i| !ours(switches.prev[i]) && !ours(switches.next[i])).count();
     assert!(foreign * 50 < switches.len(), "{foreign} of {} switches are not ours", switches.len());
     only.only_pid = Some(u32::MAX - 1);
     assert!(Recorder::start(&only).err().unwrap().to_string().contains("no process"));
@@ -480,7 +633,8 @@ fn child() {
     };
 }
 
-/// What `child` says when it is started by `setpriv` with `arguments`; nothing when that is not possible.
+/// What `child` says when it is started by `setpriv` with `arguments`; nothing when that is not
+/// possible.
 fn with_rights(name: &str, arguments: &[&str]) -> Option<String> {
     // A copy that everybody may execute.
     let folder = tempfile::tempdir().unwrap();
@@ -490,7 +644,11 @@ fn with_rights(name: &str, arguments: &[&str]) -> Option<String> {
         fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
     let mut command = Command::new("setpriv");
-    command.args(arguments).arg(&program).args(["--exact", "child", "--nocapture"]).env("UNHITCH_TEST_CHILD", "1");
+    command
+        .args(arguments)
+        .arg(&program)
+        .args(["--exact", "child", "--nocapture"])
+        .env("UNHITCH_TEST_CHILD", "1");
     let output = command.output().ok().filter(|output| output.status.success());
     if output.is_none() {
         skipped(name, &"setpriv cannot change the user");
@@ -516,32 +674,49 @@ fn live_a_limit_of_pinned_memory_makes_smaller_rings() {
     if start(name, &options(256 << 10)).is_none() {
         return;
     }
-    let Some(said) = with_rights(name, &["--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock"]) else { return };
+    let Some(said) = with_rights(name, &["--bounding-set", "-ipc_lock", "--inh-caps", "-ipc_lock"])
+    else {
+        return;
+    };
     if said.contains("started []") {
         return skipped(name, &"this machine pins what we ask for");
     }
-    assert!(said.contains("KiB per CPU in place of 16384 KiB") && said.contains("kernel.perf_event_mlock_kb="), "{said}");
+    assert!(
+        said.contains("KiB per CPU in place of 16384 KiB")
+            && said.contains("kernel.perf_event_mlock_kb="),
+        "{said}"
+    );
 }
 
 #[test]
 fn live_status_tells_spans_and_rates() {
     let _alone = alone();
-    let Some(mut recorder) = start("live_status_tells_spans_and_rates", &options(512 << 10)) else { return };
+    let Some(mut recorder) = start("live_status_tells_spans_and_rates", &options(512 << 10)) else {
+        return;
+    };
     let game = PingPong::start(4);
     thread::sleep(Duration::from_millis(2500));
     let asked = Instant::now();
     let status = recorder.status();
     let snapshot = recorder.snapshot();
-    // A status looks at the rings once a second; whatever else lies between the two, this thread was kept from its CPU.
+    // A status looks at the rings once a second; whatever else lies between the two, this thread
+    // was kept from its CPU.
     let apart_ns = asked.elapsed().as_nanos() as u64 + 1_500_000_000;
     game.stop();
     // The players get part of the machine only: that they are seen is what counts.
-    assert!(status.rates.iter().any(|(name, rate)| name == "sched:sched_waking" && *rate > 100.0), "{:?}", status.rates);
+    assert!(
+        status.rates.iter().any(|(name, rate)| name == "sched:sched_waking" && *rate > 100.0),
+        "{:?}",
+        status.rates
+    );
     assert!(status.memory_bytes > 2 * (512 << 10) * status.cpus.len() && status.processes > 1);
     for (cpu, span) in status.cpus.iter().zip(snapshot.spans()) {
         assert_eq!(cpu.cpu, span.cpu);
         let earlier = span.window.start.since(cpu.held.start);
-        assert!(cpu.held.start <= span.window.start.plus(100_000_000) && earlier < apart_ns, "{cpu:?} {span:?}");
+        assert!(
+            cpu.held.start <= span.window.start.plus(100_000_000) && earlier < apart_ns,
+            "{cpu:?} {span:?}"
+        );
         assert!(cpu.used_bytes <= cpu.ring_bytes && cpu.held.end > Time::ZERO);
     }
 }

@@ -1,5 +1,5 @@
-//! Where in the address space the mappings lie: a bounded number of stretches, for the picture. Neighbours with the least space
-//! between them are told as one when there are too many.
+//! Where in the address space the mappings lie: a bounded number of stretches, for the picture.
+//! Neighbours with the least space between them are told as one when there are too many.
 
 use crate::groups::{Group, Kind};
 
@@ -32,7 +32,13 @@ pub struct Area {
 
 /// One mapping, or several as one.
 impl Area {
-    pub(crate) fn new((start, end): (u64, u64), kind: Kind, committed: bool, executable: bool, resident_bytes: u64) -> Self {
+    pub(crate) fn new(
+        (start, end): (u64, u64),
+        kind: Kind,
+        committed: bool,
+        executable: bool,
+        resident_bytes: u64,
+    ) -> Self {
         let bytes = end.saturating_sub(start);
         let if_so = |so: bool| if so { bytes } else { 0 };
         Self {
@@ -83,7 +89,9 @@ impl Areas {
     }
 
     fn reduce(&mut self, most: usize) {
-        let Some(excess) = self.0.len().checked_sub(most).filter(|excess| *excess > 0) else { return };
+        let Some(excess) = self.0.len().checked_sub(most).filter(|excess| *excess > 0) else {
+            return;
+        };
         let mut gaps: Vec<u64> = self.0.windows(2).map(gap).collect();
         let (_, &mut widest, _) = gaps.select_nth_unstable(excess - 1);
         // Of several equally wide gaps only as many are closed as needed.
@@ -111,7 +119,8 @@ impl Areas {
     /// All, with those that mostly belong to one of `groups`' reservations known as such.
     pub fn finish(mut self, groups: &[Group]) -> Vec<Area> {
         self.reduce(MOST_AREAS);
-        let reservations = groups.iter().filter_map(|group| Some((group.start?, group.figures.reserved_bytes)));
+        let reservations =
+            groups.iter().filter_map(|group| Some((group.start?, group.figures.reserved_bytes)));
         for (start, bytes) in reservations {
             let area = self.0.iter_mut().find(|area| (area.start..area.end).contains(&start));
             if let Some(area) = area.filter(|area| bytes >= area.reserved_bytes / 2) {

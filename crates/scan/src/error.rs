@@ -4,7 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use unhitch_model::{visible, visible_path};
 
-/// Why a process could not be looked at. The text says how to mend it; the system's own words are its source.
+/// Why a process could not be looked at. The text says how to mend it; the system's own words are
+/// its source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -29,7 +30,10 @@ pub enum Error {
         owner: u32,
     },
     /// A thread of the kernel's.
-    #[error("{} {pid} is a thread of the kernel: it has no address space of its own", visible(name))]
+    #[error(
+        "{} {pid} is a thread of the kernel: it has no address space of its own",
+        visible(name)
+    )]
     KernelThread {
         /// Its number.
         pid: u32,

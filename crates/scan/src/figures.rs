@@ -38,7 +38,8 @@ pub struct Figures {
     pub executable_bytes: u64,
     /// Blocks by size, in the classes of [`size_class`].
     pub block_sizes: [u64; SIZE_CLASSES],
-    /// Page tables that would be needed if every committed page were there, beyond those needed below.
+    /// Page tables that would be needed if every committed page were there, beyond those needed
+    /// below.
     pub table_bytes_if_full: u64,
     /// What is there; absent where pages were not looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -58,7 +59,13 @@ pub fn class_limit(class: usize) -> Option<u64> {
 
 impl Figures {
     /// One mapping of `bytes`.
-    pub(crate) fn add(&mut self, bytes: u64, access: Access, table_bytes_if_full: u64, pages: Option<PageCounts>) {
+    pub(crate) fn add(
+        &mut self,
+        bytes: u64,
+        access: Access,
+        table_bytes_if_full: u64,
+        pages: Option<PageCounts>,
+    ) {
         self.mappings += 1;
         self.reserved_bytes += bytes;
         if access.any() {
@@ -105,7 +112,11 @@ impl Figures {
 
     /// Fragmentation: blocks per MiB of committed memory; zero where there is none.
     pub fn blocks_per_mib(&self) -> f64 {
-        if self.committed_bytes == 0 { 0.0 } else { self.blocks as f64 / (self.committed_bytes as f64 / f64::from(1 << 20)) }
+        if self.committed_bytes == 0 {
+            0.0
+        } else {
+            self.blocks as f64 / (self.committed_bytes as f64 / f64::from(1 << 20))
+        }
     }
 
     /// The page tables of these mappings: of the pages that are there, else at most.
@@ -120,10 +131,24 @@ mod tests {
 
     #[test]
     fn size_classes_hold_what_they_say() {
-        for bytes in [1, 4096, 4097, 16 << 10, (16 << 10) + 1, 1 << 20, 3 << 20, 1 << 30, (1 << 30) + 1, u64::MAX >> 1] {
+        for bytes in [
+            1,
+            4096,
+            4097,
+            16 << 10,
+            (16 << 10) + 1,
+            1 << 20,
+            3 << 20,
+            1 << 30,
+            (1 << 30) + 1,
+            u64::MAX >> 1,
+        ] {
             let class = size_class(bytes);
             assert!(class_limit(class).is_none_or(|limit| bytes <= limit), "{bytes}");
-            assert!(class == 0 || class_limit(class - 1).is_some_and(|limit| bytes > limit), "{bytes}");
+            assert!(
+                class == 0 || class_limit(class - 1).is_some_and(|limit| bytes > limit),
+                "{bytes}"
+            );
         }
         assert_eq!(class_limit(SIZE_CLASSES - 2), Some(1 << 30));
     }

@@ -1,4 +1,5 @@
-//! What stands out in an address space, in words: one sentence for each thing, the one that costs most first.
+//! What stands out in an address space, in words: one sentence for each thing, the one that costs
+//! most first.
 
 use crate::figures::Figures;
 use crate::groups::{Group, Kind};
@@ -43,7 +44,9 @@ pub fn called(group: &Group) -> String {
 
 /// The blocks of code made at run time, wherever they are.
 fn runtime_code(space: &AddressSpace) -> u64 {
-    let is_code = |group: &&Group| matches!(group.kind, Kind::Jit | Kind::Reservation | Kind::Anonymous | Kind::Shared);
+    let is_code = |group: &&Group| {
+        matches!(group.kind, Kind::Jit | Kind::Reservation | Kind::Anonymous | Kind::Shared)
+    };
     space.groups.iter().filter(is_code).map(|group| group.figures.executable_blocks).sum()
 }
 
@@ -57,14 +60,19 @@ fn is_sparse(figures: &Figures) -> bool {
     figures.committed_bytes.saturating_mul(16) < figures.reserved_bytes
 }
 
-/// The blocks of code that a reservation seems to be the bitmap of: many single pages far apart, none of it code, beside a few blocks of
-/// code made at run time. `None` for what is anything else: arenas and heaps commit long pieces, stacks lie close together, and a
-/// process without code of its own making has nothing to mark.
+/// The blocks of code that a reservation seems to be the bitmap of: many single pages far apart,
+/// none of it code, beside a few blocks of code made at run time. `None` for what is anything else:
+/// arenas and heaps commit long pieces, stacks lie close together, and a process without code of
+/// its own making has nothing to mark.
 fn mapped_code(space: &AddressSpace, group: &Group) -> Option<u64> {
     let figures = &group.figures;
     let code = runtime_code(space);
-    let is_of_pages = figures.blocks >= MANY_MAPPINGS && figures.committed_bytes / PAGE <= 2 * figures.blocks;
-    let is_map = group.kind == Kind::Reservation && figures.executable_blocks == 0 && is_of_pages && is_sparse(figures);
+    let is_of_pages =
+        figures.blocks >= MANY_MAPPINGS && figures.committed_bytes / PAGE <= 2 * figures.blocks;
+    let is_map = group.kind == Kind::Reservation
+        && figures.executable_blocks == 0
+        && is_of_pages
+        && is_sparse(figures);
     (is_map && code > 0 && figures.blocks >= 10 * code).then_some(code)
 }
 
@@ -74,12 +82,15 @@ fn crowd(space: &AddressSpace, group: &Group) -> Option<String> {
     let (table_bytes, at_most) = tables(figures);
     let table_bytes = table_bytes.min(space.page_tables.allocated_bytes);
     let is_crowd = figures.mappings >= MANY_MAPPINGS && figures.mappings * 4 >= total.mappings;
-    let holds_tables = figures.pages.is_some() && table_bytes >= 4 * MUCH_TABLE && table_bytes * 4 >= space.page_tables.allocated_bytes;
+    let holds_tables = figures.pages.is_some()
+        && table_bytes >= 4 * MUCH_TABLE
+        && table_bytes * 4 >= space.page_tables.allocated_bytes;
     if !is_crowd && !holds_tables {
         return None;
     }
     let share = rounded_percent(figures.mappings, total.mappings);
-    let mut text = format!("{} holds {share} of the mappings ({})", called(group), count(figures.mappings));
+    let mut text =
+        format!("{} holds {share} of the mappings ({})", called(group), count(figures.mappings));
     if table_bytes >= MUCH_TABLE {
         text += &format!(" and {at_most}{} of page tables", bytes(table_bytes));
     }
@@ -90,10 +101,17 @@ fn crowd(space: &AddressSpace, group: &Group) -> Option<String> {
     text += ".";
     if figures.blocks >= MANY_MAPPINGS {
         let pages = plural(figures.committed_bytes / PAGE, "committed page");
-        text += &format!(" It has {pages} ({}) in {} blocks", bytes(figures.committed_bytes), count(figures.blocks));
+        text += &format!(
+            " It has {pages} ({}) in {} blocks",
+            bytes(figures.committed_bytes),
+            count(figures.blocks)
+        );
         let cost = table_bytes.saturating_mul(100) / figures.committed_bytes.max(1);
         match (is_sparse(figures), cost) {
-            (true, 10..) => text += &format!(", so far apart that their page tables add {at_most}{cost} % to that."),
+            (true, 10..) => {
+                text +=
+                    &format!(", so far apart that their page tables add {at_most}{cost} % to that.")
+            }
             (true, _) => text += ", far apart.",
             _ => text += ".",
         }
@@ -120,7 +138,10 @@ fn empty_tables(space: &AddressSpace) -> Option<String> {
 
 fn scattered(space: &AddressSpace) -> Option<String> {
     let (tables, process) = (space.page_tables.allocated_bytes, &space.process);
-    let mapped = process.resident_bytes.saturating_add(process.swapped_bytes).saturating_add(process.hugetlb_bytes);
+    let mapped = process
+        .resident_bytes
+        .saturating_add(process.swapped_bytes)
+        .saturating_add(process.hugetlb_bytes);
     (tables >= 4 * MUCH_TABLE && tables.saturating_mul(SCATTERED) >= mapped).then(|| {
         let least = (mapped / 512).max(4096);
         format!(
@@ -145,14 +166,17 @@ fn limit(space: &AddressSpace) -> Option<String> {
 fn fragments(group: &Group) -> Option<String> {
     let figures = &group.figures;
     let is_code = matches!(group.kind, Kind::Jit | Kind::Reservation);
-    (is_code && figures.executable_blocks >= MANY_MAPPINGS && figures.executable_bytes / figures.executable_blocks <= 64 << 10).then(|| {
-        format!(
-            "{} has its code in {} of {} on average.",
-            called(group),
-            plural(figures.executable_blocks, "block"),
-            bytes(figures.executable_bytes / figures.executable_blocks)
-        )
-    })
+    (is_code
+        && figures.executable_blocks >= MANY_MAPPINGS
+        && figures.executable_bytes / figures.executable_blocks <= 64 << 10)
+        .then(|| {
+            format!(
+                "{} has its code in {} of {} on average.",
+                called(group),
+                plural(figures.executable_blocks, "block"),
+                bytes(figures.executable_bytes / figures.executable_blocks)
+            )
+        })
 }
 
 #[cfg(test)]
@@ -169,7 +193,11 @@ mod tests {
         let stride = bytes / blocks;
         for block in 0..blocks {
             let start = HERE + block * stride;
-            space.map(start, stride - block_bytes, NONE).map(start + stride - block_bytes, block_bytes, RW);
+            space.map(start, stride - block_bytes, NONE).map(
+                start + stride - block_bytes,
+                block_bytes,
+                RW,
+            );
         }
         // What has no access for 1 MiB on end makes it a reservation.
         space.map(HERE + blocks * stride, 2 * MIB, NONE);
@@ -191,7 +219,12 @@ mod tests {
         reservation(&mut space, 2 << 40, 24_866, 4096);
         code(&mut space, 98);
         let said = said(space);
-        assert!(said.starts_with("One reservation (2.00 TiB at 0x100000000000) holds 99.8 % of the mappings (49,733)"), "{said}");
+        assert!(
+            said.starts_with(
+                "One reservation (2.00 TiB at 0x100000000000) holds 99.8 % of the mappings (49,733)"
+            ),
+            "{said}"
+        );
         assert!(
             said.contains(" for 98 executable blocks. It has 24,866 committed pages (97.1 MiB) in 24,866 blocks, so far apart"),
             "{said}"
@@ -223,8 +256,11 @@ mod tests {
 
     #[test]
     fn arenas_of_heaps_are_no_bitmap() {
-        // As Go and Java virtual machines have them: much reserved, committed in long pieces; the latter with some compiled code.
-        for (blocks, block_bytes, code_blocks) in [(1_500, 4 * MIB, 0), (2_000, 64 << 10, 40), (20_000, 64 << 10, 40)] {
+        // As Go and Java virtual machines have them: much reserved, committed in long pieces; the
+        // latter with some compiled code.
+        for (blocks, block_bytes, code_blocks) in
+            [(1_500, 4 * MIB, 0), (2_000, 64 << 10, 40), (20_000, 64 << 10, 40)]
+        {
             let mut space = Synthetic::default();
             reservation(&mut space, 512 * GIB, blocks, block_bytes);
             code(&mut space, code_blocks);

@@ -1,8 +1,11 @@
-//! Mappings by what they are for: a file, the heap, stacks, named or nameless anonymous memory, code made at run time, reservations.
+//! Mappings by what they are for: a file, the heap, stacks, named or nameless anonymous memory,
+//! code made at run time, reservations.
 //!
-//! Linux does not say which mappings were made by one call. A *reservation* is therefore concluded: a run of nameless private mappings
-//! without a gap, one of which is at least 1 MiB long and cannot be accessed. That is how programs hold address space that they commit
-//! piece by piece: code ranges, pointer cages, bitmaps, allocator arenas. Memory: a few hundred groups, however many mappings there are.
+//! Linux does not say which mappings were made by one call. A *reservation* is therefore concluded:
+//! a run of nameless private mappings without a gap, one of which is at least 1 MiB long and cannot
+//! be accessed. That is how programs hold address space that they commit piece by piece: code
+//! ranges, pointer cages, bitmaps, allocator arenas. Memory: a few hundred groups, however many
+//! mappings there are.
 
 use crate::figures::Figures;
 use crate::mapping::{Access, Mapping};
@@ -109,7 +112,12 @@ const OTHER_NAMES: usize = 8;
 
 impl Groups {
     pub fn new() -> Self {
-        let group = |(kind, name): (Kind, &str)| Group { kind, name: name.to_owned(), start: None, figures: Figures::default() };
+        let group = |(kind, name): (Kind, &str)| Group {
+            kind,
+            name: name.to_owned(),
+            start: None,
+            figures: Figures::default(),
+        };
         Self {
             groups: SINGLE.map(group).into(),
             by_name: HashMap::new(),
@@ -133,12 +141,19 @@ impl Groups {
             Kind::Heap => Some(3),
             Kind::Stack => Some(4),
             Kind::Kernel => Some(5),
-            Kind::Anonymous | Kind::Shared | Kind::Device if self.by_name.len() >= MOST_NAMES => Some(OTHER_NAMES),
+            Kind::Anonymous | Kind::Shared | Kind::Device if self.by_name.len() >= MOST_NAMES => {
+                Some(OTHER_NAMES)
+            }
             _ if self.by_name.len() >= MOST_NAMES => Some(OTHER_FILES),
             _ => None,
         };
         let index = single.unwrap_or_else(|| {
-            self.groups.push(Group { kind, name: shown_name(name), start: None, figures: Figures::default() });
+            self.groups.push(Group {
+                kind,
+                name: shown_name(name),
+                start: None,
+                figures: Figures::default(),
+            });
             self.groups.len() - 1
         });
         if self.by_name.len() < MOST_NAMES {
@@ -151,12 +166,21 @@ impl Groups {
     pub fn kind(&self, place: Place) -> Kind {
         match place {
             Place::Run => Kind::Anonymous,
-            Place::Group(index) => self.groups.get(index).map_or(Kind::Anonymous, |group| group.kind),
+            Place::Group(index) => {
+                self.groups.get(index).map_or(Kind::Anonymous, |group| group.kind)
+            }
         }
     }
 
     /// Counts the mapping.
-    pub fn add(&mut self, place: Place, (start, end): (u64, u64), access: Access, if_full: u64, pages: Option<PageCounts>) {
+    pub fn add(
+        &mut self,
+        place: Place,
+        (start, end): (u64, u64),
+        access: Access,
+        if_full: u64,
+        pages: Option<PageCounts>,
+    ) {
         let bytes = end.saturating_sub(start);
         let index = match place {
             Place::Group(index) => index,
@@ -169,7 +193,11 @@ impl Groups {
                 run.end = end;
                 let part = match access {
                     Access { execute: true, .. } => &mut run.jit,
-                    Access { write: true, .. } if run.guard_end == start && bytes >= LEAST_STACK => &mut run.stack,
+                    Access { write: true, .. }
+                        if run.guard_end == start && bytes >= LEAST_STACK =>
+                    {
+                        &mut run.stack
+                    }
                     _ => &mut run.anonymous,
                 };
                 part.add(bytes, access, if_full, pages);
@@ -188,7 +216,9 @@ impl Groups {
     fn end_run(&mut self) {
         let run = std::mem::take(&mut self.run);
         if !run.reserves {
-            for (index, figures) in [(ANONYMOUS, run.anonymous), (THREADS, run.stack), (JIT, run.jit)] {
+            for (index, figures) in
+                [(ANONYMOUS, run.anonymous), (THREADS, run.stack), (JIT, run.jit)]
+            {
                 self.merge(index, &figures);
             }
             return;
@@ -196,14 +226,21 @@ impl Groups {
         let mut figures = run.anonymous;
         figures.merge(&run.stack);
         figures.merge(&run.jit);
-        self.reservations.push(Group { kind: Kind::Reservation, name: String::new(), start: Some(run.start), figures });
+        self.reservations.push(Group {
+            kind: Kind::Reservation,
+            name: String::new(),
+            start: Some(run.start),
+            figures,
+        });
         if self.reservations.len() >= 2 * MOST_RESERVATIONS {
             self.keep_large_reservations();
         }
     }
 
     fn keep_large_reservations(&mut self) {
-        self.reservations.sort_by_key(|group| std::cmp::Reverse((group.figures.mappings, group.figures.table_bytes(), group.start)));
+        self.reservations.sort_by_key(|group| {
+            std::cmp::Reverse((group.figures.mappings, group.figures.table_bytes(), group.start))
+        });
         let smaller = self.reservations.split_off(MOST_RESERVATIONS.min(self.reservations.len()));
         self.has_smaller |= !smaller.is_empty();
         for group in smaller {
@@ -217,7 +254,8 @@ impl Groups {
         }
     }
 
-    /// All groups that hold something, those with most mappings first; and whether some reservations are told as one.
+    /// All groups that hold something, those with most mappings first; and whether some
+    /// reservations are told as one.
     pub fn finish(mut self) -> (Vec<Group>, bool) {
         self.end_run();
         self.keep_large_reservations();
@@ -225,8 +263,12 @@ impl Groups {
         groups.append(&mut self.reservations);
         groups.retain(|group| group.figures.mappings > 0);
         groups.sort_by(|a, b| {
-            let key = |group: &Group| std::cmp::Reverse((group.figures.mappings, group.figures.committed_bytes));
-            key(a).cmp(&key(b)).then_with(|| (a.kind, &a.name, a.start).cmp(&(b.kind, &b.name, b.start)))
+            let key = |group: &Group| {
+                std::cmp::Reverse((group.figures.mappings, group.figures.committed_bytes))
+            };
+            key(a)
+                .cmp(&key(b))
+                .then_with(|| (a.kind, &a.name, a.start).cmp(&(b.kind, &b.name, b.start)))
         });
         (groups, self.has_smaller)
     }
@@ -238,7 +280,17 @@ fn kind_of(name: &[u8], inode: u64) -> Kind {
         b"[heap]" => Kind::Heap,
         b"[stack]" => Kind::Stack,
         _ if starts(&["[anon:"]) => Kind::Anonymous,
-        _ if starts(&["[anon_shmem:", "/memfd:", "/SYSV", "/dev/shm/", "/dev/zero", "/anon_hugepage"]) => Kind::Shared,
+        _ if starts(&[
+            "[anon_shmem:",
+            "/memfd:",
+            "/SYSV",
+            "/dev/shm/",
+            "/dev/zero",
+            "/anon_hugepage",
+        ]) =>
+        {
+            Kind::Shared
+        }
         _ if starts(&["/dev/", "anon_inode:"]) => Kind::Device,
         _ if starts(&["["]) => Kind::Kernel,
         [] if inode == 0 => Kind::Shared,
@@ -248,7 +300,10 @@ fn kind_of(name: &[u8], inode: u64) -> Kind {
 
 /// `[anon:malloc]` is told as `malloc`.
 fn shown_name(name: &[u8]) -> String {
-    let inner = name.strip_prefix(b"[anon:").or_else(|| name.strip_prefix(b"[anon_shmem:")).and_then(|name| name.strip_suffix(b"]"));
+    let inner = name
+        .strip_prefix(b"[anon:")
+        .or_else(|| name.strip_prefix(b"[anon_shmem:"))
+        .and_then(|name| name.strip_suffix(b"]"));
     text(inner.unwrap_or(name))
 }
 
@@ -263,12 +318,24 @@ mod tests {
     fn grouped(mappings: &[(u64, u64, Access, &str)]) -> Vec<(Kind, String, u64, u64)> {
         let mut groups = Groups::new();
         for &(start, bytes, access, name) in mappings {
-            let mapping = Mapping { start, end: start + bytes, access, page_bytes: 4096, inode: 0, name: name.as_bytes() };
+            let mapping = Mapping {
+                start,
+                end: start + bytes,
+                access,
+                page_bytes: 4096,
+                inode: 0,
+                name: name.as_bytes(),
+            };
             let place = groups.place(&mapping);
             groups.add(place, (start, start + bytes), access, 0, None);
         }
         let (groups, _) = groups.finish();
-        groups.into_iter().map(|group| (group.kind, group.name, group.figures.mappings, group.figures.executable_blocks)).collect()
+        groups
+            .into_iter()
+            .map(|group| {
+                (group.kind, group.name, group.figures.mappings, group.figures.executable_blocks)
+            })
+            .collect()
     }
 
     #[test]
@@ -282,7 +349,11 @@ mod tests {
         ]);
         assert_eq!(
             groups,
-            [(Kind::Reservation, String::new(), 3, 1), (Kind::Anonymous, String::new(), 1, 0), (Kind::Jit, String::new(), 1, 1)]
+            [
+                (Kind::Reservation, String::new(), 3, 1),
+                (Kind::Anonymous, String::new(), 1, 0),
+                (Kind::Jit, String::new(), 1, 1)
+            ]
         );
     }
 
@@ -294,7 +365,10 @@ mod tests {
             (0x1080_1000, 4096, NONE, ""),
             (0x1080_2000, 8 << 20, RW, ""),
         ]);
-        assert_eq!(groups, [(Kind::Stack, "threads".to_owned(), 2, 0), (Kind::Anonymous, String::new(), 2, 0)]);
+        assert_eq!(
+            groups,
+            [(Kind::Stack, "threads".to_owned(), 2, 0), (Kind::Anonymous, String::new(), 2, 0)]
+        );
     }
 
     #[test]
@@ -325,7 +399,14 @@ mod tests {
                 (start + (8 << 20), 4096, RX, format!("/lib/{index}")),
                 (start + (9 << 20), 4096, RW, format!("[anon:{index}]")),
             ] {
-                let mapping = Mapping { start, end: start + bytes, access, page_bytes: 4096, inode: 0, name: name.as_bytes() };
+                let mapping = Mapping {
+                    start,
+                    end: start + bytes,
+                    access,
+                    page_bytes: 4096,
+                    inode: 0,
+                    name: name.as_bytes(),
+                };
                 let place = groups.place(&mapping);
                 groups.add(place, (start, start + bytes), access, 0, None);
             }

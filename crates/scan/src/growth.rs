@@ -64,16 +64,40 @@ impl Growth {
             (self.swapped_bytes_per_second, "swapped"),
             (self.table_bytes_per_second, "page tables"),
         ];
-        let counts = [(self.mappings_per_second, "mappings"), (self.executable_blocks_per_second, "executable blocks")];
-        let mut changes: Vec<String> =
-            counts.iter().filter(|(rate, _)| *rate != 0.0).map(|(rate, what)| format!("{} {what}", signed(*rate))).collect();
-        changes.extend(sizes.iter().filter(|(rate, _)| *rate != 0.0).map(|(rate, what)| format!("{} {what}", signed_bytes(*rate))));
+        let counts = [
+            (self.mappings_per_second, "mappings"),
+            (self.executable_blocks_per_second, "executable blocks"),
+        ];
+        let mut changes: Vec<String> = counts
+            .iter()
+            .filter(|(rate, _)| *rate != 0.0)
+            .map(|(rate, what)| format!("{} {what}", signed(*rate)))
+            .collect();
+        changes.extend(
+            sizes
+                .iter()
+                .filter(|(rate, _)| *rate != 0.0)
+                .map(|(rate, what)| format!("{} {what}", signed_bytes(*rate))),
+        );
         if changes.is_empty() {
-            return format!("nothing changed in {:.1} s; {}", self.seconds, plural(after.total.mappings, "mapping"));
+            return format!(
+                "nothing changed in {:.1} s; {}",
+                self.seconds,
+                plural(after.total.mappings, "mapping")
+            );
         }
-        let mut text = format!("per second: {}; now {}", changes.join(", "), plural(after.total.mappings, "mapping"));
+        let mut text = format!(
+            "per second: {}; now {}",
+            changes.join(", "),
+            plural(after.total.mappings, "mapping")
+        );
         if let Some((group, more)) = fastest(before, after) {
-            text += &format!(". {} grows fastest: {} more in {:.1} s", called(group), plural(more, "mapping"), self.seconds);
+            text += &format!(
+                ". {} grows fastest: {} more in {:.1} s",
+                called(group),
+                plural(more, "mapping"),
+                self.seconds
+            );
         }
         text
     }
@@ -82,12 +106,18 @@ impl Growth {
 /// The group that got most mappings.
 fn fastest<'a>(before: &AddressSpace, after: &'a AddressSpace) -> Option<(&'a Group, u64)> {
     let had = |group: &Group| {
-        let same = before.groups.iter().find(|old| (old.kind, &old.name, old.start) == (group.kind, &group.name, group.start));
+        let same = before
+            .groups
+            .iter()
+            .find(|old| (old.kind, &old.name, old.start) == (group.kind, &group.name, group.start));
         same.map_or(0, |old| old.figures.mappings)
     };
-    let grown = after.groups.iter().map(|group| (group, group.figures.mappings.saturating_sub(had(group))));
+    let grown =
+        after.groups.iter().map(|group| (group, group.figures.mappings.saturating_sub(had(group))));
     // The first of several equal ones.
-    grown.filter(|(_, more)| *more > 0).reduce(|best, next| if next.1 > best.1 { next } else { best })
+    grown
+        .filter(|(_, more)| *more > 0)
+        .reduce(|best, next| if next.1 > best.1 { next } else { best })
 }
 
 fn signed(rate: f64) -> String {

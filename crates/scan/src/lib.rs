@@ -1,12 +1,14 @@
 //! Looks at a process's address space, and at its threads, without stalling it.
 //!
-//! [`scan`] lists the mappings of a process (`space.rs`), one at a time however many there are (`mapping.rs`), sorts them by what they
-//! are for (`groups.rs`), counts their pages if asked to (`pages.rs`), and compares the page tables that these need with those that the
-//! kernel allocated (`tables.rs`). What stands out is said in words (`findings.rs`), and drawn ([`svg`]). [`Growth`] compares two
-//! scans. [`threads`] lists threads.
+//! [`scan`] lists the mappings of a process (`space.rs`), one at a time however many there are
+//! (`mapping.rs`), sorts them by what they are for (`groups.rs`), counts their pages if asked to
+//! (`pages.rs`), and compares the page tables that these need with those that the kernel allocated
+//! (`tables.rs`). What stands out is said in words (`findings.rs`), and drawn ([`svg`]). [`Growth`]
+//! compares two scans. [`threads`] lists threads.
 //!
-//! *Why not `smaps` or `numa_maps`:* for them the kernel walks all page tables of a mapping with the process's `mmap_lock` held. A
-//! scanner that is then given no CPU keeps the lock, and the target cannot map any memory until it is: see the lab's `scan-stall`.
+//! *Why not `smaps` or `numa_maps`:* for them the kernel walks all page tables of a mapping with
+//! the process's `mmap_lock` held. A scanner that is then given no CPU keeps the lock, and the
+//! target cannot map any memory until it is: see the lab's `scan-stall`.
 
 mod areas;
 mod error;

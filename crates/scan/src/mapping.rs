@@ -1,8 +1,10 @@
-//! One mapping of a process, and the two ways to list them: asked for one by one (`PROCMAP_QUERY`), or read from `/proc/PID/maps`.
+//! One mapping of a process, and the two ways to list them: asked for one by one (`PROCMAP_QUERY`),
+//! or read from `/proc/PID/maps`.
 //!
-//! Both go through the address space upwards and hold one mapping at a time, so ten million of them need no memory here. *Why
-//! asking is preferred:* it is made for programs, says the size of hugetlb pages, and holds the process's lock for one mapping only,
-//! where a read of `maps` held it for a page full of text before Linux 6.17.
+//! Both go through the address space upwards and hold one mapping at a time, so ten million of them
+//! need no memory here. *Why asking is preferred:* it is made for programs, says the size of
+//! hugetlb pages, and holds the process's lock for one mapping only, where a read of `maps` held it
+//! for a page full of text before Linux 6.17.
 
 use crate::maps_text::MapsText;
 use crate::stall::Calls;
@@ -14,7 +16,8 @@ use std::path::{Path, PathBuf};
 
 /// Kernels and hardware put user programs below this.
 const USER_END: u64 = 1 << 56;
-/// Long enough for most names; a longer one is asked for again with room for all that the kernel allows.
+/// Long enough for most names; a longer one is asked for again with room for all that the kernel
+/// allows.
 const NAME_BYTES: usize = 256;
 const LONGEST_NAME: usize = 4096;
 
@@ -78,9 +81,16 @@ impl Mappings {
         let can_query = !by_text
             && match sys::query_mapping(maps.as_fd(), 0, &mut name) {
                 Ok(_) => true,
-                Err(error) => error.raw_os_error() == Some(libc::ENAMETOOLONG) || error.raw_os_error() == Some(libc::ESRCH),
+                Err(error) => {
+                    error.raw_os_error() == Some(libc::ENAMETOOLONG)
+                        || error.raw_os_error() == Some(libc::ESRCH)
+                }
             };
-        let source = if can_query { Source::Query { maps, name } } else { Source::Text(MapsText::new(maps, path.clone())) };
+        let source = if can_query {
+            Source::Query { maps, name }
+        } else {
+            Source::Text(MapsText::new(maps, path.clone()))
+        };
         Ok(Self { source, path, from: 0 })
     }
 
@@ -92,18 +102,18 @@ impl Mappings {
         }
     }
 
-    /// The next mapping; `None` after the last, or when the process has ended. The kernel's calls are timed into `calls`.
+    /// The next mapping; `None` after the last, or when the process has ended. The kernel's calls
+    /// are timed into `calls`.
     pub fn next(&mut self, calls: &mut Calls) -> Result<Option<Mapping<'_>>, Error> {
         let from = self.from;
         let found = match &mut self.source {
-            Source::Query { maps, name } => query(maps, from, name, calls).map_err(|source| Error::File {
-                action: "ask for the mappings of",
-                path: self.path.clone(),
-                source,
+            Source::Query { maps, name } => query(maps, from, name, calls).map_err(|source| {
+                Error::File { action: "ask for the mappings of", path: self.path.clone(), source }
             })?,
             Source::Text(text) => text.next(calls)?,
         };
-        // What moved while we looked is not told twice. The gate page of x86 lies above all user memory and belongs to the kernel.
+        // What moved while we looked is not told twice. The gate page of x86 lies above all user
+        // memory and belongs to the kernel.
         let found = found.filter(|mapping| mapping.start < USER_END);
         Ok(found.map(|mapping| {
             let start = mapping.start.max(from);
@@ -113,9 +123,16 @@ impl Mappings {
     }
 }
 
-fn query<'a>(maps: &File, from: u64, name: &'a mut Vec<u8>, calls: &mut Calls) -> io::Result<Option<Mapping<'a>>> {
+fn query<'a>(
+    maps: &File,
+    from: u64,
+    name: &'a mut Vec<u8>,
+    calls: &mut Calls,
+) -> io::Result<Option<Mapping<'a>>> {
     let mut answer = calls.time("PROCMAP_QUERY", || sys::query_mapping(maps.as_fd(), from, name));
-    if answer.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENAMETOOLONG)) && name.len() < LONGEST_NAME {
+    if answer.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENAMETOOLONG))
+        && name.len() < LONGEST_NAME
+    {
         name.resize(LONGEST_NAME, 0);
         answer = calls.time("PROCMAP_QUERY", || sys::query_mapping(maps.as_fd(), from, name));
         // The kernel allocates and clears what it is offered, so the next is offered little again.

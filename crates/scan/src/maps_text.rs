@@ -39,7 +39,11 @@ impl<F: Read> MapsText<F> {
             if self.fill(calls)? == 0 {
                 // An ended process's text ends too, perhaps with half a line.
                 self.start = self.end;
-                return if had == 0 { Ok(None) } else { Err(self.malformed("the end of a line", had)) };
+                return if had == 0 {
+                    Ok(None)
+                } else {
+                    Err(self.malformed("the end of a line", had))
+                };
             }
         };
         let (start, end) = (self.start, self.start + length);
@@ -51,13 +55,20 @@ impl<F: Read> MapsText<F> {
             path: self.path.clone(),
             offset,
             expected: "a mapping",
-            found: String::from_utf8_lossy(line.get(..line.len().min(100)).unwrap_or_default()).into_owned(),
+            found: String::from_utf8_lossy(line.get(..line.len().min(100)).unwrap_or_default())
+                .into_owned(),
         })
     }
 
     fn malformed(&self, expected: &'static str, had: usize) -> Error {
-        let found = self.buffer.get(self.end.saturating_sub(had.min(100))..self.end).unwrap_or_default();
-        Error::Malformed { path: self.path.clone(), offset: self.offset, expected, found: String::from_utf8_lossy(found).into_owned() }
+        let found =
+            self.buffer.get(self.end.saturating_sub(had.min(100))..self.end).unwrap_or_default();
+        Error::Malformed {
+            path: self.path.clone(),
+            offset: self.offset,
+            expected,
+            found: String::from_utf8_lossy(found).into_owned(),
+        }
     }
 
     /// Reads more behind what is unread; zero at the end, or when a line is longer than the buffer.
@@ -73,7 +84,9 @@ impl<F: Read> MapsText<F> {
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(0),
-                Err(source) => return Err(Error::File { action: "read", path: self.path.clone(), source }),
+                Err(source) => {
+                    return Err(Error::File { action: "read", path: self.path.clone(), source });
+                }
             }
         }
     }
@@ -93,7 +106,12 @@ fn parse(line: &[u8]) -> Option<Mapping<'_>> {
     if start >= end {
         return None;
     }
-    let access = Access { read: read == b'r', write: write == b'w', execute: execute == b'x', shared: shared == b's' };
+    let access = Access {
+        read: read == b'r',
+        write: write == b'w',
+        execute: execute == b'x',
+        shared: shared == b's',
+    };
     Some(Mapping { start, end, access, page_bytes: 0, inode, name: rest.trim_ascii_start() })
 }
 
@@ -136,7 +154,11 @@ mod tests {
         let mut maps = MapsText::new(Slowly(text, piece), "maps".into());
         let mut all = Vec::new();
         while let Some(mapping) = maps.next(&mut Calls::default())? {
-            all.push((mapping.start, mapping.end, String::from_utf8_lossy(mapping.name).into_owned()));
+            all.push((
+                mapping.start,
+                mapping.end,
+                String::from_utf8_lossy(mapping.name).into_owned(),
+            ));
         }
         Ok(all)
     }
@@ -145,7 +167,10 @@ mod tests {
     fn lines_are_read_whole_however_they_come() {
         let whole = read(TEXT.as_bytes(), usize::MAX).unwrap();
         assert_eq!(whole.len(), 4);
-        assert_eq!(whole[0], (0x5581_c000_0000, 0x5581_c002_1000, "/usr/bin/a name with spaces".to_owned()));
+        assert_eq!(
+            whole[0],
+            (0x5581_c000_0000, 0x5581_c002_1000, "/usr/bin/a name with spaces".to_owned())
+        );
         assert_eq!(whole[1].2, "");
         for piece in [1, 7, 64] {
             assert_eq!(read(TEXT.as_bytes(), piece).unwrap(), whole);
@@ -156,7 +181,10 @@ mod tests {
             access.push((mapping.access, mapping.inode));
         }
         assert_eq!(access[1], (Access::default(), 0));
-        assert_eq!(access[3], (Access { read: true, write: true, execute: true, shared: true }, 77));
+        assert_eq!(
+            access[3],
+            (Access { read: true, write: true, execute: true, shared: true }, 77)
+        );
     }
 
     #[test]
@@ -164,7 +192,9 @@ mod tests {
         for cut in 0..TEXT.len() {
             let lines = TEXT.as_bytes()[..cut].iter().filter(|byte| **byte == b'\n').count();
             match read(&TEXT.as_bytes()[..cut], usize::MAX) {
-                Ok(read) => assert!(cut == 0 || TEXT.as_bytes()[cut - 1] == b'\n' && read.len() == lines),
+                Ok(read) => {
+                    assert!(cut == 0 || TEXT.as_bytes()[cut - 1] == b'\n' && read.len() == lines)
+                }
                 Err(error) => assert!(matches!(error, Error::Malformed { .. }), "{error}"),
             }
         }

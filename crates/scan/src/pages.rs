@@ -1,7 +1,9 @@
-//! Which pages of a process are there, looked at in pieces small enough that nobody waits for us (`PAGEMAP_SCAN`, Linux 6.7).
+//! Which pages of a process are there, looked at in pieces small enough that nobody waits for us
+//! (`PAGEMAP_SCAN`, Linux 6.7).
 //!
-//! The kernel holds the target's `mmap_lock` for reading while it walks a piece. *How a piece is bounded:* in address space (empty
-//! page tables cost time and report nothing), and in pages found. It grows while calls are short and shrinks when one was long.
+//! The kernel holds the target's `mmap_lock` for reading while it walks a piece. *How a piece is
+//! bounded:* in address space (empty page tables cost time and report nothing), and in pages found.
+//! It grows while calls are short and shrinks when one was long.
 
 use crate::Error;
 use crate::stall::Calls;
@@ -65,24 +67,43 @@ impl Pages {
     /// Of the process `pid`.
     pub fn open(pid: u32) -> Result<Self, Error> {
         let path = Path::new("/proc").join(pid.to_string()).join("pagemap");
-        let pagemap = File::open(&path).map_err(|source| Error::File { action: "open", path: path.clone(), source })?;
+        let pagemap = File::open(&path).map_err(|source| Error::File {
+            action: "open",
+            path: path.clone(),
+            source,
+        })?;
         let mut regions = vec![Region::default(); REGIONS];
         // The range is empty, so this asks only what the kernel knows of.
-        let knows = |any_of, regions: &mut [Region]| sys::scan_pages(pagemap.as_fd(), (0, 0), any_of, any_of, 1, regions);
+        let knows = |any_of, regions: &mut [Region]| {
+            sys::scan_pages(pagemap.as_fd(), (0, 0), any_of, any_of, 1, regions)
+        };
         let mut any_of = sys::PRESENT | sys::SWAPPED | sys::GUARD;
-        if knows(any_of, &mut regions).is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)) {
+        if knows(any_of, &mut regions)
+            .is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
+        {
             any_of &= !sys::GUARD;
         }
         match knows(any_of, &mut regions) {
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => Err(Error::Missing {
-                what: "this kernel cannot be asked for pages in bounded pieces (PAGEMAP_SCAN)".to_owned(),
-                mend: "use Linux 6.7 or later, or scan without --pages".to_owned(),
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => {
+                Err(Error::Missing {
+                    what: "this kernel cannot be asked for pages in bounded pieces (PAGEMAP_SCAN)"
+                        .to_owned(),
+                    mend: "use Linux 6.7 or later, or scan without --pages".to_owned(),
+                })
+            }
+            _ => Ok(Self {
+                pagemap,
+                path,
+                regions,
+                piece: FIRST_PIECE,
+                any_of,
+                tables: PageTables::default(),
             }),
-            _ => Ok(Self { pagemap, path, regions, piece: FIRST_PIECE, any_of, tables: PageTables::default() }),
         }
     }
 
-    /// Counts the pages of `ranges`, which ascend, one count for each. Ends early, with zeroes, when the process has ended.
+    /// Counts the pages of `ranges`, which ascend, one count for each. Ends early, with zeroes,
+    /// when the process has ended.
     pub fn count(&mut self, ranges: &[Range], calls: &mut Calls) -> Result<Vec<PageCounts>, Error> {
         let mut counts = vec![PageCounts::default(); ranges.len()];
         let Some(end) = ranges.last().map(|range| range.end) else { return Ok(counts) };
@@ -96,12 +117,20 @@ impl Pages {
             let to = at.saturating_add(self.piece).min(end);
             let (pagemap, told) = (self.pagemap.as_fd(), TOLD | self.any_of & sys::GUARD);
             let regions = &mut self.regions;
-            let (answer, ns) = calls.time_ns("PAGEMAP_SCAN", || sys::scan_pages(pagemap, (at, to), self.any_of, told, MAX_PAGES, regions));
+            let (answer, ns) = calls.time_ns("PAGEMAP_SCAN", || {
+                sys::scan_pages(pagemap, (at, to), self.any_of, told, MAX_PAGES, regions)
+            });
             let (found, walked) = match answer {
                 Ok(answer) => answer,
                 Err(error) if error.raw_os_error() == Some(libc::ESRCH) => break,
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => continue,
-                Err(source) => return Err(Error::File { action: "look at the pages in", path: self.path.clone(), source }),
+                Err(source) => {
+                    return Err(Error::File {
+                        action: "look at the pages in",
+                        path: self.path.clone(),
+                        source,
+                    });
+                }
             };
             let (mut first, mut seen_to, mut found_pages) = (current, at, 0);
             for index in 0..found {
@@ -110,7 +139,8 @@ impl Pages {
                 found_pages += region.end.saturating_sub(region.start) / TABLE_BYTES;
                 self.divide(region, ranges, &mut first, &mut counts);
             }
-            // After more than 512 regions the kernel (6.18) tells as `walk_end` where it stopped to copy them, although it went on.
+            // After more than 512 regions the kernel (6.18) tells as `walk_end` where it stopped to
+            // copy them, although it went on.
             let is_whole = found < self.regions.len() && found_pages < MAX_PAGES;
             let next = walked.max(seen_to).min(to);
             // A kernel that did not get on would keep us here for ever.
@@ -125,7 +155,13 @@ impl Pages {
     }
 
     /// A region goes on across mappings when their pages are alike: divides it among them.
-    fn divide(&mut self, region: Region, ranges: &[Range], first: &mut usize, counts: &mut [PageCounts]) {
+    fn divide(
+        &mut self,
+        region: Region,
+        ranges: &[Range],
+        first: &mut usize,
+        counts: &mut [PageCounts],
+    ) {
         while ranges.get(*first).is_some_and(|range| range.end <= region.start) {
             *first += 1;
         }
@@ -175,7 +211,8 @@ mod tests {
     const PAGE: u64 = 4096;
     const MIB: u64 = 1 << 20;
 
-    /// The counts of these ranges, were the kernel to answer with these regions. Lengths in bytes, one after another.
+    /// The counts of these ranges, were the kernel to answer with these regions. Lengths in bytes,
+    /// one after another.
     fn counts(ranges: &[(u64, u64)], regions: &[(u64, u64)]) -> (Vec<PageCounts>, PageTables) {
         let place = |lengths: &[(u64, u64)]| {
             let mut end = START;
@@ -185,10 +222,20 @@ mod tests {
             };
             lengths.iter().map(|&(bytes, what)| (next(bytes), what)).collect::<Vec<_>>()
         };
-        let ranges: Vec<Range> = place(ranges).into_iter().map(|((start, end), page_bytes)| Range { start, end, page_bytes }).collect();
+        let ranges: Vec<Range> = place(ranges)
+            .into_iter()
+            .map(|((start, end), page_bytes)| Range { start, end, page_bytes })
+            .collect();
         let pagemap = File::open("/dev/null").unwrap();
         let tables = PageTables::default();
-        let mut pages = Pages { pagemap, path: PathBuf::new(), regions: Vec::new(), piece: FIRST_PIECE, any_of: 0, tables };
+        let mut pages = Pages {
+            pagemap,
+            path: PathBuf::new(),
+            regions: Vec::new(),
+            piece: FIRST_PIECE,
+            any_of: 0,
+            tables,
+        };
         let (mut counts, mut first) = (vec![PageCounts::default(); ranges.len()], 0);
         for ((start, end), kinds) in place(regions).into_iter().filter(|(_, kinds)| *kinds != 0) {
             pages.divide(Region { start, end, kinds }, &ranges, &mut first, &mut counts);
@@ -211,18 +258,33 @@ mod tests {
         ];
         let (found, tables) = counts(&[(10 * PAGE, PAGE), (2 * MIB, PAGE)], &regions);
         let [first, second] = found[..] else { panic!("{found:?}") };
-        assert_eq!((first.resident_bytes, first.swapped_bytes, first.huge_bytes), (3 * PAGE, 6 * PAGE, 0));
-        assert_eq!((second.resident_bytes, second.swapped_bytes, second.huge_bytes), (2 * PAGE, MIB - PAGE, 0));
-        assert_eq!((first.tables_bytes, second.tables_bytes, tables.bytes()), (3 * TABLE_BYTES, 0, 3 * TABLE_BYTES));
+        assert_eq!(
+            (first.resident_bytes, first.swapped_bytes, first.huge_bytes),
+            (3 * PAGE, 6 * PAGE, 0)
+        );
+        assert_eq!(
+            (second.resident_bytes, second.swapped_bytes, second.huge_bytes),
+            (2 * PAGE, MIB - PAGE, 0)
+        );
+        assert_eq!(
+            (first.tables_bytes, second.tables_bytes, tables.bytes()),
+            (3 * TABLE_BYTES, 0, 3 * TABLE_BYTES)
+        );
         // What is all swapped out needs tables as well.
-        assert_eq!(counts(&[(4 * MIB, PAGE)], &[(4 * MIB, sys::SWAPPED)]).1.bytes(), 4 * TABLE_BYTES);
+        assert_eq!(
+            counts(&[(4 * MIB, PAGE)], &[(4 * MIB, sys::SWAPPED)]).1.bytes(),
+            4 * TABLE_BYTES
+        );
     }
 
     #[test]
     fn huge_pages_that_are_swapped_out_are_not_huge_in_memory() {
         let regions = [(4 * MIB, sys::PRESENT | sys::HUGE), (2 * MIB, sys::SWAPPED | sys::HUGE)];
         let (counts, _) = counts(&[(6 * MIB, PAGE)], &regions);
-        assert_eq!((counts[0].resident_bytes, counts[0].swapped_bytes, counts[0].huge_bytes), (4 * MIB, 2 * MIB, 4 * MIB));
+        assert_eq!(
+            (counts[0].resident_bytes, counts[0].swapped_bytes, counts[0].huge_bytes),
+            (4 * MIB, 2 * MIB, 4 * MIB)
+        );
     }
 
     #[test]
@@ -232,8 +294,14 @@ mod tests {
         space.map_as(START, 8 * MIB, RW, b"[anon:pool]", Some(counts[0]));
         let space = space.finish();
         let text = crate::text(&space);
-        let cells = |line: &str| line.split("  ").filter(|cell| !cell.is_empty()).map(|cell| cell.trim().to_owned()).collect::<Vec<_>>();
-        let all = text.lines().find(|line| line.trim_start().starts_with("all ")).map(cells).unwrap();
+        let cells = |line: &str| {
+            line.split("  ")
+                .filter(|cell| !cell.is_empty())
+                .map(|cell| cell.trim().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let all =
+            text.lines().find(|line| line.trim_start().starts_with("all ")).map(cells).unwrap();
         assert_eq!(all[..7], ["all", "1", "8 MiB", "8 MiB", "1 MiB", "3 MiB", "–"], "{text}");
         assert_eq!(space.groups[0].figures.pages.unwrap().swapped_bytes, 3 * MIB);
     }

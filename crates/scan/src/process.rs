@@ -36,7 +36,12 @@ pub struct Process {
 pub fn read(pid: u32, file: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(Path::new("/proc").join(pid.to_string()).join(file)) {
         Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound || error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(libc::ESRCH) =>
+        {
+            Ok(None)
+        }
         Err(error) => Err(error),
     }
 }
@@ -44,7 +49,9 @@ pub fn read(pid: u32, file: &str) -> io::Result<Option<Vec<u8>>> {
 impl Process {
     /// Looks up what may be scanned: fails for what has no address space, or no longer.
     pub fn with_memory(pid: u32) -> Result<Self, Error> {
-        let Some((process, memory)) = Self::look(pid)? else { return Err(Error::NoSuchProcess { who: pid.to_string() }) };
+        let Some((process, memory)) = Self::look(pid)? else {
+            return Err(Error::NoSuchProcess { who: pid.to_string() });
+        };
         match memory {
             Memory::Own => Ok(process),
             Memory::Kernel => Err(Error::KernelThread { pid, name: process.name }),
@@ -60,18 +67,35 @@ impl Process {
     /// Any process, and what memory it has; `None` when there is none of that number.
     pub(crate) fn look(pid: u32) -> Result<Option<(Self, Memory)>, Error> {
         let path = |file: &str| Path::new("/proc").join(pid.to_string()).join(file);
-        let read = |file| read(pid, file).map_err(|source| Error::File { action: "read", path: path(file), source });
+        let read = |file| {
+            read(pid, file).map_err(|source| Error::File {
+                action: "read",
+                path: path(file),
+                source,
+            })
+        };
         let (Some(status), Some(stat)) = (read("status")?, read("stat")?) else { return Ok(None) };
         let status = String::from_utf8_lossy(&status);
-        let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim);
+        let field = |name: &str| {
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+                .map(str::trim)
+        };
         let kib = |name: &str| {
-            let number = field(name).and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
+            let number =
+                field(name).and_then(|value| value.split_whitespace().next()?.parse::<u64>().ok());
             number.unwrap_or(0).saturating_mul(1024)
         };
         let process = Self {
             pid,
-            name: fs::read(path("comm")).map_or_else(|_| unescaped(field("Name").unwrap_or_default()), |name| text(name.trim_ascii_end())),
-            uid: field("Uid").and_then(|uids| uids.split_whitespace().nth(1)?.parse().ok()).unwrap_or(0),
+            name: fs::read(path("comm")).map_or_else(
+                |_| unescaped(field("Name").unwrap_or_default()),
+                |name| text(name.trim_ascii_end()),
+            ),
+            uid: field("Uid")
+                .and_then(|uids| uids.split_whitespace().nth(1)?.parse().ok())
+                .unwrap_or(0),
             start_ticks: Stat::parse(&stat).map_or(0, |stat| stat.start_ticks),
             threads: field("Threads").and_then(|count| count.parse().ok()).unwrap_or(0),
             size_bytes: kib("VmSize"),
@@ -80,10 +104,12 @@ impl Process {
             hugetlb_bytes: kib("HugetlbPages"),
             page_table_bytes: kib("VmPTE"),
         };
-        let memory = match (field("VmSize"), field("State").and_then(|state| state.chars().next())) {
+        let memory = match (field("VmSize"), field("State").and_then(|state| state.chars().next()))
+        {
             (Some(_), _) => Memory::Own,
             (None, Some('Z' | 'X')) => Memory::Gone,
-            // A process that is about to end has given its memory back before it is a zombie; a kernel thread never had a command line.
+            // A process that is about to end has given its memory back before it is a zombie; a
+            // kernel thread never had a command line.
             (None, _) if field("Kthread") == Some("0") => Memory::Gone,
             (None, _) => Memory::Kernel,
         };
@@ -112,7 +138,11 @@ impl Stat {
         let text = String::from_utf8_lossy(stat);
         let words: Vec<&str> = text.rsplit_once(')')?.1.split_whitespace().collect();
         let number = |index: usize| words.get(index)?.parse::<u64>().ok();
-        Some(Self { state: words.first()?.chars().next()?, cpu_ticks: number(11)?.saturating_add(number(12)?), start_ticks: number(19)? })
+        Some(Self {
+            state: words.first()?.chars().next()?,
+            cpu_ticks: number(11)?.saturating_add(number(12)?),
+            start_ticks: number(19)?,
+        })
     }
 }
 
@@ -132,18 +162,27 @@ pub fn all_pids() -> Result<Vec<u32>, Error> {
 
 /// The entries of a folder whose names are numbers, ascending.
 pub(crate) fn numbered(folder: &Path) -> Result<Vec<u32>, Error> {
-    let entries = fs::read_dir(folder).map_err(|source| Error::File { action: "list", path: folder.to_owned(), source })?;
-    let mut numbers: Vec<u32> = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let entries = fs::read_dir(folder).map_err(|source| Error::File {
+        action: "list",
+        path: folder.to_owned(),
+        source,
+    })?;
+    let mut numbers: Vec<u32> =
+        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     numbers.sort_unstable();
     Ok(numbers)
 }
 
-/// The processes that `who` means: a number, a process's name, or the file name of its program. This process itself is meant only by
-/// its number.
+/// The processes that `who` means: a number, a process's name, or the file name of its program.
+/// This process itself is meant only by its number.
 pub fn find(who: &str) -> Result<Vec<u32>, Error> {
     let missing = || Error::NoSuchProcess { who: who.to_owned() };
     if let Ok(pid) = who.parse::<u32>() {
-        return if Path::new("/proc").join(pid.to_string()).exists() { Ok(vec![pid]) } else { Err(missing()) };
+        return if Path::new("/proc").join(pid.to_string()).exists() {
+            Ok(vec![pid])
+        } else {
+            Err(missing())
+        };
     }
     let is_meant = |pid: u32| {
         let comm = read(pid, "comm").ok().flatten().unwrap_or_default();
@@ -152,7 +191,10 @@ pub fn find(who: &str) -> Result<Vec<u32>, Error> {
         let file_name = program.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         comm.trim_ascii_end() == who.as_bytes() || file_name == who.as_bytes()
     };
-    let found: Vec<u32> = all_pids()?.into_iter().filter(|pid| *pid != std::process::id() && is_meant(*pid)).collect();
+    let found: Vec<u32> = all_pids()?
+        .into_iter()
+        .filter(|pid| *pid != std::process::id() && is_meant(*pid))
+        .collect();
     if found.is_empty() { Err(missing()) } else { Ok(found) }
 }
 
@@ -174,7 +216,12 @@ mod tests {
     #[test]
     fn this_process_has_memory_and_is_not_found_by_name() {
         let me = Process::with_memory(std::process::id()).unwrap();
-        assert!(me.size_bytes >= me.resident_bytes && me.resident_bytes > 0 && me.page_table_bytes > 0 && me.start_ticks > 0);
+        assert!(
+            me.size_bytes >= me.resident_bytes
+                && me.resident_bytes > 0
+                && me.page_table_bytes > 0
+                && me.start_ticks > 0
+        );
         assert!(find("no such program anywhere").is_err());
         assert!(matches!(Process::with_memory(u32::MAX), Err(Error::NoSuchProcess { .. })));
         assert!(find(&me.name).map_or(true, |found| !found.contains(&me.pid)));

@@ -1,4 +1,5 @@
-//! Scans one address space: lists its mappings, counts their pages if asked to, and compares page tables.
+//! Scans one address space: lists its mappings, counts their pages if asked to, and compares page
+//! tables.
 
 use crate::areas::{Area, Areas};
 use crate::figures::Figures;
@@ -50,7 +51,8 @@ pub struct TableFigures {
     /// Allocated and not needed: memory was freed, or a device's is mapped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub empty_bytes: Option<u64>,
-    /// What devices' memory would need, whose pages the kernel does not show: as much of the empty tables is perhaps in use.
+    /// What devices' memory would need, whose pages the kernel does not show: as much of the empty
+    /// tables is perhaps in use.
     pub unseen_bytes: u64,
 }
 
@@ -98,7 +100,8 @@ pub(crate) struct Waiting {
     range: Range,
 }
 
-/// What is known of an address space while its mappings come, upwards. Its size does not depend on their number.
+/// What is known of an address space while its mappings come, upwards. Its size does not depend on
+/// their number.
 pub(crate) struct Collector {
     groups: Groups,
     areas: Areas,
@@ -122,7 +125,11 @@ impl Collector {
         let (range, access) = ((one.range.start, one.range.end), one.access);
         self.total.add(range.1 - range.0, access, one.if_full, pages);
         self.groups.add(one.place, range, access, one.if_full, pages);
-        let kind = if access.execute && one.place == Place::Run { Kind::Jit } else { self.groups.kind(one.place) };
+        let kind = if access.execute && one.place == Place::Run {
+            Kind::Jit
+        } else {
+            self.groups.kind(one.place)
+        };
         let resident_bytes = pages.map_or(0, |pages| pages.resident_bytes);
         self.areas.add(Area::new(range, kind, access.any(), access.execute, resident_bytes));
     }
@@ -131,7 +138,11 @@ impl Collector {
         let place = self.groups.place(mapping);
         let (start, end) = (mapping.start, mapping.end);
         // `maps` does not say the size, and most hugetlb pages are of 2 MiB.
-        let page_bytes = if mapping.page_bytes == 0 && mapping.name.starts_with(b"/anon_hugepage") { 2 << 20 } else { mapping.page_bytes };
+        let page_bytes = if mapping.page_bytes == 0 && mapping.name.starts_with(b"/anon_hugepage") {
+            2 << 20
+        } else {
+            mapping.page_bytes
+        };
         let entry = if page_bytes > TABLE_BYTES { Entry::Huge } else { Entry::Small };
         let if_full = if mapping.access.any() { self.full.touch(start, end, entry) } else { 0 };
         if self.groups.kind(place) == Kind::Device {
@@ -140,8 +151,15 @@ impl Collector {
         Waiting { place, access: mapping.access, if_full, range: Range { start, end, page_bytes } }
     }
 
-    /// All of it, and what stands out. `needed_bytes`: the page tables of the pages that are there, where that is known.
-    pub fn finish(self, process: Process, needed_bytes: Option<u64>, method: Method, mut warnings: Vec<String>) -> AddressSpace {
+    /// All of it, and what stands out. `needed_bytes`: the page tables of the pages that are there,
+    /// where that is known.
+    pub fn finish(
+        self,
+        process: Process,
+        needed_bytes: Option<u64>,
+        method: Method,
+        mut warnings: Vec<String>,
+    ) -> AddressSpace {
         let (groups, smaller) = self.groups.finish();
         if smaller {
             warnings.push("small reservations are told as one".to_owned());
@@ -159,7 +177,9 @@ impl Collector {
                 empty_bytes: needed_bytes.map(|needed| allocated_bytes.saturating_sub(needed)),
                 unseen_bytes: self.unseen.bytes(),
             },
-            most_mappings: std::fs::read_to_string("/proc/sys/vm/max_map_count").ok().and_then(|count| count.trim().parse().ok()),
+            most_mappings: std::fs::read_to_string("/proc/sys/vm/max_map_count")
+                .ok()
+                .and_then(|count| count.trim().parse().ok()),
             method,
             findings: Vec::new(),
             warnings,
@@ -172,15 +192,21 @@ impl Collector {
 
 /// Looks at the address space of `pid`. `progress` is called every few thousand mappings.
 ///
-/// Fails for a kernel thread, for what has ended, for what belongs to somebody else, and with `pages` at idle priority. A process that
-/// ends meanwhile is told as far as it was seen, with a warning.
-pub fn scan(pid: u32, options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<AddressSpace, Error> {
+/// Fails for a kernel thread, for what has ended, for what belongs to somebody else, and with
+/// `pages` at idle priority. A process that ends meanwhile is told as far as it was seen, with a
+/// warning.
+pub fn scan(
+    pid: u32,
+    options: &Options,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<AddressSpace, Error> {
     if options.pages && !options.force && sys::is_idle_priority() {
         return Err(Error::IdlePriority);
     }
     let start = Instant::now();
     let before = Process::with_memory(pid)?;
-    let mut mappings = Mappings::open(pid, options.by_text).map_err(|source| refused(&before, source, "maps"))?;
+    let mut mappings =
+        Mappings::open(pid, options.by_text).map_err(|source| refused(&before, source, "maps"))?;
     let has_plain_pages = sys::page_bytes() == TABLE_BYTES;
     let mut pages = match options.pages {
         true => Some(Pages::open(pid).map_err(|error| match error {
@@ -194,7 +220,8 @@ pub fn scan(pid: u32, options: &Options, progress: &mut dyn FnMut(Progress)) -> 
     let mut waiting: Vec<Waiting> = Vec::with_capacity(BATCH);
     let mut seen = Progress { mappings: 0, bytes: 0 };
     while let Some(mapping) = mappings.next(&mut calls)? {
-        // Every program that asks for the time touches it, and the kernel does not show it among the pages.
+        // Every program that asks for the time touches it, and the kernel does not show it among
+        // the pages.
         let is_clock = mapping.name == b"[vvar]";
         let one = all.place(&mapping);
         seen.mappings += 1;
@@ -222,28 +249,44 @@ pub fn scan(pid: u32, options: &Options, progress: &mut dyn FnMut(Progress)) -> 
     let after = match Process::with_memory(pid) {
         Ok(after) if after.is_same(&before) => after,
         _ => {
-            warnings.push("the process ended during the scan: the figures are of what was seen until then".to_owned());
+            warnings.push(
+                "the process ended during the scan: the figures are of what was seen until then"
+                    .to_owned(),
+            );
             before.clone()
         }
     };
     let needed = pages.as_ref().filter(|_| has_plain_pages).map(|pages| pages.tables.bytes());
     if options.pages && !has_plain_pages {
-        warnings.push("page tables are simulated for pages of 4 KiB only, and this machine's are larger".to_owned());
+        warnings.push(
+            "page tables are simulated for pages of 4 KiB only, and this machine's are larger"
+                .to_owned(),
+        );
     }
     let allocated_bytes = after.page_table_bytes;
-    if let Some(needed) = needed.filter(|needed| *needed > allocated_bytes || before.page_table_bytes != allocated_bytes) {
+    if let Some(needed) = needed
+        .filter(|needed| *needed > allocated_bytes || before.page_table_bytes != allocated_bytes)
+    {
         let (from, to) = (before.page_table_bytes, allocated_bytes);
         warnings.push(format!(
             "page tables changed during the scan (VmPTE {from} → {to} bytes, simulated {needed}): their comparison is as good as that"
         ));
     }
-    let method =
-        Method { interface: mappings.interface(), duration_ns: u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX), calls };
+    let method = Method {
+        interface: mappings.interface(),
+        duration_ns: u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+        calls,
+    };
     Ok(all.finish(after, needed, method, warnings))
 }
 
 /// Counts the pages of those that wait, and adds them.
-fn count(pages: &mut Pages, waiting: &mut Vec<Waiting>, all: &mut Collector, calls: &mut Calls) -> Result<(), Error> {
+fn count(
+    pages: &mut Pages,
+    waiting: &mut Vec<Waiting>,
+    all: &mut Collector,
+    calls: &mut Calls,
+) -> Result<(), Error> {
     let ranges: Vec<Range> = waiting.iter().map(|one| one.range).collect();
     for (one, counts) in waiting.drain(..).zip(pages.count(&ranges, calls)?) {
         all.add(&one, Some(counts));
@@ -285,12 +328,14 @@ mod tests {
         let before = peak_bytes();
         for index in 0..MAPPINGS {
             let start = START + index * STRIDE;
-            let (bytes, access) = [(4096, RW), (STRIDE, NONE), (4096, RX), (8192, RW)][index as usize % 4];
+            let (bytes, access) =
+                [(4096, RW), (STRIDE, NONE), (4096, RX), (8192, RW)][index as usize % 4];
             // Each sixteenth has a name of its own.
             let name = if index % 16 == 0 { format!("[anon:{index}]") } else { String::new() };
             let touched = if access.any() { bytes } else { 0 };
             let tables_bytes = tables.touch(start, start + touched, Entry::Small);
-            let pages = PageCounts { resident_bytes: touched, tables_bytes, ..PageCounts::default() };
+            let pages =
+                PageCounts { resident_bytes: touched, tables_bytes, ..PageCounts::default() };
             space.map_as(start, bytes, access, name.as_bytes(), Some(pages));
         }
         let space = space.finish();
@@ -302,9 +347,18 @@ mod tests {
         assert_eq!(space.groups.iter().map(|group| group.figures.mappings).sum::<u64>(), MAPPINGS);
         assert!(space.groups.len() < 5_000 && space.areas.len() <= MOST_AREAS);
         assert_eq!(space.areas.iter().map(|area| area.mappings).sum::<u64>(), MAPPINGS);
-        // Three of four have a page, each in 2 MiB of its own, and every 1 GiB and 512 GiB from the first to the last has one.
+        // Three of four have a page, each in 2 MiB of its own, and every 1 GiB and 512 GiB from the
+        // first to the last has one.
         let upto = |shift: u32| ((START + MAPPINGS * STRIDE - 1) >> shift) - (START >> shift) + 1;
-        assert_eq!(space.page_tables.needed_bytes, Some((MAPPINGS / 4 * 3 + upto(30) + upto(39)) * TABLE_BYTES));
-        assert!(text.len() < 16 << 10 && picture.len() < 128 << 10, "{} and {} bytes", text.len(), picture.len());
+        assert_eq!(
+            space.page_tables.needed_bytes,
+            Some((MAPPINGS / 4 * 3 + upto(30) + upto(39)) * TABLE_BYTES)
+        );
+        assert!(
+            text.len() < 16 << 10 && picture.len() < 128 << 10,
+            "{} and {} bytes",
+            text.len(),
+            picture.len()
+        );
     }
 }

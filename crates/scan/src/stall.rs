@@ -1,8 +1,10 @@
-//! The longest time for which we can have kept the target waiting: that of the longest single call into the kernel.
+//! The longest time for which we can have kept the target waiting: that of the longest single call
+//! into the kernel.
 //!
-//! Between two calls we hold no lock of the target's. Within one, the kernel may hold its `mmap_lock` (or, from Linux 6.17 on, the
-//! lock of one mapping) for all of it at worst: also while our thread waits for a CPU. So the time of the call, by the wall clock, is
-//! an upper bound of the stall that it caused.
+//! Between two calls we hold no lock of the target's. Within one, the kernel may hold its
+//! `mmap_lock` (or, from Linux 6.17 on, the lock of one mapping) for all of it at worst: also while
+//! our thread waits for a CPU. So the time of the call, by the wall clock, is an upper bound of the
+//! stall that it caused.
 
 use serde::Serialize;
 use std::time::Instant;

@@ -1,7 +1,8 @@
-//! An address space as a picture: its stretches from the lowest address to the highest, sizes on a logarithmic scale.
+//! An address space as a picture: its stretches from the lowest address to the highest, sizes on a
+//! logarithmic scale.
 //!
-//! *Why logarithmic:* a program of 100 MiB may have 2 TiB reserved in an address space of 128 TiB; on a linear scale there is nothing
-//! to be seen. Every stretch says under the pointer what it is.
+//! *Why logarithmic:* a program of 100 MiB may have 2 TiB reserved in an address space of 128 TiB;
+//! on a linear scale there is nothing to be seen. Every stretch says under the pointer what it is.
 
 use crate::areas::Area;
 use crate::groups::Kind;
@@ -27,7 +28,8 @@ const LABELLED: f64 = 30.0;
 
 /// Draws it.
 pub fn svg(space: &AddressSpace) -> String {
-    let findings: Vec<String> = space.findings.iter().take(2).flat_map(|finding| lines(finding, LINE_CHARS)).collect();
+    let findings: Vec<String> =
+        space.findings.iter().take(2).flat_map(|finding| lines(finding, LINE_CHARS)).collect();
     let top = TOP + 16.0 * findings.len() as f64;
     let height = top + HEIGHT + 110.0;
     let mut out = format!(
@@ -45,16 +47,28 @@ pub fn svg(space: &AddressSpace) -> String {
         bytes(space.page_tables.allocated_bytes)
     );
     let head = escape(&head);
-    let _ = writeln!(out, r#"<title>{head}</title><text x="12" y="26" font-size="15" font-weight="600">{head}</text>"#);
+    let _ = writeln!(
+        out,
+        r#"<title>{head}</title><text x="12" y="26" font-size="15" font-weight="600">{head}</text>"#
+    );
     for (index, line) in findings.iter().enumerate() {
-        let _ = writeln!(out, r#"<text x="12" y="{:.0}">{}</text>"#, 48.0 + 16.0 * index as f64, escape(line));
+        let _ = writeln!(
+            out,
+            r#"<text x="12" y="{:.0}">{}</text>"#,
+            48.0 + 16.0 * index as f64,
+            escape(line)
+        );
     }
     legend(space, top - 26.0, &mut out);
     axis(top, &mut out);
     stretches(&space.areas, space.total.pages.is_some(), top, &mut out);
     let note = "From the lowest address up; sizes on a logarithmic scale. Outline: reserved; light: committed; solid: resident (with \
                 --pages); red line: executable.";
-    let _ = writeln!(out, r#"<text class="dim" x="{LEFT}" y="{:.0}" font-size="11">{note}</text>"#, top + HEIGHT + 96.0);
+    let _ = writeln!(
+        out,
+        r#"<text class="dim" x="{LEFT}" y="{:.0}" font-size="11">{note}</text>"#,
+        top + HEIGHT + 96.0
+    );
     out.push_str("</svg>\n");
     out
 }
@@ -84,8 +98,15 @@ fn stretches(areas: &[Area], has_pages: bool, top: f64, out: &mut String) {
         (Some(area), Some(next)) => next.start.saturating_sub(area.end),
         _ => 0,
     };
-    let weight = |index: usize, area: &Area| (scaled(area.reserved_bytes), GAP_PART * scaled(gap_after(index)));
-    let sum: f64 = areas.iter().enumerate().map(|(index, area)| weight(index, area)).map(|(own, gap)| own + gap).sum();
+    let weight = |index: usize, area: &Area| {
+        (scaled(area.reserved_bytes), GAP_PART * scaled(gap_after(index)))
+    };
+    let sum: f64 = areas
+        .iter()
+        .enumerate()
+        .map(|(index, area)| weight(index, area))
+        .map(|(own, gap)| own + gap)
+        .sum();
     let scale = (WIDTH - LEFT - RIGHT) / sum.max(1e-9);
     let (mut x, bottom) = (LEFT, top + HEIGHT);
     let mut label_end = 0.0;
@@ -107,8 +128,11 @@ fn stretches(areas: &[Area], has_pages: bool, top: f64, out: &mut String) {
         let _ = writeln!(out, "<g><title>{}</title>", escape(&told));
         let mut bar = |what: &str, size: u64, most: f64| {
             let height = scaled(size) * most;
-            let _ =
-                writeln!(out, r#"<rect class="{what}" x="{x:.2}" y="{:.2}" width="{width:.2}" height="{height:.2}"/>"#, bottom - height);
+            let _ = writeln!(
+                out,
+                r#"<rect class="{what}" x="{x:.2}" y="{:.2}" width="{width:.2}" height="{height:.2}"/>"#,
+                bottom - height
+            );
         };
         bar("reserved", area.reserved_bytes, HEIGHT);
         bar(&format!("{class} committed"), area.committed_bytes, HEIGHT);
@@ -116,7 +140,10 @@ fn stretches(areas: &[Area], has_pages: bool, top: f64, out: &mut String) {
             bar(class, area.resident_bytes, HEIGHT);
         }
         if area.executable_bytes > 0 {
-            let _ = writeln!(out, r#"<rect class="executable" x="{x:.2}" y="{bottom:.2}" width="{width:.2}" height="5"/>"#);
+            let _ = writeln!(
+                out,
+                r#"<rect class="executable" x="{x:.2}" y="{bottom:.2}" width="{width:.2}" height="5"/>"#
+            );
         }
         out.push_str("</g>\n");
         if width >= LABELLED && x > label_end {
@@ -195,7 +222,12 @@ mod tests {
     #[test]
     fn sizes_are_on_a_logarithmic_scale() {
         assert_eq!(scaled(0), 0.0);
-        assert!(scaled(1) > 0.0 && scaled(4096) == scaled(1) && scaled(TO) == 1.0 && scaled(u64::MAX) == 1.0);
+        assert!(
+            scaled(1) > 0.0
+                && scaled(4096) == scaled(1)
+                && scaled(TO) == 1.0
+                && scaled(u64::MAX) == 1.0
+        );
         let steps = [scaled(8 << 10) - scaled(4 << 10), scaled(2 << 40) - scaled(1 << 40)];
         assert!((steps[0] - steps[1]).abs() < 1e-12);
     }

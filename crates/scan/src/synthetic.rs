@@ -26,18 +26,32 @@ impl Synthetic {
     }
 
     /// Any mapping, perhaps with its pages.
-    pub fn map_as(&mut self, start: u64, bytes: u64, access: Access, name: &[u8], pages: Option<PageCounts>) -> &mut Self {
-        let mapping = Mapping { start, end: start + bytes, access, page_bytes: 4096, inode: 0, name };
+    pub fn map_as(
+        &mut self,
+        start: u64,
+        bytes: u64,
+        access: Access,
+        name: &[u8],
+        pages: Option<PageCounts>,
+    ) -> &mut Self {
+        let mapping =
+            Mapping { start, end: start + bytes, access, page_bytes: 4096, inode: 0, name };
         let waiting = self.0.place(&mapping);
         self.0.add(&waiting, pages);
         self
     }
 
-    /// What would be told of it. It has the page tables that its pages need, or else all that its mappings can need.
+    /// What would be told of it. It has the page tables that its pages need, or else all that its
+    /// mappings can need.
     pub fn finish(self) -> AddressSpace {
         let total = &self.0.total;
         let needed = total.pages.map(|pages| pages.table_bytes);
-        let process = Process { pid: 1, name: "synthetic".to_owned(), page_table_bytes: total.table_bytes(), ..Process::default() };
+        let process = Process {
+            pid: 1,
+            name: "synthetic".to_owned(),
+            page_table_bytes: total.table_bytes(),
+            ..Process::default()
+        };
         let method = Method { interface: "none", duration_ns: 0, calls: Calls::default() };
         self.0.finish(process, needed, method, Vec::new())
     }

@@ -1,7 +1,8 @@
 //! The calls into the kernel that the standard library lacks. The only module with `unsafe`.
 //!
-//! Structures and numbers are those of `include/uapi/linux/fs.h`: `PROCMAP_QUERY` (Linux 6.11) on `/proc/PID/maps`, `PAGEMAP_SCAN`
-//! (Linux 6.7) on `/proc/PID/pagemap`. *Why by hand:* the C library's headers are often older than the kernel.
+//! Structures and numbers are those of `include/uapi/linux/fs.h`: `PROCMAP_QUERY` (Linux 6.11) on
+//! `/proc/PID/maps`, `PAGEMAP_SCAN` (Linux 6.7) on `/proc/PID/pagemap`. *Why by hand:* the C
+//! library's headers are often older than the kernel.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -66,10 +67,16 @@ pub struct Queried {
     pub name_bytes: usize,
 }
 
-/// The mapping that covers `address`, or the first above it; `None` when there is none. Its name goes into `name`.
+/// The mapping that covers `address`, or the first above it; `None` when there is none. Its name
+/// goes into `name`.
 ///
-/// Fails with `ENOTTY` before Linux 6.11, `ESRCH` when the process has ended, `ENAMETOOLONG` when `name` is too short.
-pub fn query_mapping(maps: BorrowedFd, address: u64, name: &mut [u8]) -> io::Result<Option<Queried>> {
+/// Fails with `ENOTTY` before Linux 6.11, `ESRCH` when the process has ended, `ENAMETOOLONG` when
+/// `name` is too short.
+pub fn query_mapping(
+    maps: BorrowedFd,
+    address: u64,
+    name: &mut [u8],
+) -> io::Result<Option<Queried>> {
     let mut query = Query {
         size: size_of::<Query>() as u64,
         flags: COVERING_OR_NEXT,
@@ -78,8 +85,9 @@ pub fn query_mapping(maps: BorrowedFd, address: u64, name: &mut [u8]) -> io::Res
         name_bytes: u32::try_from(name.len()).unwrap_or(u32::MAX),
         ..Query::default()
     };
-    // SAFETY: `query` is a valid structure of the size that the number stands for; the kernel writes it and at most `name_bytes` bytes
-    // to `name`, both of which are borrowed mutably until it returns.
+    // SAFETY: `query` is a valid structure of the size that the number stands for; the kernel
+    // writes it and at most `name_bytes` bytes to `name`, both of which are borrowed mutably until
+    // it returns.
     if unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &raw mut query) } < 0 {
         let error = io::Error::last_os_error();
         return if error.raw_os_error() == Some(libc::ENOENT) { Ok(None) } else { Err(error) };
@@ -124,10 +132,12 @@ struct Scan {
     told: u64,
 }
 
-/// Looks for pages from `start` to `end` that have any of the kinds `any_of`, and tells for each the kinds that are in `told`.
+/// Looks for pages from `start` to `end` that have any of the kinds `any_of`, and tells for each
+/// the kinds that are in `told`.
 ///
-/// Gives how many regions it filled in, and the address up to which it has looked: less than `end` when the regions were full or
-/// `max_pages` reached. The kernel holds the process's `mmap_lock` meanwhile, at least for one stretch of that.
+/// Gives how many regions it filled in, and the address up to which it has looked: less than `end`
+/// when the regions were full or `max_pages` reached. The kernel holds the process's `mmap_lock`
+/// meanwhile, at least for one stretch of that.
 pub fn scan_pages(
     pagemap: BorrowedFd,
     (start, end): (u64, u64),
@@ -150,8 +160,9 @@ pub fn scan_pages(
         any_of,
         told,
     };
-    // SAFETY: `scan` is a valid structure of the size that the number stands for; the kernel writes it and at most `regions_len`
-    // regions, both of which are borrowed mutably until it returns. Any bits are a valid `Region`.
+    // SAFETY: `scan` is a valid structure of the size that the number stands for; the kernel writes
+    // it and at most `regions_len` regions, both of which are borrowed mutably until it returns.
+    // Any bits are a valid `Region`.
     let filled = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut scan) };
     match usize::try_from(filled) {
         Ok(filled) => Ok((filled.min(regions.len()), scan.walk_end)),
@@ -161,8 +172,10 @@ pub fn scan_pages(
 
 /// Whether the calling thread gets a CPU only when nobody else wants it: SCHED_IDLE, or nice 19.
 pub fn is_idle_priority() -> bool {
-    // SAFETY: no pointers; 0 is the calling thread. -1 as an answer of getpriority is a nice value like any other here.
-    let (policy, nice) = unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
+    // SAFETY: no pointers; 0 is the calling thread. -1 as an answer of getpriority is a nice value
+    // like any other here.
+    let (policy, nice) =
+        unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
     policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_IDLE || nice >= 19
 }
 

@@ -1,9 +1,12 @@
-//! The page tables that a set of pages needs, counted as the kernel counts them (`VmPTE` in `/proc/PID/status`).
+//! The page tables that a set of pages needs, counted as the kernel counts them (`VmPTE` in
+//! `/proc/PID/status`).
 //!
-//! With pages of 4 KiB each level has 512 entries of 8 bytes: one table page per 2 MiB unit with a page in it, one per 1 GiB unit, one
-//! per 512 GiB unit. The root is one more, which `VmPTE` leaves out. A transparent huge page of anonymous memory keeps a table in
-//! store for the day on which it is split (`pgtable_trans_huge_deposit`), so it costs what small pages would; one of a file does not,
-//! nor does hugetlb. *Why it is exact:* the kernel allocates a table for the first page and, short of unmapping, never gives it back.
+//! With pages of 4 KiB each level has 512 entries of 8 bytes: one table page per 2 MiB unit with a
+//! page in it, one per 1 GiB unit, one per 512 GiB unit. The root is one more, which `VmPTE` leaves
+//! out. A transparent huge page of anonymous memory keeps a table in store for the day on which it
+//! is split (`pgtable_trans_huge_deposit`), so it costs what small pages would; one of a file does
+//! not, nor does hugetlb. *Why it is exact:* the kernel allocates a table for the first page and,
+//! short of unmapping, never gives it back.
 
 /// A table has the size of a page.
 pub const TABLE_BYTES: u64 = 4096;
@@ -14,7 +17,8 @@ const UPPER_SHIFT: u32 = 39;
 /// How pages are entered into the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// In a last-level table, one of its own for each 2 MiB: small pages, and transparent huge pages of anonymous memory.
+    /// In a last-level table, one of its own for each 2 MiB: small pages, and transparent huge
+    /// pages of anonymous memory.
     Small,
     /// In the table of a 1 GiB unit: huge pages of files, hugetlb.
     Huge,
@@ -57,7 +61,8 @@ pub struct PageTables {
 }
 
 impl PageTables {
-    /// There are pages from `start` to `end`. Gives how many bytes of tables they need that those before did not.
+    /// There are pages from `start` to `end`. Gives how many bytes of tables they need that those
+    /// before did not.
     pub fn touch(&mut self, start: u64, end: u64, entry: Entry) -> u64 {
         if start >= end {
             return 0;
@@ -78,7 +83,8 @@ impl PageTables {
         self.small.count + self.directory.count + self.upper.count
     }
 
-    /// The small page at `page`, above all so far, is there though nobody will say so. One at a time.
+    /// The small page at `page`, above all so far, is there though nobody will say so. One at a
+    /// time.
     pub fn expect(&mut self, page: u64) {
         self.small.expect(page, TABLE_SHIFT);
         self.directory.expect(page, DIRECTORY_SHIFT);
@@ -87,7 +93,10 @@ impl PageTables {
 
     /// All tables but the root.
     pub fn bytes(&self) -> u64 {
-        let expected = [self.small, self.directory, self.upper].iter().filter(|level| level.expected.is_some()).count();
+        let expected = [self.small, self.directory, self.upper]
+            .iter()
+            .filter(|level| level.expected.is_some())
+            .count();
         (self.seen() + expected as u64) * TABLE_BYTES
     }
 }
@@ -113,7 +122,13 @@ mod tests {
     #[test]
     fn an_expected_page_counts_once_whatever_comes_below_and_above_it() {
         let vvar = 0x7fff_0000_3000;
-        for others in [&[][..], &[0x7fff_0000_0000], &[0x7fff_0000_5000], &[0x7ffe_ffff_f000, 0x7fff_0000_5000], &[0x7ffe_ffff_f000]] {
+        for others in [
+            &[][..],
+            &[0x7fff_0000_0000],
+            &[0x7fff_0000_5000],
+            &[0x7ffe_ffff_f000, 0x7fff_0000_5000],
+            &[0x7ffe_ffff_f000],
+        ] {
             let mut tables = PageTables::default();
             tables.expect(vvar);
             for page in others {
@@ -136,16 +151,22 @@ mod tests {
             let (mut tables, mut sets) = (PageTables::default(), [const { BTreeSet::new() }; 3]);
             let mut address = 0_u64;
             for _ in 0..60 {
-                dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                dice = dice
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1_442_695_040_888_963_407);
                 address += PAGE << (dice >> 33 & 31).min(26);
                 let end = address + PAGE * (1 + (dice >> 40 & 1023));
                 tables.touch(address, end, Entry::Small);
-                for (set, shift) in sets.iter_mut().zip([TABLE_SHIFT, DIRECTORY_SHIFT, UPPER_SHIFT]) {
+                for (set, shift) in sets.iter_mut().zip([TABLE_SHIFT, DIRECTORY_SHIFT, UPPER_SHIFT])
+                {
                     set.extend((address..end).step_by(PAGE as usize).map(|page| page >> shift));
                 }
                 address = end;
             }
-            assert_eq!(tables.bytes(), sets.iter().map(|set| set.len() as u64).sum::<u64>() * TABLE_BYTES);
+            assert_eq!(
+                tables.bytes(),
+                sets.iter().map(|set| set.len() as u64).sum::<u64>() * TABLE_BYTES
+            );
         }
     }
 }

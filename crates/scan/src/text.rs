@@ -1,4 +1,5 @@
-//! An address space as text: who it is, what stands out, a table of groups, the sizes of the blocks, and what the look cost.
+//! An address space as text: who it is, what stands out, a table of groups, the sizes of the
+//! blocks, and what the look cost.
 
 use crate::figures::{Figures, SIZE_CLASSES, class_limit};
 use crate::groups::{Group, Kind};
@@ -10,7 +11,8 @@ use unhitch_model::visible;
 /// Groups told one by one; the rest is summed.
 const MOST_ROWS: usize = 12;
 const LINE_CHARS: usize = 120;
-/// A file or named group is told by itself from this part of the mappings or the committed memory on.
+/// A file or named group is told by itself from this part of the mappings or the committed memory
+/// on.
 const OWN_ROW: u64 = 20;
 
 /// The report, some twenty lines.
@@ -33,7 +35,8 @@ pub fn text(space: &AddressSpace) -> String {
 pub(crate) fn lines(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
-        let is_unit = ["%", "B", "KiB", "MiB", "GiB", "TiB"].contains(&word.trim_end_matches(['.', ',', ')', ';']));
+        let is_unit = ["%", "B", "KiB", "MiB", "GiB", "TiB"]
+            .contains(&word.trim_end_matches(['.', ',', ')', ';']));
         match lines.last_mut() {
             Some(line) if is_unit || line.chars().count() + word.chars().count() < most => {
                 line.push(' ');
@@ -53,7 +56,9 @@ pub fn title(space: &AddressSpace) -> String {
 fn head(space: &AddressSpace) -> String {
     let (process, total) = (&space.process, &space.total);
     let mut memory = format!("{} resident", bytes(process.resident_bytes));
-    for (size, what) in [(process.swapped_bytes, "swapped"), (process.hugetlb_bytes, "in hugetlb pages")] {
+    for (size, what) in
+        [(process.swapped_bytes, "swapped"), (process.hugetlb_bytes, "in hugetlb pages")]
+    {
         if size > 0 {
             let _ = write!(memory, ", {} {what}", bytes(size));
         }
@@ -70,13 +75,23 @@ fn head(space: &AddressSpace) -> String {
     let tables = &space.page_tables;
     let _ = write!(out, "Page tables: {} and the root", bytes(tables.allocated_bytes));
     let _ = match (tables.needed_bytes, tables.empty_bytes) {
-        (Some(needed), Some(0)) if needed == tables.allocated_bytes => writeln!(out, "; the pages that are there need all of them"),
-        (Some(needed), Some(empty)) => writeln!(out, "; the pages that are there need {}, so {} are empty", bytes(needed), bytes(empty)),
+        (Some(needed), Some(0)) if needed == tables.allocated_bytes => {
+            writeln!(out, "; the pages that are there need all of them")
+        }
+        (Some(needed), Some(empty)) => writeln!(
+            out,
+            "; the pages that are there need {}, so {} are empty",
+            bytes(needed),
+            bytes(empty)
+        ),
         _ => writeln!(out, "; --pages says how much of them is empty"),
     };
     if tables.unseen_bytes > 0 && tables.needed_bytes.is_some() {
-        let _ =
-            writeln!(out, "  (up to {} of that are perhaps used for devices' memory, which cannot be seen)", bytes(tables.unseen_bytes));
+        let _ = writeln!(
+            out,
+            "  (up to {} of that are perhaps used for devices' memory, which cannot be seen)",
+            bytes(tables.unseen_bytes)
+        );
     }
     out
 }
@@ -110,7 +125,8 @@ fn rows(space: &AddressSpace) -> Vec<(String, Figures)> {
         let is_large = figures.mappings.saturating_mul(OWN_ROW) >= total.mappings
             || figures.committed_bytes.saturating_mul(OWN_ROW) >= total.committed_bytes
             || figures.table_bytes().saturating_mul(OWN_ROW) >= space.page_tables.allocated_bytes;
-        let is_single = !matches!(group.kind, Kind::File | Kind::Shared | Kind::Device) && group.name.is_empty();
+        let is_single = !matches!(group.kind, Kind::File | Kind::Shared | Kind::Device)
+            && group.name.is_empty();
         if (is_large || is_single) && rows.len() < MOST_ROWS {
             rows.push((row_name(group), figures.clone()));
             continue;
@@ -150,12 +166,21 @@ fn table(space: &AddressSpace) -> String {
     }
     head.extend([if has_pages { "tables" } else { "tables ≤" }, "exec blocks", "blocks/MiB"]);
     let cells = |name: String, figures: &Figures| {
-        let mut cells = vec![name, count(figures.mappings), size(figures.reserved_bytes), size(figures.committed_bytes)];
+        let mut cells = vec![
+            name,
+            count(figures.mappings),
+            size(figures.reserved_bytes),
+            size(figures.committed_bytes),
+        ];
         if let Some(pages) = figures.pages.or(has_pages.then(Default::default)) {
             cells.extend([pages.resident_bytes, pages.swapped_bytes, pages.huge_bytes].map(size));
         }
         cells.push(size(figures.table_bytes()));
-        cells.push(if figures.executable_blocks == 0 { "–".to_owned() } else { count(figures.executable_blocks) });
+        cells.push(if figures.executable_blocks == 0 {
+            "–".to_owned()
+        } else {
+            count(figures.executable_blocks)
+        });
         cells.push(match figures.blocks_per_mib() {
             0.0 => "–".to_owned(),
             few @ ..10.0 => format!("{few:.2}"),
@@ -176,14 +201,22 @@ fn size(n: u64) -> String {
 /// Columns as wide as their widest cell: the first to the left, the others to the right.
 pub(crate) fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
-    let width = |column: usize| lines.iter().filter_map(|line| line.get(column)).map(|cell| cell.chars().count()).max().unwrap_or(0);
+    let width = |column: usize| {
+        lines
+            .iter()
+            .filter_map(|line| line.get(column))
+            .map(|cell| cell.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
     let widths: Vec<usize> = (0..columns).map(width).collect();
     let mut out = String::new();
     for line in lines {
-        let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
+        let cells =
+            line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+                0 => format!("{cell:<width$}"),
+                _ => format!("{cell:>width$}"),
+            });
         let _ = writeln!(out, "  {}", cells.collect::<Vec<_>>().join("  ").trim_end());
     }
     out
@@ -195,7 +228,11 @@ fn sizes(space: &AddressSpace) -> String {
     let words: Vec<String> = sizes
         .map(|(class, blocks)| match class_limit(class) {
             Some(limit) => format!("≤ {} {}", bytes(limit), count(*blocks)),
-            None => format!("> {} {}", bytes(class_limit(SIZE_CLASSES - 2).unwrap_or(0)), count(*blocks)),
+            None => format!(
+                "> {} {}",
+                bytes(class_limit(SIZE_CLASSES - 2).unwrap_or(0)),
+                count(*blocks)
+            ),
         })
         .collect();
     format!("  blocks by size: {}\n", words.join(" · "))

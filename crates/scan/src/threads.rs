@@ -1,8 +1,10 @@
-//! The threads of a process: names, states, CPU time, what they wait in, and which of them never got a name of their own.
+//! The threads of a process: names, states, CPU time, what they wait in, and which of them never
+//! got a name of their own.
 //!
-//! Read from `/proc/PID/task/TID/` (proc(5)): `comm`, `stat`, `schedstat`, `wchan`, and `stack` where that is allowed (root). *What
-//! counts as unnamed:* a new thread inherits the name of the one that made it. One that bears its process's name, and is not the first
-//! thread, has therefore most likely never been named.
+//! Read from `/proc/PID/task/TID/` (proc(5)): `comm`, `stat`, `schedstat`, `wchan`, and `stack`
+//! where that is allowed (root). *What counts as unnamed:* a new thread inherits the name of the
+//! one that made it. One that bears its process's name, and is not the first thread, has therefore
+//! most likely never been named.
 
 use crate::process::{Memory, Process, Stat, numbered, read, text as as_text};
 use crate::{Error, sys};
@@ -21,7 +23,8 @@ pub struct Thread {
     pub name: String,
     /// Whether it bears its process's name, not being the first thread.
     pub unnamed: bool,
-    /// `R` running or ready, `S` sleeping, `D` sleeping and not to be disturbed, and so on (proc(5)).
+    /// `R` running or ready, `S` sleeping, `D` sleeping and not to be disturbed, and so on
+    /// (proc(5)).
     pub state: char,
     /// CPU time since it began, nanoseconds.
     pub cpu_ns: u64,
@@ -52,7 +55,9 @@ pub struct ProcessThreads {
 
 /// The threads of `pid`. One that ends meanwhile is left out.
 pub fn threads(pid: u32) -> Result<ProcessThreads, Error> {
-    let Some((process, memory)) = Process::look(pid)? else { return Err(Error::NoSuchProcess { who: pid.to_string() }) };
+    let Some((process, memory)) = Process::look(pid)? else {
+        return Err(Error::NoSuchProcess { who: pid.to_string() });
+    };
     let folder = Path::new("/proc").join(pid.to_string()).join("task");
     let tids = match numbered(&folder) {
         Err(Error::File { .. }) => return Err(Error::Ended { pid, name: process.name }),
@@ -76,11 +81,15 @@ fn thread(process: &Process, tid: u32) -> Option<Thread> {
     let file = |name: &str| read(process.pid, &format!("task/{tid}/{name}")).ok().flatten();
     let stat = Stat::parse(&file("stat")?)?;
     let name = as_text(file("comm")?.strip_suffix(b"\n")?);
-    let scheduled = file("schedstat").and_then(|text| as_text(&text).split_whitespace().next()?.parse().ok());
+    let scheduled =
+        file("schedstat").and_then(|text| as_text(&text).split_whitespace().next()?.parse().ok());
     let ticks_ns = || stat.cpu_ticks.saturating_mul(1_000_000_000 / sys::ticks_per_second());
-    let mut stack: Vec<String> = file("stack").map(|text| as_text(&text).lines().filter_map(frame).collect()).unwrap_or_default();
+    let mut stack: Vec<String> = file("stack")
+        .map(|text| as_text(&text).lines().filter_map(frame).collect())
+        .unwrap_or_default();
     stack.reverse();
-    let channel = file("wchan").map(|text| as_text(&text)).filter(|name| !name.is_empty() && name != "0");
+    let channel =
+        file("wchan").map(|text| as_text(&text)).filter(|name| !name.is_empty() && name != "0");
     let waits_in = if stat.state == 'R' { None } else { channel.or_else(|| stack.last().cloned()) };
     Some(Thread {
         tid,
@@ -116,9 +125,15 @@ pub fn text(processes: &[ProcessThreads]) -> String {
         );
         match process.unnamed {
             0 => out.push('\n'),
-            unnamed => drop(writeln!(out, ", {} without a name of {} own", count(unnamed), if unnamed == 1 { "its" } else { "their" })),
+            unnamed => drop(writeln!(
+                out,
+                ", {} without a name of {} own",
+                count(unnamed),
+                if unnamed == 1 { "its" } else { "their" }
+            )),
         }
-        let mut lines = vec![["tid", "name", "state", "CPU time", "waits in", ""].map(str::to_owned)];
+        let mut lines =
+            vec![["tid", "name", "state", "CPU time", "waits in", ""].map(str::to_owned)];
         lines.extend(process.threads.iter().map(|thread| {
             let flag = if thread.unnamed { "unnamed" } else { "" };
             let waits_in = thread.waits_in.as_deref().unwrap_or_default();
@@ -131,17 +146,31 @@ pub fn text(processes: &[ProcessThreads]) -> String {
                 flag.to_owned(),
             ]
         }));
-        let widths: [usize; 6] = std::array::from_fn(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0));
+        let widths: [usize; 6] = std::array::from_fn(|column| {
+            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
+        });
         let [tid, name, state, cpu, wait, _] = widths;
         for line in &lines {
             let [a, b, c, d, e, f] = line;
-            let _ = writeln!(out, "{}", format!("  {a:>tid$}  {b:<name$}  {c:<state$}  {d:>cpu$}  {e:<wait$}  {f}").trim_end());
+            let _ = writeln!(
+                out,
+                "{}",
+                format!("  {a:>tid$}  {b:<name$}  {c:<state$}  {d:>cpu$}  {e:<wait$}  {f}")
+                    .trim_end()
+            );
         }
         out.push('\n');
     }
-    let (threads, unnamed) =
-        sorted.iter().fold((0, 0), |(threads, unnamed), process| (threads + process.threads.len() as u64, unnamed + process.unnamed));
-    let _ = writeln!(out, "{} of {}, {} of them unnamed", plural(threads, "thread"), plural_processes(sorted.len() as u64), count(unnamed));
+    let (threads, unnamed) = sorted.iter().fold((0, 0), |(threads, unnamed), process| {
+        (threads + process.threads.len() as u64, unnamed + process.unnamed)
+    });
+    let _ = writeln!(
+        out,
+        "{} of {}, {} of them unnamed",
+        plural(threads, "thread"),
+        plural_processes(sorted.len() as u64),
+        count(unnamed)
+    );
     out
 }
 
@@ -173,17 +202,27 @@ mod tests {
         let wait = std::sync::Mutex::new(wait);
         std::thread::scope(|scope| {
             let sleep = || drop(wait.lock().map(|wait| wait.recv()));
-            std::thread::Builder::new().name("a-name-of-its".into()).spawn_scoped(scope, sleep).unwrap();
+            std::thread::Builder::new()
+                .name("a-name-of-its".into())
+                .spawn_scoped(scope, sleep)
+                .unwrap();
             // A thread gives itself its name, so it may take a moment.
             let named = (0..500).find_map(|_| {
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 let all = threads(std::process::id()).unwrap();
-                all.threads.iter().find(|thread| thread.name == "a-name-of-its").map(|thread| (thread.clone(), all.clone()))
+                all.threads
+                    .iter()
+                    .find(|thread| thread.name == "a-name-of-its")
+                    .map(|thread| (thread.clone(), all.clone()))
             });
             drop(stop);
             let (thread, all) = named.expect("the thread is listed");
             assert!(!thread.unnamed && thread.tid != all.pid);
-            assert!(!all.kernel && all.threads.iter().all(|thread| thread.unnamed == (thread.tid != all.pid && thread.name == all.name)));
+            assert!(
+                !all.kernel
+                    && all.threads.iter().all(|thread| thread.unnamed
+                        == (thread.tid != all.pid && thread.name == all.name))
+            );
             let said = text(&[all]);
             assert!(said.contains("a-name-of-its") && said.contains("of 1 process, "), "{said}");
         });

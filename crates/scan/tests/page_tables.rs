@@ -1,7 +1,9 @@
-//! The page tables simulated equal those that this machine's kernel allocated, to the byte, however memory is used.
+//! The page tables simulated equal those that this machine's kernel allocated, to the byte, however
+//! memory is used.
 //!
-//! Each case runs in a process of its own (this program again), which is scanned before and after it: so what the C library did before
-//! does not count. A busy machine may take pages of files away in between, which empties tables: a case is tried again then, five times.
+//! Each case runs in a process of its own (this program again), which is scanned before and after
+//! it: so what the C library did before does not count. A busy machine may take pages of files away
+//! in between, which empties tables: a case is tried again then, five times.
 
 #![allow(missing_docs)]
 
@@ -37,7 +39,9 @@ fn give_back(piece: usize) -> io::Result<()> {
     let region = private(66 * MIB)?;
     write_all(region, 0..1, PAGE);
     write_all(region, 2 * MIB..66 * MIB, PAGE);
-    (2 * MIB..66 * MIB).step_by(piece).try_for_each(|offset| region.advise(offset, piece, libc::MADV_DONTNEED))
+    (2 * MIB..66 * MIB)
+        .step_by(piece)
+        .try_for_each(|offset| region.advise(offset, piece, libc::MADV_DONTNEED))
 }
 
 fn huge(shared: bool) -> io::Result<Region> {
@@ -65,7 +69,9 @@ const CASES: &[Case] = &[
         region.protect(4 * MIB, MIB, libc::PROT_READ)?;
         region.advise(8 * MIB, PAGE, libc::MADV_DONTNEED)
     }),
-    ("shared", || Region::new(HERE, 40 * MIB, RW, true).map(|region| write_all(region, 0..40 * MIB, 5 * PAGE))),
+    ("shared", || {
+        Region::new(HERE, 40 * MIB, RW, true).map(|region| write_all(region, 0..40 * MIB, 5 * PAGE))
+    }),
     ("zero_page", || {
         let region = private(GIB)?;
         (0..GIB).step_by(3 * MIB).for_each(|offset| assert_eq!(region.read(offset), 0));
@@ -131,7 +137,11 @@ impl Target {
     fn wait_for(&mut self, word: &str) {
         let mut all = String::new();
         while !all.trim_end().ends_with(word) {
-            assert_ne!(self.said.read_line(&mut all).unwrap(), 0, "the target ended, and said {all:?}");
+            assert_ne!(
+                self.said.read_line(&mut all).unwrap(),
+                0,
+                "the target ended, and said {all:?}"
+            );
         }
     }
 
@@ -141,7 +151,8 @@ impl Target {
     }
 
     fn scan(&self) -> AddressSpace {
-        scan(self.child.id(), &Options { pages: true, force: true, by_text: false }, &mut |_| {}).unwrap()
+        scan(self.child.id(), &Options { pages: true, force: true, by_text: false }, &mut |_| {})
+            .unwrap()
     }
 }
 
@@ -181,7 +192,11 @@ fn run(case: &str, is_expected: impl Fn(&Added) -> bool) -> Added {
         let pages = |space: &AddressSpace| space.total.pages.unwrap();
         assert!(after.warnings.is_empty(), "{case}: {:?}", after.warnings);
         let by_group: u64 = after.groups.iter().map(|group| group.figures.table_bytes()).sum();
-        assert_eq!(by_group, pages(&after).table_bytes, "{case}: what the groups need is what all need");
+        assert_eq!(
+            by_group,
+            pages(&after).table_bytes,
+            "{case}: what the groups need is what all need"
+        );
         let added = Added {
             allocated: after.page_tables.allocated_bytes - before.page_tables.allocated_bytes,
             needed: needed(&after) - needed(&before),
@@ -211,7 +226,10 @@ fn scattered_pages() {
 #[test]
 fn dense_and_shared_memory() {
     let dense = run("dense", equal);
-    assert_eq!((dense.needed, dense.resident >= 65 * MIB as u64 - 3 * TABLE), ((33 + 2) * TABLE, true));
+    assert_eq!(
+        (dense.needed, dense.resident >= 65 * MIB as u64 - 3 * TABLE),
+        ((33 + 2) * TABLE, true)
+    );
     assert_eq!(run("shared", equal).needed, (20 + 2) * TABLE);
 }
 
@@ -238,7 +256,9 @@ fn huge_pages_whole_and_split() {
     assert_eq!(shared.needed, tables(shared.huge) * TABLE);
     let (whole, split) = (run("huge", equal), run("huge_split", equal));
     if whole.huge == 0 || split.huge == 0 {
-        println!("SKIPPED huge_pages_whole_and_split: no huge pages to be had, so only small ones were counted");
+        println!(
+            "SKIPPED huge_pages_whole_and_split: no huge pages to be had, so only small ones were counted"
+        );
         return;
     }
     assert!(whole.huge <= 16 * MIB as u64 && split.huge <= 12 * MIB as u64, "{whole:?} {split:?}");
@@ -263,11 +283,16 @@ fn both_ways_to_list_mappings_agree() {
     let scan_by = |by_text| scan(target.child.id(), &options(by_text), &mut |_| {}).unwrap();
     let mut tries = (0..5).map(|_| [false, true].map(scan_by));
     // Where the machine takes pages away between the two, they are made again.
-    let [asked, read] = tries.find(|[asked, read]| asked.groups == read.groups).expect("one of five pairs is of the same pages");
+    let [asked, read] = tries
+        .find(|[asked, read]| asked.groups == read.groups)
+        .expect("one of five pairs is of the same pages");
     assert_eq!(read.method.interface, "/proc/PID/maps");
     assert_eq!(asked.groups, read.groups);
     assert_eq!((&asked.total, asked.page_tables), (&read.total, read.page_tables));
     assert!(asked.method.calls.longest_call_ns > 0);
     // Before Linux 6.11 both are read.
-    assert!(asked.method.calls.calls > asked.total.mappings || asked.method.interface == read.method.interface);
+    assert!(
+        asked.method.calls.calls > asked.total.mappings
+            || asked.method.interface == read.method.interface
+    );
 }

@@ -1,8 +1,9 @@
 //! Connections, bounded in number and in patience.
 //!
-//! Every program of this machine reaches a port on loopback. Without the token it is answered 401 and no more, but it has a connection
-//! first: *why not `axum::serve`*, which keeps any number of them for as long as their requests have no end. Other users have few places
-//! of their own, and whoever is slow makes room: neither keeps out the person whose page it is.
+//! Every program of this machine reaches a port on loopback. Without the token it is answered 401
+//! and no more, but it has a connection first: *why not `axum::serve`*, which keeps any number of
+//! them for as long as their requests have no end. Other users have few places of their own, and
+//! whoever is slow makes room: neither keeps out the person whose page it is.
 
 #[cfg(target_os = "linux")]
 use crate::peer::is_stranger;
@@ -65,13 +66,15 @@ impl Places {
         Self { taken: Vec::new(), most }
     }
 
-    /// Whether there is a place for one more: for it goes the oldest connection that has not made a request yet.
+    /// Whether there is a place for one more: for it goes the oldest connection that has not made a
+    /// request yet.
     fn make_room(&mut self) -> bool {
         self.taken.retain(|connection| !connection.task.is_finished());
         if self.taken.len() < self.most {
             return true;
         }
-        let slow = self.taken.iter().position(|connection| !connection.has_asked.load(Ordering::Relaxed));
+        let slow =
+            self.taken.iter().position(|connection| !connection.has_asked.load(Ordering::Relaxed));
         slow.map(|place| self.taken.remove(place).task.abort()).is_some()
     }
 }
@@ -114,7 +117,8 @@ mod tests {
             let task = tokio::spawn(std::future::pending::<()>()).abort_handle();
             places.taken.push(Connection { has_asked: Arc::new(AtomicBool::new(has_asked)), task });
         }
-        let tasks: Vec<AbortHandle> = places.taken.iter().map(|connection| connection.task.clone()).collect();
+        let tasks: Vec<AbortHandle> =
+            places.taken.iter().map(|connection| connection.task.clone()).collect();
         let finished = async || {
             yield_now().await;
             tasks.iter().map(AbortHandle::is_finished).collect::<Vec<bool>>()

@@ -1,6 +1,8 @@
-//! What can go wrong between the page and the server, and how it is told: a status, a sentence, a hint.
+//! What can go wrong between the page and the server, and how it is told: a status, a sentence, a
+//! hint.
 //!
-//! *Why paths are not in it:* what a request is told must not say where on the machine the traces lie.
+//! *Why paths are not in it:* what a request is told must not say where on the machine the traces
+//! lie.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -98,12 +100,18 @@ impl Error {
     fn hint(&self) -> &'static str {
         match self {
             Self::Token => "Open the address that `unhitch view` printed, with its token.",
-            Self::Foreign(_) => "Open the address that `unhitch view` printed, in this machine's browser.",
+            Self::Foreign(_) => {
+                "Open the address that `unhitch view` printed, in this machine's browser."
+            }
             Self::NoOrigin => "Send the Origin header, or the token as `Authorization: Bearer`.",
             Self::Taken => "Choose another name; nothing is ever overwritten.",
             Self::Single => "Start `unhitch view` with a folder.",
-            Self::TooLarge { .. } => "Put the file into the folder yourself; files that are there are opened at any size.",
-            Self::Unreadable(_) => "A trace is a NAME.hitch of `unhitch`, a perf.data file, or an .etl file of Windows, zipped or not.",
+            Self::TooLarge { .. } => {
+                "Put the file into the folder yourself; files that are there are opened at any size."
+            }
+            Self::Unreadable(_) => {
+                "A trace is a NAME.hitch of `unhitch`, a perf.data file, or an .etl file of Windows, zipped or not."
+            }
             Self::NotReady => "Ask again in a moment; `status` says how far it is.",
             Self::Broken => "Please report it; `unhitch view` printed what happened.",
             _ => "",
@@ -119,7 +127,8 @@ impl From<Cancelled> for Error {
 
 impl IntoResponse for Error {
     fn into_response(self) -> Response {
-        let cause = std::error::Error::source(&self).map_or_else(String::new, |cause| format!(": {cause}"));
+        let cause =
+            std::error::Error::source(&self).map_or_else(String::new, |cause| format!(": {cause}"));
         let body = Json(json!({ "error": format!("{self}{cause}"), "hint": self.hint() }));
         let mut response = (self.status(), body).into_response();
         if matches!(self, Self::NotReady) {

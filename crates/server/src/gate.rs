@@ -1,9 +1,11 @@
 //! Who may ask: only the browser of the person at this machine, on this server's own page.
 //!
-//! Any program and any web page on this machine can reach a port on loopback. So every request must carry the token (a cookie, or a
-//! bearer token), must be addressed to this server by a loopback name (or a foreign name that was made to resolve here could read
-//! everything: DNS rebinding), and must not come from another page. *Why the token is not left in the address:* addresses end up in
-//! histories and screenshots; what is set instead is a cookie that no script reads and no other site's link sends.
+//! Any program and any web page on this machine can reach a port on loopback. So every request must
+//! carry the token (a cookie, or a bearer token), must be addressed to this server by a loopback
+//! name (or a foreign name that was made to resolve here could read everything: DNS rebinding), and
+//! must not come from another page. *Why the token is not left in the address:* addresses end up in
+//! histories and screenshots; what is set instead is a cookie that no script reads and no other
+//! site's link sends.
 
 use crate::{Error, page};
 use axum::extract::{Request, State};
@@ -27,8 +29,10 @@ impl Gate {
     /// A gate with a new token.
     pub fn new(port: u16) -> Result<Self, Error> {
         let mut random = [0; 24];
-        getrandom::fill(&mut random)
-            .map_err(|error| Error::Io { what: "random numbers", source: std::io::Error::other(error.to_string()) })?;
+        getrandom::fill(&mut random).map_err(|error| Error::Io {
+            what: "random numbers",
+            source: std::io::Error::other(error.to_string()),
+        })?;
         let token = random.iter().fold(String::new(), |mut token, byte| {
             let _ = write!(token, "{byte:02x}");
             token
@@ -42,16 +46,20 @@ impl Gate {
     }
 
     fn is_own_authority(&self, authority: &str) -> bool {
-        authority
-            .rsplit_once(':')
-            .is_some_and(|(host, port)| (host == "127.0.0.1" || host.eq_ignore_ascii_case("localhost")) && port.parse() == Ok(self.port))
+        authority.rsplit_once(':').is_some_and(|(host, port)| {
+            (host == "127.0.0.1" || host.eq_ignore_ascii_case("localhost"))
+                && port.parse() == Ok(self.port)
+        })
     }
 
     fn check_sender(&self, request: &Request) -> Result<(), Error> {
         let headers = request.headers();
         let mut hosts = headers.get_all(header::HOST).iter();
         let (host, second) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next());
-        let in_uri = request.uri().authority().is_none_or(|authority| self.is_own_authority(authority.as_str()));
+        let in_uri = request
+            .uri()
+            .authority()
+            .is_none_or(|authority| self.is_own_authority(authority.as_str()));
         if !host.is_some_and(|host| self.is_own_authority(host)) || second.is_some() || !in_uri {
             return Err(Error::Foreign("Host"));
         }
@@ -61,11 +69,19 @@ impl Gate {
                 return Err(Error::Foreign("Origin"));
             }
         }
-        // Newer browsers say so even where they send no Origin: another page embeds ours, or fetches from it.
-        let said = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        // Newer browsers say so even where they send no Origin: another page embeds ours, or
+        // fetches from it.
+        let said = |name: &str| {
+            headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        };
         let foreign = matches!(said("sec-fetch-site"), "cross-site" | "same-site");
-        let navigates = said("sec-fetch-mode") == "navigate" && said("sec-fetch-dest") == "document";
-        if foreign && !(navigates && request.method() == Method::GET && !request.uri().path().starts_with("/api/")) {
+        let navigates =
+            said("sec-fetch-mode") == "navigate" && said("sec-fetch-dest") == "document";
+        if foreign
+            && !(navigates
+                && request.method() == Method::GET
+                && !request.uri().path().starts_with("/api/"))
+        {
             return Err(Error::Foreign("Origin"));
         }
         Ok(())
@@ -73,16 +89,22 @@ impl Gate {
 
     /// Whether the headers carry the token, and whether as a program does.
     fn token_in(&self, headers: &HeaderMap) -> (bool, bool) {
-        let text = |name| headers.get_all(name).iter().filter_map(|value: &HeaderValue| value.to_str().ok());
-        let bearer = text(header::AUTHORIZATION).any(|value| value.strip_prefix("Bearer ").is_some_and(|token| self.is_token(token)));
+        let text = |name| {
+            headers.get_all(name).iter().filter_map(|value: &HeaderValue| value.to_str().ok())
+        };
+        let bearer = text(header::AUTHORIZATION)
+            .any(|value| value.strip_prefix("Bearer ").is_some_and(|token| self.is_token(token)));
         let name = self.cookie_name();
-        let mut cookies = text(header::COOKIE).flat_map(|value| value.split(';')).filter_map(|cookie| cookie.trim().split_once('='));
+        let mut cookies = text(header::COOKIE)
+            .flat_map(|value| value.split(';'))
+            .filter_map(|cookie| cookie.trim().split_once('='));
         (bearer || cookies.any(|(key, value)| key == name && self.is_token(value)), bearer)
     }
 
     /// Compares in a time that does not depend on how much is right.
     fn is_token(&self, token: &str) -> bool {
-        let differences = self.token.bytes().zip(token.bytes()).fold(0, |found, (a, b)| found | (a ^ b));
+        let differences =
+            self.token.bytes().zip(token.bytes()).fold(0, |found, (a, b)| found | (a ^ b));
         token.len() == self.token.len() && differences == 0
     }
 
@@ -92,7 +114,8 @@ impl Gate {
     }
 }
 
-/// Lets a request through to the routes, or refuses it; completes what is answered with the headers that keep a browser from doing more.
+/// Lets a request through to the routes, or refuses it; completes what is answered with the headers
+/// that keep a browser from doing more.
 pub(crate) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let mut response = match admit(&gate, &request) {
@@ -139,11 +162,15 @@ fn admit(gate: &Gate, request: &Request) -> Result<Admitted, Error> {
             if !gate.is_token(token) {
                 return Err(Error::Token);
             }
-            let rest: Vec<&str> = parts.by_ref().filter(|part| !part.is_empty() && !part.starts_with("token=")).collect();
+            let rest: Vec<&str> = parts
+                .by_ref()
+                .filter(|part| !part.is_empty() && !part.starts_with("token="))
+                .collect();
             let path = request.uri().path().trim_start_matches('/');
             let to = format!("/{path}{}{}", if rest.is_empty() { "" } else { "?" }, rest.join("&"));
             let mut response = page::onward(&to);
-            let cookie = format!("{}={}; Path=/; HttpOnly; SameSite=Strict", gate.cookie_name(), gate.token);
+            let cookie =
+                format!("{}={}; Path=/; HttpOnly; SameSite=Strict", gate.cookie_name(), gate.token);
             if let Ok(cookie) = HeaderValue::from_str(&cookie) {
                 response.headers_mut().insert(header::SET_COOKIE, cookie);
             }
@@ -153,7 +180,9 @@ fn admit(gate: &Gate, request: &Request) -> Result<Admitted, Error> {
     let (known, is_program) = gate.token_in(request.headers());
     match () {
         () if !known => Err(Error::Token),
-        () if !is_read && !is_program && !request.headers().contains_key(header::ORIGIN) => Err(Error::NoOrigin),
+        () if !is_read && !is_program && !request.headers().contains_key(header::ORIGIN) => {
+            Err(Error::NoOrigin)
+        }
         () => Ok(Admitted::In),
     }
 }

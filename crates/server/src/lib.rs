@@ -1,8 +1,10 @@
-//! The page of Unhitch, and what it asks for: HTTP on loopback, for one person, about the traces of one folder.
+//! The page of Unhitch, and what it asks for: HTTP on loopback, for one person, about the traces of
+//! one folder.
 //!
-//! The page gets one screen of data at a time; traces stay here, each owned by a thread of its own ([`opened`]) that reads it, builds its
-//! lanes, answers, and looks for its stalls last, so that there is something to see at once. Who may ask is the business of
-//! [`gate`]; which files there are, of [`shelf`]. The routes are specified in `docs/page-protocol.md`.
+//! The page gets one screen of data at a time; traces stay here, each owned by a thread of its own
+//! ([`opened`]) that reads it, builds its lanes, answers, and looks for its stalls last, so that
+//! there is something to see at once. Who may ask is the business of [`gate`]; which files there
+//! are, of [`shelf`]. The routes are specified in `docs/page-protocol.md`.
 
 mod connections;
 mod error;
@@ -35,7 +37,8 @@ pub const UPLOAD_LIMIT_BYTES: u64 = 4 << 30;
 
 /// Reads a trace and names its frames; or says why not.
 pub type Open = dyn Fn(&Path) -> Result<Trace, String> + Send + Sync;
-/// Says on which instructions of a function the samples are, as `unhitch hot --json` does; or why it cannot.
+/// Says on which instructions of a function the samples are, as `unhitch hot --json` does; or why
+/// it cannot.
 pub type Listing = dyn Fn(&Trace, &ListingQuestion<'_>) -> Result<Value, String> + Send + Sync;
 
 /// What the server needs done that takes more than analysis: reading files, names and machine code.
@@ -82,7 +85,8 @@ impl Server {
     /// When there is no such trace or folder, or the port is taken.
     pub fn bind(config: Config) -> Result<Self, Error> {
         let shelf = Shelf::new(&config.path)?;
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port)).map_err(Error::io("listening on 127.0.0.1"))?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port))
+            .map_err(Error::io("listening on 127.0.0.1"))?;
         let port = listener.local_addr().map_err(Error::io("listening on 127.0.0.1"))?.port();
         let app = App::new(shelf, Gate::new(port)?, config.tools, config.upload_limit_bytes);
         Ok(Self { listener, app: Arc::new(app) })
@@ -105,9 +109,13 @@ impl Server {
     pub fn run(self) -> Result<(), Error> {
         self.listener.set_nonblocking(true).map_err(Error::io("the socket"))?;
         // One thread for the network: what takes time is done by the traces' own threads.
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Error::io("the runtime"))?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Error::io("the runtime"))?;
         runtime.block_on(async {
-            let listener = tokio::net::TcpListener::from_std(self.listener).map_err(Error::io("the socket"))?;
+            let listener = tokio::net::TcpListener::from_std(self.listener)
+                .map_err(Error::io("the socket"))?;
             connections::serve(listener, routes::router(self.app)).await;
             Ok(())
         })

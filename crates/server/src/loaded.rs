@@ -27,7 +27,8 @@ pub(crate) struct Loaded<'t> {
     tables: Mutex<Vec<(Name, Window, Arc<Stored<'t>>)>>,
     /// For questions about lanes: they must not wait behind others on the shared threads.
     screens: ThreadPool,
-    /// For the search for stalls, which keeps all threads that it has busy for long, and yields to all others.
+    /// For the search for stalls, which keeps all threads that it has busy for long, and yields to
+    /// all others.
     judging: ThreadPool,
 }
 
@@ -54,8 +55,17 @@ impl StackOf {
 }
 
 impl<'t> Loaded<'t> {
-    pub fn new(trace: &'t Trace, analysis: &'t Analysis<'t>, tools: &'t Tools) -> Result<Self, String> {
-        let pool = |begin: fn(usize)| rayon::ThreadPoolBuilder::new().start_handler(begin).build().map_err(|error| error.to_string());
+    pub fn new(
+        trace: &'t Trace,
+        analysis: &'t Analysis<'t>,
+        tools: &'t Tools,
+    ) -> Result<Self, String> {
+        let pool = |begin: fn(usize)| {
+            rayon::ThreadPoolBuilder::new()
+                .start_handler(begin)
+                .build()
+                .map_err(|error| error.to_string())
+        };
         let (lanes, stalls) = (Lanes::new(analysis), OnceLock::new());
         Ok(Self {
             trace,
@@ -96,7 +106,9 @@ impl<'t> Loaded<'t> {
         cancel.check()?;
         let stored = Arc::new(match name {
             // The same that the answers are about, whatever the window: a search takes long.
-            Name::Stalls => Stored::of_stalls(self.analysis, Arc::clone(self.find_stalls()), window),
+            Name::Stalls => {
+                Stored::of_stalls(self.analysis, Arc::clone(self.find_stalls()), window)
+            }
             _ => Stored::new(self.analysis, name, window),
         });
         let mut kept = tables();
@@ -104,7 +116,9 @@ impl<'t> Loaded<'t> {
             return Ok(stored);
         }
         kept.push((name, window, Arc::clone(&stored)));
-        let bytes = |kept: &[(Name, Window, Arc<Stored<'t>>)]| kept.iter().map(|(.., stored)| stored.bytes()).sum::<usize>();
+        let bytes = |kept: &[(Name, Window, Arc<Stored<'t>>)]| {
+            kept.iter().map(|(.., stored)| stored.bytes()).sum::<usize>()
+        };
         while kept.len() > MOST_TABLES || kept.len() > 1 && bytes(&kept) > MOST_TABLE_BYTES {
             kept.remove(0);
         }
@@ -133,7 +147,8 @@ impl<'t> Loaded<'t> {
     fn find_stalls(&self) -> &Arc<Vec<Stall>> {
         self.stalls.get_or_init(|| {
             self.judging.install(|| {
-                // While somebody looks at the first screen: whichever thread is scrolled to next is then there.
+                // While somebody looks at the first screen: whichever thread is scrolled to next is
+                // then there.
                 let _ = self.lanes.prepare_threads(self.analysis, &Cancel::never());
                 Arc::new(self.analysis.stalls(&Query::default()))
             })
@@ -142,8 +157,11 @@ impl<'t> Loaded<'t> {
 
     /// Finds the stalls; what the list of traces says of the worst.
     pub fn judge(&self) -> Value {
-        let Some(worst) = self.find_stalls().first() else { return json!({ "text": null, "severity": 0 }) };
-        let (hung, whole) = (worst.explanation.window.duration_ns(), self.window().duration_ns().max(1));
+        let Some(worst) = self.find_stalls().first() else {
+            return json!({ "text": null, "severity": 0 });
+        };
+        let (hung, whole) =
+            (worst.explanation.window.duration_ns(), self.window().duration_ns().max(1));
         json!({
             "text": answer::one_line(self.analysis, worst).trim(),
             "pattern": worst.finding.pattern.name(),
@@ -191,7 +209,12 @@ impl<'t> Loaded<'t> {
             let Trace { switches, wakings, samples, .. } = self.trace;
             let waits = switches.stack.iter().map(|stack| (0, stack));
             let wakes = wakings.stack.iter().map(|stack| (1, stack));
-            let work = samples.stack.iter().enumerate().filter(|(sample, _)| samples.is_work(*sample)).map(|(_, stack)| (2, stack));
+            let work = samples
+                .stack
+                .iter()
+                .enumerate()
+                .filter(|(sample, _)| samples.is_work(*sample))
+                .map(|(_, stack)| (2, stack));
             for (kind, stack) in waits.chain(wakes).chain(work) {
                 if let Some(used) = uses.get_mut(stack.index()) {
                     used[kind] = true;
@@ -234,7 +257,8 @@ impl<'t> Loaded<'t> {
                     return self.analysis.told(stack);
                 }
                 // Of an interrupt, not what it interrupted.
-                let mut names: Vec<String> = own.iter().filter_map(|&frame| self.trace.frame_names(frame).pop()).collect();
+                let mut names: Vec<String> =
+                    own.iter().filter_map(|&frame| self.trace.frame_names(frame).pop()).collect();
                 names.reverse();
                 names.join(" → ")
             }
@@ -255,11 +279,16 @@ impl<'t> Loaded<'t> {
 
     /// A thread of this trace.
     pub fn thread(&self, id: u32) -> Result<ThreadId, Error> {
-        if (id as usize) < self.trace.threads.len() { Ok(ThreadId(id)) } else { Err(Error::NotFound("thread")) }
+        if (id as usize) < self.trace.threads.len() {
+            Ok(ThreadId(id))
+        } else {
+            Err(Error::NotFound("thread"))
+        }
     }
 }
 
-/// Leaves the calling thread a tenth of the CPU time that others want as well, where threads have a priority of their own.
+/// Leaves the calling thread a tenth of the CPU time that others want as well, where threads have a
+/// priority of their own.
 fn yield_to_others() {
     // Refused, it takes more from the others.
     #[cfg(target_os = "linux")]

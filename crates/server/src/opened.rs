@@ -1,8 +1,10 @@
-//! An opened trace: one thread owns the trace and everything computed from it, a few more answer questions about it.
+//! An opened trace: one thread owns the trace and everything computed from it, a few more answer
+//! questions about it.
 //!
-//! *Why a thread owns it:* an analysis borrows its trace, so both live on one stack, for as long as somebody may ask; questions come to them
-//! as closures. *Why not the runtime's own blocking threads:* when a trace is closed all of its memory goes with its thread, and a
-//! question that breaks takes nothing with it.
+//! *Why a thread owns it:* an analysis borrows its trace, so both live on one stack, for as long as
+//! somebody may ask; questions come to them as closures. *Why not the runtime's own blocking
+//! threads:* when a trace is closed all of its memory goes with its thread, and a question that
+//! breaks takes nothing with it.
 
 use crate::loaded::Loaded;
 use crate::{Error, Tools};
@@ -91,9 +93,20 @@ pub(crate) struct Opened {
 
 impl Opened {
     /// Begins to read the trace at `path`; `clean` takes paths out of what is told when that fails.
-    pub fn new(path: PathBuf, bytes: u64, tools: Arc<Tools>, clean: impl Fn(&str) -> String + Send + 'static) -> Result<Self, Error> {
+    pub fn new(
+        path: PathBuf,
+        bytes: u64,
+        tools: Arc<Tools>,
+        clean: impl Fn(&str) -> String + Send + 'static,
+    ) -> Result<Self, Error> {
         let (jobs, queue) = channel();
-        let begin = Status { stage: Stage::Reading, failed: None, since: Instant::now(), facts: None, first_answer: None };
+        let begin = Status {
+            stage: Stage::Reading,
+            failed: None,
+            since: Instant::now(),
+            facts: None,
+            first_answer: None,
+        };
         let (told, status) = watch::channel(begin);
         let owner = move || {
             let told = AssertUnwindSafe(&told);
@@ -105,7 +118,10 @@ impl Opened {
             };
             told.send_modify(|status| status.failed = Some(failed));
         };
-        thread::Builder::new().name("trace".to_owned()).spawn(owner).map_err(Error::io("a thread"))?;
+        thread::Builder::new()
+            .name("trace".to_owned())
+            .spawn(owner)
+            .map_err(Error::io("a thread"))?;
         Ok(Self { jobs, status, bytes })
     }
 
@@ -134,7 +150,9 @@ impl Opened {
         let mut status = self.status.clone();
         let far_enough = status.wait_for(|status| status.failed.is_some() || status.stage >= need);
         match tokio::time::timeout(PATIENCE, far_enough).await {
-            Ok(Ok(status)) => status.failed.clone().map_or(Ok(()), |why| Err(Error::Unreadable(why)))?,
+            Ok(Ok(status)) => {
+                status.failed.clone().map_or(Ok(()), |why| Err(Error::Unreadable(why)))?
+            }
             Ok(Err(_)) => return Err(Error::Broken),
             Err(_) => return Err(Error::NotReady),
         }
@@ -143,7 +161,8 @@ impl Opened {
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |loaded| {
             // Stale before it began: the page has scrolled on.
-            let result = cancel.check().map_err(Error::from).and_then(|()| question(loaded, &cancel));
+            let result =
+                cancel.check().map_err(Error::from).and_then(|()| question(loaded, &cancel));
             let _ = answer.send(result);
         });
         self.jobs.send(job).map_err(|_| Error::Broken)?;
@@ -152,24 +171,35 @@ impl Opened {
 }
 
 /// Reads, answers and closes a trace: ends when nobody can ask any more.
-fn own(path: &std::path::Path, tools: &Tools, told: &watch::Sender<Status>, queue: Receiver<Job>) -> Result<(), String> {
+fn own(
+    path: &std::path::Path,
+    tools: &Tools,
+    told: &watch::Sender<Status>,
+    queue: Receiver<Job>,
+) -> Result<(), String> {
     let trace = (tools.open)(path)?;
     told.send_modify(|status| (status.stage, status.since) = (Stage::Indexing, Instant::now()));
     let analysis = Analysis::new(&trace, &tools.rules);
     let loaded = Loaded::new(&trace, &analysis, tools)?;
     loaded.prepare();
     told.send_modify(|status| {
-        (status.stage, status.since, status.facts) = (Stage::Judging, Instant::now(), Some(loaded.facts()));
+        (status.stage, status.since, status.facts) =
+            (Stage::Judging, Instant::now(), Some(loaded.facts()));
     });
     let queue = Mutex::new(queue);
-    let workers = thread::available_parallelism().map_or(LEAST_WORKERS, usize::from).clamp(LEAST_WORKERS, MOST_WORKERS);
+    let workers = thread::available_parallelism()
+        .map_or(LEAST_WORKERS, usize::from)
+        .clamp(LEAST_WORKERS, MOST_WORKERS);
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| work(&queue, &loaded));
         }
         // A defect here must not close the trace: its lanes and tables tell something all the same.
-        let first = catch_unwind(AssertUnwindSafe(|| loaded.judge())).unwrap_or_else(|_| loaded.judge_failed());
-        told.send_modify(|status| (status.stage, status.first_answer) = (Stage::Ready, Some(first)));
+        let first = catch_unwind(AssertUnwindSafe(|| loaded.judge()))
+            .unwrap_or_else(|_| loaded.judge_failed());
+        told.send_modify(|status| {
+            (status.stage, status.first_answer) = (Stage::Ready, Some(first))
+        });
     });
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! The page's own files, embedded when the program was built; without them a small page that says how to build it.
+//! The page's own files, embedded when the program was built; without them a small page that says
+//! how to build it.
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -33,7 +34,11 @@ pub(crate) async fn file(request: Request) -> Response {
     let looks_like_file = path.starts_with("assets/");
     match found.or_else(|| FILES.iter().find(|(name, _)| *name == INDEX && !looks_like_file)) {
         Some(&(name, content)) => {
-            let cache = if name.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+            let cache = if name.starts_with("assets/") {
+                "public, max-age=31536000, immutable"
+            } else {
+                "no-cache"
+            };
             let headers = [(header::CONTENT_TYPE, kind(name)), (header::CACHE_CONTROL, cache)];
             (headers, content).into_response()
         }
@@ -47,8 +52,9 @@ pub(crate) fn stranger() -> Response {
     (StatusCode::UNAUTHORIZED, Html(STRANGER)).into_response()
 }
 
-/// Leads on to `to`, a path of ours. *Why not a redirect:* one that began with a click on another site's link (a chat, a web mailer)
-/// is counted as that site's, and would not carry the cookie that was just set.
+/// Leads on to `to`, a path of ours. *Why not a redirect:* one that began with a click on another
+/// site's link (a chat, a web mailer) is counted as that site's, and would not carry the cookie
+/// that was just set.
 pub(crate) fn onward(to: &str) -> Response {
     let to = escape(to);
     let html = format!(

@@ -1,4 +1,5 @@
-//! What a request asks for: its query parameters, checked, each error naming the parameter and what it may be.
+//! What a request asks for: its query parameters, checked, each error naming the parameter and what
+//! it may be.
 
 use crate::Error;
 use crate::loaded::Loaded;
@@ -27,7 +28,11 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 impl Params {
     /// A parameter, none when it is not there or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+        self.0
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+            .filter(|value| !value.is_empty())
     }
 
     /// A parameter that must be there.
@@ -45,15 +50,24 @@ impl Params {
     }
 
     /// A whole number, `default` when it is not there.
-    pub fn number(&self, name: &'static str, default: usize, range: RangeInclusive<usize>) -> Result<usize, Error> {
+    pub fn number(
+        &self,
+        name: &'static str,
+        default: usize,
+        range: RangeInclusive<usize>,
+    ) -> Result<usize, Error> {
         let Some(text) = self.get(name) else { return Ok(default) };
         let number = text.parse().ok().filter(|number| range.contains(number));
-        number.ok_or_else(|| wrong(name, text, &format!("a whole number from {} to {}", range.start(), range.end())))
+        number.ok_or_else(|| {
+            wrong(name, text, &format!("a whole number from {} to {}", range.start(), range.end()))
+        })
     }
 
     /// An id, none when it is not there.
     pub fn id(&self, name: &'static str) -> Result<Option<u32>, Error> {
-        self.get(name).map(|text| text.parse().map_err(|_| wrong(name, text, "an id, a whole number"))).transpose()
+        self.get(name)
+            .map(|text| text.parse().map_err(|_| wrong(name, text, "an id, a whole number")))
+            .transpose()
     }
 
     /// One of some words, the first when it is not there.
@@ -63,21 +77,33 @@ impl Params {
             None => choices.first(),
             Some(text) => choices.iter().find(|(word, _)| *word == text),
         };
-        found.map(|(_, choice)| *choice).ok_or_else(|| wrong(name, self.get(name).unwrap_or_default(), &format!("one of {}", words())))
+        found.map(|(_, choice)| *choice).ok_or_else(|| {
+            wrong(name, self.get(name).unwrap_or_default(), &format!("one of {}", words()))
+        })
     }
 
     /// A time of the page.
     pub fn time(&self, name: &'static str) -> Result<Option<i64>, Error> {
         let Some(text) = self.get(name) else { return Ok(None) };
         // What a page computes may have a fraction, or an exponent.
-        let rounded = || text.parse::<f64>().ok().filter(|ns| ns.abs() < 9.0e18).map(|ns| ns.round() as i64);
-        text.parse().ok().or_else(rounded).map(Some).ok_or_else(|| wrong(name, text, "nanoseconds since the trace's origin"))
+        let rounded =
+            || text.parse::<f64>().ok().filter(|ns| ns.abs() < 9.0e18).map(|ns| ns.round() as i64);
+        text.parse()
+            .ok()
+            .or_else(rounded)
+            .map(Some)
+            .ok_or_else(|| wrong(name, text, "nanoseconds since the trace's origin"))
     }
 
     /// Ids separated by commas.
     fn ids(&self, name: &'static str, count: usize) -> Result<Vec<u32>, Error> {
         let Some(text) = self.get(name) else { return Ok(Vec::new()) };
-        let id = |text: &str| text.parse().ok().filter(|&id| (id as usize) < count).ok_or_else(|| wrong(name, text, "ids of this trace"));
+        let id = |text: &str| {
+            text.parse()
+                .ok()
+                .filter(|&id| (id as usize) < count)
+                .ok_or_else(|| wrong(name, text, "ids of this trace"))
+        };
         text.split(',').take(MOST_NAMED).map(id).collect()
     }
 
@@ -87,7 +113,11 @@ impl Params {
         let from = self.time("from")?.map_or(whole.start, |from| loaded.time(from));
         let to = self.time("to")?.map_or(whole.end, |to| loaded.time(to));
         if to < from {
-            return Err(wrong("to", self.get("to").unwrap_or_default(), "a time that is not before `from`"));
+            return Err(wrong(
+                "to",
+                self.get("to").unwrap_or_default(),
+                "a time that is not before `from`",
+            ));
         }
         Ok(Window::new(from, to))
     }
@@ -136,7 +166,8 @@ impl Selection {
 
     /// Whether a thread is named, itself or by its process.
     pub fn names(&self, loaded: &Loaded<'_>, thread: ThreadId) -> bool {
-        self.threads.contains(&thread) || self.processes.contains(&loaded.trace.threads.get(thread).process)
+        self.threads.contains(&thread)
+            || self.processes.contains(&loaded.trace.threads.get(thread).process)
     }
 
     /// The same for a table; `filter` is that of [`Selection::filter`].
@@ -146,7 +177,11 @@ impl Selection {
 
     /// The filter for a table.
     pub fn filter(&self, table: table::Name) -> Result<Option<Filter>, Error> {
-        self.filter.as_deref().map(|text| Filter::parse(table, text)).transpose().map_err(|error| Error::Query(format!("where: {error}")))
+        self.filter
+            .as_deref()
+            .map(|text| Filter::parse(table, text))
+            .transpose()
+            .map_err(|error| Error::Query(format!("where: {error}")))
     }
 }
 

@@ -1,10 +1,14 @@
 //! Who is at the other end of a connection.
 //!
-//! Unlike a Unix socket, TCP does not tell. The kernel does, of every socket of this machine: one message each way on netlink
-//! (sock_diag(7), `include/uapi/linux/inet_diag.h`). *Why not `/proc/net/tcp`:* each look at it lists all connections of the machine,
-//! and root's server is confined and may not open it.
+//! Unlike a Unix socket, TCP does not tell. The kernel does, of every socket of this machine: one
+//! message each way on netlink (sock_diag(7), `include/uapi/linux/inet_diag.h`). *Why not
+//! `/proc/net/tcp`:* each look at it lists all connections of the machine, and root's server is
+//! confined and may not open it.
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto,
+    socket_with,
+};
 use std::io;
 use std::net::{SocketAddr, SocketAddrV4};
 use tokio::net::TcpStream;
@@ -28,8 +32,18 @@ pub(crate) fn is_stranger(socket: &TcpStream) -> bool {
 /// The user whose socket at `theirs` is connected with `ours`, if it is one of this machine's.
 fn owner(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<u32>> {
     let (SocketAddr::V4(theirs), SocketAddr::V4(ours)) = (theirs, ours) else { return Ok(None) };
-    let kernel = socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, Some(netlink::SOCK_DIAG))?;
-    sendto(&kernel, &question(theirs, ours), SendFlags::empty(), &netlink::SocketAddrNetlink::new(0, 0))?;
+    let kernel = socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        Some(netlink::SOCK_DIAG),
+    )?;
+    sendto(
+        &kernel,
+        &question(theirs, ours),
+        SendFlags::empty(),
+        &netlink::SocketAddrNetlink::new(0, 0),
+    )?;
     let mut answer = [0; 512];
     // The kernel has answered when it has taken the question.
     let (len, _) = recv(&kernel, &mut answer, RecvFlags::DONTWAIT)?;
@@ -62,7 +76,8 @@ fn question(source: SocketAddrV4, destination: SocketAddrV4) -> Vec<u8> {
 /// The user in an answer. What is no longer connected belongs to nobody, and the kernel says 0.
 fn uid_in(answer: &[u8]) -> Option<u32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
-    let is_connected = answer.len() >= ANSWER_LEN && kind == SOCK_DIAG_BY_FAMILY && answer[17] == TCP_ESTABLISHED;
+    let is_connected =
+        answer.len() >= ANSWER_LEN && kind == SOCK_DIAG_BY_FAMILY && answer[17] == TCP_ESTABLISHED;
     is_connected.then(|| u32::from_ne_bytes(answer[80..84].try_into().expect("four bytes")))
 }
 

@@ -1,6 +1,8 @@
-//! One self-contained file for a bug report: the answers, the pictures and the main tables of a trace.
+//! One self-contained file for a bug report: the answers, the pictures and the main tables of a
+//! trace.
 //!
-//! No script, no link, nothing fetched: it reads the same from a mail as from a disk, and its own policy forbids anything else.
+//! No script, no link, nothing fetched: it reads the same from a mail as from a disk, and its own
+//! policy forbids anything else.
 
 use crate::page::escape;
 use serde_json::Value;
@@ -33,7 +35,11 @@ const SECTIONS: &[Section] = &[
     Section {
         title: "Waits, by reason and stack",
         table: Name::Waits,
-        words: words("reason,wait stack", "reason,count,sum:waited,max:waited,wait stack", "sum:waited:desc"),
+        words: words(
+            "reason,wait stack",
+            "reason,count,sum:waited,max:waited,wait stack",
+            "sum:waited:desc",
+        ),
     },
     Section {
         title: "Who woke whom, by the waiting that it ended",
@@ -47,12 +53,20 @@ const SECTIONS: &[Section] = &[
     Section {
         title: "Where the CPUs were, by function",
         table: Name::Samples,
-        words: words("process,function,module", "process,function,module,count,sum:weight", "count:desc"),
+        words: words(
+            "process,function,module",
+            "process,function,module,count,sum:weight",
+            "count:desc",
+        ),
     },
     Section {
         title: "Threads, by time on a CPU",
         table: Name::Threads,
-        words: words("none", "thread,tid,process,pid,ran,runnable,slept,switches,sampled,policy", "ran:desc"),
+        words: words(
+            "none",
+            "thread,tid,process,pid,ran,runnable,slept,switches,sampled,policy",
+            "ran:desc",
+        ),
     },
     Section { title: "CPUs", table: Name::Cpus, words: words("none", "all", "cpu:asc") },
 ];
@@ -100,17 +114,32 @@ pub fn report(analysis: &Analysis<'_>, name: &str, notes: &str, stalls: &[Stall]
 
 fn answers(analysis: &Analysis<'_>, stalls: &[Stall], out: &mut String) {
     // Warnings have their place above.
-    let plain = |text: String| text.lines().filter(|line| !line.starts_with("WARNING")).collect::<Vec<_>>().join("\n");
+    let plain = |text: String| {
+        text.lines().filter(|line| !line.starts_with("WARNING")).collect::<Vec<_>>().join("\n")
+    };
     if stalls.is_empty() {
-        let _ = writeln!(out, "<h2>Answer</h2>\n<pre>{}</pre>", escape(&plain(answer::text(analysis, &[], 0))));
+        let _ = writeln!(
+            out,
+            "<h2>Answer</h2>\n<pre>{}</pre>",
+            escape(&plain(answer::text(analysis, &[], 0)))
+        );
     }
     for (index, stall) in stalls.iter().take(MOST_STALLS).enumerate() {
         let text = plain(answer::text(analysis, std::slice::from_ref(stall), 1));
-        let heading = if index == 0 { "The worst stall".to_owned() } else { format!("Stall {}", index + 1) };
-        let _ = writeln!(out, "<h2>{heading}</h2>\n<pre>{}</pre>\n{}", escape(text.trim_end()), answer::svg(analysis, stall));
+        let heading =
+            if index == 0 { "The worst stall".to_owned() } else { format!("Stall {}", index + 1) };
+        let _ = writeln!(
+            out,
+            "<h2>{heading}</h2>\n<pre>{}</pre>\n{}",
+            escape(text.trim_end()),
+            answer::svg(analysis, stall)
+        );
     }
     if stalls.len() > MOST_STALLS {
-        let lines: Vec<String> = stalls[MOST_STALLS..].iter().map(|stall| escape(answer::one_line(analysis, stall).trim())).collect();
+        let lines: Vec<String> = stalls[MOST_STALLS..]
+            .iter()
+            .map(|stall| escape(answer::one_line(analysis, stall).trim()))
+            .collect();
         let _ = writeln!(out, "<h2>Further stalls</h2>\n<pre>{}</pre>", lines.join("\n"));
     }
 }
@@ -123,17 +152,25 @@ fn rows(title: &str, table: &Value, out: &mut String) {
         return;
     }
     let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
-    let columns: Vec<(String, String)> = columns.iter().map(|column| (text(column, "name"), text(column, "type"))).collect();
-    let class = |kind: &str| if matches!(kind, "text" | "stack") { "" } else { " class=\"number\"" };
+    let columns: Vec<(String, String)> =
+        columns.iter().map(|column| (text(column, "name"), text(column, "type"))).collect();
+    let class =
+        |kind: &str| if matches!(kind, "text" | "stack") { "" } else { " class=\"number\"" };
     let _ = writeln!(out, "<h2>{}</h2>\n<table><thead><tr>", escape(title));
     for (name, kind) in &columns {
-        let _ = write!(out, "<th scope=\"col\"{}>{}</th>", class(kind), escape(&name.trim_end_matches("_ns").replace('_', " ")));
+        let _ = write!(
+            out,
+            "<th scope=\"col\"{}>{}</th>",
+            class(kind),
+            escape(&name.trim_end_matches("_ns").replace('_', " "))
+        );
     }
     out.push_str("</tr></thead><tbody>\n");
     for row in rows {
         out.push_str("<tr>");
         for (name, kind) in &columns {
-            let _ = write!(out, "<td{}>{}</td>", class(kind), cell(&row[name.as_str()], kind, start));
+            let _ =
+                write!(out, "<td{}>{}</td>", class(kind), cell(&row[name.as_str()], kind, start));
         }
         out.push_str("</tr>\n");
     }
@@ -149,7 +186,9 @@ fn cell(value: &Value, kind: &str, start: i64) -> String {
     match (kind, value) {
         (_, Value::Null) => "–".to_owned(),
         ("duration", value) => units::duration(value.as_u64().unwrap_or(0)),
-        ("time", value) => format!("{:.6} s", value.as_i64().unwrap_or(start).saturating_sub(start) as f64 / 1e9),
+        ("time", value) => {
+            format!("{:.6} s", value.as_i64().unwrap_or(start).saturating_sub(start) as f64 / 1e9)
+        }
         ("count", value) => units::count(value.as_u64().unwrap_or(0)),
         ("stack", Value::Array(names)) => {
             let names: Vec<String> = names.iter().filter_map(Value::as_str).map(escape).collect();
@@ -157,7 +196,10 @@ fn cell(value: &Value, kind: &str, start: i64) -> String {
             match names.len() {
                 0 => "(no stack was recorded)".to_owned(),
                 len if len <= SHOWN_FUNCTIONS => told,
-                _ => format!("<details><summary>… → {told}</summary>{}</details>", names.join("<br>")),
+                _ => format!(
+                    "<details><summary>… → {told}</summary>{}</details>",
+                    names.join("<br>")
+                ),
             }
         }
         (_, Value::String(text)) => escape(text),

@@ -1,7 +1,9 @@
-//! The traces that may be seen: the files of one folder, or one file. Nothing outside is ever touched.
+//! The traces that may be seen: the files of one folder, or one file. Nothing outside is ever
+//! touched.
 //!
-//! A name from a request is a single path component that begins with no dot, and what it names must be a plain file, not a link; so no
-//! request leads anywhere else. Nothing is overwritten: a trace of a hang cannot be made again.
+//! A name from a request is a single path component that begins with no dot, and what it names must
+//! be a plain file, not a link; so no request leads anywhere else. Nothing is overwritten: a trace
+//! of a hang cannot be made again.
 
 use crate::Error;
 use serde_json::{Value, json};
@@ -48,7 +50,9 @@ impl Shelf {
             return Ok(Self { folder: path, single: None });
         }
         let name = path.file_name().and_then(|name| name.to_str()).map(str::to_owned);
-        let name = name.filter(|name| is_name(name)).ok_or(Error::NotFound("file name that the page can show"))?;
+        let name = name
+            .filter(|name| is_name(name))
+            .ok_or(Error::NotFound("file name that the page can show"))?;
         let folder = path.parent().unwrap_or(Path::new("/")).to_owned();
         Ok(Self { folder, single: Some(name) })
     }
@@ -82,8 +86,13 @@ impl Shelf {
             return Ok(vec![single.clone()]);
         }
         let entries = fs::read_dir(&self.folder).map_err(Error::io("the folder"))?;
-        let names = entries.flatten().take(MOST_FILES).filter_map(|entry| entry.file_name().into_string().ok());
-        Ok(names.filter(|name| self.find(name).is_ok_and(|(path, _)| format_of(&path, name).is_some())).collect())
+        let names = entries
+            .flatten()
+            .take(MOST_FILES)
+            .filter_map(|entry| entry.file_name().into_string().ok());
+        Ok(names
+            .filter(|name| self.find(name).is_ok_and(|(path, _)| format_of(&path, name).is_some()))
+            .collect())
     }
 
     /// What is known of a trace without opening it.
@@ -105,7 +114,8 @@ impl Shelf {
                 entry["host"] = json!(meta.host);
                 entry["kernel"] = json!(meta.kernel);
                 entry["cpus"] = json!(meta.cpus);
-                entry["duration_ns"] = json!(start.zip(end).map(|(start, end)| end.saturating_sub(start)));
+                entry["duration_ns"] =
+                    json!(start.zip(end).map(|(start, end)| end.saturating_sub(start)));
                 entry["notes"] = json!(notes);
             }
             Ok(None) => {}
@@ -114,12 +124,15 @@ impl Shelf {
         Ok(entry)
     }
 
-    /// Begins an upload: where it grows until it is whole. It is its owner's alone, then and later: a trace shows what all programs of a
-    /// machine did.
+    /// Begins an upload: where it grows until it is whole. It is its owner's alone, then and later:
+    /// a trace shows what all programs of a machine did.
     pub fn incoming(&self, name: &str) -> Result<NamedTempFile, Error> {
         self.changeable()?;
         self.free(name)?;
-        tempfile::Builder::new().prefix(".upload-").tempfile_in(&self.folder).map_err(Error::io("the folder"))
+        tempfile::Builder::new()
+            .prefix(".upload-")
+            .tempfile_in(&self.folder)
+            .map_err(Error::io("the folder"))
     }
 
     /// Ends an upload: what is no trace is dropped.
@@ -156,7 +169,8 @@ impl Shelf {
     /// A trace's notes, if it has a place for them.
     pub fn notes(&self, name: &str) -> Option<String> {
         let (path, _) = self.find(name).ok()?;
-        let facts = (format_of(&path, name) == Some("hitch")).then(|| container::facts(&path).ok().flatten());
+        let facts = (format_of(&path, name) == Some("hitch"))
+            .then(|| container::facts(&path).ok().flatten());
         facts.flatten().map(|(_, notes)| notes)
     }
 
@@ -173,7 +187,8 @@ impl Shelf {
         if format_of(&path, name) != Some("hitch") {
             return Err(Error::Refused("only NAME.hitch files have a place for notes"));
         }
-        container::set_notes(&path, notes).map_err(|error| Error::Unreadable(self.without_path(&error.to_string())))
+        container::set_notes(&path, notes)
+            .map_err(|error| Error::Unreadable(self.without_path(&error.to_string())))
     }
 
     /// Removes a trace.
@@ -196,8 +211,11 @@ impl Shelf {
     /// Whether a new file may have this name.
     fn free(&self, name: &str) -> Result<(), Error> {
         if !is_name(name) {
-            let found: String = name.chars().filter(|letter| !letter.is_control()).take(80).collect();
-            let expected = format!("a file name of at most {LONGEST_NAME} bytes, without slashes and without a dot at its start");
+            let found: String =
+                name.chars().filter(|letter| !letter.is_control()).take(80).collect();
+            let expected = format!(
+                "a file name of at most {LONGEST_NAME} bytes, without slashes and without a dot at its start"
+            );
             return Err(Error::Parameter { parameter: "name", found, expected });
         }
         // A dangling link is a name that is taken, too.
@@ -222,7 +240,8 @@ fn format_of(path: &Path, name: &str) -> Option<&'static str> {
         // Every zip begins alike; in ours the first entry is the perf.data.
         [b'P', b'K', 3, 4, ..] if start.ends_with(b"perf.data") || ends(".hitch") => Some("hitch"),
         [b'P', b'K', 3, 4, ..] => Some("etl").filter(|_| container::holds_etl(path)),
-        [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] | [b'2', b'E', b'L', b'I', b'F', b'R', b'E', b'P', ..] => Some("perf.data"),
+        [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..]
+        | [b'2', b'E', b'L', b'I', b'F', b'R', b'E', b'P', ..] => Some("perf.data"),
         // ETL files begin with the size of their buffers, which is no mark.
         [_, ..] if ends(".etl") => Some("etl"),
         _ => None,
@@ -236,13 +255,19 @@ fn utc(time: SystemTime) -> String {
     // Civil date from the count of days, in years that begin in March.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let year_of_era =
+        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month_index = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month_index + 2) / 5 + 1;
     let month = if month_index < 10 { month_index + 3 } else { month_index - 9 };
     let year = year_of_era + era * 400 + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+    format!(
+        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
+        second / 3600,
+        second / 60 % 60,
+        second % 60
+    )
 }
 
 #[cfg(test)]
@@ -254,7 +279,19 @@ mod tests {
         for good in ["a.hitch", "2026-01-02_03-04-05_was hängt.hitch", "perf.data"] {
             assert!(is_name(good), "{good}");
         }
-        for bad in ["", ".", "..", ".hidden", "../x", "a/b", "a\\b", "a\0b", "c:x", "a\nb", &"x".repeat(201)] {
+        for bad in [
+            "",
+            ".",
+            "..",
+            ".hidden",
+            "../x",
+            "a/b",
+            "a\\b",
+            "a\0b",
+            "c:x",
+            "a\nb",
+            &"x".repeat(201),
+        ] {
             assert!(!is_name(bad), "{bad:?}");
         }
     }

@@ -1,4 +1,5 @@
-//! What may be done with a folder of traces: list, put in, rename, annotate, remove; and that nothing is ever overwritten.
+//! What may be done with a folder of traces: list, put in, rename, annotate, remove; and that
+//! nothing is ever overwritten.
 
 mod support;
 
@@ -9,8 +10,12 @@ const LIMIT: u64 = 16 << 20;
 
 fn names(served: &Served) -> Vec<String> {
     let listed = served.ask("/api/traces");
-    let mut names: Vec<String> =
-        listed["traces"].as_array().unwrap().iter().map(|entry| entry["name"].as_str().unwrap().to_owned()).collect();
+    let mut names: Vec<String> = listed["traces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["name"].as_str().unwrap().to_owned())
+        .collect();
     names.sort();
     names
 }
@@ -25,10 +30,18 @@ fn change(served: &Served, name: &str, body: &str) -> Answer {
 
 #[test]
 fn a_list_says_what_is_known_and_more_once_it_was_opened() {
-    let served = Served::new(LIMIT, |folder| std::fs::write(folder.join("readme.txt"), "no trace").unwrap());
+    let served =
+        Served::new(LIMIT, |folder| std::fs::write(folder.join("readme.txt"), "no trace").unwrap());
     let entry = served.ask("/api/traces")["traces"][0].clone();
-    assert_eq!((&entry["name"], &entry["format"], &entry["loaded"]), (&"starve.hitch".into(), &"hitch".into(), &false.into()));
-    assert!(entry["host"].is_string() && entry["duration_ns"].is_u64() && entry["notes"].as_str().unwrap().starts_with("lab starve"));
+    assert_eq!(
+        (&entry["name"], &entry["format"], &entry["loaded"]),
+        (&"starve.hitch".into(), &"hitch".into(), &false.into())
+    );
+    assert!(
+        entry["host"].is_string()
+            && entry["duration_ns"].is_u64()
+            && entry["notes"].as_str().unwrap().starts_with("lab starve")
+    );
     assert!(entry["first_answer"].is_null());
     assert_eq!(names(&served), ["starve.hitch"], "other files are no traces");
     served.until_judged("starve.hitch");
@@ -44,14 +57,23 @@ fn traces_come_in_and_are_never_overwritten() {
     let served = Served::new(LIMIT, |_| {});
     let real = std::fs::read(real_trace()).unwrap();
     let answer = upload(&served, "second.hitch", &real);
-    assert_eq!((answer.status, answer.json()["name"].as_str()), (201, Some("second.hitch")), "{}", answer.text());
+    assert_eq!(
+        (answer.status, answer.json()["name"].as_str()),
+        (201, Some("second.hitch")),
+        "{}",
+        answer.text()
+    );
     assert_eq!(std::fs::read(served.file("second.hitch")).unwrap(), real);
     assert_eq!(served.until_judged("second.hitch")["stage"], "ready");
     for body in [&real[..], b"PERFILE2 other"] {
         assert_eq!(upload(&served, "second.hitch", body).status, 409);
     }
     assert_eq!(std::fs::read(served.file("second.hitch")).unwrap(), real);
-    assert_eq!(served.with_body("POST", "/api/traces", "application/octet-stream", &real).status, 400, "a name is needed");
+    assert_eq!(
+        served.with_body("POST", "/api/traces", "application/octet-stream", &real).status,
+        400,
+        "a name is needed"
+    );
     served.assert_folder_holds(&["second.hitch", "starve.hitch"]);
 }
 
@@ -59,8 +81,17 @@ fn traces_come_in_and_are_never_overwritten() {
 fn names_and_notes_change_and_the_trace_stays_what_it_is() {
     let served = Served::new(LIMIT, |_| {});
     let before = served.ask("/api/t/starve.hitch/stall/1");
-    let answer = change(&served, "starve.hitch", r#"{"name":"renamed it.hitch","notes":"seen at noon\n<b>"}"#);
-    assert_eq!((answer.status, answer.json()["notes"].as_str()), (200, Some("seen at noon\n<b>")), "{}", answer.text());
+    let answer = change(
+        &served,
+        "starve.hitch",
+        r#"{"name":"renamed it.hitch","notes":"seen at noon\n<b>"}"#,
+    );
+    assert_eq!(
+        (answer.status, answer.json()["notes"].as_str()),
+        (200, Some("seen at noon\n<b>")),
+        "{}",
+        answer.text()
+    );
     assert_eq!(names(&served), ["renamed it.hitch"]);
     assert_eq!(served.get("/api/t/starve.hitch/summary").status, 404);
     assert_eq!(served.ask("/api/t/renamed%20it.hitch/stall/1"), before);
@@ -71,7 +102,12 @@ fn names_and_notes_change_and_the_trace_stays_what_it_is() {
     assert_eq!(std::fs::read(served.file("other.hitch")).unwrap(), kept);
     let long = serde_json::json!({ "notes": "x".repeat(300 << 10) }).to_string();
     for body in ["{", "[]", r#"{"nme":"x"}"#, r#"{"name":5}"#, r#"{"name":""}"#, &long] {
-        assert_eq!(change(&served, "other.hitch", body).status, 400, "{}", &body[..body.len().min(20)]);
+        assert_eq!(
+            change(&served, "other.hitch", body).status,
+            400,
+            "{}",
+            &body[..body.len().min(20)]
+        );
     }
     assert_eq!(change(&served, "none.hitch", "{}").status, 404);
     served.assert_folder_holds(&["other.hitch", "renamed it.hitch"]);
@@ -80,7 +116,8 @@ fn names_and_notes_change_and_the_trace_stays_what_it_is() {
 #[test]
 fn only_containers_have_a_place_for_notes() {
     let perf_data = unhitch_golden::type_an_email().perf_data;
-    let served = Served::new(LIMIT, |folder| std::fs::write(folder.join("perf.data"), &perf_data).unwrap());
+    let served =
+        Served::new(LIMIT, |folder| std::fs::write(folder.join("perf.data"), &perf_data).unwrap());
     assert_eq!(change(&served, "perf.data", r#"{"notes":"x"}"#).status, 409);
     assert_eq!(std::fs::read(served.file("perf.data")).unwrap(), perf_data);
 }
@@ -130,23 +167,40 @@ fn one_file_is_shown_without_its_neighbours() {
 fn what_a_trace_told_is_known_after_it_was_closed_renamed_and_annotated() {
     let copies: Vec<String> = (0..5).map(|number| format!("{number}.hitch")).collect();
     let served = Served::new(LIMIT, |folder| {
-        copies.iter().map(|name| std::fs::copy(real_trace(), folder.join(name))).for_each(|copied| assert!(copied.unwrap() > 0));
+        copies
+            .iter()
+            .map(|name| std::fs::copy(real_trace(), folder.join(name)))
+            .for_each(|copied| assert!(copied.unwrap() > 0));
     });
     copies.iter().for_each(|name| assert_eq!(served.until_judged(name)["stage"], "ready"));
     let entry = |name: &str| {
         let listed = served.ask("/api/traces");
-        listed["traces"].as_array().unwrap().iter().find(|entry| entry["name"] == name).unwrap().clone()
+        listed["traces"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|entry| entry["name"] == name)
+            .unwrap()
+            .clone()
     };
     let told = |name: &str| {
         let entry = entry(name);
-        assert!(entry["first_answer"]["text"].as_str().is_some_and(|text| text.contains("lock starvation")), "{entry}");
+        assert!(
+            entry["first_answer"]["text"]
+                .as_str()
+                .is_some_and(|text| text.contains("lock starvation")),
+            "{entry}"
+        );
         entry["loaded"].as_bool().unwrap()
     };
     assert_eq!((told("0.hitch"), told("4.hitch")), (false, true), "closed; still open");
     assert!(entry("starve.hitch")["first_answer"].is_null(), "never opened");
     // A closed and an open one, under another name and with other notes.
     for (name, to, loaded) in [("0.hitch", "a.hitch", false), ("4.hitch", "b.hitch", true)] {
-        assert_eq!(change(&served, name, &format!(r#"{{"name":"{to}","notes":"seen again"}}"#)).status, 200);
+        assert_eq!(
+            change(&served, name, &format!(r#"{{"name":"{to}","notes":"seen again"}}"#)).status,
+            200
+        );
         assert_eq!((told(to), entry(to)["notes"].as_str()), (loaded, Some("seen again")));
     }
     // What is told of another file of that name is its own.
@@ -166,7 +220,8 @@ fn a_zip_of_windows_traces_is_a_trace() {
         zip.write_all(bytes).unwrap();
         zip.finish().unwrap().into_inner()
     };
-    let (trace, letter) = (zipped("traces/mouse.ETL", &golden.etl()), zipped("letter.txt", b"Dear Sir or Madam"));
+    let (trace, letter) =
+        (zipped("traces/mouse.ETL", &golden.etl()), zipped("letter.txt", b"Dear Sir or Madam"));
     let served = Served::new(LIMIT, |folder| {
         std::fs::write(folder.join("mouse.etl.zip"), &trace).unwrap();
         std::fs::write(folder.join("letter.zip"), &letter).unwrap();
@@ -174,8 +229,17 @@ fn a_zip_of_windows_traces_is_a_trace() {
     assert_eq!(names(&served), ["mouse.etl.zip", "starve.hitch"], "a zip without a trace is none");
     assert_eq!(upload(&served, "again.zip", &trace).status, 201);
     assert_eq!(upload(&served, "letter.etl.zip", &letter).status, 422);
-    let entry = served.ask("/api/traces")["traces"].as_array().unwrap().iter().find(|entry| entry["name"] == "again.zip").unwrap().clone();
-    assert_eq!((&entry["format"], &entry["cpus"], &entry["error"]), (&"etl".into(), &serde_json::Value::Null, &serde_json::Value::Null));
+    let entry = served.ask("/api/traces")["traces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|entry| entry["name"] == "again.zip")
+        .unwrap()
+        .clone();
+    assert_eq!(
+        (&entry["format"], &entry["cpus"], &entry["error"]),
+        (&"etl".into(), &serde_json::Value::Null, &serde_json::Value::Null)
+    );
     assert_eq!(served.until_judged("again.zip")["stage"], "ready");
     assert_eq!(served.ask("/api/t/again.zip/stall/1")["kind"], "ui_delay");
     assert_eq!(change(&served, "again.zip", r#"{"notes":"x"}"#).status, 409);
@@ -186,12 +250,19 @@ fn a_zip_of_windows_traces_is_a_trace() {
 fn many_traces_can_be_opened_one_after_the_other() {
     let copies: Vec<String> = (0..6).map(|number| format!("{number}.hitch")).collect();
     let served = Served::new(LIMIT, |folder| {
-        copies.iter().map(|name| std::fs::copy(real_trace(), folder.join(name))).for_each(|copied| assert!(copied.unwrap() > 0));
+        copies
+            .iter()
+            .map(|name| std::fs::copy(real_trace(), folder.join(name)))
+            .for_each(|copied| assert!(copied.unwrap() > 0));
     });
     for name in copies.iter().chain(&copies[..2]) {
-        assert_eq!(served.ask(&format!("/api/t/{name}/stall/1"))["cause"]["pattern"], "lock_starvation");
+        assert_eq!(
+            served.ask(&format!("/api/t/{name}/stall/1"))["cause"]["pattern"],
+            "lock_starvation"
+        );
     }
     let listed = served.ask("/api/traces");
-    let loaded = listed["traces"].as_array().unwrap().iter().filter(|entry| entry["loaded"] == true).count();
+    let loaded =
+        listed["traces"].as_array().unwrap().iter().filter(|entry| entry["loaded"] == true).count();
     assert!((1..=3).contains(&loaded), "{loaded} are open at once");
 }

@@ -1,5 +1,5 @@
-//! Every route of a trace, on a real recording of a starved lock and on a made-up one of processes that end one after the other: what they tell agrees with each
-//! other, and with the answer.
+//! Every route of a trace, on a real recording of a starved lock and on a made-up one of processes
+//! that end one after the other: what they tell agrees with each other, and with the answer.
 
 mod support;
 
@@ -30,28 +30,44 @@ fn sum<'a>(values: impl IntoIterator<Item = &'a Value>) -> i64 {
 /// The lane of the thread with a name.
 fn lane_called(served: &Served, name: &str) -> Value {
     let lanes = served.ask(&format!("{STARVE}/lanes"));
-    let mut threads = list(&lanes["processes"]).iter().flat_map(|process| list(&process["threads"]));
-    threads.find(|thread| thread["name"] == name).unwrap_or_else(|| panic!("no thread {name}")).clone()
+    let mut threads =
+        list(&lanes["processes"]).iter().flat_map(|process| list(&process["threads"]));
+    threads
+        .find(|thread| thread["name"] == name)
+        .unwrap_or_else(|| panic!("no thread {name}"))
+        .clone()
 }
 
 #[test]
 fn a_trace_says_what_it_holds() {
     let served = judged();
     let summary = served.ask(&format!("{STARVE}/summary"));
-    assert_eq!((&summary["name"], &summary["format"], &summary["cpus"]), (&"starve.hitch".into(), &"hitch".into(), &2.into()));
+    assert_eq!(
+        (&summary["name"], &summary["format"], &summary["cpus"]),
+        (&"starve.hitch".into(), &"hitch".into(), &2.into())
+    );
     assert!(summary["start_ns"].as_str().unwrap().parse::<u64>().unwrap() > 0);
-    let codes: Vec<i64> = list(&summary["states"]).iter().map(|state| number(&state["code"])).collect();
+    let codes: Vec<i64> =
+        list(&summary["states"]).iter().map(|state| number(&state["code"])).collect();
     assert_eq!(codes, (0..codes.len() as i64).collect::<Vec<_>>());
     for key in ["switches", "wakings", "samples", "stacks", "threads", "processes", "modules"] {
         assert!(number(&summary[key]) > 0, "{key}");
     }
-    // The first CPU's events begin at the origin; what the page shows begins where the last one's do.
+    // The first CPU's events begin at the origin; what the page shows begins where the last one's
+    // do.
     let (from, whole) = (number(&summary["from"]), number(&summary["duration_ns"]));
     let spans = list(&summary["spans"]);
     let begins = |ns: i64| spans.iter().any(|span| number(&span["from"]) == ns);
-    assert!(from > 0 && begins(0) && begins(from) && spans.iter().any(|span| number(&span["to"]) == from + whole));
+    assert!(
+        from > 0
+            && begins(0)
+            && begins(from)
+            && spans.iter().any(|span| number(&span["to"]) == from + whole)
+    );
     let marks = served.ask(&format!("{STARVE}/marks"));
-    assert!(list(&marks["lives"]).iter().any(|life| life["name"] == "lab-starve" && life["started"] == true && life["ended"] == true));
+    assert!(list(&marks["lives"]).iter().any(|life| life["name"] == "lab-starve"
+        && life["started"] == true
+        && life["ended"] == true));
     assert_eq!(list(&marks["losses"]), list(&summary["losses"]));
 }
 
@@ -64,26 +80,46 @@ fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
     let stall = served.ask("/api/t/mouse.etl/stall/1");
     let links = |of: &Value, kind: &str, words: &str| -> Vec<Value> {
         let mut clauses = list(&of["clauses"]).iter();
-        let clause = clauses.find(|clause| clause["kind"] == kind && clause["text"].as_str().unwrap().contains(words));
+        let clause = clauses.find(|clause| {
+            clause["kind"] == kind && clause["text"].as_str().unwrap().contains(words)
+        });
         list(&clause.unwrap_or_else(|| panic!("nothing of {words}: {of}"))["links"]).to_vec()
     };
     let reported = &links(&stall, "story", "Windows reported")[0];
-    let event = served.ask(&format!("/api/t/mouse.etl/event?provider={}", reported["event"]["provider"]));
-    assert_eq!((&event["kind"], &event["provider"]), (&"provider".into(), &"Microsoft-Windows-Win32k".into()));
+    let event =
+        served.ask(&format!("/api/t/mouse.etl/event?provider={}", reported["event"]["provider"]));
+    assert_eq!(
+        (&event["kind"], &event["provider"]),
+        (&"provider".into(), &"Microsoft-Windows-Win32k".into())
+    );
     assert_eq!(event["who"]["thread"], stall["victim"]["thread"]);
-    assert!(list(&event["fields"]).contains(&serde_json::json!({ "name": "DelayTimeMs", "value": "1125" })), "{event}");
+    assert!(
+        list(&event["fields"])
+            .contains(&serde_json::json!({ "name": "DelayTimeMs", "value": "1125" })),
+        "{event}"
+    );
     // It is said when the delay is over.
     assert!((number(&event["time"]) - number(&stall["to"])).abs() < 1_000_000, "{event}");
     let machine = links(&stall, "machine", "idle meanwhile");
-    assert!(machine.iter().all(|link| link["lane"].is_null() && link["event"].is_null()) && machine.len() == 1, "{machine:?}");
+    assert!(
+        machine.iter().all(|link| link["lane"].is_null() && link["event"].is_null())
+            && machine.len() == 1,
+        "{machine:?}"
+    );
     assert!(links(&stall, "remedy", "REMEDY").is_empty());
     assert_eq!(served.get("/api/t/mouse.etl/event?provider=4000000000").status, 404);
 
     // A key was pressed, and nobody hears which.
     let marks = served.ask("/api/t/email.etl/marks");
-    let keys = list(&marks["marks"]).iter().filter(|mark| mark["kind"] == "input" && mark["label"] == "a key").count();
-    let table = served.ask("/api/t/email.etl/table?table=events&by=&show=event,fields&where=event+~+key&limit=1000");
-    let told: Vec<&str> = list(&table["rows"]).iter().filter_map(|row| row["cells"][1].as_str()).collect();
+    let keys = list(&marks["marks"])
+        .iter()
+        .filter(|mark| mark["kind"] == "input" && mark["label"] == "a key")
+        .count();
+    let table = served.ask(
+        "/api/t/email.etl/table?table=events&by=&show=event,fields&where=event+~+key&limit=1000",
+    );
+    let told: Vec<&str> =
+        list(&table["rows"]).iter().filter_map(|row| row["cells"][1].as_str()).collect();
     assert!(keys > 20 && told.len() == keys, "{keys} keys: {table}");
     assert!(told.iter().all(|fields| *fields == "(private)"), "{told:?}");
 }
@@ -93,11 +129,18 @@ fn lanes_begin_with_those_of_the_stall() {
     let served = judged();
     let lanes = served.ask(&format!("{STARVE}/lanes?stall=1"));
     let first = &lanes["processes"][0];
-    assert_eq!((&first["name"], &first["threads"][0]["name"]), (&"lab-starve".into(), &"typing".into()));
-    let roles: Vec<&str> = list(&first["threads"]).iter().filter_map(|thread| thread["role"].as_str()).collect();
+    assert_eq!(
+        (&first["name"], &first["threads"][0]["name"]),
+        (&"lab-starve".into(), &"typing".into())
+    );
+    let roles: Vec<&str> =
+        list(&first["threads"]).iter().filter_map(|thread| thread["role"].as_str()).collect();
     assert_eq!(roles, ["victim", "culprit"]);
     // What runs on the CPUs is what the threads ran.
-    let ran = sum(list(&lanes["processes"]).iter().flat_map(|process| list(&process["threads"])).map(|thread| &thread["ran_ns"]));
+    let ran = sum(list(&lanes["processes"])
+        .iter()
+        .flat_map(|process| list(&process["threads"]))
+        .map(|thread| &thread["ran_ns"]));
     let busy = sum(list(&lanes["cpus"]).iter().map(|cpu| &cpu["busy_ns"]));
     assert!((ran - busy).abs() * 100 < busy, "threads ran {ran}, CPUs were busy {busy}");
     // A window inside holds no more than the whole.
@@ -127,7 +170,13 @@ impl View {
         (view.lanes, view.columns) = (view.u32(4) as usize, view.u32(24));
         (view.slices, view.cells) = (view.u32(28) as usize, view.u32(32) as usize);
         let length = view.arrays() + view.slices * 29 + view.cells * 8;
-        assert_eq!(view.bytes.len(), length, "header, lanes, {} slices, {} cells", view.slices, view.cells);
+        assert_eq!(
+            view.bytes.len(),
+            length,
+            "header, lanes, {} slices, {} cells",
+            view.slices,
+            view.cells
+        );
         view
     }
 
@@ -162,7 +211,12 @@ impl View {
         let column = base + n * 28 + m * 4 + at * 2;
         let column = u16::from_le_bytes(self.bytes[column..column + 2].try_into().unwrap());
         let bytes = base + n * 29 + m * 6;
-        (self.u32(base + n * 28 + at * 4), column, self.bytes[bytes + at], self.bytes[bytes + m + at])
+        (
+            self.u32(base + n * 28 + at * 4),
+            column,
+            self.bytes[bytes + at],
+            self.bytes[bytes + m + at],
+        )
     }
 }
 
@@ -170,12 +224,18 @@ impl View {
 fn a_view_is_what_the_page_reads() {
     let served = judged();
     let (typing, inspector) = (lane_called(&served, "typing"), lane_called(&served, "inspector"));
-    let (typing, inspector_lane) = (typing["lane"].as_str().unwrap(), inspector["lane"].as_str().unwrap());
+    let (typing, inspector_lane) =
+        (typing["lane"].as_str().unwrap(), inspector["lane"].as_str().unwrap());
     let (from, to, pixels) = (500_000_000.0, 2_600_000_000.0, 700);
     let samples = format!("s{inspector_lane}");
-    let path = format!("{STARVE}/view?from={from}&to={to}&px={pixels}&lanes=c0,c1,{typing},{inspector_lane},{samples},sc1,t999999");
+    let path = format!(
+        "{STARVE}/view?from={from}&to={to}&px={pixels}&lanes=c0,c1,{typing},{inspector_lane},{samples},sc1,t999999"
+    );
     let answer = served.get(&path);
-    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/octet-stream")));
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (200, Some("application/octet-stream"))
+    );
     let view = View::new(answer.body);
     assert_eq!((view.lanes, view.columns, view.f64(8), view.f64(16)), (7, pixels, from, to));
     let column = (to - from) / f64::from(pixels);
@@ -187,23 +247,45 @@ fn a_view_is_what_the_page_reads() {
         let mut last = f64::MIN;
         for at in first_slice..first_slice + slices {
             let (start, end, _, _, _, state) = view.slice(at);
-            assert!(start >= last && (end > start || lane > 3) && state < 12, "slice {at}: {start} {end} {state}");
+            assert!(
+                start >= last && (end > start || lane > 3) && state < 12,
+                "slice {at}: {start} {end} {state}"
+            );
             assert!(lane > 3 || end - start >= 3.0 * column - 1.0, "only wide ones come whole");
             last = end;
         }
-        let columns: Vec<u16> = (first_cell..first_cell + cells).map(|at| view.cell(at).1).collect();
-        assert!(columns.is_sorted_by(|a, b| a < b) && columns.iter().all(|&column| u32::from(column) < pixels));
+        let columns: Vec<u16> =
+            (first_cell..first_cell + cells).map(|at| view.cell(at).1).collect();
+        assert!(
+            columns.is_sorted_by(|a, b| a < b)
+                && columns.iter().all(|&column| u32::from(column) < pixels)
+        );
     }
     assert_eq!(next, (view.slices, view.cells));
-    assert_eq!(view.lane(6)[3..], [0, next.0, 0, next.1][..][..1].iter().chain(&[view.lane(6)[4], 0]).copied().collect::<Vec<_>>()[..]);
+    assert_eq!(
+        view.lane(6)[3..],
+        [0, next.0, 0, next.1][..][..1]
+            .iter()
+            .chain(&[view.lane(6)[4], 0])
+            .copied()
+            .collect::<Vec<_>>()[..]
+    );
     // The inspector had CPU 1 for most of this: its slices are the same on both lanes.
     let slices = |lane: usize| {
         let [_, _, first, count, ..] = view.lane(lane);
         (first..first + count).map(|at| view.slice(at)).collect::<Vec<_>>()
     };
     let inspector = number(&inspector["thread"]) as u32;
-    let on_cpu: Vec<_> = slices(1).into_iter().filter(|slice| slice.2 == inspector).map(|slice| (slice.0, slice.1)).collect();
-    let ran: Vec<_> = slices(3).into_iter().filter(|slice| slice.5 == 1).map(|slice| (slice.0, slice.1)).collect();
+    let on_cpu: Vec<_> = slices(1)
+        .into_iter()
+        .filter(|slice| slice.2 == inspector)
+        .map(|slice| (slice.0, slice.1))
+        .collect();
+    let ran: Vec<_> = slices(3)
+        .into_iter()
+        .filter(|slice| slice.5 == 1)
+        .map(|slice| (slice.0, slice.1))
+        .collect();
     assert!(!ran.is_empty() && ran == on_cpu, "{ran:?} {on_cpu:?}");
     // Every slice's events are those of its ends.
     for (start, end, _, event, wake, state) in slices(2).into_iter().chain(slices(3)) {
@@ -231,7 +313,11 @@ fn a_view_is_what_the_page_reads() {
     ] {
         let answer = served.get(&format!("{STARVE}/view?{query}"));
         assert_eq!(answer.status, 400, "{query}");
-        assert!(answer.json()["error"].as_str().unwrap().starts_with(expected), "{}", answer.text());
+        assert!(
+            answer.json()["error"].as_str().unwrap().starts_with(expected),
+            "{}",
+            answer.text()
+        );
     }
 }
 
@@ -240,7 +326,9 @@ fn the_curve_adds_up_to_what_the_cpus_did() {
     let served = judged();
     let curve = served.ask(&format!("{STARVE}/curve?px=100"));
     let lanes = served.ask(&format!("{STARVE}/lanes"));
-    let busy: f64 = list(&curve["busy"]).iter().map(|share| share.as_f64().unwrap()).sum::<f64>() / 100.0 * curve["to"].as_f64().unwrap();
+    let busy: f64 = list(&curve["busy"]).iter().map(|share| share.as_f64().unwrap()).sum::<f64>()
+        / 100.0
+        * curve["to"].as_f64().unwrap();
     let expected = sum(list(&lanes["cpus"]).iter().map(|cpu| &cpu["busy_ns"])) as f64;
     assert!((busy - expected).abs() < expected * 0.01, "{busy} {expected}");
 }
@@ -253,9 +341,11 @@ fn slices_follow_one_another() {
         let mut slice = served.ask(&format!("{STARVE}/slice?lane={lane}&at=1000000000"));
         assert!(number(&slice["from"]) <= 1_000_000_000 && number(&slice["to"]) > 1_000_000_000);
         for _ in 0..20 {
-            let next = served.ask(&format!("{STARVE}/slice?lane={lane}&at={}&step=1", slice["from"]));
+            let next =
+                served.ask(&format!("{STARVE}/slice?lane={lane}&at={}&step=1", slice["from"]));
             assert_eq!(next["from"], slice["to"]);
-            let back = served.ask(&format!("{STARVE}/slice?lane={lane}&at={}&step=-1", next["from"]));
+            let back =
+                served.ask(&format!("{STARVE}/slice?lane={lane}&at={}&step=-1", next["from"]));
             assert_eq!(back, slice);
             slice = next;
         }
@@ -263,17 +353,39 @@ fn slices_follow_one_another() {
     let thread = lane_called(&served, "typing");
     let lane = thread["lane"].as_str().unwrap();
     let in_wait = served.ask(&format!("{STARVE}/slice?lane={lane}&at=1000000000"));
-    assert_eq!((&in_wait["state"], &in_wait["wake"]["by"]["name"]), (&"lock".into(), &"inspector".into()), "{in_wait}");
-    let stack = served.ask(&format!("{STARVE}/stack?kind=wait&id={}", in_wait["wait_stack"]["stack"]));
-    let functions: Vec<&str> = list(&stack["frames"]).iter().map(|frame| frame["function"].as_str().unwrap()).collect();
-    let place = |part: &str| functions.iter().position(|name| name.contains(part)).unwrap_or_else(|| panic!("{part}: {functions:?}"));
-    assert!(place("start_thread") < place("lock_document") && place("lock_document") < place("futex_wait"), "root first: {functions:?}");
+    assert_eq!(
+        (&in_wait["state"], &in_wait["wake"]["by"]["name"]),
+        (&"lock".into(), &"inspector".into()),
+        "{in_wait}"
+    );
+    let stack =
+        served.ask(&format!("{STARVE}/stack?kind=wait&id={}", in_wait["wait_stack"]["stack"]));
+    let functions: Vec<&str> =
+        list(&stack["frames"]).iter().map(|frame| frame["function"].as_str().unwrap()).collect();
+    let place = |part: &str| {
+        functions
+            .iter()
+            .position(|name| name.contains(part))
+            .unwrap_or_else(|| panic!("{part}: {functions:?}"))
+    };
+    assert!(
+        place("start_thread") < place("lock_document")
+            && place("lock_document") < place("futex_wait"),
+        "root first: {functions:?}"
+    );
     assert_eq!(stack["class"], "lock");
     assert_eq!(served.get(&format!("{STARVE}/slice?lane={lane}&at={}", whole + 1)).status, 404);
     assert_eq!(served.get(&format!("{STARVE}/slice?lane=t1000000&at=5")).status, 404);
     assert_eq!(served.get(&format!("{STARVE}/slice?lane={lane}")).status, 400);
-    let samples = served.ask(&format!("{STARVE}/slice?lane=s{}&at=0", lane_called(&served, "inspector")["lane"].as_str().unwrap()));
-    let after = served.ask(&format!("{STARVE}/slice?lane={}&at={}&step=1", samples["lane"].as_str().unwrap(), samples["from"]));
+    let samples = served.ask(&format!(
+        "{STARVE}/slice?lane=s{}&at=0",
+        lane_called(&served, "inspector")["lane"].as_str().unwrap()
+    ));
+    let after = served.ask(&format!(
+        "{STARVE}/slice?lane={}&at={}&step=1",
+        samples["lane"].as_str().unwrap(),
+        samples["from"]
+    ));
     assert!(number(&after["from"]) > number(&samples["from"]));
 }
 
@@ -283,26 +395,39 @@ fn the_stall_is_told_in_full_and_adds_up() {
     let stalls = served.ask(&format!("{STARVE}/stalls"));
     assert_eq!(stalls["ready"], true);
     let first = &stalls["stalls"][0];
-    assert_eq!((&first["id"], &first["pattern"], &first["culprit"]["name"]), (&1.into(), &"lock_starvation".into(), &"inspector".into()));
+    assert_eq!(
+        (&first["id"], &first["pattern"], &first["culprit"]["name"]),
+        (&1.into(), &"lock_starvation".into(), &"inspector".into())
+    );
     let stall = served.ask(&format!("{STARVE}/stall/1"));
     adds_up(&stall);
     assert!(list(&stall["arrows"]).len() > 100, "each of many wake-ups in vain");
     assert!(stall["text"].as_str().unwrap().contains("in vain"));
     assert_eq!(stall["clauses"][0]["kind"], "headline");
-    let inside = |from: i64, to: i64| list(&served.ask(&format!("{STARVE}/stalls?from={from}&to={to}"))["stalls"]).len();
-    assert_eq!((inside(1_000_000_000, 1_100_000_000), inside(2_900_000_000, 3_000_000_000)), (1, 0));
+    let inside = |from: i64, to: i64| {
+        list(&served.ask(&format!("{STARVE}/stalls?from={from}&to={to}"))["stalls"]).len()
+    };
+    assert_eq!(
+        (inside(1_000_000_000, 1_100_000_000), inside(2_900_000_000, 3_000_000_000)),
+        (1, 0)
+    );
     for id in ["0", "2000", "x", "-1"] {
         assert_eq!(served.get(&format!("{STARVE}/stall/{id}")).status, 404, "{id}");
     }
     let victim = number(&stall["victim"]["thread"]);
-    let explained = served.ask(&format!("{STARVE}/explain?thread={victim}&from=1000000000&to=1100000000"));
-    assert_eq!((&explained["kind"], number(&explained["duration_ns"])), (&"mark".into(), 100_000_000));
+    let explained =
+        served.ask(&format!("{STARVE}/explain?thread={victim}&from=1000000000&to=1100000000"));
+    assert_eq!(
+        (&explained["kind"], number(&explained["duration_ns"])),
+        (&"mark".into(), 100_000_000)
+    );
     adds_up(&explained);
     assert_eq!(served.get(&format!("{STARVE}/explain?thread=100000&from=0&to=5")).status, 404);
     assert_eq!(served.get(&format!("{STARVE}/explain?from=0&to=5")).status, 400);
 }
 
-/// The links of the chain leave no gap, the shares of the partition sum to the stall, every lane that is named is there.
+/// The links of the chain leave no gap, the shares of the partition sum to the stall, every lane
+/// that is named is there.
 fn adds_up(stall: &Value) {
     let whole = number(&stall["duration_ns"]);
     assert_eq!(sum(list(&stall["partition"]).iter().map(|share| &share["ns"])), whole);
@@ -314,17 +439,25 @@ fn adds_up(stall: &Value) {
         at = number(&link["to"]);
     }
     assert_eq!(at, number(&stall["to"]));
-    let lanes: HashSet<&str> = list(&stall["lanes"]).iter().map(|lane| lane["lane"].as_str().unwrap()).collect();
+    let lanes: HashSet<&str> =
+        list(&stall["lanes"]).iter().map(|lane| lane["lane"].as_str().unwrap()).collect();
     assert_eq!(stall["lanes"][0]["role"], "victim");
     for arrow in list(&stall["arrows"]) {
-        assert!(lanes.contains(arrow["from_lane"].as_str().unwrap()) && lanes.contains(arrow["to_lane"].as_str().unwrap()), "{arrow}");
+        assert!(
+            lanes.contains(arrow["from_lane"].as_str().unwrap())
+                && lanes.contains(arrow["to_lane"].as_str().unwrap()),
+            "{arrow}"
+        );
         // A sleep that goes on after the window is ended after it.
         assert!(number(&arrow["at"]) >= number(&stall["from"]), "{arrow}");
     }
     for clause in list(&stall["clauses"]) {
         let length = clause["text"].as_str().unwrap().encode_utf16().count() as i64;
         for link in list(&clause["links"]) {
-            assert!(number(&link["start"]) < number(&link["end"]) && number(&link["end"]) <= length, "{clause}");
+            assert!(
+                number(&link["start"]) < number(&link["end"]) && number(&link["end"]) <= length,
+                "{clause}"
+            );
             assert!(number(&link["from"]) <= number(&link["to"]), "{clause}");
         }
     }
@@ -337,7 +470,12 @@ fn tables_open_level_by_level() {
     assert_eq!(tables, served.ask(&format!("{STARVE}/tables")));
     let by = "process,thread,reason,wait+stack";
     let level = |path: &[&str]| {
-        let path = serde_json::to_string(path).unwrap().replace('"', "%22").replace('[', "%5B").replace(']', "%5D").replace(' ', "+");
+        let path = serde_json::to_string(path)
+            .unwrap()
+            .replace('"', "%22")
+            .replace('[', "%5B")
+            .replace(']', "%5D")
+            .replace(' ', "+");
         served.ask(&format!("{STARVE}/table?table=waits&by={by}&path={path}"))
     };
     // Down the heaviest group of each level: what is inside sums to what it says.
@@ -350,16 +488,29 @@ fn tables_open_level_by_level() {
         let rows = list(&answer["rows"]);
         assert_eq!(number(&answer["total"]), rows.len() as i64);
         let column = |index: usize| sum(rows.iter().map(|row| &row["cells"][index]));
-        assert_eq!((column(1), column(2)), (number(&answer["totals"][1]), number(&answer["totals"][2])));
-        assert_eq!((column(1), column(2)), (count.unwrap_or(column(1)), waited.unwrap_or(column(2))));
+        assert_eq!(
+            (column(1), column(2)),
+            (number(&answer["totals"][1]), number(&answer["totals"][2]))
+        );
+        assert_eq!(
+            (column(1), column(2)),
+            (count.unwrap_or(column(1)), waited.unwrap_or(column(2)))
+        );
         (count, waited) = (Some(number(&rows[0]["cells"][1])), Some(number(&rows[0]["cells"][2])));
         path.push(rows[0]["key"].as_str().unwrap().to_owned());
         if depth == 3 {
             let keys: Vec<&str> = path.iter().map(String::as_str).collect();
             let leaf = level(&keys);
-            assert_eq!((number(&leaf["matched"]), leaf["by"].is_null()), (number(&rows[0]["children"]), true));
+            assert_eq!(
+                (number(&leaf["matched"]), leaf["by"].is_null()),
+                (number(&rows[0]["children"]), true)
+            );
             let row = &leaf["rows"][0];
-            assert!(row["lane"].as_str().unwrap().starts_with('t') && number(&row["from"]) < number(&row["to"]), "{row}");
+            assert!(
+                row["lane"].as_str().unwrap().starts_with('t')
+                    && number(&row["from"]) < number(&row["to"]),
+                "{row}"
+            );
         }
     }
     // A page of rows is a part of all of them, in their order.
@@ -369,9 +520,16 @@ fn tables_open_level_by_level() {
     assert_eq!((page["cut"].as_bool(), &page["total"]), (Some(true), &all["total"]));
     // A selection narrows, exactly.
     let thread = number(&lane_called(&served, "typing")["thread"]);
-    let narrowed = served.ask(&format!("{STARVE}/table?table=waits&by=thread&thread={thread}&from=1000000000&to=1200000000"));
-    assert_eq!((list(&narrowed["rows"]).len(), &narrowed["rows"][0]["cells"][0]), (1, &"typing".into()));
-    let filtered = served.ask(&format!("{STARVE}/table?table=waits&by=thread&where=thread+%3D+typing+and+reason+%3D+lock"));
+    let narrowed = served.ask(&format!(
+        "{STARVE}/table?table=waits&by=thread&thread={thread}&from=1000000000&to=1200000000"
+    ));
+    assert_eq!(
+        (list(&narrowed["rows"]).len(), &narrowed["rows"][0]["cells"][0]),
+        (1, &"typing".into())
+    );
+    let filtered = served.ask(&format!(
+        "{STARVE}/table?table=waits&by=thread&where=thread+%3D+typing+and+reason+%3D+lock"
+    ));
     assert_eq!(filtered["rows"][0]["cells"][0], "typing");
     for table in list(&tables["tables"]) {
         let name = table["table"].as_str().unwrap();
@@ -381,8 +539,14 @@ fn tables_open_level_by_level() {
         assert!(is_empty == (name == "events") && list(&answer["rows"]).len() <= 3, "{name}");
     }
     for preset in list(&tables["presets"]) {
-        let words =
-            |key: &str| list(&preset[key]).iter().map(|word| word.as_str().unwrap()).collect::<Vec<_>>().join(",").replace(' ', "+");
+        let words = |key: &str| {
+            list(&preset[key])
+                .iter()
+                .map(|word| word.as_str().unwrap())
+                .collect::<Vec<_>>()
+                .join(",")
+                .replace(' ', "+")
+        };
         let path = format!(
             "{STARVE}/table?table={}&by={}&show={}&sort={}",
             preset["table"].as_str().unwrap(),
@@ -409,7 +573,11 @@ fn tables_open_level_by_level() {
     ] {
         let answer = served.get(&format!("{STARVE}/table?{query}"));
         assert_eq!(answer.status, 400, "{query}: {}", answer.text());
-        assert!(answer.json()["error"].as_str().unwrap().contains(expected), "{query}: {}", answer.text());
+        assert!(
+            answer.json()["error"].as_str().unwrap().contains(expected),
+            "{query}: {}",
+            answer.text()
+        );
     }
 }
 
@@ -420,11 +588,13 @@ fn flames_and_butterflies_weigh_what_the_tables_sum() {
     let table = served.ask(&format!("{STARVE}/table?table=waits&by=thread&thread={thread}"));
     let waited = number(&table["rows"][0]["cells"][2]);
     for inverted in [0, 1] {
-        let flame = served.ask(&format!("{STARVE}/flame?of=wait&thread={thread}&px=1000&inverted={inverted}"));
+        let flame = served
+            .ask(&format!("{STARVE}/flame?of=wait&thread={thread}&px=1000&inverted={inverted}"));
         assert_eq!(number(&flame["total"]), waited);
         let nodes = &flame["nodes"];
         let column = |name: &str| list(&nodes[name]).iter().map(number).collect::<Vec<_>>();
-        let (parent, value, own, name) = (column("parent"), column("value"), column("self"), column("name"));
+        let (parent, value, own, name) =
+            (column("parent"), column("value"), column("self"), column("name"));
         assert_eq!((parent[0], value[0]), (-1, waited));
         let mut inside = own.clone();
         for at in 1..parent.len() {
@@ -433,13 +603,22 @@ fn flames_and_butterflies_weigh_what_the_tables_sum() {
         }
         let keys = column("key");
         for at in 0..parent.len() {
-            assert!(keys[at] == -1 || inside[at] == value[at], "node {at} holds {} of {}", inside[at], value[at]);
+            assert!(
+                keys[at] == -1 || inside[at] == value[at],
+                "node {at} holds {} of {}",
+                inside[at],
+                value[at]
+            );
             assert!((name[at] as usize) < list(&flame["strings"]).len());
         }
         // Rooted at a node below: its ancestors come too.
         let below = (1..parent.len()).find(|&at| parent[at] == 0 && keys[at] != -1).unwrap();
-        let next = (1..parent.len()).find(|&at| parent[at] == below as i64 && keys[at] != -1).unwrap();
-        let rooted = served.ask(&format!("{STARVE}/flame?of=wait&thread={thread}&inverted={inverted}&root={}.{}", keys[below], keys[next]));
+        let next =
+            (1..parent.len()).find(|&at| parent[at] == below as i64 && keys[at] != -1).unwrap();
+        let rooted = served.ask(&format!(
+            "{STARVE}/flame?of=wait&thread={thread}&inverted={inverted}&root={}.{}",
+            keys[below], keys[next]
+        ));
         assert_eq!((number(&rooted["root_value"]), list(&rooted["root"]).len()), (value[next], 2));
     }
     let ranking = served.ask(&format!("{STARVE}/butterfly?of=wake&limit=5"));
@@ -447,7 +626,10 @@ fn flames_and_butterflies_weigh_what_the_tables_sum() {
     let butterfly = served.ask(&format!("{STARVE}/butterfly?of=wake&function=release_document"));
     assert_eq!(butterfly["callers"]["total_ns"], butterfly["callees"]["total_ns"]);
     assert!(butterfly["callees"]["name"].as_str().unwrap().ends_with("release_document"));
-    assert_eq!(served.get(&format!("{STARVE}/butterfly?of=wake&function=no_such_function")).status, 404);
+    assert_eq!(
+        served.get(&format!("{STARVE}/butterfly?of=wake&function=no_such_function")).status,
+        404
+    );
     for query in ["of=x", "by=line", "px=0", "root=x", "inverted=2", "thread=x"] {
         assert_eq!(served.get(&format!("{STARVE}/flame?{query}")).status, 400, "{query}");
     }
@@ -458,18 +640,31 @@ fn samples_are_told_by_function_and_by_address() {
     let served = judged();
     let hot = served.ask(&format!("{STARVE}/hot"));
     assert!(hot["functions"][0]["function"].as_str().unwrap().ends_with("count_pages"));
-    assert_eq!(sum(list(&hot["functions"]).iter().map(|place| &place["samples"])), number(&hot["samples"]));
+    assert_eq!(
+        sum(list(&hot["functions"]).iter().map(|place| &place["samples"])),
+        number(&hot["samples"])
+    );
     // What a browser cannot hold as a number comes as text.
     let listing = served.ask(&format!("{STARVE}/hot?function=anything"));
-    assert_eq!((&listing["lines"][0]["address"], &listing["lines"][0]["offset"]), (&"0xffffffffffffffff".into(), &"0x1234".into()));
+    assert_eq!(
+        (&listing["lines"][0]["address"], &listing["lines"][0]["offset"]),
+        (&"0xffffffffffffffff".into(), &"0x1234".into())
+    );
     assert_eq!((&listing["source"], listing.get("instructions")), (&"/bin/x".into(), None));
     assert_eq!(served.get(&format!("{STARVE}/hot?function=nowhere")).status, 400);
     // A selected function restricts both: the samples with it on their stacks.
     assert_eq!(listing["samples"], hot["samples"]);
     let with = "where=stack+~+'count_pages'";
-    let (within, listing) = (served.ask(&format!("{STARVE}/hot?{with}")), served.ask(&format!("{STARVE}/hot?function=x&{with}")));
+    let (within, listing) = (
+        served.ask(&format!("{STARVE}/hot?{with}")),
+        served.ask(&format!("{STARVE}/hot?function=x&{with}")),
+    );
     let (own, whole) = (number(&hot["functions"][0]["samples"]), number(&hot["samples"]));
-    assert!((own..whole).contains(&number(&within["samples"])), "{own} of {whole}: {}", within["samples"]);
+    assert!(
+        (own..whole).contains(&number(&within["samples"])),
+        "{own} of {whole}: {}",
+        within["samples"]
+    );
     assert_eq!(listing["samples"], within["samples"]);
     assert_eq!(served.get(&format!("{STARVE}/hot?where=stak+~+x")).status, 400);
 }
@@ -478,14 +673,30 @@ fn samples_are_told_by_function_and_by_address() {
 fn names_are_found_by_text_and_by_pattern() {
     let served = judged();
     let found = served.ask(&format!("{STARVE}/search?q=TYPI"));
-    assert_eq!((&found["threads"][0]["who"]["name"], number(&found["total"]["threads"])), (&"typing".into(), 1));
+    assert_eq!(
+        (&found["threads"][0]["who"]["name"], number(&found["total"]["threads"])),
+        (&"typing".into(), 1)
+    );
     let tid = &found["threads"][0]["who"]["tid"];
-    assert_eq!(served.ask(&format!("{STARVE}/search?q={tid}&in=threads"))["threads"][0]["who"]["tid"], *tid);
-    let found = served.ask(&format!("{STARVE}/search?q=%3A%3Arelease_%5Ba-z%5D%2B%24&regex=1&in=functions"));
-    assert!(found["functions"][0]["name"].as_str().unwrap().ends_with("::release_document"), "{found}");
+    assert_eq!(
+        served.ask(&format!("{STARVE}/search?q={tid}&in=threads"))["threads"][0]["who"]["tid"],
+        *tid
+    );
+    let found = served
+        .ask(&format!("{STARVE}/search?q=%3A%3Arelease_%5Ba-z%5D%2B%24&regex=1&in=functions"));
+    assert!(
+        found["functions"][0]["name"].as_str().unwrap().ends_with("::release_document"),
+        "{found}"
+    );
     assert!(number(&found["functions"][0]["wakes"]) > 0);
     let long = "x".repeat(500);
-    for query in ["q=", "q=%28&regex=1", "q=x&in=cats", "q=%28x%7B1000%7D%29%7B1000%7D&regex=1", &format!("q={long}")] {
+    for query in [
+        "q=",
+        "q=%28&regex=1",
+        "q=x&in=cats",
+        "q=%28x%7B1000%7D%29%7B1000%7D&regex=1",
+        &format!("q={long}"),
+    ] {
         assert_eq!(served.get(&format!("{STARVE}/search?{query}")).status, 400, "{query}");
     }
 }
@@ -494,9 +705,16 @@ fn names_are_found_by_text_and_by_pattern() {
 fn the_report_is_one_file_that_fetches_nothing() {
     let served = judged();
     let answer = served.get(&format!("{STARVE}/report"));
-    assert_eq!((answer.status, answer.header("content-disposition")), (200, Some("attachment; filename=\"starve.hitch.html\"")));
+    assert_eq!(
+        (answer.status, answer.header("content-disposition")),
+        (200, Some("attachment; filename=\"starve.hitch.html\""))
+    );
     let html = answer.text();
-    assert!(html.contains("lock starvation") && html.contains("<svg") && html.matches("<table>").count() >= 4);
+    assert!(
+        html.contains("lock starvation")
+            && html.contains("<svg")
+            && html.matches("<table>").count() >= 4
+    );
     for foreign in ["<script", "src=", "@import", "url(http", "<link"] {
         assert!(!html.contains(foreign), "{foreign}");
     }
@@ -504,7 +722,9 @@ fn the_report_is_one_file_that_fetches_nothing() {
 
 #[test]
 fn a_made_up_trace_answers_alike() {
-    let served = Served::new(1 << 20, |folder| unhitch_golden::move_my_mouse().write(&folder.join("mouse.hitch")).unwrap());
+    let served = Served::new(1 << 20, |folder| {
+        unhitch_golden::move_my_mouse().write(&folder.join("mouse.hitch")).unwrap()
+    });
     assert_eq!(served.until_judged("mouse.hitch")["stage"], "ready");
     let golden = "/api/t/mouse.hitch";
     let stalls = served.ask(&format!("{golden}/stalls"));
@@ -522,7 +742,16 @@ fn a_made_up_trace_answers_alike() {
     let answer = served.get(&format!("{golden}/view?px=1600&lanes=c0,c1,{some}"));
     let view = View::new(answer.body);
     assert_eq!(view.lanes, 2 + threads.len().min(60));
-    for route in ["summary", "marks", "curve", "table?table=wakes&by=woken+by", "flame?of=wake", "butterfly?of=wake", "hot", "search?q=a"] {
+    for route in [
+        "summary",
+        "marks",
+        "curve",
+        "table?table=wakes&by=woken+by",
+        "flame?of=wake",
+        "butterfly?of=wake",
+        "hot",
+        "search?q=a",
+    ] {
         served.ask(&format!("{golden}/{route}"));
     }
 }
@@ -533,7 +762,15 @@ fn a_request_that_is_dropped_is_not_answered_and_hurts_nobody() {
     let served = judged();
     for _ in 0..50 {
         let mut stream = served.connect();
-        stream.write_all(format!("{}\r\n\r\n", served.head("GET", &format!("{STARVE}/flame?of=wait&px=4000"))).as_bytes()).unwrap();
+        stream
+            .write_all(
+                format!(
+                    "{}\r\n\r\n",
+                    served.head("GET", &format!("{STARVE}/flame?of=wait&px=4000"))
+                )
+                .as_bytes(),
+            )
+            .unwrap();
         drop(stream);
     }
     served.ask(&format!("{STARVE}/flame?of=wait"));

@@ -1,5 +1,6 @@
-//! Who must not get in, and what must not get out: wrong tokens, foreign hosts and pages, names that lead elsewhere, uploads without end,
-//! hostile traces. After each of them the server is alive, and nothing of it is left.
+//! Who must not get in, and what must not get out: wrong tokens, foreign hosts and pages, names
+//! that lead elsewhere, uploads without end, hostile traces. After each of them the server is
+//! alive, and nothing of it is left.
 
 mod support;
 
@@ -31,7 +32,11 @@ fn without_the_token_nobody_gets_anything() {
     let served = served();
     let host = host(&served);
     let almost = format!("{}0", &served.token[..served.token.len() - 1]);
-    let almost = if almost == served.token { format!("{}1", &served.token[..served.token.len() - 1]) } else { almost };
+    let almost = if almost == served.token {
+        format!("{}1", &served.token[..served.token.len() - 1])
+    } else {
+        almost
+    };
     let wrong = [
         String::new(),
         "Authorization: Bearer".to_owned(),
@@ -44,12 +49,25 @@ fn without_the_token_nobody_gets_anything() {
         format!("Cookie: unhitch={}", served.token),
     ];
     for header in &wrong {
-        let headers = if header.is_empty() { vec![host.as_str()] } else { vec![host.as_str(), header.as_str()] };
-        for path in ["/api/traces", "/api/server", "/api/t/starve.hitch/summary", "/api/nothing", "/", "/assets/x.js"] {
+        let headers = if header.is_empty() {
+            vec![host.as_str()]
+        } else {
+            vec![host.as_str(), header.as_str()]
+        };
+        for path in [
+            "/api/traces",
+            "/api/server",
+            "/api/t/starve.hitch/summary",
+            "/api/nothing",
+            "/",
+            "/assets/x.js",
+        ] {
             let answer = request(&served, &format!("GET {path}"), &headers);
             assert_eq!(answer.status, 401, "{path} with {header:?}");
             assert!(!answer.text().contains("starve"), "{}", answer.text());
-            assert!(!answer.text().contains(&served.token) && !answer.headers.contains(&served.token));
+            assert!(
+                !answer.text().contains(&served.token) && !answer.headers.contains(&served.token)
+            );
         }
         let answer = request(&served, "DELETE /api/traces/starve.hitch", &headers);
         assert_eq!(answer.status, 401);
@@ -64,10 +82,16 @@ fn without_the_token_nobody_gets_anything() {
 fn the_printed_address_sets_a_cookie_that_lets_in() {
     let served = served();
     let host = host(&served);
-    let answer = request(&served, &format!("GET /t/a?view=flame&token={}&from=5", served.token), &[&host]);
+    let answer =
+        request(&served, &format!("GET /t/a?view=flame&token={}&from=5", served.token), &[&host]);
     assert_eq!(answer.status, 200);
     let cookie = answer.header("set-cookie").expect("a cookie").to_owned();
-    assert!(cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && cookie.contains("Path=/"), "{cookie}");
+    assert!(
+        cookie.contains("HttpOnly")
+            && cookie.contains("SameSite=Strict")
+            && cookie.contains("Path=/"),
+        "{cookie}"
+    );
     // On to the same place without the token.
     assert!(answer.text().contains("url=/t/a?view=flame&amp;from=5\""), "{}", answer.text());
     assert!(!answer.text().contains(&served.token));
@@ -101,7 +125,8 @@ fn only_loopback_names_of_this_port_are_answered() {
     let answer = request(&served, "GET /api/traces", &[&token]);
     assert!([400, 403].contains(&answer.status), "no Host: {}", answer.status);
     let own = format!("Host: 127.0.0.1:{port}");
-    let answer = request(&served, &format!("GET http://evil.example:{port}/api/traces"), &[&own, &token]);
+    let answer =
+        request(&served, &format!("GET http://evil.example:{port}/api/traces"), &[&own, &token]);
     assert!([400, 403].contains(&answer.status), "an absolute address: {}", answer.status);
     for host in [own, format!("Host: localhost:{port}"), format!("Host: LOCALHOST:{port}")] {
         assert_eq!(request(&served, "GET /api/traces", &[&host, &token]).status, 200, "{host}");
@@ -111,7 +136,8 @@ fn only_loopback_names_of_this_port_are_answered() {
 #[test]
 fn other_pages_are_refused() {
     let served = served();
-    let (host, cookie) = (host(&served), format!("Cookie: unhitch-{}={}", served.port, served.token));
+    let (host, cookie) =
+        (host(&served), format!("Cookie: unhitch-{}={}", served.port, served.token));
     for origin in [
         "Origin: http://evil.example".to_owned(),
         "Origin: null".to_owned(),
@@ -120,14 +146,23 @@ fn other_pages_are_refused() {
         format!("Origin: http://127.0.0.1:{}", served.port.wrapping_add(1)),
         format!("Origin: http://127.0.0.1:{}.evil.example", served.port),
     ] {
-        for line in ["GET /api/traces", "DELETE /api/traces/starve.hitch", "POST /api/traces?name=x", "OPTIONS /api/traces"] {
+        for line in [
+            "GET /api/traces",
+            "DELETE /api/traces/starve.hitch",
+            "POST /api/traces?name=x",
+            "OPTIONS /api/traces",
+        ] {
             let answer = request(&served, line, &[&host, &cookie, &origin]);
             assert_eq!(answer.status, 403, "{line} from {origin}");
             assert_eq!(answer.header("access-control-allow-origin"), None);
         }
     }
     for site in ["Sec-Fetch-Site: cross-site", "Sec-Fetch-Site: same-site"] {
-        assert_eq!(request(&served, "GET /api/traces", &[&host, &cookie, site]).status, 403, "{site}");
+        assert_eq!(
+            request(&served, "GET /api/traces", &[&host, &cookie, site]).status,
+            403,
+            "{site}"
+        );
     }
     // With a cookie alone nothing is changed: a form of another page could send that much.
     assert_eq!(request(&served, "DELETE /api/traces/starve.hitch", &[&host, &cookie]).status, 403);
@@ -135,18 +170,27 @@ fn other_pages_are_refused() {
     let answer = request(&served, "GET /api/traces", &[&host, &cookie, &own]);
     assert_eq!((answer.status, answer.header("access-control-allow-origin")), (200, None));
     served.assert_folder_holds(&["starve.hitch"]);
-    assert_eq!(request(&served, "DELETE /api/traces/starve.hitch", &[&host, &cookie, &own]).status, 204);
+    assert_eq!(
+        request(&served, "DELETE /api/traces/starve.hitch", &[&host, &cookie, &own]).status,
+        204
+    );
     served.assert_folder_holds(&[]);
 }
 
 #[test]
 fn every_answer_tells_the_browser_to_do_no_more() {
     let served = served();
-    for (path, status) in [("/", 200), ("/api/traces", 200), ("/api/t/none/summary", 404), ("/t/some/view", 200)] {
+    for (path, status) in
+        [("/", 200), ("/api/traces", 200), ("/api/t/none/summary", 404), ("/t/some/view", 200)]
+    {
         let answer = served.get(path);
         assert_eq!(answer.status, status, "{path}");
         let policy = answer.header("content-security-policy").expect("a policy");
-        assert!(policy.starts_with("default-src 'none'; script-src 'self';") && !policy.contains("unsafe"), "{policy}");
+        assert!(
+            policy.starts_with("default-src 'none'; script-src 'self';")
+                && !policy.contains("unsafe"),
+            "{policy}"
+        );
         assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
         assert_eq!(answer.header("referrer-policy"), Some("no-referrer"));
         assert_eq!(answer.header("cross-origin-resource-policy"), Some("same-origin"));
@@ -163,11 +207,13 @@ fn names_lead_nowhere_else() {
         std::fs::create_dir(folder.join("inside")).unwrap();
         std::fs::copy(support::real_trace(), folder.join("inside/deep.hitch")).unwrap();
         #[cfg(unix)]
-        std::os::unix::fs::symlink(outside.path().join("secret.hitch"), folder.join("link.hitch")).unwrap();
+        std::os::unix::fs::symlink(outside.path().join("secret.hitch"), folder.join("link.hitch"))
+            .unwrap();
     });
     let secret = outside.path().join("secret.hitch").display().to_string();
     let encoded = secret.replace('/', "%2F");
-    let parent = format!("..%2F{}%2Fsecret.hitch", outside.path().file_name().unwrap().to_str().unwrap());
+    let parent =
+        format!("..%2F{}%2Fsecret.hitch", outside.path().file_name().unwrap().to_str().unwrap());
     let names = [
         "..",
         "%2e%2e",
@@ -194,24 +240,59 @@ fn names_lead_nowhere_else() {
         }
         let answer = served.send(&served.head("DELETE", &format!("/api/traces/{name}")), b"");
         assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.status);
-        let answer = served.with_body("PATCH", &format!("/api/traces/{name}"), "application/json", br#"{"notes":"x"}"#);
+        let answer = served.with_body(
+            "PATCH",
+            &format!("/api/traces/{name}"),
+            "application/json",
+            br#"{"notes":"x"}"#,
+        );
         assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.status);
         let body = serde_json::json!({ "name": name.replace("%2F", "/").replace("%2f", "/").replace("%2e", ".").replace("%00", "\0") });
         let taken = ["inside", "link.hitch"].contains(&name);
         if !name.contains('%') || name.contains("%2") || name.contains("%00") {
-            let answer = served.with_body("PATCH", "/api/traces/starve.hitch", "application/json", body.to_string().as_bytes());
-            assert_eq!(answer.status, if taken { 409 } else { 400 }, "renamed to {body}: {}", answer.text());
+            let answer = served.with_body(
+                "PATCH",
+                "/api/traces/starve.hitch",
+                "application/json",
+                body.to_string().as_bytes(),
+            );
+            assert_eq!(
+                answer.status,
+                if taken { 409 } else { 400 },
+                "renamed to {body}: {}",
+                answer.text()
+            );
         }
-        let upload = served.with_body("POST", &format!("/api/traces?name={name}"), "application/octet-stream", b"PERFILE2");
-        assert_eq!(upload.status, if taken { 409 } else { 400 }, "uploaded as {name}: {}", upload.text());
+        let upload = served.with_body(
+            "POST",
+            &format!("/api/traces?name={name}"),
+            "application/octet-stream",
+            b"PERFILE2",
+        );
+        assert_eq!(
+            upload.status,
+            if taken { 409 } else { 400 },
+            "uploaded as {name}: {}",
+            upload.text()
+        );
     }
     let listed = served.ask("/api/traces");
     assert_eq!(listed["traces"].as_array().unwrap().len(), 1, "{listed}");
-    assert!(!listed.to_string().contains(served.folder.path().to_str().unwrap()), "no path of the machine is told");
-    let raw =
-        request(&served, "GET /api/t/../../secret.hitch/summary", &[&host(&served), &format!("Authorization: Bearer {}", served.token)]);
+    assert!(
+        !listed.to_string().contains(served.folder.path().to_str().unwrap()),
+        "no path of the machine is told"
+    );
+    let raw = request(
+        &served,
+        "GET /api/t/../../secret.hitch/summary",
+        &[&host(&served), &format!("Authorization: Bearer {}", served.token)],
+    );
     assert_eq!(raw.status, 404, "{}", raw.text());
-    assert!(std::path::Path::new(&secret).exists() && served.file("inside/deep.hitch").exists() && served.file(".hidden.hitch").exists());
+    assert!(
+        std::path::Path::new(&secret).exists()
+            && served.file("inside/deep.hitch").exists()
+            && served.file(".hidden.hitch").exists()
+    );
     served.assert_alive();
 }
 
@@ -220,9 +301,16 @@ fn ten_gigabytes_are_refused_before_they_come() {
     let served = served();
     // Announced: refused with the head; nothing is sent.
     let head = served.head("POST", "/api/traces?name=big.hitch");
-    let answer = served.send(&format!("{head}\r\nContent-Type: application/octet-stream\r\nContent-Length: 10737418240"), b"");
+    let answer = served.send(
+        &format!("{head}\r\nContent-Type: application/octet-stream\r\nContent-Length: 10737418240"),
+        b"",
+    );
     assert_eq!(answer.status, 413, "{}", answer.text());
-    assert!(answer.json()["error"].as_str().unwrap().contains("1,048,576 bytes"), "{}", answer.text());
+    assert!(
+        answer.json()["error"].as_str().unwrap().contains("1,048,576 bytes"),
+        "{}",
+        answer.text()
+    );
     served.assert_folder_holds(&["starve.hitch"]);
 
     // Not announced: one byte too many is what is refused, however many were to follow.
@@ -243,7 +331,9 @@ fn ten_gigabytes_are_refused_before_they_come() {
     let mut stream = served.connect();
     stream.write_all(head.as_bytes()).unwrap();
     let cut_off = (0..200_000).any(|_| {
-        let sent = stream.write_all(format!("{:x}\r\n", piece.len()).as_bytes()).and_then(|()| stream.write_all(&piece));
+        let sent = stream
+            .write_all(format!("{:x}\r\n", piece.len()).as_bytes())
+            .and_then(|()| stream.write_all(&piece));
         sent.and_then(|()| stream.write_all(b"\r\n")).is_err()
     });
     assert!(cut_off, "10 GB were taken");
@@ -290,16 +380,33 @@ fn hostile_traces_are_refused_and_the_server_lives() {
         ("zip.hitch", b"PK\x03\x04 and no more".to_vec()),
     ];
     let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
-    let served = Served::new(16 << 20, |folder| files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap()));
+    let served = Served::new(16 << 20, |folder| {
+        files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap())
+    });
     for name in names {
         let status = served.until_judged(name);
         if status["stage"] == "failed" {
-            for route in ["summary", "lanes", "view?lanes=c0", "stalls", "table?table=waits", "stall/1", "report"] {
+            for route in [
+                "summary",
+                "lanes",
+                "view?lanes=c0",
+                "stalls",
+                "table?table=waits",
+                "stall/1",
+                "report",
+            ] {
                 let answer = served.get(&format!("/api/t/{name}/{route}"));
                 assert_eq!(answer.status, 422, "{name}/{route}");
-                assert!(!answer.text().contains(served.folder.path().to_str().unwrap()), "{}", answer.text());
+                assert!(
+                    !answer.text().contains(served.folder.path().to_str().unwrap()),
+                    "{}",
+                    answer.text()
+                );
             }
-            assert!(!status.to_string().contains(served.folder.path().to_str().unwrap()), "{status}");
+            assert!(
+                !status.to_string().contains(served.folder.path().to_str().unwrap()),
+                "{status}"
+            );
         } else {
             // What can be read is read, and says that it is damaged.
             let summary = served.ask(&format!("/api/t/{name}/summary"));
@@ -308,12 +415,18 @@ fn hostile_traces_are_refused_and_the_server_lives() {
         served.assert_alive();
     }
     let listed = served.ask("/api/traces");
-    let failed = listed["traces"].as_array().unwrap().iter().filter(|entry| !entry["error"].is_null()).count();
+    let failed = listed["traces"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|entry| !entry["error"].is_null())
+        .count();
     assert!(failed >= 1, "{listed}");
     assert!(!listed.to_string().contains(served.folder.path().to_str().unwrap()), "{listed}");
     // What does not even begin like a trace is not kept.
     for body in [&b"<html>"[..], b"", b"MZ\x90"] {
-        let answer = served.with_body("POST", "/api/traces?name=no.hitch", "application/octet-stream", body);
+        let answer =
+            served.with_body("POST", "/api/traces?name=no.hitch", "application/octet-stream", body);
         assert_eq!(answer.status, 422, "{}", answer.text());
     }
     assert!(!served.file("no.hitch").exists());
@@ -327,7 +440,11 @@ fn who_is_slow_makes_room_for_who_asks() {
     let (begin, rest) = trace.split_at(1000);
     // An upload that goes on meanwhile is not slow.
     let mut upload = served.connect();
-    let head = format!("{}\r\nContent-Length: {}\r\n\r\n", served.head("POST", "/api/traces?name=new.hitch"), trace.len());
+    let head = format!(
+        "{}\r\nContent-Length: {}\r\n\r\n",
+        served.head("POST", "/api/traces?name=new.hitch"),
+        trace.len()
+    );
     upload.write_all(&[head.as_bytes(), begin].concat()).unwrap();
     served.until_folder_counts(2);
     let dribble = |_| {

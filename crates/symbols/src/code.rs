@@ -1,7 +1,9 @@
-//! Reads the machine code of a function: from its file, from the vdso, from the running kernel's memory or from a kernel image.
+//! Reads the machine code of a function: from its file, from the vdso, from the running kernel's
+//! memory or from a kernel image.
 //!
-//! Formats: ELF; `/proc/kcore` is an ELF core file of the kernel's memory (`fs/proc/kcore.c`, `proc_kcore(5)`), its `PT_LOAD` segments by
-//! avma. *Why so many refusals*: the instructions of another build look just as plausible beside the samples as the right ones.
+//! Formats: ELF; `/proc/kcore` is an ELF core file of the kernel's memory (`fs/proc/kcore.c`,
+//! `proc_kcore(5)`), its `PT_LOAD` segments by avma. *Why so many refusals*: the instructions of
+//! another build look just as plausible beside the samples as the right ones.
 
 use crate::files::LocalFiles;
 use crate::kernel_image::KernelImage;
@@ -81,7 +83,8 @@ pub struct Code {
     pub bytes: Vec<u8>,
     /// The address that a disassembler shows for `start`: svma for files, avma for the kernel.
     pub start_address: u64,
-    /// True when this is one function by the symbol table, false when it is what lies around the samples.
+    /// True when this is one function by the symbol table, false when it is what lies around the
+    /// samples.
     pub is_function: bool,
     /// Whose instructions these are.
     pub isa: Isa,
@@ -122,7 +125,9 @@ pub enum NoCode {
     #[error("{0}; give the kernel that was recorded with --kernel-image VMLINUX")]
     OtherKernel(&'static str),
     /// No `/proc/kcore`, or not permitted.
-    #[error("{path} cannot be read ({kind}): it takes root and a kernel with CONFIG_PROC_KCORE; or give --kernel-image VMLINUX")]
+    #[error(
+        "{path} cannot be read ({kind}): it takes root and a kernel with CONFIG_PROC_KCORE; or give --kernel-image VMLINUX"
+    )]
     NoKcore {
         /// The file.
         path: PathBuf,
@@ -139,11 +144,19 @@ pub enum NoCode {
     },
 }
 
-/// The code of the function in which the module offsets `near` are, or what lies around them where no function is known.
-pub fn code(trace: &Trace, module: ModuleId, near: Range<u64>, options: &CodeOptions) -> Result<Code, NoCode> {
+/// The code of the function in which the module offsets `near` are, or what lies around them where
+/// no function is known.
+pub fn code(
+    trace: &Trace,
+    module: ModuleId,
+    near: Range<u64>,
+    options: &CodeOptions,
+) -> Result<Code, NoCode> {
     let found = trace.modules.get(module).ok_or(NoCode::NoModule)?;
     match (found.kind, &options.kernel_image) {
-        (ModuleKind::File, _) => file_code(trace, trace.name(found.path), &found.build_id, near, options),
+        (ModuleKind::File, _) => {
+            file_code(trace, trace.name(found.path), &found.build_id, near, options)
+        }
         (ModuleKind::Anonymous { .. } | ModuleKind::Jit { .. }, _) => Err(NoCode::Anonymous),
         (ModuleKind::Image { .. }, _) => Err(NoCode::Image),
         (ModuleKind::Cut, _) => Err(NoCode::NoModule),
@@ -154,23 +167,39 @@ pub fn code(trace: &Trace, module: ModuleId, near: Range<u64>, options: &CodeOpt
 
 /// `extent`, if it is a function of bearable length around `near`; else `near` with a margin.
 pub(crate) fn bounds(extent: Option<Range<u64>>, near: &Range<u64>) -> (Range<u64>, bool) {
-    let fits = |extent: &Range<u64>| extent.contains(&near.start) && near.end <= extent.end && extent.end - extent.start <= MAX_CODE_BYTES;
+    let fits = |extent: &Range<u64>| {
+        extent.contains(&near.start)
+            && near.end <= extent.end
+            && extent.end - extent.start <= MAX_CODE_BYTES
+    };
     match extent.filter(fits) {
         Some(extent) => (extent, true),
         None => {
-            let end = near.end.min(near.start.saturating_add(MAX_CODE_BYTES)).saturating_add(RAW_MARGIN_BYTES);
+            let end = near
+                .end
+                .min(near.start.saturating_add(MAX_CODE_BYTES))
+                .saturating_add(RAW_MARGIN_BYTES);
             (near.start.saturating_sub(RAW_MARGIN_BYTES)..end, false)
         }
     }
 }
 
-fn file_code(trace: &Trace, path: &str, build_id: &[u8], near: Range<u64>, options: &CodeOptions) -> Result<Code, NoCode> {
+fn file_code(
+    trace: &Trace,
+    path: &str,
+    build_id: &[u8],
+    near: Range<u64>,
+    options: &CodeOptions,
+) -> Result<Code, NoCode> {
     let other_build = |how| NoCode::OtherBuild { path: path.to_owned(), how };
     if path == vdso::NAME && origin::foreign(&trace.meta).is_some() {
         return Err(NoCode::Unreadable(path.to_owned()));
     }
     let recorded = Recorded { build_id, until: origin::recorded_until(trace) };
-    let files = LocalFiles { kallsyms: options.kallsyms.clone(), perf_map_dir: origin::PERF_MAP_DIR.into() };
+    let files = LocalFiles {
+        kallsyms: options.kallsyms.clone(),
+        perf_map_dir: origin::PERF_MAP_DIR.into(),
+    };
     let means = Means::new(Arc::new(files), options.debug_dirs.clone(), false, 0);
     let module = Module::open(path, recorded, &means).map_err(|missing| match missing {
         Missing::Unreadable => NoCode::Unreadable(path.to_owned()),
@@ -180,35 +209,58 @@ fn file_code(trace: &Trace, path: &str, build_id: &[u8], near: Range<u64>, optio
     })?;
     let (bounds, is_function) = bounds(module.extent_at(near.start, &means), &near);
     let (elf, mut image) = module.code(&means).map_err(|_| NoCode::Unreadable(path.to_owned()))?;
-    let bytes = read_at(&mut image, bounds.start, bounds.end - bounds.start).map_err(|_| NoCode::Damaged(path.to_owned()))?;
+    let bytes = read_at(&mut image, bounds.start, bounds.end - bounds.start)
+        .map_err(|_| NoCode::Damaged(path.to_owned()))?;
     if (bytes.len() as u64) < near.start - bounds.start {
         return Err(NoCode::Damaged(path.to_owned()));
     }
     Ok(Code {
         start: bounds.start,
         bytes,
-        start_address: elf.svma(near.start).unwrap_or(near.start).wrapping_sub(near.start - bounds.start),
+        start_address: elf
+            .svma(near.start)
+            .unwrap_or(near.start)
+            .wrapping_sub(near.start - bounds.start),
         is_function,
         isa: Isa::of_machine(elf.machine),
         source: path.into(),
-        doubt: (!module.is_proven && path != vdso::NAME)
-            .then_some("the recording has no build id to tell it by; it is older than the recording"),
+        doubt: (!module.is_proven && path != vdso::NAME).then_some(
+            "the recording has no build id to tell it by; it is older than the recording",
+        ),
     })
 }
 
-fn running_kernel_code(trace: &Trace, near: Range<u64>, options: &CodeOptions) -> Result<Code, NoCode> {
+fn running_kernel_code(
+    trace: &Trace,
+    near: Range<u64>,
+    options: &CodeOptions,
+) -> Result<Code, NoCode> {
     if let Some(why) = origin::foreign(&trace.meta) {
         return Err(NoCode::OtherKernel(why));
     }
     let no_kcore = |kind| NoCode::NoKcore { path: options.kcore.clone(), kind };
     let (bounds, is_function) = bounds(kernel::extent_at(&options.kallsyms, near.start), &near);
     let read = match &options.opened_kcore {
-        Some(core) => read_core(&mut *core.lock().unwrap_or_else(PoisonError::into_inner), &bounds, near.start),
-        None => open_core(&options.kcore).and_then(|mut core| read_core(&mut core, &bounds, near.start)),
+        Some(core) => read_core(
+            &mut *core.lock().unwrap_or_else(PoisonError::into_inner),
+            &bounds,
+            near.start,
+        ),
+        None => {
+            open_core(&options.kcore).and_then(|mut core| read_core(&mut core, &bounds, near.start))
+        }
     };
     let (start, bytes, isa) = read.map_err(|error| no_kcore(error.kind()))?;
     let is_function = is_function && start == bounds.start;
-    Ok(Code { start, bytes, start_address: start, is_function, isa, source: options.kcore.clone(), doubt: None })
+    Ok(Code {
+        start,
+        bytes,
+        start_address: start,
+        is_function,
+        isa,
+        source: options.kcore.clone(),
+        doubt: None,
+    })
 }
 
 fn open_core(path: &Path) -> io::Result<File> {
@@ -219,26 +271,37 @@ fn open_core(path: &Path) -> io::Result<File> {
 }
 
 /// Reads as much of `avmas` as lies in one segment with `near_avma`.
-fn read_core(core: &mut (impl Read + Seek), avmas: &Range<u64>, near_avma: u64) -> io::Result<(u64, Vec<u8>, Isa)> {
+fn read_core(
+    core: &mut (impl Read + Seek),
+    avmas: &Range<u64>,
+    near_avma: u64,
+) -> io::Result<(u64, Vec<u8>, Isa)> {
     let damaged = || io::Error::from(io::ErrorKind::InvalidData);
     let headers = read_at(core, 0, MAX_CORE_HEADER_BYTES)?;
-    let header = elf::FileHeader64::<object::Endianness>::parse(&*headers).map_err(|_| damaged())?;
+    let header =
+        elf::FileHeader64::<object::Endianness>::parse(&*headers).map_err(|_| damaged())?;
     let endian = header.endian().map_err(|_| damaged())?;
     let programs = header.program_headers(endian, &*headers).map_err(|_| damaged())?;
     let segment = programs.iter().find_map(|program| {
         let start = program.p_vaddr(endian);
         let segment = start..start.checked_add(program.p_filesz(endian))?;
-        (program.p_type(endian) == elf::PT_LOAD && segment.contains(&near_avma)).then(|| (segment, program.p_offset(endian)))
+        (program.p_type(endian) == elf::PT_LOAD && segment.contains(&near_avma))
+            .then(|| (segment, program.p_offset(endian)))
     });
     let (segment, file_offset) = segment.ok_or(io::ErrorKind::NotFound)?;
     let start = avmas.start.max(segment.start);
     let len = avmas.end.min(segment.end).saturating_sub(start);
-    let bytes = read_at(core, file_offset.checked_add(start - segment.start).ok_or_else(damaged)?, len)?;
+    let bytes =
+        read_at(core, file_offset.checked_add(start - segment.start).ok_or_else(damaged)?, len)?;
     Ok((start, bytes, Isa::of_machine(header.e_machine(endian).0)))
 }
 
 /// Up to `len` bytes from `offset` on, fewer at the end of the file.
-pub(crate) fn read_at(image: &mut (impl Read + Seek + ?Sized), offset: u64, len: u64) -> io::Result<Vec<u8>> {
+pub(crate) fn read_at(
+    image: &mut (impl Read + Seek + ?Sized),
+    offset: u64,
+    len: u64,
+) -> io::Result<Vec<u8>> {
     image.seek(SeekFrom::Start(offset))?;
     let mut bytes = Vec::new();
     image.take(len).read_to_end(&mut bytes)?;
@@ -252,7 +315,11 @@ mod tests {
     #[test]
     fn functions_are_read_whole_and_other_code_with_a_margin() {
         assert_eq!(bounds(Some(0x100..0x140), &(0x110..0x120)), (0x100..0x140, true));
-        assert_eq!(bounds(Some(0x100..0x140), &(0x110..0x150)), (0x10..0x250, false), "samples behind its end");
+        assert_eq!(
+            bounds(Some(0x100..0x140), &(0x110..0x150)),
+            (0x10..0x250, false),
+            "samples behind its end"
+        );
         assert_eq!(bounds(None, &(0x110..0x120)), (0x10..0x220, false));
         assert_eq!(bounds(Some(0..u64::MAX), &(0x10..0x20)), (0..0x120, false));
         assert_eq!(bounds(None, &(0..u64::MAX)), (0..MAX_CODE_BYTES + RAW_MARGIN_BYTES, false));

@@ -1,8 +1,9 @@
 //! Finds the separate debug file of a stripped one.
 //!
-//! Format: "Separate Debug Files" of the GDB manual: `DEBUG_DIR/.build-id/xx/yyyy.debug` by build id, and the file named by
-//! `.gnu_debuglink`, beside the stripped file, in its `.debug` folder, or under `DEBUG_DIR` with the stripped file's own folder. *Why each
-//! candidate is checked*: a debug file of another build gives names that look right and are wrong.
+//! Format: "Separate Debug Files" of the GDB manual: `DEBUG_DIR/.build-id/xx/yyyy.debug` by build
+//! id, and the file named by `.gnu_debuglink`, beside the stripped file, in its `.debug` folder, or
+//! under `DEBUG_DIR` with the stripped file's own folder. *Why each candidate is checked*: a debug
+//! file of another build gives names that look right and are wrong.
 
 use crate::elf::Elf;
 use crate::files::{self, Files, Identity, Wanted};
@@ -11,7 +12,8 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
-/// A longer debug file is not summed: a debug link is the last resort, and the file that it names may be sparse.
+/// A longer debug file is not summed: a debug link is the last resort, and the file that it names
+/// may be sparse.
 const MAX_SUMMED_BYTES: u64 = 256 << 20;
 
 /// A separate debug file that belongs to the file that it was asked for.
@@ -22,23 +24,39 @@ pub(crate) struct DebugFile {
 }
 
 /// The debug file of `elf`, which was read from `module`.
-pub(crate) fn find(files: &dyn Files, module: &Wanted, elf: &Elf, debug_dirs: &[PathBuf]) -> Option<DebugFile> {
+pub(crate) fn find(
+    files: &dyn Files,
+    module: &Wanted,
+    elf: &Elf,
+    debug_dirs: &[PathBuf],
+) -> Option<DebugFile> {
     let by_id = debug_dirs.iter().filter_map(|dir| by_build_id(dir, &elf.build_id));
-    let by_id = by_id.filter_map(|candidate| accept(files, module.debug(candidate), elf, None)).next();
+    let by_id =
+        by_id.filter_map(|candidate| accept(files, module.debug(candidate), elf, None)).next();
     by_id.or_else(|| {
         let (name, crc) = elf.debuglink.as_ref()?;
         let name = Path::new(file_name(name)?);
         let path = module.path();
         let folder = path.parent()?;
         let beside = [folder.join(name), folder.join(".debug").join(name)].into_iter();
-        let below = debug_dirs.iter().map(|dir| dir.join(folder.strip_prefix("/").unwrap_or(folder)).join(name));
+        let below = debug_dirs
+            .iter()
+            .map(|dir| dir.join(folder.strip_prefix("/").unwrap_or(folder)).join(name));
         let candidates = beside.chain(below).filter(|candidate| candidate != path);
-        candidates.map(|candidate| module.debug(candidate)).find_map(|candidate| accept(files, candidate, elf, Some(*crc)))
+        candidates
+            .map(|candidate| module.debug(candidate))
+            .find_map(|candidate| accept(files, candidate, elf, Some(*crc)))
     })
 }
 
-/// The file that `debug`'s `.gnu_debugaltlink` names: what dwz moved out of several debug files into one.
-pub(crate) fn find_shared(files: &dyn Files, of: &Wanted, debug: &Elf, debug_dirs: &[PathBuf]) -> Option<(Wanted, File, Identity)> {
+/// The file that `debug`'s `.gnu_debugaltlink` names: what dwz moved out of several debug files
+/// into one.
+pub(crate) fn find_shared(
+    files: &dyn Files,
+    of: &Wanted,
+    debug: &Elf,
+    debug_dirs: &[PathBuf],
+) -> Option<(Wanted, File, Identity)> {
     let (name, build_id) = debug.debugaltlink.as_ref()?;
     let linked = of.path().parent()?.join(path_of(name)?);
     let by_id = debug_dirs.iter().filter_map(|dir| by_build_id(dir, build_id));
@@ -59,7 +77,9 @@ fn accept(files: &dyn Files, wanted: Wanted, elf: &Elf, crc: Option<u32>) -> Opt
     let (mut file, identity) = files::open(files, &wanted).ok()?;
     let debug = Elf::read(file.try_clone().ok()?)?;
     let belongs = if elf.build_id.is_empty() || debug.build_id.is_empty() {
-        crc.is_some_and(|expected| identity.len_bytes <= MAX_SUMMED_BYTES && crc32(&mut file) == Some(expected))
+        crc.is_some_and(|expected| {
+            identity.len_bytes <= MAX_SUMMED_BYTES && crc32(&mut file) == Some(expected)
+        })
     } else {
         elf.build_id == debug.build_id
     };
@@ -111,7 +131,10 @@ mod tests {
     #[test]
     fn build_id_paths() {
         let dir = Path::new("/usr/lib/debug");
-        assert_eq!(by_build_id(dir, &[0xab, 0x01, 0xff]), Some(PathBuf::from("/usr/lib/debug/.build-id/ab/01ff.debug")));
+        assert_eq!(
+            by_build_id(dir, &[0xab, 0x01, 0xff]),
+            Some(PathBuf::from("/usr/lib/debug/.build-id/ab/01ff.debug"))
+        );
         assert_eq!(by_build_id(dir, &[0xab]), None);
         assert_eq!(by_build_id(dir, &[]), None);
     }

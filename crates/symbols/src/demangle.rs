@@ -1,7 +1,8 @@
 //! Makes linker symbols readable: Rust paths without hashes, C++ names without parameters.
 //!
-//! Formats: the Rust legacy and v0 manglings, the Itanium C++ ABI, and the version suffix (`@@GLIBC_2.2.5`) that glibc's own symbol table
-//! carries. *Why no parameters*: the name is what stacks are grouped and searched by, and it has to fit a line beside its callers.
+//! Formats: the Rust legacy and v0 manglings, the Itanium C++ ABI, and the version suffix
+//! (`@@GLIBC_2.2.5`) that glibc's own symbol table carries. *Why no parameters*: the name is what
+//! stacks are grouped and searched by, and it has to fit a line beside its callers.
 
 use cpp_demangle::{DemangleOptions, DemangleWrite, ParseOptions, Symbol};
 use std::fmt;
@@ -25,14 +26,19 @@ fn cpp(name: &str) -> Option<String> {
     if !name.starts_with("_Z") {
         return None;
     }
-    let symbol = Symbol::new_with_options(name, &ParseOptions::default().recursion_limit(CPP_RECURSION_LIMIT)).ok()?;
-    let options = DemangleOptions::new().no_params().no_return_type().recursion_limit(CPP_RECURSION_LIMIT);
+    let symbol = Symbol::new_with_options(
+        name,
+        &ParseOptions::default().recursion_limit(CPP_RECURSION_LIMIT),
+    )
+    .ok()?;
+    let options =
+        DemangleOptions::new().no_params().no_return_type().recursion_limit(CPP_RECURSION_LIMIT);
     let mut out = Bounded(String::new());
     symbol.structured_demangle(&mut out, &options).ok().map(|()| out.0)
 }
 
-/// A longer readable name is of no use to anybody. Parts of a mangled name refer to earlier parts, so that 250 bytes can stand for a
-/// gigabyte; such a name stays as it is.
+/// A longer readable name is of no use to anybody. Parts of a mangled name refer to earlier parts,
+/// so that 250 bytes can stand for a gigabyte; such a name stays as it is.
 const MAX_READABLE_LEN: usize = 64 << 10;
 
 struct Bounded(String);
@@ -47,13 +53,16 @@ impl DemangleWrite for Bounded {
     }
 }
 
-/// Longer names of Microsoft's compiler stay as they are: their demangler descends without a limit, and real names are shorter.
+/// Longer names of Microsoft's compiler stay as they are: their demangler descends without a limit,
+/// and real names are shorter.
 const MAX_MSVC_LEN: usize = 2048;
-/// Digits refer to earlier parts, and those to still earlier ones: 115 bytes took gigabytes, and the demangler itself has no limit. With so
-/// many digits it takes some ten MiB at most; the names of the standard library have one digit in some thirty bytes.
+/// Digits refer to earlier parts, and those to still earlier ones: 115 bytes took gigabytes, and
+/// the demangler itself has no limit. With so many digits it takes some ten MiB at most; the names
+/// of the standard library have one digit in some thirty bytes.
 const MAX_MSVC_DIGITS: usize = 32;
 
-/// The readable form of a name in a PDB: C++ names without parameters, C names without what the calling convention hung onto them.
+/// The readable form of a name in a PDB: C++ names without parameters, C names without what the
+/// calling convention hung onto them.
 pub(crate) fn demangle_msvc(name: &str) -> String {
     if name.starts_with('?') {
         let digits = name.bytes().filter(u8::is_ascii_digit).count();
@@ -64,7 +73,9 @@ pub(crate) fn demangle_msvc(name: &str) -> String {
         return msvc_demangler::demangle(name, flags).unwrap_or_else(|_| name.to_owned());
     }
     // 32-bit `_NAME@BYTES` and `@NAME@BYTES`.
-    let bare = name.rsplit_once('@').filter(|(_, bytes)| !bytes.is_empty() && bytes.bytes().all(|byte| byte.is_ascii_digit()));
+    let bare = name
+        .rsplit_once('@')
+        .filter(|(_, bytes)| !bytes.is_empty() && bytes.bytes().all(|byte| byte.is_ascii_digit()));
     let bare = bare.and_then(|(stem, _)| stem.strip_prefix(['_', '@']));
     // Rust's own names come to PDBs as they are.
     bare.map_or_else(|| demangle(name), str::to_owned)
@@ -76,8 +87,14 @@ mod tests {
 
     #[test]
     fn microsofts_names_lose_their_parameters() {
-        assert_eq!(demangle_msvc("?RendererMain@content@@YAHABUMainFunctionParams@1@@Z"), "content::RendererMain");
-        assert_eq!(demangle_msvc("?Run@MessagePumpDefault@base@@UEAAXPEAVDelegate@MessagePump@2@@Z"), "base::MessagePumpDefault::Run");
+        assert_eq!(
+            demangle_msvc("?RendererMain@content@@YAHABUMainFunctionParams@1@@Z"),
+            "content::RendererMain"
+        );
+        assert_eq!(
+            demangle_msvc("?Run@MessagePumpDefault@base@@UEAAXPEAVDelegate@MessagePump@2@@Z"),
+            "base::MessagePumpDefault::Run"
+        );
         assert_eq!(demangle_msvc("??1Widget@ui@@QEAA@XZ"), "ui::Widget::~Widget");
         assert_eq!(demangle_msvc("_NtQueryVirtualMemory@24"), "NtQueryVirtualMemory");
         assert_eq!(demangle_msvc("@KfLowerIrql@4"), "KfLowerIrql");
@@ -99,11 +116,13 @@ mod tests {
 
     #[test]
     fn references_to_references_are_not_multiplied() {
-        let types: String = (0..7).map(|of| format!("P6AX{}@Z", of.to_string().repeat(9))).collect();
+        let types: String =
+            (0..7).map(|of| format!("P6AX{}@Z", of.to_string().repeat(9))).collect();
         for name in [format!("??$f@PAH{types}@@YAXXZ"), format!("?f@@YAXPAH{types}@Z")] {
             assert_eq!(demangle_msvc(&name), name);
         }
-        let types: String = (1..8).map(|of| format!("S0_I{}E", format!("S{of}_").repeat(8))).collect();
+        let types: String =
+            (1..8).map(|of| format!("S0_I{}E", format!("S{of}_").repeat(8))).collect();
         let name = format!("_Z1fI1AIiiE{types}Evv");
         assert_eq!(demangle(&name), name);
     }
@@ -112,9 +131,18 @@ mod tests {
 
     #[test]
     fn rust_names_lose_their_hash() {
-        assert_eq!(demangle("_ZN3lab6starve13hold_the_lock17h0123456789abcdefE"), "lab::starve::hold_the_lock");
-        assert_eq!(demangle("_ZN3lab6starve13hold_the_lock17h0123456789abcdefE.llvm.1234"), "lab::starve::hold_the_lock");
-        assert_eq!(demangle("_RNvNtCs1234_3lab6starve13hold_the_lock"), "lab::starve::hold_the_lock");
+        assert_eq!(
+            demangle("_ZN3lab6starve13hold_the_lock17h0123456789abcdefE"),
+            "lab::starve::hold_the_lock"
+        );
+        assert_eq!(
+            demangle("_ZN3lab6starve13hold_the_lock17h0123456789abcdefE.llvm.1234"),
+            "lab::starve::hold_the_lock"
+        );
+        assert_eq!(
+            demangle("_RNvNtCs1234_3lab6starve13hold_the_lock"),
+            "lab::starve::hold_the_lock"
+        );
         assert_eq!(
             demangle(
                 "_ZN4core3ptr85drop_in_place$LT$std..rt..lang_start$LT$$LP$$RP$$GT$..$u7b$$u7b$closure$u7d$$u7d$$GT$17h0123456789abcdefE"
@@ -126,7 +154,10 @@ mod tests {
     #[test]
     fn cpp_names_lose_their_parameters() {
         assert_eq!(demangle("_ZN4base11MessagePump3RunEPNS_8DelegateE"), "base::MessagePump::Run");
-        assert_eq!(demangle("_ZNSt6vectorIiSaIiEE9push_backERKi"), "std::vector<int, std::allocator<int> >::push_back");
+        assert_eq!(
+            demangle("_ZNSt6vectorIiSaIiEE9push_backERKi"),
+            "std::vector<int, std::allocator<int> >::push_back"
+        );
         assert_eq!(demangle("_Z3addii"), "add");
     }
 

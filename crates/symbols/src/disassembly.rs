@@ -1,8 +1,9 @@
 //! Disassembles machine code around samples.
 //!
-//! Format: the Intel and AMD manuals, decoded with the `iced-x86` crate and written as `objdump` and `perf annotate` write it (AT&T syntax).
-//! *Why samples take part*: x86 instructions have no fixed length, but every sample was taken at the start of one. Where no function is
-//! known, they alone tell where to begin.
+//! Format: the Intel and AMD manuals, decoded with the `iced-x86` crate and written as `objdump`
+//! and `perf annotate` write it (AT&T syntax). *Why samples take part*: x86 instructions have no
+//! fixed length, but every sample was taken at the start of one. Where no function is known, they
+//! alone tell where to begin.
 
 use crate::code::{Code, Isa};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter};
@@ -18,8 +19,8 @@ pub struct Instruction {
     pub len: u32,
     /// As text; `(bad)` where the bytes are no instruction.
     pub text: String,
-    /// The module offset where it jumps or may jump, when the code says so; calls do not count. Its own for an instruction that repeats
-    /// itself.
+    /// The module offset where it jumps or may jump, when the code says so; calls do not count. Its
+    /// own for an instruction that repeats itself.
     pub target: Option<u64>,
     /// True when the next instruction may follow.
     pub falls_through: bool,
@@ -27,8 +28,8 @@ pub struct Instruction {
     pub jumps_anywhere: bool,
 }
 
-/// The instructions of `code`. `sampled` are module offsets, ascending, at which instructions are known to start. None for another
-/// machine than x86.
+/// The instructions of `code`. `sampled` are module offsets, ascending, at which instructions are
+/// known to start. None for another machine than x86.
 pub fn disassemble(code: &Code, sampled: &[u64]) -> Option<Vec<Instruction>> {
     let Isa::X86 { bits } = code.isa else { return None };
     let sampled: Vec<usize> = sampled
@@ -37,7 +38,9 @@ pub fn disassemble(code: &Code, sampled: &[u64]) -> Option<Vec<Instruction>> {
         .filter(|&at| at < code.bytes.len())
         .collect();
     let begin = match sampled.first() {
-        Some(&first) if !code.is_function => (0..first).find(|&begin| leads_to(code, bits, begin, first)).unwrap_or(first),
+        Some(&first) if !code.is_function => {
+            (0..first).find(|&begin| leads_to(code, bits, begin, first)).unwrap_or(first)
+        }
         _ => 0,
     };
     let mut anchors = sampled.into_iter().filter(|&at| at > begin).peekable();
@@ -65,11 +68,15 @@ pub fn disassemble(code: &Code, sampled: &[u64]) -> Option<Vec<Instruction>> {
             false => formatter.format(&decoded, &mut text),
         }
         let flow = if is_bad { FlowControl::Exception } else { decoded.flow_control() };
-        let repeats = decoded.is_string_instruction() && (decoded.has_rep_prefix() || decoded.has_repne_prefix());
+        let repeats = decoded.is_string_instruction()
+            && (decoded.has_rep_prefix() || decoded.has_repne_prefix());
         let target = match flow {
-            FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
-                Some(decoded.near_branch_target().wrapping_sub(code.start_address).wrapping_add(code.start))
-            }
+            FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => Some(
+                decoded
+                    .near_branch_target()
+                    .wrapping_sub(code.start_address)
+                    .wrapping_add(code.start),
+            ),
             _ => (repeats && !is_bad).then_some(offset),
         };
         let is_breakpoint = decoded.code() == iced_x86::Code::Int3;
@@ -82,7 +89,10 @@ pub fn disassemble(code: &Code, sampled: &[u64]) -> Option<Vec<Instruction>> {
             falls_through: !is_breakpoint
                 && !matches!(
                     flow,
-                    FlowControl::UnconditionalBranch | FlowControl::IndirectBranch | FlowControl::Return | FlowControl::Exception
+                    FlowControl::UnconditionalBranch
+                        | FlowControl::IndirectBranch
+                        | FlowControl::Return
+                        | FlowControl::Exception
                 ),
             jumps_anywhere: flow == FlowControl::IndirectBranch,
         });
@@ -102,7 +112,8 @@ fn move_to(decoder: &mut Decoder<'_>, code: &Code, at: usize) {
     decoder.set_ip(code.start_address.wrapping_add(at as u64));
 }
 
-/// True when decoding from `begin` comes to an instruction that starts at `anchor`, over valid ones only.
+/// True when decoding from `begin` comes to an instruction that starts at `anchor`, over valid ones
+/// only.
 fn leads_to(code: &Code, bits: u32, begin: usize, anchor: usize) -> bool {
     let mut decoder = decoder(code, bits, begin);
     while decoder.can_decode() && decoder.position() < anchor {
@@ -139,32 +150,49 @@ mod tests {
     #[test]
     fn branches_lead_to_module_offsets() {
         let instructions = disassemble(&made(&LOOP, true), &[0x505]).unwrap();
-        let texts: Vec<&str> = instructions.iter().map(|instruction| instruction.text.as_str()).collect();
+        let texts: Vec<&str> =
+            instructions.iter().map(|instruction| instruction.text.as_str()).collect();
         assert_eq!(texts, ["xor %eax,%eax", "inc %rax", "cmp %rsi,%rax", "jne 0x400502", "ret"]);
         assert_eq!(offsets(&instructions), [0x500, 0x502, 0x505, 0x508, 0x50a]);
-        assert_eq!((instructions[3].target, instructions[3].address, instructions[3].falls_through), (Some(0x502), 0x40_0508, true));
-        assert!(!instructions[4].falls_through && instructions[..4].iter().all(|instruction| instruction.falls_through));
+        assert_eq!(
+            (instructions[3].target, instructions[3].address, instructions[3].falls_through),
+            (Some(0x502), 0x40_0508, true)
+        );
+        assert!(
+            !instructions[4].falls_through
+                && instructions[..4].iter().all(|instruction| instruction.falls_through)
+        );
     }
 
     #[test]
     fn without_a_function_the_samples_say_where_instructions_start() {
-        // The end of a `mov $0x…,%rax` before it: decoded from its first byte on, the rest would be out of step.
+        // The end of a `mov $0x…,%rax` before it: decoded from its first byte on, the rest would be
+        // out of step.
         let bytes = [&[0x00, 0x06][..], &LOOP].concat();
         let instructions = disassemble(&made(&bytes, false), &[0x504, 0x507]).unwrap();
-        assert!(offsets(&instructions).ends_with(&[0x504, 0x507, 0x50a, 0x50c]), "{instructions:?}");
+        assert!(
+            offsets(&instructions).ends_with(&[0x504, 0x507, 0x50a, 0x50c]),
+            "{instructions:?}"
+        );
     }
 
     #[test]
     fn what_runs_over_a_sampled_address_is_no_instruction() {
-        let instructions = disassemble(&made(&[0x48, 0xb8, 0x90, 0x90, 0xc3], true), &[0x502]).unwrap();
-        let texts: Vec<&str> = instructions.iter().map(|instruction| instruction.text.as_str()).collect();
+        let instructions =
+            disassemble(&made(&[0x48, 0xb8, 0x90, 0x90, 0xc3], true), &[0x502]).unwrap();
+        let texts: Vec<&str> =
+            instructions.iter().map(|instruction| instruction.text.as_str()).collect();
         assert_eq!(texts, ["(bad)", "nop", "nop", "ret"]);
     }
 
     #[test]
     fn repeated_string_instructions_are_their_own_loop() {
         let instructions = disassemble(&made(&[0xf3, 0x48, 0xab, 0xc3], true), &[]).unwrap();
-        assert_eq!((instructions[0].target, instructions[0].falls_through), (Some(0x500), true), "{instructions:?}");
+        assert_eq!(
+            (instructions[0].target, instructions[0].falls_through),
+            (Some(0x500), true),
+            "{instructions:?}"
+        );
     }
 
     #[test]
@@ -173,15 +201,22 @@ mod tests {
         for len in 0..300_usize {
             let bytes: Vec<u8> = (0..len)
                 .map(|_| {
-                    noise = noise.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                    noise = noise
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1_442_695_040_888_963_407);
                     (noise >> 56) as u8
                 })
                 .collect();
             for is_function in [true, false] {
                 let sampled = [0x4ff, 0x500 + len as u64 / 2, u64::MAX];
                 let instructions = disassemble(&made(&bytes, is_function), &sampled).unwrap();
-                assert!(instructions.windows(2).all(|pair| pair[0].offset + u64::from(pair[0].len) == pair[1].offset));
-                let end = instructions.last().map_or(0x500, |last| last.offset + u64::from(last.len));
+                assert!(
+                    instructions
+                        .windows(2)
+                        .all(|pair| pair[0].offset + u64::from(pair[0].len) == pair[1].offset)
+                );
+                let end =
+                    instructions.last().map_or(0x500, |last| last.offset + u64::from(last.len));
                 assert_eq!(end, 0x500 + len as u64);
             }
         }

@@ -1,8 +1,9 @@
 //! The tables of one ELF file that naming needs: loadable segments, build id, functions.
 //!
-//! Format: System V ABI, chapters 4 and 5 (`elf(5)`), read with the `object` crate through [`Limited`], which reads only what is asked
-//! for. *Why so little is kept*: a recorder keeps these tables for as long as it runs, so a function costs 24 bytes and its name stays in
-//! the file until a frame asks for it.
+//! Format: System V ABI, chapters 4 and 5 (`elf(5)`), read with the `object` crate through
+//! [`Limited`], which reads only what is asked for. *Why so little is kept*: a recorder keeps these
+//! tables for as long as it runs, so a function costs 24 bytes and its name stays in the file until
+//! a frame asks for it.
 
 use crate::limited::Limited;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
@@ -15,11 +16,14 @@ use std::ops::Range;
 pub(crate) trait Image: Read + Seek + Send {}
 impl<T: Read + Seek + Send> Image for T {}
 
-/// Mapping starts and ends are rounded to pages, of 64 KiB at most; no segment is taken to reach further than that beyond its file range.
+/// Mapping starts and ends are rounded to pages, of 64 KiB at most; no segment is taken to reach
+/// further than that beyond its file range.
 const MAX_PAGE_BYTES: u64 = 64 << 10;
-/// How many symbols are looked at before an address for one that contains it: functions may hold others (cold parts, assembler labels).
+/// How many symbols are looked at before an address for one that contains it: functions may hold
+/// others (cold parts, assembler labels).
 const MAX_NESTING: usize = 64;
-/// No section can be unpacked to more than this many times its length (zlib's limit): what claims more would only take memory.
+/// No section can be unpacked to more than this many times its length (zlib's limit): what claims
+/// more would only take memory.
 const MAX_RATIO: u64 = 1032;
 /// Longest symbol name read; C++ has names of many kilobytes.
 const MAX_NAME_BYTES: u64 = 64 << 10;
@@ -75,8 +79,12 @@ impl Elf {
     pub(crate) fn read(image: impl Image) -> Option<Self> {
         let cache = Limited::new(image);
         match FileKind::parse(&cache).ok()? {
-            FileKind::Elf32 => Some(Self::from_file(&ElfFile::<elf::FileHeader32<object::Endianness>, _>::parse(&cache).ok()?)),
-            FileKind::Elf64 => Some(Self::from_file(&ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?)),
+            FileKind::Elf32 => Some(Self::from_file(
+                &ElfFile::<elf::FileHeader32<object::Endianness>, _>::parse(&cache).ok()?,
+            )),
+            FileKind::Elf64 => Some(Self::from_file(
+                &ElfFile::<elf::FileHeader64<object::Endianness>, _>::parse(&cache).ok()?,
+            )),
             _ => None,
         }
     }
@@ -87,7 +95,11 @@ impl Elf {
             machine: file.elf_header().e_machine(file.endian()).0,
             build_id: file.build_id().ok().flatten().unwrap_or_default().to_vec(),
             debuglink: file.gnu_debuglink().ok().flatten().map(|(name, crc)| (name.to_vec(), crc)),
-            debugaltlink: file.gnu_debugaltlink().ok().flatten().map(|(name, id)| (name.to_vec(), id.to_vec())),
+            debugaltlink: file
+                .gnu_debugaltlink()
+                .ok()
+                .flatten()
+                .map(|(name, id)| (name.to_vec(), id.to_vec())),
             ..Self::default()
         };
         let mut dwarf_bytes = 0_u64;
@@ -95,15 +107,22 @@ impl Elf {
         for section in file.sections() {
             let Ok(name) = section.name_bytes() else { continue };
             if name.starts_with(b".debug_") || name.starts_with(b".zdebug_") {
-                // A separate debug file keeps the headers of sections that it does not hold, and the other way round.
-                let bytes = section.compressed_file_range().map_or(0, |range| match range.uncompressed_size {
-                    claimed if claimed > range.compressed_size.saturating_mul(MAX_RATIO) => u64::MAX,
-                    bytes => bytes,
+                // A separate debug file keeps the headers of sections that it does not hold, and
+                // the other way round.
+                let bytes = section.compressed_file_range().map_or(0, |range| {
+                    match range.uncompressed_size {
+                        claimed if claimed > range.compressed_size.saturating_mul(MAX_RATIO) => {
+                            u64::MAX
+                        }
+                        bytes => bytes,
+                    }
                 });
                 dwarf_bytes = dwarf_bytes.saturating_add(bytes);
                 has_debug_info |= name.ends_with(b"debug_info") && bytes > 0;
             } else if name.starts_with(b".plt") {
-                tables.plt_svmas.push(section.address()..section.address().saturating_add(section.size()));
+                tables
+                    .plt_svmas
+                    .push(section.address()..section.address().saturating_add(section.size()));
             }
         }
         tables.dwarf_bytes = if has_debug_info && dwarf_bytes < u64::MAX { dwarf_bytes } else { 0 };
@@ -111,7 +130,10 @@ impl Elf {
         tables
     }
 
-    fn read_functions<'a, H: FileHeader, I: Image>(&mut self, file: &ElfFile<'a, H, &'a Limited<I>>) {
+    fn read_functions<'a, H: FileHeader, I: Image>(
+        &mut self,
+        file: &ElfFile<'a, H, &'a Limited<I>>,
+    ) {
         let endian = file.endian();
         let sections = file.elf_section_table();
         let full = file.elf_symbol_table();
@@ -124,7 +146,9 @@ impl Elf {
             .iter()
             .map(|section| {
                 let executable = section.sh_flags(endian).contains(elf::SHF_EXECINSTR);
-                executable.then(|| section.sh_addr(endian).into().saturating_add(section.sh_size(endian).into()))
+                executable.then(|| {
+                    section.sh_addr(endian).into().saturating_add(section.sh_size(endian).into())
+                })
             })
             .collect();
         let mut found = Vec::new();
@@ -141,28 +165,38 @@ impl Elf {
                 elf::STB_WEAK => Binding::Weak,
                 _ => Binding::Global,
             };
-            // Of a stripped file only what it exports is known: nothing says that the next name is where a symbol without a size ends.
+            // Of a stripped file only what it exports is known: nothing says that the next name is
+            // where a symbol without a size ends.
             if size == 0 && !self.has_symtab {
                 continue;
             }
             let end = if size == 0 { code_end } else { svma.saturating_add(size) };
-            found.push((Function { svmas: svma..end, name: symbol.st_name(endian), binding }, size == 0));
+            found.push((
+                Function { svmas: svma..end, name: symbol.st_name(endian), binding },
+                size == 0,
+            ));
         }
         self.functions = settle(found);
     }
 
     /// The address that the linker stated for what lies at `file_offset`.
     ///
-    /// Mappings are rounded to pages, so code is also executed a little before and after the file range that its segment states.
+    /// Mappings are rounded to pages, so code is also executed a little before and after the file
+    /// range that its segment states.
     pub(crate) fn svma(&self, file_offset: u64) -> Option<u64> {
         let distance = |segment: &Segment| match &segment.file_offsets {
             range if file_offset < range.start => range.start - file_offset,
             range if file_offset >= range.end => (file_offset - range.end).saturating_add(1),
             _ => 0,
         };
-        let executable = self.segments.iter().filter(|segment| segment.executable).min_by_key(|segment| distance(segment));
+        let executable = self
+            .segments
+            .iter()
+            .filter(|segment| segment.executable)
+            .min_by_key(|segment| distance(segment));
         let nearest = executable.filter(|segment| distance(segment) < MAX_PAGE_BYTES);
-        let segment = nearest.or_else(|| self.segments.iter().find(|segment| distance(segment) == 0))?;
+        let segment =
+            nearest.or_else(|| self.segments.iter().find(|segment| distance(segment) == 0))?;
         Some(segment.svma.wrapping_add(file_offset).wrapping_sub(segment.file_offsets.start))
     }
 
@@ -176,30 +210,52 @@ impl Elf {
         self.functions.is_empty()
     }
 
-    /// The linker symbol of the function that covers `svma`; its text is read from `image`, the file that the tables were read from.
+    /// The linker symbol of the function that covers `svma`; its text is read from `image`, the
+    /// file that the tables were read from.
     pub(crate) fn function_at(&self, image: &mut dyn Image, svma: u64) -> Option<String> {
         let after = self.functions.partition_point(|function| function.svmas.start <= svma);
         let before = self.functions.get(..after)?;
-        let start = before.iter().rev().take(MAX_NESTING).find(|function| svma < function.svmas.end)?.svmas.start;
-        let aliases =
-            before.iter().rev().skip_while(|function| function.svmas.start > start).take_while(|function| function.svmas.start == start);
-        // Of several names for one function, the one without decoration is the one that people know: `read`, not `__GI___read`.
+        let start = before
+            .iter()
+            .rev()
+            .take(MAX_NESTING)
+            .find(|function| svma < function.svmas.end)?
+            .svmas
+            .start;
+        let aliases = before
+            .iter()
+            .rev()
+            .skip_while(|function| function.svmas.start > start)
+            .take_while(|function| function.svmas.start == start);
+        // Of several names for one function, the one without decoration is the one that people
+        // know: `read`, not `__GI___read`.
         aliases
             .filter(|function| svma < function.svmas.end)
             .filter_map(|function| Some((self.name(image, function.name)?, function.binding)))
-            .min_by_key(|(name, binding)| (name.bytes().take_while(|&byte| byte == b'_').count(), *binding, name.clone()))
+            .min_by_key(|(name, binding)| {
+                (name.bytes().take_while(|&byte| byte == b'_').count(), *binding, name.clone())
+            })
             .map(|(name, _)| name)
     }
 
     /// The function that covers `svma`, without the smaller ones around it.
     pub(crate) fn extent_at(&self, svma: u64) -> Option<Range<u64>> {
         let after = self.functions.partition_point(|function| function.svmas.start <= svma);
-        let found = self.functions.get(..after)?.iter().rev().take(MAX_NESTING).find(|function| svma < function.svmas.end)?;
+        let found = self
+            .functions
+            .get(..after)?
+            .iter()
+            .rev()
+            .take(MAX_NESTING)
+            .find(|function| svma < function.svmas.end)?;
         Some(found.svmas.clone())
     }
 
     /// Where the function of each linker symbol is; several functions may have one name.
-    pub(crate) fn functions_by_name(&self, image: &mut dyn Image) -> FxHashMap<String, Vec<Range<u64>>> {
+    pub(crate) fn functions_by_name(
+        &self,
+        image: &mut dyn Image,
+    ) -> FxHashMap<String, Vec<Range<u64>>> {
         let mut by_name: FxHashMap<String, Vec<Range<u64>>> = FxHashMap::default();
         for function in &self.functions {
             if let Some(name) = self.name(image, function.name) {
@@ -231,7 +287,9 @@ impl Elf {
                 Some(len) => {
                     name.extend_from_slice(&bytes[..len]);
                     // `$x` and the like mark instruction sets on Arm and RISC-V; they name nothing.
-                    return String::from_utf8(name).ok().filter(|name| !name.is_empty() && !name.starts_with('$'));
+                    return String::from_utf8(name)
+                        .ok()
+                        .filter(|name| !name.is_empty() && !name.starts_with('$'));
                 }
             }
         }
@@ -241,7 +299,8 @@ impl Elf {
 
 fn segments<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a Limited<I>>) -> Vec<Segment> {
     let endian = file.endian();
-    let loads = file.elf_program_headers().iter().filter(|header| header.p_type(endian) == elf::PT_LOAD);
+    let loads =
+        file.elf_program_headers().iter().filter(|header| header.p_type(endian) == elf::PT_LOAD);
     loads
         .map(|header| {
             let (start, size) = header.file_range(endian);
@@ -254,10 +313,12 @@ fn segments<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a Limited<I>>) 
         .collect()
 }
 
-/// Sorts functions and gives those without a size (the flag) an end: the next function. Those inside another one are dropped, they are
-/// assembler labels.
+/// Sorts functions and gives those without a size (the flag) an end: the next function. Those
+/// inside another one are dropped, they are assembler labels.
 fn settle(mut found: Vec<(Function, bool)>) -> Vec<Function> {
-    found.sort_unstable_by_key(|(function, is_unsized)| (function.svmas.start, *is_unsized, function.name));
+    found.sort_unstable_by_key(|(function, is_unsized)| {
+        (function.svmas.start, *is_unsized, function.name)
+    });
     let mut next_start = u64::MAX;
     let mut start_after = u64::MAX;
     for (function, is_unsized) in found.iter_mut().rev() {
@@ -287,8 +348,8 @@ mod tests {
         Segment { file_offsets, svma, executable }
     }
 
-    /// The segments of a library linked by lld. The mapping of its code starts at file offset 0x11a0000: before the segment, on a page that
-    /// it shares.
+    /// The segments of a library linked by lld. The mapping of its code starts at file offset
+    /// 0x11a0000: before the segment, on a page that it shares.
     #[test]
     fn offsets_of_the_page_before_a_segment_belong_to_it() {
         let segments = vec![
@@ -309,15 +370,22 @@ mod tests {
     }
 
     fn settled(symbols: &[(Range<u64>, bool)]) -> Vec<Range<u64>> {
-        let found =
-            symbols.iter().map(|(svmas, is_unsized)| (Function { svmas: svmas.clone(), name: 1, binding: Binding::Local }, *is_unsized));
+        let found = symbols.iter().map(|(svmas, is_unsized)| {
+            (Function { svmas: svmas.clone(), name: 1, binding: Binding::Local }, *is_unsized)
+        });
         settle(found.collect()).into_iter().map(|function| function.svmas).collect()
     }
 
     #[test]
     fn functions_without_a_size_end_at_the_next_one_and_labels_are_dropped() {
-        let symbols =
-            [(0x10..0x20, false), (0x18..0x100, true), (0x20..0x100, true), (0x40..0x100, true), (0x40..0x50, false), (0x60..0x100, true)];
+        let symbols = [
+            (0x10..0x20, false),
+            (0x18..0x100, true),
+            (0x20..0x100, true),
+            (0x40..0x100, true),
+            (0x40..0x50, false),
+            (0x60..0x100, true),
+        ];
         assert_eq!(settled(&symbols), [0x10..0x20, 0x20..0x40, 0x40..0x50, 0x60..0x100]);
         assert_eq!(settled(&[(0x30..0x30, false), (u64::MAX..u64::MAX, true)]), []);
     }

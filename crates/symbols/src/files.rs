@@ -1,7 +1,9 @@
-//! Where naming gets its files from: what there is to ask for, and how this process opens them itself.
+//! Where naming gets its files from: what there is to ask for, and how this process opens them
+//! itself.
 //!
-//! *Why behind a trait*: the files that a trace names belong to other users, who may change them while they are read. A recorder that runs
-//! as root reads them in a process without rights, which asks for descriptors; everybody else opens them with the user's own rights.
+//! *Why behind a trait*: the files that a trace names belong to other users, who may change them
+//! while they are read. A recorder that runs as root reads them in a process without rights, which
+//! asks for descriptors; everybody else opens them with the user's own rights.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -69,7 +71,10 @@ pub(crate) struct Identity {
 impl Identity {
     fn of(metadata: &Metadata) -> Self {
         #[cfg(unix)]
-        let (inode, owner) = (std::os::unix::fs::MetadataExt::ino(metadata), std::os::unix::fs::MetadataExt::uid(metadata));
+        let (inode, owner) = (
+            std::os::unix::fs::MetadataExt::ino(metadata),
+            std::os::unix::fs::MetadataExt::uid(metadata),
+        );
         #[cfg(not(unix))]
         let (inode, owner) = (0, 0);
         Self { len_bytes: metadata.len(), modified: metadata.modified().ok(), inode, owner }
@@ -121,24 +126,30 @@ impl Files for LocalFiles {
 pub fn contained_perf_map(pid: u32) -> io::Result<PathBuf> {
     let process = Path::new("/proc").join(pid.to_string());
     let status = std::fs::read_to_string(process.join("status"))?;
-    let inner = status.lines().find_map(|line| line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse::<u32>().ok());
+    let inner = status.lines().find_map(|line| {
+        line.strip_prefix("NSpid:")?.split_whitespace().last()?.parse::<u32>().ok()
+    });
     let inner = inner.ok_or(io::ErrorKind::NotFound)?;
     Ok(process.join("root/tmp").join(format!("perf-{inner}.map")))
 }
 
-/// Opens the regular file at `path` for reading, without waiting: opening a pipe or a device that somebody put there would block or have
-/// side effects.
+/// Opens the regular file at `path` for reading, without waiting: opening a pipe or a device that
+/// somebody put there would block or have side effects.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     open_with_flags(path, 0)
 }
 
-/// The same for what the process `pid` wrote: anybody may write to `/tmp`, so it must belong to the process's user, to root or to us.
+/// The same for what the process `pid` wrote: anybody may write to `/tmp`, so it must belong to the
+/// process's user, to root or to us.
 fn open_own(path: &Path, pid: u32) -> io::Result<File> {
-    /// `O_NOFOLLOW` of `asm-generic/fcntl.h`, the same on every machine that Linux's perf runs on but Alpha and PA-RISC.
-    const O_NOFOLLOW: i32 = if cfg!(any(target_arch = "arm", target_arch = "aarch64")) { 0o100_000 } else { 0o400_000 };
+    /// `O_NOFOLLOW` of `asm-generic/fcntl.h`, the same on every machine that Linux's perf runs on
+    /// but Alpha and PA-RISC.
+    const O_NOFOLLOW: i32 =
+        if cfg!(any(target_arch = "arm", target_arch = "aarch64")) { 0o100_000 } else { 0o400_000 };
     let file = open_with_flags(path, O_NOFOLLOW)?;
     let owner = Identity::of(&file.metadata()?).owner;
-    let owner_of = |path: PathBuf| std::fs::metadata(path).ok().map(|metadata| Identity::of(&metadata).owner);
+    let owner_of =
+        |path: PathBuf| std::fs::metadata(path).ok().map(|metadata| Identity::of(&metadata).owner);
     let trusted = [Some(0), owner_of("/proc/self".into()), owner_of(format!("/proc/{pid}").into())];
     if cfg!(target_os = "linux") && !trusted.contains(&Some(owner)) {
         return Err(io::ErrorKind::PermissionDenied.into());
@@ -147,14 +158,17 @@ fn open_own(path: &Path, pid: u32) -> io::Result<File> {
 }
 
 fn open_with_flags(path: &Path, flags: i32) -> io::Result<File> {
-    if !std::fs::symlink_metadata(path)?.is_file() && (flags != 0 || !std::fs::metadata(path)?.is_file()) {
+    if !std::fs::symlink_metadata(path)?.is_file()
+        && (flags != 0 || !std::fs::metadata(path)?.is_file())
+    {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut options = OpenOptions::new();
     options.read(true);
     #[cfg(target_os = "linux")]
     {
-        /// `O_NONBLOCK` of `asm-generic/fcntl.h`: a pipe put here after the check above must not hold us up.
+        /// `O_NONBLOCK` of `asm-generic/fcntl.h`: a pipe put here after the check above must not
+        /// hold us up.
         const O_NONBLOCK: i32 = 0o4000;
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, O_NONBLOCK | flags);
     }

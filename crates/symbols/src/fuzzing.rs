@@ -1,4 +1,5 @@
-//! Doors to readers of bytes in memory, for fuzz targets: in the program each belongs to a file on disk.
+//! Doors to readers of bytes in memory, for fuzz targets: in the program each belongs to a file on
+//! disk.
 
 use crate::files::{LocalFiles, Wanted};
 use crate::{debug_file, demangle, elf::Elf, kernel, pdb::Pdb, perf_map, plt, unwind_table};
@@ -15,16 +16,22 @@ pub fn kallsyms(text: &[u8], avmas: &[u64]) -> Vec<Option<String>> {
     kernel::names(text.to_vec(), avmas)
 }
 
-/// Reads an ELF file with its linkage stubs and unwind table; names of what is at `svmas`, and whether it is an ELF file.
+/// Reads an ELF file with its linkage stubs and unwind table; names of what is at `svmas`, and
+/// whether it is an ELF file.
 pub fn elf(bytes: &[u8], svmas: &[u64]) -> Option<Vec<Option<String>>> {
     let elf = Elf::read(Cursor::new(bytes))?;
     let stubs = plt::stubs(Cursor::new(bytes));
     let mut image = Cursor::new(bytes);
     let name_at = |&svma: &u64| {
         let extents = [elf.extent_at(svma), unwind_table::extent_at(Cursor::new(bytes), svma)];
-        assert!(extents.into_iter().flatten().all(|extent| extent.contains(&svma)), "an extent without its own address");
+        assert!(
+            extents.into_iter().flatten().all(|extent| extent.contains(&svma)),
+            "an extent without its own address"
+        );
         let back = elf.file_offset(svma).and_then(|offset| elf.svma(offset));
-        elf.function_at(&mut image, svma).or_else(|| stubs.get(&svma).cloned()).or(back.map(|svma| format!("{svma:#x}")))
+        elf.function_at(&mut image, svma)
+            .or_else(|| stubs.get(&svma).cloned())
+            .or(back.map(|svma| format!("{svma:#x}")))
     };
     let names = svmas.iter().map(name_at).collect();
     let _ = elf.functions_by_name(&mut Cursor::new(bytes));
@@ -36,12 +43,18 @@ pub fn debug_link(bytes: &[u8]) -> Option<Vec<u8>> {
     Elf::read(Cursor::new(bytes))?.debuglink.map(|(name, _)| name)
 }
 
-/// The debug file of the stripped file at `path`, looked for beside it and in `debug_dirs`. With `any_crc` the checksum of a debug link is
-/// taken for right, since no mutation would ever hit it.
-pub fn debug_file(path: &Path, stripped: &[u8], debug_dirs: &[PathBuf], any_crc: bool) -> Option<PathBuf> {
+/// The debug file of the stripped file at `path`, looked for beside it and in `debug_dirs`. With
+/// `any_crc` the checksum of a debug link is taken for right, since no mutation would ever hit it.
+pub fn debug_file(
+    path: &Path,
+    stripped: &[u8],
+    debug_dirs: &[PathBuf],
+    any_crc: bool,
+) -> Option<PathBuf> {
     let mut elf = Elf::read(Cursor::new(stripped))?;
     if let Some((name, crc)) = elf.debuglink.as_mut().filter(|_| any_crc) {
-        *crc = debug_file::crc_at(&path.parent()?.join(debug_file::file_name(name)?)).unwrap_or(*crc);
+        *crc =
+            debug_file::crc_at(&path.parent()?.join(debug_file::file_name(name)?)).unwrap_or(*crc);
     }
     let files = LocalFiles { kallsyms: PathBuf::new(), perf_map_dir: PathBuf::new() };
     let found = debug_file::find(&files, &Wanted::Mapped(path.to_owned()), &elf, debug_dirs)?;

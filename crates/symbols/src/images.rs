@@ -1,7 +1,7 @@
 //! Names the frames of a Windows trace by the PDBs of its images.
 //!
-//! A frame's offset is an RVA, its module's build id the PDB's GUID and age. *Why no other build's PDB*: its names look right and are
-//! wrong.
+//! A frame's offset is an RVA, its module's build id the PDB's GUID and age. *Why no other build's
+//! PDB*: its names look right and are wrong.
 
 use crate::demangle::demangle_msvc;
 use crate::pdb::PdbId;
@@ -28,7 +28,8 @@ struct Job {
     rvas: Vec<u32>,
 }
 
-/// Names every frame of an image that has no name yet; says in the trace's warnings which have none and why.
+/// Names every frame of an image that has no name yet; says in the trace's warnings which have none
+/// and why.
 pub(crate) fn name(trace: &mut Trace, path: &SymbolPath, fetching: &Fetching) {
     let jobs = jobs(trace);
     if jobs.is_empty() {
@@ -41,7 +42,8 @@ pub(crate) fn name(trace: &mut Trace, path: &SymbolPath, fetching: &Fetching) {
         trace.warnings.add(format!("no function names{but}: {}", advice(path, recorded)));
         return;
     }
-    let named: Vec<Result<Vec<Option<String>>, Nameless>> = jobs.par_iter().map(|job| job.run(path, fetching)).collect();
+    let named: Vec<Result<Vec<Option<String>>, Nameless>> =
+        jobs.par_iter().map(|job| job.run(path, fetching)).collect();
     let mut nameless: BTreeMap<Nameless, Vec<&str>> = BTreeMap::new();
     for (job, names) in jobs.iter().zip(named) {
         match names {
@@ -61,7 +63,10 @@ fn jobs(trace: &Trace) -> Vec<Job> {
     for (index, frame) in trace.stacks.frames().iter().enumerate() {
         let id = FrameId(index as u32);
         let Some(module) = trace.modules.get(frame.module) else { continue };
-        let (ModuleKind::Image { pdb, .. }, Ok(rva)) = (module.kind, u32::try_from(frame.offset)) else { continue };
+        let (ModuleKind::Image { pdb, .. }, Ok(rva)) = (module.kind, u32::try_from(frame.offset))
+        else {
+            continue;
+        };
         if trace.symbols.get(id).is_empty() {
             let path = trace.name(module.path);
             let job = jobs.entry(frame.module).or_insert_with(|| Job {
@@ -90,21 +95,36 @@ impl Job {
 impl Nameless {
     fn warning(self, images: &[&str], path: &SymbolPath) -> String {
         let more = if images.len() > LISTED_MODULES { ", …" } else { "" };
-        let listed = format!("{}{more}", images.iter().take(LISTED_MODULES).copied().collect::<Vec<_>>().join(", "));
+        let listed = format!(
+            "{}{more}",
+            images.iter().take(LISTED_MODULES).copied().collect::<Vec<_>>().join(", ")
+        );
         let count = match images.len() {
             1 => "1 image".to_owned(),
             n => format!("{n} images"),
         };
         match self {
             Self::NotRecorded => {
-                format!("no symbols for {count}, whose PDBs the trace does not tell (xperf -merge, UIforETW and WPR add that): {listed}")
+                format!(
+                    "no symbols for {count}, whose PDBs the trace does not tell (xperf -merge, UIforETW and WPR add that): {listed}"
+                )
             }
-            Self::Pdb(NoPdb::NotThere) => format!("no symbols for {listed}: {}", advice(path, images.len())),
-            Self::Pdb(NoPdb::OtherBuild) => format!("no symbols for {count}, of which only PDBs of other builds were found: {listed}"),
-            Self::Pdb(NoPdb::Damaged) => format!("no symbols for {count}, whose PDBs are damaged: {listed}"),
-            Self::Pdb(NoPdb::NotFetched(why)) => format!("no symbols for {count}, whose PDBs were not fetched: {why}: {listed}"),
+            Self::Pdb(NoPdb::NotThere) => {
+                format!("no symbols for {listed}: {}", advice(path, images.len()))
+            }
+            Self::Pdb(NoPdb::OtherBuild) => format!(
+                "no symbols for {count}, of which only PDBs of other builds were found: {listed}"
+            ),
+            Self::Pdb(NoPdb::Damaged) => {
+                format!("no symbols for {count}, whose PDBs are damaged: {listed}")
+            }
+            Self::Pdb(NoPdb::NotFetched(why)) => {
+                format!("no symbols for {count}, whose PDBs were not fetched: {why}: {listed}")
+            }
             Self::Pdb(NoPdb::Compressed) => {
-                format!("no symbols for {count}, whose PDBs are compressed (.pd_; expand them with expand or cabextract): {listed}")
+                format!(
+                    "no symbols for {count}, whose PDBs are compressed (.pd_; expand them with expand or cabextract): {listed}"
+                )
             }
         }
     }
@@ -112,10 +132,16 @@ impl Nameless {
 
 /// What to do about PDBs that are not there.
 fn advice(path: &SymbolPath, images: usize) -> String {
-    let pdbs = if images == 1 { "the PDB of 1 image is".to_owned() } else { format!("the PDBs of {images} images are") };
+    let pdbs = if images == 1 {
+        "the PDB of 1 image is".to_owned()
+    } else {
+        format!("the PDBs of {images} images are")
+    };
     let servers = path.servers().collect::<Vec<_>>().join(", ");
     match servers.as_str() {
-        _ if path.is_empty() => format!("{pdbs} wanted; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"),
+        _ if path.is_empty() => format!(
+            "{pdbs} wanted; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"
+        ),
         "" => format!("{pdbs} in none of the folders of the symbol path"),
         servers => format!("{pdbs} neither in the folders of the symbol path nor on {servers}"),
     }

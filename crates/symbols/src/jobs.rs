@@ -1,7 +1,8 @@
 //! Runs jobs on several threads, and leaves behind those that get nowhere.
 //!
-//! *Why threads that can be left*: a read of a file on a dead server, or on a file system that its owner stopped, never ends and cannot be
-//! called back. *Why the process's own CPU time is the measure*: on a busy machine, work goes slowly; it is waiting that must end.
+//! *Why threads that can be left*: a read of a file on a dead server, or on a file system that its
+//! owner stopped, never ends and cannot be called back. *Why the process's own CPU time is the
+//! measure*: on a busy machine, work goes slowly; it is waiting that must end.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -18,8 +19,9 @@ const GLANCE: Duration = Duration::from_millis(50);
 /// Threads beyond the number of CPUs: so many jobs may wait without holding up the others.
 const SPARE_THREADS: usize = 2;
 
-/// Runs `work` on each job, the first ones first, and `meanwhile` on this thread. Gives the jobs that ended. With `effort`, the CPU time
-/// that all may take together, it also ends when that is used up, or when nothing happens any more; what still works then is left behind.
+/// Runs `work` on each job, the first ones first, and `meanwhile` on this thread. Gives the jobs
+/// that ended. With `effort`, the CPU time that all may take together, it also ends when that is
+/// used up, or when nothing happens any more; what still works then is left behind.
 pub(crate) fn run<J: Send + 'static>(
     jobs: Vec<J>,
     work: impl Fn(&mut J) + Send + Sync + 'static,
@@ -27,7 +29,10 @@ pub(crate) fn run<J: Send + 'static>(
     meanwhile: impl FnOnce(),
 ) -> Vec<J> {
     let wanted = jobs.len();
-    let threads = thread::available_parallelism().map_or(1, usize::from).saturating_add(SPARE_THREADS).min(wanted);
+    let threads = thread::available_parallelism()
+        .map_or(1, usize::from)
+        .saturating_add(SPARE_THREADS)
+        .min(wanted);
     let queue = Arc::new(Mutex::new(VecDeque::from(jobs)));
     let work = Arc::new(work);
     let (sender, receiver) = channel();
@@ -64,7 +69,8 @@ pub(crate) fn run<J: Send + 'static>(
                 }
             }
         }
-        let is_over = |effort| cpu_time().saturating_sub(begun) > effort || stirred.0.elapsed() > QUIET;
+        let is_over =
+            |effort| cpu_time().saturating_sub(begun) > effort || stirred.0.elapsed() > QUIET;
         if effort.is_some_and(is_over) {
             queue.lock().map(|mut queue| queue.clear()).unwrap_or_default();
             done.extend(receiver.try_iter());
@@ -102,7 +108,8 @@ mod tests {
             }
             job.1 = true;
         };
-        let done = run((0..100).map(|number| (number, false)).collect(), work, Some(Duration::MAX), || {});
+        let done =
+            run((0..100).map(|number| (number, false)).collect(), work, Some(Duration::MAX), || {});
         let numbers: Vec<usize> = done.iter().filter(|job| job.1).map(|job| job.0).collect();
         assert_eq!(numbers.len(), 100 - SPARE_THREADS, "{numbers:?}");
         assert!(numbers.iter().all(|&number| number >= SPARE_THREADS));

@@ -1,7 +1,8 @@
 //! Names kernel addresses from the running kernel's symbol list.
 //!
-//! Format: `/proc/kallsyms`, a line `ADDRESS TYPE name[\t[module]]` per symbol (`kernel/kallsyms.c`, `s_show`), types as `nm(1)` gives
-//! them. *Why all types are kept*: symbols have no size; a function ends where anything else begins.
+//! Format: `/proc/kallsyms`, a line `ADDRESS TYPE name[\t[module]]` per symbol
+//! (`kernel/kallsyms.c`, `s_show`), types as `nm(1)` gives them. *Why all types are kept*: symbols
+//! have no size; a function ends where anything else begins.
 
 use crate::files::{Files, Wanted};
 use rustc_hash::FxHashSet;
@@ -38,7 +39,10 @@ impl Unnamed {
     /// The warning.
     pub(crate) fn warning(&self) -> String {
         match self {
-            Self::Unreadable(path, kind) => format!("kernel functions have no names: {} cannot be read ({kind})", path.display()),
+            Self::Unreadable(path, kind) => format!(
+                "kernel functions have no names: {} cannot be read ({kind})",
+                path.display()
+            ),
             Self::Hidden(path) => format!(
                 "kernel functions have no names: {} hides its addresses; run as root or with CAP_SYSLOG, or `sysctl -w \
                  kernel.kptr_restrict=0 \
@@ -51,19 +55,30 @@ impl Unnamed {
 
 impl Kernel {
     /// Names each of `avmas`, with the list in `kallsyms`.
-    pub(crate) fn name(&mut self, files: &dyn Files, kallsyms: &Path, avmas: &[u64]) -> Result<Vec<Option<String>>, Unnamed> {
+    pub(crate) fn name(
+        &mut self,
+        files: &dyn Files,
+        kallsyms: &Path,
+        avmas: &[u64],
+    ) -> Result<Vec<Option<String>>, Unnamed> {
         let modules = files.open(&Wanted::KernelModules).and_then(read).unwrap_or_default();
-        let is_new = |avma: &u64| !self.unknown.contains(avma) && self.table.function_at(*avma).is_none();
+        let is_new =
+            |avma: &u64| !self.unknown.contains(avma) && self.table.function_at(*avma).is_none();
         if self.modules.as_ref() != Some(&modules) || avmas.iter().any(is_new) {
             self.table = Table::read(files.open(&Wanted::KernelSymbols), kallsyms)?;
             self.modules = Some(modules);
-            self.unknown = avmas.iter().copied().filter(|avma| self.table.function_at(*avma).is_none()).collect();
+            self.unknown = avmas
+                .iter()
+                .copied()
+                .filter(|avma| self.table.function_at(*avma).is_none())
+                .collect();
         }
         Ok(avmas.iter().map(|avma| self.table.function_at(*avma)).collect())
     }
 }
 
-/// From the start of the function at `avma` to where anything else begins, by the list in `kallsyms`.
+/// From the start of the function at `avma` to where anything else begins, by the list in
+/// `kallsyms`.
 pub(crate) fn extent_at(kallsyms: &Path, avma: u64) -> Option<Range<u64>> {
     Table::read(File::open(kallsyms), kallsyms).ok()?.extent_at(avma)
 }
@@ -96,9 +111,15 @@ struct Symbol {
 
 impl Table {
     fn read(list: io::Result<File>, path: &Path) -> Result<Self, Unnamed> {
-        let text = list.and_then(read).map_err(|error| Unnamed::Unreadable(path.to_owned(), error.kind()))?;
+        let text = list
+            .and_then(read)
+            .map_err(|error| Unnamed::Unreadable(path.to_owned(), error.kind()))?;
         let table = Self::parse(text);
-        if table.symbols.iter().all(|symbol| symbol.avma == 0) { Err(Unnamed::Hidden(path.to_owned())) } else { Ok(table) }
+        if table.symbols.iter().all(|symbol| symbol.avma == 0) {
+            Err(Unnamed::Hidden(path.to_owned()))
+        } else {
+            Ok(table)
+        }
     }
 
     fn parse(text: Vec<u8>) -> Self {
@@ -106,12 +127,19 @@ impl Table {
         let mut line_start = 0;
         for line in text.split(|&byte| byte == b'\n') {
             if let Some((avma, kind, name)) = parse_line(line) {
-                symbols.push(Symbol { avma, name: u32::try_from(line_start + name).unwrap_or(u32::MAX), kind });
+                symbols.push(Symbol {
+                    avma,
+                    name: u32::try_from(line_start + name).unwrap_or(u32::MAX),
+                    kind,
+                });
             }
             line_start += line.len() + 1;
         }
-        // Of several names for one address, a global one in the list's order is what the kernel itself prints.
-        symbols.sort_by_key(|symbol| (symbol.avma, !symbol.kind.is_ascii_uppercase() || symbol.kind == b'W', symbol.name));
+        // Of several names for one address, a global one in the list's order is what the kernel
+        // itself prints.
+        symbols.sort_by_key(|symbol| {
+            (symbol.avma, !symbol.kind.is_ascii_uppercase() || symbol.kind == b'W', symbol.name)
+        });
         Self { symbols, text }
     }
 
@@ -119,7 +147,11 @@ impl Table {
     fn extent_at(&self, avma: u64) -> Option<Range<u64>> {
         let after = self.symbols.partition_point(|symbol| symbol.avma <= avma);
         let start_avma = self.symbols.get(after.checked_sub(1)?)?.avma;
-        let end_avma = self.symbols.get(after).map_or(u64::MAX, |symbol| symbol.avma).min(start_avma.saturating_add(MAX_FUNCTION_BYTES));
+        let end_avma = self
+            .symbols
+            .get(after)
+            .map_or(u64::MAX, |symbol| symbol.avma)
+            .min(start_avma.saturating_add(MAX_FUNCTION_BYTES));
         (start_avma != 0 && avma < end_avma).then_some(start_avma..end_avma)
     }
 
@@ -127,7 +159,11 @@ impl Table {
         let after = self.symbols.partition_point(|symbol| symbol.avma <= avma);
         let start_avma = self.extent_at(avma)?.start;
         let first = self.symbols.partition_point(|symbol| symbol.avma < start_avma);
-        let function = self.symbols.get(first..after)?.iter().find(|symbol| matches!(symbol.kind, b't' | b'T' | b'w' | b'W'))?;
+        let function = self
+            .symbols
+            .get(first..after)?
+            .iter()
+            .find(|symbol| matches!(symbol.kind, b't' | b'T' | b'w' | b'W'))?;
         let name = self.text.get(function.name as usize..)?;
         let line = name.split(|&byte| byte == b'\n').next()?;
         Some(String::from_utf8_lossy(line).trim_end().replace('\t', " "))
@@ -136,8 +172,11 @@ impl Table {
 
 /// Address, type and where the name starts in `line`. Addresses have 8 or 16 digits.
 fn parse_line(line: &[u8]) -> Option<(u64, u8, usize)> {
-    let digits = line.iter().position(|&byte| byte == b' ').filter(|digits| (1..=16).contains(digits))?;
-    let avma = line[..digits].iter().try_fold(0_u64, |value, &digit| Some(value << 4 | u64::from((digit as char).to_digit(16)?)))?;
+    let digits =
+        line.iter().position(|&byte| byte == b' ').filter(|digits| (1..=16).contains(digits))?;
+    let avma = line[..digits].iter().try_fold(0_u64, |value, &digit| {
+        Some(value << 4 | u64::from((digit as char).to_digit(16)?))
+    })?;
     let [b' ', kind, b' ', _, ..] = line.get(digits..)? else { return None };
     Some((avma, *kind, digits + 3))
 }
@@ -147,7 +186,11 @@ mod tests {
     use super::*;
     use crate::files::LocalFiles;
 
-    fn kernel_names(kernel: &mut Kernel, kallsyms: &Path, avmas: &[u64]) -> Result<Vec<Option<String>>, Unnamed> {
+    fn kernel_names(
+        kernel: &mut Kernel,
+        kallsyms: &Path,
+        avmas: &[u64],
+    ) -> Result<Vec<Option<String>>, Unnamed> {
         let files = LocalFiles { kallsyms: kallsyms.to_owned(), perf_map_dir: "/nowhere".into() };
         kernel.name(&files, kallsyms, avmas)
     }
@@ -167,13 +210,23 @@ mod tests {
         assert_eq!(name(&table, 0xffff_ffff_8100_01ff).as_deref(), Some("real"));
         assert_eq!(name(&table, 0xffff_ffff_8100_0200), None, "data");
         assert_eq!(name(&table, 0xffff_ffff_8100_0301).as_deref(), Some("last"));
-        assert_eq!(name(&table, 0xffff_ffff_8200_0000), None, "behind the last function of the kernel");
+        assert_eq!(
+            name(&table, 0xffff_ffff_8200_0000),
+            None,
+            "behind the last function of the kernel"
+        );
         assert_eq!(name(&table, 0xffff_ffff_c000_0010).as_deref(), Some("ext4_find [ext4]"));
-        assert_eq!(name(&table, 0xffff_ffff_c010_0000).as_deref(), Some("bpf_prog_12ab_trace [bpf]"));
+        assert_eq!(
+            name(&table, 0xffff_ffff_c010_0000).as_deref(),
+            Some("bpf_prog_12ab_trace [bpf]")
+        );
         assert_eq!(name(&table, 0xffff_ffff_80ff_ffff), None);
         assert_eq!(name(&table, 0), None);
         assert_eq!(name(&table, u64::MAX), None);
-        assert_eq!(table.extent_at(0xffff_ffff_8100_01ff), Some(0xffff_ffff_8100_0100..0xffff_ffff_8100_0200));
+        assert_eq!(
+            table.extent_at(0xffff_ffff_8100_01ff),
+            Some(0xffff_ffff_8100_0100..0xffff_ffff_8100_0200)
+        );
     }
 
     #[test]
@@ -183,8 +236,13 @@ mod tests {
         std::fs::write(&path, "0000000000000000 T _text\n0000000000000000 t helper\n").unwrap();
         let hidden = kernel_names(&mut Kernel::default(), &path, &[1]).unwrap_err();
         assert_eq!(hidden, Unnamed::Hidden(path));
-        assert!(hidden.warning().contains("sysctl -w kernel.kptr_restrict=0"), "{}", hidden.warning());
-        let gone = kernel_names(&mut Kernel::default(), &dir.path().join("gone"), &[1]).unwrap_err();
+        assert!(
+            hidden.warning().contains("sysctl -w kernel.kptr_restrict=0"),
+            "{}",
+            hidden.warning()
+        );
+        let gone =
+            kernel_names(&mut Kernel::default(), &dir.path().join("gone"), &[1]).unwrap_err();
         assert!(gone.warning().contains("entity not found"), "{}", gone.warning());
     }
 
@@ -211,7 +269,9 @@ mod tests {
         for len in 0..=LIST.len() {
             Table::parse(LIST.as_bytes()[..len].to_vec()).function_at(0xffff_ffff_8100_0000);
         }
-        let table = Table::parse(b"\n \nzz T a\n10 T\n10 T \n10000000000000000 T long\n20 T \xff\xfe\n".to_vec());
+        let table = Table::parse(
+            b"\n \nzz T a\n10 T\n10 T \n10000000000000000 T long\n20 T \xff\xfe\n".to_vec(),
+        );
         assert_eq!(name(&table, 0x20).as_deref(), Some("\u{fffd}\u{fffd}"));
         assert_eq!(name(&table, 0x10), None);
     }
@@ -219,12 +279,18 @@ mod tests {
     #[test]
     fn live_kallsyms_has_names() {
         let list = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-        let find = |name: &str| list.lines().find(|line| line.ends_with(name)).and_then(|line| u64::from_str_radix(&line[..16], 16).ok());
+        let find = |name: &str| {
+            list.lines()
+                .find(|line| line.ends_with(name))
+                .and_then(|line| u64::from_str_radix(&line[..16], 16).ok())
+        };
         let Some(avma) = find(" T schedule").filter(|&avma| avma != 0) else {
             println!("skipped: /proc/kallsyms shows no addresses to this user");
             return;
         };
-        let names = kernel_names(&mut Kernel::default(), Path::new("/proc/kallsyms"), &[avma + 1, 1]).unwrap();
+        let names =
+            kernel_names(&mut Kernel::default(), Path::new("/proc/kallsyms"), &[avma + 1, 1])
+                .unwrap();
         assert_eq!(names, [Some("schedule".to_owned()), None]);
     }
 }

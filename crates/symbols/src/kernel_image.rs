@@ -1,8 +1,11 @@
-//! Reads kernel code from a `vmlinux`, and finds out by how much the recorded kernel was moved against it.
+//! Reads kernel code from a `vmlinux`, and finds out by how much the recorded kernel was moved
+//! against it.
 //!
-//! Format: ELF. The kernel moves itself at its start by a multiple of 2 MiB (`CONFIG_RANDOMIZE_BASE`, at least `CONFIG_PHYSICAL_ALIGN`).
-//! *Why the names tell by how much*: a trace has the names of the functions that were on its stacks, the image says where those were linked,
-//! and only one distance suits them all. So it works on any machine, and an image of another build is noticed.
+//! Format: ELF. The kernel moves itself at its start by a multiple of 2 MiB
+//! (`CONFIG_RANDOMIZE_BASE`, at least `CONFIG_PHYSICAL_ALIGN`). *Why the names tell by how much*: a
+//! trace has the names of the functions that were on its stacks, the image says where those were
+//! linked, and only one distance suits them all. So it works on any machine, and an image of
+//! another build is noticed.
 
 use crate::code::{Code, Isa, NoCode, bounds, read_at};
 use crate::elf::Elf;
@@ -34,27 +37,35 @@ impl KernelImage {
         let other = |how| NoCode::OtherImage { path: path.to_owned(), how };
         let name = || path.display().to_string();
         let mut file = open_regular(path).map_err(|_| NoCode::Unreadable(name()))?;
-        let elf = file.try_clone().ok().and_then(Elf::read).ok_or_else(|| NoCode::Damaged(name()))?;
+        let elf =
+            file.try_clone().ok().and_then(Elf::read).ok_or_else(|| NoCode::Damaged(name()))?;
         let recorded = trace.modules.get(module).map_or(&[][..], |module| &module.build_id);
-        if !recorded.is_empty() && !elf.build_id.is_empty() && !same_build(recorded, &elf.build_id) {
+        if !recorded.is_empty() && !elf.build_id.is_empty() && !same_build(recorded, &elf.build_id)
+        {
             return Err(other("the build ids differ"));
         }
         if elf.is_nameless() {
             return Err(other("it has no symbols, so nothing tells where it was loaded"));
         }
-        let moved = moved(trace, module, &elf, &mut file).ok_or_else(|| other("its functions are not where the recorded ones were"))?;
+        let moved = moved(trace, module, &elf, &mut file)
+            .ok_or_else(|| other("its functions are not where the recorded ones were"))?;
         Ok(Self { path: path.to_owned(), file, elf, moved })
     }
 
     /// The code at the avmas `near`.
     pub(crate) fn code(mut self, near: Range<u64>) -> Result<Code, NoCode> {
-        let not_in_it = NoCode::OtherImage { path: self.path.clone(), how: "it does not hold this code (that of a kernel module?)" };
+        let not_in_it = NoCode::OtherImage {
+            path: self.path.clone(),
+            how: "it does not hold this code (that of a kernel module?)",
+        };
         let svmas = near.start.wrapping_sub(self.moved)..near.end.wrapping_sub(self.moved);
         let (bounds, is_function) = bounds(self.elf.extent_at(svmas.start), &svmas);
         // A margin may reach beyond the segment.
-        let start = if self.elf.file_offset(bounds.start).is_some() { bounds.start } else { svmas.start };
+        let start =
+            if self.elf.file_offset(bounds.start).is_some() { bounds.start } else { svmas.start };
         let offset = self.elf.file_offset(start).ok_or_else(|| not_in_it.clone())?;
-        let bytes = read_at(&mut self.file, offset, bounds.end.saturating_sub(start)).map_err(|_| not_in_it)?;
+        let bytes = read_at(&mut self.file, offset, bounds.end.saturating_sub(start))
+            .map_err(|_| not_in_it)?;
         Ok(Code {
             start: start.wrapping_add(self.moved),
             bytes,
@@ -62,17 +73,21 @@ impl KernelImage {
             is_function,
             isa: Isa::of_machine(self.elf.machine),
             source: self.path,
-            doubt: Some("it is the code as linked; a running kernel patches some of its instructions"),
+            doubt: Some(
+                "it is the code as linked; a running kernel patches some of its instructions",
+            ),
         })
     }
 }
 
-/// By how much the kernel of `trace` was moved: what suits more than half of its frames whose names the image has.
+/// By how much the kernel of `trace` was moved: what suits more than half of its frames whose names
+/// the image has.
 fn moved(trace: &Trace, module: ModuleId, elf: &Elf, file: &mut File) -> Option<u64> {
     let by_name = elf.functions_by_name(file);
     let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
     let mut compared = 0;
-    let kernel_frames = trace.stacks.frames().iter().enumerate().filter(|(_, frame)| frame.module == module);
+    let kernel_frames =
+        trace.stacks.frames().iter().enumerate().filter(|(_, frame)| frame.module == module);
     let named = kernel_frames.filter_map(|(index, frame)| {
         let symbol = trace.symbols.get(FrameId(index as u32)).last()?;
         Some((frame.offset, by_name.get(trace.name(symbol.function))?))
@@ -89,5 +104,9 @@ fn moved(trace: &Trace, module: ModuleId, elf: &Elf, file: &mut File) -> Option<
         suiting.dedup();
         suiting.into_iter().for_each(|moved| *votes.entry(moved).or_default() += 1);
     }
-    votes.into_iter().max_by_key(|&(_, count)| count).filter(|(_, count)| count * 2 > compared).map(|(moved, _)| moved)
+    votes
+        .into_iter()
+        .max_by_key(|&(_, count)| count)
+        .filter(|(_, count)| count * 2 > compared)
+        .map(|(moved, _)| moved)
 }

@@ -1,11 +1,13 @@
 //! Names the frames of a [`Trace`]: functions, source lines and inlined functions.
 //!
-//! What an offset counts from is said by [`ModuleKind`]; each kind has its source: `/proc/kallsyms` for the kernel, ELF and DWARF for
-//! files, PDBs for Windows images, the runtime's perf map for JIT code. [`code`] and [`disassemble`] give the instructions behind the names. *Why on the
-//! recording machine, at every save*: only there the files are the ones that ran.
-//! So everything read is kept for the next save by a [`Symbolizer`].
+//! What an offset counts from is said by [`ModuleKind`]; each kind has its source: `/proc/kallsyms`
+//! for the kernel, ELF and DWARF for files, PDBs for Windows images, the runtime's perf map for JIT
+//! code. [`code`] and [`disassemble`] give the instructions behind the names. *Why on the recording
+//! machine, at every save*: only there the files are the ones that ran. So everything read is kept
+//! for the next save by a [`Symbolizer`].
 //!
-//! Whatever a file claims, naming one trace takes no more than some 400 MB of memory; [`Files`] says who opens files.
+//! Whatever a file claims, naming one trace takes no more than some 400 MB of memory; [`Files`]
+//! says who opens files.
 
 mod code;
 mod debug_file;
@@ -53,7 +55,8 @@ const SYSTEM_FOLDERS: [&str; 5] = ["/usr", "/lib", "/bin", "/sbin", "/opt"];
 /// A warning lists this many modules by name.
 const LISTED_MODULES: usize = 5;
 
-/// Reads the code that the kernel maps into every process: from our own memory, which a process without rights cannot open later.
+/// Reads the code that the kernel maps into every process: from our own memory, which a process
+/// without rights cannot open later.
 pub fn read_vdso() {
     // What cannot be read now is told when names are wanted.
     let _ = vdso::image();
@@ -74,7 +77,8 @@ pub struct Options {
     pub fetching: Fetching,
     /// Whether to look up inlined functions and source lines where a file has DWARF.
     pub lines: bool,
-    /// CPU time that naming one trace may take. With a limit, files that do not answer are given up too.
+    /// CPU time that naming one trace may take. With a limit, files that do not answer are given up
+    /// too.
     pub effort: Option<Duration>,
 }
 
@@ -130,14 +134,25 @@ struct Job {
 impl Symbolizer {
     /// Reads nothing yet; opens files itself.
     pub fn new(options: Options) -> Self {
-        let files = LocalFiles { kallsyms: options.kallsyms.clone(), perf_map_dir: options.perf_map_dir.clone() };
+        let files = LocalFiles {
+            kallsyms: options.kallsyms.clone(),
+            perf_map_dir: options.perf_map_dir.clone(),
+        };
         Self::with_files(options, Arc::new(files))
     }
 
     /// Reads nothing yet; gets its files from `files`.
     pub fn with_files(options: Options, files: Arc<dyn Files>) -> Self {
         let (modules, perf_maps) = (FxHashMap::default(), FxHashMap::default());
-        Self { options, files, kernel: Kernel::default(), modules, perf_maps, saves: 0, left_work_behind: false }
+        Self {
+            options,
+            files,
+            kernel: Kernel::default(),
+            modules,
+            perf_maps,
+            saves: 0,
+            left_work_behind: false,
+        }
     }
 
     /// True when files that did not answer may still be read: on threads that were left behind.
@@ -145,15 +160,18 @@ impl Symbolizer {
         self.left_work_behind
     }
 
-    /// Reads the kernel's symbols, the largest table of all, so that a later [`Symbolizer::resolve`] need not.
+    /// Reads the kernel's symbols, the largest table of all, so that a later
+    /// [`Symbolizer::resolve`] need not.
     pub fn prepare(&mut self) {
         // What cannot be read now is told when names are wanted.
         let _ = self.kernel.name(&*self.files, &self.options.kallsyms, &[]);
     }
 
-    /// Names every frame of `trace` that has no name yet, in `trace.symbols`; says in `trace.warnings` what has none and why.
+    /// Names every frame of `trace` that has no name yet, in `trace.symbols`; says in
+    /// `trace.warnings` what has none and why.
     ///
-    /// Frames whose module is gone, damaged or of another build stay without a name: no name is better than a wrong one.
+    /// Frames whose module is gone, damaged or of another build stay without a name: no name is
+    /// better than a wrong one.
     pub fn resolve(&mut self, trace: &mut Trace) {
         if trace.meta.format == Format::Etl {
             images::name(trace, &self.options.pdbs, &self.options.fetching);
@@ -178,12 +196,15 @@ impl Symbolizer {
                     kernel.ids.append(&mut frames.ids);
                     kernel.offsets.append(&mut frames.offsets);
                 }
-                ModuleKind::Anonymous { .. } if foreign.is_some() && self.options.perf_map_dir == Path::new(origin::PERF_MAP_DIR) => {}
+                ModuleKind::Anonymous { .. }
+                    if foreign.is_some()
+                        && self.options.perf_map_dir == Path::new(origin::PERF_MAP_DIR) => {}
                 ModuleKind::Anonymous { pid } => jit.push((pid, frames)),
                 ModuleKind::Image { .. } | ModuleKind::Jit { .. } | ModuleKind::Cut => {}
                 ModuleKind::File => {
                     let key = (trace.name(module.path).to_owned(), module.build_id.clone());
-                    let is_here = key.0.starts_with('/') && !key.0.starts_with("/memfd:") || key.0 == vdso::NAME && foreign.is_none();
+                    let is_here = key.0.starts_with('/') && !key.0.starts_with("/memfd:")
+                        || key.0 == vdso::NAME && foreign.is_none();
                     if is_here {
                         let module = self.modules.remove(&key).map(|kept| kept.value);
                         jobs.push(Job { key, frames, module, names: Vec::new(), missing: None });
@@ -191,11 +212,19 @@ impl Symbolizer {
                 }
             }
         }
-        jobs.sort_by_key(|job| !SYSTEM_FOLDERS.iter().any(|folder| Path::new(&job.key.0).starts_with(folder)));
-        let foreign_kernel = foreign.filter(|_| self.options.kallsyms == Path::new(origin::KALLSYMS));
+        jobs.sort_by_key(|job| {
+            !SYSTEM_FOLDERS.iter().any(|folder| Path::new(&job.key.0).starts_with(folder))
+        });
+        let foreign_kernel =
+            foreign.filter(|_| self.options.kallsyms == Path::new(origin::KALLSYMS));
         let pending: FxHashSet<FileKey> = jobs.iter().map(|job| job.key.clone()).collect();
         let kept_bytes = self.modules.values().map(|kept| kept.value.memory()).sum();
-        let means = Means::new(Arc::clone(&self.files), self.options.debug_dirs.clone(), self.options.lines, kept_bytes);
+        let means = Means::new(
+            Arc::clone(&self.files),
+            self.options.debug_dirs.clone(),
+            self.options.lines,
+            kept_bytes,
+        );
         let until = origin::recorded_until(trace);
         let mut kernel_names = Ok(Vec::new());
         let done = jobs::run(
@@ -206,7 +235,10 @@ impl Symbolizer {
                 kernel_names = match foreign_kernel {
                     _ if kernel.ids.is_empty() => Ok(Vec::new()),
                     Some(why) => Err(format!("kernel functions have no names: {why}")),
-                    None => self.kernel.name(&*self.files, &self.options.kallsyms, &kernel.offsets).map_err(|unnamed| unnamed.warning()),
+                    None => self
+                        .kernel
+                        .name(&*self.files, &self.options.kallsyms, &kernel.offsets)
+                        .map_err(|unnamed| unnamed.warning()),
                 };
             },
         );
@@ -216,7 +248,10 @@ impl Symbolizer {
         }
         self.finish(trace, done, pending);
         self.name_jit(trace, jit);
-        self.modules.values_mut().filter(|kept| kept.last_used < self.saves).for_each(|kept| kept.value.close_dwarf());
+        self.modules
+            .values_mut()
+            .filter(|kept| kept.last_used < self.saves)
+            .for_each(|kept| kept.value.close_dwarf());
         self.modules.retain(|_, kept| kept.last_used + KEPT_SAVES > self.saves);
         self.perf_maps.retain(|_, kept| kept.last_used + KEPT_SAVES > self.saves);
     }
@@ -224,7 +259,10 @@ impl Symbolizer {
     /// Names JIT code by the maps of its processes.
     fn name_jit(&mut self, trace: &mut Trace, processes: Vec<(u32, Frames)>) {
         let pending: FxHashSet<u32> = processes.iter().map(|(pid, _)| *pid).collect();
-        let known = processes.into_iter().map(|(pid, frames)| (pid, frames, self.perf_maps.remove(&pid).map(|kept| kept.value))).collect();
+        let known = processes
+            .into_iter()
+            .map(|(pid, frames)| (pid, frames, self.perf_maps.remove(&pid).map(|kept| kept.value)))
+            .collect();
         let files = Arc::clone(&self.files);
         let read = move |job: &mut (u32, Frames, Option<PerfMap>)| {
             job.2 = PerfMap::read(&*files, job.0, &job.1.offsets, job.2.take());
@@ -235,7 +273,14 @@ impl Symbolizer {
         for (pid, frames, map) in done {
             late.remove(&pid);
             let Some(map) = map else { continue };
-            set_names(trace, frames.ids.iter().copied().zip(frames.offsets.iter().map(|&avma| map.function_at(avma))));
+            set_names(
+                trace,
+                frames
+                    .ids
+                    .iter()
+                    .copied()
+                    .zip(frames.offsets.iter().map(|&avma| map.function_at(avma))),
+            );
             if map.is_cut() {
                 cut.push(pid);
             }
@@ -249,13 +294,20 @@ impl Symbolizer {
         }
         self.left_work_behind |= !late.is_empty();
         for pid in late {
-            trace.warnings.add(format!("JIT code of process {pid} has no names: reading its map took too long"));
+            trace.warnings.add(format!(
+                "JIT code of process {pid} has no names: reading its map took too long"
+            ));
         }
     }
 
     fn finish(&mut self, trace: &mut Trace, done: Vec<Job>, mut pending: FxHashSet<FileKey>) {
         let mut missing: BTreeMap<Missing, Vec<String>> = BTreeMap::new();
-        let mut miss = |why, path: &str| missing.entry(why).or_default().push(path.rsplit('/').next().unwrap_or_default().to_owned());
+        let mut miss = |why, path: &str| {
+            missing
+                .entry(why)
+                .or_default()
+                .push(path.rsplit('/').next().unwrap_or_default().to_owned())
+        };
         for job in done {
             pending.remove(&job.key);
             for (&frame, functions) in job.frames.ids.iter().zip(&job.names) {
@@ -275,7 +327,12 @@ impl Symbolizer {
             files.sort_unstable();
             files.dedup();
             let more = if files.len() > LISTED_MODULES { ", …" } else { "" };
-            let listed = files.iter().take(LISTED_MODULES).map(String::as_str).collect::<Vec<_>>().join(", ");
+            let listed = files
+                .iter()
+                .take(LISTED_MODULES)
+                .map(String::as_str)
+                .collect::<Vec<_>>()
+                .join(", ");
             trace.warnings.add(why.warning(modules, &format!("{listed}{more}")));
         }
     }
@@ -307,7 +364,11 @@ fn set_functions(trace: &mut Trace, frame: FrameId, functions: &[Function]) {
     let strings = &mut trace.strings;
     let symbols: Vec<Symbol> = functions
         .iter()
-        .map(|Function { name, file, line }| Symbol { function: strings.intern(name), file: strings.intern(file), line: *line })
+        .map(|Function { name, file, line }| Symbol {
+            function: strings.intern(name),
+            file: strings.intern(file),
+            line: *line,
+        })
         .collect();
     if !symbols.is_empty() {
         trace.symbols.set(frame, &symbols);

@@ -1,4 +1,5 @@
-//! Reads an ELF file in bounds: its headers may claim tables of any length, and a sparse file makes good on the claim.
+//! Reads an ELF file in bounds: its headers may claim tables of any length, and a sparse file makes
+//! good on the claim.
 
 use crate::elf::Image;
 use object::{ReadCache, ReadRef};
@@ -6,12 +7,14 @@ use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most that is read of one file's headers and tables. The symbol table of the largest browsers has 100 MB.
+/// The most that is read of one file's headers and tables. The symbol table of the largest browsers
+/// has 100 MB.
 const MAX_BYTES: u64 = 128 << 20;
 /// Of files of which more than this is read, only one is read at a time.
 const LARGE_BYTES: u64 = 8 << 20;
 
-/// Who holds this reads a large file: together they could claim more memory than a recorder may have.
+/// Who holds this reads a large file: together they could claim more memory than a recorder may
+/// have.
 static LARGE: Mutex<()> = Mutex::new(());
 
 /// A file of which no more than [`MAX_BYTES`] are read.
@@ -28,10 +31,13 @@ impl<I: Image> Limited<I> {
     }
 
     fn take(&self, bytes: u64) -> Result<(), ()> {
-        let taken = self.taken.get().checked_add(bytes).filter(|&taken| taken <= MAX_BYTES).ok_or(())?;
+        let taken =
+            self.taken.get().checked_add(bytes).filter(|&taken| taken <= MAX_BYTES).ok_or(())?;
         self.taken.set(taken);
         if taken > LARGE_BYTES {
-            self.large.borrow_mut().get_or_insert_with(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
+            self.large
+                .borrow_mut()
+                .get_or_insert_with(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
         }
         Ok(())
     }

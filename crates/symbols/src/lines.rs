@@ -1,8 +1,9 @@
 //! Inlined functions and source lines of one file, from its DWARF.
 //!
-//! Format: DWARF 2 to 5, read with the `addr2line` crate. *Why it stays open between two saves*: opening means decompressing and indexing
-//! all of it, 150 ms for libc's. *Why it is read into memory and not mapped*: whoever truncates a mapped file kills its reader. What split
-//! DWARF keeps in further files (`.dwo`, `.dwp`) is not read.
+//! Format: DWARF 2 to 5, read with the `addr2line` crate. *Why it stays open between two saves*:
+//! opening means decompressing and indexing all of it, 150 ms for libc's. *Why it is read into
+//! memory and not mapped*: whoever truncates a mapped file kills its reader. What split DWARF keeps
+//! in further files (`.dwo`, `.dwp`) is not read.
 
 use crate::demangle::demangle;
 use crate::files::{self, Files, Identity, Wanted};
@@ -15,7 +16,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// A file with more DWARF than this gets no lines: reading it could take longer, and more memory, than the recorder may.
+/// A file with more DWARF than this gets no lines: reading it could take longer, and more memory,
+/// than the recorder may.
 pub(crate) const MAX_DWARF_BYTES: u64 = 96 << 20;
 
 type Section = EndianArcSlice<RunTimeEndian>;
@@ -27,7 +29,8 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Reads the DWARF of `file`, and of the file `shared` with others that it refers to. None when it is damaged.
+    /// Reads the DWARF of `file`, and of the file `shared` with others that it refers to. None when
+    /// it is damaged.
     pub(crate) fn read(file: File, shared: Option<(Wanted, File, Identity)>) -> Option<Self> {
         let mut dwarf = load(file, |section| gimli::Dwarf::load(section))?;
         let shared = shared.and_then(|(wanted, file, identity)| {
@@ -40,22 +43,35 @@ impl Lines {
 
     /// True when the shared file has not changed since.
     pub(crate) fn is_current(&self, files: &dyn Files) -> bool {
-        self.shared.as_ref().is_none_or(|(wanted, identity)| files::is_current(files, wanted, *identity))
+        self.shared
+            .as_ref()
+            .is_none_or(|(wanted, identity)| files::is_current(files, wanted, *identity))
     }
 
-    /// The functions at `svma`, innermost first. The outermost, the only one that is not inlined, gets the linker's name for it, `symbol`,
-    /// where that is known.
+    /// The functions at `svma`, innermost first. The outermost, the only one that is not inlined,
+    /// gets the linker's name for it, `symbol`, where that is known.
     pub(crate) fn functions_at(&self, svma: u64, symbol: Option<&str>) -> Vec<Function> {
         let mut functions = Vec::new();
         // addr2line adds one to the address.
         if svma == u64::MAX {
             return functions;
         }
-        let Ok(mut frames) = self.context.find_frames(svma).skip_all_loads() else { return functions };
+        let Ok(mut frames) = self.context.find_frames(svma).skip_all_loads() else {
+            return functions;
+        };
         while let Ok(Some(frame)) = frames.next() {
-            let name = frame.function.as_ref().and_then(|function| function.raw_name().ok()).unwrap_or_default();
-            let (file, line) = frame.location.map_or((None, None), |location| (location.file, location.line));
-            functions.push(Function { name: demangle(&name), file: file.unwrap_or_default().to_owned(), line: line.unwrap_or(0) });
+            let name = frame
+                .function
+                .as_ref()
+                .and_then(|function| function.raw_name().ok())
+                .unwrap_or_default();
+            let (file, line) =
+                frame.location.map_or((None, None), |location| (location.file, location.line));
+            functions.push(Function {
+                name: demangle(&name),
+                file: file.unwrap_or_default().to_owned(),
+                line: line.unwrap_or(0),
+            });
         }
         if let (Some(outermost), Some(symbol)) = (functions.last_mut(), symbol) {
             symbol.clone_into(&mut outermost.name);
@@ -66,7 +82,10 @@ impl Lines {
 }
 
 /// Gives `load` the sections of `file` that it asks for, each read into memory.
-fn load<T>(file: File, load: impl FnOnce(&dyn Fn(SectionId) -> Result<Section, gimli::Error>) -> Result<T, gimli::Error>) -> Option<T> {
+fn load<T>(
+    file: File,
+    load: impl FnOnce(&dyn Fn(SectionId) -> Result<Section, gimli::Error>) -> Result<T, gimli::Error>,
+) -> Option<T> {
     let limited = Limited::new(file.try_clone().ok()?);
     let object = object::File::parse(&limited).ok()?;
     let endian = if object.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
@@ -78,9 +97,17 @@ fn load<T>(file: File, load: impl FnOnce(&dyn Fn(SectionId) -> Result<Section, g
 }
 
 /// The bytes of a section, unpacked; none when the file has no such section.
-fn read<'a>(object: &object::File<'a, &'a Limited<File>>, name: &str, mut file: &File) -> io::Result<Vec<u8>> {
+fn read<'a>(
+    object: &object::File<'a, &'a Limited<File>>,
+    name: &str,
+    mut file: &File,
+) -> io::Result<Vec<u8>> {
     let damaged = || io::Error::from(io::ErrorKind::InvalidData);
-    let Some(range) = object.section_by_name(name).and_then(|section| section.compressed_file_range().ok()) else { return Ok(Vec::new()) };
+    let Some(range) =
+        object.section_by_name(name).and_then(|section| section.compressed_file_range().ok())
+    else {
+        return Ok(Vec::new());
+    };
     if range.compressed_size.max(range.uncompressed_size) > MAX_DWARF_BYTES {
         return Err(damaged());
     }
@@ -90,6 +117,10 @@ fn read<'a>(object: &object::File<'a, &'a Limited<File>>, name: &str, mut file: 
     if range.format == CompressionFormat::None {
         return Ok(bytes);
     }
-    let packed = object::CompressedData { format: range.format, data: &bytes, uncompressed_size: range.uncompressed_size };
+    let packed = object::CompressedData {
+        format: range.format,
+        data: &bytes,
+        uncompressed_size: range.uncompressed_size,
+    };
     Ok(packed.decompress().map_err(|_| damaged())?.into_owned())
 }

@@ -1,8 +1,8 @@
 //! One mapped file: names its locations and remembers them.
 //!
-//! Frames give file offsets ([`ModuleKind::File`](unhitch_model::ModuleKind)), symbols and DWARF stated addresses (svma), see
-//! [`Elf::svma`]. *Why names are remembered by offset*: two saves of a flight recorder share nearly all their frames, so most of a save is
-//! one hash lookup per frame.
+//! Frames give file offsets ([`ModuleKind::File`](unhitch_model::ModuleKind)), symbols and DWARF
+//! stated addresses (svma), see [`Elf::svma`]. *Why names are remembered by offset*: two saves of a
+//! flight recorder share nearly all their frames, so most of a save is one hash lookup per frame.
 
 use crate::debug_file::{self, DebugFile};
 use crate::demangle::demangle;
@@ -18,7 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// A file with more remembered locations than this is a program that never repeats itself; forget and start again.
+/// A file with more remembered locations than this is a program that never repeats itself; forget
+/// and start again.
 const MAX_REMEMBERED: usize = 1 << 18;
 
 /// DWARF that is read for one trace, at most.
@@ -37,9 +38,20 @@ pub(crate) struct Means {
 
 impl Means {
     /// With `kept_bytes` in use since the last trace.
-    pub(crate) fn new(files: Arc<dyn Files>, debug_dirs: Vec<PathBuf>, lines: bool, kept_bytes: u64) -> Self {
+    pub(crate) fn new(
+        files: Arc<dyn Files>,
+        debug_dirs: Vec<PathBuf>,
+        lines: bool,
+        kept_bytes: u64,
+    ) -> Self {
         let kept_bytes_left = AtomicU64::new(MAX_KEPT_BYTES.saturating_sub(kept_bytes));
-        Self { files, debug_dirs, lines, dwarf_bytes_left: AtomicU64::new(MAX_ALL_DWARF_BYTES), kept_bytes_left }
+        Self {
+            files,
+            debug_dirs,
+            lines,
+            dwarf_bytes_left: AtomicU64::new(MAX_ALL_DWARF_BYTES),
+            kept_bytes_left,
+        }
     }
 }
 
@@ -70,7 +82,8 @@ pub(crate) enum Missing {
     Damaged,
     /// Another build than the recorded one lies at the path.
     OtherBuild,
-    /// No build id proves that it is the recorded one, and the file was written after the recording.
+    /// No build id proves that it is the recorded one, and the file was written after the
+    /// recording.
     WrittenSince,
     /// No symbol table and no debug file.
     Nameless,
@@ -85,19 +98,31 @@ impl Missing {
     pub(crate) fn warning(self, count: usize, names: &str) -> String {
         let modules = if count == 1 { "module" } else { "modules" };
         match self {
-            Self::Unreadable => format!("no symbols for {count} {modules}, gone or not readable: {names}"),
-            Self::Damaged => format!("no symbols for {count} {modules}, damaged or not ELF files: {names}"),
-            Self::OtherBuild => {
-                format!("no symbols for {count} {modules}, replaced by another build since (the build ids differ): {names}")
+            Self::Unreadable => {
+                format!("no symbols for {count} {modules}, gone or not readable: {names}")
             }
-            Self::WrittenSince => format!("no symbols for {count} {modules}, written after the recording: {names}"),
-            Self::Nameless => format!("no symbols for {count} {modules}, stripped and without a debug file: {names}"),
+            Self::Damaged => {
+                format!("no symbols for {count} {modules}, damaged or not ELF files: {names}")
+            }
+            Self::OtherBuild => {
+                format!(
+                    "no symbols for {count} {modules}, replaced by another build since (the build ids differ): {names}"
+                )
+            }
+            Self::WrittenSince => {
+                format!("no symbols for {count} {modules}, written after the recording: {names}")
+            }
+            Self::Nameless => format!(
+                "no symbols for {count} {modules}, stripped and without a debug file: {names}"
+            ),
             Self::TooMuchDwarf => format!(
                 "no source lines for {count} {modules} with more than {} MiB of debug information, or beyond {} MiB in all: {names}",
                 MAX_DWARF_BYTES >> 20,
                 MAX_ALL_DWARF_BYTES >> 20
             ),
-            Self::Late => format!("no symbols for {count} {modules}, reading their files took too long: {names}"),
+            Self::Late => format!(
+                "no symbols for {count} {modules}, reading their files took too long: {names}"
+            ),
         }
     }
 }
@@ -126,13 +151,16 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// Reads the file at `path` (or the running kernel's vdso), which must have the recorded build id if both have one, and else must not
-    /// have been written since.
+    /// Reads the file at `path` (or the running kernel's vdso), which must have the recorded build
+    /// id if both have one, and else must not have been written since.
     pub(crate) fn open(path: &str, recorded: Recorded<'_>, means: &Means) -> Result<Self, Missing> {
-        // The kernel appends this to the path of a file that was unlinked; what lies there now must prove that it is the same.
-        let (path, unlinked) = path.strip_suffix(" (deleted)").map_or((path, false), |path| (path, true));
+        // The kernel appends this to the path of a file that was unlinked; what lies there now must
+        // prove that it is the same.
+        let (path, unlinked) =
+            path.strip_suffix(" (deleted)").map_or((path, false), |path| (path, true));
         let wanted = Wanted::Mapped(path.into());
-        let (image, identity) = open_image(&*means.files, &wanted).map_err(|_| Missing::Unreadable)?;
+        let (image, identity) =
+            open_image(&*means.files, &wanted).map_err(|_| Missing::Unreadable)?;
         let elf = Elf::read(image).ok_or(Missing::Damaged)?;
         let is_proven = !recorded.build_id.is_empty() && !elf.build_id.is_empty();
         if is_proven && !same_build(recorded.build_id, &elf.build_id) {
@@ -142,11 +170,15 @@ impl Module {
             return Err(Missing::Unreadable);
         }
         let written = identity.and_then(|identity| identity.modified);
-        if !is_proven && written.zip(recorded.until).is_some_and(|(written, until)| written > until) {
+        if !is_proven && written.zip(recorded.until).is_some_and(|(written, until)| written > until)
+        {
             return Err(Missing::WrittenSince);
         }
-        let debug =
-            if elf.has_symtab && elf.dwarf_bytes > 0 { None } else { debug_file::find(&*means.files, &wanted, &elf, &means.debug_dirs) };
+        let debug = if elf.has_symtab && elf.dwarf_bytes > 0 {
+            None
+        } else {
+            debug_file::find(&*means.files, &wanted, &elf, &means.debug_dirs)
+        };
         Ok(Self {
             wanted,
             is_proven,
@@ -168,7 +200,8 @@ impl Module {
     /// The file offsets of the function that covers `file_offset`.
     pub(crate) fn extent_at(&self, file_offset: u64, means: &Means) -> Option<Range<u64>> {
         let svma = self.elf.svma(file_offset)?;
-        let unwound = || unwind_table::extent_at(open_image(&*means.files, &self.wanted).ok()?.0, svma);
+        let unwound =
+            || unwind_table::extent_at(open_image(&*means.files, &self.wanted).ok()?.0, svma);
         let extent = self.symbols().1.extent_at(svma).or_else(unwound)?;
         let start = file_offset.checked_sub(svma.checked_sub(extent.start)?)?;
         Some(start..start.checked_add(extent.end - extent.start)?)
@@ -183,16 +216,27 @@ impl Module {
     }
 
     /// Names each of `file_offsets`, and what is missing from the names.
-    pub(crate) fn name(&mut self, file_offsets: &[u64], means: &Means) -> (Vec<Functions>, Option<Missing>) {
+    pub(crate) fn name(
+        &mut self,
+        file_offsets: &[u64],
+        means: &Means,
+    ) -> (Vec<Functions>, Option<Missing>) {
         if self.remembered.len() > MAX_REMEMBERED {
             self.remembered.clear();
         }
-        let mut fresh: Vec<u64> = file_offsets.iter().copied().filter(|offset| !self.remembered.contains_key(offset)).collect();
+        let mut fresh: Vec<u64> = file_offsets
+            .iter()
+            .copied()
+            .filter(|offset| !self.remembered.contains_key(offset))
+            .collect();
         fresh.sort_unstable();
         if !fresh.is_empty() {
             self.name_fresh(&fresh, means);
         }
-        let names = file_offsets.iter().map(|offset| self.remembered.get(offset).cloned().unwrap_or_default()).collect();
+        let names = file_offsets
+            .iter()
+            .map(|offset| self.remembered.get(offset).cloned().unwrap_or_default())
+            .collect();
         let (_, symbols) = self.symbols();
         let missing = match () {
             () if symbols.is_nameless() => Some(Missing::Nameless),
@@ -206,7 +250,8 @@ impl Module {
     pub(crate) fn memory(&self) -> u64 {
         /// Of a location with its names.
         const REMEMBERED_BYTES: usize = 256;
-        let dwarf = self.lines.as_ref().and_then(|_| self.dwarf()).map_or(0, |(_, elf)| elf.dwarf_bytes);
+        let dwarf =
+            self.lines.as_ref().and_then(|_| self.dwarf()).map_or(0, |(_, elf)| elf.dwarf_bytes);
         let tables = self.elf.memory() + self.debug.as_ref().map_or(0, |debug| debug.elf.memory());
         dwarf + (tables + self.remembered.len() * REMEMBERED_BYTES) as u64
     }
@@ -244,11 +289,20 @@ impl Module {
         let Ok((mut image, _)) = open_image(&*means.files, self.symbols().0) else { return };
         for &offset in file_offsets {
             let functions = self.elf.svma(offset).map_or_else(Vec::new, |svma| {
-                let symbol =
-                    self.symbols().1.function_at(&mut *image, svma).map(|symbol| demangle(&symbol)).or_else(|| self.stub_at(svma, means));
-                let inlined = self.lines.as_ref().map_or_else(Vec::new, |lines| lines.functions_at(svma, symbol.as_deref()));
+                let symbol = self
+                    .symbols()
+                    .1
+                    .function_at(&mut *image, svma)
+                    .map(|symbol| demangle(&symbol))
+                    .or_else(|| self.stub_at(svma, means));
+                let inlined = self
+                    .lines
+                    .as_ref()
+                    .map_or_else(Vec::new, |lines| lines.functions_at(svma, symbol.as_deref()));
                 match symbol {
-                    Some(name) if inlined.is_empty() => vec![Function { name, file: String::new(), line: 0 }],
+                    Some(name) if inlined.is_empty() => {
+                        vec![Function { name, file: String::new(), line: 0 }]
+                    }
                     _ => inlined,
                 }
             });
@@ -259,7 +313,9 @@ impl Module {
     /// The file with the fuller symbol table.
     fn symbols(&self) -> (&Wanted, &Elf) {
         match &self.debug {
-            Some(debug) if debug.elf.has_symtab && !self.elf.has_symtab => (&debug.wanted, &debug.elf),
+            Some(debug) if debug.elf.has_symtab && !self.elf.has_symtab => {
+                (&debug.wanted, &debug.elf)
+            }
             _ => (&self.wanted, &self.elf),
         }
     }
@@ -267,7 +323,10 @@ impl Module {
     /// The file with the DWARF.
     fn dwarf(&self) -> Option<(&Wanted, &Elf)> {
         let debug = self.debug.as_ref().map(|debug| (&debug.wanted, &debug.elf));
-        [Some((&self.wanted, &self.elf)), debug].into_iter().flatten().find(|(_, elf)| elf.dwarf_bytes > 0)
+        [Some((&self.wanted, &self.elf)), debug]
+            .into_iter()
+            .flatten()
+            .find(|(_, elf)| elf.dwarf_bytes > 0)
     }
 
     fn stub_at(&mut self, svma: u64, means: &Means) -> Option<String> {
@@ -275,7 +334,11 @@ impl Module {
             return None;
         }
         let wanted = &self.wanted;
-        let read = || open_image(&*means.files, wanted).map(|(image, _)| plt::stubs(image)).unwrap_or_default();
+        let read = || {
+            open_image(&*means.files, wanted)
+                .map(|(image, _)| plt::stubs(image))
+                .unwrap_or_default()
+        };
         let stubs = self.stubs.get_or_insert_with(read);
         let name = stubs.get(&(svma & !7)).or_else(|| stubs.get(&(svma & !15)))?;
         Some(format!("{}@plt", demangle(name)))
@@ -283,7 +346,10 @@ impl Module {
 }
 
 /// Opens a file or, for `[vdso]`, the image that the kernel maps into every process.
-fn open_image(files: &dyn Files, wanted: &Wanted) -> io::Result<(Box<dyn Image>, Option<Identity>)> {
+fn open_image(
+    files: &dyn Files,
+    wanted: &Wanted,
+) -> io::Result<(Box<dyn Image>, Option<Identity>)> {
     if wanted.path() == Path::new(vdso::NAME) {
         return Ok((Box::new(io::Cursor::new(vdso::image()?)), None));
     }
@@ -316,6 +382,9 @@ mod tests {
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let files = LocalFiles { kallsyms: PathBuf::new(), perf_map_dir: PathBuf::new() };
         let means = Means::new(Arc::new(files), Vec::new(), true, 0);
-        assert_eq!(Module::open(path.to_str().unwrap(), Recorded::default(), &means).err(), Some(Missing::Unreadable));
+        assert_eq!(
+            Module::open(path.to_str().unwrap(), Recorded::default(), &means).err(),
+            Some(Missing::Unreadable)
+        );
     }
 }

@@ -1,7 +1,9 @@
-//! Tells whether a trace can be from this machine since its last start; only then its own symbol list and JIT maps apply.
+//! Tells whether a trace can be from this machine since its last start; only then its own symbol
+//! list and JIT maps apply.
 //!
-//! Format: `proc_sys_kernel(5)` and `btime` of `proc_stat(5)`. *Why the start matters*: the kernel lies at another address after each
-//! start, and pids begin anew, so the same machine's list gives wrong names that look right.
+//! Format: `proc_sys_kernel(5)` and `btime` of `proc_stat(5)`. *Why the start matters*: the kernel
+//! lies at another address after each start, and pids begin anew, so the same machine's list gives
+//! wrong names that look right.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use unhitch_model::{Meta, Trace};
@@ -15,27 +17,41 @@ const CLOCK_SLACK_S: i128 = 60;
 
 /// Why the trace is not from this machine as it runs now; none when it is, or when it does not say.
 pub(crate) fn foreign(meta: &Meta) -> Option<&'static str> {
-    let differs =
-        |recorded: &str, path| !recorded.is_empty() && std::fs::read_to_string(path).is_ok_and(|ours| ours.trim_end() != recorded);
+    let differs = |recorded: &str, path| {
+        !recorded.is_empty()
+            && std::fs::read_to_string(path).is_ok_and(|ours| ours.trim_end() != recorded)
+    };
     if differs(&meta.host, "/proc/sys/kernel/hostname") {
         return Some("the trace is from another machine");
     }
     if differs(&meta.kernel, "/proc/sys/kernel/osrelease") {
         return Some("the trace is from another kernel than the one that runs now");
     }
-    // The monotonic clock starts with the kernel and stands still while the machine sleeps: its zero moves forward, never back.
-    let started_before = |epoch_ns: i128| boot_time_s().is_some_and(|boot_s| epoch_ns / 1_000_000_000 + CLOCK_SLACK_S < boot_s);
-    meta.epoch_ns.is_some_and(started_before).then_some("the machine was restarted since the recording")
+    // The monotonic clock starts with the kernel and stands still while the machine sleeps: its
+    // zero moves forward, never back.
+    let started_before = |epoch_ns: i128| {
+        boot_time_s().is_some_and(|boot_s| epoch_ns / 1_000_000_000 + CLOCK_SLACK_S < boot_s)
+    };
+    meta.epoch_ns
+        .is_some_and(started_before)
+        .then_some("the machine was restarted since the recording")
 }
 
 /// When the recording ended, by the wall clock; a file written later is not what ran.
 pub(crate) fn recorded_until(trace: &Trace) -> Option<SystemTime> {
-    let end_ns = u64::try_from(trace.meta.epoch_ns?).ok()?.checked_add(trace.common_window().end.nanos())?;
+    let end_ns =
+        u64::try_from(trace.meta.epoch_ns?).ok()?.checked_add(trace.common_window().end.nanos())?;
     UNIX_EPOCH.checked_add(Duration::from_nanos(end_ns))
 }
 
 fn boot_time_s() -> Option<i128> {
-    std::fs::read_to_string("/proc/stat").ok()?.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+    std::fs::read_to_string("/proc/stat")
+        .ok()?
+        .lines()
+        .find_map(|line| line.strip_prefix("btime "))?
+        .trim()
+        .parse()
+        .ok()
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -45,10 +61,15 @@ mod tests {
     #[test]
     fn live_origin() {
         let now_ns = |since_s: i128| boot_time_s().map(|boot_s| (boot_s + since_s) * 1_000_000_000);
-        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim().to_owned();
+        let kernel =
+            std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap().trim().to_owned();
         assert_eq!(foreign(&Meta::default()), None);
         assert_eq!(foreign(&Meta { kernel, epoch_ns: now_ns(0), ..Meta::default() }), None);
-        assert_eq!(foreign(&Meta { epoch_ns: now_ns(3600), ..Meta::default() }), None, "it slept for an hour");
+        assert_eq!(
+            foreign(&Meta { epoch_ns: now_ns(3600), ..Meta::default() }),
+            None,
+            "it slept for an hour"
+        );
         assert!(foreign(&Meta { epoch_ns: now_ns(-3600), ..Meta::default() }).is_some());
         assert!(foreign(&Meta { kernel: "2.6.32".into(), ..Meta::default() }).is_some());
         assert!(foreign(&Meta { host: "not this one".into(), ..Meta::default() }).is_some());

@@ -1,8 +1,10 @@
-//! [`Pdb`]: the symbol file of a Windows image, and the functions that it has at places in that image.
+//! [`Pdb`]: the symbol file of a Windows image, and the functions that it has at places in that
+//! image.
 //!
-//! Format: "The PDB File Format" of the LLVM documentation, and microsoft/microsoft-pdb. Places are RVAs: they count from where the image
-//! is loaded. *Why places are asked for together*: a browser's PDB has millions of symbols and a trace thousands of places, so the
-//! symbols are walked once, and only what some place needs is kept.
+//! Format: "The PDB File Format" of the LLVM documentation, and microsoft/microsoft-pdb. Places are
+//! RVAs: they count from where the image is loaded. *Why places are asked for together*: a
+//! browser's PDB has millions of symbols and a trace thousands of places, so the symbols are walked
+//! once, and only what some place needs is kept.
 
 mod msf;
 mod omap;
@@ -47,7 +49,11 @@ impl PdbId {
     /// The folder in a symbol store: 32 digits of the GUID and the age.
     pub(crate) fn folder(&self) -> String {
         let [a0, a1, a2, a3, b0, b1, c0, c1, rest @ ..] = self.guid;
-        let (a, b, c) = (u32::from_le_bytes([a0, a1, a2, a3]), u16::from_le_bytes([b0, b1]), u16::from_le_bytes([c0, c1]));
+        let (a, b, c) = (
+            u32::from_le_bytes([a0, a1, a2, a3]),
+            u16::from_le_bytes([b0, b1]),
+            u16::from_le_bytes([c0, c1]),
+        );
         let rest: String = rest.iter().map(|byte| format!("{byte:02X}")).collect();
         format!("{a:08X}{b:04X}{c:04X}{rest}{:X}", self.age)
     }
@@ -119,9 +125,13 @@ impl<F: Read + Seek> Pdb<F> {
             let stream = Bytes(optional.get(number * 2..)?).u16()?;
             (stream != NONE).then_some(usize::from(stream))
         };
-        // Where the linker's tools have moved the code afterwards, symbols tell places of before that.
+        // Where the linker's tools have moved the code afterwards, symbols tell places of before
+        // that.
         let omap = optional(OMAP_TO_SOURCE).and_then(|stream| Omap::parse(&msf.stream(stream)?));
-        let sections = omap.as_ref().and_then(|_| optional(ORIGINAL_SECTIONS)).or_else(|| optional(SECTIONS))?;
+        let sections = omap
+            .as_ref()
+            .and_then(|_| optional(ORIGINAL_SECTIONS))
+            .or_else(|| optional(SECTIONS))?;
         let sections = sections_of(&msf.stream(sections)?);
         let contributions = contributions_of(contributions, &sections);
         let age = if age == 0 { first_age } else { age };
@@ -139,9 +149,15 @@ impl<F: Read + Seek> Pdb<F> {
         let mut places = Places::new(rvas.iter().map(at_source));
         // A module tells where its functions end, so it is believed before the public symbols.
         for module in self.modules_of(&places) {
-            let Some(ModuleStream { stream, symbol_bytes }) = self.modules.get(usize::from(module)) else { continue };
+            let Some(ModuleStream { stream, symbol_bytes }) = self.modules.get(usize::from(module))
+            else {
+                continue;
+            };
             let Some(bytes) = self.msf.stream(*stream) else { continue };
-            let symbols = bytes.get(..(*symbol_bytes).min(bytes.len())).and_then(|symbols| symbols.get(4..)).unwrap_or(&[]);
+            let symbols = bytes
+                .get(..(*symbol_bytes).min(bytes.len()))
+                .and_then(|symbols| symbols.get(4..))
+                .unwrap_or(&[]);
             places.add_procedures(symbols, &self.sections);
         }
         if let Some(records) = self.msf.stream(self.records) {
@@ -153,8 +169,14 @@ impl<F: Read + Seek> Pdb<F> {
     /// The modules that the places are in, each once.
     fn modules_of(&self, places: &Places) -> Vec<u16> {
         let module_at = |rva: u32| {
-            let before = self.contributions.partition_point(|contribution| contribution.start <= rva).checked_sub(1)?;
-            self.contributions.get(before).filter(|contribution| rva < contribution.end).map(|contribution| contribution.module)
+            let before = self
+                .contributions
+                .partition_point(|contribution| contribution.start <= rva)
+                .checked_sub(1)?;
+            self.contributions
+                .get(before)
+                .filter(|contribution| rva < contribution.end)
+                .map(|contribution| contribution.module)
         };
         let mut modules: Vec<u16> = places.rvas().filter_map(module_at).collect();
         modules.sort_unstable();
@@ -181,7 +203,11 @@ fn sections_of(bytes: &[u8]) -> Vec<Section> {
         header.take(8)?;
         let (virtual_len, rva, file_len) = (header.u32()?, header.u32()?, header.u32()?);
         header.take(16)?;
-        Some(Section { rva, len: virtual_len.max(file_len), executable: header.u32()? & EXECUTABLE != 0 })
+        Some(Section {
+            rva,
+            len: virtual_len.max(file_len),
+            executable: header.u32()? & EXECUTABLE != 0,
+        })
     };
     bytes.chunks_exact(SECTION_LEN).filter_map(section).collect()
 }
@@ -204,7 +230,8 @@ fn contributions_of(bytes: &[u8], sections: &[Section]) -> Vec<Contribution> {
         let start = section.rva(offset)?;
         Some(Contribution { start, end: start.checked_add(len)?, module: entry.u16()? })
     };
-    let mut contributions: Vec<Contribution> = bytes.0.chunks_exact(len).filter_map(contribution).collect();
+    let mut contributions: Vec<Contribution> =
+        bytes.0.chunks_exact(len).filter_map(contribution).collect();
     contributions.sort_by_key(|contribution| contribution.start);
     contributions
 }

@@ -1,7 +1,8 @@
 //! Names JIT code from the map that its runtime writes to `/tmp/perf-PID.map`.
 //!
-//! Format: `tools/perf/Documentation/jit-interface.txt`: a line `START SIZE name` per function, both numbers hexadecimal, the start an
-//! avma. *Why the last line wins*: runtimes only append, and write again where they reuse memory.
+//! Format: `tools/perf/Documentation/jit-interface.txt`: a line `START SIZE name` per function,
+//! both numbers hexadecimal, the start an avma. *Why the last line wins*: runtimes only append, and
+//! write again where they reuse memory.
 
 use crate::files::{self, Files, Identity, Wanted};
 use rustc_hash::FxHashMap;
@@ -13,21 +14,30 @@ pub(crate) const MAX_MAP_BYTES: u64 = 32 << 20;
 /// A line longer than this is cut: no name is as long.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// The names found in one process's map so far. *Why not the map itself*: it may hold a million functions, of which a trace has some hundred.
+/// The names found in one process's map so far. *Why not the map itself*: it may hold a million
+/// functions, of which a trace has some hundred.
 pub(crate) struct PerfMap {
     identity: Identity,
     names: FxHashMap<u64, Option<String>>,
 }
 
 impl PerfMap {
-    /// Names each of `avmas` in the process `pid`, by `known` as far as that still holds. None when it has no map.
-    pub(crate) fn read(files: &dyn Files, pid: u32, avmas: &[u64], known: Option<Self>) -> Option<Self> {
+    /// Names each of `avmas` in the process `pid`, by `known` as far as that still holds. None when
+    /// it has no map.
+    pub(crate) fn read(
+        files: &dyn Files,
+        pid: u32,
+        avmas: &[u64],
+        known: Option<Self>,
+    ) -> Option<Self> {
         let (file, identity) = files::open(files, &Wanted::PerfMap(pid)).ok()?;
         let known = known.filter(|known| known.identity == identity);
         let mut names = known.map(|known| known.names).unwrap_or_default();
-        let fresh: Vec<u64> = avmas.iter().copied().filter(|avma| !names.contains_key(avma)).collect();
+        let fresh: Vec<u64> =
+            avmas.iter().copied().filter(|avma| !names.contains_key(avma)).collect();
         if !fresh.is_empty() {
-            let found = names_at(BufReader::with_capacity(256 << 10, file.take(MAX_MAP_BYTES)), &fresh);
+            let found =
+                names_at(BufReader::with_capacity(256 << 10, file.take(MAX_MAP_BYTES)), &fresh);
             names.extend(fresh.into_iter().zip(found));
         }
         Some(Self { identity, names })
@@ -73,7 +83,8 @@ fn parse(line: &[u8]) -> Option<(Range<u64>, Range<usize>)> {
     (!name.is_empty()).then(|| (start_avma..start_avma.saturating_add(size.max(1)), name))
 }
 
-/// The number that begins at `start` and ends at a blank, and where that is. Maps have millions of them.
+/// The number that begins at `start` and ends at a blank, and where that is. Maps have millions of
+/// them.
 fn hexadecimal(line: &[u8], start: usize) -> Option<(u64, usize)> {
     const DIGITS: usize = 16;
     let first = if line.get(start..)?.starts_with(b"0x") { start + 2 } else { start };
@@ -127,8 +138,12 @@ mod tests {
     #[test]
     fn a_grown_map_is_read_again() {
         let dir = tempfile::tempdir().unwrap();
-        let map = PerfMap::read(&files(&dir, b"1000 10 a\n"), PID, &[0x1000, 0x2000], None).unwrap();
-        assert_eq!((map.function_at(0x1000).as_deref(), map.function_at(0x2000)), (Some("a"), None));
+        let map =
+            PerfMap::read(&files(&dir, b"1000 10 a\n"), PID, &[0x1000, 0x2000], None).unwrap();
+        assert_eq!(
+            (map.function_at(0x1000).as_deref(), map.function_at(0x2000)),
+            (Some("a"), None)
+        );
         let grown = files(&dir, b"1000 10 a\n2000 10 b\n");
         let map = PerfMap::read(&grown, PID, &[0x2000], Some(map)).unwrap();
         assert_eq!(map.function_at(0x2000).as_deref(), Some("b"));

@@ -1,7 +1,9 @@
-//! Where functions without a symbol begin and end: by the table that exceptions are unwound with, which no stripped file lacks.
+//! Where functions without a symbol begin and end: by the table that exceptions are unwound with,
+//! which no stripped file lacks.
 //!
-//! Format: `.eh_frame` of the Linux Standard Base, read with the `gimli` crate. *Why all of it is walked*: only one
-//! address is asked for, and the sorted index `.eh_frame_hdr` is not in every file.
+//! Format: `.eh_frame` of the Linux Standard Base, read with the `gimli` crate. *Why all of it is
+//! walked*: only one address is asked for, and the sorted index `.eh_frame_hdr` is not in every
+//! file.
 
 use crate::elf::Image;
 use crate::limited::Limited;
@@ -15,7 +17,10 @@ pub(crate) fn extent_at(image: impl Image, svma: u64) -> Option<Range<u64>> {
     let file = File::parse(&cache).ok()?;
     let section = file.section_by_name(".eh_frame")?;
     let address_of = |name| file.section_by_name(name).map_or(0, |section| section.address());
-    let bases = BaseAddresses::default().set_eh_frame(section.address()).set_text(address_of(".text")).set_got(address_of(".got"));
+    let bases = BaseAddresses::default()
+        .set_eh_frame(section.address())
+        .set_text(address_of(".text"))
+        .set_got(address_of(".got"));
     let endian = if file.is_little_endian() { RunTimeEndian::Little } else { RunTimeEndian::Big };
     let mut table = EhFrame::from(EndianSlice::new(section.data().ok()?, endian));
     table.set_address_size(if file.is_64() { 8 } else { 4 });

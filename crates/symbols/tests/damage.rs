@@ -39,14 +39,17 @@ fn truncated_files() {
 fn flipped_bits() {
     let dir = tempfile::tempdir().unwrap();
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-    for (flags, flips) in [(&["-g", "-gz=none"][..], 1_000), (&["-g", "-gz=zlib"], 500), (&["-s"], 500)] {
+    for (flags, flips) in
+        [(&["-g", "-gz=none"][..], 1_000), (&["-g", "-gz=zlib"], 500), (&["-s"], 500)]
+    {
         let mut bytes = std::fs::read(compile(dir.path(), "whole", flags)).unwrap();
         let offsets = offsets(bytes.len());
         for round in 0..flips {
             random ^= random << 13;
             random ^= random >> 7;
             random ^= random << 17;
-            // Every other time in the headers: the file's, the segments' at its start, the sections' at its end.
+            // Every other time in the headers: the file's, the segments' at its start, the
+            // sections' at its end.
             let at = match round % 4 {
                 0 => random as usize % 1024,
                 1 => bytes.len() - 1 - random as usize % 2048,

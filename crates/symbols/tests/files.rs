@@ -1,4 +1,5 @@
-//! Names small programs in all the forms in which they lie about: stripped, with separate debug files, replaced, unlinked, damaged.
+//! Names small programs in all the forms in which they lie about: stripped, with separate debug
+//! files, replaced, unlinked, damaged.
 #![cfg(target_os = "linux")]
 
 mod support;
@@ -17,7 +18,11 @@ fn names(dir: &Path, program: &Path, offsets: &[u64]) -> Vec<Vec<String>> {
 /// Build id as bytes, from readelf.
 fn build_id(program: &Path) -> Vec<u8> {
     let notes = run("readelf", &["-n", program.to_str().unwrap()]);
-    let hex = notes.lines().find_map(|line| line.trim().strip_prefix("Build ID: ")).expect("no build id").trim();
+    let hex = notes
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("Build ID: "))
+        .expect("no build id")
+        .trim();
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
@@ -28,8 +33,15 @@ fn outer_offsets(program: &Path) -> Vec<u64> {
 }
 
 fn assert_names_outer(names: &[Vec<String>], with_inlined: bool) {
-    assert!(names.iter().all(|names| names.last().is_some_and(|name| name == "outer")), "{names:?}");
-    assert_eq!(names.iter().any(|names| *names == ["inlined_add", "outer"]), with_inlined, "{names:?}");
+    assert!(
+        names.iter().all(|names| names.last().is_some_and(|name| name == "outer")),
+        "{names:?}"
+    );
+    assert_eq!(
+        names.iter().any(|names| *names == ["inlined_add", "outer"]),
+        with_inlined,
+        "{names:?}"
+    );
 }
 
 #[test]
@@ -40,10 +52,14 @@ fn functions_end_where_their_size_ends() {
     let end = outer.file_offset + outer.size;
     assert_ne!(end % 64, 0, "the test needs padding");
     let names = names(dir.path(), &program, &[outer.file_offset, end - 1, end]);
-    assert_eq!(names, [vec!["outer".to_owned()], vec!["outer".to_owned()], vec![format!("sized+{end:#x}")]]);
+    assert_eq!(
+        names,
+        [vec!["outer".to_owned()], vec!["outer".to_owned()], vec![format!("sized+{end:#x}")]]
+    );
 }
 
-/// A stripped file names only what it exports: what follows a symbol without a size may be any other function.
+/// A stripped file names only what it exports: what follows a symbol without a size may be any
+/// other function.
 #[test]
 fn symbols_without_a_size_name_nothing_in_a_stripped_file() {
     let dir = tempfile::tempdir().unwrap();
@@ -65,7 +81,10 @@ fn symbols_without_a_size_name_nothing_in_a_stripped_file() {
     assert_eq!(names(dir.path(), &stripped, &[outer]), [["outer"]]);
     let bare = place(&stripped, "bare").file_offset;
     let unnamed = |at: u64| vec![format!("stripped+{at:#x}")];
-    assert_eq!(names(dir.path(), &stripped, &[bare, bare + 1, bare + 2]), [unnamed(bare), unnamed(bare + 1), unnamed(bare + 2)]);
+    assert_eq!(
+        names(dir.path(), &stripped, &[bare, bare + 1, bare + 2]),
+        [unnamed(bare), unnamed(bare + 1), unnamed(bare + 2)]
+    );
 }
 
 #[test]
@@ -84,8 +103,8 @@ fn linkers_lay_segments_out_in_many_ways() {
     }
 }
 
-/// Regression: mappings start on a page, segments need not. Code on the segment's first page is then also found by offsets before the
-/// segment.
+/// Regression: mappings start on a page, segments need not. Code on the segment's first page is
+/// then also found by offsets before the segment.
 #[test]
 fn segments_that_start_within_a_page() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,12 +115,14 @@ fn segments_that_start_within_a_page() {
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap());
     let headers = word(&bytes, 32) as usize;
     let text = (headers..).step_by(56).find(|&at| bytes[at..at + 5] == [1, 0, 0, 0, 5]).unwrap();
-    // The segment now starts and ends inside `outer`: p_offset, p_vaddr, p_paddr, p_filesz, p_memsz.
+    // The segment now starts and ends inside `outer`: p_offset, p_vaddr, p_paddr, p_filesz,
+    // p_memsz.
     let (start, len) = (word(&bytes, text + 8), word(&bytes, text + 32));
     assert!((start..start + len).contains(&first));
     let (cut, kept) = (first + 8 - start, last - first - 16);
     let moved = |field: usize| word(&bytes, text + field) + cut;
-    for (field, value) in [(8, moved(8)), (16, moved(16)), (24, moved(24)), (32, kept), (40, kept)] {
+    for (field, value) in [(8, moved(8)), (16, moved(16)), (24, moved(24)), (32, kept), (40, kept)]
+    {
         bytes[text + field..text + field + 8].copy_from_slice(&u64::to_le_bytes(value));
     }
     std::fs::write(&program, bytes).unwrap();
@@ -111,8 +132,16 @@ fn segments_that_start_within_a_page() {
 #[test]
 fn a_separate_debug_file_is_found_by_build_id_and_by_link() {
     let dir = tempfile::tempdir().unwrap();
-    for (how, flags) in [("id", "-Wl,--build-id=sha1"), ("link", "-Wl,--build-id=none"), ("compressed", "-Wl,--build-id=md5")] {
-        let program = compile(dir.path(), how, &["-g", flags, if how == "compressed" { "-gz=zlib" } else { "-gz=none" }]);
+    for (how, flags) in [
+        ("id", "-Wl,--build-id=sha1"),
+        ("link", "-Wl,--build-id=none"),
+        ("compressed", "-Wl,--build-id=md5"),
+    ] {
+        let program = compile(
+            dir.path(),
+            how,
+            &["-g", flags, if how == "compressed" { "-gz=zlib" } else { "-gz=none" }],
+        );
         let offsets = outer_offsets(&program);
         let inside = program.to_str().unwrap();
         let whole = names(dir.path(), &program, &offsets);
@@ -133,12 +162,23 @@ fn a_separate_debug_file_is_found_by_build_id_and_by_link() {
         assert_eq!(names(dir.path(), &program, &offsets), whole, "{how}");
         // A debug file of another build must not be believed.
         let mut bytes = std::fs::read(debug).unwrap();
-        let at = if how == "link" { bytes.len() / 2 } else { find(&bytes, &build_id(Path::new(inside))) };
+        let at = if how == "link" {
+            bytes.len() / 2
+        } else {
+            find(&bytes, &build_id(Path::new(inside)))
+        };
         bytes[at] ^= 1;
         std::fs::write(debug, bytes).unwrap();
-        let (others, warnings) = name(&mut Symbolizer::new(options(dir.path())), &program, &[], &offsets);
-        assert!(others.iter().all(|names| names[0].starts_with(&format!("{how}+0x"))), "{how}: {others:?}");
-        assert_eq!(warnings, [format!("no symbols for 1 module, stripped and without a debug file: {how}")]);
+        let (others, warnings) =
+            name(&mut Symbolizer::new(options(dir.path())), &program, &[], &offsets);
+        assert!(
+            others.iter().all(|names| names[0].starts_with(&format!("{how}+0x"))),
+            "{how}: {others:?}"
+        );
+        assert_eq!(
+            warnings,
+            [format!("no symbols for 1 module, stripped and without a debug file: {how}")]
+        );
     }
 }
 
@@ -161,9 +201,16 @@ fn stubs_are_named_after_what_they_call() {
     ] {
         let program = compile(dir.path(), "stubs", flags);
         run("objcopy", &["--strip-all", program.to_str().unwrap()]);
-        let code = run("objdump", &["-d", "-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got", program.to_str().unwrap()]);
-        let stubs = code.lines().filter_map(|line| line.split_once(" <puts@plt>:")).map(|(svma, _)| u64::from_str_radix(svma, 16).unwrap());
-        let stubs: Vec<u64> = stubs.map(|svma| support::file_offset(program.to_str().unwrap(), svma)).collect();
+        let code = run(
+            "objdump",
+            &["-d", "-j", ".plt", "-j", ".plt.sec", "-j", ".plt.got", program.to_str().unwrap()],
+        );
+        let stubs = code
+            .lines()
+            .filter_map(|line| line.split_once(" <puts@plt>:"))
+            .map(|(svma, _)| u64::from_str_radix(svma, 16).unwrap());
+        let stubs: Vec<u64> =
+            stubs.map(|svma| support::file_offset(program.to_str().unwrap(), svma)).collect();
         assert_eq!(stubs.is_empty(), flags.contains(&"-fno-plt"), "{flags:?}");
         let (names, _) = name(&mut Symbolizer::new(options(dir.path())), &program, &[], &stubs);
         assert!(names.iter().all(|names| *names == ["puts@plt"]), "{flags:?}: {names:?}");
@@ -184,9 +231,13 @@ fn another_build_gives_no_names_and_one_warning() {
     let other: Vec<u8> = id.iter().map(|byte| !byte).collect();
     let (names, warnings) = name(&mut symbolizer, &program, &other, &[offset]);
     assert_eq!(names, [[format!("built+{offset:#x}")]]);
-    assert_eq!(warnings, ["no symbols for 1 module, replaced by another build since (the build ids differ): built"]);
+    assert_eq!(
+        warnings,
+        ["no symbols for 1 module, replaced by another build since (the build ids differ): built"]
+    );
 
-    // The kernel marks unlinked files; what lies at the path now counts only if it proves to be the same.
+    // The kernel marks unlinked files; what lies at the path now counts only if it proves to be the
+    // same.
     let unlinked = PathBuf::from(format!("{} (deleted)", program.display()));
     assert_eq!(name(&mut symbolizer, &unlinked, &id, &[offset]).0, [["outer"]]);
     let (_, warnings) = name(&mut symbolizer, &unlinked, &[], &[offset]);
@@ -200,10 +251,21 @@ fn what_was_written_after_the_recording_gives_no_names_unless_its_build_id_prove
     let offset = place(&program, "outer").file_offset;
     for (id, names, warnings) in [
         (build_id(&program), ["outer".to_owned()], &[][..]),
-        (Vec::new(), [format!("built+{offset:#x}")], &["no symbols for 1 module, written after the recording: built"]),
+        (
+            Vec::new(),
+            [format!("built+{offset:#x}")],
+            &["no symbols for 1 module, written after the recording: built"],
+        ),
     ] {
-        let mut trace = Trace { meta: Meta { epoch_ns: Some(0), ..Meta::default() }, ..Trace::default() };
-        let frame = support::add_frame(&mut trace, program.to_str().unwrap(), ModuleKind::File, &id, offset);
+        let mut trace =
+            Trace { meta: Meta { epoch_ns: Some(0), ..Meta::default() }, ..Trace::default() };
+        let frame = support::add_frame(
+            &mut trace,
+            program.to_str().unwrap(),
+            ModuleKind::File,
+            &id,
+            offset,
+        );
         Symbolizer::new(options(dir.path())).resolve(&mut trace);
         assert_eq!(trace.frame_names(frame), names);
         assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), warnings);
@@ -218,7 +280,10 @@ fn a_file_that_changes_between_two_saves_is_read_again() {
     let mut symbolizer = Symbolizer::new(options(dir.path()));
     assert_eq!(name(&mut symbolizer, &program, &[], &[offset]).0, [["outer"]]);
     std::fs::remove_file(&program).unwrap();
-    assert_eq!(name(&mut symbolizer, &program, &[], &[offset]).0, [[format!("changing+{offset:#x}")]]);
+    assert_eq!(
+        name(&mut symbolizer, &program, &[], &[offset]).0,
+        [[format!("changing+{offset:#x}")]]
+    );
     let program = compile(dir.path(), "changing", &["-falign-functions=256", "-Douter=renamed"]);
     let offset = place(&program, "renamed").file_offset;
     assert_eq!(name(&mut symbolizer, &program, &[], &[offset]).0, [["renamed"]]);
@@ -229,7 +294,13 @@ fn modules_without_symbols_share_one_warning() {
     let dir = tempfile::tempdir().unwrap();
     let mut trace = Trace::default();
     for index in 0..7 {
-        support::add_frame(&mut trace, &format!("/nowhere/lib{index}.so"), ModuleKind::File, &[], 0x1000);
+        support::add_frame(
+            &mut trace,
+            &format!("/nowhere/lib{index}.so"),
+            ModuleKind::File,
+            &[],
+            0x1000,
+        );
     }
     let text = dir.path().join("text.so");
     std::fs::write(&text, "no ELF").unwrap();
@@ -248,13 +319,22 @@ fn modules_without_symbols_share_one_warning() {
 #[test]
 fn kernel_and_jit_frames_have_names() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("kallsyms"), "ffffffff81000000 T do_sys_poll\nffffffffc0000000 t ext4_find\t[ext4]\n").unwrap();
-    std::fs::write(dir.path().join("perf-77.map"), "7f0000 100 LazyCompile:~run app.js:3\n").unwrap();
+    std::fs::write(
+        dir.path().join("kallsyms"),
+        "ffffffff81000000 T do_sys_poll\nffffffffc0000000 t ext4_find\t[ext4]\n",
+    )
+    .unwrap();
+    std::fs::write(dir.path().join("perf-77.map"), "7f0000 100 LazyCompile:~run app.js:3\n")
+        .unwrap();
     let mut trace = Trace::default();
-    let poll = support::add_frame(&mut trace, "[kernel]", ModuleKind::Kernel, &[], 0xffff_ffff_8100_0010);
-    let ext4 = support::add_frame(&mut trace, "[ext4]", ModuleKind::Kernel, &[], 0xffff_ffff_c000_0010);
-    let jit = support::add_frame(&mut trace, "[anon]", ModuleKind::Anonymous { pid: 77 }, &[], 0x7f_0080);
-    let other = support::add_frame(&mut trace, "[anon]", ModuleKind::Anonymous { pid: 78 }, &[], 0x7f_0080);
+    let poll =
+        support::add_frame(&mut trace, "[kernel]", ModuleKind::Kernel, &[], 0xffff_ffff_8100_0010);
+    let ext4 =
+        support::add_frame(&mut trace, "[ext4]", ModuleKind::Kernel, &[], 0xffff_ffff_c000_0010);
+    let jit =
+        support::add_frame(&mut trace, "[anon]", ModuleKind::Anonymous { pid: 77 }, &[], 0x7f_0080);
+    let other =
+        support::add_frame(&mut trace, "[anon]", ModuleKind::Anonymous { pid: 78 }, &[], 0x7f_0080);
     let mut etl = trace.clone();
     Symbolizer::new(options(dir.path())).resolve(&mut trace);
     assert_eq!(trace.frame_names(poll), ["do_sys_poll"]);
@@ -271,7 +351,11 @@ fn kernel_and_jit_frames_have_names() {
 #[test]
 fn hidden_kernel_addresses_are_explained_once() {
     let dir = tempfile::tempdir().unwrap();
-    std::fs::write(dir.path().join("kallsyms"), "0000000000000000 T do_sys_poll\n0000000000000000 t ext4_find\t[ext4]\n").unwrap();
+    std::fs::write(
+        dir.path().join("kallsyms"),
+        "0000000000000000 T do_sys_poll\n0000000000000000 t ext4_find\t[ext4]\n",
+    )
+    .unwrap();
     let mut trace = Trace::default();
     for avma in [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0020] {
         support::add_frame(&mut trace, "[kernel]", ModuleKind::Kernel, &[], avma);
@@ -280,5 +364,10 @@ fn hidden_kernel_addresses_are_explained_once() {
     Symbolizer::new(options(dir.path())).resolve(&mut trace);
     assert!(trace.symbols.is_empty());
     let warnings: Vec<String> = trace.warnings.lines().collect();
-    assert!(warnings.len() == 1 && warnings[0].contains("sysctl -w kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"), "{warnings:?}");
+    assert!(
+        warnings.len() == 1
+            && warnings[0]
+                .contains("sysctl -w kernel.kptr_restrict=0 kernel.perf_event_paranoid=1"),
+        "{warnings:?}"
+    );
 }

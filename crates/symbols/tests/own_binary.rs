@@ -15,7 +15,8 @@ mod workshop {
         inlined()
     }
 
-    /// An address inside the function that it is inlined into: the return address of a call made here.
+    /// An address inside the function that it is inlined into: the return address of a call made
+    /// here.
     #[inline(always)]
     fn inlined() -> usize {
         return_address()
@@ -24,7 +25,9 @@ mod workshop {
     #[inline(never)]
     fn return_address() -> usize {
         let mut text = String::new();
-        std::fs::File::open("/proc/self/maps").and_then(|mut maps| std::io::Read::read_to_string(&mut maps, &mut text)).unwrap();
+        std::fs::File::open("/proc/self/maps")
+            .and_then(|mut maps| std::io::Read::read_to_string(&mut maps, &mut text))
+            .unwrap();
         std::hint::black_box(text.len())
     }
 }
@@ -38,7 +41,12 @@ fn locate(avma: u64) -> (String, u64) {
             let fields: Vec<&str> = line.split_whitespace().collect();
             let (start, end) = fields[0].split_once('-').unwrap();
             let inside = (hex(start)..hex(end)).contains(&avma);
-            inside.then(|| ((*fields.get(5).unwrap_or(&"[anon]")).to_owned(), hex(fields[2]) + avma - hex(start)))
+            inside.then(|| {
+                (
+                    (*fields.get(5).unwrap_or(&"[anon]")).to_owned(),
+                    hex(fields[2]) + avma - hex(start),
+                )
+            })
         })
         .expect("mapped nowhere")
 }
@@ -58,10 +66,15 @@ fn own_functions_have_names_lines_and_inlined_functions() {
 
     assert_eq!(trace.frame_names(frames[0]), ["own_binary::workshop::outline"]);
     let symbol = trace.symbols.get(frames[0])[0];
-    assert!(trace.name(symbol.file).ends_with("tests/own_binary.rs"), "{}", trace.name(symbol.file));
+    assert!(
+        trace.name(symbol.file).ends_with("tests/own_binary.rs"),
+        "{}",
+        trace.name(symbol.file)
+    );
     assert!((12..20).contains(&symbol.line), "{}", symbol.line);
     let all: Vec<Vec<String>> = frames.iter().map(|&frame| trace.frame_names(frame)).collect();
-    // The workspace's line tables name inlined functions without their path; full debug information would give it.
+    // The workspace's line tables name inlined functions without their path; full debug information
+    // would give it.
     let outline = "own_binary::workshop::outline";
     let is_inlined = |names: &Vec<String>| matches!(&names[..], [inner, outer] if inner.ends_with("inlined") && outer == outline);
     assert!(all.iter().any(is_inlined), "innermost first: {all:?}");
@@ -70,17 +83,27 @@ fn own_functions_have_names_lines_and_inlined_functions() {
 #[test]
 fn libc_and_vdso_have_names() {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-    let path = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("/libc.so")).expect("no libc");
+    let path = maps
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(5))
+        .find(|path| path.contains("/libc.so"))
+        .expect("no libc");
     let libc = std::path::Path::new(path);
     let symbols = support::run("readelf", &["--dyn-syms", "-W", path]);
-    let svma = symbols.lines().find(|line| line.contains(" malloc@@")).and_then(|line| line.split_whitespace().nth(1)).unwrap();
+    let svma = symbols
+        .lines()
+        .find(|line| line.contains(" malloc@@"))
+        .and_then(|line| line.split_whitespace().nth(1))
+        .unwrap();
     let offset = support::file_offset(path, u64::from_str_radix(svma, 16).unwrap());
     let (names, _) = support::name(&mut Symbolizer::new(Options::default()), libc, &[], &[offset]);
     assert_eq!(names, [["malloc"]]);
 
     let mut trace = Trace::default();
-    let frames: Vec<FrameId> =
-        (0..0x2000).step_by(16).map(|offset| support::add_frame(&mut trace, "[vdso]", ModuleKind::File, &[], offset)).collect();
+    let frames: Vec<FrameId> = (0..0x2000)
+        .step_by(16)
+        .map(|offset| support::add_frame(&mut trace, "[vdso]", ModuleKind::File, &[], offset))
+        .collect();
     Symbolizer::new(Options::default()).resolve(&mut trace);
     let names: Vec<String> = frames.iter().flat_map(|&frame| trace.frame_names(frame)).collect();
     assert!(names.iter().any(|name| name.contains("clock_gettime")), "{names:?}");
@@ -89,7 +112,10 @@ fn libc_and_vdso_have_names() {
 #[test]
 fn live_kernel_frames_have_names() {
     let list = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
-    let Some(avma) = list.lines().find(|line| line.ends_with(" T schedule")).and_then(|line| u64::from_str_radix(&line[..16], 16).ok())
+    let Some(avma) = list
+        .lines()
+        .find(|line| line.ends_with(" T schedule"))
+        .and_then(|line| u64::from_str_radix(&line[..16], 16).ok())
     else {
         println!("skipped: no /proc/kallsyms here");
         return;
@@ -112,7 +138,13 @@ fn what_has_a_name_is_left_alone_and_anonymous_memory_without_a_map_is_no_warnin
     let frame = add(&mut trace, start);
     let function = trace.strings.intern("given");
     trace.symbols.set(frame, &[unhitch_model::Symbol { function, ..Default::default() }]);
-    let jit = support::add_frame(&mut trace, "[anon]", ModuleKind::Anonymous { pid: 4_194_305 }, &[], 0x1000);
+    let jit = support::add_frame(
+        &mut trace,
+        "[anon]",
+        ModuleKind::Anonymous { pid: 4_194_305 },
+        &[],
+        0x1000,
+    );
     let heap = support::add_frame(&mut trace, "[heap]", ModuleKind::File, &[], 0x1000);
     Symbolizer::new(Options::default()).resolve(&mut trace);
     assert_eq!(trace.frame_names(frame), ["given"]);

@@ -1,11 +1,13 @@
-//! Frames of Windows images get their names from PDBs of their own build, whole or damaged. The PDBs are made up (synthetic).
+//! Frames of Windows images get their names from PDBs of their own build, whole or damaged. The
+//! PDBs are made up (synthetic).
 
 use std::path::Path;
 use unhitch_etl_writer::{Guid, Pdb, Procedure, Public};
 use unhitch_model::{Format, Frame, FrameId, Module, ModuleKind, Trace};
 use unhitch_symbols::{Options, SymbolPath, Symbolizer};
 
-const GUID: Guid = Guid::new(0x3844_dbb9, 0x2017, 0x4967, [0xbe, 0x7a, 0xa4, 0xa2, 0xc2, 0x04, 0x30, 0xfa]);
+const GUID: Guid =
+    Guid::new(0x3844_dbb9, 0x2017, 0x4967, [0xbe, 0x7a, 0xa4, 0xa2, 0xc2, 0x04, 0x30, 0xfa]);
 const AGE: u32 = 0x1a;
 const KEY: &str = "3844DBB920174967BE7AA4A2C20430FA1A";
 /// Before the first function, in and behind public ones, in a procedure, behind it, far beyond.
@@ -22,7 +24,11 @@ fn pdb() -> Pdb {
             public("zzz_same_place", 0x1000),
             public("NtClose", 0x1100),
         ],
-        procedures: vec![Procedure { name: "ui::Widget::Inner".to_owned(), rva: 0x2010, len: 0x20 }],
+        procedures: vec![Procedure {
+            name: "ui::Widget::Inner".to_owned(),
+            rva: 0x2010,
+            len: 0x20,
+        }],
     }
 }
 
@@ -46,7 +52,8 @@ fn names(trace: &Trace) -> Vec<String> {
 }
 
 fn resolve(trace: &mut Trace, path: &str) -> Vec<String> {
-    Symbolizer::new(Options { pdbs: SymbolPath::parse(path, None), ..Options::default() }).resolve(trace);
+    Symbolizer::new(Options { pdbs: SymbolPath::parse(path, None), ..Options::default() })
+        .resolve(trace);
     trace.warnings.lines().collect()
 }
 
@@ -81,7 +88,11 @@ fn functions_are_found_in_every_layout_of_a_folder() {
         write(folder.path(), &layout, &bytes);
         let mut trace = trace(GUID, AGE);
         let warnings = resolve(&mut trace, &format!("srv*{}", folder.path().display()));
-        assert_eq!((names(&trace), warnings), (NAMED.map(str::to_owned).to_vec(), Vec::new()), "{layout}");
+        assert_eq!(
+            (names(&trace), warnings),
+            (NAMED.map(str::to_owned).to_vec(), Vec::new()),
+            "{layout}"
+        );
     }
 }
 
@@ -93,7 +104,10 @@ fn another_build_names_nothing() {
         let mut trace = trace(guid, age);
         let warnings = resolve(&mut trace, &folder.path().display().to_string());
         assert!(trace.symbols.is_empty());
-        assert_eq!(warnings, ["no symbols for 1 image, of which only PDBs of other builds were found: widget.dll"]);
+        assert_eq!(
+            warnings,
+            ["no symbols for 1 image, of which only PDBs of other builds were found: widget.dll"]
+        );
     }
 }
 
@@ -106,15 +120,24 @@ fn what_is_missing_is_said() {
         told(""),
         "no function names: the PDB of 1 image is wanted; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"
     );
-    assert_eq!(told(&format!("{place}")), "no symbols for widget.dll: the PDB of 1 image is in none of the folders of the symbol path");
+    assert_eq!(
+        told(&format!("{place}")),
+        "no symbols for widget.dll: the PDB of 1 image is in none of the folders of the symbol path"
+    );
     write(folder.path(), &format!("widget.pdb/{KEY}/widget.pd_"), b"MSCF");
     assert!(told(&format!("{place}")).contains("compressed"));
     let other = tempfile::tempdir().unwrap();
     write(other.path(), "widget.pdb", b"no PDB");
-    assert_eq!(told(&other.path().display().to_string()), "no symbols for 1 image, whose PDBs are damaged: widget.dll");
+    assert_eq!(
+        told(&other.path().display().to_string()),
+        "no symbols for 1 image, whose PDBs are damaged: widget.dll"
+    );
     // The tables of the next one are whole, and the rest is missing.
     write(other.path(), "widget.pdb", &pdb().encode()[..pdb().encode().len() - 1]);
-    assert_eq!(told(&other.path().display().to_string()), "no symbols for 1 image, whose PDBs are damaged: widget.dll");
+    assert_eq!(
+        told(&other.path().display().to_string()),
+        "no symbols for 1 image, whose PDBs are damaged: widget.dll"
+    );
     let mut unmerged = trace(GUID, AGE);
     let (path, pdb) = (unmerged.strings.intern("C:\\other.exe"), unmerged.strings.intern(""));
     let kind = ModuleKind::Image { pdb, timestamp: 1, size_bytes: 1, kernel: false };
@@ -123,7 +146,8 @@ fn what_is_missing_is_said() {
     assert!(resolve(&mut unmerged, &format!("{place}")).join("\n").contains("xperf -merge"));
 }
 
-/// Resolves with these bytes as the PDB; damage may cost names, and never gives a wrong place to read.
+/// Resolves with these bytes as the PDB; damage may cost names, and never gives a wrong place to
+/// read.
 fn survives(folder: &Path, bytes: &[u8]) {
     std::fs::write(folder.join("widget.pdb"), bytes).unwrap();
     resolve(&mut trace(GUID, AGE), &folder.display().to_string());

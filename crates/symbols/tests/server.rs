@@ -1,5 +1,6 @@
-//! PDBs are fetched from a symbol server when the path names one, once, whole and of the right build, or not at all. The servers are threads
-//! of the tests, on this machine. Needs the program `curl`.
+//! PDBs are fetched from a symbol server when the path names one, once, whole and of the right
+//! build, or not at all. The servers are threads of the tests, on this machine. Needs the program
+//! `curl`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -11,7 +12,8 @@ use unhitch_etl_writer::{Guid, Pdb, Public};
 use unhitch_model::{Format, Frame, FrameId, Module, ModuleKind, Trace};
 use unhitch_symbols::{Fetching, Options, SymbolPath, Symbolizer};
 
-const GUID: Guid = Guid::new(0x3844_dbb9, 0x2017, 0x4967, [0xbe, 0x7a, 0xa4, 0xa2, 0xc2, 0x04, 0x30, 0xfa]);
+const GUID: Guid =
+    Guid::new(0x3844_dbb9, 0x2017, 0x4967, [0xbe, 0x7a, 0xa4, 0xa2, 0xc2, 0x04, 0x30, 0xfa]);
 const AGE: u32 = 0x1a;
 const KEY: &str = "3844DBB920174967BE7AA4A2C20430FA1A";
 
@@ -31,7 +33,8 @@ impl Server {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let mut stream: TcpStream = stream.unwrap();
-                let lines = BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
+                let lines =
+                    BufReader::new(stream.try_clone().unwrap()).lines().map_while(Result::ok);
                 let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
                 let path = head[0].split(' ').nth(1).unwrap().to_owned();
                 let bytes = answer(&path);
@@ -59,7 +62,8 @@ fn status(status: &str) -> Vec<u8> {
 }
 
 fn pdb(guid: Guid) -> Vec<u8> {
-    let public = Public { name: "?Run@MessagePump@base@@UEAAXXZ".to_owned(), rva: 0x1000, function: true };
+    let public =
+        Public { name: "?Run@MessagePump@base@@UEAAXXZ".to_owned(), rva: 0x1000, function: true };
     Pdb { guid, age: AGE, publics: vec![public], procedures: Vec::new() }.encode()
 }
 
@@ -71,7 +75,11 @@ fn trace(images: &[&str]) -> Trace {
         let path = trace.strings.intern(&format!("C:\\{image}.dll"));
         let pdb = trace.strings.intern(&format!("D:\\out\\{}.pdb", image.trim_end_matches('2')));
         let kind = ModuleKind::Image { pdb, timestamp: 1, size_bytes: 0x10_0000, kernel: false };
-        let module = trace.modules.intern(Module { path, kind, build_id: [GUID.0.as_slice(), &AGE.to_le_bytes()].concat() });
+        let module = trace.modules.intern(Module {
+            path,
+            kind,
+            build_id: [GUID.0.as_slice(), &AGE.to_le_bytes()].concat(),
+        });
         trace.stacks.intern_frame(Frame { module, offset: 0x1010 });
     }
     trace
@@ -84,7 +92,8 @@ fn short() -> Fetching {
 /// The name of the first frame, and the warnings.
 fn resolve(images: &[&str], path: &SymbolPath) -> (String, Vec<String>) {
     let mut trace = trace(images);
-    Symbolizer::new(Options { pdbs: path.clone(), fetching: short(), ..Options::default() }).resolve(&mut trace);
+    Symbolizer::new(Options { pdbs: path.clone(), fetching: short(), ..Options::default() })
+        .resolve(&mut trace);
     (trace.frame_names(FrameId(0)).join(" "), trace.warnings.lines().collect())
 }
 
@@ -123,9 +132,13 @@ fn a_pdb_is_fetched_once_and_kept() {
 fn a_redirection_is_followed() {
     let cache = tempfile::tempdir().unwrap();
     let end = Server::new(|_| ok(&pdb(GUID)));
-    let to = format!("HTTP/1.1 302 Found\r\nLocation: {}/blob\r\nContent-Length: 0\r\n\r\n", end.url);
+    let to =
+        format!("HTTP/1.1 302 Found\r\nLocation: {}/blob\r\nContent-Length: 0\r\n\r\n", end.url);
     let server = Server::new(move |_| to.clone().into_bytes());
-    assert_eq!(resolve(&["widget"], &path(cache.path(), &server)), ("base::MessagePump::Run".to_owned(), Vec::new()));
+    assert_eq!(
+        resolve(&["widget"], &path(cache.path(), &server)),
+        ("base::MessagePump::Run".to_owned(), Vec::new())
+    );
     assert_eq!(end.asked(), ["/store/blob"]);
 }
 
@@ -135,7 +148,10 @@ fn without_a_server_or_a_place_to_keep_it_nothing_is_asked_for() {
     let server = Server::new(|_| ok(&pdb(GUID)));
     let bare = SymbolPath::parse(&format!("srv*{}", server.url), None);
     let (_, warnings) = resolve(&["widget"], &bare);
-    let said = format!("no symbols for 1 image, whose PDBs were not fetched: {} has no folder for what it gives", server.url);
+    let said = format!(
+        "no symbols for 1 image, whose PDBs were not fetched: {} has no folder for what it gives",
+        server.url
+    );
     assert!(warnings[0].starts_with(&said), "{warnings:?}");
     // What lies in a folder of the path is not asked for, wherever that stands.
     let near = tempfile::tempdir().unwrap();
@@ -157,7 +173,10 @@ fn what_a_server_does_not_have_is_asked_for_once() {
         );
         assert_eq!(resolve(&["a", "a2", "b"], &path).1, [said]);
     }
-    assert_eq!(server.asked(), [format!("/store/a.pdb/{KEY}/a.pdb"), format!("/store/b.pdb/{KEY}/b.pdb")]);
+    assert_eq!(
+        server.asked(),
+        [format!("/store/a.pdb/{KEY}/a.pdb"), format!("/store/b.pdb/{KEY}/b.pdb")]
+    );
     assert_eq!(files(cache.path()), Vec::<PathBuf>::new());
 }
 
@@ -168,9 +187,12 @@ fn nothing_wrong_is_kept() {
     let cut = whole[..whole.len() - 100].to_vec();
     let mut broken_off = ok(&whole);
     broken_off.truncate(broken_off.len() - 100);
-    let too_long_said = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 2 << 20).into_bytes();
+    let too_long_said =
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 2 << 20).into_bytes();
     let too_long = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), whole.clone(), vec![0; 2 << 20]].concat();
-    let just_too_long = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), whole.clone(), vec![0; (1 << 20) + 1 - whole.len()]].concat();
+    let just_too_long =
+        [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), whole.clone(), vec![0; (1 << 20) + 1 - whole.len()]]
+            .concat();
     for (answer, said) in [
         (ok(&other), "gave PDBs of other builds"),
         (ok(&cut), "gave what is no PDB, or not all of it"),
@@ -178,7 +200,10 @@ fn nothing_wrong_is_kept() {
         (ok(b""), "gave what is no PDB, or not all of it"),
         (broken_off, "broke off"),
         // Its length is not said, and it ends too early.
-        ([b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), cut.clone()].concat(), "gave what is no PDB, or not all of it"),
+        (
+            [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), cut.clone()].concat(),
+            "gave what is no PDB, or not all of it",
+        ),
         (too_long_said, "gave more than 1 MiB for a PDB"),
         (too_long, "gave more than 1 MiB for a PDB"),
         (just_too_long, "gave more than 1 MiB for a PDB"),
@@ -187,7 +212,10 @@ fn nothing_wrong_is_kept() {
         let cache = tempfile::tempdir().unwrap();
         let server = Server::new(move |_| answer.clone());
         let (name, warnings) = resolve(&["a", "b"], &path(cache.path(), &server));
-        let told = format!("no symbols for 2 images, whose PDBs were not fetched: {} {said}: a.dll, b.dll", server.url);
+        let told = format!(
+            "no symbols for 2 images, whose PDBs were not fetched: {} {said}: a.dll, b.dll",
+            server.url
+        );
         assert_eq!((name.as_str(), warnings), ("a.dll+0x1010", vec![told]));
         // One file tells nothing of another.
         assert_eq!((server.asked().len(), files(cache.path())), (2, Vec::new()), "{said}");
@@ -213,10 +241,19 @@ fn a_server_in_trouble_is_told_once_and_left_alone() {
         let cache = tempfile::tempdir().unwrap();
         let began = Instant::now();
         let (_, warnings) = resolve(&images, &path(cache.path(), &server));
-        let told = format!("no symbols for 40 images, whose PDBs were not fetched: {} {said}", server.url);
+        let told =
+            format!("no symbols for 40 images, whose PDBs were not fetched: {} {said}", server.url);
         assert!(warnings.len() == 1 && warnings[0].starts_with(&told), "{warnings:?}");
-        assert!(warnings[0].ends_with(": image00.dll, image01.dll, image02.dll, image03.dll, image04.dll, …"), "{warnings:?}");
-        assert!(server.asked().len() <= at_most && files(cache.path()).is_empty(), "{:?}", server.asked());
+        assert!(
+            warnings[0]
+                .ends_with(": image00.dll, image01.dll, image02.dll, image03.dll, image04.dll, …"),
+            "{warnings:?}"
+        );
+        assert!(
+            server.asked().len() <= at_most && files(cache.path()).is_empty(),
+            "{:?}",
+            server.asked()
+        );
         assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 }

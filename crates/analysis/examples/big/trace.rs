@@ -1,8 +1,10 @@
-//! A made-up trace of any size: as many switches, CPUs, threads and distinct stacks as asked, the same in every run.
+//! A made-up trace of any size: as many switches, CPUs, threads and distinct stacks as asked, the
+//! same in every run.
 //!
-//! Every thread has a home CPU; what sleeps is woken before it comes back, by whoever runs elsewhere. Half of the switches fall to an
-//! eighth of the CPUs, and each thread comes half as often as the one before it in its CPU's list, so that lanes differ. The stacks are
-//! the paths of a binary tree of functions, under each of which a few ways into the kernel hang.
+//! Every thread has a home CPU; what sleeps is woken before it comes back, by whoever runs
+//! elsewhere. Half of the switches fall to an eighth of the CPUs, and each thread comes half as
+//! often as the one before it in its CPU's list, so that lanes differ. The stacks are the paths of
+//! a binary tree of functions, under each of which a few ways into the kernel hang.
 
 use unhitch_model::*;
 
@@ -31,7 +33,8 @@ struct Dice(u64);
 
 impl Dice {
     fn below(&mut self, below: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % below.max(1)
     }
 }
@@ -45,11 +48,24 @@ pub fn trace(size: &Size) -> Trace {
         let (tid, leader) = (1000 + index, index / 10 * 10 + 1);
         let name = trace.strings.intern(&format!("worker-{}", index % 50));
         let process = match index % 10 {
-            0 => trace.threads.add_process(Process { pid: tid, leader: ThreadId(leader), command_line: name, ..Process::default() }),
+            0 => trace.threads.add_process(Process {
+                pid: tid,
+                leader: ThreadId(leader),
+                command_line: name,
+                ..Process::default()
+            }),
             _ => trace.threads.get(ThreadId(leader)).process,
         };
         let names = vec![(Time::ZERO, name)];
-        trace.threads.add(Thread { tid, process, names, start: None, end: None, policy: None, nice: None });
+        trace.threads.add(Thread {
+            tid,
+            process,
+            names,
+            start: None,
+            end: None,
+            policy: None,
+            nice: None,
+        });
     }
     let stacks = stacks(&mut trace, size.stacks);
     events(&mut trace, size, &stacks);
@@ -71,9 +87,13 @@ fn stacks(trace: &mut Trace, count: u32) -> Vec<StackId> {
         }
         frame
     };
-    let ways: Vec<Vec<FrameId>> = WAYS.iter().map(|way| way.iter().map(|name| frame(trace, kernel, name)).collect()).collect();
-    let functions: Vec<FrameId> =
-        (0..20_000).map(|index| frame(trace, program, &format!("app::part_{}::work_{index}", index % 97))).collect();
+    let ways: Vec<Vec<FrameId>> = WAYS
+        .iter()
+        .map(|way| way.iter().map(|name| frame(trace, kernel, name)).collect())
+        .collect();
+    let functions: Vec<FrameId> = (0..20_000)
+        .map(|index| frame(trace, program, &format!("app::part_{}::work_{index}", index % 97)))
+        .collect();
     let depth = count.max(2).ilog2() + 1;
     let mut frames = Vec::new();
     let stack = |index: u32| {
@@ -83,7 +103,10 @@ fn stacks(trace: &mut Trace, count: u32) -> Vec<StackId> {
         for level in (0..depth).rev() {
             // The function of a node of the tree: its path's bits decide which.
             let node = u64::from(index & ((1 << level) - 1)) + (1 << level);
-            frames.push(functions[(node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % functions.len()]);
+            frames.push(
+                functions
+                    [(node.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % functions.len()],
+            );
         }
         trace.stacks.intern(&frames, way.len() as u16)
     };
@@ -93,8 +116,11 @@ fn stacks(trace: &mut Trace, count: u32) -> Vec<StackId> {
 fn events(trace: &mut Trace, size: &Size, stacks: &[StackId]) {
     let mut dice = Dice(1);
     let cpus = usize::from(size.cpus.max(1));
-    let homes: Vec<Vec<ThreadId>> =
-        (0..cpus).map(|cpu| (1..=size.threads).filter(|id| *id as usize % cpus == cpu).map(ThreadId).collect()).collect();
+    let homes: Vec<Vec<ThreadId>> = (0..cpus)
+        .map(|cpu| {
+            (1..=size.threads).filter(|id| *id as usize % cpus == cpu).map(ThreadId).collect()
+        })
+        .collect();
     let mut current = vec![ThreadId::IDLE; cpus];
     let mut ready = vec![false; size.threads as usize + 1];
     let mut time = 1_000;
@@ -106,9 +132,17 @@ fn events(trace: &mut Trace, size: &Size, stacks: &[StackId]) {
         let prev = current[cpu];
         time += 200 + dice.below(2_600);
         let home = &homes[cpu];
-        let rank = (dice.below(1 << 16).max(1).leading_zeros() - 48 + dice.below(home.len() as u64) as u32 / 2) as usize;
-        let chosen = home.get(rank % home.len().max(1)).copied().filter(|&thread| thread != prev && dice.below(4) > 0);
-        let next = chosen.unwrap_or(if prev.is_idle() { home.first().copied().unwrap_or_default() } else { ThreadId::IDLE });
+        let rank = (dice.below(1 << 16).max(1).leading_zeros() - 48
+            + dice.below(home.len() as u64) as u32 / 2) as usize;
+        let chosen = home
+            .get(rank % home.len().max(1))
+            .copied()
+            .filter(|&thread| thread != prev && dice.below(4) > 0);
+        let next = chosen.unwrap_or(if prev.is_idle() {
+            home.first().copied().unwrap_or_default()
+        } else {
+            ThreadId::IDLE
+        });
         if !next.is_idle() && !ready[next.index()] {
             let by = dice.below(cpus as u64) as usize;
             let wakings = &mut trace.wakings;
@@ -117,7 +151,11 @@ fn events(trace: &mut Trace, size: &Size, stacks: &[StackId]) {
             wakings.waker.push(current[by]);
             wakings.wakee.push(next);
             wakings.target_cpu.push(cpu as u16);
-            wakings.flags.push(if current[by].is_idle() { WakeFlags::HARDIRQ } else { WakeFlags::default() });
+            wakings.flags.push(if current[by].is_idle() {
+                WakeFlags::HARDIRQ
+            } else {
+                WakeFlags::default()
+            });
             wakings.stack.push(stack(&mut dice));
         }
         let preempted = !next.is_idle() && dice.below(8) == 0;
@@ -128,7 +166,11 @@ fn events(trace: &mut Trace, size: &Size, stacks: &[StackId]) {
         switches.cpu.push(cpu as u16);
         switches.prev.push(prev);
         switches.next.push(next);
-        switches.prev_state.push(if preempted || prev.is_idle() { TaskState::Runnable } else { TaskState::Sleeping });
+        switches.prev_state.push(if preempted || prev.is_idle() {
+            TaskState::Runnable
+        } else {
+            TaskState::Sleeping
+        });
         switches.prev_prio.push(120);
         switches.next_prio.push(120);
         switches.stack.push(if prev.is_idle() { StackId::EMPTY } else { stack(&mut dice) });

@@ -1,8 +1,10 @@
-//! The answer in clauses, each linked to the events that prove it. The answer's text is these clauses, one after another.
+//! The answer in clauses, each linked to the events that prove it. The answer's text is these
+//! clauses, one after another.
 //!
-//! A link is a part of a clause's text and what it is about: a thread, a stretch of its time, and the event at which one sees it. What
-//! the clause itself composes is linked as it is written; in the sentences of the patterns the names of threads and the stacks are found
-//! again, which is safe, since both are written by one function each.
+//! A link is a part of a clause's text and what it is about: a thread, a stretch of its time, and
+//! the event at which one sees it. What the clause itself composes is linked as it is written; in
+//! the sentences of the patterns the names of threads and the stacks are found again, which is
+//! safe, since both are written by one function each.
 
 use super::readings::Readings;
 use super::text::{at, headline};
@@ -123,12 +125,22 @@ impl Clause {
 
     /// Links every place of the text that reads `words` and is not linked yet.
     fn find(&mut self, words: &str, (thread, window, event): Proof) {
-        let places: Vec<usize> = if words.is_empty() { Vec::new() } else { self.text.match_indices(words).map(|(at, _)| at).collect() };
+        let places: Vec<usize> = if words.is_empty() {
+            Vec::new()
+        } else {
+            self.text.match_indices(words).map(|(at, _)| at).collect()
+        };
         for at in places {
             let range = at..at + words.len();
             let is_word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
-            let part_of_word = is_word(self.text[..range.start].chars().next_back()) || is_word(self.text[range.end..].chars().next());
-            if !part_of_word && self.links.iter().all(|link| link.range.end <= range.start || range.end <= link.range.start) {
+            let part_of_word = is_word(self.text[..range.start].chars().next_back())
+                || is_word(self.text[range.end..].chars().next());
+            if !part_of_word
+                && self
+                    .links
+                    .iter()
+                    .all(|link| link.range.end <= range.start || range.end <= link.range.start)
+            {
                 self.links.push(Link { range, thread, window, event });
             }
         }
@@ -143,7 +155,11 @@ pub fn clauses(analysis: &Analysis<'_>, stall: &Stall) -> Vec<Clause> {
     let proofs = Proofs::new(analysis, stall);
     let (whole, machine) = (proofs.of_victim(), (None, window, None));
     let story = |kind, text: &str| proofs.linked(Clause::new(kind, text));
-    let who = stall.candidate.machine.as_ref().map_or_else(|| victim.clone(), |machine| machine.headline());
+    let who = stall
+        .candidate
+        .machine
+        .as_ref()
+        .map_or_else(|| victim.clone(), |machine| machine.headline());
     let mut list = vec![
         Clause::new(ClauseKind::Headline, headline(stall))
             .say(" ")
@@ -151,10 +167,21 @@ pub fn clauses(analysis: &Analysis<'_>, stall: &Stall) -> Vec<Clause> {
             .say("  ")
             .prove(&who, if stall.candidate.machine.is_some() { machine } else { whole })
             .say(", ")
-            .prove(&format!("from {} to {} of the recording", at(analysis, window.start), at(analysis, window.end)), whole),
+            .prove(
+                &format!(
+                    "from {} to {} of the recording",
+                    at(analysis, window.start),
+                    at(analysis, window.end)
+                ),
+                whole,
+            ),
     ];
     if stall.candidate.machine.is_some() {
-        list.push(Clause::new(ClauseKind::Story, "The first to come back was ").prove(&victim, whole).say("."));
+        list.push(
+            Clause::new(ClauseKind::Story, "The first to come back was ")
+                .prove(&victim, whole)
+                .say("."),
+        );
     }
     let report = Some(&stall.candidate).filter(|candidate| candidate.kind == StallKind::UiDelay);
     let report = report.and_then(|candidate| ui_delay::story(analysis, candidate));
@@ -170,12 +197,22 @@ pub fn clauses(analysis: &Analysis<'_>, stall: &Stall) -> Vec<Clause> {
     }
     list.push(story(ClauseKind::Cause, &format!("CAUSE     {}", stall.finding.cause)));
     if let Some(idle) = analysis.cpus.idle_share(trace, window) {
-        let words = format!("{:.0} % idle meanwhile, {}.", idle * 100.0, units::plural(analysis.cpus.cpus() as u64, "CPU"));
+        let words = format!(
+            "{:.0} % idle meanwhile, {}.",
+            idle * 100.0,
+            units::plural(analysis.cpus.cpus() as u64, "CPU")
+        );
         list.push(Clause::new(ClauseKind::Machine, "MACHINE   ").prove(&words, machine));
     }
     list.extend(input(analysis, window));
-    list.push(story(ClauseKind::Evidence, &format!("EVIDENCE  {}: {}.", stall.finding.evidence.name(), stall.finding.evidence_words)));
-    list.extend(Readings::new(analysis, stall).map(|both| story(ClauseKind::Evidence, &both.told(analysis, stall))));
+    list.push(story(
+        ClauseKind::Evidence,
+        &format!("EVIDENCE  {}: {}.", stall.finding.evidence.name(), stall.finding.evidence_words),
+    ));
+    list.extend(
+        Readings::new(analysis, stall)
+            .map(|both| story(ClauseKind::Evidence, &both.told(analysis, stall))),
+    );
     if !stall.finding.advice.is_empty() {
         // Advice is not seen anywhere.
         list.push(Clause::new(ClauseKind::Remedy, format!("REMEDY    {}", stall.finding.advice)));
@@ -189,10 +226,15 @@ pub fn clauses(analysis: &Analysis<'_>, stall: &Stall) -> Vec<Clause> {
 fn input(analysis: &Analysis<'_>, window: Window) -> Option<Clause> {
     let mut clause = Clause::new(ClauseKind::Input, "INPUT     ");
     for (kind, what) in [(MarkKind::Key, "key"), (MarkKind::Button, "mouse button")] {
-        let marks: Vec<&Mark> = analysis.marks.iter().filter(|mark| mark.kind == kind && window.contains(mark.time)).collect();
+        let marks: Vec<&Mark> = analysis
+            .marks
+            .iter()
+            .filter(|mark| mark.kind == kind && window.contains(mark.time))
+            .collect();
         let (Some(first), Some(last)) = (marks.first(), marks.last()) else { continue };
         let and = if clause.links.is_empty() { "" } else { " and " };
-        let proof = (None, Window::new(first.time, last.time.plus(1)), Some(Event::Provider(first.event)));
+        let proof =
+            (None, Window::new(first.time, last.time.plus(1)), Some(Event::Provider(first.event)));
         clause = clause.say(and).prove(&units::plural(marks.len() as u64, what), proof);
     }
     (!clause.links.is_empty()).then(|| clause.say(" pressed meanwhile."))
@@ -201,15 +243,22 @@ fn input(analysis: &Analysis<'_>, window: Window) -> Option<Clause> {
 /// Who else suffered.
 fn others(analysis: &Analysis<'_>, stall: &Stall) -> Clause {
     let window = stall.explanation.window;
-    let others: Vec<ThreadId> = stall.victims.iter().copied().filter(|&victim| victim != stall.candidate.victim).collect();
+    let others: Vec<ThreadId> =
+        stall.victims.iter().copied().filter(|&victim| victim != stall.candidate.victim).collect();
     let when = if stall.throttling.is_some() { "at or near that time" } else { "at the same time" };
-    let head = format!("{} suffered from the same {when}: ", units::plural(others.len() as u64, "other thread"));
+    let head = format!(
+        "{} suffered from the same {when}: ",
+        units::plural(others.len() as u64, "other thread")
+    );
     let mut clause = Clause::new(ClauseKind::Story, head);
     for (index, &other) in others.iter().take(4).enumerate() {
         let comma = if index > 0 { ", " } else { "" };
-        clause = clause.say(comma).prove(&units::thread(analysis.trace, other, window.end), (Some(other), window, None));
+        clause = clause
+            .say(comma)
+            .prove(&units::thread(analysis.trace, other, window.end), (Some(other), window, None));
     }
-    let more = if others.len() > 4 { format!(" and {} more", others.len() - 4) } else { String::new() };
+    let more =
+        if others.len() > 4 { format!(" and {} more", others.len() - 4) } else { String::new() };
     clause.say(&more).say(".")
 }
 
@@ -232,7 +281,8 @@ impl<'a> Proofs<'a> {
         hops.sort_by_key(|hop| Reverse(hop.window.duration_ns()));
         hops.truncate(MOST_STACKS);
         let hopped = explanation.hops.iter().flat_map(|hop| [hop.by, hop.sleeper]);
-        let mut threads: Vec<ThreadId> = stall.victims.iter().copied().chain(hopped).chain(stall.finding.culprit).collect();
+        let mut threads: Vec<ThreadId> =
+            stall.victims.iter().copied().chain(hopped).chain(stall.finding.culprit).collect();
         threads.extend(shares.iter().filter_map(|share| share.who));
         threads.sort_unstable();
         threads.dedup();
@@ -246,7 +296,11 @@ impl<'a> Proofs<'a> {
     fn of_victim(&self) -> Proof {
         let explanation = &self.stall.explanation;
         let longest = explanation.pieces.iter().max_by_key(|piece| piece.window.duration_ns());
-        let waits = explanation.hops.iter().filter(|hop| hop.depth == 1).max_by_key(|hop| hop.window.duration_ns());
+        let waits = explanation
+            .hops
+            .iter()
+            .filter(|hop| hop.depth == 1)
+            .max_by_key(|hop| hop.window.duration_ns());
         let event = match waits {
             Some(hop) => hop.wake.map(Event::Waking).or_else(|| fell_asleep(self.analysis, hop)),
             None => longest.and_then(|piece| event_of(self.analysis.trace, piece)),
@@ -260,27 +314,42 @@ impl<'a> Proofs<'a> {
         if thread == self.stall.candidate.victim {
             return self.of_victim();
         }
-        let longest = |hops: &mut dyn Iterator<Item = &Hop>| hops.max_by_key(|hop| hop.window.duration_ns()).copied();
+        let longest = |hops: &mut dyn Iterator<Item = &Hop>| {
+            hops.max_by_key(|hop| hop.window.duration_ns()).copied()
+        };
         let hop = longest(&mut explanation.hops.iter().filter(|hop| hop.by == thread))
             .or_else(|| longest(&mut explanation.hops.iter().filter(|hop| hop.sleeper == thread)));
         if let Some(hop) = hop {
             return (Some(thread), hop.window, hop.wake.map(Event::Waking));
         }
-        let piece = explanation.pieces.iter().filter(|piece| piece.thread == thread).max_by_key(|piece| piece.window.duration_ns());
-        piece.map_or((Some(thread), explanation.window, None), |piece| (Some(thread), piece.window, event_of(self.analysis.trace, piece)))
+        let piece = explanation
+            .pieces
+            .iter()
+            .filter(|piece| piece.thread == thread)
+            .max_by_key(|piece| piece.window.duration_ns());
+        piece.map_or((Some(thread), explanation.window, None), |piece| {
+            (Some(thread), piece.window, event_of(self.analysis.trace, piece))
+        })
     }
 
-    /// A sentence of a pattern, its threads and stacks linked; without any, all of it to the victim's time, where no one event proves it.
+    /// A sentence of a pattern, its threads and stacks linked; without any, all of it to the
+    /// victim's time, where no one event proves it.
     fn linked(&self, mut clause: Clause) -> Clause {
         let trace = self.analysis.trace;
         // A stack stands on a line of its own.
         let has_stack = clause.text.contains('\n');
         for hop in self.hops.iter().filter(|_| has_stack) {
-            clause.find(&self.analysis.told(hop.wait_stack), (Some(hop.sleeper), hop.slept, fell_asleep(self.analysis, hop)));
+            clause.find(
+                &self.analysis.told(hop.wait_stack),
+                (Some(hop.sleeper), hop.slept, fell_asleep(self.analysis, hop)),
+            );
             if let Some(wake) = hop.wake {
                 let at = trace.wakings.time[wake];
                 let told = self.analysis.told(trace.wakings.stack[wake]);
-                clause.find(&told, (Some(hop.by), Window::new(at, at.plus(1)), Some(Event::Waking(wake))));
+                clause.find(
+                    &told,
+                    (Some(hop.by), Window::new(at, at.plus(1)), Some(Event::Waking(wake))),
+                );
             }
         }
         for (name, thread) in &self.names {
@@ -289,7 +358,8 @@ impl<'a> Proofs<'a> {
             }
         }
         if clause.links.is_empty() {
-            let (thread, window) = (Some(self.stall.candidate.victim), self.stall.explanation.window);
+            let (thread, window) =
+                (Some(self.stall.candidate.victim), self.stall.explanation.window);
             clause.links.push(Link { range: 0..clause.text.len(), thread, window, event: None });
         }
         clause
@@ -300,13 +370,17 @@ impl<'a> Proofs<'a> {
 fn fell_asleep(analysis: &Analysis<'_>, hop: &Hop) -> Option<Event> {
     let mut out = None;
     let begin = Window::new(hop.window.start, hop.window.start.plus(1));
-    analysis.timeline.each_segment(analysis.trace, hop.sleeper, begin, &mut |segment| out = out.or(segment.out));
+    analysis
+        .timeline
+        .each_segment(analysis.trace, hop.sleeper, begin, &mut |segment| out = out.or(segment.out));
     out.map(Event::Switch)
 }
 
 /// The event at which a piece is seen to begin, if its own thread has a part in it.
 fn event_of(trace: &Trace, piece: &Piece) -> Option<Event> {
-    let switches = |switch: &usize| [trace.switches.prev[*switch], trace.switches.next[*switch]].contains(&piece.thread);
+    let switches = |switch: &usize| {
+        [trace.switches.prev[*switch], trace.switches.next[*switch]].contains(&piece.thread)
+    };
     let wakes = |wake: &usize| trace.wakings.wakee[*wake] == piece.thread;
     let switch = piece.segment.back.or(piece.segment.out).filter(switches);
     switch.map(Event::Switch).or(piece.segment.wake.filter(wakes).map(Event::Waking))
@@ -318,8 +392,13 @@ fn chain(analysis: &Analysis<'_>, stall: &Stall, list: &mut Vec<Clause>) {
     if links.is_empty() {
         return;
     }
-    list.push(Clause::new(ClauseKind::Chain, "\n  the chain, latest first; moments count with what surrounds them"));
-    list.extend(links.iter().rev().map(|link| link_clause(analysis, link, stall.explanation.window)));
+    list.push(Clause::new(
+        ClauseKind::Chain,
+        "\n  the chain, latest first; moments count with what surrounds them",
+    ));
+    list.extend(
+        links.iter().rev().map(|link| link_clause(analysis, link, stall.explanation.window)),
+    );
 }
 
 fn link_clause(analysis: &Analysis<'_>, link: &ChainLink, window: Window) -> Clause {
@@ -329,13 +408,19 @@ fn link_clause(analysis: &Analysis<'_>, link: &ChainLink, window: Window) -> Cla
         None => event_of(analysis.trace, &link.piece).filter(|_| link.piece.thread == link.thread),
     };
     let own = (Some(link.thread), link.window, event);
-    let clause =
-        Clause::new(ClauseKind::Chain, format!("  {:>12}  ", units::duration(link.window.duration_ns()))).prove(&name(link.thread), own);
+    let clause = Clause::new(
+        ClauseKind::Chain,
+        format!("  {:>12}  ", units::duration(link.window.duration_ns())),
+    )
+    .prove(&name(link.thread), own);
     match (link.state, &link.hop) {
         (LinkState::Sleeping, Some(hop)) => {
             let slept = hop.slept.duration_ns();
-            let whole =
-                if slept > link.window.duration_ns() { format!(" (after {} in all)", units::duration(slept)) } else { String::new() };
+            let whole = if slept > link.window.duration_ns() {
+                format!(" (after {} in all)", units::duration(slept))
+            } else {
+                String::new()
+            };
             let class = hop.class.name().replace('_', " ");
             let by = (Some(hop.by), hop.window, hop.wake.map(Event::Waking));
             match hop.wake {
@@ -344,27 +429,44 @@ fn link_clause(analysis: &Analysis<'_>, link: &ChainLink, window: Window) -> Cla
                         0 => String::new(),
                         more => format!(", and {} more such waits", units::count(more as u64)),
                     };
-                    clause.say(&format!(" waited ({class}) until ")).prove(&name(hop.by), by).say(&format!(" woke it{whole}{more}"))
+                    clause
+                        .say(&format!(" waited ({class}) until "))
+                        .prove(&name(hop.by), by)
+                        .say(&format!(" woke it{whole}{more}"))
                 }
-                None => clause.say(&format!(" waits ({class}) for ")).prove(&name(hop.by), by).say(", which still holds it"),
+                None => clause
+                    .say(&format!(" waits ({class}) for "))
+                    .prove(&name(hop.by), by)
+                    .say(", which still holds it"),
             }
         }
-        (LinkState::Sleeping, None) => clause.say(&format!(" slept ({})", analysis.class_of(&link.piece.segment).name().replace('_', " "))),
+        (LinkState::Sleeping, None) => clause.say(&format!(
+            " slept ({})",
+            analysis.class_of(&link.piece.segment).name().replace('_', " ")
+        )),
         (LinkState::Running, _) => clause.say(" ran"),
         (LinkState::Runnable, _) => clause.say(" waited for a CPU"),
         (LinkState::Unknown, _) => clause.say(": not recorded"),
     }
 }
 
-/// The partition, largest part first, and its sum. Many threads of one name, none of which accounts for much, have one line.
+/// The partition, largest part first, and its sum. Many threads of one name, none of which accounts
+/// for much, have one line.
 fn shares(proofs: &Proofs<'_>, list: &mut Vec<Clause>) {
     let (analysis, explanation) = (proofs.analysis, &proofs.stall.explanation);
-    let (shares, total_ns, at) = (&proofs.shares, explanation.window.duration_ns(), explanation.window.end);
+    let (shares, total_ns, at) =
+        (&proofs.shares, explanation.window.duration_ns(), explanation.window.end);
     list.push(Clause::new(ClauseKind::Partition, "\n  where the time went"));
     let lines = lines(analysis.trace, at, shares);
     let shown = if lines.len() > MOST_SHARES + 1 { MOST_SHARES } else { lines.len() };
-    let rest = lines[shown..].iter().fold((0, 0), |sum, (_, who, ns)| (sum.0 + ns, sum.1 + who.map_or(1, |who| who.members)));
-    let printed: Vec<u64> = lines[..shown].iter().map(|(_, _, ns)| *ns).chain((shown < lines.len()).then_some(rest.0)).collect();
+    let rest = lines[shown..]
+        .iter()
+        .fold((0, 0), |sum, (_, who, ns)| (sum.0 + ns, sum.1 + who.map_or(1, |who| who.members)));
+    let printed: Vec<u64> = lines[..shown]
+        .iter()
+        .map(|(_, _, ns)| *ns)
+        .chain((shown < lines.len()).then_some(rest.0))
+        .collect();
     let mut parts = units::percents(&printed).into_iter();
     let mut head = |what: &str, ns: u64| {
         let (time, part) = (units::duration(ns), parts.next().unwrap_or_default());
@@ -383,7 +485,11 @@ fn shares(proofs: &Proofs<'_>, list: &mut Vec<Clause>) {
     }
     let sum_ns: u64 = shares.iter().map(|share| share.ns).sum();
     let (time, all) = (units::duration(sum_ns), units::percent(sum_ns, total_ns));
-    let whole = if sum_ns == total_ns { "the whole stall, to the nanosecond" } else { "the sum of the parts" };
+    let whole = if sum_ns == total_ns {
+        "the whole stall, to the nanosecond"
+    } else {
+        "the sum of the parts"
+    };
     let sum = Clause::new(ClauseKind::Partition, format!("  {time:>12}  {all:>7}  "));
     list.push(sum.prove(whole, proofs.of_victim()));
     if sum_ns != total_ns {
@@ -405,7 +511,9 @@ fn lines(trace: &Trace, at: Time, shares: &[Share]) -> Vec<(What, Option<Party>,
         }
     }
     for (what, times) in by_what {
-        lines.extend(parties(trace, at, times).into_iter().map(|party| (what, Some(party), party.ns)));
+        lines.extend(
+            parties(trace, at, times).into_iter().map(|party| (what, Some(party), party.ns)),
+        );
     }
     lines.sort_by_key(|&(what, who, ns)| (Reverse(ns), what, who.map(|who| who.thread)));
     lines

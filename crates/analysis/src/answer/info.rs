@@ -1,4 +1,5 @@
-//! What a trace holds, as text and as JSON (a contract: fields may be added, never changed or removed).
+//! What a trace holds, as text and as JSON (a contract: fields may be added, never changed or
+//! removed).
 
 use super::machine::MachineJson;
 use super::units;
@@ -12,7 +13,8 @@ use unhitch_model::{Format, ProcessId, Trace, Value};
 pub struct Info {
     version: u32,
     format: &'static str,
-    /// What the times in text, on the page and of `--from` and `--to` count from, as nanoseconds of the trace's clock.
+    /// What the times in text, on the page and of `--from` and `--to` count from, as nanoseconds of
+    /// the trace's clock.
     origin_ns: u64,
     /// The same in words.
     origin: &'static str,
@@ -59,7 +61,8 @@ impl Info {
     pub fn new(trace: &Trace) -> Self {
         let cpus: BTreeSet<u16> = trace.spans.iter().map(|span| span.cpu).collect();
         let (origin, covered) = (trace.origin(), trace.common_window());
-        let epoch_ns = trace.meta.epoch_ns.map(|zero| zero.saturating_add(i128::from(origin.nanos())));
+        let epoch_ns =
+            trace.meta.epoch_ns.map(|zero| zero.saturating_add(i128::from(origin.nanos())));
         Self {
             version: 1,
             format: trace.meta.format.name(),
@@ -79,7 +82,9 @@ impl Info {
             switches: trace.switches.len(),
             wakings: trace.wakings.len(),
             samples: trace.samples.len(),
-            idle_samples: (0..trace.samples.len()).filter(|&sample| !trace.samples.is_work(sample)).count(),
+            idle_samples: (0..trace.samples.len())
+                .filter(|&sample| !trace.samples.is_work(sample))
+                .count(),
             stacks: trace.stacks.len() - 1,
             processes: trace.threads.processes().filter(|(id, _)| *id != ProcessId(0)).count(),
             threads: trace.threads.len() - 1,
@@ -94,19 +99,26 @@ impl Info {
             spans: trace
                 .spans
                 .iter()
-                .map(|s| SpanJson { cpu: s.cpu, start_ns: s.window.start.nanos(), end_ns: s.window.end.nanos() })
+                .map(|s| SpanJson {
+                    cpu: s.cpu,
+                    start_ns: s.window.start.nanos(),
+                    end_ns: s.window.end.nanos(),
+                })
                 .collect(),
             machine: MachineJson::new(trace),
         }
     }
 
-    /// When the origin was, on the wall clock and on the machine's own: ` (2020-07-29 00:07:00.5691234 UTC)`.
+    /// When the origin was, on the wall clock and on the machine's own: ` (2020-07-29
+    /// 00:07:00.5691234 UTC)`.
     fn origin_clocks(&self) -> String {
         /// 1970 in 100 ns since 1601.
         const UNIX: u64 = 116_444_736_000_000_000;
-        let ticks = self.origin_epoch_ns.and_then(|ns| u64::try_from(ns / 100).ok()?.checked_add(UNIX));
+        let ticks =
+            self.origin_epoch_ns.and_then(|ns| u64::try_from(ns / 100).ok()?.checked_add(UNIX));
         let wall = ticks.map(|ticks| format!("{} UTC", Value::FileTime(ticks)));
-        let own = (self.origin_ns > 0).then(|| format!("{:.9} s on the machine's clock", self.origin_ns as f64 / 1e9));
+        let own = (self.origin_ns > 0)
+            .then(|| format!("{:.9} s on the machine's clock", self.origin_ns as f64 / 1e9));
         let clocks: Vec<String> = wall.into_iter().chain(own).collect();
         if clocks.is_empty() { String::new() } else { format!(" ({})", clocks.join(", ")) }
     }
@@ -140,7 +152,14 @@ impl Info {
             line("", &format!("{} outside it", units::plural(self.outside_events, "event")));
         }
         for span in &self.spans {
-            line("", &format!("CPU {} holds {}", span.cpu, units::duration(span.end_ns.saturating_sub(span.start_ns))));
+            line(
+                "",
+                &format!(
+                    "CPU {} holds {}",
+                    span.cpu,
+                    units::duration(span.end_ns.saturating_sub(span.start_ns))
+                ),
+            );
         }
         line("events", &units::count(self.events));
         line("switches", &units::count(self.switches as u64));

@@ -93,7 +93,8 @@ struct ThrottlingJson {
 struct ReadingsJson {
     last_waker: ReadingJson,
     holder: ReadingJson,
-    /// How the waits between the two are known to be for one lock: `address` or `code`; null where they are for several.
+    /// How the waits between the two are known to be for one lock: `address` or `code`; null where
+    /// they are for several.
     same_lock_by: Option<&'static str>,
 }
 
@@ -168,7 +169,12 @@ impl Why {
                 lost: trace.losses.iter().map(|loss| loss.events).sum(),
                 warnings: trace.warnings.lines().collect(),
             },
-            stalls: stalls.iter().take(top).enumerate().map(|(index, stall)| stall_json(analysis, index + 1, stall)).collect(),
+            stalls: stalls
+                .iter()
+                .take(top)
+                .enumerate()
+                .map(|(index, stall)| stall_json(analysis, index + 1, stall))
+                .collect(),
         }
     }
 }
@@ -190,7 +196,12 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
         duration_ns: window.duration_ns(),
         victim: who(stall.candidate.victim),
         victims: stall.victims.len(),
-        other_victims: stall.victims.iter().filter(|&&victim| victim != stall.candidate.victim).map(|&victim| who(victim)).collect(),
+        other_victims: stall
+            .victims
+            .iter()
+            .filter(|&&victim| victim != stall.candidate.victim)
+            .map(|&victim| who(victim))
+            .collect(),
         cause: CauseJson {
             pattern: stall.finding.pattern.name(),
             culprit: stall.finding.culprit.map(who),
@@ -198,16 +209,37 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
             evidence: stall.finding.evidence.name(),
             evidence_words: stall.finding.evidence_words.clone(),
             readings: readings_json(analysis, stall),
-            throttling: stall.throttling.as_ref().map(|throttling| throttling_json(trace, throttling)),
+            throttling: stall
+                .throttling
+                .as_ref()
+                .map(|throttling| throttling_json(trace, throttling)),
         },
-        figures: FiguresJson { wakes, wakes_in_vain: in_vain, idle_share: analysis.cpus.idle_share(trace, window) },
-        chain: stall.explanation.chain(MOST_LINKS).iter().rev().map(|link| link_json(analysis, link, window.end)).collect(),
+        figures: FiguresJson {
+            wakes,
+            wakes_in_vain: in_vain,
+            idle_share: analysis.cpus.idle_share(trace, window),
+        },
+        chain: stall
+            .explanation
+            .chain(MOST_LINKS)
+            .iter()
+            .rev()
+            .map(|link| link_json(analysis, link, window.end))
+            .collect(),
         partition: analysis
             .partition(&stall.explanation)
             .iter()
-            .map(|share| ShareJson { what: share.what.name(), who: share.who.map(who), ns: share.ns })
+            .map(|share| ShareJson {
+                what: share.what.name(),
+                who: share.who.map(who),
+                ns: share.ns,
+            })
             .collect(),
-        text: format!("{} {}\n{text}", units::duration(window.duration_ns()), units::thread(trace, stall.candidate.victim, window.end)),
+        text: format!(
+            "{} {}\n{text}",
+            units::duration(window.duration_ns()),
+            units::thread(trace, stall.candidate.victim, window.end)
+        ),
     }
 }
 
@@ -256,7 +288,12 @@ fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
                 at_ns: hop.wake.map(|wake| trace.wakings.time[wake].nanos()),
                 stack: trace.stack_names(wake_stack),
             };
-            (hop.class.name(), trace.stack_names(hop.wait_stack), hop.slept.duration_ns(), Some(wake))
+            (
+                hop.class.name(),
+                trace.stack_names(hop.wait_stack),
+                hop.slept.duration_ns(),
+                Some(wake),
+            )
         }
         None if link.state == LinkState::Sleeping => {
             let wake = segment.wake.map(|wake| WakeJson {
@@ -265,7 +302,12 @@ fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
                 at_ns: Some(trace.wakings.time[wake].nanos()),
                 stack: names(trace, analysis.facts.own_frames(trace, trace.wakings.stack[wake])),
             });
-            (analysis.class_of(segment).name(), trace.stack_names(own_wait), segment.window.duration_ns(), wake)
+            (
+                analysis.class_of(segment).name(),
+                trace.stack_names(own_wait),
+                segment.window.duration_ns(),
+                wake,
+            )
         }
         None if link.state == LinkState::Running => {
             let hot = analysis.hot_spot(&[(link.thread, link.window)]);
@@ -298,7 +340,8 @@ fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
 
 /// What frames (leaf first) print, root first.
 fn names(trace: &Trace, frames: &[FrameId]) -> Vec<String> {
-    let mut names: Vec<String> = frames.iter().flat_map(|&frame| trace.frame_names(frame)).collect();
+    let mut names: Vec<String> =
+        frames.iter().flat_map(|&frame| trace.frame_names(frame)).collect();
     names.reverse();
     names
 }
@@ -314,14 +357,18 @@ fn thread_json(analysis: &Analysis<'_>, thread: ThreadId, at: Time) -> ThreadJso
 }
 
 impl Stall {
-    /// How many times the victim was woken from its main operation (or from any wait that was followed), and how many times in vain.
+    /// How many times the victim was woken from its main operation (or from any wait that was
+    /// followed), and how many times in vain.
     pub fn figures(&self, analysis: &Analysis<'_>) -> (usize, usize) {
         match &self.finding.operation {
             Some(operation) => (operation.wakes.len(), operation.wakes_in_vain()),
             None => {
                 let by_tasks = |hop: &&Hop| {
                     hop.depth == 1
-                        && hop.wake.is_some_and(|wake| analysis.facts.wake_source(analysis.trace, wake).context != WakeContext::Idle)
+                        && hop.wake.is_some_and(|wake| {
+                            analysis.facts.wake_source(analysis.trace, wake).context
+                                != WakeContext::Idle
+                        })
                 };
                 (self.explanation.hops.iter().filter(by_tasks).count(), 0)
             }

@@ -1,4 +1,5 @@
-//! What the machine and its control groups reported of themselves over a recording, for `unhitch info`: the differences of their counters.
+//! What the machine and its control groups reported of themselves over a recording, for `unhitch
+//! info`: the differences of their counters.
 
 use super::units;
 use crate::throttling;
@@ -76,11 +77,18 @@ impl MachineJson {
             return None;
         }
         let mut members: BTreeMap<GroupId, usize> = BTreeMap::new();
-        report.members.values().flatten().for_each(|group| *members.entry(*group).or_default() += 1);
+        report
+            .members
+            .values()
+            .flatten()
+            .for_each(|group| *members.entry(*group).or_default() += 1);
         let pressure = last.pressure.iter().filter_map(|(name, new)| {
             let old = first.pressure.get(name)?;
             let some_ns = new.some_ns.saturating_sub(old.some_ns);
-            Some((name.clone(), PressureJson { some_ns, full_ns: new.full_ns.saturating_sub(old.full_ns) }))
+            Some((
+                name.clone(),
+                PressureJson { some_ns, full_ns: new.full_ns.saturating_sub(old.full_ns) },
+            ))
         });
         let groups = (0..report.groups.len() as u32).map(GroupId);
         Some(Self {
@@ -90,40 +98,73 @@ impl MachineJson {
             steal_ns: first.steal_ns.zip(last.steal_ns).map(|(old, new)| new.saturating_sub(old)),
             pressure: pressure.collect(),
             vmstat: grown(&first.vmstat, &last.vmstat),
-            groups: groups.filter_map(|id| GroupJson::new(report, id, members.get(&id).copied().unwrap_or(0), first, last)).collect(),
+            groups: groups
+                .filter_map(|id| {
+                    GroupJson::new(report, id, members.get(&id).copied().unwrap_or(0), first, last)
+                })
+                .collect(),
         })
     }
 
     /// Name and value of each line of text.
     pub(super) fn lines(&self, line: &mut impl FnMut(&str, &str)) {
         let span = self.to_ns - self.from_ns;
-        let share = |ns: u64| format!("{} ({})", units::duration(ns), units::rounded_percent(ns.min(span), span));
+        let share = |ns: u64| {
+            format!("{} ({})", units::duration(ns), units::rounded_percent(ns.min(span), span))
+        };
         line("machine", &format!("its own counters over {}", units::duration(span)));
         for (name, pressure) in &self.pressure {
-            line("", &format!("{name} pressure: some task waited {}, all did {}", share(pressure.some_ns), share(pressure.full_ns)));
+            line(
+                "",
+                &format!(
+                    "{name} pressure: some task waited {}, all did {}",
+                    share(pressure.some_ns),
+                    share(pressure.full_ns)
+                ),
+            );
         }
         if let Some(steal) = self.steal_ns {
             line("", &format!("CPU time taken by the host: {}", units::duration(steal)));
         }
         if !self.vmstat.is_empty() {
-            let counts: Vec<String> = self.vmstat.iter().map(|(name, count)| format!("{name} {}", units::count(*count))).collect();
+            let counts: Vec<String> = self
+                .vmstat
+                .iter()
+                .map(|(name, count)| format!("{name} {}", units::count(*count)))
+                .collect();
             line("", &counts.join(", "));
         }
-        let limited: Vec<&GroupJson> = self.groups.iter().filter(|group| group.is_worth_a_line()).collect();
+        let limited: Vec<&GroupJson> =
+            self.groups.iter().filter(|group| group.is_worth_a_line()).collect();
         let number = units::plural(self.groups.len() as u64, "control group");
         line("groups", &format!("{number}, {} of them with limits or transfers", limited.len()));
         limited.iter().take(MAX_PRINTED_GROUPS).for_each(|group| line("", &group.words()));
         if limited.len() > MAX_PRINTED_GROUPS {
-            line("", &format!("and {} more (--json lists all)", limited.len() - MAX_PRINTED_GROUPS));
+            line(
+                "",
+                &format!("and {} more (--json lists all)", limited.len() - MAX_PRINTED_GROUPS),
+            );
         }
     }
 }
 
 impl GroupJson {
-    fn new(report: &MachineReport, id: GroupId, members: usize, first: &Reading, last: &Reading) -> Option<Self> {
+    fn new(
+        report: &MachineReport,
+        id: GroupId,
+        members: usize,
+        first: &Reading,
+        last: &Reading,
+    ) -> Option<Self> {
         let group = report.group(id)?;
         // Of a group that ended before the save, what was read last.
-        let newest = report.readings.iter().rev().find_map(|reading| reading.groups.get(&id)).cloned().unwrap_or_default();
+        let newest = report
+            .readings
+            .iter()
+            .rev()
+            .find_map(|reading| reading.groups.get(&id))
+            .cloned()
+            .unwrap_or_default();
         let old = first.groups.get(&id).cloned().unwrap_or_default();
         let throttled = report.throttling(id, Window::new(first.time, last.time));
         Some(Self {
@@ -140,7 +181,12 @@ impl GroupJson {
                 .io
                 .into_iter()
                 .map(|new| {
-                    let old = old.io.iter().find(|old| old.device == new.device).cloned().unwrap_or_default();
+                    let old = old
+                        .io
+                        .iter()
+                        .find(|old| old.device == new.device)
+                        .cloned()
+                        .unwrap_or_default();
                     DeviceJson {
                         read_bytes: new.read_bytes.saturating_sub(old.read_bytes),
                         written_bytes: new.written_bytes.saturating_sub(old.written_bytes),
@@ -155,7 +201,9 @@ impl GroupJson {
     }
 
     fn is_worth_a_line(&self) -> bool {
-        self.cpu.is_some() || self.memory.is_some() || self.io.iter().any(|device| device.reads + device.writes > 0)
+        self.cpu.is_some()
+            || self.memory.is_some()
+            || self.io.iter().any(|device| device.reads + device.writes > 0)
     }
 
     fn words(&self) -> String {
@@ -178,22 +226,43 @@ impl GroupJson {
             ));
         }
         if let Some(memory) = &self.memory {
-            let limit = memory.limit_bytes.map_or(String::new(), |limit| format!(" of {} allowed", mib(limit)));
-            let events = memory.events.iter().map(|(name, count)| format!(", {name} {}", units::count(*count)));
-            parts.push(format!("{}{limit} in use{}", mib(memory.used_bytes), events.collect::<String>()));
+            let limit = memory
+                .limit_bytes
+                .map_or(String::new(), |limit| format!(" of {} allowed", mib(limit)));
+            let events = memory
+                .events
+                .iter()
+                .map(|(name, count)| format!(", {name} {}", units::count(*count)));
+            parts.push(format!(
+                "{}{limit} in use{}",
+                mib(memory.used_bytes),
+                events.collect::<String>()
+            ));
         }
         for device in self.io.iter().filter(|device| device.reads + device.writes > 0) {
-            let limits = if device.limits.is_empty() { String::new() } else { format!(" (limited: {})", device.limits) };
+            let limits = if device.limits.is_empty() {
+                String::new()
+            } else {
+                format!(" (limited: {})", device.limits)
+            };
             let (read, written) = (mib(device.read_bytes), mib(device.written_bytes));
             parts.push(format!("device {}: {read} read, {written} written{limits}", device.device));
         }
-        let members = if self.members > 0 { format!(", {}", units::plural(self.members as u64, "member")) } else { String::new() };
+        let members = if self.members > 0 {
+            format!(", {}", units::plural(self.members as u64, "member"))
+        } else {
+            String::new()
+        };
         format!("{} ({}{members}): {}", self.path, self.hierarchy, parts.join("; "))
     }
 }
 
 /// What the quota did; for a group that was not throttled, its limit and how often it ran.
-fn cpu(newest: &GroupReading, old: &GroupReading, throttled: Option<Throttling>) -> Option<CpuJson> {
+fn cpu(
+    newest: &GroupReading,
+    old: &GroupReading,
+    throttled: Option<Throttling>,
+) -> Option<CpuJson> {
     let (new, old) = (newest.cpu?, old.cpu.unwrap_or_default());
     Some(CpuJson {
         quota_ns: new.quota_ns,
@@ -206,7 +275,9 @@ fn cpu(newest: &GroupReading, old: &GroupReading, throttled: Option<Throttling>)
 
 /// The counters that grew, by how much.
 fn grown(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> BTreeMap<String, u64> {
-    let grown = new.iter().map(|(name, count)| (name.clone(), count.saturating_sub(old.get(name).copied().unwrap_or(0))));
+    let grown = new.iter().map(|(name, count)| {
+        (name.clone(), count.saturating_sub(old.get(name).copied().unwrap_or(0)))
+    });
     grown.filter(|(_, count)| *count > 0).collect()
 }
 

@@ -1,5 +1,5 @@
-//! Waker is not holder. Where the thread that ended the victim's wait for a lock is not the one that is concluded to have held it, an answer
-//! tells both readings, and how they are known.
+//! Waker is not holder. Where the thread that ended the victim's wait for a lock is not the one
+//! that is concluded to have held it, an answer tells both readings, and how they are known.
 
 use super::units;
 use crate::stalls::Stall;
@@ -45,32 +45,53 @@ impl<'a> Readings<'a> {
         let explanation = &stall.explanation;
         let holder = stall.finding.culprit.filter(|_| !stall.finding.pattern.is_queue())?;
         let is_lock = |hop: &&Hop| hop.class == WaitClass::Lock;
-        let held = explanation.hops.iter().filter(is_lock).filter(|hop| hop.by == holder).max_by_key(|hop| hop.window.duration_ns())?;
+        let held = explanation
+            .hops
+            .iter()
+            .filter(is_lock)
+            .filter(|hop| hop.by == holder)
+            .max_by_key(|hop| hop.window.duration_ns())?;
         let (mut last, mut same_lock) = (held, Some(SameLock::Address));
-        while let Some(parent) = last.parent.and_then(|parent| explanation.hops.get(parent as usize)) {
+        while let Some(parent) =
+            last.parent.and_then(|parent| explanation.hops.get(parent as usize))
+        {
             same_lock = same_lock.min(same(analysis, parent, last));
             last = parent;
         }
         let had_ns = |thread: ThreadId| {
             let pieces = explanation.pieces.iter().filter(|piece| piece.thread == thread);
-            let of_lock = pieces.filter(|piece| explanation.hop_of(piece).as_ref().is_some_and(is_lock));
+            let of_lock =
+                pieces.filter(|piece| explanation.hop_of(piece).as_ref().is_some_and(is_lock));
             of_lock.map(|piece| piece.window.duration_ns()).sum()
         };
         let differ = last.by != holder && is_lock(&last) && last.wake.is_some();
-        differ.then(|| Self { last, held, same_lock, last_ns: had_ns(last.by), held_ns: had_ns(holder) })
+        differ.then(|| Self {
+            last,
+            held,
+            same_lock,
+            last_ns: had_ns(last.by),
+            held_ns: had_ns(holder),
+        })
     }
 
     /// How it is known who woke the victim.
     pub(super) fn waker_evidence(&self) -> Evidence {
-        if self.last.source.context == crate::WakeContext::Task { Evidence::Direct } else { Evidence::Inferred }
+        if self.last.source.context == crate::WakeContext::Task {
+            Evidence::Direct
+        } else {
+            Evidence::Inferred
+        }
     }
 
     /// Both in words.
     pub(super) fn told(&self, analysis: &Analysis<'_>, stall: &Stall) -> String {
-        let name = |thread: ThreadId| units::thread(analysis.trace, thread, stall.explanation.window.end);
+        let name =
+            |thread: ThreadId| units::thread(analysis.trace, thread, stall.explanation.window.end);
         let why = match self.same_lock {
             Some(SameLock::Address) => "The waits between them were for one lock, by its address.",
-            Some(SameLock::Code) => "The waits between them were for one lock, by the code they ended in.",
+            Some(SameLock::Code) => {
+                "The waits between them were for one lock, by the code they ended in."
+            }
             None => "The waker itself waited for another lock meanwhile.",
         };
         format!(
@@ -83,10 +104,13 @@ impl<'a> Readings<'a> {
     }
 }
 
-/// How the wait of a hop's waker is known to be for the hop's own lock; nothing where it is for another.
+/// How the wait of a hop's waker is known to be for the hop's own lock; nothing where it is for
+/// another.
 fn same(analysis: &Analysis<'_>, hop: &Hop, behind: &Hop) -> Option<SameLock> {
     if let Some((one, other)) = hop.lock_avma.zip(behind.lock_avma) {
         return (one == other).then_some(SameLock::Address);
     }
-    (behind.class == WaitClass::Lock && analysis.leaf(hop.wait_stack) == analysis.leaf(behind.wait_stack)).then_some(SameLock::Code)
+    (behind.class == WaitClass::Lock
+        && analysis.leaf(hop.wait_stack) == analysis.leaf(behind.wait_stack))
+    .then_some(SameLock::Code)
 }

@@ -1,6 +1,7 @@
 //! What a trace lacks, and what to record next time, exactly, where an answer needs it.
 //!
-//! *Why one place:* answers, tables and lists of waits say "not recorded" in the same words, with the same remedy.
+//! *Why one place:* answers, tables and lists of waits say "not recorded" in the same words, with
+//! the same remedy.
 
 use super::units;
 use unhitch_model::{Format, Recorded, Trace};
@@ -8,20 +9,29 @@ use unhitch_model::{Format, Recorded, Trace};
 /// What cannot be told, where `what` was not recorded.
 pub const fn lacks(what: Recorded) -> &'static str {
     match what {
-        Recorded::Switches => "the trace holds no context switches, so nothing tells who waited for whom",
+        Recorded::Switches => {
+            "the trace holds no context switches, so nothing tells who waited for whom"
+        }
         Recorded::Wakings => "the trace holds no wake-ups, so nothing tells who ended which wait",
-        Recorded::Samples => "the trace holds no CPU samples, so nothing tells where threads were while they ran",
+        Recorded::Samples => {
+            "the trace holds no CPU samples, so nothing tells where threads were while they ran"
+        }
     }
 }
 
-/// Where `what` was not recorded: that, what cannot be told, what tells something instead, and how to record it; on a line each.
-/// `columns` names those of a table that hold nothing for it, in brackets.
+/// Where `what` was not recorded: that, what cannot be told, what tells something instead, and how
+/// to record it; on a line each. `columns` names those of a table that hold nothing for it, in
+/// brackets.
 pub fn not_recorded(trace: &Trace, what: Recorded, columns: &str) -> Option<String> {
     if trace.has(what) {
         return None;
     }
     let instead = if what == Recorded::Switches { samples_instead(trace) } else { String::new() };
-    Some(format!("Not recorded{columns}: {}.\n{instead}{}\n", lacks(what), advice(trace.meta.format, what)))
+    Some(format!(
+        "Not recorded{columns}: {}.\n{instead}{}\n",
+        lacks(what),
+        advice(trace.meta.format, what)
+    ))
 }
 
 /// What CPU samples tell where there are no context switches: a line, empty without samples.
@@ -29,7 +39,10 @@ pub fn samples_instead(trace: &Trace) -> String {
     match trace.samples.len() as u64 {
         0 => String::new(),
         samples => {
-            format!("{} tell who computed: `unhitch hot TRACE`, `unhitch table TRACE samples`.\n", units::plural(samples, "CPU sample"))
+            format!(
+                "{} tell who computed: `unhitch hot TRACE`, `unhitch table TRACE samples`.\n",
+                units::plural(samples, "CPU sample")
+            )
         }
     }
 }
@@ -50,7 +63,9 @@ pub const fn samples(format: Format) -> &'static str {
             "Record CPU samples next time: in UIforETW tick \"CPU sampling call stacks\"; or `wpr -start CPU`; or \
              `xperf -on …+PROFILE -stackwalk Profile`."
         }
-        _ => "Record with `unhitch record` without `--rate 0`, or give perf record `-e cpu-clock` as well.",
+        _ => {
+            "Record with `unhitch record` without `--rate 0`, or give perf record `-e cpu-clock` as well."
+        }
     }
 }
 
@@ -62,7 +77,9 @@ pub const fn switches(format: Format) -> &'static str {
              `wpr -start CPU`; or `xperf -on PROC_THREAD+LOADER+PROFILE+CSWITCH+DISPATCHER+DPC+INTERRUPT -stackwalk \
              Profile+CSwitch+ReadyThread`, then `xperf -merge`."
         }
-        _ => "Record with `unhitch record`, or with `perf record -a -g -e sched:sched_switch -e sched:sched_waking`.",
+        _ => {
+            "Record with `unhitch record`, or with `perf record -a -g -e sched:sched_switch -e sched:sched_waking`."
+        }
     }
 }
 

@@ -1,7 +1,8 @@
-//! A stall as a drawn timeline: the victim's lane on top, below it the threads its waits lead to, arrows where one woke the other.
+//! A stall as a drawn timeline: the victim's lane on top, below it the threads its waits lead to,
+//! arrows where one woke the other.
 //!
-//! States differ in pattern as well as in colour. When the stall has more wake-ups than can be told apart, a second panel shows its
-//! last few at a scale at which they can.
+//! States differ in pattern as well as in colour. When the stall has more wake-ups than can be told
+//! apart, a second panel shows its last few at a scale at which they can.
 
 use super::units;
 use crate::stalls::Stall;
@@ -60,7 +61,10 @@ pub fn svg(analysis: &Analysis<'_>, stall: &Stall) -> String {
     );
     out.push_str(include_str!("svg_head.xml"));
     let title = escape(&title);
-    let _ = writeln!(out, r#"<title>{title}</title><text x="12" y="24" font-size="15" font-weight="600">{title}</text>"#);
+    let _ = writeln!(
+        out,
+        r#"<title>{title}</title><text x="12" y="24" font-size="15" font-weight="600">{title}</text>"#
+    );
     legend(&mut out);
     for (index, &window) in panels.iter().enumerate() {
         let top = 70.0 + panel_height * index as f64;
@@ -85,19 +89,31 @@ fn legend(out: &mut String) {
         ("sleep", "waited for something else"),
         ("unknown", "not recorded"),
     ] {
-        let _ =
-            writeln!(out, r#"<rect class="{class}" x="{x}" y="38" width="14" height="12"/><text x="{}" y="48">{words}</text>"#, x + 19.0);
+        let _ = writeln!(
+            out,
+            r#"<rect class="{class}" x="{x}" y="38" width="14" height="12"/><text x="{}" y="48">{words}</text>"#,
+            x + 19.0
+        );
         x += 36.0 + 6.6 * words.len() as f64;
     }
 }
 
-fn panel(analysis: &Analysis<'_>, stall: &Stall, lanes: &[ThreadId], window: Window, top: f64, out: &mut String) {
+fn panel(
+    analysis: &Analysis<'_>,
+    stall: &Stall,
+    lanes: &[ThreadId],
+    window: Window,
+    top: f64,
+    out: &mut String,
+) {
     let scale = (WIDTH - LEFT - 12.0) / window.duration_ns().max(1) as f64;
     let x = |time: unhitch_model::Time| LEFT + time.since(window.start) as f64 * scale;
     for (index, &thread) in lanes.iter().enumerate() {
         let y = top + LANE * index as f64;
         let name = units::thread(analysis.trace, thread, window.end);
-        let (name, rest) = name.split_once(" (").map_or((name.as_str(), ""), |(name, rest)| (name, rest.trim_end_matches(')')));
+        let (name, rest) = name
+            .split_once(" (")
+            .map_or((name.as_str(), ""), |(name, rest)| (name, rest.trim_end_matches(')')));
         let _ = writeln!(
             out,
             r#"<text x="12" y="{}" font-weight="600">{}</text><text x="12" y="{}" class="dim" font-size="10">{}</text>"#,
@@ -115,7 +131,12 @@ fn panel(analysis: &Analysis<'_>, stall: &Stall, lanes: &[ThreadId], window: Win
             );
         }
     }
-    let inside: Vec<&Hop> = stall.explanation.hops.iter().filter(|hop| hop.wake.is_some() && window.contains(hop.window.end)).collect();
+    let inside: Vec<&Hop> = stall
+        .explanation
+        .hops
+        .iter()
+        .filter(|hop| hop.wake.is_some() && window.contains(hop.window.end))
+        .collect();
     if inside.len() <= MOST_ARROWS {
         for hop in inside {
             let lane = |thread: ThreadId| lanes.iter().position(|&lane| lane == thread);
@@ -147,8 +168,13 @@ fn panel(analysis: &Analysis<'_>, stall: &Stall, lanes: &[ThreadId], window: Win
     }
 }
 
-/// What a lane shows, at most one rectangle per pixel: of the segments in one pixel the longest wins.
-fn pixels(analysis: &Analysis<'_>, segments: &[Segment], x: &dyn Fn(unhitch_model::Time) -> f64) -> Vec<(&'static str, f64, f64)> {
+/// What a lane shows, at most one rectangle per pixel: of the segments in one pixel the longest
+/// wins.
+fn pixels(
+    analysis: &Analysis<'_>,
+    segments: &[Segment],
+    x: &dyn Fn(unhitch_model::Time) -> f64,
+) -> Vec<(&'static str, f64, f64)> {
     let mut drawn: Vec<(&'static str, f64, f64)> = Vec::new();
     let mut pending: Option<(&'static str, f64, f64, f64)> = None;
     for segment in segments {
@@ -160,9 +186,11 @@ fn pixels(analysis: &Analysis<'_>, segments: &[Segment], x: &dyn Fn(unhitch_mode
             continue;
         }
         pending = match pending {
-            Some((known, start, _, longest)) if to - start < 1.0 => {
-                Some(if to - from > longest { (class, start, to, to - from) } else { (known, start, to, longest) })
-            }
+            Some((known, start, _, longest)) if to - start < 1.0 => Some(if to - from > longest {
+                (class, start, to, to - from)
+            } else {
+                (known, start, to, longest)
+            }),
             other => {
                 drawn.extend(other.map(|(class, from, to, _)| (class, from, to)));
                 Some((class, from, to, to - from))
@@ -185,5 +213,9 @@ fn class(analysis: &Analysis<'_>, segment: &Segment) -> &'static str {
 
 fn escape(text: &str) -> String {
     // XML has no place for most control characters, and a viewer turns letters around at others.
-    visible(text).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+    visible(text)
+        .replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
 }

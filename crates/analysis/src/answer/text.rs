@@ -56,7 +56,9 @@ pub fn headline(stall: &Stall) -> &'static str {
     match stall.candidate.kind {
         StallKind::Mark => "WINDOW",
         StallKind::Longest | StallKind::Idle => "WAIT",
-        _ if stall.candidate.event_loop || stall.candidate.kind == StallKind::LockStarvation => "HANG",
+        _ if stall.candidate.event_loop || stall.candidate.kind == StallKind::LockStarvation => {
+            "HANG"
+        }
         _ => "STALL",
     }
 }
@@ -64,7 +66,11 @@ pub fn headline(stall: &Stall) -> &'static str {
 /// A stall in one line: how long, when, who, why.
 pub fn one_line(analysis: &Analysis<'_>, stall: &Stall) -> String {
     let window = stall.explanation.window;
-    let victims = if stall.victims.len() > 1 { format!(" and {} more", stall.victims.len() - 1) } else { String::new() };
+    let victims = if stall.victims.len() > 1 {
+        format!(" and {} more", stall.victims.len() - 1)
+    } else {
+        String::new()
+    };
     format!(
         "{:>10}  at {}  {}{victims}: {}",
         units::duration(window.duration_ns()),
@@ -83,7 +89,10 @@ fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
     if trace.switches.is_empty() {
         let samples = recording::samples_instead(trace);
         let advice = recording::switches(trace.meta.format);
-        return format!("No answer: {}.\n{samples}{advice}\n", recording::lacks(Recorded::Switches));
+        return format!(
+            "No answer: {}.\n{samples}{advice}\n",
+            recording::lacks(Recorded::Switches)
+        );
     }
     if let (false, Some(pid)) = (query.victims.is_empty(), trace.meta.only_pid) {
         return format!(

@@ -1,4 +1,5 @@
-//! Numbers and names as people read them. Numbers carry units; hangs read in seconds, waits in ms and µs.
+//! Numbers and names as people read them. Numbers carry units; hangs read in seconds, waits in ms
+//! and µs.
 
 pub use unhitch_model::units::{count, duration, percent, percents, plural, rounded_percent};
 use unhitch_model::{Format, Policy, Process, Thread, ThreadId, Time, Trace};
@@ -8,7 +9,8 @@ pub fn seconds(ns: u64) -> String {
     format!("{:.3} s", ns as f64 / 1e9)
 }
 
-/// A thread as text: `typing 4712 (lab-starve 4711)`; the process is left out for its leader of the same name.
+/// A thread as text: `typing 4712 (lab-starve 4711)`; the process is left out for its leader of the
+/// same name.
 pub fn thread(trace: &Trace, id: ThreadId, at: Time) -> String {
     if id.is_idle() {
         return "nobody (idle)".to_owned();
@@ -16,7 +18,11 @@ pub fn thread(trace: &Trace, id: ThreadId, at: Time) -> String {
     let (thread, process) = (trace.threads.get(id), trace.threads.process_of(id));
     let (name, process_name) = (trace.thread_name(id, at), trace.process_name(id, at));
     if process.pid == Process::UNKNOWN_PID {
-        return if id.is_unknown() { name.to_owned() } else { format!("{name} {} of an unknown process", thread.tid) };
+        return if id.is_unknown() {
+            name.to_owned()
+        } else {
+            format!("{name} {} of an unknown process", thread.tid)
+        };
     }
     if id.is_unknown() {
         return format!("a thread of {process_name} {}", process.pid);
@@ -28,12 +34,15 @@ pub fn thread(trace: &Trace, id: ThreadId, at: Time) -> String {
     }
 }
 
-/// A policy or priority that explains something, in brackets: ` [SCHED_IDLE]`, ` [SCHED_FIFO priority 50]`, ` [nice 10]`; empty for the
-/// default. `real_time` is the priority that it ran at, where that was a real-time one; its policy is known only as of the recording's end.
+/// A policy or priority that explains something, in brackets: ` [SCHED_IDLE]`, ` [SCHED_FIFO
+/// priority 50]`, ` [nice 10]`; empty for the default. `real_time` is the priority that it ran at,
+/// where that was a real-time one; its policy is known only as of the recording's end.
 pub fn policy(thread: &Thread, real_time: Option<i16>) -> String {
     let policy = thread.policy.filter(|policy| *policy != Policy::Other).map(Policy::name);
     match (policy, real_time, thread.nice) {
-        (Some(policy @ ("SCHED_FIFO" | "SCHED_RR")), Some(priority), _) => format!(" [{policy} priority {priority}]"),
+        (Some(policy @ ("SCHED_FIFO" | "SCHED_RR")), Some(priority), _) => {
+            format!(" [{policy} priority {priority}]")
+        }
         (_, Some(priority), _) => format!(" [real-time priority {priority}]"),
         (Some(policy), None, _) => format!(" [{policy}]"),
         (None, None, Some(nice)) if nice != 0 => format!(" [nice {nice}]"),
@@ -41,7 +50,8 @@ pub fn policy(thread: &Thread, real_time: Option<i16>) -> String {
     }
 }
 
-/// A kernel priority as its system's users count it, where it is a real-time one: 1–99 on Linux, 16–31 on Windows; more is more urgent.
+/// A kernel priority as its system's users count it, where it is a real-time one: 1–99 on Linux,
+/// 16–31 on Windows; more is more urgent.
 pub fn real_time_priority(format: Format, kernel: i16) -> Option<i16> {
     let (first, most_urgent) = if format == Format::Etl { (84, 115) } else { (0, 99) };
     (first..99 + i16::from(format == Format::Etl)).contains(&kernel).then(|| most_urgent - kernel)
@@ -55,8 +65,14 @@ mod tests {
     fn numbers_read_as_an_engineer_writes_them() {
         assert_eq!(percent(999_999, 1_000_000), "99.9 %");
         assert_eq!(percent(1, 1), "100.0 %");
-        assert_eq!([7_498, 41, 1, 0].map(|part| rounded_percent(part, 7_547)), ["99.4 %", "0.5 %", "< 0.1 %", "0.0 %"]);
-        assert_eq!([9_999, 10_000].map(|part| rounded_percent(part, 10_000)), ["99.9 %", "100.0 %"]);
+        assert_eq!(
+            [7_498, 41, 1, 0].map(|part| rounded_percent(part, 7_547)),
+            ["99.4 %", "0.5 %", "< 0.1 %", "0.0 %"]
+        );
+        assert_eq!(
+            [9_999, 10_000].map(|part| rounded_percent(part, 10_000)),
+            ["99.9 %", "100.0 %"]
+        );
     }
 
     #[test]
@@ -68,11 +84,18 @@ mod tests {
         assert_eq!(told(Some(Policy::Fifo), 49), " [SCHED_FIFO priority 50]");
         assert_eq!(told(Some(Policy::RoundRobin), 98), " [SCHED_RR priority 1]");
         assert_eq!(told(None, 0), " [real-time priority 99]", "perf.data tells no policies");
-        assert_eq!(told(Some(Policy::Other), 19), " [real-time priority 80]", "it had inherited it, or has changed since");
+        assert_eq!(
+            told(Some(Policy::Other), 19),
+            " [real-time priority 80]",
+            "it had inherited it, or has changed since"
+        );
         assert_eq!(
             [told(Some(Policy::Idle), 120), told(None, 120), told(Some(Policy::Deadline), -1)],
             [" [SCHED_IDLE]", "", " [SCHED_DEADLINE]"]
         );
-        assert_eq!([84, 99, 100, 131].map(|kernel| real_time_priority(Format::Etl, kernel)), [Some(31), Some(16), None, None]);
+        assert_eq!(
+            [84, 99, 100, 131].map(|kernel| real_time_priority(Format::Etl, kernel)),
+            [Some(31), Some(16), None, None]
+        );
     }
 }

@@ -1,8 +1,11 @@
-//! Lanes of a timeline at any scale: CPUs, threads, samples and the busy-CPU curve, one screen at a time.
+//! Lanes of a timeline at any scale: CPUs, threads, samples and the busy-CPU curve, one screen at a
+//! time.
 //!
-//! *Why pyramids:* a screen of 20 million switches has some thousand columns, and each must be told without a walk through what it
-//! holds ([`pyramid`]). They are built when a lane is first looked at, or ahead of that by [`Lanes::prepare`], each lane on whichever
-//! core is free; the lanes of CPUs need nothing but the switches, so that a page can be drawn before anything is known of waits.
+//! *Why pyramids:* a screen of 20 million switches has some thousand columns, and each must be told
+//! without a walk through what it holds ([`pyramid`]). They are built when a lane is first looked
+//! at, or ahead of that by [`Lanes::prepare`], each lane on whichever core is free; the lanes of
+//! CPUs need nothing but the switches, so that a page can be drawn before anything is known of
+//! waits.
 
 mod pyramid;
 mod state;
@@ -52,7 +55,11 @@ impl Lanes {
     /// The lanes of an analysis; builds none of them.
     pub fn new(analysis: &Analysis<'_>) -> Self {
         let empty = |count: usize| std::iter::repeat_with(OnceLock::new).take(count).collect();
-        Self { cpus: empty(analysis.cpus.cpus()), threads: empty(analysis.timeline.threads()), cpu_samples: OnceLock::new() }
+        Self {
+            cpus: empty(analysis.cpus.cpus()),
+            threads: empty(analysis.timeline.threads()),
+            cpu_samples: OnceLock::new(),
+        }
     }
 
     /// Builds the lanes of all CPUs, on all cores.
@@ -64,7 +71,8 @@ impl Lanes {
         })
     }
 
-    /// Builds the lanes of all threads, the busiest first, on all cores: not needed, but then none is built while somebody waits.
+    /// Builds the lanes of all threads, the busiest first, on all cores: not needed, but then none
+    /// is built while somebody waits.
     pub fn prepare_threads(&self, analysis: &Analysis<'_>, cancel: &Cancel) -> Wanted<()> {
         let mut threads: Vec<ThreadId> = (1..self.threads.len() as u32).map(ThreadId).collect();
         threads.sort_by_key(|&thread| std::cmp::Reverse(analysis.timeline.trips(thread)));
@@ -78,32 +86,61 @@ impl Lanes {
     /// How many slices the lanes hold that were built so far, and what they take in memory, bytes.
     pub fn size(&self) -> (usize, usize) {
         let built = self.cpus.iter().chain(&self.threads).filter_map(OnceLock::get);
-        built.fold((0, 0), |(slices, bytes), pyramid| (slices + pyramid.len(), bytes + pyramid.bytes()))
+        built.fold((0, 0), |(slices, bytes), pyramid| {
+            (slices + pyramid.len(), bytes + pyramid.bytes())
+        })
     }
 
     /// Several lanes through one screen, in the order asked for, on all cores.
-    pub fn views(&self, analysis: &Analysis<'_>, lanes: &[Lane], screen: &Screen, cancel: &Cancel) -> Wanted<Vec<View>> {
-        lanes.par_iter().with_max_len(1).map(|&lane| self.view(analysis, lane, screen, cancel)).collect()
+    pub fn views(
+        &self,
+        analysis: &Analysis<'_>,
+        lanes: &[Lane],
+        screen: &Screen,
+        cancel: &Cancel,
+    ) -> Wanted<Vec<View>> {
+        lanes
+            .par_iter()
+            .with_max_len(1)
+            .map(|&lane| self.view(analysis, lane, screen, cancel))
+            .collect()
     }
 
     /// One lane through a screen; an empty view for a lane that the trace does not have.
-    pub fn view(&self, analysis: &Analysis<'_>, lane: Lane, screen: &Screen, cancel: &Cancel) -> Wanted<View> {
+    pub fn view(
+        &self,
+        analysis: &Analysis<'_>,
+        lane: Lane,
+        screen: &Screen,
+        cancel: &Cancel,
+    ) -> Wanted<View> {
         cancel.check()?;
         Ok(match lane {
             Lane::Cpu(cpu) => self.view_cpu(analysis, cpu, screen),
             Lane::Thread(thread) => self.view_thread(analysis, thread, screen),
             Lane::CpuSamples(cpu) => {
                 let by_cpu = self.cpu_samples.get_or_init(|| samples_by_cpu(analysis));
-                view_samples(analysis, by_cpu.get(usize::from(cpu)).map_or(&[], Vec::as_slice), screen)
+                view_samples(
+                    analysis,
+                    by_cpu.get(usize::from(cpu)).map_or(&[], Vec::as_slice),
+                    screen,
+                )
             }
-            Lane::ThreadSamples(thread) => {
-                view_samples(analysis, analysis.samples.of_thread(analysis.trace, thread, screen.window), screen)
-            }
+            Lane::ThreadSamples(thread) => view_samples(
+                analysis,
+                analysis.samples.of_thread(analysis.trace, thread, screen.window),
+                screen,
+            ),
         })
     }
 
     /// How long CPUs were busy in each column, all of them together, nanoseconds.
-    pub fn busy_ns(&self, analysis: &Analysis<'_>, screen: &Screen, cancel: &Cancel) -> Wanted<Vec<u64>> {
+    pub fn busy_ns(
+        &self,
+        analysis: &Analysis<'_>,
+        screen: &Screen,
+        cancel: &Cancel,
+    ) -> Wanted<Vec<u64>> {
         let zero = || vec![0u64; screen.columns() as usize];
         (0..self.cpus.len())
             .into_par_iter()
@@ -111,7 +148,9 @@ impl Lanes {
             .map(|cpu| {
                 cancel.check()?;
                 let mut busy_ns = zero();
-                self.cpu(analysis, cpu as u16).into_iter().for_each(|pyramid| add_runs(pyramid, screen, &mut busy_ns));
+                self.cpu(analysis, cpu as u16)
+                    .into_iter()
+                    .for_each(|pyramid| add_runs(pyramid, screen, &mut busy_ns));
                 Ok(busy_ns)
             })
             .try_reduce(zero, |mut all, one| {
@@ -125,8 +164,14 @@ impl Lanes {
         self.cpu(analysis, cpu).map_or(0, |pyramid| pyramid.sum_inside(LaneState::Ran, window))
     }
 
-    /// What every thread ran inside `window`, by its number. It comes from the lanes of the CPUs: those of the threads may not be built.
-    pub fn ran(&self, analysis: &Analysis<'_>, window: Window, cancel: &Cancel) -> Wanted<Vec<Ran>> {
+    /// What every thread ran inside `window`, by its number. It comes from the lanes of the CPUs:
+    /// those of the threads may not be built.
+    pub fn ran(
+        &self,
+        analysis: &Analysis<'_>,
+        window: Window,
+        cancel: &Cancel,
+    ) -> Wanted<Vec<Ran>> {
         let none = || vec![Ran::default(); self.threads.len()];
         let add = |mut ran: Vec<Ran>, cpu: usize| {
             cancel.check()?;
@@ -139,13 +184,19 @@ impl Lanes {
             });
             Ok(ran)
         };
-        (0..self.cpus.len()).into_par_iter().with_max_len(1).try_fold(none, add).try_reduce(none, |mut all, more| {
-            all.iter_mut().zip(more).for_each(|(ran, more)| (ran.ns, ran.times) = (ran.ns + more.ns, ran.times + more.times));
-            Ok(all)
-        })
+        (0..self.cpus.len()).into_par_iter().with_max_len(1).try_fold(none, add).try_reduce(
+            none,
+            |mut all, more| {
+                all.iter_mut().zip(more).for_each(|(ran, more)| {
+                    (ran.ns, ran.times) = (ran.ns + more.ns, ran.times + more.times)
+                });
+                Ok(all)
+            },
+        )
     }
 
-    /// How long a thread was ready inside `window` and had no CPU, nanoseconds; none while its lane is not built.
+    /// How long a thread was ready inside `window` and had no CPU, nanoseconds; none while its lane
+    /// is not built.
     pub fn runnable_ns(&self, thread: ThreadId, window: Window) -> Option<u64> {
         Some(self.threads.get(thread.index())?.get()?.sum_inside(LaneState::Runnable, window))
     }
@@ -174,12 +225,14 @@ impl Lanes {
     fn view_thread(&self, analysis: &Analysis<'_>, thread: ThreadId, screen: &Screen) -> View {
         let Some(pyramid) = self.thread(analysis, thread) else { return View::default() };
         let raw = look(pyramid, screen, false);
-        let slices = raw.whole.iter().map(|stored| identify(analysis, thread, pyramid, stored)).collect();
+        let slices =
+            raw.whole.iter().map(|stored| identify(analysis, thread, pyramid, stored)).collect();
         View { slices, cells: raw.cells, lost: Vec::new() }
     }
 }
 
-/// The slices of a CPU's lane by number: 0 is who was there when the window began, `n` came with the `n`th switch inside it.
+/// The slices of a CPU's lane by number: 0 is who was there when the window began, `n` came with
+/// the `n`th switch inside it.
 struct CpuSlices<'a> {
     analysis: &'a Analysis<'a>,
     all: &'a [u32],
@@ -191,7 +244,8 @@ impl<'a> CpuSlices<'a> {
     fn new(analysis: &'a Analysis<'_>, cpu: u16) -> Self {
         let all = analysis.cpus.switches_of(cpu);
         let start = analysis.timeline.window().start;
-        let first = all.partition_point(|&switch| analysis.trace.switches.time[switch as usize] <= start);
+        let first =
+            all.partition_point(|&switch| analysis.trace.switches.time[switch as usize] <= start);
         Self { analysis, all, first }
     }
 
@@ -208,7 +262,15 @@ impl<'a> CpuSlices<'a> {
     fn slice(&self, stored: &Stored) -> Slice {
         let (who, back) = self.who(stored.index);
         let out = self.all.get(self.first + stored.index as usize).map(|&switch| switch as usize);
-        Slice { window: window_of(stored), state: stored.state, thread: who, out, wake: None, back, sample: None }
+        Slice {
+            window: window_of(stored),
+            state: stored.state,
+            thread: who,
+            out,
+            wake: None,
+            back,
+            sample: None,
+        }
     }
 }
 
@@ -227,7 +289,10 @@ fn build_cpu(analysis: &Analysis<'_>, cpu: u16) -> Pyramid {
     };
     let first = slices.who(0).0;
     pyramid.push_run(window.start, state(first), first.unwrap_or_default());
-    for &switch in slices.all[slices.first..].iter().take_while(|&&switch| switches.time[switch as usize] < window.end) {
+    for &switch in slices.all[slices.first..]
+        .iter()
+        .take_while(|&&switch| switches.time[switch as usize] < window.end)
+    {
         let next = switches.next[switch as usize];
         pyramid.push_run(switches.time[switch as usize], state(Some(next)), next);
     }
@@ -238,15 +303,25 @@ fn build_thread(analysis: &Analysis<'_>, thread: ThreadId) -> Pyramid {
     let mut pyramid = Pyramid::new(Kind::Thread, analysis.timeline.trips(thread) * 3 + 1);
     let mut end = analysis.timeline.life(thread).start;
     let mut known = None;
-    analysis.timeline.each_of_trip(analysis.trace, thread, analysis.timeline.window(), &mut |trip, segment| {
-        pyramid.push(segment.window.start, LaneState::of(analysis, &segment), trip != known);
-        (end, known) = (segment.window.end, trip);
-    });
+    analysis.timeline.each_of_trip(
+        analysis.trace,
+        thread,
+        analysis.timeline.window(),
+        &mut |trip, segment| {
+            pyramid.push(segment.window.start, LaneState::of(analysis, &segment), trip != known);
+            (end, known) = (segment.window.end, trip);
+        },
+    );
     pyramid.finish(end)
 }
 
 /// A thread's slice with its events.
-fn identify(analysis: &Analysis<'_>, thread: ThreadId, pyramid: &Pyramid, stored: &Stored) -> Slice {
+fn identify(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    pyramid: &Pyramid,
+    stored: &Stored,
+) -> Slice {
     let (out, wake, back) = analysis.timeline.events_of_trip(thread, pyramid.trip_of(stored.index));
     let (out, wake, back) = match stored.state {
         LaneState::Unknown => (None, None, None),
@@ -256,12 +331,25 @@ fn identify(analysis: &Analysis<'_>, thread: ThreadId, pyramid: &Pyramid, stored
     };
     let by_task = |wake: &usize| analysis.facts.is_by_task(analysis.trace, *wake);
     let waker = wake.filter(by_task).map(|wake| analysis.trace.wakings.waker[wake]);
-    Slice { window: window_of(stored), state: stored.state, thread: waker, out, wake, back, sample: None }
+    Slice {
+        window: window_of(stored),
+        state: stored.state,
+        thread: waker,
+        out,
+        wake,
+        back,
+        sample: None,
+    }
 }
 
 /// Where a CPU's events were lost, clipped to the screen, joined where they touch.
 fn lost(analysis: &Analysis<'_>, cpu: u16, screen: &Screen) -> Vec<Window> {
-    let own = analysis.trace.losses.iter().filter(|loss| loss.cpu == cpu).map(|loss| loss.window.intersect(screen.window));
+    let own = analysis
+        .trace
+        .losses
+        .iter()
+        .filter(|loss| loss.cpu == cpu)
+        .map(|loss| loss.window.intersect(screen.window));
     let mut list: Vec<Window> = own.filter(|window| !window.is_empty()).collect();
     list.sort_unstable();
     let mut joined: Vec<Window> = Vec::new();
@@ -287,8 +375,8 @@ fn samples_by_cpu(analysis: &Analysis<'_>) -> Vec<Vec<u32>> {
     lists
 }
 
-/// Samples, in order of time, through a screen. One that has three columns for itself comes as a slice without length, the others are
-/// counted by column.
+/// Samples, in order of time, through a screen. One that has three columns for itself comes as a
+/// slice without length, the others are counted by column.
 fn view_samples(analysis: &Analysis<'_>, samples: &[u32], screen: &Screen) -> View {
     let times = &analysis.trace.samples.time;
     let time = |sample: &u32| times[*sample as usize];
@@ -298,7 +386,8 @@ fn view_samples(analysis: &Analysis<'_>, samples: &[u32], screen: &Screen) -> Vi
     let mut view = View::default();
     let alone = |at: usize| {
         let own = time(&samples[at]);
-        let before = at.checked_sub(1).is_none_or(|before| own.since(time(&samples[before])) >= least);
+        let before =
+            at.checked_sub(1).is_none_or(|before| own.since(time(&samples[before])) >= least);
         before && samples.get(at + 1).is_none_or(|after| time(after).since(own) >= least)
     };
     let mut at = from;
@@ -307,7 +396,15 @@ fn view_samples(analysis: &Analysis<'_>, samples: &[u32], screen: &Screen) -> Vi
         if alone(at) {
             let thread = Some(analysis.trace.samples.thread[samples[at] as usize]);
             let (window, sample) = (Window::new(start, start), Some(samples[at] as usize));
-            view.slices.push(Slice { window, state: LaneState::Ran, thread, out: None, wake: None, back: None, sample });
+            view.slices.push(Slice {
+                window,
+                state: LaneState::Ran,
+                thread,
+                out: None,
+                wake: None,
+                back: None,
+                sample,
+            });
             at += 1;
             continue;
         }
@@ -316,7 +413,14 @@ fn view_samples(analysis: &Analysis<'_>, samples: &[u32], screen: &Screen) -> Vi
         let all = samples[at..to].partition_point(|sample| time(sample) < end).max(1);
         // One that is alone in its surroundings is the last of its column, if any.
         let count = if all > 1 && alone(at + all - 1) { all - 1 } else { all };
-        view.cells.push(Cell { column, state: LaneState::Ran, thread: None, busy_ns: 0, ns: 0, samples: count as u32 });
+        view.cells.push(Cell {
+            column,
+            state: LaneState::Ran,
+            thread: None,
+            busy_ns: 0,
+            ns: 0,
+            samples: count as u32,
+        });
         at += count;
     }
     view

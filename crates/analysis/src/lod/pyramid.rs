@@ -1,10 +1,12 @@
-//! A lane's slices in four bytes each, with sums and maxima over blocks of them, so that any window is summed without a walk through it.
+//! A lane's slices in four bytes each, with sums and maxima over blocks of them, so that any window
+//! is summed without a walk through it.
 //!
-//! Slices are gapless: one ends where the next begins. A block holds 16 or 32 of them, each as its distance from the block's start
-//! (27 bits), its state (4 bits) and whether it begins a trip of the thread (1 bit); a slice that begins farther away opens a block of its
-//! own. Per block stands how long the lane was in each state *before* it: what lies between two times is then one difference and at most
-//! two scans of a block. Above the blocks the longest slice of every 8, of every 8 of those, and so on: whatever is long enough to be
-//! drawn is found by descending.
+//! Slices are gapless: one ends where the next begins. A block holds 16 or 32 of them, each as its
+//! distance from the block's start (27 bits), its state (4 bits) and whether it begins a trip of
+//! the thread (1 bit); a slice that begins farther away opens a block of its own. Per block stands
+//! how long the lane was in each state *before* it: what lies between two times is then one
+//! difference and at most two scans of a block. Above the blocks the longest slice of every 8, of
+//! every 8 of those, and so on: whatever is long enough to be drawn is found by descending.
 
 use super::state::LaneState;
 use std::ops::Range;
@@ -19,7 +21,8 @@ const LOW_BITS: u32 = 5;
 const FARTHEST: u64 = 1 << (32 - LOW_BITS);
 const NO_SLOT: u8 = u8::MAX;
 
-/// How long a lane was in each state, nanoseconds, by the state's number; the last places stay empty.
+/// How long a lane was in each state, nanoseconds, by the state's number; the last places stay
+/// empty.
 pub(super) type Sums = [u64; STATE as usize + 1];
 const NO_SUMS: Sums = [0; STATE as usize + 1];
 
@@ -48,7 +51,8 @@ pub(super) enum Kind {
     Thread,
 }
 
-/// The longest run of a block, or of the blocks below a node: its length and its number; zero for none.
+/// The longest run of a block, or of the blocks below a node: its length and its number; zero for
+/// none.
 type Run = (u64, u32);
 
 /// The slices of one lane. Built by pushing them in order.
@@ -111,12 +115,15 @@ impl Pyramid {
         }
     }
 
-    /// The next slice, which ends the one before. One that begins earlier than that counts as beginning with it.
+    /// The next slice, which ends the one before. One that begins earlier than that counts as
+    /// beginning with it.
     pub fn push(&mut self, start: Time, state: LaneState, begins_trip: bool) {
         let start = self.close(start.nanos());
         let last = self.starts.last().zip(self.firsts.last());
-        let in_block =
-            last.filter(|(base, first)| self.slices.len() - (**first as usize) < block_len(self.kind) && start - **base < FARTHEST);
+        let in_block = last.filter(|(base, first)| {
+            self.slices.len() - (**first as usize) < block_len(self.kind)
+                && start - **base < FARTHEST
+        });
         let base = match in_block {
             Some((base, _)) => *base,
             None => {
@@ -132,7 +139,9 @@ impl Pyramid {
             }
         };
         self.growing.trips += u32::from(begins_trip);
-        self.slices.push(((start - base) as u32) << LOW_BITS | if begins_trip { TRIP } else { 0 } | state as u32);
+        self.slices.push(
+            ((start - base) as u32) << LOW_BITS | if begins_trip { TRIP } else { 0 } | state as u32,
+        );
         self.growing.last = Some((start, state));
     }
 
@@ -160,7 +169,8 @@ impl Pyramid {
         if let Some(longest) = self.longest.last_mut() {
             *longest = len.max(*longest);
         }
-        if let Some(run) = self.runs.last_mut().filter(|run| state == LaneState::Ran && len > run.0) {
+        if let Some(run) = self.runs.last_mut().filter(|run| state == LaneState::Ran && len > run.0)
+        {
             *run = (len, self.slices.len() as u32 - 1);
         }
         at
@@ -170,10 +180,15 @@ impl Pyramid {
     pub fn finish(mut self, end: Time) -> Self {
         self.end = self.close(end.nanos());
         let (before, states) = (std::mem::take(&mut self.growing.before), &self.states);
-        self.before = before.iter().flat_map(|sums| states.iter().map(|state| sums[*state as usize])).collect();
+        self.before = before
+            .iter()
+            .flat_map(|sums| states.iter().map(|state| sums[*state as usize]))
+            .collect();
         let (mut longest, mut runs) = (self.longest.clone(), self.runs.clone());
         while longest.len() > FAN_OUT {
-            let most = |nodes: &[Run]| nodes.iter().fold((0, 0), |most, run| if run.0 > most.0 { *run } else { most });
+            let most = |nodes: &[Run]| {
+                nodes.iter().fold((0, 0), |most, run| if run.0 > most.0 { *run } else { most })
+            };
             let longest_of = |nodes: &[u64]| nodes.iter().copied().max().unwrap_or(0);
             longest = longest.chunks(FAN_OUT).map(longest_of).collect();
             runs = runs.chunks(FAN_OUT).map(most).collect();
@@ -194,9 +209,21 @@ impl Pyramid {
 
     /// What it takes in memory.
     pub fn bytes(&self) -> usize {
-        let blocks = size_of_val(&*self.starts) + size_of_val(&*self.firsts) + size_of_val(&*self.longest) + size_of_val(&*self.runs);
-        let levels: usize = self.levels.iter().map(|(longest, runs)| size_of_val(&**longest) + size_of_val(&**runs)).sum();
-        size_of_val(&*self.slices) + blocks + levels + size_of_val(&*self.trips) + size_of_val(&*self.before) + size_of_val(&*self.who)
+        let blocks = size_of_val(&*self.starts)
+            + size_of_val(&*self.firsts)
+            + size_of_val(&*self.longest)
+            + size_of_val(&*self.runs);
+        let levels: usize = self
+            .levels
+            .iter()
+            .map(|(longest, runs)| size_of_val(&**longest) + size_of_val(&**runs))
+            .sum();
+        size_of_val(&*self.slices)
+            + blocks
+            + levels
+            + size_of_val(&*self.trips)
+            + size_of_val(&*self.before)
+            + size_of_val(&*self.who)
     }
 
     /// From the first slice's start to the last one's end, nanoseconds of the trace's clock.
@@ -208,7 +235,8 @@ impl Pyramid {
         self.starts.get(block).copied().unwrap_or(self.end)
     }
 
-    /// The slices of a block as they are stored, the first one's number, and when the block begins and ends.
+    /// The slices of a block as they are stored, the first one's number, and when the block begins
+    /// and ends.
     fn block(&self, block: usize) -> (&[u32], u32, Range<u64>) {
         let first = self.firsts.get(block).copied().unwrap_or(self.slices.len() as u32);
         let after = self.firsts.get(block + 1).map_or(self.slices.len(), |after| *after as usize);
@@ -220,31 +248,37 @@ impl Pyramid {
         let (slices, first, span) = self.block(block);
         let starts = slices.iter().map(move |slice| span.start + u64::from(slice >> LOW_BITS));
         let ends = starts.clone().skip(1).chain([span.end]);
-        slices.iter().zip(starts.zip(ends)).zip(first..).map(|((slice, (start, end)), index)| Stored {
-            index,
-            start,
-            end,
-            state: LaneState::of_number((slice & STATE) as usize),
+        slices.iter().zip(starts.zip(ends)).zip(first..).map(|((slice, (start, end)), index)| {
+            Stored { index, start, end, state: LaneState::of_number((slice & STATE) as usize) }
         })
     }
 
     /// The number of the trip that a slice belongs to; none before the first.
     pub fn trip_of(&self, slice: u32) -> Option<usize> {
         let block = self.firsts.partition_point(|first| *first <= slice).checked_sub(1)?;
-        let begun = self.block(block).0.iter().take((slice - self.firsts[block]) as usize + 1).filter(|slice| **slice & TRIP != 0);
+        let begun = self
+            .block(block)
+            .0
+            .iter()
+            .take((slice - self.firsts[block]) as usize + 1)
+            .filter(|slice| **slice & TRIP != 0);
         (*self.trips.get(block)? as usize + begun.count()).checked_sub(1)
     }
 
-    /// The last block that begins at or before `at`, searched from `near` on; the first one for an earlier time.
+    /// The last block that begins at or before `at`, searched from `near` on; the first one for an
+    /// earlier time.
     pub fn block_at(&self, at: u64, near: usize) -> usize {
-        // Doubling steps from where the last search ended: neighbouring columns are neighbouring blocks.
+        // Doubling steps from where the last search ended: neighbouring columns are neighbouring
+        // blocks.
         let (mut low, mut step) = (if self.start_of(near) <= at { near } else { 0 }, 1);
         while self.starts.get(low + step).is_some_and(|start| *start <= at) {
             low += step;
             step *= 2;
         }
         let high = (low + step).min(self.starts.len());
-        low + self.starts[low.min(high)..high].partition_point(|start| *start <= at).saturating_sub(1)
+        low + self.starts[low.min(high)..high]
+            .partition_point(|start| *start <= at)
+            .saturating_sub(1)
     }
 
     /// How long the lane was in each state before `at`, which `block` holds.
@@ -271,9 +305,15 @@ impl Pyramid {
     /// The same of one state.
     pub fn sum_before(&self, state: LaneState, at: u64, block: usize) -> u64 {
         let place = self.states.iter().position(|known| *known == state);
-        let before = place.and_then(|place| self.before.get(block * self.states.len() + place)).copied().unwrap_or(0);
+        let before = place
+            .and_then(|place| self.before.get(block * self.states.len() + place))
+            .copied()
+            .unwrap_or(0);
         let slices = self.slices_of(block).take_while(|slice| slice.start < at);
-        before + slices.map(|slice| if slice.state == state { slice.end.min(at) - slice.start } else { 0 }).sum::<u64>()
+        before
+            + slices
+                .map(|slice| if slice.state == state { slice.end.min(at) - slice.start } else { 0 })
+                .sum::<u64>()
     }
 
     /// How long the lane was in a state inside `window`.
@@ -285,11 +325,14 @@ impl Pyramid {
         before(window.end).saturating_sub(before(window.start))
     }
 
-    /// Of a CPU: calls `take` with every run inside `window`: who, how long of it, and whether it began there.
+    /// Of a CPU: calls `take` with every run inside `window`: who, how long of it, and whether it
+    /// began there.
     pub fn each_run(&self, window: Window, mut take: impl FnMut(ThreadId, u64, bool)) {
         let (from, to) = (window.start.nanos(), window.end.nanos());
         let blocks = self.block_at(from, 0)..self.starts.partition_point(|start| *start < to);
-        let runs = blocks.flat_map(|block| self.slices_of(block)).filter(|slice| slice.state == LaneState::Ran);
+        let runs = blocks
+            .flat_map(|block| self.slices_of(block))
+            .filter(|slice| slice.state == LaneState::Ran);
         for slice in runs.filter(|slice| slice.start < to && slice.end > from) {
             if let Some(&who) = self.who.get(slice.index as usize) {
                 take(who, slice.end.min(to) - slice.start.max(from), slice.start >= from);
@@ -307,7 +350,9 @@ impl Pyramid {
         let mut block = first;
         while block <= last {
             if self.longest[block] >= least {
-                let overlaps = |slice: &Stored| slice.len() >= least && slice.start < window.end && slice.end > window.start;
+                let overlaps = |slice: &Stored| {
+                    slice.len() >= least && slice.start < window.end && slice.end > window.start
+                };
                 found.extend(self.slices_of(block).filter(overlaps));
                 block += 1;
                 continue;
@@ -324,15 +369,26 @@ impl Pyramid {
         }
     }
 
-    /// Of a CPU's slices inside `window` that last less than `below`: the number of the one that ran longest there. `blocks` are those
-    /// that hold the window's first and last instant.
-    pub fn longest_run(&self, window: Range<u64>, blocks: (usize, usize), below: u64) -> Option<u32> {
+    /// Of a CPU's slices inside `window` that last less than `below`: the number of the one that
+    /// ran longest there. `blocks` are those that hold the window's first and last instant.
+    pub fn longest_run(
+        &self,
+        window: Range<u64>,
+        blocks: (usize, usize),
+        below: u64,
+    ) -> Option<u32> {
         let mut best: Run = (0, 0);
         let scan = |block: usize, best: &mut Run| {
             let (slices, first, span) = self.block(block);
-            for (at, slice) in slices.iter().enumerate().filter(|(_, slice)| **slice & STATE == LaneState::Ran as u32) {
+            for (at, slice) in slices
+                .iter()
+                .enumerate()
+                .filter(|(_, slice)| **slice & STATE == LaneState::Ran as u32)
+            {
                 let start = span.start + u64::from(slice >> LOW_BITS);
-                let end = slices.get(at + 1).map_or(span.end, |next| span.start + u64::from(next >> LOW_BITS));
+                let end = slices
+                    .get(at + 1)
+                    .map_or(span.end, |next| span.start + u64::from(next >> LOW_BITS));
                 let inside = end.min(window.end).saturating_sub(start.max(window.start));
                 if inside > best.0 && end - start < below {
                     *best = (inside, first + at as u32);
@@ -341,10 +397,14 @@ impl Pyramid {
         };
         let mut block = blocks.0 + 1;
         while block < blocks.1 {
-            let (mut size, mut at, mut longest, mut run) = (1, block, self.longest[block], self.runs[block]);
+            let (mut size, mut at, mut longest, mut run) =
+                (1, block, self.longest[block], self.runs[block]);
             for (longest_above, runs_above) in &self.levels {
                 let parent = at / FAN_OUT;
-                if at % FAN_OUT != 0 || block + size * FAN_OUT > blocks.1 || longest_above[parent] >= below {
+                if at % FAN_OUT != 0
+                    || block + size * FAN_OUT > blocks.1
+                    || longest_above[parent] >= below
+                {
                     break;
                 }
                 (size, at, longest) = (size * FAN_OUT, parent, longest_above[parent]);
@@ -357,12 +417,15 @@ impl Pyramid {
             }
             block += size;
         }
-        // The blocks at both ends are cut, so they are searched slice by slice: last, when few of them can have a longer one.
-        for block in [blocks.0, blocks.1].into_iter().take(if blocks.1 > blocks.0 { 2 } else { 1 }) {
-            let may_have_longer = |block: usize| match (self.longest.get(block), self.runs.get(block)) {
-                (Some(longest), Some(run)) => *longest >= below || run.0 > best.0,
-                _ => true,
-            };
+        // The blocks at both ends are cut, so they are searched slice by slice: last, when few of
+        // them can have a longer one.
+        for block in [blocks.0, blocks.1].into_iter().take(if blocks.1 > blocks.0 { 2 } else { 1 })
+        {
+            let may_have_longer =
+                |block: usize| match (self.longest.get(block), self.runs.get(block)) {
+                    (Some(longest), Some(run)) => *longest >= below || run.0 > best.0,
+                    _ => true,
+                };
             if may_have_longer(block) {
                 scan(block, &mut best);
             }
@@ -371,7 +434,8 @@ impl Pyramid {
     }
 }
 
-/// How many slices a block holds. Who ran is searched in the blocks themselves, so a CPU's are small.
+/// How many slices a block holds. Who ran is searched in the blocks themselves, so a CPU's are
+/// small.
 const fn block_len(kind: Kind) -> usize {
     match kind {
         Kind::Cpu => 16,

@@ -99,7 +99,9 @@ impl LaneState {
             WaitClass::Memory => Self::Memory,
             WaitClass::Timer => Self::Timer,
             // A condition is another thread's to meet; a lock among them is told by its wake-up.
-            WaitClass::Ipc | WaitClass::Condition | WaitClass::Process | WaitClass::KernelWork => Self::Ipc,
+            WaitClass::Ipc | WaitClass::Condition | WaitClass::Process | WaitClass::KernelWork => {
+                Self::Ipc
+            }
             WaitClass::Network => Self::Network,
             WaitClass::Idle | WaitClass::KernelIdle => Self::Idle,
             WaitClass::Stopped => Self::Stopped,

@@ -1,4 +1,5 @@
-//! One lane as it fits on a screen: what is wide enough to be drawn comes whole, everything narrower as columns of pixels.
+//! One lane as it fits on a screen: what is wide enough to be drawn comes whole, everything
+//! narrower as columns of pixels.
 
 use super::pyramid::{Pyramid, Stored, Sums};
 use super::state::LaneState;
@@ -10,7 +11,8 @@ const WHOLE: u64 = 3;
 /// A screen has no more columns.
 pub const MOST_COLUMNS: u32 = 1 << 14;
 
-/// A window of time seen through columns of pixels: column `i` begins at `start + i · length / columns`.
+/// A window of time seen through columns of pixels: column `i` begins at `start + i · length /
+/// columns`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Screen {
     /// What is seen.
@@ -20,7 +22,8 @@ pub struct Screen {
 }
 
 impl Screen {
-    /// A window through so many columns; more or fewer than a screen has are brought into its range.
+    /// A window through so many columns; more or fewer than a screen has are brought into its
+    /// range.
     pub fn new(window: Window, columns: u32) -> Self {
         Self { window, columns: columns.clamp(1, MOST_COLUMNS) }
     }
@@ -32,17 +35,20 @@ impl Screen {
 
     /// When column `column` begins; that of the number of columns is the window's end.
     pub fn edge(&self, column: u32) -> Time {
-        let (length, column, columns) = (self.window.duration_ns(), u64::from(column), u64::from(self.columns));
+        let (length, column, columns) =
+            (self.window.duration_ns(), u64::from(column), u64::from(self.columns));
         let offset = match length.checked_mul(column) {
             Some(product) => product / columns,
-            None => u64::try_from(u128::from(length) * u128::from(column) / u128::from(columns)).unwrap_or(u64::MAX),
+            None => u64::try_from(u128::from(length) * u128::from(column) / u128::from(columns))
+                .unwrap_or(u64::MAX),
         };
         self.window.start.plus(offset)
     }
 
     /// The shortest slice that comes whole, nanoseconds.
     pub fn shortest_whole_ns(&self) -> u64 {
-        let ns = (u128::from(self.window.duration_ns()) * u128::from(WHOLE)).div_ceil(u128::from(self.columns));
+        let ns = (u128::from(self.window.duration_ns()) * u128::from(WHOLE))
+            .div_ceil(u128::from(self.columns));
         u64::try_from(ns).unwrap_or(u64::MAX).max(1)
     }
 
@@ -79,7 +85,8 @@ pub struct Slice {
 pub struct Cell {
     /// Which column.
     pub column: u32,
-    /// The state that has most of it and is neither idle nor unknown; those two, the longer one, only where nothing else is.
+    /// The state that has most of it and is neither idle nor unknown; those two, the longer one,
+    /// only where nothing else is.
     pub state: LaneState,
     /// CPU lanes: who ran longest in it.
     pub thread: Option<ThreadId>,
@@ -100,14 +107,17 @@ impl Cell {
     }
 }
 
-/// A lane through a screen. The lengths of its slices, clipped to the screen, and of its cells sum to the time that the lane covers of it.
+/// A lane through a screen. The lengths of its slices, clipped to the screen, and of its cells sum
+/// to the time that the lane covers of it.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct View {
     /// In order of time.
     pub slices: Vec<Slice>,
-    /// In order of their columns; a column without one is covered by slices, or outside of what the lane covers.
+    /// In order of their columns; a column without one is covered by slices, or outside of what the
+    /// lane covers.
     pub cells: Vec<Cell>,
-    /// Where the lane's events were lost, clipped to the screen; what is said there is concluded from what was seen before and after.
+    /// Where the lane's events were lost, clipped to the screen; what is said there is concluded
+    /// from what was seen before and after.
     pub lost: Vec<Window>,
 }
 
@@ -122,7 +132,8 @@ pub(super) struct Raw {
 /// Looks at a lane; with `runs`, also for who ran longest in each column.
 pub(super) fn look(pyramid: &Pyramid, screen: &Screen, runs: bool) -> Raw {
     let span = pyramid.span();
-    let window = screen.window.start.nanos().max(span.start)..screen.window.end.nanos().min(span.end);
+    let window =
+        screen.window.start.nanos().max(span.start)..screen.window.end.nanos().min(span.end);
     let mut raw = Raw { whole: Vec::new(), cells: Vec::new(), runs: Vec::new() };
     if window.is_empty() || pyramid.is_empty() {
         return raw;
@@ -155,7 +166,11 @@ pub(super) fn look(pyramid: &Pyramid, screen: &Screen, runs: bool) -> Raw {
         if let Some(cell) = cell(column, &sums) {
             let run = (runs && sums[LaneState::Ran as usize] > 0)
                 .then(|| {
-                    let last = if pyramid.start_of(next.block) < end { next.block } else { pyramid.block_at(end - 1, at.block) };
+                    let last = if pyramid.start_of(next.block) < end {
+                        next.block
+                    } else {
+                        pyramid.block_at(end - 1, at.block)
+                    };
                     pyramid.longest_run(start..end, (at.block, last), least)
                 })
                 .flatten();
@@ -192,7 +207,9 @@ fn cell(column: u32, sums: &Sums) -> Option<Cell> {
     let mut most: Option<LaneState> = None;
     for state in LaneState::ALL {
         // Of equals the first in the registry.
-        if state.is_busy() != nothing_busy && most.is_none_or(|most| sums[state as usize] > sums[most as usize]) {
+        if state.is_busy() != nothing_busy
+            && most.is_none_or(|most| sums[state as usize] > sums[most as usize])
+        {
             most = Some(state);
         }
     }

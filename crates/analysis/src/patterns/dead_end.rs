@@ -7,7 +7,8 @@ use crate::explain::Cause;
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let lost = case.ns_of(|piece, _| piece.cause == Cause::Lost);
     let outside = case.ns_of(|piece, _| piece.cause == Cause::Message);
-    let unseen = outside + case.ns_of(|piece, _| piece.cause == Cause::UnknownWaker && piece.segment.wake.is_none());
+    let unseen = outside
+        + case.ns_of(|piece, _| piece.cause == Cause::UnknownWaker && piece.segment.wake.is_none());
     if !case.is_most(lost + unseen) {
         return None;
     }
@@ -35,17 +36,27 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     } else if outside * 2 > unseen {
         ("it waited for a message from the network, and who sent that is not recorded", "")
     } else if trace.wakings.is_empty() {
-        ("the recording holds no wake-ups, so nothing tells who ended the wait", recording::wakings(trace.meta.format))
+        (
+            "the recording holds no wake-ups, so nothing tells who ended the wait",
+            recording::wakings(trace.meta.format),
+        )
     } else if ends {
         (
             "it was still waiting when the recording ended",
             "Save again after it has ended: the wake-up that ends a wait is what names the culprit.",
         )
     } else if overwritten {
-        ("the wake-up that ended it is not in the recording", "Record with larger buffers (--buffer).")
+        (
+            "the wake-up that ended it is not in the recording",
+            "Record with larger buffers (--buffer).",
+        )
     } else if !silent.is_empty() {
         let cpus: Vec<String> = silent.iter().map(u16::to_string).collect();
-        let (are, their) = if cpus.len() == 1 { ("CPU", "reports nothing of its") } else { ("CPUs", "report nothing of their") };
+        let (are, their) = if cpus.len() == 1 {
+            ("CPU", "reports nothing of its")
+        } else {
+            ("CPUs", "report nothing of their")
+        };
         silent_words = format!(
             "no task ended the wait, and {are} {} {their} idle time: it was a timer, a device, or the network, in an interrupt there",
             cpus.join(", ")

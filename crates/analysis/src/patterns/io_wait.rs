@@ -8,7 +8,9 @@ use crate::partition::What;
 use unhitch_model::ThreadId;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
-    let share = |what: What| case.partition.iter().filter(|share| share.what == what).map(|share| share.ns).sum::<u64>();
+    let share = |what: What| {
+        case.partition.iter().filter(|share| share.what == what).map(|share| share.ns).sum::<u64>()
+    };
     let ns = share(What::Io);
     // Who has a lock and waits for a disk is a holder first of all.
     let behind_lock = case.victims_wait().is_some_and(|hop| hop.class == WaitClass::Lock);
@@ -17,7 +19,11 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     let (trace, victim) = (case.analysis.trace, case.candidate.victim);
     let mut story = Vec::new();
-    let own = case.explanation.pieces.iter().filter(|piece| piece.hop.is_none() && piece.cause == Cause::Io);
+    let own = case
+        .explanation
+        .pieces
+        .iter()
+        .filter(|piece| piece.hop.is_none() && piece.cause == Cause::Io);
     let asked = match case.victims_wait() {
         Some(hop) => hop.wait_stack,
         None => own.max_by_key(|piece| piece.window.duration_ns())?.segment.wait_stack(trace),
@@ -79,8 +85,11 @@ fn other_users(case: &Case<'_>) -> Vec<(ThreadId, u64)> {
 
 fn told(case: &Case<'_>, list: &[(ThreadId, u64)]) -> String {
     const MOST: usize = 3;
-    let told: Vec<String> =
-        list.iter().take(MOST).map(|(thread, ns)| format!("{} ({})", case.name(*thread), units::duration(*ns))).collect();
+    let told: Vec<String> = list
+        .iter()
+        .take(MOST)
+        .map(|(thread, ns)| format!("{} ({})", case.name(*thread), units::duration(*ns)))
+        .collect();
     match list.len().saturating_sub(MOST) {
         0 => told.join(", "),
         more => format!("{} and {more} more", told.join(", ")),

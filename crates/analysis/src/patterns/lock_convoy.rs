@@ -1,4 +1,5 @@
-//! Convoy: the lock went from thread to thread, each of which had waited for the one before; no single one is to blame.
+//! Convoy: the lock went from thread to thread, each of which had waited for the one before; no
+//! single one is to blame.
 
 use super::{Case, Finding, Pattern};
 use crate::WaitClass;
@@ -15,7 +16,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let mut runs: Vec<(ThreadId, Window)> = Vec::new();
     let mut did: FxHashMap<Cause, u64> = FxHashMap::default();
     let behind_lock = case.explanation.pieces.iter().filter_map(|piece| {
-        let hop = piece.hop.filter(|_| case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock))?;
+        let hop = piece.hop.filter(|_| {
+            case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock)
+        })?;
         Some((hop, piece))
     });
     for (hop, piece) in behind_lock {
@@ -27,12 +30,18 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         }
     }
     let mut holders_in_order: Vec<ThreadId> = Vec::new();
-    for piece in case.explanation.pieces.iter().filter(|piece| piece.hop.is_some_and(|hop| holds.contains_key(&hop))) {
+    for piece in case
+        .explanation
+        .pieces
+        .iter()
+        .filter(|piece| piece.hop.is_some_and(|hop| holds.contains_key(&hop)))
+    {
         if holders_in_order.last() != Some(&piece.thread) {
             holders_in_order.push(piece.thread);
         }
     }
-    let mut by_length: Vec<(u64, ThreadId)> = holds.values().map(|&(thread, ns)| (ns, thread)).collect();
+    let mut by_length: Vec<(u64, ThreadId)> =
+        holds.values().map(|&(thread, ns)| (ns, thread)).collect();
     by_length.sort_unstable();
     let total: u64 = by_length.iter().map(|(ns, _)| ns).sum();
     // A moment on the way is no hold.
@@ -40,9 +49,12 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let mut holders: Vec<ThreadId> = by_length.iter().map(|(_, thread)| *thread).collect();
     holders.sort_unstable();
     holders.dedup();
-    let (&(longest, longest_by), &(median, _)) = (by_length.last()?, by_length.get(by_length.len() / 2)?);
+    let (&(longest, longest_by), &(median, _)) =
+        (by_length.last()?, by_length.get(by_length.len() / 2)?);
     // Of equally long holds the first: all who stood in this queue then name the same.
-    let culprit = holders_in_order.into_iter().find(|thread| by_length.iter().any(|(ns, who)| who == thread && ns * 20 >= longest * 19))?;
+    let culprit = holders_in_order.into_iter().find(|thread| {
+        by_length.iter().any(|(ns, who)| who == thread && ns * 20 >= longest * 19)
+    })?;
     if !case.is_most(total) || holders.len() < FEWEST_HOLDERS {
         return None;
     }
@@ -59,15 +71,27 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         units::duration(longest),
         case.name(longest_by)
     ));
-    let mut parts: Vec<(u64, Cause)> = did.into_iter().map(|(cause, ns)| (ns, cause)).filter(|(ns, _)| ns * 100 >= total).collect();
+    let mut parts: Vec<(u64, Cause)> = did
+        .into_iter()
+        .map(|(cause, ns)| (ns, cause))
+        .filter(|(ns, _)| ns * 100 >= total)
+        .collect();
     parts.sort_unstable_by(|a, b| b.cmp(a));
-    let told: Vec<String> = parts.iter().map(|(ns, cause)| format!("{} {}", units::percent(*ns, total), doing(*cause))).collect();
+    let told: Vec<String> = parts
+        .iter()
+        .map(|(ns, cause)| format!("{} {}", units::percent(*ns, total), doing(*cause)))
+        .collect();
     story.push(format!("While they held the lock they were {}.", told.join(", ")));
     let hot = case.analysis.hot_spot(&runs);
     let release = case.release();
     let function = match &hot {
         Some(spot) => {
-            story.push(format!("{} of {} samples inside the holds are in\n  {}", spot.inside, spot.total, case.told(spot.stack)));
+            story.push(format!(
+                "{} of {} samples inside the holds are in\n  {}",
+                spot.inside,
+                spot.total,
+                case.told(spot.stack)
+            ));
             case.hot_name(spot)
         }
         None => release.as_ref().map(|release| release.function.clone()).unwrap_or_default(),
@@ -90,7 +114,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
             units::duration(median),
             if function.is_empty() { String::new() } else { format!(", for {function}") }
         ),
-        advice: "Do less under the lock, or let those who need the same result share one computation.".to_owned(),
+        advice:
+            "Do less under the lock, or let those who need the same result share one computation."
+                .to_owned(),
         operation: None,
     })
 }

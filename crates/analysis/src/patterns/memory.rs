@@ -6,7 +6,9 @@ use crate::explain::Cause;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (waiter, ns) = case.most_of(|piece, hop| {
-        piece.cause == Cause::Memory || piece.cause == Cause::Ran && hop.is_some_and(|hop| hop.class == crate::WaitClass::Memory)
+        piece.cause == Cause::Memory
+            || piece.cause == Cause::Ran
+                && hop.is_some_and(|hop| hop.class == crate::WaitClass::Memory)
     })?;
     if !case.is_most(ns) {
         return None;

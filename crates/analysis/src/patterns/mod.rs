@@ -1,7 +1,9 @@
-//! What causes look like. Each pattern is one file with one detector and one line in [`DETECTORS`]; the first that applies is the verdict.
+//! What causes look like. Each pattern is one file with one detector and one line in [`DETECTORS`];
+//! the first that applies is the verdict.
 //!
-//! A detector reads only the explanation of a stall, so that whatever it says can be checked against the partition, and says how it
-//! knows: *direct* (the wake-ups were seen), *inferred*, or *lost* (too much of the window is hidden).
+//! A detector reads only the explanation of a stall, so that whatever it says can be checked
+//! against the partition, and says how it knows: *direct* (the wake-ups were seen), *inferred*, or
+//! *lost* (too much of the window is hidden).
 
 mod computing;
 mod cpu_bound;
@@ -181,11 +183,21 @@ pub fn judge(analysis: &Analysis<'_>, candidate: &Candidate, explanation: &Expla
     let operation = candidate.operation.clone().or_else(|| {
         let segments = analysis.segments(candidate.victim, candidate.window);
         let operations = analysis.operations(candidate.victim, &segments);
-        let longest = operations.into_iter().max_by_key(|operation| operation.window.duration_ns())?;
+        let longest =
+            operations.into_iter().max_by_key(|operation| operation.window.duration_ns())?;
         (longest.window.duration_ns() * 2 >= candidate.window.duration_ns()).then_some(longest)
     });
-    let case = Case { analysis, candidate, explanation, partition: analysis.partition(explanation), operation };
-    let finding = DETECTORS.iter().find_map(|detect| detect(&case)).unwrap_or_else(|| unknown::verdict(&case));
+    let case = Case {
+        analysis,
+        candidate,
+        explanation,
+        partition: analysis.partition(explanation),
+        operation,
+    };
+    let finding = DETECTORS
+        .iter()
+        .find_map(|detect| detect(&case))
+        .unwrap_or_else(|| unknown::verdict(&case));
     Finding { operation: case.operation, ..finding }
 }
 
@@ -202,27 +214,39 @@ impl Case<'_> {
 
     /// Time of the pieces that `select` picks.
     pub fn ns_of(&self, select: impl Fn(&Piece, Option<&Hop>) -> bool) -> u64 {
-        let picked = self.explanation.pieces.iter().filter(|piece| select(piece, self.explanation.hop_of(piece)));
+        let picked = self
+            .explanation
+            .pieces
+            .iter()
+            .filter(|piece| select(piece, self.explanation.hop_of(piece)));
         picked.map(|piece| piece.window.duration_ns()).sum()
     }
 
     /// The windows of the pieces that `select` picks.
     pub fn windows_of(&self, select: impl Fn(&Piece, Option<&Hop>) -> bool) -> Vec<Window> {
-        let picked = self.explanation.pieces.iter().filter(|piece| select(piece, self.explanation.hop_of(piece)));
+        let picked = self
+            .explanation
+            .pieces
+            .iter()
+            .filter(|piece| select(piece, self.explanation.hop_of(piece)));
         picked.map(|piece| piece.window).collect()
     }
 
-    /// The thread other than the victim to whom most of the stall goes while a lock was waited for, with that time.
+    /// The thread other than the victim to whom most of the stall goes while a lock was waited for,
+    /// with that time.
     pub fn main_holder(&self) -> Option<(ThreadId, u64)> {
         self.most_of(|_, hop| hop.is_some_and(|hop| hop.class == WaitClass::Lock))
     }
 
     /// For how long the holder of the lock was ready to run and got no CPU.
     pub fn holder_without_cpu_ns(&self, holder: ThreadId) -> u64 {
-        self.ns_of(|piece, hop| piece.thread == holder && hop.is_some() && piece.cause == Cause::WaitedForCpu)
+        self.ns_of(|piece, hop| {
+            piece.thread == holder && hop.is_some() && piece.cause == Cause::WaitedForCpu
+        })
     }
 
-    /// Where `thread` let the one who waited for it go on, as a sentence; nothing where that was not seen.
+    /// Where `thread` let the one who waited for it go on, as a sentence; nothing where that was
+    /// not seen.
     pub fn let_go(&self, thread: ThreadId, words: &str) -> Option<String> {
         let wake = self.hop_to(thread)?.wake?;
         Some(format!("{words} in\n  {}", self.told(self.analysis.trace.wakings.stack[wake])))
@@ -231,15 +255,24 @@ impl Case<'_> {
     /// What the victim waited for and where, as a sentence; nothing where it waited for nobody.
     pub fn waited_in(&self) -> Option<String> {
         let wait = self.victims_wait()?;
-        Some(format!("It waited ({}) in\n  {}", wait.class.name().replace('_', " "), self.told(wait.wait_stack)))
+        Some(format!(
+            "It waited ({}) in\n  {}",
+            wait.class.name().replace('_', " "),
+            self.told(wait.wait_stack)
+        ))
     }
 
-    /// The function that let go the lock on the way, with all that it did on the machine meanwhile. *Why it must have ended at least
-    /// half of the lock waits on the way:* another lock may be let go more often, by others, and has nothing to do with this stall.
+    /// The function that let go the lock on the way, with all that it did on the machine meanwhile.
+    /// *Why it must have ended at least half of the lock waits on the way:* another lock may be let
+    /// go more often, by others, and has nothing to do with this stall.
     pub fn release(&self) -> Option<Release> {
         let hops = self.explanation.hops.iter().filter(|hop| hop.class == WaitClass::Lock);
         let mut by_stack: FxHashMap<Option<StackId>, usize> = FxHashMap::default();
-        hops.for_each(|hop| *by_stack.entry(hop.wake.map(|wake| self.analysis.trace.wakings.stack[wake])).or_default() += 1);
+        hops.for_each(|hop| {
+            *by_stack
+                .entry(hop.wake.map(|wake| self.analysis.trace.wakings.stack[wake]))
+                .or_default() += 1
+        });
         let all: usize = by_stack.values().sum();
         let mut by_function: FxHashMap<String, usize> = FxHashMap::default();
         for (stack, hops) in by_stack {
@@ -248,29 +281,48 @@ impl Case<'_> {
             }
         }
         by_function.retain(|_, hops| *hops * 2 >= all);
-        self.analysis.releases(self.explanation.window).into_iter().find(|release| by_function.contains_key(&release.function))
+        self.analysis
+            .releases(self.explanation.window)
+            .into_iter()
+            .find(|release| by_function.contains_key(&release.function))
     }
 
     /// The longest hop on which `thread` was waited for.
     pub fn hop_to(&self, thread: ThreadId) -> Option<&Hop> {
-        self.explanation.hops.iter().filter(|hop| hop.by == thread).max_by_key(|hop| (hop.window.duration_ns(), Reverse(hop.depth)))
+        self.explanation
+            .hops
+            .iter()
+            .filter(|hop| hop.by == thread)
+            .max_by_key(|hop| (hop.window.duration_ns(), Reverse(hop.depth)))
     }
 
     /// The victim's first lock wait that leads to other threads, for the words.
     pub fn victims_wait(&self) -> Option<&Hop> {
-        self.explanation.hops.iter().filter(|hop| hop.depth == 1).max_by_key(|hop| hop.window.duration_ns())
+        self.explanation
+            .hops
+            .iter()
+            .filter(|hop| hop.depth == 1)
+            .max_by_key(|hop| hop.window.duration_ns())
     }
 
     /// Where `thread` was hot during `windows`.
     pub fn hot(&self, thread: ThreadId, windows: &[Window]) -> Option<HotSpot> {
-        let runs: Vec<(ThreadId, Window)> = windows.iter().map(|&window| (thread, window)).collect();
+        let runs: Vec<(ThreadId, Window)> =
+            windows.iter().map(|&window| (thread, window)).collect();
         self.analysis.hot_spot(&runs)
     }
 
-    /// In words, on which instruction of `function` the samples of `thread` pile up; nothing where they are few or spread.
-    pub fn hottest(&self, thread: ThreadId, function: NameId, windows: &[Window]) -> Option<String> {
+    /// In words, on which instruction of `function` the samples of `thread` pile up; nothing where
+    /// they are few or spread.
+    pub fn hottest(
+        &self,
+        thread: ThreadId,
+        function: NameId,
+        windows: &[Window],
+    ) -> Option<String> {
         const FEWEST_SAMPLES: u32 = 50;
-        let runs: Vec<(ThreadId, Window)> = windows.iter().map(|&window| (thread, window)).collect();
+        let runs: Vec<(ThreadId, Window)> =
+            windows.iter().map(|&window| (thread, window)).collect();
         let spot = self.analysis.samples.hot_instruction(self.analysis.trace, function, &runs)?;
         (spot.total >= FEWEST_SAMPLES && spot.on * 2 >= spot.total).then(|| {
             format!(
@@ -283,9 +335,17 @@ impl Case<'_> {
     }
 
     /// The thread to whom most of the pieces that `select` picks belong, with their time.
-    pub fn most_of(&self, select: impl Fn(&Piece, Option<&Hop>) -> bool) -> Option<(ThreadId, u64)> {
+    pub fn most_of(
+        &self,
+        select: impl Fn(&Piece, Option<&Hop>) -> bool,
+    ) -> Option<(ThreadId, u64)> {
         let mut sums: FxHashMap<ThreadId, u64> = FxHashMap::default();
-        for piece in self.explanation.pieces.iter().filter(|piece| select(piece, self.explanation.hop_of(piece))) {
+        for piece in self
+            .explanation
+            .pieces
+            .iter()
+            .filter(|piece| select(piece, self.explanation.hop_of(piece)))
+        {
             *sums.entry(piece.thread).or_default() += piece.window.duration_ns();
         }
         sums.into_iter().max_by_key(|&(thread, ns)| (ns, Reverse(thread)))
@@ -293,14 +353,20 @@ impl Case<'_> {
 
     /// The longest piece of `thread` with that cause.
     pub fn longest(&self, thread: ThreadId, cause: Cause) -> Option<&Piece> {
-        let pieces = self.explanation.pieces.iter().filter(|piece| piece.thread == thread && piece.cause == cause);
+        let pieces = self
+            .explanation
+            .pieces
+            .iter()
+            .filter(|piece| piece.thread == thread && piece.cause == cause);
         pieces.max_by_key(|piece| piece.window.duration_ns())
     }
 
     /// A hot spot's function by name.
     pub fn hot_name(&self, spot: &HotSpot) -> String {
         match self.analysis.trace.name(spot.function) {
-            "" => self.analysis.trace.frame_names(spot.frame).into_iter().last().unwrap_or_default(),
+            "" => {
+                self.analysis.trace.frame_names(spot.frame).into_iter().last().unwrap_or_default()
+            }
             name => name.to_owned(),
         }
     }
@@ -325,23 +391,33 @@ impl Case<'_> {
         self.analysis.told(stack)
     }
 
-    /// How well the stall's hops are known, in general: direct when all of its waits ended by a wake-up seen in task context.
+    /// How well the stall's hops are known, in general: direct when all of its waits ended by a
+    /// wake-up seen in task context.
     pub fn evidence(&self) -> (Evidence, String) {
         let hidden = self.ns_of(|piece, _| matches!(piece.cause, Cause::Lost));
         if hidden > self.duration_ns() / 10 {
-            return (Evidence::Lost, format!("{} of it is hidden by lost records or the recording's edge", self.percent(hidden)));
+            return (
+                Evidence::Lost,
+                format!(
+                    "{} of it is hidden by lost records or the recording's edge",
+                    self.percent(hidden)
+                ),
+            );
         }
         match self.weakest() {
-            Some((weak, ns)) if ns > self.duration_ns() / 10 => (Evidence::Inferred, self.weak_words(weak, ns)),
+            Some((weak, ns)) if ns > self.duration_ns() / 10 => {
+                (Evidence::Inferred, self.weak_words(weak, ns))
+            }
             _ => (Evidence::Direct, "every wake-up on the way was seen".to_owned()),
         }
     }
 
-    /// Of the ways in which a hop may be weaker than a wake-up that was seen: the one that most of the stall hangs on, if any does, and the
-    /// time that hangs on any of them.
+    /// Of the ways in which a hop may be weaker than a wake-up that was seen: the one that most of
+    /// the stall hangs on, if any does, and the time that hangs on any of them.
     fn weakest(&self) -> Option<(Weak, u64)> {
         let hops = &self.explanation.hops;
-        // Behind each hop, until when the time hangs on something weak, here or nearer to the victim; and on what.
+        // Behind each hop, until when the time hangs on something weak, here or nearer to the
+        // victim; and on what.
         let mut until: Vec<Option<(Time, Weak)>> = Vec::with_capacity(hops.len());
         for (index, hop) in hops.iter().enumerate() {
             let inherited = hop.parent.and_then(|parent| *until.get(parent as usize)?);
@@ -350,14 +426,21 @@ impl Case<'_> {
         }
         let mut sums: FxHashMap<WeakKind, (u64, Weak)> = FxHashMap::default();
         for piece in &self.explanation.pieces {
-            let Some((until, weak)) = piece.hop.and_then(|hop| *until.get(hop as usize)?) else { continue };
+            let Some((until, weak)) = piece.hop.and_then(|hop| *until.get(hop as usize)?) else {
+                continue;
+            };
             let ns = until.min(piece.window.end).since(piece.window.start);
             let sum = sums.entry(weak.kind).or_insert((0, weak));
-            let longer = |weak: Weak| hops.get(weak.hop).map(|hop| (hop.window.duration_ns(), Reverse(weak.hop)));
+            let longer = |weak: Weak| {
+                hops.get(weak.hop).map(|hop| (hop.window.duration_ns(), Reverse(weak.hop)))
+            };
             *sum = (sum.0 + ns, if longer(weak) > longer(sum.1) { weak } else { sum.1 });
         }
         let all = sums.values().map(|(ns, _)| ns).sum();
-        sums.into_values().filter(|(ns, _)| *ns > 0).max_by_key(|(ns, weak)| (*ns, weak.kind)).map(|(_, weak)| (weak, all))
+        sums.into_values()
+            .filter(|(ns, _)| *ns > 0)
+            .max_by_key(|(ns, weak)| (*ns, weak.kind))
+            .map(|(_, weak)| (weak, all))
     }
 
     fn weak_words(&self, weak: Weak, ns: u64) -> String {
@@ -398,7 +481,8 @@ enum WeakKind {
     Deferred,
     /// Who had the lock before the sleeper came to its queue is concluded.
     Queued,
-    /// The sleeper looked by its own timer now and then, and slept on: who it waited for until then is concluded.
+    /// The sleeper looked by its own timer now and then, and slept on: who it waited for until then
+    /// is concluded.
     Timed,
     /// No wake-up was seen.
     NoWake,
@@ -417,7 +501,9 @@ impl Weak {
         let weak = |until: Time, kind: WeakKind| Some((until, Self { kind, hop: index }));
         match hop.class {
             _ if hop.wake.is_none() => weak(hop.window.end, WeakKind::NoWake),
-            _ if hop.source.context != crate::WakeContext::Task => weak(hop.window.end, WeakKind::Deferred),
+            _ if hop.source.context != crate::WakeContext::Task => {
+                weak(hop.window.end, WeakKind::Deferred)
+            }
             _ if hop.is_timed() => weak(hop.window.end, WeakKind::Timed),
             WaitClass::Condition | WaitClass::Unknown => weak(hop.window.end, WeakKind::Class),
             _ if hop.is_queued() => weak(hop.slept.start, WeakKind::Queued),

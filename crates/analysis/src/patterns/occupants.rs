@@ -23,8 +23,12 @@ impl Occupants {
 
     /// The first few of them, with their times; nothing where none is known.
     pub fn told(&self, case: &Case<'_>) -> Option<String> {
-        let told: Vec<String> =
-            self.0.iter().take(TOLD).map(|occupant| format!("{} {}", case.occupant(occupant), units::duration(occupant.ns))).collect();
+        let told: Vec<String> = self
+            .0
+            .iter()
+            .take(TOLD)
+            .map(|occupant| format!("{} {}", case.occupant(occupant), units::duration(occupant.ns)))
+            .collect();
         (!told.is_empty()).then(|| told.join(", "))
     }
 }
@@ -33,28 +37,38 @@ impl Case<'_> {
     /// Where an occupant was hot during the stall: a crowd in the functions of all its members.
     pub fn hot_of(&self, occupant: &Party) -> Option<HotSpot> {
         let threads = &self.analysis.trace.threads;
-        let (named, window) = (|thread| threads.name_at(thread, self.at()), self.explanation.window);
-        let members = threads.iter().map(|(thread, _)| thread).filter(|thread| match occupant.crowd {
-            Some(name) => named(*thread) == name,
-            None => *thread == occupant.thread,
-        });
+        let (named, window) =
+            (|thread| threads.name_at(thread, self.at()), self.explanation.window);
+        let members =
+            threads.iter().map(|(thread, _)| thread).filter(|thread| match occupant.crowd {
+                Some(name) => named(*thread) == name,
+                None => *thread == occupant.thread,
+            });
         let runs: Vec<(ThreadId, Window)> = members.map(|thread| (thread, window)).collect();
         self.analysis.hot_spot(&runs)
     }
 
-    /// At which policy and priority a thread last came on a CPU during the stall, where that explains something.
+    /// At which policy and priority a thread last came on a CPU during the stall, where that
+    /// explains something.
     pub fn policy(&self, thread: ThreadId) -> String {
         let analysis = self.analysis;
-        let arrival = analysis.timeline.last_arrival(analysis.trace, thread, self.explanation.window);
+        let arrival =
+            analysis.timeline.last_arrival(analysis.trace, thread, self.explanation.window);
         let kernel = arrival.map(|switch| analysis.trace.switches.next_prio[switch]);
-        let real_time = kernel.and_then(|kernel| units::real_time_priority(analysis.trace.meta.format, kernel));
+        let real_time =
+            kernel.and_then(|kernel| units::real_time_priority(analysis.trace.meta.format, kernel));
         units::policy(analysis.trace.threads.get(thread), real_time)
     }
 
     /// Who had the CPUs that the picked pieces waited for.
     pub fn occupants(&self, select: impl Fn(&Piece) -> bool) -> Occupants {
         let mut sums: FxHashMap<ThreadId, u64> = FxHashMap::default();
-        for piece in self.explanation.pieces.iter().filter(|piece| piece.cause == Cause::WaitedForCpu && select(piece)) {
+        for piece in self
+            .explanation
+            .pieces
+            .iter()
+            .filter(|piece| piece.cause == Cause::WaitedForCpu && select(piece))
+        {
             for (occupant, window) in self.analysis.occupants(piece) {
                 if let Some(thread) = occupant {
                     *sums.entry(thread).or_default() += window.duration_ns();
@@ -66,7 +80,8 @@ impl Case<'_> {
 
     /// `rustc 4711 [nice 10]`, or `98 threads named lab-worker`.
     pub fn occupant(&self, occupant: &Party) -> String {
-        let policy = if occupant.crowd.is_none() { self.policy(occupant.thread) } else { String::new() };
+        let policy =
+            if occupant.crowd.is_none() { self.policy(occupant.thread) } else { String::new() };
         format!("{}{policy}", occupant.name(self.analysis.trace, self.at()))
     }
 }

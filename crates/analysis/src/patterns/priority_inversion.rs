@@ -33,10 +33,14 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     ));
     match &quota {
         Some(quota) => story.push(case.throttled_story(holder, quota)),
-        None => story.extend(occupants.told(case).map(|others| format!("Its CPU was taken by: {others}."))),
+        None => story
+            .extend(occupants.told(case).map(|others| format!("Its CPU was taken by: {others}."))),
     }
-    let preempted = case.longest(holder, Cause::WaitedForCpu).filter(|piece| piece.segment.state == State::Runnable { preempted: true });
-    let lost_in = preempted.map(|piece| piece.segment.wait_stack(trace)).filter(|stack| !stack.is_empty());
+    let preempted = case
+        .longest(holder, Cause::WaitedForCpu)
+        .filter(|piece| piece.segment.state == State::Runnable { preempted: true });
+    let lost_in =
+        preempted.map(|piece| piece.segment.wait_stack(trace)).filter(|stack| !stack.is_empty());
     story.extend(lost_in.map(|stack| format!("It lost the CPU in\n  {}", case.told(stack))));
     if let Some(wake) = hop.wake {
         story.push(format!("It let the lock go in\n  {}", case.told(trace.wakings.stack[wake])));
@@ -47,8 +51,12 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         None => case.evidence(),
     };
     let advice = match &quota {
-        Some(_) => "Give the control group a larger quota, or let nobody outside it wait for its locks.",
-        None => "Do not take a lock that others wait for at a lower priority than theirs; or use a priority-inheriting lock.",
+        Some(_) => {
+            "Give the control group a larger quota, or let nobody outside it wait for its locks."
+        }
+        None => {
+            "Do not take a lock that others wait for at a lower priority than theirs; or use a priority-inheriting lock."
+        }
     };
     Some(Finding {
         pattern: Pattern::PriorityInversion,

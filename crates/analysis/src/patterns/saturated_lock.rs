@@ -1,5 +1,5 @@
-//! Saturated lock: many threads take one lock for a moment each, so often that it is never free. When the moment is a process's exit,
-//! it is the exits that are serialised.
+//! Saturated lock: many threads take one lock for a moment each, so often that it is never free.
+//! When the moment is a process's exit, it is the exits that are serialised.
 
 use super::{Case, Finding, Pattern, place};
 use crate::answer::units;
@@ -41,7 +41,10 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let busy_ns = on_cpu_ns(case, &release);
     let mut function = release.function.clone();
     let held: Vec<(ThreadId, Window)> = (case.explanation.pieces.iter())
-        .filter(|piece| piece.cause == Cause::Ran && case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock))
+        .filter(|piece| {
+            piece.cause == Cause::Ran
+                && case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock)
+        })
         .map(|piece| (piece.thread, piece.window))
         .collect();
     if busy_ns * 2 < window.duration_ns()
@@ -68,24 +71,36 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     }
     let culprit = case.main_holder().map(|(thread, _)| thread).or(release.wakers.first().copied());
     let (evidence, evidence_words) = case.evidence();
-    let serialised = if exits { "process destruction is serialised" } else { "everybody passes through it one at a time" };
+    let serialised = if exits {
+        "process destruction is serialised"
+    } else {
+        "everybody passes through it one at a time"
+    };
     Some(Finding {
         pattern: if exits { Pattern::SerializedExit } else { Pattern::SaturatedLock },
         culprit,
         crowd: None,
-        cause: format!("a saturated lock: {serialised}{}. More CPUs make it worse.", place(", in ", &function)),
+        cause: format!(
+            "a saturated lock: {serialised}{}. More CPUs make it worse.",
+            place(", in ", &function)
+        ),
         function,
         evidence,
         evidence_words,
         story,
         advice: if exits {
-            "Let fewer processes exit at once, or do the costly part of the exit outside the lock.".to_owned()
+            "Let fewer processes exit at once, or do the costly part of the exit outside the lock."
+                .to_owned()
         } else {
             "Split the lock, or do less under it: it is held almost all the time.".to_owned()
         },
         operation: None,
     })
-    .filter(|_| trace.samples.is_empty() || busy_ns * 2 >= window.duration_ns() || behind_lock * 10 >= window.duration_ns() * 9)
+    .filter(|_| {
+        trace.samples.is_empty()
+            || busy_ns * 2 >= window.duration_ns()
+            || behind_lock * 10 >= window.duration_ns() * 9
+    })
 }
 
 /// CPU time of the releasing function, of all threads, by samples; 0 without any.
@@ -93,9 +108,16 @@ fn on_cpu_ns(case: &Case<'_>, release: &Release) -> u64 {
     let trace = case.analysis.trace;
     let inside = |index: &usize| {
         let frames = trace.stacks.frames_of(trace.samples.stack[*index]);
-        frames.iter().any(|&frame| trace.symbols.get(frame).iter().any(|symbol| trace.name(symbol.function) == release.function))
+        frames.iter().any(|&frame| {
+            trace
+                .symbols
+                .get(frame)
+                .iter()
+                .any(|symbol| trace.name(symbol.function) == release.function)
+        })
     };
-    trace.samples.range(case.explanation.window).filter(inside).count() as u64 * trace.meta.sample_period_ns
+    trace.samples.range(case.explanation.window).filter(inside).count() as u64
+        * trace.meta.sample_period_ns
 }
 
 /// The longest single wait, and through whose hands the lock came meanwhile.
@@ -107,25 +129,37 @@ fn longest_wait(case: &Case<'_>) -> Vec<String> {
         case.told(longest.wait_stack)
     )];
     let hands = hands(case, longest);
-    let links: Vec<String> =
-        hands.iter().take(MOST_LINKS).map(|&(thread, held)| format!("{} ({})", case.name(thread), units::duration(held))).collect();
+    let links: Vec<String> = hands
+        .iter()
+        .take(MOST_LINKS)
+        .map(|&(thread, held)| format!("{} ({})", case.name(thread), units::duration(held)))
+        .collect();
     let more = match hands.len().saturating_sub(MOST_LINKS) {
         0 => String::new(),
         more => format!(" ← {} more", units::count(more as u64)),
     };
-    story.push(format!("The lock came to it, each having it for so long: {}{more}.", links.join(" ← ")));
+    story.push(format!(
+        "The lock came to it, each having it for so long: {}{more}.",
+        links.join(" ← ")
+    ));
     story
 }
 
-/// Through whose hands the lock came to the sleeper of `hop` while it waited, the last one first, and how long each had it: from the
-/// wake-up that let it in to the wake-up by which it let in the next.
+/// Through whose hands the lock came to the sleeper of `hop` while it waited, the last one first,
+/// and how long each had it: from the wake-up that let it in to the wake-up by which it let in the
+/// next.
 fn hands(case: &Case<'_>, hop: &Hop) -> Vec<(ThreadId, u64)> {
     let hops = &case.explanation.hops;
     // By which wait the waker of each hop had come to the lock: its last one for the same lock.
     let mut came: FxHashMap<u32, usize> = FxHashMap::default();
     for (index, hop) in hops.iter().enumerate().filter(|(_, hop)| hop.class == WaitClass::Lock) {
-        let Some((at, parent)) = hop.parent.and_then(|parent| Some((parent, hops.get(parent as usize)?))) else { continue };
-        let same_lock = hop.is_queued() || case.analysis.is_same_lock(hop.wait_stack, parent.wait_stack);
+        let Some((at, parent)) =
+            hop.parent.and_then(|parent| Some((parent, hops.get(parent as usize)?)))
+        else {
+            continue;
+        };
+        let same_lock =
+            hop.is_queued() || case.analysis.is_same_lock(hop.wait_stack, parent.wait_stack);
         let last = came.get(&at).is_none_or(|&known| hops[known].window.end < hop.window.end);
         if parent.class == WaitClass::Lock && same_lock && last {
             came.insert(at, index);

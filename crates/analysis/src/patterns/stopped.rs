@@ -29,18 +29,36 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     };
     let mut story = Vec::new();
     story.extend(case.waited_in().filter(|_| stopped != case.candidate.victim));
-    let whom = if stopped == case.candidate.victim { "It".to_owned() } else { format!("{who}, which could have ended that,") };
-    story.push(format!("{whom} was stopped {by} for {} of these {}.", units::duration(ns), units::duration(case.duration_ns())));
+    let whom = if stopped == case.candidate.victim {
+        "It".to_owned()
+    } else {
+        format!("{who}, which could have ended that,")
+    };
+    story.push(format!(
+        "{whom} was stopped {by} for {} of these {}.",
+        units::duration(ns),
+        units::duration(case.duration_ns())
+    ));
     if !stack.is_empty() {
         story.push(format!("It stopped in\n  {}", case.told(stack)));
     }
-    // The sender of the signal that ends a stop is its waker; that of the one that began it leaves no event.
-    let continued = segment.wake.filter(|&wake| case.analysis.facts.wake_source(trace, wake).context.is_task());
+    // The sender of the signal that ends a stop is its waker; that of the one that began it leaves
+    // no event.
+    let continued =
+        segment.wake.filter(|&wake| case.analysis.facts.wake_source(trace, wake).context.is_task());
     if let Some(wake) = continued {
-        story.push(format!("{} let it go on in\n  {}", case.name(trace.wakings.waker[wake]), case.told(trace.wakings.stack[wake])));
+        story.push(format!(
+            "{} let it go on in\n  {}",
+            case.name(trace.wakings.waker[wake]),
+            case.told(trace.wakings.stack[wake])
+        ));
     }
     story.extend(case.let_go(stopped, "Then it ended the wait"));
-    let release = case.hop_to(stopped).and_then(|hop| hop.wake).map(|wake| trace.wakings.stack[wake]).unwrap_or_default();
+    let release = case
+        .hop_to(stopped)
+        .and_then(|hop| hop.wake)
+        .map(|wake| trace.wakings.stack[wake])
+        .unwrap_or_default();
     let (evidence, evidence_words) = case.evidence();
     Some(Finding {
         pattern: Pattern::Stopped,

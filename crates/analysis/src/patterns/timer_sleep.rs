@@ -1,7 +1,7 @@
 //! Timer sleep: someone slept until a time of its own.
 //!
-//! *Why it is never direct evidence:* a program that sleeps and looks again may wait for something that another thread has, and no event
-//! says for what it looks.
+//! *Why it is never direct evidence:* a program that sleeps and looks again may wait for something
+//! that another thread has, and no event says for what it looks.
 
 use super::{Case, Evidence, Finding, Pattern, place};
 use crate::WaitClass;
@@ -23,7 +23,9 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let longest = case.longest(sleeper, Cause::Timer).or(case.longest(sleeper, Cause::Timeout))?;
-    let is_asleep = |piece: &&Piece| piece.thread == sleeper && slept(piece) && matches!(piece.segment.state, State::Sleeping(_));
+    let is_asleep = |piece: &&Piece| {
+        piece.thread == sleeper && slept(piece) && matches!(piece.segment.state, State::Sleeping(_))
+    };
     let sleeps = case.explanation.pieces.iter().filter(is_asleep).count() as u64;
     let stack = longest.segment.wait_stack(case.analysis.trace);
     let function = case.analysis.own_function(stack);
@@ -42,15 +44,23 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         ),
     });
     let last = case.victims_wait().filter(|wait| wait.wake.is_some()).map(|wait| wait.by);
-    story.extend(last.and_then(|last| case.let_go(last, &format!("{} ended the wait", case.name(last)))));
+    story.extend(
+        last.and_then(|last| case.let_go(last, &format!("{} ended the wait", case.name(last)))),
+    );
     let is_sleep = longest.cause == Cause::Timer;
     let cause = match (own, is_sleep, sleeps > 1) {
         (true, true, false) => format!("a sleep that the program asked for{in_function}."),
-        (true, true, true) => format!("sleeps that the program asked for{in_function}: it may look for something each time."),
+        (true, true, true) => format!(
+            "sleeps that the program asked for{in_function}: it may look for something each time."
+        ),
         (true, false, _) => {
-            format!("waits with a timeout that nobody ended{in_function}: it was idle, or what it waited for did not come in time.")
+            format!(
+                "waits with a timeout that nobody ended{in_function}: it was idle, or what it waited for did not come in time."
+            )
         }
-        (false, ..) => format!("a sleep that {who} asked for while others waited for it{in_function}."),
+        (false, ..) => {
+            format!("a sleep that {who} asked for while others waited for it{in_function}.")
+        }
     };
     let (evidence, evidence_words) = match case.evidence() {
         (Evidence::Direct, _) => {

@@ -1,7 +1,9 @@
-//! The most unusual time of a thread that somebody asks about, where it has no stall: asked, there is always an answer.
+//! The most unusual time of a thread that somebody asks about, where it has no stall: asked, there
+//! is always an answer.
 //!
-//! A thread's own habit is the measure: the cycles from one wait at a place to the next at the same place. Without one, the longest wait
-//! that nobody chooses is taken; a thread that did nothing but wait for work gets its longest such wait, and the answer says so.
+//! A thread's own habit is the measure: the cycles from one wait at a place to the next at the same
+//! place. Without one, the longest wait that nobody chooses is taken; a thread that did nothing but
+//! wait for work gets its longest such wait, and the answer says so.
 
 use super::{Candidate, StallKind};
 use crate::patterns::{Evidence, Finding, Pattern};
@@ -20,7 +22,8 @@ const MIN_BREAK_NS: u64 = 100_000_000;
 const MAX_BREAKS: usize = 8;
 
 impl Analysis<'_> {
-    /// The most unusual time of `thread` inside `window`, longest first; nothing only where nothing of it was recorded there.
+    /// The most unusual time of `thread` inside `window`, longest first; nothing only where nothing
+    /// of it was recorded there.
     pub(super) fn unusual(&self, thread: ThreadId, window: Window) -> Vec<Candidate> {
         let window = window.intersect(self.timeline.life(thread));
         if window.is_empty() {
@@ -32,42 +35,66 @@ impl Analysis<'_> {
             kind,
             victim: thread,
             window: part.intersect(window),
-            operation: operation.filter(|operation| operation.window == part.intersect(window)).cloned(),
+            operation: operation
+                .filter(|operation| operation.window == part.intersect(window))
+                .cloned(),
             event_loop: false,
             machine: None,
         };
         let mut breaks = breaks(&operations);
-        breaks.retain(|(cycle, operation)| cycle.overlaps(window) && !is_mostly_chosen(*cycle, operation));
+        breaks.retain(|(cycle, operation)| {
+            cycle.overlaps(window) && !is_mostly_chosen(*cycle, operation)
+        });
         if !breaks.is_empty() {
-            breaks.sort_by_key(|(cycle, _)| (Reverse(cycle.intersect(window).duration_ns()), *cycle));
+            breaks
+                .sort_by_key(|(cycle, _)| (Reverse(cycle.intersect(window).duration_ns()), *cycle));
             let longest = breaks.iter().take(MAX_BREAKS);
-            return longest.map(|(cycle, operation)| candidate(StallKind::Rhythm, *cycle, Some(operation))).collect();
+            return longest
+                .map(|(cycle, operation)| candidate(StallKind::Rhythm, *cycle, Some(operation)))
+                .collect();
         }
         let waits = || operations.iter().filter(|operation| operation.window.overlaps(window));
         let longest = |chosen: bool| {
             let fitting = waits().filter(move |operation| is_chosen(operation) == chosen);
-            fitting.max_by_key(|operation| (operation.window.intersect(window).duration_ns(), Reverse(operation.window)))
+            fitting.max_by_key(|operation| {
+                (operation.window.intersect(window).duration_ns(), Reverse(operation.window))
+            })
         };
-        let runnable = segments.iter().filter(|segment| matches!(segment.state, State::Runnable { .. }));
-        let runnable = runnable.map(|segment| segment.window.intersect(window)).max_by_key(|part| (part.duration_ns(), Reverse(*part)));
-        let unwanted = longest(false).map(|operation| candidate(StallKind::Longest, operation.window, Some(operation)));
-        let starved = runnable.filter(|part| !part.is_empty()).map(|part| candidate(StallKind::Longest, part, None));
-        let found = unwanted.into_iter().chain(starved).max_by_key(|candidate| candidate.window.duration_ns());
-        let idle = longest(true).map(|operation| candidate(StallKind::Idle, operation.window, Some(operation)));
-        // What it did not choose counts, however short, unless it is lost in the time that it chose.
+        let runnable =
+            segments.iter().filter(|segment| matches!(segment.state, State::Runnable { .. }));
+        let runnable = runnable
+            .map(|segment| segment.window.intersect(window))
+            .max_by_key(|part| (part.duration_ns(), Reverse(*part)));
+        let unwanted = longest(false)
+            .map(|operation| candidate(StallKind::Longest, operation.window, Some(operation)));
+        let starved = runnable
+            .filter(|part| !part.is_empty())
+            .map(|part| candidate(StallKind::Longest, part, None));
+        let found = unwanted
+            .into_iter()
+            .chain(starved)
+            .max_by_key(|candidate| candidate.window.duration_ns());
+        let idle = longest(true)
+            .map(|operation| candidate(StallKind::Idle, operation.window, Some(operation)));
+        // What it did not choose counts, however short, unless it is lost in the time that it
+        // chose.
         let ran_ns: u64 = segments
             .iter()
             .filter(|segment| segment.state == State::Ran)
             .map(|segment| segment.window.intersect(window).duration_ns())
             .sum();
-        let computed = (ran_ns * 2 >= window.duration_ns()).then(|| candidate(StallKind::Longest, window, None));
-        let counts = |found: &Candidate| found.window.duration_ns().saturating_mul(100) >= window.duration_ns();
+        let computed = (ran_ns * 2 >= window.duration_ns())
+            .then(|| candidate(StallKind::Longest, window, None));
+        let counts = |found: &Candidate| {
+            found.window.duration_ns().saturating_mul(100) >= window.duration_ns()
+        };
         let best = computed.or(found.clone().filter(counts)).or(idle).or(found);
         vec![best.unwrap_or_else(|| candidate(StallKind::Longest, window, None))]
     }
 }
 
-/// The cycles at one place that are far longer than nine in ten of them, each with the wait that it begins with.
+/// The cycles at one place that are far longer than nine in ten of them, each with the wait that it
+/// begins with.
 fn breaks(operations: &[Operation]) -> Vec<(Window, &Operation)> {
     let mut places: FxHashMap<u64, Vec<&Operation>> = FxHashMap::default();
     for operation in operations.iter().filter(|operation| operation.signature != 0) {
@@ -75,8 +102,10 @@ fn breaks(operations: &[Operation]) -> Vec<(Window, &Operation)> {
     }
     let mut breaks = Vec::new();
     for waits in places.into_values().filter(|waits| waits.len() > MIN_CYCLES) {
-        let cycles: Vec<(Window, &Operation)> =
-            waits.windows(2).map(|pair| (Window::new(pair[0].window.start, pair[1].window.start), pair[0])).collect();
+        let cycles: Vec<(Window, &Operation)> = waits
+            .windows(2)
+            .map(|pair| (Window::new(pair[0].window.start, pair[1].window.start), pair[0]))
+            .collect();
         let mut lengths: Vec<u64> = cycles.iter().map(|(cycle, _)| cycle.duration_ns()).collect();
         lengths.sort_unstable();
         let usual_ns = lengths[lengths.len() * 9 / 10 - 1];
@@ -88,7 +117,8 @@ fn breaks(operations: &[Operation]) -> Vec<(Window, &Operation)> {
 
 /// True for a wait for work, for an event, or for a time: one that a program chooses.
 fn is_chosen(operation: &Operation) -> bool {
-    operation.pump || matches!(operation.class, WaitClass::Idle | WaitClass::KernelIdle | WaitClass::Timer)
+    operation.pump
+        || matches!(operation.class, WaitClass::Idle | WaitClass::KernelIdle | WaitClass::Timer)
 }
 
 /// True for a cycle most of which is a wait that the program chose.
@@ -96,14 +126,15 @@ fn is_mostly_chosen(cycle: Window, first: &Operation) -> bool {
     is_chosen(first) && first.window.intersect(cycle).duration_ns() * 2 >= cycle.duration_ns()
 }
 
-/// Says that the wait is one for work or events, which is no hang by itself. Only who computed an answer, or kept a lock, meanwhile is
-/// still named: the wait may have been for that.
+/// Says that the wait is one for work or events, which is no hang by itself. Only who computed an
+/// answer, or kept a lock, meanwhile is still named: the wait may have been for that.
 pub(super) fn mark_idle(finding: &mut Finding) {
     let head = "Nothing but waits for work, for events or for a time was recorded of it here; this is the longest.";
     finding.story.insert(0, head.to_owned());
     if finding.evidence == Evidence::Direct {
         finding.evidence = Evidence::Inferred;
-        finding.evidence_words = format!("{}, but not whether anybody wanted this wait to end", finding.evidence_words);
+        finding.evidence_words =
+            format!("{}, but not whether anybody wanted this wait to end", finding.evidence_words);
     }
     if matches!(finding.pattern, Pattern::Unknown | Pattern::DeadEnd | Pattern::TimerSleep) {
         finding.pattern = Pattern::Unknown;

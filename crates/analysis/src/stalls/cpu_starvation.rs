@@ -16,7 +16,10 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
         return;
     }
     let waits = |min_ns: u64| {
-        let wait = move |segment: &&Segment| matches!(segment.state, State::Runnable { .. }) && segment.window.duration_ns() >= min_ns;
+        let wait = move |segment: &&Segment| {
+            matches!(segment.state, State::Runnable { .. })
+                && segment.window.duration_ns() >= min_ns
+        };
         view.segments.iter().filter(wait).map(|segment| segment.window)
     };
     let candidate = |window| Candidate {
@@ -28,19 +31,22 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
         machine: None,
     };
     let throttled = throttled(analysis, view, &waits(MIN_PIECE_NS).collect::<Vec<_>>());
-    let single = waits(THRESHOLD_NS).filter(|wait| !throttled.iter().any(|joined| joined.overlaps(*wait)));
+    let single =
+        waits(THRESHOLD_NS).filter(|wait| !throttled.iter().any(|joined| joined.overlaps(*wait)));
     found.extend(single.chain(throttled.iter().copied()).map(candidate));
 }
 
-/// Stretches in which a quota kept the thread from CPUs period after period: of a quota of 10 %, 90 ms in every 100 ms. Each is one stall,
-/// however often its thread ran for a moment.
+/// Stretches in which a quota kept the thread from CPUs period after period: of a quota of 10 %, 90
+/// ms in every 100 ms. Each is one stall, however often its thread ran for a moment.
 fn throttled(analysis: &Analysis<'_>, view: &ThreadView<'_>, waits: &[Window]) -> Vec<Window> {
     let total = |waits: &[Window]| waits.iter().map(|wait| wait.duration_ns()).sum::<u64>();
     if analysis.trace.machine.readings.is_empty() || total(waits) < THRESHOLD_NS {
         return Vec::new();
     }
     let (machine, threads) = (&analysis.trace.machine, &analysis.trace.threads);
-    let Some(quota) = machine.throttled_by(threads, view.thread, analysis.timeline.window()) else { return Vec::new() };
+    let Some(quota) = machine.throttled_by(threads, view.thread, analysis.timeline.window()) else {
+        return Vec::new();
+    };
     // It runs for at most a period until the next wait, unless it had a new quota in between.
     let runs = waits.chunk_by(|wait, next| next.start.since(wait.end) <= quota.period_ns);
     let runs = runs.filter_map(|run| {

@@ -1,6 +1,8 @@
-//! Event loops that stopped pumping: a thread that returns to poll, select or epoll stays away from it.
+//! Event loops that stopped pumping: a thread that returns to poll, select or epoll stays away from
+//! it.
 //!
-//! Needs no instrumentation and works backwards in time. It misses a loop that polls without ever blocking: such a loop is busy.
+//! Needs no instrumentation and works backwards in time. It misses a loop that polls without ever
+//! blocking: such a loop is busy.
 
 use super::{Candidate, StallKind, ThreadView};
 use crate::waits::InterruptSource;
@@ -15,15 +17,21 @@ const FEWEST_EVENTS: usize = 3;
 const WAITS_PER_PUMP: usize = 4;
 const MANY_EVENTS: usize = 30;
 
-/// True when the pump is what this thread's waits are about, and events end most of them: who only ever wakes by its own timeout uses
-/// poll as a sleep, and nobody is waiting for its answer. Wake-ups that were not seen prove neither.
+/// True when the pump is what this thread's waits are about, and events end most of them: who only
+/// ever wakes by its own timeout uses poll as a sleep, and nobody is waiting for its answer.
+/// Wake-ups that were not seen prove neither.
 pub(super) fn is_event_loop(analysis: &Analysis<'_>, operations: &[Operation]) -> bool {
     let pumps = || operations.iter().filter(|operation| operation.pump);
     let wakes: Vec<usize> = pumps().filter_map(|pump| pump.wakes.last().copied()).collect();
-    let is_timeout = |wake: &&usize| analysis.facts.wake_source(analysis.trace, **wake).interrupt == Some(InterruptSource::Timeout);
+    let is_timeout = |wake: &&usize| {
+        analysis.facts.wake_source(analysis.trace, **wake).interrupt
+            == Some(InterruptSource::Timeout)
+    };
     let timeouts = wakes.iter().filter(is_timeout).count();
     let events = wakes.len() - timeouts;
-    events >= FEWEST_EVENTS && events >= timeouts && (events >= MANY_EVENTS || pumps().count() * WAITS_PER_PUMP >= operations.len())
+    events >= FEWEST_EVENTS
+        && events >= timeouts
+        && (events >= MANY_EVENTS || pumps().count() * WAITS_PER_PUMP >= operations.len())
 }
 
 pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
@@ -34,8 +42,14 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
     let mut pumps = view.operations.iter().filter(|operation| operation.pump).peekable();
     while let Some(pump) = pumps.next() {
         // Away from the moment an event called it, the wait for a CPU included.
-        let called = pump.wakes.last().map_or(pump.window.end, |&wake| analysis.trace.wakings.time[wake]);
-        let away = Window::new(called, pumps.peek().map_or_else(|| away_until(analysis, view).min(end), |next| next.window.start));
+        let called =
+            pump.wakes.last().map_or(pump.window.end, |&wake| analysis.trace.wakings.time[wake]);
+        let away = Window::new(
+            called,
+            pumps
+                .peek()
+                .map_or_else(|| away_until(analysis, view).min(end), |next| next.window.start),
+        );
         if away.duration_ns() >= THRESHOLD_NS && !is_unknown(view, away) && !pump.open {
             found.push(Candidate {
                 kind: StallKind::EventLoop,
@@ -49,11 +63,17 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
     }
 }
 
-/// Until when a thread that never came back to its pump is known to have been away: its last wait may be the pump, where nothing tells
-/// what it waits for (on Windows, a wait has no stack before it is over).
+/// Until when a thread that never came back to its pump is known to have been away: its last wait
+/// may be the pump, where nothing tells what it waits for (on Windows, a wait has no stack before
+/// it is over).
 fn away_until(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Time {
     match view.segments.last() {
-        Some(last) if matches!(last.state, State::Sleeping(_)) && last.wait_stack(analysis.trace).is_empty() => last.window.start,
+        Some(last)
+            if matches!(last.state, State::Sleeping(_))
+                && last.wait_stack(analysis.trace).is_empty() =>
+        {
+            last.window.start
+        }
         _ => Time::MAX,
     }
 }
@@ -61,5 +81,6 @@ fn away_until(analysis: &Analysis<'_>, view: &ThreadView<'_>) -> Time {
 /// True when most of the window is hidden by losses: that is no stall that can be defended.
 fn is_unknown(view: &ThreadView<'_>, window: Window) -> bool {
     let hidden = view.segments.iter().filter(|segment| segment.state == State::Unknown);
-    hidden.map(|segment| segment.window.intersect(window).duration_ns()).sum::<u64>() * 2 > window.duration_ns()
+    hidden.map(|segment| segment.window.intersect(window).duration_ns()).sum::<u64>() * 2
+        > window.duration_ns()
 }

@@ -8,9 +8,13 @@ const FEWEST_WAKES_IN_VAIN: usize = 8;
 
 pub(super) fn find(_: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
     for operation in view.operations {
-        // A condition variable that is signalled often is a busy consumer; only a lock promises progress with a wake-up.
+        // A condition variable that is signalled often is a busy consumer; only a lock promises
+        // progress with a wake-up.
         let lock = operation.class == WaitClass::Lock && !operation.pump;
-        if lock && operation.wakes_in_vain() >= FEWEST_WAKES_IN_VAIN && operation.window.duration_ns() >= THRESHOLD_NS {
+        if lock
+            && operation.wakes_in_vain() >= FEWEST_WAKES_IN_VAIN
+            && operation.window.duration_ns() >= THRESHOLD_NS
+        {
             found.push(Candidate {
                 kind: StallKind::LockStarvation,
                 victim: view.thread,

@@ -1,8 +1,10 @@
-//! Machine-wide stalls: busy CPUs fall to a few, and return at once when many long waits end within milliseconds.
+//! Machine-wide stalls: busy CPUs fall to a few, and return at once when many long waits end within
+//! milliseconds.
 //!
-//! *Why it looks at the recovery:* while the machine falls, one thread after the other goes to sleep, which says nothing. When it
-//! recovers, the first to be woken names the root, and those after it show the way of the lock. A fall without a mass release is work
-//! that ran out, and no stall.
+//! *Why it looks at the recovery:* while the machine falls, one thread after the other goes to
+//! sleep, which says nothing. When it recovers, the first to be woken names the root, and those
+//! after it show the way of the lock. A fall without a mass release is work that ran out, and no
+//! stall.
 
 use super::{Candidate, StallKind};
 use crate::answer::units;
@@ -27,12 +29,14 @@ const FALLEN: f64 = 0.6;
 /// Many long waits that ended at once, and how busy the machine was before, meanwhile and after.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MassRelease {
-    /// Busy CPUs before the fall (after the recovery, where the recording begins later than the fall).
+    /// Busy CPUs before the fall (after the recovery, where the recording begins later than the
+    /// fall).
     pub before: f64,
     /// Busy CPUs while the waits lasted.
     pub low: f64,
-    /// From the first wake-up until the last CPU was busy again that had been before, all of them to stay so; where they never all were at
-    /// once, to the end of the first millisecond in which nearly as many were busy.
+    /// From the first wake-up until the last CPU was busy again that had been before, all of them
+    /// to stay so; where they never all were at once, to the end of the first millisecond in which
+    /// nearly as many were busy.
     pub recovery_ns: u64,
     /// Context switches in that time.
     pub switches: usize,
@@ -44,10 +48,15 @@ pub struct MassRelease {
 
 /// The machine-wide stalls behind the long waits in `candidates`.
 pub(super) fn find(analysis: &Analysis<'_>, candidates: &[Candidate]) -> Vec<Candidate> {
-    let mut waits: Vec<&Candidate> = candidates.iter().filter(|candidate| candidate.kind == StallKind::UnwantedWait).collect();
+    let mut waits: Vec<&Candidate> =
+        candidates.iter().filter(|candidate| candidate.kind == StallKind::UnwantedWait).collect();
     waits.sort_by_key(|wait| (released_at(analysis, wait), wait.victim));
-    let groups = waits.chunk_by(|a, b| released_at(analysis, b).since(released_at(analysis, a)) <= APART_NS);
-    groups.filter(|group| group.len() >= FEWEST_THREADS).filter_map(|group| judge(analysis, group)).collect()
+    let groups =
+        waits.chunk_by(|a, b| released_at(analysis, b).since(released_at(analysis, a)) <= APART_NS);
+    groups
+        .filter(|group| group.len() >= FEWEST_THREADS)
+        .filter_map(|group| judge(analysis, group))
+        .collect()
 }
 
 /// When the wake-up came that ended it.
@@ -57,7 +66,8 @@ fn released_at(analysis: &Analysis<'_>, wait: &Candidate) -> Time {
 }
 
 fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
-    let longest = group.iter().max_by_key(|wait| (wait.window.duration_ns(), Reverse(wait.victim)))?;
+    let longest =
+        group.iter().max_by_key(|wait| (wait.window.duration_ns(), Reverse(wait.victim)))?;
     let (fell, first) = (longest.window.start, released_at(analysis, group.first()?));
     let last = released_at(analysis, group.last()?);
     let recorded = analysis.timeline.window();
@@ -68,33 +78,57 @@ fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
     let curve = analysis.cpus.busy_curve(analysis.trace, around, BUCKET_NS);
     let bucket = |time: Time| (time.since(around.start) / BUCKET_NS) as usize;
     let mean = |from: Time, to: Time| {
-        let range = curve.get(bucket(from)..bucket(to).max(bucket(from) + 1).min(curve.len())).unwrap_or(&[]);
+        let range = curve
+            .get(bucket(from)..bucket(to).max(bucket(from) + 1).min(curve.len()))
+            .unwrap_or(&[]);
         range.iter().sum::<f64>() / range.len().max(1) as f64
     };
     // The second half: the first may still be falling.
     let low = mean(fell.plus(first.since(fell) / 2), first);
-    let after =
-        curve.get(bucket(first)..).unwrap_or(&[]).chunks(10).map(|ten| ten.iter().sum::<f64>() / ten.len() as f64).fold(0.0, f64::max);
-    let before = if fell.since(around.start) >= AROUND_NS / 2 { mean(around.start, fell).max(after) } else { after };
+    let after = curve
+        .get(bucket(first)..)
+        .unwrap_or(&[])
+        .chunks(10)
+        .map(|ten| ten.iter().sum::<f64>() / ten.len() as f64)
+        .fold(0.0, f64::max);
+    let before = if fell.since(around.start) >= AROUND_NS / 2 {
+        mean(around.start, fell).max(after)
+    } else {
+        after
+    };
     if low > before * FALLEN || before - low < 0.8 {
         return None;
     }
     let recovered = (bucket(first)..curve.len()).find(|&at| curve[at] >= before * 0.98)?;
     let by_curve = around.start.plus((recovered as u64 + 1) * BUCKET_NS).max(first);
-    let until = all_back(analysis, Window::new(first, by_curve.plus(SETTLE_NS)), before.round() as usize).unwrap_or(by_curve);
+    let until =
+        all_back(analysis, Window::new(first, by_curve.plus(SETTLE_NS)), before.round() as usize)
+            .unwrap_or(by_curve);
     // The switch that brought the last one back included.
     let recovery = Window::new(first, until.plus(1));
     // All waits for locks and the like that the release ended, the shorter ones included.
-    let classes: Vec<WaitClass> = group.iter().filter_map(|wait| wait.operation.as_ref()).map(|operation| operation.class).collect();
-    let ended_waits = analysis.ended_in(Window::new(first.minus(1), last.max(recovery.end)), |class| classes.contains(&class));
+    let classes: Vec<WaitClass> = group
+        .iter()
+        .filter_map(|wait| wait.operation.as_ref())
+        .map(|operation| operation.class)
+        .collect();
+    let ended_waits = analysis
+        .ended_in(Window::new(first.minus(1), last.max(recovery.end)), |class| {
+            classes.contains(&class)
+        });
     let released: Vec<(ThreadId, Time, u64, String)> = ended_waits
         .into_iter()
         .filter(|(_, woken, waited, _)| woken.minus(*waited) < first)
         .map(|(thread, woken, waited, stack)| (thread, woken, waited, analysis.own_function(stack)))
         .collect();
     let falling = Window::new(fell, fell.plus(first.since(fell) / 2));
-    let leaders = analysis.trace.threads.iter().filter(|(id, _)| analysis.trace.threads.process_of(*id).leader == *id);
-    let ended = leaders.filter(|(_, thread)| thread.end.is_some_and(|end| falling.contains(end))).count();
+    let leaders = analysis
+        .trace
+        .threads
+        .iter()
+        .filter(|(id, _)| analysis.trace.threads.process_of(*id).leader == *id);
+    let ended =
+        leaders.filter(|(_, thread)| thread.end.is_some_and(|end| falling.contains(end))).count();
     let machine = MassRelease {
         before,
         low,
@@ -103,7 +137,11 @@ fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
         released,
         ended,
     };
-    Some(Candidate { kind: StallKind::Machine, machine: Some(Box::new(machine)), ..(*longest).clone() })
+    Some(Candidate {
+        kind: StallKind::Machine,
+        machine: Some(Box::new(machine)),
+        ..(*longest).clone()
+    })
 }
 
 /// From when on, inside `window`, at least `busy` CPUs were busy for a millisecond without a break.
@@ -139,7 +177,12 @@ fn all_back(analysis: &Analysis<'_>, window: Window, busy: usize) -> Option<Time
 impl MassRelease {
     /// What the answer's first line says.
     pub fn headline(&self) -> String {
-        format!("whole machine: {:.0} → {:.0} busy CPUs, back within {}", self.before, self.low, units::duration(self.recovery_ns))
+        format!(
+            "whole machine: {:.0} → {:.0} busy CPUs, back within {}",
+            self.before,
+            self.low,
+            units::duration(self.recovery_ns)
+        )
     }
 
     /// How the release went on, and what the fall was not.
@@ -150,9 +193,19 @@ impl MassRelease {
             .released
             .iter()
             .take(TOLD)
-            .map(|(thread, at, waited, _)| format!("{} (waited {})", units::thread(analysis.trace, *thread, *at), units::duration(*waited)))
+            .map(|(thread, at, waited, _)| {
+                format!(
+                    "{} (waited {})",
+                    units::thread(analysis.trace, *thread, *at),
+                    units::duration(*waited)
+                )
+            })
             .collect();
-        let span = self.released.first().zip(self.released.last()).map_or(0, |(first, last)| last.1.since(first.1));
+        let span = self
+            .released
+            .first()
+            .zip(self.released.last())
+            .map_or(0, |(first, last)| last.1.since(first.1));
         let more = match self.released.len().saturating_sub(TOLD) {
             0 => String::new(),
             more => format!(", then {}", units::plural(more as u64, "more thread")),
@@ -168,7 +221,9 @@ impl MassRelease {
             let sum = by_function.entry(function).or_default();
             *sum = (sum.0 + 1, sum.1 + waited);
         }
-        if let Some((function, (threads, waited))) = by_function.into_iter().max_by_key(|(name, (threads, _))| (*threads, Reverse(*name))) {
+        if let Some((function, (threads, waited))) =
+            by_function.into_iter().max_by_key(|(name, (threads, _))| (*threads, Reverse(*name)))
+        {
             story.push(format!(
                 "{} had waited in {function}, {} on average.",
                 units::plural(threads, "thread"),
@@ -177,7 +232,9 @@ impl MassRelease {
         }
         story.push(match self.ended {
             0 => "No process ended while the machine fell: it did not run out of work.".to_owned(),
-            ended => format!("{} ended while the machine fell.", units::plural(ended as u64, "process")),
+            ended => {
+                format!("{} ended while the machine fell.", units::plural(ended as u64, "process"))
+            }
         });
         story
     }

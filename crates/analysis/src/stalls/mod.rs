@@ -1,8 +1,9 @@
 //! Finding stalls without being told: waits that someone must have wanted to end.
 //!
-//! Waiting is not a fault; an idle worker waits too. A finder therefore looks for a *reason* to call a stretch of a thread's time a
-//! stall: an event loop that did not pump, a lock or a disk that kept a thread, a thread that wanted a CPU. Each kind is one file and
-//! one line in [`FINDERS`].
+//! Waiting is not a fault; an idle worker waits too. A finder therefore looks for a *reason* to
+//! call a stretch of a thread's time a stall: an event loop that did not pump, a lock or a disk
+//! that kept a thread, a thread that wanted a CPU. Each kind is one file and one line in
+//! [`FINDERS`].
 
 mod asked;
 mod cpu_starvation;
@@ -97,8 +98,10 @@ pub struct ThreadView<'a> {
 /// Finds the candidates of one kind in one thread's time.
 pub type Finder = fn(&Analysis<'_>, &ThreadView<'_>, &mut Vec<Candidate>);
 
-/// The registry of finders that look at one thread; [`machine`] looks at what they found, [`ui_delay`] at what Windows reported.
-pub const FINDERS: &[Finder] = &[lock_starvation::find, event_loop::find, unwanted_wait::find, cpu_starvation::find];
+/// The registry of finders that look at one thread; [`machine`] looks at what they found,
+/// [`ui_delay`] at what Windows reported.
+pub const FINDERS: &[Finder] =
+    &[lock_starvation::find, event_loop::find, unwanted_wait::find, cpu_starvation::find];
 
 /// A stall with its explanation and its cause.
 #[derive(Clone, PartialEq, Debug)]
@@ -127,7 +130,8 @@ pub struct Query {
 impl Candidate {
     /// True for a wait that was picked because somebody asked, and that its thread did not choose.
     fn is_unusual_wait(&self) -> bool {
-        self.kind == StallKind::Rhythm || (self.kind == StallKind::Longest && self.operation.is_some())
+        self.kind == StallKind::Rhythm
+            || (self.kind == StallKind::Longest && self.operation.is_some())
     }
 }
 
@@ -137,7 +141,8 @@ impl Query {
         self.window.is_some() || !self.victims.is_empty()
     }
 
-    /// The order of answers to a question about threads: those that were not idle, and the first thread's own, before the others'.
+    /// The order of answers to a question about threads: those that were not idle, and the first
+    /// thread's own, before the others'.
     fn rank(&self, stall: &Stall) -> (bool, bool) {
         let first = self.victims.first().is_none_or(|first| stall.victims.contains(first));
         (stall.candidate.kind == StallKind::Idle, !first)
@@ -145,19 +150,28 @@ impl Query {
 }
 
 impl Stall {
-    /// False for an event loop that spent most of its absence in other waits with a timeout, none of which anybody ended: it polls
-    /// there, and was not kept from anything. Nor for a writer into a pipe of whose reader nothing is known but that it had nothing to do:
-    /// that may be a pager before which somebody sits.
+    /// False for an event loop that spent most of its absence in other waits with a timeout, none
+    /// of which anybody ended: it polls there, and was not kept from anything. Nor for a writer
+    /// into a pipe of whose reader nothing is known but that it had nothing to do: that may be a
+    /// pager before which somebody sits.
     fn is_defensible(&self) -> bool {
         let operation = self.candidate.operation.as_ref();
         let is_message = operation.is_some_and(|operation| operation.class == WaitClass::Ipc);
-        if self.candidate.kind == StallKind::UnwantedWait && is_message && !self.finding.pattern.is_definite() {
+        if self.candidate.kind == StallKind::UnwantedWait
+            && is_message
+            && !self.finding.pattern.is_definite()
+        {
             return false;
         }
 
-        let polled = self.explanation.pieces.iter().filter(|piece| piece.hop.is_none() && piece.cause == Cause::Timeout);
+        let polled = self
+            .explanation
+            .pieces
+            .iter()
+            .filter(|piece| piece.hop.is_none() && piece.cause == Cause::Timeout);
         let polled_ns: u64 = polled.map(|piece| piece.window.duration_ns()).sum();
-        self.candidate.kind != StallKind::EventLoop || polled_ns * 2 < self.explanation.window.duration_ns()
+        self.candidate.kind != StallKind::EventLoop
+            || polled_ns * 2 < self.explanation.window.duration_ns()
     }
 
     /// The culprit, when it is someone other than the victim.
@@ -172,7 +186,8 @@ impl Stall {
             Pattern::TimerSleep => 2,
             _ => 4,
         };
-        // A busy machine starves many threads of a CPU a little: their number says less than that of threads behind one lock.
+        // A busy machine starves many threads of a CPU a little: their number says less than that
+        // of threads behind one lock.
         let most = if self.candidate.kind == StallKind::CpuStarvation { 2 } else { 10 };
         weight(&self.candidate).saturating_mul(self.victims.len().min(most) as u64 * cause)
     }
@@ -183,50 +198,79 @@ impl Analysis<'_> {
     pub fn stalls(&self, query: &Query) -> Vec<Stall> {
         let mut candidates = self.candidates(query);
         if !query.victims.is_empty() && query.window.is_none() {
-            // Beside a stall, what is unusual about those that were asked about is one particular wait.
-            candidates.extend(self.most_unusual(query).into_iter().filter(Candidate::is_unusual_wait));
+            // Beside a stall, what is unusual about those that were asked about is one particular
+            // wait.
+            candidates
+                .extend(self.most_unusual(query).into_iter().filter(Candidate::is_unusual_wait));
         }
-        candidates.sort_by_key(|candidate| (std::cmp::Reverse(weight(candidate)), candidate.window.start, candidate.victim));
+        candidates.sort_by_key(|candidate| {
+            (std::cmp::Reverse(weight(candidate)), candidate.window.start, candidate.victim)
+        });
         candidates.truncate(MOST_EXPLAINED);
-        let stalls: Vec<Stall> = candidates.into_par_iter().map(|candidate| self.judge(candidate)).filter(Stall::is_defensible).collect();
+        let stalls: Vec<Stall> = candidates
+            .into_par_iter()
+            .map(|candidate| self.judge(candidate))
+            .filter(Stall::is_defensible)
+            .collect();
         let mut merged = merge(stalls);
         if merged.is_empty() && query.is_about_something() {
             let unusual = self.most_unusual(query);
-            merged = merge(unusual.into_par_iter().map(|candidate| self.judge(candidate)).collect());
+            merged =
+                merge(unusual.into_par_iter().map(|candidate| self.judge(candidate)).collect());
         }
         merged.sort_by_key(|stall| {
-            (query.rank(stall), std::cmp::Reverse(stall.severity()), stall.candidate.window.start, stall.candidate.victim)
+            (
+                query.rank(stall),
+                std::cmp::Reverse(stall.severity()),
+                stall.candidate.window.start,
+                stall.candidate.victim,
+            )
         });
         merged
     }
 
-    /// What was most unusual about the threads that were asked about; without any, about whoever had the most unusual time in the window.
+    /// What was most unusual about the threads that were asked about; without any, about whoever
+    /// had the most unusual time in the window.
     fn most_unusual(&self, query: &Query) -> Vec<Candidate> {
         let window = query.window.unwrap_or_else(|| self.timeline.window());
         let asked: Vec<ThreadId> = match query.victims.is_empty() {
-            true => (1..self.timeline.threads() as u32).map(ThreadId).filter(|&thread| self.is_recorded(thread)).collect(),
+            true => (1..self.timeline.threads() as u32)
+                .map(ThreadId)
+                .filter(|&thread| self.is_recorded(thread))
+                .collect(),
             false => query.victims.clone(),
         };
-        let mut candidates: Vec<Candidate> = asked.into_par_iter().flat_map_iter(|thread| self.unusual(thread, window)).collect();
+        let mut candidates: Vec<Candidate> =
+            asked.into_par_iter().flat_map_iter(|thread| self.unusual(thread, window)).collect();
         if query.victims.is_empty() {
             let rank = |candidate: &Candidate| match candidate.kind {
                 StallKind::Rhythm => 0,
                 StallKind::Longest => 1,
                 _ => 2,
             };
-            candidates.sort_by_key(|candidate| (rank(candidate), std::cmp::Reverse(candidate.window.duration_ns()), candidate.victim));
+            candidates.sort_by_key(|candidate| {
+                (
+                    rank(candidate),
+                    std::cmp::Reverse(candidate.window.duration_ns()),
+                    candidate.victim,
+                )
+            });
         }
         candidates.truncate(MOST_EXPLAINED);
         candidates
     }
 
-    /// False for threads that were recorded only where they met others: nothing can be said of them.
+    /// False for threads that were recorded only where they met others: nothing can be said of
+    /// them.
     fn is_recorded(&self, thread: ThreadId) -> bool {
         self.trace.meta.only_pid.is_none_or(|pid| self.trace.threads.process_of(thread).pid == pid)
     }
 
     fn candidates(&self, query: &Query) -> Vec<Candidate> {
-        let wanted = |thread: ThreadId| self.is_recorded(thread) && (query.victims.is_empty() || query.victims.contains(&thread));
+        let wanted = |thread: ThreadId| {
+            self.is_recorded(thread)
+                && (query.victims.is_empty() || query.victims.contains(&thread))
+        };
         if let (Some(window), false) = (query.window, query.victims.is_empty()) {
             let named = query.victims.iter().map(|&victim| Candidate {
                 kind: StallKind::Mark,
@@ -247,16 +291,23 @@ impl Analysis<'_> {
             .collect();
         candidates.extend(machine::find(self, &candidates));
         candidates.retain(unwanted_wait::is_long);
-        let reported = ui_delay::find(self).into_iter().filter(|candidate| wanted(candidate.victim));
-        candidates.extend(reported.filter(|candidate| query.window.is_none_or(|window| candidate.window.overlaps(window))));
+        let reported =
+            ui_delay::find(self).into_iter().filter(|candidate| wanted(candidate.victim));
+        candidates.extend(reported.filter(|candidate| {
+            query.window.is_none_or(|window| candidate.window.overlaps(window))
+        }));
         candidates
     }
 
     fn candidates_of(&self, thread: ThreadId) -> Vec<Candidate> {
         let segments = self.segments(thread, self.timeline.window());
         let operations = self.operations(thread, &segments);
-        let view =
-            ThreadView { thread, segments: &segments, operations: &operations, event_loop: event_loop::is_event_loop(self, &operations) };
+        let view = ThreadView {
+            thread,
+            segments: &segments,
+            operations: &operations,
+            event_loop: event_loop::is_event_loop(self, &operations),
+        };
         let mut found = Vec::new();
         FINDERS.iter().for_each(|find| find(self, &view, &mut found));
         found
@@ -268,7 +319,9 @@ impl Analysis<'_> {
         finding.story.extend(candidate.machine.iter().flat_map(|machine| machine.story(self)));
         // Woken in vain, but that was not what kept it waiting: a wait for a lock like any other.
         let kind = match candidate.kind {
-            StallKind::LockStarvation if finding.pattern != Pattern::LockStarvation => StallKind::UnwantedWait,
+            StallKind::LockStarvation if finding.pattern != Pattern::LockStarvation => {
+                StallKind::UnwantedWait
+            }
             kind => kind,
         };
         let candidate = Candidate { kind, ..candidate };
@@ -283,20 +336,23 @@ impl Analysis<'_> {
     }
 }
 
-/// How much a candidate matters: its length, four times that for an event loop, because someone sits before it.
+/// How much a candidate matters: its length, four times that for an event loop, because someone
+/// sits before it.
 fn weight(candidate: &Candidate) -> u64 {
     candidate.window.duration_ns().saturating_mul(if candidate.event_loop { 4 } else { 1 })
 }
 
-/// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of several, the victims of one culprit, and
-/// the culprit's own view of what held it up.
+/// Joins stalls that overlap and have the same cause: of one thread, its views of one hang; of
+/// several, the victims of one culprit, and the culprit's own view of what held it up.
 fn merge(stalls: Vec<Stall>) -> Vec<Stall> {
     let mut merged: Vec<Stall> = Vec::new();
     for stall in stalls {
         if merged.iter().any(|known| is_culprits_view(known, &stall)) {
             continue;
         }
-        match merged.iter_mut().find(|known| is_culprits_view(&stall, known) || same_hang(known, &stall) || same_cause(known, &stall)) {
+        match merged.iter_mut().find(|known| {
+            is_culprits_view(&stall, known) || same_hang(known, &stall) || same_cause(known, &stall)
+        }) {
             Some(known) if is_culprits_view(&stall, known) => *known = stall,
             Some(known) => {
                 let mut victims = [known.victims.as_slice(), &stall.victims].concat();
@@ -318,16 +374,19 @@ fn same_hang(a: &Stall, b: &Stall) -> bool {
     a.candidate.victim == b.candidate.victim && share(a, b) >= 0.5
 }
 
-/// Two victims of one culprit with one pattern, at the same time; of one crowd; of one quota; or of one queue, in which each saw others last.
+/// Two victims of one culprit with one pattern, at the same time; of one crowd; of one quota; or of
+/// one queue, in which each saw others last.
 fn same_cause(a: &Stall, b: &Stall) -> bool {
     let (a_by, b_by) = (a.kept_waiting_by(), b.kept_waiting_by());
     let queue = a.finding.pattern.is_queue() && a.finding.function == b.finding.function;
     let crowd = a.finding.crowd.is_some() && a.finding.crowd == b.finding.crowd;
     let culprit = a_by.is_some() && (a_by == b_by || crowd || queue);
-    a.finding.pattern == b.finding.pattern && (culprit && share(a, b) >= 0.5 || same_throttling(a, b))
+    a.finding.pattern == b.finding.pattern
+        && (culprit && share(a, b) >= 0.5 || same_throttling(a, b))
 }
 
-/// Two victims of one quota that was used up in both: who came after the other ended suffers from the same.
+/// Two victims of one quota that was used up in both: who came after the other ended suffers from
+/// the same.
 fn same_throttling(a: &Stall, b: &Stall) -> bool {
     /// Periods of the quota between two stalls that are one, at most.
     const MAX_PERIODS_BETWEEN: u64 = 10;
@@ -337,12 +396,18 @@ fn same_throttling(a: &Stall, b: &Stall) -> bool {
     quota.group == other.group && between <= quota.period_ns.saturating_mul(MAX_PERIODS_BETWEEN)
 }
 
-/// `view` is the same hang as its culprit experienced it: held up itself while it held up the victim of `stall`. Who took a CPU from
-/// others was not held up: what it did then is a story of its own.
+/// `view` is the same hang as its culprit experienced it: held up itself while it held up the
+/// victim of `stall`. Who took a CPU from others was not held up: what it did then is a story of
+/// its own.
 fn is_culprits_view(stall: &Stall, view: &Stall) -> bool {
     let window = view.candidate.window;
-    let covers = || stall.candidate.window.intersect(window).duration_ns() as f64 >= window.duration_ns() as f64 * 0.8;
-    stall.finding.pattern != Pattern::CpuStarvation && stall.kept_waiting_by() == Some(view.candidate.victim) && covers()
+    let covers = || {
+        stall.candidate.window.intersect(window).duration_ns() as f64
+            >= window.duration_ns() as f64 * 0.8
+    };
+    stall.finding.pattern != Pattern::CpuStarvation
+        && stall.kept_waiting_by() == Some(view.candidate.victim)
+        && covers()
 }
 
 /// What the windows share, as a part of the shorter one.
@@ -352,8 +417,8 @@ fn share(a: &Stall, b: &Stall) -> f64 {
     a.intersect(b).duration_ns() as f64 / shorter as f64
 }
 
-/// Which of two views of one hang is told: the one with a definite verdict, the event loop's, the starved operation's, the one that the
-/// system itself reported, the longer.
+/// Which of two views of one hang is told: the one with a definite verdict, the event loop's, the
+/// starved operation's, the one that the system itself reported, the longer.
 fn better(new: &Stall, old: &Stall) -> bool {
     let rank = |stall: &Stall| {
         (

@@ -1,5 +1,5 @@
-//! Waits that nobody chooses: locks, block devices, file systems, memory, being stopped, a peer that does not take what is written to
-//! it, and any uninterruptible sleep.
+//! Waits that nobody chooses: locks, block devices, file systems, memory, being stopped, a peer
+//! that does not take what is written to it, and any uninterruptible sleep.
 
 use super::{Candidate, StallKind, ThreadView};
 use crate::timeline::State;
@@ -21,7 +21,8 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
         let next = view.operations.get(index + 1).map_or(Time::MAX, |next| next.window.start);
         if operation.window.duration_ns() >= THRESHOLD_OF_MANY_NS
             && is_unwanted(analysis, operation)
-            && (!analysis.facts.is_kernel_thread(operation.stack) || somebody_waited(analysis, operation, next))
+            && (!analysis.facts.is_kernel_thread(operation.stack)
+                || somebody_waited(analysis, operation, next))
         {
             found.push(Candidate {
                 kind: StallKind::UnwantedWait,
@@ -37,7 +38,11 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
 
 fn is_unwanted(analysis: &Analysis<'_>, operation: &Operation) -> bool {
     match operation.class {
-        WaitClass::Lock | WaitClass::BlockIo | WaitClass::FileSystem | WaitClass::Memory | WaitClass::Stopped => true,
+        WaitClass::Lock
+        | WaitClass::BlockIo
+        | WaitClass::FileSystem
+        | WaitClass::Memory
+        | WaitClass::Stopped => true,
         WaitClass::KernelIdle => false,
         // vfork and exec wait uninterruptibly for their child: that is a call's length, not a hang.
         WaitClass::Process | WaitClass::Timer => false,
@@ -45,8 +50,9 @@ fn is_unwanted(analysis: &Analysis<'_>, operation: &Operation) -> bool {
     }
 }
 
-/// Whether a kernel thread that waited in `operation` kept a program waiting: the housekeeping of the kernel hurts nobody by itself. Asks
-/// for whom it woke between its wait and the `next` one, and whether they had waited for it most of that time.
+/// Whether a kernel thread that waited in `operation` kept a program waiting: the housekeeping of
+/// the kernel hurts nobody by itself. Asks for whom it woke between its wait and the `next` one,
+/// and whether they had waited for it most of that time.
 fn somebody_waited(analysis: &Analysis<'_>, operation: &Operation, next: Time) -> bool {
     let trace = analysis.trace;
     let after = Window::new(operation.window.end, next.min(analysis.timeline.window().end));
@@ -56,9 +62,12 @@ fn somebody_waited(analysis: &Analysis<'_>, operation: &Operation, next: Time) -
                 && !matches!(analysis.class_of(segment), WaitClass::Idle | WaitClass::KernelIdle)
                 && !analysis.facts.is_kernel_thread(segment.wait_stack(trace))
         });
-        waits.map(|segment| segment.window.duration_ns()).sum::<u64>() * 2 >= operation.window.duration_ns()
+        waits.map(|segment| segment.window.duration_ns()).sum::<u64>() * 2
+            >= operation.window.duration_ns()
     };
-    let woke =
-        |index: &usize| trace.wakings.waker[*index] == operation.thread && analysis.facts.wake_source(trace, *index).context.is_task();
+    let woke = |index: &usize| {
+        trace.wakings.waker[*index] == operation.thread
+            && analysis.facts.wake_source(trace, *index).context.is_task()
+    };
     trace.wakings.range(after).filter(woke).any(|index| waited(trace.wakings.wakee[index]))
 }

@@ -1,9 +1,11 @@
-//! The butterfly of a function: who calls it and what it calls, on wait stacks, wake stacks or CPU samples; without a function, the
-//! ranking of all functions.
+//! The butterfly of a function: who calls it and what it calls, on wait stacks, wake stacks or CPU
+//! samples; without a function, the ranking of all functions.
 //!
-//! *Why on wake stacks:* "which function is on most of the stacks that wake somebody, and how much waiting did those wake-ups end?" finds
-//! a saturated lock at once, where following one wait after another takes an evening. A stack counts once for a function, however often
-//! the function is on it; callers and callees are those around its outermost call, so that every stack is on exactly one path.
+//! *Why on wake stacks:* "which function is on most of the stacks that wake somebody, and how much
+//! waiting did those wake-ups end?" finds a saturated lock at once, where following one wait after
+//! another takes an evening. A stack counts once for a function, however often the function is on
+//! it; callers and callees are those around its outermost call, so that every stack is on exactly
+//! one path.
 
 use super::column::{self, StackKind};
 use super::query::Query;
@@ -154,7 +156,8 @@ pub struct Ranked {
     pub self_ns: u64,
 }
 
-/// All functions by the time of the stacks that they are on, but for those that start every thread and enter every system call.
+/// All functions by the time of the stacks that they are on, but for those that start every thread
+/// and enter every system call.
 #[derive(Serialize, Debug)]
 pub struct Ranking {
     version: u32,
@@ -207,15 +210,27 @@ impl Growing {
     }
 
     fn finish(self, source: &Source<'_>, name: String) -> Node {
-        let mut children: Vec<Node> =
-            self.children.into_iter().map(|(cell, child)| child.finish(source, source.with_text(cell, str::to_owned))).collect();
-        children.sort_by(|a, b| (Reverse((a.total_ns, a.count)), &a.name).cmp(&(Reverse((b.total_ns, b.count)), &b.name)));
+        let mut children: Vec<Node> = self
+            .children
+            .into_iter()
+            .map(|(cell, child)| child.finish(source, source.with_text(cell, str::to_owned)))
+            .collect();
+        children.sort_by(|a, b| {
+            (Reverse((a.total_ns, a.count)), &a.name)
+                .cmp(&(Reverse((b.total_ns, b.count)), &b.name))
+        });
         Node { name, count: self.count, total_ns: self.ns, children }
     }
 }
 
 /// The stacks of some rows (all, if none are named), each once, as paths.
-fn paths(stored: &Stored<'_>, of: Of, level: Level, rows: Option<&[u32]>, cancel: &Cancel) -> Wanted<Vec<Path>> {
+fn paths(
+    stored: &Stored<'_>,
+    of: Of,
+    level: Level,
+    rows: Option<&[u32]>,
+    cancel: &Cancel,
+) -> Wanted<Vec<Path>> {
     let source = &stored.source;
     let path = |(stack, (count, ns)): (u32, (u64, u64))| {
         let frames = frames(source.analysis, of.stack_kind(), StackId(stack)).iter().rev();
@@ -231,8 +246,13 @@ fn paths(stored: &Stored<'_>, of: Of, level: Level, rows: Option<&[u32]>, cancel
         Path { cells, count, ns }
     };
     let weights = stored.weigh(of, rows, cancel)?;
-    let weighty: Vec<(u32, (u64, u64))> = (0..).zip(weights).filter(|(_, (count, _))| *count > 0).collect();
-    weighty.into_par_iter().with_min_len(1 << 10).map(|stack| cancel.check().map(|()| path(stack))).collect()
+    let weighty: Vec<(u32, (u64, u64))> =
+        (0..).zip(weights).filter(|(_, (count, _))| *count > 0).collect();
+    weighty
+        .into_par_iter()
+        .with_min_len(1 << 10)
+        .map(|stack| cancel.check().map(|()| path(stack)))
+        .collect()
 }
 
 /// The stored table of a question, and the rows that its filter picks.
@@ -242,12 +262,14 @@ fn asked<'a>(analysis: &'a Analysis<'a>, question: &Question<'_>) -> (Stored<'a>
     (stored, rows)
 }
 
-/// What a user's word means among the names on the paths: those equal to it, else those that contain it, in any case.
+/// What a user's word means among the names on the paths: those equal to it, else those that
+/// contain it, in any case.
 fn matching(source: &Source<'_>, paths: &[Path], word: &str) -> Vec<Cell> {
     let mut cells: Vec<Cell> = paths.iter().flat_map(|path| path.cells.iter().copied()).collect();
     cells.sort_unstable();
     cells.dedup();
-    let equal: Vec<Cell> = cells.iter().copied().filter(|&cell| source.with_text(cell, |text| text == word)).collect();
+    let equal: Vec<Cell> =
+        cells.iter().copied().filter(|&cell| source.with_text(cell, |text| text == word)).collect();
     if !equal.is_empty() {
         return equal;
     }
@@ -258,9 +280,23 @@ fn matching(source: &Source<'_>, paths: &[Path], word: &str) -> Vec<Cell> {
 
 impl Butterfly {
     /// The callers or callees of `function`; none when no stack has it.
-    pub fn new(analysis: &Analysis<'_>, question: Question<'_>, direction: Direction, function: &str) -> Option<Self> {
+    pub fn new(
+        analysis: &Analysis<'_>,
+        question: Question<'_>,
+        direction: Direction,
+        function: &str,
+    ) -> Option<Self> {
         let (stored, rows) = asked(analysis, &question);
-        Self::grown(&stored, question.of, question.level, direction, function, Some(&rows), &Cancel::never()).unwrap_or(None)
+        Self::grown(
+            &stored,
+            question.of,
+            question.level,
+            direction,
+            function,
+            Some(&rows),
+            &Cancel::never(),
+        )
+        .unwrap_or(None)
     }
 
     /// The same on a stored table, which must be that of `of`.
@@ -289,13 +325,16 @@ impl Butterfly {
         let wanted = matching(source, &paths, function);
         let mut tree = Growing::default();
         for path in &paths {
-            let Some(at) = path.cells.iter().position(|cell| wanted.contains(cell)) else { continue };
+            let Some(at) = path.cells.iter().position(|cell| wanted.contains(cell)) else {
+                continue;
+            };
             match direction {
                 Direction::Callers => tree.grow(path, &mut path.cells[..at].iter().rev().copied()),
                 Direction::Callees => tree.grow(path, &mut path.cells[at + 1..].iter().copied()),
             }
         }
-        let mut matched: Vec<String> = wanted.iter().map(|&cell| source.with_text(cell, str::to_owned)).collect();
+        let mut matched: Vec<String> =
+            wanted.iter().map(|&cell| source.with_text(cell, str::to_owned)).collect();
         matched.sort_unstable();
         let name = match matched.as_slice() {
             [] => return Ok(None),
@@ -329,12 +368,20 @@ impl Butterfly {
         );
         if let [_, _, ..] = self.matched.as_slice() {
             let (some, more) = self.matched.split_at(self.matched.len().min(MOST_MATCHED));
-            let more = if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
-            let _ = writeln!(out, "which means any of {}: {}{more}", self.matched.len(), some.join(", "));
+            let more =
+                if more.is_empty() { String::new() } else { format!(" and {} more", more.len()) };
+            let _ = writeln!(
+                out,
+                "which means any of {}: {}{more}",
+                self.matched.len(),
+                some.join(", ")
+            );
         }
-        let _ = writeln!(out, "{:>10}  {time:>12}  {:>7}  {} of it", "count", "share", self.direction);
+        let _ =
+            writeln!(out, "{:>10}  {time:>12}  {:>7}  {} of it", "count", "share", self.direction);
         let nodes = self.tree.flat();
-        // The weightiest; a parent weighs no less than its child and comes before it, so whoever is shown hangs on something shown.
+        // The weightiest; a parent weighs no less than its child and comes before it, so whoever is
+        // shown hangs on something shown.
         let mut order: Vec<usize> = (0..nodes.len()).collect();
         order.sort_by_key(|&at| Reverse((nodes[at].1.total_ns, nodes[at].1.count)));
         order.truncate(top);
@@ -342,24 +389,39 @@ impl Butterfly {
         for &(indent, node) in order.iter().map(|&at| &nodes[at]) {
             let (count, time) = (units::count(node.count), units::duration(node.total_ns));
             let share = units::percent(node.total_ns, self.tree.total_ns);
-            let _ = writeln!(out, "{count:>10}  {time:>12}  {share:>7}  {:indent$}{}", "", node.name);
+            let _ =
+                writeln!(out, "{count:>10}  {time:>12}  {share:>7}  {:indent$}{}", "", node.name);
         }
         if nodes.len() > order.len() {
             let (rest, all) = (nodes.len() - order.len(), nodes.len());
-            let _ = writeln!(out, "… and {} of {} smaller lines (--top N)", units::count(rest as u64), units::count(all as u64));
+            let _ = writeln!(
+                out,
+                "… and {} of {} smaller lines (--top N)",
+                units::count(rest as u64),
+                units::count(all as u64)
+            );
         }
         out
     }
 }
 
 impl Node {
-    /// The tree as lines with their indent. A child that carries all of its parent's weight stays at the parent's: a chain is no staircase.
+    /// The tree as lines with their indent. A child that carries all of its parent's weight stays
+    /// at the parent's: a chain is no staircase.
     fn flat(&self) -> Vec<(usize, &Self)> {
         let (mut lines, mut open) = (Vec::new(), vec![(0, self)]);
         while let Some((indent, node)) = open.pop() {
             lines.push((indent, node));
-            let alone = node.children.first().is_some_and(|child| (child.total_ns, child.count) == (node.total_ns, node.count));
-            open.extend(node.children.iter().rev().map(|child| (if alone { indent } else { indent + 2 }, child)));
+            let alone = node
+                .children
+                .first()
+                .is_some_and(|child| (child.total_ns, child.count) == (node.total_ns, node.count));
+            open.extend(
+                node.children
+                    .iter()
+                    .rev()
+                    .map(|child| (if alone { indent } else { indent + 2 }, child)),
+            );
         }
         lines
     }
@@ -369,21 +431,42 @@ impl Ranking {
     /// All functions, modules or files of the question.
     pub fn new(analysis: &Analysis<'_>, question: Question<'_>) -> Self {
         let (stored, rows) = asked(analysis, &question);
-        Self::ranked(&stored, question.of, question.level, Some(&rows), &Cancel::never()).unwrap_or_else(|_| Self::empty(question))
+        Self::ranked(&stored, question.of, question.level, Some(&rows), &Cancel::never())
+            .unwrap_or_else(|_| Self::empty(question))
     }
 
     /// The same on a stored table, which must be that of `of`.
-    pub fn of(stored: &Stored<'_>, of: Of, level: Level, selection: Selection<'_>, cancel: &Cancel) -> Wanted<Self> {
+    pub fn of(
+        stored: &Stored<'_>,
+        of: Of,
+        level: Level,
+        selection: Selection<'_>,
+        cancel: &Cancel,
+    ) -> Wanted<Self> {
         let rows = stored.selected(selection, cancel)?;
         Self::ranked(stored, of, level, rows.as_deref(), cancel)
     }
 
     fn empty(question: Question<'_>) -> Self {
         let (of, by) = (question.of.word(), question.level.word());
-        Self { version: 1, of, by, all_count: 0, all_total_ns: 0, ranking: Vec::new(), kind: question.of }
+        Self {
+            version: 1,
+            of,
+            by,
+            all_count: 0,
+            all_total_ns: 0,
+            ranking: Vec::new(),
+            kind: question.of,
+        }
     }
 
-    fn ranked(stored: &Stored<'_>, of: Of, level: Level, rows: Option<&[u32]>, cancel: &Cancel) -> Wanted<Self> {
+    fn ranked(
+        stored: &Stored<'_>,
+        of: Of,
+        level: Level,
+        rows: Option<&[u32]>,
+        cancel: &Cancel,
+    ) -> Wanted<Self> {
         let source = &stored.source;
         let paths = paths(stored, of, level, rows, cancel)?;
         let mut sums: FxHashMap<Cell, (u64, u64, u64)> = FxHashMap::default();
@@ -394,7 +477,11 @@ impl Ranking {
             for cell in cells {
                 let sum = sums.entry(cell).or_default();
                 let innermost = if path.cells.last() == Some(&cell) { path.ns } else { 0 };
-                *sum = (sum.0 + path.count, sum.1.saturating_add(path.ns), sum.2.saturating_add(innermost));
+                *sum = (
+                    sum.0 + path.count,
+                    sum.1.saturating_add(path.ns),
+                    sum.2.saturating_add(innermost),
+                );
             }
         }
         let ranked = sums.into_iter().map(|(cell, (count, total_ns, self_ns))| {
@@ -402,7 +489,10 @@ impl Ranking {
             Ranked { name, count, total_ns, self_ns }
         });
         let mut ranking: Vec<Ranked> = ranked.filter(|ranked| !is_scaffold(&ranked.name)).collect();
-        ranking.sort_by(|a, b| (Reverse((a.total_ns, a.count)), &a.name).cmp(&(Reverse((b.total_ns, b.count)), &b.name)));
+        ranking.sort_by(|a, b| {
+            (Reverse((a.total_ns, a.count)), &a.name)
+                .cmp(&(Reverse((b.total_ns, b.count)), &b.name))
+        });
         Ok(Self {
             version: 1,
             of: of.word(),
@@ -417,8 +507,16 @@ impl Ranking {
     /// The ranking for people, at most `top` lines.
     pub fn text(&self, top: usize) -> String {
         let (_, stacks, time) = self.kind.words();
-        let mut out = format!("{} {stacks}, {time} {}\n", units::count(self.all_count), units::duration(self.all_total_ns));
-        let _ = writeln!(out, "{:>10}  {time:>12}  {:>7}  {:>12}  {} on these stacks", "count", "share", "innermost", self.by);
+        let mut out = format!(
+            "{} {stacks}, {time} {}\n",
+            units::count(self.all_count),
+            units::duration(self.all_total_ns)
+        );
+        let _ = writeln!(
+            out,
+            "{:>10}  {time:>12}  {:>7}  {:>12}  {} on these stacks",
+            "count", "share", "innermost", self.by
+        );
         for ranked in self.ranking.iter().take(top) {
             let _ = writeln!(
                 out,
@@ -432,7 +530,12 @@ impl Ranking {
         }
         if self.ranking.len() > top {
             let (more, all) = ((self.ranking.len() - top) as u64, self.ranking.len() as u64);
-            let _ = writeln!(out, "… and {} more of {} (--top N)", units::count(more), units::plural(all, self.by));
+            let _ = writeln!(
+                out,
+                "… and {} more of {} (--top N)",
+                units::count(more),
+                units::plural(all, self.by)
+            );
         }
         out
     }

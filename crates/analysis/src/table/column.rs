@@ -1,7 +1,9 @@
-//! The registry of columns: names, other tools' names for them, what they hold, how they are computed.
+//! The registry of columns: names, other tools' names for them, what they hold, how they are
+//! computed.
 //!
-//! The help of `unhitch table --columns`, the names accepted by every option, and the keys of the JSON all come from it. *Why other
-//! names:* people come from Windows Performance Analyzer, whose "Readying Thread Stack" is the wake stack here.
+//! The help of `unhitch table --columns`, the names accepted by every option, and the keys of the
+//! JSON all come from it. *Why other names:* people come from Windows Performance Analyzer, whose
+//! "Readying Thread Stack" is the wake stack here.
 
 use super::rows::{NOWHERE, Row, Source};
 use super::{Cell, NONE, Name, TABLES};
@@ -14,7 +16,8 @@ use unhitch_model::{FrameId, ModuleKind, Process, Recorded, ThreadId, Time, Wake
 pub enum StackKind {
     /// Where a thread left its CPU: without the scheduler's frames.
     Wait,
-    /// From where a thread was woken: without the scheduler's frames, and of an interrupt without whom it interrupted.
+    /// From where a thread was woken: without the scheduler's frames, and of an interrupt without
+    /// whom it interrupted.
     Wake,
     /// What was executing: all of it.
     Sample,
@@ -53,7 +56,8 @@ impl Kind {
 
 /// A column.
 pub struct Column {
-    /// Its name; users may write it with spaces, hyphens, underscores or nothing between the words, in any case.
+    /// Its name; users may write it with spaces, hyphens, underscores or nothing between the words,
+    /// in any case.
     pub name: &'static str,
     /// Other names for it, those of Windows Performance Analyzer among them.
     pub aliases: &'static [&'static str],
@@ -157,18 +161,32 @@ pub fn columns_of(table: Name) -> impl Iterator<Item = &'static Column> {
 /// Which columns hold nothing where something was not recorded.
 const NEEDS: &[(Recorded, &[Name], &[&str])] = &[
     (Recorded::Switches, &[Wakes], &["waited", "reason", "wait stack"]),
-    (Recorded::Switches, &[Threads, Cpus], &["ran", "runnable", "slept", "busy", "idle", "switches"]),
+    (
+        Recorded::Switches,
+        &[Threads, Cpus],
+        &["ran", "runnable", "slept", "busy", "idle", "switches"],
+    ),
     (
         Recorded::Wakings,
         &[Switches, Waits],
-        &["woken at", "woken by", "woken by tid", "woken by process", "woken by pid", "wake context", "wake stack", "runnable"],
+        &[
+            "woken at",
+            "woken by",
+            "woken by tid",
+            "woken by process",
+            "woken by pid",
+            "wake context",
+            "wake stack",
+            "runnable",
+        ],
     ),
     (Recorded::Wakings, &[Threads], &["runnable"]),
     (Recorded::Samples, &[Threads, Cpus], &["samples", "sampled"]),
 ];
 
 impl Column {
-    /// What must have been recorded for the column to hold anything in a table that has rows without it.
+    /// What must have been recorded for the column to hold anything in a table that has rows
+    /// without it.
     pub fn needs(&self, table: Name) -> impl Iterator<Item = Recorded> {
         let needs = move |(what, tables, names): &(Recorded, &[Name], &[&str])| {
             (tables.contains(&table) && names.contains(&self.name)).then_some(*what)
@@ -193,13 +211,25 @@ fn plain(name: &str) -> String {
 pub fn describe(only: Option<Name>) -> String {
     let mut out = String::new();
     for table in TABLES.iter().filter(|table| only.is_none_or(|name| name == table.name)) {
-        let _ = writeln!(out, "{}{}: {}", if out.is_empty() { "" } else { "\n" }, table.word, table.doc);
+        let _ = writeln!(
+            out,
+            "{}{}: {}",
+            if out.is_empty() { "" } else { "\n" },
+            table.word,
+            table.doc
+        );
         for column in columns_of(table.name) {
             let aliases = match column.aliases {
                 [] => String::new(),
                 names => format!(" [{}]", names.join(", ")),
             };
-            let _ = writeln!(out, "  {:<17} {:<9} {}{aliases}", column.name, column.kind.word(), column.doc);
+            let _ = writeln!(
+                out,
+                "  {:<17} {:<9} {}{aliases}",
+                column.name,
+                column.kind.word(),
+                column.doc
+            );
         }
     }
     out
@@ -227,7 +257,11 @@ fn end(source: &Source<'_>, row: &Row) -> Cell {
 /// The process that a row is about, or whose thread it is about.
 fn process_of<'a>(source: &Source<'a>, row: &Row) -> &'a Process {
     let threads = &source.analysis.trace.threads;
-    if source.name == Lifetimes { threads.process(unhitch_model::ProcessId(row.index)) } else { threads.process_of(row.thread) }
+    if source.name == Lifetimes {
+        threads.process(unhitch_model::ProcessId(row.index))
+    } else {
+        threads.process_of(row.thread)
+    }
 }
 
 /// When the process of a row began and ended, as far as that was seen.
@@ -254,7 +288,8 @@ fn waker(source: &Source<'_>, row: &Row) -> Option<(ThreadId, Time)> {
 
 fn woken_by(source: &Source<'_>, row: &Row) -> Cell {
     let Some((wake, _)) = source.waking(row) else { return NONE };
-    let WakeSource { context, interrupt } = source.analysis.facts.wake_source(source.analysis.trace, wake);
+    let WakeSource { context, interrupt } =
+        source.analysis.facts.wake_source(source.analysis.trace, wake);
     match (waker(source, row), interrupt) {
         (Some((thread, at)), _) => thread_name(source, thread, at),
         (None, Some(InterruptSource::Timeout)) => source.text("(timeout)"),
@@ -278,12 +313,15 @@ fn wait_stack(source: &Source<'_>, row: &Row) -> Cell {
 }
 
 fn reason(source: &Source<'_>, row: &Row) -> Cell {
-    let flags = (row.wake != NOWHERE).then(|| source.analysis.trace.wakings.flags[row.wake as usize]);
+    let flags =
+        (row.wake != NOWHERE).then(|| source.analysis.trace.wakings.flags[row.wake as usize]);
     if row.slept_ns > 0 {
         source.class(source.analysis.class_of(&source.sleep(row)))
     } else if flags.is_some_and(|flags| flags.has(WakeFlags::NEW)) {
         source.text("new")
-    } else if row.out != NOWHERE && source.analysis.trace.switches.prev_state[row.out as usize].is_runnable() {
+    } else if row.out != NOWHERE
+        && source.analysis.trace.switches.prev_state[row.out as usize].is_runnable()
+    {
         source.text("preempted")
     } else {
         NONE
@@ -310,7 +348,11 @@ pub(super) fn function_of(source: &Source<'_>, frame: FrameId) -> Cell {
 
 /// A thread's id, where it has one.
 fn tid_of(source: &Source<'_>, thread: ThreadId) -> Cell {
-    if thread.is_unknown() { NONE } else { Cell::from(source.analysis.trace.threads.get(thread).tid) }
+    if thread.is_unknown() {
+        NONE
+    } else {
+        Cell::from(source.analysis.trace.threads.get(thread).tid)
+    }
 }
 
 fn pid_of(process: &Process) -> Cell {
@@ -324,7 +366,15 @@ pub(super) fn module_of(source: &Source<'_>, frame: FrameId) -> Cell {
 }
 
 pub(super) fn file_of(source: &Source<'_>, frame: FrameId) -> Cell {
-    match source.analysis.trace.symbols.get(frame).last().map(|symbol| symbol.file).filter(|file| !file.is_empty()) {
+    match source
+        .analysis
+        .trace
+        .symbols
+        .get(frame)
+        .last()
+        .map(|symbol| symbol.file)
+        .filter(|file| !file.is_empty())
+    {
         Some(file) => Cell::from(file.0),
         None => source.text("(no source file known)"),
     }
@@ -333,7 +383,9 @@ pub(super) fn file_of(source: &Source<'_>, frame: FrameId) -> Cell {
 fn address_of(source: &Source<'_>, frame: FrameId) -> Cell {
     let trace = source.analysis.trace;
     let Some(at) = trace.stacks.frame(frame) else { return NONE };
-    let of_file = |module: &&unhitch_model::Module| matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. });
+    let of_file = |module: &&unhitch_model::Module| {
+        matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. })
+    };
     let Some(module) = trace.modules.get(at.module).filter(of_file) else {
         return source.text(&format!("{:#x}", at.offset));
     };
@@ -350,12 +402,31 @@ mod tests {
         for table in TABLES {
             let columns: Vec<&Column> = columns_of(table.name).collect();
             for (index, column) in columns.iter().enumerate() {
-                assert!(std::ptr::eq(find(table.name, column.name).unwrap(), *column), "{} of {}", column.name, table.word);
+                assert!(
+                    std::ptr::eq(find(table.name, column.name).unwrap(), *column),
+                    "{} of {}",
+                    column.name,
+                    table.word
+                );
                 for other in &columns[..index] {
-                    let names =
-                        |column: &Column| [&[column.name], column.aliases].concat().iter().map(|name| plain(name)).collect::<Vec<_>>();
-                    let shared: Vec<String> = names(column).into_iter().filter(|name| names(other).contains(name)).collect();
-                    assert!(shared.is_empty(), "{} and {} of {} share {shared:?}", column.name, other.name, table.word);
+                    let names = |column: &Column| {
+                        [&[column.name], column.aliases]
+                            .concat()
+                            .iter()
+                            .map(|name| plain(name))
+                            .collect::<Vec<_>>()
+                    };
+                    let shared: Vec<String> = names(column)
+                        .into_iter()
+                        .filter(|name| names(other).contains(name))
+                        .collect();
+                    assert!(
+                        shared.is_empty(),
+                        "{} and {} of {} share {shared:?}",
+                        column.name,
+                        other.name,
+                        table.word
+                    );
                 }
             }
         }

@@ -42,7 +42,9 @@ pub(super) fn fields(source: &Source<'_>, row: &Row) -> Cell {
     if kind(source, row).is_none() {
         return super::NONE;
     }
-    let told = |(name, value): (String, String)| if name.is_empty() { value } else { format!("{name}={value}") };
+    let told = |(name, value): (String, String)| {
+        if name.is_empty() { value } else { format!("{name}={value}") }
+    };
     let fields = crate::marks::fields(source.analysis.trace, row.index as usize);
     source.text(&fields.into_iter().map(told).collect::<Vec<_>>().join(", "))
 }

@@ -1,4 +1,5 @@
-//! Filter expressions: `waited > 5ms and (process = chrome or wait stack ~ mutex) and not reason = idle`.
+//! Filter expressions: `waited > 5ms and (process = chrome or wait stack ~ mutex) and not reason =
+//! idle`.
 //!
 //! ```text
 //! expression  =  both { "or" both }            both  =  one { "and" one }
@@ -6,8 +7,10 @@
 //! operator    =  "="  "!="  "<"  "<="  ">"  ">="  "~" (contains)
 //! ```
 //!
-//! A value that holds spaces or brackets is quoted. Durations and times carry a unit (`5ms`, `1.2s`); times count from the trace's
-//! origin, as `--from` does. A text may be written as it is or as it is shown, with its control characters written out. *Why errors point:* an expression is typed by hand into a shell, and what is wrong is seldom its start.
+//! A value that holds spaces or brackets is quoted. Durations and times carry a unit (`5ms`,
+//! `1.2s`); times count from the trace's origin, as `--from` does. A text may be written as it is
+//! or as it is shown, with its control characters written out. *Why errors point:* an expression is
+//! typed by hand into a shell, and what is wrong is seldom its start.
 
 use super::column::{Column, Kind, columns_of, find, time};
 use super::rows::{Row, Source};
@@ -102,7 +105,10 @@ fn select(node: &Node, source: &Source<'_>) -> Vec<bool> {
     let join = |nodes: &[Node], all: bool| {
         let mut joined = vec![all; source.rows.len()];
         for node in nodes {
-            joined.iter_mut().zip(select(node, source)).for_each(|(a, b)| *a = if all { *a && b } else { *a || b });
+            joined
+                .iter_mut()
+                .zip(select(node, source))
+                .for_each(|(a, b)| *a = if all { *a && b } else { *a || b });
         }
         joined
     };
@@ -120,7 +126,11 @@ fn select(node: &Node, source: &Source<'_>) -> Vec<bool> {
             let test = |cell: Cell| test(source, column.kind, cell, *operator, value);
             let pass = |known: &mut FxHashMap<Cell, bool>, row: &Row| {
                 let cell = (column.cell)(source, row);
-                if remembered { *known.entry(cell).or_insert_with(|| test(cell)) } else { test(cell) }
+                if remembered {
+                    *known.entry(cell).or_insert_with(|| test(cell))
+                } else {
+                    test(cell)
+                }
             };
             source.rows.par_iter().with_min_len(FEWEST).map_init(FxHashMap::default, pass).collect()
         }
@@ -134,7 +144,11 @@ fn test(source: &Source<'_>, kind: Kind, cell: Cell, operator: Operator, value: 
             let any = source.frames(stack_kind, StackId(stack)).iter().any(|&frame| {
                 source.analysis.trace.frame_names(frame).iter().any(|name| {
                     let name = visible(name).to_lowercase();
-                    if operator == Operator::Contains { name.contains(wanted) } else { name == *wanted }
+                    if operator == Operator::Contains {
+                        name.contains(wanted)
+                    } else {
+                        name == *wanted
+                    }
                 })
             });
             any != (operator == Operator::Unequal)
@@ -181,7 +195,14 @@ impl Parser<'_> {
 
     /// What stands at `offset` is not what is `expected`.
     fn error(&self, offset: usize, expected: impl Into<String>) -> FilterError {
-        let word: String = self.text.get(offset..).unwrap_or("").chars().take_while(|c| !c.is_whitespace()).take(40).collect();
+        let word: String = self
+            .text
+            .get(offset..)
+            .unwrap_or("")
+            .chars()
+            .take_while(|c| !c.is_whitespace())
+            .take(40)
+            .collect();
         let found = if word.is_empty() { "the end".to_owned() } else { format!("`{word}`") };
         FilterError { text: self.text.to_owned(), offset, found, expected: expected.into() }
     }
@@ -189,9 +210,11 @@ impl Parser<'_> {
     /// Steps over `word` if it stands here as a word of its own.
     fn takes(&mut self, word: &str) -> bool {
         self.skip_spaces();
-        let here = self.rest().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
-        let ends =
-            self.rest().get(word.len()..).is_some_and(|rest| rest.chars().next().is_none_or(|c| c.is_whitespace() || "()".contains(c)));
+        let here =
+            self.rest().get(..word.len()).is_some_and(|start| start.eq_ignore_ascii_case(word));
+        let ends = self.rest().get(word.len()..).is_some_and(|rest| {
+            rest.chars().next().is_none_or(|c| c.is_whitespace() || "()".contains(c))
+        });
         if here && ends {
             self.at += word.len();
         }
@@ -218,7 +241,10 @@ impl Parser<'_> {
         self.skip_spaces();
         self.depth += 1;
         if self.depth > DEEPEST {
-            return Err(self.error(self.at, format!("at most {DEEPEST} brackets and `not`s inside one another")));
+            return Err(self.error(
+                self.at,
+                format!("at most {DEEPEST} brackets and `not`s inside one another"),
+            ));
         }
         let node = if self.takes("not") {
             Node::Not(Box::new(self.one()?))
@@ -240,7 +266,10 @@ impl Parser<'_> {
 
     fn comparison(&mut self) -> Result<Node, FilterError> {
         let start = self.at;
-        let len = self.rest().find(['=', '!', '<', '>', '~', '(', ')', '"', '\'']).unwrap_or(self.rest().len());
+        let len = self
+            .rest()
+            .find(['=', '!', '<', '>', '~', '(', ')', '"', '\''])
+            .unwrap_or(self.rest().len());
         let name = self.rest().get(..len).unwrap_or("").trim_end().to_owned();
         let Some(column) = find(self.table, &name).filter(|_| !name.is_empty()) else {
             let names: Vec<&str> = columns_of(self.table).map(|column| column.name).collect();
@@ -252,7 +281,9 @@ impl Parser<'_> {
         };
         self.at += len;
         let at = self.at;
-        let Some(&(sign, operator)) = OPERATORS.iter().find(|(sign, _)| self.rest().starts_with(sign)) else {
+        let Some(&(sign, operator)) =
+            OPERATORS.iter().find(|(sign, _)| self.rest().starts_with(sign))
+        else {
             return Err(self.error(at, "one of = != < <= > >= ~"));
         };
         let is_text = matches!(column.kind, Kind::Text | Kind::Stack(_));
@@ -263,18 +294,28 @@ impl Parser<'_> {
         };
         if !fits {
             let known = if is_text { "= != or ~" } else { "= != < <= > or >=" };
-            return Err(self.error(at, format!("{known}, because `{}` is a {}", column.name, column.kind.word())));
+            return Err(self.error(
+                at,
+                format!("{known}, because `{}` is a {}", column.name, column.kind.word()),
+            ));
         }
         self.at += sign.len();
         let (offset, value) = self.value()?;
         let value = match column.kind {
             Kind::Text | Kind::Stack(_) => Value::Text(visible(&value).to_lowercase()),
-            Kind::Duration => Value::Number(duration(&value).ok_or_else(|| self.error(offset, "a duration such as 5ms, 200us or 1.2s"))?),
+            Kind::Duration => Value::Number(
+                duration(&value)
+                    .ok_or_else(|| self.error(offset, "a duration such as 5ms, 200us or 1.2s"))?,
+            ),
             Kind::Time => {
                 let since = duration(&value);
-                Value::Number(since.ok_or_else(|| self.error(offset, "a time since the trace's origin such as 1.2s or 300ms"))?)
+                Value::Number(since.ok_or_else(|| {
+                    self.error(offset, "a time since the trace's origin such as 1.2s or 300ms")
+                })?)
             }
-            Kind::Count | Kind::Number => Value::Number(value.parse().map_err(|_| self.error(offset, "a whole number"))?),
+            Kind::Count | Kind::Number => {
+                Value::Number(value.parse().map_err(|_| self.error(offset, "a whole number"))?)
+            }
         };
         Ok(Node::Test(column, operator, value))
     }
@@ -287,13 +328,18 @@ impl Parser<'_> {
         let value = match quote {
             Some(quote) => {
                 let inner = self.rest().get(1..).unwrap_or("");
-                let end = inner.find(quote).ok_or_else(|| self.error(start, format!("a closing {quote} after it")))?;
+                let end = inner
+                    .find(quote)
+                    .ok_or_else(|| self.error(start, format!("a closing {quote} after it")))?;
                 let value = inner.get(..end).unwrap_or("").to_owned();
                 self.at += end + 2;
                 value
             }
             None => {
-                let end = self.rest().find(|c: char| c.is_whitespace() || c == '(' || c == ')').unwrap_or(self.rest().len());
+                let end = self
+                    .rest()
+                    .find(|c: char| c.is_whitespace() || c == '(' || c == ')')
+                    .unwrap_or(self.rest().len());
                 let value = self.rest().get(..end).unwrap_or("").to_owned();
                 self.at += end;
                 value
@@ -347,8 +393,14 @@ mod tests {
             Filter::parse(Name::Switches, text).expect(text);
         }
         // `and` binds tighter than `or`.
-        assert!(matches!(Filter::parse(Name::Switches, "tid=1 or tid=2 and cpu=0").expect("valid").0, Node::Or(..)));
-        assert!(matches!(Filter::parse(Name::Switches, "(tid=1 or tid=2) and cpu=0").expect("valid").0, Node::And(..)));
+        assert!(matches!(
+            Filter::parse(Name::Switches, "tid=1 or tid=2 and cpu=0").expect("valid").0,
+            Node::Or(..)
+        ));
+        assert!(matches!(
+            Filter::parse(Name::Switches, "(tid=1 or tid=2) and cpu=0").expect("valid").0,
+            Node::And(..)
+        ));
     }
 
     #[test]
@@ -358,16 +410,24 @@ mod tests {
         assert_eq!(wrong("waitd > 5ms").0, 0);
         assert!(wrong("waitd > 5ms").2.starts_with("a column: switched in, "));
         assert_eq!(wrong("waited > 5ms and"), (16, "the end".to_owned(), wrong("").2));
-        assert_eq!(wrong("waited"), (6, "the end".to_owned(), "one of = != < <= > >= ~".to_owned()));
+        assert_eq!(
+            wrong("waited"),
+            (6, "the end".to_owned(), "one of = != < <= > >= ~".to_owned())
+        );
         assert_eq!(wrong("waited ~ 5ms").0, 7);
         assert_eq!(wrong("thread > x").2, "= != or ~, because `thread` is a text");
         assert_eq!(wrong("(tid = 1"), (8, "the end".to_owned(), "`)`, `and` or `or`".to_owned()));
-        assert_eq!(wrong("tid = 1 cpu = 2"), (8, "`cpu`".to_owned(), "`and`, `or`, or the end".to_owned()));
+        assert_eq!(
+            wrong("tid = 1 cpu = 2"),
+            (8, "`cpu`".to_owned(), "`and`, `or`, or the end".to_owned())
+        );
         assert_eq!(wrong("thread = \"x").0, 9);
         assert_eq!(wrong("tid ="), (5, "the end".to_owned(), "a value".to_owned()));
         assert_eq!(wrong(&"(".repeat(10_000)).0, DEEPEST);
         assert_eq!(wrong("thread = ä and ö = 1").0, 16);
-        let shown = Filter::parse(Name::Switches, "thread = ä and ö = 1").expect_err("no such column").to_string();
+        let shown = Filter::parse(Name::Switches, "thread = ä and ö = 1")
+            .expect_err("no such column")
+            .to_string();
         assert!(shown.ends_with("\n  thread = ä and ö = 1\n                 ^"), "{shown}");
     }
 

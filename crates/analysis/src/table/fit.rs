@@ -1,7 +1,9 @@
-//! Columns of text that fit a terminal: how wide each may be, which are left out, and where a text that is too long is cut.
+//! Columns of text that fit a terminal: how wide each may be, which are left out, and where a text
+//! that is too long is cut.
 //!
-//! Numbers are never cut. Texts share what is left, the longest give first. *Why in the middle:* rows that begin alike (a namespace, a
-//! folder) and rows that end alike (`(anonymous class)::run()`) both stay apart; where they do not, the cut moves to where they differ.
+//! Numbers are never cut. Texts share what is left, the longest give first. *Why in the middle:*
+//! rows that begin alike (a namespace, a folder) and rows that end alike (`(anonymous
+//! class)::run()`) both stay apart; where they do not, the cut moves to where they differ.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -19,7 +21,8 @@ pub(super) struct Need {
     pub header: usize,
     /// Whether its cells may be cut.
     pub is_text: bool,
-    /// Whether it stays when others must go: the order of the rows is not to be understood without it.
+    /// Whether it stays when others must go: the order of the rows is not to be understood without
+    /// it.
     pub is_key: bool,
 }
 
@@ -29,7 +32,11 @@ impl Need {
     }
 
     fn least(self) -> usize {
-        if self.is_text { self.whole().min(self.header.max(MIN_TEXT_COLUMNS)) } else { self.whole() }
+        if self.is_text {
+            self.whole().min(self.header.max(MIN_TEXT_COLUMNS))
+        } else {
+            self.whole()
+        }
     }
 }
 
@@ -38,9 +45,11 @@ pub(super) fn widths(needs: &[Need], width: usize) -> Vec<usize> {
     let mut is_shown = vec![true; needs.len()];
     let least = |is_shown: &[bool]| {
         let shown = || needs.iter().zip(is_shown).filter(|(_, shown)| **shown);
-        shown().map(|(need, _)| need.least()).sum::<usize>() + GAP * shown().count().saturating_sub(1)
+        shown().map(|(need, _)| need.least()).sum::<usize>()
+            + GAP * shown().count().saturating_sub(1)
     };
-    // What is farthest to the right goes first, but for a text in the last column: what is long and tells most stands there.
+    // What is farthest to the right goes first, but for a text in the last column: what is long and
+    // tells most stands there.
     let last = needs.len().saturating_sub(1);
     let is_last_text = needs.last().is_some_and(|need| need.is_text);
     for at in (1..last + usize::from(!is_last_text)).rev().chain(is_last_text.then_some(last)) {
@@ -51,7 +60,13 @@ pub(super) fn widths(needs: &[Need], width: usize) -> Vec<usize> {
     let shown: Vec<usize> = (0..needs.len()).filter(|&at| is_shown[at]).collect();
     let mut widths = vec![0; needs.len()];
     let total = |cap: usize| {
-        let of = |&at: &usize| if needs[at].is_text { needs[at].whole().min(cap.max(needs[at].least())) } else { needs[at].whole() };
+        let of = |&at: &usize| {
+            if needs[at].is_text {
+                needs[at].whole().min(cap.max(needs[at].least()))
+            } else {
+                needs[at].whole()
+            }
+        };
         shown.iter().map(of).sum::<usize>() + GAP * shown.len().saturating_sub(1)
     };
     // The greatest width for texts with which all fit.
@@ -63,7 +78,8 @@ pub(super) fn widths(needs: &[Need], width: usize) -> Vec<usize> {
     let mut left = width.saturating_sub(total(fits));
     for &at in shown.iter().rev() {
         let need = needs[at];
-        widths[at] = if need.is_text { need.whole().min(fits.max(need.least())) } else { need.whole() };
+        widths[at] =
+            if need.is_text { need.whole().min(fits.max(need.least())) } else { need.whole() };
         let more = (need.whole() - widths[at]).min(left);
         (widths[at], left) = (widths[at] + more, left - more);
     }
@@ -78,10 +94,12 @@ pub(super) fn cut(cells: &mut [String], width: usize) {
     }
     let mut apart: FxHashMap<String, String> = FxHashMap::default();
     for alike in by_cut.into_values().filter(|alike| alike.len() > 1) {
-        let mut alike: Vec<Vec<char>> = alike.into_iter().map(|text| text.chars().collect()).collect();
+        let mut alike: Vec<Vec<char>> =
+            alike.into_iter().map(|text| text.chars().collect()).collect();
         alike.sort_unstable();
         for (at, text) in alike.iter().enumerate() {
-            let common = |other: &Vec<char>| text.iter().zip(other).take_while(|(a, b)| a == b).count();
+            let common =
+                |other: &Vec<char>| text.iter().zip(other).take_while(|(a, b)| a == b).count();
             let before = at.checked_sub(1).and_then(|before| alike.get(before)).map_or(0, common);
             let differs_at = before.max(alike.get(at + 1).map_or(0, common));
             apart.insert(text.iter().collect(), around(text, differs_at, width));
@@ -131,12 +149,23 @@ pub(super) fn columns(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().map(columns_of).sum() }
 }
 
-/// East Asian wide letters and pictures take two (UAX #11), marks that go onto the letter before take none.
+/// East Asian wide letters and pictures take two (UAX #11), marks that go onto the letter before
+/// take none.
 const fn columns_of(c: char) -> usize {
     match c {
-        '\u{300}'..='\u{36f}' | '\u{200b}'..='\u{200d}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' => 0,
-        '\u{1100}'..='\u{115f}' | '\u{2e80}'..='\u{303e}' | '\u{3041}'..='\u{a4cf}' | '\u{ac00}'..='\u{d7a3}' => 2,
-        '\u{f900}'..='\u{faff}' | '\u{fe30}'..='\u{fe6f}' | '\u{ff00}'..='\u{ff60}' | '\u{ffe0}'..='\u{ffe6}' => 2,
+        '\u{300}'..='\u{36f}'
+        | '\u{200b}'..='\u{200d}'
+        | '\u{20d0}'..='\u{20ff}'
+        | '\u{fe00}'..='\u{fe0f}'
+        | '\u{feff}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{303e}'
+        | '\u{3041}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}' => 2,
+        '\u{f900}'..='\u{faff}'
+        | '\u{fe30}'..='\u{fe6f}'
+        | '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}' => 2,
         '\u{1f300}'..='\u{1faff}' | '\u{20000}'..='\u{3fffd}' => 2,
         _ => 1,
     }
@@ -172,7 +201,9 @@ mod tests {
         assert_eq!(found, [10, 10, 10, 0, 0, 0, 10, 0, 12]);
         for width in 0..200 {
             let found = widths(&needs, width);
-            let used: usize = found.iter().filter(|width| **width > 0).map(|width| width + GAP).sum::<usize>() - GAP;
+            let used: usize =
+                found.iter().filter(|width| **width > 0).map(|width| width + GAP).sum::<usize>()
+                    - GAP;
             // The first column and the key stay however narrow it is.
             assert!(used <= width.max(22), "{width}: {found:?}");
         }
@@ -185,17 +216,27 @@ mod tests {
             cut(&mut cells, width);
             cells
         };
-        assert_eq!(cut(&["short", "/usr/lib/x86_64-linux-gnu/libc.so.6"], 16), ["short", "/usr/l…libc.so.6"]);
+        assert_eq!(
+            cut(&["short", "/usr/lib/x86_64-linux-gnu/libc.so.6"], 16),
+            ["short", "/usr/l…libc.so.6"]
+        );
         assert_eq!(cut(&["漢字漢字漢字"], 7), ["漢…漢字"], "a wide letter takes two columns");
     }
 
     #[test]
     fn texts_that_differ_in_their_middle_go_on_to_differ() {
-        let text = |what: &str| format!("std::thread::Builder::spawn_unchecked::{what}::poll_with_the_same_end_everywhere");
+        let text = |what: &str| {
+            format!(
+                "std::thread::Builder::spawn_unchecked::{what}::poll_with_the_same_end_everywhere"
+            )
+        };
         for width in MIN_TEXT_COLUMNS..90 {
             let mut cells: Vec<String> = ["reader", "writer", "x", "reader"].map(text).to_vec();
             cut(&mut cells, width);
-            assert!(cells[0] != cells[1] && cells[0] != cells[2] && cells[1] != cells[2], "{width}: {cells:?}");
+            assert!(
+                cells[0] != cells[1] && cells[0] != cells[2] && cells[1] != cells[2],
+                "{width}: {cells:?}"
+            );
             assert_eq!(cells[0], cells[3]);
             assert!(cells.iter().all(|cell| columns(cell) <= width), "{width}: {cells:?}");
         }

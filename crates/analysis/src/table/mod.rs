@@ -1,15 +1,19 @@
-//! Tables of a trace (`unhitch table`) and the butterfly of a function (`unhitch callers`, `callees`).
+//! Tables of a trace (`unhitch table`) and the butterfly of a function (`unhitch callers`,
+//! `callees`).
 //!
-//! A [`Query`] names a table, what to group by, what to show, a filter and an order; it is checked against the registry of [`COLUMNS`]
-//! before any trace is read. [`Table::new`] answers it. *Why everything is a number until it is printed:* a cell is an `i64` — a time, a
-//! count, or the id of a text, frame or stack — so that grouping millions of switches by stack is grouping integers, and only what is
-//! shown is formatted.
+//! A [`Query`] names a table, what to group by, what to show, a filter and an order; it is checked
+//! against the registry of [`COLUMNS`] before any trace is read. [`Table::new`] answers it. *Why
+//! everything is a number until it is printed:* a cell is an `i64` — a time, a count, or the id of
+//! a text, frame or stack — so that grouping millions of switches by stack is grouping integers,
+//! and only what is shown is formatted.
 //!
-//! What `--from` and `--to` cut: tables of events (switches, wakes, samples, events) hold the events inside the window with the whole of
-//! the waits that they ended; tables of time (waits, threads, cpus, lifetimes) hold the part of that time which lies inside it.
+//! What `--from` and `--to` cut: tables of events (switches, wakes, samples, events) hold the
+//! events inside the window with the whole of the waits that they ended; tables of time (waits,
+//! threads, cpus, lifetimes) hold the part of that time which lies inside it.
 //!
-//! What lies outside the span that all CPUs cover: an event is a row like any other, and counted apart; time is added up inside that
-//! span only, because what a thread did on a CPU that was not recorded is not known.
+//! What lies outside the span that all CPUs cover: an event is a row like any other, and counted
+//! apart; time is added up inside that span only, because what a thread did on a CPU that was not
+//! recorded is not known.
 
 mod butterfly;
 mod column;
@@ -96,7 +100,14 @@ pub const TABLES: &[TableInfo] = &[
             "reason",
             "wait stack",
         ],
-        aggregates: &["count", "sum:off-CPU", "sum:waited", "max:waited", "sum:runnable", "sum:ran for"],
+        aggregates: &[
+            "count",
+            "sum:off-CPU",
+            "sum:waited",
+            "max:waited",
+            "sum:runnable",
+            "sum:ran for",
+        ],
         sort: "switched in",
     },
     TableInfo {
@@ -104,7 +115,16 @@ pub const TABLES: &[TableInfo] = &[
         word: "waits",
         doc: "a thread slept: grouped by reason and wait stack unless told otherwise",
         by: &["reason", "wait stack"],
-        show: &["blocked at", "waited", "thread", "tid", "process", "reason", "woken by", "wait stack"],
+        show: &[
+            "blocked at",
+            "waited",
+            "thread",
+            "tid",
+            "process",
+            "reason",
+            "woken by",
+            "wait stack",
+        ],
         aggregates: &["count", "sum:waited", "avg:waited", "max:waited"],
         sort: "waited",
     },
@@ -113,7 +133,18 @@ pub const TABLES: &[TableInfo] = &[
         word: "wakes",
         doc: "a thread was woken: by whom, in which context, from where, and how long a wait that ended",
         by: &[],
-        show: &["woken at", "cpu", "woken by", "woken by tid", "woken by process", "thread", "tid", "process", "waited", "wake stack"],
+        show: &[
+            "woken at",
+            "cpu",
+            "woken by",
+            "woken by tid",
+            "woken by process",
+            "thread",
+            "tid",
+            "process",
+            "waited",
+            "wake stack",
+        ],
         aggregates: &["count", "sum:waited", "max:waited"],
         sort: "woken at",
     },
@@ -140,7 +171,9 @@ pub const TABLES: &[TableInfo] = &[
         word: "stalls",
         doc: "a stall that `unhitch why` finds",
         by: &[],
-        show: &["start", "duration", "kind", "thread", "tid", "process", "victims", "evidence", "cause"],
+        show: &[
+            "start", "duration", "kind", "thread", "tid", "process", "victims", "evidence", "cause",
+        ],
         aggregates: &["count", "sum:duration", "max:duration"],
         sort: "duration",
     },
@@ -158,8 +191,18 @@ pub const TABLES: &[TableInfo] = &[
         word: "threads",
         doc: "a thread, and what its time went to",
         by: &[],
-        show: &["tid", "pid", "thread", "process", "ran", "runnable", "slept", "switches", "sampled", "policy", "nice"],
-        aggregates: &["count", "sum:ran", "sum:runnable", "sum:slept", "sum:switches", "sum:sampled"],
+        show: &[
+            "tid", "pid", "thread", "process", "ran", "runnable", "slept", "switches", "sampled",
+            "policy", "nice",
+        ],
+        aggregates: &[
+            "count",
+            "sum:ran",
+            "sum:runnable",
+            "sum:slept",
+            "sum:switches",
+            "sum:sampled",
+        ],
         sort: "ran",
     },
     TableInfo {
@@ -179,10 +222,18 @@ impl Name {
         TABLES.iter().find(|table| table.name == self).unwrap_or(&TABLES[0])
     }
 
-    /// True for the tables that hold what the file holds, outside the span that all CPUs cover as well. The others add up time, which is
-    /// exact inside it only.
+    /// True for the tables that hold what the file holds, outside the span that all CPUs cover as
+    /// well. The others add up time, which is exact inside it only.
     pub const fn holds_uncovered(self) -> bool {
-        matches!(self, Self::Switches | Self::Wakes | Self::Samples | Self::Events | Self::Lifetimes | Self::Threads)
+        matches!(
+            self,
+            Self::Switches
+                | Self::Wakes
+                | Self::Samples
+                | Self::Events
+                | Self::Lifetimes
+                | Self::Threads
+        )
     }
 
     /// What must have been recorded for the table to have rows.
@@ -201,7 +252,8 @@ impl Name {
     }
 }
 
-/// A table's cell: a time or duration in nanoseconds, a count, a number, or the id of a text, frame or stack.
+/// A table's cell: a time or duration in nanoseconds, a count, a number, or the id of a text, frame
+/// or stack.
 pub(crate) type Cell = i64;
 
 /// The cell that holds nothing.

@@ -1,7 +1,8 @@
-//! A pivot tree, a level at a time: the groups inside an opened group, or the single rows of one, sorted, a page of them.
+//! A pivot tree, a level at a time: the groups inside an opened group, or the single rows of one,
+//! sorted, a page of them.
 //!
-//! Only what is on the screen is computed: of a closed group nothing but its own line. Every core sums its part of the rows in arrays
-//! with a place per distinct cell; the sums are then added.
+//! Only what is on the screen is computed: of a closed group nothing but its own line. Every core
+//! sums its part of the rows in arrays with a place per distinct cell; the sums are then added.
 
 use super::column::Column;
 use super::query::{Aggregate, Heading, Query, Shown};
@@ -79,15 +80,30 @@ impl Stored<'_> {
         }
         let page = question.page.0..question.page.0.saturating_add(question.page.1);
         match question.query.groups().get(question.path.len()) {
-            Some(column) => self.groups(question.query, column, question.path.len(), rows.as_deref(), page, cancel),
+            Some(column) => self.groups(
+                question.query,
+                column,
+                question.path.len(),
+                rows.as_deref(),
+                page,
+                cancel,
+            ),
             None => self.singles(question.query, rows, page, cancel),
         }
     }
 
     /// Of `rows` (all, if none are named) those whose cell has that key.
-    fn inside(&self, column: &'static Column, key: &str, rows: Option<Vec<u32>>, cancel: &Cancel) -> Wanted<Vec<u32>> {
+    fn inside(
+        &self,
+        column: &'static Column,
+        key: &str,
+        rows: Option<Vec<u32>>,
+        cancel: &Cancel,
+    ) -> Wanted<Vec<u32>> {
         let Some(codes) = self.codes(column, cancel)? else { return Ok(Vec::new()) };
-        let wanted = self.cell_of(column.kind, key).and_then(|cell| codes.cells.iter().position(|known| *known == cell));
+        let wanted = self
+            .cell_of(column.kind, key)
+            .and_then(|cell| codes.cells.iter().position(|known| *known == cell));
         let Some(wanted) = wanted.map(|code| code as u32) else { return Ok(Vec::new()) };
         let is_inside = |row: &u32| codes.of_row[*row as usize] == wanted;
         Ok(match rows {
@@ -116,7 +132,8 @@ impl Stored<'_> {
             shown.push(wanted);
         }
         let counts = self.counts(rows, codes, cancel)?;
-        let present: Vec<u32> = (0..codes.cells.len() as u32).filter(|code| counts[*code as usize] > 0).collect();
+        let present: Vec<u32> =
+            (0..codes.cells.len() as u32).filter(|code| counts[*code as usize] > 0).collect();
         let (mut columns, mut totals) = (Vec::new(), Vec::new());
         let mut summed: Vec<(&Column, Vec<Sum>)> = Vec::new();
         for shown in &shown {
@@ -125,16 +142,26 @@ impl Stored<'_> {
                     let known = summed.iter().position(|(known, _)| std::ptr::eq(*known, column));
                     let at = known.unwrap_or(summed.len());
                     if known.is_none() {
-                        summed.push((column, self.sums(rows, codes, self.cells(column, cancel)?, cancel)?));
+                        summed.push((
+                            column,
+                            self.sums(rows, codes, self.cells(column, cancel)?, cancel)?,
+                        ));
                     }
                     let sums = &summed[at].1;
                     let mut total = Sum::default();
                     sums.iter().for_each(|sum| total.join(*sum));
-                    (present.iter().map(|code| sums[*code as usize].told(aggregate)).collect::<Vec<Cell>>(), total.told(aggregate))
+                    (
+                        present
+                            .iter()
+                            .map(|code| sums[*code as usize].told(aggregate))
+                            .collect::<Vec<Cell>>(),
+                        total.told(aggregate),
+                    )
                 }
-                Shown::Count | Shown::Column(_) => {
-                    (present.iter().map(|code| counts[*code as usize] as Cell).collect(), counts.iter().sum::<u64>() as Cell)
-                }
+                Shown::Count | Shown::Column(_) => (
+                    present.iter().map(|code| counts[*code as usize] as Cell).collect(),
+                    counts.iter().sum::<u64>() as Cell,
+                ),
             };
             totals.push(Some(total).filter(|total| *total != NONE));
             columns.push(column);
@@ -144,13 +171,20 @@ impl Stored<'_> {
         let total = present.len();
         let page = page.start.min(total)..page.end.min(total);
         let order = match sort {
-            Some(at) => first_sorted(&self.source, shown[at].kind(), &columns[at], query.descending, page.end),
+            Some(at) => first_sorted(
+                &self.source,
+                shown[at].kind(),
+                &columns[at],
+                query.descending,
+                page.end,
+            ),
             None => first_sorted(&self.source, column.kind, &own, query.descending, page.end),
         };
         let last = level + 1 == query.groups().len();
         let line = |at: &u32| {
             let at = *at as usize;
-            let of_shown = |(shown, column): (&Shown, &Vec<Cell>)| self.value(shown.kind(), column[at]);
+            let of_shown =
+                |(shown, column): (&Shown, &Vec<Cell>)| self.value(shown.kind(), column[at]);
             Line {
                 key: Some(self.key(column.kind, own[at])),
                 cells: [self.value(column.kind, own[at])]
@@ -163,7 +197,11 @@ impl Stored<'_> {
         };
         totals.truncate(shown_len);
         Ok(Level {
-            headings: [Shown::Column(column)].iter().chain(&shown[..shown_len]).map(|shown| shown.heading()).collect(),
+            headings: [Shown::Column(column)]
+                .iter()
+                .chain(&shown[..shown_len])
+                .map(|shown| shown.heading())
+                .collect(),
             lines: order.get(page).unwrap_or(&[]).iter().map(line).collect(),
             total,
             totals: [None].into_iter().chain(totals).collect(),
@@ -174,11 +212,24 @@ impl Stored<'_> {
 
     /// How many of the rows (all, if none are named) are in each group.
     fn counts(&self, rows: Option<&[u32]>, codes: &Codes, cancel: &Cancel) -> Wanted<Vec<u64>> {
-        self.grouped(rows, codes, |count: &mut u64, _| *count += 1, |count, more| *count += more, cancel)
+        self.grouped(
+            rows,
+            codes,
+            |count: &mut u64, _| *count += 1,
+            |count, more| *count += more,
+            cancel,
+        )
     }
 
-    /// What the values of the rows (all, if none are named) come to in each group; a row without one does not count.
-    fn sums(&self, rows: Option<&[u32]>, codes: &Codes, values: &[Cell], cancel: &Cancel) -> Wanted<Vec<Sum>> {
+    /// What the values of the rows (all, if none are named) come to in each group; a row without
+    /// one does not count.
+    fn sums(
+        &self,
+        rows: Option<&[u32]>,
+        codes: &Codes,
+        values: &[Cell],
+        cancel: &Cancel,
+    ) -> Wanted<Vec<Sum>> {
         let add = |sum: &mut Sum, row: usize| match values[row] {
             NONE => {}
             value => sum.add(value),
@@ -186,7 +237,8 @@ impl Stored<'_> {
         self.grouped(rows, codes, add, Sum::join, cancel)
     }
 
-    /// Takes every row (all, if none are named) to the place of its group, each core its part of the rows.
+    /// Takes every row (all, if none are named) to the place of its group, each core its part of
+    /// the rows.
     fn grouped<T: Copy + Default + Send>(
         &self,
         rows: Option<&[u32]>,
@@ -223,7 +275,13 @@ impl Stored<'_> {
     }
 
     /// Single rows; only the column that they are sorted by is computed for all of them.
-    fn singles(&self, query: &Query, rows: Option<Vec<u32>>, page: Range<usize>, cancel: &Cancel) -> Wanted<Level> {
+    fn singles(
+        &self,
+        query: &Query,
+        rows: Option<Vec<u32>>,
+        page: Range<usize>,
+        cancel: &Cancel,
+    ) -> Wanted<Level> {
         let mut rows = rows.unwrap_or_else(|| (0..self.len() as u32).collect());
         let (total, outside) = (rows.len(), self.outside(Some(&rows)));
         let page = page.start.min(total)..page.end.min(total);
@@ -246,7 +304,10 @@ impl Stored<'_> {
             .collect();
         let line = |row: &u32| Line {
             key: None,
-            cells: columns.iter().map(|column| self.value(column.kind, self.cell(column, *row))).collect(),
+            cells: columns
+                .iter()
+                .map(|column| self.value(column.kind, self.cell(column, *row)))
+                .collect(),
             children: None,
             place: self.place(*row),
         };
@@ -268,7 +329,11 @@ impl Stored<'_> {
         }
         let is_outside = |row: &Row| self.source.is_outside(row);
         match rows {
-            Some(rows) => rows.par_iter().filter_map(|&row| self.row(row)).filter(|row| is_outside(row)).count(),
+            Some(rows) => rows
+                .par_iter()
+                .filter_map(|&row| self.row(row))
+                .filter(|row| is_outside(row))
+                .count(),
             None => self.source.rows.par_iter().filter(|row| is_outside(row)).count(),
         }
     }

@@ -1,10 +1,12 @@
 //! A table as text for people, as CSV and as JSON for programs.
 //!
-//! In the text, times count from the trace's origin, all durations have one unit and the same digits, so that they compare down a column
-//! and along a row, and stacks come last, cut to the functions that tell most. CSV and JSON hold nanoseconds and whole stacks, root
-//! first; their points in time are those of the trace's clock, as in `why --json`: the JSON says of which the text counts
-//! (`origin_ns`), the CSV has each time twice, as nanoseconds of the clock and as seconds since the origin, which `--from` takes. The
-//! JSON is a contract: fields may be added, never changed or removed.
+//! In the text, times count from the trace's origin, all durations have one unit and the same
+//! digits, so that they compare down a column and along a row, and stacks come last, cut to the
+//! functions that tell most. CSV and JSON hold nanoseconds and whole stacks, root first; their
+//! points in time are those of the trace's clock, as in `why --json`: the JSON says of which the
+//! text counts (`origin_ns`), the CSV has each time twice, as nanoseconds of the clock and as
+//! seconds since the origin, which `--from` takes. The JSON is a contract: fields may be added,
+//! never changed or removed.
 
 use super::column::{Kind, StackKind, time};
 use super::rows::Source;
@@ -28,14 +30,18 @@ pub struct Fit {
 impl Output {
     /// The key in JSON and CSV: `sum_waited_ns`.
     fn key(&self) -> String {
-        let unit = if matches!(self.shown.kind(), Kind::Duration | Kind::Time) { "_ns" } else { "" };
+        let unit =
+            if matches!(self.shown.kind(), Kind::Duration | Kind::Time) { "_ns" } else { "" };
         format!("{}{unit}", self.shown.title().to_lowercase().replace([' ', '-'], "_"))
     }
 
     /// On the right side of the text: what has no end.
     fn is_long(&self) -> bool {
         matches!(self.shown.kind(), Kind::Stack(_))
-            || matches!(self.shown.title().as_str(), "cause" | "command line" | "function" | "address")
+            || matches!(
+                self.shown.title().as_str(),
+                "cause" | "command line" | "function" | "address"
+            )
     }
 }
 
@@ -70,7 +76,8 @@ impl Table<'_> {
         self.fitted(Fit::default())
     }
 
-    /// For people. The last lines say what was left out, what lies outside the span that all CPUs cover, and what was not recorded.
+    /// For people. The last lines say what was left out, what lies outside the span that all CPUs
+    /// cover, and what was not recorded.
     pub fn fitted(&self, fit: Fit) -> String {
         let mut out = String::new();
         if self.total == 0 {
@@ -79,8 +86,14 @@ impl Table<'_> {
             match lacks.and_then(|what| recording::not_recorded(self.trace(), what, "")) {
                 Some(told) => return told,
                 None => {
-                    let left_out = self.left_out().map_or(String::new(), |samples| format!(" ({samples} left out)"));
-                    let _ = writeln!(out, "Nothing: no row of {} passes here{left_out}.", table.info().word);
+                    let left_out = self
+                        .left_out()
+                        .map_or(String::new(), |samples| format!(" ({samples} left out)"));
+                    let _ = writeln!(
+                        out,
+                        "Nothing: no row of {} passes here{left_out}.",
+                        table.info().word
+                    );
                 }
             }
         } else {
@@ -113,12 +126,15 @@ impl Table<'_> {
     /// The header and the rows.
     fn lines(&self, fit: Fit, out: &mut String) {
         // What is long goes to the right.
-        let (short, long): (Vec<&Output>, Vec<&Output>) = self.outputs.iter().partition(|output| !output.is_long());
+        let (short, long): (Vec<&Output>, Vec<&Output>) =
+            self.outputs.iter().partition(|output| !output.is_long());
         let columns: Vec<&Output> = short.into_iter().chain(long).collect();
         let durations = columns.iter().filter(|output| output.shown.kind() == Kind::Duration);
         let scale = Scale::of(durations.flat_map(|output| output.cells.iter().copied()));
-        let mut texts: Vec<Vec<String>> = columns.iter().map(|output| self.column(output, scale, fit.whole)).collect();
-        let widest = |cells: &[String]| cells.iter().map(|cell| fit::columns(cell)).max().unwrap_or(0);
+        let mut texts: Vec<Vec<String>> =
+            columns.iter().map(|output| self.column(output, scale, fit.whole)).collect();
+        let widest =
+            |cells: &[String]| cells.iter().map(|cell| fit::columns(cell)).max().unwrap_or(0);
         let need = |(output, cells): (&&Output, &Vec<String>)| fit::Need {
             cells: cells.get(1..).map_or(0, widest),
             header: cells.first().map_or(0, |header| fit::columns(header)),
@@ -137,33 +153,45 @@ impl Table<'_> {
         }
         for row in 0..=self.len {
             let mut line = String::new();
-            for ((cells, need), &width) in texts.iter().zip(&needs).zip(&widths).filter(|(_, width)| **width > 0) {
+            for ((cells, need), &width) in
+                texts.iter().zip(&needs).zip(&widths).filter(|(_, width)| **width > 0)
+            {
                 let gap = if line.is_empty() { 0 } else { fit::GAP };
                 let padding = width.saturating_sub(fit::columns(&cells[row]));
-                let (before, after) = if need.is_text { (gap, padding) } else { (gap + padding, 0) };
+                let (before, after) =
+                    if need.is_text { (gap, padding) } else { (gap + padding, 0) };
                 let _ = write!(line, "{:before$}{}{:after$}", "", cells[row], "");
             }
             let _ = writeln!(out, "{}", line.trim_end());
         }
-        let gone: Vec<String> =
-            columns.iter().zip(&widths).filter(|(_, width)| **width == 0).map(|(output, _)| output.shown.title()).collect();
+        let gone: Vec<String> = columns
+            .iter()
+            .zip(&widths)
+            .filter(|(_, width)| **width == 0)
+            .map(|(output, _)| output.shown.title())
+            .collect();
         if !gone.is_empty() {
             let _ = writeln!(out, "Too narrow for: {} (--wide shows all).", gone.join(", "));
         }
     }
 
-    /// What lies outside the span that all CPUs cover: rows that were told as they are; of sums of time, what they leave out.
+    /// What lies outside the span that all CPUs cover: rows that were told as they are; of sums of
+    /// time, what they leave out.
     fn uncovered(&self) -> Option<String> {
-        let (trace, covered, passed) = (self.trace(), self.source.analysis.timeline.window(), self.passed as u64);
+        let (trace, covered, passed) =
+            (self.trace(), self.source.analysis.timeline.window(), self.passed as u64);
         let second = |time: Time| units::seconds(time.since(trace.origin()));
         let span = format!("{} to {}", second(covered.start), second(covered.end));
         if self.outside > 0 {
             let rows = units::plural(passed, "row");
             let outside = units::count(self.outside as u64);
             let lie = if self.outside == 1 { "lies" } else { "lie" };
-            return Some(format!("{outside} of {rows} {lie} outside the span that all CPUs cover ({span}).\n"));
+            return Some(format!(
+                "{outside} of {rows} {lie} outside the span that all CPUs cover ({span}).\n"
+            ));
         }
-        let adds_up = matches!(self.source.name, Name::Waits | Name::Threads | Name::Cpus | Name::Stalls);
+        let adds_up =
+            matches!(self.source.name, Name::Waits | Name::Threads | Name::Cpus | Name::Stalls);
         let events = if adds_up { trace.uncovered_events() } else { 0 };
         (events > 0).then(|| {
             let events = units::plural(events, "event");
@@ -192,7 +220,10 @@ impl Table<'_> {
     /// `73,208 samples of idle CPUs`, where the table has none of them.
     fn left_out(&self) -> Option<String> {
         let samples = &self.source.analysis.trace.samples;
-        let idle = || samples.range(self.source.window).filter(|&sample| !samples.is_work(sample)).count() as u64;
+        let idle = || {
+            samples.range(self.source.window).filter(|&sample| !samples.is_work(sample)).count()
+                as u64
+        };
         let idle = if self.source.name == Name::Samples { idle() } else { 0 };
         (idle > 0).then(|| format!("{} of idle CPUs", units::plural(idle, "sample")))
     }
@@ -204,7 +235,11 @@ impl Table<'_> {
                 return None;
             }
             let rest = u64::try_from(output.rest?).ok()?;
-            let text = if output.shown.kind() == Kind::Duration { units::duration(rest) } else { units::count(rest) };
+            let text = if output.shown.kind() == Kind::Duration {
+                units::duration(rest)
+            } else {
+                units::count(rest)
+            };
             Some(format!("{} {text}", output.shown.title()))
         });
         let sums: Vec<String> = sums.collect();
@@ -231,7 +266,9 @@ impl Table<'_> {
             Kind::Count => u64::try_from(cell).map_or_else(|_| cell.to_string(), units::count),
             Kind::Number => cell.to_string(),
             Kind::Text => self.source.with_text(cell, |text| visible(text).into_owned()),
-            Kind::Stack(kind) if whole_stacks => visible(&names(&self.source, kind, cell).join(" → ")).into_owned(),
+            Kind::Stack(kind) if whole_stacks => {
+                visible(&names(&self.source, kind, cell).join(" → ")).into_owned()
+            }
             Kind::Stack(kind) => visible(&self.brief(kind, stack(cell))).into_owned(),
         };
         std::iter::once(title).chain(output.cells.iter().map(cell)).collect()
@@ -240,16 +277,18 @@ impl Table<'_> {
     fn brief(&self, kind: StackKind, stack: StackId) -> String {
         let (analysis, frames) = (self.source.analysis, self.source.frames(kind, stack));
         let skipped = if kind == StackKind::Sample { 0 } else { analysis.facts.noise_len(stack) };
-        analysis.told_briefly(frames, analysis.trace.stacks.kernel_len(stack).saturating_sub(skipped))
+        analysis
+            .told_briefly(frames, analysis.trace.stacks.kernel_len(stack).saturating_sub(skipped))
     }
 
-    /// Comma-separated values, by RFC 4180; stacks are joined by semicolons, root first. Points in time come a second time in the last
-    /// columns, as seconds since the trace's origin.
+    /// Comma-separated values, by RFC 4180; stacks are joined by semicolons, root first. Points in
+    /// time come a second time in the last columns, as seconds since the trace's origin.
     pub fn csv(&self) -> String {
         let origin = time(self.trace().origin());
         let times = || self.outputs.iter().filter(|output| output.shown.kind() == Kind::Time);
         let seconds = times().map(|output| output.key().replace("_ns", "_s"));
-        let keys: Vec<String> = self.outputs.iter().map(Output::key).chain(seconds).map(|key| quoted(&key)).collect();
+        let keys: Vec<String> =
+            self.outputs.iter().map(Output::key).chain(seconds).map(|key| quoted(&key)).collect();
         let mut out = keys.join(",") + "\r\n";
         for row in 0..self.len {
             for (at, output) in self.outputs.iter().enumerate() {
@@ -258,7 +297,9 @@ impl Table<'_> {
                 match output.shown.kind() {
                     _ if cell == NONE => {}
                     Kind::Text => self.source.with_text(cell, |text| out.push_str(&quoted(text))),
-                    Kind::Stack(kind) => out.push_str(&quoted(&names(&self.source, kind, cell).join(";"))),
+                    Kind::Stack(kind) => {
+                        out.push_str(&quoted(&names(&self.source, kind, cell).join(";")))
+                    }
                     _ => {
                         let _ = write!(out, "{cell}");
                     }
@@ -287,7 +328,8 @@ fn names(source: &Source<'_>, kind: StackKind, cell: Cell) -> Vec<String> {
         StackKind::Wake => analysis.facts.own_frames(analysis.trace, stack),
         StackKind::Wait | StackKind::Sample => analysis.trace.stacks.frames_of(stack),
     };
-    let mut names: Vec<String> = frames.iter().flat_map(|&frame| analysis.trace.frame_names(frame)).collect();
+    let mut names: Vec<String> =
+        frames.iter().flat_map(|&frame| analysis.trace.frame_names(frame)).collect();
     names.reverse();
     names
 }
@@ -300,19 +342,30 @@ fn seconds_since(origin: Cell, time: Cell) -> String {
 }
 
 fn quoted(text: &str) -> String {
-    if text.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
 }
 
 impl Serialize for Table<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let columns: Vec<_> =
-            self.outputs.iter().map(|output| ColumnJson { name: output.key(), kind: output.shown.kind().word() }).collect();
+        let columns: Vec<_> = self
+            .outputs
+            .iter()
+            .map(|output| ColumnJson { name: output.key(), kind: output.shown.kind().word() })
+            .collect();
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("version", &1)?;
         map.serialize_entry("table", self.source.name.info().word)?;
         let (trace, covered) = (self.trace(), self.source.analysis.timeline.window());
         // Of sums of time the part that they are of.
-        let window = if self.source.name == Name::Threads { self.source.window.intersect(covered) } else { self.source.window };
+        let window = if self.source.name == Name::Threads {
+            self.source.window.intersect(covered)
+        } else {
+            self.source.window
+        };
         map.serialize_entry("origin_ns", &trace.origin().nanos())?;
         map.serialize_entry("start_ns", &window.start.nanos())?;
         map.serialize_entry("end_ns", &window.end.nanos())?;
@@ -322,8 +375,14 @@ impl Serialize for Table<'_> {
         map.serialize_entry("outside_rows", &self.outside)?;
         map.serialize_entry("not_recorded", &self.not_recorded_json())?;
         map.serialize_entry("columns", &columns)?;
-        map.serialize_entry("rows", &Rows(self, columns.iter().map(|column| column.name.as_str()).collect()))?;
-        map.serialize_entry("warnings", &self.source.analysis.trace.warnings.lines().collect::<Vec<_>>())?;
+        map.serialize_entry(
+            "rows",
+            &Rows(self, columns.iter().map(|column| column.name.as_str()).collect()),
+        )?;
+        map.serialize_entry(
+            "warnings",
+            &self.source.analysis.trace.warnings.lines().collect::<Vec<_>>(),
+        )?;
         map.end()
     }
 }
@@ -339,14 +398,23 @@ struct LackJson {
 impl Table<'_> {
     fn not_recorded_json(&self) -> Vec<LackJson> {
         let of_table = self.source.name.needs().filter(|what| !self.trace().has(*what));
-        let of_columns = self.outputs.iter().filter_map(|output| Some((self.lacks(output)?, Some(output.key()))));
+        let of_columns = self
+            .outputs
+            .iter()
+            .filter_map(|output| Some((self.lacks(output)?, Some(output.key()))));
         let mut found: Vec<LackJson> = Vec::new();
         for (what, column) in of_table.map(|what| (what, None)).into_iter().chain(of_columns) {
-            let known = found.iter().position(|known| known.what == what.name()).unwrap_or_else(|| {
-                let advice = recording::advice(self.trace().meta.format, what);
-                found.push(LackJson { what: what.name(), columns: Vec::new(), why: recording::lacks(what), advice });
-                found.len() - 1
-            });
+            let known =
+                found.iter().position(|known| known.what == what.name()).unwrap_or_else(|| {
+                    let advice = recording::advice(self.trace().meta.format, what);
+                    found.push(LackJson {
+                        what: what.name(),
+                        columns: Vec::new(),
+                        why: recording::lacks(what),
+                        advice,
+                    });
+                    found.len() - 1
+                });
             found[known].columns.extend(column);
         }
         found
@@ -377,7 +445,10 @@ impl Serialize for RowJson<'_, '_> {
         let Rows(table, keys) = self.0;
         let mut map = serializer.serialize_map(Some(keys.len()))?;
         for (output, key) in table.outputs.iter().zip(keys) {
-            map.serialize_entry(key, &CellJson(&table.source, output.shown.kind(), output.cells[self.1]))?;
+            map.serialize_entry(
+                key,
+                &CellJson(&table.source, output.shown.kind(), output.cells[self.1]),
+            )?;
         }
         map.end()
     }
@@ -402,7 +473,10 @@ mod tests {
     #[test]
     fn durations_have_one_unit_and_as_many_digits_everywhere() {
         let scale = Scale::of([900, 1_200_000].into_iter());
-        assert_eq!((scale.write(900), scale.write(1_200_000), scale.unit), ("0.001".to_owned(), "1.200".to_owned(), "ms"));
+        assert_eq!(
+            (scale.write(900), scale.write(1_200_000), scale.unit),
+            ("0.001".to_owned(), "1.200".to_owned(), "ms")
+        );
     }
 
     #[test]

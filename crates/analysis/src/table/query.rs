@@ -20,13 +20,20 @@ pub enum Aggregate {
     Most,
 }
 
-const AGGREGATES: &[(&str, Aggregate)] =
-    &[("sum", Aggregate::Sum), ("avg", Aggregate::Average), ("min", Aggregate::Least), ("max", Aggregate::Most)];
+const AGGREGATES: &[(&str, Aggregate)] = &[
+    ("sum", Aggregate::Sum),
+    ("avg", Aggregate::Average),
+    ("min", Aggregate::Least),
+    ("max", Aggregate::Most),
+];
 
 impl Aggregate {
     /// The word in headers and options.
     pub fn word(self) -> &'static str {
-        AGGREGATES.iter().find(|(_, aggregate)| *aggregate == self).map_or("count", |(word, _)| word)
+        AGGREGATES
+            .iter()
+            .find(|(_, aggregate)| *aggregate == self)
+            .map_or("count", |(word, _)| word)
     }
 }
 
@@ -35,7 +42,8 @@ impl Aggregate {
 pub struct Words<'w> {
     /// Columns to group by, separated by commas; `none` for single rows.
     pub by: Option<&'w str>,
-    /// What to show: columns, or `count`, `sum:COLUMN`, `avg:`, `min:`, `max:` of groups; `all` for every column.
+    /// What to show: columns, or `count`, `sum:COLUMN`, `avg:`, `min:`, `max:` of groups; `all` for
+    /// every column.
     pub show: Option<&'w str>,
     /// A filter expression.
     pub filter: Option<&'w str>,
@@ -175,7 +183,8 @@ impl Query {
         self.by.as_deref().unwrap_or(&[])
     }
 
-    /// What it sorts by in a trace: where the table's own choice was not recorded, what samples tell of it.
+    /// What it sorts by in a trace: where the table's own choice was not recorded, what samples
+    /// tell of it.
     pub(super) fn sort_in(&self, trace: &Trace) -> Shown {
         let is_lacking = |column: &Column| column.needs(self.table).any(|what| !trace.has(what));
         if self.sort_chosen || !self.sort.column().is_some_and(is_lacking) {
@@ -191,22 +200,34 @@ impl Query {
     /// Checks a user's words; what they leave open is the table's own choice.
     pub fn new(table: Name, words: Words<'_>) -> Result<Self, QueryError> {
         let info = table.info();
-        let wants_groups = words.show.is_some_and(|show| show.split(',').all(|word| word.trim() == "count" || word.contains(':')));
+        let wants_groups = words.show.is_some_and(|show| {
+            show.split(',').all(|word| word.trim() == "count" || word.contains(':'))
+        });
         let by = match words.by {
             Some("none") => None,
-            Some(by) => Some(by.split(',').map(|word| column("--by", table, word)).collect::<Result<Vec<_>, _>>()?),
-            None if !info.by.is_empty() => Some(info.by.iter().map(|word| column("--by", table, word)).collect::<Result<_, _>>()?),
+            Some(by) => Some(
+                by.split(',')
+                    .map(|word| column("--by", table, word))
+                    .collect::<Result<Vec<_>, _>>()?,
+            ),
+            None if !info.by.is_empty() => Some(
+                info.by.iter().map(|word| column("--by", table, word)).collect::<Result<_, _>>()?,
+            ),
             // Sums of everything: one group.
             None => wants_groups.then(Vec::new),
         };
-        let words_of = |list: &'static [&'static str]| list.iter().map(|word| (*word).to_owned()).collect();
+        let words_of =
+            |list: &'static [&'static str]| list.iter().map(|word| (*word).to_owned()).collect();
         let show: Vec<String> = match words.show {
-            Some("all") if by.is_none() => columns_of(table).map(|column| column.name.to_owned()).collect(),
+            Some("all") if by.is_none() => {
+                columns_of(table).map(|column| column.name.to_owned()).collect()
+            }
             Some(show) => show.split(',').map(str::to_owned).collect(),
             None if by.is_some() => words_of(info.aggregates),
             None => words_of(info.show),
         };
-        let mut shown: Vec<Shown> = by.iter().flatten().map(|column| Shown::Column(column)).collect();
+        let mut shown: Vec<Shown> =
+            by.iter().flatten().map(|column| Shown::Column(column)).collect();
         for word in show {
             let next = self::shown("--show", table, by.as_deref(), &word)?;
             if !shown.iter().any(|known| known.same(next)) {
@@ -218,7 +239,9 @@ impl Query {
             // The first sum, which is what the table is about; else whatever is shown.
             Some(_) => {
                 let sum = shown.iter().find(|shown| matches!(shown, Shown::Of(Aggregate::Sum, _)));
-                let any = sum.or(shown.iter().find(|shown| !matches!(shown, Shown::Column(_)))).or(shown.first());
+                let any = sum
+                    .or(shown.iter().find(|shown| !matches!(shown, Shown::Column(_))))
+                    .or(shown.first());
                 any.map_or_else(|| "count".to_owned(), |shown| option_word(*shown))
             }
         };
@@ -252,20 +275,30 @@ fn column(option: &'static str, table: Name, word: &str) -> Result<&'static Colu
     })
 }
 
-fn shown(option: &'static str, table: Name, by: Option<&[&'static Column]>, word: &str) -> Result<Shown, QueryError> {
+fn shown(
+    option: &'static str,
+    table: Name,
+    by: Option<&[&'static Column]>,
+    word: &str,
+) -> Result<Shown, QueryError> {
     let word = word.trim();
     let Some(by) = by else { return column(option, table, word).map(Shown::Column) };
     if word == "count" {
         return Ok(Shown::Count);
     }
     let aggregate = word.split_once([':', ' ']).and_then(|(aggregate, rest)| {
-        let known = AGGREGATES.iter().find(|(name, _)| name.eq_ignore_ascii_case(aggregate.trim()))?;
+        let known =
+            AGGREGATES.iter().find(|(name, _)| name.eq_ignore_ascii_case(aggregate.trim()))?;
         Some((known.1, rest))
     });
     let Some((aggregate, name)) = aggregate else {
         let column = column(option, table, word)?;
         let grouped = by.iter().any(|known| std::ptr::eq(*known, column));
-        let expected = if matches!(column.kind, Kind::Text | Kind::Stack(_)) { "count" } else { "sum:, avg:, min: or max: before it" };
+        let expected = if matches!(column.kind, Kind::Text | Kind::Stack(_)) {
+            "count"
+        } else {
+            "sum:, avg:, min: or max: before it"
+        };
         return if grouped {
             Ok(Shown::Column(column))
         } else {
@@ -278,7 +311,11 @@ fn shown(option: &'static str, table: Name, by: Option<&[&'static Column]>, word
         _ => !matches!(column.kind, Kind::Text | Kind::Stack(_)),
     };
     if !sensible {
-        return Err(QueryError::NoAggregate { option, found: word.to_owned(), kind: column.kind.word() });
+        return Err(QueryError::NoAggregate {
+            option,
+            found: word.to_owned(),
+            kind: column.kind.word(),
+        });
     }
     Ok(Shown::Of(aggregate, column))
 }
@@ -296,33 +333,61 @@ mod tests {
             for by in ["none", "all of them"] {
                 let names: Vec<&str> = columns_of(table.name).map(|column| column.name).collect();
                 let by = if by == "none" { by.to_owned() } else { names.join(",") };
-                Query::new(table.name, Words { by: Some(&by), ..Words::default() }).expect(table.word);
+                Query::new(table.name, Words { by: Some(&by), ..Words::default() })
+                    .expect(table.word);
             }
-            Query::new(table.name, Words { by: Some("none"), show: Some("all"), ..Words::default() }).expect(table.word);
+            Query::new(
+                table.name,
+                Words { by: Some("none"), show: Some("all"), ..Words::default() },
+            )
+            .expect(table.word);
         }
     }
 
     #[test]
     fn what_cannot_be_asked_is_told() {
-        let error = |words: Words<'_>| Query::new(Name::Switches, words).expect_err("wrong").to_string();
+        let error =
+            |words: Words<'_>| Query::new(Name::Switches, words).expect_err("wrong").to_string();
         assert!(
             error(Words { by: Some("threda"), ..Words::default() })
                 .starts_with("--by: switches has no column `threda`; it has switched in, ")
         );
         let show = |show| error(Words { by: Some("thread"), show: Some(show), ..Words::default() });
-        assert_eq!(show("waited"), "--show: a group has no one `waited`; add it to --by, or write sum:, avg:, min: or max: before it");
-        assert_eq!(show("sum:wait stack"), "--show: cannot form `sum:wait stack`, because the column is a stack");
-        assert_eq!(show("sum:tid"), "--show: cannot form `sum:tid`, because the column is a number");
-        assert!(error(Words { sort: Some("sum:waited"), ..Words::default() }).starts_with("--sort: switches has no column `sum:waited`"));
-        assert!(error(Words { filter: Some("x"), ..Words::default() }).starts_with("--where: found `x` at offset 0, expected a column"));
+        assert_eq!(
+            show("waited"),
+            "--show: a group has no one `waited`; add it to --by, or write sum:, avg:, min: or max: before it"
+        );
+        assert_eq!(
+            show("sum:wait stack"),
+            "--show: cannot form `sum:wait stack`, because the column is a stack"
+        );
+        assert_eq!(
+            show("sum:tid"),
+            "--show: cannot form `sum:tid`, because the column is a number"
+        );
+        assert!(
+            error(Words { sort: Some("sum:waited"), ..Words::default() })
+                .starts_with("--sort: switches has no column `sum:waited`")
+        );
+        assert!(
+            error(Words { filter: Some("x"), ..Words::default() })
+                .starts_with("--where: found `x` at offset 0, expected a column")
+        );
     }
 
     #[test]
     fn sums_alone_make_one_group_of_everything() {
-        let query = Query::new(Name::Switches, Words { show: Some("count,sum:waited"), ..Words::default() }).expect("valid");
+        let query = Query::new(
+            Name::Switches,
+            Words { show: Some("count,sum:waited"), ..Words::default() },
+        )
+        .expect("valid");
         assert!(query.by.is_some_and(|by| by.is_empty()));
-        let query =
-            Query::new(Name::Switches, Words { by: Some("thread"), sort: Some("max waited:asc"), ..Words::default() }).expect("valid");
+        let query = Query::new(
+            Name::Switches,
+            Words { by: Some("thread"), sort: Some("max waited:asc"), ..Words::default() },
+        )
+        .expect("valid");
         assert!(!query.descending && matches!(query.sort, Shown::Of(Aggregate::Most, _)));
     }
 }

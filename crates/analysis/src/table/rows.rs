@@ -1,6 +1,7 @@
 //! The rows of each table, as what its columns are computed from.
 //!
-//! All tables share one [`Row`] of indices into the trace and a few sums, so that a column is one function for every table that has it.
+//! All tables share one [`Row`] of indices into the trace and a few sums, so that a column is one
+//! function for every table that has it.
 
 use super::column::StackKind;
 use super::{Cell, NONE, Name};
@@ -17,7 +18,8 @@ use unhitch_model::{FrameId, StackId, TaskState, ThreadId, Time, Window};
 /// An index that points nowhere.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
-/// One row: what a column needs to compute its cell. What a table does not have is [`NOWHERE`] or [`NONE`].
+/// One row: what a column needs to compute its cell. What a table does not have is [`NOWHERE`] or
+/// [`NONE`].
 #[derive(Clone, Copy)]
 pub(super) struct Row {
     /// When it begins; for events, when it happened.
@@ -38,7 +40,8 @@ pub(super) struct Row {
     pub out: u32,
     /// The wake-up.
     pub wake: u32,
-    /// The row's own number in its source: switch-in, sample, stall, process; a CPU's number of events.
+    /// The row's own number in its source: switch-in, sample, stall, process; a CPU's number of
+    /// events.
     pub index: u32,
     /// The stack that the row is about.
     pub stack: StackId,
@@ -95,9 +98,14 @@ struct Texts {
 const OWN_TEXTS: Cell = 1 << 32;
 
 impl<'a> Source<'a> {
-    /// Collects the rows of a table inside `window`: events wherever they lie, sums of time inside the span that all CPUs cover.
+    /// Collects the rows of a table inside `window`: events wherever they lie, sums of time inside
+    /// the span that all CPUs cover.
     pub fn new(analysis: &'a Analysis<'a>, name: Name, window: Window) -> Self {
-        let window = if name.holds_uncovered() { window } else { window.intersect(analysis.timeline.window()) };
+        let window = if name.holds_uncovered() {
+            window
+        } else {
+            window.intersect(analysis.timeline.window())
+        };
         let rows = match name {
             Name::Switches => {
                 let mut rows = by_thread(analysis, |thread| switches(analysis, thread, window));
@@ -117,19 +125,35 @@ impl<'a> Source<'a> {
             Name::Threads => by_thread(analysis, |thread| this_thread(analysis, thread, window)),
             Name::Cpus => cpus(analysis, window),
         };
-        let cpu_samples = if name == Name::Cpus { cpu_samples(analysis, rows.len(), window) } else { Vec::new() };
+        let cpu_samples =
+            if name == Name::Cpus { cpu_samples(analysis, rows.len(), window) } else { Vec::new() };
         Self { cpu_samples, ..Self::of(analysis, name, window, rows) }
     }
 
     /// The table of those of `stalls` that have a part in `window`.
     pub fn of_stalls(analysis: &'a Analysis<'a>, stalls: Arc<Vec<Stall>>, window: Window) -> Self {
-        let rows = stalls.iter().enumerate().map(stall).filter(|row| Window::new(row.start, row.end).overlaps(window)).collect();
+        let rows = stalls
+            .iter()
+            .enumerate()
+            .map(stall)
+            .filter(|row| Window::new(row.start, row.end).overlaps(window))
+            .collect();
         Self { stalls, ..Self::of(analysis, Name::Stalls, window, rows) }
     }
 
     fn of(analysis: &'a Analysis<'a>, name: Name, window: Window, rows: Vec<Row>) -> Self {
         let (texts, classes, same) = Default::default();
-        Self { analysis, name, window, rows, stalls: Arc::default(), cpu_samples: Vec::new(), texts, classes, same }
+        Self {
+            analysis,
+            name,
+            window,
+            rows,
+            stalls: Arc::default(),
+            cpu_samples: Vec::new(),
+            texts,
+            classes,
+            same,
+        }
     }
 
     /// True for a row outside the span that all CPUs cover.
@@ -137,18 +161,23 @@ impl<'a> Source<'a> {
         let covered = self.analysis.timeline.window();
         match self.name {
             _ if !self.name.holds_uncovered() => false,
-            Name::Lifetimes | Name::Threads => row.start != row.end && !Window::new(row.start, row.end).overlaps(covered),
+            Name::Lifetimes | Name::Threads => {
+                row.start != row.end && !Window::new(row.start, row.end).overlaps(covered)
+            }
             _ => !covered.contains(row.start),
         }
     }
 
-    /// How many samples show a row's thread or CPU at work, in a table that counts them; none where no samples were recorded.
+    /// How many samples show a row's thread or CPU at work, in a table that counts them; none where
+    /// no samples were recorded.
     pub fn samples(&self, row: &Row) -> Cell {
         let Analysis { trace, samples, .. } = self.analysis;
         match self.name {
             _ if trace.samples.is_empty() => NONE,
             Name::Cpus => self.cpu_samples.get(usize::from(row.cpu)).copied().unwrap_or(0),
-            _ => samples.of_thread(trace, row.thread, Window::new(row.start, row.end)).len() as Cell,
+            _ => {
+                samples.of_thread(trace, row.thread, Window::new(row.start, row.end)).len() as Cell
+            }
         }
     }
 
@@ -195,7 +224,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The frames of a stack that mean something, leaf first: without the scheduler's, and of an interrupt without the bystander's.
+    /// The frames of a stack that mean something, leaf first: without the scheduler's, and of an
+    /// interrupt without the bystander's.
     pub fn frames(&self, kind: StackKind, stack: StackId) -> &'a [FrameId] {
         frames(self.analysis, kind, stack)
     }
@@ -209,9 +239,15 @@ impl<'a> Source<'a> {
         };
         let firsts = self.same[place].get_or_init(|| {
             let all = 0..self.analysis.trace.stacks.len() as u32;
-            let hashes: Vec<u64> = all.clone().into_par_iter().map(|stack| self.hash_of(kind, StackId(stack))).collect();
+            let hashes: Vec<u64> = all
+                .clone()
+                .into_par_iter()
+                .map(|stack| self.hash_of(kind, StackId(stack)))
+                .collect();
             let mut first_of: FxHashMap<u64, StackId> = FxHashMap::default();
-            all.zip(hashes).map(|(stack, hash)| *first_of.entry(hash).or_insert(StackId(stack))).collect()
+            all.zip(hashes)
+                .map(|(stack, hash)| *first_of.entry(hash).or_insert(StackId(stack)))
+                .collect()
         });
         firsts.get(stack.index()).copied().unwrap_or(stack)
     }
@@ -230,15 +266,28 @@ impl<'a> Source<'a> {
 
     /// When a row's thread had the name that is shown.
     pub fn named_at(&self, row: &Row) -> Time {
-        if matches!(self.name, Name::Lifetimes | Name::Threads | Name::Stalls) { row.end } else { row.start }
+        if matches!(self.name, Name::Lifetimes | Name::Threads | Name::Stalls) {
+            row.end
+        } else {
+            row.start
+        }
     }
 
     /// The sleep before a row's switch-in or wake-up, as the timeline has it.
     pub fn sleep(&self, row: &Row) -> Segment {
         let out = (row.out != NOWHERE).then_some(row.out as usize);
-        let state = out.and_then(|out| self.analysis.trace.switches.prev_state.get(out)).copied().unwrap_or(TaskState::Sleeping);
+        let state = out
+            .and_then(|out| self.analysis.trace.switches.prev_state.get(out))
+            .copied()
+            .unwrap_or(TaskState::Sleeping);
         let wake = (row.wake != NOWHERE).then_some(row.wake as usize);
-        Segment { window: Window::new(row.start, row.end), state: State::Sleeping(state), out, wake, back: None }
+        Segment {
+            window: Window::new(row.start, row.end),
+            state: State::Sleeping(state),
+            out,
+            wake,
+            back: None,
+        }
     }
 
     /// The row's wake-up: its number, and whether the waker is to be held responsible.
@@ -249,7 +298,11 @@ impl<'a> Source<'a> {
 }
 
 /// The frames of a stack that mean something, leaf first.
-pub(super) fn frames<'a>(analysis: &Analysis<'a>, kind: StackKind, stack: StackId) -> &'a [FrameId] {
+pub(super) fn frames<'a>(
+    analysis: &Analysis<'a>,
+    kind: StackKind,
+    stack: StackId,
+) -> &'a [FrameId] {
     let all = match kind {
         StackKind::Wake => analysis.facts.own_frames(analysis.trace, stack),
         StackKind::Wait | StackKind::Sample => analysis.trace.stacks.frames_of(stack),
@@ -258,8 +311,15 @@ pub(super) fn frames<'a>(analysis: &Analysis<'a>, kind: StackKind, stack: StackI
     if noise < all.len() { &all[noise..] } else { all }
 }
 
-fn by_thread(analysis: &Analysis<'_>, rows: impl Fn(ThreadId) -> Vec<Row> + Sync + Send) -> Vec<Row> {
-    (1..analysis.timeline.threads() as u32).into_par_iter().map(ThreadId).flat_map_iter(rows).collect()
+fn by_thread(
+    analysis: &Analysis<'_>,
+    rows: impl Fn(ThreadId) -> Vec<Row> + Sync + Send,
+) -> Vec<Row> {
+    (1..analysis.timeline.threads() as u32)
+        .into_par_iter()
+        .map(ThreadId)
+        .flat_map_iter(rows)
+        .collect()
 }
 
 fn ns(window: Window) -> Cell {
@@ -287,7 +347,9 @@ fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Ro
                 let ran = if segment.state == State::Ran { ns(segment.window) } else { NONE };
                 if back == last {
                     // A loss hid the middle of one stretch on the CPU.
-                    if let Some(row) = rows.last_mut().filter(|row| row.index == back && row.ran_ns != NONE) {
+                    if let Some(row) =
+                        rows.last_mut().filter(|row| row.index == back && row.ran_ns != NONE)
+                    {
                         add(&mut row.ran_ns, segment.window);
                         row.end = segment.window.end;
                     }
@@ -301,7 +363,14 @@ fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Ro
                                 *sum = if *sum == 0 { NONE } else { *sum };
                             }
                         }
-                        rows.push(Row { start: at, end: segment.window.end, ran_ns: ran, index: back, cpu, ..trip });
+                        rows.push(Row {
+                            start: at,
+                            end: segment.window.end,
+                            ran_ns: ran,
+                            index: back,
+                            cpu,
+                            ..trip
+                        });
                     }
                     last = back;
                 }
@@ -322,15 +391,20 @@ fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Ro
     rows
 }
 
-/// A row per switch-in outside the span that all CPUs cover. What came before it is not known: it may have been on another CPU.
+/// A row per switch-in outside the span that all CPUs cover. What came before it is not known: it
+/// may have been on another CPU.
 fn uncovered_switches(analysis: &Analysis<'_>, window: Window) -> impl Iterator<Item = Row> {
     let (switches, covered) = (&analysis.trace.switches, analysis.timeline.window());
-    let outside = [Window::new(window.start, window.end.min(covered.start)), Window::new(window.start.max(covered.end), window.end)];
+    let outside = [
+        Window::new(window.start, window.end.min(covered.start)),
+        Window::new(window.start.max(covered.end), window.end),
+    ];
     let row = |index: usize| {
         let row = Row::at(switches.time[index], switches.time[index], switches.next[index]);
         Row { index: index as u32, cpu: switches.cpu[index], known: false, ..row }
     };
-    let ranges = outside.into_iter().filter(|part| !part.is_empty()).map(|part| switches.range(part));
+    let ranges =
+        outside.into_iter().filter(|part| !part.is_empty()).map(|part| switches.range(part));
     ranges.flatten().map(row).filter(|row| !row.thread.is_idle())
 }
 
@@ -419,15 +493,22 @@ fn lifetimes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     let rows = processes.map(|(id, process)| {
         // A process that has a life of its own (Windows) may survive its first thread.
         let of_its_own = || life(analysis, process.start, process.end);
-        let life = if process.name.is_empty() { life_of(analysis, process.leader) } else { of_its_own() }.intersect(window);
+        let life =
+            if process.name.is_empty() { life_of(analysis, process.leader) } else { of_its_own() }
+                .intersect(window);
         Row { index: id.0, ..Row::at(life.start, life.end, process.leader) }
     });
     rows.filter(|row| row.start < row.end).collect()
 }
 
-/// A thread's life as far as the file goes: by its own events inside the span that all CPUs cover, else as it was told.
+/// A thread's life as far as the file goes: by its own events inside the span that all CPUs cover,
+/// else as it was told.
 fn life_of(analysis: &Analysis<'_>, thread: ThreadId) -> Window {
-    let (seen, covered, known) = (analysis.timeline.life(thread), analysis.timeline.window(), analysis.trace.threads.get(thread));
+    let (seen, covered, known) = (
+        analysis.timeline.life(thread),
+        analysis.timeline.window(),
+        analysis.trace.threads.get(thread),
+    );
     let start = known.start.or((seen.start > covered.start).then_some(seen.start));
     let end = known.end.or((!seen.is_empty() && seen.end < covered.end).then_some(seen.end));
     life(analysis, start, end)
@@ -443,13 +524,23 @@ fn this_thread(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec
     if inside.is_empty() {
         let life = life_of(analysis, thread).intersect(window);
         // It lived while not all CPUs were recorded: what its time went to is not known.
-        return if life.is_empty() { Vec::new() } else { vec![Row::at(life.start, life.end, thread)] };
+        return if life.is_empty() {
+            Vec::new()
+        } else {
+            vec![Row::at(life.start, life.end, thread)]
+        };
     }
     let life = inside;
     if analysis.trace.switches.is_empty() {
         return vec![Row::at(life.start, life.end, thread)];
     }
-    let mut row = Row { slept_ns: 0, runnable_ns: 0, ran_ns: 0, switches: 0, ..Row::at(life.start, life.end, thread) };
+    let mut row = Row {
+        slept_ns: 0,
+        runnable_ns: 0,
+        ran_ns: 0,
+        switches: 0,
+        ..Row::at(life.start, life.end, thread)
+    };
     let mut last = None;
     for segment in analysis.segments(thread, window) {
         match segment.state {
@@ -458,7 +549,8 @@ fn this_thread(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec
             State::Sleeping(_) => add(&mut row.slept_ns, segment.window),
             State::Unknown => {}
         }
-        let came_on = segment.back.filter(|back| window.contains(analysis.trace.switches.time[*back]));
+        let came_on =
+            segment.back.filter(|back| window.contains(analysis.trace.switches.time[*back]));
         row.switches += Cell::from(came_on.is_some() && came_on != last);
         last = came_on.or(last);
     }
@@ -467,7 +559,13 @@ fn this_thread(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec
 
 fn cpus(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     let trace = analysis.trace;
-    let cpus = trace.spans.iter().map(|span| usize::from(span.cpu) + 1).max().unwrap_or(0).max(analysis.cpus.cpus());
+    let cpus = trace
+        .spans
+        .iter()
+        .map(|span| usize::from(span.cpu) + 1)
+        .max()
+        .unwrap_or(0)
+        .max(analysis.cpus.cpus());
     let mut counts: Vec<(Cell, u32)> = vec![(0, 0); cpus];
     let mut count = |list: &[u16], is_switch: bool| {
         for &cpu in list {
@@ -480,7 +578,11 @@ fn cpus(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     count(&trace.wakings.cpu[trace.wakings.range(window)], false);
     count(&trace.samples.cpu[trace.samples.range(window)], false);
     let row = |(cpu, (switches, events)): (usize, (Cell, u32))| {
-        let mut row = Row { index: events, cpu: cpu as u16, ..Row::at(window.start, window.end, ThreadId::IDLE) };
+        let mut row = Row {
+            index: events,
+            cpu: cpu as u16,
+            ..Row::at(window.start, window.end, ThreadId::IDLE)
+        };
         if trace.switches.is_empty() {
             return row;
         }

@@ -38,7 +38,8 @@ impl<'a> Table<'a> {
     pub fn new(analysis: &'a Analysis<'a>, query: &Query, window: Window, top: usize) -> Self {
         let source = Source::new(analysis, query.table, window);
         let rows = selected(&source, query);
-        let outside = rows.iter().filter(|&&row| source.is_outside(&source.rows[row as usize])).count();
+        let outside =
+            rows.iter().filter(|&&row| source.is_outside(&source.rows[row as usize])).count();
         let (passed, sort) = (rows.len(), query.sort_in(analysis.trace));
         let (outputs, total) = match &query.by {
             None => single(&source, query, sort, rows, top),
@@ -63,7 +64,9 @@ pub(super) fn selected(source: &Source<'_>, query: &Query) -> Vec<u32> {
     let all = 0..source.rows.len() as u32;
     match &query.filter {
         None => all.collect(),
-        Some(filter) => all.zip(filter.select(source)).filter(|(_, pass)| *pass).map(|(row, _)| row).collect(),
+        Some(filter) => {
+            all.zip(filter.select(source)).filter(|(_, pass)| *pass).map(|(row, _)| row).collect()
+        }
     }
 }
 
@@ -72,7 +75,13 @@ fn cell(source: &Source<'_>, column: &Column, row: u32) -> Cell {
 }
 
 /// Single rows: only the column they are sorted by is computed for all of them.
-fn single(source: &Source<'_>, query: &Query, sort: Shown, mut rows: Vec<u32>, top: usize) -> (Vec<Output>, usize) {
+fn single(
+    source: &Source<'_>,
+    query: &Query,
+    sort: Shown,
+    mut rows: Vec<u32>,
+    top: usize,
+) -> (Vec<Output>, usize) {
     let total = rows.len();
     if let Shown::Column(column) = sort {
         let keys: Vec<Cell> = rows.iter().map(|&row| cell(source, column, row)).collect();
@@ -82,7 +91,9 @@ fn single(source: &Source<'_>, query: &Query, sort: Shown, mut rows: Vec<u32>, t
     rows.truncate(top);
     let output = |&shown: &Shown| {
         let cells = match shown {
-            Shown::Column(column) | Shown::Of(_, column) => rows.iter().map(|&row| cell(source, column, row)).collect(),
+            Shown::Column(column) | Shown::Of(_, column) => {
+                rows.iter().map(|&row| cell(source, column, row)).collect()
+            }
             Shown::Count => vec![1; rows.len()],
         };
         Output { shown, cells, rest: None }
@@ -90,8 +101,16 @@ fn single(source: &Source<'_>, query: &Query, sort: Shown, mut rows: Vec<u32>, t
     (query.shown.iter().map(output).collect(), total)
 }
 
-/// Groups: every row gets the number of its group, column by column; then the aggregates are folded over those numbers.
-fn grouped(source: &Source<'_>, query: &Query, sort: Shown, by: &[&'static Column], rows: &[u32], top: usize) -> (Vec<Output>, usize) {
+/// Groups: every row gets the number of its group, column by column; then the aggregates are folded
+/// over those numbers.
+fn grouped(
+    source: &Source<'_>,
+    query: &Query,
+    sort: Shown,
+    by: &[&'static Column],
+    rows: &[u32],
+    top: usize,
+) -> (Vec<Output>, usize) {
     let mut group_of = vec![0u32; rows.len()];
     // The first row of each group.
     let mut firsts: Vec<u32> = rows.first().copied().into_iter().collect();
@@ -114,9 +133,13 @@ fn grouped(source: &Source<'_>, query: &Query, sort: Shown, by: &[&'static Colum
         .iter()
         .map(|&shown| {
             let cells = match shown {
-                Shown::Column(column) => firsts.iter().map(|&row| cell(source, column, row)).collect(),
+                Shown::Column(column) => {
+                    firsts.iter().map(|&row| cell(source, column, row)).collect()
+                }
                 Shown::Count => count(&group_of, firsts.len()),
-                Shown::Of(aggregate, column) => fold(source, aggregate, column, rows, &group_of, firsts.len()),
+                Shown::Of(aggregate, column) => {
+                    fold(source, aggregate, column, rows, &group_of, firsts.len())
+                }
             };
             Output { shown, cells, rest: None }
         })
@@ -142,7 +165,14 @@ fn count(group_of: &[u32], groups: usize) -> Vec<Cell> {
 }
 
 /// The aggregate of each group; nothing where no row of it has a value.
-fn fold(source: &Source<'_>, aggregate: Aggregate, column: &Column, rows: &[u32], group_of: &[u32], groups: usize) -> Vec<Cell> {
+fn fold(
+    source: &Source<'_>,
+    aggregate: Aggregate,
+    column: &Column,
+    rows: &[u32],
+    group_of: &[u32],
+    groups: usize,
+) -> Vec<Cell> {
     let mut folded = vec![NONE; groups];
     let mut counts = vec![0; groups];
     for (&row, &group) in rows.iter().zip(group_of) {
@@ -160,7 +190,11 @@ fn fold(source: &Source<'_>, aggregate: Aggregate, column: &Column, rows: &[u32]
         };
     }
     if aggregate == Aggregate::Average {
-        folded.iter_mut().zip(counts).filter(|(_, count)| *count > 0).for_each(|(sum, count)| *sum /= count);
+        folded
+            .iter_mut()
+            .zip(counts)
+            .filter(|(_, count)| *count > 0)
+            .for_each(|(sum, count)| *sum /= count);
     }
     folded
 }
@@ -171,7 +205,13 @@ fn sorted(source: &Source<'_>, kind: Kind, keys: &[Cell], descending: bool) -> V
 }
 
 /// The first `count` of the same.
-pub(super) fn first_sorted(source: &Source<'_>, kind: Kind, keys: &[Cell], descending: bool, count: usize) -> Vec<u32> {
+pub(super) fn first_sorted(
+    source: &Source<'_>,
+    kind: Kind,
+    keys: &[Cell],
+    descending: bool,
+    count: usize,
+) -> Vec<u32> {
     // Texts are compared by their place in the alphabet, worked out once.
     let places: Option<FxHashMap<Cell, Cell>> = (kind == Kind::Text).then(|| {
         let mut distinct: Vec<Cell> = keys.to_vec();
@@ -180,8 +220,10 @@ pub(super) fn first_sorted(source: &Source<'_>, kind: Kind, keys: &[Cell], desce
         distinct.sort_by_cached_key(|&cell| source.with_text(cell, str::to_owned));
         distinct.into_iter().zip(0..).collect()
     });
-    let place = |key: Cell| places.as_ref().map_or(key, |places| places.get(&key).copied().unwrap_or(key));
-    let keys: Vec<(bool, Cell)> = keys.iter().map(|&key| (key == NONE, if key == NONE { key } else { place(key) })).collect();
+    let place =
+        |key: Cell| places.as_ref().map_or(key, |places| places.get(&key).copied().unwrap_or(key));
+    let keys: Vec<(bool, Cell)> =
+        keys.iter().map(|&key| (key == NONE, if key == NONE { key } else { place(key) })).collect();
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     let compare = |&a: &u32, &b: &u32| {
         let ((a_none, a_key), (b_none, b_key)) = (keys[a as usize], keys[b as usize]);

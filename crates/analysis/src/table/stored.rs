@@ -1,6 +1,8 @@
-//! A table whose rows are kept, and of whose columns each is computed once: for the page, which asks the same table again and again.
+//! A table whose rows are kept, and of whose columns each is computed once: for the page, which
+//! asks the same table again and again.
 //!
-//! Columns that are grouped by are kept as small numbers, one per distinct cell, so that grouping is counting in an array.
+//! Columns that are grouped by are kept as small numbers, one per distinct cell, so that grouping
+//! is counting in an array.
 
 use super::column::{COLUMNS, Column, Kind, StackKind};
 use super::filter::Filter;
@@ -68,7 +70,11 @@ impl<'a> Stored<'a> {
     }
 
     fn of(source: Source<'a>) -> Self {
-        Self { source, cells: COLUMNS.iter().map(|_| OnceLock::new()).collect(), codes: COLUMNS.iter().map(|_| OnceLock::new()).collect() }
+        Self {
+            source,
+            cells: COLUMNS.iter().map(|_| OnceLock::new()).collect(),
+            codes: COLUMNS.iter().map(|_| OnceLock::new()).collect(),
+        }
     }
 
     /// The table's name.
@@ -88,32 +94,51 @@ impl<'a> Stored<'a> {
 
     /// What rows and columns take in memory, bytes.
     pub fn bytes(&self) -> usize {
-        let cells: usize = self.cells.iter().filter_map(OnceLock::get).map(|cells| size_of_val(&**cells)).sum();
-        let codes = self.codes.iter().filter_map(OnceLock::get).map(|codes| size_of_val(&*codes.of_row) + size_of_val(&*codes.cells));
+        let cells: usize =
+            self.cells.iter().filter_map(OnceLock::get).map(|cells| size_of_val(&**cells)).sum();
+        let codes = self
+            .codes
+            .iter()
+            .filter_map(OnceLock::get)
+            .map(|codes| size_of_val(&*codes.of_row) + size_of_val(&*codes.cells));
         size_of_val(&*self.source.rows) + cells + codes.sum::<usize>()
     }
 
     /// The numbers of the rows that a selection picks; none when it picks all.
-    pub(super) fn selected(&self, selection: Selection<'_>, cancel: &Cancel) -> Wanted<Option<Vec<u32>>> {
+    pub(super) fn selected(
+        &self,
+        selection: Selection<'_>,
+        cancel: &Cancel,
+    ) -> Wanted<Option<Vec<u32>>> {
         cancel.check()?;
         let Selection { threads, processes, filter } = selection;
         let known = &self.source.analysis.trace.threads;
-        let wanted: Option<Vec<bool>> = (!threads.is_empty() || !processes.is_empty())
-            .then(|| known.iter().map(|(id, thread)| threads.contains(&id) || processes.contains(&thread.process)).collect());
+        let wanted: Option<Vec<bool>> = (!threads.is_empty() || !processes.is_empty()).then(|| {
+            known
+                .iter()
+                .map(|(id, thread)| threads.contains(&id) || processes.contains(&thread.process))
+                .collect()
+        });
         let passes = filter.map(|filter| filter.select(&self.source));
         cancel.check()?;
         if wanted.is_none() && passes.is_none() {
             return Ok(None);
         }
         let pass = |row: &u32| {
-            let thread = self.source.rows.get(*row as usize).map_or(ThreadId::IDLE, |row| row.thread);
-            let own = wanted.as_ref().is_none_or(|wanted| wanted.get(thread.index()).copied().unwrap_or(false));
-            own && passes.as_ref().is_none_or(|passes| passes.get(*row as usize).copied().unwrap_or(false))
+            let thread =
+                self.source.rows.get(*row as usize).map_or(ThreadId::IDLE, |row| row.thread);
+            let own = wanted
+                .as_ref()
+                .is_none_or(|wanted| wanted.get(thread.index()).copied().unwrap_or(false));
+            own && passes
+                .as_ref()
+                .is_none_or(|passes| passes.get(*row as usize).copied().unwrap_or(false))
         };
         Ok(Some((0..self.len() as u32).into_par_iter().filter(pass).collect()))
     }
 
-    /// What a selection picks, as indices of the trace's own rows: of its samples, of the events of all providers.
+    /// What a selection picks, as indices of the trace's own rows: of its samples, of the events of
+    /// all providers.
     pub fn indices(&self, selection: Selection<'_>, cancel: &Cancel) -> Wanted<Vec<usize>> {
         let index = |row: &Row| row.index as usize;
         Ok(match self.selected(selection, cancel)? {
@@ -127,17 +152,29 @@ impl<'a> Stored<'a> {
         self.source.analysis
     }
 
-    /// The distinct stacks of a selection, leaf first, with how many rows have them and the time of those, in the order of their ids. The
-    /// table must be that of `of`.
-    pub(crate) fn weights(&self, of: Of, selection: Selection<'_>, cancel: &Cancel) -> Wanted<Vec<(&'a [FrameId], u64, u64)>> {
+    /// The distinct stacks of a selection, leaf first, with how many rows have them and the time of
+    /// those, in the order of their ids. The table must be that of `of`.
+    pub(crate) fn weights(
+        &self,
+        of: Of,
+        selection: Selection<'_>,
+        cancel: &Cancel,
+    ) -> Wanted<Vec<(&'a [FrameId], u64, u64)>> {
         let rows = self.selected(selection, cancel)?;
         let weights = self.weigh(of, rows.as_deref(), cancel)?;
-        let frames = |(stack, (count, ns)): (u32, (u64, u64))| (frames(self.source.analysis, of.stack_kind(), StackId(stack)), count, ns);
+        let frames = |(stack, (count, ns)): (u32, (u64, u64))| {
+            (frames(self.source.analysis, of.stack_kind(), StackId(stack)), count, ns)
+        };
         Ok((0..).zip(weights).filter(|(_, (count, _))| *count > 0).map(frames).collect())
     }
 
     /// By stack: how many of `rows` (all, if none are named) have it, and their time.
-    pub(super) fn weigh(&self, of: Of, rows: Option<&[u32]>, cancel: &Cancel) -> Wanted<Vec<(u64, u64)>> {
+    pub(super) fn weigh(
+        &self,
+        of: Of,
+        rows: Option<&[u32]>,
+        cancel: &Cancel,
+    ) -> Wanted<Vec<(u64, u64)>> {
         let stacks = self.source.analysis.trace.stacks.len();
         let count = rows.map_or(self.len(), <[u32]>::len);
         let part_len = count.div_ceil(rayon::current_num_threads()).max(STRIDE);
@@ -149,11 +186,14 @@ impl<'a> Stored<'a> {
                     if at.is_multiple_of(STRIDE) {
                         cancel.check()?;
                     }
-                    let Some(row) = self.row(rows.map_or(at as u32, |rows| rows[at])) else { continue };
+                    let Some(row) = self.row(rows.map_or(at as u32, |rows| rows[at])) else {
+                        continue;
+                    };
                     let ns = if of == Of::Sample { row.ran_ns } else { row.slept_ns };
                     if let Some(weight) = weights.get_mut(row.stack.index()) {
                         let (count, sum): &mut (u64, u64) = weight;
-                        (*count, *sum) = (*count + 1, sum.saturating_add(u64::try_from(ns).unwrap_or(0)));
+                        (*count, *sum) =
+                            (*count + 1, sum.saturating_add(u64::try_from(ns).unwrap_or(0)));
                     }
                 }
                 Ok(weights)
@@ -162,7 +202,9 @@ impl<'a> Stored<'a> {
         let mut parts = parts.into_iter();
         let mut all = parts.next().unwrap_or_default();
         for part in parts {
-            all.iter_mut().zip(part).for_each(|(sum, more)| *sum = (sum.0 + more.0, sum.1.saturating_add(more.1)));
+            all.iter_mut()
+                .zip(part)
+                .for_each(|(sum, more)| *sum = (sum.0 + more.0, sum.1.saturating_add(more.1)));
         }
         Ok(all)
     }
@@ -182,7 +224,14 @@ impl<'a> Stored<'a> {
     /// A column's cells, computed when first asked for.
     pub(super) fn cells(&self, column: &Column, cancel: &Cancel) -> Wanted<&[Cell]> {
         cancel.check()?;
-        let compute = || self.source.rows.par_iter().with_min_len(STRIDE).map(|row| (column.cell)(&self.source, row)).collect();
+        let compute = || {
+            self.source
+                .rows
+                .par_iter()
+                .with_min_len(STRIDE)
+                .map(|row| (column.cell)(&self.source, row))
+                .collect()
+        };
         Ok(self.cells.get(place(column)).map_or(&[], |cells| cells.get_or_init(compute)))
     }
 
@@ -203,11 +252,17 @@ impl<'a> Stored<'a> {
             .par_chunks(part_len)
             .map(|rows| {
                 let mut numbers = numbers();
-                (rows.iter().map(|row| numbers.of((column.cell)(&self.source, row))).collect(), numbers.cells)
+                (
+                    rows.iter().map(|row| numbers.of((column.cell)(&self.source, row))).collect(),
+                    numbers.cells,
+                )
             })
             .collect();
         let mut numbers = numbers();
-        let translations: Vec<Vec<u32>> = parts.iter().map(|(_, own)| own.iter().map(|cell| numbers.of(*cell)).collect()).collect();
+        let translations: Vec<Vec<u32>> = parts
+            .iter()
+            .map(|(_, own)| own.iter().map(|cell| numbers.of(*cell)).collect())
+            .collect();
         parts.par_iter_mut().zip(&translations).for_each(|((of_row, _), translation)| {
             of_row.iter_mut().for_each(|number| *number = translation[*number as usize]);
         });
@@ -222,12 +277,15 @@ impl<'a> Stored<'a> {
         match kind {
             _ if cell == NONE => Value::Nothing,
             Kind::Text => Value::Text(self.source.with_text(cell, str::to_owned)),
-            Kind::Stack(of) => u32::try_from(cell).map_or(Value::Nothing, |stack| Value::Stack(of, StackId(stack))),
+            Kind::Stack(of) => {
+                u32::try_from(cell).map_or(Value::Nothing, |stack| Value::Stack(of, StackId(stack)))
+            }
             _ => Value::Number(cell),
         }
     }
 
-    /// A group's key: what tells its cell from the others of the column, the same whenever the table is read.
+    /// A group's key: what tells its cell from the others of the column, the same whenever the
+    /// table is read.
     pub(super) fn key(&self, kind: Kind, cell: Cell) -> String {
         match self.value(kind, cell) {
             Value::Nothing => "-".to_owned(),
@@ -243,7 +301,9 @@ impl<'a> Stored<'a> {
             (("-", ""), _) => Some(NONE),
             (("t", text), Kind::Text) => Some(self.source.text(text)),
             (("s", stack), Kind::Stack(_)) => stack.parse::<u32>().ok().map(Cell::from),
-            (("n", number), Kind::Duration | Kind::Time | Kind::Count | Kind::Number) => number.parse().ok(),
+            (("n", number), Kind::Duration | Kind::Time | Kind::Count | Kind::Number) => {
+                number.parse().ok()
+            }
             _ => None,
         }
     }

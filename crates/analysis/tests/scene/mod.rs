@@ -24,15 +24,28 @@ impl Scene {
     /// A thread (its own process when `pid` equals `tid`).
     pub fn thread(&mut self, pid: u32, tid: u32, name: &str) -> ThreadId {
         let name = self.trace.strings.intern(name);
-        let known = self.trace.threads.at(pid, Time::MAX).map(|leader| self.trace.threads.get(leader).process);
+        let known = self
+            .trace
+            .threads
+            .at(pid, Time::MAX)
+            .map(|leader| self.trace.threads.get(leader).process);
         let process = known.unwrap_or_else(|| {
             let leader = ThreadId(self.trace.threads.len() as u32);
             self.trace.threads.add_process(Process { pid, leader, ..Process::default() })
         });
-        self.trace.threads.add(Thread { tid, process, names: vec![(Time::ZERO, name)], start: None, end: None, policy: None, nice: None })
+        self.trace.threads.add(Thread {
+            tid,
+            process,
+            names: vec![(Time::ZERO, name)],
+            start: None,
+            end: None,
+            policy: None,
+            nice: None,
+        })
     }
 
-    /// A stack by function names, root first; names in capitals' stead, kernel frames are those after `"|"`.
+    /// A stack by function names, root first; names in capitals' stead, kernel frames are those
+    /// after `"|"`.
     pub fn stack(&mut self, names: &[&str]) -> StackId {
         let split = names.iter().position(|name| *name == "|");
         let kernel_len = split.map_or(0, |at| names.len() - at - 1);
@@ -40,22 +53,40 @@ impl Scene {
         for name in names.iter().rev().filter(|name| **name != "|") {
             let function = self.trace.strings.intern(name);
             let kernel = frames.len() < kernel_len;
-            let path = self.trace.strings.intern(if kernel { "[kernel]" } else { "/usr/bin/scene" });
+            let path =
+                self.trace.strings.intern(if kernel { "[kernel]" } else { "/usr/bin/scene" });
             let kind = if kernel { ModuleKind::Kernel } else { ModuleKind::File };
             let module = self.trace.modules.intern(Module { path, kind, build_id: Vec::new() });
-            let frame = self.trace.stacks.intern_frame(Frame { module, offset: u64::from(function.0) });
+            let frame =
+                self.trace.stacks.intern_frame(Frame { module, offset: u64::from(function.0) });
             self.trace.symbols.set(frame, &[Symbol { function, file: NameId::EMPTY, line: 0 }]);
             frames.push(frame);
         }
         self.trace.stacks.intern(&frames, kernel_len as u16)
     }
 
-    pub fn switch(&mut self, us: u64, cpu: u16, prev: ThreadId, state: TaskState, next: ThreadId, stack: StackId) -> &mut Self {
+    pub fn switch(
+        &mut self,
+        us: u64,
+        cpu: u16,
+        prev: ThreadId,
+        state: TaskState,
+        next: ThreadId,
+        stack: StackId,
+    ) -> &mut Self {
         self.switches.push((Time::from_nanos(us * 1000), cpu, prev, state, next, stack));
         self
     }
 
-    pub fn wake(&mut self, us: u64, cpu: u16, waker: ThreadId, wakee: ThreadId, flags: WakeFlags, stack: StackId) -> &mut Self {
+    pub fn wake(
+        &mut self,
+        us: u64,
+        cpu: u16,
+        waker: ThreadId,
+        wakee: ThreadId,
+        flags: WakeFlags,
+        stack: StackId,
+    ) -> &mut Self {
         self.wakings.push((Time::from_nanos(us * 1000), cpu, waker, wakee, flags, stack));
         self
     }
@@ -65,13 +96,22 @@ impl Scene {
         self
     }
 
-    /// `thread` finds the kernel lock at `lock_avma` taken, or has it (without a stack, as it is recorded).
-    pub fn contention(&mut self, us: u64, thread: ThreadId, kind: ContentionKind, lock_avma: u64, stack: StackId) -> &mut Self {
+    /// `thread` finds the kernel lock at `lock_avma` taken, or has it (without a stack, as it is
+    /// recorded).
+    pub fn contention(
+        &mut self,
+        us: u64,
+        thread: ThreadId,
+        kind: ContentionKind,
+        lock_avma: u64,
+        stack: StackId,
+    ) -> &mut Self {
         self.contentions.push((Time::from_nanos(us * 1000), thread, kind, lock_avma, stack));
         self
     }
 
-    /// The finished trace, covering `[0, end)` microseconds on `cpus` CPUs; later events are not recorded.
+    /// The finished trace, covering `[0, end)` microseconds on `cpus` CPUs; later events are not
+    /// recorded.
     pub fn finish(mut self, cpus: u16, end_us: u64) -> Trace {
         let end = Time::from_nanos(end_us * 1000);
         self.switches.retain(|event| event.0 < end);
@@ -141,31 +181,50 @@ fn check_clauses(analysis: &Analysis<'_>, stall: &Stall, text: &str) {
     assert!(text.starts_with(&joined), "{joined}");
     for clause in &clauses {
         assert!(clause.links.is_sorted_by(|a, b| a.range.end <= b.range.start), "{clause:?}");
-        let composed = clause.text.starts_with("\n") || clause.text.contains("smaller parts") || clause.text.contains("nobody");
+        let composed = clause.text.starts_with("\n")
+            || clause.text.contains("smaller parts")
+            || clause.text.contains("nobody");
         // Advice rests on what the others prove.
         let remedy = clause.kind == ClauseKind::Remedy;
-        assert!(if remedy { clause.links.is_empty() } else { composed || !clause.links.is_empty() }, "{clause:?}");
+        assert!(
+            if remedy { clause.links.is_empty() } else { composed || !clause.links.is_empty() },
+            "{clause:?}"
+        );
         for link in &clause.links {
             assert!(clause.text.get(link.range.clone()).is_some_and(|part| !part.is_empty()));
             assert!(!link.window.is_empty() && link.window.overlaps(analysis.timeline.window()));
-            let has_part = |threads: [ThreadId; 2]| link.thread.is_some_and(|thread| threads.contains(&thread));
+            let has_part = |threads: [ThreadId; 2]| {
+                link.thread.is_some_and(|thread| threads.contains(&thread))
+            };
             let proves = match link.event {
                 None => true,
-                Some(Event::Switch(at)) => has_part([trace.switches.prev[at], trace.switches.next[at]]),
-                Some(Event::Waking(at)) => has_part([trace.wakings.waker[at], trace.wakings.wakee[at]]),
+                Some(Event::Switch(at)) => {
+                    has_part([trace.switches.prev[at], trace.switches.next[at]])
+                }
+                Some(Event::Waking(at)) => {
+                    has_part([trace.wakings.waker[at], trace.wakings.wakee[at]])
+                }
                 Some(Event::Provider(at)) => at < trace.events.len(),
             };
             assert!(proves, "{link:?} of {}", clause.text);
-            // What is said of the machine, and a whole sentence that names nobody, no single switch or wake-up shows.
-            let sentence = link.range == (0..clause.text.len()) || clause.kind == ClauseKind::Machine;
-            assert!(!sentence || matches!(link.event, None | Some(Event::Provider(_))), "{link:?} of {}", clause.text);
+            // What is said of the machine, and a whole sentence that names nobody, no single switch
+            // or wake-up shows.
+            let sentence =
+                link.range == (0..clause.text.len()) || clause.kind == ClauseKind::Machine;
+            assert!(
+                !sentence || matches!(link.event, None | Some(Event::Provider(_))),
+                "{link:?} of {}",
+                clause.text
+            );
         }
     }
-    let proved = clauses.iter().flat_map(|clause| &clause.links).filter(|link| link.event.is_some()).count();
+    let proved =
+        clauses.iter().flat_map(|clause| &clause.links).filter(|link| link.event.is_some()).count();
     assert!(proved > 0 || stall.explanation.hops.is_empty());
 }
 
-/// Threads and stacks of a program with a user interface, which pumps every 10 ms from `from` to `to` (in ms), called by "mouse".
+/// Threads and stacks of a program with a user interface, which pumps every 10 ms from `from` to
+/// `to` (in ms), called by "mouse".
 pub struct Desktop {
     pub scene: Scene,
     pub ui: ThreadId,
@@ -179,7 +238,14 @@ impl Desktop {
         let mut scene = Scene::default();
         let ui = scene.thread(100, 100, "ui");
         let mouse = scene.thread(200, 200, "mouse");
-        let poll = scene.stack(&["main", "run_event_loop", "|", "__x64_sys_poll", "do_sys_poll", "schedule"]);
+        let poll = scene.stack(&[
+            "main",
+            "run_event_loop",
+            "|",
+            "__x64_sys_poll",
+            "do_sys_poll",
+            "schedule",
+        ]);
         let notify = scene.stack(&["main", "move_mouse", "|", "eventfd_write", "try_to_wake_up"]);
         Self { scene, ui, mouse, poll, notify }
     }

@@ -1,6 +1,8 @@
-//! One function's instructions with their samples, as text and as JSON (a contract: fields may be added, never changed or removed).
+//! One function's instructions with their samples, as text and as JSON (a contract: fields may be
+//! added, never changed or removed).
 //!
-//! *Why the skid is told every time*: nobody guesses that the slow instruction is the one before the one with the samples.
+//! *Why the skid is told every time*: nobody guesses that the slow instruction is the one before
+//! the one with the samples.
 
 use crate::rights;
 use serde_json::{Value, json};
@@ -22,8 +24,7 @@ const SHOWN_LOOP: usize = 64;
 /// The column of instructions.
 const TEXT_WIDTH: usize = 44;
 
-const SKID: &str =
-    "a sample's address is where the timer's interrupt was taken, mostly just after the slow instruction: look at the line above, too.";
+const SKID: &str = "a sample's address is where the timer's interrupt was taken, mostly just after the slow instruction: look at the line above, too.";
 const KERNEL: &str = "where the kernel has interrupts disabled the timer must wait: those samples pile up where it enables them again.";
 
 /// An instruction, or only an address where there is no code.
@@ -49,7 +50,8 @@ pub struct Listing {
     inside: u64,
     /// All samples looked at.
     total: u64,
-    /// Samples in none of the lines: in another function of that name, or near by where there are no names.
+    /// Samples in none of the lines: in another function of that name, or near by where there are
+    /// no names.
     elsewhere: u64,
     source: Option<String>,
     no_code: Option<String>,
@@ -59,8 +61,16 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Reads and disassembles the code around the samples of `place`. `inside` of `total` samples are in the function or below it.
-    pub(super) fn new(trace: &Trace, place: &SelfSamples, inside: u64, total: u64, notes: Vec<String>, options: &CodeOptions) -> Self {
+    /// Reads and disassembles the code around the samples of `place`. `inside` of `total` samples
+    /// are in the function or below it.
+    pub(super) fn new(
+        trace: &Trace,
+        place: &SelfSamples,
+        inside: u64,
+        total: u64,
+        notes: Vec<String>,
+        options: &CodeOptions,
+    ) -> Self {
         let module = trace.modules.get(place.module);
         let mut listing = Self {
             function: place.label(trace),
@@ -78,11 +88,16 @@ impl Listing {
             hot_loop: None,
         };
         let sampled: Vec<u64> = place.at.keys().copied().collect();
-        let disassembled = read(trace, place, options).map_err(|why| why.to_string()).and_then(|code| {
-            let instructions = disassemble(&code, &sampled)
-                .ok_or_else(|| format!("disassembly for {} is not there yet; the samples per address are", trace.meta.arch))?;
-            Ok((code, instructions))
-        });
+        let disassembled =
+            read(trace, place, options).map_err(|why| why.to_string()).and_then(|code| {
+                let instructions = disassemble(&code, &sampled).ok_or_else(|| {
+                    format!(
+                        "disassembly for {} is not there yet; the samples per address are",
+                        trace.meta.arch
+                    )
+                })?;
+                Ok((code, instructions))
+            });
         match disassembled {
             Ok((code, instructions)) => listing.annotate(trace, place, &code, instructions),
             Err(why) => {
@@ -103,7 +118,13 @@ impl Listing {
         listing
     }
 
-    fn annotate(&mut self, trace: &Trace, place: &SelfSamples, code: &Code, instructions: Vec<Instruction>) {
+    fn annotate(
+        &mut self,
+        trace: &Trace,
+        place: &SelfSamples,
+        code: &Code,
+        instructions: Vec<Instruction>,
+    ) {
         let doubt = code.doubt.map_or(String::new(), |doubt| format!(" ({doubt})"));
         self.source = Some(format!("{}{doubt}", code.source.display()));
         if !code.is_function {
@@ -116,7 +137,8 @@ impl Listing {
                 len: instruction.len,
                 target: instruction.target,
                 falls_through: instruction.falls_through,
-                // Around the samples may be several functions; a jump through a table leads into none but its own.
+                // Around the samples may be several functions; a jump through a table leads into
+                // none but its own.
                 jumps_anywhere: instruction.jumps_anywhere && code.is_function,
                 samples: place.at.get(&instruction.offset).map_or(0, |(_, samples)| *samples),
             })
@@ -126,7 +148,10 @@ impl Listing {
             .into_iter()
             .zip(&steps)
             .map(|(Instruction { offset, address, text, .. }, step)| {
-                let origin = place.at.get(&offset).map_or_else(String::new, |(frame, _)| origin(trace, *frame));
+                let origin = place
+                    .at
+                    .get(&offset)
+                    .map_or_else(String::new, |(frame, _)| origin(trace, *frame));
                 Line { offset, address, text, samples: step.samples, origin }
             })
             .collect();
@@ -141,8 +166,14 @@ impl Listing {
 
     /// The loop in a sentence: `a loop of 7 instructions, 99.4 % of the function's samples`.
     pub fn loop_summary(&self) -> String {
-        let Some(found) = &self.hot_loop else { return "none that holds half of the samples".to_owned() };
-        let hottest = found.body.iter().filter_map(|&index| self.lines.get(index)).max_by_key(|line| line.samples);
+        let Some(found) = &self.hot_loop else {
+            return "none that holds half of the samples".to_owned();
+        };
+        let hottest = found
+            .body
+            .iter()
+            .filter_map(|&index| self.lines.get(index))
+            .max_by_key(|line| line.samples);
         let hottest = hottest.map_or(0, |line| line.samples);
         format!(
             "a loop of {}, {} of the function's samples; {} on one of them",
@@ -152,15 +183,20 @@ impl Listing {
         )
     }
 
-    /// The lines of the loop (unless it is very long) and those with at least `least_samples`, each with `around` lines on either side; the
-    /// loop is marked.
+    /// The lines of the loop (unless it is very long) and those with at least `least_samples`, each
+    /// with `around` lines on either side; the loop is marked.
     pub fn annotated(&self, around: usize, least_samples: u64) -> Vec<String> {
         let body = self.hot_loop.as_ref().map_or(&[][..], |found| &found.body);
         let is_loop_shown = body.len() <= SHOWN_LOOP;
-        let is_wanted = |index: usize| is_loop_shown && body.binary_search(&index).is_ok() || self.lines[index].samples >= least_samples;
+        let is_wanted = |index: usize| {
+            is_loop_shown && body.binary_search(&index).is_ok()
+                || self.lines[index].samples >= least_samples
+        };
         let mut shown = vec![false; self.lines.len()];
         for index in (0..self.lines.len()).filter(|&index| is_wanted(index)) {
-            shown[index.saturating_sub(around)..self.lines.len().min(index.saturating_add(around).saturating_add(1))].fill(true);
+            shown[index.saturating_sub(around)
+                ..self.lines.len().min(index.saturating_add(around).saturating_add(1))]
+                .fill(true);
         }
         let mark = |index: usize| match body.binary_search(&index) {
             Ok(_) if body.len() == 1 => "↺",
@@ -182,7 +218,13 @@ impl Listing {
                 samples => (units::count(samples), units::rounded_percent(samples, self.samples)),
             };
             let width = if self.no_code.is_some() { 0 } else { TEXT_WIDTH };
-            let row = format!("{count:>9} {share:>8}  {} {:>16x}  {:<width$} {}", mark(index), line.address, line.text, line.origin);
+            let row = format!(
+                "{count:>9} {share:>8}  {} {:>16x}  {:<width$} {}",
+                mark(index),
+                line.address,
+                line.text,
+                line.origin
+            );
             lines.push(row.trim_end().to_owned());
         }
         lines
@@ -199,7 +241,8 @@ impl Listing {
             0 => String::new(),
             below => format!("; {} more in what it calls", units::count(below)),
         };
-        let (samples, total) = (units::plural(self.samples, "sample"), units::plural(self.total, "sample"));
+        let (samples, total) =
+            (units::plural(self.samples, "sample"), units::plural(self.total, "sample"));
         let share = units::rounded_percent(self.samples, self.total);
         head("SAMPLES", &format!("{samples} of its own, {share} of the {total} looked at{below}"));
         match &self.no_code {
@@ -216,12 +259,19 @@ impl Listing {
             head("CODE", source);
         }
         if self.elsewhere > 0 {
-            head("NOTE", &format!("{} beside it, in other code of that name or place, not shown", units::plural(self.elsewhere, "sample")));
+            head(
+                "NOTE",
+                &format!(
+                    "{} beside it, in other code of that name or place, not shown",
+                    units::plural(self.elsewhere, "sample")
+                ),
+            );
         }
         for note in &self.notes {
             head("NOTE", note);
         }
-        let (address, instruction) = if self.no_code.is_some() { ("module offset", "") } else { ("address", "instruction") };
+        let (address, instruction) =
+            if self.no_code.is_some() { ("module offset", "") } else { ("address", "instruction") };
         let heading = format!("{:>9} {:>8}    {address:>16}  {instruction}", "samples", "share");
         let _ = writeln!(out, "\n{}", heading.trim_end());
         let around = if self.lines.len() <= SHOWN_WHOLE { SHOWN_WHOLE } else { AROUND };
@@ -270,8 +320,11 @@ impl Listing {
 
 /// The function that the most samples are in, or all that lies around them.
 fn read(trace: &Trace, place: &SelfSamples, options: &CodeOptions) -> Result<Code, NoCode> {
-    let hottest =
-        place.at.iter().max_by_key(|&(&offset, &(_, samples))| (samples, std::cmp::Reverse(offset))).map_or(0, |(&offset, _)| offset);
+    let hottest = place
+        .at
+        .iter()
+        .max_by_key(|&(&offset, &(_, samples))| (samples, std::cmp::Reverse(offset)))
+        .map_or(0, |(&offset, _)| offset);
     match code(trace, place.module, hottest..hottest.saturating_add(1), options)? {
         function if function.is_function => Ok(function),
         _ => code(trace, place.module, place.span(), options),
@@ -281,8 +334,14 @@ fn read(trace: &Trace, place: &SelfSamples, options: &CodeOptions) -> Result<Cod
 /// Source file and line, and the function, where that is inlined.
 fn origin(trace: &Trace, frame: FrameId) -> String {
     let [innermost, outer @ ..] = trace.symbols.get(frame) else { return String::new() };
-    let file = Path::new(trace.name(innermost.file)).file_name().map_or(String::new(), |file| file.to_string_lossy().into_owned());
-    let place = if file.is_empty() || innermost.line == 0 { file } else { format!("{file}:{}", innermost.line) };
+    let file = Path::new(trace.name(innermost.file))
+        .file_name()
+        .map_or(String::new(), |file| file.to_string_lossy().into_owned());
+    let place = if file.is_empty() || innermost.line == 0 {
+        file
+    } else {
+        format!("{file}:{}", innermost.line)
+    };
     let inlined = if outer.is_empty() { "" } else { trace.name(innermost.function) };
     format!("{place} {inlined}").trim().to_owned()
 }

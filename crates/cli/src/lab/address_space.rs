@@ -6,8 +6,11 @@ use crate::args::LabArgs;
 use std::time::Duration;
 use unhitch_lab::{AddressSpace, Layout};
 
-pub(super) const TOOL: Tool =
-    Tool { name: "address-space", summary: "fills an address space on purpose, for `unhitch scan` to look at", run };
+pub(super) const TOOL: Tool = Tool {
+    name: "address-space",
+    summary: "fills an address space on purpose, for `unhitch scan` to look at",
+    run,
+};
 
 /// Fills it in this process.
 fn run(args: &LabArgs) -> anyhow::Result<Done> {

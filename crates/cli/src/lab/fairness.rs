@@ -1,4 +1,5 @@
-//! `unhitch lab fairness`: what locks cost and how long they let wait, as tables (plain or Markdown), as JSON, as a picture.
+//! `unhitch lab fairness`: what locks cost and how long they let wait, as tables (plain or
+//! Markdown), as JSON, as a picture.
 
 mod tables;
 
@@ -23,7 +24,9 @@ fn run(args: &LabArgs) -> anyhow::Result<Done> {
     let fairness = measure(&effort, note)?;
     match (args.json, args.markdown) {
         (true, _) => print_json(&fairness)?,
-        (_, true) => print(&tables::markdown(&fairness, &measured(&effort, args.quick, fairness.cpus)))?,
+        (_, true) => {
+            print(&tables::markdown(&fairness, &measured(&effort, args.quick, fairness.cpus)))?
+        }
         _ => print(&tables::text(&fairness))?,
     }
     if let Some(path) = &args.svg {
@@ -37,12 +40,16 @@ fn run(args: &LabArgs) -> anyhow::Result<Done> {
 fn measured(effort: &Effort, quick: bool, cpus: usize) -> String {
     let first = |path, start: &str| {
         let text = std::fs::read_to_string(path).unwrap_or_default();
-        let found = text.lines().find_map(|line| Some(line.strip_prefix(start)?.trim_start_matches(['\t', ' ', ':']).trim().to_owned()));
+        let found = text.lines().find_map(|line| {
+            Some(line.strip_prefix(start)?.trim_start_matches(['\t', ' ', ':']).trim().to_owned())
+        });
         found.unwrap_or_else(|| "?".to_owned())
     };
-    let (model, release) = (first("/proc/cpuinfo", "model name"), first("/proc/sys/kernel/osrelease", ""));
+    let (model, release) =
+        (first("/proc/cpuinfo", "model name"), first("/proc/sys/kernel/osrelease", ""));
     let quick = if quick { " --quick" } else { "" };
-    let ns = |duration: Duration| self::duration(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
+    let ns =
+        |duration: Duration| self::duration(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     format!(
         "Measured by `unhitch lab fairness{quick} --markdown` on {cpus} CPUs ({model}), Linux {release}. The locks took turns. Waits for a \
          holder with no gap and beside readers: all of {} of {}. When nobody else wants it: the fastest of {} of {}. Contended: the middle \
@@ -62,7 +69,9 @@ type OfLock = fn(&LockFigures) -> Option<&Starved>;
 fn plays(fairness: &Fairness) -> impl Iterator<Item = (&'static str, OfLock)> {
     let two: OfLock = |lock| lock.starved_two_cpus.as_ref();
     let one: OfLock = |lock| Some(&lock.starved_one_cpu);
-    [("on two CPUs", two), ("both on one CPU", one)].into_iter().filter(|(_, of)| fairness.locks.iter().any(|lock| of(lock).is_some()))
+    [("on two CPUs", two), ("both on one CPU", one)]
+        .into_iter()
+        .filter(|(_, of)| fairness.locks.iter().any(|lock| of(lock).is_some()))
 }
 
 const WIDTH: f64 = 900.0;
@@ -74,7 +83,8 @@ const HEAD: f64 = 56.0;
 const FIRST_NS: f64 = 1e3;
 const DECADES: i32 = 7;
 
-/// Each lock's waits in the plays with one holder: a bar from the median to the longest, a mark at the 99th percentile.
+/// Each lock's waits in the plays with one holder: a bar from the median to the longest, a mark at
+/// the 99th percentile.
 fn svg(fairness: &Fairness) -> String {
     let rows = fairness.locks.len() as f64;
     let panel = HEAD + ROW * rows + 34.0;
@@ -113,14 +123,18 @@ fn panel_svg(fairness: &Fairness, title: &str, of: OfLock, top: f64, out: &mut S
             "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.0}\" y2=\"{bottom:.0}\" stroke=\"#ddd\"/><text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
             top + HEAD - 8.0,
             bottom + 16.0,
-            ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s"].get(decade as usize).copied().unwrap_or_default(),
+            ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s"]
+                .get(decade as usize)
+                .copied()
+                .unwrap_or_default(),
         );
     }
     for (row, lock) in fairness.locks.iter().enumerate() {
         let Some(starved) = of(lock) else { continue };
         let waits = &starved.waits;
         let y = top + HEAD + ROW * row as f64;
-        let (from, mark, to) = (x(waits.quantile_ns(0.5)), x(waits.quantile_ns(0.99)), x(waits.max_ns()));
+        let (from, mark, to) =
+            (x(waits.quantile_ns(0.5)), x(waits.quantile_ns(0.99)), x(waits.max_ns()));
         let colour = if lock.name.starts_with("unhitch") { "#1a7f37" } else { "#57606a" };
         let _ = writeln!(
             out,

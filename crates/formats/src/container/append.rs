@@ -1,9 +1,10 @@
 //! Adds the names to a container that is on the disk already.
 //!
-//! *Why after the rest*: names come from files of other users, which may make whoever reads them wait, fail or die; by then the trace is
-//! safe. A zip ends with its directory: the new member takes the directory's place, and the directory follows it. Both are put together
-//! in memory first, so that the file lacks a directory only while one write lasts; what a crash leaves then is read by
-//! [`recover`](super::recover).
+//! *Why after the rest*: names come from files of other users, which may make whoever reads them
+//! wait, fail or die; by then the trace is safe. A zip ends with its directory: the new member
+//! takes the directory's place, and the directory follows it. Both are put together in memory
+//! first, so that the file lacks a directory only while one write lasts; what a crash leaves then
+//! is read by [`recover`](super::recover).
 
 use super::{SYMBOLS, SymbolFile};
 use crate::Error;
@@ -13,17 +14,22 @@ use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
 
-/// Adds `symbols` to the container `file`, open for reading and writing, which lies at `path`; gives its new length in bytes.
+/// Adds `symbols` to the container `file`, open for reading and writing, which lies at `path`;
+/// gives its new length in bytes.
 ///
 /// # Errors
 /// When it is no container, has names already, or cannot be written; it is then as it was.
 pub fn add_symbols(file: &File, path: &Path, symbols: &SymbolFile) -> Result<u64, Error> {
-    let json = serde_json::to_vec(symbols).map_err(|source| Error::Json { entry: SYMBOLS, source })?;
+    let json =
+        serde_json::to_vec(symbols).map_err(|source| Error::Json { entry: SYMBOLS, source })?;
     let start = ZipArchive::new(io::BufReader::new(file))?.central_directory_start();
     let (tail, old) = Tail::read(file, start).map_err(Error::at(path))?;
     let mut zip = ZipWriter::new_append(tail)?;
     let written = zip
-        .start_file(SYMBOLS, SimpleFileOptions::default().compression_method(CompressionMethod::Deflated))
+        .start_file(
+            SYMBOLS,
+            SimpleFileOptions::default().compression_method(CompressionMethod::Deflated),
+        )
         .and_then(|()| zip.write_all(&json).map_err(ZipError::Io));
     if let Err(error) = written {
         // Dropped, it would try to finish the archive.
@@ -74,7 +80,8 @@ impl Read for Tail<'_> {
         let read = match self.at() {
             Some(at) => self.bytes.get(at..).unwrap_or_default().read(buffer)?,
             None => {
-                let len = buffer.len().min(usize::try_from(self.start - self.at).unwrap_or(usize::MAX));
+                let len =
+                    buffer.len().min(usize::try_from(self.start - self.at).unwrap_or(usize::MAX));
                 self.file.seek(SeekFrom::Start(self.at))?;
                 self.file.read(&mut buffer[..len])?
             }
@@ -86,7 +93,8 @@ impl Read for Tail<'_> {
 
 impl Write for Tail<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let at = self.at().filter(|&at| at <= self.bytes.len()).ok_or(io::ErrorKind::InvalidInput)?;
+        let at =
+            self.at().filter(|&at| at <= self.bytes.len()).ok_or(io::ErrorKind::InvalidInput)?;
         let over = bytes.len().min(self.bytes.len() - at);
         self.bytes[at..at + over].copy_from_slice(&bytes[..over]);
         self.bytes.extend_from_slice(&bytes[over..]);
@@ -150,7 +158,10 @@ mod tests {
         assert_eq!(after.len() as u64, len);
         assert_eq!(after[..3000], before[..3000]);
         assert_eq!(member(&path, SYMBOLS), serde_json::to_vec(&symbols).unwrap());
-        assert_eq!((member(&path, "perf.data"), member(&path, "notes.md")), (vec![7; 3000], b"note".to_vec()));
+        assert_eq!(
+            (member(&path, "perf.data"), member(&path, "notes.md")),
+            (vec![7; 3000], b"note".to_vec())
+        );
         // Names are added once.
         assert!(add_symbols(&file, &path, &symbols).is_err());
         assert_eq!(fs::read(&path).unwrap(), after);
@@ -162,7 +173,10 @@ mod tests {
         let path = container(folder.path());
         let before = fs::read(&path).unwrap();
         let read_only = File::open(&path).unwrap();
-        assert!(matches!(add_symbols(&read_only, &path, &SymbolFile::default()), Err(Error::Io { .. })));
+        assert!(matches!(
+            add_symbols(&read_only, &path, &SymbolFile::default()),
+            Err(Error::Io { .. })
+        ));
         assert_eq!(fs::read(&path).unwrap(), before);
     }
 }

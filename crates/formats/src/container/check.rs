@@ -1,7 +1,9 @@
-//! Whether a container's members are what was written: the zip has a CRC-32 of each (APPNOTE.TXT, 4.4.7).
+//! Whether a container's members are what was written: the zip has a CRC-32 of each (APPNOTE.TXT,
+//! 4.4.7).
 //!
-//! A member that differs is reported by its name, and what can still be read of it is used: one flipped bit in 200 MiB of records is no
-//! reason to lose a hang that cannot be made again, and no reason to be silent either.
+//! A member that differs is reported by its name, and what can still be read of it is used: one
+//! flipped bit in 200 MiB of records is no reason to lose a hang that cannot be made again, and no
+//! reason to be silent either.
 
 use super::{MEMBERS, PERF_DATA};
 use crate::Error;
@@ -16,8 +18,9 @@ pub(super) type Zip<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
 /// The longest member, other than the records, that is unpacked, in bytes.
 const MAX_MEMBER_LEN: u64 = 512 << 20;
-/// What is packed may grow to at most so many times its length, or to the second number of bytes if that is more: half-empty buffers pack
-/// well, events to a fifth or an eighth, JSON to a tenth. What packs better was made to fill the reader's memory.
+/// What is packed may grow to at most so many times its length, or to the second number of bytes if
+/// that is more: half-empty buffers pack well, events to a fifth or an eighth, JSON to a tenth.
+/// What packs better was made to fill the reader's memory.
 const MAX_GROWTH: (u64, u64) = (16, 32 << 20);
 /// Members that nobody reads are unpacked, to check them, up to this many bytes in all.
 const MAX_UNREAD_LEN: u64 = 64 << 20;
@@ -46,7 +49,9 @@ pub(super) fn crc32(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> u32 {
 
 /// What is said of a member whose bytes are not those that were written.
 pub(super) fn damaged(name: &str, why: &str) -> String {
-    format!("{name} in the container is damaged ({why}): what could be read of it is used, and may be wrong")
+    format!(
+        "{name} in the container is damaged ({why}): what could be read of it is used, and may be wrong"
+    )
 }
 
 /// The two checksums in words.
@@ -61,16 +66,21 @@ pub(super) fn allowed(packed_len: u64, most: u64) -> u64 {
 
 /// What is said of a member that is longer than that.
 pub(super) fn too_long(name: &str, allowed: u64) -> String {
-    format!("{name} in the container is longer than {} MiB, too much for what it is packed in: the rest is left out", allowed >> 20)
+    format!(
+        "{name} in the container is longer than {} MiB, too much for what it is packed in: the rest is left out",
+        allowed >> 20
+    )
 }
 
-/// The bytes of a member, as far as it can be unpacked; `None` when there is none. Damage goes to `warnings`.
+/// The bytes of a member, as far as it can be unpacked; `None` when there is none. Damage goes to
+/// `warnings`.
 pub(super) fn member(zip: &mut Zip<'_>, name: &str, warnings: &mut Warnings) -> Option<Vec<u8>> {
     let entry = match zip.by_name(name) {
         Ok(entry) => entry,
         Err(ZipError::FileNotFound) => return None,
         Err(error) => {
-            warnings.add(format!("{name} in the container cannot be read ({error}): it is left out"));
+            warnings
+                .add(format!("{name} in the container cannot be read ({error}): it is left out"));
             return None;
         }
     };
@@ -98,29 +108,38 @@ pub(super) fn unread(zip: &mut Zip<'_>, warnings: &mut Warnings) {
         }
         match std::io::copy(&mut entry.take(left), &mut std::io::sink()) {
             Ok(len) => left -= len,
-            Err(error) => warnings.add(format!("{name} in the container is damaged ({error}); it is not used here")),
+            Err(error) => warnings
+                .add(format!("{name} in the container is damaged ({error}); it is not used here")),
         }
         if left == 0 {
-            warnings.add(format!("{name} in the container is too long to be checked for damage; it is not used here"));
+            warnings.add(format!(
+                "{name} in the container is too long to be checked for damage; it is not used here"
+            ));
             return;
         }
     }
 }
 
-/// A member stands under its name before its bytes and in the directory at the end. Where the two differ one of them is damaged, and a
-/// member may seem to be missing.
+/// A member stands under its name before its bytes and in the directory at the end. Where the two
+/// differ one of them is damaged, and a member may seem to be missing.
 pub(super) fn names(zip: &mut Zip<'_>, bytes: &[u8], warnings: &mut Warnings) {
     for index in 0..zip.len().min(MAX_MEMBERS) {
         let Ok(entry) = zip.by_index_raw(index) else { continue };
         let local = || {
             let header = bytes.get(usize::try_from(entry.header_start()).ok()?..)?;
-            let len = u16::from_le_bytes([*header.get(NAME_LEN_AT)?, *header.get(NAME_LEN_AT + 1)?]);
+            let len =
+                u16::from_le_bytes([*header.get(NAME_LEN_AT)?, *header.get(NAME_LEN_AT + 1)?]);
             header.get(HEADER_LEN..)?.get(..usize::from(len))
         };
         let local = local().unwrap_or_default();
         if local != entry.name_raw() {
-            let (one, other) = (String::from_utf8_lossy(entry.name_raw()).into_owned(), String::from_utf8_lossy(local));
-            warnings.add(format!("the container is damaged: it calls one member both {one:?} and {other:?}"));
+            let (one, other) = (
+                String::from_utf8_lossy(entry.name_raw()).into_owned(),
+                String::from_utf8_lossy(local),
+            );
+            warnings.add(format!(
+                "the container is damaged: it calls one member both {one:?} and {other:?}"
+            ));
         }
     }
 }
@@ -132,7 +151,9 @@ pub(super) fn records(zip: &mut Zip<'_>, bytes: &[u8]) -> Result<usize, Error> {
     }
     let members = zip.len().min(MAX_MEMBERS);
     let name_at = |header: u64| bytes.get(usize::try_from(header).ok()?.checked_add(HEADER_LEN)?..);
-    let named = |header: u64| name_at(header).is_some_and(|name| name.starts_with(PERF_DATA.as_bytes()));
-    let found = (0..members).find(|&index| zip.by_index_raw(index).is_ok_and(|entry| named(entry.header_start())));
+    let named =
+        |header: u64| name_at(header).is_some_and(|name| name.starts_with(PERF_DATA.as_bytes()));
+    let found = (0..members)
+        .find(|&index| zip.by_index_raw(index).is_ok_and(|entry| named(entry.header_start())));
     found.ok_or_else(|| ZipError::FileNotFound.into())
 }

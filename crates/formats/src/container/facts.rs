@@ -33,12 +33,14 @@ pub fn facts(path: &Path) -> Result<Option<(ContainerMeta, String)>, Error> {
         Ok(text)
     };
     let (meta, notes) = (text(META)?, text(NOTES)?);
-    let meta = if meta.is_empty() { Ok(ContainerMeta::default()) } else { serde_json::from_slice(&meta) };
+    let meta =
+        if meta.is_empty() { Ok(ContainerMeta::default()) } else { serde_json::from_slice(&meta) };
     let meta = meta.map_err(|source| Error::Json { entry: META, source })?;
     Ok(Some((meta, String::from_utf8_lossy(&notes).into_owned())))
 }
 
-/// True for a zip in which Windows' `.etl` files are read, as UIforETW and people who send traces make them.
+/// True for a zip in which Windows' `.etl` files are read, as UIforETW and people who send traces
+/// make them.
 pub fn holds_etl(path: &Path) -> bool {
     let zip = File::open(path).ok().and_then(|file| ZipArchive::new(BufReader::new(file)).ok());
     zip.is_some_and(|zip| !windows_traces(&zip).is_empty())

@@ -1,12 +1,14 @@
 //! `machine.json`: what the machine and its control groups reported of themselves while recording.
 //!
-//! Counters as the kernel keeps them, since the machine or the group was started, each with its unit in its name; what happened in between
-//! is their difference. Times are nanoseconds of the trace's clock. A missing field has its default, so that older files stay readable.
+//! Counters as the kernel keeps them, since the machine or the group was started, each with its
+//! unit in its name; what happened in between is their difference. Times are nanoseconds of the
+//! trace's clock. A missing field has its default, so that older files stay readable.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use unhitch_model::{
-    ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount, Pressure, Reading, Time, Trace,
+    ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount,
+    Pressure, Reading, Time, Trace,
 };
 
 /// The content of `machine.json`.
@@ -19,7 +21,8 @@ pub struct MachineFile {
     pub groups: Vec<GroupName>,
     /// Who was in them.
     pub members: Vec<Member>,
-    /// The readings, by time: the first at or before the start of what the trace covers, where there was one; the last at the save.
+    /// The readings, by time: the first at or before the start of what the trace covers, where
+    /// there was one; the last at the save.
     pub readings: Vec<MachineReading>,
 }
 
@@ -81,7 +84,8 @@ pub struct GroupAccounts {
     pub group: u32,
     /// `cpu.max` and `cpu.stat`; version 1: `cpu.cfs_quota_us`, `cpu.cfs_period_us`, `cpu.stat`.
     pub cpu: Option<CpuTotals>,
-    /// `memory.max`, `.current`, `.events`; version 1: `memory.limit_in_bytes`, `.usage_in_bytes`, `.failcnt`, `.oom_control`.
+    /// `memory.max`, `.current`, `.events`; version 1: `memory.limit_in_bytes`, `.usage_in_bytes`,
+    /// `.failcnt`, `.oom_control`.
     pub memory: Option<MemoryTotals>,
     /// `io.stat` and `io.max`; version 1: `blkio.throttle.*`.
     pub io: Vec<DeviceTotals>,
@@ -143,28 +147,40 @@ impl MachineFile {
     /// Puts what it says into `trace`. Whatever refers to a group that is not listed is left out.
     pub(super) fn apply(self, trace: &mut Trace) {
         let known = self.groups.len() as u32;
-        let mut readings: Vec<Reading> = self.readings.into_iter().map(|reading| reading.into_model(known)).collect();
+        let mut readings: Vec<Reading> =
+            self.readings.into_iter().map(|reading| reading.into_model(known)).collect();
         readings.sort_by_key(|reading| reading.time);
         let members = self.members.into_iter().filter_map(|member| {
             let thread = trace.threads.at(member.tid, Time::from_nanos(member.time_ns))?;
-            Some((thread, member.groups.into_iter().filter(|group| *group < known).map(GroupId).collect()))
+            Some((
+                thread,
+                member.groups.into_iter().filter(|group| *group < known).map(GroupId).collect(),
+            ))
         });
         let members = members.collect();
-        let groups = self.groups.into_iter().map(|group| ControlGroup { hierarchy: group.hierarchy, path: group.path });
+        let groups = self
+            .groups
+            .into_iter()
+            .map(|group| ControlGroup { hierarchy: group.hierarchy, path: group.path });
         trace.machine = MachineReport { groups: groups.collect(), readings, members };
     }
 }
 
 impl MachineReading {
     fn into_model(self, known: u32) -> Reading {
-        let pressure = self.pressure.into_iter().map(|(name, p)| (name, Pressure { some_ns: p.some_ns, full_ns: p.full_ns }));
+        let pressure = self
+            .pressure
+            .into_iter()
+            .map(|(name, p)| (name, Pressure { some_ns: p.some_ns, full_ns: p.full_ns }));
         let groups = self.groups.into_iter().filter(|accounts| accounts.group < known);
         Reading {
             time: Time::from_nanos(self.time_ns),
             steal_ns: self.steal_ns,
             pressure: pressure.collect(),
             vmstat: self.vmstat,
-            groups: groups.map(|accounts| (GroupId(accounts.group), accounts.into_model())).collect(),
+            groups: groups
+                .map(|accounts| (GroupId(accounts.group), accounts.into_model()))
+                .collect(),
             is_whole: self.whole,
         }
     }

@@ -1,6 +1,7 @@
 //! `meta.json`: facts about a recording for which perf.data has no place.
 //!
-//! All times are nanoseconds of the trace's clock. A missing field has its default, so that older files stay readable.
+//! All times are nanoseconds of the trace's clock. A missing field has its default, so that older
+//! files stay readable.
 
 use serde::{Deserialize, Serialize};
 

@@ -8,7 +8,8 @@
 //! | `symbols.json` | [`SymbolFile`]: names resolved on the recording machine; added last, when the rest is on the disk |
 //! | `notes.md` | the user's words |
 //!
-//! Further entries are allowed and ignored. A zip, because the parts are useful alone and need no tool of ours to get at.
+//! Further entries are allowed and ignored. A zip, because the parts are useful alone and need no
+//! tool of ours to get at.
 
 mod append;
 mod check;
@@ -23,7 +24,10 @@ mod write;
 
 pub use append::add_symbols;
 pub use facts::{facts, holds_etl};
-pub use machine::{CpuTotals, DeviceTotals, GroupAccounts, GroupName, MachineFile, MachineReading, Member, MemoryTotals, PressureTotals};
+pub use machine::{
+    CpuTotals, DeviceTotals, GroupAccounts, GroupName, MachineFile, MachineReading, Member,
+    MemoryTotals, PressureTotals,
+};
 pub use meta::{ContainerMeta, CpuLoss, CpuWindow, FutexWaiter, ProcessFacts, ThreadFacts};
 pub use notes::set_notes;
 pub(crate) use read::{is_container, read, unpack_etl};

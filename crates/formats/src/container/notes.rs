@@ -1,6 +1,7 @@
 //! Replaces a container's notes, its only part that changes after the recording.
 //!
-//! The container is written anew under a temporary name and takes the old one's place whole: who has the old one open goes on reading it.
+//! The container is written anew under a temporary name and takes the old one's place whole: who
+//! has the old one open goes on reading it.
 
 use super::write::{Readers, Temporary, create};
 use super::{NOTES, PERF_DATA};
@@ -16,7 +17,8 @@ use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
 /// # Errors
 /// When it is no container or cannot be written; it is then as it was.
 pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let file = File::open(path).map_err(Error::at(path))?;
     let readers = readers_of(&file.metadata().map_err(Error::at(path))?);
     let mut zip = ZipArchive::new(BufReader::new(file))?;
@@ -26,7 +28,8 @@ pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
     let mut out = ZipWriter::new(BufWriter::with_capacity(1 << 20, file));
     let written = copy(&mut zip, &mut out, notes);
     if let Err(error) = written {
-        // Dropped, it would try once more to finish an archive that is about to be removed, and print that it cannot.
+        // Dropped, it would try once more to finish an archive that is about to be removed, and
+        // print that it cannot.
         std::mem::forget(out);
         return Err(error);
     }
@@ -35,7 +38,8 @@ pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
     fs::rename(&temporary.0, path).map_err(Error::at(path))
 }
 
-/// Whoever may read the container's group may read it anew. Others never: what an older version left open is closed.
+/// Whoever may read the container's group may read it anew. Others never: what an older version
+/// left open is closed.
 #[cfg(unix)]
 fn readers_of(about: &fs::Metadata) -> Readers {
     use std::os::unix::fs::MetadataExt;
@@ -47,21 +51,30 @@ fn readers_of(_about: &fs::Metadata) -> Readers {
     Readers::Owner
 }
 
-fn copy(zip: &mut ZipArchive<BufReader<File>>, out: &mut ZipWriter<BufWriter<File>>, notes: &str) -> Result<(), Error> {
+fn copy(
+    zip: &mut ZipArchive<BufReader<File>>,
+    out: &mut ZipWriter<BufWriter<File>>,
+    notes: &str,
+) -> Result<(), Error> {
     for index in 0..zip.len() {
         let mut entry = zip.by_index(index)?;
         match &*entry.name()? {
             NOTES => {}
             PERF_DATA if entry.compression() == CompressionMethod::Stored => {
-                // Copied as it is it would lose the border that it is mapped on. Its checksum is made anew, so damage must end the copy here.
-                let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
+                // Copied as it is it would lose the border that it is mapped on. Its checksum is
+                // made anew, so damage must end the copy here.
+                let options =
+                    SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
                 out.start_file(PERF_DATA, options.with_alignment(8).large_file(true))?;
                 copy_checked(&mut entry, out)?;
             }
             _ => out.raw_copy_file(entry)?,
         }
     }
-    out.start_file(NOTES, SimpleFileOptions::default().compression_method(CompressionMethod::Deflated))?;
+    out.start_file(
+        NOTES,
+        SimpleFileOptions::default().compression_method(CompressionMethod::Deflated),
+    )?;
     out.write_all(notes.as_bytes()).map_err(ZipError::Io)?;
     Ok(())
 }

@@ -8,10 +8,14 @@ use super::{ContainerMeta, MACHINE, META, MachineFile, NOTES, PERF_DATA, SYMBOLS
 use crate::{Error, etl, perf_data};
 use serde::de::DeserializeOwned;
 use std::io::{Cursor, Read, Seek};
-use unhitch_model::{CpuSpan, Format, FutexWait, Loss, NameId, Policy, Thread, ThreadId, Time, Trace, Warnings, Window};
+use unhitch_model::{
+    CpuSpan, Format, FutexWait, Loss, NameId, Policy, Thread, ThreadId, Time, Trace, Warnings,
+    Window,
+};
 use zip::{CompressionMethod, ZipArchive};
 
-/// A `perf.data` that somebody compressed is unpacked to at most this, and to what [`check::allowed`] says.
+/// A `perf.data` that somebody compressed is unpacked to at most this, and to what
+/// [`check::allowed`] says.
 const MAX_PERF_DATA_LEN: u64 = 8 << 30;
 
 /// True for a zip.
@@ -50,7 +54,9 @@ fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, warnings: &mut Warnings) {
     trace.meta.format = Format::Hitch;
     match json::<ContainerMeta>(zip, META, warnings) {
         Some(meta) => apply_meta(meta, trace),
-        None => warnings.add("the container has no readable meta.json: what each CPU's events cover is guessed"),
+        None => warnings.add(
+            "the container has no readable meta.json: what each CPU's events cover is guessed",
+        ),
     }
     if let Some(machine) = json::<MachineFile>(zip, MACHINE, warnings) {
         machine.apply(trace);
@@ -62,13 +68,19 @@ fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, warnings: &mut Warnings) {
 }
 
 /// Reads what is left of a container that has lost its end. None where there are no records.
-fn read_without_directory(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Option<Result<Trace, Error>> {
+fn read_without_directory(
+    bytes: &[u8],
+    release: &(dyn Fn(&[u8]) + Sync),
+) -> Option<Result<Trace, Error>> {
     let found = recover::find(bytes)?;
     let mut zip = Zip::new(Cursor::new(&found.others[..])).ok()?;
     let records = bytes.get(found.records)?;
     let mut warnings = Warnings::default();
     warnings.add("the container is cut off, or its directory is damaged: what was found of its members is used, others are missing");
-    let (trace, sum) = rayon::join(|| perf_data::load(records, release), || found.crc32.map(|_| check::crc32(records, release)));
+    let (trace, sum) = rayon::join(
+        || perf_data::load(records, release),
+        || found.crc32.map(|_| check::crc32(records, release)),
+    );
     if let (Some(written), Some(sum)) = (found.crc32, sum)
         && written != sum
     {
@@ -83,24 +95,35 @@ fn read_without_directory(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Opt
 }
 
 /// Decodes the records, in place where they are stored, and compares their checksum meanwhile.
-fn records(bytes: &[u8], zip: &mut Zip<'_>, release: &(dyn Fn(&[u8]) + Sync), warnings: &mut Warnings) -> Result<Trace, Error> {
+fn records(
+    bytes: &[u8],
+    zip: &mut Zip<'_>,
+    release: &(dyn Fn(&[u8]) + Sync),
+    warnings: &mut Warnings,
+) -> Result<Trace, Error> {
     let index = check::records(zip, bytes)?;
     let entry = zip.by_index(index)?;
     if entry.compression() != CompressionMethod::Stored || entry.encrypted() {
         let mut unpacked = Vec::new();
         let allowed = check::allowed(entry.compressed_size(), MAX_PERF_DATA_LEN);
         match entry.take(allowed).read_to_end(&mut unpacked) {
-            Err(error) => warnings.add(check::damaged(PERF_DATA, &error.to_string().to_lowercase())),
-            Ok(_) if unpacked.len() as u64 == allowed => warnings.add(check::too_long(PERF_DATA, allowed)),
+            Err(error) => {
+                warnings.add(check::damaged(PERF_DATA, &error.to_string().to_lowercase()))
+            }
+            Ok(_) if unpacked.len() as u64 == allowed => {
+                warnings.add(check::too_long(PERF_DATA, allowed))
+            }
             Ok(_) => {}
         }
         return perf_data::load(&unpacked, &|_| {});
     }
     let (start, len, written) = (entry.data_start(), entry.compressed_size(), entry.crc32());
     let stored = start.and_then(|start| bytes.get(usize::try_from(start).ok()?..));
-    let stored = stored.ok_or_else(|| Error::truncated("the container's perf.data", bytes.len()))?;
+    let stored =
+        stored.ok_or_else(|| Error::truncated("the container's perf.data", bytes.len()))?;
     let data = stored.get(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or(stored);
-    let (trace, found) = rayon::join(|| perf_data::load(data, release), || check::crc32(data, release));
+    let (trace, found) =
+        rayon::join(|| perf_data::load(data, release), || check::crc32(data, release));
     if found != written {
         warnings.add(check::damaged(PERF_DATA, &check::mismatch(written, found)));
     }
@@ -112,11 +135,18 @@ pub(super) fn windows_traces<R: Read + Seek>(zip: &ZipArchive<R>) -> Vec<String>
     if zip.index_for_name(PERF_DATA).is_some() {
         return Vec::new();
     }
-    let is_etl = |name: &str| name.get(name.len().saturating_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case(".etl"));
-    zip.file_names().filter_map(Result::ok).filter(|name| is_etl(name)).map(|name| name.into_owned()).collect()
+    let is_etl = |name: &str| {
+        name.get(name.len().saturating_sub(4)..).is_some_and(|end| end.eq_ignore_ascii_case(".etl"))
+    };
+    zip.file_names()
+        .filter_map(Result::ok)
+        .filter(|name| is_etl(name))
+        .map(|name| name.into_owned())
+        .collect()
 }
 
-/// The `.etl` files of a zip, largest first: the kernel's session before those of single programs. None of a container of ours.
+/// The `.etl` files of a zip, largest first: the kernel's session before those of single programs.
+/// None of a container of ours.
 pub(crate) fn unpack_etl(bytes: &[u8], warnings: &mut Warnings) -> Result<Vec<Vec<u8>>, Error> {
     let mut zip = Zip::new(Cursor::new(bytes))?;
     // How many events they may hold is limited by the length of the zip as well.
@@ -129,9 +159,15 @@ pub(crate) fn unpack_etl(bytes: &[u8], warnings: &mut Warnings) -> Result<Vec<Ve
         let result = entry.take(allowed).read_to_end(&mut unpacked);
         allowed = allowed.saturating_sub(unpacked.len() as u64);
         if let Err(error) = result {
-            warnings.add(format!("{name} in the zip cannot be unpacked beyond byte {}: {error}", unpacked.len()));
+            warnings.add(format!(
+                "{name} in the zip cannot be unpacked beyond byte {}: {error}",
+                unpacked.len()
+            ));
         } else if (unpacked.len() as u64) < whole {
-            warnings.add(format!("{name} in the zip was read up to byte {}: it is too long for its zip to be sane", unpacked.len()));
+            warnings.add(format!(
+                "{name} in the zip was read up to byte {}: it is too long for its zip to be sane",
+                unpacked.len()
+            ));
         }
         if etl::is_etl(&unpacked) {
             files.push((name, unpacked));
@@ -147,31 +183,49 @@ pub(crate) fn unpack_etl(bytes: &[u8], warnings: &mut Warnings) -> Result<Vec<Ve
 fn json<T: DeserializeOwned>(zip: &mut Zip<'_>, name: &str, warnings: &mut Warnings) -> Option<T> {
     let text = check::member(zip, name, warnings)?;
     let parsed = serde_json::from_slice(&text);
-    parsed.map_err(|error| warnings.add(format!("{name} in the container cannot be read ({error}): it is left out"))).ok()
+    parsed
+        .map_err(|error| {
+            warnings
+                .add(format!("{name} in the container cannot be read ({error}): it is left out"))
+        })
+        .ok()
 }
 
 /// The recorder knows better than what can be worked out from the records.
 fn apply_meta(meta: ContainerMeta, trace: &mut Trace) {
     let facts = &mut trace.meta;
-    (facts.producer, facts.host, facts.kernel, facts.arch) = (meta.producer, meta.host, meta.kernel, meta.arch);
+    (facts.producer, facts.host, facts.kernel, facts.arch) =
+        (meta.producer, meta.host, meta.kernel, meta.arch);
     (facts.cpus, facts.memory_bytes) = (meta.cpus, meta.memory_bytes);
     facts.epoch_ns = meta.epoch_ns.map(i128::from).or(facts.epoch_ns);
     facts.sample_period_ns = meta.sample_period_ns;
     facts.only_pid = meta.recorder["only_pid"].as_u64().and_then(|pid| u32::try_from(pid).ok());
-    let window = |start_ns, end_ns| Window::new(Time::from_nanos(start_ns), Time::from_nanos(end_ns));
+    let window =
+        |start_ns, end_ns| Window::new(Time::from_nanos(start_ns), Time::from_nanos(end_ns));
     if !meta.spans.is_empty() {
-        trace.spans = meta.spans.iter().map(|span| CpuSpan { cpu: span.cpu, window: window(span.start_ns, span.end_ns) }).collect();
+        trace.spans = meta
+            .spans
+            .iter()
+            .map(|span| CpuSpan { cpu: span.cpu, window: window(span.start_ns, span.end_ns) })
+            .collect();
         trace.spans.sort_by_key(|span| span.cpu);
         trace.meta.buffers = trace.spans.len() as u64;
     }
-    let losses = meta.losses.iter().map(|loss| Loss { cpu: loss.cpu, window: window(loss.start_ns, loss.end_ns), events: loss.events });
+    let losses = meta.losses.iter().map(|loss| Loss {
+        cpu: loss.cpu,
+        window: window(loss.start_ns, loss.end_ns),
+        events: loss.events,
+    });
     trace.losses.extend(losses);
     trace.losses.sort_by_key(|loss| (loss.window.start, loss.cpu));
     trace.losses.dedup();
     meta.warnings.into_iter().for_each(|warning| trace.warnings.add(warning));
 
     for facts in meta.threads {
-        let Some(&latest) = trace.threads.incarnations(facts.tid).last().filter(|id| !id.is_idle()) else { continue };
+        let Some(&latest) = trace.threads.incarnations(facts.tid).last().filter(|id| !id.is_idle())
+        else {
+            continue;
+        };
         let name = trace.strings.intern(&facts.name);
         let Some(thread) = trace.threads.get_mut(latest) else { continue };
         describe(thread, name, facts.policy, facts.nice);
@@ -180,7 +234,9 @@ fn apply_meta(meta: ContainerMeta, trace: &mut Trace) {
         let Some(leader) = trace.threads.incarnations(facts.pid).last() else { continue };
         let process = trace.threads.get(*leader).process;
         let command_line = trace.strings.intern(&facts.command_line);
-        if let Some(process) = trace.threads.process_mut(process).filter(|process| process.pid == facts.pid) {
+        if let Some(process) =
+            trace.threads.process_mut(process).filter(|process| process.pid == facts.pid)
+        {
             process.command_line = command_line;
         }
     }

@@ -1,7 +1,8 @@
-//! Finds the members of a container without its directory: one whose end was cut off, or that a crash left while names were added.
+//! Finds the members of a container without its directory: one whose end was cut off, or that a
+//! crash left while names were added.
 //!
-//! Format: APPNOTE.TXT 4.3.7; each member follows a header with its name and length. The members but the records are given a new
-//! directory, in memory.
+//! Format: APPNOTE.TXT 4.3.7; each member follows a header with its name and length. The members
+//! but the records are given a new directory, in memory.
 
 use super::PERF_DATA;
 use std::ops::Range;
@@ -74,9 +75,17 @@ struct Member<'a> {
 
 impl<'a> Member<'a> {
     fn at(bytes: &'a [u8], at: usize) -> Option<Self> {
-        let header = bytes.get(at..)?.get(..LOCAL_LEN).filter(|header| header.starts_with(LOCAL))?;
+        let header =
+            bytes.get(at..)?.get(..LOCAL_LEN).filter(|header| header.starts_with(LOCAL))?;
         let u16_at = |offset: usize| u16::from_le_bytes([header[offset], header[offset + 1]]);
-        let u32_at = |offset: usize| u32::from_le_bytes([header[offset], header[offset + 1], header[offset + 2], header[offset + 3]]);
+        let u32_at = |offset: usize| {
+            u32::from_le_bytes([
+                header[offset],
+                header[offset + 1],
+                header[offset + 2],
+                header[offset + 3],
+            ])
+        };
         let (name_len, extra_len) = (usize::from(u16_at(26)), usize::from(u16_at(28)));
         let rest = bytes.get(at + LOCAL_LEN..)?;
         let (name, extra) = (rest.get(..name_len)?, rest.get(name_len..)?.get(..extra_len)?);
@@ -85,14 +94,22 @@ impl<'a> Member<'a> {
             len => usize::try_from(len).ok()?,
         };
         let start = at + LOCAL_LEN + name_len + extra_len;
-        Some(Self { name, method: u16_at(8), crc32: u32_at(14), content: start..start.checked_add(len)? })
+        Some(Self {
+            name,
+            method: u16_at(8),
+            crc32: u32_at(14),
+            content: start..start.checked_add(len)?,
+        })
     }
 }
 
 /// The packed length in a zip64 extra field: after the unpacked one.
 fn long_len(mut extra: &[u8]) -> Option<usize> {
     loop {
-        let (id, len) = (u16::from_le_bytes([*extra.first()?, *extra.get(1)?]), u16::from_le_bytes([*extra.get(2)?, *extra.get(3)?]));
+        let (id, len) = (
+            u16::from_le_bytes([*extra.first()?, *extra.get(1)?]),
+            u16::from_le_bytes([*extra.get(2)?, *extra.get(3)?]),
+        );
         let field = extra.get(4..)?.get(..usize::from(len))?;
         if id == 1 {
             return usize::try_from(u64::from_le_bytes(field.get(8..16)?.try_into().ok()?)).ok();

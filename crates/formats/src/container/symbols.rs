@@ -1,7 +1,9 @@
-//! `symbols.json`: function names by module and offset, resolved where the code is: on the recording machine.
+//! `symbols.json`: function names by module and offset, resolved where the code is: on the
+//! recording machine.
 //!
-//! Names stand once in a list; frames refer to them by index. A frame belongs to a module of the same path, kind and build id, so
-//! that a file can be read beside another trace's symbols without mixing up two versions of a library.
+//! Names stand once in a list; frames refer to them by index. A frame belongs to a module of the
+//! same path, kind and build id, so that a file can be read beside another trace's symbols without
+//! mixing up two versions of a library.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -75,7 +77,10 @@ impl SymbolFile {
                     (file.names.len() - 1) as u32
                 })
             };
-            let functions = symbols.iter().map(|symbol| (index_of(symbol.function), index_of(symbol.file), symbol.line)).collect();
+            let functions = symbols
+                .iter()
+                .map(|symbol| (index_of(symbol.function), index_of(symbol.file), symbol.line))
+                .collect();
             by_module.entry(frame.module).or_default().push((frame.offset, functions));
         }
         for (id, mut frames) in by_module {
@@ -102,18 +107,28 @@ impl SymbolFile {
     pub fn apply(&self, trace: &mut Trace) {
         self.warnings.iter().for_each(|warning| trace.warnings.add(warning.clone()));
         let key = |path: &str, kind: Kind, build_id: &str| format!("{kind:?} {build_id} {path}");
-        let modules: FxHashMap<String, &NamedModule> =
-            self.modules.iter().map(|module| (key(&module.path, module.kind, &module.build_id), module)).collect();
+        let modules: FxHashMap<String, &NamedModule> = self
+            .modules
+            .iter()
+            .map(|module| (key(&module.path, module.kind, &module.build_id), module))
+            .collect();
         let named_of = |trace: &Trace, module: &Module| {
-            modules.get(&key(trace.name(module.path), module.kind.into(), &hex(&module.build_id))).map(|named| {
-                let functions: FxHashMap<u64, &[Function]> = named.frames.iter().map(|(at, list)| (*at, list.as_slice())).collect();
-                functions
-            })
+            modules
+                .get(&key(trace.name(module.path), module.kind.into(), &hex(&module.build_id)))
+                .map(|named| {
+                    let functions: FxHashMap<u64, &[Function]> =
+                        named.frames.iter().map(|(at, list)| (*at, list.as_slice())).collect();
+                    functions
+                })
         };
-        let by_id: Vec<_> = trace.modules.iter().map(|(_, module)| named_of(trace, module)).collect();
+        let by_id: Vec<_> =
+            trace.modules.iter().map(|(_, module)| named_of(trace, module)).collect();
         let frames: Vec<Frame> = trace.stacks.frames().to_vec();
         for (index, frame) in frames.into_iter().enumerate() {
-            let functions = by_id.get(frame.module.index()).and_then(Option::as_ref).and_then(|functions| functions.get(&frame.offset));
+            let functions = by_id
+                .get(frame.module.index())
+                .and_then(Option::as_ref)
+                .and_then(|functions| functions.get(&frame.offset));
             let Some(functions) = functions else { continue };
             let name = |index: u32| self.names.get(index as usize).map_or("", String::as_str);
             let symbols: Vec<Symbol> = functions
@@ -145,7 +160,11 @@ mod tests {
     fn trace(build_id: &[u8]) -> (Trace, FrameId) {
         let mut trace = Trace::default();
         let path = trace.strings.intern("/usr/lib/x.so");
-        let module = trace.modules.intern(Module { path, kind: ModuleKind::File, build_id: build_id.to_vec() });
+        let module = trace.modules.intern(Module {
+            path,
+            kind: ModuleKind::File,
+            build_id: build_id.to_vec(),
+        });
         let frame = trace.stacks.intern_frame(Frame { module, offset: 0x1234 });
         (trace, frame)
     }
@@ -153,8 +172,13 @@ mod tests {
     #[test]
     fn names_reach_another_trace_of_the_same_build() {
         let (mut named, frame) = trace(&[1, 2]);
-        let (function, inlined, file) = (named.strings.intern("outer"), named.strings.intern("inner"), named.strings.intern("x.c"));
-        let symbols = [Symbol { function: inlined, file, line: 7 }, Symbol { function, file, line: 70 }];
+        let (function, inlined, file) = (
+            named.strings.intern("outer"),
+            named.strings.intern("inner"),
+            named.strings.intern("x.c"),
+        );
+        let symbols =
+            [Symbol { function: inlined, file, line: 7 }, Symbol { function, file, line: 70 }];
         named.symbols.set(frame, &symbols);
         let json = serde_json::to_string(&SymbolFile::from_trace(&named)).unwrap();
         let file: SymbolFile = serde_json::from_str(&json).unwrap();

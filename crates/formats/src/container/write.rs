@@ -1,7 +1,8 @@
 //! Writes a container so that it is there whole or not at all.
 //!
-//! It grows under a temporary name in the target's folder, is synced, and then linked to its name, which fails when the name is
-//! taken: a trace of a hang cannot be made again, so none is ever overwritten.
+//! It grows under a temporary name in the target's folder, is synced, and then linked to its name,
+//! which fails when the name is taken: a trace of a hang cannot be made again, so none is ever
+//! overwritten.
 
 use super::{ContainerMeta, META, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
 use crate::Error;
@@ -40,7 +41,8 @@ pub enum Readers {
 /// Writes `parts` to `path`, for its owner alone; gives the file, which can be read and written.
 ///
 /// # Errors
-/// [`Error::Exists`] when there is a file already; else what went wrong. In both cases nothing is left behind.
+/// [`Error::Exists`] when there is a file already; else what went wrong. In both cases nothing is
+/// left behind.
 pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<File, Error> {
     write_container_for(Readers::Owner, path, parts)
 }
@@ -49,11 +51,16 @@ pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<File, E
 ///
 /// # Errors
 /// Those of [`write_container`].
-pub fn write_container_for(readers: Readers, path: &Path, parts: ContainerParts<'_>) -> Result<File, Error> {
+pub fn write_container_for(
+    readers: Readers,
+    path: &Path,
+    parts: ContainerParts<'_>,
+) -> Result<File, Error> {
     write(path, parts, readers)
 }
 
-/// A new file. It is its owner's from the first byte on; a group is let in when it is the file's, which takes two steps.
+/// A new file. It is its owner's from the first byte on; a group is let in when it is the file's,
+/// which takes two steps.
 pub(super) fn create(path: &Path, readers: Readers) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create_new(true);
@@ -80,19 +87,23 @@ fn write(path: &Path, parts: ContainerParts<'_>, readers: Readers) -> Result<Fil
     if path.exists() {
         return Err(Error::Exists(path.to_owned()));
     }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let temporary = Temporary(folder.join(format!(".{name}.{}.partial", std::process::id())));
     let file = create(&temporary.0, readers).map_err(Error::at(path))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     write_zip(&mut out, parts).map_err(|error| match error {
-        Error::Container(zip::result::ZipError::Io(source)) => Error::Io { path: path.to_owned(), source },
+        Error::Container(zip::result::ZipError::Io(source)) => {
+            Error::Io { path: path.to_owned(), source }
+        }
         other => other,
     })?;
     let file = out.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
     file.sync_all().map_err(Error::at(path))?;
     publish(&temporary.0, path)?;
-    // The trace is there, under its name. A folder that cannot be synced (some file systems know no such thing) is no failed save.
+    // The trace is there, under its name. A folder that cannot be synced (some file systems know no
+    // such thing) is no failed save.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(file)
 }
@@ -106,7 +117,8 @@ fn publish(temporary: &Path, path: &Path) -> Result<(), Error> {
     match fs::hard_link(temporary, path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists_or(error)),
-        // A file system without hard links: claim the name with an empty file, which is then ours to replace.
+        // A file system without hard links: claim the name with an empty file, which is then ours
+        // to replace.
         Err(_) => {
             create(path, Readers::Owner).map_err(exists_or)?;
             fs::rename(temporary, path).map_err(|error| {
@@ -132,15 +144,22 @@ fn write_zip<W: Write + Seek>(out: &mut W, parts: ContainerParts<'_>) -> Result<
     match write_entries(&mut zip, parts) {
         Ok(()) => Ok(zip.finish().map(drop)?),
         Err(error) => {
-            // Dropped, it would try once more to finish an archive that is about to be removed, and print that it cannot.
+            // Dropped, it would try once more to finish an archive that is about to be removed, and
+            // print that it cannot.
             std::mem::forget(zip);
             Err(error)
         }
     }
 }
 
-fn write_entries<W: Write + Seek>(zip: &mut ZipWriter<W>, parts: ContainerParts<'_>) -> Result<(), Error> {
-    let stored = SimpleFileOptions::default().compression_method(CompressionMethod::Stored).with_alignment(8).large_file(true);
+fn write_entries<W: Write + Seek>(
+    zip: &mut ZipWriter<W>,
+    parts: ContainerParts<'_>,
+) -> Result<(), Error> {
+    let stored = SimpleFileOptions::default()
+        .compression_method(CompressionMethod::Stored)
+        .with_alignment(8)
+        .large_file(true);
     let deflated = SimpleFileOptions::default().compression_method(CompressionMethod::Deflated);
 
     zip.start_file(PERF_DATA, stored)?;
@@ -164,9 +183,12 @@ fn json(entry: &'static str, value: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(value).map_err(|source| Error::Json { entry, source })
 }
 
-/// The name of a new trace: `stamp` is local time as `YYYY-MM-DD_HH-MM-SS`. What a file name cannot hold becomes `-`.
+/// The name of a new trace: `stamp` is local time as `YYYY-MM-DD_HH-MM-SS`. What a file name cannot
+/// hold becomes `-`.
 pub fn trace_file_name(stamp: &str, what: &str) -> String {
-    let keep = |letter: char| if letter.is_alphanumeric() || "._-".contains(letter) { letter } else { '-' };
+    let keep = |letter: char| {
+        if letter.is_alphanumeric() || "._-".contains(letter) { letter } else { '-' }
+    };
     format!("{stamp}_{}.hitch", what.chars().map(keep).take(80).collect::<String>())
 }
 
@@ -174,8 +196,17 @@ pub fn trace_file_name(stamp: &str, what: &str) -> String {
 mod tests {
     use super::*;
 
-    fn parts<'a>(meta: &'a ContainerMeta, perf_data: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>) -> ContainerParts<'a> {
-        ContainerParts { meta, perf_data, symbols: None, notes: Some("note"), extra: vec![("lab.json".to_owned(), b"{}".to_vec())] }
+    fn parts<'a>(
+        meta: &'a ContainerMeta,
+        perf_data: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    ) -> ContainerParts<'a> {
+        ContainerParts {
+            meta,
+            perf_data,
+            symbols: None,
+            notes: Some("note"),
+            extra: vec![("lab.json".to_owned(), b"{}".to_vec())],
+        }
     }
 
     #[cfg(unix)]
@@ -187,10 +218,14 @@ mod tests {
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let meta = ContainerMeta::default();
         let own_group = fs::metadata(folder.path()).unwrap().gid();
-        for (name, readers, expected) in [("a", Readers::Owner, 0o600), ("b", Readers::Group(own_group), 0o640)] {
+        for (name, readers, expected) in
+            [("a", Readers::Owner, 0o600), ("b", Readers::Group(own_group), 0o640)]
+        {
             let modes = || {
                 let entries = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap());
-                let new = entries.filter(|entry| entry.file_name().to_string_lossy().contains(&format!("{name}.hitch")));
+                let new = entries.filter(|entry| {
+                    entry.file_name().to_string_lossy().contains(&format!("{name}.hitch"))
+                });
                 new.map(|entry| entry.metadata().unwrap().mode() & 0o777).collect::<Vec<_>>()
             };
             let mut while_it_grows = Vec::new();
@@ -198,7 +233,12 @@ mod tests {
                 while_it_grows = modes();
                 out.write_all(b"x")
             };
-            write_container_for(readers, &folder.path().join(format!("{name}.hitch")), parts(&meta, &mut perf_data)).unwrap();
+            write_container_for(
+                readers,
+                &folder.path().join(format!("{name}.hitch")),
+                parts(&meta, &mut perf_data),
+            )
+            .unwrap();
             assert_eq!((while_it_grows, modes()), (vec![expected], vec![expected]), "{name}");
         }
     }
@@ -216,7 +256,10 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), written);
 
         let failing = folder.path().join("other.hitch");
-        let result = write_container(&failing, parts(&meta, &mut |_| Err(io::Error::other("the ring is gone"))));
+        let result = write_container(
+            &failing,
+            parts(&meta, &mut |_| Err(io::Error::other("the ring is gone"))),
+        );
         let cause = std::error::Error::source(&result.unwrap_err()).map(ToString::to_string);
         assert_eq!(cause.as_deref(), Some("the ring is gone"));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);

@@ -1,4 +1,5 @@
-//! Decoded buffers to the trace: names and lives first, then stacks to their events, then the columns.
+//! Decoded buffers to the trace: names and lives first, then stacks to their events, then the
+//! columns.
 
 use super::{
     catalogue::Catalogue,
@@ -21,11 +22,19 @@ use std::mem;
 use unhitch_model::{CpuSpan, Loss, NameId, Threads, Trace, Warnings, Window, units};
 
 /// Fills `trace` with all that the buffers hold.
-pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace, warnings: &mut Warnings) {
+pub(super) fn assemble(
+    merged: Merged,
+    headers: &[LogHeader],
+    trace: &mut Trace,
+    warnings: &mut Warnings,
+) {
     let Merged { mut chunks, parts, kinds } = merged;
     let first = headers.first().cloned().unwrap_or_default();
     let pointer_bytes = first.pointer_bytes;
-    let clock = Clock::new(headers.iter().map(|header| header.zero).min().unwrap_or(0), first.ticks_per_second());
+    let clock = Clock::new(
+        headers.iter().map(|header| header.zero).min().unwrap_or(0),
+        first.ticks_per_second(),
+    );
 
     let naming = naming(&mut chunks);
     let switches = taken(&mut chunks, |chunk| &mut chunk.switches);
@@ -34,7 +43,8 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
     let records = taken(&mut chunks, |chunk| &mut chunk.stacks);
     let definitions = taken(&mut chunks, |chunk| &mut chunk.definitions);
     let others = taken(&mut chunks, |chunk| &mut chunk.others).into_iter().zip(0_u32..);
-    let others = others.map(|(rows, chunk)| rows.into_iter().map(|row| (chunk, row)).collect()).collect();
+    let others =
+        others.map(|(rows, chunk)| rows.into_iter().map(|row| (chunk, row)).collect()).collect();
     // What has the most rows on one core, the rest on another.
     let (records, (switches, readies, samples, definitions, rows)) = rayon::join(
         || by_time(records, |row| row.at),
@@ -50,11 +60,16 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
     );
 
     let mut kept = vec![false; kinds.kinds.len()];
-    rows.iter().for_each(|(_, row)| kept.iter_mut().skip(row.kind as usize).take(1).for_each(|kept| *kept = true));
+    rows.iter().for_each(|(_, row)| {
+        kept.iter_mut().skip(row.kind as usize).take(1).for_each(|kept| *kept = true)
+    });
     let mut catalogue = Catalogue::new(&naming);
     let kinds_of_trace = others::kinds(&kinds, &kept, &mut catalogue, pointer_bytes, trace);
     if catalogue.left_out > 0 {
-        warnings.add(format!("{} descriptions of events have more fields than can be kept: those are shown as bytes", catalogue.left_out));
+        warnings.add(format!(
+            "{} descriptions of events have more fields than can be kept: those are shown as bytes",
+            catalogue.left_out
+        ));
     }
     for (kind, count) in kinds_of_trace.iter().zip(&kinds.counts) {
         *trace.by_kind.entry(kind.name.clone()).or_default() += count;
@@ -62,24 +77,42 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
 
     let threads = mem::replace(&mut trace.threads, Threads::new(NameId::EMPTY));
     let mentioned = mentioned(&switches, &readies, &samples, &records, &rows);
-    let mut built = tasks::build(&naming, &mentioned, clock, pointer_bytes, threads, &mut trace.strings);
+    let mut built =
+        tasks::build(&naming, &mentioned, clock, pointer_bytes, threads, &mut trace.strings);
     trace.threads = mem::replace(&mut built.threads, Threads::new(NameId::EMPTY));
     if built.homeless > 0 {
-        warnings.add(format!("the trace does not tell of {} threads what process they belong to", built.homeless));
+        warnings.add(format!(
+            "the trace does not tell of {} threads what process they belong to",
+            built.homeless
+        ));
     }
     let paths = Paths::new(&naming, pointer_bytes, &mut trace.strings);
-    let spaces = Spaces::new(&naming, |ticks| clock.time(ticks), &built.processes, &paths, pointer_bytes, trace);
+    let spaces = Spaces::new(
+        &naming,
+        |ticks| clock.time(ticks),
+        &built.processes,
+        &paths,
+        pointer_bytes,
+        trace,
+    );
 
     let (targets_readies, (targets_switches, targets_samples, targets_others)) = rayon::join(
         || columns::targets_of_readies(&readies, &switches),
         || {
             let of_others = others::targets(&rows, &chunks, &kinds_of_trace, &switches);
-            (columns::targets_of_switches(&switches), columns::targets_of_samples(&samples), of_others)
+            (
+                columns::targets_of_switches(&switches),
+                columns::targets_of_samples(&samples),
+                of_others,
+            )
         },
     );
-    let kernel_part = |part: u32| parts.words(part).first().is_some_and(|avma| is_kernel(*avma, usize::from(pointer_bytes)));
+    let kernel_part = |part: u32| {
+        parts.words(part).first().is_some_and(|avma| is_kernel(*avma, usize::from(pointer_bytes)))
+    };
     let targets = [&targets_switches[..], &targets_readies, &targets_samples, &targets_others];
-    let [on_switch, on_ready, on_sample, on_other] = join::join(targets, &records, &definitions, kernel_part, warnings);
+    let [on_switch, on_ready, on_sample, on_other] =
+        join::join(targets, &records, &definitions, kernel_part, warnings);
     drop((records, definitions));
 
     let settled = Settled::new(clock, &trace.threads);
@@ -102,19 +135,45 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
     let (stack_ids, rest) = rayon::join(
         || {
             let waits = columns::wait_stacks(&switches, &on_switch);
-            let waits = waits.iter().zip(&switches).map(|(joined, row)| stacks.stack(*joined, clock.time(row.ticks), trace)).collect();
-            let wakes = on_ready.iter().zip(&readies).map(|(joined, row)| stacks.stack(*joined, clock.time(row.ticks), trace)).collect();
+            let waits = waits
+                .iter()
+                .zip(&switches)
+                .map(|(joined, row)| stacks.stack(*joined, clock.time(row.ticks), trace))
+                .collect();
+            let wakes = on_ready
+                .iter()
+                .zip(&readies)
+                .map(|(joined, row)| stacks.stack(*joined, clock.time(row.ticks), trace))
+                .collect();
             (waits, wakes, stacks.samples(&samples, &on_sample, &settled, &threads, trace))
         },
         || {
-            let wakings = columns::wakings(&readies, &targets_readies, &on_ready, &switches, &settled, &threads);
+            let wakings = columns::wakings(
+                &readies,
+                &targets_readies,
+                &on_ready,
+                &switches,
+                &settled,
+                &threads,
+            );
             (columns::switches(&switches, &settled), wakings, columns::samples(&samples, &settled))
         },
     );
     trace.threads = threads;
     (trace.switches, trace.wakings, trace.samples) = rest;
     (trace.switches.stack, trace.wakings.stack, trace.samples.stack) = stack_ids;
-    others::add(&rows, &chunks, &targets_others, &on_other, &kinds_of_trace, &paths, &settled, &built.processes, &mut stacks, trace);
+    others::add(
+        &rows,
+        &chunks,
+        &targets_others,
+        &on_other,
+        &kinds_of_trace,
+        &paths,
+        &settled,
+        &built.processes,
+        &mut stacks,
+        trace,
+    );
 
     machine(&naming, trace);
     trace.spans = spans(&chunks, clock);
@@ -124,7 +183,8 @@ pub(super) fn assemble(merged: Merged, headers: &[LogHeader], trace: &mut Trace,
 
 /// The events that name something, by time; of equal times in the order of the file.
 fn naming(chunks: &mut [Chunk]) -> Vec<Naming> {
-    let mut all: Vec<Naming> = Vec::with_capacity(chunks.iter().map(|chunk| chunk.naming.len()).sum());
+    let mut all: Vec<Naming> =
+        Vec::with_capacity(chunks.iter().map(|chunk| chunk.naming.len()).sum());
     chunks.iter_mut().for_each(|chunk| all.append(&mut chunk.naming));
     all.sort_by_key(|event| event.ticks);
     all
@@ -145,12 +205,19 @@ fn mentioned(
 ) -> FxHashMap<u32, u32> {
     let (scheduled, mut all) = rayon::join(
         || {
-            let tids = switches.iter().flat_map(|row| [row.new_tid, row.old_tid]).chain(readies.iter().map(|row| row.tid));
+            let tids = switches
+                .iter()
+                .flat_map(|row| [row.new_tid, row.old_tid])
+                .chain(readies.iter().map(|row| row.tid));
             tids.chain(samples.iter().map(|row| row.tid)).collect::<FxHashSet<u32>>()
         },
         || {
             let mut all: FxHashMap<u32, u32> = FxHashMap::default();
-            for (tid, pid) in records.iter().map(|row| (row.tid, row.pid)).chain(others.iter().map(|(_, row)| (row.tid, row.pid))) {
+            for (tid, pid) in records
+                .iter()
+                .map(|row| (row.tid, row.pid))
+                .chain(others.iter().map(|(_, row)| (row.tid, row.pid)))
+            {
                 let known = all.entry(tid).or_insert(pid);
                 if *known == NOBODY {
                     *known = pid;
@@ -188,7 +255,9 @@ fn machine(naming: &[Naming], trace: &mut Trace) {
             // In 100 ns; the profiling timer has number 0.
             hook::SAMPLE_HOOKS_FIRST..=hook::SAMPLE_HOOKS_LAST => {
                 let source = super::buffer::u32_at(&event.payload, 0);
-                if let (Some(0), Some(interval)) = (source, super::buffer::u32_at(&event.payload, 4)) {
+                if let (Some(0), Some(interval)) =
+                    (source, super::buffer::u32_at(&event.payload, 4))
+                {
                     trace.meta.sample_period_ns = u64::from(interval) * 100;
                 }
             }
@@ -197,8 +266,8 @@ fn machine(naming: &[Naming], trace: &mut Trace) {
     }
 }
 
-/// What each CPU's events cover: from its first scheduling event, since a circular session keeps of each CPU what it has; to its last.
-/// Without scheduling events, all that the trace spans.
+/// What each CPU's events cover: from its first scheduling event, since a circular session keeps of
+/// each CPU what it has; to its last. Without scheduling events, all that the trace spans.
 fn spans(chunks: &[Chunk], clock: Clock) -> Vec<CpuSpan> {
     let mut by_cpu: FxHashMap<u16, (i64, i64)> = FxHashMap::default();
     let scheduled = chunks.iter().any(|chunk| chunk.scheduling.is_some());
@@ -219,8 +288,15 @@ fn spans(chunks: &[Chunk], clock: Clock) -> Vec<CpuSpan> {
     spans
 }
 
-/// Where buffers say that events are missing: between the last event before on that CPU and their first; and where events say so.
-fn losses(chunks: &[Chunk], headers: &[LogHeader], clock: Clock, spans: &[CpuSpan], warnings: &mut Warnings) -> Vec<Loss> {
+/// Where buffers say that events are missing: between the last event before on that CPU and their
+/// first; and where events say so.
+fn losses(
+    chunks: &[Chunk],
+    headers: &[LogHeader],
+    clock: Clock,
+    spans: &[CpuSpan],
+    warnings: &mut Warnings,
+) -> Vec<Loss> {
     let events: u64 = headers.iter().map(|header| u64::from(header.events_lost)).sum();
     let buffers: u64 = headers.iter().map(|header| u64::from(header.buffers_lost)).sum();
     if events > 0 {
@@ -235,14 +311,20 @@ fn losses(chunks: &[Chunk], headers: &[LogHeader], clock: Clock, spans: &[CpuSpa
         let Some((first, last)) = chunk.ticks else { continue };
         let start = before.get(&chunk.cpu).copied().unwrap_or(first).min(first);
         let flagged = chunk.lost.then_some((start, first));
-        let windows = flagged.iter().chain(&chunk.losses).map(|(from, to)| Window::new(clock.time(*from), clock.time(*to)));
+        let windows = flagged
+            .iter()
+            .chain(&chunk.losses)
+            .map(|(from, to)| Window::new(clock.time(*from), clock.time(*to)));
         losses.extend(windows.map(|window| Loss { cpu: chunk.cpu, window, events: 0 }));
         let known = before.entry(chunk.cpu).or_insert(last);
         *known = last.max(*known);
     }
     losses.sort_by_key(|loss| (loss.window.start, loss.cpu));
     if let Some(first) = losses.first() {
-        let (places, at) = (units::plural(losses.len() as u64, "place"), units::duration(first.window.end.nanos()));
+        let (places, at) = (
+            units::plural(losses.len() as u64, "place"),
+            units::duration(first.window.end.nanos()),
+        );
         warnings.add(format!(
             "events are missing in {places}, first on CPU {} before {at} from the start: waits and running times around are wrong",
             first.cpu
@@ -253,8 +335,14 @@ fn losses(chunks: &[Chunk], headers: &[LogHeader], clock: Clock, spans: &[CpuSpa
         Some(loss) => loss.events = events,
         None if events > 0 => {
             let at = spans.first().map(|span| span.window.end).unwrap_or_default();
-            losses.push(Loss { cpu: spans.first().map_or(0, |span| span.cpu), window: Window::new(at, at), events });
-            warnings.add("where events were lost is not told: waits and running times near it are wrong");
+            losses.push(Loss {
+                cpu: spans.first().map_or(0, |span| span.cpu),
+                window: Window::new(at, at),
+                events,
+            });
+            warnings.add(
+                "where events were lost is not told: waits and running times near it are wrong",
+            );
         }
         None => {}
     }
@@ -263,7 +351,11 @@ fn losses(chunks: &[Chunk], headers: &[LogHeader], clock: Clock, spans: &[CpuSpa
 
 /// Events before the beginning have no time of their own.
 fn early(chunks: &[Chunk], clock: Clock, warnings: &mut Warnings) {
-    let early = chunks.iter().filter_map(|chunk| chunk.ticks).filter(|(first, _)| clock.is_before(*first)).count();
+    let early = chunks
+        .iter()
+        .filter_map(|chunk| chunk.ticks)
+        .filter(|(first, _)| clock.is_before(*first))
+        .count();
     if early > 0 {
         warnings.add(format!("{early} buffers hold events from before the trace's start; those are told as at its start"));
     }

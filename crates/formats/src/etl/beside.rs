@@ -1,8 +1,10 @@
-//! Which files belong to a trace that was not merged: xperf's `kernel.etl` and `user.etl`, PerfView's `NAME.etl` and `NAME.kernel.etl`.
+//! Which files belong to a trace that was not merged: xperf's `kernel.etl` and `user.etl`,
+//! PerfView's `NAME.etl` and `NAME.kernel.etl`.
 
 use std::path::{Path, PathBuf};
 
-/// The files beside `path` that by their names are of the same recording, and exist. Whether they are is told by their content.
+/// The files beside `path` that by their names are of the same recording, and exist. Whether they
+/// are is told by their content.
 pub(crate) fn beside(path: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
     let names = names(name).into_iter().map(|name| path.with_file_name(name));
@@ -11,8 +13,10 @@ pub(crate) fn beside(path: &Path) -> Vec<PathBuf> {
 
 fn names(name: &str) -> Vec<String> {
     const PARTS: [&str; 3] = [".kernel", ".user", ".clrRundown"];
-    let Some(stem) =
-        name.get(name.len().saturating_sub(4)..).filter(|end| end.eq_ignore_ascii_case(".etl")).and_then(|_| name.get(..name.len() - 4))
+    let Some(stem) = name
+        .get(name.len().saturating_sub(4)..)
+        .filter(|end| end.eq_ignore_ascii_case(".etl"))
+        .and_then(|_| name.get(..name.len() - 4))
     else {
         return Vec::new();
     };

@@ -1,6 +1,8 @@
-//! [`Buffer`]: one buffer of an ETW session, as `WMI_BUFFER_HEADER` describes it, and the walk over all of a file.
+//! [`Buffer`]: one buffer of an ETW session, as `WMI_BUFFER_HEADER` describes it, and the walk over
+//! all of a file.
 //!
-//! A file is buffers back to back, each as long as it says itself: a relogged or compressed file has buffers of every length.
+//! A file is buffers back to back, each as long as it says itself: a relogged or compressed file
+//! has buffers of every length.
 
 use super::xpress;
 use unhitch_model::Warnings;
@@ -87,8 +89,8 @@ impl<'a> Buffer<'a> {
         self.flags & (flag::EVENTS_LOST | flag::BUFFER_LOST) != 0
     }
 
-    /// Its events, and what is wrong with them: a packed buffer that is damaged gives what is before the damage. `unpacked` is where a
-    /// packed one is unpacked to.
+    /// Its events, and what is wrong with them: a packed buffer that is damaged gives what is
+    /// before the damage. `unpacked` is where a packed one is unpacked to.
     pub(crate) fn events<'b>(&self, unpacked: &'b mut Vec<u8>) -> (&'b [u8], Option<String>)
     where
         'a: 'b,
@@ -97,17 +99,23 @@ impl<'a> Buffer<'a> {
             return (self.data.get(..self.used).unwrap_or(self.data), None);
         }
         if self.used > MAX_BUFFER_LEN {
-            let what = format!("claims to unpack to {} bytes, which no ETW buffer does: it was left out", self.used);
+            let what = format!(
+                "claims to unpack to {} bytes, which no ETW buffer does: it was left out",
+                self.used
+            );
             return (&[], Some(what));
         }
         let damage = xpress::unpack(self.data, self.used, unpacked).err();
-        let what = damage.map(|at| format!("cannot be unpacked beyond byte {}", at.saturating_add(BUFFER_HEADER_LEN)));
+        let what = damage.map(|at| {
+            format!("cannot be unpacked beyond byte {}", at.saturating_add(BUFFER_HEADER_LEN))
+        });
         (unpacked, what)
     }
 }
 
-/// Unpacked, the events of a trace may be so many times as long as its files, or the second number of bytes if that is more; what goes
-/// beyond is left out. XPRESS can make gigabytes of a few bytes, real traces become up to six times as long.
+/// Unpacked, the events of a trace may be so many times as long as its files, or the second number
+/// of bytes if that is more; what goes beyond is left out. XPRESS can make gigabytes of a few
+/// bytes, real traces become up to six times as long.
 const MAX_GROWTH: (usize, usize) = (16, 4 << 20);
 
 /// How many bytes of events may be unpacked from files that take `on_disk` bytes, in a zip or not.
@@ -115,9 +123,13 @@ pub(crate) fn allowed(on_disk: usize) -> usize {
     on_disk.saturating_mul(MAX_GROWTH.0).max(MAX_GROWTH.1)
 }
 
-/// All buffers of a file in their order. What cannot be one is told in `warnings`. `allowed` is how many bytes of events may still be
-/// unpacked.
-pub(crate) fn walk<'a>(bytes: &'a [u8], allowed: &mut usize, warnings: &mut Warnings) -> Vec<Buffer<'a>> {
+/// All buffers of a file in their order. What cannot be one is told in `warnings`. `allowed` is how
+/// many bytes of events may still be unpacked.
+pub(crate) fn walk<'a>(
+    bytes: &'a [u8],
+    allowed: &mut usize,
+    warnings: &mut Warnings,
+) -> Vec<Buffer<'a>> {
     let mut buffers = Vec::new();
     let (mut offset, mut left_out) = (0, 0_u64);
     while offset < bytes.len() {

@@ -1,4 +1,5 @@
-//! [`Catalogue`]: what is known of the kinds of events of a trace, from the trace itself and from our own tables.
+//! [`Catalogue`]: what is known of the kinds of events of a trace, from the trace itself and from
+//! our own tables.
 
 use super::{
     hook, kernel,
@@ -23,14 +24,15 @@ pub(super) struct Catalogue {
     maps: FxHashMap<MapName, Map>,
     /// Those that the trace has by now, by their number there.
     map_numbers: FxHashMap<MapName, u32>,
-    /// How many fields, and named values of fields, may still be described; how many of them the trace's kinds of events may still have.
+    /// How many fields, and named values of fields, may still be described; how many of them the
+    /// trace's kinds of events may still have.
     allowed: [usize; 2],
     /// Descriptions beyond that.
     pub left_out: u64,
 }
 
-/// Real traces describe some ten thousand. Kinds of events share descriptions and descriptions share texts, so that few bytes of a file
-/// could become a thousand times as much.
+/// Real traces describe some ten thousand. Kinds of events share descriptions and descriptions
+/// share texts, so that few bytes of a file could become a thousand times as much.
 const MOST_FIELDS: usize = 1 << 17;
 
 impl Catalogue {
@@ -41,8 +43,12 @@ impl Catalogue {
         for event in naming {
             match event.hook {
                 hook::EVENT_INFO => {
-                    let Some((subject, schema)) = schema::event_info(&event.payload) else { continue };
-                    if let Some(guid) = event.payload.first_chunk::<16>().filter(|_| !schema.provider.is_empty()) {
+                    let Some((subject, schema)) = schema::event_info(&event.payload) else {
+                        continue;
+                    };
+                    if let Some(guid) =
+                        event.payload.first_chunk::<16>().filter(|_| !schema.provider.is_empty())
+                    {
                         all.providers.insert(*guid, schema.provider.clone());
                     }
                     if all.allows(0, schema.fields.len()) {
@@ -50,18 +56,25 @@ impl Catalogue {
                     }
                 }
                 hook::EVENT_MAP_INFO => {
-                    let Some((guid, rest)) = event.payload.split_first_chunk::<16>() else { continue };
-                    if let Some((name, map)) = schema::map_info(rest).filter(|(_, map)| all.allows(0, map.entries.len())) {
+                    let Some((guid, rest)) = event.payload.split_first_chunk::<16>() else {
+                        continue;
+                    };
+                    if let Some((name, map)) =
+                        schema::map_info(rest).filter(|(_, map)| all.allows(0, map.entries.len()))
+                    {
                         all.maps.insert((*guid, name), map);
                     }
                 }
                 hook::MANIFEST => {
-                    let Some((guid, chunk)) = event.payload.split_first_chunk::<16>() else { continue };
+                    let Some((guid, chunk)) = event.payload.split_first_chunk::<16>() else {
+                        continue;
+                    };
                     let Some(xml) = chunks.add(*guid, chunk) else { continue };
                     let described = manifest::read(*guid, &xml);
                     all.providers.insert(*guid, described.provider);
                     for (subject, schema) in described.events {
-                        if !all.schemas.contains_key(&subject) && all.allows(0, schema.fields.len()) {
+                        if !all.schemas.contains_key(&subject) && all.allows(0, schema.fields.len())
+                        {
                             all.schemas.insert(subject, schema);
                         }
                     }
@@ -79,7 +92,10 @@ impl Catalogue {
 
     /// True when so many fields more may be described, or had by the trace's kinds of events (1).
     fn allows(&mut self, of: usize, fields: usize) -> bool {
-        let rest = self.allowed.get_mut(of).and_then(|allowed| Some((allowed.checked_sub(fields)?, allowed)));
+        let rest = self
+            .allowed
+            .get_mut(of)
+            .and_then(|allowed| Some((allowed.checked_sub(fields)?, allowed)));
         let Some((rest, allowed)) = rest else {
             self.left_out += 1;
             return false;
@@ -120,14 +136,20 @@ impl Catalogue {
         }
         for (guid, schemas) in of_provider {
             for (id, schema) in schemas {
-                all.schemas.insert(Subject { guid, id, version: ANY_VERSION, classic: false }, schema);
+                all.schemas
+                    .insert(Subject { guid, id, version: ANY_VERSION, classic: false }, schema);
             }
         }
         all
     }
 
     /// What the trace shall call a kind, and how its payload is read.
-    pub(super) fn describe(&mut self, key: &KindKey, pointer_bytes: u8, trace: &mut Trace) -> EventKind {
+    pub(super) fn describe(
+        &mut self,
+        key: &KindKey,
+        pointer_bytes: u8,
+        trace: &mut Trace,
+    ) -> EventKind {
         match key {
             KindKey::Hook { hook, version } => EventKind {
                 provider: trace.strings.intern(KERNEL),
@@ -139,11 +161,34 @@ impl Catalogue {
                 ..EventKind::default()
             },
             KindKey::Classic { guid, opcode, version, level } => {
-                let subject = Subject { guid: *guid, id: u16::from(*opcode), version: *version, classic: true };
-                let schema = self.schema(subject).unwrap_or_else(|| Schema { name: format!("opcode {opcode}"), ..Schema::default() });
-                EventKind { opcode: *opcode, level: *level, ..self.kind(*guid, u16::from(*opcode), *version, pointer_bytes, schema, trace) }
+                let subject = Subject {
+                    guid: *guid,
+                    id: u16::from(*opcode),
+                    version: *version,
+                    classic: true,
+                };
+                let schema = self.schema(subject).unwrap_or_else(|| Schema {
+                    name: format!("opcode {opcode}"),
+                    ..Schema::default()
+                });
+                EventKind {
+                    opcode: *opcode,
+                    level: *level,
+                    ..self.kind(*guid, u16::from(*opcode), *version, pointer_bytes, schema, trace)
+                }
             }
-            KindKey::Manifest { guid, id, version, level, opcode, task, keyword, pointer_bytes, schema, traits } => {
+            KindKey::Manifest {
+                guid,
+                id,
+                version,
+                level,
+                opcode,
+                task,
+                keyword,
+                pointer_bytes,
+                schema,
+                traits,
+            } => {
                 if let Some(name) = trace_logging::provider(traits) {
                     self.providers.entry(*guid).or_insert(name);
                 }
@@ -151,18 +196,25 @@ impl Catalogue {
                 let own = (!schema.is_empty()).then(|| trace_logging::schema(schema)).flatten();
                 let unknown = || match *id {
                     manifest::EVENT_ID => manifest::chunk_schema(),
-                    id => Schema { name: schema::event_name("", "", *opcode, id), ..Schema::default() },
+                    id => Schema {
+                        name: schema::event_name("", "", *opcode, id),
+                        ..Schema::default()
+                    },
                 };
                 let schema = own.or_else(|| self.schema(subject)).unwrap_or_else(unknown);
                 let kind = self.kind(*guid, *id, *version, *pointer_bytes, schema, trace);
                 EventKind { opcode: *opcode, level: *level, task: *task, keyword: *keyword, ..kind }
             }
-            KindKey::Message => {
-                EventKind { provider: trace.strings.intern("WPP"), name: trace.strings.intern("message"), ..EventKind::default() }
-            }
-            KindKey::Unknown => {
-                EventKind { provider: trace.strings.intern(KERNEL), name: trace.strings.intern("(unknown header)"), ..EventKind::default() }
-            }
+            KindKey::Message => EventKind {
+                provider: trace.strings.intern("WPP"),
+                name: trace.strings.intern("message"),
+                ..EventKind::default()
+            },
+            KindKey::Unknown => EventKind {
+                provider: trace.strings.intern(KERNEL),
+                name: trace.strings.intern("(unknown header)"),
+                ..EventKind::default()
+            },
         }
     }
 
@@ -171,16 +223,28 @@ impl Catalogue {
         self.schemas.get(&subject).or_else(|| KNOWN.schemas.get(&any)).cloned()
     }
 
-    fn kind(&mut self, guid: [u8; 16], id: u16, version: u8, pointer_bytes: u8, mut schema: Schema, trace: &mut Trace) -> EventKind {
+    fn kind(
+        &mut self,
+        guid: [u8; 16],
+        id: u16,
+        version: u8,
+        pointer_bytes: u8,
+        mut schema: Schema,
+        trace: &mut Trace,
+    ) -> EventKind {
         if !self.allows(1, schema.fields.len()) {
             schema.fields = Vec::new();
         }
-        let provider = match (self.providers.get(&guid).or_else(|| KNOWN.providers.get(&guid)), schema.provider.as_str()) {
+        let provider = match (
+            self.providers.get(&guid).or_else(|| KNOWN.providers.get(&guid)),
+            schema.provider.as_str(),
+        ) {
             (Some(name), _) => name.clone(),
             (None, "") => guid_text(&guid),
             (None, name) => name.to_owned(),
         };
-        let fields = schema.fields.into_iter().map(|field| self.field(guid, field, trace)).collect();
+        let fields =
+            schema.fields.into_iter().map(|field| self.field(guid, field, trace)).collect();
         EventKind {
             provider: trace.strings.intern(&provider),
             provider_guid: guid,
@@ -199,12 +263,22 @@ impl Catalogue {
                 return Some(number);
             }
             let map = self.maps.get(&key)?;
-            let entries = map.entries.iter().map(|(value, name)| (*value, trace.strings.intern(name))).collect();
+            let entries = map
+                .entries
+                .iter()
+                .map(|(value, name)| (*value, trace.strings.intern(name)))
+                .collect();
             let number = trace.events.add_map(ValueMap { bits: map.bits, entries });
             self.map_numbers.insert(key, number);
             Some(number)
         });
-        Field { name: trace.strings.intern(&field.name), kind: field.kind, count: field.count, length: field.length, map }
+        Field {
+            name: trace.strings.intern(&field.name),
+            kind: field.kind,
+            count: field.count,
+            length: field.length,
+            map,
+        }
     }
 }
 
@@ -236,7 +310,9 @@ mod tests {
     fn every_line_of_our_table_is_understood() {
         let catalogue = Catalogue::known();
         let mut lines = 0;
-        for line in include_str!("known_events.txt").lines().filter(|line| !line.starts_with(['#', '@'])) {
+        for line in
+            include_str!("known_events.txt").lines().filter(|line| !line.starts_with(['#', '@']))
+        {
             let words: Vec<&'static str> = line.split_whitespace().collect();
             assert!(words.len() >= 2 && words[0].parse::<u16>().is_ok(), "{line}");
             assert!(words[2..].iter().all(|word| kernel::schema_field(word).is_some()), "{line}");
@@ -245,7 +321,10 @@ mod tests {
         // Win32k's are there under both of its GUIDs.
         assert_eq!(catalogue.schemas.len(), lines + 8);
         let guid = parse_guid("8c416c79-d49b-4f01-a467-e56d3aa8234c").unwrap();
-        assert_eq!((guid_text(&guid).as_str(), guid[0]), ("8c416c79-d49b-4f01-a467-e56d3aa8234c", 0x79));
+        assert_eq!(
+            (guid_text(&guid).as_str(), guid[0]),
+            ("8c416c79-d49b-4f01-a467-e56d3aa8234c", 0x79)
+        );
         let old = parse_guid("e7ef96be-969f-414f-97d7-3ddb7b558ccc").unwrap();
         let mut trace = Trace::default();
         let key = KindKey::Manifest {
@@ -261,6 +340,9 @@ mod tests {
             traits: Box::default(),
         };
         let kind = Catalogue::new(&[]).describe(&key, 8, &mut trace);
-        assert_eq!((trace.name(kind.provider), trace.name(kind.name)), ("Microsoft-Windows-Win32k", "MessageCheckDelay"));
+        assert_eq!(
+            (trace.name(kind.provider), trace.name(kind.name)),
+            ("Microsoft-Windows-Win32k", "MessageCheckDelay")
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! [`LogHeader`]: the first event of every file (`TRACE_LOGFILE_HEADER`), which says what its timestamps count; [`Clock`]: those counts
-//! as time.
+//! [`LogHeader`]: the first event of every file (`TRACE_LOGFILE_HEADER`), which says what its
+//! timestamps count; [`Clock`]: those counts as time.
 
 use super::buffer::{u32_at, u64_at};
 use unhitch_model::Time;
@@ -64,7 +64,8 @@ impl LogHeader {
         .max(1)
     }
 
-    /// True when `other` was recorded by the same system at about the same time: its clock and the wall clock went on alike.
+    /// True when `other` was recorded by the same system at about the same time: its clock and the
+    /// wall clock went on alike.
     pub(crate) fn is_beside(&self, other: &Self) -> bool {
         /// 100 ns: an hour between the beginnings, a second between the clocks.
         const APART: i128 = 36_000_000_000;
@@ -79,7 +80,8 @@ impl LogHeader {
     pub(crate) fn epoch_ns(&self) -> Option<i128> {
         /// 1970 in 100 ns since 1601.
         const UNIX: i128 = 116_444_736_000_000_000;
-        let start = if self.clock_type == 2 { i128::from(self.zero) } else { i128::from(self.start) };
+        let start =
+            if self.clock_type == 2 { i128::from(self.zero) } else { i128::from(self.start) };
         (start > UNIX).then(|| (start - UNIX) * 100)
     }
 }
@@ -88,7 +90,8 @@ impl LogHeader {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     zero: i64,
-    /// Nanoseconds per tick where that is whole, as it nearly always is (10 MHz); 0 where it is not.
+    /// Nanoseconds per tick where that is whole, as it nearly always is (10 MHz); 0 where it is
+    /// not.
     whole_ns: u64,
     ticks_per_second: u64,
 }
@@ -96,7 +99,11 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn new(zero: i64, ticks_per_second: u64) -> Self {
         let ticks_per_second = ticks_per_second.max(1);
-        let whole_ns = if 1_000_000_000 % ticks_per_second == 0 { 1_000_000_000 / ticks_per_second } else { 0 };
+        let whole_ns = if 1_000_000_000 % ticks_per_second == 0 {
+            1_000_000_000 / ticks_per_second
+        } else {
+            0
+        };
         Self { zero, whole_ns, ticks_per_second }
     }
 
@@ -139,7 +146,10 @@ mod tests {
     #[test]
     fn ticks_become_nanoseconds_without_overflow() {
         let qpc = Clock::new(1000, 10_000_000);
-        assert_eq!((qpc.time(1010).nanos(), qpc.time(0).nanos(), qpc.time(i64::MAX).nanos()), (1000, 0, u64::MAX));
+        assert_eq!(
+            (qpc.time(1010).nanos(), qpc.time(0).nanos(), qpc.time(i64::MAX).nanos()),
+            (1000, 0, u64::MAX)
+        );
         let odd = Clock::new(i64::MIN, 3_579_545);
         assert_eq!(odd.nanos(3_579_545 * 7), 7_000_000_000);
         assert!(odd.time(i64::MAX).nanos() > 0);

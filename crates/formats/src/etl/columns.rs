@@ -16,11 +16,12 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, binary_heap::PeekMut};
 use std::vec;
 use unhitch_model::{
-    FrameId, ProcessId, Samples, StackId, Switches, TaskState, ThreadId, Threads, Time, Trace, WaitReason, WakeFlags, Wakings, Window,
+    FrameId, ProcessId, Samples, StackId, Switches, TaskState, ThreadId, Threads, Time, Trace,
+    WaitReason, WakeFlags, Wakings, Window,
 };
 
-/// The rows of one kind, by time, from those of each buffer; of equal times in the order of the buffers. Buffers come by CPU and time, so
-/// they are a few long runs, of which one pass makes one.
+/// The rows of one kind, by time, from those of each buffer; of equal times in the order of the
+/// buffers. Buffers come by CPU and time, so they are a few long runs, of which one pass makes one.
 pub(super) fn by_time<T: Copy>(buffers: Vec<Vec<T>>, ticks: impl Fn(&T) -> i64) -> Vec<T> {
     let mut all = Vec::with_capacity(buffers.iter().map(Vec::len).sum());
     let mut runs: Vec<Vec<Vec<T>>> = Vec::new();
@@ -38,7 +39,10 @@ pub(super) fn by_time<T: Copy>(buffers: Vec<Vec<T>>, ticks: impl Fn(&T) -> i64) 
         }
     }
     let mut runs: Vec<Run<T>> = runs.into_iter().map(Run::new).collect();
-    let heads = runs.iter().enumerate().filter_map(|(number, run)| Some(Reverse((ticks(run.head()?), number))));
+    let heads = runs
+        .iter()
+        .enumerate()
+        .filter_map(|(number, run)| Some(Reverse((ticks(run.head()?), number))));
     let mut heads: BinaryHeap<_> = heads.collect();
     while let Some(mut head) = heads.peek_mut() {
         let Some(run) = runs.get_mut(head.0.1) else { break };
@@ -96,9 +100,11 @@ impl<'a> Running<'a> {
         Self { switches, next: 0, current }
     }
 
-    /// The thread on `cpu` just before `ticks`, which must not decrease from call to call; [`NOBODY`] where no switch tells.
+    /// The thread on `cpu` just before `ticks`, which must not decrease from call to call;
+    /// [`NOBODY`] where no switch tells.
     pub(super) fn before(&mut self, ticks: i64, cpu: u16) -> u32 {
-        while let Some(switch) = self.switches.get(self.next).filter(|switch| switch.ticks < ticks) {
+        while let Some(switch) = self.switches.get(self.next).filter(|switch| switch.ticks < ticks)
+        {
             self.current.insert(switch.cpu, switch.new_tid);
             self.next += 1;
         }
@@ -138,8 +144,20 @@ pub(super) struct StackIndex<'a> {
 }
 
 impl<'a> StackIndex<'a> {
-    pub(super) fn new(processes: &'a ProcessIndex, spaces: &'a Spaces, parts: &'a Parts, methods: Methods<'a>) -> Self {
-        Self { processes, spaces, parts, methods, known: FxHashMap::default(), frames: FxHashMap::default() }
+    pub(super) fn new(
+        processes: &'a ProcessIndex,
+        spaces: &'a Spaces,
+        parts: &'a Parts,
+        methods: Methods<'a>,
+    ) -> Self {
+        Self {
+            processes,
+            spaces,
+            parts,
+            methods,
+            known: FxHashMap::default(),
+            frames: FxHashMap::default(),
+        }
     }
 
     /// The stack of an event.
@@ -154,7 +172,8 @@ impl<'a> StackIndex<'a> {
             if joined.user == 0 { 0 } else { self.spaces.epoch(space, time) },
         ];
         let key = (Joined { tid: 0, ..joined }, epochs, space);
-        if let Some(&(stack, _)) = self.known.get(&key).filter(|(_, window)| window.contains(time)) {
+        if let Some(&(stack, _)) = self.known.get(&key).filter(|(_, window)| window.contains(time))
+        {
             return stack;
         }
         let mut frames = Vec::new();
@@ -166,7 +185,8 @@ impl<'a> StackIndex<'a> {
         stack
     }
 
-    /// The stack of each sample; of those without one, a stack of the one instruction. `threads` are the trace's.
+    /// The stack of each sample; of those without one, a stack of the one instruction. `threads`
+    /// are the trace's.
     pub(super) fn samples(
         &mut self,
         rows: &[Sample],
@@ -206,13 +226,17 @@ impl<'a> StackIndex<'a> {
     ) -> Window {
         let innermost = frames.is_empty();
         let key = (part, space, epoch, innermost);
-        if let Some((known, window)) = self.frames.get(&key).filter(|(_, window)| window.contains(time)) {
+        if let Some((known, window)) =
+            self.frames.get(&key).filter(|(_, window)| window.contains(time))
+        {
             frames.extend_from_slice(known);
             return *window;
         }
         let mut window = WHOLE;
         // All but the innermost are return addresses: the call is before them.
-        let call = |index: usize, avma: u64| if innermost && index == 0 { avma } else { avma.wrapping_sub(1) };
+        let call = |index: usize, avma: u64| {
+            if innermost && index == 0 { avma } else { avma.wrapping_sub(1) }
+        };
         let mut resolved = Vec::new();
         for (index, avma) in self.parts.words(part).iter().enumerate() {
             let avma = call(index, *avma);
@@ -242,14 +266,18 @@ pub(super) fn targets_of_readies(readies: &[Ready], switches: &[Switch]) -> Vec<
         NOBODY => running.before(row.ticks, row.cpu),
         tid => tid,
     };
-    readies.iter().map(|row| Target { ticks: row.ticks, tid: by(row, &mut running), cpu: row.cpu }).collect()
+    readies
+        .iter()
+        .map(|row| Target { ticks: row.ticks, tid: by(row, &mut running), cpu: row.cpu })
+        .collect()
 }
 
 pub(super) fn targets_of_samples(samples: &[Sample]) -> Vec<Target> {
     samples.iter().map(|row| Target { ticks: row.ticks, tid: row.tid, cpu: row.cpu }).collect()
 }
 
-/// ETW tells the stack of the thread that comes on: where it had waited. The trace has it at the switch with which that wait began.
+/// ETW tells the stack of the thread that comes on: where it had waited. The trace has it at the
+/// switch with which that wait began.
 pub(super) fn wait_stacks(switches: &[Switch], joined: &[Joined]) -> Vec<Joined> {
     let mut waits = vec![Joined::default(); switches.len()];
     let mut left: FxHashMap<u32, usize> = FxHashMap::default();
@@ -282,7 +310,11 @@ fn task_state(switch: &Switch) -> TaskState {
     const SUSPENDED: [u8; 2] = [5, 12];
     match switch.state {
         _ if switch.old_tid == 0 => TaskState::Runnable,
-        state::INITIALIZED | state::READY | state::RUNNING | state::STANDBY | state::DEFERRED_READY => TaskState::Runnable,
+        state::INITIALIZED
+        | state::READY
+        | state::RUNNING
+        | state::STANDBY
+        | state::DEFERRED_READY => TaskState::Runnable,
         state::TERMINATED => TaskState::Dead,
         state::WAITING_FOR_SWAP_IN => TaskState::DiskSleep,
         _ if PAGING.contains(&switch.wait_reason) => TaskState::DiskSleep,
@@ -338,12 +370,18 @@ pub(super) fn wakings(
     let target_cpus = target_cpus(rows, switches);
     let mut ran: FxHashSet<ThreadId> = FxHashSet::default();
     let mut switches = switches.iter().peekable();
-    for (((row, target), stack), target_cpu) in rows.iter().zip(targets).zip(joined).zip(target_cpus) {
+    for (((row, target), stack), target_cpu) in
+        rows.iter().zip(targets).zip(joined).zip(target_cpus)
+    {
         let time = settled.clock.time(row.ticks);
         while let Some(switch) = switches.next_if(|switch| switch.ticks < row.ticks) {
             ran.insert(settled.thread(switch.new_tid, settled.clock.time(switch.ticks)));
         }
-        let by = if target.tid == NOBODY && *stack != Joined::default() { stack.tid } else { target.tid };
+        let by = if target.tid == NOBODY && *stack != Joined::default() {
+            stack.tid
+        } else {
+            target.tid
+        };
         let wakee = settled.thread(row.tid, time);
         let mut flags = WakeFlags::default();
         if row.in_dpc {

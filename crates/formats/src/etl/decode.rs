@@ -1,7 +1,7 @@
 //! [`Decoder`]: buffers to rows.
 //!
-//! One per worker: what repeats (parts of stacks, kinds of events) is stored once per worker and united later. Nothing is allocated per
-//! event but for the rare ones that name something.
+//! One per worker: what repeats (parts of stacks, kinds of events) is stored once per worker and
+//! united later. Nothing is allocated per event but for the rare ones that name something.
 
 use super::{
     buffer::{Buffer, i64_at, u16_at, u32_at, u64_at},
@@ -25,7 +25,8 @@ pub(super) struct About {
     pub keep_all: bool,
 }
 
-/// Windows walks up to 192 frames; a stack is cut to this many of each side, so that few bytes cannot become many frames.
+/// Windows walks up to 192 frames; a stack is cut to this many of each side, so that few bytes
+/// cannot become many frames.
 const MOST_FRAMES: usize = 256;
 
 /// A cache line of kinds: hook and version, and their number.
@@ -64,7 +65,13 @@ impl Decoder {
     pub(super) fn decode(&mut self, buffer: &Buffer<'_>, about: About) {
         let mut unpacked = mem::take(&mut self.unpacked);
         let (data, damage) = buffer.events(&mut unpacked);
-        let mut chunk = Chunk { cpu: buffer.cpu, offset: buffer.offset, file: about.file, lost: buffer.lost_events(), ..Chunk::default() };
+        let mut chunk = Chunk {
+            cpu: buffer.cpu,
+            offset: buffer.offset,
+            file: about.file,
+            lost: buffer.lost_events(),
+            ..Chunk::default()
+        };
         let mut events = Events::new(data);
         for event in events.by_ref() {
             self.event(&event, &mut chunk, about);
@@ -93,7 +100,13 @@ impl Decoder {
                 self.own_stack(&manifest, event, chunk);
                 if manifest.id == manifest::EVENT_ID {
                     let payload = [&manifest.guid[..], event.payload].concat().into();
-                    chunk.naming.push(Naming { ticks: event.ticks, hook: hook::MANIFEST, version: 0, pid: event.pid, payload });
+                    chunk.naming.push(Naming {
+                        ticks: event.ticks,
+                        hook: hook::MANIFEST,
+                        version: 0,
+                        pid: event.pid,
+                        payload,
+                    });
                 }
                 return self.other(event, &event.what, chunk);
             }
@@ -104,7 +117,8 @@ impl Decoder {
         };
         let kind = self.count_hook(hook, version);
         let consumed = if counters {
-            self.with_counters += u64::from(matches!(hook, hook::CSWITCH | hook::READY_THREAD | hook::SAMPLE));
+            self.with_counters +=
+                u64::from(matches!(hook, hook::CSWITCH | hook::READY_THREAD | hook::SAMPLE));
             true
         } else {
             self.hook(hook, version, event, chunk, about)
@@ -138,7 +152,14 @@ impl Decoder {
 
     /// True when the event has become something else and need not be kept as it is.
     #[inline]
-    fn hook(&mut self, hook: u16, version: u8, event: &Event<'_>, chunk: &mut Chunk, about: About) -> bool {
+    fn hook(
+        &mut self,
+        hook: u16,
+        version: u8,
+        event: &Event<'_>,
+        chunk: &mut Chunk,
+        about: About,
+    ) -> bool {
         let scheduling = match hook {
             hook::CSWITCH => switch(event, chunk),
             hook::READY_THREAD => ready(event, chunk),
@@ -164,31 +185,67 @@ impl Decoder {
         let instruction = pointer_at(event.payload, 0, pointer_bytes)?;
         let tid = u32_at(event.payload, pointer_bytes)?;
         self.miscounted += u64::from(u16_at(event.payload, pointer_bytes + 4)? != 1);
-        let in_interrupt = event.payload.get(pointer_bytes + 6).is_some_and(|flags| flags & IN_DPC_OR_ISR != 0);
-        chunk.samples.push(Sample { ticks: event.ticks, cpu: chunk.cpu, tid, in_interrupt, instruction });
+        let in_interrupt =
+            event.payload.get(pointer_bytes + 6).is_some_and(|flags| flags & IN_DPC_OR_ISR != 0);
+        chunk.samples.push(Sample {
+            ticks: event.ticks,
+            cpu: chunk.cpu,
+            tid,
+            in_interrupt,
+            instruction,
+        });
         Some(())
     }
 
     /// `StackWalk` events.
-    fn stack(&mut self, hook: u16, event: &Event<'_>, chunk: &mut Chunk, pointer_bytes: usize) -> Option<()> {
+    fn stack(
+        &mut self,
+        hook: u16,
+        event: &Event<'_>,
+        chunk: &mut Chunk,
+        pointer_bytes: usize,
+    ) -> Option<()> {
         let payload = event.payload;
         match hook {
             hook::STACK => {
-                let (of, pid, tid) = (i64_at(payload, 0)?, u32_at(payload, 8)?, u32_at(payload, 12)?);
-                let record = StackRecord { at: event.ticks, of, cpu: chunk.cpu, pid, tid, part: PartRef::Here(0), own: false };
+                let (of, pid, tid) =
+                    (i64_at(payload, 0)?, u32_at(payload, 8)?, u32_at(payload, 12)?);
+                let record = StackRecord {
+                    at: event.ticks,
+                    of,
+                    cpu: chunk.cpu,
+                    pid,
+                    tid,
+                    part: PartRef::Here(0),
+                    own: false,
+                };
                 self.addresses(payload.get(16..)?, pointer_bytes, record, chunk);
             }
             hook::STACK_KEY_KERNEL | hook::STACK_KEY_USER => {
                 let key = pointer_at(payload, 16, pointer_bytes)?;
                 let part = PartRef::Key { key, user: hook == hook::STACK_KEY_USER };
-                let (of, pid, tid) = (i64_at(payload, 0)?, u32_at(payload, 8)?, u32_at(payload, 12)?);
-                chunk.stacks.push(StackRecord { at: event.ticks, of, cpu: chunk.cpu, pid, tid, part, own: false });
+                let (of, pid, tid) =
+                    (i64_at(payload, 0)?, u32_at(payload, 8)?, u32_at(payload, 12)?);
+                chunk.stacks.push(StackRecord {
+                    at: event.ticks,
+                    of,
+                    cpu: chunk.cpu,
+                    pid,
+                    tid,
+                    part,
+                    own: false,
+                });
             }
             hook::STACK_KEY_CREATE | hook::STACK_KEY_DELETE | hook::STACK_KEY_RUNDOWN => {
                 let key = pointer_at(payload, 0, pointer_bytes)?;
                 // Which process it belongs to is said by those who refer to it.
                 let part = self.parts.intern(words(payload.get(pointer_bytes..)?, pointer_bytes));
-                chunk.definitions.push(Definition { at: event.ticks, key, part, first: hook == hook::STACK_KEY_CREATE });
+                chunk.definitions.push(Definition {
+                    at: event.ticks,
+                    key,
+                    part,
+                    first: hook == hook::STACK_KEY_CREATE,
+                });
             }
             _ => {}
         }
@@ -196,8 +253,15 @@ impl Decoder {
     }
 
     /// Stores addresses, innermost first, as a kernel's and a user's part.
-    fn addresses(&mut self, bytes: &[u8], pointer_bytes: usize, record: StackRecord, chunk: &mut Chunk) {
-        let kernel_len = words(bytes, pointer_bytes).take_while(|word| is_kernel(*word, pointer_bytes)).count();
+    fn addresses(
+        &mut self,
+        bytes: &[u8],
+        pointer_bytes: usize,
+        record: StackRecord,
+        chunk: &mut Chunk,
+    ) {
+        let kernel_len =
+            words(bytes, pointer_bytes).take_while(|word| is_kernel(*word, pointer_bytes)).count();
         let kernel = self.parts.intern(words(bytes, pointer_bytes).take(kernel_len));
         let user = self.parts.intern(words(bytes, pointer_bytes).skip(kernel_len));
         for part in [kernel, user].into_iter().filter(|part| *part != 0) {
@@ -217,7 +281,15 @@ impl Decoder {
                 _ => continue,
             };
             let (pid, tid) = (event.pid, event.tid);
-            let record = StackRecord { at: event.ticks, of: event.ticks, cpu: chunk.cpu, pid, tid, part: PartRef::Here(0), own: true };
+            let record = StackRecord {
+                at: event.ticks,
+                of: event.ticks,
+                cpu: chunk.cpu,
+                pid,
+                tid,
+                part: PartRef::Here(0),
+                own: true,
+            };
             self.addresses(data.get(8..).unwrap_or_default(), pointer_bytes, record, chunk);
         }
     }
@@ -244,8 +316,24 @@ fn keep(kind: u32, event: &Event<'_>, chunk: &mut Chunk) {
 /// `CSwitch`; version 1 has quanta where later ones have the C-state, the rest is the same.
 #[inline]
 fn switch(event: &Event<'_>, chunk: &mut Chunk) -> Option<()> {
-    let [a, b, c, d, e, f, g, h, new_priority, old_priority, _, _, wait_reason, wait_mode, state, _] =
-        *event.payload.first_chunk::<16>()?;
+    let [
+        a,
+        b,
+        c,
+        d,
+        e,
+        f,
+        g,
+        h,
+        new_priority,
+        old_priority,
+        _,
+        _,
+        wait_reason,
+        wait_mode,
+        state,
+        _,
+    ] = *event.payload.first_chunk::<16>()?;
     let (first, second) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
     chunk.switches.push(Switch {
         ticks: event.ticks,
@@ -287,7 +375,9 @@ fn rare(hook: u16, version: u8, event: &Event<'_>, chunk: &mut Chunk) -> bool {
         hook::SAMPLE_HOOKS_FIRST..=hook::SAMPLE_HOOKS_LAST => (true, true),
         // Names of file objects.
         0x0400 | 0x0420 | 0x0423 | 0x0424 => (true, true),
-        hook::IMAGE_ID..=0xfeff | hook::SYS_CONFIG..=0xfdff | hook::META_DATA..=0xfcff => (true, true),
+        hook::IMAGE_ID..=0xfeff | hook::SYS_CONFIG..=0xfdff | hook::META_DATA..=0xfcff => {
+            (true, true)
+        }
         hook::LOST..=0xfbff => {
             let before = chunk.ticks.map_or(event.ticks, |(_, last)| last.min(event.ticks));
             match chunk.losses.last_mut().filter(|(_, last)| *last == before) {
@@ -297,12 +387,24 @@ fn rare(hook: u16, version: u8, event: &Event<'_>, chunk: &mut Chunk) -> bool {
             }
             (false, false)
         }
-        // The session's own records, the machine's configuration, counters of processes at the beginning and the end.
-        hook::SESSION_FIRST..=hook::SESSION_LAST | 0x0b00..=0x0bff | 0x0320 | 0x0321 | 0x1421 | 0x1422 => (hook == hook::COMPUTER, true),
+        // The session's own records, the machine's configuration, counters of processes at the
+        // beginning and the end.
+        hook::SESSION_FIRST..=hook::SESSION_LAST
+        | 0x0b00..=0x0bff
+        | 0x0320
+        | 0x0321
+        | 0x1421
+        | 0x1422 => (hook == hook::COMPUTER, true),
         _ => (false, false),
     };
     if names {
-        chunk.naming.push(Naming { ticks: event.ticks, hook, version, pid: event.pid, payload: event.payload.into() });
+        chunk.naming.push(Naming {
+            ticks: event.ticks,
+            hook,
+            version,
+            pid: event.pid,
+            payload: event.payload.into(),
+        });
     }
     consumed
 }
@@ -319,5 +421,8 @@ pub(super) fn pointer_at(bytes: &[u8], at: usize, pointer_bytes: usize) -> Optio
 }
 
 fn words(bytes: &[u8], pointer_bytes: usize) -> impl Iterator<Item = u64> {
-    bytes.chunks_exact(pointer_bytes.max(1)).take(MOST_FRAMES).map(move |word| pointer_at(word, 0, pointer_bytes).unwrap_or(0))
+    bytes
+        .chunks_exact(pointer_bytes.max(1))
+        .take(MOST_FRAMES)
+        .map(move |word| pointer_at(word, 0, pointer_bytes).unwrap_or(0))
 }

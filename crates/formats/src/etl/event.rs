@@ -1,7 +1,8 @@
 //! [`Events`]: the events of a buffer, whatever kind of header they have.
 //!
-//! The first word of a header is a marker whose third byte tells its type; the layouts are those of `ntwmi.h` and `evntcons.h`. An event
-//! of unknown type is still skipped by its size, a size that cannot be ends the buffer: nothing tells where the next event begins.
+//! The first word of a header is a marker whose third byte tells its type; the layouts are those of
+//! `ntwmi.h` and `evntcons.h`. An event of unknown type is still skipped by its size, a size that
+//! cannot be ends the buffer: nothing tells where the next event begins.
 
 use super::buffer::{i64_at, u16_at, u32_at, u64_at};
 
@@ -88,7 +89,8 @@ impl<'a> Events<'a> {
     /// Where in the data the iteration stopped, if that is not the end of the events.
     pub(crate) fn damage(&self) -> Option<usize> {
         let rest = self.data.get(self.at..)?;
-        // The unused rest of a buffer is filled with ones; less than the shortest header is padding.
+        // The unused rest of a buffer is filled with ones; less than the shortest header is
+        // padding.
         (rest.len() >= 8 && rest.first_chunk::<4>() != Some(&[0xff; 4])).then_some(self.at)
     }
 }
@@ -101,7 +103,9 @@ impl<'a> Iterator for Events<'a> {
         let rest = self.data.get(self.at..)?;
         let [low, high, kind, flags, third, fourth, ..] = *rest.first_chunk::<8>()?;
         let size = match (flags & 0xc0, kind) {
-            (0xc0, kind::SYSTEM32..=kind::COMPACT64 | kind::PERFINFO32 | kind::PERFINFO64) => u16::from_le_bytes([third, fourth]),
+            (0xc0, kind::SYSTEM32..=kind::COMPACT64 | kind::PERFINFO32 | kind::PERFINFO64) => {
+                u16::from_le_bytes([third, fourth])
+            }
             (0xc0, _) | (0x80, _) => u16::from_le_bytes([low, high]),
             _ => return None,
         };
@@ -116,7 +120,13 @@ impl<'a> Iterator for Events<'a> {
             (_, kind::INSTANCE32 | kind::INSTANCE64) => full(bytes, 72),
             (_, kind::EVENT32) => manifest(bytes, 4),
             (_, kind::EVENT64) => manifest(bytes, 8),
-            _ => Some(Event { ticks: 0, tid: NOBODY, pid: NOBODY, what: What::Unknown, payload: &[] }),
+            _ => Some(Event {
+                ticks: 0,
+                tid: NOBODY,
+                pid: NOBODY,
+                what: What::Unknown,
+                payload: &[],
+            }),
         }?;
         self.at += size.next_multiple_of(8);
         Some(event)
@@ -130,13 +140,25 @@ const COUNTERS: u16 = 0x8700;
 fn perf_info(bytes: &[u8]) -> Option<Event<'_>> {
     let (version, hook) = (u16_at(bytes, 0)?, u16_at(bytes, 6)?);
     let what = What::Hook { hook, version: version as u8, counters: version & COUNTERS != 0 };
-    Some(Event { ticks: i64_at(bytes, 8)?, tid: NOBODY, pid: NOBODY, what, payload: bytes.get(16..)? })
+    Some(Event {
+        ticks: i64_at(bytes, 8)?,
+        tid: NOBODY,
+        pid: NOBODY,
+        what,
+        payload: bytes.get(16..)?,
+    })
 }
 
 fn system(bytes: &[u8], header_len: usize) -> Option<Event<'_>> {
     let (version, hook) = (u16_at(bytes, 0)?, u16_at(bytes, 6)?);
     let what = What::Hook { hook, version: version as u8, counters: version & COUNTERS != 0 };
-    Some(Event { ticks: i64_at(bytes, 0x10)?, tid: u32_at(bytes, 8)?, pid: u32_at(bytes, 0xc)?, what, payload: bytes.get(header_len..)? })
+    Some(Event {
+        ticks: i64_at(bytes, 0x10)?,
+        tid: u32_at(bytes, 8)?,
+        pid: u32_at(bytes, 0xc)?,
+        what,
+        payload: bytes.get(header_len..)?,
+    })
 }
 
 fn full(bytes: &[u8], header_len: usize) -> Option<Event<'_>> {
@@ -146,7 +168,13 @@ fn full(bytes: &[u8], header_len: usize) -> Option<Event<'_>> {
         version: u16_at(bytes, 6)? as u8,
         level: *bytes.get(5)?,
     };
-    Some(Event { ticks: i64_at(bytes, 0x10)?, tid: u32_at(bytes, 8)?, pid: u32_at(bytes, 0xc)?, what, payload: bytes.get(header_len..)? })
+    Some(Event {
+        ticks: i64_at(bytes, 0x10)?,
+        tid: u32_at(bytes, 8)?,
+        pid: u32_at(bytes, 0xc)?,
+        what,
+        payload: bytes.get(header_len..)?,
+    })
 }
 
 fn manifest(bytes: &[u8], pointer_bytes: u8) -> Option<Event<'_>> {
@@ -175,7 +203,13 @@ fn manifest(bytes: &[u8], pointer_bytes: u8) -> Option<Event<'_>> {
             extended,
         })
     };
-    Some(Event { ticks: i64_at(bytes, 0x10)?, tid: u32_at(bytes, 8)?, pid: u32_at(bytes, 0xc)?, what, payload })
+    Some(Event {
+        ticks: i64_at(bytes, 0x10)?,
+        tid: u32_at(bytes, 8)?,
+        pid: u32_at(bytes, 0xc)?,
+        what,
+        payload,
+    })
 }
 
 /// `WMI_TRACE_MESSAGE_PACKET`: which items stand before the arguments is told by the options.

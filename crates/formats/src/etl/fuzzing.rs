@@ -1,6 +1,8 @@
-//! Doors to single readers, for fuzz targets: through a whole `.etl` mutated bytes reach them too seldom.
+//! Doors to single readers, for fuzz targets: through a whole `.etl` mutated bytes reach them too
+//! seldom.
 //!
-//! Each returns something that can be compared, so that a target sees whether reading twice gives the same.
+//! Each returns something that can be compared, so that a target sees whether reading twice gives
+//! the same.
 
 use super::{manifest, schema, trace_logging, xpress};
 
@@ -19,7 +21,8 @@ pub fn manifest(xml: &str) -> (String, usize, usize, usize) {
     (described.provider, described.events.len(), fields, entries)
 }
 
-/// Reads the description that a TraceLogging event carries: its name, and how many fields there are.
+/// Reads the description that a TraceLogging event carries: its name, and how many fields there
+/// are.
 pub fn trace_logging(schema: &[u8]) -> Option<(String, usize)> {
     trace_logging::schema(schema).map(|schema| (schema.name, schema.fields.len()))
 }

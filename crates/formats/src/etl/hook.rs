@@ -1,5 +1,5 @@
-//! The kernel's events by their hook: group (high byte) and type, as in `ntwmi.h`; and the MOF classes that hold the same events under a
-//! GUID and an opcode.
+//! The kernel's events by their hook: group (high byte) and type, as in `ntwmi.h`; and the MOF
+//! classes that hold the same events under a GUID and an opcode.
 
 pub(super) const HEADER: u16 = 0x0000;
 /// The session's own records.
@@ -57,7 +57,8 @@ pub(super) const MANIFEST: u16 = 0xfa00;
 /// The end of a GUID that many classes share: `…-fe05-11d0-9dda-00c04fd7ba7c`.
 const COMMON: [u8; 12] = [0x05, 0xfe, 0xd0, 0x11, 0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c];
 
-/// The hook of a classic event of the kernel or the tools that merge its traces; `None` for any other class.
+/// The hook of a classic event of the kernel or the tools that merge its traces; `None` for any
+/// other class.
 pub(super) fn of_class(guid: &[u8; 16], opcode: u8) -> Option<u16> {
     let (first, rest) = guid.split_first_chunk::<4>()?;
     let group = match (u32::from_le_bytes(*first), rest) {
@@ -82,7 +83,9 @@ pub(super) fn of_class(guid: &[u8; 16], opcode: u8) -> Option<u16> {
 }
 
 /// What merging tools add of the system's benchmark: {ed54dff8-c409-4cf6-bf83-05e1e61a09c4}.
-const ASSESSMENT: [u8; 16] = [0xf8, 0xdf, 0x54, 0xed, 0x09, 0xc4, 0xf6, 0x4c, 0xbf, 0x83, 0x05, 0xe1, 0xe6, 0x1a, 0x09, 0xc4];
+const ASSESSMENT: [u8; 16] = [
+    0xf8, 0xdf, 0x54, 0xed, 0x09, 0xc4, 0xf6, 0x4c, 0xbf, 0x83, 0x05, 0xe1, 0xe6, 0x1a, 0x09, 0xc4,
+];
 
 /// True for classic events that describe others, images or the system and that merging tools add.
 pub(super) fn is_metadata(guid: &[u8; 16], opcode: u8) -> bool {
@@ -98,7 +101,8 @@ mod tests {
     fn classes_are_told_by_their_guid() {
         let guid = |text: &str| -> [u8; 16] {
             let hex: String = text.chars().filter(|c| *c != '-').collect();
-            let mut bytes: [u8; 16] = std::array::from_fn(|i| u8::from_str_radix(&hex[i * 2..i * 2 + 2], 16).unwrap());
+            let mut bytes: [u8; 16] =
+                std::array::from_fn(|i| u8::from_str_radix(&hex[i * 2..i * 2 + 2], 16).unwrap());
             bytes[..4].reverse();
             bytes[4..6].reverse();
             bytes[6..8].reverse();

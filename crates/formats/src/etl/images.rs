@@ -1,11 +1,14 @@
 //! Programs and libraries in memory: which image an address meant, in which process and when.
 //!
-//! Image events tell where an image lies; the events that merging tools put beside them at the same time (ImageID) tell what it is: its
-//! PDB's GUID and age, its time stamp. A later image at the same address counts from when it was loaded.
+//! Image events tell where an image lies; the events that merging tools put beside them at the same
+//! time (ImageID) tell what it is: its PDB's GUID and age, its time stamp. A later image at the
+//! same address counts from when it was loaded.
 
 use super::{hook, kernel, methods::Found, paths::Paths, rows::Naming, tasks::ProcessIndex};
 use rustc_hash::FxHashMap;
-use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, NameId, ProcessId, Symbol, Time, Trace, Value};
+use unhitch_model::{
+    Frame, FrameId, Module, ModuleId, ModuleKind, NameId, ProcessId, Symbol, Time, Trace, Value,
+};
 
 /// The images of one address space.
 #[derive(Default)]
@@ -24,7 +27,8 @@ struct Image {
     module: ModuleId,
 }
 
-/// Images may overlap: one that was unloaded, and its successor. So many are looked at below an address.
+/// Images may overlap: one that was unloaded, and its successor. So many are looked at below an
+/// address.
 const MOST_BELOW: usize = 64;
 
 impl Space {
@@ -33,7 +37,13 @@ impl Space {
         let around = self.images.get(below.saturating_sub(MOST_BELOW)..below)?.iter().rev();
         let around = around.filter(|image| avma - image.base < image.size);
         // The last one that was there by then; before the first was loaded, the first.
-        around.min_by_key(|image| if image.from <= time { (0, time.since(image.from)) } else { (1, image.from.since(time)) })
+        around.min_by_key(|image| {
+            if image.from <= time {
+                (0, time.since(image.from))
+            } else {
+                (1, image.from.since(time))
+            }
+        })
     }
 
     fn finish(&mut self) {
@@ -82,7 +92,8 @@ struct Identity {
 }
 
 impl Spaces {
-    /// Reads the naming events, which must be in the order of time. `times` are those of the events.
+    /// Reads the naming events, which must be in the order of time. `times` are those of the
+    /// events.
     pub(super) fn new(
         naming: &[Naming],
         times: impl Fn(i64) -> Time,
@@ -92,19 +103,37 @@ impl Spaces {
         trace: &mut Trace,
     ) -> Self {
         let identities = identities(naming, pointer_bytes, trace);
-        let kernel = Module { path: trace.strings.intern("[kernel]"), kind: ModuleKind::Kernel, build_id: Vec::new() };
+        let kernel = Module {
+            path: trace.strings.intern("[kernel]"),
+            kind: ModuleKind::Kernel,
+            build_id: Vec::new(),
+        };
         let anonymous = trace.strings.intern("[anon]");
         let jit = trace.strings.intern("[jit]");
-        let mut all = Self { spaces: Vec::new(), pointer_bytes: usize::from(pointer_bytes), kernel: ModuleId(0), anonymous, jit };
+        let mut all = Self {
+            spaces: Vec::new(),
+            pointer_bytes: usize::from(pointer_bytes),
+            kernel: ModuleId(0),
+            anonymous,
+            jit,
+        };
         let count = trace.threads.processes().count() + 1;
         all.spaces.resize_with(count, Space::default);
         let mut last: FxHashMap<(SpaceId, u64), ModuleId> = FxHashMap::default();
         for event in naming {
             let loaded = event.hook == hook::IMAGE_LOAD;
-            if !loaded && !matches!(event.hook, hook::IMAGE_UNLOAD | hook::IMAGE_DC_START | hook::IMAGE_DC_END) {
+            if !loaded
+                && !matches!(
+                    event.hook,
+                    hook::IMAGE_UNLOAD | hook::IMAGE_DC_START | hook::IMAGE_DC_END
+                )
+            {
                 continue;
             }
-            let Some((base, size, pid, timestamp, file)) = image(event, pointer_bytes, trace) else { continue };
+            let Some((base, size, pid, timestamp, file)) = image(event, pointer_bytes, trace)
+            else {
+                continue;
+            };
             let time = times(event.ticks);
             let space = if super::decode::is_kernel(base, all.pointer_bytes) {
                 SpaceId::KERNEL
@@ -117,19 +146,26 @@ impl Spaces {
             let known = last.get(&(space, base)).copied();
             let path = trace.strings.intern(&paths.dos(&file));
             // The rundown tells again what was told; only with an identity it may tell more.
-            let same = known.and_then(|id| trace.modules.get(id)).filter(|module| module.path == path);
-            if same.is_some_and(|same| identity.build_id.is_empty() || identity.build_id == same.build_id) {
+            let same =
+                known.and_then(|id| trace.modules.get(id)).filter(|module| module.path == path);
+            if same.is_some_and(|same| {
+                identity.build_id.is_empty() || identity.build_id == same.build_id
+            }) {
                 continue;
             }
             let pdb = trace.strings.intern(&identity.pdb);
             let timestamp = if identity.timestamp != 0 { identity.timestamp } else { timestamp };
             let size_bytes = u32::try_from(size).unwrap_or(u32::MAX);
-            let kind = ModuleKind::Image { pdb, timestamp, size_bytes, kernel: space == SpaceId::KERNEL };
-            let was_nameless = same.is_some_and(|same| same.build_id.is_empty() && !identity.build_id.is_empty());
+            let kind =
+                ModuleKind::Image { pdb, timestamp, size_bytes, kernel: space == SpaceId::KERNEL };
+            let was_nameless =
+                same.is_some_and(|same| same.build_id.is_empty() && !identity.build_id.is_empty());
             let module = trace.modules.intern(Module { path, kind, build_id: identity.build_id });
             last.insert((space, base), module);
             let Some(space) = all.spaces.get_mut(space.0 as usize) else { continue };
-            if was_nameless && let Some(image) = space.images.iter_mut().rev().find(|image| image.base == base) {
+            if was_nameless
+                && let Some(image) = space.images.iter_mut().rev().find(|image| image.base == base)
+            {
                 image.module = module;
                 continue;
             }
@@ -146,8 +182,9 @@ impl Spaces {
         super::decode::is_kernel(avma, self.pointer_bytes)
     }
 
-    /// True for an address where no program of Windows has code: the lowest 64 KiB, and what lies between the halves. *Why no more is known:*
-    /// code that a program made at run time lies anywhere, and not every runtime says where.
+    /// True for an address where no program of Windows has code: the lowest 64 KiB, and what lies
+    /// between the halves. *Why no more is known:* code that a program made at run time lies
+    /// anywhere, and not every runtime says where.
     pub(super) fn is_never_code(&self, avma: u64) -> bool {
         const LOWEST: u64 = 0x1_0000;
         const USER_END: u64 = 1 << 47;
@@ -157,11 +194,21 @@ impl Spaces {
     /// How often the space had changed by `time`: within one number, an address means the same.
     #[inline]
     pub(super) fn epoch(&self, space: SpaceId, time: Time) -> u32 {
-        self.spaces.get(space.0 as usize).map_or(0, |space| space.reloads.partition_point(|reload| *reload <= time) as u32)
+        self.spaces
+            .get(space.0 as usize)
+            .map_or(0, |space| space.reloads.partition_point(|reload| *reload <= time) as u32)
     }
 
     /// The frame of an address, which lies in `method` if the runtime says so.
-    pub(super) fn frame(&self, space: SpaceId, pid: u32, avma: u64, time: Time, method: Option<Found>, trace: &mut Trace) -> FrameId {
+    pub(super) fn frame(
+        &self,
+        space: SpaceId,
+        pid: u32,
+        avma: u64,
+        time: Time,
+        method: Option<Found>,
+        trace: &mut Trace,
+    ) -> FrameId {
         let is_kernel = super::decode::is_kernel(avma, self.pointer_bytes);
         let space = if is_kernel { SpaceId::KERNEL } else { space };
         let image = self.spaces.get(space.0 as usize).and_then(|space| space.module_at(avma, time));
@@ -172,7 +219,11 @@ impl Spaces {
             (Some(image), _) => Frame { module: image.module, offset: avma - image.base },
             (None, _) if is_kernel => Frame { module: self.kernel, offset: avma },
             (None, _) => {
-                let module = Module { path: self.anonymous, kind: ModuleKind::Anonymous { pid }, build_id: Vec::new() };
+                let module = Module {
+                    path: self.anonymous,
+                    kind: ModuleKind::Anonymous { pid },
+                    build_id: Vec::new(),
+                };
                 Frame { module: trace.modules.intern(module), offset: avma }
             }
         };
@@ -198,7 +249,9 @@ impl Spaces {
                     name(frame, method.name, trace);
                     return frame;
                 }
-                Some(symbol) if symbol.function == method.name || generation == MAX_GENERATIONS => return frame,
+                Some(symbol) if symbol.function == method.name || generation == MAX_GENERATIONS => {
+                    return frame;
+                }
                 Some(_) => generation += 1,
             }
         }
@@ -213,9 +266,14 @@ fn name(frame: FrameId, function: NameId, trace: &mut Trace) {
 }
 
 /// Base, size, process, time stamp and path of an image event.
-fn image(event: &Naming, pointer_bytes: u8, trace: &mut Trace) -> Option<(u64, u64, u32, u32, String)> {
+fn image(
+    event: &Naming,
+    pointer_bytes: u8,
+    trace: &mut Trace,
+) -> Option<(u64, u64, u32, u32, String)> {
     let layout = kernel::layout(event.hook, event.version, pointer_bytes, &mut trace.strings);
-    let (mut base, mut size, mut pid, mut timestamp, mut file) = (None, None, event.pid, 0, String::new());
+    let (mut base, mut size, mut pid, mut timestamp, mut file) =
+        (None, None, event.pid, 0, String::new());
     layout.read(&event.payload, |field, value| match (trace.strings.get(field.name), &value) {
         ("ImageBase", value) => base = value.as_u64(),
         ("ImageSize", value) => size = value.as_u64(),
@@ -228,11 +286,16 @@ fn image(event: &Naming, pointer_bytes: u8, trace: &mut Trace) -> Option<(u64, u
 }
 
 /// By time and base.
-fn identities(naming: &[Naming], pointer_bytes: u8, trace: &mut Trace) -> FxHashMap<(i64, u64), Identity> {
+fn identities(
+    naming: &[Naming],
+    pointer_bytes: u8,
+    trace: &mut Trace,
+) -> FxHashMap<(i64, u64), Identity> {
     let mut identities: FxHashMap<(i64, u64), Identity> = FxHashMap::default();
     for event in naming.iter().filter(|event| event.hook & 0xff00 == hook::IMAGE_ID) {
         let layout = kernel::layout(event.hook, event.version, pointer_bytes, &mut trace.strings);
-        let (mut base, mut guid, mut age, mut pdb, mut timestamp) = (None, None, 0_i64, String::new(), 0);
+        let (mut base, mut guid, mut age, mut pdb, mut timestamp) =
+            (None, None, 0_i64, String::new(), 0);
         layout.read(&event.payload, |field, value| match (trace.strings.get(field.name), &value) {
             ("ImageBase", value) => base = value.as_u64(),
             ("GuidSig", Value::Guid(value)) => guid = Some(*value),
@@ -245,7 +308,9 @@ fn identities(naming: &[Naming], pointer_bytes: u8, trace: &mut Trace) -> FxHash
         let identity = identities.entry((event.ticks, base)).or_default();
         match (event.hook, guid) {
             // Of an image that has both, the native PDB is the one that names its machine code.
-            (hook::IMAGE_RSDS | hook::IMAGE_IL_RSDS, Some(guid)) if event.hook == hook::IMAGE_RSDS || identity.build_id.is_empty() => {
+            (hook::IMAGE_RSDS | hook::IMAGE_IL_RSDS, Some(guid))
+                if event.hook == hook::IMAGE_RSDS || identity.build_id.is_empty() =>
+            {
                 identity.build_id = [&guid[..], &(age as u32).to_le_bytes()].concat();
                 identity.pdb = pdb;
             }

@@ -1,8 +1,9 @@
 //! Stacks to their events.
 //!
-//! A `StackWalk` event names its event by time alone; the thread and the CPU settle ties. The kernel's part is told at once. The user's
-//! part is told when the thread returns to user mode, once, under the time of the first event that waits for it: it belongs to all of the
-//! thread's events that have a kernel part and no user part yet.
+//! A `StackWalk` event names its event by time alone; the thread and the CPU settle ties. The
+//! kernel's part is told at once. The user's part is told when the thread returns to user mode,
+//! once, under the time of the first event that waits for it: it belongs to all of the thread's
+//! events that have a kernel part and no user part yet.
 
 use super::{
     event::NOBODY,
@@ -39,8 +40,8 @@ const FEWEST_SOUGHT: usize = 1 << 15;
 /// Which column, and which row of it.
 type Place = (usize, usize);
 
-/// Finds the event of every stack. `columns` hold the events by time, `records` are in the order in which they were told. Returns the
-/// stacks of each column's events.
+/// Finds the event of every stack. `columns` hold the events by time, `records` are in the order in
+/// which they were told. Returns the stacks of each column's events.
 pub(super) fn join<const N: usize>(
     columns: [&[Target]; N],
     records: &[StackRecord],
@@ -58,7 +59,9 @@ pub(super) fn join<const N: usize>(
                 continue;
             };
             let place = find(&columns, &joined, &first, record, user);
-            if let Some(stack) = place.and_then(|(column, row)| joined.get_mut(column)?.get_mut(row)) {
+            if let Some(stack) =
+                place.and_then(|(column, row)| joined.get_mut(column)?.get_mut(row))
+            {
                 (stack.pid, stack.tid) = (record.pid, record.tid);
                 if user {
                     stack.user = part;
@@ -71,8 +74,14 @@ pub(super) fn join<const N: usize>(
             if !user && returns {
                 waiting.entry(record.tid).or_default().extend(place);
             } else if user && returns {
-                for (column, row) in waiting.get_mut(&record.tid).map(std::mem::take).unwrap_or_default() {
-                    if let Some(stack) = joined.get_mut(column).and_then(|column| column.get_mut(row)).filter(|stack| stack.user == 0) {
+                for (column, row) in
+                    waiting.get_mut(&record.tid).map(std::mem::take).unwrap_or_default()
+                {
+                    if let Some(stack) = joined
+                        .get_mut(column)
+                        .and_then(|column| column.get_mut(row))
+                        .filter(|stack| stack.user == 0)
+                    {
                         stack.user = part;
                     }
                 }
@@ -83,7 +92,10 @@ pub(super) fn join<const N: usize>(
     let mut sought: (&[StackRecord], Vec<Sought<N>>) = (&[], Vec::new());
     for next in records.chunks(FEWEST_SOUGHT * 4 * rayon::current_num_threads()) {
         let (records, found) = sought;
-        let ((), found) = rayon::join(|| join_all(records, found), || seek_all(&columns, next, definitions, &is_kernel));
+        let ((), found) = rayon::join(
+            || join_all(records, found),
+            || seek_all(&columns, next, definitions, &is_kernel),
+        );
         sought = (next, found);
     }
     join_all(sought.0, sought.1);
@@ -113,7 +125,9 @@ fn seek_all<const N: usize>(
     let seek_one = |(rows, places): &mut ([usize; N], Vec<usize>), record: &StackRecord| {
         let part = match record.part {
             PartRef::Here(part) => Some((part, !is_kernel(part))),
-            PartRef::Key { key, user } => definitions.part(key, record.at, places).map(|part| (part, user)),
+            PartRef::Key { key, user } => {
+                definitions.part(key, record.at, places).map(|part| (part, user))
+            }
         };
         for (column, row) in columns.iter().zip(rows.iter_mut()) {
             *row = seek(column, *row, |target| target.ticks < record.of);
@@ -123,7 +137,8 @@ fn seek_all<const N: usize>(
     records.par_iter().with_min_len(FEWEST_SOUGHT).map_init(hints, seek_one).collect()
 }
 
-/// The event of a stack: of all at that very time the one of the same thread, then of the same CPU, then one that has none yet.
+/// The event of a stack: of all at that very time the one of the same thread, then of the same CPU,
+/// then one that has none yet.
 fn find<const N: usize>(
     columns: &[&[Target]; N],
     joined: &[Vec<Joined>; N],
@@ -133,8 +148,12 @@ fn find<const N: usize>(
 ) -> Option<Place> {
     let mut best: Option<((bool, bool, bool), Place)> = None;
     for (index, (column, first)) in columns.iter().zip(first).enumerate() {
-        for (row, target) in
-            column.iter().enumerate().skip(*first as usize).take(MOST_AT_ONCE).take_while(|(_, target)| target.ticks == record.of)
+        for (row, target) in column
+            .iter()
+            .enumerate()
+            .skip(*first as usize)
+            .take(MOST_AT_ONCE)
+            .take_while(|(_, target)| target.ticks == record.of)
         {
             let same_thread = target.tid == record.tid;
             let same_cpu = target.cpu == record.cpu;
@@ -143,10 +162,12 @@ fn find<const N: usize>(
             if !may_be {
                 continue;
             }
-            let has_one = joined.get(index).and_then(|joined| joined.get(row)).is_some_and(|stack| match user {
-                true => stack.user != 0,
-                false => stack.kernel != 0,
-            });
+            let has_one = joined.get(index).and_then(|joined| joined.get(row)).is_some_and(
+                |stack| match user {
+                    true => stack.user != 0,
+                    false => stack.kernel != 0,
+                },
+            );
             let rank = (same_thread, same_cpu, !has_one);
             if best.is_none_or(|(known, _)| rank > known) {
                 best = Some((rank, (index, row)));
@@ -156,7 +177,8 @@ fn find<const N: usize>(
     best.map(|(_, place)| place)
 }
 
-/// The first in `column` that is not `early`, searched from `hint` in growing steps: records come nearly in the order of their events.
+/// The first in `column` that is not `early`, searched from `hint` in growing steps: records come
+/// nearly in the order of their events.
 fn seek<T>(column: &[T], hint: usize, early: impl Fn(&T) -> bool) -> usize {
     let before = |at: usize| column.get(at).is_some_and(&early);
     let mut step = 1;
@@ -181,8 +203,8 @@ fn seek<T>(column: &[T], hint: usize, early: impl Fn(&T) -> bool) -> usize {
     low + column.get(low..high).unwrap_or_default().partition_point(&early)
 }
 
-/// What keys of stored stacks stand for. Keys are addresses in the kernel and used again: what was meant is told when the key is taken
-/// back, or at the end.
+/// What keys of stored stacks stand for. Keys are addresses in the kernel and used again: what was
+/// meant is told when the key is taken back, or at the end.
 #[derive(Default)]
 pub(super) struct Definitions {
     /// Each key's place in `of_key`.
@@ -204,8 +226,8 @@ impl Definitions {
         all
     }
 
-    /// The part that `key` meant at a time: the first definition then or later; else the last one that was told in advance. `hints` say
-    /// for each key where the last search ended.
+    /// The part that `key` meant at a time: the first definition then or later; else the last one
+    /// that was told in advance. `hints` say for each key where the last search ended.
     pub(super) fn part(&self, key: u64, at: i64, hints: &mut [usize]) -> Option<u32> {
         let place = *self.keys.get(&key)? as usize;
         let (definitions, hint) = (self.of_key.get(place)?, hints.get_mut(place)?);
@@ -231,7 +253,13 @@ mod tests {
 
     /// Parts below 100 are the kernel's.
     fn join_one(targets: &[Target], records: &[StackRecord]) -> Vec<(u32, u32)> {
-        let [joined] = join([targets], records, &Definitions::default(), |part| part < 100, &mut Warnings::default());
+        let [joined] = join(
+            [targets],
+            records,
+            &Definitions::default(),
+            |part| part < 100,
+            &mut Warnings::default(),
+        );
         joined.iter().map(|stack| (stack.kernel, stack.user)).collect()
     }
 
@@ -261,19 +289,31 @@ mod tests {
     fn keys_mean_what_is_told_next() {
         let told = |at, part, first| Definition { at, key: 7, part, first };
         let definitions = Definitions::new([told(10, 1, false), told(20, 2, false)].into_iter());
-        assert_eq!([5, 10, 11, 20, 21].map(|at| definitions.part(7, at, &mut [0])), [Some(1), Some(1), Some(2), Some(2), None]);
+        assert_eq!(
+            [5, 10, 11, 20, 21].map(|at| definitions.part(7, at, &mut [0])),
+            [Some(1), Some(1), Some(2), Some(2), None]
+        );
         assert_eq!(definitions.part(8, 0, &mut [0]), None);
         let in_advance = Definitions::new([told(10, 1, true), told(20, 2, true)].into_iter());
-        assert_eq!([5, 15, 25].map(|at| in_advance.part(7, at, &mut [1])), [None, Some(1), Some(2)]);
+        assert_eq!(
+            [5, 15, 25].map(|at| in_advance.part(7, at, &mut [1])),
+            [None, Some(1), Some(2)]
+        );
     }
 
     #[test]
     fn seeking_finds_the_first_from_anywhere() {
-        let column: Vec<Target> = [1, 3, 3, 3, 7, 9, 9, 12].map(|ticks| target(ticks, 1, 0)).to_vec();
+        let column: Vec<Target> =
+            [1, 3, 3, 3, 7, 9, 9, 12].map(|ticks| target(ticks, 1, 0)).to_vec();
         for ticks in 0..15 {
-            let first = column.iter().position(|target| target.ticks >= ticks).unwrap_or(column.len());
+            let first =
+                column.iter().position(|target| target.ticks >= ticks).unwrap_or(column.len());
             for hint in 0..=column.len() + 3 {
-                assert_eq!(seek(&column, hint, |target| target.ticks < ticks), first, "{ticks} from {hint}");
+                assert_eq!(
+                    seek(&column, hint, |target| target.ticks < ticks),
+                    first,
+                    "{ticks} from {hint}"
+                );
             }
         }
     }

@@ -1,4 +1,5 @@
-//! The kernel's own events: their names and how their payloads are laid out, from `kernel_events.txt`.
+//! The kernel's own events: their names and how their payloads are laid out, from
+//! `kernel_events.txt`.
 
 use super::{hook, schema::SchemaField};
 use rustc_hash::FxHashMap;
@@ -21,7 +22,8 @@ struct Shape {
     length: Count,
 }
 
-static EVENTS: LazyLock<FxHashMap<u16, KernelEvent>> = LazyLock::new(|| parse(include_str!("kernel_events.txt")));
+static EVENTS: LazyLock<FxHashMap<u16, KernelEvent>> =
+    LazyLock::new(|| parse(include_str!("kernel_events.txt")));
 
 /// The table's entry for a hook.
 pub(super) fn event(hook: u16) -> Option<&'static KernelEvent> {
@@ -69,14 +71,24 @@ fn parse(text: &'static str) -> FxHashMap<u16, KernelEvent> {
     let mut events: FxHashMap<u16, KernelEvent> = FxHashMap::default();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let mut words = line.split_whitespace();
-        let Some((hook, name)) = words.next().and_then(|word| u16::from_str_radix(word, 16).ok()).zip(words.next()) else { continue };
+        let Some((hook, name)) =
+            words.next().and_then(|word| u16::from_str_radix(word, 16).ok()).zip(words.next())
+        else {
+            continue;
+        };
         let event = KernelEvent { name, versions: Vec::new() };
         match words.next() {
             Some("=") => {
                 let like = words.next().and_then(|word| u16::from_str_radix(word, 16).ok());
                 let more: Vec<_> = words.filter_map(field).collect();
-                let like = like.and_then(|like| events.get(&like)).map(|event| event.versions.clone()).unwrap_or_default();
-                let versions = like.into_iter().map(|(from, fields)| (from, [fields, more.clone()].concat())).collect();
+                let like = like
+                    .and_then(|like| events.get(&like))
+                    .map(|event| event.versions.clone())
+                    .unwrap_or_default();
+                let versions = like
+                    .into_iter()
+                    .map(|(from, fields)| (from, [fields, more.clone()].concat()))
+                    .collect();
                 events.insert(hook, KernelEvent { versions, ..event });
             }
             Some(from) => {
@@ -94,8 +106,9 @@ fn parse(text: &'static str) -> FxHashMap<u16, KernelEvent> {
 fn field(word: &'static str) -> Option<(&'static str, Shape)> {
     let (repeated, word) = word.strip_prefix('*').map_or((false, word), |word| (true, word));
     let (name, kind) = word.split_once(':')?;
-    let (kind, length) =
-        kind.split_once(':').map_or((kind, Count::Own), |(kind, length)| (kind, length.parse().map_or(Count::Own, Count::Fixed)));
+    let (kind, length) = kind.split_once(':').map_or((kind, Count::Own), |(kind, length)| {
+        (kind, length.parse().map_or(Count::Own, Count::Fixed))
+    });
     let int = |kind: &str, signed, hex| {
         let bits: u8 = kind.get(1..)?.parse().ok()?;
         Some(FieldType::Int { bytes: bits / 8, signed, hex })
@@ -134,7 +147,11 @@ mod tests {
         for line in text.lines().filter(|line| !line.starts_with('#')) {
             let words: Vec<&str> = line.split_whitespace().collect();
             assert!(words.len() >= 2 && u16::from_str_radix(words[0], 16).is_ok(), "{line}");
-            let fields = if words.get(2) == Some(&"=") { &words[4..] } else { words.get(3..).unwrap_or_default() };
+            let fields = if words.get(2) == Some(&"=") {
+                &words[4..]
+            } else {
+                words.get(3..).unwrap_or_default()
+            };
             for word in fields {
                 assert!(field(word).is_some(), "{word} in {line}");
                 written += 1;
@@ -151,7 +168,8 @@ mod tests {
     #[test]
     fn versions_have_their_own_fields() {
         let mut strings = Strings::default();
-        let fields = |version, strings: &mut Strings| layout(0x301, version, 8, strings).fields.len();
+        let fields =
+            |version, strings: &mut Strings| layout(0x301, version, 8, strings).fields.len();
         let lens: Vec<usize> = (0..7).map(|version| fields(version, &mut strings)).collect();
         assert_eq!(lens, [4, 7, 8, 9, 12, 12, 12]);
         assert_eq!(layout(0x327, 5, 8, &mut strings).fields.len(), 13);
@@ -160,7 +178,11 @@ mod tests {
 
     #[test]
     fn hooks_without_a_name_go_by_their_class_and_number() {
-        let names = [hook::IMAGE_RSDS, hook::IMAGE_ID | 34, hook::SYS_CONFIG | 99, 0x0b77].map(name);
-        assert_eq!(names, ["ImageID/DbgID_RSDS", "ImageID/opcode 34", "SysConfig/opcode 99", "event 0x0b77"]);
+        let names =
+            [hook::IMAGE_RSDS, hook::IMAGE_ID | 34, hook::SYS_CONFIG | 99, 0x0b77].map(name);
+        assert_eq!(
+            names,
+            ["ImageID/DbgID_RSDS", "ImageID/opcode 34", "SysConfig/opcode 99", "event 0x0b77"]
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! [`KindTable`]: which kinds of events a file holds, and how many of each, before any of them has a name.
+//! [`KindTable`]: which kinds of events a file holds, and how many of each, before any of them has
+//! a name.
 
 use super::event::{Manifest, What, ext, extended};
 use rustc_hash::{FxHashMap, FxHasher};
@@ -59,9 +60,12 @@ impl KindTable {
         let mut hasher = FxHasher::default();
         match what {
             What::Hook { hook, version, .. } => (0, hook, version).hash(&mut hasher),
-            What::Classic { guid, opcode, version, level } => (1, guid, opcode, version, level).hash(&mut hasher),
+            What::Classic { guid, opcode, version, level } => {
+                (1, guid, opcode, version, level).hash(&mut hasher)
+            }
             What::Manifest(m) => {
-                (2, m.guid, m.id, m.version, m.level, m.opcode, m.task, m.keyword, m.pointer_bytes).hash(&mut hasher);
+                (2, m.guid, m.id, m.version, m.level, m.opcode, m.task, m.keyword, m.pointer_bytes)
+                    .hash(&mut hasher);
                 (schema, traits).hash(&mut hasher);
             }
             What::Message => 3.hash(&mut hasher),
@@ -92,7 +96,9 @@ impl KindTable {
     pub(super) fn union(&mut self, other: Self, known: &mut FxHashMap<KindKey, u32>) -> Vec<u32> {
         self.beyond += other.beyond;
         let numbers = other.kinds.into_iter().zip(other.counts).map(|(key, count)| {
-            let is_beyond = self.kinds.len() >= MOST_KINDS && key != KindKey::Unknown && !known.contains_key(&key);
+            let is_beyond = self.kinds.len() >= MOST_KINDS
+                && key != KindKey::Unknown
+                && !known.contains_key(&key);
             self.beyond += if is_beyond { count } else { 0 };
             let key = if is_beyond { KindKey::Unknown } else { key };
             let number = *known.entry(key).or_insert_with_key(|key| {
@@ -124,8 +130,20 @@ fn described<'a>(manifest: &Manifest<'a>) -> (&'a [u8], &'a [u8]) {
 fn key(what: &What<'_>, schema: &[u8], traits: &[u8]) -> KindKey {
     match *what {
         What::Hook { hook, version, .. } => KindKey::Hook { hook, version },
-        What::Classic { guid, opcode, version, level } => KindKey::Classic { guid: *guid, opcode, version, level },
-        What::Manifest(Manifest { guid, id, version, level, opcode, task, keyword, pointer_bytes, .. }) => KindKey::Manifest {
+        What::Classic { guid, opcode, version, level } => {
+            KindKey::Classic { guid: *guid, opcode, version, level }
+        }
+        What::Manifest(Manifest {
+            guid,
+            id,
+            version,
+            level,
+            opcode,
+            task,
+            keyword,
+            pointer_bytes,
+            ..
+        }) => KindKey::Manifest {
             guid: *guid,
             id,
             version,
@@ -144,13 +162,31 @@ fn key(what: &What<'_>, schema: &[u8], traits: &[u8]) -> KindKey {
 
 fn is_of(key: &KindKey, what: &What<'_>, schema: &[u8], traits: &[u8]) -> bool {
     match (key, what) {
-        (KindKey::Hook { hook, version }, What::Hook { hook: h, version: v, .. }) => (hook, version) == (h, v),
-        (KindKey::Classic { guid, opcode, version, level }, What::Classic { guid: g, opcode: o, version: v, level: l }) => {
-            guid == *g && (opcode, version, level) == (o, v, l)
+        (KindKey::Hook { hook, version }, What::Hook { hook: h, version: v, .. }) => {
+            (hook, version) == (h, v)
         }
-        (KindKey::Manifest { guid, id, version, level, opcode, task, keyword, pointer_bytes, schema: s, traits: t }, What::Manifest(m)) => {
+        (
+            KindKey::Classic { guid, opcode, version, level },
+            What::Classic { guid: g, opcode: o, version: v, level: l },
+        ) => guid == *g && (opcode, version, level) == (o, v, l),
+        (
+            KindKey::Manifest {
+                guid,
+                id,
+                version,
+                level,
+                opcode,
+                task,
+                keyword,
+                pointer_bytes,
+                schema: s,
+                traits: t,
+            },
+            What::Manifest(m),
+        ) => {
             guid == m.guid
-                && (*id, *version, *level, *opcode, *task) == (m.id, m.version, m.level, m.opcode, m.task)
+                && (*id, *version, *level, *opcode, *task)
+                    == (m.id, m.version, m.level, m.opcode, m.task)
                 && (*keyword, *pointer_bytes) == (m.keyword, m.pointer_bytes)
                 && **s == *schema
                 && **t == *traits

@@ -2,7 +2,8 @@
 //!
 //! 1. A walk over the buffers of each file ([`super::buffer`]); the first one tells the clock.
 //! 2. All buffers are unpacked and decoded to rows on all cores ([`super::decode`]).
-//! 3. The workers' parts of stacks and kinds of events become one table each; rows are merged by time ([`super::assemble`]).
+//! 3. The workers' parts of stacks and kinds of events become one table each; rows are merged by
+//!    time ([`super::assemble`]).
 
 use super::{
     assemble,
@@ -21,7 +22,8 @@ use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use unhitch_model::{Format, Meta, Trace, Warnings};
 
-/// True for the beginning of an `.etl` file: a buffer header and the event that every file begins with.
+/// True for the beginning of an `.etl` file: a buffer header and the event that every file begins
+/// with.
 pub(crate) fn is_etl(bytes: &[u8]) -> bool {
     let first = bytes.get(buffer::BUFFER_HEADER_LEN..).and_then(|events| events.first_chunk::<8>());
     let size = buffer::u32_at(bytes, 0).unwrap_or(0) as usize;
@@ -44,7 +46,9 @@ fn is_metadata_alone(bytes: &[u8]) -> bool {
         for event in Events::new(buffer.events(&mut unpacked).0) {
             match event.what {
                 What::Hook { hook: hook::SESSION_FIRST..=hook::SESSION_LAST, .. } => {}
-                What::Classic { guid, opcode, .. } if hook::is_metadata(guid, opcode) => described = true,
+                What::Classic { guid, opcode, .. } if hook::is_metadata(guid, opcode) => {
+                    described = true
+                }
                 What::Manifest(Manifest { id: manifest::EVENT_ID, .. }) => described = true,
                 _ => return false,
             }
@@ -53,10 +57,16 @@ fn is_metadata_alone(bytes: &[u8]) -> bool {
     described
 }
 
-/// Reads files that were recorded together, the one that the user named first. `on_disk`: how long they are there, which limits how much
-/// they may become. With `keep_all` every event is among the trace's provider events too, as it is in the file. `release` is told which
-/// parts are not needed any more.
-pub(crate) fn load(files: &[&[u8]], on_disk: usize, keep_all: bool, release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
+/// Reads files that were recorded together, the one that the user named first. `on_disk`: how long
+/// they are there, which limits how much they may become. With `keep_all` every event is among the
+/// trace's provider events too, as it is in the file. `release` is told which parts are not needed
+/// any more.
+pub(crate) fn load(
+    files: &[&[u8]],
+    on_disk: usize,
+    keep_all: bool,
+    release: &(dyn Fn(&[u8]) + Sync),
+) -> Result<Trace, Error> {
     let mut allowed = buffer::allowed(on_disk);
     let mut warnings = Warnings::default();
     let mut headers: Vec<LogHeader> = Vec::new();
@@ -66,27 +76,45 @@ pub(crate) fn load(files: &[&[u8]], on_disk: usize, keep_all: bool, release: &(d
         let header = buffers.first().and_then(log_header);
         let Some(header) = header else {
             if file == 0 {
-                return Err(Error::truncated("the first event of an .etl file (TRACE_LOGFILE_HEADER)", buffer::BUFFER_HEADER_LEN));
+                return Err(Error::truncated(
+                    "the first event of an .etl file (TRACE_LOGFILE_HEADER)",
+                    buffer::BUFFER_HEADER_LEN,
+                ));
             }
-            warnings.add(format!("file {} of the trace does not begin with a TRACE_LOGFILE_HEADER and was left out", file + 1));
+            warnings.add(format!(
+                "file {} of the trace does not begin with a TRACE_LOGFILE_HEADER and was left out",
+                file + 1
+            ));
             continue;
         };
         let written = header.buffers_written as usize;
         if written > buffers.len() {
-            warnings.add(format!("the session wrote {written} buffers, {} of them can be read", buffers.len()));
+            warnings.add(format!(
+                "the session wrote {written} buffers, {} of them can be read",
+                buffers.len()
+            ));
         }
         if header.mode & NO_PER_CPU_BUFFERS != 0 {
             warnings.add(
                 "the session did not keep CPUs apart (EVENT_TRACE_NO_PER_PROCESSOR_BUFFERING): on which CPU things happened is not known",
             );
         }
-        let same_clock = |first: &LogHeader| (first.clock_type, first.ticks_per_second()) == (header.clock_type, header.ticks_per_second());
+        let same_clock = |first: &LogHeader| {
+            (first.clock_type, first.ticks_per_second())
+                == (header.clock_type, header.ticks_per_second())
+        };
         if !headers.first().is_none_or(|first| first.is_beside(&header)) {
-            warnings.add(format!("file {} of the trace was recorded at another time and was left out", file + 1));
+            warnings.add(format!(
+                "file {} of the trace was recorded at another time and was left out",
+                file + 1
+            ));
             continue;
         }
         if !headers.first().is_none_or(same_clock) {
-            warnings.add(format!("file {} of the trace counts time by another clock and was left out", file + 1));
+            warnings.add(format!(
+                "file {} of the trace counts time by another clock and was left out",
+                file + 1
+            ));
             continue;
         }
         let about = About { file, pointer_bytes: usize::from(header.pointer_bytes), keep_all };
@@ -111,7 +139,8 @@ fn log_header(buffer: &Buffer<'_>) -> Option<LogHeader> {
 
 /// Whichever core is free takes the next buffers.
 fn decode_all(jobs: &[(About, Buffer<'_>)], release: &(dyn Fn(&[u8]) + Sync)) -> Vec<Decoder> {
-    // A worker should have enough to do that its tables pay, and not so much that the others wait for it at the end.
+    // A worker should have enough to do that its tables pay, and not so much that the others wait
+    // for it at the end.
     let share = (jobs.len() / (rayon::current_num_threads() * 8)).clamp(1, 256);
     let decode = |jobs: &[(About, Buffer<'_>)]| {
         let mut decoder = Decoder::new();
@@ -125,9 +154,16 @@ fn decode_all(jobs: &[(About, Buffer<'_>)], release: &(dyn Fn(&[u8]) + Sync)) ->
 }
 
 fn meta(headers: &[LogHeader], buffers: usize) -> Meta {
-    // The times of the trace count from the beginning of its first session, whichever file was named first.
-    let Some(header) = headers.iter().min_by_key(|header| header.zero) else { return Meta::default() };
-    let named: Vec<&str> = headers.iter().map(|header| header.session.as_str()).filter(|name| !name.is_empty()).collect();
+    // The times of the trace count from the beginning of its first session, whichever file was
+    // named first.
+    let Some(header) = headers.iter().min_by_key(|header| header.zero) else {
+        return Meta::default();
+    };
+    let named: Vec<&str> = headers
+        .iter()
+        .map(|header| header.session.as_str())
+        .filter(|name| !name.is_empty())
+        .collect();
     Meta {
         format: Format::Etl,
         kernel: format!("Windows build {}", header.build),
@@ -147,7 +183,11 @@ fn producer(named: &[&str], sessions: usize) -> String {
         ([], nameless) => format!("{nameless} ETW sessions without names"),
         (named, 0) => format!("ETW {} {}", several(named.len()), named.join(", ")),
         (named, nameless) => {
-            let more = if nameless == 1 { "1 without a name".to_owned() } else { format!("{nameless} without names") };
+            let more = if nameless == 1 {
+                "1 without a name".to_owned()
+            } else {
+                format!("{nameless} without names")
+            };
             format!("ETW {} {} and {more}", several(named.len() + nameless), named.join(", "))
         }
     }
@@ -159,7 +199,8 @@ const NO_PER_CPU_BUFFERS: u32 = 0x1000_0000;
 /// So many damaged buffers are told one by one.
 const SAID_BUFFERS: u64 = 8;
 
-/// All buffers together: what the workers have in common is united, rows still lie in their buffers.
+/// All buffers together: what the workers have in common is united, rows still lie in their
+/// buffers.
 pub(super) struct Merged {
     pub chunks: Vec<Chunk>,
     pub parts: Parts,
@@ -168,16 +209,24 @@ pub(super) struct Merged {
 
 impl Merged {
     fn new(decoders: Vec<Decoder>, warnings: &mut Warnings) -> Self {
-        let mut merged = Self { chunks: Vec::new(), parts: Parts::default(), kinds: KindTable::default() };
+        let mut merged =
+            Self { chunks: Vec::new(), parts: Parts::default(), kinds: KindTable::default() };
         let mut known: FxHashMap<KindKey, u32> = FxHashMap::default();
         let (mut with_counters, mut too_short, mut miscounted, mut damaged) = (0, 0, 0, 0_u64);
         for mut decoder in decoders {
             let parts = merged.parts.union(&decoder.parts);
             let kinds = merged.kinds.union(decoder.kinds, &mut known);
-            let renumbered = |numbers: &[u32], number: u32| numbers.get(number as usize).copied().unwrap_or(0);
+            let renumbered =
+                |numbers: &[u32], number: u32| numbers.get(number as usize).copied().unwrap_or(0);
             for chunk in &mut decoder.chunks {
-                chunk.others.iter_mut().for_each(|other| other.kind = renumbered(&kinds, other.kind));
-                chunk.definitions.iter_mut().for_each(|definition| definition.part = renumbered(&parts, definition.part));
+                chunk
+                    .others
+                    .iter_mut()
+                    .for_each(|other| other.kind = renumbered(&kinds, other.kind));
+                chunk
+                    .definitions
+                    .iter_mut()
+                    .for_each(|definition| definition.part = renumbered(&parts, definition.part));
                 for record in &mut chunk.stacks {
                     if let PartRef::Here(part) = &mut record.part {
                         *part = renumbered(&parts, *part);
@@ -186,7 +235,8 @@ impl Merged {
                 if let Some(damage) = chunk.damage.take() {
                     damaged += 1;
                     if damaged <= SAID_BUFFERS {
-                        warnings.add(format!("the buffer at offset {}{damage}", said_offset(chunk)));
+                        warnings
+                            .add(format!("the buffer at offset {}{damage}", said_offset(chunk)));
                     }
                 }
             }
@@ -202,16 +252,29 @@ impl Merged {
             warnings.add(format!("{with_counters} scheduling events carry hardware counters and cannot be read; record without them"));
         }
         if too_short > 0 {
-            warnings.add(format!("{too_short} events are shorter than what they should hold and were left out"));
+            warnings.add(format!(
+                "{too_short} events are shorter than what they should hold and were left out"
+            ));
         }
         if miscounted > 0 {
-            let (samples, count, they) = if miscounted == 1 { ("sample", "counts", "it is") } else { ("samples", "count", "each is") };
-            warnings.add(format!("{miscounted} CPU {samples} {count} more or less than once; {they} told as one"));
+            let (samples, count, they) = if miscounted == 1 {
+                ("sample", "counts", "it is")
+            } else {
+                ("samples", "count", "each is")
+            };
+            warnings.add(format!(
+                "{miscounted} CPU {samples} {count} more or less than once; {they} told as one"
+            ));
         }
         if merged.kinds.beyond > 0 {
-            warnings.add(format!("{} events are of more kinds than can be told apart", merged.kinds.beyond));
+            warnings.add(format!(
+                "{} events are of more kinds than can be told apart",
+                merged.kinds.beyond
+            ));
         }
-        merged.chunks.sort_by_key(|chunk| (chunk.cpu, chunk.file, chunk.ticks.map_or(i64::MIN, |ticks| ticks.0)));
+        merged.chunks.sort_by_key(|chunk| {
+            (chunk.cpu, chunk.file, chunk.ticks.map_or(i64::MIN, |ticks| ticks.0))
+        });
         merged
     }
 }
@@ -234,6 +297,9 @@ mod tests {
         assert_eq!(producer(&[], 1), "an ETW session without a name");
         assert_eq!(producer(&[], 4), "4 ETW sessions without names");
         assert_eq!(producer(&["Kernel"], 2), "ETW sessions Kernel and 1 without a name");
-        assert_eq!(producer(&["Kernel", "User"], 4), "ETW sessions Kernel, User and 2 without names");
+        assert_eq!(
+            producer(&["Kernel", "User"], 4),
+            "ETW sessions Kernel, User and 2 without names"
+        );
     }
 }

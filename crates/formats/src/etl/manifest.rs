@@ -1,4 +1,5 @@
-//! Manifests of .NET's EventSource: XML that a provider writes into the trace, in chunks, as events of its own.
+//! Manifests of .NET's EventSource: XML that a provider writes into the trace, in chunks, as events
+//! of its own.
 //!
 //! Only what an EventSource writes is understood: no entities but the five of XML, no structs.
 
@@ -15,8 +16,20 @@ pub(super) const EVENT_ID: u16 = 0xfffe;
 
 /// What that event holds.
 pub(super) fn chunk_schema() -> Schema {
-    let words = ["Format:u8", "MajorVersion:u8", "MinorVersion:u8", "Magic:u8", "TotalChunks:u16", "ChunkNumber:u16", "Manifest:ansi"];
-    Schema { name: "ManifestData".to_owned(), fields: words.into_iter().filter_map(kernel::schema_field).collect(), ..Schema::default() }
+    let words = [
+        "Format:u8",
+        "MajorVersion:u8",
+        "MinorVersion:u8",
+        "Magic:u8",
+        "TotalChunks:u16",
+        "ChunkNumber:u16",
+        "Manifest:ansi",
+    ];
+    Schema {
+        name: "ManifestData".to_owned(),
+        fields: words.into_iter().filter_map(kernel::schema_field).collect(),
+        ..Schema::default()
+    }
 }
 
 /// Chunks of manifests by provider, until all are there.
@@ -65,7 +78,9 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
     let mut templates: FxHashMap<String, Vec<SchemaField>> = FxHashMap::default();
     let (mut template, mut events) = (String::new(), Vec::new());
     for tag in tags(xml) {
-        let attribute = |name: &str| tag.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone());
+        let attribute = |name: &str| {
+            tag.attributes.iter().find(|(key, _)| key == name).map(|(_, value)| value.clone())
+        };
         let number = |name: &str| attribute(name).and_then(|text| parse_number(&text));
         match tag.name {
             "provider" => described.provider = attribute("name").unwrap_or_default(),
@@ -76,7 +91,10 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
                 opcodes.insert(attribute("name").unwrap_or_default(), number("value").unwrap_or(0));
             }
             "string" => {
-                strings.insert(attribute("id").unwrap_or_default(), attribute("value").unwrap_or_default());
+                strings.insert(
+                    attribute("id").unwrap_or_default(),
+                    attribute("value").unwrap_or_default(),
+                );
             }
             "event" => events.push((
                 number("value").unwrap_or(0) as u16,
@@ -98,7 +116,8 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
                 described.maps.push((attribute("name").unwrap_or_default(), map));
             }
             "map" => {
-                if let (Some((_, map)), Some(value)) = (described.maps.last_mut(), number("value")) {
+                if let (Some((_, map)), Some(value)) = (described.maps.last_mut(), number("value"))
+                {
                     map.entries.push((value, attribute("message").unwrap_or_default()));
                 }
             }
@@ -120,10 +139,13 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
         // A task that only repeats the event's name says nothing that the symbol does not.
         let name = if task.is_empty() { symbol } else { event_name(&task, &opcode, value, id) };
         let fields = template.and_then(|template| templates.get(&template));
-        let fields =
-            fields.filter(|fields| allowed.checked_sub(cost(fields)).map(|rest| allowed = rest).is_some()).cloned().unwrap_or_default();
+        let fields = fields
+            .filter(|fields| allowed.checked_sub(cost(fields)).map(|rest| allowed = rest).is_some())
+            .cloned()
+            .unwrap_or_default();
         let subject = Subject { guid, id, version, classic: false };
-        // The provider's name is known by its GUID: in each event it would be as often there as the file has room for events.
+        // The provider's name is known by its GUID: in each event it would be as often there as the
+        // file has room for events.
         described.events.push((subject, Schema { provider: String::new(), name, fields }));
     }
     described
@@ -145,7 +167,10 @@ fn standard_opcode(name: &str) -> Option<u64> {
     })
 }
 
-fn field(attribute: &impl Fn(&str) -> Option<String>, before: &[SchemaField]) -> Option<SchemaField> {
+fn field(
+    attribute: &impl Fn(&str) -> Option<String>,
+    before: &[SchemaField],
+) -> Option<SchemaField> {
     let kind = attribute("inType")?;
     let kind = match kind.strip_prefix("win:").unwrap_or(&kind) {
         "UnicodeString" => 1,
@@ -175,11 +200,20 @@ fn field(attribute: &impl Fn(&str) -> Option<String>, before: &[SchemaField]) ->
         None => Count::Own,
         Some(text) => match parse_number(&text) {
             Some(number) => Count::Fixed(number as u16),
-            None => before.iter().position(|field| field.name == text).map_or(Count::Own, |at| Count::Field(at as u16)),
+            None => before
+                .iter()
+                .position(|field| field.name == text)
+                .map_or(Count::Own, |at| Count::Field(at as u16)),
         },
     };
     let (kind, _) = in_type(kind, 0)?;
-    Some(SchemaField { name: attribute("name")?, kind, count: count("count"), length: count("length"), map: attribute("map") })
+    Some(SchemaField {
+        name: attribute("name")?,
+        kind,
+        count: count("count"),
+        length: count("length"),
+        map: attribute("map"),
+    })
 }
 
 fn parse_number(text: &str) -> Option<u64> {
@@ -203,8 +237,13 @@ fn tags(xml: &str) -> impl Iterator<Item = Tag<'_>> {
         let mut attributes = Vec::new();
         while let Some((key, after)) = rest.split_once('=') {
             let after = after.trim_start();
-            let Some(quote) = after.chars().next().filter(|c| matches!(c, '"' | '\'')) else { break };
-            let Some((value, after)) = after.get(1..).and_then(|text| text.split_once(quote)) else { break };
+            let Some(quote) = after.chars().next().filter(|c| matches!(c, '"' | '\'')) else {
+                break;
+            };
+            let Some((value, after)) = after.get(1..).and_then(|text| text.split_once(quote))
+            else {
+                break;
+            };
             attributes.push((key.trim().to_owned(), unescape(beginning(value))));
             rest = after;
         }
@@ -222,7 +261,11 @@ fn unescape(text: &str) -> String {
     if !text.contains('&') {
         return text.to_owned();
     }
-    text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&apos;", "'").replace("&amp;", "&")
+    text.replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&apos;", "'")
+        .replace("&amp;", "&")
 }
 
 #[cfg(test)]
@@ -247,10 +290,17 @@ mod tests {
         let described = read(guid, &xml);
         assert_eq!(described.maps[0].1.entries, [(1, "Red & hot".to_owned())]);
         let [(start, schema), (plain, other)] = described.events.as_slice() else { panic!() };
-        assert_eq!((start.id, start.version, schema.name.as_str(), described.provider.as_str()), (3, 1, "Work/Start", "P"));
+        assert_eq!(
+            (start.id, start.version, schema.name.as_str(), described.provider.as_str()),
+            (3, 1, "Work/Start", "P")
+        );
         assert_eq!((plain.id, other.name.as_str(), other.fields.len()), (4, "Plain", 0));
-        let fields: Vec<(&str, Count)> = schema.fields.iter().map(|field| (field.name.as_str(), field.length)).collect();
-        assert_eq!(fields, [("Count", Count::Own), ("Text", Count::Own), ("Bytes", Count::Field(0))]);
+        let fields: Vec<(&str, Count)> =
+            schema.fields.iter().map(|field| (field.name.as_str(), field.length)).collect();
+        assert_eq!(
+            fields,
+            [("Count", Count::Own), ("Text", Count::Own), ("Bytes", Count::Field(0))]
+        );
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! A method of .NET as a stack trace of .NET shows it: `System.String.Concat(String, String)`.
 //!
-//! The runtime's events have the type (`Dictionary`2[System.__Canon,System.__Canon]`), the method, and
-//! the signature in the words of the intermediate language (`instance void  (!0,unsigned int8[])`).
-//! *Why rewritten*: those words are long, and most of them tell nothing about which method it is.
+//! The runtime's events have the type (`Dictionary`2[System.__Canon,System.__Canon]`), the method,
+//! and the signature in the words of the intermediate language (`instance void  (!0,unsigned
+//! int8[])`). *Why rewritten*: those words are long, and most of them tell nothing about which
+//! method it is.
 
 /// The name of the method of these names and signature. What cannot be understood stays as it is.
 pub(super) fn method_name(type_name: &str, method: &str, signature: &str) -> String {
@@ -15,7 +16,8 @@ pub(super) fn method_name(type_name: &str, method: &str, signature: &str) -> Str
     let parameters = signature.find("  (").map(|at| at + 2).or(signature.find('('));
     if let Some(parameters) = parameters.and_then(|at| signature.get(at + 1..)) {
         let parameters = parameters.trim_end().strip_suffix(')').unwrap_or(parameters);
-        let types: Vec<String> = split(parameters).into_iter().map(|of| parameter(of, MAX_DEPTH)).collect();
+        let types: Vec<String> =
+            split(parameters).into_iter().map(|of| parameter(of, MAX_DEPTH)).collect();
         name.push('(');
         name.push_str(&types.join(", "));
         name.push(')');
@@ -73,7 +75,9 @@ const TYPES: [(&str, &str); 21] = [
 /// Of a parameter: without its namespace, as `Exception.StackTrace` has it.
 fn parameter(text: &str, depth: u8) -> String {
     let mut text = text.trim();
-    while let Some(rest) = ["class ", "value class ", "valuetype "].iter().find_map(|word| text.strip_prefix(word)) {
+    while let Some(rest) =
+        ["class ", "value class ", "valuetype "].iter().find_map(|word| text.strip_prefix(word))
+    {
         text = rest.trim_start();
     }
     let end = text.find(['[', '&', '*']).unwrap_or(text.len());
@@ -101,7 +105,8 @@ fn instantiation(text: &str, short: bool, depth: u8) -> String {
         return name;
     };
     let (inside, after) = rest.split_at(closed);
-    let arguments = split(inside.get(1..).unwrap_or_default()).into_iter().map(|of| parameter(of, depth));
+    let arguments =
+        split(inside.get(1..).unwrap_or_default()).into_iter().map(|of| parameter(of, depth));
     name.push('<');
     name.push_str(&arguments.collect::<Vec<_>>().join(", "));
     name.push('>');
@@ -115,7 +120,8 @@ fn arguments(text: &str) -> Option<usize> {
     let counted = text.find('`').unwrap_or(0);
     let after = text.get(counted..)?;
     let square = after.match_indices('[').map(|(at, _)| counted + at);
-    let mut square = square.filter(|at| text.get(at + 1..).is_some_and(|rest| !rest.starts_with([']', ','])));
+    let mut square =
+        square.filter(|at| text.get(at + 1..).is_some_and(|rest| !rest.starts_with([']', ','])));
     let angle = || after.find('<').filter(|_| text.contains('`')).map(|at| counted + at);
     match (square.next(), angle()) {
         (Some(square), Some(angle)) => Some(square.min(angle)),
@@ -187,10 +193,30 @@ mod tests {
                 "class A.Pair`2<!0,!1>  (class A.Pair`2<int32,class A.Pair`2<!0,wchar[]>>[])",
                 "A.Outer.Inner<Int32, Pair<String, Byte[]>>.Get(Pair<Int32, Pair<!0, Char[]>>[])",
             ),
-            ("System.Linq.Enumerable", "Select[System.Int32]", "!!0  (!!0)", "System.Linq.Enumerable.Select<Int32>(!!0)"),
-            ("App.Program+<Main>d__0", "MoveNext", "instance void  ()", "App.Program.<Main>d__0.MoveNext()"),
-            ("System.Int32[,]", "Get", "instance int32  (int32,int32)", "System.Int32[,].Get(Int32, Int32)"),
-            ("dynamicClass", "IL_STUB_PInvoke", "int  (int,unsigned int8*)", "dynamicClass.IL_STUB_PInvoke(IntPtr, Byte*)"),
+            (
+                "System.Linq.Enumerable",
+                "Select[System.Int32]",
+                "!!0  (!!0)",
+                "System.Linq.Enumerable.Select<Int32>(!!0)",
+            ),
+            (
+                "App.Program+<Main>d__0",
+                "MoveNext",
+                "instance void  ()",
+                "App.Program.<Main>d__0.MoveNext()",
+            ),
+            (
+                "System.Int32[,]",
+                "Get",
+                "instance int32  (int32,int32)",
+                "System.Int32[,].Get(Int32, Int32)",
+            ),
+            (
+                "dynamicClass",
+                "IL_STUB_PInvoke",
+                "int  (int,unsigned int8*)",
+                "dynamicClass.IL_STUB_PInvoke(IntPtr, Byte*)",
+            ),
             ("", "main", "", "main"),
         ] {
             assert_eq!(method_name(of, method, signature), expected);
@@ -199,7 +225,20 @@ mod tests {
 
     #[test]
     fn damaged_names_stay_what_they_are() {
-        for text in ["`", "A`1[", "A`1]", "<", "[[[", ">>", "é`2<é", "a`1<b>c`2[d", "((((", "  (", "  (]", "\u{1F600}`9[\u{1F600}"] {
+        for text in [
+            "`",
+            "A`1[",
+            "A`1]",
+            "<",
+            "[[[",
+            ">>",
+            "é`2<é",
+            "a`1<b>c`2[d",
+            "((((",
+            "  (",
+            "  (]",
+            "\u{1F600}`9[\u{1F600}",
+        ] {
             for other in ["", text] {
                 let name = method_name(text, other, text);
                 assert!(name.len() <= 4 * text.len() + 16, "{text} {name}");

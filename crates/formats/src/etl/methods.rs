@@ -2,8 +2,8 @@
 //!
 //! The runtime reports where it puts machine code (`MethodLoad`, `MethodUnload`), and lists what is
 //! there when a session begins or ends (`MethodDCStart`, `MethodDCEnd`); the layouts are those of
-//! `ClrEtwAll.man`. *Why by time*: a heap of code is used again, so that an address means one method
-//! now and another one later.
+//! `ClrEtwAll.man`. *Why by time*: a heap of code is used again, so that an address means one
+//! method now and another one later.
 
 use super::{
     buffer::{u16_at, u32_at, u64_at},
@@ -84,9 +84,13 @@ enum About {
 }
 
 /// Microsoft-Windows-DotNETRuntime {e13c0d23-ccbc-4e12-931b-d9cc2eee27e4}.
-const RUNTIME: [u8; 16] = [0x23, 0x0d, 0x3c, 0xe1, 0xbc, 0xcc, 0x12, 0x4e, 0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27, 0xe4];
+const RUNTIME: [u8; 16] = [
+    0x23, 0x0d, 0x3c, 0xe1, 0xbc, 0xcc, 0x12, 0x4e, 0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27, 0xe4,
+];
 /// Microsoft-Windows-DotNETRuntimeRundown {a669021c-c450-4609-a035-5af59af4df18}.
-const RUNDOWN: [u8; 16] = [0x1c, 0x02, 0x69, 0xa6, 0x50, 0xc4, 0x09, 0x46, 0xa0, 0x35, 0x5a, 0xf5, 0x9a, 0xf4, 0xdf, 0x18];
+const RUNDOWN: [u8; 16] = [
+    0x1c, 0x02, 0x69, 0xa6, 0x50, 0xc4, 0x09, 0x46, 0xa0, 0x35, 0x5a, 0xf5, 0x9a, 0xf4, 0xdf, 0x18,
+];
 
 fn about(key: &KindKey) -> Option<About> {
     let KindKey::Manifest { guid, id, .. } = key else { return None };
@@ -100,7 +104,9 @@ fn about(key: &KindKey) -> Option<About> {
         (RUNTIME, 143) => method(Said::Load, true),
         (RUNTIME, 144) => method(Said::Unload, true),
         (RUNTIME | RUNDOWN, 151) | (RUNDOWN, 152) => Some(About::Module { path_at: 32 }),
-        (RUNTIME, 152) | (RUNTIME | RUNDOWN, 153) | (RUNDOWN, 154) => Some(About::Module { path_at: 24 }),
+        (RUNTIME, 152) | (RUNTIME | RUNDOWN, 153) | (RUNDOWN, 154) => {
+            Some(About::Module { path_at: 24 })
+        }
         _ => None,
     }
 }
@@ -114,7 +120,13 @@ const NAMES_AT: usize = 36;
 
 impl<'a> Methods<'a> {
     /// Reads the events about methods among `rows`, which must be in the order of time.
-    pub(super) fn new(rows: &[(u32, Other)], chunks: &'a [Chunk], kinds: &KindTable, processes: &ProcessIndex, clock: Clock) -> Self {
+    pub(super) fn new(
+        rows: &[(u32, Other)],
+        chunks: &'a [Chunk],
+        kinds: &KindTable,
+        processes: &ProcessIndex,
+        clock: Clock,
+    ) -> Self {
         let kinds: Vec<Option<About>> = kinds.kinds.iter().map(about).collect();
         let mut all = Self::default();
         let mut live: FxHashMap<SpaceId, Live<'a>> = FxHashMap::default();
@@ -131,7 +143,9 @@ impl<'a> Methods<'a> {
                 }
                 About::Module { path_at } => {
                     let (module, path) = (u64_at(payload, 0), payload.get(path_at..));
-                    if let Some((module, path)) = module.zip(path).filter(|(_, path)| u16_at(path, 0) != Some(0)) {
+                    if let Some((module, path)) =
+                        module.zip(path).filter(|(_, path)| u16_at(path, 0) != Some(0))
+                    {
                         all.modules.insert((space, module), path);
                     }
                 }
@@ -143,22 +157,38 @@ impl<'a> Methods<'a> {
 
     /// How many methods were recorded without a name that any event has.
     pub(super) fn nameless(&self) -> usize {
-        self.spaces.values().flat_map(|space| &space.methods).filter(|method| method.names.is_empty()).count()
+        self.spaces
+            .values()
+            .flat_map(|space| &space.methods)
+            .filter(|method| method.names.is_empty())
+            .count()
     }
 
     /// What `avma` means at a time, if it is in a method that has a name; and how long it means
     /// that.
-    pub(super) fn at(&mut self, space: SpaceId, avma: u64, time: Time, trace: &mut Trace) -> (Option<Found>, Window) {
+    pub(super) fn at(
+        &mut self,
+        space: SpaceId,
+        avma: u64,
+        time: Time,
+        trace: &mut Trace,
+    ) -> (Option<Found>, Window) {
         let Some(methods) = self.spaces.get(&space) else { return (None, WHOLE) };
         let (place, window) = methods.at(avma, time);
-        let Some((place, method)) = place.and_then(|place| Some((place as u32, methods.methods.get(place)?))) else {
+        let Some((place, method)) =
+            place.and_then(|place| Some((place as u32, methods.methods.get(place)?)))
+        else {
             return (None, window);
         };
         if method.names.is_empty() {
             return (None, window);
         }
         let found = *self.named.entry((space, place)).or_insert_with(|| {
-            let path = self.modules.get(&(space, method.module)).map(|path| text(path).0).unwrap_or_default();
+            let path = self
+                .modules
+                .get(&(space, method.module))
+                .map(|path| text(path).0)
+                .unwrap_or_default();
             let (of, rest) = text(method.names);
             let (name, rest) = text(rest);
             let name = method_name(&of, &name, &text(rest).0);
@@ -215,7 +245,8 @@ impl<'a> Live<'a> {
         if method.len == 0 {
             return;
         }
-        let known = self.there.get(&method.start_avma).and_then(|place| self.methods.get_mut(*place));
+        let known =
+            self.there.get(&method.start_avma).and_then(|place| self.methods.get_mut(*place));
         let known = known.filter(|known| (known.id, known.len) == (method.id, method.len));
         let life = match (said, known) {
             (Said::Unload, Some(known)) => {
@@ -285,7 +316,8 @@ impl Space<'_> {
                 };
             }
             // One that was seen to come is there rather than one that was there from the beginning.
-            if method.life.contains(time) && best.is_none_or(|(from, _)| from <= method.life.start) {
+            if method.life.contains(time) && best.is_none_or(|(from, _)| from <= method.life.start)
+            {
                 best = Some((method.life.start, place));
             }
         }
@@ -300,7 +332,15 @@ mod tests {
     fn space(events: &[(Said, u64, u64, u32, u64)]) -> Space<'static> {
         let mut live = Live::default();
         for &(said, id, start_avma, len, at) in events {
-            let method = Method { start_avma, len, is_jitted: true, life: WHOLE, id, module: 0, names: &[1] };
+            let method = Method {
+                start_avma,
+                len,
+                is_jitted: true,
+                life: WHOLE,
+                id,
+                module: 0,
+                names: &[1],
+            };
             live.event(method, said, Time::from_nanos(at));
         }
         live.finish()
@@ -325,7 +365,13 @@ mod tests {
             (Said::There, 4, 0x2000, 0x80, 50),
         ]);
         let seen = [5, 15, 25, 35, 45].map(|time| at(&space, 0x1050, time));
-        let expected = [(None, [0, 10]), (Some(1), [10, 20]), (None, [20, 30]), (Some(2), [30, 40]), (Some(3), [40, END])];
+        let expected = [
+            (None, [0, 10]),
+            (Some(1), [10, 20]),
+            (None, [20, 30]),
+            (Some(2), [30, 40]),
+            (Some(3), [40, END]),
+        ];
         assert_eq!(seen, expected);
         assert_eq!(at(&space, 0x1080, 45), (None, [20, END]), "behind the method");
         assert_eq!(at(&space, 0x2010, 0), (Some(4), [0, END]), "there from the beginning");
@@ -334,7 +380,8 @@ mod tests {
 
     #[test]
     fn what_is_unloaded_unseen_was_there_before() {
-        let space = space(&[(Said::Unload, 1, 0x1000, 0x100, 20), (Said::There, 2, 0x1000, 0x10, 90)]);
+        let space =
+            space(&[(Said::Unload, 1, 0x1000, 0x100, 20), (Said::There, 2, 0x1000, 0x10, 90)]);
         assert_eq!([5, 30].map(|time| at(&space, 0x1020, time).0), [Some(1), None]);
         assert_eq!(at(&space, 0x1008, 30).0, Some(2));
     }

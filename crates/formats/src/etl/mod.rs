@@ -1,7 +1,8 @@
 //! Event Tracing for Windows: `.etl` files, read anywhere, without Windows.
 //!
-//! The layouts are those of `ntwmi.h` (buffers, kernel events), `evntcons.h` (event headers), `tdh.h` (descriptions of events) and
-//! [MS-XCA] (compression). A trace may be several files: kernel and user sessions that were not merged share their clock.
+//! The layouts are those of `ntwmi.h` (buffers, kernel events), `evntcons.h` (event headers),
+//! `tdh.h` (descriptions of events) and [MS-XCA] (compression). A trace may be several files:
+//! kernel and user sessions that were not merged share their clock.
 
 mod assemble;
 mod buffer;
@@ -38,8 +39,9 @@ pub(crate) use load::{is_etl, is_merged, load};
 use crate::Error;
 use unhitch_model::Trace;
 
-/// Reads files that were recorded together, and keeps *every* event among the trace's [`events`](Trace::events) as it is in the file, those
-/// too that became switches, samples or names.
+/// Reads files that were recorded together, and keeps *every* event among the trace's
+/// [`events`](Trace::events) as it is in the file, those too that became switches, samples or
+/// names.
 ///
 /// # Errors
 /// When the first is no `.etl` file, or damaged where nothing can be read without.

@@ -1,5 +1,6 @@
-//! The events of all providers to the trace's [`ProviderEvents`](unhitch_model::ProviderEvents), with what the file says elsewhere: the
-//! name of the file that a transfer was for, and how long it took.
+//! The events of all providers to the trace's [`ProviderEvents`](unhitch_model::ProviderEvents),
+//! with what the file says elsewhere: the name of the file that a transfer was for, and how long it
+//! took.
 
 use super::{
     catalogue::Catalogue,
@@ -12,7 +13,10 @@ use super::{
     tasks::ProcessIndex,
 };
 use rustc_hash::FxHashMap;
-use unhitch_model::{EventHead, Field, FieldType, KindId, Layout, NameId, Process, ProcessId, Strings, ThreadId, Time, Trace};
+use unhitch_model::{
+    EventHead, Field, FieldType, KindId, Layout, NameId, Process, ProcessId, Strings, ThreadId,
+    Time, Trace,
+};
 
 /// What the payload of a kind of event lets us say besides.
 #[derive(Clone, Default)]
@@ -28,7 +32,8 @@ pub(super) struct Kind {
     began: Option<NameId>,
     /// The process that an event is for, where its payload says so.
     process: Option<NameId>,
-    /// Written by whoever ran when the network had something: the thread in the header is not whose event it is.
+    /// Written by whoever ran when the network had something: the thread in the header is not whose
+    /// event it is.
     is_of_bystander: bool,
 }
 
@@ -37,7 +42,13 @@ const ELAPSED: &str = "ElapsedMs";
 const FILE: &str = "FileName";
 
 /// Describes every kind of the file; those of which an event is kept become the trace's.
-pub(super) fn kinds(table: &KindTable, kept: &[bool], catalogue: &mut Catalogue, pointer_bytes: u8, trace: &mut Trace) -> Vec<Kind> {
+pub(super) fn kinds(
+    table: &KindTable,
+    kept: &[bool],
+    catalogue: &mut Catalogue,
+    pointer_bytes: u8,
+    trace: &mut Trace,
+) -> Vec<Kind> {
     let describe = |(key, kept): (&KindKey, &bool)| {
         let mut kind = catalogue.describe(key, pointer_bytes, trace);
         let name = format!("{}/{}", trace.name(kind.provider), trace.name(kind.name));
@@ -49,13 +60,19 @@ pub(super) fn kinds(table: &KindTable, kept: &[bool], catalogue: &mut Catalogue,
             }
             out.look_at(&trace.strings);
             if out.elapsed.or(out.began).is_some() {
-                kind.layout.fields.push(Field::new(trace.strings.intern(ELAPSED), FieldType::Float { bytes: 8 }));
+                kind.layout
+                    .fields
+                    .push(Field::new(trace.strings.intern(ELAPSED), FieldType::Float { bytes: 8 }));
             }
             if out.file_key.is_some() {
                 kind.layout.fields.push(Field::new(trace.strings.intern(FILE), FieldType::Utf16));
             }
         }
-        let processes = out.layout.fields.iter().filter(|field| is_process(&out, trace.strings.get(field.name)));
+        let processes = out
+            .layout
+            .fields
+            .iter()
+            .filter(|field| is_process(&out, trace.strings.get(field.name)));
         out.process = processes.map(|field| field.name).next();
         out.id = kept.then(|| trace.events.intern_kind(kind));
         out
@@ -70,16 +87,23 @@ fn is_process(kind: &Kind, field: &str) -> bool {
         return false;
     }
     // What UDP's first version calls the context is the process, and behind it the length.
-    field.eq_ignore_ascii_case("pid") || field.eq_ignore_ascii_case("ProcessID") || kind.is_of_bystander && field == "context"
+    field.eq_ignore_ascii_case("pid")
+        || field.eq_ignore_ascii_case("ProcessID")
+        || kind.is_of_bystander && field == "context"
 }
 
 impl Kind {
     fn look_at(&mut self, strings: &Strings) {
-        // Names of a process's image have no file object, and those events are known by their own means.
+        // Names of a process's image have no file object, and those events are known by their own
+        // means.
         for field in &self.layout.fields {
             match strings.get(field.name) {
                 "IssuingThreadID" | "TThreadID" => self.thread = Some(field.name),
-                "FileKey" if !self.name.starts_with("FileIO/File") && self.name != "FileIO/Name" => self.file_key = Some(field.name),
+                "FileKey"
+                    if !self.name.starts_with("FileIO/File") && self.name != "FileIO/Name" =>
+                {
+                    self.file_key = Some(field.name)
+                }
                 "ElapsedTicks" => self.elapsed = Some(field.name),
                 "InitialTicks" | "StartTicks" => self.began = Some(field.name),
                 _ => {}
@@ -88,24 +112,42 @@ impl Kind {
     }
 }
 
-/// Whose event each is, as far as the file tells: the thread in the payload, in the header, or on the CPU.
-pub(super) fn targets(rows: &[(u32, Other)], chunks: &[Chunk], kinds: &[Kind], switches: &[Switch]) -> Vec<Target> {
+/// Whose event each is, as far as the file tells: the thread in the payload, in the header, or on
+/// the CPU.
+pub(super) fn targets(
+    rows: &[(u32, Other)],
+    chunks: &[Chunk],
+    kinds: &[Kind],
+    switches: &[Switch],
+) -> Vec<Target> {
     let mut running = Running::new(switches);
     let whose = |chunk: u32, row: &Other, running: &mut Running<'_>| {
         let kind = kinds.get(row.kind as usize);
-        let named = kind.and_then(|kind| kind.layout.value(payload(chunks, chunk, row), kind.thread?)?.as_u64());
+        let named = kind.and_then(|kind| {
+            kind.layout.value(payload(chunks, chunk, row), kind.thread?)?.as_u64()
+        });
         match (named.and_then(|tid| u32::try_from(tid).ok()), row.tid) {
             (Some(tid), _) => tid,
             (None, NOBODY) => running.before(row.ticks, row.cpu),
             (None, tid) => tid,
         }
     };
-    rows.iter().map(|(chunk, row)| Target { ticks: row.ticks, tid: whose(*chunk, row, &mut running), cpu: row.cpu }).collect()
+    rows.iter()
+        .map(|(chunk, row)| Target {
+            ticks: row.ticks,
+            tid: whose(*chunk, row, &mut running),
+            cpu: row.cpu,
+        })
+        .collect()
 }
 
 pub(super) fn payload<'a>(chunks: &'a [Chunk], chunk: u32, row: &Other) -> &'a [u8] {
-    let payloads = chunks.get(chunk as usize).map(|chunk| chunk.payloads.as_slice()).unwrap_or_default();
-    payloads.get(row.payload_start..).and_then(|rest| rest.get(..row.payload_len as usize)).unwrap_or_default()
+    let payloads =
+        chunks.get(chunk as usize).map(|chunk| chunk.payloads.as_slice()).unwrap_or_default();
+    payloads
+        .get(row.payload_start..)
+        .and_then(|rest| rest.get(..row.payload_len as usize))
+        .unwrap_or_default()
 }
 
 /// So many processes that nothing but payloads names are told apart: more are no machine's.
@@ -121,19 +163,32 @@ struct Owners<'a> {
 }
 
 impl Owners<'_> {
-    /// The thread `tid` when the event is its own; else an unknown one of the process in the payload, which
-    /// the network's events and those of deferred procedure calls name.
-    fn thread(&mut self, kind: &Kind, row: &Other, tid: u32, time: Time, payload: &[u8], trace: &mut Trace) -> ThreadId {
+    /// The thread `tid` when the event is its own; else an unknown one of the process in the
+    /// payload, which the network's events and those of deferred procedure calls name.
+    fn thread(
+        &mut self,
+        kind: &Kind,
+        row: &Other,
+        tid: u32,
+        time: Time,
+        payload: &[u8],
+        trace: &mut Trace,
+    ) -> ThreadId {
         let is_nobody = |tid: u32| tid == 0 || tid == NOBODY;
         let known = Some(tid).filter(|tid| !is_nobody(*tid) && !kind.is_of_bystander);
-        let known = known.map(|tid| self.settled.thread(tid, time)).filter(|thread| !thread.is_idle());
+        let known =
+            known.map(|tid| self.settled.thread(tid, time)).filter(|thread| !thread.is_idle());
         let says_itself = kind.thread.is_some() || !is_nobody(row.tid);
         if let Some(thread) = known.filter(|_| says_itself || kind.process.is_none()) {
             return thread;
         }
-        let pid = kind.process.and_then(|field| kind.layout.value(payload, field)?.as_u64()).map(|pid| pid as u32);
+        let pid = kind
+            .process
+            .and_then(|field| kind.layout.value(payload, field)?.as_u64())
+            .map(|pid| pid as u32);
         let Some(pid) = pid.filter(|pid| !is_nobody(*pid)) else {
-            return known.unwrap_or_else(|| trace.threads.unknown_of(ProcessId::UNKNOWN, self.unknown));
+            return known
+                .unwrap_or_else(|| trace.threads.unknown_of(ProcessId::UNKNOWN, self.unknown));
         };
         if let Some(thread) = known.filter(|thread| trace.threads.process_of(*thread).pid == pid) {
             return thread;
@@ -177,12 +232,25 @@ pub(super) fn add(
     let unknown = trace.strings.intern(UNKNOWN);
     let mut owners = Owners { processes, settled, more: FxHashMap::default(), unknown };
     for (((chunk, row), target), stack) in rows.iter().zip(targets).zip(joined) {
-        let Some((kind, id)) = kinds.get(row.kind as usize).and_then(|kind| Some((kind, kind.id?))) else { continue };
+        let Some((kind, id)) = kinds.get(row.kind as usize).and_then(|kind| Some((kind, kind.id?)))
+        else {
+            continue;
+        };
         let time = settled.clock.time(row.ticks);
-        let tid = if target.tid == NOBODY && *stack != Joined::default() { stack.tid } else { target.tid };
+        let tid = if target.tid == NOBODY && *stack != Joined::default() {
+            stack.tid
+        } else {
+            target.tid
+        };
         let payload = payload(chunks, *chunk, row);
         let thread = owners.thread(kind, row, tid, time, payload, trace);
-        let head = EventHead { time, cpu: row.cpu, thread, kind: id, stack: stacks.stack(*stack, time, trace) };
+        let head = EventHead {
+            time,
+            cpu: row.cpu,
+            thread,
+            kind: id,
+            stack: stacks.stack(*stack, time, trace),
+        };
         if kind.file_key.or(kind.elapsed).or(kind.began).is_none() {
             trace.events.push(head, payload);
             continue;
@@ -199,7 +267,15 @@ pub(super) fn add(
 
 impl Kind {
     /// Appends our own fields. False when the payload lacks fields before them.
-    fn append(&self, ticks: i64, payload: &[u8], out: &mut Vec<u8>, settled: &Settled, paths: &Paths, strings: &Strings) -> bool {
+    fn append(
+        &self,
+        ticks: i64,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+        settled: &Settled,
+        paths: &Paths,
+        strings: &Strings,
+    ) -> bool {
         let (mut elapsed, mut key, mut read) = (None, None, 0);
         let rest = self.layout.read(payload, |field, value| {
             read += 1;

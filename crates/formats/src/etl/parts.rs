@@ -1,7 +1,8 @@
-//! [`Parts`]: the kernel's and the users' parts of stacks by content, before their addresses mean anything.
+//! [`Parts`]: the kernel's and the users' parts of stacks by content, before their addresses mean
+//! anything.
 //!
-//! ETW tells the two halves of a stack apart, the kernel's at once, the user's when the thread returns to it; a kernel half may be shared
-//! by thousands of events, so that each is stored once.
+//! ETW tells the two halves of a stack apart, the kernel's at once, the user's when the thread
+//! returns to it; a kernel half may be shared by thousands of events, so that each is stored once.
 
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
@@ -25,7 +26,11 @@ pub(super) struct Parts {
 
 impl Default for Parts {
     fn default() -> Self {
-        Self { parts: vec![Part { hash: 0, start: 0, len: 0 }], words: Vec::new(), slots: vec![0; 256] }
+        Self {
+            parts: vec![Part { hash: 0, start: 0, len: 0 }],
+            words: Vec::new(),
+            slots: vec![0; 256],
+        }
     }
 }
 
@@ -50,7 +55,9 @@ impl Parts {
         let mut at = hash as usize & mask;
         while let Some(&number) = self.slots.get(at).filter(|number| **number != 0) {
             let known = self.parts.get(number as usize);
-            if known.is_some_and(|known| known.hash == hash) && Some(self.words(number)) == self.words.get(start..) {
+            if known.is_some_and(|known| known.hash == hash)
+                && Some(self.words(number)) == self.words.get(start..)
+            {
                 self.words.truncate(start);
                 return number;
             }
@@ -91,7 +98,10 @@ impl Parts {
     /// A part's addresses, innermost first.
     pub(super) fn words(&self, number: u32) -> &[u64] {
         let Some(part) = self.get(number) else { return &[] };
-        self.words.get(part.start..).and_then(|words| words.get(..part.len as usize)).unwrap_or_default()
+        self.words
+            .get(part.start..)
+            .and_then(|words| words.get(..part.len as usize))
+            .unwrap_or_default()
     }
 
     /// Adds all of `other`; returns the numbers that its parts have here.
@@ -114,7 +124,8 @@ mod tests {
     #[test]
     fn equal_parts_have_one_number() {
         let mut parts = Parts::default();
-        let numbers: Vec<u32> = (0..3000_u64).map(|n| parts.intern([n % 1000, 5].into_iter())).collect();
+        let numbers: Vec<u32> =
+            (0..3000_u64).map(|n| parts.intern([n % 1000, 5].into_iter())).collect();
         assert_eq!((parts.parts.len(), &numbers[..1000]), (1001, &numbers[1000..2000]));
         assert_eq!((parts.intern([].into_iter()), parts.words(numbers[3])), (0, &[3, 5][..]));
         let mut other = Parts::default();

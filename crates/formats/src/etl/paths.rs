@@ -1,4 +1,5 @@
-//! [`Paths`]: the kernel's paths as users know them, `\Device\HarddiskVolume2\x` as `C:\x`; and the names of file objects.
+//! [`Paths`]: the kernel's paths as users know them, `\Device\HarddiskVolume2\x` as `C:\x`; and the
+//! names of file objects.
 
 use super::{clock::utf16_z, decode::pointer_at, hook, kernel, rows::Naming};
 use rustc_hash::FxHashMap;
@@ -56,12 +57,15 @@ impl Paths {
         let event = naming.iter().find(|event| event.hook == hook::SYSTEM_PATHS)?;
         let (_, rest) = utf16_z(&event.payload);
         let windows = utf16_z(rest).0;
-        (windows.len() > 4 && windows.get(1..3) == Some(":\\") && windows.ends_with('\\')).then_some(windows)
+        (windows.len() > 4 && windows.get(1..3) == Some(":\\") && windows.ends_with('\\'))
+            .then_some(windows)
     }
 
     /// A kernel path as users know it.
     pub(super) fn dos(&self, path: &str) -> String {
-        let volume = self.volumes.iter().find_map(|(nt, dos)| Some((path.get(..nt.len())?.eq_ignore_ascii_case(nt).then_some(nt)?, dos)));
+        let volume = self.volumes.iter().find_map(|(nt, dos)| {
+            Some((path.get(..nt.len())?.eq_ignore_ascii_case(nt).then_some(nt)?, dos))
+        });
         match volume {
             Some((nt, dos)) => format!("{dos}{}", path.get(nt.len()..).unwrap_or_default()),
             None => path.to_owned(),

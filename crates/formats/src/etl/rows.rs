@@ -1,4 +1,5 @@
-//! What the decoder makes of events: rows with the file's own numbers, before names, threads and times are settled.
+//! What the decoder makes of events: rows with the file's own numbers, before names, threads and
+//! times are settled.
 
 /// A context switch (`CSwitch`).
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -20,7 +21,8 @@ pub(super) struct Ready {
     pub ticks: i64,
     pub cpu: u16,
     pub tid: u32,
-    /// The header's thread, which did it; [`NOBODY`](super::event::NOBODY) where the header has none.
+    /// The header's thread, which did it; [`NOBODY`](super::event::NOBODY) where the header has
+    /// none.
     pub by_tid: u32,
     pub in_dpc: bool,
 }

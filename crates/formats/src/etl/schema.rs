@@ -1,5 +1,6 @@
-//! Descriptions of events as a file carries them: `TRACE_EVENT_INFO` and `EVENT_MAP_INFO` (`tdh.h`), which tools add when they merge a
-//! trace, and the types that all descriptions are made of.
+//! Descriptions of events as a file carries them: `TRACE_EVENT_INFO` and `EVENT_MAP_INFO`
+//! (`tdh.h`), which tools add when they merge a trace, and the types that all descriptions are made
+//! of.
 
 use super::{
     buffer::{u16_at, u32_at},
@@ -61,7 +62,12 @@ pub(super) fn event_info(bytes: &[u8]) -> Option<(Subject, Schema)> {
     let text = |at: usize| text_at(bytes, u32_at(bytes, at)?);
     let (task, opcode_name) = (text(0x44).unwrap_or_default(), text(0x48).unwrap_or_default());
     let given = text(0x5c).filter(|_| u32_at(bytes, 0x30) == Some(3));
-    let mut properties = Properties { bytes, count: u32_at(bytes, 0x64)?.min(MAX_PROPERTIES), fields: Vec::new(), places: Vec::new() };
+    let mut properties = Properties {
+        bytes,
+        count: u32_at(bytes, 0x64)?.min(MAX_PROPERTIES),
+        fields: Vec::new(),
+        places: Vec::new(),
+    };
     let top = u32_at(bytes, 0x68)?.min(properties.count);
     for index in 0..top {
         properties.add(index, 0)?;
@@ -115,7 +121,12 @@ impl Properties<'_> {
         let (first, second) = (u16_at(self.bytes, at + 8)?, u16_at(self.bytes, at + 10)?);
         let map_at = u32_at(self.bytes, at + 12)?;
         let (count, length) = (u16_at(self.bytes, at + 16)?, u16_at(self.bytes, at + 18)?);
-        let place = |of: u16| self.places.iter().find(|(index, _)| *index == of).map(|(_, place)| Count::Field(*place));
+        let place = |of: u16| {
+            self.places
+                .iter()
+                .find(|(index, _)| *index == of)
+                .map(|(_, place)| Count::Field(*place))
+        };
         let count = match count {
             of if flags & COUNT_IS_FIELD != 0 => place(of)?,
             1 if flags & COUNT_IS_FIXED == 0 => Count::Own,
@@ -150,7 +161,8 @@ impl Properties<'_> {
     }
 }
 
-/// `TDH_INTYPE_*` and `TDH_OUTTYPE_*`; the second value is whether a length is said beside the type.
+/// `TDH_INTYPE_*` and `TDH_OUTTYPE_*`; the second value is whether a length is said beside the
+/// type.
 pub(super) fn in_type(kind: u16, out: u16) -> Option<(FieldType, bool)> {
     const PORT: u16 = 22;
     const SOCKET_ADDRESS: u16 = 25;
@@ -208,7 +220,10 @@ pub(super) fn map_info(bytes: &[u8]) -> Option<(String, Map)> {
     let count = u32_at(bytes, 8)?.min(MAX_ENTRIES) as usize;
     let entries = (0..count).map_while(|index| {
         let at = 16 + index * 8;
-        Some((u64::from(u32_at(bytes, at + 4)?), text_at(bytes, u32_at(bytes, at)?)?.trim_end().to_owned()))
+        Some((
+            u64::from(u32_at(bytes, at + 4)?),
+            text_at(bytes, u32_at(bytes, at)?)?.trim_end().to_owned(),
+        ))
     });
     let entries = entries.collect();
     Some((text_at(bytes, u32_at(bytes, 0)?)?, Map { bits: flags & BITS != 0, entries }))

@@ -1,7 +1,9 @@
-//! Threads and processes of a Windows trace: which incarnations there were, and which one an id meant at a time.
+//! Threads and processes of a Windows trace: which incarnations there were, and which one an id
+//! meant at a time.
 //!
-//! Start and end events bound a life. What is only in the rundown at the end (DCEnd) was there from the beginning; a thread that no event
-//! names at all is known by what ran. Ids are reused at once, so that an end without a start, or a start without an end, begins a new life.
+//! Start and end events bound a life. What is only in the rundown at the end (DCEnd) was there from
+//! the beginning; a thread that no event names at all is known by what ran. Ids are reused at once,
+//! so that an end without a start, or a start without an end, begins a new life.
 
 use super::{buffer::u32_at, clock::Clock, clock::utf16_z, hook, kernel, rows::Naming};
 use rustc_hash::FxHashMap;
@@ -25,7 +27,9 @@ impl ProcessIndex {
     pub(super) fn at(&self, pid: u32, time: Time) -> Option<ProcessId> {
         match self.0.get(&pid)?.as_slice() {
             [(_, only)] => Some(*only),
-            many => many.get(many.partition_point(|(start, _)| *start <= time).saturating_sub(1)).map(|(_, id)| *id),
+            many => many
+                .get(many.partition_point(|(start, _)| *start <= time).saturating_sub(1))
+                .map(|(_, id)| *id),
         }
     }
 
@@ -42,8 +46,8 @@ struct Builder<'a> {
     pointer_bytes: u8,
 }
 
-/// Builds all from the naming events, which must be in the order of time, and from the threads that events mention with the process they
-/// were seen in ([`NOBODY`](super::event::NOBODY) for none).
+/// Builds all from the naming events, which must be in the order of time, and from the threads that
+/// events mention with the process they were seen in ([`NOBODY`](super::event::NOBODY) for none).
 pub(super) fn build(
     naming: &[Naming],
     mentioned: &FxHashMap<u32, u32>,
@@ -52,7 +56,13 @@ pub(super) fn build(
     threads: Threads,
     strings: &mut Strings,
 ) -> Tasks {
-    let mut builder = Builder { threads, strings, index: ProcessIndex::default(), ended: vec![false], pointer_bytes };
+    let mut builder = Builder {
+        threads,
+        strings,
+        index: ProcessIndex::default(),
+        ended: vec![false],
+        pointer_bytes,
+    };
     builder.index.0.insert(0, vec![(Time::ZERO, ProcessId(0))]);
     // As Windows has it in its own events. Processes with a name do not go by one of their threads.
     let idle = builder.strings.intern("Idle");
@@ -62,7 +72,10 @@ pub(super) fn build(
     for event in naming {
         let time = clock.time(event.ticks);
         match event.hook {
-            hook::PROCESS_START | hook::PROCESS_END | hook::PROCESS_DC_START | hook::PROCESS_DC_END => builder.process(event, time),
+            hook::PROCESS_START
+            | hook::PROCESS_END
+            | hook::PROCESS_DC_START
+            | hook::PROCESS_DC_END => builder.process(event, time),
             hook::THREAD_START | hook::THREAD_END | hook::THREAD_DC_START | hook::THREAD_DC_END => {
                 // What is cut off names nobody.
                 let _ = builder.thread(event, time);
@@ -84,7 +97,8 @@ pub(super) fn build(
 impl Builder<'_> {
     fn process(&mut self, event: &Naming, time: Time) {
         let layout = kernel::layout(event.hook, event.version, self.pointer_bytes, self.strings);
-        let (mut pid, mut parent_pid, mut name, mut command_line) = (None, None, String::new(), String::new());
+        let (mut pid, mut parent_pid, mut name, mut command_line) =
+            (None, None, String::new(), String::new());
         let strings = &*self.strings;
         layout.read(&event.payload, |field, value| match (strings.get(field.name), &value) {
             ("ProcessID", value) => pid = value.as_u64(),
@@ -95,7 +109,11 @@ impl Builder<'_> {
         });
         let Some(pid) = pid.and_then(|pid| u32::try_from(pid).ok()) else { return };
         let started = event.hook == hook::PROCESS_START;
-        let id = match self.index.latest(pid).filter(|id| *id == ProcessId(0) || !started && !self.has_ended(*id)) {
+        let id = match self
+            .index
+            .latest(pid)
+            .filter(|id| *id == ProcessId(0) || !started && !self.has_ended(*id))
+        {
             Some(id) => id,
             None => self.begin(pid, started.then_some(time)),
         };
@@ -110,7 +128,8 @@ impl Builder<'_> {
         if !command_line.is_empty() {
             process.command_line = command_line;
         }
-        process.parent_pid = parent_pid.and_then(|pid| u32::try_from(pid).ok()).or(process.parent_pid);
+        process.parent_pid =
+            parent_pid.and_then(|pid| u32::try_from(pid).ok()).or(process.parent_pid);
         if event.hook == hook::PROCESS_END {
             process.end = Some(time);
         }
@@ -133,10 +152,17 @@ impl Builder<'_> {
             _ => self.alive(tid, pid, time),
         };
         // Seven addresses and two words, then the name: its version is the same as without.
-        let named = payload.get(16 + 7 * usize::from(self.pointer_bytes)..).filter(|_| event.version >= 3).unwrap_or_default();
+        let named = payload
+            .get(16 + 7 * usize::from(self.pointer_bytes)..)
+            .filter(|_| event.version >= 3)
+            .unwrap_or_default();
         let name = utf16_z(named).0;
         let from = if event.hook == hook::THREAD_DC_END || event.hook == hook::THREAD_END {
-            self.threads.get(id).names.last().map_or(self.threads.get(id).start.unwrap_or(Time::ZERO), |_| time)
+            self.threads
+                .get(id)
+                .names
+                .last()
+                .map_or(self.threads.get(id).start.unwrap_or(Time::ZERO), |_| time)
         } else {
             time
         };
@@ -173,19 +199,30 @@ impl Builder<'_> {
             thread.end = Some(time);
         }
         // A process is there as long as one of its threads.
-        if let Some(end) = self.threads.process_mut(process).and_then(|process| process.end.as_mut()) {
+        if let Some(end) =
+            self.threads.process_mut(process).and_then(|process| process.end.as_mut())
+        {
             *end = (*end).max(time);
         }
     }
 
     fn add(&mut self, tid: u32, pid: u32, start: Option<Time>) -> ThreadId {
         let latest = self.index.latest(pid);
-        // A thread that starts in a process that has ended belongs to a new one, whose start is lost.
+        // A thread that starts in a process that has ended belongs to a new one, whose start is
+        // lost.
         let process = match latest.filter(|id| start.is_none() || !self.has_ended(*id)) {
             Some(id) => id,
             None => self.begin(pid, start.filter(|_| latest.is_some())),
         };
-        let id = self.threads.add(Thread { tid, process, names: Vec::new(), start, end: None, policy: None, nice: None });
+        let id = self.threads.add(Thread {
+            tid,
+            process,
+            names: Vec::new(),
+            start,
+            end: None,
+            policy: None,
+            nice: None,
+        });
         self.ended.push(false);
         let has_no_leader = |process: &&mut Process| process.pid != 0 && process.leader.is_idle();
         if let Some(process) = self.threads.process_mut(process).filter(has_no_leader) {
@@ -206,14 +243,18 @@ impl Builder<'_> {
 
     fn name(&mut self, id: ThreadId, time: Time, name: &str) {
         let name = self.strings.intern(name);
-        let Some(thread) = self.threads.get_mut(id).filter(|_| !name.is_empty() && !id.is_idle()) else { return };
+        let Some(thread) = self.threads.get_mut(id).filter(|_| !name.is_empty() && !id.is_idle())
+        else {
+            return;
+        };
         if thread.names.last().is_none_or(|(_, last)| *last != name) {
             thread.names.push((time, name));
         }
     }
 
     fn finish(mut self, mentioned: &FxHashMap<u32, u32>) -> Tasks {
-        let mut missing: Vec<(u32, u32)> = mentioned.iter().map(|(tid, pid)| (*tid, *pid)).collect();
+        let mut missing: Vec<(u32, u32)> =
+            mentioned.iter().map(|(tid, pid)| (*tid, *pid)).collect();
         missing.retain(|(tid, _)| *tid != 0 && self.threads.incarnations(*tid).is_empty());
         missing.sort_unstable();
         let mut homeless = 0;
@@ -226,10 +267,24 @@ impl Builder<'_> {
             homeless += 1;
             let process = *nowhere.get_or_insert_with(|| {
                 let name = self.strings.intern("(unknown process)");
-                self.threads.add_process(Process { pid: Process::UNKNOWN_PID, name, ..Process::default() })
+                self.threads.add_process(Process {
+                    pid: Process::UNKNOWN_PID,
+                    name,
+                    ..Process::default()
+                })
             });
-            let id = self.threads.add(Thread { tid, process, names: Vec::new(), start: None, end: None, policy: None, nice: None });
-            if let Some(process) = self.threads.process_mut(process).filter(|process| process.leader.is_idle()) {
+            let id = self.threads.add(Thread {
+                tid,
+                process,
+                names: Vec::new(),
+                start: None,
+                end: None,
+                policy: None,
+                nice: None,
+            });
+            if let Some(process) =
+                self.threads.process_mut(process).filter(|process| process.leader.is_idle())
+            {
                 process.leader = id;
             }
         }
@@ -237,7 +292,8 @@ impl Builder<'_> {
         Tasks { threads: self.threads, processes: self.index, homeless }
     }
 
-    /// A process without a name goes by its number; a thread without one by its process's, as on Linux.
+    /// A process without a name goes by its number; a thread without one by its process's, as on
+    /// Linux.
     fn name_the_nameless(&mut self) {
         let processes: Vec<(ProcessId, u32, NameId)> =
             self.threads.processes().map(|(id, process)| (id, process.pid, process.name)).collect();
@@ -252,7 +308,8 @@ impl Builder<'_> {
         for index in 1..self.threads.len() {
             let id = ThreadId(index as u32);
             let name = self.threads.process_of(id).name;
-            if let Some(thread) = self.threads.get_mut(id).filter(|thread| thread.names.is_empty()) {
+            if let Some(thread) = self.threads.get_mut(id).filter(|thread| thread.names.is_empty())
+            {
                 thread.names.push((Time::ZERO, name));
             }
         }

@@ -6,7 +6,8 @@ use super::{
 };
 use unhitch_model::{Count, FieldType};
 
-/// Reads the description of an event (`EVENT_HEADER_EXT_TYPE_EVENT_SCHEMA_TL`): length, tags, name, fields.
+/// Reads the description of an event (`EVENT_HEADER_EXT_TYPE_EVENT_SCHEMA_TL`): length, tags, name,
+/// fields.
 pub(super) fn schema(bytes: &[u8]) -> Option<Schema> {
     let len = usize::from(u16_at(bytes, 0)?);
     let mut reader = Reader { rest: bytes.get(2..len.min(bytes.len()))? };
@@ -88,7 +89,13 @@ impl Reader<'_> {
             return None;
         }
         let mine = fields.len();
-        fields.push(SchemaField { name, kind: FieldType::Struct { members: 0 }, count, length: Count::Own, map: None });
+        fields.push(SchemaField {
+            name,
+            kind: FieldType::Struct { members: 0 },
+            count,
+            length: Count::Own,
+            map: None,
+        });
         for _ in 0..out {
             self.field(fields, depth + 1)?;
         }
@@ -134,10 +141,18 @@ mod tests {
         bytes.extend(b"a\0\x02b\0\x0f");
         bytes[0] = bytes.len() as u8;
         let schema = schema(&bytes).unwrap();
-        let fields: Vec<(&str, Count)> = schema.fields.iter().map(|field| (field.name.as_str(), field.count)).collect();
+        let fields: Vec<(&str, Count)> =
+            schema.fields.iter().map(|field| (field.name.as_str(), field.count)).collect();
         let own = Count::Own;
-        let expected =
-            [("plain", own), ("hex", own), ("fixed", Count::Fixed(3)), ("counted", Count::Prefix), ("pair", own), ("a", own), ("b", own)];
+        let expected = [
+            ("plain", own),
+            ("hex", own),
+            ("fixed", Count::Fixed(3)),
+            ("counted", Count::Prefix),
+            ("pair", own),
+            ("a", own),
+            ("b", own),
+        ];
         assert_eq!((schema.name.as_str(), fields), ("E", expected.to_vec()));
         assert_eq!(schema.fields[1].kind, FieldType::Int { bytes: 4, signed: false, hex: true });
         assert_eq!(schema.fields[4].kind, FieldType::Struct { members: 2 });

@@ -1,10 +1,11 @@
 //! Plain LZ77 of XPRESS ([MS-XCA] 2.4), as ETW packs its buffers.
 //!
-//! Words of 32 flags, highest first: 0 is a byte to copy, 1 a match of 16 bits: 13 of distance, 3 of length. Longer lengths go on in a
-//! nibble (two matches share a byte), a byte, 16 and 32 bits.
+//! Words of 32 flags, highest first: 0 is a byte to copy, 1 a match of 16 bits: 13 of distance, 3
+//! of length. Longer lengths go on in a nibble (two matches share a byte), a byte, 16 and 32 bits.
 
-/// Flags in a word, and so the most bytes between two matches that are copied at once, however few of them count: copies of known length
-/// are a few instructions. Room for as many lies behind what is unpacked.
+/// Flags in a word, and so the most bytes between two matches that are copied at once, however few
+/// of them count: copies of known length are a few instructions. Room for as many lies behind what
+/// is unpacked.
 const FLAGS: usize = 32;
 /// What a match has at least.
 const SHORTEST: usize = 3;
@@ -14,7 +15,8 @@ const SHORTEST: usize = 3;
 /// # Errors
 /// Where in `packed` it is damaged or ends too early; `out` then holds what came before.
 pub(crate) fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), usize> {
-    // No match of a sane stream is that much longer than its bytes; a wrong `len` must not take memory for nothing.
+    // No match of a sane stream is that much longer than its bytes; a wrong `len` must not take
+    // memory for nothing.
     let likely = len.min(packed.len().saturating_mul(64));
     out.resize(likely + FLAGS, 0);
     let (mut done, mut result) = unpack_to(packed, likely, out);
@@ -26,7 +28,8 @@ pub(crate) fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(),
     result
 }
 
-/// Unpacks to the first `len` bytes of `out`, behind which there must be room; says how many there are.
+/// Unpacks to the first `len` bytes of `out`, behind which there must be room; says how many there
+/// are.
 fn unpack_to(packed: &[u8], len: usize, out: &mut [u8]) -> (usize, Result<(), usize>) {
     let mut input = Input { packed, at: 0, nibble: 0 };
     let mut done = 0;
@@ -66,7 +69,8 @@ fn unpack_to(packed: &[u8], len: usize, out: &mut [u8]) -> (usize, Result<(), us
     (done, Ok(()))
 }
 
-/// Copies `length` bytes from `start` to `to`, which lies after it: what is copied may be copied again.
+/// Copies `length` bytes from `start` to `to`, which lies after it: what is copied may be copied
+/// again.
 #[inline]
 fn copy(out: &mut [u8], start: usize, to: usize, length: usize) {
     match to - start {
@@ -84,13 +88,20 @@ fn copy(out: &mut [u8], start: usize, to: usize, length: usize) {
     }
 }
 
-/// The same for what lies `N` bytes apart or more. Most matches are no longer than one run; behind the last there is room.
+/// The same for what lies `N` bytes apart or more. Most matches are no longer than one run; behind
+/// the last there is room.
 #[inline]
 fn copy_runs<const N: usize>(out: &mut [u8], start: usize, to: usize, length: usize) {
     let mut copied = 0;
     while copied < length {
-        let Some(run) = out.get(start + copied..).and_then(|rest| rest.first_chunk::<N>()).copied() else { return };
-        let Some(room) = out.get_mut(to + copied..).and_then(|rest| rest.first_chunk_mut::<N>()) else { return };
+        let Some(run) = out.get(start + copied..).and_then(|rest| rest.first_chunk::<N>()).copied()
+        else {
+            return;
+        };
+        let Some(room) = out.get_mut(to + copied..).and_then(|rest| rest.first_chunk_mut::<N>())
+        else {
+            return;
+        };
         *room = run;
         copied += N;
     }
@@ -185,7 +196,9 @@ mod tests {
                 let before: Vec<u8> = (0..distance).map(|n| (n * 7 % 251) as u8).collect();
                 let mut packed: Vec<u8> = Vec::new();
                 for bytes in before.chunks(FLAGS) {
-                    packed.extend((u32::MAX.checked_shr(bytes.len() as u32).unwrap_or(0)).to_le_bytes());
+                    packed.extend(
+                        (u32::MAX.checked_shr(bytes.len() as u32).unwrap_or(0)).to_le_bytes(),
+                    );
                     packed.extend(bytes);
                 }
                 if distance % FLAGS == 0 {
@@ -203,19 +216,30 @@ mod tests {
                         let long = length - 3;
                         match u16::try_from(long) {
                             Ok(long) => packed.extend(long.to_le_bytes()),
-                            Err(_) => packed.extend([&[0, 0][..], &(long as u32).to_le_bytes()].concat()),
+                            Err(_) => {
+                                packed.extend([&[0, 0][..], &(long as u32).to_le_bytes()].concat())
+                            }
                         }
                     }
                 }
-                let expected: Vec<u8> = (0..distance + length).map(|at| before[at % distance]).collect();
-                assert_eq!(unpacked(&packed, expected.len()).as_ref(), Ok(&expected), "{length} bytes, {distance} back");
+                let expected: Vec<u8> =
+                    (0..distance + length).map(|at| before[at % distance]).collect();
+                assert_eq!(
+                    unpacked(&packed, expected.len()).as_ref(),
+                    Ok(&expected),
+                    "{length} bytes, {distance} back"
+                );
             }
         }
     }
 
     #[test]
     fn damage_is_an_error_and_never_more_than_was_asked_for() {
-        assert_eq!(unpacked(&[0, 0, 0, 0x80, 0xf8, 0xff], 10), Err(4), "a match before the beginning");
+        assert_eq!(
+            unpacked(&[0, 0, 0, 0x80, 0xf8, 0xff], 10),
+            Err(4),
+            "a match before the beginning"
+        );
         assert_eq!(unpacked(&[0, 0, 0], 10), Err(0));
         assert_eq!(unpacked(&[0, 0, 0, 0], 1), Err(4));
         let bomb = [0, 0, 0, 0x40, b'x', 7, 0, 0x0f, 0xff, 0, 0, 0xff, 0xff, 0xff, 0xff];

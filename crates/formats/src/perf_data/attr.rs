@@ -1,7 +1,7 @@
 //! [`EventAttr`]: what an event counts and what its samples carry.
 //!
-//! `struct perf_event_attr` of `include/uapi/linux/perf_event.h`. The same bytes go to `perf_event_open` and stand in every file,
-//! hence one definition for recorder, writer and reader.
+//! `struct perf_event_attr` of `include/uapi/linux/perf_event.h`. The same bytes go to
+//! `perf_event_open` and stand in every file, hence one definition for recorder, writer and reader.
 
 use crate::{Error, cursor::Cursor};
 
@@ -163,7 +163,8 @@ pub mod read_format {
     }
 }
 
-/// `struct perf_event_attr`, field for field; unions under the name that tracepoints and clocks use.
+/// `struct perf_event_attr`, field for field; unions under the name that tracepoints and clocks
+/// use.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EventAttr {
     /// `type`: `PERF_TYPE_*`.
@@ -213,10 +214,12 @@ impl EventAttr {
     pub const ENCODED_LEN: usize = 136;
     /// `PERF_ATTR_SIZE_VER0`, the least that a file may have.
     pub(crate) const MIN_LEN: usize = 64;
-    /// `PERF_ATTR_SIZE_VER5`: all that tracepoints and clocks need. A perf older than the layout it meets refuses the file.
+    /// `PERF_ATTR_SIZE_VER5`: all that tracepoints and clocks need. A perf older than the layout it
+    /// meets refuses the file.
     pub(crate) const COMPATIBLE_LEN: usize = 112;
 
-    /// The bytes that `perf_event_open` takes. Older kernels accept them while the fields they do not know are 0.
+    /// The bytes that `perf_event_open` takes. Older kernels accept them while the fields they do
+    /// not know are 0.
     pub fn encode(&self) -> [u8; Self::ENCODED_LEN] {
         let mut out = [0; Self::ENCODED_LEN];
         let mut at = 0;
@@ -226,7 +229,9 @@ impl EventAttr {
         };
         put(&self.kind.to_le_bytes());
         put(&(Self::ENCODED_LEN as u32).to_le_bytes());
-        for word in [self.config, self.sample_period, self.sample_type, self.read_format, self.flags] {
+        for word in
+            [self.config, self.sample_period, self.sample_type, self.read_format, self.flags]
+        {
             put(&word.to_le_bytes());
         }
         put(&self.wakeup.to_le_bytes());
@@ -255,7 +260,8 @@ impl EventAttr {
         bytes
     }
 
-    /// From the bytes of any version: fields that an old one lacks are 0, fields of a newer one are ignored.
+    /// From the bytes of any version: fields that an old one lacks are 0, fields of a newer one are
+    /// ignored.
     ///
     /// # Errors
     /// When there are fewer bytes than the oldest version has.
@@ -270,7 +276,8 @@ impl EventAttr {
         let mut padded = [0; Self::ENCODED_LEN];
         let len = stated.min(bytes.len()).min(Self::ENCODED_LEN);
         padded[..len].copy_from_slice(&bytes[..len]);
-        Self::read(&mut Cursor::new(&padded)).ok_or_else(|| Error::truncated("an event attribute", len))
+        Self::read(&mut Cursor::new(&padded))
+            .ok_or_else(|| Error::truncated("an event attribute", len))
     }
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {

@@ -20,20 +20,25 @@ impl Covered {
         }
     }
 
-    /// A recorder that keeps all it gets starts all CPUs together, one that overwrites keeps what each CPU's ring still holds.
+    /// A recorder that keeps all it gets starts all CPUs together, one that overwrites keeps what
+    /// each CPU's ring still holds.
     pub(crate) fn spans(&self, each_from_its_first: bool) -> Vec<CpuSpan> {
         let earliest = self.0.iter().map(|(first, _)| *first).min().unwrap_or(0);
         let covered = self.0.iter().enumerate().filter(|(_, (first, last))| first <= last);
         covered
             .map(|(cpu, (first, last))| {
                 let start = if each_from_its_first { *first } else { earliest };
-                CpuSpan { cpu: cpu as u16, window: Window::new(Time::from_nanos(start), Time::from_nanos(*last).plus(1)) }
+                CpuSpan {
+                    cpu: cpu as u16,
+                    window: Window::new(Time::from_nanos(start), Time::from_nanos(*last).plus(1)),
+                }
             })
             .collect()
     }
 }
 
-/// The windows in which events were lost: from the last event of that CPU before the report of the loss to the report.
+/// The windows in which events were lost: from the last event of that CPU before the report of the
+/// loss to the report.
 pub(crate) fn losses(side_band: &[Timed<'_>], trace: &Trace, warnings: &mut Warnings) -> Vec<Loss> {
     let mut losses: Vec<Loss> = Vec::new();
     let mut by_cpu = BTreeMap::<Option<u16>, u64>::new();
@@ -46,9 +51,12 @@ pub(crate) fn losses(side_band: &[Timed<'_>], trace: &Trace, warnings: &mut Warn
         }
         let lost = by_cpu.entry(cpu).or_default();
         *lost = lost.saturating_add(events);
-        let Ok(span) = trace.spans.binary_search_by_key(&cpu, |span| Some(span.cpu)) else { continue };
+        let Ok(span) = trace.spans.binary_search_by_key(&cpu, |span| Some(span.cpu)) else {
+            continue;
+        };
         let span = &trace.spans[span];
-        let window = if *time == Time::ZERO { span.window } else { Window::new(span.window.start, *time) };
+        let window =
+            if *time == Time::ZERO { span.window } else { Window::new(span.window.start, *time) };
         losses.push(Loss { cpu: span.cpu, window, events });
     }
     for (cpu, events) in by_cpu {

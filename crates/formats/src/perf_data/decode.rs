@@ -1,7 +1,7 @@
 //! Samples to rows: the inner loop of the loader, run on many chunks of a file at once.
 //!
-//! Rows hold thread ids as the kernel gives them and stacks by their number in the decoder's own [`StackTable`]: what they mean depends
-//! on other chunks, so it is settled when all are decoded.
+//! Rows hold thread ids as the kernel gives them and stacks by their number in the decoder's own
+//! [`StackTable`]: what they mean depends on other chunks, so it is settled when all are decoded.
 
 use super::{
     events::{ContentionFields, Event, Events, Role, SwitchFields, WakingFields},
@@ -64,7 +64,8 @@ pub(crate) struct Contention {
     pub end: bool,
 }
 
-/// The rows of one chunk, in the order of the file. Stacks are by their number in the decoder's table.
+/// The rows of one chunk, in the order of the file. Stacks are by their number in the decoder's
+/// table.
 #[derive(Default)]
 pub(crate) struct Rows {
     pub switches: Vec<Row<Switch>>,
@@ -145,8 +146,12 @@ impl<'a> Decoder<'a> {
             return Some(());
         }
         let cpu = u16::try_from(fields.cpu).ok()?;
-        // A tracepoint knows the current thread even when it is exiting and has no id any more, and knows it by its global id.
-        let tid = event.common_pid.and_then(|field| field.value(fields.raw)).map_or(fields.tid, |tid| tid as u32);
+        // A tracepoint knows the current thread even when it is exiting and has no id any more, and
+        // knows it by its global id.
+        let tid = event
+            .common_pid
+            .and_then(|field| field.value(fields.raw))
+            .map_or(fields.tid, |tid| tid as u32);
         if tid == fields.tid && fields.pid != u32::MAX {
             self.owner(fields.time, tid, fields.pid);
         } else {
@@ -157,7 +162,8 @@ impl<'a> Decoder<'a> {
             Role::Waking(at) => self.waking(at, &fields, cpu, tid)?,
             Role::Contention(at) => self.contention(at, &fields, cpu, tid)?,
             Role::Clock => {
-                let chain = if fields.call_chain.is_empty() { fields.ip } else { fields.call_chain };
+                let chain =
+                    if fields.call_chain.is_empty() { fields.ip } else { fields.call_chain };
                 let stack = self.stacks.intern(fields.pid, chain);
                 self.rows.samples.push(Row { time: fields.time, stack, cpu, of: Sample { tid } });
             }
@@ -165,14 +171,21 @@ impl<'a> Decoder<'a> {
                 let child = child.value(fields.raw)? as u32;
                 self.hints.lives.push((fields.time, child, Life::Born { parent: tid }));
             }
-            Role::Gone(pid) => self.hints.lives.push((fields.time, pid.value(fields.raw)? as u32, Life::Gone)),
+            Role::Gone(pid) => {
+                self.hints.lives.push((fields.time, pid.value(fields.raw)? as u32, Life::Gone))
+            }
             Role::Renamed(pid, name) => {
                 let name = Life::Renamed(comm(*name, fields.raw)?);
                 self.hints.lives.push((fields.time, pid.value(fields.raw)? as u32, name));
             }
             Role::Migrated(pid, dest) => {
                 let of = Placement { tid: pid.value(fields.raw)? as u32 };
-                self.rows.migrations.push(Row { time: fields.time, stack: 0, cpu: u16::try_from(dest.value(fields.raw)?).ok()?, of });
+                self.rows.migrations.push(Row {
+                    time: fields.time,
+                    stack: 0,
+                    cpu: u16::try_from(dest.value(fields.raw)?).ok()?,
+                    of,
+                });
             }
             Role::Ignored => {}
         }
@@ -182,7 +195,8 @@ impl<'a> Decoder<'a> {
 
     /// `None` when nothing tells who came, when and where.
     fn arrival(&mut self, record: &Record<'a>) -> Option<()> {
-        let trailer = Some(self.events.trailer(record.body)).filter(|trailer| trailer.time != Time::ZERO)?;
+        let trailer =
+            Some(self.events.trailer(record.body)).filter(|trailer| trailer.time != Time::ZERO)?;
         let (time, cpu) = (trailer.time.nanos(), u16::try_from(trailer.cpu?).ok()?);
         self.rows.arrivals.push(Row { time, stack: 0, cpu, of: Placement { tid: trailer.tid? } });
         self.cover(cpu, time);
@@ -192,7 +206,9 @@ impl<'a> Decoder<'a> {
     #[inline]
     fn switch(&mut self, at: &SwitchFields, sample: &SampleFields<'a>, cpu: u16) -> Option<()> {
         let raw = sample.raw;
-        let prio = |field: Option<Field>| field.and_then(|field| field.value(raw)).map_or(0, |prio| prio as i16);
+        let prio = |field: Option<Field>| {
+            field.and_then(|field| field.value(raw)).map_or(0, |prio| prio as i16)
+        };
         let of = Switch {
             prev: at.prev_pid.value(raw)? as u32,
             next: at.next_pid.value(raw)? as u32,
@@ -211,11 +227,24 @@ impl<'a> Decoder<'a> {
     }
 
     #[inline]
-    fn waking(&mut self, at: &WakingFields, sample: &SampleFields<'a>, cpu: u16, waker: u32) -> Option<()> {
+    fn waking(
+        &mut self,
+        at: &WakingFields,
+        sample: &SampleFields<'a>,
+        cpu: u16,
+        waker: u32,
+    ) -> Option<()> {
         let raw = sample.raw;
         let wakee = at.pid.value(raw)? as u32;
-        let target_cpu = at.target_cpu.and_then(|field| field.value(raw)).and_then(|cpu| u16::try_from(cpu).ok()).unwrap_or(cpu);
-        let mut flags = at.common_flags.and_then(|field| field.value(raw)).map_or(WakeFlags::default(), wake_flags);
+        let target_cpu = at
+            .target_cpu
+            .and_then(|field| field.value(raw))
+            .and_then(|cpu| u16::try_from(cpu).ok())
+            .unwrap_or(cpu);
+        let mut flags = at
+            .common_flags
+            .and_then(|field| field.value(raw))
+            .map_or(WakeFlags::default(), wake_flags);
         if at.new {
             flags = flags.with(WakeFlags::NEW);
             self.hints.lives.push((sample.time, wakee, Life::FirstWake));
@@ -224,11 +253,22 @@ impl<'a> Decoder<'a> {
         }
         let stack = self.stacks.intern(sample.pid, sample.call_chain);
         self.name(sample.time, wakee, at.comm, raw);
-        self.rows.wakings.push(Row { time: sample.time, stack, cpu, of: Waking { waker, wakee, target_cpu, flags } });
+        self.rows.wakings.push(Row {
+            time: sample.time,
+            stack,
+            cpu,
+            of: Waking { waker, wakee, target_cpu, flags },
+        });
         Some(())
     }
 
-    fn contention(&mut self, at: &ContentionFields, sample: &SampleFields<'a>, cpu: u16, tid: u32) -> Option<()> {
+    fn contention(
+        &mut self,
+        at: &ContentionFields,
+        sample: &SampleFields<'a>,
+        cpu: u16,
+        tid: u32,
+    ) -> Option<()> {
         let of = Contention {
             lock_avma: at.lock_addr.value(sample.raw)?,
             tid,
@@ -316,7 +356,8 @@ mod tests {
 
     #[test]
     fn states_are_the_kernels() {
-        let states = [0, 0x100, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x102, 0x400].map(|bits| task_state(bits).letter());
+        let states = [0, 0x100, 1, 2, 4, 8, 0x10, 0x20, 0x40, 0x80, 0x102, 0x400]
+            .map(|bits| task_state(bits).letter());
         assert_eq!(states, ["R", "R+", "S", "D", "T", "t", "X", "X", "P", "I", "D", "R+"]);
     }
 }

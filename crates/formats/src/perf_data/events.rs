@@ -84,15 +84,35 @@ impl Events {
             .tracing_data
             .events
             .iter()
-            .filter_map(|(system, text)| EventFormat::parse(text).map(|format| (format!("{system}:{}", format.name), format)))
+            .filter_map(|(system, text)| {
+                EventFormat::parse(text).map(|format| (format!("{system}:{}", format.name), format))
+            })
             .collect();
-        let by_config: FxHashMap<u64, &(String, EventFormat)> = formats.iter().map(|entry| (entry.1.id, entry)).collect();
-        let format_of = |attr: &EventAttr| (attr.kind == attr::TYPE_TRACEPOINT).then(|| by_config.get(&attr.config).copied()).flatten();
-        let ids = about.events.iter().zip(0..).flat_map(|(event, index)| event.ids.iter().map(move |id| (*id, index)));
+        let by_config: FxHashMap<u64, &(String, EventFormat)> =
+            formats.iter().map(|entry| (entry.1.id, entry)).collect();
+        let format_of = |attr: &EventAttr| {
+            (attr.kind == attr::TYPE_TRACEPOINT)
+                .then(|| by_config.get(&attr.config).copied())
+                .flatten()
+        };
+        let ids = about
+            .events
+            .iter()
+            .zip(0..)
+            .flat_map(|(event, index)| event.ids.iter().map(move |id| (*id, index)));
         let by_id: FxHashMap<u64, u16> = ids.collect();
-        let renamed: FxHashMap<u16, &str> = about.renamed.iter().filter_map(|(id, name)| Some((*by_id.get(id)?, name.as_str()))).collect();
+        let renamed: FxHashMap<u16, &str> = about
+            .renamed
+            .iter()
+            .filter_map(|(id, name)| Some((*by_id.get(id)?, name.as_str())))
+            .collect();
         let name = |(event, index): (&EventDesc, u16)| {
-            name_of(event, format_of(&event.attr).map(|(name, _)| name.as_str()).or(renamed.get(&index).copied()))
+            name_of(
+                event,
+                format_of(&event.attr)
+                    .map(|(name, _)| name.as_str())
+                    .or(renamed.get(&index).copied()),
+            )
         };
         let names: Vec<String> = about.events.iter().zip(0..).map(name).collect();
         let has_waking = names.iter().any(|name| name == "sched:sched_waking");
@@ -125,7 +145,9 @@ impl Events {
         }
         if events.list.len() > 1 {
             events.id_offset = events.list.iter().find_map(|event| event.layout.id_offset());
-            if events.list.iter().any(|event| event.layout.id_offset() != events.id_offset) || events.id_offset.is_none() {
+            if events.list.iter().any(|event| event.layout.id_offset() != events.id_offset)
+                || events.id_offset.is_none()
+            {
                 warnings.add("the samples of this file do not say in the same place which event they are of: some may be misread");
             }
         }
@@ -167,23 +189,33 @@ fn name_of(event: &EventDesc, better: Option<&str>) -> String {
         "dummy",
         "bpf-output",
     ];
-    let software = || SOFTWARE.get(usize::try_from(event.attr.config).ok()?).map(|name| (*name).to_owned());
+    let software =
+        || SOFTWARE.get(usize::try_from(event.attr.config).ok()?).map(|name| (*name).to_owned());
     match (better, event.attr.kind) {
         // Names given with `-e name=…` hide what a tracepoint is; its description does not.
         (Some(name), _) => name.to_owned(),
         _ if !event.name.is_empty() => event.name.clone(),
-        (_, attr::TYPE_SOFTWARE) => software().unwrap_or_else(|| format!("software:{}", event.attr.config)),
+        (_, attr::TYPE_SOFTWARE) => {
+            software().unwrap_or_else(|| format!("software:{}", event.attr.config))
+        }
         (_, attr::TYPE_HARDWARE) if event.attr.config & 0xffff_ffff == 0 => "cycles".to_owned(),
         (_, attr::TYPE_TRACEPOINT) => format!("tracepoint:{}", event.attr.config),
         (_, kind) => format!("type{kind}:{:#x}", event.attr.config),
     }
 }
 
-/// The first event that samples what CPUs do is the one; a second would count the same time twice. Only the kinds of cores of a hybrid
-/// machine have one each: they differ in the upper half of `config`.
-fn clock_role<'a>(desc: &EventDesc, name: &'a str, clock: &mut Option<(u32, u64, &'a str)>, warnings: &mut Warnings) -> Role {
+/// The first event that samples what CPUs do is the one; a second would count the same time twice.
+/// Only the kinds of cores of a hybrid machine have one each: they differ in the upper half of
+/// `config`.
+fn clock_role<'a>(
+    desc: &EventDesc,
+    name: &'a str,
+    clock: &mut Option<(u32, u64, &'a str)>,
+    warnings: &mut Warnings,
+) -> Role {
     let EventAttr { kind, config, .. } = desc.attr;
-    // Of the software events only the two clocks tick with time spent; others mark what happened, or nothing.
+    // Of the software events only the two clocks tick with time spent; others mark what happened,
+    // or nothing.
     let ticks = match kind {
         attr::TYPE_SOFTWARE => matches!(config, attr::SW_CPU_CLOCK | attr::SW_TASK_CLOCK),
         _ => desc.attr.sample_period > 0,
@@ -229,13 +261,15 @@ fn try_tracepoint_role(name: &str, format: &EventFormat, has_waking: bool) -> Op
         }),
         // Where wakings are recorded, the wake-ups that follow them tell nothing new.
         "sched:sched_wakeup" if has_waking => Role::Ignored,
-        "sched:sched_waking" | "sched:sched_wakeup" | "sched:sched_wakeup_new" => Role::Waking(WakingFields {
-            pid: field("pid")?,
-            comm: field("comm"),
-            target_cpu: field("target_cpu"),
-            common_flags: field("common_flags"),
-            new: name == "sched:sched_wakeup_new",
-        }),
+        "sched:sched_waking" | "sched:sched_wakeup" | "sched:sched_wakeup_new" => {
+            Role::Waking(WakingFields {
+                pid: field("pid")?,
+                comm: field("comm"),
+                target_cpu: field("target_cpu"),
+                common_flags: field("common_flags"),
+                new: name == "sched:sched_wakeup_new",
+            })
+        }
         "lock:contention_begin" | "lock:contention_end" => {
             let begin = name == "lock:contention_begin";
             let detail = field(if begin { "flags" } else { "ret" });
@@ -244,7 +278,9 @@ fn try_tracepoint_role(name: &str, format: &EventFormat, has_waking: bool) -> Op
         "sched:sched_process_fork" => Role::Born(field("child_pid")?),
         "sched:sched_process_exit" => Role::Gone(field("pid")?),
         "sched:sched_migrate_task" => Role::Migrated(field("pid")?, field("dest_cpu")?),
-        "task:task_rename" => Role::Renamed(field("pid").or_else(|| field("tid"))?, field("newcomm")?),
+        "task:task_rename" => {
+            Role::Renamed(field("pid").or_else(|| field("tid"))?, field("newcomm")?)
+        }
         _ => Role::Ignored,
     })
 }

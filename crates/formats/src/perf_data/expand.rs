@@ -1,7 +1,8 @@
 //! Unpacks `perf record -z`.
 //!
-//! COMPRESSED records (`struct perf_record_compressed`) hold pieces of one zstd stream, which as a rule is never ended; what comes out
-//! are records again, cut anywhere. COMPRESSED2 is the same with its length stated, because it is padded.
+//! COMPRESSED records (`struct perf_record_compressed`) hold pieces of one zstd stream, which as a
+//! rule is never ended; what comes out are records again, cut anywhere. COMPRESSED2 is the same
+//! with its length stated, because it is padded.
 
 use super::{
     record::kind,
@@ -11,7 +12,8 @@ use crate::cursor::Cursor;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use unhitch_model::Warnings;
 
-/// Records of scheduling shrink to a tenth or a fiftieth of their size; what claims to unpack to more than this many times its size is made to harm.
+/// Records of scheduling shrink to a tenth or a fiftieth of their size; what claims to unpack to
+/// more than this many times its size is made to harm.
 const MAX_RATIO: usize = 200;
 /// No recording is unpacked to more than this.
 const MAX_LEN: usize = 8 << 30;
@@ -69,9 +71,12 @@ fn unpack(mut stream: &[u8], out: &mut Vec<u8>, max_len: usize) -> Result<(), St
             if let Err(error) = decoded {
                 result = if at_end { Ok(()) } else { Err(error.to_string()) };
                 stream = &[];
-                // An empty last block, with a checksum for a frame that wants one, makes the decoder give away what it still holds.
+                // An empty last block, with a checksum for a frame that wants one, makes the
+                // decoder give away what it still holds.
                 let end = [1, 0, 0, 0, 0, 0, 0];
-                decoder.decode_blocks(&end[..], BlockDecodingStrategy::UptoBlocks(1)).map_err(|error| error.to_string())?;
+                decoder
+                    .decode_blocks(&end[..], BlockDecodingStrategy::UptoBlocks(1))
+                    .map_err(|error| error.to_string())?;
             }
             decoder.collect_to_writer(&mut *out).map_err(|error| error.to_string())?;
             if out.len() > max_len {

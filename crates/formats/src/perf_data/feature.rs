@@ -1,6 +1,7 @@
 //! The feature sections behind a file's data, and the same as records of a pipe.
 //!
-//! `HEADER_*` in `tools/perf/util/header.h`; each is a bit of the file header. A damaged section costs what it tells, never the trace.
+//! `HEADER_*` in `tools/perf/util/header.h`; each is a bit of the file header. A damaged section
+//! costs what it tells, never the trace.
 
 use super::{ClockData, EventDesc, Features, attr::EventAttr, record::misc, records::Records};
 use crate::{
@@ -66,10 +67,17 @@ impl About {
                 }
             }
             EVENT_DESC => self.read_event_desc(&mut from)?,
-            SAMPLE_TIME => features.sample_window = Some(Window::new(Time::from_nanos(from.u64()?), Time::from_nanos(from.u64()?))),
+            SAMPLE_TIME => {
+                features.sample_window =
+                    Some(Window::new(Time::from_nanos(from.u64()?), Time::from_nanos(from.u64()?)))
+            }
             CLOCK_DATA => {
                 let _version = from.u32()?;
-                features.clock_id = Some(ClockData { clockid: from.u32()?, wall_ns: from.u64()?, clock_ns: from.u64()? });
+                features.clock_id = Some(ClockData {
+                    clockid: from.u32()?,
+                    wall_ns: from.u64()?,
+                    clock_ns: from.u64()?,
+                });
             }
             _ => {}
         }
@@ -85,9 +93,9 @@ impl About {
             let ids = from.u32()?;
             let name = text(from)?;
             from.bytes_u64(u64::from(ids) * 8)?;
-            if let Some(event) =
-                self.events.get_mut(index).filter(|event| EventAttr::decode(attr).is_ok_and(|attr| attr.config == event.attr.config))
-            {
+            if let Some(event) = self.events.get_mut(index).filter(|event| {
+                EventAttr::decode(attr).is_ok_and(|attr| attr.config == event.attr.config)
+            }) {
                 event.name = name;
             }
         }

@@ -1,7 +1,8 @@
 //! The header of a `perf.data`: where everything is.
 //!
-//! `struct perf_file_header` of `tools/perf/util/header.h`. perf fills in the data's size last: a file whose recorder was killed says 0
-//! there and has no feature sections; its records are whole nevertheless.
+//! `struct perf_file_header` of `tools/perf/util/header.h`. perf fills in the data's size last: a
+//! file whose recorder was killed says 0 there and has no feature sections; its records are whole
+//! nevertheless.
 
 use super::{EventDesc, FILE_HEADER_LEN, MAGIC, attr::EventAttr, feature, feature::About};
 use crate::{Error, cursor::Cursor};
@@ -33,11 +34,16 @@ impl<'a> Header<'a> {
             let expected = "a header length of 16 (pipe) or at least 104 (file)";
             return Err(Error::Damaged { expected, found: len.to_string(), offset: 8 });
         }
-        Self::read_file(bytes, from, warnings).ok_or_else(|| Error::truncated("the header of a perf.data", bytes.len()))?
+        Self::read_file(bytes, from, warnings)
+            .ok_or_else(|| Error::truncated("the header of a perf.data", bytes.len()))?
     }
 
     /// `None` when the header itself is cut off.
-    fn read_file(bytes: &'a [u8], mut from: Cursor<'a>, warnings: &mut Warnings) -> Option<Result<Self, Error>> {
+    fn read_file(
+        bytes: &'a [u8],
+        mut from: Cursor<'a>,
+        warnings: &mut Warnings,
+    ) -> Option<Result<Self, Error>> {
         let attr_len = from.u64()?;
         let (attrs_at, attrs_len) = (from.u64()?, from.u64()?);
         let (data_at, data_len) = (from.u64()?, from.u64()?);
@@ -58,16 +64,23 @@ impl<'a> Header<'a> {
             }
             Ok(len) if len <= rest.len() => &rest[..len],
             _ => {
-                warnings.add(format!("the file is cut off: {} of {data_len} bytes of records are there", rest.len()));
+                warnings.add(format!(
+                    "the file is cut off: {} of {data_len} bytes of records are there",
+                    rest.len()
+                ));
                 rest
             }
         };
         if data.len() as u64 == data_len {
             let mut table = Cursor::new(&rest[data.len()..]);
-            for feature in (0..feature::COUNT).filter(|feature| bits[*feature as usize / 64] >> (feature % 64) & 1 != 0) {
+            for feature in (0..feature::COUNT)
+                .filter(|feature| bits[*feature as usize / 64] >> (feature % 64) & 1 != 0)
+            {
                 let section = read_section(bytes, &mut table);
                 if section.and_then(|section| about.read_section(feature, section)).is_none() {
-                    warnings.add(format!("feature section {feature} of the file is damaged and was left out"));
+                    warnings.add(format!(
+                        "feature section {feature} of the file is damaged and was left out"
+                    ));
                 }
             }
         }
@@ -79,11 +92,16 @@ fn wrong_magic(bytes: &[u8]) -> Error {
     let magic = bytes.get(..MAGIC.len()).unwrap_or(bytes);
     let swapped: Vec<u8> = MAGIC.iter().rev().copied().collect();
     match magic {
-        magic if magic == swapped => {
-            Error::Unsupported("perf.data of a big-endian machine: only little-endian recordings can be read".to_owned())
+        magic if magic == swapped => Error::Unsupported(
+            "perf.data of a big-endian machine: only little-endian recordings can be read"
+                .to_owned(),
+        ),
+        b"PERFFILE" => Error::Unsupported(
+            "perf.data of version 1 (before Linux 3.6) cannot be read".to_owned(),
+        ),
+        b"" => {
+            Error::Unknown { expected: "PERFILE2", found: "an empty file".to_owned(), offset: 0 }
         }
-        b"PERFFILE" => Error::Unsupported("perf.data of version 1 (before Linux 3.6) cannot be read".to_owned()),
-        b"" => Error::Unknown { expected: "PERFILE2", found: "an empty file".to_owned(), offset: 0 },
         _ => Error::Unknown { expected: "PERFILE2", found: "something else".to_owned(), offset: 0 },
     }
 }
@@ -97,15 +115,27 @@ fn part(bytes: &[u8], at: u64, len: u64) -> Option<&[u8]> {
     bytes.get(usize::try_from(at).ok()?..)?.get(..usize::try_from(len).ok()?)
 }
 
-fn read_attrs(bytes: &[u8], attr_len: u64, attrs_at: u64, attrs_len: u64, warnings: &mut Warnings) -> Result<Vec<EventDesc>, Error> {
-    let damaged = |expected, found: u64, offset| Error::Damaged { expected, found: found.to_string(), offset };
+fn read_attrs(
+    bytes: &[u8],
+    attr_len: u64,
+    attrs_at: u64,
+    attrs_len: u64,
+    warnings: &mut Warnings,
+) -> Result<Vec<EventDesc>, Error> {
+    let damaged = |expected, found: u64, offset| Error::Damaged {
+        expected,
+        found: found.to_string(),
+        offset,
+    };
     let entry = usize::try_from(attr_len).unwrap_or(usize::MAX);
     if entry < EventAttr::MIN_LEN + SECTION_LEN as usize || attr_len > attrs_len {
         return Err(damaged("an attribute length of at least 80", attr_len, 16));
     }
-    let attrs = part(bytes, attrs_at, attrs_len).ok_or_else(|| damaged("the attributes inside the file", attrs_at, 24))?;
+    let attrs = part(bytes, attrs_at, attrs_len)
+        .ok_or_else(|| damaged("the attributes inside the file", attrs_at, 24))?;
     let mut events = Vec::new();
-    // No honest file has more ids than bytes for them; a dishonest one may point at the same bytes again and again.
+    // No honest file has more ids than bytes for them; a dishonest one may point at the same bytes
+    // again and again.
     let mut ids_left = bytes.len() / 8;
     for bytes_of_event in attrs.chunks_exact(entry).take(feature::MAX_EVENTS) {
         let (attr, ids) = bytes_of_event.split_at(entry - SECTION_LEN as usize);

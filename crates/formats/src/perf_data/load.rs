@@ -1,11 +1,14 @@
 //! The loader: a `perf.data` to a [`Trace`].
 //!
-//! 1. A walk over the record headers sorts out the side-band and cuts the data into chunks ([`super::walk`]).
+//! 1. A walk over the record headers sorts out the side-band and cuts the data into chunks
+//!    ([`super::walk`]).
 //! 2. The chunks are decoded to rows on all cores ([`super::decode`]).
-//! 3. What rows say of threads and addresses is settled with the side-band ([`super::tasks`], [`super::space`]).
+//! 3. What rows say of threads and addresses is settled with the side-band ([`super::tasks`],
+//!    [`super::space`]).
 //! 4. The rows of each kind are sorted by time and become the trace's columns.
 //!
-//! The file's pages are let go chunk by chunk, so that rows take the place of the file in memory instead of joining it.
+//! The file's pages are let go chunk by chunk, so that rows take the place of the file in memory
+//! instead of joining it.
 
 use super::{
     attr::flag,
@@ -27,7 +30,8 @@ use crate::Error;
 use rayon::prelude::*;
 use std::{borrow::Cow, mem};
 use unhitch_model::{
-    ContentionKind, Contentions, Format, Meta, Placements, Samples, StackId, Switches, ThreadId, Threads, Time, Trace, Wakings, Warnings,
+    ContentionKind, Contentions, Format, Meta, Placements, Samples, StackId, Switches, ThreadId,
+    Threads, Time, Trace, Wakings, Warnings,
 };
 
 /// Reads a whole file. `release` is told which parts of `bytes` are not needed any more, or seldom.
@@ -42,14 +46,21 @@ pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Tra
     let mut walker = Walker::new(&data);
     let events = Events::new(&about, &mut warnings);
     if events.list().is_empty() {
-        return Err(Error::Unsupported("the perf.data names no events: without them no record can be read".to_owned()));
+        return Err(Error::Unsupported(
+            "the perf.data names no events: without them no record can be read".to_owned(),
+        ));
     }
     let decoders = decode_all(&events, &mut walker, release);
     Ok(assemble(&about, &events, walker, decoders, warnings, release))
 }
 
-/// Whichever core is free takes the next chunk: it walks it and decodes it while it is in its cache.
-fn decode_all<'a>(events: &'a Events, walker: &mut Walker<'a>, release: &(dyn Fn(&[u8]) + Sync)) -> Vec<Decoder<'a>> {
+/// Whichever core is free takes the next chunk: it walks it and decodes it while it is in its
+/// cache.
+fn decode_all<'a>(
+    events: &'a Events,
+    walker: &mut Walker<'a>,
+    release: &(dyn Fn(&[u8]) + Sync),
+) -> Vec<Decoder<'a>> {
     let chunks = walker.enumerate().par_bridge();
     chunks
         .fold(
@@ -74,9 +85,13 @@ fn assemble<'a>(
     if let Some(damage) = walker.damage() {
         warnings.add(damage);
     }
-    let mut side_band: Vec<Timed<'_>> = walker.side_band.iter().filter_map(|record| side_band::read(record, events)).collect();
+    let mut side_band: Vec<Timed<'_>> =
+        walker.side_band.iter().filter_map(|record| side_band::read(record, events)).collect();
     if side_band.len() < walker.side_band.len() {
-        warnings.add(format!("{} records beside the samples are damaged and were left out", walker.side_band.len() - side_band.len()));
+        warnings.add(format!(
+            "{} records beside the samples are damaged and were left out",
+            walker.side_band.len() - side_band.len()
+        ));
     }
     side_band.sort_by_key(|timed| timed.time);
 
@@ -113,7 +128,9 @@ fn meta(about: &About, events: &Events) -> Meta {
         arch: features.arch.clone(),
         cpus: u16::try_from(features.cpus_online).unwrap_or(u16::MAX),
         memory_bytes: features.memory_kib.saturating_mul(1024),
-        epoch_ns: features.clock_id.map(|clock| i128::from(clock.wall_ns) - i128::from(clock.clock_ns)),
+        epoch_ns: features
+            .clock_id
+            .map(|clock| i128::from(clock.wall_ns) - i128::from(clock.clock_ns)),
         sample_period_ns: events.sample_period_ns,
         producer: features.producer.clone(),
         ..Meta::default()
@@ -128,15 +145,23 @@ struct Merged<'a> {
     covered: Covered,
 }
 
-fn merge<'a>(decoders: Vec<Decoder<'a>>, events: &Events, trace: &mut Trace, warnings: &mut Warnings) -> Merged<'a> {
-    let (stacks, numbers) = StackTable::union(&decoders.iter().map(|decoder| &decoder.stacks).collect::<Vec<_>>());
+fn merge<'a>(
+    decoders: Vec<Decoder<'a>>,
+    events: &Events,
+    trace: &mut Trace,
+    warnings: &mut Warnings,
+) -> Merged<'a> {
+    let (stacks, numbers) =
+        StackTable::union(&decoders.iter().map(|decoder| &decoder.stacks).collect::<Vec<_>>());
     let mut hints = Hints::default();
     let mut covered = Covered::default();
     let mut counts = vec![0; events.list().len() + 1];
     let mut damaged = 0;
     let mut chunks = Vec::new();
     for (decoder, numbers) in decoders.into_iter().zip(&numbers) {
-        chunks.extend(decoder.chunks.into_iter().map(|(index, rows)| (index, rows, numbers.as_slice())));
+        chunks.extend(
+            decoder.chunks.into_iter().map(|(index, rows)| (index, rows, numbers.as_slice())),
+        );
         hints.names.extend(decoder.hints.names);
         hints.owners.extend(decoder.hints.owners);
         hints.lives.extend(decoder.hints.lives);
@@ -148,7 +173,8 @@ fn merge<'a>(decoders: Vec<Decoder<'a>>, events: &Events, trace: &mut Trace, war
     if damaged > 0 {
         warnings.add(format!("{damaged} samples are damaged and were left out"));
     }
-    let names = events.list().iter().map(|event| event.name.as_str()).chain(["SAMPLE of no known event"]);
+    let names =
+        events.list().iter().map(|event| event.name.as_str()).chain(["SAMPLE of no known event"]);
     for (name, count) in names.zip(counts).filter(|(_, count)| *count > 0) {
         *trace.by_kind.entry(name.to_owned()).or_default() += count;
     }
@@ -160,7 +186,8 @@ type Chunks<'a, T> = Vec<(Vec<Row<T>>, &'a [u32])>;
 
 fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
     let (mut switches, mut wakings, mut samples) = (Chunks::new(), Chunks::new(), Chunks::new());
-    let (mut arrivals, mut migrations, mut contentions) = (Chunks::new(), Chunks::new(), Chunks::new());
+    let (mut arrivals, mut migrations, mut contentions) =
+        (Chunks::new(), Chunks::new(), Chunks::new());
     for (_, rows, numbers) in chunks {
         switches.push((rows.switches, numbers));
         wakings.push((rows.wakings, numbers));
@@ -170,14 +197,17 @@ fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
         contentions.push((rows.contentions, numbers));
     }
     let (arrivals, migrations) = (sorted(arrivals), sorted(migrations));
-    let (switches, (wakings, (samples, contentions))) =
-        rayon::join(|| sorted(switches), || rayon::join(|| sorted(wakings), || (sorted(samples), sorted(contentions))));
+    let (switches, (wakings, (samples, contentions))) = rayon::join(
+        || sorted(switches),
+        || rayon::join(|| sorted(wakings), || (sorted(samples), sorted(contentions))),
+    );
     let mut rows = Rows { switches, wakings, samples, arrivals, migrations, contentions };
     place_exiting(&mut rows.samples, &rows.switches);
     rows
 }
 
-/// One list by time. A CPU's own rows are in order already: laid out by CPU they are a few long runs, which a merging sort likes.
+/// One list by time. A CPU's own rows are in order already: laid out by CPU they are a few long
+/// runs, which a merging sort likes.
 fn sorted<T: Copy + Default>(chunks: Chunks<'_, T>) -> Vec<Row<T>> {
     let mut next = Vec::new();
     for row in chunks.iter().flat_map(|(rows, _)| rows) {
@@ -203,7 +233,8 @@ fn sorted<T: Copy + Default>(chunks: Chunks<'_, T>) -> Vec<Row<T>> {
     all
 }
 
-/// A thread that is exiting has no id any more when it is sampled; the switches tell who was on the CPU.
+/// A thread that is exiting has no id any more when it is sampled; the switches tell who was on the
+/// CPU.
 fn place_exiting(samples: &mut [Row<Sample>], switches: &[Row<Switch>]) {
     if samples.iter().all(|row| row.of.tid != u32::MAX) {
         return;
@@ -234,17 +265,26 @@ impl Columns {
 
     #[inline]
     fn stack<T>(&self, row: &Row<T>) -> StackId {
-        self.stacks.get(row.stack as usize).map_or(StackId::EMPTY, |stack| stack.at(Time::from_nanos(row.time)))
+        self.stacks
+            .get(row.stack as usize)
+            .map_or(StackId::EMPTY, |stack| stack.at(Time::from_nanos(row.time)))
     }
 }
 
 fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
-    (trace.arrivals, trace.migrations) = (placements(&rows.arrivals, columns), placements(&rows.migrations, columns));
+    (trace.arrivals, trace.migrations) =
+        (placements(&rows.arrivals, columns), placements(&rows.migrations, columns));
     let (switches, (wakings, (samples, contentions))) = rayon::join(
         || switches(rows.switches, columns),
-        || rayon::join(|| wakings(rows.wakings, columns), || (samples(rows.samples, columns), contentions(rows.contentions, columns))),
+        || {
+            rayon::join(
+                || wakings(rows.wakings, columns),
+                || (samples(rows.samples, columns), contentions(rows.contentions, columns)),
+            )
+        },
     );
-    (trace.switches, trace.wakings, trace.samples, trace.contentions) = (switches, wakings, samples, contentions);
+    (trace.switches, trace.wakings, trace.samples, trace.contentions) =
+        (switches, wakings, samples, contentions);
 }
 
 fn switches(rows: Vec<Row<Switch>>, columns: &Columns) -> Switches {

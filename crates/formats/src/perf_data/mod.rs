@@ -1,7 +1,8 @@
 //! Linux `perf.data`: the recording format of `perf`, and of Unhitch inside its container.
 //!
-//! Specified by `include/uapi/linux/perf_event.h` (records, attributes) and `tools/perf/Documentation/perf.data-file-format.txt`
-//! (file, features). One definition of each structure serves reader, writer and recorder, so that they cannot drift apart.
+//! Specified by `include/uapi/linux/perf_event.h` (records, attributes) and
+//! `tools/perf/Documentation/perf.data-file-format.txt` (file, features). One definition of each
+//! structure serves reader, writer and recorder, so that they cannot drift apart.
 
 pub mod attr;
 mod coverage;

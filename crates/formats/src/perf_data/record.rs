@@ -1,8 +1,9 @@
-//! Encoders of single records: the recorder's snapshot of `/proc`, and every trace that a test makes up.
+//! Encoders of single records: the recorder's snapshot of `/proc`, and every trace that a test
+//! makes up.
 //!
-//! `enum perf_event_type` of `include/uapi/linux/perf_event.h`. All records end with the [`SampleId`] that
-//! [`flag::SAMPLE_ID_ALL`](super::attr::flag::SAMPLE_ID_ALL) adds for a sample type of `TID|TIME|CPU|IDENTIFIER`; a file that holds
-//! them must give its events these four.
+//! `enum perf_event_type` of `include/uapi/linux/perf_event.h`. All records end with the
+//! [`SampleId`] that [`flag::SAMPLE_ID_ALL`](super::attr::flag::SAMPLE_ID_ALL) adds for a sample
+//! type of `TID|TIME|CPU|IDENTIFIER`; a file that holds them must give its events these four.
 
 use super::{RECORD_HEADER_LEN, attr::sample};
 use unhitch_model::Time;
@@ -82,7 +83,8 @@ pub mod kind {
             "SCHEDSTAT_CPU",
             "SCHEDSTAT_DOMAIN",
         ];
-        let named = if kind < 64 { KERNEL.get(kind as usize) } else { USER.get(kind as usize - 64) };
+        let named =
+            if kind < 64 { KERNEL.get(kind as usize) } else { USER.get(kind as usize - 64) };
         match named {
             Some(name) if !name.is_empty() => (*name).to_owned(),
             _ => format!("RECORD_{kind}"),
@@ -118,7 +120,8 @@ pub mod context {
     pub const USER: u64 = -512i64 as u64;
     /// … a user stack that is delivered later; one word, its cookie, follows.
     pub const USER_DEFERRED: u64 = -640i64 as u64;
-    /// … a guest's, of which a trace of its host knows nothing: hypervisor, guest, its kernel, its user program.
+    /// … a guest's, of which a trace of its host knows nothing: hypervisor, guest, its kernel, its
+    /// user program.
     pub const OTHERS: [u64; 4] = [-32i64 as u64, -2048i64 as u64, -2176i64 as u64, -2560i64 as u64];
 
     /// True for a marker, which is no address.
@@ -193,8 +196,9 @@ fn begin(out: &mut Vec<u8>, kind: u32, misc: u16) -> usize {
     start
 }
 
-/// Completes the record that began at `start`. One that would not fit its 16-bit size is left out: no caller's data is that long
-/// (paths end at 4096 bytes, chains at 127 frames, tracepoints at a page).
+/// Completes the record that began at `start`. One that would not fit its 16-bit size is left out:
+/// no caller's data is that long (paths end at 4096 bytes, chains at 127 frames, tracepoints at a
+/// page).
 fn end(out: &mut Vec<u8>, start: usize) {
     match u16::try_from(out.len() - start) {
         Ok(size) => out[start + 6..start + RECORD_HEADER_LEN].copy_from_slice(&size.to_le_bytes()),
@@ -234,7 +238,8 @@ fn words_u64(out: &mut Vec<u8>, words: &[u64]) {
 pub fn mmap2(out: &mut Vec<u8>, map: &Mmap2<'_>, id: &SampleId) {
     let mode = if map.kernel { misc::KERNEL } else { misc::USER };
     let build_id = map.build_id.filter(|id| !id.is_empty() && id.len() <= 20);
-    let start = begin(out, kind::MMAP2, mode | if build_id.is_some() { misc::MMAP_BUILD_ID } else { 0 });
+    let start =
+        begin(out, kind::MMAP2, mode | if build_id.is_some() { misc::MMAP_BUILD_ID } else { 0 });
     words_u32(out, &[map.pid, map.tid]);
     words_u64(out, &[map.start_avma, map.len, map.file_offset]);
     let mut identity = [0; 24];
@@ -280,10 +285,15 @@ pub fn lost(out: &mut Vec<u8>, events: u64, id: &SampleId) {
     end_with_id(out, start, id);
 }
 
-/// Appends a SAMPLE record with the fields of `sample_type`: any of IDENTIFIER, IP, TID, TIME, ID, CPU, PERIOD, CALLCHAIN, RAW.
+/// Appends a SAMPLE record with the fields of `sample_type`: any of IDENTIFIER, IP, TID, TIME, ID,
+/// CPU, PERIOD, CALLCHAIN, RAW.
 pub fn sample(out: &mut Vec<u8>, sample_type: u64, sample: &Sample<'_>) {
     let has = |bit: u64| sample_type & bit != 0;
-    let start = begin(out, kind::SAMPLE, if sample.kernel_frames.is_empty() { misc::USER } else { misc::KERNEL });
+    let start = begin(
+        out,
+        kind::SAMPLE,
+        if sample.kernel_frames.is_empty() { misc::USER } else { misc::KERNEL },
+    );
     if has(sample::IDENTIFIER) {
         words_u64(out, &[sample.id.id]);
     }
@@ -307,7 +317,11 @@ pub fn sample(out: &mut Vec<u8>, sample_type: u64, sample: &Sample<'_>) {
     }
     if has(sample::CALLCHAIN) {
         let parts = [(context::KERNEL, sample.kernel_frames), (context::USER, sample.user_frames)];
-        let words: usize = parts.iter().filter(|(_, frames)| !frames.is_empty()).map(|(_, frames)| frames.len() + 1).sum();
+        let words: usize = parts
+            .iter()
+            .filter(|(_, frames)| !frames.is_empty())
+            .map(|(_, frames)| frames.len() + 1)
+            .sum();
         words_u64(out, &[words as u64]);
         for (marker, frames) in parts.into_iter().filter(|(_, frames)| !frames.is_empty()) {
             words_u64(out, &[marker]);
@@ -332,9 +346,23 @@ mod tests {
         let mut out = Vec::new();
         let id = SampleId { pid: 1, tid: 2, time: Time::from_nanos(3), cpu: 4, id: 5 };
         comm(&mut out, 1, 2, b"a name that is too long", true, &id);
-        mmap2(&mut out, &Mmap2 { path: b"/usr/lib/x.so", build_id: Some(&[7; 20]), ..Mmap2::default() }, &id);
+        mmap2(
+            &mut out,
+            &Mmap2 { path: b"/usr/lib/x.so", build_id: Some(&[7; 20]), ..Mmap2::default() },
+            &id,
+        );
         fork(&mut out, 1, 2, 3, 4, &id);
-        sample(&mut out, u64::MAX, &Sample { id, raw: &[1; 61], kernel_frames: &[1], user_frames: &[2, 3], ..Sample::default() });
+        sample(
+            &mut out,
+            u64::MAX,
+            &Sample {
+                id,
+                raw: &[1; 61],
+                kernel_frames: &[1],
+                user_frames: &[2, 3],
+                ..Sample::default()
+            },
+        );
         let mut rest = &out[..];
         let mut kinds = Vec::new();
         while !rest.is_empty() {

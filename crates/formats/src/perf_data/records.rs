@@ -1,7 +1,8 @@
 //! [`Records`]: the records of a stretch of data, one after the other.
 //!
-//! `struct perf_event_header` of `include/uapi/linux/perf_event.h`. Two of perf's own records are followed by a payload that their
-//! 16-bit size cannot count. Damage ends the iteration: where one size is wrong, nothing tells where the next record begins.
+//! `struct perf_event_header` of `include/uapi/linux/perf_event.h`. Two of perf's own records are
+//! followed by a payload that their 16-bit size cannot count. Damage ends the iteration: where one
+//! size is wrong, nothing tells where the next record begins.
 
 use super::{RECORD_HEADER_LEN, record::kind};
 use crate::cursor::Cursor;
@@ -51,8 +52,13 @@ impl<'a> Records<'a> {
 
     #[inline]
     fn header(&self) -> Option<(u32, u16, usize)> {
-        let [a, b, c, d, e, f, g, h] = *self.data.get(self.at..)?.first_chunk::<RECORD_HEADER_LEN>()?;
-        Some((u32::from_le_bytes([a, b, c, d]), u16::from_le_bytes([e, f]), usize::from(u16::from_le_bytes([g, h]))))
+        let [a, b, c, d, e, f, g, h] =
+            *self.data.get(self.at..)?.first_chunk::<RECORD_HEADER_LEN>()?;
+        Some((
+            u32::from_le_bytes([a, b, c, d]),
+            u16::from_le_bytes([e, f]),
+            usize::from(u16::from_le_bytes([g, h])),
+        ))
     }
 }
 

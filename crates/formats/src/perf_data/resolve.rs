@@ -30,7 +30,11 @@ impl Resolved {
 }
 
 /// Resolves every stack of `table`, by its number there.
-pub(crate) fn resolve(table: &StackTable<'_>, spaces: &mut Spaces, trace: &mut Trace) -> Vec<Resolved> {
+pub(crate) fn resolve(
+    table: &StackTable<'_>,
+    spaces: &mut Spaces,
+    trace: &mut Trace,
+) -> Vec<Resolved> {
     let mut buffers = Buffers::default();
     table.stacks().iter().map(|stack| resolve_one(stack, spaces, trace, &mut buffers)).collect()
 }
@@ -43,7 +47,12 @@ struct Buffers {
     frames: Vec<FrameId>,
 }
 
-fn resolve_one(stack: &RawStack<'_>, spaces: &mut Spaces, trace: &mut Trace, buffers: &mut Buffers) -> Resolved {
+fn resolve_one(
+    stack: &RawStack<'_>,
+    spaces: &mut Spaces,
+    trace: &mut Trace,
+    buffers: &mut Buffers,
+) -> Resolved {
     let Buffers { kernel, user, frames } = buffers;
     split(stack.words, kernel, user);
     // All but the leaf are return addresses: the call is before them.
@@ -70,7 +79,8 @@ fn resolve_one(stack: &RawStack<'_>, spaces: &mut Spaces, trace: &mut Trace, buf
     if varying.is_empty() {
         return Resolved::Always(trace.stacks.intern(frames, kernel_len));
     }
-    let mut changes: Vec<Time> = varying.iter().flat_map(|(_, history)| history.iter().map(|(from, _)| *from)).collect();
+    let mut changes: Vec<Time> =
+        varying.iter().flat_map(|(_, history)| history.iter().map(|(from, _)| *from)).collect();
     changes.push(Time::ZERO);
     changes.sort_unstable();
     changes.dedup();
@@ -93,7 +103,8 @@ fn resolve_one(stack: &RawStack<'_>, spaces: &mut Spaces, trace: &mut Trace, buf
     Resolved::Varying(changes.into_iter().map(stack_from).collect())
 }
 
-/// The kernel's and the user program's addresses of a call chain. Guests have no place in a trace of their host.
+/// The kernel's and the user program's addresses of a call chain. Guests have no place in a trace
+/// of their host.
 fn split(words: &[u8], kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
     kernel.clear();
     user.clear();

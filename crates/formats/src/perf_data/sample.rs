@@ -1,13 +1,15 @@
 //! Where the fields of an event's samples lie.
 //!
-//! The comment on `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`: which fields are there, and so where they are, depends on
-//! the `sample_type` of the event. The offsets are worked out once per event; up to the call chain all fields are of fixed length.
+//! The comment on `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`: which fields are
+//! there, and so where they are, depends on the `sample_type` of the event. The offsets are worked
+//! out once per event; up to the call chain all fields are of fixed length.
 
 use super::attr::{EventAttr, read_format, sample};
 use crate::cursor::Cursor;
 use unhitch_model::Time;
 
-/// Layout of one event's samples, and of the trailers of records that belong to it. Offsets are in the record's body.
+/// Layout of one event's samples, and of the trailers of records that belong to it. Offsets are in
+/// the record's body.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SampleLayout {
     id: Option<usize>,
@@ -102,8 +104,13 @@ impl SampleLayout {
         if let Some(format) = self.read {
             skip_read(&mut rest, format)?;
         }
-        let call_chain = if self.call_chain { rest.u64().and_then(|words| rest.bytes_u64(words.checked_mul(8)?))? } else { &[] };
-        let raw = if self.raw { rest.u32().and_then(|len| rest.bytes_u64(u64::from(len)))? } else { &[] };
+        let call_chain = if self.call_chain {
+            rest.u64().and_then(|words| rest.bytes_u64(words.checked_mul(8)?))?
+        } else {
+            &[]
+        };
+        let raw =
+            if self.raw { rest.u32().and_then(|len| rest.bytes_u64(u64::from(len)))? } else { &[] };
         let (pid, tid) = match self.tid {
             Some(at) => (u32_at(fixed, at)?, u32_at(fixed, at + 4)?),
             None => (u32::MAX, u32::MAX),
@@ -119,7 +126,8 @@ impl SampleLayout {
         })
     }
 
-    /// Reads the trailer of a record that is no sample: `sample_id` in the comment on `PERF_RECORD_MMAP`.
+    /// Reads the trailer of a record that is no sample: `sample_id` in the comment on
+    /// `PERF_RECORD_MMAP`.
     pub(crate) fn read_trailer(&self, body: &[u8]) -> Trailer {
         let mut trailer = Trailer::default();
         if !self.sample_id_all {
@@ -127,7 +135,14 @@ impl SampleLayout {
         }
         // Last field first: the record's own fields before it are of any length.
         let mut end = body.len();
-        for bit in [sample::IDENTIFIER, sample::CPU, sample::STREAM_ID, sample::ID, sample::TIME, sample::TID] {
+        for bit in [
+            sample::IDENTIFIER,
+            sample::CPU,
+            sample::STREAM_ID,
+            sample::ID,
+            sample::TIME,
+            sample::TID,
+        ] {
             if self.sample_type & bit == 0 {
                 continue;
             }
@@ -151,7 +166,11 @@ fn skip_read(from: &mut Cursor<'_>, format: u64) -> Option<()> {
     let has = |bit: u64| u64::from(format & bit != 0);
     let times = has(read_format::TOTAL_TIME_ENABLED) + has(read_format::TOTAL_TIME_RUNNING);
     let value = 1 + has(read_format::ID) + has(read_format::LOST);
-    let words = if format & read_format::GROUP != 0 { times.checked_add(from.u64()?.checked_mul(value)?)? } else { times + value };
+    let words = if format & read_format::GROUP != 0 {
+        times.checked_add(from.u64()?.checked_mul(value)?)?
+    } else {
+        times + value
+    };
     from.bytes_u64(words.checked_mul(8)?).map(|_| ())
 }
 
@@ -162,11 +181,23 @@ mod tests {
 
     #[test]
     fn skips_what_it_does_not_need() {
-        let sample_type = sample::IP | sample::TID | sample::ADDR | sample::READ | sample::CALLCHAIN | sample::RAW | sample::REGS_USER;
+        let sample_type = sample::IP
+            | sample::TID
+            | sample::ADDR
+            | sample::READ
+            | sample::CALLCHAIN
+            | sample::RAW
+            | sample::REGS_USER;
         let read = read_format::GROUP | read_format::ID | read_format::TOTAL_TIME_ENABLED;
-        let layout = SampleLayout::new(&EventAttr { sample_type, read_format: read, ..EventAttr::default() });
-        // ip, pid and tid, addr; group of 2 with the time enabled, value and id each; a chain of 1; raw of 4; a register.
-        let words: [u64; 12] = [10, 7 << 32 | 6, 11, 2, 12, 13, 14, 15, 16, 1, 17, 4 | 0xabcd << 32];
+        let layout = SampleLayout::new(&EventAttr {
+            sample_type,
+            read_format: read,
+            ..EventAttr::default()
+        });
+        // ip, pid and tid, addr; group of 2 with the time enabled, value and id each; a chain of 1;
+        // raw of 4; a register.
+        let words: [u64; 12] =
+            [10, 7 << 32 | 6, 11, 2, 12, 13, 14, 15, 16, 1, 17, 4 | 0xabcd << 32];
         let body: Vec<u8> = words.iter().chain(&[99]).flat_map(|word| word.to_le_bytes()).collect();
         let fields = layout.read(&body).unwrap();
         assert_eq!((fields.pid, fields.tid), (6, 7));
@@ -180,10 +211,21 @@ mod tests {
 
     #[test]
     fn trailers_are_read_from_the_end() {
-        let sample_type = sample::TID | sample::TIME | sample::ID | sample::CPU | sample::IDENTIFIER;
-        let layout = SampleLayout::new(&EventAttr { sample_type, flags: flag::SAMPLE_ID_ALL, ..EventAttr::default() });
-        let body: Vec<u8> = [1u64, 2, 3 | 30 << 32, 40, 5, 6, 7].iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(layout.read_trailer(&body), Trailer { time: Time::from_nanos(40), cpu: Some(6), tid: Some(30) });
+        let sample_type =
+            sample::TID | sample::TIME | sample::ID | sample::CPU | sample::IDENTIFIER;
+        let layout = SampleLayout::new(&EventAttr {
+            sample_type,
+            flags: flag::SAMPLE_ID_ALL,
+            ..EventAttr::default()
+        });
+        let body: Vec<u8> = [1u64, 2, 3 | 30 << 32, 40, 5, 6, 7]
+            .iter()
+            .flat_map(|word| word.to_le_bytes())
+            .collect();
+        assert_eq!(
+            layout.read_trailer(&body),
+            Trailer { time: Time::from_nanos(40), cpu: Some(6), tid: Some(30) }
+        );
         assert_eq!(layout.read_trailer(&body[..24]), Trailer::default());
     }
 }

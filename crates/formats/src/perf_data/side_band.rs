@@ -56,12 +56,21 @@ pub(crate) fn read<'a>(record: &Record<'a>, events: &Events) -> Option<Timed<'a>
     let what = match record.kind {
         kind::COMM => {
             let exec = record.misc & misc::COMM_EXEC != 0;
-            SideBand::Comm { pid: from.u32()?, tid: from.u32()?, name: until_nul(from.rest()), exec }
+            SideBand::Comm {
+                pid: from.u32()?,
+                tid: from.u32()?,
+                name: until_nul(from.rest()),
+                exec,
+            }
         }
         kind::FORK | kind::EXIT => {
             let (pid, ppid, tid, ptid) = (from.u32()?, from.u32()?, from.u32()?, from.u32()?);
             time = Time::from_nanos(from.u64()?);
-            if record.kind == kind::FORK { SideBand::Fork { pid, ppid, tid, ptid } } else { SideBand::Exit { tid } }
+            if record.kind == kind::FORK {
+                SideBand::Fork { pid, ppid, tid, ptid }
+            } else {
+                SideBand::Exit { tid }
+            }
         }
         kind::LOST => {
             from.u64()?;
@@ -93,5 +102,14 @@ fn read_mmap<'a>(record: &Record<'a>, from: &mut Cursor<'a>) -> Option<Mmap<'a>>
         executable &= protection == 0 || protection & PROT_EXEC != 0;
     }
     let kernel = record.misc & misc::CPUMODE_MASK == misc::KERNEL;
-    Some(Mmap { pid, start_avma, len, file_offset, path: until_nul(from.rest()), build_id, kernel, executable })
+    Some(Mmap {
+        pid,
+        start_avma,
+        len,
+        file_offset,
+        path: until_nul(from.rest()),
+        build_id,
+        kernel,
+        executable,
+    })
 }

@@ -1,14 +1,16 @@
 //! [`Spaces`]: what an address meant, in which process, at which time.
 //!
-//! MMAP records give the mappings, FORK copies them to a child, an exec ends them. An address is looked up once per process, not once per
-//! event; only where a process mapped something else over it does the answer depend on the time.
+//! MMAP records give the mappings, FORK copies them to a child, an exec ends them. An address is
+//! looked up once per process, not once per event; only where a process mapped something else over
+//! it does the answer depend on the time.
 
 use super::side_band::{Mmap, SideBand, Timed};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, Time, Trace};
 
-/// What is at an address: a frame, or none where no executable mapping covers it, so that it is no code.
+/// What is at an address: a frame, or none where no executable mapping covers it, so that it is no
+/// code.
 #[derive(Clone)]
 pub(crate) enum Place {
     /// The same as long as the process lives.
@@ -50,7 +52,11 @@ const MAX_FORKS: usize = 64;
 
 impl Spaces {
     /// From the side-band, sorted by time. The modules go into `trace`.
-    pub(crate) fn new(side_band: &[Timed<'_>], build_ids: &FxHashMap<Vec<u8>, Vec<u8>>, trace: &mut Trace) -> Self {
+    pub(crate) fn new(
+        side_band: &[Timed<'_>],
+        build_ids: &FxHashMap<Vec<u8>, Vec<u8>>,
+        trace: &mut Trace,
+    ) -> Self {
         let mut kernel_build_id: &[u8] = &[];
         let mut by_pid = FxHashMap::<u32, Vec<Space>>::default();
         for Timed { time, what, .. } in side_band {
@@ -59,7 +65,9 @@ impl Spaces {
                     let parent = by_pid.get(&ppid).map(|spaces| (ppid, spaces.len() - 1));
                     by_pid.entry(pid).or_default().push(Space::new(*time, parent));
                 }
-                SideBand::Comm { pid, exec: true, .. } => by_pid.entry(pid).or_default().push(Space::new(*time, None)),
+                SideBand::Comm { pid, exec: true, .. } => {
+                    by_pid.entry(pid).or_default().push(Space::new(*time, None))
+                }
                 SideBand::Mmap(map) if map.kernel => {
                     let names_kernel = map.path.starts_with(b"[kernel") && !map.build_id.is_empty();
                     kernel_build_id = if names_kernel { map.build_id } else { kernel_build_id };
@@ -78,11 +86,17 @@ impl Spaces {
             }
         }
         by_pid.values_mut().flatten().for_each(Space::sort);
-        if let Some(id) = build_ids.get(&b"[kernel.kallsyms]"[..]).filter(|_| kernel_build_id.is_empty()) {
+        if let Some(id) =
+            build_ids.get(&b"[kernel.kallsyms]"[..]).filter(|_| kernel_build_id.is_empty())
+        {
             kernel_build_id = id;
         }
         let path = trace.strings.intern("[kernel]");
-        let kernel = trace.modules.intern(Module { path, kind: ModuleKind::Kernel, build_id: kernel_build_id.to_vec() });
+        let kernel = trace.modules.intern(Module {
+            path,
+            kind: ModuleKind::Kernel,
+            build_id: kernel_build_id.to_vec(),
+        });
         Self { by_pid, kernel, known: FxHashMap::default() }
     }
 
@@ -111,13 +125,19 @@ impl Spaces {
         for (number, space) in self.by_pid.get(&pid).into_iter().flatten().enumerate() {
             let mut covering = self.covering(pid, number, avma);
             if covering.is_empty() {
-                // A snapshot of the process that was not taken in this space tells more than nothing.
-                covering = self.by_pid[&pid].iter().map(|other| other.covering(avma)).find(|found| !found.is_empty()).unwrap_or_default();
+                // A snapshot of the process that was not taken in this space tells more than
+                // nothing.
+                covering = self.by_pid[&pid]
+                    .iter()
+                    .map(|other| other.covering(avma))
+                    .find(|found| !found.is_empty())
+                    .unwrap_or_default();
                 covering.truncate(1);
             }
             if covering.is_empty() {
                 // Where no code of the process is known, nothing is known of this address either.
-                let unknown = (!self.knows_mappings(pid, number)).then(|| anonymous_frame(pid, avma, trace));
+                let unknown =
+                    (!self.knows_mappings(pid, number)).then(|| anonymous_frame(pid, avma, trace));
                 history.push((space.from, unknown));
             }
             for (index, mapping) in covering.iter().enumerate() {
@@ -133,9 +153,11 @@ impl Spaces {
         }
     }
 
-    /// A space and those that it was copied from, the nearest first, each with the time up to which it counts.
+    /// A space and those that it was copied from, the nearest first, each with the time up to which
+    /// it counts.
     fn lineage(&self, pid: u32, number: usize) -> impl Iterator<Item = (&Space, Time)> {
-        let get = |pid: u32, number: usize| self.by_pid.get(&pid).and_then(|spaces| spaces.get(number));
+        let get =
+            |pid: u32, number: usize| self.by_pid.get(&pid).and_then(|spaces| spaces.get(number));
         let first = get(pid, number).map(|space| (space, Time::MAX));
         let parent_of = move |&(space, until): &(&Space, Time)| {
             let (pid, number) = space.parent?;
@@ -144,12 +166,14 @@ impl Spaces {
         std::iter::successors(first, parent_of).take(MAX_FORKS)
     }
 
-    /// True when some code of the space is known: then an address that no mapping covers is no code.
+    /// True when some code of the space is known: then an address that no mapping covers is no
+    /// code.
     fn knows_mappings(&self, pid: u32, number: usize) -> bool {
         self.lineage(pid, number).any(|(space, _)| !space.mappings.is_empty())
     }
 
-    /// The mappings that cover `avma`, oldest first: the space's own, else the one that it inherited.
+    /// The mappings that cover `avma`, oldest first: the space's own, else the one that it
+    /// inherited.
     fn covering(&self, pid: u32, number: usize, avma: u64) -> Vec<&Mapping> {
         for (space, until) in self.lineage(pid, number) {
             let mut covering = space.covering(avma);
@@ -199,14 +223,20 @@ impl Space {
     }
 
     fn covering(&self, avma: u64) -> Vec<&Mapping> {
-        let mut covering: Vec<&Mapping> = self.candidates(avma).iter().filter(|mapping| avma < mapping.end_avma).collect();
+        let mut covering: Vec<&Mapping> =
+            self.candidates(avma).iter().filter(|mapping| avma < mapping.end_avma).collect();
         covering.sort_by_key(|mapping| mapping.from);
         covering
     }
 }
 
 impl Mapping {
-    fn new(map: &Mmap<'_>, from: Time, build_ids: &FxHashMap<Vec<u8>, Vec<u8>>, trace: &mut Trace) -> Self {
+    fn new(
+        map: &Mmap<'_>,
+        from: Time,
+        build_ids: &FxHashMap<Vec<u8>, Vec<u8>>,
+        trace: &mut Trace,
+    ) -> Self {
         let anonymous = is_anonymous(map.path);
         let module = if anonymous {
             anonymous_module(map.pid, trace)
@@ -219,18 +249,38 @@ impl Mapping {
             trace.modules.intern(Module { path, kind: ModuleKind::File, build_id })
         };
         let end_avma = map.start_avma.saturating_add(map.len);
-        Self { start_avma: map.start_avma, end_avma, file_offset: map.file_offset, from, module, anonymous }
+        Self {
+            start_avma: map.start_avma,
+            end_avma,
+            file_offset: map.file_offset,
+            from,
+            module,
+            anonymous,
+        }
     }
 
     fn frame(&self, avma: u64, trace: &mut Trace) -> FrameId {
-        let offset = if self.anonymous { avma } else { (avma - self.start_avma).wrapping_add(self.file_offset) };
+        let offset = if self.anonymous {
+            avma
+        } else {
+            (avma - self.start_avma).wrapping_add(self.file_offset)
+        };
         trace.stacks.intern_frame(Frame { module: self.module, offset })
     }
 }
 
 /// Names that the kernel gives to memory without a file: there is no code to be found under them.
 fn is_anonymous(path: &[u8]) -> bool {
-    const NAMES: [&[u8]; 8] = [b"//anon", b"[anon", b"[heap]", b"[stack", b"/anon_hugepage", b"/memfd:", b"/dev/zero", b"/SYSV"];
+    const NAMES: [&[u8]; 8] = [
+        b"//anon",
+        b"[anon",
+        b"[heap]",
+        b"[stack",
+        b"/anon_hugepage",
+        b"/memfd:",
+        b"/dev/zero",
+        b"/SYSV",
+    ];
     path.is_empty() || NAMES.iter().any(|name| path.starts_with(name))
 }
 

@@ -1,7 +1,7 @@
 //! [`StackTable`]: call chains by content, before their addresses mean anything.
 //!
-//! A trace has far fewer stacks than events, so a chain is compared as raw bytes and only a new one is looked at closely. The words stay
-//! in the file: the table holds references, no copies.
+//! A trace has far fewer stacks than events, so a chain is compared as raw bytes and only a new one
+//! is looked at closely. The words stay in the file: the table holds references, no copies.
 
 /// A call chain as recorded, with its markers. Its user addresses belong to the process `pid`.
 #[derive(Clone, Copy)]
@@ -29,11 +29,14 @@ impl<'a> StackTable<'a> {
         self.insert(RawStack { hash: hash(pid, words), pid, words })
     }
 
-    /// One table of several, and for each of them which number its stacks have in it. The numbers follow the place of the first
-    /// occurrence in the file, however the work was shared.
+    /// One table of several, and for each of them which number its stacks have in it. The numbers
+    /// follow the place of the first occurrence in the file, however the work was shared.
     pub(crate) fn union(tables: &[&Self]) -> (Self, Vec<Vec<u32>>) {
         let mut all = Self::new();
-        let mut numbers: Vec<Vec<u32>> = tables.iter().map(|table| table.stacks.iter().map(|stack| all.insert(*stack)).collect()).collect();
+        let mut numbers: Vec<Vec<u32>> = tables
+            .iter()
+            .map(|table| table.stacks.iter().map(|stack| all.insert(*stack)).collect())
+            .collect();
         let mut order: Vec<u32> = (0..all.stacks.len() as u32).collect();
         order[1..].sort_unstable_by_key(|number| all.stacks[*number as usize].words.as_ptr());
         let mut place = vec![0; order.len()];
@@ -90,7 +93,8 @@ impl<'a> StackTable<'a> {
     }
 }
 
-/// Two words at a time by a folded 128-bit product, as wyhash does: it is the one thing done for every byte of a trace.
+/// Two words at a time by a folded 128-bit product, as wyhash does: it is the one thing done for
+/// every byte of a trace.
 #[inline]
 fn hash(pid: u32, words: &[u8]) -> u64 {
     const A: u64 = 0x2d35_8dcc_aa6c_78a5;
@@ -116,8 +120,11 @@ mod tests {
 
     #[test]
     fn equal_chains_have_one_number() {
-        let chains: Vec<Vec<u8>> =
-            (0..3000u64).map(|n| [n % 1000, n % 1000 + 1, 7].iter().flat_map(|word| word.to_le_bytes()).collect()).collect();
+        let chains: Vec<Vec<u8>> = (0..3000u64)
+            .map(|n| {
+                [n % 1000, n % 1000 + 1, 7].iter().flat_map(|word| word.to_le_bytes()).collect()
+            })
+            .collect();
         let mut table = StackTable::new();
         let numbers: Vec<u32> = chains.iter().map(|chain| table.intern(1, chain)).collect();
         assert_eq!(table.stacks().len(), 1001);

@@ -1,7 +1,8 @@
 //! Threads and processes: which incarnations there were, and which one a thread id meant at a time.
 //!
-//! FORK, COMM and EXIT records tell it, tracepoints of the same events confirm it or stand in, and what a context switch or a sample says
-//! of a thread fills the gaps: perf may have lost the record, or never recorded it.
+//! FORK, COMM and EXIT records tell it, tracepoints of the same events confirm it or stand in, and
+//! what a context switch or a sample says of a thread fills the gaps: perf may have lost the
+//! record, or never recorded it.
 
 use super::side_band::{SideBand, Timed};
 use crate::cursor::until_nul;
@@ -53,7 +54,12 @@ struct Builder<'a> {
 }
 
 /// Builds the tables of threads. `side_band` and the tables come out sorted by time.
-pub(crate) fn build(threads: Threads, strings: &mut Strings, side_band: &[Timed<'_>], mut hints: Hints) -> Threads {
+pub(crate) fn build(
+    threads: Threads,
+    strings: &mut Strings,
+    side_band: &[Timed<'_>],
+    mut hints: Hints,
+) -> Threads {
     hints.names.sort_unstable();
     hints.owners.sort_unstable();
     hints.lives.sort_by_key(|(time, tid, _)| (*time, *tid));
@@ -71,7 +77,12 @@ pub(crate) fn build(threads: Threads, strings: &mut Strings, side_band: &[Timed<
             builder.owners.entry(tid).or_default().push((time, pid));
         }
     }
-    for (time, tid) in hints.owners.iter().map(|hint| (hint.0, hint.1)).chain(hints.names.iter().map(|hint| (hint.0, hint.1))) {
+    for (time, tid) in hints
+        .owners
+        .iter()
+        .map(|hint| (hint.0, hint.1))
+        .chain(hints.names.iter().map(|hint| (hint.0, hint.1)))
+    {
         let first = builder.first_seen.entry(tid).or_insert(time);
         *first = time.min(*first);
     }
@@ -104,18 +115,29 @@ impl Builder<'_> {
             SideBand::Fork { pid, ppid, tid, .. } if time == Time::ZERO => {
                 let id = self.known(tid, Some(pid));
                 let process = self.threads.get(id).process;
-                if let Some(process) = self.threads.process_mut(process).filter(|process| process.pid == pid && tid == pid && ppid != pid) {
+                if let Some(process) = self
+                    .threads
+                    .process_mut(process)
+                    .filter(|process| process.pid == pid && tid == pid && ppid != pid)
+                {
                     process.parent_pid = Some(ppid);
                 }
             }
-            SideBand::Fork { pid, ppid, tid, ptid } => {
-                self.born(time, tid, Some(pid), Some(ppid).filter(|ppid| *ppid != pid), ptid, BY_RECORD)
-            }
+            SideBand::Fork { pid, ppid, tid, ptid } => self.born(
+                time,
+                tid,
+                Some(pid),
+                Some(ppid).filter(|ppid| *ppid != pid),
+                ptid,
+                BY_RECORD,
+            ),
             SideBand::Exit { tid } => self.gone(time, tid),
             SideBand::Comm { pid, tid, name, .. } => {
                 let id = match self.latest(tid) {
                     // Its birth was not recorded: a name is not given to the dead.
-                    Some(id) if self.threads.get(id).end.is_some_and(|end| end < time) => self.begin(time, tid, Some(pid), None),
+                    Some(id) if self.threads.get(id).end.is_some_and(|end| end < time) => {
+                        self.begin(time, tid, Some(pid), None)
+                    }
                     _ => self.known(tid, Some(pid)),
                 };
                 self.name(id, time, name);
@@ -137,21 +159,37 @@ impl Builder<'_> {
         }
     }
 
-    fn born(&mut self, time: Time, tid: u32, pid: Option<u32>, ppid: Option<u32>, ptid: u32, by: u8) {
+    fn born(
+        &mut self,
+        time: Time,
+        tid: u32,
+        pid: Option<u32>,
+        ppid: Option<u32>,
+        ptid: u32,
+        by: u8,
+    ) {
         if tid == 0 {
             return;
         }
-        // The same birth told by another, or a thread that a snapshot names and that did nothing before.
+        // The same birth told by another, or a thread that a snapshot names and that did nothing
+        // before.
         let unseen = self.first_seen.get(&tid).is_none_or(|first| *first >= time.nanos());
         let told = self.latest(tid).filter(|id| {
             let thread = self.threads.get(*id);
-            thread.end.is_none() && self.flags[id.index()] & by == 0 && (thread.start.is_some() || unseen)
+            thread.end.is_none()
+                && self.flags[id.index()] & by == 0
+                && (thread.start.is_some() || unseen)
         });
         let id = told.unwrap_or_else(|| self.begin(time, tid, pid, ppid));
-        let first_told = self.threads.get_mut(id).is_some_and(|thread| thread.start.replace(thread.start.unwrap_or(time)).is_none());
+        let first_told = self
+            .threads
+            .get_mut(id)
+            .is_some_and(|thread| thread.start.replace(thread.start.unwrap_or(time)).is_none());
         let inherits = told.is_none() || first_told;
         self.flag(id, by);
-        if let Some(parent) = self.latest(ptid).filter(|parent| inherits && *parent != ThreadId::IDLE) {
+        if let Some(parent) =
+            self.latest(ptid).filter(|parent| inherits && *parent != ThreadId::IDLE)
+        {
             let name = self.threads.name_at(parent, time);
             if let Some(thread) = self.threads.get_mut(id).filter(|_| !name.is_empty()) {
                 thread.names.push((time, name));
@@ -161,19 +199,31 @@ impl Builder<'_> {
 
     fn gone(&mut self, time: Time, tid: u32) {
         let id = self.existing(tid);
-        if let Some(thread) = self.threads.get_mut(id).filter(|thread| thread.end.is_none() && tid != 0) {
+        if let Some(thread) =
+            self.threads.get_mut(id).filter(|thread| thread.end.is_none() && tid != 0)
+        {
             thread.end = Some(time);
         }
     }
 
     /// A new incarnation of `tid`, from `start`.
-    fn begin(&mut self, start: Time, tid: u32, pid: Option<u32>, parent_pid: Option<u32>) -> ThreadId {
+    fn begin(
+        &mut self,
+        start: Time,
+        tid: u32,
+        pid: Option<u32>,
+        parent_pid: Option<u32>,
+    ) -> ThreadId {
         let seen_before = self.first_seen.get(&tid).is_some_and(|first| *first < start.nanos());
         if self.latest(tid).is_none() && seen_before {
             self.known(tid, None);
         }
         let pid = pid.unwrap_or_else(|| self.owner(tid, start));
-        if pid == tid { self.add_process(pid, Some(start), parent_pid) } else { self.add(tid, pid, Some(start)) }
+        if pid == tid {
+            self.add_process(pid, Some(start), parent_pid)
+        } else {
+            self.add(tid, pid, Some(start))
+        }
     }
 
     /// The latest incarnation of `tid`; if there is none, one that was there from the beginning.
@@ -192,7 +242,11 @@ impl Builder<'_> {
     /// The process that samples put `tid` in from `start` on; else its own.
     fn owner(&self, tid: u32, start: Time) -> u32 {
         let owners = self.owners.get(&tid).map_or(&[][..], Vec::as_slice);
-        owners.iter().find(|(time, _)| *time >= start.nanos()).or(owners.last()).map_or(tid, |(_, pid)| *pid)
+        owners
+            .iter()
+            .find(|(time, _)| *time >= start.nanos())
+            .or(owners.last())
+            .map_or(tid, |(_, pid)| *pid)
     }
 
     fn add(&mut self, tid: u32, pid: u32, start: Option<Time>) -> ThreadId {
@@ -203,15 +257,32 @@ impl Builder<'_> {
                 self.threads.get(leader).process
             }
         };
-        self.push(Thread { tid, process, names: Vec::new(), start, end: None, policy: None, nice: None })
+        self.push(Thread {
+            tid,
+            process,
+            names: Vec::new(),
+            start,
+            end: None,
+            policy: None,
+            nice: None,
+        })
     }
 
     /// A process with its leader, which is returned.
     fn add_process(&mut self, pid: u32, start: Option<Time>, parent_pid: Option<u32>) -> ThreadId {
         let leader = ThreadId::IDLE;
-        let process = self.threads.add_process(Process { pid, leader, parent_pid, ..Process::default() });
+        let process =
+            self.threads.add_process(Process { pid, leader, parent_pid, ..Process::default() });
         self.processes.insert(pid, process);
-        let leader = self.push(Thread { tid: pid, process, names: Vec::new(), start, end: None, policy: None, nice: None });
+        let leader = self.push(Thread {
+            tid: pid,
+            process,
+            names: Vec::new(),
+            start,
+            end: None,
+            policy: None,
+            nice: None,
+        });
         if let Some(process) = self.threads.process_mut(process) {
             process.leader = leader;
         }
@@ -233,7 +304,9 @@ impl Builder<'_> {
 
     fn name(&mut self, id: ThreadId, time: Time, name: &[u8]) {
         let name = self.strings.intern(&String::from_utf8_lossy(name));
-        let renamed = |thread: &&mut Thread| thread.tid != 0 && thread.names.last().is_none_or(|(_, last)| *last != name);
+        let renamed = |thread: &&mut Thread| {
+            thread.tid != 0 && thread.names.last().is_none_or(|(_, last)| *last != name)
+        };
         if let Some(thread) = self.threads.get_mut(id).filter(renamed) {
             thread.names.push((time, name));
         }
@@ -264,7 +337,11 @@ impl ThreadIndex {
         for (_, thread) in threads.iter() {
             index.entry(thread.tid).or_insert_with(|| match threads.incarnations(thread.tid) {
                 [only] => Incarnations::One(*only),
-                many => Incarnations::Many(many.iter().map(|id| (threads.get(*id).start.unwrap_or(Time::ZERO), *id)).collect()),
+                many => Incarnations::Many(
+                    many.iter()
+                        .map(|id| (threads.get(*id).start.unwrap_or(Time::ZERO), *id))
+                        .collect(),
+                ),
             });
         }
         Self(index)

@@ -1,7 +1,7 @@
 //! [`Walker`]: the serial part of reading, kept small.
 //!
-//! A record tells only where the next one begins, so somebody has to go from header to header before others can share the work. This is
-//! also where everything that is no sample is found.
+//! A record tells only where the next one begins, so somebody has to go from header to header
+//! before others can share the work. This is also where everything that is no sample is found.
 
 use super::{
     expand,
@@ -29,7 +29,13 @@ pub(crate) struct Walker<'a> {
 
 impl<'a> Walker<'a> {
     pub(crate) fn new(data: &'a [u8]) -> Self {
-        Self { data, records: Records::new(data), side_band: Vec::new(), counts: BTreeMap::new(), build_ids: About::default() }
+        Self {
+            data,
+            records: Records::new(data),
+            side_band: Vec::new(),
+            counts: BTreeMap::new(),
+            build_ids: About::default(),
+        }
     }
 
     /// What ended the walk before the data did.
@@ -52,7 +58,8 @@ impl<'a> Iterator for Walker<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let start = self.records.position();
-        // From header to header every step would wait for memory: reading the lines beforehand, none waits for another.
+        // From header to header every step would wait for memory: reading the lines beforehand,
+        // none waits for another.
         let ahead = &self.data[start..self.data.len().min(start + CHUNK_LEN)];
         std::hint::black_box(ahead.iter().step_by(64).fold(0, |all, byte| all ^ byte));
         while self.records.position() - start < CHUNK_LEN {
@@ -67,8 +74,8 @@ impl<'a> Iterator for Walker<'a> {
     }
 }
 
-/// What the records before the first sample say about the file: in a pipe all there is, in a file nothing new. True when the samples are
-/// packed.
+/// What the records before the first sample say about the file: in a pipe all there is, in a file
+/// nothing new. True when the samples are packed.
 pub(crate) fn read_prologue(data: &[u8], about: &mut About, warnings: &mut Warnings) -> bool {
     for record in Records::new(data) {
         let understood = match record.kind {
@@ -81,7 +88,8 @@ pub(crate) fn read_prologue(data: &[u8], about: &mut About, warnings: &mut Warni
             _ => Some(()),
         };
         if understood.is_none() {
-            warnings.add(format!("a {} record is damaged and was left out", kind::name(record.kind)));
+            warnings
+                .add(format!("a {} record is damaged and was left out", kind::name(record.kind)));
         }
     }
     false

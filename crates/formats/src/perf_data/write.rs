@@ -1,8 +1,9 @@
 //! Writes a `perf.data` that `perf` itself reads.
 //!
-//! Layout after `tools/perf/util/header.c`: header, each event's ids, the events' attributes, the records, and directly behind them
-//! the table of feature sections in the order of their bits, then the sections. All sizes are known before the first byte goes
-//! out, so that a save streams straight from the rings' copies into the file.
+//! Layout after `tools/perf/util/header.c`: header, each event's ids, the events' attributes, the
+//! records, and directly behind them the table of feature sections in the order of their bits, then
+//! the sections. All sizes are known before the first byte goes out, so that a save streams
+//! straight from the rings' copies into the file.
 
 use super::{
     FILE_HEADER_LEN, MAGIC,
@@ -62,11 +63,17 @@ pub struct Features {
     pub sample_window: Option<Window>,
 }
 
-/// Writes a whole file: `data` holds the records, as many pieces as there are. Returns the length of the file.
+/// Writes a whole file: `data` holds the records, as many pieces as there are. Returns the length
+/// of the file.
 ///
 /// # Errors
 /// Those of `out`.
-pub fn write(out: &mut (impl Write + ?Sized), events: &[EventDesc], features: &Features, data: &[&[u8]]) -> io::Result<u64> {
+pub fn write(
+    out: &mut (impl Write + ?Sized),
+    events: &[EventDesc],
+    features: &Features,
+    data: &[&[u8]],
+) -> io::Result<u64> {
     let attr_len = attr_len(events);
     let ids_len: u64 = events.iter().map(|event| 8 * event.ids.len() as u64).sum();
     let attrs_at = FILE_HEADER_LEN + ids_len;
@@ -77,7 +84,10 @@ pub fn write(out: &mut (impl Write + ?Sized), events: &[EventDesc], features: &F
     let sections = sections(events, features, attr_len);
     let mut head = Vec::new();
     head.extend_from_slice(MAGIC);
-    put_u64s(&mut head, &[FILE_HEADER_LEN, attr_len as u64 + 16, attrs_at, attrs_len, data_at, data_len, 0, 0]);
+    put_u64s(
+        &mut head,
+        &[FILE_HEADER_LEN, attr_len as u64 + 16, attrs_at, attrs_len, data_at, data_len, 0, 0],
+    );
     let mut bits = [0u64; 4];
     for (feature, _) in &sections {
         bits[*feature as usize / 64] |= 1 << (feature % 64);
@@ -113,7 +123,9 @@ pub fn write(out: &mut (impl Write + ?Sized), events: &[EventDesc], features: &F
 
 /// The shortest layout that holds every event: an older perf refuses what is longer than it knows.
 fn attr_len(events: &[EventDesc]) -> usize {
-    let long = events.iter().any(|event| event.attr.encode()[EventAttr::COMPATIBLE_LEN..].iter().any(|&byte| byte != 0));
+    let long = events.iter().any(|event| {
+        event.attr.encode()[EventAttr::COMPATIBLE_LEN..].iter().any(|&byte| byte != 0)
+    });
     if long { EventAttr::ENCODED_LEN } else { EventAttr::COMPATIBLE_LEN }
 }
 
@@ -148,7 +160,9 @@ fn sections(events: &[EventDesc], features: &Features, attr_len: usize) -> Vec<(
         }
     });
     if let Some(window) = features.sample_window {
-        add(feature::SAMPLE_TIME, &|out| put_u64s(out, &[window.start.nanos(), window.end.nanos()]));
+        add(feature::SAMPLE_TIME, &|out| {
+            put_u64s(out, &[window.start.nanos(), window.end.nanos()])
+        });
     }
     if events.iter().any(|event| event.attr.has(flag::USE_CLOCKID)) {
         // The clock's resolution in nanoseconds.

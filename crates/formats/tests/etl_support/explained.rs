@@ -1,7 +1,7 @@
 //! Every difference between what TraceEvent prints of a field and what we read, as data.
 //!
-//! TraceEvent prints words of its own for numbers, computes fields from others, shows fields of newer versions that an event does not
-//! have, and errs in a few.
+//! TraceEvent prints words of its own for numbers, computes fields from others, shows fields of
+//! newer versions that an event does not have, and errs in a few.
 
 use unhitch_model::{Trace, Value};
 
@@ -31,23 +31,33 @@ impl View<'_> {
     }
 
     fn number(&self, name: &str) -> Option<u64> {
-        self.fields().into_iter().find(|(field, _)| field == name).and_then(|(_, value)| match value {
-            Value::Signed(n) => Some(n as u64),
-            value => value.as_u64(),
-        })
+        self.fields().into_iter().find(|(field, _)| field == name).and_then(
+            |(_, value)| match value {
+                Value::Signed(n) => Some(n as u64),
+                value => value.as_u64(),
+            },
+        )
     }
 
     fn text(&self, name: &str) -> Option<String> {
-        self.fields().into_iter().find(|(field, _)| field == name).map(|(_, value)| value.to_string())
+        self.fields()
+            .into_iter()
+            .find(|(field, _)| field == name)
+            .map(|(_, value)| value.to_string())
     }
 
     /// A field of the first element of the event's list.
     fn first(&self, name: &str) -> Option<String> {
-        let list = self.fields().into_iter().find_map(|(_, value)| if let Value::List(list) = value { Some(list) } else { None })?;
+        let list = self
+            .fields()
+            .into_iter()
+            .find_map(|(_, value)| if let Value::List(list) = value { Some(list) } else { None })?;
         let Value::Struct(members) = list.into_iter().next()? else { return None };
-        members.into_iter().find(|(field, _)| self.trace.name(*field) == name).map(|(_, value)| match value {
-            Value::Unsigned(n) | Value::Hex(n) => format!("{n:#010x}"),
-            value => value.to_string(),
+        members.into_iter().find(|(field, _)| self.trace.name(*field) == name).map(|(_, value)| {
+            match value {
+                Value::Unsigned(n) | Value::Hex(n) => format!("{n:#010x}"),
+                value => value.to_string(),
+            }
         })
     }
 }
@@ -62,7 +72,12 @@ fn ms(view: &View<'_>) -> Option<String> {
 /// Seconds since 1970 as a date.
 fn build_time(view: &View<'_>) -> Option<String> {
     let seconds = u64::from(view.number("TimeDateStamp")? as u32);
-    Some(Value::FileTime(116_444_736_000_000_000 + seconds * 10_000_000).to_string().replace('-', "/")[2..].to_owned())
+    Some(
+        Value::FileTime(116_444_736_000_000_000 + seconds * 10_000_000)
+            .to_string()
+            .replace('-', "/")[2..]
+            .to_owned(),
+    )
 }
 
 /// As this machine's volumes were called.
@@ -83,17 +98,22 @@ fn dos_path(view: &View<'_>) -> Option<String> {
 }
 
 fn sum(view: &View<'_>, field: &str) -> Option<String> {
-    let all = (0..5).map(|generation| view.number(&format!("{field}{generation}"))).collect::<Vec<_>>();
+    let all =
+        (0..5).map(|generation| view.number(&format!("{field}{generation}"))).collect::<Vec<_>>();
     Some(unhitch_model::units::count(all.into_iter().flatten().sum()))
 }
 
 fn bits(value: u64, names: &[(u64, &str)]) -> String {
-    let set: Vec<&str> = names.iter().filter(|(bit, _)| value & bit != 0).map(|(_, name)| *name).collect();
+    let set: Vec<&str> =
+        names.iter().filter(|(bit, _)| value & bit != 0).map(|(_, name)| *name).collect();
     if set.is_empty() { "None".to_owned() } else { set.join(", ") }
 }
 
 fn irp_flags(view: &View<'_>) -> Option<String> {
-    Some(bits(view.number("IrpFlags")? & 0x1_ffff, &[(1, "Nocache"), (2, "MountCompletion"), (0x40, "SynchronousPagingIO")]))
+    Some(bits(
+        view.number("IrpFlags")? & 0x1_ffff,
+        &[(1, "Nocache"), (2, "MountCompletion"), (0x40, "SynchronousPagingIO")],
+    ))
 }
 
 /// TraceEvent's words for numbers: field, number, word.
@@ -135,22 +155,38 @@ const EXPLAINED: &[(&str, &str, Why)] = &[
     ("Image/Load", "FileName", Computed(dos_path)),
     ("Image/Unload", "FileName", Computed(dos_path)),
     // It takes the process in the payload for the event's, and prints 0 for those of the kernel.
-    ("ImageID", "ProcessID", Computed(|view| (view.text("ProcessID")? == view.printed_pid).then(|| "0".to_owned()))),
+    (
+        "ImageID",
+        "ProcessID",
+        Computed(|view| (view.text("ProcessID")? == view.printed_pid).then(|| "0".to_owned())),
+    ),
     ("GC/AllocationTick", "ObjectSize", NotInPayload("0")),
-    ("GC/FinalizeObject", "TypeName", FromElsewhere("it looks up the TypeID among the BulkType events")),
+    (
+        "GC/FinalizeObject",
+        "TypeName",
+        FromElsewhere("it looks up the TypeID among the BulkType events"),
+    ),
     ("GC/HeapStats", "Depth", FromElsewhere("it is the Depth of the GC/Start event before")),
     ("GC/HeapStats", "TotalHeapSize", Computed(|view| sum(view, "GenerationSize"))),
     ("GC/HeapStats", "TotalPromoted", Computed(|view| sum(view, "TotalPromotedSize"))),
     ("GC/HeapStats", "GenerationSize4", NotInPayload("0")),
     ("GC/HeapStats", "TotalPromotedSize4", NotInPayload("0")),
     ("GC/Start", "ClientSequenceNumber", NotInPayload("0")),
-    ("", "ModuleILFileName", Computed(|view| view.text("ModuleILPath")?.rsplit('\\').next().map(str::to_owned))),
+    (
+        "",
+        "ModuleILFileName",
+        Computed(|view| view.text("ModuleILPath")?.rsplit('\\').next().map(str::to_owned)),
+    ),
     ("", "ReJITID", NotInPayload("0")),
     ("", "OptimizationTier", NotInPayload("Unknown")),
     ("Type/BulkType", "TypeID_0", Computed(|view| view.first("TypeID"))),
     ("Type/BulkType", "TypeName_0", Computed(|view| view.first("Name"))),
     ("Kernel-File/Create", "IrpPtr", Computed(|view| view.text("Irp"))),
-    ("Kernel-File/Create", "FileAttributes", Computed(|view| Some(view.number("CreateAttributes")?.to_string()))),
+    (
+        "Kernel-File/Create",
+        "FileAttributes",
+        Computed(|view| Some(view.number("CreateAttributes")?.to_string())),
+    ),
     (
         "Kernel-File/Create",
         "CreateOptions",
@@ -162,10 +198,16 @@ const EXPLAINED: &[(&str, &str, Why)] = &[
     (
         "Kernel-File/Create",
         "CreateDisposition",
-        Computed(|view| (view.number("CreateOptions")? >> 24 == 1).then(|| "OPEN_EXISTING".to_owned())),
+        Computed(|view| {
+            (view.number("CreateOptions")? >> 24 == 1).then(|| "OPEN_EXISTING".to_owned())
+        }),
     ),
     ("Kernel-File/Create", "FileName", Computed(dos_path)),
-    ("ManifestData", "PayloadLength", Computed(|view| Some((view.trace.events.payload(view.event).len()).to_string()))),
+    (
+        "ManifestData",
+        "PayloadLength",
+        Computed(|view| Some((view.trace.events.payload(view.event).len()).to_string())),
+    ),
     ("", "ElapsedTimeMSec", Computed(ms)),
     // The part of it after the disk was done with the transfer before; here there is none.
     ("", "DiskServiceTimeMSec", Computed(ms)),
@@ -174,20 +216,44 @@ const EXPLAINED: &[(&str, &str, Why)] = &[
         "DiskIO/Read",
         "Priority",
         Computed(|view| {
-            ["Notset", "Verylow", "Low", "Normal"].get((view.number("IrpFlags")? >> 17 & 7) as usize).map(|&word| word.to_owned())
+            ["Notset", "Verylow", "Low", "Normal"]
+                .get((view.number("IrpFlags")? >> 17 & 7) as usize)
+                .map(|&word| word.to_owned())
         }),
     ),
     (
         "DiskIO/Write",
         "Priority",
         Computed(|view| {
-            ["Notset", "Verylow", "Low", "Normal"].get((view.number("IrpFlags")? >> 17 & 7) as usize).map(|&word| word.to_owned())
+            ["Notset", "Verylow", "Low", "Normal"]
+                .get((view.number("IrpFlags")? >> 17 & 7) as usize)
+                .map(|&word| word.to_owned())
         }),
     ),
-    ("PerfInfo/Sample", "ProcessorNumber", Computed(|view| Some(view.trace.events.cpu[view.event].to_string()))),
-    ("PerfInfo/Sample", "Priority", Computed(|view| Some((view.number("Flags")? >> 3).to_string()))),
-    ("PerfInfo/Sample", "ExecutingDPC", Computed(|view| Some(if view.number("Flags")? & 1 != 0 { "True" } else { "False" }.to_owned()))),
-    ("PerfInfo/Sample", "ExecutingISR", Computed(|view| Some(if view.number("Flags")? & 2 != 0 { "True" } else { "False" }.to_owned()))),
+    (
+        "PerfInfo/Sample",
+        "ProcessorNumber",
+        Computed(|view| Some(view.trace.events.cpu[view.event].to_string())),
+    ),
+    (
+        "PerfInfo/Sample",
+        "Priority",
+        Computed(|view| Some((view.number("Flags")? >> 3).to_string())),
+    ),
+    (
+        "PerfInfo/Sample",
+        "ExecutingDPC",
+        Computed(|view| {
+            Some(if view.number("Flags")? & 1 != 0 { "True" } else { "False" }.to_owned())
+        }),
+    ),
+    (
+        "PerfInfo/Sample",
+        "ExecutingISR",
+        Computed(|view| {
+            Some(if view.number("Flags")? & 2 != 0 { "True" } else { "False" }.to_owned())
+        }),
+    ),
     // The name of the process with that id, without its ending.
     (
         "SystemConfig/Services",
@@ -200,26 +266,43 @@ const EXPLAINED: &[(&str, &str, Why)] = &[
     (
         "Thread/Start",
         "ParentThreadID",
-        Computed(|view| Some(unhitch_model::units::count(u64::from(view.trace.threads.get(view.trace.events.thread[view.event]).tid)))),
+        Computed(|view| {
+            Some(unhitch_model::units::count(u64::from(
+                view.trace.threads.get(view.trace.events.thread[view.event]).tid,
+            )))
+        }),
     ),
     (
         "Thread/Start",
         "ParentProcessID",
         Computed(|view| {
-            Some(unhitch_model::units::count(u64::from(view.trace.threads.process_of(view.trace.events.thread[view.event]).pid)))
+            Some(unhitch_model::units::count(u64::from(
+                view.trace.threads.process_of(view.trace.events.thread[view.event]).pid,
+            )))
         }),
     ),
     ("Thread/Stop", "ParentThreadID", NotInPayload("-1")),
     ("Thread/Stop", "ParentProcessID", NotInPayload("-1")),
-    // It reads the newer payload by the oldest layout: what it takes for a pointer is the process and the size.
-    ("UdpIp/Recv", "context", Computed(|view| Some(format!("{:#x}", view.number("size")? << 32 | view.number("PID")?)))),
-    ("UdpIp/Send", "context", Computed(|view| Some(format!("{:#x}", view.number("size")? << 32 | view.number("PID")?)))),
+    // It reads the newer payload by the oldest layout: what it takes for a pointer is the process
+    // and the size.
+    (
+        "UdpIp/Recv",
+        "context",
+        Computed(|view| Some(format!("{:#x}", view.number("size")? << 32 | view.number("PID")?))),
+    ),
+    (
+        "UdpIp/Send",
+        "context",
+        Computed(|view| Some(format!("{:#x}", view.number("size")? << 32 | view.number("PID")?))),
+    ),
     ("UdpIp/Recv", "dsize", Computed(|view| Some((view.number("seqnum")? & 0xffff).to_string()))),
     ("UdpIp/Send", "dsize", Computed(|view| Some((view.number("seqnum")? & 0xffff).to_string()))),
     (
         "PrimitiveTypesTest",
         "system_time_type",
-        FromElsewhere("it errs in the fractions of SYSTEMTIME: the same event's FILETIME, which it prints right, has ours"),
+        FromElsewhere(
+            "it errs in the fractions of SYSTEMTIME: the same event's FILETIME, which it prints right, has ours",
+        ),
     ),
 ];
 
@@ -236,12 +319,24 @@ pub enum Verdict {
 
 /// Whether a word is TraceEvent's for a number.
 pub fn is_word(field: &str, number: u64, printed: &str) -> bool {
-    WORDS.iter().any(|(name, value, word)| *name == field && *value == number && super::cut(word) == super::cut_again(printed))
+    WORDS.iter().any(|(name, value, word)| {
+        *name == field && *value == number && super::cut(word) == super::cut_again(printed)
+    })
 }
 
-/// The explanation of a field that is not printed as ours reads; `ours` is the number that we have, if any.
-pub fn explain(kind: &str, field: &str, printed: &str, ours: Option<u64>, has_field: bool, view: &View<'_>) -> Verdict {
-    if !has_field && printed.is_empty() || ours.is_some_and(|number| is_word(field, number, printed)) {
+/// The explanation of a field that is not printed as ours reads; `ours` is the number that we have,
+/// if any.
+pub fn explain(
+    kind: &str,
+    field: &str,
+    printed: &str,
+    ours: Option<u64>,
+    has_field: bool,
+    view: &View<'_>,
+) -> Verdict {
+    if !has_field && printed.is_empty()
+        || ours.is_some_and(|number| is_word(field, number, printed))
+    {
         return Verdict::Same;
     }
     for (end, name, why) in EXPLAINED {
@@ -249,7 +344,9 @@ pub fn explain(kind: &str, field: &str, printed: &str, ours: Option<u64>, has_fi
             continue;
         }
         match why {
-            Computed(compute) if compute(view).is_some_and(|text| super::cut(&text) == printed) => return Verdict::Same,
+            Computed(compute) if compute(view).is_some_and(|text| super::cut(&text) == printed) => {
+                return Verdict::Same;
+            }
             NotInPayload(default) if *default == printed && !has_field => return Verdict::Same,
             FromElsewhere(why) => return Verdict::Elsewhere(why),
             _ => {}

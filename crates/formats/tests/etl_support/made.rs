@@ -1,4 +1,5 @@
-//! Synthetic `.etl` files: written here from the format's description, without any of the reader's code.
+//! Synthetic `.etl` files: written here from the format's description, without any of the reader's
+//! code.
 
 /// A buffer of one CPU.
 pub struct Buffer {
@@ -34,7 +35,13 @@ pub fn perf_info(hook: u16, version: u8, ticks: i64, payload: &[u8]) -> Vec<u8> 
 }
 
 /// A kernel event with the header that names a thread.
-pub fn system(hook: u16, version: u8, ticks: i64, (tid, pid): (u32, u32), payload: &[u8]) -> Vec<u8> {
+pub fn system(
+    hook: u16,
+    version: u8,
+    ticks: i64,
+    (tid, pid): (u32, u32),
+    payload: &[u8],
+) -> Vec<u8> {
     let mut out = vec![version, 0, 2, 0xc0];
     out.extend(((32 + payload.len()) as u16).to_le_bytes());
     out.extend(hook.to_le_bytes());
@@ -48,7 +55,13 @@ pub fn system(hook: u16, version: u8, ticks: i64, (tid, pid): (u32, u32), payloa
 }
 
 /// An event of a provider with a manifest.
-pub fn manifest(guid: [u8; 16], id: u16, ticks: i64, (tid, pid): (u32, u32), payload: &[u8]) -> Vec<u8> {
+pub fn manifest(
+    guid: [u8; 16],
+    id: u16,
+    ticks: i64,
+    (tid, pid): (u32, u32),
+    payload: &[u8],
+) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(((80 + payload.len()) as u16).to_le_bytes());
     out.extend([0x13, 0xc0, 0x40, 0, 0, 0]);
@@ -154,7 +167,13 @@ pub fn file(pointer_bytes: usize, buffers: &[Buffer], pack: Pack) -> Vec<u8> {
 }
 
 /// The file of a session that began so many ticks later.
-pub fn session(name: &str, later: i64, pointer_bytes: usize, buffers: &[Buffer], pack: Pack) -> Vec<u8> {
+pub fn session(
+    name: &str,
+    later: i64,
+    pointer_bytes: usize,
+    buffers: &[Buffer],
+    pack: Pack,
+) -> Vec<u8> {
     let cpus = buffers.iter().map(|buffer| u32::from(buffer.cpu) + 1).max().unwrap_or(1);
     let header = log_header(pointer_bytes, buffers.len() as u32 + 1, cpus, name, later);
     let header = system(0, 2, ZERO + later, (1, 2), &header);
@@ -201,7 +220,8 @@ fn copied(bytes: &[u8]) -> Vec<u8> {
 pub fn repeated(unit: &[u8]) -> Vec<u8> {
     assert!(unit.len() <= 8192);
     let (whole, rest) = unit.as_chunks::<32>();
-    let mut out: Vec<u8> = whole.iter().flat_map(|literals| [&[0; 4][..], literals].concat()).collect();
+    let mut out: Vec<u8> =
+        whole.iter().flat_map(|literals| [&[0; 4][..], literals].concat()).collect();
     let flags = u32::MAX >> rest.len();
     out.extend(flags.to_le_bytes());
     out.extend(rest);
@@ -212,7 +232,8 @@ pub fn repeated(unit: &[u8]) -> Vec<u8> {
     out
 }
 
-/// XPRESS that repeats `unit` so many times, of which the four bytes at `varied` count from `first`.
+/// XPRESS that repeats `unit` so many times, of which the four bytes at `varied` count from
+/// `first`.
 pub fn varying(unit: &[u8], varied: usize, times: usize, first: u32) -> Vec<u8> {
     assert!((4..=8192).contains(&unit.len()) && varied + 4 <= unit.len());
     let mut out = Xpress::default();
@@ -297,7 +318,9 @@ impl Xpress {
 }
 
 /// The class of what merging adds: bbccf6c1-6cd1-48c4-80ff-839482e37671.
-pub const METADATA: [u8; 16] = [0xc1, 0xf6, 0xcc, 0xbb, 0xd1, 0x6c, 0xc4, 0x48, 0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71];
+pub const METADATA: [u8; 16] = [
+    0xc1, 0xf6, 0xcc, 0xbb, 0xd1, 0x6c, 0xc4, 0x48, 0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71,
+];
 
 /// An event of a class.
 pub fn classic(class: [u8; 16], opcode: u8, payload: &[u8]) -> Vec<u8> {

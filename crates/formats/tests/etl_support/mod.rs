@@ -11,13 +11,16 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use unhitch_model::{Trace, Value, units};
 
-/// A file of the corpus; `None`, said so, when there is no corpus. The harness keeps what a test prints, but not what it writes itself:
-/// `tools/test` counts it.
+/// A file of the corpus; `None`, said so, when there is no corpus. The harness keeps what a test
+/// prints, but not what it writes itself: `tools/test` counts it.
 pub fn corpus(name: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("UNHITCH_CORPUS") else {
         let thread = std::thread::current();
         let test = thread.name().unwrap_or(module_path!());
-        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: UNHITCH_CORPUS names no folder with real Windows traces");
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED {test}: UNHITCH_CORPUS names no folder with real Windows traces"
+        );
         return None;
     };
     let path = PathBuf::from(folder).join("etl").join(name);
@@ -32,7 +35,11 @@ pub fn content(name: &str) -> Option<Vec<u8>> {
         return Some(bytes);
     }
     let mut zip = zip::ZipArchive::new(std::io::Cursor::new(bytes)).unwrap();
-    let entry = zip.file_names().map(|name| name.unwrap().into_owned()).find(|name| name.ends_with(".etl")).unwrap();
+    let entry = zip
+        .file_names()
+        .map(|name| name.unwrap().into_owned())
+        .find(|name| name.ends_with(".etl"))
+        .unwrap();
     let mut out = Vec::new();
     zip.by_name(&entry).unwrap().read_to_end(&mut out).unwrap();
     Some(out)
@@ -58,7 +65,10 @@ pub fn baseline(name: &str) -> Option<(Vec<Printed>, BTreeMap<String, u64>)> {
         if let Some(rest) = line.strip_prefix("EVENT ") {
             let (ms, rest) = rest.split_once(": ").unwrap();
             let (kind, rest) = rest.split_once(" PID=").unwrap();
-            let mut all = format!("PID={rest}").split("; ").filter_map(|field| field.split_once('=').map(owned)).collect::<Vec<_>>();
+            let mut all = format!("PID={rest}")
+                .split("; ")
+                .filter_map(|field| field.split_once('=').map(owned))
+                .collect::<Vec<_>>();
             let fields = all.split_off(5);
             let value = |index: usize| all[index].1.replace(',', "");
             events.push(Printed {
@@ -69,7 +79,9 @@ pub fn baseline(name: &str) -> Option<(Vec<Printed>, BTreeMap<String, u64>)> {
                 len: value(4).parse().unwrap(),
                 fields,
             });
-        } else if let Some((kind, count)) = line.strip_prefix("COUNT ").and_then(|rest| rest.rsplit_once(':')) {
+        } else if let Some((kind, count)) =
+            line.strip_prefix("COUNT ").and_then(|rest| rest.rsplit_once(':'))
+        {
             counts.insert(kind.to_owned(), count.parse().unwrap());
         }
     }
@@ -83,7 +95,11 @@ fn owned((name, value): (&str, &str)) -> (String, String) {
 /// A text as TraceEvent cuts it.
 pub fn cut(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    if text.chars().count() <= 20 { text } else { text.chars().take(20).collect::<String>() + "..." }
+    if text.chars().count() <= 20 {
+        text
+    } else {
+        text.chars().take(20).collect::<String>() + "..."
+    }
 }
 
 /// A printed text, which is cut already, as [`cut`] leaves it.
@@ -95,7 +111,11 @@ pub fn cut_again(printed: &str) -> String {
 pub fn renderings(trace: &Trace, value: &Value<'_>, map: Option<u32>) -> Vec<String> {
     let mut out = Vec::new();
     let mut number = |n: i128| {
-        let commas = if n < 0 { format!("-{}", units::count(n.unsigned_abs() as u64)) } else { units::count(n as u64) };
+        let commas = if n < 0 {
+            format!("-{}", units::count(n.unsigned_abs() as u64))
+        } else {
+            units::count(n as u64)
+        };
         out.extend([cut(&commas), commas, n.to_string()]);
         if n >= 0 {
             out.extend([format!("{n:#x}"), format!("{n:#010x}")]);
@@ -113,7 +133,9 @@ pub fn renderings(trace: &Trace, value: &Value<'_>, map: Option<u32>) -> Vec<Str
             number(i128::from(*n));
             number(i128::from(*n as u32));
         }
-        Value::Bool(yes) => out.extend([if *yes { "True" } else { "False" }.to_owned(), u8::from(*yes).to_string()]),
+        Value::Bool(yes) => {
+            out.extend([if *yes { "True" } else { "False" }.to_owned(), u8::from(*yes).to_string()])
+        }
         Value::FileTime(_) | Value::SystemTime(_) => {
             let text = value.to_string();
             out.push(cut(&text.replace('-', "/")[2..]));
@@ -126,8 +148,12 @@ pub fn renderings(trace: &Trace, value: &Value<'_>, map: Option<u32>) -> Vec<Str
         if let Some((_, name)) = map.entries.iter().find(|(value, _)| *value == n) {
             out.push(cut(trace.name(*name)));
         }
-        let bits: Vec<&str> =
-            map.entries.iter().filter(|(value, _)| *value != 0 && n & value == *value).map(|(_, name)| trace.name(*name)).collect();
+        let bits: Vec<&str> = map
+            .entries
+            .iter()
+            .filter(|(value, _)| *value != 0 && n & value == *value)
+            .map(|(_, name)| trace.name(*name))
+            .collect();
         out.push(cut(&bits.join(", ")));
     }
     out

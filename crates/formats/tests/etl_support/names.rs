@@ -1,7 +1,7 @@
 //! What TraceEvent calls an event, and what we do.
 //!
-//! It has names of its own for the classes of the kernel's GUIDs and for the tasks and opcodes of .NET, where we tell those of the file's
-//! descriptions.
+//! It has names of its own for the classes of the kernel's GUIDs and for the tasks and opcodes of
+//! .NET, where we tell those of the file's descriptions.
 
 /// TraceEvent's providers for what is the kernel's here.
 const KERNEL: [&str; 2] = ["KernelTraceControl", "MSNT_SystemTrace"];
@@ -54,6 +54,7 @@ const DOT_NET: &[(&str, &str)] = &[
 pub fn is_same(printed: &str, provider: &str, name: &str) -> bool {
     let Some((class, rest)) = printed.split_once('/') else { return false };
     let class = if KERNEL.contains(&class) { "Windows Kernel" } else { class };
-    let known = || class.starts_with("Microsoft-Windows-DotNETRuntime") && DOT_NET.contains(&(rest, name));
+    let known =
+        || class.starts_with("Microsoft-Windows-DotNETRuntime") && DOT_NET.contains(&(rest, name));
     class == provider && (rest == name || known())
 }

@@ -45,8 +45,10 @@ const TRACEPOINTS: [(&str, &str, u16, &str); 5] = [
 ];
 const CLOCK: usize = TRACEPOINTS.len();
 
-pub const TRACEPOINT_SAMPLE: u64 = sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN | sample::RAW;
-pub const CLOCK_SAMPLE: u64 = sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
+pub const TRACEPOINT_SAMPLE: u64 =
+    sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN | sample::RAW;
+pub const CLOCK_SAMPLE: u64 =
+    sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
 /// The event that carries the side-band.
 pub const DUMMY_ID: u64 = 1_000;
 
@@ -89,7 +91,12 @@ impl Made {
             .enumerate()
             .map(|(index, (system, name, id, _))| EventDesc {
                 name: format!("{system}:{name}"),
-                attr: EventAttr { kind: attr::TYPE_TRACEPOINT, config: u64::from(*id), sample_type: TRACEPOINT_SAMPLE, ..base.clone() },
+                attr: EventAttr {
+                    kind: attr::TYPE_TRACEPOINT,
+                    config: u64::from(*id),
+                    sample_type: TRACEPOINT_SAMPLE,
+                    ..base.clone()
+                },
                 ids: vec![index as u64 * 10 + 1, index as u64 * 10 + 2],
             })
             .collect();
@@ -120,7 +127,9 @@ impl Made {
     }
 
     pub fn features() -> Features {
-        let text = |(_, name, id, fields): &(&str, &str, u16, &str)| format!("name: {name}\nID: {id}\n{COMMON}{fields}");
+        let text = |(_, name, id, fields): &(&str, &str, u16, &str)| {
+            format!("name: {name}\nID: {id}\n{COMMON}{fields}")
+        };
         Features {
             host: "made".to_owned(),
             kernel: "6.18.0".to_owned(),
@@ -147,7 +156,8 @@ impl Made {
     /// The whole file.
     pub fn file(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let written = write(&mut out, &Self::events(), &Self::features(), &[&self.records]).unwrap();
+        let written =
+            write(&mut out, &Self::events(), &Self::features(), &[&self.records]).unwrap();
         assert_eq!(written, out.len() as u64);
         out
     }
@@ -156,21 +166,40 @@ impl Made {
         SampleId { pid: 0, tid: 0, time: Time::from_nanos(ns), cpu: 0, id: DUMMY_ID }
     }
 
-    fn tracepoint(&mut self, index: usize, at: At, current: Task, irq_flags: u8, fields: &[u8], chain: Chain<'_>) {
+    fn tracepoint(
+        &mut self,
+        index: usize,
+        at: At,
+        current: Task,
+        irq_flags: u8,
+        fields: &[u8],
+        chain: Chain<'_>,
+    ) {
         let mut raw = [0u8; 128];
         raw[..2].copy_from_slice(&TRACEPOINTS[index].2.to_le_bytes());
         raw[2] = irq_flags;
         raw[4..8].copy_from_slice(&current.tid.to_le_bytes());
         raw[8..8 + fields.len()].copy_from_slice(fields);
         let id = Self::id(index, at, current);
-        let sample =
-            Sample { id, kernel_frames: chain.kernel, user_frames: chain.user, raw: &raw[..8 + fields.len()], ..Sample::default() };
+        let sample = Sample {
+            id,
+            kernel_frames: chain.kernel,
+            user_frames: chain.user,
+            raw: &raw[..8 + fields.len()],
+            ..Sample::default()
+        };
         record::sample(&mut self.records, TRACEPOINT_SAMPLE, &sample);
     }
 
     fn id(index: usize, at: At, current: Task) -> SampleId {
         let id = index as u64 * 10 + 1 + u64::from(at.cpu % 2);
-        SampleId { pid: current.pid, tid: current.tid, time: Time::from_nanos(at.ns), cpu: at.cpu, id }
+        SampleId {
+            pid: current.pid,
+            tid: current.tid,
+            time: Time::from_nanos(at.ns),
+            cpu: at.cpu,
+            id,
+        }
     }
 
     pub fn switch(&mut self, at: At, prev: Task, state: u64, next: Task, chain: Chain<'_>) {
@@ -185,7 +214,15 @@ impl Made {
         self.tracepoint(0, at, prev, 0, &fields, chain);
     }
 
-    fn wake(&mut self, index: usize, at: At, waker: Task, irq_flags: u8, wakee: Task, chain: Chain<'_>) {
+    fn wake(
+        &mut self,
+        index: usize,
+        at: At,
+        waker: Task,
+        irq_flags: u8,
+        wakee: Task,
+        chain: Chain<'_>,
+    ) {
         let mut fields = [0u8; 28];
         fields[..wakee.comm.len()].copy_from_slice(wakee.comm.as_bytes());
         fields[16..20].copy_from_slice(&wakee.tid.to_le_bytes());
@@ -212,16 +249,36 @@ impl Made {
     pub fn clock(&mut self, at: At, thread: Task, chain: Chain<'_>) {
         let ip = chain.kernel.first().or(chain.user.first()).copied().unwrap_or(0);
         let id = Self::id(CLOCK, at, thread);
-        let sample = Sample { id, ip, kernel_frames: chain.kernel, user_frames: chain.user, ..Sample::default() };
+        let sample = Sample {
+            id,
+            ip,
+            kernel_frames: chain.kernel,
+            user_frames: chain.user,
+            ..Sample::default()
+        };
         record::sample(&mut self.records, CLOCK_SAMPLE, &sample);
     }
 
     pub fn comm(&mut self, ns: u64, task: Task, exec: bool) {
-        record::comm(&mut self.records, task.pid, task.tid, task.comm.as_bytes(), exec, &Self::side_band(ns));
+        record::comm(
+            &mut self.records,
+            task.pid,
+            task.tid,
+            task.comm.as_bytes(),
+            exec,
+            &Self::side_band(ns),
+        );
     }
 
     pub fn fork(&mut self, ns: u64, parent: Task, child: Task) {
-        record::fork(&mut self.records, child.pid, parent.pid, child.tid, parent.tid, &Self::side_band(ns));
+        record::fork(
+            &mut self.records,
+            child.pid,
+            parent.pid,
+            child.tid,
+            parent.tid,
+            &Self::side_band(ns),
+        );
     }
 
     pub fn exit(&mut self, ns: u64, task: Task) {
@@ -229,16 +286,48 @@ impl Made {
     }
 
     pub fn lost(&mut self, at: At, events: u64) {
-        record::lost(&mut self.records, events, &SampleId { cpu: at.cpu, id: 1, ..Self::side_band(at.ns) });
+        record::lost(
+            &mut self.records,
+            events,
+            &SampleId { cpu: at.cpu, id: 1, ..Self::side_band(at.ns) },
+        );
     }
 
     pub fn map_data(&mut self, ns: u64, pid: u32, start_avma: u64, len: u64, path: &str) {
-        let map = Mmap2 { pid, tid: pid, start_avma, len, file_offset: 0, prot: 3, flags: 2, path: path.as_bytes(), ..Mmap2::default() };
+        let map = Mmap2 {
+            pid,
+            tid: pid,
+            start_avma,
+            len,
+            file_offset: 0,
+            prot: 3,
+            flags: 2,
+            path: path.as_bytes(),
+            ..Mmap2::default()
+        };
         record::mmap2(&mut self.records, &map, &Self::side_band(ns));
     }
 
-    pub fn map(&mut self, ns: u64, pid: u32, start_avma: u64, len: u64, file_offset: u64, path: &str) {
-        let map = Mmap2 { pid, tid: pid, start_avma, len, file_offset, prot: 5, flags: 2, path: path.as_bytes(), ..Mmap2::default() };
+    pub fn map(
+        &mut self,
+        ns: u64,
+        pid: u32,
+        start_avma: u64,
+        len: u64,
+        file_offset: u64,
+        path: &str,
+    ) {
+        let map = Mmap2 {
+            pid,
+            tid: pid,
+            start_avma,
+            len,
+            file_offset,
+            prot: 5,
+            flags: 2,
+            path: path.as_bytes(),
+            ..Mmap2::default()
+        };
         record::mmap2(&mut self.records, &map, &Self::side_band(ns));
     }
 }

@@ -1,8 +1,10 @@
 //! Takes inputs out of the kept corpora, and puts them in; `tools/fuzz` runs it.
 //!
-//! `corpus targets` lists the targets, `corpus unpack TARGET FOLDER` writes its seeds and kept inputs, `corpus keep TARGET FOLDER` keeps
-//! what is in the folder, `corpus find TARGET NAME FILE` keeps a find, `corpus run TARGET FILE…` runs inputs without a fuzzer. *Why small ones first*: of inputs that
-//! reach the same code the smallest is kept (libFuzzer's merge has sorted them out), and what does not fit into a share is left out.
+//! `corpus targets` lists the targets, `corpus unpack TARGET FOLDER` writes its seeds and kept
+//! inputs, `corpus keep TARGET FOLDER` keeps what is in the folder, `corpus find TARGET NAME FILE`
+//! keeps a find, `corpus run TARGET FILE…` runs inputs without a fuzzer. *Why small ones first*: of
+//! inputs that reach the same code the smallest is kept (libFuzzer's merge has sorted them out),
+//! and what does not fit into a share is left out.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -42,9 +44,14 @@ fn named(name: &str) -> io::Result<&'static Target> {
 }
 
 fn unpack(name: &str, folder: &Path) -> io::Result<()> {
-    let seeds = seeds::of(named(name)?.name).into_iter().enumerate().map(|(number, bytes)| (format!("seed-{number}"), bytes));
+    let seeds = seeds::of(named(name)?.name)
+        .into_iter()
+        .enumerate()
+        .map(|(number, bytes)| (format!("seed-{number}"), bytes));
     fs::create_dir_all(folder)?;
-    seeds.chain(corpus::read(name)?).try_for_each(|(input, bytes)| fs::write(folder.join(input), bytes))
+    seeds
+        .chain(corpus::read(name)?)
+        .try_for_each(|(input, bytes)| fs::write(folder.join(input), bytes))
 }
 
 /// Seeds need not be kept; finds (`find-…`) always are.

@@ -8,8 +8,8 @@ use unhitch_formats::read_bytes;
 
 static RULES: LazyLock<Rules> = LazyLock::new(Rules::default);
 
-/// 52 days, nanoseconds: of a longer trace, sums over many CPUs do not always fit into 64 bits. Readers let such a one through when a
-/// damaged record has a wild time.
+/// 52 days, nanoseconds: of a longer trace, sums over many CPUs do not always fit into 64 bits.
+/// Readers let such a one through when a damaged record has a wild time.
 const MAX_TRACE_NS: u64 = 1 << 52;
 
 pub(super) fn run(bytes: &[u8]) {

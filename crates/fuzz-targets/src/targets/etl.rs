@@ -1,4 +1,5 @@
-//! Windows traces: whole files, events in buffers that are right but for them, and single descriptions of events.
+//! Windows traces: whole files, events in buffers that are right but for them, and single
+//! descriptions of events.
 
 use crate::check;
 use std::sync::LazyLock;
@@ -22,15 +23,20 @@ fn read(bytes: &[u8], with: impl Fn(&[u8]) -> Option<Trace>) {
     }
 }
 
-/// Buffers of files without events, of either width of pointers: all that is before the first event.
+/// Buffers of files without events, of either width of pointers: all that is before the first
+/// event.
 static HEADS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
-    [4, 8].map(|pointer_width| Writer::new(Options { pointer_width, buffer_bytes: HEAD_LEN as u32, ..Options::default() }).finish())
+    [4, 8].map(|pointer_width| {
+        Writer::new(Options { pointer_width, buffer_bytes: HEAD_LEN as u32, ..Options::default() })
+            .finish()
+    })
 });
 /// Enough for the event that every file begins with.
 const HEAD_LEN: usize = 1024;
 const BUFFER_HEADER_LEN: usize = 0x48;
 
-/// The first byte says what the buffers are like, the second how much of the rest is in the first of them.
+/// The first byte says what the buffers are like, the second how much of the rest is in the first
+/// of them.
 pub(super) fn events(bytes: &[u8]) {
     let Some((&[flags, cut], events)) = bytes.split_first_chunk::<2>() else { return };
     let [narrow, wide] = &*HEADS;
@@ -50,7 +56,9 @@ fn buffer(out: &mut Vec<u8>, cpu: u16, events: &[u8]) {
     let len = (BUFFER_HEADER_LEN + events.len()) as u32;
     let at = out.len();
     out.resize(at + BUFFER_HEADER_LEN, 0);
-    let mut put = |offset: usize, bytes: &[u8]| out[at + offset..at + offset + bytes.len()].copy_from_slice(bytes);
+    let mut put = |offset: usize, bytes: &[u8]| {
+        out[at + offset..at + offset + bytes.len()].copy_from_slice(bytes)
+    };
     [0, 4, 8, 0x30].into_iter().for_each(|offset| put(offset, &len.to_le_bytes()));
     put(0x28, &cpu.to_le_bytes());
     // The CPU is the word's.
@@ -72,7 +80,10 @@ pub(super) fn schema(bytes: &[u8]) {
         2 => fuzzing::map_info(rest),
         _ => fuzzing::provider(rest).map(|name| (name, 0)),
     };
-    assert!(fields.is_none_or(|(name, fields)| name.len() <= 4 * rest.len() && fields <= rest.len()), "more than there are bytes");
+    assert!(
+        fields.is_none_or(|(name, fields)| name.len() <= 4 * rest.len() && fields <= rest.len()),
+        "more than there are bytes"
+    );
 }
 
 /// The first two bytes say how long it should be; what cannot be unpacked is packed and comes back.
@@ -80,13 +91,26 @@ pub(super) fn xpress(bytes: &[u8]) {
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else { return };
     let len = usize::from(u16::from_le_bytes(*len));
     let (unpacked, result) = fuzzing::unpack(rest, len);
-    assert!(unpacked.len() <= len && (result.is_err() || unpacked.len() == len), "of another length");
-    assert!(result.is_ok_and(|()| true) || result.is_err_and(|at| at <= rest.len()), "damaged behind the end");
+    assert!(
+        unpacked.len() <= len && (result.is_err() || unpacked.len() == len),
+        "of another length"
+    );
+    assert!(
+        result.is_ok_and(|()| true) || result.is_err_and(|at| at <= rest.len()),
+        "damaged behind the end"
+    );
     // More bytes never change what fewer have said already.
     let (less, _) = fuzzing::unpack(rest, len / 2);
-    assert!(unpacked.len() < less.len() || unpacked.starts_with(&less), "the same bytes unpack to something else");
+    assert!(
+        unpacked.len() < less.len() || unpacked.starts_with(&less),
+        "the same bytes unpack to something else"
+    );
     if len % 16 == 0 {
         let packed = unhitch_etl_writer::compress(rest);
-        assert_eq!(fuzzing::unpack(&packed, rest.len()), (rest.to_vec(), Ok(())), "it does not come back");
+        assert_eq!(
+            fuzzing::unpack(&packed, rest.len()),
+            (rest.to_vec(), Ok(())),
+            "it does not come back"
+        );
     }
 }

@@ -14,6 +14,7 @@ pub(super) fn file(bytes: &[u8]) {
 /// The texts are separated by a zero byte: `meta.json`, `symbols.json`, `notes.md`.
 pub(super) fn parts(bytes: &[u8]) {
     let texts: Vec<&[u8]> = bytes.splitn(3, |byte| *byte == 0).collect();
-    let trace = read_bytes(&zips::container(&texts)).expect("texts alone make no container unreadable");
+    let trace =
+        read_bytes(&zips::container(&texts)).expect("texts alone make no container unreadable");
     check::trace(&trace);
 }

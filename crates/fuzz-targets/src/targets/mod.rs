@@ -1,4 +1,5 @@
-//! [`TARGETS`], the one registry: adding a target is a function and a line, and a binary in `fuzz/Cargo.toml`.
+//! [`TARGETS`], the one registry: adding a target is a function and a line, and a binary in
+//! `fuzz/Cargo.toml`.
 
 pub mod answers;
 mod etl;
@@ -32,7 +33,8 @@ impl Target {
     }
 }
 
-/// What docs/windows.md promises of a Windows trace; without the 128 MiB of a large one, which no few kilobytes should take.
+/// What docs/windows.md promises of a Windows trace; without the 128 MiB of a large one, which no
+/// few kilobytes should take.
 const ETL_MEMORY: (usize, usize) = (96, 16 << 20);
 /// Texts become tables, of a few words per line.
 const TEXT_MEMORY: (usize, usize) = (96, 64 << 10);

@@ -1,4 +1,5 @@
-//! `perf.data`: whole, as a file or a pipe, and record by record in a file or a pipe that is right but for them.
+//! `perf.data`: whole, as a file or a pipe, and record by record in a file or a pipe that is right
+//! but for them.
 
 use crate::{check, perf};
 use std::sync::LazyLock;
@@ -20,7 +21,8 @@ fn read_twice(bytes: &[u8]) {
     }
 }
 
-/// What stands before the records of a file, with the place of the records' length, and what stands behind them.
+/// What stands before the records of a file, with the place of the records' length, and what stands
+/// behind them.
 pub(crate) struct Frame {
     head: Vec<u8>,
     tail: Vec<u8>,
@@ -33,7 +35,10 @@ const MARK: &[u8] = b"<records>";
 
 static FILE: LazyLock<Frame> = LazyLock::new(|| {
     let file = perf::file(MARK);
-    let at = file.windows(MARK.len()).position(|window| window == MARK).expect("the records are in the file");
+    let at = file
+        .windows(MARK.len())
+        .position(|window| window == MARK)
+        .expect("the records are in the file");
     Frame { head: file[..at].to_vec(), tail: file[at + MARK.len()..].to_vec() }
 });
 static PIPE: LazyLock<Vec<u8>> = LazyLock::new(perf::pipe_head);
@@ -48,7 +53,8 @@ pub(super) fn in_frame(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(head.len() + records.len() + tail.len());
     out.extend_from_slice(head);
     out.extend_from_slice(records);
-    // The feature sections' offsets count from the start of the file: the table behind the records is moved with them.
+    // The feature sections' offsets count from the start of the file: the table behind the records
+    // is moved with them.
     let mut tail = tail.clone();
     let moved = (records.len() as u64).wrapping_sub(MARK.len() as u64);
     let (at, end) = (head.len() + MARK.len(), tail.len());
@@ -76,12 +82,19 @@ mod tests {
     #[test]
     fn both_frames_hold_the_same_events() {
         let records = seeds::perf_records();
-        let read = |kind: u8| read_bytes(&in_frame(&[&[kind][..], &records].concat()).unwrap()).unwrap();
+        let read =
+            |kind: u8| read_bytes(&in_frame(&[&[kind][..], &records].concat()).unwrap()).unwrap();
         let (pipe, file) = (read(0), read(1));
         let warnings: Vec<String> = file.warnings.lines().collect();
         assert_eq!(warnings, ["3 events of CPU 1 were lost: the recorder could not keep up"]);
-        assert_eq!((file.switches.len(), file.wakings.len(), file.samples.len(), file.contentions.len()), (4, 2, 1, 2));
-        assert_eq!((pipe.switches.time, pipe.switches.prev), (file.switches.time, file.switches.prev));
+        assert_eq!(
+            (file.switches.len(), file.wakings.len(), file.samples.len(), file.contentions.len()),
+            (4, 2, 1, 2)
+        );
+        assert_eq!(
+            (pipe.switches.time, pipe.switches.prev),
+            (file.switches.time, file.switches.prev)
+        );
         assert_eq!(file.meta.cpus, 2);
     }
 }

@@ -35,7 +35,20 @@ pub(super) fn demangle(bytes: &[u8]) {
 }
 
 /// Places all over a small program, and at the ends.
-const PLACES: [u64; 12] = [0, 1, 0x238, 0x1000, 0x1010, 0x1020, 0x1040, 0x2000, 0x40_1000, 0x40_1010, u64::MAX - 1, u64::MAX];
+const PLACES: [u64; 12] = [
+    0,
+    1,
+    0x238,
+    0x1000,
+    0x1010,
+    0x1020,
+    0x1040,
+    0x2000,
+    0x40_1000,
+    0x40_1010,
+    u64::MAX - 1,
+    u64::MAX,
+];
 
 pub(super) fn elf(bytes: &[u8]) {
     fuzzing::elf(bytes, &PLACES);
@@ -43,7 +56,10 @@ pub(super) fn elf(bytes: &[u8]) {
 
 pub(super) fn pdb(bytes: &[u8]) {
     let rvas: Vec<u32> = (0..24).map(|at| 0xff0 + at * 0x10).chain([0, u32::MAX]).collect();
-    assert!(fuzzing::pdb(bytes, &rvas).is_none_or(|names| names.len() == rvas.len()), "a place that got no answer");
+    assert!(
+        fuzzing::pdb(bytes, &rvas).is_none_or(|names| names.len() == rvas.len()),
+        "a place that got no answer"
+    );
 }
 
 /// A folder in memory where there is one: files are written and read at every run.
@@ -62,7 +78,8 @@ static FOLDER: LazyLock<Folder> = LazyLock::new(|| {
     Folder { dir, program, debug_dirs }
 });
 
-/// By the way that a saved trace goes: the file is opened, its debug file looked for, and frames all over it named.
+/// By the way that a saved trace goes: the file is opened, its debug file looked for, and frames
+/// all over it named.
 pub(super) fn dwarf(bytes: &[u8]) {
     if !bytes.starts_with(b"\x7fELF") {
         return;
@@ -70,23 +87,37 @@ pub(super) fn dwarf(bytes: &[u8]) {
     fs::write(&FOLDER.program, bytes).expect("a file in memory");
     let mut trace = Trace::default();
     let path = trace.strings.intern(FOLDER.program.to_str().unwrap_or_default());
-    let module = trace.modules.intern(Module { path, kind: ModuleKind::File, build_id: Vec::new() });
+    let module =
+        trace.modules.intern(Module { path, kind: ModuleKind::File, build_id: Vec::new() });
     for offset in (0..bytes.len() as u64).step_by(bytes.len() / 16 + 1).chain(PLACES) {
         trace.stacks.intern_frame(Frame { module, offset });
     }
     let missing = || FOLDER.dir.path().join("missing");
-    let options = Options { debug_dirs: FOLDER.debug_dirs.clone(), kallsyms: missing(), perf_map_dir: missing(), ..Options::default() };
+    let options = Options {
+        debug_dirs: FOLDER.debug_dirs.clone(),
+        kallsyms: missing(),
+        perf_map_dir: missing(),
+        ..Options::default()
+    };
     Symbolizer::new(options).resolve(&mut trace);
 }
 
-/// The first two bytes say how long the stripped file is; the rest is its debug file, put where its debug link says.
+/// The first two bytes say how long the stripped file is; the rest is its debug file, put where its
+/// debug link says.
 pub(super) fn debug_files(bytes: &[u8]) {
     const MAX_NAME_LEN: usize = 32;
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else { return };
     let (stripped, debug) = rest.split_at(usize::from(u16::from_le_bytes(*len)).min(rest.len()));
-    let Some(name) = fuzzing::debug_link(stripped).filter(|name| (1..=MAX_NAME_LEN).contains(&name.len())) else { return };
+    let Some(name) =
+        fuzzing::debug_link(stripped).filter(|name| (1..=MAX_NAME_LEN).contains(&name.len()))
+    else {
+        return;
+    };
     let Ok(name) = std::str::from_utf8(&name) else { return };
-    let Some(name) = Path::new(name).file_name().filter(|name| !name.is_empty() && *name != "program" && *name != "debug") else {
+    let Some(name) = Path::new(name)
+        .file_name()
+        .filter(|name| !name.is_empty() && *name != "program" && *name != "debug")
+    else {
         return;
     };
     let at = FOLDER.dir.path().join(name);
@@ -94,6 +125,9 @@ pub(super) fn debug_files(bytes: &[u8]) {
         return;
     }
     let found = fuzzing::debug_file(&FOLDER.program, stripped, &FOLDER.debug_dirs, true);
-    assert!(found.is_none_or(|found| found.starts_with(FOLDER.dir.path())), "a debug file from elsewhere");
+    assert!(
+        found.is_none_or(|found| found.starts_with(FOLDER.dir.path())),
+        "a debug file from elsewhere"
+    );
     let _ = fs::remove_file(&at);
 }

@@ -10,9 +10,13 @@ pub(super) fn run(bytes: &[u8]) {
     if let Ok(data) = TracingData::decode(bytes) {
         data.events.iter().for_each(|(_, text)| format(text));
         // What was no text has become longer.
-        let is_text = data.events.iter().all(|(system, _)| !system.contains(char::REPLACEMENT_CHARACTER));
+        let is_text =
+            data.events.iter().all(|(system, _)| !system.contains(char::REPLACEMENT_CHARACTER));
         let again = TracingData::decode(&data.encode());
-        assert!(!is_text || again.is_ok_and(|again| by_system(&again) == by_system(&data)), "not the same again");
+        assert!(
+            !is_text || again.is_ok_and(|again| by_system(&again) == by_system(&data)),
+            "not the same again"
+        );
     }
     format(&String::from_utf8_lossy(bytes));
 }
@@ -27,7 +31,10 @@ fn by_system(data: &TracingData) -> TracingData {
 fn format(text: &str) {
     let Some(format) = EventFormat::parse(text) else { return };
     for field in FIELDS.into_iter().filter_map(|name| format.field(name)) {
-        assert!(field.bytes(&RAW).is_none_or(|bytes| bytes.len() == field.size), "a field of another length");
+        assert!(
+            field.bytes(&RAW).is_none_or(|bytes| bytes.len() == field.size),
+            "a field of another length"
+        );
         let _ = field.value(&RAW);
     }
 }

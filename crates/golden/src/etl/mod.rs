@@ -1,8 +1,10 @@
-//! Events to an `.etl` file, as Windows 10 would have recorded them with UIforETW, merged by `xperf`.
+//! Events to an `.etl` file, as Windows 10 would have recorded them with UIforETW, merged by
+//! `xperf`.
 //!
-//! What differs from Linux: a context switch carries the stack of the thread that *comes*, which is where it had left; what ran before a
-//! session is told by a rundown; a deferred procedure call is an event of its own; names of functions are in PDBs beside the trace. The
-//! clock counts nanoseconds, finer than real ones do, so that figures stay exact.
+//! What differs from Linux: a context switch carries the stack of the thread that *comes*, which is
+//! where it had left; what ran before a session is told by a rundown; a deferred procedure call is
+//! an event of its own; names of functions are in PDBs beside the trace. The clock counts
+//! nanoseconds, finer than real ones do, so that figures stay exact.
 
 mod names;
 
@@ -11,8 +13,8 @@ use crate::machine::{Event, IDLE, Left, Machine, Note, Thread, What};
 use names::{image_path, process_name, symbol_id};
 use std::collections::{BTreeMap, BTreeSet};
 use unhitch_etl_writer::{
-    CSwitch, Compression, Image, Interrupt, KernelEvent, Options, Process, ReadyThread, Rundown, StackCache, ThreadFacts, Writer, metadata,
-    uiforetw, wait_reason, win32k,
+    CSwitch, Compression, Image, Interrupt, KernelEvent, Options, Process, ReadyThread, Rundown,
+    StackCache, ThreadFacts, Writer, metadata, uiforetw, wait_reason, win32k,
 };
 
 pub(crate) use names::symbol_files;
@@ -23,7 +25,8 @@ const CACHED_STACKS: usize = 96;
 const KERNEL: u32 = 0;
 const BUILD: u32 = 17_134;
 /// A class and an image that the delay event names.
-const WINDOW: (&str, &str) = ("TaskManagerWindow", "\\Device\\HarddiskVolume3\\Windows\\System32\\Taskmgr.exe");
+const WINDOW: (&str, &str) =
+    ("TaskManagerWindow", "\\Device\\HarddiskVolume3\\Windows\\System32\\Taskmgr.exe");
 /// Had visible windows, new input, foreground.
 const DELAY_FLAGS: u32 = 0x806;
 /// UIforETW's private mode: any letter is an A.
@@ -50,7 +53,8 @@ enum Life {
 /// The machine's code with the scheduler's functions, as the kernel's PDB has them too.
 fn code(machine: &Machine) -> (Code, [Stack; 4]) {
     let mut code = machine.code.clone();
-    let frames = [SWITCH_FRAMES, PREEMPT_FRAMES, READY_FRAMES, IDLE_FRAMES].map(|frames| code.stack(frames));
+    let frames =
+        [SWITCH_FRAMES, PREEMPT_FRAMES, READY_FRAMES, IDLE_FRAMES].map(|frames| code.stack(frames));
     (code, frames)
 }
 
@@ -103,11 +107,22 @@ pub(crate) fn trace(machine: &Machine, events: &[Event]) -> Vec<u8> {
 
 /// Births and deaths by time, with the CPU on which each happens.
 fn lives(machine: &Machine) -> Vec<(u64, usize, Life)> {
-    let births = machine.births.iter().map(|&(time, parent, child)| (time, parent, Life::Born { parent, child }));
-    let all: Vec<_> = births.chain(machine.exits.iter().map(|&(time, thread)| (time, thread, Life::Ended(thread)))).collect();
+    let births = machine
+        .births
+        .iter()
+        .map(|&(time, parent, child)| (time, parent, Life::Born { parent, child }));
+    let all: Vec<_> = births
+        .chain(machine.exits.iter().map(|&(time, thread)| (time, thread, Life::Ended(thread))))
+        .collect();
     let cpus = machine.cpus_at(all.iter().map(|(time, thread, _)| (*time, *thread)));
     let at = |((time, thread, life), cpu): ((u64, Thread, Life), Option<usize>)| {
-        (time, cpu.unwrap_or_else(|| panic!("{thread:?} begins or ends at {time} while nobody runs it")), life)
+        (
+            time,
+            cpu.unwrap_or_else(|| {
+                panic!("{thread:?} begins or ends at {time} while nobody runs it")
+            }),
+            life,
+        )
     };
     let mut lives: Vec<_> = all.into_iter().zip(cpus).map(at).collect();
     lives.sort_by_key(|(time, ..)| *time);
@@ -158,14 +173,21 @@ impl Encoder<'_> {
     /// Everything that is there when the session begins or ends.
     fn rundown(&mut self, when: Rundown, ns: u64) {
         if when == Rundown::First {
-            metadata::build_info(&mut self.writer, 0, ns, "17134.1.amd64fre.rs4_release.180410-1804", "Windows 10 Pro");
+            metadata::build_info(
+                &mut self.writer,
+                0,
+                ns,
+                "17134.1.amd64fre.rs4_release.180410-1804",
+                "Windows 10 Pro",
+            );
             metadata::volume(&mut self.writer, 0, ns, "\\Device\\HarddiskVolume3\\", "C:\\");
         }
         let is_there = |thread: Thread| match when {
             Rundown::First => self.machine.tasks[thread.0].born == 0,
             _ => self.machine.exits.iter().all(|(_, ended)| *ended != thread),
         };
-        let threads: Vec<Thread> = (0..self.machine.tasks.len()).map(Thread).filter(|thread| is_there(*thread)).collect();
+        let threads: Vec<Thread> =
+            (0..self.machine.tasks.len()).map(Thread).filter(|thread| is_there(*thread)).collect();
         let pids: BTreeSet<u32> = threads.iter().map(|thread| self.ids(*thread).0).collect();
         for pid in pids {
             self.process(when, ns, 0, pid, if pid <= 4 { 0 } else { 4 });
@@ -179,14 +201,20 @@ impl Encoder<'_> {
     fn process(&mut self, when: Rundown, ns: u64, cpu: u16, pid: u32, parent: u32) {
         let image = process_name(self.machine, pid);
         let command_line = format!("\"C:\\made-up\\{image}\"");
-        let process = Process { pid, parent, image: &image, command_line: if pid <= 4 { "" } else { &command_line } };
+        let process = Process {
+            pid,
+            parent,
+            image: &image,
+            command_line: if pid <= 4 { "" } else { &command_line },
+        };
         self.writer.kernel(cpu, ns, &KernelEvent::Process(when, process));
     }
 
     fn thread(&mut self, when: Rundown, ns: u64, cpu: u16, thread: Thread, creator: (u32, u32)) {
         let task = &self.machine.tasks[thread.0];
         // A thread that is called like its process has no name of its own.
-        let named = process_name(self.machine, task.pid).strip_suffix(".exe") != Some(&task.comm) && !task.comm.ends_with(".exe");
+        let named = process_name(self.machine, task.pid).strip_suffix(".exe") != Some(&task.comm)
+            && !task.comm.ends_with(".exe");
         let name = Some(if named && task.pid > 4 { task.comm.as_str() } else { "" });
         let facts = ThreadFacts { pid: task.pid, tid: task.tid, name };
         self.writer.kernel(cpu, ns, &KernelEvent::Thread(when, facts, creator));
@@ -195,12 +223,24 @@ impl Encoder<'_> {
     fn map(&mut self, when: Rundown, ns: u64, cpu: u16, pid: u32) {
         let code = self.code;
         let mapped = self.images.get(&pid).cloned().unwrap_or_default();
-        for (number, (name, base, _, functions)) in code.images().enumerate().filter(|(number, _)| mapped.contains(number)) {
+        for (number, (name, base, _, functions)) in
+            code.images().enumerate().filter(|(number, _)| mapped.contains(number))
+        {
             let path = image_path(name);
-            let image = Image { base, size: crate::code::IMAGE_LEN, pid, timestamp: 0x5b00_0000 + number as u32, path: &path };
+            let image = Image {
+                base,
+                size: crate::code::IMAGE_LEN,
+                pid,
+                timestamp: 0x5b00_0000 + number as u32,
+                path: &path,
+            };
             self.writer.kernel(cpu, ns, &KernelEvent::Image(when, image));
             let (guid, age, pdb) = symbol_id(name, &functions);
-            self.writer.kernel(cpu, ns, &KernelEvent::ImageRsds { base, pid, guid, age, pdb: &pdb });
+            self.writer.kernel(
+                cpu,
+                ns,
+                &KernelEvent::ImageRsds { base, pid, guid, age, pdb: &pdb },
+            );
         }
     }
 
@@ -240,7 +280,11 @@ impl Encoder<'_> {
             }
             What::Waking { waker, wakee, interrupt, stack, .. } => {
                 let tid = self.ids(wakee).1;
-                self.writer.kernel(cpu, ns, &KernelEvent::ReadyThread(ReadyThread { tid, in_dpc: interrupt }));
+                self.writer.kernel(
+                    cpu,
+                    ns,
+                    &KernelEvent::ReadyThread(ReadyThread { tid, in_dpc: interrupt }),
+                );
                 self.stack(ns, cpu, waker, stack, Some(self.ready));
                 if interrupt {
                     let routine = self.code.leaf_avma(stack) & !0xff;
@@ -250,7 +294,11 @@ impl Encoder<'_> {
             }
             What::Sample { thread, stack } => {
                 let (tid, instruction) = (self.ids(thread).1, self.code.leaf_avma(stack));
-                self.writer.kernel(cpu, ns, &KernelEvent::Sample { instruction, tid, in_dpc: false });
+                self.writer.kernel(
+                    cpu,
+                    ns,
+                    &KernelEvent::Sample { instruction, tid, in_dpc: false },
+                );
                 self.stack(ns, cpu, thread, stack, None);
             }
             What::Note { thread, note: Note::Key } => {
@@ -293,7 +341,8 @@ impl Encoder<'_> {
         self.writer.kernel(cpu, ns, &KernelEvent::CSwitch(switch));
         // Where the one that comes had left.
         if let Some(was) = self.left.get(&next).copied().filter(|_| next != IDLE) {
-            let scheduler = if matches!(was, Left::Preempted(_)) { self.preempt } else { self.switch };
+            let scheduler =
+                if matches!(was, Left::Preempted(_)) { self.preempt } else { self.switch };
             self.stack(ns, cpu, next, was.stack(), Some(scheduler));
         }
         self.left.insert(prev, left);
@@ -301,10 +350,19 @@ impl Encoder<'_> {
 
     /// The kernel's word for a wait.
     fn reason(&self, stack: Stack) -> u8 {
-        let waits_in = |functions: &[&str]| functions.iter().any(|function| self.code.is_inside(stack, function));
+        let waits_in = |functions: &[&str]| {
+            functions.iter().any(|function| self.code.is_inside(stack, function))
+        };
         match () {
             () if waits_in(&["ExAcquirePushLockExclusiveEx"]) => wait_reason::WR_PUSH_LOCK,
-            () if waits_in(&["ExAcquireResourceExclusiveLite", "ExAcquireResourceSharedLite", "EnterCrit"]) => wait_reason::WR_RESOURCE,
+            () if waits_in(&[
+                "ExAcquireResourceExclusiveLite",
+                "ExAcquireResourceSharedLite",
+                "EnterCrit",
+            ]) =>
+            {
+                wait_reason::WR_RESOURCE
+            }
             () if waits_in(&["KeRemoveQueueEx", "NtRemoveIoCompletion"]) => wait_reason::WR_QUEUE,
             () if waits_in(&["NtDelayExecution"]) => wait_reason::DELAY_EXECUTION,
             () if waits_in(&["IopSynchronousServiceTail"]) => wait_reason::EXECUTIVE,

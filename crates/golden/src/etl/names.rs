@@ -4,7 +4,18 @@ use crate::machine::Machine;
 use unhitch_etl_writer::{Guid, Pdb, Public};
 
 /// Images that are libraries; all others are programs.
-const LIBRARIES: [&str; 10] = ["chrome", "kernelbase", "user32", "ntdll", "ucrtbase", "perfproc", "dwmcore", "mspdbcore", "c1xx", "c2"];
+const LIBRARIES: [&str; 10] = [
+    "chrome",
+    "kernelbase",
+    "user32",
+    "ntdll",
+    "ucrtbase",
+    "perfproc",
+    "dwmcore",
+    "mspdbcore",
+    "c1xx",
+    "c2",
+];
 const SYSTEM: &str = "\\Device\\HarddiskVolume3\\Windows\\System32";
 
 /// Image name of a process: that of its first thread, or of whichever is known.
@@ -32,12 +43,18 @@ pub(super) fn image_path(image: &str) -> String {
 
 /// What joins an image and its symbol file: id, age, and the file's name.
 pub(super) fn symbol_id(image: &str, functions: &[(&str, u64)]) -> (Guid, u32, String) {
-    // FNV-1a of all that is in it: any number that differs from image to image, and from one trace's build of it to another's, as they
-    // lie in one symbol store.
-    let of_functions = functions.iter().flat_map(|(name, offset)| name.bytes().chain(offset.to_le_bytes()));
+    // FNV-1a of all that is in it: any number that differs from image to image, and from one
+    // trace's build of it to another's, as they lie in one symbol store.
+    let of_functions =
+        functions.iter().flat_map(|(name, offset)| name.bytes().chain(offset.to_le_bytes()));
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
     let hash = image.bytes().chain(of_functions).fold(0xcbf2_9ce4_8422_2325_u64, hash);
-    let guid = Guid::new(hash as u32, (hash >> 32) as u16, (hash >> 48) as u16, hash.rotate_left(17).to_be_bytes());
+    let guid = Guid::new(
+        hash as u32,
+        (hash >> 32) as u16,
+        (hash >> 48) as u16,
+        hash.rotate_left(17).to_be_bytes(),
+    );
     let name = if image == "nt" { "ntkrnlmp" } else { image.trim_end_matches(".exe") };
     (guid, 1, format!("{name}.pdb"))
 }
@@ -47,8 +64,17 @@ pub(crate) fn symbol_files(machine: &Machine) -> Vec<(String, Vec<u8>)> {
     let (code, _) = super::code(machine);
     let file = |(image, functions): (&str, Vec<(&str, u64)>)| {
         let (guid, age, name) = symbol_id(image, &functions);
-        let public = |(function, offset): (&str, u64)| Public { name: mangled(function), rva: offset as u32, function: true };
-        let pdb = Pdb { guid, age, publics: functions.into_iter().map(public).collect(), procedures: Vec::new() };
+        let public = |(function, offset): (&str, u64)| Public {
+            name: mangled(function),
+            rva: offset as u32,
+            function: true,
+        };
+        let pdb = Pdb {
+            guid,
+            age,
+            publics: functions.into_iter().map(public).collect(),
+            procedures: Vec::new(),
+        };
         (format!("{name}/{}{age:X}/{name}", guid.digits()), pdb.encode())
     };
     code.images().map(|(image, _, _, functions)| file((image, functions))).collect()

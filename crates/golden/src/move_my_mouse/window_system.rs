@@ -1,9 +1,12 @@
 //! The window system's lock: who gets it after whom, and what they do before and after.
 //!
-//! First comes the plan of all grants, a script rather than a simulation: ending processes in turn, and between them whoever has to
-//! draw. Then their stays on CPUs follow. So the sum of all waits depends only on when each comes back, and can be set exactly.
+//! First comes the plan of all grants, a script rather than a simulation: ending processes in turn,
+//! and between them whoever has to draw. Then their stays on CPUs follow. So the sum of all waits
+//! depends only on when each comes back, and can be set exactly.
 
-use super::{CPUS, END_NS, HANG_FROM_NS, HANG_UNTIL_NS, INSIDE_NS, LONGEST_WAIT_NS, START_NS, WAKES};
+use super::{
+    CPUS, END_NS, HANG_FROM_NS, HANG_UNTIL_NS, INSIDE_NS, LONGEST_WAIT_NS, START_NS, WAKES,
+};
 use crate::code::Stack;
 use crate::dice::Dice;
 use crate::machine::{Left, Machine, Note, Thread};
@@ -29,7 +32,8 @@ const TASKMGR_CPU: usize = 21;
 const FIRST_DRAWING_CPU: usize = 22;
 const ENDING_CPUS: std::ops::Range<usize> = 31..CPUS;
 /// When the user-interface thread gets the lock, milliseconds after the hang's start.
-const TASKMGR_MS: [u64; 17] = [14, 52, 131, 158, 229, LONG, 391, 437, 529, 602, 655, 701, 792, 838, 916, 1_003, 1_066];
+const TASKMGR_MS: [u64; 17] =
+    [14, 52, 131, 158, 229, LONG, 391, 437, 529, 602, 655, 701, 792, 838, 916, 1_003, 1_066];
 /// This one after its longest wait.
 const LONG: u64 = 0;
 /// Image and thread of whoever draws or reads input, and what for.
@@ -47,8 +51,7 @@ const DRAWING: [(&str, u32, &str); 9] = [
 /// So many of them, in this order, stand before the user-interface thread in its longest wait.
 const IN_CHAIN: usize = 5;
 
-const EXIT: &str =
-    "gomacc!main ucrtbase!exit ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread nt!PspExitProcess win32k!W32pProcessCallout";
+const EXIT: &str = "gomacc!main ucrtbase!exit ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread nt!PspExitProcess win32k!W32pProcessCallout";
 const DISK: &str = "nt!KiIdleLoop nt!KiRetireDpcList storport!RaidUnitCompleteRequest nt!IopCompleteRequest nt!KeSetEvent";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -74,7 +77,8 @@ pub(super) fn record(machine: &mut Machine, delay_ns: u64, longer: u64) -> Storm
     let grants = plan(&mut dice);
     machine.thread(72_392, 72_392, "Taskmgr");
     let taskmgr = machine.thread(72_392, 69_196, "Taskmgr");
-    let mut emitter = Emitter { machine, dice, grants, threads: Vec::new(), since: Vec::new(), returns: 0 };
+    let mut emitter =
+        Emitter { machine, dice, grants, threads: Vec::new(), since: Vec::new(), returns: 0 };
     emitter.threads.resize(emitter.grants.len(), taskmgr);
     emitter.since.resize(emitter.grants.len(), 0);
     emitter.ending(delay_ns, longer);
@@ -89,7 +93,8 @@ fn plan(dice: &mut Dice) -> Vec<Grant> {
     const MS: u64 = 1_000_000;
     let holds = dice.with_sum(WAKES, 120_000, 256_000, INSIDE_NS);
     let mut grants: Vec<Grant> = Vec::new();
-    let mut due: Vec<u64> = (0..DRAWING.len()).map(|_| HANG_FROM_NS + dice.between(12 * MS, 70 * MS)).collect();
+    let mut due: Vec<u64> =
+        (0..DRAWING.len()).map(|_| HANG_FROM_NS + dice.between(12 * MS, 70 * MS)).collect();
     let mut targets = TASKMGR_MS.iter().peekable();
     let mut taskmgr_released = 0;
     for (number, hold) in holds.into_iter().enumerate() {
@@ -106,14 +111,23 @@ fn plan(dice: &mut Dice) -> Vec<Grant> {
             }
         }
         let now = grants.last().map_or(0, |grant| grant.released);
-        let long = (targets.peek() == Some(&&LONG)).then_some(taskmgr_released + LONGEST_WAIT_NS + 100_000);
+        let long = (targets.peek() == Some(&&LONG))
+            .then_some(taskmgr_released + LONGEST_WAIT_NS + 100_000);
         let next = match long {
-            Some(long) if now >= long => (0..IN_CHAIN).map(Who::Drawing).chain([Who::Taskmgr]).collect(),
+            Some(long) if now >= long => {
+                (0..IN_CHAIN).map(Who::Drawing).chain([Who::Taskmgr]).collect()
+            }
             // Before the longest wait ends, nobody who is in its chain has just been there.
             Some(long) if now + 8 * MS >= long => Vec::new(),
             _ => {
-                let mut next: Vec<Who> = (0..DRAWING.len()).filter(|drawing| due[*drawing] <= now).map(Who::Drawing).collect();
-                let target = targets.peek().filter(|target| ***target != LONG).map(|target| HANG_FROM_NS + **target * MS);
+                let mut next: Vec<Who> = (0..DRAWING.len())
+                    .filter(|drawing| due[*drawing] <= now)
+                    .map(Who::Drawing)
+                    .collect();
+                let target = targets
+                    .peek()
+                    .filter(|target| ***target != LONG)
+                    .map(|target| HANG_FROM_NS + **target * MS);
                 next.extend(target.filter(|target| *target <= now).map(|_| Who::Taskmgr));
                 next
             }
@@ -134,7 +148,10 @@ fn plan(dice: &mut Dice) -> Vec<Grant> {
             grants.push(Grant { who, woken, on, released });
         }
     }
-    assert!(grants.iter().all(|grant| grant.released < HANG_UNTIL_NS - 50_000), "the storm lasts too long");
+    assert!(
+        grants.iter().all(|grant| grant.released < HANG_UNTIL_NS - 50_000),
+        "the storm lasts too long"
+    );
     grants
 }
 
@@ -145,9 +162,12 @@ fn compile(machine: &mut Machine) {
     let read = code.stack(
         "clang-cl!main clang-cl!clang::FileManager::getBufferForFile kernelbase!ReadFile nt!NtReadFile nt!IopSynchronousServiceTail",
     );
-    let work =
-        ["clang::Sema::InstantiateFunctionDefinition", "clang::Parser::ParseTopLevelDecl", "llvm::SelectionDAGISel::runOnMachineFunction"]
-            .map(|function| code.stack(&format!("clang-cl!main clang-cl!{function}")));
+    let work = [
+        "clang::Sema::InstantiateFunctionDefinition",
+        "clang::Parser::ParseTopLevelDecl",
+        "llvm::SelectionDAGISel::runOnMachineFunction",
+    ]
+    .map(|function| code.stack(&format!("clang-cl!main clang-cl!{function}")));
     let mut dice = Dice::new(17);
     for cpu in COMPILER_CPUS {
         let compiler = machine.thread(50_000 + 4 * cpu as u32, 50_000 + 4 * cpu as u32, "clang-cl");
@@ -185,14 +205,24 @@ impl Emitter<'_> {
     fn ending(&mut self, delay_ns: u64, longer: u64) {
         let code = &mut self.machine.code;
         let close = format!("{EXIT} win32k!GdiProcessCallout win32k!NtGdiCloseProcess");
-        let functions = ["HmgSafeNextObjt", "vCleanupSurfaces", "HmgSafeNextObjt", "vCleanupDCs", "HmgSafeNextObjt", "vCleanupFonts"];
-        let closing = functions.map(|function| code.stack(&format!("{close} win32k!{function}"))).to_vec();
+        let functions = [
+            "HmgSafeNextObjt",
+            "vCleanupSurfaces",
+            "HmgSafeNextObjt",
+            "vCleanupDCs",
+            "HmgSafeNextObjt",
+            "vCleanupFonts",
+        ];
+        let closing =
+            functions.map(|function| code.stack(&format!("{close} win32k!{function}"))).to_vec();
         let wait = code.stack(&format!("{EXIT} win32k!UserProcessCallout win32k!EnterCrit"));
-        let between = code.stack(&format!("{EXIT} win32k!UserProcessCallout win32k!DestroyProcessInfo"));
+        let between =
+            code.stack(&format!("{EXIT} win32k!UserProcessCallout win32k!DestroyProcessInfo"));
         let exit = code.stack("gomacc!main ucrtbase!exit ntdll!RtlExitUserProcess");
         let gone = code.stack("gomacc!main ucrtbase!exit ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread");
         let reply = code.stack("compiler_proxy!WorkerThread compiler_proxy!SendReply kernelbase!WriteFile nt!NtWriteFile");
-        let serve = code.stack("compiler_proxy!WorkerThread compiler_proxy!CompileTask::ProcessFileRequest");
+        let serve = code
+            .stack("compiler_proxy!WorkerThread compiler_proxy!CompileTask::ProcessFileRequest");
         let service = self.machine.thread(5_012, 5_012, "compiler_proxy");
         self.machine.run(SERVICE_CPU, service, (START_NS, END_NS), &[serve], Left::Sleeping(serve));
 
@@ -216,11 +246,17 @@ impl Emitter<'_> {
                         on = begins;
                     } else {
                         let since = begins + self.dice.between(50_000, 90_000);
-                        self.run_ending(thread, (begins, since), vec![(begins, vec![exit])], Left::Blocked(wait));
+                        self.run_ending(
+                            thread,
+                            (begins, since),
+                            vec![(begins, vec![exit])],
+                            Left::Blocked(wait),
+                        );
                         self.since[number] = since;
                     }
                 }
-                let mut phases = vec![(grant.on, closing.clone()), (grant.released + 200, vec![between])];
+                let mut phases =
+                    vec![(grant.on, closing.clone()), (grant.released + 200, vec![between])];
                 self.threads[number] = thread;
                 if on < grant.on {
                     phases.insert(0, (on, vec![exit]));
@@ -233,7 +269,8 @@ impl Emitter<'_> {
                 } else {
                     let next = turns[turn + 1];
                     let counts = matches!(self.grants[next - 1].who, Who::Ending(..));
-                    let since = after + if counts { delay_ns + u64::from(self.returns < longer) } else { 0 };
+                    let since = after
+                        + if counts { delay_ns + u64::from(self.returns < longer) } else { 0 };
                     self.returns += u64::from(counts);
                     self.run_ending(thread, (on, since), phases, Left::Blocked(wait));
                     self.since[next] = since;
@@ -242,7 +279,13 @@ impl Emitter<'_> {
         }
     }
 
-    fn run_ending(&mut self, thread: Thread, stay: (u64, u64), phases: Vec<(u64, Vec<Stack>)>, left: Left) {
+    fn run_ending(
+        &mut self,
+        thread: Thread,
+        stay: (u64, u64),
+        phases: Vec<(u64, Vec<Stack>)>,
+        left: Left,
+    ) {
         let last = ENDING_CPUS.start + (stay.0 / 1_000) as usize % ENDING_CPUS.len();
         let cpu = self.machine.free_cpu(ENDING_CPUS, last, stay).expect("one CPU of many is free");
         self.machine.run_phases(cpu, thread, stay, phases, left);
@@ -253,15 +296,19 @@ impl Emitter<'_> {
         for (drawing, (image, tid, function)) in DRAWING.into_iter().enumerate() {
             let code = &mut self.machine.code;
             let timer = code.stack(TIMER);
-            let rest = code.stack(&format!("{image}!MessageLoop user32!GetMessageW win32k!NtUserGetMessage"));
+            let rest = code
+                .stack(&format!("{image}!MessageLoop user32!GetMessageW win32k!NtUserGetMessage"));
             let work = code.stack(&format!("{image}!MessageLoop {image}!WindowProc"));
-            let wait = code.stack(&format!("{image}!MessageLoop {image}!WindowProc win32k!{function} win32k!EnterCrit"));
+            let wait = code.stack(&format!(
+                "{image}!MessageLoop {image}!WindowProc win32k!{function} win32k!EnterCrit"
+            ));
             let thread = self.machine.thread(tid, tid, image);
             let cpu = FIRST_DRAWING_CPU + drawing;
             let mut free_from = HANG_FROM_NS + 100_000;
             for number in self.numbers(|who| who == Who::Drawing(drawing)) {
                 let grant = self.grants[number];
-                let waits = self.dice.between(5_000_000, 52_000_000).min(grant.woken - free_from - 100_000);
+                let waits =
+                    self.dice.between(5_000_000, 52_000_000).min(grant.woken - free_from - 100_000);
                 let since = grant.woken - waits;
                 let on = since - self.dice.between(20_000, 60_000);
                 self.machine.interrupt(on - 7_000, cpu, thread, timer);
@@ -273,47 +320,71 @@ impl Emitter<'_> {
         }
     }
 
-    /// The user-interface thread: called at the start of the hang, it needs the lock again and again before it is done.
+    /// The user-interface thread: called at the start of the hang, it needs the lock again and
+    /// again before it is done.
     fn taskmgr(&mut self, taskmgr: Thread) {
         let code = &mut self.machine.code;
         let timer = code.stack(TIMER);
         let rest = code.stack("taskmgr!wWinMain user32!GetMessageW win32k!NtUserGetMessage");
-        let work = code.stack("taskmgr!wWinMain user32!DispatchMessageW taskmgr!TaskManagerWindow::UpdateView");
+        let work = code.stack(
+            "taskmgr!wWinMain user32!DispatchMessageW taskmgr!TaskManagerWindow::UpdateView",
+        );
         let wait = code.stack(
             "taskmgr!wWinMain user32!DispatchMessageW taskmgr!TaskManagerWindow::UpdateView user32!SendMessageW win32k!NtUserMessageCall win32k!EnterCrit",
         );
         // Before and after the hang it is called often, and soon done.
-        for step in (1..16).flat_map(|step| [START_NS + step * 17_000_000, HANG_UNTIL_NS + step * 17_000_000]) {
+        for step in (1..16)
+            .flat_map(|step| [START_NS + step * 17_000_000, HANG_UNTIL_NS + step * 17_000_000])
+        {
             self.machine.interrupt(step, TASKMGR_CPU, taskmgr, timer);
-            self.machine.run(TASKMGR_CPU, taskmgr, (step + 7_000, step + 900_000), &[work], Left::Sleeping(rest));
+            self.machine.run(
+                TASKMGR_CPU,
+                taskmgr,
+                (step + 7_000, step + 900_000),
+                &[work],
+                Left::Sleeping(rest),
+            );
         }
         self.machine.interrupt(HANG_FROM_NS, TASKMGR_CPU, taskmgr, timer);
         let numbers = self.numbers(|who| who == Who::Taskmgr);
         let mut on = HANG_FROM_NS + 7_000;
         for (index, &number) in numbers.iter().enumerate() {
             let grant = self.grants[number];
-            let before = index.checked_sub(1).map_or(HANG_FROM_NS + 20_000, |before| self.grants[numbers[before]].released);
+            let before = index
+                .checked_sub(1)
+                .map_or(HANG_FROM_NS + 20_000, |before| self.grants[numbers[before]].released);
             let is_long = TASKMGR_MS.get(index) == Some(&LONG);
-            let since = if is_long { grant.woken - LONGEST_WAIT_NS } else { before + self.dice.between(80_000, 400_000) };
+            let since = if is_long {
+                grant.woken - LONGEST_WAIT_NS
+            } else {
+                before + self.dice.between(80_000, 400_000)
+            };
             assert!(since > before + 20_000, "no time to run before the wait {index}");
             self.machine.run(TASKMGR_CPU, taskmgr, (on, since), &[work], Left::Blocked(wait));
             (self.threads[number], self.since[number]) = (taskmgr, since);
             on = grant.on;
         }
         self.machine.run(TASKMGR_CPU, taskmgr, (on, HANG_UNTIL_NS), &[work], Left::Sleeping(rest));
-        self.machine.note(HANG_UNTIL_NS - 2_000, taskmgr, Note::UiDelay(((HANG_UNTIL_NS - HANG_FROM_NS) / 1_000_000) as u32));
+        self.machine.note(
+            HANG_UNTIL_NS - 2_000,
+            taskmgr,
+            Note::UiDelay(((HANG_UNTIL_NS - HANG_FROM_NS) / 1_000_000) as u32),
+        );
     }
 
-    /// Every release wakes the next in the plan. Returns the sum of the waits that ended inside `NtGdiCloseProcess`.
+    /// Every release wakes the next in the plan. Returns the sum of the waits that ended inside
+    /// `NtGdiCloseProcess`.
     fn hand_over(&mut self) -> u64 {
         let leave = "win32k!LeaveCrit nt!ExReleaseResourceLite";
         let code = &mut self.machine.code;
-        let by_ending = code.stack(&format!("{EXIT} win32k!GdiProcessCallout win32k!NtGdiCloseProcess {leave}"));
+        let by_ending = code
+            .stack(&format!("{EXIT} win32k!GdiProcessCallout win32k!NtGdiCloseProcess {leave}"));
         let by_taskmgr = code.stack(&format!(
             "taskmgr!wWinMain user32!DispatchMessageW taskmgr!TaskManagerWindow::UpdateView user32!SendMessageW win32k!NtUserMessageCall {leave}"
         ));
-        let by_drawing =
-            DRAWING.map(|(image, _, function)| code.stack(&format!("{image}!MessageLoop {image}!WindowProc win32k!{function} {leave}")));
+        let by_drawing = DRAWING.map(|(image, _, function)| {
+            code.stack(&format!("{image}!MessageLoop {image}!WindowProc win32k!{function} {leave}"))
+        });
         let mut waited_ns = 0;
         for number in 1..self.grants.len() {
             let stack = match self.grants[number - 1].who {
@@ -324,7 +395,12 @@ impl Emitter<'_> {
                 Who::Drawing(drawing) => by_drawing[drawing],
                 Who::Taskmgr => by_taskmgr,
             };
-            self.machine.wake(self.grants[number].woken, self.threads[number - 1], self.threads[number], stack);
+            self.machine.wake(
+                self.grants[number].woken,
+                self.threads[number - 1],
+                self.threads[number],
+                stack,
+            );
         }
         waited_ns
     }

@@ -1,10 +1,11 @@
 //! The stall and its end: who wants the lock when, and who lets whom through.
 //!
-//! Compilers and services that want to write alone are let in one after another; those that share the lock come in together, last.
+//! Compilers and services that want to write alone are let in one after another; those that share
+//! the lock come in together, last.
 
 use super::{
-    ACQUIRE, CHECKPOINT, COMPILERS, CPUS, CREATE, Compiler, EDITOR_CPU, END_NS, HOLD_FROM_NS, HOLD_UNTIL_NS, HOLDER_CPU, RECOVERY_NS,
-    RECOVERY_SWITCHES, RELEASE, START_NS, WRITE, compiling,
+    ACQUIRE, CHECKPOINT, COMPILERS, CPUS, CREATE, Compiler, EDITOR_CPU, END_NS, HOLD_FROM_NS,
+    HOLD_UNTIL_NS, HOLDER_CPU, RECOVERY_NS, RECOVERY_SWITCHES, RELEASE, START_NS, WRITE, compiling,
 };
 use crate::dice::{Dice, scale};
 use crate::machine::{Left, Machine, Thread};
@@ -46,18 +47,30 @@ enum Link {
     Service(usize),
 }
 
-pub(super) fn record(machine: &mut Machine, dice: &mut Dice, holder: Thread, compilers: &[Compiler]) {
+pub(super) fn record(
+    machine: &mut Machine,
+    dice: &mut Dice,
+    holder: Thread,
+    compilers: &[Compiler],
+) {
     let compiling = compiling(machine);
     for compiler in compilers {
         let wait = wait(machine, "cl.exe", if compiler.creates { CREATE } else { WRITE }, ACQUIRE);
-        machine.run(compiler.cpu, compiler.thread, (START_NS, compiler.blocks), &compiling, Left::Blocked(wait));
+        machine.run(
+            compiler.cpu,
+            compiler.thread,
+            (START_NS, compiler.blocks),
+            &compiling,
+            Left::Blocked(wait),
+        );
     }
     let editor = machine.thread(9_120, 9_120, "devenv");
     let parse = machine.code.stack("devenv!main cpfe!edg_parse");
     machine.run(EDITOR_CPU, editor, (START_NS, END_NS), &[parse], Left::Sleeping(parse));
     let mut services = services(machine, dice);
     let links = links();
-    let (released, compilers_waited_ns) = let_through(machine, dice, holder, compilers, &mut services, &links);
+    let (released, compilers_waited_ns) =
+        let_through(machine, dice, holder, compilers, &mut services, &links);
     let last = let_in_shared(machine, dice, &mut services, links.last().copied(), released);
     let recovered = wait_for_symbols(machine, last);
     // The compilers' waits are given; the services' are made to fit the sum.
@@ -74,8 +87,13 @@ fn wait(machine: &mut Machine, image: &str, call: &str, acquire: &str) -> crate:
 
 fn services(machine: &mut Machine, dice: &mut Dice) -> Vec<Service> {
     const MS: u64 = 1_000_000;
-    let alone = (0..ALONE as u64).rev().map(|step| 340 * MS + step * 63 * MS + dice.between(0, 60 * MS)).collect::<Vec<u64>>();
-    let shared = (0..SHARED as u64).rev().map(|step| 30 * MS + step * 3_200_000 + dice.between(0, 2_800_000));
+    let alone = (0..ALONE as u64)
+        .rev()
+        .map(|step| 340 * MS + step * 63 * MS + dice.between(0, 60 * MS))
+        .collect::<Vec<u64>>();
+    let shared = (0..SHARED as u64)
+        .rev()
+        .map(|step| 30 * MS + step * 3_200_000 + dice.between(0, 2_800_000));
     let waits: Vec<u64> = alone.into_iter().chain(shared).collect();
     let mut services = Vec::new();
     for (number, waits) in waits.into_iter().enumerate() {
@@ -93,12 +111,17 @@ fn links() -> Vec<Link> {
     let places = COMPILERS - 2 + ALONE;
     for place in 0..places {
         let (service, next) = (place * ALONE / places, (place + 1) * ALONE / places);
-        links.push(if next > service { Link::Service(service) } else { Link::Compiler(2 + place - service) });
+        links.push(if next > service {
+            Link::Service(service)
+        } else {
+            Link::Compiler(2 + place - service)
+        });
     }
     links
 }
 
-/// One after another; returns when the last one releases the lock, and how long the compilers had waited to write.
+/// One after another; returns when the last one releases the lock, and how long the compilers had
+/// waited to write.
 fn let_through(
     machine: &mut Machine,
     dice: &mut Dice,
@@ -109,29 +132,44 @@ fn let_through(
 ) -> (u64, u64) {
     let compiling = compiling(machine);
     let mut woken = HOLD_UNTIL_NS;
-    let mut waker = (holder, machine.code.stack(&format!("{CHECKPOINT} ntfs!NtfsReleaseVcb {RELEASE}")));
+    let mut waker =
+        (holder, machine.code.stack(&format!("{CHECKPOINT} ntfs!NtfsReleaseVcb {RELEASE}")));
     let (mut guests, mut waited_ns) = (Vec::new(), 0);
     for (place, link) in links.iter().enumerate() {
         let on = woken + dice.between(5_000, 9_000);
         let released = on + if place == 0 { 75_000 } else { dice.between(92_000, 106_000) };
         let (thread, image, call) = match *link {
-            Link::Compiler(number) => (compilers[number].thread, "cl.exe", if compilers[number].creates { CREATE } else { WRITE }),
+            Link::Compiler(number) => (
+                compilers[number].thread,
+                "cl.exe",
+                if compilers[number].creates { CREATE } else { WRITE },
+            ),
             Link::Service(number) => (services[number].thread, services[number].image, WRITE),
         };
         machine.wake(woken, waker.0, thread, waker.1);
         let inside = machine.code.stack(&format!("{image}!main {call}"));
         match *link {
             Link::Compiler(number) => {
-                waited_ns += if compilers[number].creates { 0 } else { woken - compilers[number].blocks };
+                waited_ns +=
+                    if compilers[number].creates { 0 } else { woken - compilers[number].blocks };
                 let phases = vec![(on, vec![inside]), (released, compiling.clone())];
-                machine.run_phases(compilers[number].cpu, thread, (on, END_NS), phases, Left::Sleeping(inside));
+                machine.run_phases(
+                    compilers[number].cpu,
+                    thread,
+                    (on, END_NS),
+                    phases,
+                    Left::Sleeping(inside),
+                );
             }
             Link::Service(number) => {
                 services[number].woken = woken;
                 guests.push((thread, on, released + dice.between(30_000, 90_000), inside, image));
             }
         }
-        waker = (thread, machine.code.stack(&format!("{image}!main {call} ntfs!NtfsReleaseVcb {RELEASE}")));
+        waker = (
+            thread,
+            machine.code.stack(&format!("{image}!main {call} ntfs!NtfsReleaseVcb {RELEASE}")),
+        );
         woken = released;
     }
     // When all compilers have their CPUs again, it is clear where there is room.
@@ -141,7 +179,8 @@ fn let_through(
     (woken, waited_ns)
 }
 
-/// Those that share the lock, woken by the last of the chain from `released` on; returns the last one with its wake-up.
+/// Those that share the lock, woken by the last of the chain from `released` on; returns the last
+/// one with its wake-up.
 fn let_in_shared(
     machine: &mut Machine,
     dice: &mut Dice,
@@ -151,7 +190,8 @@ fn let_in_shared(
 ) -> (Thread, &'static str, u64) {
     let Some(Link::Service(last)) = last else { panic!("a service is the last of the chain") };
     let (waker, image) = (services[last].thread, services[last].image);
-    let release = machine.code.stack(&format!("{image}!main {WRITE} ntfs!NtfsReleaseVcb {RELEASE}"));
+    let release =
+        machine.code.stack(&format!("{image}!main {WRITE} ntfs!NtfsReleaseVcb {RELEASE}"));
     let mut end = (waker, image, released);
     for number in 0..SHARED {
         let service = &mut services[ALONE + number];
@@ -167,14 +207,22 @@ fn let_in_shared(
     end
 }
 
-/// A compiler waits for the symbol server, which waits for the lock; its CPU goes to the holder, and it is the last to come back: returns
-/// when.
+/// A compiler waits for the symbol server, which waits for the lock; its CPU goes to the holder,
+/// and it is the last to come back: returns when.
 fn wait_for_symbols(machine: &mut Machine, (server, image, woken): (Thread, &str, u64)) -> u64 {
     let compiler = machine.thread(30_000, 30_000, "cl.exe");
-    let wait = machine.code.stack("cl.exe!main mspdbcore!PDBOpen kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject");
+    let wait = machine.code.stack(
+        "cl.exe!main mspdbcore!PDBOpen kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject",
+    );
     let reply = machine.code.stack(&format!("{image}!main kernelbase!SetEvent nt!NtSetEvent"));
     let compiling = compiling(machine);
-    machine.run(HOLDER_CPU, compiler, (START_NS, HOLD_FROM_NS - 40_000), &compiling, Left::Sleeping(wait));
+    machine.run(
+        HOLDER_CPU,
+        compiler,
+        (START_NS, HOLD_FROM_NS - 40_000),
+        &compiling,
+        Left::Sleeping(wait),
+    );
     let told = woken + 5_000 + (SHARED as u64 - 1) * 6_000 + LAST_STAYS_NS - 4_000;
     let recovered = told + 9_000;
     machine.wake(told, server, compiler, reply);
@@ -183,8 +231,16 @@ fn wait_for_symbols(machine: &mut Machine, (server, image, woken): (Thread, &str
 }
 
 /// On a free CPU, or on one that is taken from its thread for a moment. Either makes two switches.
-fn place(machine: &mut Machine, thread: Thread, stay: (u64, u64), work: crate::code::Stack, image: &str) -> usize {
-    let rest = machine.code.stack(&format!("{image}!main kernelbase!GetQueuedCompletionStatus nt!NtRemoveIoCompletion"));
+fn place(
+    machine: &mut Machine,
+    thread: Thread,
+    stay: (u64, u64),
+    work: crate::code::Stack,
+    image: &str,
+) -> usize {
+    let rest = machine.code.stack(&format!(
+        "{image}!main kernelbase!GetQueuedCompletionStatus nt!NtRemoveIoCompletion"
+    ));
     let last = (stay.0 / 1_000) as usize % CPUS;
     if let Some(cpu) = machine.free_cpu(0..CPUS, last, stay) {
         machine.run(cpu, thread, stay, &[work], Left::Sleeping(rest));
@@ -195,7 +251,8 @@ fn place(machine: &mut Machine, thread: Thread, stay: (u64, u64), work: crate::c
     cpu
 }
 
-/// Services come one after another while the lock is held: called by a timer, they run, and want to write.
+/// Services come one after another while the lock is held: called by a timer, they run, and want to
+/// write.
 fn arrive(machine: &mut Machine, compilers: &[Compiler], services: Vec<Service>) {
     let timer = machine.code.stack(crate::type_an_email::TIMER);
     let mut before = compilers.iter().map(|compiler| compiler.blocks).max().unwrap_or(HOLD_FROM_NS);
@@ -205,24 +262,32 @@ fn arrive(machine: &mut Machine, compilers: &[Compiler], services: Vec<Service>)
         let work = machine.code.stack(&format!("{0}!main {0}!Work", service.image));
         let blocks = service.woken - service.waits;
         let from = (blocks - 6_000_000).max(before + 60_000);
-        let cpu = machine.free_cpu(0..CPUS, number, (from, blocks)).expect("hardly a CPU is in use");
+        let cpu =
+            machine.free_cpu(0..CPUS, number, (from, blocks)).expect("hardly a CPU is in use");
         machine.interrupt(from - 7_000, cpu, service.thread, timer);
         machine.run(cpu, service.thread, (from, blocks), &[work], Left::Blocked(wait));
         before = blocks;
     }
 }
 
-/// What was written reaches the disk: as many moments of kernel threads as make the recovery's number of switches.
+/// What was written reaches the disk: as many moments of kernel threads as make the recovery's
+/// number of switches.
 fn complete(machine: &mut Machine, dice: &mut Dice, recovered: u64) {
-    let disk = machine.code.stack("nt!KiRetireDpcList storport!RaidUnitCompleteRequest nt!IopCompleteRequest nt!KeSetEvent");
+    let disk = machine.code.stack(
+        "nt!KiRetireDpcList storport!RaidUnitCompleteRequest nt!IopCompleteRequest nt!KeSetEvent",
+    );
     let work = machine.code.stack("nt!PspSystemThreadStartup nt!ExpWorkerThread nt!CcWriteBehind");
     assert!(recovered < HOLD_UNTIL_NS + RECOVERY_NS, "the recovery lasts too long");
     let missing = RECOVERY_SWITCHES - machine.switches_between(HOLD_UNTIL_NS, recovered);
     assert_eq!(missing % 2, 0, "an odd number of switches is missing");
     for number in 0..missing / 2 {
         let thread = machine.thread(4, 1_000 + 4 * number as u32, "System");
-        let from = HOLD_UNTIL_NS + 300_000 + number * (recovered - HOLD_UNTIL_NS - 500_000) / (missing / 2) + dice.between(0, 60_000);
-        let cpu = place(machine, thread, (from, from + dice.between(15_000, 45_000)), work, "System");
+        let from = HOLD_UNTIL_NS
+            + 300_000
+            + number * (recovered - HOLD_UNTIL_NS - 500_000) / (missing / 2)
+            + dice.between(0, 60_000);
+        let cpu =
+            place(machine, thread, (from, from + dice.between(15_000, 45_000)), work, "System");
         machine.interrupt(from - 3_000, cpu, thread, disk);
     }
 }

@@ -1,5 +1,5 @@
-//! A golden trace as a reader sees it: written as Linux or as Windows would (synthetic: by our own encoder), read back, and checked
-//! against what no machine could do.
+//! A golden trace as a reader sees it: written as Linux or as Windows would (synthetic: by our own
+//! encoder), read back, and checked against what no machine could do.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
@@ -44,7 +44,11 @@ impl Seen {
 
     /// What a process is called that Linux calls `name`.
     pub fn image(&self, name: &str) -> String {
-        if self.windows && name != "System" && !name.ends_with(".exe") { format!("{name}.exe") } else { name.to_owned() }
+        if self.windows && name != "System" && !name.ends_with(".exe") {
+            format!("{name}.exe")
+        } else {
+            name.to_owned()
+        }
     }
 
     /// The functions of a stack, root first, without the scheduler's own.
@@ -70,10 +74,15 @@ impl Seen {
     /// The stacks of a thread's CPU samples.
     pub fn samples(&self, thread: ThreadId, window: Window) -> Vec<StackId> {
         let samples = &self.trace.samples;
-        samples.range(window).filter(|&at| samples.thread[at] == thread).map(|at| samples.stack[at]).collect()
+        samples
+            .range(window)
+            .filter(|&at| samples.thread[at] == thread)
+            .map(|at| samples.stack[at])
+            .collect()
     }
 
-    /// Nothing is lost, missing or contradictory, every frame has a name, and every thread with events a known process.
+    /// Nothing is lost, missing or contradictory, every frame has a name, and every thread with
+    /// events a known process.
     pub fn is_sound(&self) {
         let trace = &self.trace;
         assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), Vec::<String>::new());
@@ -82,7 +91,10 @@ impl Seen {
         mend(&mut mended);
         assert_eq!(mended.switches.time, trace.switches.time, "a chain of switches is broken");
         assert!(mended.warnings.is_empty());
-        assert!((0..trace.stacks.frames().len()).all(|frame| !trace.symbols.get(unhitch_model::FrameId(frame as u32)).is_empty()));
+        assert!(
+            (0..trace.stacks.frames().len())
+                .all(|frame| !trace.symbols.get(unhitch_model::FrameId(frame as u32)).is_empty())
+        );
         self.cpus_are_chains();
         self.threads_are_woken_before_they_come();
         self.times_increase();
@@ -92,8 +104,13 @@ impl Seen {
         let switches = &self.trace.switches;
         let (mut on, mut at) = (BTreeMap::new(), BTreeMap::new());
         for index in 0..switches.len() {
-            let (cpu, prev, next) = (switches.cpu[index], switches.prev[index], switches.next[index]);
-            assert!(on.insert(cpu, next).is_none_or(|was| was == prev), "CPU {cpu} at {:?}", switches.time[index]);
+            let (cpu, prev, next) =
+                (switches.cpu[index], switches.prev[index], switches.next[index]);
+            assert!(
+                on.insert(cpu, next).is_none_or(|was| was == prev),
+                "CPU {cpu} at {:?}",
+                switches.time[index]
+            );
             assert_ne!(prev, next);
             at.remove(&prev);
             assert!(next.is_idle() || at.insert(next, cpu).is_none(), "{next:?} is on two CPUs");
@@ -109,12 +126,18 @@ impl Seen {
             let mut awake = false;
             for segment in &segments {
                 match segment.state {
-                    State::Unknown => assert!(ended(segment) || segments.len() == 1, "{} {segment:?}", facts.tid),
+                    State::Unknown => {
+                        assert!(ended(segment) || segments.len() == 1, "{} {segment:?}", facts.tid)
+                    }
                     State::Sleeping(state) => assert!(
-                        state != TaskState::Dead && (segment.wake.is_some() || segment.window.end == analysis.timeline.window().end)
+                        state != TaskState::Dead
+                            && (segment.wake.is_some()
+                                || segment.window.end == analysis.timeline.window().end)
                     ),
                     State::Runnable { .. } => awake = true,
-                    State::Ran => assert!(awake || segment.window.start == analysis.timeline.window().start),
+                    State::Ran => {
+                        assert!(awake || segment.window.start == analysis.timeline.window().start)
+                    }
                 }
             }
         }

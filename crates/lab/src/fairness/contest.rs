@@ -27,7 +27,8 @@ pub struct Work {
 }
 
 impl Work {
-    /// Finds out how fast this machine is; the fastest of some tries, which preemption has not lengthened.
+    /// Finds out how fast this machine is; the fastest of some tries, which preemption has not
+    /// lengthened.
     pub fn calibrate() -> Self {
         const ROUNDS: u64 = 200_000;
         let fastest_ns = (0..10).map(|_| elapsed_ns(|| compute(ROUNDS))).min().unwrap_or(1).max(1);
@@ -67,7 +68,8 @@ pub fn uncontended_ns<L: Contestant>() -> io::Result<f64> {
     let lock = L::make()?;
     let done = AtomicBool::new(false);
     let all_ns = thread::scope(|scope| {
-        // Beside a second thread, which sleeps: the C library takes no atomic operation as long as there is only one.
+        // Beside a second thread, which sleeps: the C library takes no atomic operation as long as
+        // there is only one.
         let idle = scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
                 thread::park();
@@ -105,7 +107,8 @@ pub fn contended<L: Contestant>(cell: &Cell) -> io::Result<Contended> {
     let cpus = sys::allowed_cpus()?;
     let (cpus, contend) = (&cpus, &|cpu: usize| {
         let mut share = Share::default();
-        // Spread over the CPUs, or two threads on one would do without contention. Where it fails they are spread by the scheduler.
+        // Spread over the CPUs, or two threads on one would do without contention. Where it fails
+        // they are spread by the scheduler.
         let _ = sys::pin(0, &[cpu]);
         start.wait();
         let (sleeps_before, cpu_before_ns) = (sys::voluntary_switches(), sys::thread_cpu_ns());
@@ -130,12 +133,17 @@ pub fn contended<L: Contestant>(cell: &Cell) -> io::Result<Contended> {
     });
     let mut elapsed_ns = 0;
     let shares: Vec<Share> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..cell.threads).map(|index| scope.spawn(move || contend(cpus[index % cpus.len()]))).collect();
+        let threads: Vec<_> = (0..cell.threads)
+            .map(|index| scope.spawn(move || contend(cpus[index % cpus.len()])))
+            .collect();
         start.wait();
         let start_ns = sys::monotonic_ns();
         thread::sleep(cell.length);
         stop.store(true, Ordering::Relaxed);
-        let shares = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect();
+        let shares = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            .collect();
         elapsed_ns = sys::monotonic_ns() - start_ns;
         shares
     });
@@ -151,14 +159,20 @@ pub fn contended<L: Contestant>(cell: &Cell) -> io::Result<Contended> {
         section_ns: cell.section_ns,
         per_second: acquisitions as f64 / (elapsed_ns as f64 / 1e9),
         least_share: least as f64 * cell.threads as f64 / acquisitions.max(1) as f64,
-        sleeps: shares.iter().map(|share| share.sleeps).sum::<u64>() as f64 / acquisitions.max(1) as f64,
-        cpu_ns: shares.iter().map(|share| share.cpu_ns).sum::<u64>() as f64 / acquisitions.max(1) as f64,
+        sleeps: shares.iter().map(|share| share.sleeps).sum::<u64>() as f64
+            / acquisitions.max(1) as f64,
+        cpu_ns: shares.iter().map(|share| share.cpu_ns).sum::<u64>() as f64
+            / acquisitions.max(1) as f64,
         waits,
     })
 }
 
-/// One waits, on the first of these CPUs, for one who holds the lock for 1 ms at a time on the other.
-pub fn starved<L: Contestant>([waiter_cpu, holder_cpu]: [usize; 2], length: Duration) -> io::Result<Starved> {
+/// One waits, on the first of these CPUs, for one who holds the lock for 1 ms at a time on the
+/// other.
+pub fn starved<L: Contestant>(
+    [waiter_cpu, holder_cpu]: [usize; 2],
+    length: Duration,
+) -> io::Result<Starved> {
     let lock = L::make()?;
     let (stop, start) = (AtomicBool::new(false), Barrier::new(2));
     let hold = || -> io::Result<()> {
@@ -169,7 +183,8 @@ pub fn starved<L: Contestant>([waiter_cpu, holder_cpu]: [usize; 2], length: Dura
         while !stop.load(Ordering::Relaxed) {
             lock.locked(|| {
                 let now_ns = sys::monotonic_ns();
-                release_at_ns = if now_ns > release_at_ns + LATE_NS { now_ns } else { release_at_ns } + HOLD_NS;
+                release_at_ns =
+                    if now_ns > release_at_ns + LATE_NS { now_ns } else { release_at_ns } + HOLD_NS;
                 while sys::monotonic_ns() < release_at_ns {
                     compute(100);
                 }

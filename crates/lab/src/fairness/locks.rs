@@ -25,7 +25,10 @@ pub struct Lock {
 /// All, ours first.
 pub const LOCKS: &[Lock] = &[
     lock::<unhitch_lock::Mutex<()>>("unhitch", "handed over once in 100 wake-ups, and after 5 ms"),
-    lock::<unhitch_lock::Mutex<(), 100, NO_BOUND>>("unhitch 1 %", "handed over once in 100 wake-ups, no bound"),
+    lock::<unhitch_lock::Mutex<(), 100, NO_BOUND>>(
+        "unhitch 1 %",
+        "handed over once in 100 wake-ups, no bound",
+    ),
     lock::<std::sync::Mutex<()>>("std", "the standard library's, on futexes"),
     lock::<parking_lot::Mutex<()>>("parking_lot", "handed over after 0.5 ms on average"),
     lock::<Pthread>("pthread", "the C library's default"),
@@ -35,7 +38,13 @@ pub const LOCKS: &[Lock] = &[
 ];
 
 const fn lock<L: Contestant>(name: &'static str, what: &'static str) -> Lock {
-    Lock { name, what, uncontended_ns: contest::uncontended_ns::<L>, contended: contest::contended::<L>, starved: contest::starved::<L> }
+    Lock {
+        name,
+        what,
+        uncontended_ns: contest::uncontended_ns::<L>,
+        contended: contest::contended::<L>,
+        starved: contest::starved::<L>,
+    }
 }
 
 /// What all locks can do.

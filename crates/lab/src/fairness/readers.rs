@@ -1,6 +1,8 @@
-//! A writer beside a stream of readers: four threads hold the lock for reading, 1 ms at a time with no gap, so it is never free by itself.
+//! A writer beside a stream of readers: four threads hold the lock for reading, 1 ms at a time with
+//! no gap, so it is never free by itself.
 //!
-//! *Why the readers sleep while they hold it:* computing, they would keep the writer from its CPU as well, and that is not the lock's doing.
+//! *Why the readers sleep while they hold it:* computing, they would keep the writer from its CPU
+//! as well, and that is not the lock's doing.
 
 use super::Waits;
 use crate::sys;
@@ -28,9 +30,18 @@ pub struct RwLock {
 
 /// All, ours first.
 pub const RW_LOCKS: &[RwLock] = &[
-    lock::<unhitch_lock::RwLock<()>>("unhitch", "closed to readers once in 100 wake-ups, and after 5 ms"),
-    lock::<unhitch_lock::RwLock<(), 100, NO_BOUND>>("unhitch 1 %", "closed to readers once in 100 wake-ups, no bound"),
-    lock::<std::sync::RwLock<()>>("std", "the standard library's: a waiting writer shuts readers out"),
+    lock::<unhitch_lock::RwLock<()>>(
+        "unhitch",
+        "closed to readers once in 100 wake-ups, and after 5 ms",
+    ),
+    lock::<unhitch_lock::RwLock<(), 100, NO_BOUND>>(
+        "unhitch 1 %",
+        "closed to readers once in 100 wake-ups, no bound",
+    ),
+    lock::<std::sync::RwLock<()>>(
+        "std",
+        "the standard library's: a waiting writer shuts readers out",
+    ),
     lock::<parking_lot::RwLock<()>>("parking_lot", "a waiting writer shuts readers out"),
 ];
 
@@ -45,7 +56,8 @@ pub struct RwFigures {
     pub name: &'static str,
     /// What it is, in a few words.
     pub what: &'static str,
-    /// How long the writer waited, fifty times a second. A wait that the end of a run cut short counts as long as it was.
+    /// How long the writer waited, fifty times a second. A wait that the end of a run cut short
+    /// counts as long as it was.
     pub waits: Waits,
     /// Reads of all readers together: they are kept out while the writer is let in.
     pub reads: u64,

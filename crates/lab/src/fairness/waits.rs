@@ -44,7 +44,8 @@ impl Waits {
         self.max_ns
     }
 
-    /// The wait that `share` (0 to 1) of all are no longer than, nanoseconds; 0 when there are none.
+    /// The wait that `share` (0 to 1) of all are no longer than, nanoseconds; 0 when there are
+    /// none.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let rank = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;

@@ -1,6 +1,8 @@
-//! A lock that is handed on in the order of arrival, by `futex`; in memory that processes share it works between them.
+//! A lock that is handed on in the order of arrival, by `futex`; in memory that processes share it
+//! works between them.
 //!
-//! *Why not the C library's mutex:* that one goes to whoever comes first after a release, which is another kind of hang (`starve`).
+//! *Why not the C library's mutex:* that one goes to whoever comes first after a release, which is
+//! another kind of hang (`starve`).
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
@@ -11,9 +13,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// More threads than this may not want the lock at once.
 const PLACES: usize = 128;
 
-/// A mutex that is handed to its waiters in the order of their arrival. Each waiter sleeps on a futex of its own.
+/// A mutex that is handed to its waiters in the order of their arrival. Each waiter sleeps on a
+/// futex of its own.
 ///
-/// Whoever comes draws a number; the lock belongs to number n once `places[n % PLACES]` holds n + 1.
+/// Whoever comes draws a number; the lock belongs to number n once `places[n % PLACES]` holds n +
+/// 1.
 pub struct FairMutex<T> {
     next_number: AtomicU32,
     places: [AtomicU32; PLACES],
@@ -87,8 +91,17 @@ impl<T> Drop for FairGuard<'_, T> {
 
 #[inline(never)]
 fn call_futex_wait(word: &AtomicU32, expected: u32) -> libc::c_long {
-    // SAFETY: the word is valid and aligned; no timeout. Not "private", so that it works between processes.
-    black_box(unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, ptr::null::<libc::timespec>()) })
+    // SAFETY: the word is valid and aligned; no timeout. Not "private", so that it works between
+    // processes.
+    black_box(unsafe {
+        libc::syscall(
+            libc::SYS_futex,
+            word.as_ptr(),
+            libc::FUTEX_WAIT,
+            expected,
+            ptr::null::<libc::timespec>(),
+        )
+    })
 }
 
 #[inline(never)]

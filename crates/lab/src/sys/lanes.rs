@@ -1,7 +1,8 @@
-//! How many words at the start of a slice are all alike, looked at in vectors of 128, 256 or 512 bits.
+//! How many words at the start of a slice are all alike, looked at in vectors of 128, 256 or 512
+//! bits.
 //!
-//! *Why eight vectors at a time:* combined by AND or OR they are judged by one comparison and one branch, so that nothing but the loads
-//! limits the speed.
+//! *Why eight vectors at a time:* combined by AND or OR they are judged by one comparison and one
+//! branch, so that nothing but the loads limits the speed.
 
 /// A width of vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,8 @@ pub enum Lanes {
 /// The words as pairs of 32 bits, the low half of each word first.
 pub fn halves(words: &[u64]) -> impl ExactSizeIterator<Item = u32> + '_ {
     // SAFETY: the same memory, which any u32 may be read from; u32 is aligned less strictly.
-    let halves = unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u32>(), words.len() * 2) };
+    let halves =
+        unsafe { std::slice::from_raw_parts(words.as_ptr().cast::<u32>(), words.len() * 2) };
     (0..halves.len()).map(|index| halves[index ^ usize::from(cfg!(target_endian = "big"))])
 }
 
@@ -33,7 +35,8 @@ pub fn has(lanes: Lanes) -> bool {
     return false;
 }
 
-/// A number of words at the start, all of them 0 or (`ONES`) all ones: as many as whole vectors can tell, 0 where there are none such.
+/// A number of words at the start, all of them 0 or (`ONES`) all ones: as many as whole vectors can
+/// tell, 0 where there are none such.
 #[inline]
 pub fn alike<const ONES: bool>(lanes: Lanes, words: &[u64]) -> usize {
     if !has(lanes) {
@@ -62,8 +65,10 @@ mod x86 {
             #[target_feature(enable = $feature)]
             pub fn $name<const ONES: bool>(words: &[u64]) -> usize {
                 const WORDS: usize = size_of::<$vector>() / 8;
-                // SAFETY: there is a whole vector at the start of these words; the load need not be aligned.
-                let load = |words: &[u64; WORDS]| unsafe { $load(words.as_ptr().cast::<$pointer>()) };
+                // SAFETY: there is a whole vector at the start of these words; the load need not be
+                // aligned.
+                let load =
+                    |words: &[u64; WORDS]| unsafe { $load(words.as_ptr().cast::<$pointer>()) };
                 let (vectors, _) = words.as_chunks::<WORDS>();
                 let (blocks, _) = vectors.as_chunks::<8>();
                 let both = |a, b| if ONES { $and(a, b) } else { $or(a, b) };
@@ -84,20 +89,49 @@ mod x86 {
         };
     }
 
-    alike!(sse2, "sse2", __m128i, _mm_loadu_si128 as __m128i, _mm_and_si128, _mm_or_si128, sse2_all);
-    alike!(avx2, "avx2", __m256i, _mm256_loadu_si256 as __m256i, _mm256_and_si256, _mm256_or_si256, avx2_all);
-    alike!(avx512, "avx512f", __m512i, _mm512_loadu_si512 as __m512i, _mm512_and_si512, _mm512_or_si512, avx512_all);
+    alike!(
+        sse2,
+        "sse2",
+        __m128i,
+        _mm_loadu_si128 as __m128i,
+        _mm_and_si128,
+        _mm_or_si128,
+        sse2_all
+    );
+    alike!(
+        avx2,
+        "avx2",
+        __m256i,
+        _mm256_loadu_si256 as __m256i,
+        _mm256_and_si256,
+        _mm256_or_si256,
+        avx2_all
+    );
+    alike!(
+        avx512,
+        "avx512f",
+        __m512i,
+        _mm512_loadu_si512 as __m512i,
+        _mm512_and_si512,
+        _mm512_or_si512,
+        avx512_all
+    );
 
     #[inline]
     #[target_feature(enable = "sse2")]
     fn sse2_all(vector: __m128i, ones: bool) -> bool {
-        _mm_movemask_epi8(_mm_cmpeq_epi8(vector, _mm_set1_epi8(if ones { -1 } else { 0 }))) == 0xffff
+        _mm_movemask_epi8(_mm_cmpeq_epi8(vector, _mm_set1_epi8(if ones { -1 } else { 0 })))
+            == 0xffff
     }
 
     #[inline]
     #[target_feature(enable = "avx2")]
     fn avx2_all(vector: __m256i, ones: bool) -> bool {
-        if ones { _mm256_testc_si256(vector, _mm256_set1_epi8(-1)) == 1 } else { _mm256_testz_si256(vector, vector) == 1 }
+        if ones {
+            _mm256_testc_si256(vector, _mm256_set1_epi8(-1)) == 1
+        } else {
+            _mm256_testz_si256(vector, vector) == 1
+        }
     }
 
     #[inline]

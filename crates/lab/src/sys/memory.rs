@@ -16,7 +16,8 @@ pub struct Mapping {
     bytes: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; what it holds is not reached through this type.
+// SAFETY: a mapping belongs to the process, not to a thread; what it holds is not reached through
+// this type.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; the calls on it are system calls that the kernel orders.
 unsafe impl Sync for Mapping {}
@@ -53,11 +54,13 @@ impl Mapping {
         Self::of(start, bytes)
     }
 
-    /// Memory for code at that address (avma, a whole page's); `None` when something is there already.
+    /// Memory for code at that address (avma, a whole page's); `None` when something is there
+    /// already.
     pub fn executable_at(start: usize, bytes: usize) -> io::Result<Option<Self>> {
         let wanted = ptr::without_provenance_mut(start);
         // SAFETY: with MAP_FIXED_NOREPLACE what is mapped already stays as it is.
-        let start = unsafe { libc::mmap(wanted, bytes, CODE, PRIVATE | libc::MAP_FIXED_NOREPLACE, -1, 0) };
+        let start =
+            unsafe { libc::mmap(wanted, bytes, CODE, PRIVATE | libc::MAP_FIXED_NOREPLACE, -1, 0) };
         match Self::of(start, bytes) {
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(None),
             // A kernel before 4.17 takes the address for a wish only.
@@ -66,11 +69,13 @@ impl Mapping {
         }
     }
 
-    /// Makes a part of it readable and writable, and gives it memory. Offsets in bytes, of whole pages.
+    /// Makes a part of it readable and writable, and gives it memory. Offsets in bytes, of whole
+    /// pages.
     pub fn commit(&self, offset: usize, bytes: usize) -> io::Result<()> {
         let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
         end.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: a part of a mapping that is ours and that nobody borrows from; no page of it loses what is in it.
+        // SAFETY: a part of a mapping that is ours and that nobody borrows from; no page of it
+        // loses what is in it.
         unsafe {
             let part = self.start.as_ptr().byte_add(offset);
             check(libc::mprotect(part, bytes, libc::PROT_READ | libc::PROT_WRITE))?;
@@ -93,7 +98,8 @@ impl Mapping {
         self
     }
 
-    /// Fills the page tables, with the kernel holding the process's `mmap_lock` for reading; pages to be written get memory of their own.
+    /// Fills the page tables, with the kernel holding the process's `mmap_lock` for reading; pages
+    /// to be written get memory of their own.
     #[inline(never)]
     pub fn populate(&self, to_write: bool) -> io::Result<()> {
         self.advise(if to_write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ })
@@ -115,18 +121,22 @@ impl Drop for Mapping {
 #[inline(never)]
 fn call_mmap(bytes: usize, flags: libc::c_int) -> *mut libc::c_void {
     // SAFETY: the kernel chooses an address that is not in use.
-    black_box(unsafe { libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) })
+    black_box(unsafe {
+        libc::mmap(ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    })
 }
 
 #[inline(never)]
 fn call_madvise(start: NonNull<libc::c_void>, bytes: usize, advice: libc::c_int) -> libc::c_int {
-    // SAFETY: private function; called with one whole mapping of ours and advice that keeps what is in it.
+    // SAFETY: private function; called with one whole mapping of ours and advice that keeps what is
+    // in it.
     black_box(unsafe { libc::madvise(start.as_ptr(), bytes, advice) })
 }
 
 #[inline(never)]
 fn call_munmap(start: NonNull<libc::c_void>, bytes: usize) -> libc::c_int {
-    // SAFETY: private function; called with one whole mapping of ours, by its only owner, when nobody borrows it.
+    // SAFETY: private function; called with one whole mapping of ours, by its only owner, when
+    // nobody borrows it.
     black_box(unsafe { libc::munmap(start.as_ptr(), bytes) })
 }
 
@@ -138,7 +148,8 @@ pub fn keep_in_memory() -> io::Result<()> {
 
 /// A value in memory that the processes forked later have in common.
 ///
-/// It should hold atomics and plain numbers only: memory that it owned elsewhere would not be shared.
+/// It should hold atomics and plain numbers only: memory that it owned elsewhere would not be
+/// shared.
 pub struct Shared<T> {
     value: NonNull<T>,
     _memory: Mapping,
@@ -154,7 +165,8 @@ impl<T> Shared<T> {
     pub fn new(value: T) -> io::Result<Self> {
         let memory = Mapping::shared(size_of::<T>().max(1))?;
         let place = memory.start.cast::<T>();
-        // SAFETY: the mapping is large enough, and a page is aligned for any T that is smaller than it.
+        // SAFETY: the mapping is large enough, and a page is aligned for any T that is smaller than
+        // it.
         unsafe { place.write(value) };
         Ok(Self { value: place, _memory: memory })
     }
@@ -164,7 +176,8 @@ impl<T> Deref for Shared<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: it was initialised by `new`, lives as long as `self`, and is never borrowed mutably.
+        // SAFETY: it was initialised by `new`, lives as long as `self`, and is never borrowed
+        // mutably.
         unsafe { self.value.as_ref() }
     }
 }

@@ -9,10 +9,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Lets the kernel send `signal` to the calling process when the thread that started it ends.
 fn die_with_parent(signal: libc::c_int) -> io::Result<()> {
     // SAFETY: no pointers.
-    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong, 0, 0, 0) }).map(drop)
+    check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong, 0, 0, 0) })
+        .map(drop)
 }
 
-/// Makes sure that the calling process does not outlive the run: SIGTERM when its parent ends, SIGALRM `after_s` from now.
+/// Makes sure that the calling process does not outlive the run: SIGTERM when its parent ends,
+/// SIGALRM `after_s` from now.
 pub fn bound_this_process(after_s: u32) -> io::Result<()> {
     // SAFETY: no pointers, cannot fail.
     unsafe { libc::alarm(after_s) };
@@ -30,13 +32,15 @@ pub struct Child {
     reaped: bool,
 }
 
-/// Runs `part` in a new process, in a process group of its own so that a terminal's Ctrl-C reaches the program's first process only,
-/// which ends the others. The calling process must have one thread.
+/// Runs `part` in a new process, in a process group of its own so that a terminal's Ctrl-C reaches
+/// the program's first process only, which ends the others. The calling process must have one
+/// thread.
 ///
 /// An error of `part` goes to standard error and makes [`Child::join`] fail.
 pub fn start_process(name: &str, part: impl FnOnce() -> io::Result<()>) -> io::Result<Child> {
     let parent = std::process::id();
-    // SAFETY: the process has one thread, as demanded, so no lock is held that nobody would release in the new one.
+    // SAFETY: the process has one thread, as demanded, so no lock is held that nobody would release
+    // in the new one.
     let pid = check(unsafe { libc::fork() })?;
     if pid == 0 {
         let live = || {
@@ -50,7 +54,8 @@ pub fn start_process(name: &str, part: impl FnOnce() -> io::Result<()>) -> io::R
             Ok(())
         };
         // A panic must not reach the frames of the parent, of which this process has a copy.
-        let end: io::Result<()> = catch_unwind(AssertUnwindSafe(live)).unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        let end: io::Result<()> = catch_unwind(AssertUnwindSafe(live))
+            .unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         end_process(end.inspect_err(|error| eprintln!("{name}: {error}")).is_err().into());
     }
     Ok(Child { pid, reaped: false })
@@ -65,7 +70,8 @@ fn end_process(code: libc::c_int) -> ! {
 
 /// Sends a signal to a process that this one started.
 pub fn send_signal(pid: libc::pid_t, signal: libc::c_int) {
-    // SAFETY: no pointers. It can fail only if the process is gone, and then nobody needs the signal.
+    // SAFETY: no pointers. It can fail only if the process is gone, and then nobody needs the
+    // signal.
     unsafe { libc::kill(pid, signal) };
 }
 
@@ -89,7 +95,9 @@ impl Child {
         let (pid, status) = black_box(call_waitpid(self.pid, flags));
         self.reaped = check(pid)? == self.pid;
         if self.reaped && status != 0 {
-            return Err(io::Error::other(format!("a process of the program ended with wait status {status:#x}")));
+            return Err(io::Error::other(format!(
+                "a process of the program ended with wait status {status:#x}"
+            )));
         }
         Ok(self.reaped)
     }
@@ -97,7 +105,11 @@ impl Child {
     /// The same, but it is killed if it has not ended at `until_ns` (CLOCK_MONOTONIC); false then.
     pub fn wait_until(&mut self, until_ns: u64) -> io::Result<bool> {
         // SAFETY: no pointers; the result is a new descriptor that nobody else owns.
-        let end = unsafe { OwnedFd::from_raw_fd(check(libc::syscall(libc::SYS_pidfd_open, self.pid, 0) as libc::c_int)?) };
+        let end = unsafe {
+            OwnedFd::from_raw_fd(check(
+                libc::syscall(libc::SYS_pidfd_open, self.pid, 0) as libc::c_int
+            )?)
+        };
         while !wait_readable([end.as_fd()], until_ns)?[0] {
             if monotonic_ns() >= until_ns {
                 self.kill();
@@ -127,6 +139,8 @@ impl Drop for Child {
 fn call_waitpid(pid: libc::pid_t, flags: libc::c_int) -> (libc::pid_t, libc::c_int) {
     let mut status = 0;
     // SAFETY: `status` is a valid int to write to; a null pointer declines the usage.
-    let ended = black_box(unsafe { libc::syscall(libc::SYS_wait4, pid, &mut status, flags, std::ptr::null::<libc::rusage>()) });
+    let ended = black_box(unsafe {
+        libc::syscall(libc::SYS_wait4, pid, &mut status, flags, std::ptr::null::<libc::rusage>())
+    });
     (ended as libc::pid_t, status)
 }

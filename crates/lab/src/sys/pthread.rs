@@ -1,4 +1,5 @@
-//! The C library's mutex, of the default kind and with priority inheritance, as fast as it goes: to be measured.
+//! The C library's mutex, of the default kind and with priority inheritance, as fast as it goes: to
+//! be measured.
 //!
 //! *Why not [`Mutex`](super::Mutex):* that one is made to be seen on stacks.
 
@@ -14,19 +15,23 @@ pub struct Pthread {
 
 // SAFETY: a pthread mutex is made for use by many threads.
 unsafe impl Sync for Pthread {}
-// SAFETY: it belongs to no thread while it is not locked, and it is locked only inside `locked`, which borrows it.
+// SAFETY: it belongs to no thread while it is not locked, and it is locked only inside `locked`,
+// which borrows it.
 unsafe impl Send for Pthread {}
 
 impl Pthread {
-    /// An unlocked mutex; with `inherit`, its holder runs at the priority of its most urgent waiter.
+    /// An unlocked mutex; with `inherit`, its holder runs at the priority of its most urgent
+    /// waiter.
     pub fn new(inherit: bool) -> io::Result<Self> {
         let protocol = if inherit { libc::PTHREAD_PRIO_INHERIT } else { libc::PTHREAD_PRIO_NONE };
         let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         let raw = Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
-        // SAFETY: `attributes` is initialised by the first call and destroyed by the last; `raw` is valid to write to.
+        // SAFETY: `attributes` is initialised by the first call and destroyed by the last; `raw` is
+        // valid to write to.
         let code = unsafe {
             libc::pthread_mutexattr_init(attributes.as_mut_ptr());
-            let code = match libc::pthread_mutexattr_setprotocol(attributes.as_mut_ptr(), protocol) {
+            let code = match libc::pthread_mutexattr_setprotocol(attributes.as_mut_ptr(), protocol)
+            {
                 0 => libc::pthread_mutex_init(raw.get(), attributes.as_ptr()),
                 code => code,
             };
@@ -39,7 +44,8 @@ impl Pthread {
     /// Runs `section` with the mutex held. Should it panic, the mutex stays locked for ever.
     #[inline]
     pub fn locked<R>(&self, section: impl FnOnce() -> R) -> R {
-        // SAFETY: `raw` is an initialised mutex that does not move; it is unlocked by the thread that locked it.
+        // SAFETY: `raw` is an initialised mutex that does not move; it is unlocked by the thread
+        // that locked it.
         unsafe { libc::pthread_mutex_lock(self.raw.get()) };
         let result = section();
         // SAFETY: as above.

@@ -3,10 +3,12 @@
 use super::{Mode, Policy, Word};
 use lock_api::GuardSend;
 
-/// The mutex without its data, for [`lock_api::Mutex`]. See [`Mutex`](crate::Mutex) for the parameters.
+/// The mutex without its data, for [`lock_api::Mutex`]. See [`Mutex`](crate::Mutex) for the
+/// parameters.
 pub struct RawMutex<const ONE_IN: u32 = 100, const BOUND_US: u32 = 5_000>(Word);
 
-/// The reader-writer lock without its data, for [`lock_api::RwLock`]. See [`RwLock`](crate::RwLock) for the parameters.
+/// The reader-writer lock without its data, for [`lock_api::RwLock`]. See [`RwLock`](crate::RwLock)
+/// for the parameters.
 pub struct RawRwLock<const ONE_IN: u32 = 100, const BOUND_US: u32 = 5_000>(Word);
 
 impl<const ONE_IN: u32, const BOUND_US: u32> RawMutex<ONE_IN, BOUND_US> {
@@ -17,8 +19,11 @@ impl<const ONE_IN: u32, const BOUND_US: u32> RawRwLock<ONE_IN, BOUND_US> {
     const POLICY: Policy = Policy { one_in: ONE_IN, bound_us: BOUND_US };
 }
 
-// SAFETY: `Word` lets one in at a time in exclusive mode (the loom models check it), whichever thread unlocks.
-unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawMutex for RawMutex<ONE_IN, BOUND_US> {
+// SAFETY: `Word` lets one in at a time in exclusive mode (the loom models check it), whichever
+// thread unlocks.
+unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawMutex
+    for RawMutex<ONE_IN, BOUND_US>
+{
     type GuardMarker = GuardSend;
 
     #[allow(clippy::declare_interior_mutable_const)]
@@ -46,15 +51,20 @@ unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawMutex for RawMu
 }
 
 // SAFETY: `unlock_fair` unlocks as `unlock` does.
-unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawMutexFair for RawMutex<ONE_IN, BOUND_US> {
+unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawMutexFair
+    for RawMutex<ONE_IN, BOUND_US>
+{
     #[inline]
     unsafe fn unlock_fair(&self) {
         self.0.unlock_fair(Mode::Exclusive, Self::POLICY);
     }
 }
 
-// SAFETY: `Word` lets in one writer or any readers (the loom models check it), whichever thread unlocks.
-unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawRwLock for RawRwLock<ONE_IN, BOUND_US> {
+// SAFETY: `Word` lets in one writer or any readers (the loom models check it), whichever thread
+// unlocks.
+unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawRwLock
+    for RawRwLock<ONE_IN, BOUND_US>
+{
     type GuardMarker = GuardSend;
 
     #[allow(clippy::declare_interior_mutable_const)]
@@ -102,7 +112,9 @@ unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawRwLock for RawR
 }
 
 // SAFETY: both unlock as their unfair twins do.
-unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawRwLockFair for RawRwLock<ONE_IN, BOUND_US> {
+unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawRwLockFair
+    for RawRwLock<ONE_IN, BOUND_US>
+{
     #[inline]
     unsafe fn unlock_shared_fair(&self) {
         self.0.unlock_fair(Mode::Shared, Self::POLICY);

@@ -1,4 +1,5 @@
-//! Small programs of which loom tries every interleaving (up to a number of preemptions): `tools/test-lock-models`.
+//! Small programs of which loom tries every interleaving (up to a number of preemptions):
+//! `tools/test-lock-models`.
 
 use super::*;
 use loom::cell::UnsafeCell;
@@ -10,7 +11,8 @@ const FAIR: Policy = Policy { one_in: 1, bound_us: u32::MAX };
 /// Everybody is over the bound from the start.
 const OVERDUE: Policy = Policy { one_in: 0, bound_us: 0 };
 
-/// A value behind the lock. loom fails when two are at it at once, and when a write is not seen by the next.
+/// A value behind the lock. loom fails when two are at it at once, and when a write is not seen by
+/// the next.
 struct Guarded {
     word: Word,
     value: UnsafeCell<u32>,
@@ -52,15 +54,23 @@ unsafe impl Sync for Guarded {}
 // SAFETY: nothing in it belongs to a thread.
 unsafe impl Send for Guarded {}
 
-/// Runs `model` on every interleaving with at most so many preemptions. A thread that is never woken is a deadlock, which loom reports.
+/// Runs `model` on every interleaving with at most so many preemptions. A thread that is never
+/// woken is a deadlock, which loom reports.
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 
-/// One writer on the model's own thread and the `others`, each doing its part; then the lock is as new, and holds `sum`.
-fn play(preemptions: usize, policy: Policy, others: &'static [fn(&Guarded)], own: fn(&Guarded), sum: u32) {
+/// One writer on the model's own thread and the `others`, each doing its part; then the lock is as
+/// new, and holds `sum`.
+fn play(
+    preemptions: usize,
+    policy: Policy,
+    others: &'static [fn(&Guarded)],
+    own: fn(&Guarded),
+    sum: u32,
+) {
     check(preemptions, move || {
         let guarded = Guarded::new(policy);
         let threads = others.iter().map(|part| {
@@ -137,7 +147,8 @@ fn writers_beside_a_reader() {
     play(3, FAIR, &[adds, reads], adds, 2);
 }
 
-/// The reader may be granted the lock just when it takes it by itself, and must not then hold it twice.
+/// The reader may be granted the lock just when it takes it by itself, and must not then hold it
+/// twice.
 #[test]
 fn a_reader_that_is_granted_the_lock_while_it_takes_it() {
     let writes_and_reads = |guarded: &Guarded| {

@@ -1,7 +1,9 @@
-//! Who waits for which lock, in the order of arrival: a table of queues, keyed by the address of the lock.
+//! Who waits for which lock, in the order of arrival: a table of queues, keyed by the address of
+//! the lock.
 //!
-//! *Why a table:* the lock is one word. A waiter's place in the queue is on its own stack, and the queue's head must be somewhere
-//! that exists also when nobody waits. Locks whose addresses fall into the same bucket share its list; each sees its own waiters only.
+//! *Why a table:* the lock is one word. A waiter's place in the queue is on its own stack, and the
+//! queue's head must be somewhere that exists also when nobody waits. Locks whose addresses fall
+//! into the same bucket share its list; each sees its own waiters only.
 
 use super::sleep;
 use super::sync::{AtomicU32, Ordering, spin_loop};
@@ -32,7 +34,8 @@ pub struct Waiter {
     /// When it came, nanoseconds of [`sleep::now_ns`]; 0 where nobody wants to know.
     pub since_ns: u64,
     key: usize,
-    /// Belongs to whoever holds the bucket; once the waiter is out of the queue, to whoever took it out.
+    /// Belongs to whoever holds the bucket; once the waiter is out of the queue, to whoever took it
+    /// out.
     next: Cell<*const Waiter>,
 }
 
@@ -46,8 +49,8 @@ impl Waiter {
 pub struct Queue {
     first: *const Waiter,
     last: *const Waiter,
-    /// xorshift32, so never 0. The bucket's and not the lock's, which is one word and has no room for it: locks of one bucket draw from
-    /// one sequence, each with the same chance at every draw.
+    /// xorshift32, so never 0. The bucket's and not the lock's, which is one word and has no room
+    /// for it: locks of one bucket draw from one sequence, each with the same chance at every draw.
     noise: u32,
 }
 
@@ -71,10 +74,12 @@ impl Queue {
     pub fn of(&self, key: usize) -> impl Iterator<Item = &Waiter> {
         // SAFETY: what is in the queue lives, and nothing leaves it while `self` is borrowed.
         let link = |waiter: *const Waiter| unsafe { waiter.as_ref() };
-        core::iter::successors(link(self.first), move |waiter| link(waiter.next.get())).filter(move |waiter| waiter.key == key)
+        core::iter::successors(link(self.first), move |waiter| link(waiter.next.get()))
+            .filter(move |waiter| waiter.key == key)
     }
 
-    /// The waiters for `key` that one release can let in: a writer, or the readers up to the first writer.
+    /// The waiters for `key` that one release can let in: a writer, or the readers up to the first
+    /// writer.
     pub fn leading(&self, key: usize) -> impl Iterator<Item = &Waiter> {
         let writer = self.of(key).next().filter(|waiter| waiter.mode == Mode::Exclusive);
         writer.into_iter().chain(self.of(key).take_while(|waiter| waiter.mode == Mode::Shared))
@@ -111,7 +116,8 @@ impl Queue {
         let mut last: *const Waiter = ptr::null();
         for _ in 0..count {
             let Some(heir) = self.of(key).next().map(ptr::from_ref) else { break };
-            // SAFETY: it is in the queue, so it lives; once out of it, until it is granted the lock.
+            // SAFETY: it is in the queue, so it lives; once out of it, until it is granted the
+            // lock.
             let (heir, before) = unsafe { (&*heir, last.as_ref()) };
             self.remove(heir);
             match before {
@@ -123,11 +129,13 @@ impl Queue {
         heirs
     }
 
-    /// Wakes the [leading](Self::leading) waiters for `key` without a promise. All but the last are woken here and now.
+    /// Wakes the [leading](Self::leading) waiters for `key` without a promise. All but the last are
+    /// woken here and now.
     pub fn wake_leading(&self, key: usize) -> Wake {
         let mut last = Wake(ptr::null());
         for waiter in self.leading(key) {
-            // A swap also where it is awake: whoever lies down again must see the word as it is now.
+            // A swap also where it is awake: whoever lies down again must see the word as it is
+            // now.
             if waiter.state.swap(AWAKE, Ordering::AcqRel) == WAITING {
                 core::mem::replace(&mut last, Wake(&waiter.state)).send();
             }
@@ -188,7 +196,8 @@ pub struct Bucket {
     queue: UnsafeCell<Queue>,
 }
 
-// SAFETY: the queue is reached with the lock held only, and its pointers are to what may be used from any thread.
+// SAFETY: the queue is reached with the lock held only, and its pointers are to what may be used
+// from any thread.
 unsafe impl Sync for Bucket {}
 // SAFETY: as above.
 unsafe impl Send for Bucket {}
@@ -199,7 +208,9 @@ mod table {
 
     const BITS: u32 = 8;
 
-    static TABLE: [Bucket; 1 << BITS] = [const { Bucket { lock: AtomicU32::new(0), queue: UnsafeCell::new(Queue::EMPTY) } }; 1 << BITS];
+    static TABLE: [Bucket; 1 << BITS] =
+        [const { Bucket { lock: AtomicU32::new(0), queue: UnsafeCell::new(Queue::EMPTY) } };
+            1 << BITS];
 
     pub fn bucket(key: usize) -> &'static Bucket {
         let hash = (key as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - BITS);
@@ -234,7 +245,9 @@ impl Bucket {
     #[cold]
     fn lock_slow(&self) {
         for _ in 0..super::SPINS {
-            if self.lock.load(Ordering::Relaxed) == 0 && self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            if self.lock.load(Ordering::Relaxed) == 0
+                && self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            {
                 return;
             }
             spin_loop();
@@ -282,19 +295,32 @@ mod tests {
     #[test]
     fn waiters_of_one_lock_keep_their_order_among_those_of_others() {
         let mut queue = Queue::EMPTY;
-        let modes = [Mode::Shared, Mode::Exclusive, Mode::Shared, Mode::Shared, Mode::Exclusive, Mode::Shared];
-        let waiters: Vec<Waiter> = (0..12).map(|index| Waiter::new(index % 2, modes[index / 2], index as u64)).collect();
+        let modes = [
+            Mode::Shared,
+            Mode::Exclusive,
+            Mode::Shared,
+            Mode::Shared,
+            Mode::Exclusive,
+            Mode::Shared,
+        ];
+        let waiters: Vec<Waiter> =
+            (0..12).map(|index| Waiter::new(index % 2, modes[index / 2], index as u64)).collect();
         // SAFETY: they live to the end of the test.
         waiters.iter().for_each(|waiter| unsafe { queue.push(waiter) });
-        let of = |queue: &Queue, key| queue.of(key).map(|waiter| waiter.since_ns).collect::<Vec<_>>();
+        let of =
+            |queue: &Queue, key| queue.of(key).map(|waiter| waiter.since_ns).collect::<Vec<_>>();
         assert_eq!(of(&queue, 0), [0, 2, 4, 6, 8, 10]);
         assert_eq!(queue.leading(0).count(), 1);
         assert!(queue.remove(&waiters[2]) && !queue.remove(&waiters[2]));
         assert_eq!(queue.leading(0).map(|waiter| waiter.since_ns).collect::<Vec<_>>(), [0, 4, 6]);
         let heirs = queue.take_heirs(0);
-        assert_eq!((of(&queue, 0), of(&queue, 1)), (Vec::from([8, 10]), Vec::from([1, 3, 5, 7, 9, 11])));
+        assert_eq!(
+            (of(&queue, 0), of(&queue, 1)),
+            (Vec::from([8, 10]), Vec::from([1, 3, 5, 7, 9, 11]))
+        );
         heirs.grant();
-        let granted = waiters.iter().filter(|waiter| waiter.state.load(Ordering::Relaxed) == GRANTED);
+        let granted =
+            waiters.iter().filter(|waiter| waiter.state.load(Ordering::Relaxed) == GRANTED);
         assert_eq!(granted.map(|waiter| waiter.since_ns).collect::<Vec<_>>(), [0, 4, 6]);
         for index in [11, 1, 8, 10, 3, 5, 7, 9] {
             assert!(queue.remove(&waiters[index]));
@@ -306,7 +332,9 @@ mod tests {
     fn the_lottery_is_won_once_in_n_draws() {
         let mut queue = Queue::EMPTY;
         for one_in in [1, 2, 10, 100] {
-            let won = (0..100_000).filter(|_| queue.draw(one_in)).count() as f64 * f64::from(one_in) / 100_000.0;
+            let won = (0..100_000).filter(|_| queue.draw(one_in)).count() as f64
+                * f64::from(one_in)
+                / 100_000.0;
             assert!((0.9..1.1).contains(&won), "1 in {one_in}: {won}");
         }
         assert!((0..1_000).all(|_| !queue.draw(0)));

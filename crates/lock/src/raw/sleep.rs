@@ -1,8 +1,10 @@
-//! What the lock wants from the system: to sleep on a word, to wake a sleeper, a clock. One of three, by the system; `--cfg
-//! unhitch_lock_fallback` chooses on Linux what other systems get, so that it can be tested there (`tools/test-lock-models`).
+//! What the lock wants from the system: to sleep on a word, to wake a sleeper, a clock. One of
+//! three, by the system; `--cfg unhitch_lock_fallback` chooses on Linux what other systems get, so
+//! that it can be tested there (`tools/test-lock-models`).
 //!
-//! `wait` may return for no reason. `wake` takes an address and not a reference: the waiter that it means may by then be gone, with
-//! the stack that the word was on; then it wakes nobody, or somebody for no reason.
+//! `wait` may return for no reason. `wake` takes an address and not a reference: the waiter that it
+//! means may by then be gone, with the stack that the word was on; then it wakes nobody, or
+//! somebody for no reason.
 
 pub use system::{now_ns, wait, wake};
 
@@ -16,13 +18,23 @@ mod system {
     pub fn wait(word: &AtomicU32, expected: u32) {
         let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: the word is valid and aligned; a null timeout is none.
-        unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, expected, ptr::null::<libc::timespec>()) };
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                word.as_ptr(),
+                operation,
+                expected,
+                ptr::null::<libc::timespec>(),
+            )
+        };
     }
 
     /// Wakes one who sleeps on the word at this address.
     pub fn wake(word: *const AtomicU32) {
         // SAFETY: the kernel uses a private futex's address as a key, and does not read it to wake.
-        unsafe { libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1) };
+        unsafe {
+            libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
+        };
     }
 
     /// CLOCK_MONOTONIC.
@@ -35,7 +47,10 @@ mod system {
 }
 
 /// Elsewhere: the parking lot.
-#[cfg(all(not(loom), any(unhitch_lock_fallback, not(any(target_os = "linux", target_os = "android")))))]
+#[cfg(all(
+    not(loom),
+    any(unhitch_lock_fallback, not(any(target_os = "linux", target_os = "android")))
+))]
 mod system {
     use core::sync::atomic::{AtomicU32, Ordering};
     use parking_lot_core::{DEFAULT_PARK_TOKEN, DEFAULT_UNPARK_TOKEN, park, unpark_one};
@@ -46,7 +61,8 @@ mod system {
     pub fn wait(word: &AtomicU32, expected: u32) {
         let key = word as *const AtomicU32 as usize;
         let still = || word.load(Ordering::Relaxed) == expected;
-        // SAFETY: the closures neither panic nor call into the parking lot; nobody else parks at an address of ours.
+        // SAFETY: the closures neither panic nor call into the parking lot; nobody else parks at an
+        // address of ours.
         unsafe { park(key, still, || (), |_, _| (), DEFAULT_PARK_TOKEN, None) };
     }
 
@@ -63,7 +79,8 @@ mod system {
     }
 }
 
-/// The model checker: one condition variable for all addresses, and a clock that only goes on when somebody looks.
+/// The model checker: one condition variable for all addresses, and a clock that only goes on when
+/// somebody looks.
 #[cfg(loom)]
 mod system {
     use loom::sync::atomic::{AtomicU32, Ordering};
@@ -87,8 +104,8 @@ mod system {
         SLEEPERS.1.notify_all();
     }
 
-    /// Later than at every look before, by so little that no bound but that of zero is ever passed. Not the model checker's, or it would
-    /// try every order of the looks.
+    /// Later than at every look before, by so little that no bound but that of zero is ever passed.
+    /// Not the model checker's, or it would try every order of the looks.
     pub fn now_ns() -> u64 {
         static NOW_NS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         NOW_NS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)

@@ -29,7 +29,8 @@ pub struct Answer {
     pub warnings: Vec<String>,
 }
 
-/// Asks the recorder that answers in `folder` for a save; gives the trace's path. Only this user's recorder and root's are told anything.
+/// Asks the recorder that answers in `folder` for a save; gives the trace's path. Only this user's
+/// recorder and root's are told anything.
 pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<Answer, Error> {
     let path = folder.join(SOCKET);
     let failed = |action| {
@@ -38,12 +39,20 @@ pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<Answer, Error>
     };
     let request = json!({"save": {"notes": notes}}).to_string();
     if request.len() > LONGEST_LINE {
-        return Err(Error::Refused(format!("nothing: the note is too long (at most {} KiB)", LONGEST_LINE >> 10)));
+        return Err(Error::Refused(format!(
+            "nothing: the note is too long (at most {} KiB)",
+            LONGEST_LINE >> 10
+        )));
     }
     let mut tries = 1..TRIES;
     loop {
         let mut socket = match trusted_folder(folder).and_then(|()| connect(&path)) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+                ) =>
+            {
                 return Err(Error::NotWatching { socket: path });
             }
             result => result.map_err(failed("reach the recorder at"))?,
@@ -69,7 +78,8 @@ fn exchange(socket: &mut UnixStream, request: &str) -> io::Result<Value> {
     read_answer(socket, ANSWER_TIMEOUT)
 }
 
-/// Whether the recorder closed the connection before it read the request: so it does where very many come at one time.
+/// Whether the recorder closed the connection before it read the request: so it does where very
+/// many come at one time.
 fn is_unheard(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
@@ -80,7 +90,11 @@ fn trusted_folder(folder: &Path) -> io::Result<()> {
     if !is_trusted(about.uid()) {
         return Err(stranger(about.uid()));
     }
-    if about.is_dir() { Ok(()) } else { Err(io::Error::new(io::ErrorKind::NotADirectory, "its place is not a folder")) }
+    if about.is_dir() {
+        Ok(())
+    } else {
+        Err(io::Error::new(io::ErrorKind::NotADirectory, "its place is not a folder"))
+    }
 }
 
 pub(super) fn read_answer(socket: &mut UnixStream, time: Duration) -> io::Result<Value> {
@@ -99,7 +113,10 @@ fn understood(answer: &Value) -> Result<Answer, Error> {
     match (answer["path"].as_str(), answer["error"].as_str()) {
         (Some(path), _) => {
             let warnings = answer["warnings"].as_array().into_iter().flatten();
-            Ok(Answer { path: PathBuf::from(path), warnings: warnings.filter_map(|line| Some(line.as_str()?.to_owned())).collect() })
+            Ok(Answer {
+                path: PathBuf::from(path),
+                warnings: warnings.filter_map(|line| Some(line.as_str()?.to_owned())).collect(),
+            })
         }
         (None, Some(error)) => Err(Error::Refused(error.to_owned())),
         (None, None) => Err(Error::Refused(answer.to_string())),

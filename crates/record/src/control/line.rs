@@ -21,8 +21,9 @@ impl Line {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Takes what `source`, which does not block, has now: the whole line without its end, or nothing when more must come. What has come
-    /// whole is taken late, too: it may be the reader who had no time.
+    /// Takes what `source`, which does not block, has now: the whole line without its end, or
+    /// nothing when more must come. What has come whole is taken late, too: it may be the reader
+    /// who had no time.
     pub(super) fn take(&mut self, source: &mut impl Read) -> io::Result<Option<&[u8]>> {
         let mut piece = [0; 4096];
         loop {
@@ -30,7 +31,9 @@ impl Line {
                 Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
                 Ok(len) => len,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                Err(error) if error.kind() == ErrorKind::WouldBlock && self.left().is_zero() => return Err(ErrorKind::TimedOut.into()),
+                Err(error) if error.kind() == ErrorKind::WouldBlock && self.left().is_zero() => {
+                    return Err(ErrorKind::TimedOut.into());
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
                 Err(error) => return Err(error),
             };
@@ -56,15 +59,31 @@ mod tests {
     fn a_line_is_bounded_in_length_and_time() {
         let time = Duration::from_secs(3600);
         assert_eq!(Line::new(3, time).take(&mut &b"abc\nd"[..]).unwrap(), Some(&b"abc"[..]));
-        assert_eq!(Line::new(2, time).take(&mut &b"abc\n"[..]).unwrap_err().kind(), ErrorKind::InvalidData);
-        assert_eq!(Line::new(1 << 20, time).take(&mut io::repeat(b'x')).unwrap_err().kind(), ErrorKind::InvalidData);
-        assert_eq!(Line::new(9, time).take(&mut &b"abc"[..]).unwrap_err().kind(), ErrorKind::UnexpectedEof);
+        assert_eq!(
+            Line::new(2, time).take(&mut &b"abc\n"[..]).unwrap_err().kind(),
+            ErrorKind::InvalidData
+        );
+        assert_eq!(
+            Line::new(1 << 20, time).take(&mut io::repeat(b'x')).unwrap_err().kind(),
+            ErrorKind::InvalidData
+        );
+        assert_eq!(
+            Line::new(9, time).take(&mut &b"abc"[..]).unwrap_err().kind(),
+            ErrorKind::UnexpectedEof
+        );
         let (mut source, mut writer) = UnixStream::pair().unwrap();
         source.set_nonblocking(true).unwrap();
         writer.write_all(b"abc").unwrap();
         assert_eq!(Line::new(9, time).take(&mut source).unwrap(), None);
-        assert_eq!(Line::new(9, Duration::ZERO).take(&mut source).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(
+            Line::new(9, Duration::ZERO).take(&mut source).unwrap_err().kind(),
+            ErrorKind::TimedOut
+        );
         writer.write_all(b"d\n").unwrap();
-        assert_eq!(Line::new(9, Duration::ZERO).take(&mut source).unwrap(), Some(&b"d"[..]), "it came in time, for all we know");
+        assert_eq!(
+            Line::new(9, Duration::ZERO).take(&mut source).unwrap(),
+            Some(&b"d"[..]),
+            "it came in time, for all we know"
+        );
     }
 }

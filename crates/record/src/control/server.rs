@@ -1,4 +1,5 @@
-//! The recorder's end. Nothing here waits: requests are read as they come, and answers fit into the socket's buffer.
+//! The recorder's end. Nothing here waits: requests are read as they come, and answers fit into the
+//! socket's buffer.
 
 use super::line::Line;
 use super::{LONGEST_LINE, REQUEST_TIMEOUT, SOCKET, connect, is_trusted, peer, private_folder};
@@ -38,7 +39,8 @@ pub(crate) struct Request {
 }
 
 impl Server {
-    /// Listens in `folder`. A socket that nobody answers on is replaced; where somebody does, a second recorder is refused.
+    /// Listens in `folder`. A socket that nobody answers on is replaced; where somebody does, a
+    /// second recorder is refused.
     pub(crate) fn bind(folder: &Path) -> Result<Self, Error> {
         private_folder(folder)?;
         let path = folder.join(SOCKET);
@@ -52,7 +54,9 @@ impl Server {
                 fs::remove_file(&path).map_err(failed("remove the stale socket"))?;
             }
             // One that is too busy to accept is one.
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(Error::AlreadyWatching { socket: path }),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                return Err(Error::AlreadyWatching { socket: path });
+            }
             Err(error) => return Err(failed("look for a recorder at")(error)),
             Ok(_) => return Err(Error::AlreadyWatching { socket: path }),
         }
@@ -71,8 +75,8 @@ impl Server {
         std::iter::once(self.listener.as_fd()).chain(clients).collect()
     }
 
-    /// The next request that somebody entitled has made, if any. To be called now and then without a reason, too: who takes too long is
-    /// sent away then.
+    /// The next request that somebody entitled has made, if any. To be called now and then without
+    /// a reason, too: who takes too long is sent away then.
     pub(crate) fn accept(&mut self) -> Option<Request> {
         let mut request = None;
         // Who is here is heard before anybody comes for whom he might have to go.
@@ -93,7 +97,8 @@ impl Server {
         request
     }
 
-    /// What a client asks for, when that is whole. When more must come he is kept; when it will not, he is not.
+    /// What a client asks for, when that is whole. When more must come he is kept; when it will
+    /// not, he is not.
     fn hear(&mut self, mut client: Client) -> Option<Request> {
         match client.line.take(&mut client.socket) {
             Ok(Some(line)) => {
@@ -123,7 +128,10 @@ fn welcome(socket: UnixStream) -> Option<Client> {
     if is_trusted(uid) {
         return Some(Client { socket, line: Line::new(LONGEST_LINE, REQUEST_TIMEOUT) });
     }
-    answer(socket, json!({"error": format!("this recorder is not yours (it belongs to uid {})", sys::effective_uid())}));
+    answer(
+        socket,
+        json!({"error": format!("this recorder is not yours (it belongs to uid {})", sys::effective_uid())}),
+    );
     None
 }
 
@@ -133,7 +141,8 @@ impl Drop for Server {
     }
 }
 
-/// A socket that is its owner's alone from the start: it gets the mode that the descriptor has before it gets its name (unix(7)).
+/// A socket that is its owner's alone from the start: it gets the mode that the descriptor has
+/// before it gets its name (unix(7)).
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;

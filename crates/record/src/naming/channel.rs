@@ -1,14 +1,15 @@
-//! What the recorder and the process that names frames say to each other, on a socket that keeps messages apart.
+//! What the recorder and the process that names frames say to each other, on a socket that keeps
+//! messages apart.
 //!
-//! A message is a letter, bytes, and perhaps a descriptor. Both sides take the other for hostile: messages are short, and what is not
-//! understood is the end of the talk.
+//! A message is a letter, bytes, and perhaps a descriptor. Both sides take the other for hostile:
+//! messages are short, and what is not understood is the end of the talk.
 
 use rustix::cmsg_space;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags,
-    SocketType, recvmsg, sendmsg, socketpair,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
 use std::fs::File;
 use std::io::{self, IoSlice, IoSliceMut};
@@ -47,9 +48,11 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// The recorder's end, which waits for nobody who does not read, and the child's. Neither is passed on to a program that is started.
+    /// The recorder's end, which waits for nobody who does not read, and the child's. Neither is
+    /// passed on to a program that is started.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
-        let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Self { socket: ours, flags: SendFlags::NOSIGNAL | SendFlags::DONTWAIT }, theirs))
     }
 
@@ -76,7 +79,12 @@ impl Channel {
             control.push(SendAncillaryMessage::ScmRights(&descriptors));
         }
         loop {
-            match sendmsg(&self.socket, &[IoSlice::new(&[letter]), IoSlice::new(&bytes)], &mut control, self.flags) {
+            match sendmsg(
+                &self.socket,
+                &[IoSlice::new(&[letter]), IoSlice::new(&bytes)],
+                &mut control,
+                self.flags,
+            ) {
                 Err(Errno::INTR) => {}
                 result => return Ok(result.map(drop)?),
             }
@@ -89,7 +97,12 @@ impl Channel {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let received = loop {
-            match recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, RecvFlags::CMSG_CLOEXEC) {
+            match recvmsg(
+                &self.socket,
+                &mut [IoSliceMut::new(&mut bytes)],
+                &mut control,
+                RecvFlags::CMSG_CLOEXEC,
+            ) {
                 Err(Errno::INTR) => {}
                 result => break result?,
             }
@@ -102,7 +115,9 @@ impl Channel {
         let message = match (letter, rights) {
             (b'T', Some(file)) => Some(Message::Trace(file.into())),
             (b'F', Some(file)) => Some(Message::File(file.into())),
-            (b'R', None) => bytes.try_into().ok().map(|errno| Message::Refused(i32::from_le_bytes(errno))),
+            (b'R', None) => {
+                bytes.try_into().ok().map(|errno| Message::Refused(i32::from_le_bytes(errno)))
+            }
             (b'P', None) => Some(Message::Ready),
             (b'O', None) => decode(bytes).map(Message::Open),
             (b'N', None) => Some(Message::Names(bytes.to_vec())),

@@ -1,4 +1,5 @@
-//! The process that names frames: reads files of strangers, has no rights, and asks the recorder for every descriptor.
+//! The process that names frames: reads files of strangers, has no rights, and asks the recorder
+//! for every descriptor.
 
 use super::channel::{Channel, MAX_MESSAGE_LEN, Message};
 use super::{names_of, read};
@@ -18,8 +19,9 @@ pub fn prepare_to_serve() {
     unhitch_symbols::read_vdso();
 }
 
-/// Names the frames of one trace after the other, as `socket` asks for it, until the other side leaves. The process must have given up
-/// its rights already; `missing` is what it could not give up, a line each, which every trace is told.
+/// Names the frames of one trace after the other, as `socket` asks for it, until the other side
+/// leaves. The process must have given up its rights already; `missing` is what it could not give
+/// up, a line each, which every trace is told.
 ///
 /// # Errors
 /// When the other side says what it should not, or something cannot be sent.
@@ -36,15 +38,20 @@ pub fn serve(socket: OwnedFd, missing: Vec<String>) -> io::Result<()> {
             Some(_) => return Err(io::ErrorKind::InvalidData.into()),
         };
         let names = trace.map_or_else(
-            |why| SymbolFile::default().with_warnings(vec![format!("functions have no names: {why}")]),
+            |why| {
+                SymbolFile::default().with_warnings(vec![format!("functions have no names: {why}")])
+            },
             |trace| names_of(trace, &mut symbolizer),
         );
-        let confined = missing.iter().map(|line| format!("the process that reads programs' files is not fully confined: {line}"));
+        let confined = missing.iter().map(|line| {
+            format!("the process that reads programs' files is not fully confined: {line}")
+        });
         let warnings = names.warnings().iter().cloned().chain(confined).collect();
         let json = serde_json::to_vec(&names.with_warnings(warnings))?;
         let again = !symbolizer.left_work_behind();
         asking.with(|channel| {
-            json.chunks(MAX_MESSAGE_LEN - 1).try_for_each(|part| channel.send(&Message::Names(part.to_vec())))?;
+            json.chunks(MAX_MESSAGE_LEN - 1)
+                .try_for_each(|part| channel.send(&Message::Names(part.to_vec())))?;
             channel.send(&Message::Done(again))
         })?;
         // What still waits for a file would take the next trace's answers.

@@ -1,8 +1,9 @@
 //! Names the frames of a trace that is on the disk already, and adds the names to it.
 //!
-//! *Why in a process of its own*: names come from files that any user can write, and whose readers are large. Root must not read them. A
-//! child without rights does, which asks the recorder for descriptors ([`opener`] has the rules) and is killed when it takes too long; the
-//! trace loses its names then, and says so, and nothing else.
+//! *Why in a process of its own*: names come from files that any user can write, and whose readers
+//! are large. Root must not read them. A child without rights does, which asks the recorder for
+//! descriptors ([`opener`] has the rules) and is killed when it takes too long; the trace loses its
+//! names then, and says so, and nothing else.
 
 mod channel;
 mod child;
@@ -60,21 +61,26 @@ impl Namer for Symbolizer {
 pub(crate) fn name(saved: &mut Saved, namer: &mut dyn Namer, stop: &AtomicBool) {
     let begun = Instant::now();
     let named = namer.names(&Unnamed { file: &saved.file, programs: &saved.programs }, stop);
-    let symbols =
-        named.unwrap_or_else(|why| SymbolFile::default().with_warnings(vec![format!("the functions of programs have no names: {why}")]));
+    let symbols = named.unwrap_or_else(|why| {
+        SymbolFile::default()
+            .with_warnings(vec![format!("the functions of programs have no names: {why}")])
+    });
     saved.warnings.extend_from_slice(symbols.warnings());
     saved.timings.names_ns = begun.elapsed().as_nanos() as u64;
     let begun = Instant::now();
     match add_symbols(&saved.file, &saved.path, &symbols) {
         Ok(len) => saved.bytes = len,
-        Err(error) => saved.warnings.push(format!("the names of functions could not be added to the trace: {error}")),
+        Err(error) => saved
+            .warnings
+            .push(format!("the names of functions could not be added to the trace: {error}")),
     }
     saved.timings.write_ns += begun.elapsed().as_nanos() as u64;
 }
 
 /// Reads a trace without what the reader has to say: every later reader will say it again.
 fn read(file: File) -> Result<Trace, String> {
-    let trace = unhitch_formats::open_file(file).map_err(|error| format!("the trace could not be read back: {error}"))?;
+    let trace = unhitch_formats::open_file(file)
+        .map_err(|error| format!("the trace could not be read back: {error}"))?;
     Ok(Trace { warnings: unhitch_model::Warnings::default(), ..trace })
 }
 

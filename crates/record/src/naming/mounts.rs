@@ -1,7 +1,8 @@
 //! On what kind of file system a file lies, without asking that file system anything.
 //!
-//! Format: `/proc/PID/mountinfo` and `/proc/PID/fdinfo` of proc(5). *Why this care*: whoever serves a file system in user space (FUSE) need
-//! not answer, and then even SIGKILL does not end an `open` or `stat` that has begun.
+//! Format: `/proc/PID/mountinfo` and `/proc/PID/fdinfo` of proc(5). *Why this care*: whoever serves
+//! a file system in user space (FUSE) need not answer, and then even SIGKILL does not end an `open`
+//! or `stat` that has begun.
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -12,8 +13,12 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// File systems whose answers depend on nobody but this machine's kernel and its disks.
-const LOCAL: [&str; 12] = ["ext4", "ext3", "ext2", "xfs", "btrfs", "tmpfs", "erofs", "squashfs", "f2fs", "zfs", "bcachefs", "iso9660"];
-/// Local only as far as what it is laid over: whoever mounts one in a namespace of his own chooses that himself.
+const LOCAL: [&str; 12] = [
+    "ext4", "ext3", "ext2", "xfs", "btrfs", "tmpfs", "erofs", "squashfs", "f2fs", "zfs",
+    "bcachefs", "iso9660",
+];
+/// Local only as far as what it is laid over: whoever mounts one in a namespace of his own chooses
+/// that himself.
 const LAYERED: &str = "overlay";
 
 /// A mount.
@@ -33,12 +38,18 @@ impl Mounts {
         Self(parse(&fs::read("/proc/self/mountinfo").unwrap_or_default()))
     }
 
-    /// Opens the file at `path` without following links, and without entering a file system that may not answer.
+    /// Opens the file at `path` without following links, and without entering a file system that
+    /// may not answer.
     pub(super) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         // Of mounts one upon the other, the last is seen.
-        let deepest =
-            self.0.iter().rev().filter(|mount| path.starts_with(&mount.point)).max_by_key(|mount| mount.point.components().count());
-        let mount = deepest.filter(|mount| is_local(mount) || mount.kind == LAYERED).ok_or(Errno::PERM)?;
+        let deepest = self
+            .0
+            .iter()
+            .rev()
+            .filter(|mount| path.starts_with(&mount.point))
+            .max_by_key(|mount| mount.point.components().count());
+        let mount =
+            deepest.filter(|mount| is_local(mount) || mount.kind == LAYERED).ok_or(Errno::PERM)?;
         let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat2(CWD, &mount.point, place, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
         // Something may have been mounted there since.
@@ -46,11 +57,15 @@ impl Mounts {
             return Err(Errno::XDEV);
         }
         let below = path.strip_prefix(&mount.point).map_err(|_| Errno::INVAL)?;
-        let resolve = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::BENEATH;
+        let resolve = ResolveFlags::NO_XDEV
+            | ResolveFlags::NO_SYMLINKS
+            | ResolveFlags::NO_MAGICLINKS
+            | ResolveFlags::BENEATH;
         openat2(root, below, flags, Mode::empty(), resolve)
     }
 
-    /// Whether a place that was opened in the namespace of the process `pid` lies on a file system that answers.
+    /// Whether a place that was opened in the namespace of the process `pid` lies on a file system
+    /// that answers.
     pub(super) fn is_answering(&self, place: &OwnedFd, pid: u32) -> Result<bool, Errno> {
         let id = mount_of(place)?;
         if let Some(mount) = self.0.iter().find(|mount| mount.id == id) {
@@ -69,7 +84,8 @@ fn is_local(mount: &Mount) -> bool {
 
 /// The number of the mount that a descriptor is on.
 fn mount_of(file: &impl AsFd) -> Result<u64, Errno> {
-    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd())).map_err(|_| Errno::IO)?;
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd()))
+        .map_err(|_| Errno::IO)?;
     info.lines().find_map(|line| line.strip_prefix("mnt_id:")?.trim().parse().ok()).ok_or(Errno::IO)
 }
 
@@ -80,7 +96,8 @@ fn parse(text: &[u8]) -> Vec<Mount> {
         let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
         let device = String::from_utf8(fields.nth(1)?.to_vec()).ok()?;
         let point = PathBuf::from(OsString::from_vec(unescape(fields.nth(1)?)));
-        let kind = String::from_utf8(fields.skip_while(|field| *field != b"-").nth(1)?.to_vec()).ok()?;
+        let kind =
+            String::from_utf8(fields.skip_while(|field| *field != b"-").nth(1)?.to_vec()).ok()?;
         Some(Mount { id, device, point, kind })
     };
     text.split(|&byte| byte == b'\n').filter_map(mount).collect()
@@ -92,7 +109,8 @@ fn unescape(text: &[u8]) -> Vec<u8> {
     let mut rest = text;
     while let Some((&byte, tail)) = rest.split_first() {
         let escaped = (byte == b'\\').then(|| tail.get(..3)).flatten();
-        let code = escaped.and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
+        let code = escaped
+            .and_then(|digits| u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok());
         bytes.push(code.unwrap_or(byte));
         rest = if code.is_some() { &tail[3..] } else { tail };
     }
@@ -108,8 +126,14 @@ mod tests {
         let text = b"22 1 0:21 / /proc rw,nosuid shared:5 - proc proc rw\n30 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
             41 30 0:60 / /home/a\\040b rw - fuse.sshfs host:/ rw\nnonsense\n";
         let mounts = parse(text);
-        let brief: Vec<_> = mounts.iter().map(|mount| (mount.id, mount.point.to_str().unwrap(), mount.kind.as_str())).collect();
-        assert_eq!(brief, [(22, "/proc", "proc"), (30, "/", "ext4"), (41, "/home/a b", "fuse.sshfs")]);
+        let brief: Vec<_> = mounts
+            .iter()
+            .map(|mount| (mount.id, mount.point.to_str().unwrap(), mount.kind.as_str()))
+            .collect();
+        assert_eq!(
+            brief,
+            [(22, "/proc", "proc"), (30, "/", "ext4"), (41, "/home/a b", "fuse.sshfs")]
+        );
         let mounts = Mounts(mounts);
         assert_eq!(mounts.open(Path::new("/proc/kmsg"), OFlags::PATH).err(), Some(Errno::PERM));
         assert_eq!(mounts.open(Path::new("/home/a b/x"), OFlags::PATH).err(), Some(Errno::PERM));
@@ -121,7 +145,9 @@ mod tests {
         let own = std::env::current_exe().unwrap();
         let file = mounts.open(&own, OFlags::RDONLY).unwrap();
         assert!(mounts.is_answering(&file, std::process::id()).unwrap());
-        let kernels = openat2(CWD, "/proc/self/status", OFlags::PATH, Mode::empty(), ResolveFlags::empty()).unwrap();
+        let kernels =
+            openat2(CWD, "/proc/self/status", OFlags::PATH, Mode::empty(), ResolveFlags::empty())
+                .unwrap();
         assert!(!mounts.is_answering(&kernels, std::process::id()).unwrap());
     }
 }

@@ -1,9 +1,12 @@
-//! Opens, with the recorder's rights, files that belong to other users: by rules, and without waiting for any.
+//! Opens, with the recorder's rights, files that belong to other users: by rules, and without
+//! waiting for any.
 //!
-//! What a process has mapped is opened as that mapping where the kernel lets us (`/proc/PID/map_files`, proc(5)): then it is what ran,
-//! whatever lies at its path by now. Else, and for debug files and JIT maps, by the path, without following links (openat2(2)). Only
-//! regular files are opened, only on file systems that need nobody's answer ([`mounts`](super::mounts)), and none that its process's user
-//! could not have read. A disk can be slow all the same: the thread that opens can be left behind.
+//! What a process has mapped is opened as that mapping where the kernel lets us
+//! (`/proc/PID/map_files`, proc(5)): then it is what ran, whatever lies at its path by now. Else,
+//! and for debug files and JIT maps, by the path, without following links (openat2(2)). Only
+//! regular files are opened, only on file systems that need nobody's answer
+//! ([`mounts`](super::mounts)), and none that its process's user could not have read. A disk can be
+//! slow all the same: the thread that opens can be left behind.
 
 use super::mounts::Mounts;
 use super::programs::{Program, Programs};
@@ -93,7 +96,8 @@ fn of_kernel(path: &str) -> Answer {
 fn open_mapped(programs: &Programs, mounts: &Mounts, path: &Path) -> Answer {
     let mappings = programs.mappings_of(path);
     let by_mapping = |program: &Program| {
-        let range = format!("{:x}-{:x}", program.start_avma, program.start_avma.checked_add(program.len)?);
+        let range =
+            format!("{:x}-{:x}", program.start_avma, program.start_avma.checked_add(program.len)?);
         let link = Path::new("/proc").join(program.pid.to_string()).join("map_files").join(range);
         // The kernel's link, to what is mapped: the one link to follow.
         let place = openat2(CWD, &link, PLACE, Mode::empty(), ResolveFlags::empty()).ok()?;
@@ -109,10 +113,13 @@ fn open_debug(programs: &Programs, mounts: &Mounts, path: &Path, of: &Path) -> A
         let folder = mounts.open(Path::new(DEBUG_FOLDER), PLACE | OFlags::DIRECTORY)?;
         // Packages put links there, from one debug file to another.
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
-        return regular(openat2(folder, below, READ, Mode::empty(), beneath)?, |file| file.st_uid == 0);
+        return regular(openat2(folder, below, READ, Mode::empty(), beneath)?, |file| {
+            file.st_uid == 0
+        });
     }
     let folder = of.parent().ok_or(Errno::INVAL)?;
-    let beside = path.parent().is_some_and(|parent| parent == folder || parent == folder.join(".debug"));
+    let beside =
+        path.parent().is_some_and(|parent| parent == folder || parent == folder.join(".debug"));
     if !beside {
         return Err(Errno::PERM);
     }
@@ -120,7 +127,8 @@ fn open_debug(programs: &Programs, mounts: &Mounts, path: &Path, of: &Path) -> A
     by_path(mounts, path, |file| is_readable_by(file, mappings))
 }
 
-/// The map must belong to its process's user: anybody can put a file of that name into `/tmp`, or into the `/tmp` of his own mounts.
+/// The map must belong to its process's user: anybody can put a file of that name into `/tmp`, or
+/// into the `/tmp` of his own mounts.
 fn open_perf_map(mounts: &Mounts, pid: u32) -> Answer {
     // Of one that has ended, a map of root's is no stranger's.
     let owner = procfs::user(pid).unwrap_or(0);
@@ -129,9 +137,21 @@ fn open_perf_map(mounts: &Mounts, pid: u32) -> Answer {
         let folder = PLACE | OFlags::DIRECTORY;
         let inner = unhitch_symbols::files::contained_perf_map(pid).map_err(|_| Errno::NOENT)?;
         let name = inner.file_name().ok_or(Errno::NOENT)?;
-        let root = openat2(CWD, format!("/proc/{pid}/root"), folder, Mode::empty(), ResolveFlags::empty())?;
+        let root = openat2(
+            CWD,
+            format!("/proc/{pid}/root"),
+            folder,
+            Mode::empty(),
+            ResolveFlags::empty(),
+        )?;
         // What is mounted on the other side of `/tmp` is looked at before a name is sought in it.
-        let temporary = openat2(root, "tmp", folder, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH)?;
+        let temporary = openat2(
+            root,
+            "tmp",
+            folder,
+            Mode::empty(),
+            ResolveFlags::NO_SYMLINKS | ResolveFlags::BENEATH,
+        )?;
         if !mounts.is_answering(&temporary, pid)? {
             return Err(Errno::PERM);
         }
@@ -143,16 +163,22 @@ fn open_perf_map(mounts: &Mounts, pid: u32) -> Answer {
 /// A place, of which nothing is asked yet.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Without waiting, should it be a pipe.
-const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
+const READ: OFlags =
+    OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
 fn by_path(mounts: &Mounts, path: &Path, is_allowed: impl Fn(&Stat) -> bool) -> Answer {
     let place = mounts.open(path, PLACE)?;
     reopen(&place, mounts, std::process::id(), is_allowed)
 }
 
-/// Opens a place for reading, if the file system that it is on answers, and it is a regular file. *Why not before:* opening a device or a
-/// pipe may have effects.
-fn reopen(place: &OwnedFd, mounts: &Mounts, pid: u32, is_allowed: impl Fn(&Stat) -> bool) -> Answer {
+/// Opens a place for reading, if the file system that it is on answers, and it is a regular file.
+/// *Why not before:* opening a device or a pipe may have effects.
+fn reopen(
+    place: &OwnedFd,
+    mounts: &Mounts,
+    pid: u32,
+    is_allowed: impl Fn(&Stat) -> bool,
+) -> Answer {
     if !mounts.is_answering(place, pid)? || !is_regular(&fstat(place)?) {
         return Err(Errno::PERM);
     }
@@ -172,7 +198,10 @@ fn is_regular(file: &Stat) -> bool {
 
 /// Whether the users who mapped it could have read it, or anybody.
 fn is_readable_by(file: &Stat, mappings: &[Program]) -> bool {
-    file.st_mode & 0o004 != 0 || mappings.iter().any(|program| program.user == Some(file.st_uid) || program.user == Some(0))
+    file.st_mode & 0o004 != 0
+        || mappings
+            .iter()
+            .any(|program| program.user == Some(file.st_uid) || program.user == Some(0))
 }
 
 #[cfg(test)]
@@ -197,7 +226,9 @@ mod tests {
         let folder = folder.path().canonicalize().unwrap();
         let path = folder.join("library");
         fs::write(&path, b"x").unwrap();
-        let me = fs::metadata(&path).map(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata)).unwrap();
+        let me = fs::metadata(&path)
+            .map(|metadata| std::os::unix::fs::MetadataExt::uid(&metadata))
+            .unwrap();
         let (own, stranger) = (programs(&path, me), programs(&path, me + 1));
         assert_eq!((mapped(&own, &path), mapped(&stranger, &path)), (None, None));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
@@ -205,8 +236,17 @@ mod tests {
         let link = folder.join("link");
         symlink(&path, &link).unwrap();
         assert_eq!(mapped(&programs(&link, me), &link), Some(Errno::LOOP));
-        for special in ["/proc/kmsg", "/proc/self/mem", "/dev/null", "/sys/kernel/notes", "/proc/self/root/etc/passwd"] {
-            assert!(mapped(&programs(Path::new(special), 0), Path::new(special)).is_some(), "{special}");
+        for special in [
+            "/proc/kmsg",
+            "/proc/self/mem",
+            "/dev/null",
+            "/sys/kernel/notes",
+            "/proc/self/root/etc/passwd",
+        ] {
+            assert!(
+                mapped(&programs(Path::new(special), 0), Path::new(special)).is_some(),
+                "{special}"
+            );
         }
     }
 
@@ -220,7 +260,12 @@ mod tests {
         let programs = programs(&of, rustix::process::getuid().as_raw());
         let found = |name: &str| {
             fs::write(folder.join(name), b"x").unwrap();
-            open(&programs, &Mounts::read(), &Wanted::Debug { path: folder.join(name), of: of.clone() }).is_ok()
+            open(
+                &programs,
+                &Mounts::read(),
+                &Wanted::Debug { path: folder.join(name), of: of.clone() },
+            )
+            .is_ok()
         };
         assert!(found("a.debug") && found(".debug/a.debug"));
         assert!(!found("elsewhere/a.debug"));

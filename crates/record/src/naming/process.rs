@@ -1,4 +1,5 @@
-//! The recorder's side of the process that names frames: starts it, opens files for it, and ends it when it takes too long.
+//! The recorder's side of the process that names frames: starts it, opens files for it, and ends it
+//! when it takes too long.
 
 use super::channel::{Channel, Message};
 use super::opener::Opener;
@@ -21,7 +22,8 @@ const GLANCE_MS: i32 = 50;
 /// Longest `symbols.json`, bytes.
 const MAX_NAMES_LEN: usize = 128 << 20;
 
-/// Names frames in a process without rights. It is kept between two saves, because it has read most files by then.
+/// Names frames in a process without rights. It is kept between two saves, because it has read most
+/// files by then.
 pub struct NamingProcess {
     program: PathBuf,
     arguments: Vec<OsString>,
@@ -35,8 +37,8 @@ struct Running {
 }
 
 impl NamingProcess {
-    /// A process that runs `program` with `arguments`, which must give up its rights and call [`serve`](super::serve) with its standard
-    /// input. Nothing is started yet.
+    /// A process that runs `program` with `arguments`, which must give up its rights and call
+    /// [`serve`](super::serve) with its standard input. Nothing is started yet.
     pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Self {
         Self { program, arguments, running: None }
     }
@@ -48,7 +50,12 @@ impl NamingProcess {
             None => {
                 let (channel, theirs) = Channel::pair()?;
                 let mut command = Command::new(&self.program);
-                command.args(&self.arguments).env_clear().stdin(Stdio::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null());
+                command
+                    .args(&self.arguments)
+                    .env_clear()
+                    .stdin(Stdio::from(theirs))
+                    .stdout(Stdio::null())
+                    .stderr(Stdio::null());
                 Running { child: command.spawn()?, channel, is_ready: false }
             }
         };
@@ -56,10 +63,22 @@ impl NamingProcess {
     }
 
     /// Sends the trace and serves until the names are there.
-    fn ask(&mut self, trace: Option<&Unnamed<'_>>, stop: &AtomicBool) -> Result<Option<SymbolFile>, String> {
-        let programs = trace.map_or_else(|| Arc::new(Programs::default()), |trace| Arc::clone(trace.programs));
-        let mut talk = Talk { opener: Opener::new(programs), names: Vec::new(), until: Instant::now() + PATIENCE, stop };
-        let running = self.start().map_err(|error| format!("the process that reads programs' files could not be started ({error})"))?;
+    fn ask(
+        &mut self,
+        trace: Option<&Unnamed<'_>>,
+        stop: &AtomicBool,
+    ) -> Result<Option<SymbolFile>, String> {
+        let programs =
+            trace.map_or_else(|| Arc::new(Programs::default()), |trace| Arc::clone(trace.programs));
+        let mut talk = Talk {
+            opener: Opener::new(programs),
+            names: Vec::new(),
+            until: Instant::now() + PATIENCE,
+            stop,
+        };
+        let running = self.start().map_err(|error| {
+            format!("the process that reads programs' files could not be started ({error})")
+        })?;
         if !running.is_ready {
             talk.serve(running)?;
             running.is_ready = true;
@@ -71,7 +90,9 @@ impl NamingProcess {
         if !again {
             self.end();
         }
-        serde_json::from_slice(&talk.names).map(Some).map_err(|_| "the process that reads programs' files gave nonsense".to_owned())
+        serde_json::from_slice(&talk.names)
+            .map(Some)
+            .map_err(|_| "the process that reads programs' files gave nonsense".to_owned())
     }
 
     fn end(&mut self) {
@@ -124,7 +145,8 @@ impl Talk<'_> {
             if Instant::now() > self.until {
                 return Err("the process that reads programs' files took too long".to_owned());
             }
-            let ready = sys::poll(&[running.channel.as_fd()], GLANCE_MS).map_err(|error| ended(running, &error))?;
+            let ready = sys::poll(&[running.channel.as_fd()], GLANCE_MS)
+                .map_err(|error| ended(running, &error))?;
             if !ready.iter().any(|ready| ready.readable || ready.hung_up) {
                 continue;
             }
@@ -133,14 +155,18 @@ impl Talk<'_> {
                     Ok(file) => Message::File(file),
                     Err(errno) => Message::Refused(errno.raw_os_error()),
                 },
-                Ok(Some(Message::Names(part))) if self.names.len() + part.len() <= MAX_NAMES_LEN => {
+                Ok(Some(Message::Names(part)))
+                    if self.names.len() + part.len() <= MAX_NAMES_LEN =>
+                {
                     self.names.extend(part);
                     continue;
                 }
                 Ok(Some(Message::Ready)) => return Ok(true),
                 Ok(Some(Message::Done(again))) => return Ok(again),
                 Ok(None) => return Err(ended(running, &io::ErrorKind::UnexpectedEof.into())),
-                Ok(Some(_)) => return Err("the process that reads programs' files gave nonsense".to_owned()),
+                Ok(Some(_)) => {
+                    return Err("the process that reads programs' files gave nonsense".to_owned());
+                }
                 Err(error) => return Err(ended(running, &error)),
             };
             running.channel.send(&answer).map_err(|error| ended(running, &error))?;

@@ -1,4 +1,5 @@
-//! Which living processes had which files mapped: by that their files are found, and their users known.
+//! Which living processes had which files mapped: by that their files are found, and their users
+//! known.
 
 use crate::procfs::{self, LiveProcess};
 use rustc_hash::FxHashMap;
@@ -29,8 +30,14 @@ pub(crate) struct Programs {
 
 impl Programs {
     /// Of `processes`, with the mappings that are known of them.
-    pub(crate) fn new(processes: &[LiveProcess], mappings: impl Iterator<Item = (u32, u64, u64, PathBuf)>) -> Self {
-        let users: FxHashMap<u32, u32> = processes.iter().filter_map(|process| Some((process.pid, procfs::user(process.pid)?))).collect();
+    pub(crate) fn new(
+        processes: &[LiveProcess],
+        mappings: impl Iterator<Item = (u32, u64, u64, PathBuf)>,
+    ) -> Self {
+        let users: FxHashMap<u32, u32> = processes
+            .iter()
+            .filter_map(|process| Some((process.pid, procfs::user(process.pid)?)))
+            .collect();
         let mappings = mappings.map(|(pid, start_avma, len, path)| {
             let user = users.get(&pid).copied();
             let path = without_deleted(path);
@@ -47,16 +54,23 @@ impl Programs {
     /// Whose file that is, as far as it is known.
     pub(super) fn user_of(&self, wanted: &Wanted) -> Option<u32> {
         match wanted {
-            Wanted::Mapped(path) | Wanted::Debug { of: path, .. } => self.mappings_of(path).iter().find_map(|program| program.user),
+            Wanted::Mapped(path) | Wanted::Debug { of: path, .. } => {
+                self.mappings_of(path).iter().find_map(|program| program.user)
+            }
             Wanted::PerfMap(pid) => self.users.get(pid).copied(),
             Wanted::KernelSymbols | Wanted::KernelModules => None,
         }
     }
 }
 
-/// A file that was unlinked since is known by the path it had: it can still be opened as the mapping.
+/// A file that was unlinked since is known by the path it had: it can still be opened as the
+/// mapping.
 fn without_deleted(path: PathBuf) -> PathBuf {
-    let known = path.as_os_str().as_bytes().strip_suffix(b" (deleted)").map(|path| PathBuf::from(OsStr::from_bytes(path)));
+    let known = path
+        .as_os_str()
+        .as_bytes()
+        .strip_suffix(b" (deleted)")
+        .map(|path| PathBuf::from(OsStr::from_bytes(path)));
     known.unwrap_or(path)
 }
 

@@ -1,4 +1,5 @@
-//! Memory that a test maps at an address of its choice, touches and gives back. The only part of these tests with `unsafe`.
+//! Memory that a test maps at an address of its choice, touches and gives back. The only part of
+//! these tests with `unsafe`.
 
 use std::io;
 use std::ptr;
@@ -22,7 +23,8 @@ impl Region {
         let kind = if shared { libc::MAP_SHARED } else { libc::MAP_PRIVATE };
         let flags = kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED_NOREPLACE;
         // SAFETY: with MAP_FIXED_NOREPLACE what is mapped already stays as it is.
-        let mapped = unsafe { libc::mmap(ptr::without_provenance_mut(start), bytes, access, flags, -1, 0) };
+        let mapped =
+            unsafe { libc::mmap(ptr::without_provenance_mut(start), bytes, access, flags, -1, 0) };
         if mapped == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -33,7 +35,10 @@ impl Region {
     }
 
     fn at(self, offset: usize, bytes: usize) -> *mut u8 {
-        assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.bytes), "outside of the mapping");
+        assert!(
+            offset.checked_add(bytes).is_some_and(|end| end <= self.bytes),
+            "outside of the mapping"
+        );
         // SAFETY: inside of the mapping.
         unsafe { self.start.add(offset) }
     }

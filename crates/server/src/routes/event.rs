@@ -36,8 +36,11 @@ pub(super) fn event(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
     }
     if let Some(at) = index("provider", trace.events.len())? {
         let (events, time) = (&trace.events, trace.events.time[at]);
-        let name = |id: fn(&EventKind) -> NameId| events.kind_of(at).map(|kind| trace.name(id(kind)));
-        let fields = marks::fields(trace, at).into_iter().map(|(name, value)| json!({ "name": name, "value": value }));
+        let name =
+            |id: fn(&EventKind) -> NameId| events.kind_of(at).map(|kind| trace.name(id(kind)));
+        let fields = marks::fields(trace, at)
+            .into_iter()
+            .map(|(name, value)| json!({ "name": name, "value": value }));
         return Ok(json!({
             "kind": "provider", "index": at, "time": loaded.at(time), "cpu": events.cpu[at], "who": loaded.who(events.thread[at], time),
             "provider": name(|kind| kind.provider), "name": name(|kind| kind.name), "fields": fields.collect::<Vec<_>>(),
@@ -50,13 +53,25 @@ pub(super) fn event(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
 fn waking(loaded: &Loaded<'_>, at: usize) -> Value {
     let wakings = &loaded.trace.wakings;
     let (time, wakee) = (wakings.time[at], wakings.wakee[at]);
-    let names = [("hardirq", WakeFlags::HARDIRQ), ("softirq", WakeFlags::SOFTIRQ), ("nmi", WakeFlags::NMI), ("new", WakeFlags::NEW)];
-    let flags: Vec<&str> = names.iter().filter(|(_, flag)| wakings.flags[at].has(*flag)).map(|(name, _)| *name).collect();
+    let names = [
+        ("hardirq", WakeFlags::HARDIRQ),
+        ("softirq", WakeFlags::SOFTIRQ),
+        ("nmi", WakeFlags::NMI),
+        ("new", WakeFlags::NEW),
+    ];
+    let flags: Vec<&str> = names
+        .iter()
+        .filter(|(_, flag)| wakings.flags[at].has(*flag))
+        .map(|(name, _)| *name)
+        .collect();
     let before = Window::new(Time::from_nanos(time.nanos().saturating_sub(1)), time);
-    let asleep = loaded.analysis.segments(wakee, before).pop().filter(|segment| segment.wake == Some(at));
+    let asleep =
+        loaded.analysis.segments(wakee, before).pop().filter(|segment| segment.wake == Some(at));
     let asleep = asleep.filter(|segment| matches!(segment.state, State::Sleeping(_)));
     // The piece just before the wake-up says when the sleep began.
-    let slept_ns = asleep.and_then(|segment| segment.out).map(|out| time.since(loaded.trace.switches.time[out]));
+    let slept_ns = asleep
+        .and_then(|segment| segment.out)
+        .map(|out| time.since(loaded.trace.switches.time[out]));
     let mut value = wake_of(loaded, at);
     for (key, field) in [
         ("kind", json!("waking")),
@@ -65,7 +80,10 @@ fn waking(loaded: &Loaded<'_>, at: usize) -> Value {
         ("of", loaded.who(wakee, time)),
         ("target_cpu", json!(wakings.target_cpu[at])),
         ("flags", json!(flags)),
-        ("redundant", json!(loaded.analysis.timeline.redundant_wakings().binary_search(&(at as u32)).is_ok())),
+        (
+            "redundant",
+            json!(loaded.analysis.timeline.redundant_wakings().binary_search(&(at as u32)).is_ok()),
+        ),
         ("ended_sleep_ns", json!(slept_ns)),
         ("current", loaded.who(wakings.waker[at], time)),
     ] {
@@ -80,7 +98,9 @@ pub(super) fn stack(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
     let id = params.id("id")?.ok_or_else(|| wrong("id", "", "a stack's id"))?;
     let of = match params.get("kind") {
         None => StackOf::Wait,
-        Some(word) => StackOf::of_word(word).ok_or_else(|| wrong("kind", word, "wait, wake or sample"))?,
+        Some(word) => {
+            StackOf::of_word(word).ok_or_else(|| wrong("kind", word, "wait, wake or sample"))?
+        }
     };
     if id as usize >= trace.stacks.len() {
         return Err(Error::NotFound("stack"));
@@ -98,7 +118,10 @@ pub(super) fn stack(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
         let symbols = trace.symbols.get(frame);
         let lines: Vec<(String, &str, u32)> = match symbols {
             [] => trace.frame_names(frame).into_iter().map(|name| (name, "", 0)).collect(),
-            named => named.iter().map(|one| (trace.name(one.function).to_owned(), trace.name(one.file), one.line)).collect(),
+            named => named
+                .iter()
+                .map(|one| (trace.name(one.function).to_owned(), trace.name(one.file), one.line))
+                .collect(),
         };
         let count = lines.len();
         for (depth, (function, file, line)) in lines.into_iter().enumerate() {
@@ -113,5 +136,7 @@ pub(super) fn stack(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
     }
     frames.reverse();
     let class = (of == StackOf::Wait).then(|| loaded.analysis.facts.class(stack).name());
-    Ok(json!({ "stack": id, "kind": of.word(), "frames": frames, "told": loaded.told(of, stack), "class": class }))
+    Ok(
+        json!({ "stack": id, "kind": of.word(), "frames": frames, "told": loaded.told(of, stack), "class": class }),
+    )
 }

@@ -19,7 +19,10 @@ fn of(params: &Params) -> Result<Of, Error> {
 }
 
 fn level(params: &Params) -> Result<Level, Error> {
-    params.choice("by", &[("function", Level::Function), ("module", Level::Module), ("file", Level::File)])
+    params.choice(
+        "by",
+        &[("function", Level::Function), ("module", Level::Module), ("file", Level::File)],
+    )
 }
 
 /// `GET flame`
@@ -27,7 +30,9 @@ pub(super) fn flame(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
     let (of, selection) = (of(params)?, params.selection(loaded)?);
     let filter = selection.filter(of.table())?;
     let root = params.get("root").map_or(Ok(Vec::new()), |text| {
-        let key = |key: &str| key.parse().map_err(|_| wrong("root", key, "keys of nodes, joined by dots"));
+        let key = |key: &str| {
+            key.parse().map_err(|_| wrong("root", key, "keys of nodes, joined by dots"))
+        };
         text.split('.').map(key).collect::<Result<Vec<i64>, _>>()
     })?;
     let drawing = Drawing {
@@ -40,7 +45,11 @@ pub(super) fn flame(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
     let stored = loaded.table(of.table(), selection.window, cancel)?;
     let flame = Flame::new(&stored, of, drawing, cancel)?;
     // As far down as the selection has such nodes.
-    let reached = root.iter().zip(flame.nodes.iter().skip(1)).take_while(|(key, node)| **key == node.key).count();
+    let reached = root
+        .iter()
+        .zip(flame.nodes.iter().skip(1))
+        .take_while(|(key, node)| **key == node.key)
+        .count();
     let mut strings: Vec<&str> = Vec::new();
     let mut places: FxHashMap<&str, usize> = FxHashMap::default();
     let mut place = |text| {
@@ -50,7 +59,11 @@ pub(super) fn flame(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
         })
     };
     let name: Vec<usize> = flame.nodes.iter().map(|node| place(&node.name)).collect();
-    let module: Vec<i64> = flame.nodes.iter().map(|node| if node.module.is_empty() { -1 } else { place(&node.module) as i64 }).collect();
+    let module: Vec<i64> = flame
+        .nodes
+        .iter()
+        .map(|node| if node.module.is_empty() { -1 } else { place(&node.module) as i64 })
+        .collect();
     Ok(json!({
         "of": of.word(), "unit": "ns", "total": flame.all_ns, "count": flame.all_count,
         "root": root[..reached], "root_value": flame.root_ns, "others": flame.merged, "cut_px": CUT_PX,
@@ -68,7 +81,11 @@ pub(super) fn flame(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
 }
 
 /// `GET butterfly`
-pub(super) fn butterfly(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Result<Value, Error> {
+pub(super) fn butterfly(
+    loaded: &Loaded<'_>,
+    params: &Params,
+    cancel: &Cancel,
+) -> Result<Value, Error> {
     let (of, level, selection) = (of(params)?, level(params)?, params.selection(loaded)?);
     let filter = selection.filter(of.table())?;
     let rows = selection.of_rows(filter.as_ref());

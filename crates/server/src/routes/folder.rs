@@ -39,7 +39,8 @@ pub(super) async fn server(State(app): State<Arc<App>>) -> Json<Value> {
 /// `GET /api/traces`
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<Value>, Error> {
     blocking(move || {
-        let mut entries: Vec<Value> = app.shelf.names()?.iter().filter_map(|name| entry(&app, name).ok()).collect();
+        let mut entries: Vec<Value> =
+            app.shelf.names()?.iter().filter_map(|name| entry(&app, name).ok()).collect();
         entries.sort_by_key(|entry| {
             let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
             (std::cmp::Reverse(text("modified")), text("name"))
@@ -70,7 +71,9 @@ pub(super) async fn upload(
 ) -> Result<(StatusCode, Json<Value>), Error> {
     let (name, limit) = (params.text("name")?.to_owned(), app.upload_limit_bytes);
     let too_large = || Error::TooLarge { limit: format!("{} bytes", units::count(limit)) };
-    let announced = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    let announced = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     let mut file = app.shelf.incoming(&name)?;
     // Refused before a byte of it is read.
     if announced.is_some_and(|length| length > limit) {
@@ -85,7 +88,10 @@ pub(super) async fn upload(
     });
     let (mut body, mut received) = (pin!(body), 0u64);
     let broken_off = || Error::Query("the upload broke off".to_owned());
-    while let Some(frame) = timeout(PATIENCE, poll_fn(|context| body.as_mut().poll_frame(context))).await.map_err(|_| broken_off())? {
+    while let Some(frame) = timeout(PATIENCE, poll_fn(|context| body.as_mut().poll_frame(context)))
+        .await
+        .map_err(|_| broken_off())?
+    {
         let Ok(piece) = frame.map_err(|_| broken_off())?.into_data() else { continue };
         received += piece.len() as u64;
         if received > limit {
@@ -129,7 +135,10 @@ pub(super) async fn change(
 }
 
 /// `DELETE /api/traces/{trace}`
-pub(super) async fn delete(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<StatusCode, Error> {
+pub(super) async fn delete(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Error> {
     blocking(move || {
         app.shelf.remove(&name)?;
         app.open().retain(|(known, ..)| *known != name);
@@ -140,6 +149,8 @@ pub(super) async fn delete(State(app): State<Arc<App>>, Path(name): Path<String>
 }
 
 /// Does what waits for a disk beside the network's thread.
-async fn blocking<R: Send + 'static>(work: impl FnOnce() -> Result<R, Error> + Send + 'static) -> Result<R, Error> {
+async fn blocking<R: Send + 'static>(
+    work: impl FnOnce() -> Result<R, Error> + Send + 'static,
+) -> Result<R, Error> {
     spawn_blocking(work).await.unwrap_or(Err(Error::Broken))
 }

@@ -12,7 +12,9 @@ use unhitch_model::units;
 pub(super) fn hot(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Result<Value, Error> {
     let (selection, trace) = (params.selection(loaded)?, loaded.trace);
     let filter = selection.filter(Name::Samples)?;
-    let samples = loaded.table(Name::Samples, selection.window, cancel)?.indices(selection.of_rows(filter.as_ref()), cancel)?;
+    let samples = loaded
+        .table(Name::Samples, selection.window, cancel)?
+        .indices(selection.of_rows(filter.as_ref()), cancel)?;
     if let Some(function) = params.get("function") {
         let question = ListingQuestion { function, samples: &samples };
         let listing = (loaded.tools.listing)(trace, &question).map_err(Error::Query)?;
@@ -40,10 +42,12 @@ fn for_page(mut listing: Value) -> Value {
     let number = |key: &str| listing["loop"][key].as_u64();
     let told = number("instructions").zip(number("samples")).map(|(instructions, samples)| {
         let share = listing["loop"]["share"].as_f64().unwrap_or(0.0) * 100.0;
-        let (length, samples) = (units::plural(instructions, "instruction"), units::plural(samples, "sample"));
+        let (length, samples) =
+            (units::plural(instructions, "instruction"), units::plural(samples, "sample"));
         format!("a loop of {length} with {samples}, {share:.1} % of the function's own")
     });
-    (listing["loop"], listing["source"], listing["lines"]) = (json!(told), listing["code"].take(), lines);
+    (listing["loop"], listing["source"], listing["lines"]) =
+        (json!(told), listing["code"].take(), lines);
     if let Some(object) = listing.as_object_mut() {
         object.retain(|key, _| key != "instructions" && key != "code" && key != "version");
     }

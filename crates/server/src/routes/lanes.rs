@@ -28,11 +28,16 @@ impl Role {
     }
 }
 
-/// The threads of a stall: the victim, whom its waits lead to by depth, the culprit; each once, with its depth.
+/// The threads of a stall: the victim, whom its waits lead to by depth, the culprit; each once,
+/// with its depth.
 pub(super) fn cast(stall: &Stall) -> Vec<(ThreadId, Role, u32)> {
     let victim = stall.candidate.victim;
-    let mut hops: Vec<(u32, std::cmp::Reverse<u64>, ThreadId)> =
-        stall.explanation.hops.iter().map(|hop| (hop.depth, std::cmp::Reverse(hop.window.duration_ns()), hop.by)).collect();
+    let mut hops: Vec<(u32, std::cmp::Reverse<u64>, ThreadId)> = stall
+        .explanation
+        .hops
+        .iter()
+        .map(|hop| (hop.depth, std::cmp::Reverse(hop.window.duration_ns()), hop.by))
+        .collect();
     hops.sort();
     let mut cast = vec![(victim, Role::Victim, 0)];
     for (depth, _, thread) in hops {
@@ -58,17 +63,21 @@ pub(super) fn lanes(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
     };
     let place = |thread: ThreadId| cast.iter().position(|(known, ..)| *known == thread);
     let ran = loaded.at_once(|| loaded.lanes.ran(loaded.analysis, selection.window, cancel))?;
-    // The most relevant have the greatest number: those of the stall above the selected, both above what anybody ran.
+    // The most relevant have the greatest number: those of the stall above the selected, both above
+    // what anybody ran.
     let all_ns = selection.window.duration_ns().max(1);
     let relevance = |thread: ThreadId| match place(thread) {
         Some(place) => 1_000_000 - (place as u64).min(100_000),
         None if selection.names(loaded, thread) => 500_000,
-        None => (u128::from(ran[thread.index()].ns) * 100_000 / u128::from(all_ns)).min(100_000) as u64,
+        None => {
+            (u128::from(ran[thread.index()].ns) * 100_000 / u128::from(all_ns)).min(100_000) as u64
+        }
     };
     let mut processes: BTreeMap<ProcessId, Vec<(u64, ThreadId)>> = BTreeMap::new();
     let mut quiet = 0;
     for (id, thread) in trace.threads.iter().skip(1) {
-        let did = loaded.analysis.timeline.trips(id) > 0 || !loaded.analysis.samples.of_thread(trace, id, loaded.window()).is_empty();
+        let did = loaded.analysis.timeline.trips(id) > 0
+            || !loaded.analysis.samples.of_thread(trace, id, loaded.window()).is_empty();
         if did || place(id).is_some() || selection.names(loaded, id) {
             processes.entry(thread.process).or_default().push((relevance(id), id));
         } else {
@@ -92,7 +101,8 @@ pub(super) fn lanes(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
         .map(|(id, mut threads)| {
             threads.sort_by_key(|&(relevance, thread)| (std::cmp::Reverse(relevance), thread));
             let process = trace.threads.process(id);
-            let (life, leader) = (loaded.analysis.timeline.life(process.leader), trace.threads.get(process.leader));
+            let (life, leader) =
+                (loaded.analysis.timeline.life(process.leader), trace.threads.get(process.leader));
             let ran_ns: u64 = threads.iter().map(|(_, thread)| ran[thread.index()].ns).sum();
             let most = threads.first().map_or(0, |(relevance, _)| *relevance);
             let value = json!({

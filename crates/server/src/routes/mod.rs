@@ -52,14 +52,22 @@ pub(crate) struct App {
 
 impl App {
     pub fn new(shelf: Shelf, gate: Gate, tools: Tools, upload_limit_bytes: u64) -> Self {
-        Self { gate: Arc::new(gate), shelf, tools: Arc::new(tools), upload_limit_bytes, open: Mutex::default(), told: Mutex::default() }
+        Self {
+            gate: Arc::new(gate),
+            shelf,
+            tools: Arc::new(tools),
+            upload_limit_bytes,
+            open: Mutex::default(),
+            told: Mutex::default(),
+        }
     }
 
     /// The trace of a name, opened if it was not, or changed since.
     fn opened(self: &Arc<Self>, name: &str) -> Result<Arc<Opened>, Error> {
         let (path, stamp) = self.shelf.find(name)?;
         let mut open = self.open();
-        let known = open.iter().position(|(known, known_stamp, _)| known == name && *known_stamp == stamp);
+        let known =
+            open.iter().position(|(known, known_stamp, _)| known == name && *known_stamp == stamp);
         let entry = match known {
             Some(at) => open.remove(at),
             None => {
@@ -73,8 +81,14 @@ impl App {
                     }
                 }
                 let app = Arc::downgrade(self);
-                let clean = move |why: &str| app.upgrade().map_or_else(String::new, |app| app.shelf.without_path(why));
-                (name.to_owned(), stamp, Arc::new(Opened::new(path, stamp.bytes, Arc::clone(&self.tools), clean)?))
+                let clean = move |why: &str| {
+                    app.upgrade().map_or_else(String::new, |app| app.shelf.without_path(why))
+                };
+                (
+                    name.to_owned(),
+                    stamp,
+                    Arc::new(Opened::new(path, stamp.bytes, Arc::clone(&self.tools), clean)?),
+                )
             }
         };
         let opened = Arc::clone(&entry.2);
@@ -93,19 +107,35 @@ impl App {
     /// Whether a file's trace is open, and what is known of it since it was opened.
     fn known(&self, name: &str, stamp: Stamp) -> (bool, Map<String, Value>) {
         let open = self.open();
-        if let Some((.., opened)) = open.iter().find(|(known, known_stamp, _)| known == name && *known_stamp == stamp) {
+        if let Some((.., opened)) =
+            open.iter().find(|(known, known_stamp, _)| known == name && *known_stamp == stamp)
+        {
             return (true, opened.status().0.told());
         }
         let told = self.told();
-        (false, told.get(name).filter(|(known, _)| *known == stamp).map(|(_, told)| told.clone()).unwrap_or_default())
+        (
+            false,
+            told.get(name)
+                .filter(|(known, _)| *known == stamp)
+                .map(|(_, told)| told.clone())
+                .unwrap_or_default(),
+        )
     }
 
-    /// Changes a file's name or notes: its trace stays what it is, open if it was, and with what is known of it.
-    fn change(&self, name: &str, to: &str, change: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
+    /// Changes a file's name or notes: its trace stays what it is, open if it was, and with what is
+    /// known of it.
+    fn change(
+        &self,
+        name: &str,
+        to: &str,
+        change: impl FnOnce() -> Result<(), Error>,
+    ) -> Result<(), Error> {
         let (_, was) = self.shelf.find(name)?;
         change()?;
         let (_, now) = self.shelf.find(to)?;
-        for (known, stamp, _) in self.open().iter_mut().filter(|(known, stamp, _)| known == name && *stamp == was) {
+        for (known, stamp, _) in
+            self.open().iter_mut().filter(|(known, stamp, _)| known == name && *stamp == was)
+        {
             (*known, *stamp) = (to.to_owned(), now);
         }
         let mut told = self.told();
@@ -128,8 +158,11 @@ impl App {
         question: impl FnOnce(&Loaded<'_>, &Cancel) -> Result<R, Error> + Send + 'static,
     ) -> Result<Response, Error> {
         let opened = self.opened(name)?;
-        let text =
-            opened.ask(need, move |loaded, cancel| serde_json::to_vec(&question(loaded, cancel)?).map_err(|_| Error::Broken)).await?;
+        let text = opened
+            .ask(need, move |loaded, cancel| {
+                serde_json::to_vec(&question(loaded, cancel)?).map_err(|_| Error::Broken)
+            })
+            .await?;
         Ok(([(header::CONTENT_TYPE, "application/json")], text).into_response())
     }
 }
@@ -138,7 +171,10 @@ impl App {
 type Question<R> = fn(&Loaded<'_>, &Params, &Cancel) -> Result<R, Error>;
 
 /// The route of a question that is answered in JSON.
-fn asks<R: Serialize + 'static>(need: Stage, question: Question<R>) -> axum::routing::MethodRouter<Arc<App>> {
+fn asks<R: Serialize + 'static>(
+    need: Stage,
+    question: Question<R>,
+) -> axum::routing::MethodRouter<Arc<App>> {
     use axum::extract::{Path, State};
     get(move |State(app): State<Arc<App>>, Path(name): Path<String>, params: Params| async move {
         app.json(&name, need, move |loaded, cancel| question(loaded, &params, cancel)).await

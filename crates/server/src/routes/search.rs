@@ -33,7 +33,9 @@ impl Wanted {
             return Ok(Self::Text(text.to_lowercase()));
         }
         let regex = RegexBuilder::new(text).size_limit(LARGEST_REGEX).build();
-        regex.map(Self::Regex).map_err(|error| wrong("q", text, &format!("a regular expression: {error}")))
+        regex
+            .map(Self::Regex)
+            .map_err(|error| wrong("q", text, &format!("a regular expression: {error}")))
     }
 
     fn is_in(&self, name: &str) -> bool {
@@ -50,11 +52,18 @@ impl Wanted {
 }
 
 /// `GET search`
-pub(super) fn search(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Result<Value, Error> {
+pub(super) fn search(
+    loaded: &Loaded<'_>,
+    params: &Params,
+    cancel: &Cancel,
+) -> Result<Value, Error> {
     let (trace, wanted) = (loaded.trace, Wanted::new(params)?);
     let limit = params.number("limit", 100, 1..=10_000)?;
-    let kinds: Vec<&str> = params.get("in").unwrap_or("threads,processes,functions").split(',').collect();
-    if let Some(other) = kinds.iter().find(|kind| !["threads", "processes", "functions"].contains(kind)) {
+    let kinds: Vec<&str> =
+        params.get("in").unwrap_or("threads,processes,functions").split(',').collect();
+    if let Some(other) =
+        kinds.iter().find(|kind| !["threads", "processes", "functions"].contains(kind))
+    {
         return Err(wrong("in", other, "threads, processes, functions"));
     }
     let asked = |kind: &str| kinds.contains(&kind);
@@ -63,7 +72,9 @@ pub(super) fn search(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> R
         for (id, thread) in trace.threads.iter().skip(1) {
             let is_named = thread.names.iter().any(|(_, name)| wanted.is_in(trace.name(*name)));
             if is_named || wanted.is_id(thread.tid) {
-                threads.push(json!({ "who": loaded.who(id, loaded.window().end), "lane": thread_lane(id) }));
+                threads.push(
+                    json!({ "who": loaded.who(id, loaded.window().end), "lane": thread_lane(id) }),
+                );
             }
         }
         cancel.check()?;
@@ -71,17 +82,21 @@ pub(super) fn search(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> R
     let mut processes = Vec::new();
     if asked("processes") {
         for (id, process) in trace.threads.processes().skip(1) {
-            let (name, line) = (trace.thread_name(process.leader, Time::MAX), trace.name(process.command_line));
+            let (name, line) =
+                (trace.thread_name(process.leader, Time::MAX), trace.name(process.command_line));
             if wanted.is_in(name) || wanted.is_in(line) || wanted.is_id(process.pid) {
                 processes.push(json!({ "process": id.0, "pid": process.pid, "name": name, "command_line": line }));
             }
         }
         cancel.check()?;
     }
-    let functions = if asked("functions") { functions(loaded, &wanted, cancel)? } else { Vec::new() };
+    let functions =
+        if asked("functions") { functions(loaded, &wanted, cancel)? } else { Vec::new() };
     let total = json!({ "threads": threads.len(), "processes": processes.len(), "functions": functions.len() });
     let first = |list: Vec<Value>| list.into_iter().take(limit).collect::<Vec<_>>();
-    Ok(json!({ "total": total, "threads": first(threads), "processes": first(processes), "functions": first(functions) }))
+    Ok(
+        json!({ "total": total, "threads": first(threads), "processes": first(processes), "functions": first(functions) }),
+    )
 }
 
 /// The functions of that name, those on the most stacks first.
@@ -97,16 +112,20 @@ fn functions(loaded: &Loaded<'_>, wanted: &Wanted, cancel: &Cancel) -> Result<Ve
         }
         let module = trace.modules.get(frame.module).map_or("", |module| trace.name(module.path));
         let symbols = trace.symbols.get(FrameId(index as u32)).iter().map(|symbol| symbol.function);
-        let hits = symbols.filter(|name| *known.entry(name.0).or_insert_with(|| wanted.is_in(trace.name(*name))));
+        let hits = symbols
+            .filter(|name| *known.entry(name.0).or_insert_with(|| wanted.is_in(trace.name(*name))));
         names_of.push(hits.map(|name| (trace.name(name), module)).collect());
     }
     for id in 0..trace.stacks.len() {
         if id % STEP == 0 {
             cancel.check()?;
         }
-        let Some(used) = uses.get(id).filter(|used| used.iter().any(|used| *used)) else { continue };
+        let Some(used) = uses.get(id).filter(|used| used.iter().any(|used| *used)) else {
+            continue;
+        };
         let frames = trace.stacks.frames_of(StackId(id as u32)).iter();
-        let mut names: Vec<(&str, &str)> = frames.filter_map(|frame| names_of.get(frame.index())).flatten().copied().collect();
+        let mut names: Vec<(&str, &str)> =
+            frames.filter_map(|frame| names_of.get(frame.index())).flatten().copied().collect();
         names.sort_unstable();
         names.dedup();
         for name in names {

@@ -25,24 +25,37 @@ enum Step {
 pub(super) fn slice(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<Value, Error> {
     let word = params.text("lane")?;
     let at = params.time("at")?.ok_or_else(|| wrong("at", "", "a time"))?;
-    let step = params.choice("step", &[("0", Step::Here), ("1", Step::Next), ("-1", Step::Previous)])?;
+    let step =
+        params.choice("step", &[("0", Step::Here), ("1", Step::Next), ("-1", Step::Previous)])?;
     let time = loaded.time(at);
     match lane_of(word).ok_or_else(|| wrong("lane", word, "c, t, sc or st with a number"))? {
         Lane::Cpu(cpu) => cpu_slice(loaded, cpu, time, step),
         Lane::Thread(thread) => thread_slice(loaded, loaded.thread(thread.0)?, time, step),
         Lane::CpuSamples(cpu) => {
             let samples = &loaded.trace.samples;
-            sample(loaded, word, (0..samples.len()).filter(|&at| samples.cpu.get(at) == Some(&cpu) && samples.is_work(at)), time, step)
+            sample(
+                loaded,
+                word,
+                (0..samples.len())
+                    .filter(|&at| samples.cpu.get(at) == Some(&cpu) && samples.is_work(at)),
+                time,
+                step,
+            )
         }
         Lane::ThreadSamples(thread) => {
             let thread = loaded.thread(thread.0)?;
-            let of_thread = loaded.analysis.samples.of_thread(loaded.trace, thread, Window::new(Time::ZERO, Time::MAX));
+            let of_thread = loaded.analysis.samples.of_thread(
+                loaded.trace,
+                thread,
+                Window::new(Time::ZERO, Time::MAX),
+            );
             sample(loaded, word, of_thread.iter().map(|&at| at as usize), time, step)
         }
     }
 }
 
-/// The segments around a time: a window of the whole trace is narrowed by doubling, because a thread may have millions.
+/// The segments around a time: a window of the whole trace is narrowed by doubling, because a
+/// thread may have millions.
 fn segment_at(loaded: &Loaded<'_>, thread: ThreadId, time: Time, step: Step) -> Option<Segment> {
     let whole = loaded.window();
     let mut reach_ns = 1u64;
@@ -62,7 +75,8 @@ fn segment_at(loaded: &Loaded<'_>, thread: ThreadId, time: Time, step: Step) -> 
         if let Some(wanted) = wanted {
             let segment = near[wanted];
             // At the edge of what was looked at it may be longer.
-            let cut = segment.window.start <= start && start > whole.start || segment.window.end >= end && end < whole.end;
+            let cut = segment.window.start <= start && start > whole.start
+                || segment.window.end >= end && end < whole.end;
             if !cut || is_all {
                 return Some(segment);
             }
@@ -74,22 +88,33 @@ fn segment_at(loaded: &Loaded<'_>, thread: ThreadId, time: Time, step: Step) -> 
     }
 }
 
-fn thread_slice(loaded: &Loaded<'_>, thread: ThreadId, time: Time, step: Step) -> Result<Value, Error> {
+fn thread_slice(
+    loaded: &Loaded<'_>,
+    thread: ThreadId,
+    time: Time,
+    step: Step,
+) -> Result<Value, Error> {
     let segment = segment_at(loaded, thread, time, step).ok_or(Error::NotFound("slice"))?;
     let (trace, window) = (loaded.trace, segment.window);
     let sleeps = matches!(segment.state, State::Sleeping(_));
     let class = sleeps.then(|| loaded.analysis.class_of(&segment).name());
     let state = LaneState::of(loaded.analysis, &segment);
-    let (cpu, runnable) = (loaded.analysis.cpu_of(&segment), matches!(segment.state, State::Runnable { .. }));
-    let occupants = cpu.filter(|_| runnable).map_or(Vec::new(), |cpu| occupants(loaded, cpu, window));
+    let (cpu, runnable) =
+        (loaded.analysis.cpu_of(&segment), matches!(segment.state, State::Runnable { .. }));
+    let occupants =
+        cpu.filter(|_| runnable).map_or(Vec::new(), |cpu| occupants(loaded, cpu, window));
     let in_window = loaded.analysis.samples.of_thread(trace, thread, window);
     let samples = in_window.first().filter(|_| segment.state == State::Ran).map(|_| {
         let top = loaded.analysis.hot_spot(&[(thread, window)]);
         json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackOf::Sample, spot.stack)) })
     });
     let wake = segment.wake.filter(|_| sleeps || runnable).map(|wake| wake_of(loaded, wake));
-    let own_stack = (sleeps || runnable).then(|| loaded.stack(StackOf::Wait, segment.wait_stack(trace)));
-    let prio = segment.back.filter(|_| segment.state == State::Ran).and_then(|back| trace.switches.next_prio.get(back));
+    let own_stack =
+        (sleeps || runnable).then(|| loaded.stack(StackOf::Wait, segment.wait_stack(trace)));
+    let prio = segment
+        .back
+        .filter(|_| segment.state == State::Ran)
+        .and_then(|back| trace.switches.next_prio.get(back));
     Ok(json!({
         "lane": thread_lane(thread), "who": loaded.who(thread, window.start), "state": state.words().0,
         "from": loaded.at(window.start), "to": loaded.at(window.end), "cpu": cpu, "class": class,
@@ -104,24 +129,39 @@ fn thread_slice(loaded: &Loaded<'_>, thread: ThreadId, time: Time, step: Step) -
 fn words(loaded: &Loaded<'_>, segment: &Segment, state: LaneState, class: Option<&str>) -> String {
     let length = units::duration(segment.window.duration_ns());
     let told = match (segment.state, class) {
-        (State::Sleeping(_), Some(class)) if state.words().0 == class => format!("slept {length}: {}", state.words().1),
-        (State::Sleeping(_), Some(class)) => format!("slept {length}: {} ({})", state.words().1, class.replace('_', " ")),
-        (State::Runnable { preempted: true }, _) => format!("was taken off its CPU and wanted one for {length}"),
+        (State::Sleeping(_), Some(class)) if state.words().0 == class => {
+            format!("slept {length}: {}", state.words().1)
+        }
+        (State::Sleeping(_), Some(class)) => {
+            format!("slept {length}: {} ({})", state.words().1, class.replace('_', " "))
+        }
+        (State::Runnable { preempted: true }, _) => {
+            format!("was taken off its CPU and wanted one for {length}")
+        }
         (State::Runnable { .. }, _) => format!("woken, wanted a CPU for {length}"),
         (State::Ran, _) => format!("ran {length}"),
         _ => format!("not known for {length}: lost, or outside of the recording"),
     };
-    let ended = segment.wake.filter(|_| matches!(segment.state, State::Sleeping(_))).map_or(String::new(), |wake| {
-        let source = loaded.analysis.facts.wake_source(loaded.trace, wake);
-        let waker = loaded.trace.wakings.waker[wake];
-        match source.context.is_task() {
-            true => {
-                let (name, tid) = (loaded.trace.thread_name(waker, loaded.trace.wakings.time[wake]), loaded.trace.threads.get(waker).tid);
-                format!("; ended by {name} {tid}")
+    let ended = segment.wake.filter(|_| matches!(segment.state, State::Sleeping(_))).map_or(
+        String::new(),
+        |wake| {
+            let source = loaded.analysis.facts.wake_source(loaded.trace, wake);
+            let waker = loaded.trace.wakings.waker[wake];
+            match source.context.is_task() {
+                true => {
+                    let (name, tid) = (
+                        loaded.trace.thread_name(waker, loaded.trace.wakings.time[wake]),
+                        loaded.trace.threads.get(waker).tid,
+                    );
+                    format!("; ended by {name} {tid}")
+                }
+                false => format!(
+                    "; ended by an interrupt{}",
+                    source.interrupt.map_or("", interrupt_words)
+                ),
             }
-            false => format!("; ended by an interrupt{}", source.interrupt.map_or("", interrupt_words)),
-        }
-    });
+        },
+    );
     told + &ended
 }
 
@@ -141,9 +181,11 @@ pub(super) fn interrupt_words(source: unhitch_analysis::InterruptSource) -> &'st
 /// A wake-up as it is told beside the sleep that it ended.
 pub(super) fn wake_of(loaded: &Loaded<'_>, wake: usize) -> Value {
     let wakings = &loaded.trace.wakings;
-    let (time, source) = (wakings.time[wake], loaded.analysis.facts.wake_source(loaded.trace, wake));
+    let (time, source) =
+        (wakings.time[wake], loaded.analysis.facts.wake_source(loaded.trace, wake));
     let by = source.context.is_task().then(|| loaded.who(wakings.waker[wake], time));
-    let of_interrupt = source.interrupt.map(|source| interrupt_words(source).trim_matches(&[' ', '(', ')'][..]));
+    let of_interrupt =
+        source.interrupt.map(|source| interrupt_words(source).trim_matches(&[' ', '(', ')'][..]));
     json!({
         "at": loaded.at(time), "cpu": wakings.cpu[wake], "waking": wake, "context": source.context.name(),
         "source": of_interrupt.filter(|words| !words.is_empty()), "by": by,
@@ -154,7 +196,9 @@ pub(super) fn wake_of(loaded: &Loaded<'_>, wake: usize) -> Value {
 /// Who had a CPU, the longest first.
 pub(super) fn occupants(loaded: &Loaded<'_>, cpu: u16, window: Window) -> Vec<Value> {
     let mut sums: Vec<(Option<ThreadId>, u64)> = Vec::new();
-    for Occupancy { window, thread, .. } in loaded.analysis.cpus.occupancy(loaded.trace, cpu, window) {
+    for Occupancy { window, thread, .. } in
+        loaded.analysis.cpus.occupancy(loaded.trace, cpu, window)
+    {
         match sums.iter_mut().find(|(known, _)| *known == thread) {
             Some((_, ns)) => *ns += window.duration_ns(),
             None => sums.push((thread, window.duration_ns())),
@@ -172,7 +216,8 @@ fn cpu_slice(loaded: &Loaded<'_>, cpu: u16, time: Time, step: Step) -> Result<Va
         return Err(Error::NotFound("slice"));
     }
     let at = |index: usize| trace.switches.time[switches[index] as usize];
-    // How many switches there were by then: that many slices began, besides the one that the recording began in.
+    // How many switches there were by then: that many slices began, besides the one that the
+    // recording began in.
     let begun = switches.partition_point(|&index| trace.switches.time[index as usize] <= time);
     let begun = match step {
         Step::Here => begun,
@@ -189,7 +234,10 @@ fn cpu_slice(loaded: &Loaded<'_>, cpu: u16, time: Time, step: Step) -> Result<Va
     }
     let back = begun.checked_sub(1).map(|index| switches[index] as usize);
     let out = switches.get(begun).map(|&index| index as usize);
-    let who = back.map_or_else(|| trace.switches.prev[switches[0] as usize], |back| trace.switches.next[back]);
+    let who = back.map_or_else(
+        || trace.switches.prev[switches[0] as usize],
+        |back| trace.switches.next[back],
+    );
     let window = Window::new(start, end);
     let state = if who.is_idle() { LaneState::Idle } else { LaneState::Ran };
     let in_window = loaded.analysis.samples.of_thread(trace, who, window);
@@ -198,7 +246,11 @@ fn cpu_slice(loaded: &Loaded<'_>, cpu: u16, time: Time, step: Step) -> Result<Va
         json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackOf::Sample, spot.stack)) })
     });
     let length = units::duration(window.duration_ns());
-    let text = if who.is_idle() { format!("idle for {length}") } else { format!("{} ran {length}", trace.thread_name(who, start)) };
+    let text = if who.is_idle() {
+        format!("idle for {length}")
+    } else {
+        format!("{} ran {length}", trace.thread_name(who, start))
+    };
     Ok(json!({
         "lane": format!("c{cpu}"), "who": loaded.who(who, start), "state": state.words().0,
         "from": loaded.at(start), "to": loaded.at(end), "cpu": cpu, "class": null, "preempted": false,
@@ -208,12 +260,21 @@ fn cpu_slice(loaded: &Loaded<'_>, cpu: u16, time: Time, step: Step) -> Result<Va
 }
 
 /// The sample at or after a time, the one after that, or the one before.
-fn sample(loaded: &Loaded<'_>, lane: &str, samples: impl Iterator<Item = usize>, time: Time, step: Step) -> Result<Value, Error> {
+fn sample(
+    loaded: &Loaded<'_>,
+    lane: &str,
+    samples: impl Iterator<Item = usize>,
+    time: Time,
+    step: Step,
+) -> Result<Value, Error> {
     let times = &loaded.trace.samples.time;
     let list: Vec<usize> = samples.collect();
-    let later = list.partition_point(|&sample| if step == Step::Next { times[sample] <= time } else { times[sample] < time });
+    let later = list.partition_point(|&sample| {
+        if step == Step::Next { times[sample] <= time } else { times[sample] < time }
+    });
     let place = if step == Step::Previous { later.checked_sub(1) } else { Some(later) };
-    let sample = place.and_then(|place| list.get(place)).copied().ok_or(Error::NotFound("sample"))?;
+    let sample =
+        place.and_then(|place| list.get(place)).copied().ok_or(Error::NotFound("sample"))?;
     let samples = &loaded.trace.samples;
     let (thread, at) = (samples.thread[sample], samples.time[sample]);
     let stack = loaded.stack(StackOf::Sample, samples.stack[sample]);

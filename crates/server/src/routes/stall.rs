@@ -26,13 +26,20 @@ const MOST_LINKS: usize = 32;
 const MOST_ARROWS: usize = 500;
 
 /// `GET stalls`
-pub(super) async fn stalls(State(app): State<Arc<App>>, Path(name): Path<String>, params: Params) -> Result<Response, Error> {
+pub(super) async fn stalls(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    params: Params,
+) -> Result<Response, Error> {
     let (status, progress) = app.opened(&name)?.status();
     if let Some(why) = status.failed {
         return Err(Error::Unreadable(why));
     }
     if status.stage < Stage::Ready {
-        return Ok(Json(json!({ "ready": false, "progress": progress, "stalls": [], "nothing": null })).into_response());
+        return Ok(Json(
+            json!({ "ready": false, "progress": progress, "stalls": [], "nothing": null }),
+        )
+        .into_response());
     }
     app.json(&name, Stage::Ready, move |loaded, _| list(loaded, &params)).await
 }
@@ -41,7 +48,8 @@ fn list(loaded: &Loaded<'_>, params: &Params) -> Result<Value, Error> {
     let (selection, stalls) = (params.selection(loaded)?, loaded.stalls().ok_or(Error::NotReady)?);
     let worst = stalls.iter().map(Stall::severity).max().unwrap_or(1).max(1);
     let wanted = |stall: &&Stall| {
-        stall.explanation.window.overlaps(selection.window) && stall.victims.iter().any(|&victim| selection.has(loaded, victim))
+        stall.explanation.window.overlaps(selection.window)
+            && stall.victims.iter().any(|&victim| selection.has(loaded, victim))
     };
     let told = stalls.iter().enumerate().filter(|(_, stall)| wanted(stall)).map(|(index, stall)| {
         let (window, finding) = (stall.explanation.window, &stall.finding);
@@ -56,25 +64,39 @@ fn list(loaded: &Loaded<'_>, params: &Params) -> Result<Value, Error> {
     });
     let told: Vec<Value> = told.collect();
     let nothing = told.is_empty().then(|| match stalls.is_empty() {
-        true => answer::text(loaded.analysis, &[], 0).lines().filter(|line| !line.starts_with("WARNING")).collect::<Vec<_>>().join("\n"),
+        true => answer::text(loaded.analysis, &[], 0)
+            .lines()
+            .filter(|line| !line.starts_with("WARNING"))
+            .collect::<Vec<_>>()
+            .join("\n"),
         false => "None of the stalls of this trace is in the selection.".to_owned(),
     });
     Ok(json!({ "ready": true, "progress": 1.0, "stalls": told, "nothing": nothing }))
 }
 
 /// `GET stall/{id}`
-pub(super) async fn stall(State(app): State<Arc<App>>, Path((name, id)): Path<(String, String)>) -> Result<Response, Error> {
+pub(super) async fn stall(
+    State(app): State<Arc<App>>,
+    Path((name, id)): Path<(String, String)>,
+) -> Result<Response, Error> {
     let id: usize = id.parse().map_err(|_| Error::NotFound("stall"))?;
-    app.json(&name, Stage::Ready, move |loaded, _| loaded.stall(id).map(|stall| in_full(loaded, stall, id))).await
+    app.json(&name, Stage::Ready, move |loaded, _| {
+        loaded.stall(id).map(|stall| in_full(loaded, stall, id))
+    })
+    .await
 }
 
 /// `GET explain`
 pub(super) fn explain(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<Value, Error> {
     let thread = params.id("thread")?.ok_or_else(|| wrong("thread", "", "a thread's id"))?;
-    let (victim, window) = (loaded.thread(thread)?, params.window(loaded)?.intersect(loaded.window()));
+    let (victim, window) =
+        (loaded.thread(thread)?, params.window(loaded)?.intersect(loaded.window()));
     let query = Query { victims: vec![victim], window: Some(window) };
     let stalls = loaded.analysis.stalls(&query);
-    stalls.first().map(|stall| in_full(loaded, stall, 0)).ok_or(Error::NotFound("time of this thread in that window"))
+    stalls
+        .first()
+        .map(|stall| in_full(loaded, stall, 0))
+        .ok_or(Error::NotFound("time of this thread in that window"))
 }
 
 fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
@@ -82,10 +104,15 @@ fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
     let who = |thread: ThreadId| loaded.who(thread, window.end);
     let (wakes, in_vain) = stall.figures(analysis);
     let cast = cast(stall);
-    let depth_of = |thread: ThreadId| cast.iter().find(|(known, ..)| *known == thread).map_or(0, |&(.., depth)| depth);
+    let depth_of = |thread: ThreadId| {
+        cast.iter().find(|(known, ..)| *known == thread).map_or(0, |&(.., depth)| depth)
+    };
     let links = stall.explanation.chain(MOST_LINKS);
-    let chain: Vec<Value> =
-        links.iter().enumerate().map(|(index, link)| link_value(loaded, link, index, depth_of(link.thread), window)).collect();
+    let chain: Vec<Value> = links
+        .iter()
+        .enumerate()
+        .map(|(index, link)| link_value(loaded, link, index, depth_of(link.thread), window))
+        .collect();
     let partition = analysis.partition(&stall.explanation);
     let shares = partition.iter().map(|share| {
         json!({
@@ -139,10 +166,14 @@ fn link_value(loaded: &Loaded<'_>, link: &Link, index: usize, depth: u32, window
         LinkState::Unknown => "unknown",
     };
     let (class, stack, waited_ns) = match &link.hop {
-        Some(hop) => (hop.class.name(), loaded.stack(StackOf::Wait, hop.wait_stack), hop.slept.duration_ns()),
-        None if link.state == LinkState::Sleeping => {
-            (analysis.class_of(segment).name(), loaded.stack(StackOf::Wait, segment.wait_stack(trace)), segment.window.duration_ns())
+        Some(hop) => {
+            (hop.class.name(), loaded.stack(StackOf::Wait, hop.wait_stack), hop.slept.duration_ns())
         }
+        None if link.state == LinkState::Sleeping => (
+            analysis.class_of(segment).name(),
+            loaded.stack(StackOf::Wait, segment.wait_stack(trace)),
+            segment.window.duration_ns(),
+        ),
         None if link.state == LinkState::Running => {
             let hot = analysis.hot_spot(&[(link.thread, link.window)]);
             ("", hot.map_or(Value::Null, |spot| loaded.stack(StackOf::Sample, spot.stack)), 0)
@@ -150,7 +181,9 @@ fn link_value(loaded: &Loaded<'_>, link: &Link, index: usize, depth: u32, window
         None => ("", loaded.stack(StackOf::Wait, segment.wait_stack(trace)), 0),
     };
     let cpu = analysis.cpu_of(segment);
-    let had_it = cpu.filter(|_| link.state == LinkState::Runnable).map_or(Vec::new(), |cpu| occupants(loaded, cpu, link.window));
+    let had_it = cpu
+        .filter(|_| link.state == LinkState::Runnable)
+        .map_or(Vec::new(), |cpu| occupants(loaded, cpu, link.window));
     json!({
         "link": index, "who": loaded.who(link.thread, window.end), "lane": thread_lane(link.thread), "depth": depth,
         "state": state, "class": class, "from": loaded.at(link.window.start), "to": loaded.at(link.window.end),
@@ -185,7 +218,9 @@ fn wake(loaded: &Loaded<'_>, link: &Link, window: Window) -> Option<Value> {
     let (wake, by) = ended_by(loaded, link)?;
     let wakings = &loaded.trace.wakings;
     let source = wake.map(|wake| loaded.analysis.facts.wake_source(loaded.trace, wake));
-    let interrupt = source.and_then(|source| source.interrupt).map(|source| interrupt_words(source).trim_matches(&[' ', '(', ')'][..]));
+    let interrupt = source
+        .and_then(|source| source.interrupt)
+        .map(|source| interrupt_words(source).trim_matches(&[' ', '(', ')'][..]));
     Some(json!({
         "at": wake.map(|wake| loaded.at(wakings.time[wake])), "waking": wake,
         "context": source.map_or("unknown", |source| source.context.name()), "source": interrupt.filter(|words| !words.is_empty()),
@@ -195,7 +230,8 @@ fn wake(loaded: &Loaded<'_>, link: &Link, window: Window) -> Option<Value> {
     }))
 }
 
-/// The wake-ups on the way, from the waker's lane to the woken one's: the longest waits of all, in order of time.
+/// The wake-ups on the way, from the waker's lane to the woken one's: the longest waits of all, in
+/// order of time.
 fn arrows(loaded: &Loaded<'_>, stall: &Stall, links: &[Link]) -> Vec<Value> {
     let mut hops: Vec<&Hop> = stall.explanation.hops.iter().collect();
     hops.sort_by_key(|hop| (std::cmp::Reverse(hop.window.duration_ns()), hop.window.end));
@@ -209,7 +245,9 @@ fn arrow(loaded: &Loaded<'_>, hop: &Hop, links: &[Link]) -> Value {
     let context = hop.wake.map_or("lock word", |_| hop.source.context.name());
     let evidence = evidence(hop).name();
     // A link takes small neighbours in, and ends where they end.
-    let link = links.iter().position(|link| link.window.start < hop.window.end && hop.window.end <= link.window.end);
+    let link = links
+        .iter()
+        .position(|link| link.window.start < hop.window.end && hop.window.end <= link.window.end);
     json!({
         "from_lane": thread_lane(hop.by), "to_lane": thread_lane(hop.sleeper), "at": loaded.at(at), "waking": hop.wake,
         "context": context, "evidence": evidence, "label": format!("{context} · {evidence}"),
@@ -236,6 +274,10 @@ fn clauses(loaded: &Loaded<'_>, stall: &Stall) -> Vec<Value> {
         });
         json!({ "kind": clause.kind.name(), "text": clause.text, "links": links.collect::<Vec<_>>() })
     });
-    let warnings = loaded.trace.warnings.lines().map(|warning| json!({ "kind": "warning", "text": warning, "links": [] }));
+    let warnings = loaded
+        .trace
+        .warnings
+        .lines()
+        .map(|warning| json!({ "kind": "warning", "text": warning, "links": [] }));
     told.chain(warnings).collect()
 }

@@ -8,7 +8,9 @@ use axum::Json;
 use serde_json::{Value as JsonValue, json};
 use unhitch_analysis::Cancel;
 use unhitch_analysis::answer::recording;
-use unhitch_analysis::table::{Heading, Kind, Line, Name, PivotQuestion, Query, StackKind, TABLES, Value, Words, columns_of};
+use unhitch_analysis::table::{
+    Heading, Kind, Line, Name, PivotQuestion, Query, StackKind, TABLES, Value, Words, columns_of,
+};
 use unhitch_model::{Recorded, Time};
 
 /// Rows of one answer.
@@ -72,7 +74,10 @@ const PRESETS: &[Preset] = &[
         name: "Stalls",
         table: "stalls",
         by: &[],
-        show: &["start", "duration", "kind", "thread", "process", "victims", "culprit", "evidence", "cause"],
+        show: &[
+            "start", "duration", "kind", "thread", "process", "victims", "culprit", "evidence",
+            "cause",
+        ],
         sort: "duration:desc",
         graph: &["duration"],
     },
@@ -120,7 +125,11 @@ pub(super) async fn tables() -> Json<JsonValue> {
 }
 
 /// `GET table`
-pub(super) fn table(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Result<JsonValue, Error> {
+pub(super) fn table(
+    loaded: &Loaded<'_>,
+    params: &Params,
+    cancel: &Cancel,
+) -> Result<JsonValue, Error> {
     let names: Vec<(&str, Name)> = TABLES.iter().map(|table| (table.word, table.name)).collect();
     params.text("table")?;
     let (name, mut selection) = (params.choice("table", &names)?, params.selection(loaded)?);
@@ -131,21 +140,28 @@ pub(super) fn table(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
     };
     let groups = query(by, None, None)?;
     if path.len() > groups.groups().len() {
-        return Err(wrong("path", params.get("path").unwrap_or_default(), "at most as many keys as columns in `by`"));
+        return Err(wrong(
+            "path",
+            params.get("path").unwrap_or_default(),
+            "at most as many keys as columns in `by`",
+        ));
     }
     // Inside the last group are single rows, of which other things are shown.
     let is_leaf = path.len() == groups.groups().len();
     let shown = query(by.filter(|_| !is_leaf), params.get("show"), params.get("sort"))?;
-    let ignored: &[&str] = if name == Name::Cpus && !selection.is_everyone() { &["thread", "process"] } else { &[] };
+    let ignored: &[&str] =
+        if name == Name::Cpus && !selection.is_everyone() { &["thread", "process"] } else { &[] };
     if name == Name::Cpus {
         (selection.threads, selection.processes) = (Vec::new(), Vec::new());
     }
     if name == Name::Lifetimes {
-        let of_threads = selection.threads.drain(..).map(|thread| loaded.trace.threads.get(thread).process);
+        let of_threads =
+            selection.threads.drain(..).map(|thread| loaded.trace.threads.get(thread).process);
         selection.processes.extend(of_threads);
     }
     let filter = selection.filter(name)?;
-    let page = (params.number("offset", 0, 0..=usize::MAX)?, params.number("limit", ROWS, 1..=MOST_ROWS)?);
+    let page =
+        (params.number("offset", 0, 0..=usize::MAX)?, params.number("limit", ROWS, 1..=MOST_ROWS)?);
     let question = PivotQuestion {
         query: &shown,
         opened: &groups.groups()[..path.len()],
@@ -153,7 +169,8 @@ pub(super) fn table(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
         selection: selection.of_rows(filter.as_ref()),
         page,
     };
-    let level = loaded.table(name, params.window_of_table(loaded)?, cancel)?.level(question, cancel)?;
+    let level =
+        loaded.table(name, params.window_of_table(loaded)?, cancel)?.level(question, cancel)?;
     let format = loaded.trace.meta.format;
     let lack = |what: Recorded, column: &str| json!({ "column": column, "why": recording::lacks(what), "advice": recording::advice(format, what) });
     let not_recorded: Vec<JsonValue> = match name.needs().filter(|what| !loaded.trace.has(*what)) {
@@ -171,7 +188,12 @@ pub(super) fn table(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
         |heading| json!({ "title": heading.title, "column": heading.column, "aggregate": heading.aggregate, "kind": heading.kind.word() }),
     );
     let row = |line: &Line| {
-        let cells: Vec<_> = line.cells.iter().zip(&level.headings).map(|(value, heading)| cell(loaded, value, heading.kind)).collect();
+        let cells: Vec<_> = line
+            .cells
+            .iter()
+            .zip(&level.headings)
+            .map(|(value, heading)| cell(loaded, value, heading.kind))
+            .collect();
         let window = line.place.map(|place| place.window);
         let lane = line.place.and_then(|place| match place.thread {
             Some(thread) => Some(thread_lane(thread)),
@@ -198,7 +220,9 @@ fn cell(loaded: &Loaded<'_>, value: &Value, kind: Kind) -> JsonValue {
     match value {
         Value::Nothing => JsonValue::Null,
         Value::Text(text) => json!(text),
-        Value::Number(number) if kind == Kind::Time => json!(loaded.at(Time::from_nanos(u64::try_from(*number).unwrap_or(0)))),
+        Value::Number(number) if kind == Kind::Time => {
+            json!(loaded.at(Time::from_nanos(u64::try_from(*number).unwrap_or(0))))
+        }
         Value::Number(number) => json!(number),
         Value::Stack(of, stack) => loaded.briefly(
             match of {
@@ -231,8 +255,18 @@ mod tests {
             let (show, levels) = (preset.show.join(","), preset.by.len().max(1));
             for level in 0..levels {
                 let by = preset.by.get(level).copied().unwrap_or("none");
-                let words = Words { by: Some(by), show: Some(&show), sort: Some(preset.sort), filter: None };
-                assert!(Query::new(name, words).is_ok(), "{} by {by}: {:?}", preset.id, Query::new(name, words).err());
+                let words = Words {
+                    by: Some(by),
+                    show: Some(&show),
+                    sort: Some(preset.sort),
+                    filter: None,
+                };
+                assert!(
+                    Query::new(name, words).is_ok(),
+                    "{} by {by}: {:?}",
+                    preset.id,
+                    Query::new(name, words).err()
+                );
             }
         }
     }

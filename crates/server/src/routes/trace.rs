@@ -17,10 +17,16 @@ use unhitch_analysis::lod::LaneState;
 use unhitch_analysis::marks::MarkKind;
 
 /// `GET status`
-pub(super) async fn status(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Json<Value>, Error> {
+pub(super) async fn status(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, Error> {
     let (status, progress) = app.opened(&name)?.status();
     let ready = status.failed.is_none() && status.stage >= Stage::Judging;
-    let hint = status.failed.as_ref().map_or("", |_| "`unhitch info FILE` says more; other traces are not concerned.");
+    let hint = status
+        .failed
+        .as_ref()
+        .map_or("", |_| "`unhitch info FILE` says more; other traces are not concerned.");
     Ok(Json(json!({
         "stage": if status.failed.is_some() { "failed" } else { status.stage.word() },
         "progress": progress,
@@ -31,7 +37,10 @@ pub(super) async fn status(State(app): State<Arc<App>>, Path(name): Path<String>
 }
 
 /// `GET summary`
-pub(super) async fn summary(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Response, Error> {
+pub(super) async fn summary(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+) -> Result<Response, Error> {
     let (shown, shelf) = (name.clone(), Arc::clone(&app));
     app.json(&name, Stage::Judging, move |loaded, _| {
         let mut summary = serde_json::to_value(Info::new(loaded.trace)).map_err(|_| Error::Broken)?;
@@ -103,7 +112,11 @@ pub(super) fn marks(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
     });
     let mut marks: Vec<Value> = noted.chain(saved).collect();
     marks.sort_by_key(|mark| mark["time"].as_i64());
-    let processes = trace.threads.processes().skip(1).filter(|(_, process)| selection.has(loaded, process.leader));
+    let processes = trace
+        .threads
+        .processes()
+        .skip(1)
+        .filter(|(_, process)| selection.has(loaded, process.leader));
     let lives = processes.filter_map(|(id, process)| {
         let (life, leader) = (loaded.analysis.timeline.life(process.leader), trace.threads.get(process.leader));
         (!life.intersect(selection.window).is_empty()).then(|| {
@@ -118,7 +131,10 @@ pub(super) fn marks(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
 }
 
 /// `GET report`
-pub(super) async fn report(State(app): State<Arc<App>>, Path(name): Path<String>) -> Result<Response, Error> {
+pub(super) async fn report(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+) -> Result<Response, Error> {
     let (shown, shelf) = (name.clone(), Arc::clone(&app));
     let html = app
         .opened(&name)?
@@ -128,7 +144,8 @@ pub(super) async fn report(State(app): State<Arc<App>>, Path(name): Path<String>
         })
         .await?;
     // Names were checked when the trace was found: no quotes and no controls are in them.
-    let plain: String = name.chars().map(|letter| if letter.is_ascii() { letter } else { '_' }).collect();
+    let plain: String =
+        name.chars().map(|letter| if letter.is_ascii() { letter } else { '_' }).collect();
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8".to_owned()),
         (header::CONTENT_DISPOSITION, format!("attachment; filename=\"{plain}.html\"")),

@@ -1,7 +1,9 @@
-//! The timeline's pixels: several lanes through one window in one binary answer, and the busy-CPU curve.
+//! The timeline's pixels: several lanes through one window in one binary answer, and the busy-CPU
+//! curve.
 //!
-//! Every array of the answer begins where its elements are aligned, so that the browser looks at them in place; times are `f64`
-//! nanoseconds since the start of the trace, exact up to 2^53. The layout is specified in `docs/page-protocol.md`, *view*.
+//! Every array of the answer begins where its elements are aligned, so that the browser looks at
+//! them in place; times are `f64` nanoseconds since the start of the trace, exact up to 2^53. The
+//! layout is specified in `docs/page-protocol.md`, *view*.
 
 use super::App;
 use crate::Error;
@@ -36,7 +38,10 @@ pub(super) fn lane_of(word: &str) -> Option<Lane> {
     if let Some(id) = number("st") {
         return Some(Lane::ThreadSamples(ThreadId(id)));
     }
-    number("c").and_then(cpu).map(Lane::Cpu).or_else(|| number("sc").and_then(cpu).map(Lane::CpuSamples))
+    number("c")
+        .and_then(cpu)
+        .map(Lane::Cpu)
+        .or_else(|| number("sc").and_then(cpu).map(Lane::CpuSamples))
 }
 
 /// The word for a thread's lane.
@@ -54,18 +59,36 @@ fn screen(loaded: &Loaded<'_>, params: &Params) -> Result<Screen, Error> {
 }
 
 /// `GET view`
-pub(super) async fn view(State(app): State<Arc<App>>, Path(name): Path<String>, params: Params) -> Result<Response, Error> {
+pub(super) async fn view(
+    State(app): State<Arc<App>>,
+    Path(name): Path<String>,
+    params: Params,
+) -> Result<Response, Error> {
     let bytes = app
         .opened(&name)?
         .ask(Stage::Judging, move |loaded, cancel| {
             let screen = screen(loaded, &params)?;
-            let words: Vec<&str> = params.get("lanes").unwrap_or_default().split(',').filter(|word| !word.is_empty()).collect();
+            let words: Vec<&str> = params
+                .get("lanes")
+                .unwrap_or_default()
+                .split(',')
+                .filter(|word| !word.is_empty())
+                .collect();
             if words.len() > MOST_LANES {
-                return Err(wrong("lanes", &format!("{} lanes", words.len()), &format!("at most {MOST_LANES}")));
+                return Err(wrong(
+                    "lanes",
+                    &format!("{} lanes", words.len()),
+                    &format!("at most {MOST_LANES}"),
+                ));
             }
-            let lane = |word: &&str| lane_of(word).ok_or_else(|| wrong("lanes", word, "c, t, sc or st with a number, separated by commas"));
+            let lane = |word: &&str| {
+                lane_of(word).ok_or_else(|| {
+                    wrong("lanes", word, "c, t, sc or st with a number, separated by commas")
+                })
+            };
             let lanes: Vec<Lane> = words.iter().map(lane).collect::<Result<_, _>>()?;
-            let views = loaded.at_once(|| loaded.lanes.views(loaded.analysis, &lanes, &screen, cancel))?;
+            let views =
+                loaded.at_once(|| loaded.lanes.views(loaded.analysis, &lanes, &screen, cancel))?;
             Ok(encode(loaded, &screen, &lanes, &views))
         })
         .await?;
@@ -74,17 +97,21 @@ pub(super) async fn view(State(app): State<Arc<App>>, Path(name): Path<String>, 
 
 /// Lanes through a screen as bytes.
 fn encode(loaded: &Loaded<'_>, screen: &Screen, lanes: &[Lane], views: &[View]) -> Vec<u8> {
-    let (slices, cells) = (views.iter().flat_map(|view| &view.slices), views.iter().flat_map(|view| &view.cells));
+    let (slices, cells) =
+        (views.iter().flat_map(|view| &view.slices), views.iter().flat_map(|view| &view.cells));
     let (slice_count, cell_count) = (slices.clone().count(), cells.clone().count());
     let mut out = Vec::with_capacity(48 + lanes.len() * 24 + slice_count * 29 + cell_count * 8);
     let word = |out: &mut Vec<u8>, word: u32| out.extend_from_slice(&word.to_le_bytes());
     let small = |number: usize| u32::try_from(number).unwrap_or(NONE);
-    let time = |out: &mut Vec<u8>, time| out.extend_from_slice(&(loaded.at(time) as f64).to_le_bytes());
+    let time =
+        |out: &mut Vec<u8>, time| out.extend_from_slice(&(loaded.at(time) as f64).to_le_bytes());
     out.extend_from_slice(MAGIC);
     word(&mut out, small(lanes.len()));
     time(&mut out, screen.window.start);
     time(&mut out, screen.window.end);
-    [screen.columns(), small(slice_count), small(cell_count), 0].into_iter().for_each(|number| word(&mut out, number));
+    [screen.columns(), small(slice_count), small(cell_count), 0]
+        .into_iter()
+        .for_each(|number| word(&mut out, number));
     let (mut first_slice, mut first_cell) = (0, 0);
     for (lane, view) in lanes.iter().zip(views) {
         let (kind, number) = match *lane {
@@ -93,21 +120,32 @@ fn encode(loaded: &Loaded<'_>, screen: &Screen, lanes: &[Lane], views: &[View]) 
             Lane::CpuSamples(cpu) => (2, u32::from(cpu)),
             Lane::ThreadSamples(thread) => (3, thread.0),
         };
-        let directory = [kind, number, small(first_slice), small(view.slices.len()), small(first_cell), small(view.cells.len())];
+        let directory = [
+            kind,
+            number,
+            small(first_slice),
+            small(view.slices.len()),
+            small(first_cell),
+            small(view.cells.len()),
+        ];
         directory.into_iter().for_each(|number| word(&mut out, number));
-        (first_slice, first_cell) = (first_slice + view.slices.len(), first_cell + view.cells.len());
+        (first_slice, first_cell) =
+            (first_slice + view.slices.len(), first_cell + view.cells.len());
     }
     out.resize(out.len().next_multiple_of(8), 0);
     slices.clone().for_each(|slice| time(&mut out, slice.window.start));
     slices.clone().for_each(|slice| time(&mut out, slice.window.end));
     slices.clone().for_each(|slice| word(&mut out, slice.thread.map_or(NONE, |thread| thread.0)));
     // What put a thread on its CPU where it ran, what took it off where it did not.
-    let event =
-        |slice: &unhitch_analysis::lod::Slice| slice.sample.or(if slice.out.is_some() && !ran(slice) { slice.out } else { slice.back });
+    let event = |slice: &unhitch_analysis::lod::Slice| {
+        slice.sample.or(if slice.out.is_some() && !ran(slice) { slice.out } else { slice.back })
+    };
     slices.clone().for_each(|slice| word(&mut out, event(slice).map_or(NONE, small)));
     slices.clone().for_each(|slice| word(&mut out, slice.wake.map_or(NONE, small)));
     cells.clone().for_each(|cell| word(&mut out, cell.thread.map_or(NONE, |thread| thread.0)));
-    cells.clone().for_each(|cell| out.extend_from_slice(&u16::try_from(cell.column).unwrap_or(u16::MAX).to_le_bytes()));
+    cells.clone().for_each(|cell| {
+        out.extend_from_slice(&u16::try_from(cell.column).unwrap_or(u16::MAX).to_le_bytes())
+    });
     slices.for_each(|slice| out.push(slice.state as u8));
     cells.clone().for_each(|cell| out.push(cell.state as u8));
     cells.for_each(|cell| {

@@ -38,7 +38,8 @@ pub struct Answer {
 
 impl Answer {
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {} {}", self.status, self.text()))
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("{error}: {} {}", self.status, self.text()))
     }
 
     pub fn text(&self) -> String {
@@ -47,7 +48,10 @@ impl Answer {
 
     /// The value of a header, its name in lower case.
     pub fn header(&self, name: &str) -> Option<&str> {
-        let line = self.headers.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
+        let line = self
+            .headers
+            .lines()
+            .find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")))?;
         Some(line.split_once(':')?.1.trim())
     }
 }
@@ -67,11 +71,15 @@ impl Served {
         self.folder.path().join(name)
     }
 
-    /// Sends a request and reads the answer; `head` is all of it but the body, without the empty line.
+    /// Sends a request and reads the answer; `head` is all of it but the body, without the empty
+    /// line.
     pub fn send(&self, head: &str, body: &[u8]) -> Answer {
         let mut stream = self.connect();
-        // A server that refuses early closes while we still send: what it said is read all the same.
-        let _ = stream.write_all(format!("{head}\r\n\r\n").as_bytes()).and_then(|()| stream.write_all(body));
+        // A server that refuses early closes while we still send: what it said is read all the
+        // same.
+        let _ = stream
+            .write_all(format!("{head}\r\n\r\n").as_bytes())
+            .and_then(|()| stream.write_all(body));
         read(&mut stream)
     }
 
@@ -84,7 +92,10 @@ impl Served {
 
     /// The head of a request by somebody who may ask.
     pub fn head(&self, method: &str, path: &str) -> String {
-        format!("{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\nConnection: close", self.port, self.token)
+        format!(
+            "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\nConnection: close",
+            self.port, self.token
+        )
     }
 
     pub fn get(&self, path: &str) -> Answer {
@@ -100,7 +111,10 @@ impl Served {
 
     pub fn with_body(&self, method: &str, path: &str, kind: &str, body: &[u8]) -> Answer {
         let head = self.head(method, path);
-        self.send(&format!("{head}\r\nContent-Type: {kind}\r\nContent-Length: {}", body.len()), body)
+        self.send(
+            &format!("{head}\r\nContent-Type: {kind}\r\nContent-Length: {}", body.len()),
+            body,
+        )
     }
 
     /// Waits until a trace is ready, or has failed.
@@ -131,8 +145,10 @@ impl Served {
 
     /// Nothing of a failed upload, or of anything else, is left in the folder.
     pub fn assert_folder_holds(&self, names: &[&str]) {
-        let mut found: Vec<String> =
-            std::fs::read_dir(self.folder.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        let mut found: Vec<String> = std::fs::read_dir(self.folder.path())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
         found.sort();
         assert_eq!(found, names);
     }
@@ -141,9 +157,11 @@ impl Served {
 /// Serves `path`; the port and the token.
 pub fn serve(path: &Path, upload_limit_bytes: u64) -> (u16, String) {
     let tools = Tools { open: Box::new(open), listing: Box::new(listing), rules: Rules::default() };
-    let server = Server::bind(Config { path: path.to_owned(), port: 0, upload_limit_bytes, tools }).unwrap();
+    let server =
+        Server::bind(Config { path: path.to_owned(), port: 0, upload_limit_bytes, tools }).unwrap();
     let address = server.address();
-    let (port, token) = address.strip_prefix("http://127.0.0.1:").unwrap().split_once("/?token=").unwrap();
+    let (port, token) =
+        address.strip_prefix("http://127.0.0.1:").unwrap().split_once("/?token=").unwrap();
     let (port, token) = (port.parse().unwrap(), token.to_owned());
     // It ends with the test's process.
     std::thread::spawn(move || server.run().unwrap());
@@ -151,7 +169,8 @@ pub fn serve(path: &Path, upload_limit_bytes: u64) -> (u16, String) {
 }
 
 fn open(path: &Path) -> Result<Trace, String> {
-    let mut trace = unhitch_formats::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    let mut trace =
+        unhitch_formats::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
     unhitch_analysis::mend(&mut trace);
     Ok(trace)
 }
@@ -161,8 +180,7 @@ fn listing(_: &Trace, question: &ListingQuestion<'_>) -> Result<Value, String> {
     if question.function == "nowhere" {
         return Err("no sample is in it".to_owned());
     }
-    let instruction =
-        json!({ "offset": 4_660, "address": u64::MAX, "text": "nop", "samples": 3, "share": 1.0, "in_loop": true, "origin": "" });
+    let instruction = json!({ "offset": 4_660, "address": u64::MAX, "text": "nop", "samples": 3, "share": 1.0, "in_loop": true, "origin": "" });
     Ok(json!({
         "version": 1, "function": question.function, "samples": question.samples.len(), "code": "/bin/x",
         "loop": { "instructions": 1, "samples": 3, "share": 1.0 }, "instructions": [instruction],

@@ -1,7 +1,8 @@
 //! [`Msf`]: streams in blocks, the container of a PDB.
 //!
-//! Format: "The MSF File Format" of the LLVM documentation. A stream is a list of blocks; the directory that lists them is one itself.
-//! Nothing is allocated that the file does not hold: no stream can be longer than the file.
+//! Format: "The MSF File Format" of the LLVM documentation. A stream is a list of blocks; the
+//! directory that lists them is one itself. Nothing is allocated that the file does not hold: no
+//! stream can be longer than the file.
 
 use std::io::{Read, Seek, SeekFrom};
 
@@ -38,7 +39,8 @@ impl<F: Read + Seek> Msf<F> {
         if !(512..=1 << 16).contains(&block_len) || !block_len.is_power_of_two() {
             return None;
         }
-        // One that was not copied to its end would have names for some places and say nothing of the others.
+        // One that was not copied to its end would have names for some places and say nothing of
+        // the others.
         if file_len < u64::from(blocks) * block_len {
             return None;
         }
@@ -46,7 +48,10 @@ impl<F: Read + Seek> Msf<F> {
         // The blocks that list the directory's blocks follow each other.
         let map_len = directory_len.div_ceil(block_len).checked_mul(4)?;
         let map_blocks = u32::try_from(map_len.div_ceil(block_len)).ok()?;
-        let map = msf.read(&Stream { len: map_len, blocks: (0..map_blocks).map(|at| map.checked_add(at)).collect::<Option<_>>()? })?;
+        let map = msf.read(&Stream {
+            len: map_len,
+            blocks: (0..map_blocks).map(|at| map.checked_add(at)).collect::<Option<_>>()?,
+        })?;
         let directory = msf.read(&Stream { len: directory_len, blocks: Bytes(&map).rest_u32() })?;
         msf.streams = streams(&directory, block_len)?;
         Some(msf)
@@ -62,7 +67,9 @@ impl<F: Read + Seek> Msf<F> {
     }
 
     fn read(&mut self, stream: &Stream) -> Option<Vec<u8>> {
-        if stream.len > self.file_len.min(MAX_STREAM_BYTES) || stream.len.div_ceil(self.block_len) > stream.blocks.len() as u64 {
+        if stream.len > self.file_len.min(MAX_STREAM_BYTES)
+            || stream.len.div_ceil(self.block_len) > stream.blocks.len() as u64
+        {
             return None;
         }
         let mut out = vec![0; usize::try_from(stream.len).ok()?];
@@ -89,7 +96,10 @@ fn streams(directory: &[u8], block_len: u64) -> Option<Vec<Stream>> {
     while let Some(len) = lens.u32() {
         let len = if len == NO_STREAM { 0 } else { u64::from(len) };
         let blocks = usize::try_from(len.div_ceil(block_len)).ok()?;
-        streams.push(Stream { len, blocks: Bytes(directory.take(blocks.checked_mul(4)?)?).rest_u32() });
+        streams.push(Stream {
+            len,
+            blocks: Bytes(directory.take(blocks.checked_mul(4)?)?).rest_u32(),
+        });
     }
     Some(streams)
 }

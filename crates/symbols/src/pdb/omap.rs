@@ -1,7 +1,7 @@
 //! [`Omap`]: where code was before the image was rearranged.
 //!
-//! Format: `OMAP_DATA` of `cvexefmt.h`: pairs of RVAs, sorted by the first; each holds up to the next. Windows' own images were arranged
-//! by use until Windows 8, after their PDBs were made.
+//! Format: `OMAP_DATA` of `cvexefmt.h`: pairs of RVAs, sorted by the first; each holds up to the
+//! next. Windows' own images were arranged by use until Windows 8, after their PDBs were made.
 
 use super::msf::Bytes;
 
@@ -21,7 +21,8 @@ impl Omap {
 
     /// Where the code that now is at `rva` was; none for code that was added.
     pub(super) fn source(&self, rva: u32) -> Option<u32> {
-        let (from, to) = *self.0.get(self.0.partition_point(|(from, _)| *from <= rva).checked_sub(1)?)?;
+        let (from, to) =
+            *self.0.get(self.0.partition_point(|(from, _)| *from <= rva).checked_sub(1)?)?;
         (to != 0).then(|| to.checked_add(rva.checked_sub(from)?))?
     }
 }
@@ -33,7 +34,10 @@ mod tests {
     #[test]
     fn a_pair_holds_up_to_the_next() {
         let pairs = [(0x1000_u32, 0x5000_u32), (0x1100, 0), (0x1200, 0x3000)];
-        let bytes: Vec<u8> = pairs.iter().flat_map(|(from, to)| [from.to_le_bytes(), to.to_le_bytes()].concat()).collect();
+        let bytes: Vec<u8> = pairs
+            .iter()
+            .flat_map(|(from, to)| [from.to_le_bytes(), to.to_le_bytes()].concat())
+            .collect();
         let omap = Omap::parse(&bytes).unwrap();
         let sources = [0xfff, 0x1000, 0x10ff, 0x1100, 0x1234].map(|rva| omap.source(rva));
         assert_eq!(sources, [None, Some(0x5000), Some(0x50ff), None, Some(0x3034)]);

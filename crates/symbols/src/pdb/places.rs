@@ -60,11 +60,14 @@ impl Places {
         body.take(1)?;
         let start = section(sections, number)?.rva(offset)?;
         let from = self.list.partition_point(|place| place.rva < start);
-        let inside = self.list.get_mut(from..)?.iter_mut().take_while(|place| place.rva - start < len);
+        let inside =
+            self.list.get_mut(from..)?.iter_mut().take_while(|place| place.rva - start < len);
         let mut name = None;
         for place in inside {
             // Functions do not overlap; of two that claim to, the first one in the file counts.
-            let name = name.get_or_insert_with(|| body.text().map(|text| String::from_utf8_lossy(text).into_owned()));
+            let name = name.get_or_insert_with(|| {
+                body.text().map(|text| String::from_utf8_lossy(text).into_owned())
+            });
             place.procedure = place.procedure.take().or_else(|| name.clone());
         }
         Some(())
@@ -86,7 +89,8 @@ impl Places {
         let start = section(sections, number).filter(|section| section.executable)?.rva(offset)?;
         let next = self.list.partition_point(|place| place.rva < start);
         let place = self.list.get_mut(next)?;
-        // Of several names of one place, the first one in the alphabet: the file's order is that of a hash.
+        // Of several names of one place, the first one in the alphabet: the file's order is that of
+        // a hash.
         let name = || body.clone().text().map(|text| String::from_utf8_lossy(text).into_owned());
         let better = match &place.public {
             None => true,
@@ -107,7 +111,10 @@ impl Places {
             if place.public.is_some() {
                 before = place.public;
             }
-            let public = before.as_ref().filter(|(start, _)| place.rva - start < MAX_PUBLIC_LEN).map(|(_, name)| name.clone());
+            let public = before
+                .as_ref()
+                .filter(|(start, _)| place.rva - start < MAX_PUBLIC_LEN)
+                .map(|(_, name)| name.clone());
             if let Some(name) = names.get_mut(place.number) {
                 *name = place.procedure.or(public).filter(|name| !name.is_empty());
             }

@@ -1,8 +1,10 @@
 //! [`Server`]: a symbol server, from which PDBs are fetched into a cache.
 //!
-//! Protocol: "SymSrv" of Microsoft's documentation: a GET of `SERVER/NAME/KEY/NAME`, the key being the GUID and the age. *Why the program
-//! `curl` does it*: Windows, macOS and nearly every Linux have it, with the system's certificates and proxies; linked, that would be
-//! thirteen more crates to build and to keep safe (`ureq`, C and assembly among them), for requests that most people never make.
+//! Protocol: "SymSrv" of Microsoft's documentation: a GET of `SERVER/NAME/KEY/NAME`, the key being
+//! the GUID and the age. *Why the program `curl` does it*: Windows, macOS and nearly every Linux
+//! have it, with the system's certificates and proxies; linked, that would be thirteen more crates
+//! to build and to keep safe (`ureq`, C and assembly among them), for requests that most people
+//! never make.
 
 use super::{Pdb, PdbId};
 use std::collections::HashMap;
@@ -18,7 +20,8 @@ use tempfile::NamedTempFile;
 const LONGEST: u64 = 3600;
 /// What curl writes behind a file: the status, three digits.
 const STATUS_LEN: u64 = 3;
-/// Exit statuses of curl that tell of the file, not of the server: it ended too early, it is too long.
+/// Exit statuses of curl that tell of the file, not of the server: it ended too early, it is too
+/// long.
 const ENDED_EARLY: i32 = 18;
 const TOO_LONG: i32 = 63;
 
@@ -80,7 +83,13 @@ impl Server {
             let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
             Some(format!("{scheme}://{}{path}", host.rsplit_once('@')?.1))
         });
-        Self { shown: shown.unwrap_or_else(|| url.clone()), url, cache, answers: Mutex::default(), given_up: OnceLock::new() }
+        Self {
+            shown: shown.unwrap_or_else(|| url.clone()),
+            url,
+            cache,
+            answers: Mutex::default(),
+            given_up: OnceLock::new(),
+        }
     }
 
     /// Its address without a password.
@@ -117,10 +126,14 @@ impl Server {
     }
 
     fn fetch(&self, name: &str, id: PdbId, fetching: &Fetching) -> Result<PathBuf, Failure> {
-        let cache =
-            self.cache.as_deref().ok_or_else(|| Failure::Server("has no folder for what it gives (srv*FOLDER*SERVER)".to_owned()))?;
-        let unwritable = |error: io::Error| Failure::Server(format!("was not asked: {}: {error}", cache.display()));
-        let mut file = fs::create_dir_all(cache).and_then(|()| new_file(cache)).map_err(unwritable)?;
+        let cache = self.cache.as_deref().ok_or_else(|| {
+            Failure::Server("has no folder for what it gives (srv*FOLDER*SERVER)".to_owned())
+        })?;
+        let unwritable = |error: io::Error| {
+            Failure::Server(format!("was not asked: {}: {error}", cache.display()))
+        };
+        let mut file =
+            fs::create_dir_all(cache).and_then(|()| new_file(cache)).map_err(unwritable)?;
         let (key, encoded) = (id.folder(), encoded(name));
         let place = format!("{encoded}/{key}/{encoded}");
         (fetching.told)(&format!("{}/{place}", self.shown));
@@ -173,15 +186,23 @@ fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), F
     // Not as an argument: other users can see those, and there may be a password in it.
     option("--config", "-".to_owned());
     let piped = Stdio::piped;
-    let mut child = command.stdin(piped()).stdout(piped()).stderr(piped()).spawn().map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => Failure::Server("was not asked: the program curl, which does that, is not here".to_owned()),
-        _ => broken(error),
-    })?;
+    let mut child = command.stdin(piped()).stdout(piped()).stderr(piped()).spawn().map_err(
+        |error| match error.kind() {
+            io::ErrorKind::NotFound => Failure::Server(
+                "was not asked: the program curl, which does that, is not here".to_owned(),
+            ),
+            _ => broken(error),
+        },
+    )?;
     let mut copy = || {
         // A curl that takes no address says why on standard error.
         let _ = child.stdin.take().map(|mut stdin| writeln!(stdin, "url = {url:?}"));
         let most = fetching.most_bytes.saturating_add(STATUS_LEN);
-        child.stdout.take().map_or(Ok(0), |out| io::copy(&mut out.take(most.saturating_add(1)), file)).map(|len| (len, len > most))
+        child
+            .stdout
+            .take()
+            .map_or(Ok(0), |out| io::copy(&mut out.take(most.saturating_add(1)), file))
+            .map(|len| (len, len > most))
     };
     let copied = copy();
     if copied.as_ref().map_or(true, |(_, is_too_long)| *is_too_long) {
@@ -189,7 +210,8 @@ fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), F
         let _ = child.kill();
     }
     let output = child.wait_with_output().map_err(broken)?;
-    let too_long = || Failure::File(format!("gave more than {} MiB for a PDB", fetching.most_bytes >> 20));
+    let too_long =
+        || Failure::File(format!("gave more than {} MiB for a PDB", fetching.most_bytes >> 20));
     let (len, is_too_long) = copied.map_err(broken)?;
     if is_too_long {
         return Err(too_long());
@@ -197,7 +219,10 @@ fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), F
     let len = len.saturating_sub(STATUS_LEN);
     let mut status = String::new();
     let file = file.as_file_mut();
-    file.seek(SeekFrom::Start(len)).and_then(|_| file.read_to_string(&mut status)).and_then(|_| file.set_len(len)).map_err(broken)?;
+    file.seek(SeekFrom::Start(len))
+        .and_then(|_| file.read_to_string(&mut status))
+        .and_then(|_| file.set_len(len))
+        .map_err(broken)?;
     match (output.status.code(), status.as_str()) {
         (Some(0), "200") => Ok(()),
         (Some(TOO_LONG), _) => Err(too_long()),
@@ -207,16 +232,19 @@ fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), F
         (_, "403") => Err(Failure::File("answered with status 403".to_owned())),
         (Some(0 | 22), status) => Err(Failure::Server(format!("answered with status {status}"))),
         // Of some errors curl says much more than what went wrong.
-        _ => {
-            Err(Failure::Server(format!("did not answer ({})", String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default())))
-        }
+        _ => Err(Failure::Server(format!(
+            "did not answer ({})",
+            String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default()
+        ))),
     }
 }
 
 /// A name as a part of an address.
 fn encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    name.bytes().map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") }).collect()
+    name.bytes()
+        .map(|byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! [`SymbolPath`]: where PDBs are looked for, in the words of `_NT_SYMBOL_PATH`.
 //!
-//! Format: "Symbol path for Windows debuggers" and "Using SymStore" of Microsoft's documentation: folders, `cache*FOLDER`, and
-//! `srv*CACHE*…*SERVER`, with semicolons between them. *Why all folders before any server*: the id tells whether a PDB is the right one,
-//! so the order changes nothing but how much goes over the network.
+//! Format: "Symbol path for Windows debuggers" and "Using SymStore" of Microsoft's documentation:
+//! folders, `cache*FOLDER`, and `srv*CACHE*…*SERVER`, with semicolons between them. *Why all
+//! folders before any server*: the id tells whether a PDB is the right one, so the order changes
+//! nothing but how much goes over the network.
 
 use super::server::{Answer, Fetching, Server};
 use super::{Pdb, PdbId};
@@ -11,7 +12,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Folders to look into, in their order, and servers to ask for what is in none. A clone shares what the servers have answered.
+/// Folders to look into, in their order, and servers to ask for what is in none. A clone shares
+/// what the servers have answered.
 #[derive(Clone, Default, Debug)]
 pub struct SymbolPath {
     folders: Vec<PathBuf>,
@@ -34,16 +36,19 @@ pub(crate) enum NoPdb {
 }
 
 impl SymbolPath {
-    /// Reads `text`, as `_NT_SYMBOL_PATH` has it. What servers give goes into the first folder of their `srv*` element, else of the
-    /// `cache*` element before it, else into `user_cache`; without any of these they are not asked.
+    /// Reads `text`, as `_NT_SYMBOL_PATH` has it. What servers give goes into the first folder of
+    /// their `srv*` element, else of the `cache*` element before it, else into `user_cache`;
+    /// without any of these they are not asked.
     pub fn parse(text: &str, user_cache: Option<&Path>) -> Self {
         let mut path = Self::default();
         let mut cache = user_cache.map(Path::to_path_buf);
         for element in text.split(';').map(str::trim).filter(|element| !element.is_empty()) {
             let (kind, rest) = element.split_once('*').unwrap_or(("", element));
             let kind = kind.to_ascii_lowercase();
-            let parts = rest.split('*').skip(usize::from(kind == "symsrv")).filter(|part| !part.is_empty());
-            let (servers, stores): (Vec<&str>, Vec<&str>) = parts.partition(|part| part.contains("://"));
+            let parts =
+                rest.split('*').skip(usize::from(kind == "symsrv")).filter(|part| !part.is_empty());
+            let (servers, stores): (Vec<&str>, Vec<&str>) =
+                parts.partition(|part| part.contains("://"));
             let store = stores.first().map(PathBuf::from);
             path.folders.extend(stores.iter().map(PathBuf::from));
             if kind == "cache" {
@@ -78,8 +83,14 @@ impl SymbolPath {
         self.servers.iter().map(|server| server.shown())
     }
 
-    /// Opens the PDB with this id, which the linker wrote to `recorded`, a path of the machine that built it.
-    pub(crate) fn find(&self, recorded: &str, id: PdbId, fetching: &Fetching) -> Result<Pdb<File>, NoPdb> {
+    /// Opens the PDB with this id, which the linker wrote to `recorded`, a path of the machine that
+    /// built it.
+    pub(crate) fn find(
+        &self,
+        recorded: &str,
+        id: PdbId,
+        fetching: &Fetching,
+    ) -> Result<Pdb<File>, NoPdb> {
         let name = recorded.rsplit(['/', '\\']).next().unwrap_or_default();
         if name.is_empty() || name == "." || name == ".." || name.contains(':') {
             return Err(NoPdb::NotThere);
@@ -94,7 +105,11 @@ impl SymbolPath {
             Err(_) if is_there_compressed(path) => Err(NoPdb::Compressed),
             Err(_) => Err(NoPdb::NotThere),
         };
-        let near = self.folders.iter().flat_map(|folder| candidates(folder, name, id)).map(Answer::Fetched);
+        let near = self
+            .folders
+            .iter()
+            .flat_map(|folder| candidates(folder, name, id))
+            .map(Answer::Fetched);
         let far = self.servers.iter().map(|server| server.ask(name, id, fetching));
         for answer in near.chain(far) {
             let found = match answer {
@@ -132,7 +147,8 @@ fn candidates(folder: &Path, name: &str, id: PdbId) -> Vec<PathBuf> {
 /// A store may hold `NAME.pd_` in place of `NAME.pdb`.
 fn is_there_compressed(path: &Path) -> bool {
     let text = path.to_string_lossy();
-    text.get(..text.len().saturating_sub(1)).is_some_and(|stem| Path::new(&format!("{stem}_")).is_file())
+    text.get(..text.len().saturating_sub(1))
+        .is_some_and(|stem| Path::new(&format!("{stem}_")).is_file())
 }
 
 #[cfg(test)]
@@ -148,7 +164,10 @@ mod tests {
         let text = "C:\\own;srv*/cache*https://msdl.microsoft.com/download/symbols; cache*/more ;;SRV*\\\\share\\symbols";
         let path = SymbolPath::parse(text, None);
         assert_eq!(folders(&path), ["C:\\own", "/cache", "/more", "\\\\share\\symbols"]);
-        assert_eq!(path.servers().collect::<Vec<_>>(), ["https://msdl.microsoft.com/download/symbols"]);
+        assert_eq!(
+            path.servers().collect::<Vec<_>>(),
+            ["https://msdl.microsoft.com/download/symbols"]
+        );
         let path = SymbolPath::parse("symsrv*symsrv.dll*/a*/b*https://x", None);
         assert_eq!((folders(&path), path.servers().count()), (vec!["/a", "/b"], 1));
         assert!(SymbolPath::parse(" ; srv**;", Some(Path::new("/user"))).is_empty());
@@ -158,13 +177,23 @@ mod tests {
     fn what_servers_give_goes_into_the_cache_that_the_path_says() {
         let caches = |text: &str| {
             let path = SymbolPath::parse(text, Some(Path::new("/user")));
-            let caches = path.servers.iter().map(|server| server.cache().unwrap().to_str().unwrap().to_owned()).collect::<Vec<_>>();
-            assert!(caches.iter().all(|cache| folders(&path).contains(&cache.as_str())), "what was fetched is found again: {path:?}");
+            let caches = path
+                .servers
+                .iter()
+                .map(|server| server.cache().unwrap().to_str().unwrap().to_owned())
+                .collect::<Vec<_>>();
+            assert!(
+                caches.iter().all(|cache| folders(&path).contains(&cache.as_str())),
+                "what was fetched is found again: {path:?}"
+            );
             caches
         };
         assert_eq!(caches("srv*/a*/b*https://x;srv*https://y"), ["/a", "/user"]);
         assert_eq!(caches("srv**https://x"), ["/user"]);
-        assert_eq!(caches("srv*https://x;cache*/c;srv*https://y;srv*/d*https://z"), ["/user", "/c", "/d"]);
+        assert_eq!(
+            caches("srv*https://x;cache*/c;srv*https://y;srv*/d*https://z"),
+            ["/user", "/c", "/d"]
+        );
         assert_eq!(caches("https://x"), ["/user"]);
         assert_eq!(SymbolPath::parse("srv*https://x", None).servers[0].cache(), None);
     }
@@ -176,7 +205,11 @@ mod tests {
         std::fs::write(folder.path().join("secret"), b"x").unwrap();
         let id = PdbId { guid: [1; 16], age: 1 };
         for recorded in ["..", "a\\..", "../secret", "c:secret", ""] {
-            assert_eq!(path.find(recorded, id, &Fetching::default()).err(), Some(NoPdb::NotThere), "{recorded}");
+            assert_eq!(
+                path.find(recorded, id, &Fetching::default()).err(),
+                Some(NoPdb::NotThere),
+                "{recorded}"
+            );
         }
     }
 }

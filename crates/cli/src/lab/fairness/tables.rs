@@ -1,7 +1,9 @@
-//! The figures of `lab fairness` as tables: for a terminal, or as Markdown to be pasted into `docs/locks.md` as it is.
+//! The figures of `lab fairness` as tables: for a terminal, or as Markdown to be pasted into
+//! `docs/locks.md` as it is.
 //!
-//! What many threads get done is told in a terminal by one table per number of threads and length of section, with a row for each lock;
-//! in Markdown by one table per figure, with a column for each lock, since twelve tables are too many to read.
+//! What many threads get done is told in a terminal by one table per number of threads and length
+//! of section, with a row for each lock; in Markdown by one table per figure, with a column for
+//! each lock, since twelve tables are too many to read.
 
 use super::plays;
 use std::fmt::Write;
@@ -15,22 +17,33 @@ struct Table {
 }
 
 impl Table {
-    fn new<'a>(title: impl Into<String>, head: impl IntoIterator<Item = &'a str>, rows: impl IntoIterator<Item = Vec<String>>) -> Self {
-        Self { title: title.into(), head: head.into_iter().map(str::to_owned).collect(), rows: rows.into_iter().collect() }
+    fn new<'a>(
+        title: impl Into<String>,
+        head: impl IntoIterator<Item = &'a str>,
+        rows: impl IntoIterator<Item = Vec<String>>,
+    ) -> Self {
+        Self {
+            title: title.into(),
+            head: head.into_iter().map(str::to_owned).collect(),
+            rows: rows.into_iter().collect(),
+        }
     }
 
     /// The first column to the left, the others to the right.
     fn text(&self) -> String {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
-        let chars = |line: &Vec<String>, column: usize| line.get(column).map_or(0, |cell| cell.chars().count());
+        let chars = |line: &Vec<String>, column: usize| {
+            line.get(column).map_or(0, |cell| cell.chars().count())
+        };
         let width = |column: usize| lines().map(|line| chars(line, column)).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
         let mut out = format!("{}\n", self.title);
         for line in lines() {
-            let cells = line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
-                0 => format!("{cell:<width$}"),
-                _ => format!("{cell:>width$}"),
-            });
+            let cells =
+                line.iter().zip(&widths).enumerate().map(|(column, (cell, &width))| match column {
+                    0 => format!("{cell:<width$}"),
+                    _ => format!("{cell:>width$}"),
+                });
             let _ = writeln!(out, "{}", cells.collect::<Vec<_>>().join("  ").trim_end());
         }
         out
@@ -39,16 +52,25 @@ impl Table {
     fn markdown(&self) -> String {
         let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
         let rule = format!("|---{}|\n", "|--:".repeat(self.head.len().saturating_sub(1)));
-        format!("**{}**\n\n{}{rule}{}", self.title, line(&self.head), self.rows.iter().map(|row| line(row)).collect::<String>())
+        format!(
+            "**{}**\n\n{}{rule}{}",
+            self.title,
+            line(&self.head),
+            self.rows.iter().map(|row| line(row)).collect::<String>()
+        )
     }
 }
 
 /// All for a terminal.
 pub fn text(fairness: &Fairness) -> String {
-    let mut out: String = fairness.locks.iter().map(|lock| format!("{:<12} {}\n", lock.name, lock.what)).collect();
+    let mut out: String =
+        fairness.locks.iter().map(|lock| format!("{:<12} {}\n", lock.name, lock.what)).collect();
     out += "for readers and writers\n";
     out.extend(fairness.rw_locks.iter().map(|lock| format!("{:<12} {}\n", lock.name, lock.what)));
-    for table in starved(fairness).chain([readers(fairness), uncontended(fairness)]).chain(contended_cells(fairness)) {
+    for table in starved(fairness)
+        .chain([readers(fairness), uncontended(fairness)])
+        .chain(contended_cells(fairness))
+    {
         let _ = write!(out, "\n{}", table.text());
     }
     for note in &fairness.notes {
@@ -57,7 +79,8 @@ pub fn text(fairness: &Fairness) -> String {
     out
 }
 
-/// The same for the documentation, below the sentences `measured`: by what, how, and on which machine.
+/// The same for the documentation, below the sentences `measured`: by what, how, and on which
+/// machine.
 pub fn markdown(fairness: &Fairness, measured: &str) -> String {
     let mut out = format!("{measured}\n\n");
     for lock in &fairness.locks {
@@ -66,7 +89,10 @@ pub fn markdown(fairness: &Fairness, measured: &str) -> String {
     for lock in &fairness.rw_locks {
         let _ = writeln!(out, "* **{}** for readers and writers: {}", lock.name, lock.what);
     }
-    for table in starved(fairness).chain([readers(fairness), uncontended(fairness)]).chain(contended_figures(fairness)) {
+    for table in starved(fairness)
+        .chain([readers(fairness), uncontended(fairness)])
+        .chain(contended_figures(fairness))
+    {
         let _ = write!(out, "\n{}", table.markdown());
     }
     for note in &fairness.notes {
@@ -85,13 +111,35 @@ fn starved(fairness: &Fairness) -> impl Iterator<Item = Table> {
         let row = |lock: &LockFigures| {
             let starved: &Starved = of(lock)?;
             let [p50, p99, longest] = quantiles(&starved.waits);
-            let cut = if starved.cut_short > 0 { count(starved.cut_short.into()) } else { "–".to_owned() };
+            let cut = if starved.cut_short > 0 {
+                count(starved.cut_short.into())
+            } else {
+                "–".to_owned()
+            };
             let vain = format!("{:.1}", starved.vain_per_wait);
-            Some(vec![lock.name.to_owned(), count(starved.waits.count()), p50, p99, longest, vain, count(starved.most_vain), cut])
+            Some(vec![
+                lock.name.to_owned(),
+                count(starved.waits.count()),
+                p50,
+                p99,
+                longest,
+                vain,
+                count(starved.most_vain),
+                cut,
+            ])
         };
         Table::new(
             format!("Waiting for one who holds the lock 1 ms at a time with no gap, {title}"),
-            ["", "waits", "p50", "p99", "longest", "in vain/wait", "at most", "ended by the end of a run only"],
+            [
+                "",
+                "waits",
+                "p50",
+                "p99",
+                "longest",
+                "in vain/wait",
+                "at most",
+                "ended by the end of a run only",
+            ],
             fairness.locks.iter().filter_map(row),
         )
     })
@@ -103,7 +151,14 @@ fn readers(fairness: &Fairness) -> Table {
         ["", "waits", "p50", "p99", "longest", "reads per second"],
         fairness.rw_locks.iter().map(|lock| {
             let [p50, p99, longest] = quantiles(&lock.waits);
-            vec![lock.name.to_owned(), count(lock.waits.count()), p50, p99, longest, count(lock.reads_per_second() as u64)]
+            vec![
+                lock.name.to_owned(),
+                count(lock.waits.count()),
+                p50,
+                p99,
+                longest,
+                count(lock.reads_per_second() as u64),
+            ]
         }),
     )
 }
@@ -112,17 +167,25 @@ fn uncontended(fairness: &Fairness) -> Table {
     Table::new(
         "Locking and unlocking when nobody else does",
         ["", "ns"],
-        fairness.locks.iter().map(|lock| vec![lock.name.to_owned(), format!("{:.2}", lock.uncontended_ns)]),
+        fairness
+            .locks
+            .iter()
+            .map(|lock| vec![lock.name.to_owned(), format!("{:.2}", lock.uncontended_ns)]),
     )
 }
 
 /// What std got done in that cell, per second.
 fn std_per_second(fairness: &Fairness, cell: usize) -> f64 {
-    let std = fairness.locks.iter().find(|lock| lock.name == "std").and_then(|lock| lock.contended.get(cell));
+    let std = fairness
+        .locks
+        .iter()
+        .find(|lock| lock.name == "std")
+        .and_then(|lock| lock.contended.get(cell));
     std.map_or(f64::NAN, |std| std.per_second)
 }
 
-/// The numbers of threads and lengths of sections that were measured, with their place in [`LockFigures::contended`].
+/// The numbers of threads and lengths of sections that were measured, with their place in
+/// [`LockFigures::contended`].
 fn cells(fairness: &Fairness) -> impl Iterator<Item = (usize, &Contended)> {
     fairness.locks.iter().take(1).flat_map(|lock| lock.contended.iter().enumerate())
 }
@@ -152,9 +215,23 @@ fn contended_cells(fairness: &Fairness) -> impl Iterator<Item = Table> {
         Table::new(
             match shape.section_ns {
                 0 => format!("{} threads, empty sections and nothing between them", shape.threads),
-                ns => format!("{} threads, sections of {} and as long between them", shape.threads, duration(ns)),
+                ns => format!(
+                    "{} threads, sections of {} and as long between them",
+                    shape.threads,
+                    duration(ns)
+                ),
             },
-            ["", "per second", "of std", "p50", "p99", "longest", "sleeps each", "CPU time each", "least"],
+            [
+                "",
+                "per second",
+                "of std",
+                "p50",
+                "p99",
+                "longest",
+                "sleeps each",
+                "CPU time each",
+                "least",
+            ],
             fairness.locks.iter().filter_map(row),
         )
     })
@@ -166,17 +243,31 @@ fn contended_figures(fairness: &Fairness) -> impl Iterator<Item = Table> {
         ("Contended: acquisitions per second as a share of std's", |fairness, cell, contended| {
             format!("{:.2}", contended.per_second / std_per_second(fairness, cell))
         }),
-        ("Contended: waits, p50 / p99 / longest", |_, _, contended| quantiles(&contended.waits).join(" / ")),
-        ("Contended: CPU time per acquisition, section and time away included", |_, _, contended| duration(contended.cpu_ns as u64)),
+        ("Contended: waits, p50 / p99 / longest", |_, _, contended| {
+            quantiles(&contended.waits).join(" / ")
+        }),
+        (
+            "Contended: CPU time per acquisition, section and time away included",
+            |_, _, contended| duration(contended.cpu_ns as u64),
+        ),
         ("Contended: sleeps per acquisition", |_, _, contended| format!("{:.3}", contended.sleeps)),
     ];
     figures.into_iter().map(|(title, figure)| {
         let rows = cells(fairness).map(|(cell, shape)| {
-            let of_locks = fairness.locks.iter().map(|lock| lock.contended.get(cell).map(|contended| figure(fairness, cell, contended)));
+            let of_locks = fairness.locks.iter().map(|lock| {
+                lock.contended.get(cell).map(|contended| figure(fairness, cell, contended))
+            });
             let shape = [count(shape.threads as u64), section(shape)];
-            shape.into_iter().chain(of_locks.map(|cell| cell.unwrap_or_else(|| "–".to_owned()))).collect()
+            shape
+                .into_iter()
+                .chain(of_locks.map(|cell| cell.unwrap_or_else(|| "–".to_owned())))
+                .collect()
         });
-        Table::new(title, ["threads", "section"].into_iter().chain(fairness.locks.iter().map(|lock| lock.name)), rows)
+        Table::new(
+            title,
+            ["threads", "section"].into_iter().chain(fairness.locks.iter().map(|lock| lock.name)),
+            rows,
+        )
     })
 }
 
@@ -207,11 +298,27 @@ mod tests {
                     waits: waits(&[1_000; 3]),
                 })
                 .into(),
-            starved_two_cpus: Some(Starved { waits: waits(&[15, 1_000_000]), vain_per_wait: 2.5, most_vain: 4_321, cut_short: 1 }),
+            starved_two_cpus: Some(Starved {
+                waits: waits(&[15, 1_000_000]),
+                vain_per_wait: 2.5,
+                most_vain: 4_321,
+                cut_short: 1,
+            }),
             starved_one_cpu: Starved { waits: waits(&[15]), ..Starved::default() },
         };
-        let rw_lock = RwFigures { name: "std", what: "a lock", waits: waits(&[2_000_000]), reads: 7_400, reading_ns: 2_000_000_000 };
-        Fairness { cpus: 2, locks: vec![lock("unhitch", 3e6), lock("std", 2e6)], rw_locks: vec![rw_lock], notes: vec!["so".to_owned()] }
+        let rw_lock = RwFigures {
+            name: "std",
+            what: "a lock",
+            waits: waits(&[2_000_000]),
+            reads: 7_400,
+            reading_ns: 2_000_000_000,
+        };
+        Fairness {
+            cpus: 2,
+            locks: vec![lock("unhitch", 3e6), lock("std", 2e6)],
+            rw_locks: vec![rw_lock],
+            notes: vec!["so".to_owned()],
+        }
     }
 
     #[test]
