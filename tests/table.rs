@@ -255,7 +255,7 @@ fn concluded(file: &Path) -> Vec<Event> {
         (switches.time[at], switches.cpu[at], switches.prev[at], switches.next[at])
     };
     let reported: BTreeSet<_> = (0..trace.switches.len()).map(|at| switch(&trace, at)).collect();
-    unhitch_analysis::mend(&mut trace);
+    unhitch_analysis::repair(&mut trace);
     let tid = |thread| i64::from(trace.threads.get(thread).tid);
     let concluded = (0..trace.switches.len()).filter(|at| !reported.contains(&switch(&trace, *at)));
     let event = |at: usize| {

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use unhitch_analysis::answer::{ClauseKind, Why, clauses, text_for};
 use unhitch_analysis::patterns::{Evidence, Pattern};
-use unhitch_analysis::stalls::{Query, Stall};
 use unhitch_analysis::{Analysis, Rules};
+use unhitch_analysis::{Query, Stall};
 use unhitch_model::{ModuleKind, StackId, ThreadId, Trace, Window};
 use unhitch_record::{Error, Options, Recorder};
 
@@ -100,7 +100,7 @@ impl Drop for Load {
 fn examine(path: &Path) -> (usize, Vec<String>) {
     let mut trace = unhitch_formats::open(path).unwrap();
     let (times, switches) = (trace.switches.time.len(), trace.switches.stack.clone());
-    unhitch_analysis::mend(&mut trace);
+    unhitch_analysis::repair(&mut trace);
     assert!(trace.switches.time.len() >= times && !switches.is_empty());
     let analysis = Analysis::new(&trace, &Rules::default());
     let mut lies = frames_outside_mappings(path, &trace);
@@ -115,7 +115,7 @@ fn examine(path: &Path) -> (usize, Vec<String>) {
         .into_iter()
         .chain(of_threads)
     {
-        let stalls = analysis.stalls(&query);
+        let stalls = unhitch_analysis::diagnose(&analysis, &query);
         let text = text_for(&analysis, &query, &stalls, TOP);
         if query.is_about_something() && stalls.is_empty() {
             lies.push(format!("nothing is said of what was asked about:\n{text}"));
@@ -127,7 +127,7 @@ fn examine(path: &Path) -> (usize, Vec<String>) {
             answers += 1;
             lies.extend(of_stall(&analysis, stall).into_iter().map(|lie| {
                 let lines: Vec<String> =
-                    clauses(&analysis, stall).into_iter().map(|clause| clause.text).collect();
+                    clauses(&analysis, stall).into_iter().map(|clause| clause.text()).collect();
                 format!("{lie}\n{}", lines.join("\n"))
             }));
         }
@@ -144,7 +144,7 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
     let all = clauses(analysis, stall);
     let said = |kinds: &[ClauseKind]| {
         let of_kind = all.iter().filter(|clause| kinds.contains(&clause.kind));
-        of_kind.map(|clause| clause.text.as_str()).collect::<Vec<_>>().join("\n")
+        of_kind.map(|clause| clause.text()).collect::<Vec<_>>().join("\n")
     };
     let sentences = said(&[
         ClauseKind::Headline,
@@ -201,7 +201,9 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
         Some((sum, parts)) if *sum == 1000 && parts.iter().sum::<u64>() == 1000 => {}
         _ => lie(format!("percentages do not add up: {parts:?}")),
     }
-    let most = analysis.partition(&stall.explanation).first().map_or(0, |share| share.ns);
+    let most = unhitch_analysis::explain::partition(&analysis, &stall.explanation)
+        .first()
+        .map_or(0, |share| share.ns);
     if sentences.contains("no single one") && most * 2 >= window.duration_ns() {
         lie("\"no single one\" has half of it".to_owned());
     }

@@ -136,7 +136,7 @@ fn live_waits_at_the_kernels_wait_places_have_their_classes() {
         // What it waited for once it was to end is another story.
         let is_wait = |segment: &Segment| {
             matches!(segment.state, State::Sleeping(_))
-                && !analysis.facts.exits(segment.wait_stack(&trace))
+                && !analysis.stacks.exits(segment.wait_stack(&trace))
         };
         let sleeps = threads()
             .filter(|thread| Some(trace.threads.get(*thread).tid) == tid)
@@ -152,7 +152,10 @@ fn live_waits_at_the_kernels_wait_places_have_their_classes() {
             say(&format!("{test}: {name}: the kernel did not report where it waited"));
             continue;
         }
-        let found = (analysis.class_of(&longest), analysis.facts.is_unwanted(stack));
+        let found = (
+            unhitch_analysis::explain::class_of(&analysis, &longest),
+            analysis.stacks.is_unwanted(stack),
+        );
         if found != (*class, *unwanted) {
             wrong.push(format!(
                 "{name}: {found:?}, not {:?}: {:?}",
@@ -166,8 +169,7 @@ fn live_waits_at_the_kernels_wait_places_have_their_classes() {
         let process = trace.threads.process_of(thread).leader;
         names(process).any(|name| name == "wait_places")
     };
-    let unclassified: Vec<Vec<String>> = analysis
-        .unclassified()
+    let unclassified: Vec<Vec<String>> = unhitch_analysis::unclassified_waits(&analysis)
         .into_iter()
         .filter(|waits| !waits.stack.is_empty() && own(waits.most))
         .map(|waits| trace.stack_names(waits.stack).iter().map(|name| name.to_string()).collect())

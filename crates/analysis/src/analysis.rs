@@ -1,22 +1,26 @@
 //! A trace together with everything computed from it once.
 
-use crate::cpus::CpuTimes;
-use crate::facts::Facts;
-use crate::hot::SampleIndex;
-use crate::kernel_locks::KernelLocks;
-use crate::marks::{Mark, marks};
-use crate::same_lock::Releasing;
+use crate::locks::kernel_locks::KernelLocks;
+use crate::samples::SampleIndex;
+use crate::stacks::classes::StackClasses;
+use crate::stacks::rules::Rules;
+use crate::timeline::cpus::CpuTimes;
 use crate::timeline::{Segment, State, Timeline};
-use crate::waits::Rules;
+use crate::user_marks::{UserMark, user_marks};
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::OnceLock;
 use unhitch_model::{ThreadId, Trace, Window};
+
+/// The functions that were seen to end the waits of each signature, anywhere in the recording, as
+/// numbers.
+pub(crate) type Releasing = FxHashMap<u64, FxHashSet<u32>>;
 
 /// The indices that all questions about a trace share.
 pub struct Analysis<'t> {
     /// The trace.
     pub trace: &'t Trace,
     /// What its stacks mean.
-    pub facts: Facts,
+    pub stacks: StackClasses,
     /// What its threads did.
     pub timeline: Timeline,
     /// Who had its CPUs.
@@ -24,7 +28,7 @@ pub struct Analysis<'t> {
     /// Where its threads were while they ran.
     pub samples: SampleIndex,
     /// What people did meanwhile.
-    pub marks: Vec<Mark>,
+    pub marks: Vec<UserMark>,
     /// Which functions end which waits for locks, computed when first asked for.
     pub(crate) releasing: OnceLock<Releasing>,
     /// For which kernel locks its threads waited.
@@ -35,17 +39,17 @@ impl<'t> Analysis<'t> {
     /// Computes all indices of `trace`.
     pub fn new(trace: &'t Trace, rules: &Rules) -> Self {
         let grouped = || (CpuTimes::new(trace, trace.common_window()), SampleIndex::new(trace));
-        let (timeline, (facts, (cpus, samples))) = rayon::join(
+        let (timeline, (stacks, (cpus, samples))) = rayon::join(
             || Timeline::new(trace),
-            || rayon::join(|| Facts::new(trace, rules), grouped),
+            || rayon::join(|| StackClasses::new(trace, rules), grouped),
         );
         Self {
             trace,
-            facts,
+            stacks,
             timeline,
             cpus,
             samples,
-            marks: marks(trace),
+            marks: user_marks(trace),
             kernel_locks: KernelLocks::new(trace),
             releasing: OnceLock::new(),
         }

@@ -1,52 +1,41 @@
 //! From context switches to a cause: pure functions over a [`Trace`](unhitch_model::Trace).
 //!
-//! The way of a hang through this crate: [`Timeline`] turns switches and wake-ups into a gapless
-//! partition of every thread's time; [`Facts`] says what each stack means (wait class, event-loop
-//! pump, wake-up context); [`stalls`] finds what someone must have suffered from;
-//! [`explain`](Analysis::explain) follows every wait inside a stall to the thread that caused it,
-//! as an exact partition; [`patterns`] names the cause; [`answer`] says it in words and as JSON.
-//! Nothing here knows a file format.
+//! A hang's way through this crate: [`Timeline`] turns switches and wake-ups into a gapless
+//! partition of every thread's time; [`StackClasses`] holds what each stack means (wait class,
+//! event-loop pump, wake-up context); [`diagnose`] is the algorithm: [`stalls`] proposes stretches
+//! of time that somebody must have suffered from, [`explain`](explain::explain) follows every wait
+//! in them to the thread that caused it, as an exact partition, and [`patterns`] names the cause;
+//! [`answer`] prints it as text and as JSON. Nothing here knows a file format.
 
-mod all_waits;
 mod analysis;
 pub mod answer;
 mod cancel;
-mod chain;
-mod cpus;
-mod crowd;
-mod explain;
-mod facts;
+pub mod candidate;
+mod diagnose;
+pub mod explain;
 pub mod flame;
-mod hot;
-pub mod hot_loop;
-mod kernel_locks;
+mod locks;
 pub mod lod;
-pub mod marks;
-mod mend;
-mod operations;
-mod partition;
 pub mod patterns;
-mod same_lock;
-mod self_samples;
+pub mod samples;
+mod stacks;
 pub mod stalls;
-mod story;
 pub mod table;
-pub mod throttling;
 mod timeline;
-mod waits;
+pub mod user_marks;
+pub mod wording;
 
-pub use all_waits::{Release, StackWaits};
 pub use analysis::Analysis;
 pub use cancel::{Cancel, Cancelled, Wanted};
-pub use chain::{Link, LinkState};
-pub use cpus::{CpuTimes, Occupancy};
-pub use explain::{Cause, Explanation, Hop, Piece};
-pub use facts::{Facts, WakeContext, WakeSource};
-pub use hot::{HotInstruction, HotSpot, SampleIndex, Sampled};
-pub use mend::mend;
-pub use operations::Operation;
-pub use partition::{Share, What};
+pub use candidate::{Candidate, StallKind};
+pub use diagnose::{Query, Stall, diagnose};
+pub use explain::{Cause, ChainLink, Explanation, Hop, LinkState, Operation, Piece, Share, What};
+pub use locks::{Release, StackWaits, lock_of, unclassified_waits};
 pub use patterns::{Evidence, Finding, Pattern};
-pub use self_samples::{SelfSamples, self_samples};
+pub use samples::{HotInstruction, HotSpot, SampleIndex, Sampled, SelfSamples, self_samples};
+pub use stacks::classes::{StackClasses, WakeContext, WakeSource};
+pub use stacks::rules::{InterruptSource, Rules, RulesError, WaitClass};
+pub use stacks::text;
+pub use timeline::cpus::{CpuTimes, Occupancy};
+pub use timeline::repair::repair;
 pub use timeline::{Segment, State, Timeline};
-pub use waits::{InterruptSource, Rules, RulesError, WaitClass};

@@ -6,8 +6,8 @@ mod scene;
 use TaskState::{Runnable, Sleeping};
 use scene::{Desktop, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
-use unhitch_analysis::stalls::{Query, Stall};
 use unhitch_analysis::{Analysis, Rules, answer};
+use unhitch_analysis::{Query, Stall};
 use unhitch_model::{ContentionKind, StackId, TaskState, ThreadId, Trace, WakeFlags};
 
 const MS: u64 = 1_000;
@@ -73,8 +73,11 @@ fn server_that_waited(code: &[&str], lock_avma: Option<u64>) -> (Trace, [ThreadI
 fn held_ms(code: &[&str], lock_avma: Option<u64>) -> [u64; 2] {
     let (trace, holders) = server_that_waited(code, lock_avma);
     let analysis = Analysis::new(&trace, &Rules::default());
-    let stall = analysis.stalls(&Query::default()).into_iter().next().expect("a stall");
-    let shares = analysis.partition(&stall.explanation);
+    let stall = unhitch_analysis::diagnose(&analysis, &Query::default())
+        .into_iter()
+        .next()
+        .expect("a stall");
+    let shares = unhitch_analysis::explain::partition(&analysis, &stall.explanation);
     holders.map(|holder| {
         shares.iter().filter(|share| share.who == Some(holder)).map(|share| share.ns).sum::<u64>()
             / 1_000_000
@@ -109,7 +112,7 @@ fn a_contention_whose_end_was_lost_is_not_that_of_later_waits() {
     let analysis = Analysis::new(&trace, &Rules::default());
     let wait = |thread| {
         let segments = analysis.segments(thread, analysis.timeline.window());
-        segments.iter().find_map(|segment| analysis.lock_of(thread, segment))
+        segments.iter().find_map(|segment| unhitch_analysis::lock_of(&analysis, thread, segment))
     };
     assert_eq!(wait(server), None);
     assert_eq!(wait(trace.contentions.thread[of_ui]), Some(0x1000));
@@ -131,8 +134,11 @@ fn waits_for_two_locks_in_one_code_are_two_operations() {
         }
         let trace = scene.finish(2, 12 * MS);
         let analysis = Analysis::new(&trace, &Rules::default());
-        let operations =
-            analysis.operations(waiter, &analysis.segments(waiter, analysis.timeline.window()));
+        let operations = unhitch_analysis::explain::operations(
+            &analysis,
+            waiter,
+            &analysis.segments(waiter, analysis.timeline.window()),
+        );
         operations.iter().map(|operation| operation.sleeps).collect::<Vec<_>>()
     };
     assert_eq!(sleeps(0x1000), [2]);
@@ -240,7 +246,7 @@ fn who_only_ever_looks_is_let_go_by_nobody() {
 /// The last waker had waited for the same lock, and the holder before it; in JSON.
 fn readings(trace: &Trace) -> (Stall, serde_json::Value) {
     let analysis = Analysis::new(trace, &Rules::default());
-    let stalls = analysis.stalls(&Query::default());
+    let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
     let why = serde_json::to_value(answer::Why::new(&analysis, "scene", &stalls, 1)).expect("JSON");
     (stalls.into_iter().next().expect("a stall"), why["stalls"][0].clone())
 }

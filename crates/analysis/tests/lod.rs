@@ -230,7 +230,7 @@ fn slices_name_their_events() {
                     "{slice:?}"
                 );
                 if let Some(wake) = slice.wake {
-                    let by_task = analysis.facts.wake_source(&trace, wake).context.is_task();
+                    let by_task = analysis.stacks.wake_source(&trace, wake).context.is_task();
                     assert_eq!(slice.thread, by_task.then(|| trace.wakings.waker[wake]));
                 }
             }

@@ -7,8 +7,8 @@ use TaskState::{Runnable, Sleeping};
 use scene::{Desktop, Scene, judged};
 use unhitch_analysis::answer::{text, text_for};
 use unhitch_analysis::patterns::{Evidence, Pattern};
-use unhitch_analysis::stalls::{Query, Stall, StallKind};
 use unhitch_analysis::{Analysis, Rules};
+use unhitch_analysis::{Query, Stall, StallKind};
 use unhitch_model::*;
 
 const MS: u64 = 1_000;
@@ -69,7 +69,7 @@ fn regression_the_tracer_is_no_cause() {
     let stack = scene.stack(&["|", "schedule", "__traceiter_sched_switch"]);
     let trace = scene.finish(1, 1);
     let analysis = Analysis::new(&trace, &Rules::default());
-    assert_eq!(analysis.own_function(stack), "");
+    assert_eq!(unhitch_analysis::text::own_function(&analysis, stack), "");
 }
 
 /// "client" sleeps in `wait` from 100 ms on, wakes by its own timer every 50 ms and looks, until
@@ -106,7 +106,7 @@ fn asked(trace: &Trace, victims: Vec<ThreadId>, window: Option<(u64, u64)>) -> (
     let analysis = Analysis::new(trace, &Rules::default());
     let at = |ms: u64| Time::from_nanos(ms * 1_000_000);
     let query = Query { victims, window: window.map(|(from, to)| Window::new(at(from), at(to))) };
-    let stalls = analysis.stalls(&query);
+    let stalls = unhitch_analysis::diagnose(&analysis, &query);
     let text = text_for(&analysis, &query, &stalls, 1);
     (stalls.into_iter().next().unwrap_or_else(|| panic!("no answer:\n{text}")), text)
 }
@@ -255,7 +255,10 @@ fn worker() -> (Trace, [ThreadId; 3]) {
 fn regression_who_is_asked_about_always_gets_an_answer() {
     let (trace, [worker, giver, rester]) = worker();
     let analysis = Analysis::new(&trace, &Rules::default());
-    assert!(analysis.stalls(&Query::default()).is_empty(), "none of it is a stall by itself");
+    assert!(
+        unhitch_analysis::diagnose(&analysis, &Query::default()).is_empty(),
+        "none of it is a stall by itself"
+    );
     // Against its own habit.
     let (stall, text) = asked(&trace, vec![worker], None);
     assert_eq!(
@@ -301,7 +304,7 @@ fn regression_a_threads_long_wait_is_explained_beside_its_small_stall() {
     }
     let trace = scene.finish(2, 1_000 * MS);
     let analysis = Analysis::new(&trace, &Rules::default());
-    let unasked = analysis.stalls(&Query::default());
+    let unasked = unhitch_analysis::diagnose(&analysis, &Query::default());
     assert_eq!(
         unasked
             .iter()
@@ -309,11 +312,11 @@ fn regression_a_threads_long_wait_is_explained_beside_its_small_stall() {
             .collect::<Vec<_>>(),
         [120]
     );
-    let lengths: Vec<u64> = analysis
-        .stalls(&Query { victims: vec![client], window: None })
-        .iter()
-        .map(|stall| stall.explanation.window.duration_ns() / 1_000_000)
-        .collect();
+    let lengths: Vec<u64> =
+        unhitch_analysis::diagnose(&analysis, &Query { victims: vec![client], window: None })
+            .iter()
+            .map(|stall| stall.explanation.window.duration_ns() / 1_000_000)
+            .collect();
     assert_eq!(lengths, [800, 120]);
 }
 

@@ -118,13 +118,16 @@ fn assert_partition(analysis: &Analysis<'_>, window: Window) {
             at = segment.window.end;
         }
         assert_eq!(at, expected.end.max(expected.start), "{thread:?} ends early: {segments:#?}");
-        let explanation = analysis.explain(thread, window);
+        let explanation = unhitch_analysis::explain::explain(&analysis, thread, window);
         let sum: u64 = explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum();
         assert_eq!(sum, expected.duration_ns());
         assert!(
             explanation.pieces.windows(2).all(|pair| pair[0].window.end == pair[1].window.start)
         );
-        let shares: u64 = analysis.partition(&explanation).iter().map(|share| share.ns).sum();
+        let shares: u64 = unhitch_analysis::explain::partition(&analysis, &explanation)
+            .iter()
+            .map(|share| share.ns)
+            .sum();
         assert_eq!(shares, expected.duration_ns());
         let chain = explanation.chain(8);
         assert_eq!(
@@ -144,7 +147,7 @@ proptest! {
         let analysis = Analysis::new(&trace, &Rules::default());
         assert_partition(&analysis, Window::new(Time::ZERO, Time::from_nanos(END_US * 1000)));
         assert_partition(&analysis, Window::new(Time::from_nanos(start * 1000), Time::from_nanos((start + length) * 1000)));
-        let stalls = analysis.stalls(&Default::default());
+        let stalls = unhitch_analysis::diagnose(&analysis, &Default::default());
         unhitch_analysis::answer::text(&analysis, &stalls, 3);
     }
 

@@ -5,8 +5,8 @@ mod scene;
 
 use scene::{Desktop, Scene, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
-use unhitch_analysis::stalls::{Query, StallKind};
 use unhitch_analysis::{Analysis, Rules, answer};
+use unhitch_analysis::{Query, StallKind};
 use unhitch_model::{
     ControlGroup, CpuAccount, FutexWait, GroupId, GroupReading, MachineReport, Policy, Reading,
     StackId, TaskState, ThreadId, Time, Trace, WakeFlags,
@@ -171,8 +171,11 @@ fn sleeps_of_operations(long_looks: &[u64]) -> Vec<u32> {
     }
     let trace = scene.finish(2, at + 10);
     let analysis = Analysis::new(&trace, &Rules::default());
-    let operations =
-        analysis.operations(waiter, &analysis.segments(waiter, analysis.timeline.window()));
+    let operations = unhitch_analysis::explain::operations(
+        &analysis,
+        waiter,
+        &analysis.segments(waiter, analysis.timeline.window()),
+    );
     operations.iter().map(|operation| operation.sleeps).collect()
 }
 
@@ -492,7 +495,7 @@ fn nothing_fits() {
 fn an_answer_that_does_not_sum_says_so() {
     let (trace, ..) = held(1_260, |_, _| {});
     let analysis = Analysis::new(&trace, &Rules::default());
-    let mut stalls = analysis.stalls(&Query::default());
+    let mut stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
     let whole = answer::text(&analysis, &stalls, 1);
     assert!(
         whole.contains("100.0 %  the whole stall, to the nanosecond") && !whole.contains("WARNING"),
@@ -670,7 +673,7 @@ fn regression_pieces_of_one_throttling_are_one_stall_told_with_its_quota() {
         "{window:?}"
     );
     let analysis = Analysis::new(&trace, &Rules::default());
-    assert_eq!(analysis.stalls(&Query::default()).len(), 1);
+    assert_eq!(unhitch_analysis::diagnose(&analysis, &Query::default()).len(), 1);
     let json = serde_json::to_value(answer::Why::new(&analysis, "x", &[stall], 1)).unwrap();
     let quota = &json["stalls"][0]["cause"]["throttling"];
     assert_eq!(

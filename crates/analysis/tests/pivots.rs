@@ -32,7 +32,11 @@ fn sleeps(analysis: &Analysis<'_>, window: Window) -> Vec<(String, &'static str,
     asleep
         .map(|(thread, segment)| {
             let name = analysis.trace.thread_name(thread, segment.window.start).to_owned();
-            (name, analysis.class_of(&segment).name(), segment.window.duration_ns() as i64)
+            (
+                name,
+                unhitch_analysis::explain::class_of(&analysis, &segment).name(),
+                segment.window.duration_ns() as i64,
+            )
         })
         .collect()
 }

@@ -6,8 +6,8 @@ mod scene;
 use TaskState::{Runnable, Sleeping};
 use scene::{Desktop, Scene, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
-use unhitch_analysis::stalls::{Query, StallKind};
 use unhitch_analysis::{Analysis, Rules};
+use unhitch_analysis::{Query, StallKind};
 use unhitch_model::{StackId, TaskState, ThreadId, Trace, WakeFlags};
 
 const MS: u64 = 1_000;
@@ -227,7 +227,7 @@ fn regression_a_convoy_does_not_hide_that_its_culprit_had_waited_for_much_longer
     desktop.pump_all(1_300, 1_400);
     let trace = desktop.scene.finish(12, 1_400 * MS);
     let analysis = Analysis::new(&trace, &Rules::default());
-    let stalls = analysis.stalls(&Query::default());
+    let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
     let told: Vec<_> = stalls
         .iter()
         .map(|stall| (stall.finding.pattern, stall.finding.culprit, stall.candidate.victim))
@@ -367,7 +367,7 @@ fn a_machine_stalls_sooner_than_a_thread() {
     // Waits of less than 50 ms are not worth a word, nor is one of 70 ms that only one thread had.
     for (trace, _) in [held_back(1, 549), held_back(60, 570)] {
         let analysis = Analysis::new(&trace, &Rules::default());
-        assert_eq!(analysis.stalls(&Query::default()), []);
+        assert_eq!(unhitch_analysis::diagnose(&analysis, &Query::default()), []);
     }
 }
 
@@ -670,7 +670,7 @@ fn beside_another(
 
 fn victims_of_unwanted_waits(trace: &Trace) -> Vec<(ThreadId, Option<ThreadId>)> {
     let rules = Rules::default();
-    let stalls = Analysis::new(trace, &rules).stalls(&Query::default());
+    let stalls = unhitch_analysis::diagnose(&Analysis::new(trace, &rules), &Query::default());
     let unwanted = stalls.iter().filter(|stall| stall.candidate.kind == StallKind::UnwantedWait);
     unwanted.map(|stall| (stall.candidate.victim, stall.finding.culprit)).collect()
 }

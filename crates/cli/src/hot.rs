@@ -11,7 +11,7 @@ use crate::{Done, load, rights, selection};
 use anyhow::bail;
 use serde_json::json;
 use std::fmt::Write;
-use unhitch_analysis::answer::{recording, units};
+use unhitch_analysis::wording::{recording, units};
 use unhitch_analysis::{SelfSamples, self_samples};
 use unhitch_model::{FrameId, Recorded, ThreadId, Trace, Window, visible};
 use unhitch_symbols::CodeOptions;

@@ -62,7 +62,7 @@ impl Reader {
     }
 
     fn name(&self, trace: &mut Trace) {
-        unhitch_analysis::mend(trace);
+        unhitch_analysis::repair(trace);
         match trace.meta.format {
             // It tells which build's PDBs name its functions, wherever it is read.
             Format::Etl => {

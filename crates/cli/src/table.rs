@@ -7,10 +7,10 @@ use crate::terminal::{columns, print, print_as_it_is, print_json};
 use crate::{Done, load, selection};
 use anyhow::bail;
 use unhitch_analysis::Analysis;
-use unhitch_analysis::answer::recording;
 use unhitch_analysis::table::{
     self, Butterfly, Direction, Fit, Query, Question, Ranking, Table, Words,
 };
+use unhitch_analysis::wording::recording;
 
 /// Rows that fit a screen.
 const TOP_TEXT: usize = 20;

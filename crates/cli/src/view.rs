@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use unhitch_analysis::Analysis;
-use unhitch_analysis::stalls::Query;
+use unhitch_analysis::Query;
 use unhitch_model::{Trace, visible_path};
 use unhitch_server::{Config, ListingQuestion, Server, Tools, UPLOAD_LIMIT_BYTES};
 
@@ -83,7 +83,7 @@ pub fn report(args: &ReportArgs) -> anyhow::Result<Done> {
     let rules = load::rules(&args.rules)?;
     let trace = load::trace(&args.trace, For::Text)?;
     let analysis = Analysis::new(&trace, &rules);
-    let stalls = analysis.stalls(&Query::default());
+    let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
     let name = args
         .trace
         .path

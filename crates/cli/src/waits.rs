@@ -5,7 +5,7 @@ use crate::terminal::{complain, print, print_json};
 use crate::{Done, load};
 use serde_json::json;
 use std::fmt::Write;
-use unhitch_analysis::answer::{recording, units};
+use unhitch_analysis::wording::{recording, units};
 use unhitch_analysis::{Analysis, StackWaits};
 use unhitch_model::Recorded;
 
@@ -14,7 +14,7 @@ pub fn waits(args: &WaitsArgs) -> anyhow::Result<Done> {
     let trace = load::trace(&args.trace, load::For::of(args.json))?;
     let rules = load::rules(&args.rules)?;
     let analysis = Analysis::new(&trace, &rules);
-    let all = analysis.unclassified();
+    let all = unhitch_analysis::unclassified_waits(&analysis);
     let end = analysis.timeline.window().end;
     let lacking = recording::not_recorded(&trace, Recorded::Switches, "");
     if args.json {
@@ -44,7 +44,12 @@ pub fn waits(args: &WaitsArgs) -> anyhow::Result<Done> {
             units::duration(waits.waited_ns),
             units::count(waits.waits)
         );
-        let _ = writeln!(out, "{:>24}{}", "", analysis.told(waits.stack));
+        let _ = writeln!(
+            out,
+            "{:>24}{}",
+            "",
+            unhitch_analysis::text::stack_text(&analysis, waits.stack)
+        );
     }
     if all.len() > args.top {
         let _ = writeln!(out, "… and {} more stacks (--top N shows more).", all.len() - args.top);

@@ -9,8 +9,8 @@ use anyhow::Context;
 #[cfg(target_os = "linux")]
 use std::path::Path;
 use unhitch_analysis::Analysis;
+use unhitch_analysis::Query;
 use unhitch_analysis::answer::{self, Why};
-use unhitch_analysis::stalls::Query;
 use unhitch_model::visible_path;
 
 const TOP_TEXT: usize = 1;
@@ -31,7 +31,7 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
             false => Some(selection::window(args.window, &trace, analysis.timeline.window())?),
         },
     };
-    let stalls = analysis.stalls(&query);
+    let stalls = unhitch_analysis::diagnose(&analysis, &query);
     if args.json {
         let file = args.trace.path.display().to_string();
         print_json(&Why::new(&analysis, &file, &stalls, args.top.unwrap_or(TOP_JSON)))?;

@@ -1,6 +1,6 @@
 //! What holds of every trace, whatever bytes it was read from.
 
-use unhitch_analysis::{Analysis, Rules, answer, mend};
+use unhitch_analysis::{Analysis, Rules, answer, repair};
 use unhitch_model::{FrameId, StackId, ThreadId, Time, Trace, Window};
 
 /// At most this many threads are explained; a fuzzer's trace may name one per event.
@@ -130,7 +130,7 @@ pub fn same(a: &Trace, b: &Trace) {
 /// # Panics
 /// When it is not so.
 pub fn answers(mut trace: Trace, rules: &Rules, max_ns: u64) {
-    mend(&mut trace);
+    repair(&mut trace);
     self::trace(&trace);
     let analysis = Analysis::new(&trace, rules);
     let window = analysis.timeline.window();
@@ -140,7 +140,7 @@ pub fn answers(mut trace: Trace, rules: &Rules, max_ns: u64) {
     for thread in (1..trace.threads.len()).take(MAX_EXPLAINED) {
         partition(&analysis, ThreadId(thread as u32), window);
     }
-    let stalls = analysis.stalls(&Default::default());
+    let stalls = unhitch_analysis::diagnose(&analysis, &Default::default());
     answer::text(&analysis, &stalls, 3);
     answer::Why::new(&analysis, "fuzzed", &stalls, 3);
 }
@@ -153,9 +153,12 @@ fn partition(analysis: &Analysis<'_>, thread: ThreadId, window: Window) {
         at = segment.window.end;
     }
     assert_eq!(at, expected.end.max(expected.start), "segments end early");
-    let explanation = analysis.explain(thread, window);
+    let explanation = unhitch_analysis::explain::explain(&analysis, thread, window);
     let pieces: u64 = explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum();
-    let shares: u64 = analysis.partition(&explanation).iter().map(|share| share.ns).sum();
+    let shares: u64 = unhitch_analysis::explain::partition(&analysis, &explanation)
+        .iter()
+        .map(|share| share.ns)
+        .sum();
     assert_eq!(
         (pieces, shares),
         (expected.duration_ns(), expected.duration_ns()),

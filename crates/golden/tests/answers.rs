@@ -6,19 +6,20 @@ mod seen;
 
 use seen::Seen;
 use std::collections::BTreeMap;
-use unhitch_analysis::answer::{self, ClauseKind, Event, Link, units};
-use unhitch_analysis::marks::{self, Mark};
+use unhitch_analysis::answer::{self, ClauseKind};
 use unhitch_analysis::patterns::{Evidence, Pattern};
-use unhitch_analysis::stalls::{Query, Stall, StallKind};
 use unhitch_analysis::table::{self, Butterfly, Direction, Level, Of, Question, Words};
+use unhitch_analysis::user_marks::{self, UserMark};
+use unhitch_analysis::wording::{Event, Reference, units};
 use unhitch_analysis::{Analysis, What, self_samples};
+use unhitch_analysis::{Query, Stall, StallKind};
 use unhitch_golden::{BuildFigures, Golden, LOOP_OFFSETS, MouseFigures, TypeFigures};
 use unhitch_model::Window;
 
 /// The worst stall, and what is said about it.
 fn answer(seen: &Seen) -> (Stall, String) {
     let analysis = seen.analysis();
-    let stalls = analysis.stalls(&Query::default());
+    let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
     let text = answer::text(&analysis, &stalls, 1);
     let stall = stalls.into_iter().next().expect("a stall");
     let (window, chain) = (stall.explanation.window, stall.explanation.chain(8));
@@ -30,7 +31,10 @@ fn answer(seen: &Seen) -> (Stall, String) {
         chain.windows(2).all(|pair| pair[0].window.end == pair[1].window.start),
         "the chain has gaps"
     );
-    let parts: u64 = analysis.partition(&stall.explanation).iter().map(|share| share.ns).sum();
+    let parts: u64 = unhitch_analysis::explain::partition(&analysis, &stall.explanation)
+        .iter()
+        .map(|share| share.ns)
+        .sum();
     assert_eq!(parts, window.duration_ns());
     (stall, text)
 }
@@ -186,7 +190,7 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
     // Nobody is said to have held the lock for longer than from when it got it to when it let it
     // go.
     let (analysis, at) = (seen.analysis(), stall.explanation.window.end);
-    let shares = analysis.partition(&stall.explanation);
+    let shares = unhitch_analysis::explain::partition(&analysis, &stall.explanation);
     let mut held_ns = 0;
     for share in shares.iter().filter(|share| share.what == What::Lock) {
         let who = share.who.expect("a holder");
@@ -251,26 +255,27 @@ fn one_symbol_store_holds_the_names_of_all_three() {
 
 /// The answer's clause of a kind that begins with `words`, its linked parts, and the fields of the
 /// event that the first leads to.
-fn proof(seen: &Seen, kind: ClauseKind, words: &str) -> (Vec<Link>, Vec<(String, String)>) {
+fn proof(seen: &Seen, kind: ClauseKind, words: &str) -> (Vec<Reference>, Vec<(String, String)>) {
     let (analysis, (stall, _)) = (seen.analysis(), answer(seen));
     let clauses = answer::clauses(&analysis, &stall);
     let clause = clauses
         .iter()
-        .find(|clause| clause.kind == kind && clause.text.starts_with(words))
+        .find(|clause| clause.kind == kind && clause.to_string().starts_with(words))
         .expect(words);
-    let event = clause.links.first().and_then(|link| link.event);
+    let event = clause.links().first().and_then(|link| link.reference.event);
     let fields = match event {
-        Some(Event::Provider(event)) => marks::fields(&seen.trace, event),
+        Some(Event::Provider(event)) => user_marks::fields(&seen.trace, event),
         _ => Vec::new(),
     };
-    (clause.links.clone(), fields)
+    (clause.links().into_iter().map(|link| link.reference).collect(), fields)
 }
 
 #[test]
 fn what_windows_reported_leads_to_the_report() {
     let seen = Seen::on_windows(&unhitch_golden::move_my_mouse());
     let (links, fields) = proof(&seen, ClauseKind::Story, "Windows reported that it did not look");
-    let [Link { thread: Some(victim), event: Some(Event::Provider(event)), .. }] = links[..] else {
+    let [Reference { thread: Some(victim), event: Some(Event::Provider(event)), .. }] = links[..]
+    else {
         panic!("{links:?}")
     };
     assert_eq!(victim, answer(&seen).0.candidate.victim);
@@ -279,7 +284,7 @@ fn what_windows_reported_leads_to_the_report() {
     assert!(fields.contains(&("DelayTimeMs".to_owned(), "1125".to_owned())), "{fields:?}");
     // No moment shows how busy a machine was.
     let (links, _) = proof(&seen, ClauseKind::Machine, "MACHINE");
-    assert!(matches!(links[..], [Link { thread: None, event: None, .. }]), "{links:?}");
+    assert!(matches!(links[..], [Reference { thread: None, event: None, .. }]), "{links:?}");
 }
 
 #[test]
@@ -287,11 +292,12 @@ fn pressed_keys_lead_to_the_first_of_them_and_never_to_which() {
     let golden = unhitch_golden::type_an_email();
     let seen = Seen::on_windows(&golden);
     let (links, fields) = proof(&seen, ClauseKind::Input, "INPUT");
-    let [Link { thread: None, window, event: Some(Event::Provider(event)), .. }] = links[..] else {
+    let [Reference { thread: None, window, event: Some(Event::Provider(event)), .. }] = links[..]
+    else {
         panic!("{links:?}")
     };
     let analysis = seen.analysis();
-    let shown: Vec<&Mark> =
+    let shown: Vec<&UserMark> =
         analysis.marks.iter().filter(|mark| window.contains(mark.time)).collect();
     assert_eq!((shown.len() as u64, shown[0].event), (golden.figures.keys_meanwhile, event));
     assert!(

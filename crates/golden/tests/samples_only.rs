@@ -6,8 +6,8 @@ mod seen;
 use seen::Seen;
 use unhitch_analysis::answer;
 use unhitch_analysis::patterns::{Evidence, Pattern};
-use unhitch_analysis::stalls::{Query, StallKind};
 use unhitch_analysis::{Analysis, Rules};
+use unhitch_analysis::{Query, StallKind};
 use unhitch_model::{Switches, Trace, Wakings};
 
 /// The same trace, had only samples been recorded.
@@ -20,7 +20,7 @@ fn a_reported_delay_is_told_with_what_is_missing() {
     let golden = unhitch_golden::move_my_mouse();
     let (trace, rules) = (samples_of(&Seen::on_windows(&golden)), Rules::default());
     let analysis = Analysis::new(&trace, &rules);
-    let stalls = analysis.stalls(&Query::default());
+    let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
     let [stall] = &stalls[..] else { panic!("{} stalls", stalls.len()) };
     assert_eq!(
         (stall.candidate.kind, stall.finding.pattern, stall.finding.evidence),
@@ -44,7 +44,7 @@ fn without_a_report_the_samples_are_pointed_to() {
     let golden = unhitch_golden::sixty_three_cores();
     let (trace, rules) = (samples_of(&Seen::on_windows(&golden)), Rules::default());
     let analysis = Analysis::new(&trace, &rules);
-    assert!(analysis.stalls(&Query::default()).is_empty());
+    assert!(unhitch_analysis::diagnose(&analysis, &Query::default()).is_empty());
     let text = answer::text(&analysis, &[], 1);
     assert!(
         text.contains("holds no context switches")

@@ -4,7 +4,7 @@ mod seen;
 
 use seen::Seen;
 use unhitch_analysis::State;
-use unhitch_analysis::marks::MarkKind;
+use unhitch_analysis::user_marks::MarkKind;
 use unhitch_golden::{Golden, TypeFigures, type_an_email};
 use unhitch_model::{Time, Window};
 

@@ -6,10 +6,10 @@ mod seen;
 use seen::Seen;
 use unhitch_analysis::flame::{Drawing, Flame};
 use unhitch_analysis::lod::{Lane, Lanes, Screen, View};
-use unhitch_analysis::marks::MarkKind;
-use unhitch_analysis::stalls::{Query as Wanted, StallKind};
 use unhitch_analysis::table::{Name, Of, Query, Selection, Stored, Table, Words};
+use unhitch_analysis::user_marks::MarkKind;
 use unhitch_analysis::{Analysis, Cancel, Rules, answer};
+use unhitch_analysis::{Query as Wanted, StallKind};
 use unhitch_etl_writer::{
     Guid, Header, Image, KernelEvent, Options, Process, Rundown, ThreadFacts, Writer, clr,
     metadata::{self, in_type},
@@ -323,7 +323,7 @@ fn input_handled_late_is_a_stall_from_when_it_came() {
         let trace = read(writer);
         let rules = Rules::default();
         let analysis = Analysis::new(&trace, &rules);
-        let stalls = analysis.stalls(&Wanted::default());
+        let stalls = unhitch_analysis::diagnose(&analysis, &Wanted::default());
         let [stall] = &stalls[..] else { panic!("{} stalls", stalls.len()) };
         assert_eq!(
             (stall.candidate.kind, trace.threads.get(stall.candidate.victim).tid),
@@ -340,7 +340,7 @@ fn input_handled_late_is_a_stall_from_when_it_came() {
 /// The fields of the only event of `trace` that a description is known for, as tables show them.
 fn shown(trace: &Trace, name: &str) -> Vec<(String, String)> {
     let is = |event: &usize| trace.name(trace.events.kind_of(*event).unwrap().name) == name;
-    unhitch_analysis::marks::fields(trace, (0..trace.events.len()).find(is).unwrap())
+    unhitch_analysis::user_marks::fields(trace, (0..trace.events.len()).find(is).unwrap())
 }
 
 #[test]

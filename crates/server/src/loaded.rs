@@ -5,9 +5,9 @@ use rayon::ThreadPool;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use unhitch_analysis::lod::Lanes;
-use unhitch_analysis::stalls::{Query, Stall};
 use unhitch_analysis::table::{Name, Stored};
 use unhitch_analysis::{Analysis, Cancel, Wanted, answer};
+use unhitch_analysis::{Query, Stall};
 use unhitch_model::{Process, StackId, Thread, ThreadId, Time, Trace, Window};
 
 /// So many tables are kept,
@@ -150,7 +150,7 @@ impl<'t> Loaded<'t> {
                 // While somebody looks at the first screen: whichever thread is scrolled to next is
                 // then there.
                 let _ = self.lanes.prepare_threads(self.analysis, &Cancel::never());
-                Arc::new(self.analysis.stalls(&Query::default()))
+                Arc::new(unhitch_analysis::diagnose(self.analysis, &Query::default()))
             })
         })
     }
@@ -250,11 +250,13 @@ impl<'t> Loaded<'t> {
     /// A stack on one line.
     pub fn told(&self, of: StackOf, stack: StackId) -> String {
         match of {
-            StackOf::Wait | StackOf::Sample => self.analysis.told(stack),
+            StackOf::Wait | StackOf::Sample => {
+                unhitch_analysis::text::stack_text(self.analysis, stack)
+            }
             StackOf::Wake => {
-                let own = self.analysis.facts.own_frames(self.trace, stack);
+                let own = self.analysis.stacks.own_frames(self.trace, stack);
                 if own.len() == self.trace.stacks.frames_of(stack).len() {
-                    return self.analysis.told(stack);
+                    return unhitch_analysis::text::stack_text(self.analysis, stack);
                 }
                 // Of an interrupt, not what it interrupted.
                 let mut names: Vec<String> =
@@ -267,14 +269,14 @@ impl<'t> Loaded<'t> {
 
     /// A stack as a cell of a table: the innermost functions.
     pub fn briefly(&self, of: StackOf, stack: StackId) -> Value {
-        let facts = &self.analysis.facts;
+        let facts = &self.analysis.stacks;
         let all = match of {
             StackOf::Wake => facts.own_frames(self.trace, stack),
             StackOf::Wait | StackOf::Sample => self.trace.stacks.frames_of(stack),
         };
         let noise = if of == StackOf::Sample { 0 } else { facts.noise_len(stack).min(all.len()) };
         let kernel_len = self.trace.stacks.kernel_len(stack).saturating_sub(noise);
-        json!({ "stack": stack.0, "kind": of.word(), "told": self.analysis.told_briefly(&all[noise..], kernel_len) })
+        json!({ "stack": stack.0, "kind": of.word(), "told": unhitch_analysis::text::brief_stack_text(self.analysis, &all[noise..], kernel_len) })
     }
 
     /// A thread of this trace.

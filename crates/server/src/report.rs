@@ -7,7 +7,7 @@
 use crate::page::escape;
 use serde_json::Value;
 use std::fmt::Write;
-use unhitch_analysis::stalls::Stall;
+use unhitch_analysis::Stall;
 use unhitch_analysis::table::{Name, Query, Table, Words};
 use unhitch_analysis::{Analysis, answer};
 use unhitch_model::units;

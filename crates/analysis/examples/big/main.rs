@@ -63,7 +63,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let trace = timed("made", || trace(&size));
     let rules = Rules::default();
     timed("timeline", || unhitch_analysis::Timeline::new(&trace));
-    timed("facts", || unhitch_analysis::Facts::new(&trace, &rules));
+    timed("facts", || unhitch_analysis::StackClasses::new(&trace, &rules));
     timed("CPUs", || unhitch_analysis::CpuTimes::new(&trace, trace.common_window()));
     let analysis = timed("all indices", || Analysis::new(&trace, &rules));
     let lanes = Lanes::new(&analysis);

@@ -2,7 +2,7 @@
 //! removed).
 
 use super::machine::MachineJson;
-use super::units;
+use crate::wording::units;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

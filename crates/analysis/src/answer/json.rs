@@ -1,15 +1,18 @@
 //! The answer as JSON: a contract. Fields may be added, never changed or removed.
 
-use super::readings::Readings;
-use super::units;
-use crate::chain::{Link, LinkState};
-use crate::stalls::Stall;
+use super::spans_json::{SentenceJson, sentences};
+use super::waker_vs_holder::WakerVsHolder;
+use crate::diagnose::Stall;
+use crate::explain::{ChainLink, LinkState, class_of, partition};
+use crate::samples::hot_spot;
+use crate::wording::units;
 use crate::{Analysis, Evidence, Hop, WakeContext};
 use serde::Serialize;
+use std::fmt::Write;
 use unhitch_model::{FrameId, StackId, ThreadId, Throttling, Time, Trace};
 
-/// A chain has at most so many links: neighbours absorb the small ones.
-const MOST_LINKS: usize = 32;
+/// Maximum links of a chain; neighbours absorb the short ones.
+const MAX_LINKS: usize = 32;
 
 /// What `unhitch why --json` prints.
 #[derive(Serialize, Debug)]
@@ -35,7 +38,7 @@ struct TraceJson {
 }
 
 #[derive(Serialize, Debug)]
-struct ThreadJson {
+pub(super) struct ThreadJson {
     pid: u32,
     tid: u32,
     process: String,
@@ -57,6 +60,8 @@ struct StallJson {
     chain: Vec<LinkJson>,
     partition: Vec<ShareJson>,
     text: String,
+    /// The sentences of the answer in their parts.
+    sentences: Vec<SentenceJson>,
 }
 
 #[derive(Serialize, Debug)]
@@ -184,9 +189,8 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
     let who = |thread: ThreadId| thread_json(analysis, thread, window.end);
     let (wakes, in_vain) = stall.figures(analysis);
     let mut text = String::new();
-    for part in stall.finding.story.iter().chain([&stall.finding.cause]) {
-        text.push_str(part);
-        text.push('\n');
+    for part in stall.finding.sentences.iter().chain([&stall.finding.cause]) {
+        let _ = writeln!(text, "{part}");
     }
     StallJson {
         id,
@@ -207,7 +211,7 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
             culprit: stall.finding.culprit.map(who),
             function: stall.finding.function.clone(),
             evidence: stall.finding.evidence.name(),
-            evidence_words: stall.finding.evidence_words.clone(),
+            evidence_words: stall.finding.evidence_words.to_string(),
             readings: readings_json(analysis, stall),
             throttling: stall
                 .throttling
@@ -221,13 +225,12 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
         },
         chain: stall
             .explanation
-            .chain(MOST_LINKS)
+            .chain(MAX_LINKS)
             .iter()
             .rev()
             .map(|link| link_json(analysis, link, window.end))
             .collect(),
-        partition: analysis
-            .partition(&stall.explanation)
+        partition: partition(analysis, &stall.explanation)
             .iter()
             .map(|share| ShareJson {
                 what: share.what.name(),
@@ -240,6 +243,7 @@ fn stall_json(analysis: &Analysis<'_>, id: usize, stall: &Stall) -> StallJson {
             units::duration(window.duration_ns()),
             units::thread(trace, stall.candidate.victim, window.end)
         ),
+        sentences: sentences(analysis, stall),
     }
 }
 
@@ -259,7 +263,7 @@ fn throttling_json(trace: &Trace, throttling: &Throttling) -> ThrottlingJson {
 }
 
 fn readings_json(analysis: &Analysis<'_>, stall: &Stall) -> Option<ReadingsJson> {
-    let (trace, both) = (analysis.trace, Readings::new(analysis, stall)?);
+    let (trace, both) = (analysis.trace, WakerVsHolder::new(analysis, stall)?);
     let reading = |hop: &Hop, held_ns: u64, evidence: Evidence| ReadingJson {
         thread: thread_json(analysis, hop.by, stall.explanation.window.end),
         held_ns,
@@ -274,7 +278,7 @@ fn readings_json(analysis: &Analysis<'_>, stall: &Stall) -> Option<ReadingsJson>
     })
 }
 
-fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
+fn link_json(analysis: &Analysis<'_>, link: &ChainLink, at: Time) -> LinkJson {
     let trace = analysis.trace;
     let ThreadJson { pid, tid, process, thread } = thread_json(analysis, link.thread, at);
     let segment = &link.piece.segment;
@@ -297,20 +301,20 @@ fn link_json(analysis: &Analysis<'_>, link: &Link, at: Time) -> LinkJson {
         }
         None if link.state == LinkState::Sleeping => {
             let wake = segment.wake.map(|wake| WakeJson {
-                context: analysis.facts.wake_source(trace, wake).context.name(),
+                context: analysis.stacks.wake_source(trace, wake).context.name(),
                 by: None,
                 at_ns: Some(trace.wakings.time[wake].nanos()),
-                stack: names(trace, analysis.facts.own_frames(trace, trace.wakings.stack[wake])),
+                stack: names(trace, analysis.stacks.own_frames(trace, trace.wakings.stack[wake])),
             });
             (
-                analysis.class_of(segment).name(),
+                class_of(analysis, segment).name(),
                 trace.stack_names(own_wait),
                 segment.window.duration_ns(),
                 wake,
             )
         }
         None if link.state == LinkState::Running => {
-            let hot = analysis.hot_spot(&[(link.thread, link.window)]);
+            let hot = hot_spot(analysis, &[(link.thread, link.window)]);
             ("", hot.map(|spot| trace.stack_names(spot.stack)).unwrap_or_default(), 0, None)
         }
         None => ("", trace.stack_names(own_wait), 0, None),
@@ -346,7 +350,7 @@ fn names(trace: &Trace, frames: &[FrameId]) -> Vec<String> {
     names
 }
 
-fn thread_json(analysis: &Analysis<'_>, thread: ThreadId, at: Time) -> ThreadJson {
+pub(super) fn thread_json(analysis: &Analysis<'_>, thread: ThreadId, at: Time) -> ThreadJson {
     let trace = analysis.trace;
     ThreadJson {
         pid: trace.threads.process_of(thread).pid,
@@ -366,7 +370,7 @@ impl Stall {
                 let by_tasks = |hop: &&Hop| {
                     hop.depth == 1
                         && hop.wake.is_some_and(|wake| {
-                            analysis.facts.wake_source(analysis.trace, wake).context
+                            analysis.stacks.wake_source(analysis.trace, wake).context
                                 != WakeContext::Idle
                         })
                 };

@@ -1,8 +1,8 @@
 //! What the machine and its control groups reported of themselves over a recording, for `unhitch
 //! info`: the differences of their counters.
 
-use super::units;
-use crate::throttling;
+use crate::explain::throttling;
+use crate::wording::units;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use unhitch_model::{GroupId, GroupReading, MachineReport, Reading, Throttling, Trace, Window};

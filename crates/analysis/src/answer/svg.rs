@@ -4,9 +4,10 @@
 //! States differ in pattern as well as in colour. When the stall has more wake-ups than can be told
 //! apart, a second panel shows its last few at a scale at which they can.
 
-use super::units;
-use crate::stalls::Stall;
+use crate::diagnose::Stall;
+use crate::explain::class_of;
 use crate::timeline::{Segment, State};
+use crate::wording::units;
 use crate::{Analysis, Hop, WaitClass};
 use std::fmt::Write;
 use unhitch_model::{ThreadId, Window, visible};
@@ -205,7 +206,7 @@ fn class(analysis: &Analysis<'_>, segment: &Segment) -> &'static str {
     match segment.state {
         State::Ran => "ran",
         State::Runnable { .. } => "runnable",
-        State::Sleeping(_) if analysis.class_of(segment) == WaitClass::Lock => "lock",
+        State::Sleeping(_) if class_of(analysis, segment) == WaitClass::Lock => "lock",
         State::Sleeping(_) => "sleep",
         State::Unknown => "unknown",
     }

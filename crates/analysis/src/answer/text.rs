@@ -1,16 +1,17 @@
 //! The answer in words: what hung, how long, on what; who caused it; how sure; where the time went.
 
 use super::clauses::clauses;
-use super::{recording, units};
+use super::words::at;
 use crate::Analysis;
-use crate::stalls::{Query, Stall, StallKind};
+use crate::diagnose::{Query, Stall};
+use crate::wording::{recording, units};
 use std::fmt::Write;
-use unhitch_model::{Recorded, Time};
+use unhitch_model::Recorded;
 
-/// Further stalls get one line each, at most so many.
-const MOST_ONE_LINERS: usize = 6;
+/// Maximum further stalls, with one line each.
+const MAX_ONE_LINERS: usize = 6;
 
-/// The answer to a question about nothing in particular, see [`text_for`].
+/// The answer to a query that names nothing, see [`text_for`].
 pub fn text(analysis: &Analysis<'_>, stalls: &[Stall], top: usize) -> String {
     text_for(analysis, &Query::default(), stalls, top)
 }
@@ -30,11 +31,11 @@ pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: u
     let rest = stalls.get(top..).unwrap_or(&[]);
     if !rest.is_empty() {
         out.push_str("\nAlso in this recording (--top N shows more of them in full):\n");
-        for stall in rest.iter().take(MOST_ONE_LINERS) {
+        for stall in rest.iter().take(MAX_ONE_LINERS) {
             let _ = writeln!(out, "  {}", one_line(analysis, stall));
         }
-        if rest.len() > MOST_ONE_LINERS {
-            let _ = writeln!(out, "  … and {} more.", rest.len() - MOST_ONE_LINERS);
+        if rest.len() > MAX_ONE_LINERS {
+            let _ = writeln!(out, "  … and {} more.", rest.len() - MAX_ONE_LINERS);
         }
     }
     for warning in analysis.trace.warnings.lines() {
@@ -46,20 +47,7 @@ pub fn text_for(analysis: &Analysis<'_>, query: &Query, stalls: &[Stall], top: u
 /// One stall with its evidence.
 fn one(analysis: &Analysis<'_>, stall: &Stall, out: &mut String) {
     for clause in clauses(analysis, stall) {
-        out.push_str(&clause.text);
-        out.push('\n');
-    }
-}
-
-/// What a stall is called: `HANG`, `STALL`, or `WINDOW` for one that was asked about.
-pub fn headline(stall: &Stall) -> &'static str {
-    match stall.candidate.kind {
-        StallKind::Mark => "WINDOW",
-        StallKind::Longest | StallKind::Idle => "WAIT",
-        _ if stall.candidate.event_loop || stall.candidate.kind == StallKind::LockStarvation => {
-            "HANG"
-        }
-        _ => "STALL",
+        let _ = writeln!(out, "{clause}");
     }
 }
 
@@ -80,11 +68,8 @@ pub fn one_line(analysis: &Analysis<'_>, stall: &Stall) -> String {
     )
 }
 
-pub(super) fn at(analysis: &Analysis<'_>, time: Time) -> String {
-    units::seconds(time.since(analysis.trace.origin()))
-}
-
-fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
+/// Why there is no stall, and what to do about it.
+pub fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
     let (trace, window) = (analysis.trace, analysis.timeline.window());
     if trace.switches.is_empty() {
         let samples = recording::samples_instead(trace);

@@ -329,7 +329,7 @@ fn identify(
         LaneState::Runnable => (out, wake, back),
         _ => (out, wake, None),
     };
-    let by_task = |wake: &usize| analysis.facts.is_by_task(analysis.trace, *wake);
+    let by_task = |wake: &usize| analysis.stacks.is_by_task(analysis.trace, *wake);
     let waker = wake.filter(by_task).map(|wake| analysis.trace.wakings.waker[wake]);
     Slice {
         window: window_of(stored),

@@ -1,5 +1,6 @@
 //! What a lane shows: the states that are told apart by colour and pattern.
 
+use crate::explain::class_of;
 use crate::timeline::{Segment, State};
 use crate::{Analysis, WaitClass};
 
@@ -87,7 +88,7 @@ impl LaneState {
             State::Unknown => Self::Unknown,
             State::Ran => Self::Ran,
             State::Runnable { .. } => Self::Runnable,
-            State::Sleeping(_) => Self::of_class(analysis.class_of(segment)),
+            State::Sleeping(_) => Self::of_class(class_of(analysis, segment)),
         }
     }
 

@@ -1,121 +1,113 @@
-//! Where somebody computed, by its CPU samples: the function that most of them are in; else the
-//! functions and modules in which most were taken, with their shares; else why nothing is known.
-//! *Why one place:* a sentence that there are no samples is easily written where there are some
-//! without a function in common.
+//! Where a thread computed, by its CPU samples: the function that holds most of them; else the
+//! functions and modules with the most samples, with their shares; else why nothing is known.
+//! *Why one place:* it is easy to write that there are no samples where there are some without a
+//! function in common.
 
 use super::Case;
-use crate::answer::{recording, units};
-use crate::{HotSpot, Sampled};
+use super::case::runs;
+use crate::samples::{Sampled, sampled};
+use crate::wording::sentence::{Sentence, count, function, plural, sentence};
+use crate::wording::{recording, units};
 use unhitch_model::{ThreadId, Window};
 
 /// Maximum functions, and modules, that are listed with their shares.
 const MAX_PLACES: usize = 4;
 
-/// Where somebody computed.
+/// Where a thread computed.
 pub(super) struct Computing {
     /// A sentence about it.
-    pub(super) sentence: String,
+    pub(super) sentence: Sentence,
     /// The function by name; empty where no function has half of the samples.
     pub(super) function: String,
-    /// Where, as the end of a sentence: ` in F`, ` mostly in the module M`; empty where that is not
-    /// known.
-    pub(super) place: String,
-    /// Samples.
+    /// The end of a sentence: ` in F`, ` mostly in the module M`; empty where not known.
+    pub(super) place: Sentence,
+    /// Number of samples.
     pub(super) samples: u64,
 }
 
 impl Case<'_> {
     /// Where `thread` computed during `windows`.
     pub(super) fn computing(&self, thread: ThreadId, windows: &[Window]) -> Computing {
-        let runs: Vec<(ThreadId, Window)> =
-            windows.iter().map(|&window| (thread, window)).collect();
-        let sampled = self.analysis.sampled(&runs);
+        let sampled = sampled(self.analysis, &runs(thread, windows));
         if let Some(spot) = &sampled.hot {
-            let function = self.hot_name(spot);
-            let (sentence, place) = (self.spot_sentence(spot), format!(" in {function}"));
-            return Computing { sentence, function, place, samples: sampled.total };
+            let name = self.hot_name(spot);
+            let place = sentence!(" in {}", function(&name));
+            let sentence = self.samples_in(spot);
+            return Computing { sentence, function: name, place, samples: sampled.total };
         }
         let (sentence, place) = match sampled.total {
-            0 => (self.no_samples(thread), String::new()),
+            0 => (self.no_samples(thread), Sentence::default()),
             _ => (spread(&sampled), mostly(&sampled)),
         };
         Computing { sentence, function: String::new(), place, samples: sampled.total }
     }
 
-    /// How many samples are in a function, with one of its stacks.
-    pub(super) fn spot_sentence(&self, spot: &HotSpot) -> String {
-        let (inside, total) = (units::count(spot.inside.into()), units::count(spot.total.into()));
-        format!("{inside} of {total} samples are in\n  {}", self.told(spot.stack))
-    }
-
-    fn no_samples(&self, thread: ThreadId) -> String {
+    fn no_samples(&self, thread: ThreadId) -> Sentence {
         let trace = self.analysis.trace;
         if trace.samples.is_empty() {
-            let advice = recording::samples(trace.meta.format);
-            return format!(
-                "CPU samples were not recorded, so where it computed is not known. {advice}"
+            return sentence!(
+                "CPU samples were not recorded, so it is not known where it computed. {}",
+                recording::samples(trace.meta.format)
             );
         }
-        let elsewhere =
-            self.analysis.samples.of_thread(trace, thread, self.explanation.window).len() as u64;
-        match elsewhere {
-            0 => "No CPU sample was taken while it ran, so where it computed is not known."
-                .to_owned(),
-            _ => format!(
-                "None of its {} in this window was taken in that time, so where it computed is not known.",
-                units::plural(elsewhere, "CPU sample")
+        let samples = &self.analysis.samples;
+        match samples.of_thread(trace, thread, self.explanation.window).len() as u64 {
+            0 => Sentence::from(
+                "No CPU sample was taken while it ran, so it is not known where it computed.",
+            ),
+            elsewhere => sentence!(
+                "None of its {} in this window falls into that time, so it is not known where it \
+                 computed.",
+                plural(elsewhere, "CPU sample")
             ),
         }
     }
 }
 
 /// The samples where no function has half of them.
-fn spread(sampled: &Sampled) -> String {
+fn spread(sampled: &Sampled) -> Sentence {
     let list = |places: &[(String, u64)]| {
-        let shown = places.iter().take(MAX_PLACES);
-        let mut words: Vec<String> = shown
-            .map(|(name, samples)| {
-                format!("{name} {}", units::rounded_percent(*samples, sampled.total))
-            })
+        let share = |samples| units::rounded_percent(samples, sampled.total);
+        let mut parts: Vec<Sentence> = (places.iter().take(MAX_PLACES))
+            .map(|(name, samples)| sentence!("{} {}", function(name), share(*samples)))
             .collect();
         let rest: u64 = places.iter().skip(MAX_PLACES).map(|(_, samples)| samples).sum();
         if rest > 0 {
-            words.push(format!(
-                "{} others {}",
-                places.len() - MAX_PLACES,
-                units::rounded_percent(rest, sampled.total)
-            ));
+            let others = (places.len() - MAX_PLACES) as u64;
+            parts.push(sentence!("{} others {}", count(others), share(rest)));
         }
-        words.join(", ")
+        Sentence::join(parts, ", ")
     };
-    let unplaced = sampled.total - sampled.modules.iter().map(|(_, samples)| samples).sum::<u64>();
-    let count = units::plural(sampled.total, "CPU sample");
+    let placed: u64 = sampled.modules.iter().map(|(_, samples)| samples).sum();
+    let total = plural(sampled.total, "CPU sample");
     if sampled.leaves.is_empty() {
-        return format!(
-            "{count} show it on a CPU, but without a stack: where it computed is not known."
+        return sentence!(
+            "{} show it on a CPU, but without a stack: it is not known where it computed.",
+            total
         );
     }
-    let without = match unplaced {
-        0 => String::new(),
-        n => format!(" {} have no stack.", units::count(n)),
+    let without = match sampled.total - placed {
+        0 => Sentence::default(),
+        n => sentence!(" {} have no stack.", count(n)),
     };
-    format!(
-        "No function has half of its {count}. By function: {}. By module: {}.{without}",
+    sentence!(
+        "No function has half of its {}. By function: {}. By module: {}.{}",
+        total,
         list(&sampled.leaves),
-        list(&sampled.modules)
+        list(&sampled.modules),
+        without
     )
 }
 
 /// The module that has at least half of the samples.
-fn mostly(sampled: &Sampled) -> String {
+fn mostly(sampled: &Sampled) -> Sentence {
     match sampled.modules.first() {
-        Some((name, samples)) if samples * 2 >= sampled.total => {
-            format!(
-                " mostly in the module {name} ({} of {})",
-                units::rounded_percent(*samples, sampled.total),
-                { units::plural(sampled.total, "sample") }
-            )
-        }
-        _ => String::new(),
+        Some((name, samples)) if samples * 2 >= sampled.total => sentence!(
+            " mostly in the module {} ({} of {})",
+            name.as_str(),
+            units::rounded_percent(*samples, sampled.total),
+            plural(sampled.total, "sample")
+        ),
+        _ => Sentence::default(),
     }
 }

@@ -1,13 +1,13 @@
-//! Computation: the victim itself was on a CPU all the time, or the one whose message it waited
-//! for.
+//! Computation: the victim itself was on a CPU most of the time, or the thread whose message it
+//! waited for was.
 
-use super::{Case, Finding, Pattern};
+use super::{Case, Evidence, Finding, Pattern};
 use crate::WaitClass;
-use crate::answer::units;
 use crate::explain::{Cause, Hop, Piece};
+use crate::wording::sentence::sentence;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
-    // Who computes under a lock is another pattern's.
+    // Computing under a lock is another pattern.
     let computed = |piece: &Piece, hop: Option<&Hop>| {
         piece.cause == Cause::Ran && hop.is_none_or(|hop| hop.class != WaitClass::Lock)
     };
@@ -16,56 +16,49 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         return None;
     }
     let own = who == case.candidate.victim;
-    let computing = case
-        .computing(who, &case.windows_of(|piece, hop| piece.thread == who && computed(piece, hop)));
-    let mut story = Vec::new();
-    let (ran_told, whole) = (units::duration(ran), units::duration(case.duration_ns()));
+    let windows = case.windows_of(|piece, hop| piece.thread == who && computed(piece, hop));
+    let computing = case.computing(who, &windows);
+    let mut sentences = Vec::new();
     match case.waited_in().filter(|_| !own) {
         Some(waited) => {
-            story.push(waited);
-            story.push(format!(
-                "{}, whose answer it waited for, was on a CPU for {ran_told} of these {whole}.",
-                case.name(who)
+            sentences.push(waited);
+            sentences.push(sentence!(
+                "{}, whose reply it waited for, was on a CPU for {}.",
+                case.name(who),
+                case.part(ran)
             ));
         }
-        None => story.push(format!(
-            "Nobody kept it waiting: it was on a CPU for {ran_told} of these {whole} ({}).",
+        None => sentences.push(sentence!(
+            "Nobody kept it waiting: it was on a CPU for {} ({}).",
+            case.part(ran),
             case.percent(ran)
         )),
     }
-    story.push(computing.sentence);
-    story.extend(case.let_go(who, "It answered").filter(|_| !own));
-    let (evidence, evidence_words) = case.evidence();
-    let place = &computing.place;
+    sentences.push(computing.sentence);
+    sentences.extend(case.ended_wait_in(who, "It replied").filter(|_| !own));
+    let place = computing.place;
     let cause = match (own, case.candidate.event_loop) {
-        (true, true) => format!("its own computation on the event loop{place}."),
-        (true, false) => format!("its own computation{place}."),
+        (true, true) => sentence!("its own computation on the event loop{}.", place),
+        (true, false) => sentence!("its own computation{}.", place),
         (false, _) if place.is_empty() => {
-            format!("the computation of {}, for whose answer it waited.", case.name(who))
+            sentence!("the computation of {}, whose reply it waited for.", case.name(who))
         }
         (false, _) => {
-            format!("the computation of {}, for whose answer it waited,{place}.", case.name(who))
+            sentence!("the computation of {}, whose reply it waited for,{}.", case.name(who), place)
         }
     };
-    Some(Finding {
-        pattern: Pattern::CpuBound,
+    let mut finding = Finding {
         culprit: Some(who),
-        crowd: None,
         function: computing.function,
-        evidence,
-        evidence_words: if own && evidence == super::Evidence::Direct {
-            let and_samples = if computing.samples > 0 { " and samples" } else { "" };
-            format!("its switches{and_samples} were seen")
-        } else {
-            evidence_words
-        },
-        story,
-        cause,
-        advice: if own && case.candidate.event_loop {
-            "Move the computation off the event loop, or cut it into pieces.".to_owned()
-        } else {
-            String::new()
-        },
-        operation: None,
-    })
+        sentences,
+        ..case.finding(Pattern::CpuBound, cause)
+    };
+    if own && finding.evidence == Evidence::Direct {
+        let and_samples = if computing.samples > 0 { " and samples" } else { "" };
+        finding.evidence_words = sentence!("its switches{} were seen", and_samples);
+    }
+    if own && case.candidate.event_loop {
+        finding.advice = "Move the computation off the event loop, or split it up.".to_owned();
+    }
+    Some(finding)
 }

@@ -1,8 +1,10 @@
-//! Dead end: the trail leaves the recording. Says what is missing and how to record it.
+//! Dead end: the records that would tell are missing. Names what is missing and how to record it.
 
 use super::{Case, Evidence, Finding, Pattern};
-use crate::answer::{recording, units};
-use crate::explain::Cause;
+use crate::explain::{Cause, Piece};
+use crate::stacks::text::own_function;
+use crate::wording::recording;
+use crate::wording::sentence::{Sentence, sentence};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let lost = case.ns_of(|piece, _| piece.cause == Cause::Lost);
@@ -12,78 +14,85 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if !case.is_most(lost + unseen) {
         return None;
     }
+    let unknown =
+        case.explanation.pieces.iter().filter(|piece| {
+            matches!(piece.cause, Cause::Lost | Cause::UnknownWaker | Cause::Message)
+        });
+    let longest = unknown.max_by_key(|piece| piece.window.duration_ns())?;
+    let (why, advice) = match lost > unseen {
+        true => why_lost(case),
+        false => why_unseen(case, longest, outside * 2 > unseen),
+    };
+    let mut sentences = vec![sentence!(
+        "{} waited for {}; {}.",
+        case.name(longest.thread),
+        case.part(lost + unseen),
+        why.clone()
+    )];
+    let stack = longest.segment.wait_stack(case.analysis.trace);
+    if !stack.is_empty() {
+        let waited_in = case.segment_stack(longest.thread, &longest.segment);
+        sentences.push(sentence!("It waited in\n  {}", waited_in));
+    }
+    Some(Finding {
+        function: own_function(case.analysis, stack),
+        evidence: if lost > unseen { Evidence::Lost } else { Evidence::Inferred },
+        evidence_words: why.clone(),
+        sentences,
+        advice: advice.to_owned(),
+        ..case.finding(Pattern::DeadEnd, sentence!("not known: {}.", why))
+    })
+}
+
+/// Why the trace does not show what a thread did, and what to do about it.
+fn why_lost(case: &Case<'_>) -> (Sentence, &'static str) {
+    match is_overwritten(case)
+        || case.explanation.window.start <= case.analysis.timeline.window().start
+    {
+        true => (
+            Sentence::from("lost records or the recording's edge hide what it did meanwhile"),
+            "Record with larger buffers (--buffer), and save sooner after the hang.",
+        ),
+        false => (Sentence::from("the kernel did not report what it did meanwhile"), ""),
+    }
+}
+
+fn is_overwritten(case: &Case<'_>) -> bool {
+    case.analysis.trace.losses.iter().any(|loss| loss.window.overlaps(case.explanation.window))
+}
+
+/// Why the trace does not show who ended `longest`, and what to do about it.
+fn why_unseen(case: &Case<'_>, longest: &Piece, is_message: bool) -> (Sentence, &'static str) {
     let trace = case.analysis.trace;
-    let longest = case
-        .explanation
-        .pieces
-        .iter()
-        .filter(|piece| matches!(piece.cause, Cause::Lost | Cause::UnknownWaker | Cause::Message))
-        .max_by_key(|piece| piece.window.duration_ns())?;
-    let stack = longest.segment.wait_stack(trace);
-    let ends = longest.window.end >= case.analysis.timeline.window().end;
-    let window = case.explanation.window;
-    let overwritten = trace.losses.iter().any(|loss| loss.window.overlaps(window));
     let silent = case.analysis.cpus.silent_cpus(trace);
-    let silent_words;
-    let (why, advice) = if lost > unseen {
-        match overwritten || window.start <= case.analysis.timeline.window().start {
-            true => (
-                "what it did meanwhile is hidden by lost records or the recording's edge",
-                "Record with larger buffers (--buffer), and save sooner after the hang.",
-            ),
-            false => ("the kernel did not report what it did meanwhile", ""),
-        }
-    } else if outside * 2 > unseen {
-        ("it waited for a message from the network, and who sent that is not recorded", "")
+    if is_message {
+        let why = "it waited for a message from the network, and the sender is not recorded";
+        (Sentence::from(why), "")
     } else if trace.wakings.is_empty() {
+        let why = "the recording holds no wake-ups, so nothing shows who ended the wait";
+        (Sentence::from(why), recording::wakings(trace.meta.format))
+    } else if longest.window.end >= case.analysis.timeline.window().end {
         (
-            "the recording holds no wake-ups, so nothing tells who ended the wait",
-            recording::wakings(trace.meta.format),
+            Sentence::from("it was still waiting when the recording ended"),
+            "Save again after it has ended: the wake-up that ends a wait names the culprit.",
         )
-    } else if ends {
+    } else if is_overwritten(case) {
         (
-            "it was still waiting when the recording ended",
-            "Save again after it has ended: the wake-up that ends a wait is what names the culprit.",
-        )
-    } else if overwritten {
-        (
-            "the wake-up that ended it is not in the recording",
+            Sentence::from("the wake-up that ended it is not in the recording"),
             "Record with larger buffers (--buffer).",
         )
     } else if !silent.is_empty() {
         let cpus: Vec<String> = silent.iter().map(u16::to_string).collect();
-        let (are, their) = if cpus.len() == 1 {
-            ("CPU", "reports nothing of its")
-        } else {
-            ("CPUs", "report nothing of their")
-        };
-        silent_words = format!(
-            "no task ended the wait, and {are} {} {their} idle time: it was a timer, a device, or the network, in an interrupt there",
-            cpus.join(", ")
+        let (noun, verb) = if cpus.len() == 1 { ("CPU", "reports") } else { ("CPUs", "report") };
+        let why = sentence!(
+            "no thread ended the wait, and {} {} {} no events while idle: it was a timer, a \
+             device or the network, in an interrupt there",
+            noun,
+            cpus.join(", "),
+            verb
         );
-        (silent_words.as_str(), "")
+        (why, "")
     } else {
-        ("nobody was seen to end the wait, and nothing else was lost", "")
-    };
-    let mut story = vec![format!(
-        "{} waited for {} of these {}; {why}.",
-        case.name(longest.thread),
-        units::duration(lost + unseen),
-        units::duration(case.duration_ns())
-    )];
-    if !stack.is_empty() {
-        story.push(format!("It waited in\n  {}", case.told(stack)));
+        (Sentence::from("nobody was seen to end the wait, and nothing else was lost"), "")
     }
-    Some(Finding {
-        pattern: Pattern::DeadEnd,
-        culprit: None,
-        crowd: None,
-        function: case.analysis.own_function(stack),
-        evidence: if lost > unseen { Evidence::Lost } else { Evidence::Inferred },
-        evidence_words: why.to_owned(),
-        story,
-        cause: format!("not known: {why}."),
-        advice: advice.to_owned(),
-        operation: None,
-    })
 }

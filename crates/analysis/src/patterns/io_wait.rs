@@ -1,97 +1,94 @@
-//! Slow device: a disk or a file system was waited for, by the victim or by the one it waited for.
+//! Slow device: the victim, or the thread it waited for, waited for a disk or a file system.
 
-use super::{Case, Finding, Pattern, place};
+use super::case::in_function;
+use super::{Case, Finding, Pattern};
 use crate::WaitClass;
-use crate::answer::units;
-use crate::explain::Cause;
-use crate::partition::What;
+use crate::explain::{Cause, What};
+use crate::locks::waits_for;
+use crate::stacks::text::own_function;
+use crate::wording::sentence::{Sentence, count, duration, plural, sentence};
 use unhitch_model::ThreadId;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
-    let share = |what: What| {
-        case.partition.iter().filter(|share| share.what == what).map(|share| share.ns).sum::<u64>()
-    };
-    let ns = share(What::Io);
-    // Who has a lock and waits for a disk is a holder first of all.
+    let is_io = |share: &&crate::Share| share.what == What::Io;
+    let ns: u64 = case.partition.iter().filter(is_io).map(|share| share.ns).sum();
+    // A lock's owner that waits for a disk is a lock's owner first of all.
     let behind_lock = case.victims_wait().is_some_and(|hop| hop.class == WaitClass::Lock);
     if !case.is_most(ns) || behind_lock {
         return None;
     }
     let (trace, victim) = (case.analysis.trace, case.candidate.victim);
-    let mut story = Vec::new();
-    let own = case
-        .explanation
-        .pieces
-        .iter()
-        .filter(|piece| piece.hop.is_none() && piece.cause == Cause::Io);
-    let asked = match case.victims_wait() {
-        Some(hop) => hop.wait_stack,
-        None => own.max_by_key(|piece| piece.window.duration_ns())?.segment.wait_stack(trace),
+    let (asked, asked_in) = match case.victims_wait() {
+        Some(hop) => (hop.wait_stack, case.wait_stack(hop)),
+        None => {
+            let pieces = case.explanation.pieces.iter();
+            let own = pieces.filter(|piece| piece.hop.is_none() && piece.cause == Cause::Io);
+            let segment = &own.max_by_key(|piece| piece.window.duration_ns())?.segment;
+            (segment.wait_stack(trace), case.segment_stack(victim, segment))
+        }
     };
-    story.push(format!(
-        "It waited for a disk or a file system for {} of these {}. It had asked for that in\n  {}",
-        units::duration(ns),
-        units::duration(case.duration_ns()),
-        case.told(asked)
-    ));
+    let mut sentences = vec![sentence!(
+        "It waited for a disk or a file system for {}, requested in\n  {}",
+        case.part(ns),
+        asked_in
+    )];
     let (waiter, waited) = case.most_of(|piece, _| piece.cause == Cause::Io).unwrap_or((victim, 0));
     if waiter != victim
         && let Some(piece) = case.longest(waiter, Cause::Io)
     {
-        story.push(format!(
+        sentences.push(sentence!(
             "Of that, {} waited for the device for {}, in\n  {}",
             case.name(waiter),
-            units::duration(waited),
-            case.told(piece.segment.wait_stack(trace))
+            duration(waited),
+            case.segment_stack(waiter, &piece.segment)
         ));
     }
-    let waits = case.explanation.pieces.iter().filter(|piece| piece.cause == Cause::Io);
-    let mut lengths: Vec<u64> = waits.map(|piece| piece.window.duration_ns()).collect();
-    lengths.sort_unstable();
-    if let ([_, .., longest], Some(median)) = (&lengths[..], lengths.get(lengths.len() / 2)) {
-        story.push(format!(
-            "{} for the device, {} in the median, the longest {}.",
-            units::plural(lengths.len() as u64, "wait"),
-            units::duration(*median),
-            units::duration(*longest)
-        ));
-    }
-    let others = other_users(case);
-    if !others.is_empty() {
-        story.push(format!("Meanwhile {} waited for a disk, too.", told(case, &others)));
-    }
-    let (evidence, evidence_words) = case.evidence();
+    sentences.extend(lengths(case));
+    sentences.extend(other_waiters(case));
+    let cause = sentence!(
+        "a slow disk or file system{}.",
+        in_function(", waited for in ", &own_function(case.analysis, asked))
+    );
     Some(Finding {
-        pattern: Pattern::IoWait,
         culprit: Some(waiter),
-        crowd: None,
-        function: case.analysis.own_function(asked),
-        evidence,
-        evidence_words,
-        story,
-        cause: format!("a slow disk or file system{}.", place(", waited for in ", &case.analysis.own_function(asked))),
-        advice: "The device's own queue is not recorded (block:block_rq_issue and block:block_rq_complete would show it).".to_owned(),
-        operation: None,
+        function: own_function(case.analysis, asked),
+        sentences,
+        advice: "The device's own queue is not recorded (block:block_rq_issue and \
+                 block:block_rq_complete would show it)."
+            .to_owned(),
+        ..case.finding(Pattern::IoWait, cause)
     })
 }
 
-/// Who else waited for disks meanwhile, and how long, longest first.
-fn other_users(case: &Case<'_>) -> Vec<(ThreadId, u64)> {
-    let window = case.explanation.window;
-    let mut list = case.analysis.waits_for(window, WaitClass::is_disk);
-    list.retain(|(thread, ns)| *thread != case.candidate.victim && ns * 20 > window.duration_ns());
-    list
+/// How many waits for the device there were, and how long.
+fn lengths(case: &Case<'_>) -> Option<Sentence> {
+    let waits = case.explanation.pieces.iter().filter(|piece| piece.cause == Cause::Io);
+    let mut lengths: Vec<u64> = waits.map(|piece| piece.window.duration_ns()).collect();
+    lengths.sort_unstable();
+    let (longest, median) = (lengths.last()?, lengths.get(lengths.len() / 2)?);
+    (lengths.len() > 1).then(|| {
+        sentence!(
+            "{} for the device: median {}, longest {}.",
+            plural(lengths.len() as u64, "wait"),
+            duration(*median),
+            duration(*longest)
+        )
+    })
 }
 
-fn told(case: &Case<'_>, list: &[(ThreadId, u64)]) -> String {
-    const MOST: usize = 3;
-    let told: Vec<String> = list
-        .iter()
-        .take(MOST)
-        .map(|(thread, ns)| format!("{} ({})", case.name(*thread), units::duration(*ns)))
-        .collect();
-    match list.len().saturating_sub(MOST) {
-        0 => told.join(", "),
-        more => format!("{} and {more} more", told.join(", ")),
-    }
+/// Which other threads waited for disks meanwhile, and how long, longest first.
+fn other_waiters(case: &Case<'_>) -> Option<Sentence> {
+    /// Maximum threads that are listed.
+    const MAX_LISTED: usize = 3;
+    let window = case.explanation.window;
+    let mut list = waits_for(case.analysis, window, WaitClass::is_disk);
+    list.retain(|(thread, ns)| *thread != case.candidate.victim && ns * 20 > window.duration_ns());
+    let waiter =
+        |(thread, ns): &(ThreadId, u64)| sentence!("{} ({})", case.name(*thread), duration(*ns));
+    let listed = Sentence::join(list.iter().take(MAX_LISTED).map(waiter), ", ");
+    let more = match list.len().saturating_sub(MAX_LISTED) as u64 {
+        0 => Sentence::default(),
+        more => sentence!(" and {} more", count(more)),
+    };
+    (!list.is_empty()).then(|| sentence!("Meanwhile {}{} also waited for a disk.", listed, more))
 }

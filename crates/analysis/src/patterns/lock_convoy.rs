@@ -1,131 +1,152 @@
-//! Convoy: the lock went from thread to thread, each of which had waited for the one before; no
-//! single one is to blame.
+//! Convoy: the lock was handed from waiter to waiter; no single one is to blame.
 
+use super::case::samples_of;
 use super::{Case, Finding, Pattern};
 use crate::WaitClass;
-use crate::answer::units;
 use crate::explain::Cause;
+use crate::samples::hot_spot;
+use crate::wording::sentence::{Sentence, duration, function, plural, sentence};
+use crate::wording::units;
 use rustc_hash::FxHashMap;
 use unhitch_model::{ThreadId, Window};
 
-const FEWEST_HOLDERS: usize = 3;
+/// Minimum holders of a convoy.
+const MIN_HOLDERS: usize = 3;
+
+/// What the holders did with the lock: the pieces behind each hop.
+struct Holds {
+    /// Length and thread of each hold, shortest first, without those that are negligible.
+    lengths: Vec<(u64, ThreadId)>,
+    /// When holders were on a CPU.
+    runs: Vec<(ThreadId, Window)>,
+    /// Time by what the holders did.
+    by_cause: FxHashMap<Cause, u64>,
+    /// All holds together, nanoseconds.
+    total_ns: u64,
+    /// The threads, in the order in which they had the lock.
+    in_order: Vec<ThreadId>,
+}
+
+impl Holds {
+    fn new(case: &Case<'_>) -> Self {
+        let mut by_hop: FxHashMap<u32, (ThreadId, u64)> = FxHashMap::default();
+        let (mut runs, mut in_order) = (Vec::new(), Vec::new());
+        let mut by_cause: FxHashMap<Cause, u64> = FxHashMap::default();
+        for piece in &case.explanation.pieces {
+            let is_lock =
+                case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock);
+            let Some(hop) = piece.hop.filter(|_| is_lock) else { continue };
+            let ns = piece.window.duration_ns();
+            by_hop.entry(hop).or_insert((piece.thread, 0)).1 += ns;
+            *by_cause.entry(piece.cause).or_default() += ns;
+            if piece.cause == Cause::Ran {
+                runs.push((piece.thread, piece.window));
+            }
+            if in_order.last() != Some(&piece.thread) {
+                in_order.push(piece.thread);
+            }
+        }
+        let mut lengths: Vec<(u64, ThreadId)> =
+            by_hop.values().map(|&(thread, ns)| (ns, thread)).collect();
+        lengths.sort_unstable();
+        let total_ns: u64 = lengths.iter().map(|(ns, _)| ns).sum();
+        // A moment on the way is no hold.
+        lengths.retain(|(ns, _)| ns * 500 >= total_ns);
+        Self { lengths, runs, by_cause, total_ns, in_order }
+    }
+
+    /// Number of different threads.
+    fn threads(&self) -> usize {
+        let mut threads: Vec<ThreadId> = self.lengths.iter().map(|(_, thread)| *thread).collect();
+        threads.sort_unstable();
+        threads.dedup();
+        threads.len()
+    }
+
+    /// The first thread that held the lock about as long as the longest: all victims of this queue
+    /// then name the same one.
+    fn culprit(&self) -> Option<ThreadId> {
+        let (longest, _) = self.lengths.last()?;
+        self.in_order.iter().copied().find(|thread| {
+            self.lengths.iter().any(|(ns, who)| who == thread && ns * 20 >= longest * 19)
+        })
+    }
+
+    /// `60.1 % on a CPU, 39.9 % waiting for a disk`.
+    fn activities(&self) -> Sentence {
+        let mut parts: Vec<(u64, Cause)> = (self.by_cause.iter())
+            .map(|(cause, ns)| (*ns, *cause))
+            .filter(|(ns, _)| ns * 100 >= self.total_ns)
+            .collect();
+        parts.sort_unstable_by(|a, b| b.cmp(a));
+        let words = parts.iter().map(|(ns, cause)| {
+            format!("{} {}", units::percent(*ns, self.total_ns), activity(*cause))
+        });
+        Sentence::join(words, ", ")
+    }
+}
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
-    // What each of the hands did with the lock: the pieces behind each hop.
-    let mut holds: FxHashMap<u32, (ThreadId, u64)> = FxHashMap::default();
-    let mut runs: Vec<(ThreadId, Window)> = Vec::new();
-    let mut did: FxHashMap<Cause, u64> = FxHashMap::default();
-    let behind_lock = case.explanation.pieces.iter().filter_map(|piece| {
-        let hop = piece.hop.filter(|_| {
-            case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock)
-        })?;
-        Some((hop, piece))
-    });
-    for (hop, piece) in behind_lock {
-        let ns = piece.window.duration_ns();
-        holds.entry(hop).or_insert((piece.thread, 0)).1 += ns;
-        *did.entry(piece.cause).or_default() += ns;
-        if piece.cause == Cause::Ran {
-            runs.push((piece.thread, piece.window));
-        }
-    }
-    let mut holders_in_order: Vec<ThreadId> = Vec::new();
-    for piece in case
-        .explanation
-        .pieces
-        .iter()
-        .filter(|piece| piece.hop.is_some_and(|hop| holds.contains_key(&hop)))
-    {
-        if holders_in_order.last() != Some(&piece.thread) {
-            holders_in_order.push(piece.thread);
-        }
-    }
-    let mut by_length: Vec<(u64, ThreadId)> =
-        holds.values().map(|&(thread, ns)| (ns, thread)).collect();
-    by_length.sort_unstable();
-    let total: u64 = by_length.iter().map(|(ns, _)| ns).sum();
-    // A moment on the way is no hold.
-    by_length.retain(|(ns, _)| ns * 500 >= total);
-    let mut holders: Vec<ThreadId> = by_length.iter().map(|(_, thread)| *thread).collect();
-    holders.sort_unstable();
-    holders.dedup();
+    let holds = Holds::new(case);
+    let (culprit, threads) = (holds.culprit()?, holds.threads());
     let (&(longest, longest_by), &(median, _)) =
-        (by_length.last()?, by_length.get(by_length.len() / 2)?);
-    // Of equally long holds the first: all who stood in this queue then name the same.
-    let culprit = holders_in_order.into_iter().find(|thread| {
-        by_length.iter().any(|(ns, who)| who == thread && ns * 20 >= longest * 19)
-    })?;
-    if !case.is_most(total) || holders.len() < FEWEST_HOLDERS {
+        (holds.lengths.last()?, holds.lengths.get(holds.lengths.len() / 2)?);
+    if !case.is_most(holds.total_ns) || threads < MIN_HOLDERS {
         return None;
     }
-
-    let mut story = Vec::new();
-    if let Some(wait) = case.victims_wait() {
-        story.push(format!("It waited for a lock in\n  {}", case.told(wait.wait_stack)));
-    }
-    story.push(format!(
-        "{} handed it on, each having waited for the one before: {} in all, {} in the median, the longest {} by {}.",
-        units::plural(holders.len() as u64, "thread"),
-        units::duration(total),
-        units::duration(median),
-        units::duration(longest),
+    let threads = plural(threads as u64, "thread");
+    let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
+    sentences.push(sentence!(
+        "{} handed it on, each after waiting for the one before: {} in all, median {}, longest {} \
+         by {}.",
+        threads.clone(),
+        duration(holds.total_ns),
+        duration(median),
+        duration(longest),
         case.name(longest_by)
     ));
-    let mut parts: Vec<(u64, Cause)> = did
-        .into_iter()
-        .map(|(cause, ns)| (ns, cause))
-        .filter(|(ns, _)| ns * 100 >= total)
-        .collect();
-    parts.sort_unstable_by(|a, b| b.cmp(a));
-    let told: Vec<String> = parts
-        .iter()
-        .map(|(ns, cause)| format!("{} {}", units::percent(*ns, total), doing(*cause)))
-        .collect();
-    story.push(format!("While they held the lock they were {}.", told.join(", ")));
-    let hot = case.analysis.hot_spot(&runs);
+    sentences.push(sentence!("While they held the lock they were {}.", holds.activities()));
     let release = case.release();
-    let function = match &hot {
+    let name = match &hot_spot(case.analysis, &holds.runs) {
         Some(spot) => {
-            story.push(format!(
-                "{} of {} samples inside the holds are in\n  {}",
-                spot.inside,
-                spot.total,
-                case.told(spot.stack)
+            sentences.push(sentence!(
+                "{} taken during the holds are in\n  {}",
+                samples_of(spot),
+                case.stack(spot.stack)
             ));
             case.hot_name(spot)
         }
         None => release.as_ref().map(|release| release.function.clone()).unwrap_or_default(),
     };
     if let Some(release) = &release {
-        story.push(format!("They let the lock go in\n  {}", case.told(release.stack)));
+        sentences.push(sentence!("They released the lock in\n  {}", case.stack(release.stack)));
     }
-    let (evidence, evidence_words) = case.evidence();
+    let doing = match name.as_str() {
+        "" => Sentence::default(),
+        name => sentence!(", for {}", function(name)),
+    };
+    let cause = sentence!(
+        "a convoy: {} took one lock in turn, {} each{}.",
+        threads,
+        duration(median),
+        doing
+    );
     Some(Finding {
-        pattern: Pattern::LockConvoy,
         culprit: Some(culprit),
-        crowd: None,
-        function: function.clone(),
-        evidence,
-        evidence_words,
-        story,
-        cause: format!(
-            "a convoy: {} took one lock in turn, {} each{}.",
-            units::plural(holders.len() as u64, "thread"),
-            units::duration(median),
-            if function.is_empty() { String::new() } else { format!(", for {function}") }
-        ),
-        advice:
-            "Do less under the lock, or let those who need the same result share one computation."
-                .to_owned(),
-        operation: None,
+        function: name,
+        sentences,
+        advice: "Do less under the lock, or let threads that need the same result share one \
+                 computation."
+            .to_owned(),
+        ..case.finding(Pattern::LockConvoy, cause)
     })
 }
 
-const fn doing(cause: Cause) -> &'static str {
+const fn activity(cause: Cause) -> &'static str {
     match cause {
         Cause::Ran => "on a CPU",
         Cause::WaitedForCpu => "waiting for a CPU",
-        Cause::Timer | Cause::Timeout => "asleep until a time they had set",
+        Cause::Timer | Cause::Timeout => "asleep by their own timer",
         Cause::Io => "waiting for a disk",
         Cause::Memory => "waiting for memory",
         Cause::Message => "waiting for a message",

@@ -1,156 +1,205 @@
 //! Lock starvation: one operation woken again and again, each time too late. Either the releaser
-//! has taken the lock again (barging), or many are woken for one lock each time (a herd), or nobody
-//! wakes it and it looks by its own timer (polling).
+//! has taken the lock again (barging), or each release wakes many waiters (a herd), or nobody wakes
+//! the waiter and it looks by its own timer (polling).
 
+use super::case::{samples_of, weaken};
 use super::{Case, Evidence, Finding, Pattern};
-use crate::answer::units;
 use crate::explain::{Cause, Piece};
-use crate::waits::InterruptSource;
-use crate::{Operation, Segment, State, WaitClass};
+use crate::stacks::text::own_function;
+use crate::wording::sentence::{Sentence, count, duration, function, sentence};
+use crate::{InterruptSource, Operation, Segment, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{StackId, ThreadId, Window};
 
-const FEWEST_WAKES_IN_VAIN: usize = 8;
-/// Wake-ups by one release are no further apart.
-const HERD_NS: u64 = 100_000;
+/// Minimum wake-ups in vain.
+const MIN_WAKES_IN_VAIN: usize = 8;
+/// Maximum distance of two wake-ups by one release, nanoseconds.
+const MAX_HERD_NS: u64 = 100_000;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let operation = case.operation.as_ref()?;
-    let trace = case.analysis.trace;
-    let in_vain = operation.wakes_in_vain();
-    if operation.class != WaitClass::Lock || in_vain < FEWEST_WAKES_IN_VAIN {
+    if operation.class != WaitClass::Lock || operation.wakes_in_vain() < MIN_WAKES_IN_VAIN {
         return None;
     }
-    // Had the holder had a CPU, next to nothing would be left of this wait: that is priority
-    // inversion, whoever else was let in.
-    if case.main_holder().is_some_and(|(holder, _)| {
+    // If next to nothing of this wait would be left had the holder had a CPU, it is priority
+    // inversion, whoever else got the lock.
+    let is_inverted = case.main_holder().is_some_and(|(holder, _)| {
         case.holder_without_cpu_ns(holder) / 9 >= case.duration_ns() / 10
-    }) {
-        return None;
-    }
-    let mut wakers: FxHashMap<(ThreadId, StackId), usize> = FxHashMap::default();
-    for &wake in &operation.wakes {
-        if case.analysis.facts.wake_source(trace, wake).context.is_task() {
-            *wakers.entry((trace.wakings.waker[wake], trace.wakings.stack[wake])).or_default() += 1;
-        }
-    }
-    let timeouts = operation.wakes.iter().filter(|&&wake| {
-        case.analysis.facts.wake_source(trace, wake).interrupt.is_some_and(|source| {
-            matches!(source, InterruptSource::Timeout | InterruptSource::Timer)
-        })
     });
-    let timeouts = timeouts.count();
-    if timeouts * 2 > operation.wakes.len() {
-        // Who only looked by its timer until the holder let it in was kept waiting by that holder,
-        // however often it looked.
-        if case.main_holder().is_some_and(|(holder, held_ns)| {
-            holder != case.candidate.victim && case.is_most(held_ns)
-        }) {
-            return None;
-        }
-        return Some(poll(case, operation, timeouts));
-    }
-    let mut by_thread: FxHashMap<ThreadId, usize> = FxHashMap::default();
-    wakers.iter().for_each(|((thread, _), count)| *by_thread.entry(*thread).or_default() += count);
-    let (releaser, by_releaser) =
-        by_thread.into_iter().max_by_key(|&(thread, count)| (count, Reverse(thread)))?;
-    let herd = herd_size(case, operation);
-    // Woken mostly by others than one thread, one at a time: a lock with many users.
-    if by_releaser * 2 < operation.wakes.len() && herd < 2.0 {
+    if is_inverted {
         return None;
     }
-    let barging = Barging::new(case, operation, releaser);
-    let culprit = if herd < 2.0 { barging.by } else { releaser };
-    let stacks = wakers.iter().filter(|((thread, _), _)| *thread == releaser);
-    let release = stacks
-        .max_by_key(|((_, stack), count)| (**count, Reverse(*stack)))
-        .map(|((_, stack), _)| *stack)?;
-
-    let wakes = operation.wakes.len();
-    let holding = case.windows_of(|piece, hop| piece.thread == culprit && hop.is_some());
-    let hot = case.hot(culprit, &holding);
-    let every = units::duration(operation.window.duration_ns() / wakes.max(1) as u64);
-    let (who, by) = (case.name(culprit), case.name(releaser));
-    let mut story = vec![
-        format!(
-            "One wait for a lock {}: woken {} times (every {every}), {} times in vain, always on the stack\n  {}",
-            if operation.open { "has not ended yet" } else { "took all that time" },
-            units::count(wakes as u64),
-            units::count(in_vain as u64),
-            case.told(operation.stack),
-        ),
-        format!(
-            "Woken {} by {by}, which releases the lock in\n  {}\nand {} ({} asleep, {} on the way to a CPU, {} looking at the lock).",
-            if by_releaser == wakes {
-                "every time".to_owned()
-            } else {
-                format!("{} times", units::count(by_releaser as u64))
-            },
-            case.told(release),
-            match herd < 2.0 {
-                true => barging.told(case, releaser),
-                false => format!(
-                    "wakes {herd:.0} threads for it each time, of which another takes it before the waiter arrives"
-                ),
-            },
-            units::duration(operation.asleep_ns),
-            units::duration(operation.runnable_ns),
-            units::duration(operation.ran_ns),
-        ),
-    ];
-    let kind = if herd < 2.0 { "unfair lock" } else { "a herd: each release wakes all waiters" };
-    let mut cause = format!("lock starvation ({kind}). Holder: {who}");
-    if let Some(spot) = &hot {
-        let busy: u64 = holding.iter().map(|window| window.duration_ns()).sum();
-        cause.push_str(&format!(
-            ", hot in {} ({} of {} samples)",
-            case.hot_name(spot),
-            spot.inside,
-            spot.total
-        ));
-        story.push(format!(
-            "Meanwhile {who} accounts for {} of the wait ({}).",
-            units::duration(busy),
-            case.percent(busy)
-        ));
+    let timeouts = own_timeouts(case, operation);
+    if timeouts * 2 > operation.wakes.len() {
+        // A waiter that only polled until the holder released was kept waiting by that holder,
+        // however often it looked.
+        let is_held = case.main_holder().is_some_and(|(holder, held_ns)| {
+            holder != case.candidate.victim && case.is_most(held_ns)
+        });
+        return (!is_held).then(|| poll(case, operation, timeouts));
     }
-    cause.push('.');
-    let seen = operation.wakes.len() as u32 + u32::from(operation.open) >= operation.sleeps;
-    let (evidence, evidence_words) = match case.evidence() {
-        (Evidence::Direct, _) if herd < 2.0 && !barging.is_certain() => (
-            Evidence::Inferred,
-            format!(
-                "who takes the lock before the waiter arrives is concluded; {}",
-                barging.seen(&who)
-            ),
-        ),
-        (Evidence::Direct, _) if seen => {
-            (Evidence::Direct, format!("every wake-up was seen ({})", units::count(wakes as u64)))
-        }
-        (Evidence::Direct, _) => (
-            Evidence::Inferred,
-            format!("{} wake-ups were not recorded", operation.sleeps as usize - wakes),
-        ),
-        weaker => weaker,
-    };
-    Some(Finding {
-        pattern: Pattern::LockStarvation,
-        culprit: Some(culprit),
-        crowd: None,
-        function: case.analysis.own_function(release),
-        evidence,
-        evidence_words,
-        story,
-        cause,
-        advice: "Let the lock be fair at least now and then (hand it over on release), or let the holder pause between holds: a second CPU is what makes this happen.".to_owned(),
-        operation: None,
-    })
+    let starvation = Starvation::new(case, operation)?;
+    // Mostly woken by several threads, one at a time: a lock with many users.
+    if starvation.by_releaser * 2 < operation.wakes.len() && !starvation.is_herd() {
+        return None;
+    }
+    Some(starvation.finding(case, operation))
 }
 
-/// Who takes the lock between a wake-up and the waiter's arrival. No event shows that; but it must
-/// have had a CPU meanwhile, and whoever still has one when the waiter goes back to sleep, and is
-/// what that next sleep waits for, has the lock.
+/// How many of the operation's wake-ups came from its own timer.
+fn own_timeouts(case: &Case<'_>, operation: &Operation) -> usize {
+    let source = |wake| case.analysis.stacks.wake_source(case.analysis.trace, wake).interrupt;
+    let is_timer = |wake: &&usize| {
+        matches!(source(**wake), Some(InterruptSource::Timeout | InterruptSource::Timer))
+    };
+    operation.wakes.iter().filter(is_timer).count()
+}
+
+/// Who starved the waiter, and how.
+struct Starvation {
+    /// The thread that issued most wake-ups.
+    releaser: ThreadId,
+    /// How many of them.
+    by_releaser: usize,
+    /// Its most frequent stack.
+    release: StackId,
+    /// One of its wake-ups on that stack.
+    wake: usize,
+    /// How many threads each wake-up woke for the lock, on average.
+    herd: f64,
+    barging: Barging,
+}
+
+impl Starvation {
+    fn new(case: &Case<'_>, operation: &Operation) -> Option<Self> {
+        let trace = case.analysis.trace;
+        // How many wake-ups by each thread on each stack, and the first.
+        let mut wakers: FxHashMap<(ThreadId, StackId), (usize, usize)> = FxHashMap::default();
+        for &wake in &operation.wakes {
+            if case.analysis.stacks.wake_source(trace, wake).context.is_task() {
+                let waker = (trace.wakings.waker[wake], trace.wakings.stack[wake]);
+                wakers.entry(waker).or_insert((0, wake)).0 += 1;
+            }
+        }
+        let mut by_thread: FxHashMap<ThreadId, usize> = FxHashMap::default();
+        for ((thread, _), (times, _)) in &wakers {
+            *by_thread.entry(*thread).or_default() += times;
+        }
+        let (releaser, by_releaser) =
+            by_thread.into_iter().max_by_key(|&(thread, times)| (times, Reverse(thread)))?;
+        let (release, wake) = wakers
+            .iter()
+            .filter(|((thread, _), _)| *thread == releaser)
+            .max_by_key(|((_, stack), (times, _))| (*times, Reverse(*stack)))
+            .map(|((_, stack), (_, wake))| (*stack, *wake))?;
+        let (herd, barging) = (herd_size(case, operation), Barging::new(case, operation, releaser));
+        Some(Self { releaser, by_releaser, release, wake, herd, barging })
+    }
+
+    fn is_herd(&self) -> bool {
+        self.herd >= 2.0
+    }
+
+    /// Who took the lock.
+    fn culprit(&self) -> ThreadId {
+        if self.is_herd() { self.releaser } else { self.barging.by }
+    }
+
+    fn finding(&self, case: &Case<'_>, operation: &Operation) -> Finding {
+        let culprit = self.culprit();
+        let holding = case.windows_of(|piece, hop| piece.thread == culprit && hop.is_some());
+        let mut sentences = self.sentences(case, operation);
+        let kind = match self.is_herd() {
+            true => "a herd: each release wakes all waiters",
+            false => "unfair lock",
+        };
+        let mut cause = sentence!("lock starvation ({}). Holder: {}", kind, case.name(culprit));
+        if let Some(spot) = case.hot(culprit, &holding) {
+            let hot = case.hot_name(&spot);
+            cause.push(sentence!(", hot in {} ({})", function(&hot), samples_of(&spot)));
+            let busy: u64 = holding.iter().map(|window| window.duration_ns()).sum();
+            sentences.push(sentence!(
+                "Meanwhile {} accounts for {} of the wait ({}).",
+                case.name(culprit),
+                duration(busy),
+                case.percent(busy)
+            ));
+        }
+        let mut finding = Finding {
+            culprit: Some(culprit),
+            function: own_function(case.analysis, self.release),
+            sentences,
+            advice: "Make the lock fair at least now and then (hand it off on release), or let \
+                     the holder pause between holds: a second CPU is what makes this happen."
+                .to_owned(),
+            ..case.finding(Pattern::LockStarvation, cause.with("."))
+        };
+        self.qualify(case, operation, &mut finding);
+        finding
+    }
+
+    fn sentences(&self, case: &Case<'_>, operation: &Operation) -> Vec<Sentence> {
+        let wakes = operation.wakes.len() as u64;
+        let how_often = match self.by_releaser as u64 {
+            times if times == wakes => Sentence::from("every time"),
+            times => sentence!("{} times", count(times)),
+        };
+        let what_happens = match self.is_herd() {
+            true => sentence!(
+                "wakes {} threads for it each time, another of which takes it before the waiter \
+                 runs",
+                format!("{:.0}", self.herd)
+            ),
+            false => self.barging.words(case, self.releaser),
+        };
+        vec![
+            sentence!(
+                "One wait for a lock {}: woken {} times (every {}), {} times in vain, always on \
+                 the stack\n  {}",
+                if operation.open { "has not ended yet" } else { "took all that time" },
+                count(wakes),
+                duration(operation.window.duration_ns() / wakes.max(1)),
+                count(operation.wakes_in_vain() as u64),
+                case.stack(operation.stack)
+            ),
+            sentence!(
+                "Woken {} by {}, which releases the lock in\n  {}\nand {} ({} asleep, {} waiting \
+                 for a CPU, {} checking the lock).",
+                how_often,
+                case.name(self.releaser),
+                case.wake_stack(self.wake),
+                what_happens,
+                duration(operation.asleep_ns),
+                duration(operation.runnable_ns),
+                duration(operation.ran_ns)
+            ),
+        ]
+    }
+
+    /// States what direct evidence there is, or what is inferred.
+    fn qualify(&self, case: &Case<'_>, operation: &Operation, finding: &mut Finding) {
+        let wakes = operation.wakes.len();
+        let missing = operation.sleeps as usize - wakes.min(operation.sleeps as usize);
+        let seen = missing <= usize::from(operation.open);
+        if !self.is_herd() && !self.barging.is_certain() {
+            weaken(finding, |_| {
+                sentence!(
+                    "who takes the lock before the waiter runs is inferred; {}",
+                    self.barging.seen(case.name(self.culprit()))
+                )
+            });
+        } else if !seen {
+            weaken(finding, |_| sentence!("{} wake-ups were not recorded", count(missing as u64)));
+        } else if finding.evidence == Evidence::Direct {
+            finding.evidence_words = sentence!("every wake-up was seen ({})", count(wakes as u64));
+        }
+    }
+}
+
+/// Who takes the lock between a wake-up and the waiter's arrival. No event shows that; but that
+/// thread must have had a CPU meanwhile. A thread that is still on a CPU when the waiter goes back
+/// to sleep, and that the next sleep waits for, has the lock.
 struct Barging {
     /// How often the waiter looked in vain.
     looks: usize,
@@ -167,16 +216,16 @@ impl Barging {
         let sleeps: Vec<&Segment> =
             segments.iter().filter(|segment| matches!(segment.state, State::Sleeping(_))).collect();
         let pieces = &case.explanation.pieces;
+        let is_behind_lock = |piece: &&Piece| {
+            case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock)
+        };
         let (mut looks, mut seen) = (0, FxHashMap::<ThreadId, usize>::default());
         for pair in sleeps.windows(2).filter(|pair| pair[0].wake.is_some()) {
             looks += 1;
             let begins = pair[1].window.start;
             let piece = pieces.get(pieces.partition_point(|piece| piece.window.end <= begins));
-            let behind_lock = |piece: &&Piece| {
-                case.explanation.hop_of(piece).is_some_and(|hop| hop.class == WaitClass::Lock)
-            };
-            if let Some(piece) = piece.filter(behind_lock).filter(|piece| piece.cause == Cause::Ran)
-            {
+            let ran = piece.filter(is_behind_lock).filter(|piece| piece.cause == Cause::Ran);
+            if let Some(piece) = ran {
                 *seen.entry(piece.thread).or_default() += 1;
             }
         }
@@ -194,39 +243,36 @@ impl Barging {
     }
 
     /// What happens to the lock, as the rest of a sentence about the releaser.
-    fn told(&self, case: &Case<'_>, releaser: ThreadId) -> String {
-        let taken = match (self.by == releaser, self.is_certain()) {
-            (true, true) => "has taken it again before the waiter arrives".to_owned(),
-            (true, false) => "seems to have taken it again before the waiter arrives".to_owned(),
-            (false, _) => format!("{} takes it before the waiter arrives", case.name(self.by)),
+    fn words(&self, case: &Case<'_>, releaser: ThreadId) -> Sentence {
+        let own = self.by == releaser;
+        let taken = match (own, self.is_certain()) {
+            (true, true) => Sentence::from("has taken it again before the waiter runs"),
+            (true, false) => Sentence::from("seems to have taken it again before the waiter runs"),
+            (false, _) => sentence!("{} takes it before the waiter runs", case.name(self.by)),
         };
-        let whom = if self.by == releaser { "it".to_owned() } else { case.name(self.by) };
-        format!("{taken}: {}", self.seen(&whom))
+        let whom = if own { Sentence::from("it") } else { case.name(self.by).into() };
+        sentence!("{}: {}", taken, self.seen(whom))
     }
 
-    fn seen(&self, whom: &str) -> String {
-        format!(
-            "after {} of the {} wake-ups in vain {whom} was on a CPU when the waiter went back to sleep",
-            units::count(self.times as u64),
-            units::count(self.looks as u64)
+    fn seen(&self, whom: impl Into<Sentence>) -> Sentence {
+        sentence!(
+            "after {} of {} wake-ups in vain, {} was on a CPU when the waiter went back to sleep",
+            count(self.times as u64),
+            count(self.looks as u64),
+            whom.into()
         )
     }
 }
 
 /// How many threads each of the wake-ups woke for the same lock, on average.
 fn herd_size(case: &Case<'_>, operation: &Operation) -> f64 {
-    let trace = case.analysis.trace;
+    let wakings = &case.analysis.trace.wakings;
     let at_once = |wake: usize| {
-        let (waker, stack, time) =
-            (trace.wakings.waker[wake], trace.wakings.stack[wake], trace.wakings.time[wake]);
-        let window = Window::new(time.minus(HERD_NS), time.plus(HERD_NS));
-        trace
-            .wakings
-            .range(window)
-            .filter(|&other| {
-                trace.wakings.waker[other] == waker && trace.wakings.stack[other] == stack
-            })
-            .count()
+        let (waker, stack, time) = (wakings.waker[wake], wakings.stack[wake], wakings.time[wake]);
+        let window = Window::new(time.minus(MAX_HERD_NS), time.plus(MAX_HERD_NS));
+        let is_same =
+            |other: &usize| wakings.waker[*other] == waker && wakings.stack[*other] == stack;
+        wakings.range(window).filter(is_same).count()
     };
     let sum: usize = operation.wakes.iter().map(|&wake| at_once(wake)).sum();
     sum as f64 / operation.wakes.len().max(1) as f64
@@ -234,28 +280,35 @@ fn herd_size(case: &Case<'_>, operation: &Operation) -> f64 {
 
 /// Nobody woke it: it looked at the lock by its own timer, and never at the right moment.
 fn poll(case: &Case<'_>, operation: &Operation, timeouts: usize) -> Finding {
-    let holder = case
-        .main_holder()
-        .filter(|(thread, _)| *thread != case.candidate.victim)
-        .map(|(thread, _)| thread);
-    let held = holder.map_or(String::new(), |holder| format!(" {} had it.", case.name(holder)));
+    let wakes = operation.wakes.len() as u64;
+    let holder = case.main_holder().map(|(thread, _)| thread);
+    let holder = holder.filter(|thread| *thread != case.candidate.victim);
+    let held = match holder {
+        Some(holder) => sentence!(" {} had it.", case.name(holder)),
+        None => Sentence::default(),
+    };
+    let cause = sentence!("polling for a lock, which was never free when it looked.{}", held);
     Finding {
-        pattern: Pattern::LockStarvation,
         culprit: holder,
-        crowd: None,
-        function: case.analysis.own_function(operation.stack),
-        // Who had the lock each time it looked is concluded from who has it between.
+        function: own_function(case.analysis, operation.stack),
+        // Who had the lock each time it looked is inferred from who had it in between.
         evidence: Evidence::Inferred,
-        evidence_words: format!("{} of its {} wake-ups came from its own timer", timeouts, operation.wakes.len()),
-        story: vec![format!(
-            "It polled for a lock: its own timer woke it {} times (every {}), {} times in vain, always on the stack\n  {}",
-            units::count(timeouts as u64),
-            units::duration(operation.window.duration_ns() / operation.wakes.len().max(1) as u64),
-            units::count(operation.wakes_in_vain() as u64),
-            case.told(operation.stack)
+        evidence_words: sentence!(
+            "{} of its {} wake-ups came from its own timer",
+            count(timeouts as u64),
+            count(wakes)
+        ),
+        sentences: vec![sentence!(
+            "It polled for a lock: its own timer woke it {} times (every {}), {} times in vain, \
+             always on the stack\n  {}",
+            count(timeouts as u64),
+            duration(operation.window.duration_ns() / wakes.max(1)),
+            count(operation.wakes_in_vain() as u64),
+            case.stack(operation.stack)
         )],
-        cause: format!("polling for a lock, which was never free when it looked.{held}"),
-        advice: "Wait for the lock in place of polling for it: a waiter that sleeps is woken when it is free.".to_owned(),
-        operation: None,
+        advice: "Block on the lock instead of polling for it: a waiter that sleeps is woken when \
+                 the lock is free."
+            .to_owned(),
+        ..case.finding(Pattern::LockStarvation, cause)
     }
 }

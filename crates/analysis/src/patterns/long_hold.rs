@@ -1,125 +1,137 @@
 //! Long hold: one thread held what the victim waited for, for most of the stall. What did it do
 //! meanwhile?
 
+use super::case::samples_of;
 use super::{Case, Finding, Pattern};
-use crate::answer::units;
-use crate::explain::Cause;
+use crate::explain::{Cause, Hop};
+use crate::samples::HotSpot;
+use crate::stacks::text::own_function;
+use crate::wording::sentence::{Sentence, function, plural, sentence};
+use crate::wording::units;
 use rustc_hash::FxHashSet;
-use unhitch_model::ThreadId;
+use unhitch_model::{ThreadId, Window};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (holder, held_ns) = case.main_holder()?;
     if !case.is_most(held_ns) || holder == case.candidate.victim {
         return None;
     }
+    let hold = Hold::new(case, holder, held_ns);
     let hop = case.hop_to(holder)?;
-    let by_holder = |cause: Cause| {
-        case.ns_of(|piece, hop| piece.thread == holder && hop.is_some() && piece.cause == cause)
-    };
-    let running = case.windows_of(|piece, hop| {
-        piece.thread == holder && hop.is_some() && piece.cause == Cause::Ran
-    });
-    let ran: u64 = running.iter().map(|window| window.duration_ns()).sum();
-    let hot = case.hot(holder, &running);
-    let who = case.name(holder);
-
-    let mut story = Vec::new();
-    if let Some(wait) = case.victims_wait() {
-        story.push(format!("It waited for a lock in\n  {}", case.told(wait.wait_stack)));
-    }
-    let between: FxHashSet<ThreadId> = case
-        .explanation
-        .hops
-        .iter()
-        .filter(|other| other.depth < hop.depth && other.by != holder)
-        .map(|other| other.by)
-        .collect();
-    if hop.depth > 1 {
-        story.push(format!(
-            "The lock came to it through {}, each of which had waited for the one before.",
-            units::plural(between.len() as u64, "other thread")
-        ));
-    }
-    story.push(match hop.wake {
-        Some(wake) => format!(
-            "{who} held it for {} of these {} and let it go in\n  {}",
-            units::duration(held_ns),
-            units::duration(case.duration_ns()),
-            case.told(case.analysis.trace.wakings.stack[wake])
+    let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
+    sentences.extend(came_through(case, hop));
+    sentences.push(match hop.wake {
+        Some(wake) => sentence!(
+            "{} held it for {} and released it in\n  {}",
+            case.name(holder),
+            case.part(held_ns),
+            case.wake_stack(wake)
         ),
-        None => format!(
-            "{who} owned it for {} of these {} and still does where the recording ends.",
-            units::duration(held_ns),
-            units::duration(case.duration_ns())
+        None => sentence!(
+            "{} owned it for {}, and still did where the recording ends.",
+            case.name(holder),
+            case.part(held_ns)
         ),
     });
-    let parts = [
-        (ran, "on a CPU"),
-        (by_holder(Cause::Io), "waiting for a disk"),
-        (by_holder(Cause::Timer), "asleep until a time it had set"),
-        (by_holder(Cause::WaitedForCpu), "waiting for a CPU"),
-        (by_holder(Cause::Memory), "waiting for memory"),
-        (by_holder(Cause::Stopped), "stopped"),
-    ];
-    let told = parts.iter().filter(|&(ns, _)| ns * 100 >= held_ns);
-    let did: Vec<String> =
-        told.map(|&(ns, words)| format!("{} {words}", units::percent(ns, held_ns))).collect();
-    if !did.is_empty() {
-        let named_ns: u64 =
-            parts.iter().filter(|&(ns, _)| ns * 100 >= held_ns).map(|(ns, _)| ns).sum();
-        let rest_ns = held_ns.saturating_sub(named_ns);
-        let rest = (rest_ns * 100 >= held_ns)
-            .then(|| format!("{} in other ways", units::percent(rest_ns, held_ns)));
-        let did: Vec<String> = did.into_iter().chain(rest).collect();
-        story.push(format!("While it held the lock it was {}.", did.join(", ")));
-    }
-    if let Some(spot) = hot.filter(|_| ran * 2 >= held_ns)
-        && let Some(instruction) = case.hottest(holder, spot.function, &running)
+    sentences.extend(hold.activities());
+    if let Some(spot) = &hold.hot
+        && let Some(instruction) = case.hottest_instruction(holder, spot.function, &hold.running)
     {
-        story.push(instruction);
+        sentences.push(instruction);
     }
-    let (function, doing) = match &hot {
-        Some(spot) if ran * 2 >= held_ns => (
-            case.hot_name(spot),
-            format!(
-                " while computing in {} ({} of {} samples)",
-                case.hot_name(spot),
-                spot.inside,
-                spot.total
-            ),
-        ),
-        _ => {
-            let longest = case.explanation.pieces.iter().filter(|piece| {
-                piece.thread == holder && piece.hop.is_some() && piece.cause != Cause::Ran
-            });
-            let stack = longest
-                .max_by_key(|piece| piece.window.duration_ns())
-                .map(|piece| piece.segment.wait_stack(case.analysis.trace))
-                .unwrap_or_default();
-            let release =
-                hop.wake.map(|wake| case.analysis.trace.wakings.stack[wake]).unwrap_or_default();
-            let mostly = parts
-                .iter()
-                .find(|&(ns, _)| ns * 2 >= held_ns)
-                .map(|(_, words)| format!(" while {words}"));
-            (
-                case.analysis.own_function(if stack.is_empty() { release } else { stack }),
-                mostly.unwrap_or_default(),
-            )
+    let (name, doing) = match &hold.hot {
+        Some(spot) => {
+            let name = case.hot_name(spot);
+            let doing = sentence!(" while computing in {} ({})", function(&name), samples_of(spot));
+            (name, doing)
         }
+        None => (waited_in(case, hop), hold.main_activity()),
     };
-    let (evidence, evidence_words) = case.evidence();
+    let cause = sentence!("a long lock hold: {} kept the lock{}.", case.name(holder), doing);
     Some(Finding {
-        pattern: Pattern::LongHold,
         culprit: Some(holder),
-        crowd: None,
-        function,
-        evidence,
-        evidence_words,
-        story,
-        cause: format!("a long lock hold: {who} kept the lock{doing}."),
-        advice: "Shorten what is done under the lock, or do it on a copy outside the lock."
-            .to_owned(),
-        operation: None,
+        function: name,
+        sentences,
+        advice: "Do less under the lock, or do it on a copy outside the lock.".to_owned(),
+        ..case.finding(Pattern::LongHold, cause)
     })
+}
+
+/// What the holder did while it held the lock.
+struct Hold {
+    held_ns: u64,
+    /// When it ran.
+    running: Vec<Window>,
+    /// Where it computed, if it did so for at least half of the time.
+    hot: Option<HotSpot>,
+    /// Time by activity.
+    parts: [(u64, &'static str); 6],
+}
+
+impl Hold {
+    fn new(case: &Case<'_>, holder: ThreadId, held_ns: u64) -> Self {
+        let is_holders = |piece: &crate::Piece, hop: Option<&Hop>, cause: Cause| {
+            piece.thread == holder && hop.is_some() && piece.cause == cause
+        };
+        let ns = |cause: Cause| case.ns_of(|piece, hop| is_holders(piece, hop, cause));
+        let running = case.windows_of(|piece, hop| is_holders(piece, hop, Cause::Ran));
+        let parts = [
+            (ns(Cause::Ran), "on a CPU"),
+            (ns(Cause::Io), "waiting for a disk"),
+            (ns(Cause::Timer), "asleep by its own timer"),
+            (ns(Cause::WaitedForCpu), "waiting for a CPU"),
+            (ns(Cause::Memory), "waiting for memory"),
+            (ns(Cause::Stopped), "stopped"),
+        ];
+        let hot = case.hot(holder, &running).filter(|_| parts[0].0 * 2 >= held_ns);
+        Self { held_ns, running, hot, parts }
+    }
+
+    /// What it did, with shares of at least 1 %.
+    fn activities(&self) -> Option<Sentence> {
+        let is_shown = |ns: u64| ns * 100 >= self.held_ns;
+        let shown: Vec<(u64, &str)> =
+            self.parts.iter().copied().filter(|(ns, _)| is_shown(*ns)).collect();
+        let rest_ns = self.held_ns - shown.iter().map(|(ns, _)| ns).sum::<u64>().min(self.held_ns);
+        let rest = Some((rest_ns, "in other ways")).filter(|_| is_shown(rest_ns));
+        let words = shown
+            .iter()
+            .copied()
+            .chain(rest)
+            .map(|(ns, words)| format!("{} {words}", units::percent(ns, self.held_ns)));
+        (!shown.is_empty())
+            .then(|| sentence!("While it held the lock it was {}.", Sentence::join(words, ", ")))
+    }
+
+    /// What it did for at least half of the time.
+    fn main_activity(&self) -> Sentence {
+        let main = self.parts.iter().find(|(ns, _)| ns * 2 >= self.held_ns);
+        main.map_or_else(Sentence::default, |(_, words)| sentence!(" while {}", *words))
+    }
+}
+
+/// The threads through which the lock came to the holder.
+fn came_through(case: &Case<'_>, hop: &Hop) -> Option<Sentence> {
+    let nearer = case.explanation.hops.iter().filter(|other| other.depth < hop.depth);
+    let between: FxHashSet<ThreadId> =
+        nearer.filter(|other| other.by != hop.by).map(|other| other.by).collect();
+    (hop.depth > 1).then(|| {
+        sentence!(
+            "The lock came to it through {}, each of which had waited for the one before.",
+            plural(between.len() as u64, "other thread")
+        )
+    })
+}
+
+/// The function in which the holder waited longest, else the one that released the lock.
+fn waited_in(case: &Case<'_>, hop: &Hop) -> String {
+    let waits =
+        case.explanation.pieces.iter().filter(|piece| {
+            piece.thread == hop.by && piece.hop.is_some() && piece.cause != Cause::Ran
+        });
+    let longest = waits.max_by_key(|piece| piece.window.duration_ns());
+    let trace = case.analysis.trace;
+    let stack = longest.map(|piece| piece.segment.wait_stack(trace)).unwrap_or_default();
+    let release = case.release_stack(hop.by);
+    own_function(case.analysis, if stack.is_empty() { release } else { stack })
 }

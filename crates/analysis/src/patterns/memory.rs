@@ -1,40 +1,44 @@
 //! Slow memory: page faults, reclaim, swap or throttled writing took most of the stall.
 
-use super::{Case, Finding, Pattern, place};
-use crate::answer::units;
+use super::case::in_function;
+use super::{Case, Finding, Pattern};
+use crate::WaitClass;
 use crate::explain::Cause;
+use crate::stacks::text::own_function;
+use crate::wording::sentence::sentence;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (waiter, ns) = case.most_of(|piece, hop| {
-        piece.cause == Cause::Memory
-            || piece.cause == Cause::Ran
-                && hop.is_some_and(|hop| hop.class == crate::WaitClass::Memory)
+        let is_behind_memory = hop.is_some_and(|hop| hop.class == WaitClass::Memory);
+        piece.cause == Cause::Memory || piece.cause == Cause::Ran && is_behind_memory
     })?;
     if !case.is_most(ns) {
         return None;
     }
-    let trace = case.analysis.trace;
-    let stack = match case.longest(waiter, Cause::Memory) {
-        Some(piece) => piece.segment.wait_stack(trace),
-        None => case.hop_to(waiter)?.wait_stack,
+    let (stack, waited_in) = match case.longest(waiter, Cause::Memory) {
+        Some(piece) => (
+            piece.segment.wait_stack(case.analysis.trace),
+            case.segment_stack(waiter, &piece.segment),
+        ),
+        None => {
+            let hop = case.hop_to(waiter)?;
+            (hop.wait_stack, case.wait_stack(hop))
+        }
     };
-    let who = if waiter == case.candidate.victim { "It".to_owned() } else { case.name(waiter) };
-    let (evidence, evidence_words) = case.evidence();
+    let function = own_function(case.analysis, stack);
+    let cause = sentence!("memory was not available{}.", in_function(", in ", &function));
     Some(Finding {
-        pattern: Pattern::Memory,
         culprit: Some(waiter),
-        crowd: None,
-        function: case.analysis.own_function(stack),
-        evidence,
-        evidence_words,
-        story: vec![format!(
-            "{who} spent {} of these {} on memory: a page fault, reclaim, swap or throttled writing, in\n  {}",
-            units::duration(ns),
-            units::duration(case.duration_ns()),
-            case.told(stack)
+        function,
+        sentences: vec![sentence!(
+            "{} spent {} on memory: a page fault, reclaim, swap or throttled writing, in\n  {}",
+            case.it_or_name(waiter),
+            case.part(ns),
+            waited_in
         )],
-        cause: format!("memory was not at hand{}.", place(", in ", &case.analysis.own_function(stack))),
-        advice: "See /proc/pressure/memory and the group's memory.events; lock or touch beforehand what must be quick.".to_owned(),
-        operation: None,
+        advice: "See /proc/pressure/memory and the group's memory.events; lock or touch \
+                 beforehand what must be quick."
+            .to_owned(),
+        ..case.finding(Pattern::Memory, cause)
     })
 }

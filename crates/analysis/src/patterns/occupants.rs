@@ -1,55 +1,51 @@
-//! Who had the CPUs that somebody waited for.
+//! Who had the CPUs that a thread waited for.
 
 use super::Case;
-use crate::HotSpot;
-use crate::answer::units;
-use crate::crowd::{Party, parties};
-use crate::explain::{Cause, Piece};
+use crate::explain::{Cause, Piece, occupants};
+use crate::samples::{HotSpot, hot_spot};
+use crate::wording::sentence::{Sentence, duration, sentence};
+use crate::wording::{ThreadGroup, thread_groups, units};
 use rustc_hash::FxHashMap;
 use unhitch_model::{ThreadId, Window};
 
-/// So many entries are told.
-const TOLD: usize = 3;
+/// Maximum entries that are listed.
+const MAX_LISTED: usize = 3;
 
 /// Who had the CPUs, most first.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Occupants(Vec<Party>);
+pub struct Occupants(Vec<ThreadGroup>);
 
 impl Occupants {
-    /// The thread or the crowd that had most; none where the CPUs were idle for longer than that.
-    pub fn hog(&self) -> Option<&Party> {
+    /// The thread or group that had most; none where the CPUs were idle for longer than that.
+    pub fn hog(&self) -> Option<&ThreadGroup> {
         self.0.first().filter(|occupant| !occupant.thread.is_idle())
     }
 
     /// The first few of them, with their times; nothing where none is known.
-    pub fn told(&self, case: &Case<'_>) -> Option<String> {
-        let told: Vec<String> = self
-            .0
-            .iter()
-            .take(TOLD)
-            .map(|occupant| format!("{} {}", case.occupant(occupant), units::duration(occupant.ns)))
-            .collect();
-        (!told.is_empty()).then(|| told.join(", "))
+    pub fn listed(&self, case: &Case<'_>) -> Option<Sentence> {
+        let entry = |occupant: &ThreadGroup| {
+            sentence!("{} {}", case.occupant(occupant), duration(occupant.ns))
+        };
+        (!self.0.is_empty())
+            .then(|| Sentence::join(self.0.iter().take(MAX_LISTED).map(entry), ", "))
     }
 }
 
 impl Case<'_> {
-    /// Where an occupant was hot during the stall: a crowd in the functions of all its members.
-    pub fn hot_of(&self, occupant: &Party) -> Option<HotSpot> {
-        let threads = &self.analysis.trace.threads;
-        let (named, window) =
-            (|thread| threads.name_at(thread, self.at()), self.explanation.window);
-        let members =
-            threads.iter().map(|(thread, _)| thread).filter(|thread| match occupant.crowd {
-                Some(name) => named(*thread) == name,
-                None => *thread == occupant.thread,
-            });
+    /// Where an occupant was hot during the stall; a group by all of its members.
+    pub fn hot_of(&self, occupant: &ThreadGroup) -> Option<HotSpot> {
+        let (threads, window) = (&self.analysis.trace.threads, self.explanation.window);
+        let is_member = |thread: &ThreadId| match occupant.shared_name {
+            Some(name) => threads.name_at(*thread, self.at()) == name,
+            None => *thread == occupant.thread,
+        };
+        let members = threads.iter().map(|(thread, _)| thread).filter(is_member);
         let runs: Vec<(ThreadId, Window)> = members.map(|thread| (thread, window)).collect();
-        self.analysis.hot_spot(&runs)
+        hot_spot(self.analysis, &runs)
     }
 
-    /// At which policy and priority a thread last came on a CPU during the stall, where that
-    /// explains something.
+    /// The policy and priority at which a thread last came on a CPU during the stall, where they
+    /// explain something.
     pub fn policy(&self, thread: ThreadId) -> String {
         let analysis = self.analysis;
         let arrival =
@@ -60,28 +56,30 @@ impl Case<'_> {
         units::policy(analysis.trace.threads.get(thread), real_time)
     }
 
-    /// Who had the CPUs that the picked pieces waited for.
+    /// Who had the CPUs that the selected pieces waited for.
     pub fn occupants(&self, select: impl Fn(&Piece) -> bool) -> Occupants {
         let mut sums: FxHashMap<ThreadId, u64> = FxHashMap::default();
-        for piece in self
+        let waits = self
             .explanation
             .pieces
             .iter()
-            .filter(|piece| piece.cause == Cause::WaitedForCpu && select(piece))
-        {
-            for (occupant, window) in self.analysis.occupants(piece) {
+            .filter(|piece| piece.cause == Cause::WaitedForCpu && select(piece));
+        for piece in waits {
+            for (occupant, window) in occupants(self.analysis, piece) {
                 if let Some(thread) = occupant {
                     *sums.entry(thread).or_default() += window.duration_ns();
                 }
             }
         }
-        Occupants(parties(self.analysis.trace, self.at(), sums))
+        Occupants(thread_groups(self.analysis.trace, self.at(), sums))
     }
 
     /// `rustc 4711 [nice 10]`, or `98 threads named lab-worker`.
-    pub fn occupant(&self, occupant: &Party) -> String {
-        let policy =
-            if occupant.crowd.is_none() { self.policy(occupant.thread) } else { String::new() };
-        format!("{}{policy}", occupant.name(self.analysis.trace, self.at()))
+    pub fn occupant(&self, occupant: &ThreadGroup) -> Sentence {
+        let policy = match occupant.shared_name {
+            Some(_) => String::new(),
+            None => self.policy(occupant.thread),
+        };
+        sentence!("{}{}", occupant.name(self.analysis.trace, self.at()), policy)
     }
 }

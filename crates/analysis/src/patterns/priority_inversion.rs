@@ -1,10 +1,11 @@
-//! Priority inversion: the holder of the lock wanted a CPU, and others had it.
+//! Priority inversion: the lock's holder was runnable, and others had the CPU.
 
 use super::{Case, Finding, Pattern};
 use crate::State;
-use crate::answer::units;
 use crate::explain::Cause;
-use crate::throttling;
+use crate::explain::throttling::{self, throttled};
+use crate::stacks::text::own_function;
+use crate::wording::sentence::{Sentence, sentence};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (holder, _) = case.main_holder()?;
@@ -12,62 +13,60 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     if !case.is_most(starved) || holder == case.candidate.victim {
         return None;
     }
-    let hop = case.hop_to(holder)?;
     let (who, trace) = (case.name(holder), case.analysis.trace);
     let occupants = case.occupants(|piece| piece.thread == holder && piece.hop.is_some());
-    let quota = case.analysis.throttled(holder, case.explanation.window, starved);
+    let quota = throttled(case.analysis, holder, case.explanation.window, starved);
     let had = match (&quota, occupants.hog()) {
-        (Some(quota), _) => format!(": it was {}", throttling::words(&trace.machine, quota)),
-        (None, Some(hog)) => format!(", which {} had", case.occupant(hog)),
+        (Some(quota), _) => sentence!(": it was {}", throttling::words(&trace.machine, quota)),
+        (None, Some(hog)) => sentence!(", which {} had", case.occupant(hog)),
         (None, None) => return None,
     };
-    let mut story = Vec::new();
-    if let Some(wait) = case.victims_wait() {
-        story.push(format!("It waited for a lock in\n  {}", case.told(wait.wait_stack)));
-    }
-    story.push(format!(
-        "{who}{} held the lock, and for {} of these {} it was ready to run but got no CPU.",
+    let mut sentences: Vec<Sentence> = case.waited_for_lock_in().into_iter().collect();
+    sentences.push(sentence!(
+        "{}{} held the lock, and for {} it was ready to run but got no CPU.",
+        who.clone(),
         case.policy(holder),
-        units::duration(starved),
-        units::duration(case.duration_ns())
+        case.part(starved)
     ));
     match &quota {
-        Some(quota) => story.push(case.throttled_story(holder, quota)),
-        None => story
-            .extend(occupants.told(case).map(|others| format!("Its CPU was taken by: {others}."))),
+        Some(quota) => sentences.push(case.throttled_story(holder, quota)),
+        None => sentences.extend(
+            occupants.listed(case).map(|others| sentence!("Its CPU was used by: {}.", others)),
+        ),
     }
     let preempted = case
         .longest(holder, Cause::WaitedForCpu)
-        .filter(|piece| piece.segment.state == State::Runnable { preempted: true });
-    let lost_in =
-        preempted.map(|piece| piece.segment.wait_stack(trace)).filter(|stack| !stack.is_empty());
-    story.extend(lost_in.map(|stack| format!("It lost the CPU in\n  {}", case.told(stack))));
-    if let Some(wake) = hop.wake {
-        story.push(format!("It let the lock go in\n  {}", case.told(trace.wakings.stack[wake])));
-    }
-    let release = hop.wake.map(|wake| trace.wakings.stack[wake]).unwrap_or_default();
-    let (evidence, evidence_words) = match &quota {
-        Some(quota) => case.throttled_evidence(holder, starved, quota),
-        None => case.evidence(),
-    };
+        .map(|piece| &piece.segment)
+        .filter(|segment| segment.state == State::Runnable { preempted: true })
+        .filter(|segment| !segment.wait_stack(trace).is_empty());
+    sentences.extend(
+        preempted.map(|segment| {
+            sentence!("It lost the CPU in\n  {}", case.segment_stack(holder, segment))
+        }),
+    );
+    sentences.extend(case.ended_wait_in(holder, "It released the lock"));
+    let stack =
+        preempted.map_or_else(|| case.release_stack(holder), |segment| segment.wait_stack(trace));
     let advice = match &quota {
         Some(_) => {
             "Give the control group a larger quota, or let nobody outside it wait for its locks."
         }
         None => {
-            "Do not take a lock that others wait for at a lower priority than theirs; or use a priority-inheriting lock."
+            "Do not take a lock that others wait for at a lower priority than theirs, or use a \
+             priority-inheriting lock."
         }
     };
-    Some(Finding {
-        pattern: Pattern::PriorityInversion,
+    let cause = sentence!("priority inversion: {} held the lock without a CPU{}.", who, had);
+    let mut finding = Finding {
         culprit: Some(holder),
-        crowd: None,
-        function: case.analysis.own_function(lost_in.unwrap_or(release)),
-        evidence,
-        evidence_words,
-        story,
-        cause: format!("priority inversion: {who} held the lock without a CPU{had}."),
+        function: own_function(case.analysis, stack),
+        sentences,
         advice: advice.to_owned(),
-        operation: None,
-    })
+        ..case.finding(Pattern::PriorityInversion, cause)
+    };
+    if let Some(quota) = &quota {
+        (finding.evidence, finding.evidence_words) =
+            case.throttled_evidence(holder, starved, quota);
+    }
+    Some(finding)
 }

@@ -1,7 +1,8 @@
-//! A trace without context switches: says what the CPU samples tell, and what to record next time.
+//! A trace without context switches: what the CPU samples show, and what to record next time.
 
 use super::{Case, Evidence, Finding, Pattern};
-use crate::answer::{recording, units};
+use crate::wording::recording;
+use crate::wording::sentence::{Sentence, duration, plural, sentence};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let trace = case.analysis.trace;
@@ -11,33 +12,48 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let (victim, window) = (case.candidate.victim, case.explanation.window);
     let samples = case.analysis.samples.of_thread(trace, victim, window).len() as u64;
     let ran_ns = samples.saturating_mul(trace.meta.sample_period_ns);
-    let whole = units::duration(case.duration_ns());
-    let mut story = vec![match samples {
-        0 => format!("No CPU sample of these {whole} shows it on a CPU."),
-        _ => format!(
-            "{} show it on a CPU, which is about {} of these {whole}.",
-            units::plural(samples, "CPU sample"),
-            units::duration(ran_ns)
+    let whole = duration(case.duration_ns());
+    let mut sentences = vec![match samples {
+        0 => sentence!("No CPU sample of these {} shows it on a CPU.", whole),
+        _ => sentence!(
+            "{} show it on a CPU, which is about {} of these {}.",
+            plural(samples, "CPU sample"),
+            duration(ran_ns),
+            whole
         ),
     }];
     let computing = case.computing(victim, &[window]);
     if computing.samples > 0 {
-        story.push(computing.sentence);
+        sentences.push(computing.sentence);
     }
     let computed = case.is_most(ran_ns);
-    Some(Finding {
-        pattern: if computed { Pattern::CpuBound } else { Pattern::Unknown },
-        culprit: computed.then_some(victim),
-        crowd: None,
-        evidence: if computed { Evidence::Inferred } else { Evidence::Lost },
-        evidence_words: "there are CPU samples only: who ran is seen from time to time, who waited for whom never".to_owned(),
-        story,
-        cause: match computed {
-            true => format!("its own computation{}.", computing.place),
-            false => "not known: it waited, and the trace holds no context switches that would tell for what.".to_owned(),
-        },
-        function: if computed { computing.function } else { String::new() },
-        advice: if computed { String::new() } else { recording::switches(trace.meta.format).to_owned() },
-        operation: None,
-    })
+    let (pattern, evidence, cause) = match computed {
+        true => (
+            Pattern::CpuBound,
+            Evidence::Inferred,
+            sentence!("its own computation{}.", computing.place),
+        ),
+        false => (
+            Pattern::Unknown,
+            Evidence::Lost,
+            Sentence::from(
+                "not known: it waited, and the trace holds no context switches that would show \
+                 what for.",
+            ),
+        ),
+    };
+    let mut finding = Finding {
+        evidence,
+        evidence_words: Sentence::from(
+            "there are CPU samples only: who ran is seen from time to time, who waited for whom \
+             never",
+        ),
+        sentences,
+        ..case.finding(pattern, cause)
+    };
+    match computed {
+        true => (finding.culprit, finding.function) = (Some(victim), computing.function),
+        false => finding.advice = recording::switches(trace.meta.format).to_owned(),
+    }
+    Some(finding)
 }

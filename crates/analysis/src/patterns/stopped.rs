@@ -1,8 +1,10 @@
-//! Stopped: the victim, or the one it waited for, was stopped by a signal, a tracer or the freezer.
+//! Stopped: the victim, or the thread it waited for, was stopped by a signal, a tracer or the
+//! freezer.
 
 use super::{Case, Finding, Pattern};
-use crate::answer::units;
 use crate::explain::Cause;
+use crate::stacks::text::own_function;
+use crate::wording::sentence::{Sentence, sentence};
 use unhitch_model::TaskState;
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
@@ -13,63 +15,55 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     let trace = case.analysis.trace;
     let segment = &case.longest(stopped, Cause::Stopped)?.segment;
     let (who, stack) = (case.name(stopped), segment.wait_stack(trace));
-    let (by, advice) = match segment.out.map(|out| trace.switches.prev_state[out]) {
+    let (by, advice) = stopper(segment.out.map(|out| trace.switches.prev_state[out]));
+    let own = stopped == case.candidate.victim;
+    let mut sentences: Vec<Sentence> = case.waited_in().filter(|_| !own).into_iter().collect();
+    let whom = match own {
+        true => Sentence::from("It"),
+        false => sentence!("{}, which could have ended that,", who.clone()),
+    };
+    sentences.push(sentence!("{} was stopped {} for {}.", whom, by, case.part(ns)));
+    if !stack.is_empty() {
+        sentences.push(sentence!("It stopped in\n  {}", case.segment_stack(stopped, segment)));
+    }
+    // The sender of the signal that ends a stop is its waker; the sender of the signal that began
+    // it leaves no event.
+    let is_task = |wake: &usize| case.analysis.stacks.wake_source(trace, *wake).context.is_task();
+    if let Some(wake) = segment.wake.filter(is_task) {
+        sentences.push(sentence!(
+            "{} continued it in\n  {}",
+            case.name(trace.wakings.waker[wake]),
+            case.wake_stack(wake)
+        ));
+    }
+    sentences.extend(case.ended_wait_in(stopped, "Then it ended the wait"));
+    let stack = if stack.is_empty() { case.release_stack(stopped) } else { stack };
+    Some(Finding {
+        culprit: Some(stopped),
+        function: own_function(case.analysis, stack),
+        sentences,
+        advice: advice.to_owned(),
+        ..case.finding(Pattern::Stopped, sentence!("{} was stopped {}.", who, by))
+    })
+}
+
+/// What stops a thread that left its CPU in `state`, and how to find out who did it.
+fn stopper(state: Option<TaskState>) -> (&'static str, &'static str) {
+    match state {
         Some(TaskState::Traced) => (
             "by a tracer (a debugger, strace)",
-            "Who traces it is not recorded; TracerPid in its /proc/PID/status tells, as long as it does.",
+            "The tracer is not recorded; TracerPid in its /proc/PID/status shows it while it \
+             traces.",
         ),
         Some(TaskState::Stopped) => (
             "by a signal (SIGSTOP, SIGTSTP, job control)",
-            "Who stopped it is not recorded; `trace-cmd record -e signal:signal_generate` would tell.",
+            "Who stopped it is not recorded; `trace-cmd record -e signal:signal_generate` would \
+             show it.",
         ),
         _ => (
             "by the freezer (a suspend, or its control group)",
-            "Who froze it is not recorded; see who writes cgroup.freeze, and whether the machine was suspended.",
+            "Who froze it is not recorded; check who writes cgroup.freeze, and whether the \
+             machine was suspended.",
         ),
-    };
-    let mut story = Vec::new();
-    story.extend(case.waited_in().filter(|_| stopped != case.candidate.victim));
-    let whom = if stopped == case.candidate.victim {
-        "It".to_owned()
-    } else {
-        format!("{who}, which could have ended that,")
-    };
-    story.push(format!(
-        "{whom} was stopped {by} for {} of these {}.",
-        units::duration(ns),
-        units::duration(case.duration_ns())
-    ));
-    if !stack.is_empty() {
-        story.push(format!("It stopped in\n  {}", case.told(stack)));
     }
-    // The sender of the signal that ends a stop is its waker; that of the one that began it leaves
-    // no event.
-    let continued =
-        segment.wake.filter(|&wake| case.analysis.facts.wake_source(trace, wake).context.is_task());
-    if let Some(wake) = continued {
-        story.push(format!(
-            "{} let it go on in\n  {}",
-            case.name(trace.wakings.waker[wake]),
-            case.told(trace.wakings.stack[wake])
-        ));
-    }
-    story.extend(case.let_go(stopped, "Then it ended the wait"));
-    let release = case
-        .hop_to(stopped)
-        .and_then(|hop| hop.wake)
-        .map(|wake| trace.wakings.stack[wake])
-        .unwrap_or_default();
-    let (evidence, evidence_words) = case.evidence();
-    Some(Finding {
-        pattern: Pattern::Stopped,
-        culprit: Some(stopped),
-        crowd: None,
-        function: case.analysis.own_function(if stack.is_empty() { release } else { stack }),
-        evidence,
-        evidence_words,
-        story,
-        cause: format!("{who} was stopped {by}."),
-        advice: advice.to_owned(),
-        operation: None,
-    })
 }

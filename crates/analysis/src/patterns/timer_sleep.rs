@@ -1,18 +1,20 @@
-//! Timer sleep: someone slept until a time of its own.
+//! Timer sleep: a thread slept until a time of its own.
 //!
 //! *Why it is never direct evidence:* a program that sleeps and looks again may wait for something
-//! that another thread has, and no event says for what it looks.
+//! that another thread has, and no event shows what it looks for.
 
-use super::{Case, Evidence, Finding, Pattern, place};
+use super::case::{in_function, weaken};
+use super::{Case, Finding, Pattern};
 use crate::WaitClass;
-use crate::answer::units;
-use crate::explain::{Cause, Piece};
+use crate::explain::{Cause, Piece, class_of};
+use crate::stacks::text::own_function;
 use crate::timeline::State;
+use crate::wording::sentence::{Sentence, count, sentence};
 
 pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
-    let slept = |piece: &Piece| match (piece.cause, case.analysis.class_of(&piece.segment)) {
+    let slept = |piece: &Piece| match (piece.cause, class_of(case.analysis, &piece.segment)) {
         (Cause::Timer, _) => true,
-        // Whoever had the lock that did not come in time is to blame, not the clock.
+        // Blame whoever did not release the lock in time, not the clock.
         (Cause::Timeout, WaitClass::KernelIdle) => false,
         (Cause::Timeout, WaitClass::Lock) => piece.hop.is_some(),
         (Cause::Timeout, _) => true,
@@ -27,57 +29,57 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
         piece.thread == sleeper && slept(piece) && matches!(piece.segment.state, State::Sleeping(_))
     };
     let sleeps = case.explanation.pieces.iter().filter(is_asleep).count() as u64;
-    let stack = longest.segment.wait_stack(case.analysis.trace);
-    let function = case.analysis.own_function(stack);
-    let in_function = place(", in ", &function);
     let own = sleeper == case.candidate.victim;
-    let who = if own { "It".to_owned() } else { case.name(sleeper) };
-    let (slept_for, whole) = (units::duration(ns), units::duration(case.duration_ns()));
-    let mut story = Vec::new();
-    story.extend(case.waited_in().filter(|_| !own));
-    story.push(match sleeps {
-        0 | 1 => format!("{who} slept for {slept_for} of these {whole}, until a timer it had set itself, in\n  {}", case.told(stack)),
-        _ => format!(
-            "{who} slept {} times for {slept_for} in all of these {whole}, each time until a timer it had set itself, the longest in\n  {}",
-            units::count(sleeps),
-            case.told(stack)
+    let slept_in = case.segment_stack(sleeper, &longest.segment);
+    let mut sentences: Vec<Sentence> = case.waited_in().filter(|_| !own).into_iter().collect();
+    sentences.push(match sleeps {
+        0 | 1 => sentence!(
+            "{} slept for {}, until its own timer expired, in\n  {}",
+            case.it_or_name(sleeper),
+            case.part(ns),
+            slept_in
+        ),
+        _ => sentence!(
+            "{} slept {} times, for {}, each time until its own timer expired, longest in\n  {}",
+            case.it_or_name(sleeper),
+            count(sleeps),
+            case.part(ns),
+            slept_in
         ),
     });
     let last = case.victims_wait().filter(|wait| wait.wake.is_some()).map(|wait| wait.by);
-    story.extend(
-        last.and_then(|last| case.let_go(last, &format!("{} ended the wait", case.name(last)))),
-    );
-    let is_sleep = longest.cause == Cause::Timer;
-    let cause = match (own, is_sleep, sleeps > 1) {
-        (true, true, false) => format!("a sleep that the program asked for{in_function}."),
-        (true, true, true) => format!(
-            "sleeps that the program asked for{in_function}: it may look for something each time."
+    sentences.extend(last.and_then(|last| {
+        case.ended_wait_in(last, sentence!("{} ended the wait", case.name(last)))
+    }));
+    let function = own_function(case.analysis, longest.segment.wait_stack(case.analysis.trace));
+    let place = in_function(", in ", &function);
+    let cause = match (own, longest.cause == Cause::Timer, sleeps > 1) {
+        (true, true, false) => sentence!("a sleep that the program asked for{}.", place),
+        (true, true, true) => {
+            sentence!("sleeps that the program asked for{}: it may poll for something.", place)
+        }
+        (true, false, _) => sentence!(
+            "waits with a timeout that nobody ended{}: it was idle, or what it waited for did not \
+             come in time.",
+            place
         ),
-        (true, false, _) => {
-            format!(
-                "waits with a timeout that nobody ended{in_function}: it was idle, or what it waited for did not come in time."
-            )
-        }
-        (false, ..) => {
-            format!("a sleep that {who} asked for while others waited for it{in_function}.")
-        }
+        (false, ..) => sentence!(
+            "a sleep that {} asked for while others waited for it{}.",
+            case.name(sleeper),
+            place
+        ),
     };
-    let (evidence, evidence_words) = match case.evidence() {
-        (Evidence::Direct, _) => {
-            (Evidence::Inferred, "its own timer was seen to end the sleep; for what it looks when it wakes is not recorded".to_owned())
-        }
-        weaker => weaker,
-    };
-    Some(Finding {
-        pattern: Pattern::TimerSleep,
+    let mut finding = Finding {
         culprit: Some(sleeper),
-        crowd: None,
         function,
-        evidence,
-        evidence_words,
-        story,
-        cause,
-        advice: String::new(),
-        operation: None,
-    })
+        sentences,
+        ..case.finding(Pattern::TimerSleep, cause)
+    };
+    weaken(&mut finding, |_| {
+        Sentence::from(
+            "its own timer was seen to end the sleep; what it looks for when it wakes is not \
+             recorded",
+        )
+    });
+    Some(finding)
 }

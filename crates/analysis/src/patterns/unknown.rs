@@ -1,69 +1,58 @@
-//! No pattern fits: says where the time went and leaves the conclusion to the reader.
+//! No pattern fits: shows where the time went and leaves the conclusion to the reader.
 
-use super::{Case, Evidence, Finding, Pattern};
-use crate::answer::{units, words};
-use crate::partition::Share;
+use super::case::weaken;
+use super::{Case, Finding, Pattern};
+use crate::explain::Share;
+use crate::stacks::text::own_function;
+use crate::wording::sentence::{Sentence, duration, sentence};
 
-pub(super) fn verdict(case: &Case<'_>) -> Finding {
-    let trace = case.analysis.trace;
-    let mut story = Vec::new();
+pub(super) fn finding(case: &Case<'_>) -> Finding {
     let longest = case.explanation.pieces.iter().max_by_key(|piece| piece.window.duration_ns());
+    let mut sentences = Vec::new();
     if let Some(wait) = case.victims_wait() {
-        story.push(format!(
+        sentences.push(sentence!(
             "Its longest wait ({}, {}) ended when {} woke it. It waited in\n  {}",
-            units::duration(wait.window.duration_ns()),
-            wait.class.name().replace('_', " "),
+            duration(wait.window.duration_ns()),
+            wait.class.words(),
             case.name(wait.by),
-            case.told(wait.wait_stack)
+            case.wait_stack(wait)
         ));
     } else if let Some(piece) = longest {
-        let stack = piece.segment.wait_stack(trace);
-        story.push(format!(
+        sentences.push(sentence!(
             "The longest stretch ({}) was spent in\n  {}",
-            units::duration(piece.window.duration_ns()),
-            case.told(stack)
+            duration(piece.window.duration_ns()),
+            case.segment_stack(piece.thread, &piece.segment)
         ));
     }
     let top = case.partition.first();
-    let (evidence, evidence_words) = match case.evidence() {
-        (Evidence::Direct, words) => {
-            (Evidence::Inferred, format!("{words}, but no pattern of a known cause fits"))
+    let cause = match top {
+        Some(share) if case.is_most(share.ns) => {
+            sentence!("for {} of it: {}.", case.percent(share.ns), part(case, share))
         }
-        weaker => weaker,
+        Some(share) => sentence!(
+            "no single one: the largest part is \"{}\", {}.",
+            part(case, share),
+            case.percent(share.ns)
+        ),
+        None => Sentence::from("not known: nothing was recorded of it here."),
     };
-    Finding {
-        pattern: Pattern::Unknown,
+    let stack = longest.map(|piece| piece.segment.wait_stack(case.analysis.trace));
+    let mut finding = Finding {
         culprit: top.and_then(|share| share.who).filter(|who| !who.is_idle()),
-        crowd: None,
-        function: longest
-            .map(|piece| case.analysis.own_function(piece.segment.wait_stack(trace)))
-            .unwrap_or_default(),
-        evidence,
-        evidence_words,
-        story,
-        cause: match top {
-            Some(share) if case.is_most(share.ns) => {
-                format!("for {} of it: {}.", case.percent(share.ns), part(case, share))
-            }
-            Some(share) => {
-                format!(
-                    "no single one: the largest part is \"{}\", {}.",
-                    part(case, share),
-                    case.percent(share.ns)
-                )
-            }
-            None => "not known: nothing was recorded of it here.".to_owned(),
-        },
-        advice: String::new(),
-        operation: None,
-    }
+        function: stack.map(|stack| own_function(case.analysis, stack)).unwrap_or_default(),
+        sentences,
+        ..case.finding(Pattern::Unknown, cause)
+    };
+    weaken(&mut finding, |words| sentence!("{}, but no pattern of a known cause fits", words));
+    finding
 }
 
 /// A part of the time, as the partition shows it.
-fn part(case: &Case<'_>, share: &Share) -> String {
-    format!(
-        "{} {}",
-        words(share.what),
-        share.who.map_or_else(|| "nobody known".to_owned(), |who| case.name(who))
-    )
+fn part(case: &Case<'_>, share: &Share) -> Sentence {
+    let idle = share.who.filter(|who| who.is_idle());
+    match share.who {
+        _ if idle.is_some() => Sentence::from(share.what.words_of_idle()),
+        Some(who) => sentence!("{} {}", share.what.words(), case.name(who)),
+        None => sentence!("{} nobody known", share.what.words()),
+    }
 }

@@ -5,8 +5,8 @@
 //! place. Without one, the longest wait that nobody chooses is taken; a thread that did nothing but
 //! wait for work gets its longest such wait, and the answer says so.
 
-use super::{Candidate, StallKind};
-use crate::patterns::{Evidence, Finding, Pattern};
+use crate::candidate::{Candidate, StallKind};
+use crate::explain::operations;
 use crate::{Analysis, Operation, State, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -21,76 +21,70 @@ const MIN_BREAK_NS: u64 = 100_000_000;
 /// Maximum breaks that are explained, the longest first.
 const MAX_BREAKS: usize = 8;
 
-impl Analysis<'_> {
-    /// The most unusual time of `thread` inside `window`, longest first; nothing only where nothing
-    /// of it was recorded there.
-    pub(super) fn unusual(&self, thread: ThreadId, window: Window) -> Vec<Candidate> {
-        let window = window.intersect(self.timeline.life(thread));
-        if window.is_empty() {
-            return Vec::new();
-        }
-        let segments = self.segments(thread, self.timeline.window());
-        let operations = self.operations(thread, &segments);
-        let candidate = |kind: StallKind, part: Window, operation: Option<&Operation>| Candidate {
-            kind,
-            victim: thread,
-            window: part.intersect(window),
-            operation: operation
-                .filter(|operation| operation.window == part.intersect(window))
-                .cloned(),
-            event_loop: false,
-            machine: None,
-        };
-        let mut breaks = breaks(&operations);
-        breaks.retain(|(cycle, operation)| {
-            cycle.overlaps(window) && !is_mostly_chosen(*cycle, operation)
-        });
-        if !breaks.is_empty() {
-            breaks
-                .sort_by_key(|(cycle, _)| (Reverse(cycle.intersect(window).duration_ns()), *cycle));
-            let longest = breaks.iter().take(MAX_BREAKS);
-            return longest
-                .map(|(cycle, operation)| candidate(StallKind::Rhythm, *cycle, Some(operation)))
-                .collect();
-        }
-        let waits = || operations.iter().filter(|operation| operation.window.overlaps(window));
-        let longest = |chosen: bool| {
-            let fitting = waits().filter(move |operation| is_chosen(operation) == chosen);
-            fitting.max_by_key(|operation| {
-                (operation.window.intersect(window).duration_ns(), Reverse(operation.window))
-            })
-        };
-        let runnable =
-            segments.iter().filter(|segment| matches!(segment.state, State::Runnable { .. }));
-        let runnable = runnable
-            .map(|segment| segment.window.intersect(window))
-            .max_by_key(|part| (part.duration_ns(), Reverse(*part)));
-        let unwanted = longest(false)
-            .map(|operation| candidate(StallKind::Longest, operation.window, Some(operation)));
-        let starved = runnable
-            .filter(|part| !part.is_empty())
-            .map(|part| candidate(StallKind::Longest, part, None));
-        let found = unwanted
-            .into_iter()
-            .chain(starved)
-            .max_by_key(|candidate| candidate.window.duration_ns());
-        let idle = longest(true)
-            .map(|operation| candidate(StallKind::Idle, operation.window, Some(operation)));
-        // What it did not choose counts, however short, unless it is lost in the time that it
-        // chose.
-        let ran_ns: u64 = segments
-            .iter()
-            .filter(|segment| segment.state == State::Ran)
-            .map(|segment| segment.window.intersect(window).duration_ns())
-            .sum();
-        let computed = (ran_ns * 2 >= window.duration_ns())
-            .then(|| candidate(StallKind::Longest, window, None));
-        let counts = |found: &Candidate| {
-            found.window.duration_ns().saturating_mul(100) >= window.duration_ns()
-        };
-        let best = computed.or(found.clone().filter(counts)).or(idle).or(found);
-        vec![best.unwrap_or_else(|| candidate(StallKind::Longest, window, None))]
+/// The most unusual time of `thread` inside `window`, longest first; nothing only where nothing
+/// of it was recorded there.
+pub(crate) fn unusual(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Candidate> {
+    let window = window.intersect(analysis.timeline.life(thread));
+    if window.is_empty() {
+        return Vec::new();
     }
+    let segments = analysis.segments(thread, analysis.timeline.window());
+    let operations = operations(analysis, thread, &segments);
+    let candidate = |kind: StallKind, part: Window, operation: Option<&Operation>| Candidate {
+        kind,
+        victim: thread,
+        window: part.intersect(window),
+        operation: operation
+            .filter(|operation| operation.window == part.intersect(window))
+            .cloned(),
+        event_loop: false,
+        machine: None,
+    };
+    let mut breaks = breaks(&operations);
+    breaks.retain(|(cycle, operation)| {
+        cycle.overlaps(window) && !is_mostly_chosen(*cycle, operation)
+    });
+    if !breaks.is_empty() {
+        breaks.sort_by_key(|(cycle, _)| (Reverse(cycle.intersect(window).duration_ns()), *cycle));
+        let longest = breaks.iter().take(MAX_BREAKS);
+        return longest
+            .map(|(cycle, operation)| candidate(StallKind::Rhythm, *cycle, Some(operation)))
+            .collect();
+    }
+    let waits = || operations.iter().filter(|operation| operation.window.overlaps(window));
+    let longest = |chosen: bool| {
+        let fitting = waits().filter(move |operation| is_chosen(operation) == chosen);
+        fitting.max_by_key(|operation| {
+            (operation.window.intersect(window).duration_ns(), Reverse(operation.window))
+        })
+    };
+    let runnable =
+        segments.iter().filter(|segment| matches!(segment.state, State::Runnable { .. }));
+    let runnable = runnable
+        .map(|segment| segment.window.intersect(window))
+        .max_by_key(|part| (part.duration_ns(), Reverse(*part)));
+    let unwanted = longest(false)
+        .map(|operation| candidate(StallKind::Longest, operation.window, Some(operation)));
+    let starved = runnable
+        .filter(|part| !part.is_empty())
+        .map(|part| candidate(StallKind::Longest, part, None));
+    let found =
+        unwanted.into_iter().chain(starved).max_by_key(|candidate| candidate.window.duration_ns());
+    let idle = longest(true)
+        .map(|operation| candidate(StallKind::Idle, operation.window, Some(operation)));
+    // What it did not choose counts, however short, unless it is lost in the time that it
+    // chose.
+    let ran_ns: u64 = segments
+        .iter()
+        .filter(|segment| segment.state == State::Ran)
+        .map(|segment| segment.window.intersect(window).duration_ns())
+        .sum();
+    let computed =
+        (ran_ns * 2 >= window.duration_ns()).then(|| candidate(StallKind::Longest, window, None));
+    let counts =
+        |found: &Candidate| found.window.duration_ns().saturating_mul(100) >= window.duration_ns();
+    let best = computed.or(found.clone().filter(counts)).or(idle).or(found);
+    vec![best.unwrap_or_else(|| candidate(StallKind::Longest, window, None))]
 }
 
 /// The cycles at one place that are far longer than nine in ten of them, each with the wait that it
@@ -124,22 +118,4 @@ fn is_chosen(operation: &Operation) -> bool {
 /// True for a cycle most of which is a wait that the program chose.
 fn is_mostly_chosen(cycle: Window, first: &Operation) -> bool {
     is_chosen(first) && first.window.intersect(cycle).duration_ns() * 2 >= cycle.duration_ns()
-}
-
-/// Says that the wait is one for work or events, which is no hang by itself. Only who computed an
-/// answer, or kept a lock, meanwhile is still named: the wait may have been for that.
-pub(super) fn mark_idle(finding: &mut Finding) {
-    let head = "Nothing but waits for work, for events or for a time was recorded of it here; this is the longest.";
-    finding.story.insert(0, head.to_owned());
-    if finding.evidence == Evidence::Direct {
-        finding.evidence = Evidence::Inferred;
-        finding.evidence_words =
-            format!("{}, but not whether anybody wanted this wait to end", finding.evidence_words);
-    }
-    if matches!(finding.pattern, Pattern::Unknown | Pattern::DeadEnd | Pattern::TimerSleep) {
-        finding.pattern = Pattern::Unknown;
-        finding.culprit = None;
-        finding.cause = "none is known: it was idle, waiting for something to do.".to_owned();
-        finding.advice = String::new();
-    }
 }

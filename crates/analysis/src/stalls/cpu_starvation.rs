@@ -1,6 +1,8 @@
 //! Threads that wanted a CPU and did not get one.
 
-use super::{Candidate, StallKind, ThreadView};
+use super::ThreadView;
+use crate::candidate::{Candidate, StallKind};
+use crate::explain::throttling;
 use crate::{Analysis, Segment, State};
 use unhitch_model::{Policy, Window};
 
@@ -53,7 +55,8 @@ fn throttled(analysis: &Analysis<'_>, view: &ThreadView<'_>, waits: &[Window]) -
         let window = Window::new(run.first()?.start, run.last()?.end);
         let waited = total(run);
         let long = waited >= THRESHOLD_NS && waited.saturating_mul(2) >= window.duration_ns();
-        (long && analysis.throttled(view.thread, window, waited).is_some()).then_some(window)
+        (long && throttling::throttled(analysis, view.thread, window, waited).is_some())
+            .then_some(window)
     });
     runs.collect()
 }

@@ -4,8 +4,9 @@
 //! Needs no instrumentation and works backwards in time. It misses a loop that polls without ever
 //! blocking: such a loop is busy.
 
-use super::{Candidate, StallKind, ThreadView};
-use crate::waits::InterruptSource;
+use super::ThreadView;
+use crate::candidate::{Candidate, StallKind};
+use crate::stacks::rules::InterruptSource;
 use crate::{Analysis, Operation, State};
 use unhitch_model::{Time, Window};
 
@@ -24,7 +25,7 @@ pub(super) fn is_event_loop(analysis: &Analysis<'_>, operations: &[Operation]) -
     let pumps = || operations.iter().filter(|operation| operation.pump);
     let wakes: Vec<usize> = pumps().filter_map(|pump| pump.wakes.last().copied()).collect();
     let is_timeout = |wake: &&usize| {
-        analysis.facts.wake_source(analysis.trace, **wake).interrupt
+        analysis.stacks.wake_source(analysis.trace, **wake).interrupt
             == Some(InterruptSource::Timeout)
     };
     let timeouts = wakes.iter().filter(is_timeout).count();

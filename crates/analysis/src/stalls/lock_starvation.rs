@@ -1,6 +1,7 @@
 //! Operations woken again and again in vain.
 
-use super::{Candidate, StallKind, ThreadView};
+use super::ThreadView;
+use crate::candidate::{Candidate, StallKind};
 use crate::{Analysis, WaitClass};
 
 const THRESHOLD_NS: u64 = 50_000_000;

@@ -6,8 +6,11 @@
 //! after it show the way of the lock. A fall without a mass release is work that ran out, and no
 //! stall.
 
-use super::{Candidate, StallKind};
-use crate::answer::units;
+use crate::candidate::{Candidate, MassRelease, StallKind};
+use crate::locks::waits_ended_in;
+use crate::stacks::text::own_function;
+use crate::wording::sentence::{count, duration, function, plural, sentence};
+use crate::wording::{Sentence, Span, Subject, units};
 use crate::{Analysis, WaitClass};
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
@@ -26,28 +29,8 @@ const SETTLE_NS: u64 = 10_000_000;
 /// At most this part of the CPUs that were busy around it are busy in the stall.
 const FALLEN: f64 = 0.6;
 
-/// Many long waits that ended at once, and how busy the machine was before, meanwhile and after.
-#[derive(Clone, PartialEq, Debug)]
-pub struct MassRelease {
-    /// Busy CPUs before the fall (after the recovery, where the recording begins later than the
-    /// fall).
-    pub before: f64,
-    /// Busy CPUs while the waits lasted.
-    pub low: f64,
-    /// From the first wake-up until the last CPU was busy again that had been before, all of them
-    /// to stay so; where they never all were at once, to the end of the first millisecond in which
-    /// nearly as many were busy.
-    pub recovery_ns: u64,
-    /// Context switches in that time.
-    pub switches: usize,
-    /// Who was released, when, after how long a wait and in which function, in order of time.
-    pub released: Vec<(ThreadId, Time, u64, String)>,
-    /// Processes that ended while the machine fell.
-    pub ended: usize,
-}
-
 /// The machine-wide stalls behind the long waits in `candidates`.
-pub(super) fn find(analysis: &Analysis<'_>, candidates: &[Candidate]) -> Vec<Candidate> {
+pub(crate) fn find(analysis: &Analysis<'_>, candidates: &[Candidate]) -> Vec<Candidate> {
     let mut waits: Vec<&Candidate> =
         candidates.iter().filter(|candidate| candidate.kind == StallKind::UnwantedWait).collect();
     waits.sort_by_key(|wait| (released_at(analysis, wait), wait.victim));
@@ -112,14 +95,16 @@ fn judge(analysis: &Analysis<'_>, group: &[&Candidate]) -> Option<Candidate> {
         .filter_map(|wait| wait.operation.as_ref())
         .map(|operation| operation.class)
         .collect();
-    let ended_waits = analysis
-        .ended_in(Window::new(first.minus(1), last.max(recovery.end)), |class| {
+    let ended_waits =
+        waits_ended_in(analysis, Window::new(first.minus(1), last.max(recovery.end)), |class| {
             classes.contains(&class)
         });
     let released: Vec<(ThreadId, Time, u64, String)> = ended_waits
         .into_iter()
         .filter(|(_, woken, waited, _)| woken.minus(*waited) < first)
-        .map(|(thread, woken, waited, stack)| (thread, woken, waited, analysis.own_function(stack)))
+        .map(|(thread, woken, waited, stack)| {
+            (thread, woken, waited, own_function(analysis, stack))
+        })
         .collect();
     let falling = Window::new(fell, fell.plus(first.since(fell) / 2));
     let leaders = analysis
@@ -174,68 +159,57 @@ fn all_back(analysis: &Analysis<'_>, window: Window, busy: usize) -> Option<Time
     since.filter(|&since| window.end.since(since) >= BUCKET_NS)
 }
 
-impl MassRelease {
-    /// What the answer's first line says.
-    pub fn headline(&self) -> String {
-        format!(
-            "whole machine: {:.0} → {:.0} busy CPUs, back within {}",
-            self.before,
-            self.low,
-            units::duration(self.recovery_ns)
-        )
-    }
+/// The first line of the answer.
+pub(crate) fn headline(release: &MassRelease) -> String {
+    format!(
+        "whole machine: {:.0} → {:.0} busy CPUs, back within {}",
+        release.before,
+        release.low,
+        units::duration(release.recovery_ns)
+    )
+}
 
-    /// How the release went on, and what the fall was not.
-    pub fn story(&self, analysis: &Analysis<'_>) -> Vec<String> {
-        const TOLD: usize = 2;
-        let mut story = Vec::new();
-        let told: Vec<String> = self
-            .released
-            .iter()
-            .take(TOLD)
-            .map(|(thread, at, waited, _)| {
-                format!(
-                    "{} (waited {})",
-                    units::thread(analysis.trace, *thread, *at),
-                    units::duration(*waited)
-                )
-            })
-            .collect();
-        let span = self
-            .released
-            .first()
-            .zip(self.released.last())
-            .map_or(0, |(first, last)| last.1.since(first.1));
-        let more = match self.released.len().saturating_sub(TOLD) {
-            0 => String::new(),
-            more => format!(", then {}", units::plural(more as u64, "more thread")),
-        };
-        story.push(format!(
-            "When it ended, {}{more} came through within {}; {} context switches until the machine was busy again.",
-            told.join(", "),
-            units::duration(span),
-            units::count(self.switches as u64)
-        ));
-        let mut by_function: FxHashMap<&str, (u64, u64)> = FxHashMap::default();
-        for (_, _, waited, function) in &self.released {
-            let sum = by_function.entry(function).or_default();
-            *sum = (sum.0 + 1, sum.1 + waited);
-        }
-        if let Some((function, (threads, waited))) =
-            by_function.into_iter().max_by_key(|(name, (threads, _))| (*threads, Reverse(*name)))
-        {
-            story.push(format!(
-                "{} had waited in {function}, {} on average.",
-                units::plural(threads, "thread"),
-                units::duration(waited / threads.max(1))
-            ));
-        }
-        story.push(match self.ended {
-            0 => "No process ended while the machine fell: it did not run out of work.".to_owned(),
-            ended => {
-                format!("{} ended while the machine fell.", units::plural(ended as u64, "process"))
-            }
-        });
-        story
+/// How the release went on, and what the fall was not.
+pub(crate) fn sentences(analysis: &Analysis<'_>, release: &MassRelease) -> Vec<Sentence> {
+    /// Maximum released threads that are listed.
+    const MAX_LISTED: usize = 2;
+    let listed = release.released.iter().take(MAX_LISTED).map(|(thread, at, waited, _)| {
+        let name = units::thread(analysis.trace, *thread, *at);
+        let name = Span::new(name, Subject::Thread(*thread));
+        sentence!("{} (waited {})", name, duration(*waited))
+    });
+    let ends = release.released.first().zip(release.released.last());
+    let span = ends.map_or(0, |(first, last)| last.1.since(first.1));
+    let more = match release.released.len().saturating_sub(MAX_LISTED) as u64 {
+        0 => Sentence::default(),
+        more => sentence!(", then {}", plural(more, "more thread")),
+    };
+    let mut sentences = vec![sentence!(
+        "When it ended, {}{} came through within {}; {} context switches until the machine was \
+         busy again.",
+        Sentence::join(listed, ", "),
+        more,
+        duration(span),
+        count(release.switches as u64)
+    )];
+    let mut by_function: FxHashMap<&str, (u64, u64)> = FxHashMap::default();
+    for (_, _, waited, name) in &release.released {
+        let sum = by_function.entry(name).or_default();
+        *sum = (sum.0 + 1, sum.1 + waited);
     }
+    let most =
+        by_function.into_iter().max_by_key(|(name, (threads, _))| (*threads, Reverse(*name)));
+    if let Some((name, (threads, waited))) = most {
+        sentences.push(sentence!(
+            "{} had waited in {}, {} on average.",
+            plural(threads, "thread"),
+            function(name),
+            duration(waited / threads.max(1))
+        ));
+    }
+    sentences.push(match release.ended as u64 {
+        0 => Sentence::from("No process ended while the machine fell: it did not run out of work."),
+        ended => sentence!("{} ended while the machine fell.", plural(ended, "process")),
+    });
+    sentences
 }

@@ -5,26 +5,14 @@
 //! comes when the delay is over, and tells its length in milliseconds: the delay is the time before
 //! the event.
 
-use super::{Candidate, StallKind};
 use crate::Analysis;
-use crate::answer::units;
+use crate::candidate::{Candidate, StallKind};
+use crate::user_marks::WIN32K;
+use crate::wording::{Event, Reference, Sentence, Span, Subject, units};
 use unhitch_model::{EventKind, ThreadId, Time, Trace, Value, Window};
 
 /// Shorter ones nobody has noticed.
 const THRESHOLD_NS: u64 = 100_000_000;
-/// The provider since Windows 8 {8c416c79-d49b-4f01-a467-e56d3aa8234c}, and that of Windows 7
-/// {e7ef96be-969f-414f-97d7-3ddb7b558ccc}.
-pub(crate) const WIN32K: [[u8; 16]; 2] = [
-    [
-        0x79, 0x6c, 0x41, 0x8c, 0x9b, 0xd4, 0x01, 0x4f, 0xa4, 0x67, 0xe5, 0x6d, 0x3a, 0xa8, 0x23,
-        0x4c,
-    ],
-    [
-        0xbe, 0x96, 0xef, 0xe7, 0x9f, 0x96, 0x4f, 0x41, 0x97, 0xd7, 0x3d, 0xdb, 0x7b, 0x55, 0x8c,
-        0xcc,
-    ],
-];
-
 /// One report.
 struct Delay {
     window: Window,
@@ -35,7 +23,7 @@ struct Delay {
 }
 
 /// All delays of the trace.
-pub(super) fn find(analysis: &Analysis<'_>) -> Vec<Candidate> {
+pub(crate) fn find(analysis: &Analysis<'_>) -> Vec<Candidate> {
     let trace = analysis.trace;
     let delays = (0..trace.events.len()).filter_map(|event| Some((event, delay(trace, event)?)));
     let candidate = |(event, delay): (usize, Delay)| Candidate {
@@ -53,8 +41,8 @@ pub(super) fn find(analysis: &Analysis<'_>) -> Vec<Candidate> {
         .collect()
 }
 
-/// Who reported the delay, as a sentence, and the report's index in the trace's events.
-pub(crate) fn story(analysis: &Analysis<'_>, candidate: &Candidate) -> Option<(String, usize)> {
+/// Who reported the delay, linked to the report.
+pub(crate) fn sentence_of(analysis: &Analysis<'_>, candidate: &Candidate) -> Option<Sentence> {
     let trace = analysis.trace;
     // The report may be later than what the recording covers.
     let reports = trace.events.range(Window::new(candidate.window.end, Time::MAX));
@@ -63,23 +51,22 @@ pub(crate) fn story(analysis: &Analysis<'_>, candidate: &Candidate) -> Option<(S
     let (event, delay) = delays.find(|(_, delay)| {
         delay.window.intersect(analysis.timeline.window()) == candidate.window
     })?;
-    let what = if delay.of_messages {
-        "did not look at its messages"
-    } else {
-        "left its oldest input waiting"
+    let what = match delay.of_messages {
+        true => "did not look at its messages",
+        false => "left its oldest input waiting",
     };
-    let class = if delay.class.is_empty() {
-        String::new()
-    } else {
-        format!(" (window class {})", delay.class)
+    let class = match delay.class.as_str() {
+        "" => String::new(),
+        class => format!(" (window class {class})"),
     };
-    Some((
-        format!(
-            "Windows reported that it {what} for {}{class}.",
-            units::duration(delay.window.duration_ns())
-        ),
-        event,
-    ))
+    let length = units::duration(delay.window.duration_ns());
+    let text = format!("Windows reported that it {what} for {length}{class}.");
+    let reference = Reference {
+        thread: Some(candidate.victim),
+        window: candidate.window,
+        event: Some(Event::Provider(event)),
+    };
+    Some(Span::new(text, Subject::Text).seen_at(reference).into())
 }
 
 fn delay(trace: &Trace, event: usize) -> Option<Delay> {

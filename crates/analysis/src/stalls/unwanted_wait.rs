@@ -1,7 +1,9 @@
 //! Waits that nobody chooses: locks, block devices, file systems, memory, being stopped, a peer
 //! that does not take what is written to it, and any uninterruptible sleep.
 
-use super::{Candidate, StallKind, ThreadView};
+use super::ThreadView;
+use crate::candidate::{Candidate, StallKind};
+use crate::explain::class_of;
 use crate::timeline::State;
 use crate::{Analysis, Operation, WaitClass};
 use unhitch_model::{TaskState, ThreadId, Time, Window};
@@ -12,7 +14,7 @@ const THRESHOLD_NS: u64 = 100_000_000;
 const THRESHOLD_OF_MANY_NS: u64 = 50_000_000;
 
 /// True for what is a stall by itself, and not only together with others.
-pub(super) fn is_long(candidate: &Candidate) -> bool {
+pub(crate) fn is_long(candidate: &Candidate) -> bool {
     candidate.kind != StallKind::UnwantedWait || candidate.window.duration_ns() >= THRESHOLD_NS
 }
 
@@ -21,7 +23,7 @@ pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut V
         let next = view.operations.get(index + 1).map_or(Time::MAX, |next| next.window.start);
         if operation.window.duration_ns() >= THRESHOLD_OF_MANY_NS
             && is_unwanted(analysis, operation)
-            && (!analysis.facts.is_kernel_thread(operation.stack)
+            && (!analysis.stacks.is_kernel_thread(operation.stack)
                 || somebody_waited(analysis, operation, next))
         {
             found.push(Candidate {
@@ -46,7 +48,9 @@ fn is_unwanted(analysis: &Analysis<'_>, operation: &Operation) -> bool {
         WaitClass::KernelIdle => false,
         // vfork and exec wait uninterruptibly for their child: that is a call's length, not a hang.
         WaitClass::Process | WaitClass::Timer => false,
-        _ => operation.state == TaskState::DiskSleep || analysis.facts.is_unwanted(operation.stack),
+        _ => {
+            operation.state == TaskState::DiskSleep || analysis.stacks.is_unwanted(operation.stack)
+        }
     }
 }
 
@@ -59,15 +63,15 @@ fn somebody_waited(analysis: &Analysis<'_>, operation: &Operation, next: Time) -
     let waited = |wakee: ThreadId| {
         let waits = analysis.segments(wakee, operation.window).into_iter().filter(|segment| {
             matches!(segment.state, State::Sleeping(_))
-                && !matches!(analysis.class_of(segment), WaitClass::Idle | WaitClass::KernelIdle)
-                && !analysis.facts.is_kernel_thread(segment.wait_stack(trace))
+                && !matches!(class_of(analysis, segment), WaitClass::Idle | WaitClass::KernelIdle)
+                && !analysis.stacks.is_kernel_thread(segment.wait_stack(trace))
         });
         waits.map(|segment| segment.window.duration_ns()).sum::<u64>() * 2
             >= operation.window.duration_ns()
     };
     let woke = |index: &usize| {
         trace.wakings.waker[*index] == operation.thread
-            && analysis.facts.wake_source(trace, *index).context.is_task()
+            && analysis.stacks.wake_source(trace, *index).context.is_task()
     };
     trace.wakings.range(after).filter(woke).any(|index| waited(trace.wakings.wakee[index]))
 }

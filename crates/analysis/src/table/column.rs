@@ -7,7 +7,8 @@
 
 use super::rows::{NOWHERE, Row, Source};
 use super::{Cell, NONE, Name, TABLES};
-use crate::{WakeContext, WakeSource, waits::InterruptSource};
+use crate::explain::class_of;
+use crate::{InterruptSource, WakeContext, WakeSource};
 use std::fmt::Write;
 use unhitch_model::{FrameId, ModuleKind, Process, Recorded, ThreadId, Time, WakeFlags};
 
@@ -150,7 +151,7 @@ pub static COLUMNS: &[Column] = &[
     column!("culprit tid" [], Kind::Number, &[Stalls], "that thread's id", |source, row| source.stalls[row.index as usize].finding.culprit.map_or(NONE, |id| Cell::from(source.analysis.trace.threads.get(id).tid))),
     column!("victims" [], Kind::Count, &[Stalls], "how many threads suffered from it", |source, row| source.stalls[row.index as usize].victims.len() as Cell),
     column!("evidence" [], Kind::Text, &[Stalls], "how the cause is known: direct, inferred, lost", |source, row| source.text(source.stalls[row.index as usize].finding.evidence.name())),
-    column!("cause" [], Kind::Text, &[Stalls], "its cause in a line", |source, row| source.text(&source.stalls[row.index as usize].finding.cause)),
+    column!("cause" [], Kind::Text, &[Stalls], "its cause in a line", |source, row| source.text(&source.stalls[row.index as usize].finding.cause.to_string())),
 ];
 
 /// The columns of a table, in the order of the registry.
@@ -289,7 +290,7 @@ fn waker(source: &Source<'_>, row: &Row) -> Option<(ThreadId, Time)> {
 fn woken_by(source: &Source<'_>, row: &Row) -> Cell {
     let Some((wake, _)) = source.waking(row) else { return NONE };
     let WakeSource { context, interrupt } =
-        source.analysis.facts.wake_source(source.analysis.trace, wake);
+        source.analysis.stacks.wake_source(source.analysis.trace, wake);
     match (waker(source, row), interrupt) {
         (Some((thread, at)), _) => thread_name(source, thread, at),
         (None, Some(InterruptSource::Timeout)) => source.text("(timeout)"),
@@ -316,7 +317,7 @@ fn reason(source: &Source<'_>, row: &Row) -> Cell {
     let flags =
         (row.wake != NOWHERE).then(|| source.analysis.trace.wakings.flags[row.wake as usize]);
     if row.slept_ns > 0 {
-        source.class(source.analysis.class_of(&source.sleep(row)))
+        source.class(class_of(source.analysis, &source.sleep(row)))
     } else if flags.is_some_and(|flags| flags.has(WakeFlags::NEW)) {
         source.text("new")
     } else if row.out != NOWHERE

@@ -45,6 +45,6 @@ pub(super) fn fields(source: &Source<'_>, row: &Row) -> Cell {
     let told = |(name, value): (String, String)| {
         if name.is_empty() { value } else { format!("{name}={value}") }
     };
-    let fields = crate::marks::fields(source.analysis.trace, row.index as usize);
+    let fields = crate::user_marks::fields(source.analysis.trace, row.index as usize);
     source.text(&fields.into_iter().map(told).collect::<Vec<_>>().join(", "))
 }

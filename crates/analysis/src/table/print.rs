@@ -12,7 +12,8 @@ use super::column::{Kind, StackKind, time};
 use super::rows::Source;
 use super::run::{Output, Table};
 use super::{Cell, NONE, Name, fit};
-use crate::answer::{recording, units};
+use crate::stacks::text::brief_stack_text;
+use crate::wording::{recording, units};
 use serde::Serialize;
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 use std::fmt::Write;
@@ -276,9 +277,12 @@ impl Table<'_> {
 
     fn brief(&self, kind: StackKind, stack: StackId) -> String {
         let (analysis, frames) = (self.source.analysis, self.source.frames(kind, stack));
-        let skipped = if kind == StackKind::Sample { 0 } else { analysis.facts.noise_len(stack) };
-        analysis
-            .told_briefly(frames, analysis.trace.stacks.kernel_len(stack).saturating_sub(skipped))
+        let skipped = if kind == StackKind::Sample { 0 } else { analysis.stacks.noise_len(stack) };
+        brief_stack_text(
+            analysis,
+            frames,
+            analysis.trace.stacks.kernel_len(stack).saturating_sub(skipped),
+        )
     }
 
     /// Comma-separated values, by RFC 4180; stacks are joined by semicolons, root first. Points in
@@ -325,7 +329,7 @@ fn stack(cell: Cell) -> StackId {
 fn names(source: &Source<'_>, kind: StackKind, cell: Cell) -> Vec<String> {
     let (analysis, stack) = (source.analysis, stack(cell));
     let frames = match kind {
-        StackKind::Wake => analysis.facts.own_frames(analysis.trace, stack),
+        StackKind::Wake => analysis.stacks.own_frames(analysis.trace, stack),
         StackKind::Wait | StackKind::Sample => analysis.trace.stacks.frames_of(stack),
     };
     let mut names: Vec<String> =

@@ -5,9 +5,9 @@
 
 use super::column::StackKind;
 use super::{Cell, NONE, Name};
-use crate::stalls::{Query, Stall};
+use crate::diagnose::{Query, Stall, diagnose};
+use crate::stacks::rules::WaitClass;
 use crate::timeline::{Segment, State};
-use crate::waits::WaitClass;
 use crate::{Analysis, WakeContext};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHasher};
@@ -118,7 +118,7 @@ impl<'a> Source<'a> {
             Name::Events => super::events::rows(analysis, window),
             Name::Stalls => {
                 let narrowed = (window != analysis.timeline.window()).then_some(window);
-                let stalls = analysis.stalls(&Query { victims: Vec::new(), window: narrowed });
+                let stalls = diagnose(analysis, &Query { victims: Vec::new(), window: narrowed });
                 return Self::of_stalls(analysis, Arc::new(stalls), window);
             }
             Name::Lifetimes => lifetimes(analysis, window),
@@ -293,7 +293,7 @@ impl<'a> Source<'a> {
     /// The row's wake-up: its number, and whether the waker is to be held responsible.
     pub fn waking(&self, row: &Row) -> Option<(usize, WakeContext)> {
         let wake = (row.wake != NOWHERE).then_some(row.wake as usize)?;
-        Some((wake, self.analysis.facts.wake_source(self.analysis.trace, wake).context))
+        Some((wake, self.analysis.stacks.wake_source(self.analysis.trace, wake).context))
     }
 }
 
@@ -304,10 +304,10 @@ pub(super) fn frames<'a>(
     stack: StackId,
 ) -> &'a [FrameId] {
     let all = match kind {
-        StackKind::Wake => analysis.facts.own_frames(analysis.trace, stack),
+        StackKind::Wake => analysis.stacks.own_frames(analysis.trace, stack),
         StackKind::Wait | StackKind::Sample => analysis.trace.stacks.frames_of(stack),
     };
-    let noise = if kind == StackKind::Sample { 0 } else { analysis.facts.noise_len(stack) };
+    let noise = if kind == StackKind::Sample { 0 } else { analysis.stacks.noise_len(stack) };
     if noise < all.len() { &all[noise..] } else { all }
 }
 

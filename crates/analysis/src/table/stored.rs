@@ -10,7 +10,7 @@ use super::rows::{Row, Source, frames};
 use super::{Cell, NONE, Name, Of};
 use crate::Analysis;
 use crate::cancel::{Cancel, Wanted};
-use crate::stalls::Stall;
+use crate::diagnose::Stall;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};

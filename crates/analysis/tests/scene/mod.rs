@@ -3,9 +3,10 @@
 #![allow(dead_code)]
 
 use TaskState::{Runnable, Sleeping};
-use unhitch_analysis::answer::{self, ClauseKind, Event};
-use unhitch_analysis::stalls::{Query, Stall};
+use unhitch_analysis::answer::{self, ClauseKind};
+use unhitch_analysis::wording::{Event, Reference};
 use unhitch_analysis::{Analysis, Rules};
+use unhitch_analysis::{Query, Stall};
 use unhitch_model::*;
 
 const MS: u64 = 1_000;
@@ -165,61 +166,62 @@ impl Scene {
 /// The worst stall and the text about it.
 pub fn judged(trace: &Trace) -> (Stall, String) {
     let analysis = Analysis::new(trace, &Rules::default());
-    let stalls = analysis.stalls(&Query::default());
+    let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
     let text = answer::text(&analysis, &stalls, 1);
     let stall = stalls.into_iter().next().unwrap_or_else(|| panic!("no stall found:\n{text}"));
-    let shares: u64 = analysis.partition(&stall.explanation).iter().map(|share| share.ns).sum();
+    let shares: u64 = unhitch_analysis::explain::partition(&analysis, &stall.explanation)
+        .iter()
+        .map(|share| share.ns)
+        .sum();
     assert_eq!(shares, stall.explanation.window.duration_ns());
     check_clauses(&analysis, &stall, &text);
     (stall, text)
 }
 
-/// The clauses are the text, and whoever they name has a part in the event that is to prove it.
+/// The clauses are the text, and whoever they name takes part in the event that is to prove it.
 fn check_clauses(analysis: &Analysis<'_>, stall: &Stall, text: &str) {
     let (trace, clauses) = (analysis.trace, answer::clauses(analysis, stall));
-    let joined: String = clauses.iter().map(|clause| format!("{}\n", clause.text)).collect();
+    let joined: String = clauses.iter().map(|clause| format!("{clause}\n")).collect();
     assert!(text.starts_with(&joined), "{joined}");
+    let mut proved = 0;
     for clause in &clauses {
-        assert!(clause.links.is_sorted_by(|a, b| a.range.end <= b.range.start), "{clause:?}");
-        let composed = clause.text.starts_with("\n")
-            || clause.text.contains("smaller parts")
-            || clause.text.contains("nobody");
+        let (words, links) = (clause.text(), clause.links());
+        assert!(links.is_sorted_by(|a, b| a.range.end <= b.range.start), "{clause:?}");
+        let composed = words.starts_with('\n')
+            || words.contains("smaller parts")
+            || words.contains("nobody")
+            || words.contains("CPU idle while ready to run");
         // Advice rests on what the others prove.
         let remedy = clause.kind == ClauseKind::Remedy;
-        assert!(
-            if remedy { clause.links.is_empty() } else { composed || !clause.links.is_empty() },
-            "{clause:?}"
-        );
-        for link in &clause.links {
-            assert!(clause.text.get(link.range.clone()).is_some_and(|part| !part.is_empty()));
-            assert!(!link.window.is_empty() && link.window.overlaps(analysis.timeline.window()));
-            let has_part = |threads: [ThreadId; 2]| {
-                link.thread.is_some_and(|thread| threads.contains(&thread))
-            };
-            let proves = match link.event {
+        let is_linked = if remedy { links.is_empty() } else { composed || !links.is_empty() };
+        assert!(is_linked, "{clause:?}");
+        for link in &links {
+            let Reference { thread, window, event } = link.reference;
+            assert!(words.get(link.range.clone()).is_some_and(|part| !part.is_empty()));
+            assert!(!window.is_empty() && window.overlaps(analysis.timeline.window()));
+            let takes_part =
+                |threads: [ThreadId; 2]| thread.is_some_and(|thread| threads.contains(&thread));
+            let proves = match event {
                 None => true,
                 Some(Event::Switch(at)) => {
-                    has_part([trace.switches.prev[at], trace.switches.next[at]])
+                    takes_part([trace.switches.prev[at], trace.switches.next[at]])
                 }
                 Some(Event::Waking(at)) => {
-                    has_part([trace.wakings.waker[at], trace.wakings.wakee[at]])
+                    takes_part([trace.wakings.waker[at], trace.wakings.wakee[at]])
                 }
                 Some(Event::Provider(at)) => at < trace.events.len(),
             };
-            assert!(proves, "{link:?} of {}", clause.text);
-            // What is said of the machine, and a whole sentence that names nobody, no single switch
-            // or wake-up shows.
-            let sentence =
-                link.range == (0..clause.text.len()) || clause.kind == ClauseKind::Machine;
+            assert!(proves, "{link:?} of {words}");
+            // No single switch or wake-up shows what is said of the machine, or in a whole sentence
+            // that names nobody.
+            let sentence = link.range == (0..words.len()) || clause.kind == ClauseKind::Machine;
             assert!(
-                !sentence || matches!(link.event, None | Some(Event::Provider(_))),
-                "{link:?} of {}",
-                clause.text
+                !sentence || matches!(event, None | Some(Event::Provider(_))),
+                "{link:?} of {words}"
             );
+            proved += usize::from(event.is_some());
         }
     }
-    let proved =
-        clauses.iter().flat_map(|clause| &clause.links).filter(|link| link.event.is_some()).count();
     assert!(proved > 0 || stall.explanation.hops.is_empty());
 }
 

@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use std::path::Path;
 use unhitch_analysis::SelfSamples;
-use unhitch_analysis::answer::units;
-use unhitch_analysis::hot_loop::{self, HotLoop, hot_loop};
+use unhitch_analysis::samples::hot_loop::{self, HotLoop, hot_loop};
+use unhitch_analysis::wording::units;
 use unhitch_model::{FrameId, Trace, visible};
 use unhitch_symbols::{Code, CodeOptions, Instruction, NoCode, code, disassemble};
 

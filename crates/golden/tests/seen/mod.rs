@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "each test uses a part")]
 
 use std::collections::BTreeMap;
-use unhitch_analysis::{Analysis, Rules, Segment, State, mend};
+use unhitch_analysis::{Analysis, Rules, Segment, State, repair};
 use unhitch_golden::Golden;
 use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, Window};
 use unhitch_symbols::{Options, SymbolPath, Symbolizer};
@@ -54,7 +54,7 @@ impl Seen {
     /// The functions of a stack, root first, without the scheduler's own.
     pub fn own_names(&self, stack: StackId) -> Vec<String> {
         let mut names = self.trace.stack_names(stack);
-        names.truncate(names.len() - self.analysis().facts.noise_len(stack));
+        names.truncate(names.len() - self.analysis().stacks.noise_len(stack));
         names
     }
 
@@ -88,7 +88,7 @@ impl Seen {
         assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), Vec::<String>::new());
         assert!(trace.losses.is_empty());
         let mut mended = trace.clone();
-        mend(&mut mended);
+        repair(&mut mended);
         assert_eq!(mended.switches.time, trace.switches.time, "a chain of switches is broken");
         assert!(mended.warnings.is_empty());
         assert!(

@@ -5,7 +5,7 @@ use crate::Error;
 use crate::loaded::{Loaded, StackOf};
 use crate::params::{Params, wrong};
 use serde_json::{Value, json};
-use unhitch_analysis::{Cancel, State, marks};
+use unhitch_analysis::{Cancel, State, user_marks};
 use unhitch_model::{EventKind, NameId, StackId, Time, WakeFlags, Window};
 
 /// `GET event`
@@ -38,7 +38,7 @@ pub(super) fn event(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
         let (events, time) = (&trace.events, trace.events.time[at]);
         let name =
             |id: fn(&EventKind) -> NameId| events.kind_of(at).map(|kind| trace.name(id(kind)));
-        let fields = marks::fields(trace, at)
+        let fields = user_marks::fields(trace, at)
             .into_iter()
             .map(|(name, value)| json!({ "name": name, "value": value }));
         return Ok(json!({
@@ -106,9 +106,9 @@ pub(super) fn stack(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
         return Err(Error::NotFound("stack"));
     }
     let stack = StackId(id);
-    let (noise, all) = (loaded.analysis.facts.noise_len(stack), trace.stacks.frames_of(stack));
+    let (noise, all) = (loaded.analysis.stacks.noise_len(stack), trace.stacks.frames_of(stack));
     let own = match of {
-        StackOf::Wake => loaded.analysis.facts.own_frames(trace, stack).len(),
+        StackOf::Wake => loaded.analysis.stacks.own_frames(trace, stack).len(),
         StackOf::Wait | StackOf::Sample => all.len(),
     };
     let mut frames = Vec::new();
@@ -135,7 +135,7 @@ pub(super) fn stack(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
         }
     }
     frames.reverse();
-    let class = (of == StackOf::Wait).then(|| loaded.analysis.facts.class(stack).name());
+    let class = (of == StackOf::Wait).then(|| loaded.analysis.stacks.class(stack).name());
     Ok(
         json!({ "stack": id, "kind": of.word(), "frames": frames, "told": loaded.told(of, stack), "class": class }),
     )

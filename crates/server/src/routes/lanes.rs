@@ -7,7 +7,7 @@ use crate::params::Params;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use unhitch_analysis::Cancel;
-use unhitch_analysis::stalls::Stall;
+use unhitch_analysis::Stall;
 use unhitch_model::{ProcessId, ThreadId, Window};
 
 /// What a thread is to a stall.

@@ -97,7 +97,8 @@ fn thread_slice(
     let segment = segment_at(loaded, thread, time, step).ok_or(Error::NotFound("slice"))?;
     let (trace, window) = (loaded.trace, segment.window);
     let sleeps = matches!(segment.state, State::Sleeping(_));
-    let class = sleeps.then(|| loaded.analysis.class_of(&segment).name());
+    let class =
+        sleeps.then(|| unhitch_analysis::explain::class_of(loaded.analysis, &segment).name());
     let state = LaneState::of(loaded.analysis, &segment);
     let (cpu, runnable) =
         (loaded.analysis.cpu_of(&segment), matches!(segment.state, State::Runnable { .. }));
@@ -105,7 +106,7 @@ fn thread_slice(
         cpu.filter(|_| runnable).map_or(Vec::new(), |cpu| occupants(loaded, cpu, window));
     let in_window = loaded.analysis.samples.of_thread(trace, thread, window);
     let samples = in_window.first().filter(|_| segment.state == State::Ran).map(|_| {
-        let top = loaded.analysis.hot_spot(&[(thread, window)]);
+        let top = unhitch_analysis::samples::hot_spot(loaded.analysis, &[(thread, window)]);
         json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackOf::Sample, spot.stack)) })
     });
     let wake = segment.wake.filter(|_| sleeps || runnable).map(|wake| wake_of(loaded, wake));
@@ -145,7 +146,7 @@ fn words(loaded: &Loaded<'_>, segment: &Segment, state: LaneState, class: Option
     let ended = segment.wake.filter(|_| matches!(segment.state, State::Sleeping(_))).map_or(
         String::new(),
         |wake| {
-            let source = loaded.analysis.facts.wake_source(loaded.trace, wake);
+            let source = loaded.analysis.stacks.wake_source(loaded.trace, wake);
             let waker = loaded.trace.wakings.waker[wake];
             match source.context.is_task() {
                 true => {
@@ -182,7 +183,7 @@ pub(super) fn interrupt_words(source: unhitch_analysis::InterruptSource) -> &'st
 pub(super) fn wake_of(loaded: &Loaded<'_>, wake: usize) -> Value {
     let wakings = &loaded.trace.wakings;
     let (time, source) =
-        (wakings.time[wake], loaded.analysis.facts.wake_source(loaded.trace, wake));
+        (wakings.time[wake], loaded.analysis.stacks.wake_source(loaded.trace, wake));
     let by = source.context.is_task().then(|| loaded.who(wakings.waker[wake], time));
     let of_interrupt =
         source.interrupt.map(|source| interrupt_words(source).trim_matches(&[' ', '(', ')'][..]));
@@ -242,7 +243,7 @@ fn cpu_slice(loaded: &Loaded<'_>, cpu: u16, time: Time, step: Step) -> Result<Va
     let state = if who.is_idle() { LaneState::Idle } else { LaneState::Ran };
     let in_window = loaded.analysis.samples.of_thread(trace, who, window);
     let samples = in_window.first().filter(|_| !who.is_idle()).map(|_| {
-        let top = loaded.analysis.hot_spot(&[(who, window)]);
+        let top = unhitch_analysis::samples::hot_spot(loaded.analysis, &[(who, window)]);
         json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackOf::Sample, spot.stack)) })
     });
     let length = units::duration(window.duration_ns());

@@ -13,17 +13,18 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use unhitch_analysis::answer::{self, Event};
+use unhitch_analysis::answer::{self, TextLink};
 use unhitch_analysis::lod::LaneState;
-use unhitch_analysis::stalls::{Query, Stall};
-use unhitch_analysis::{Cancel, Evidence, Hop, Link, LinkState, WakeContext, What};
+use unhitch_analysis::wording::{Event, Reference};
+use unhitch_analysis::{Cancel, ChainLink, Evidence, Hop, LinkState, Share, WakeContext, What};
+use unhitch_analysis::{Query, Stall};
 use unhitch_model::{StackId, ThreadId, Window};
 
-/// A chain has at most so many links: neighbours absorb the small ones.
-const MOST_LINKS: usize = 32;
+/// Maximum links of a chain; neighbours absorb the short ones.
+const MAX_LINKS: usize = 32;
 
-/// More arrows are not told; the longest waits are.
-const MOST_ARROWS: usize = 500;
+/// Maximum arrows; those of the longest waits are drawn.
+const MAX_ARROWS: usize = 500;
 
 /// `GET stalls`
 pub(super) async fn stalls(
@@ -51,7 +52,7 @@ fn list(loaded: &Loaded<'_>, params: &Params) -> Result<Value, Error> {
         stall.explanation.window.overlaps(selection.window)
             && stall.victims.iter().any(|&victim| selection.has(loaded, victim))
     };
-    let told = stalls.iter().enumerate().filter(|(_, stall)| wanted(stall)).map(|(index, stall)| {
+    let values = stalls.iter().enumerate().filter(|(_, stall)| wanted(stall)).map(|(index, stall)| {
         let (window, finding) = (stall.explanation.window, &stall.finding);
         json!({
             "id": index + 1, "kind": stall.candidate.kind.name(), "headline": answer::headline(stall),
@@ -59,19 +60,15 @@ fn list(loaded: &Loaded<'_>, params: &Params) -> Result<Value, Error> {
             "severity": stall.severity() as f64 / worst as f64,
             "victim": loaded.who(stall.candidate.victim, window.end), "victims": stall.victims.len(),
             "pattern": finding.pattern.name(), "culprit": finding.culprit.map(|culprit| loaded.who(culprit, window.end)),
-            "function": finding.function, "evidence": finding.evidence.name(), "cause": finding.cause,
+            "function": finding.function, "evidence": finding.evidence.name(), "cause": finding.cause.to_string(),
         })
     });
-    let told: Vec<Value> = told.collect();
-    let nothing = told.is_empty().then(|| match stalls.is_empty() {
-        true => answer::text(loaded.analysis, &[], 0)
-            .lines()
-            .filter(|line| !line.starts_with("WARNING"))
-            .collect::<Vec<_>>()
-            .join("\n"),
+    let values: Vec<Value> = values.collect();
+    let nothing = values.is_empty().then(|| match stalls.is_empty() {
+        true => answer::nothing_found(loaded.analysis, &Query::default()),
         false => "None of the stalls of this trace is in the selection.".to_owned(),
     });
-    Ok(json!({ "ready": true, "progress": 1.0, "stalls": told, "nothing": nothing }))
+    Ok(json!({ "ready": true, "progress": 1.0, "stalls": values, "nothing": nothing }))
 }
 
 /// `GET stall/{id}`
@@ -92,7 +89,7 @@ pub(super) fn explain(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Resul
     let (victim, window) =
         (loaded.thread(thread)?, params.window(loaded)?.intersect(loaded.window()));
     let query = Query { victims: vec![victim], window: Some(window) };
-    let stalls = loaded.analysis.stalls(&query);
+    let stalls = unhitch_analysis::diagnose(loaded.analysis, &query);
     stalls
         .first()
         .map(|stall| in_full(loaded, stall, 0))
@@ -107,16 +104,16 @@ fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
     let depth_of = |thread: ThreadId| {
         cast.iter().find(|(known, ..)| *known == thread).map_or(0, |&(.., depth)| depth)
     };
-    let links = stall.explanation.chain(MOST_LINKS);
+    let links = stall.explanation.chain(MAX_LINKS);
     let chain: Vec<Value> = links
         .iter()
         .enumerate()
-        .map(|(index, link)| link_value(loaded, link, index, depth_of(link.thread), window))
+        .map(|(index, link)| chain_link_value(loaded, link, index, depth_of(link.thread), window))
         .collect();
-    let partition = analysis.partition(&stall.explanation);
+    let partition = unhitch_analysis::explain::partition(analysis, &stall.explanation);
     let shares = partition.iter().map(|share| {
         json!({
-            "what": share.what.name(), "label": answer::words(share.what), "who": share.who.map(who), "ns": share.ns,
+            "what": share.what.name(), "label": label(share), "who": share.who.filter(|who| !who.is_idle()).map(who), "ns": share.ns,
             "share": share.ns as f64 / window.duration_ns().max(1) as f64, "state": state_of(share.what) as u8,
         })
     });
@@ -126,8 +123,8 @@ fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
         "victim": who(stall.candidate.victim), "victims": stall.victims.iter().map(|&victim| who(victim)).collect::<Vec<_>>(),
         "cause": {
             "pattern": finding.pattern.name(), "culprit": finding.culprit.map(who), "function": finding.function,
-            "evidence": finding.evidence.name(), "evidence_words": finding.evidence_words,
-            "text": finding.cause, "advice": finding.advice,
+            "evidence": finding.evidence.name(), "evidence_words": finding.evidence_words.to_string(),
+            "text": finding.cause.to_string(), "advice": finding.advice,
         },
         "figures": { "wakes": wakes, "wakes_in_vain": in_vain, "idle_share": analysis.cpus.idle_share(loaded.trace, window) },
         "lanes": cast.iter().map(|&(thread, role, depth)| {
@@ -157,7 +154,13 @@ fn state_of(what: What) -> LaneState {
     }
 }
 
-fn link_value(loaded: &Loaded<'_>, link: &Link, index: usize, depth: u32, window: Window) -> Value {
+fn chain_link_value(
+    loaded: &Loaded<'_>,
+    link: &ChainLink,
+    index: usize,
+    depth: u32,
+    window: Window,
+) -> Value {
     let (analysis, trace, segment) = (loaded.analysis, loaded.trace, &link.piece.segment);
     let state = match link.state {
         LinkState::Running => "running",
@@ -170,12 +173,12 @@ fn link_value(loaded: &Loaded<'_>, link: &Link, index: usize, depth: u32, window
             (hop.class.name(), loaded.stack(StackOf::Wait, hop.wait_stack), hop.slept.duration_ns())
         }
         None if link.state == LinkState::Sleeping => (
-            analysis.class_of(segment).name(),
+            unhitch_analysis::explain::class_of(analysis, segment).name(),
             loaded.stack(StackOf::Wait, segment.wait_stack(trace)),
             segment.window.duration_ns(),
         ),
         None if link.state == LinkState::Running => {
-            let hot = analysis.hot_spot(&[(link.thread, link.window)]);
+            let hot = unhitch_analysis::samples::hot_spot(analysis, &[(link.thread, link.window)]);
             ("", hot.map_or(Value::Null, |spot| loaded.stack(StackOf::Sample, spot.stack)), 0)
         }
         None => ("", loaded.stack(StackOf::Wait, segment.wait_stack(trace)), 0),
@@ -193,11 +196,11 @@ fn link_value(loaded: &Loaded<'_>, link: &Link, index: usize, depth: u32, window
 }
 
 /// The wake-up, and who caused it, that ended a link's wait.
-fn ended_by(loaded: &Loaded<'_>, link: &Link) -> Option<(Option<usize>, Option<ThreadId>)> {
+fn ended_by(loaded: &Loaded<'_>, link: &ChainLink) -> Option<(Option<usize>, Option<ThreadId>)> {
     match &link.hop {
         Some(hop) => Some((hop.wake, Some(hop.by))),
         None if link.state == LinkState::Sleeping => link.piece.segment.wake.map(|wake| {
-            let by_task = loaded.analysis.facts.wake_source(loaded.trace, wake).context.is_task();
+            let by_task = loaded.analysis.stacks.wake_source(loaded.trace, wake).context.is_task();
             (Some(wake), by_task.then(|| loaded.trace.wakings.waker[wake]))
         }),
         None => None,
@@ -214,10 +217,10 @@ fn evidence(hop: &Hop) -> Evidence {
     }
 }
 
-fn wake(loaded: &Loaded<'_>, link: &Link, window: Window) -> Option<Value> {
+fn wake(loaded: &Loaded<'_>, link: &ChainLink, window: Window) -> Option<Value> {
     let (wake, by) = ended_by(loaded, link)?;
     let wakings = &loaded.trace.wakings;
-    let source = wake.map(|wake| loaded.analysis.facts.wake_source(loaded.trace, wake));
+    let source = wake.map(|wake| loaded.analysis.stacks.wake_source(loaded.trace, wake));
     let interrupt = source
         .and_then(|source| source.interrupt)
         .map(|source| interrupt_words(source).trim_matches(&[' ', '(', ')'][..]));
@@ -232,15 +235,15 @@ fn wake(loaded: &Loaded<'_>, link: &Link, window: Window) -> Option<Value> {
 
 /// The wake-ups on the way, from the waker's lane to the woken one's: the longest waits of all, in
 /// order of time.
-fn arrows(loaded: &Loaded<'_>, stall: &Stall, links: &[Link]) -> Vec<Value> {
+fn arrows(loaded: &Loaded<'_>, stall: &Stall, links: &[ChainLink]) -> Vec<Value> {
     let mut hops: Vec<&Hop> = stall.explanation.hops.iter().collect();
     hops.sort_by_key(|hop| (std::cmp::Reverse(hop.window.duration_ns()), hop.window.end));
-    hops.truncate(MOST_ARROWS);
+    hops.truncate(MAX_ARROWS);
     hops.sort_by_key(|hop| (hop.window.end, hop.depth));
     hops.into_iter().map(|hop| arrow(loaded, hop, links)).collect()
 }
 
-fn arrow(loaded: &Loaded<'_>, hop: &Hop, links: &[Link]) -> Value {
+fn arrow(loaded: &Loaded<'_>, hop: &Hop, links: &[ChainLink]) -> Value {
     let at = hop.wake.map_or(hop.window.end, |wake| loaded.trace.wakings.time[wake]);
     let context = hop.wake.map_or("lock word", |_| hop.source.context.name());
     let evidence = evidence(hop).name();
@@ -255,29 +258,43 @@ fn arrow(loaded: &Loaded<'_>, hop: &Hop, links: &[Link]) -> Value {
     })
 }
 
+/// What a share of the time went to; a thread follows, where one is known.
+fn label(share: &Share) -> &'static str {
+    match share.who {
+        Some(who) if who.is_idle() => share.what.words_of_idle(),
+        _ => share.what.words(),
+    }
+}
+
 /// The answer's sentences, each with what proves it.
 fn clauses(loaded: &Loaded<'_>, stall: &Stall) -> Vec<Value> {
     let clauses = answer::clauses(loaded.analysis, stall);
-    let told = clauses.iter().map(|clause| {
+    let values = clauses.iter().map(|clause| {
+        let (text, links) = (clause.text(), clause.links());
         // Browsers count in UTF-16.
-        let units = |byte: usize| clause.text.get(..byte).unwrap_or(&clause.text).encode_utf16().count();
-        let links = clause.links.iter().map(|link| {
-            let event = link.event.map(|event| match event {
-                Event::Switch(at) => json!({ "switch": at }),
-                Event::Waking(at) => json!({ "waking": at }),
-                Event::Provider(at) => json!({ "provider": at }),
-            });
-            json!({
-                "start": units(link.range.start), "end": units(link.range.end), "lane": link.thread.map(thread_lane),
-                "from": loaded.at(link.window.start), "to": loaded.at(link.window.end), "event": event,
-            })
-        });
-        json!({ "kind": clause.kind.name(), "text": clause.text, "links": links.collect::<Vec<_>>() })
+        let units = |byte: usize| text.get(..byte).unwrap_or(&text).encode_utf16().count();
+        let links: Vec<Value> = links
+            .iter()
+            .map(|link| link_value(loaded, link, units(link.range.start), units(link.range.end)))
+            .collect();
+        let (kind, label) = (clause.kind.name(), clause.label);
+        json!({ "kind": kind, "label": label, "text": text, "links": links })
     });
-    let warnings = loaded
-        .trace
-        .warnings
-        .lines()
-        .map(|warning| json!({ "kind": "warning", "text": warning, "links": [] }));
-    told.chain(warnings).collect()
+    let warnings = loaded.trace.warnings.lines().map(
+        |warning| json!({ "kind": "warning", "label": "WARNING", "text": warning, "links": [] }),
+    );
+    values.chain(warnings).collect()
+}
+
+fn link_value(loaded: &Loaded<'_>, link: &TextLink, start: usize, end: usize) -> Value {
+    let Reference { thread, window, event } = link.reference;
+    let event = event.map(|event| match event {
+        Event::Switch(at) => json!({ "switch": at }),
+        Event::Waking(at) => json!({ "waking": at }),
+        Event::Provider(at) => json!({ "provider": at }),
+    });
+    json!({
+        "start": start, "end": end, "lane": thread.map(thread_lane),
+        "from": loaded.at(window.start), "to": loaded.at(window.end), "event": event,
+    })
 }

@@ -7,10 +7,10 @@ use crate::params::{Params, wrong};
 use axum::Json;
 use serde_json::{Value as JsonValue, json};
 use unhitch_analysis::Cancel;
-use unhitch_analysis::answer::recording;
 use unhitch_analysis::table::{
     Heading, Kind, Line, Name, PivotQuestion, Query, StackKind, TABLES, Value, Words, columns_of,
 };
+use unhitch_analysis::wording::recording;
 use unhitch_model::{Recorded, Time};
 
 /// Rows of one answer.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use unhitch_analysis::Cancel;
 use unhitch_analysis::answer::Info;
 use unhitch_analysis::lod::LaneState;
-use unhitch_analysis::marks::MarkKind;
+use unhitch_analysis::user_marks::MarkKind;
 
 /// `GET status`
 pub(super) async fn status(

@@ -171,7 +171,7 @@ pub fn serve(path: &Path, upload_limit_bytes: u64) -> (u16, String) {
 fn open(path: &Path) -> Result<Trace, String> {
     let mut trace =
         unhitch_formats::open(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    unhitch_analysis::mend(&mut trace);
+    unhitch_analysis::repair(&mut trace);
     Ok(trace)
 }
 

@@ -5,8 +5,8 @@
 //! scheduler's own frames. Names, not addresses, so that two return addresses in one slow path are
 //! one wait.
 
-use crate::story::is_runtime;
-use crate::waits::{InterruptSource, Mark, Matches, Rules, Wait, WaitClass, WaitStack};
+use super::frames::is_runtime;
+use super::rules::{FrameRole, InterruptSource, Matches, Rules, Wait, WaitClass, WaitStack};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
@@ -54,7 +54,7 @@ pub struct WakeSource {
 }
 
 #[derive(Clone, Copy)]
-struct StackFact {
+struct StackClass {
     wait: Wait,
     unlocks: bool,
     exits: bool,
@@ -71,30 +71,30 @@ struct StackFact {
 const LEAST_FRAMES: usize = 1 << 14;
 
 /// The meaning of every stack of a trace.
-pub struct Facts {
-    stacks: Vec<StackFact>,
+pub struct StackClasses {
+    stacks: Vec<StackClass>,
     /// The frames that are the tracer's own.
     tracers: FxHashSet<FrameId>,
 }
 
-impl Facts {
+impl StackClasses {
     /// Classifies every stack by `rules`.
     pub fn new(trace: &Trace, rules: &Rules) -> Self {
-        let frames: Vec<FrameFact> = (0..trace.stacks.frames().len() as u32)
+        let frames: Vec<FrameClass> = (0..trace.stacks.frames().len() as u32)
             .into_par_iter()
             .with_min_len(LEAST_FRAMES)
             .map_init(FxHashMap::default, |patterns_of_name, index| {
-                frame_fact(trace, rules, FrameId(index), patterns_of_name)
+                frame_class(trace, rules, FrameId(index), patterns_of_name)
             })
             .collect();
         let stacks = (0..trace.stacks.len() as u32)
             .into_par_iter()
             .map_init(Matches::default, |matches, id| {
-                stack_fact(trace, rules, StackId(id), &frames, matches)
+                stack_class(trace, rules, StackId(id), &frames, matches)
             })
             .collect();
-        let is_tracer = |(index, fact): (usize, &FrameFact)| {
-            fact.is(Mark::Tracer).then_some(FrameId(index as u32))
+        let is_tracer = |(index, fact): (usize, &FrameClass)| {
+            fact.is(FrameRole::Tracer).then_some(FrameId(index as u32))
         };
         let tracers = frames.iter().enumerate().filter_map(is_tracer).collect();
         Self { stacks, tracers }
@@ -105,8 +105,8 @@ impl Facts {
         self.tracers.contains(&frame)
     }
 
-    fn get(&self, stack: StackId) -> StackFact {
-        self.stacks.get(stack.index()).or(self.stacks.first()).copied().unwrap_or(StackFact {
+    fn get(&self, stack: StackId) -> StackClass {
+        self.stacks.get(stack.index()).or(self.stacks.first()).copied().unwrap_or(StackClass {
             wait: Wait::default(),
             unlocks: false,
             exits: false,
@@ -217,30 +217,30 @@ impl Facts {
     }
 }
 
-struct FrameFact {
+struct FrameClass {
     patterns: Vec<u16>,
     /// It belongs to the tracer or the scheduler.
     noise: bool,
-    marks: Vec<Mark>,
+    marks: Vec<FrameRole>,
     identity: u64,
     /// It belongs to a library below every program, not to the program.
     runtime: bool,
 }
 
-impl FrameFact {
-    fn is(&self, mark: Mark) -> bool {
+impl FrameClass {
+    fn is(&self, mark: FrameRole) -> bool {
         self.marks.contains(&mark)
     }
 }
 
-fn frame_fact(
+fn frame_class(
     trace: &Trace,
     rules: &Rules,
     frame: FrameId,
     cache: &mut FxHashMap<u32, Vec<u16>>,
-) -> FrameFact {
+) -> FrameClass {
     let symbols = trace.symbols.get(frame);
-    let mut fact = FrameFact {
+    let mut fact = FrameClass {
         patterns: Vec::new(),
         noise: !symbols.is_empty(),
         marks: Vec::new(),
@@ -252,7 +252,8 @@ fn frame_fact(
         let patterns =
             cache.entry(symbol.function.0).or_insert_with(|| rules.patterns_matching(name));
         let marks = rules.marks(patterns);
-        fact.noise &= marks.iter().any(|mark| matches!(mark, Mark::Tracer | Mark::Scheduler));
+        fact.noise &=
+            marks.iter().any(|mark| matches!(mark, FrameRole::Tracer | FrameRole::Scheduler));
         fact.marks.extend(marks);
         fact.patterns.extend_from_slice(patterns);
     }
@@ -262,19 +263,19 @@ fn frame_fact(
     fact
 }
 
-fn stack_fact(
+fn stack_class(
     trace: &Trace,
     rules: &Rules,
     id: StackId,
-    frames: &[FrameFact],
+    frames: &[FrameClass],
     matches: &mut Matches,
-) -> StackFact {
+) -> StackClass {
     let list = trace.stacks.frames_of(id);
     let facts = || list.iter().filter_map(|frame| frames.get(frame.index()));
     let kernel = || facts().take(trace.stacks.kernel_len(id));
     let noise = kernel().take_while(|fact| fact.noise).count();
     // In an interrupt the frames below its entry are a bystander's and mean nothing.
-    let entry = kernel().position(|fact| fact.is(Mark::InterruptEntry));
+    let entry = kernel().position(|fact| fact.is(FrameRole::InterruptEntry));
     let own = || facts().take(entry.map_or(list.len(), |entry| entry + 1));
     matches.clear();
     own().for_each(|fact| matches.add(&fact.patterns));
@@ -296,12 +297,12 @@ fn stack_fact(
     };
     let kernel_len = trace.stacks.kernel_len(id).min(entry.unwrap_or(usize::MAX));
     let wait = rules.wait(WaitStack { matches, kernel: kernel_len, noise, patterns });
-    StackFact {
+    StackClass {
         wait,
-        unlocks: own().any(|fact| fact.is(Mark::Unlock)),
-        exits: own().any(|fact| fact.is(Mark::Exit)),
-        kernel_thread: facts().take(kernel_len).any(|fact| fact.is(Mark::KernelThread)),
-        softirq_by_task: entry.is_none() && own().any(|fact| fact.is(Mark::SoftirqByTask)),
+        unlocks: own().any(|fact| fact.is(FrameRole::Unlock)),
+        exits: own().any(|fact| fact.is(FrameRole::Exit)),
+        kernel_thread: facts().take(kernel_len).any(|fact| fact.is(FrameRole::KernelThread)),
+        softirq_by_task: entry.is_none() && own().any(|fact| fact.is(FrameRole::SoftirqByTask)),
         interrupt: rules.interrupt_source(matches),
         noise: noise as u16,
         interrupt_len: entry.map_or(0, |entry| entry as u16 + 1),

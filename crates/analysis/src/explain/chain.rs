@@ -6,15 +6,15 @@
 //! longest wait, and lets each absorb its small neighbours, so that it stays readable and still
 //! sums exactly.
 
-use crate::explain::{Cause, Explanation, Hop, Piece};
+use super::{Cause, Explanation, Hop, Piece};
 use crate::timeline::State;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use unhitch_model::{ThreadId, Window};
 
-/// Links shorter than this part of the window are absorbed by a neighbour; those that name another
-/// thread only beyond a handful.
+/// A link shorter than one part in this many of the window is absorbed by a neighbour.
 const SMALL: u64 = 200;
+/// Minimum links of a chain from which on short links that name another thread are absorbed, too.
 const HANDFUL: usize = 6;
 
 /// What a link's thread was doing.
@@ -32,7 +32,7 @@ pub enum LinkState {
 
 /// A stretch of the window.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Link {
+pub struct ChainLink {
     /// The stretch; the links of a chain leave no gap.
     pub window: Window,
     /// Whose wait or run it was.
@@ -74,7 +74,7 @@ struct Group {
 
 impl Explanation {
     /// The chain in at most `most` links, in order of time.
-    pub fn chain(&self, most: usize) -> Vec<Link> {
+    pub fn chain(&self, most: usize) -> Vec<ChainLink> {
         let mut groups: Vec<Group> = Vec::new();
         for piece in &self.pieces {
             let hop = self.hop_of(piece).copied();
@@ -125,7 +125,7 @@ impl Explanation {
         }
         shorten(&mut groups, self.window.duration_ns(), most);
         let kept = groups.into_iter().filter(|group| !group.gone);
-        kept.map(|group| Link {
+        kept.map(|group| ChainLink {
             window: group.window,
             thread: group.key.thread,
             state: group.key.state,

@@ -4,43 +4,42 @@
 //! read now and then while recording). A quota is blamed for a wait only where the counters around
 //! it say that the group was throttled for at least half as long.
 
-use crate::answer::units;
-use crate::{Analysis, Cause, Explanation};
+use super::{Cause, Explanation};
+use crate::Analysis;
+use crate::wording::units;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{MachineReport, ThreadId, Throttling, Window};
 
-impl Analysis<'_> {
-    /// The quota that kept `thread` from CPUs for `waited_ns` inside `window`; nothing where the
-    /// counters do not say so.
-    pub fn throttled(
-        &self,
-        thread: ThreadId,
-        window: Window,
-        waited_ns: u64,
-    ) -> Option<Throttling> {
-        let found = self.trace.machine.throttled_by(&self.trace.threads, thread, window)?;
-        (waited_ns > 0 && found.throttled_ns.saturating_mul(2) >= waited_ns).then_some(found)
-    }
+/// The quota that kept `thread` from CPUs for `waited_ns` inside `window`; nothing where the
+/// counters do not say so.
+pub fn throttled(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    window: Window,
+    waited_ns: u64,
+) -> Option<Throttling> {
+    let found = analysis.trace.machine.throttled_by(&analysis.trace.threads, thread, window)?;
+    (waited_ns > 0 && found.throttled_ns.saturating_mul(2) >= waited_ns).then_some(found)
+}
 
-    /// The quota that kept one thread of an explanation from CPUs for at least half of it.
-    pub fn main_throttling(&self, explanation: &Explanation) -> Option<Throttling> {
-        let mut waited: FxHashMap<ThreadId, u64> = FxHashMap::default();
-        for piece in explanation.pieces.iter().filter(|piece| piece.cause == Cause::WaitedForCpu) {
-            *waited.entry(piece.thread).or_default() += piece.window.duration_ns();
-        }
-        let (thread, ns) = waited.into_iter().max_by_key(|&(thread, ns)| (ns, Reverse(thread)))?;
-        let most = ns.saturating_mul(2) >= explanation.window.duration_ns();
-        most.then(|| self.throttled(thread, explanation.window, ns)).flatten()
+/// The quota that kept one thread of an explanation from CPUs for at least half of it.
+pub fn main_throttling(analysis: &Analysis<'_>, explanation: &Explanation) -> Option<Throttling> {
+    let mut waited: FxHashMap<ThreadId, u64> = FxHashMap::default();
+    for piece in explanation.pieces.iter().filter(|piece| piece.cause == Cause::WaitedForCpu) {
+        *waited.entry(piece.thread).or_default() += piece.window.duration_ns();
     }
+    let (thread, ns) = waited.into_iter().max_by_key(|&(thread, ns)| (ns, Reverse(thread)))?;
+    let most = ns.saturating_mul(2) >= explanation.window.duration_ns();
+    most.then(|| throttled(analysis, thread, explanation.window, ns)).flatten()
+}
 
-    /// True when the thread itself, or the first of its process, was seen in its groups: else they
-    /// are taken to be its parent's.
-    pub fn is_in_known_groups(&self, thread: ThreadId) -> bool {
-        let members = &self.trace.machine.members;
-        members.contains_key(&thread)
-            || members.contains_key(&self.trace.threads.process_of(thread).leader)
-    }
+/// True when the thread itself, or the first of its process, was seen in its groups: else they
+/// are taken to be its parent's.
+pub fn is_in_known_groups(analysis: &Analysis<'_>, thread: ThreadId) -> bool {
+    let members = &analysis.trace.machine.members;
+    members.contains_key(&thread)
+        || members.contains_key(&analysis.trace.threads.process_of(thread).leader)
 }
 
 /// `throttled by control group /x: 10 % of a CPU allowed (quota 10 ms per period 100 ms), 28 of 47

@@ -5,7 +5,6 @@
 //! needs to be found by, whatever the file holds. What would tell more is [private](is_private), to
 //! tables as well.
 
-use crate::stalls::ui_delay::WIN32K;
 use unhitch_model::{EventKind, ThreadId, Time, Trace, Value};
 
 /// What happened.
@@ -21,7 +20,7 @@ pub enum MarkKind {
 
 /// A moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Mark {
+pub struct UserMark {
     /// Its index in the trace's events.
     pub event: usize,
     /// When.
@@ -33,6 +32,19 @@ pub struct Mark {
     /// What was said; empty for input.
     pub words: String,
 }
+
+/// Microsoft-Windows-Win32k: the provider since Windows 8 {8c416c79-d49b-4f01-a467-e56d3aa8234c}, and that of Windows 7
+/// {e7ef96be-969f-414f-97d7-3ddb7b558ccc}.
+pub(crate) const WIN32K: [[u8; 16]; 2] = [
+    [
+        0x79, 0x6c, 0x41, 0x8c, 0x9b, 0xd4, 0x01, 0x4f, 0xa4, 0x67, 0xe5, 0x6d, 0x3a, 0xa8, 0x23,
+        0x4c,
+    ],
+    [
+        0xbe, 0x96, 0xef, 0xe7, 0x9f, 0x96, 0x4f, 0x41, 0x97, 0xd7, 0x3d, 0xdb, 0x7b, 0x55, 0x8c,
+        0xcc,
+    ],
+];
 
 /// UIforETW's Multi-Input {70e2503b-c6f3-4780-b323-bd8ed0c61bf8}.
 const INPUT: [u8; 16] = [
@@ -54,7 +66,7 @@ const WITH_MESSAGE: [u16; 4] = [37, 38, 172, 173];
 const XPERF_MARK: ([u8; 16], u16) = ([0; 16], 0x0f22);
 
 /// The marks of a trace, by time.
-pub fn marks(trace: &Trace) -> Vec<Mark> {
+pub fn user_marks(trace: &Trace) -> Vec<UserMark> {
     let events = &trace.events;
     let kinds: Vec<Option<MarkKind>> = events.kinds().map(|(_, kind)| kind_of(kind)).collect();
     let mark = |event: usize| {
@@ -63,7 +75,13 @@ pub fn marks(trace: &Trace) -> Vec<Mark> {
             MarkKind::Words => trace.shown(words(trace, event)),
             MarkKind::Key | MarkKind::Button => String::new(),
         };
-        Some(Mark { event, time: events.time[event], thread: events.thread[event], kind, words })
+        Some(UserMark {
+            event,
+            time: events.time[event],
+            thread: events.thread[event],
+            kind,
+            words,
+        })
     };
     // Most traces have none.
     if kinds.iter().all(Option::is_none) {

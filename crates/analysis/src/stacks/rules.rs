@@ -97,6 +97,13 @@ impl WaitClass {
     }
 }
 
+impl WaitClass {
+    /// The name in sentences.
+    pub fn words(self) -> String {
+        self.name().replace('_', " ")
+    }
+}
+
 /// The device or clock behind a wake-up from an interrupt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -141,7 +148,7 @@ struct Rule<C> {
 /// What a function is to those who read stacks with it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum Mark {
+pub(crate) enum FrameRole {
     /// It belongs to the tracer.
     Tracer,
     /// It belongs to the scheduler.
@@ -166,16 +173,16 @@ struct RulesFile {
     #[serde(default)]
     interrupt: Vec<Rule<InterruptSource>>,
     #[serde(default)]
-    frames: BTreeMap<Mark, Vec<String>>,
+    frames: BTreeMap<FrameRole, Vec<String>>,
 }
 
 /// The embedded rules, in the order in which they are tried.
 const EMBEDDED: [&str; 5] = [
-    include_str!("../waits/kernel-threads.toml"),
-    include_str!("../waits/runtimes.toml"),
-    include_str!("../waits/linux.toml"),
-    include_str!("../waits/windows.toml"),
-    include_str!("../waits/frames.toml"),
+    include_str!("../../waits/kernel-threads.toml"),
+    include_str!("../../waits/runtimes.toml"),
+    include_str!("../../waits/linux.toml"),
+    include_str!("../../waits/windows.toml"),
+    include_str!("../../waits/frames.toml"),
 ];
 
 /// A rules file that cannot be used: where, and what should be there. What is there instead is not
@@ -226,7 +233,7 @@ pub struct Rules {
     /// The rule that lists a pattern as generic.
     generics: FxHashMap<u16, usize>,
     interrupts: Vec<Compiled<InterruptSource>>,
-    marks: FxHashMap<u16, Mark>,
+    marks: FxHashMap<u16, FrameRole>,
     patterns: u16,
 }
 
@@ -458,7 +465,7 @@ impl Rules {
     }
 
     /// What a function with these patterns is.
-    pub(crate) fn marks(&self, patterns: &[u16]) -> Vec<Mark> {
+    pub(crate) fn marks(&self, patterns: &[u16]) -> Vec<FrameRole> {
         patterns.iter().filter_map(|pattern| self.marks.get(pattern).copied()).collect()
     }
 }
@@ -526,7 +533,7 @@ mod tests {
             .map(|frame| rules.patterns_matching(frame))
             .collect();
         let is_noise = |patterns: &&Vec<u16>| {
-            rules.marks(patterns).iter().any(|mark| matches!(mark, Mark::Scheduler))
+            rules.marks(patterns).iter().any(|mark| matches!(mark, FrameRole::Scheduler))
         };
         let noise = patterns.iter().take(kernel).take_while(is_noise).count();
         let mut matches = Matches::default();
@@ -868,7 +875,7 @@ mod tests {
 
     #[test]
     fn the_documented_wait_places_have_their_classes() {
-        let docs = include_str!("../../../docs/wait-classes.md");
+        let docs = include_str!("../../../../docs/wait-classes.md");
         let table = docs
             .split("<!-- wait places -->")
             .nth(1)
@@ -1105,7 +1112,8 @@ mod tests {
     #[test]
     fn what_hands_over_a_lock_is_marked() {
         let rules = Rules::default();
-        let unlocks = |name: &str| rules.marks(&rules.patterns_matching(name)) == [Mark::Unlock];
+        let unlocks =
+            |name: &str| rules.marks(&rules.patterns_matching(name)) == [FrameRole::Unlock];
         for name in [
             "drop_gil",
             "PyEval_SaveThread",
@@ -1236,7 +1244,10 @@ mod tests {
             "java.util.concurrent.locks.ReentrantLock.unlock"
         );
         let rules = Rules::default();
-        assert_eq!(rules.marks(&rules.patterns_matching("sync.(*Mutex).Unlock")), [Mark::Unlock]);
+        assert_eq!(
+            rules.marks(&rules.patterns_matching("sync.(*Mutex).Unlock")),
+            [FrameRole::Unlock]
+        );
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Where a stall's time went, summed by cause and by who was responsible. Every number in an answer
 //! comes from here.
 
+use super::{Cause, Explanation, Piece, occupants};
 use crate::Analysis;
-use crate::explain::{Cause, Explanation, Piece};
-use crate::waits::WaitClass;
+use crate::stacks::rules::WaitClass;
 use rustc_hash::FxHashMap;
 use unhitch_model::ThreadId;
 
@@ -49,6 +49,33 @@ impl What {
     }
 }
 
+/// Words.
+impl What {
+    /// The label of a share; where it ends in "by", "from" or "for", a thread follows.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Ran => "ran",
+            Self::WaitedForCpu => "CPU used by",
+            Self::Lock => "lock held by",
+            Self::Io => "disk",
+            Self::Timer => "timer set by",
+            Self::Memory => "memory",
+            Self::Ipc => "reply from",
+            Self::Outside => "message for",
+            Self::Stopped => "stopped",
+            Self::Unknown => "not known",
+        }
+    }
+
+    /// The label of a share that the idle thread has.
+    pub const fn words_of_idle(self) -> &'static str {
+        match self {
+            Self::WaitedForCpu => "CPU idle while ready to run",
+            other => other.words(),
+        }
+    }
+}
+
 /// One line of the partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Share {
@@ -60,29 +87,27 @@ pub struct Share {
     pub ns: u64,
 }
 
-impl Analysis<'_> {
-    /// The partition of an explanation, largest share first. The shares sum to the window.
-    pub fn partition(&self, explanation: &Explanation) -> Vec<Share> {
-        let mut sums: FxHashMap<(What, Option<ThreadId>), u64> = FxHashMap::default();
-        for piece in &explanation.pieces {
-            match piece.cause {
-                Cause::WaitedForCpu => {
-                    for (occupant, window) in self.occupants(piece) {
-                        *sums.entry((What::WaitedForCpu, occupant)).or_default() +=
-                            window.duration_ns();
-                    }
-                }
-                _ => {
-                    *sums.entry((what(explanation, piece), Some(piece.thread))).or_default() +=
-                        piece.window.duration_ns()
+/// The partition of an explanation, largest share first. The shares sum to the window.
+pub fn partition(analysis: &Analysis<'_>, explanation: &Explanation) -> Vec<Share> {
+    let mut sums: FxHashMap<(What, Option<ThreadId>), u64> = FxHashMap::default();
+    for piece in &explanation.pieces {
+        match piece.cause {
+            Cause::WaitedForCpu => {
+                for (occupant, window) in occupants(analysis, piece) {
+                    *sums.entry((What::WaitedForCpu, occupant)).or_default() +=
+                        window.duration_ns();
                 }
             }
+            _ => {
+                *sums.entry((what(explanation, piece), Some(piece.thread))).or_default() +=
+                    piece.window.duration_ns()
+            }
         }
-        let mut shares: Vec<Share> =
-            sums.into_iter().map(|((what, who), ns)| Share { what, who, ns }).collect();
-        shares.sort_by_key(|share| (std::cmp::Reverse(share.ns), share.what, share.who));
-        shares
     }
+    let mut shares: Vec<Share> =
+        sums.into_iter().map(|((what, who), ns)| Share { what, who, ns }).collect();
+    shares.sort_by_key(|share| (std::cmp::Reverse(share.ns), share.what, share.who));
+    shares
 }
 
 fn what(explanation: &Explanation, piece: &Piece) -> What {

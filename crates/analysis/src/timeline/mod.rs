@@ -4,6 +4,9 @@
 //! per thread is not segments but *cycles* (left the CPU, was woken, came back): three indices
 //! instead of three records, so that 20 million switches stay small; segments are made on demand.
 
+pub(crate) mod cpus;
+pub(crate) mod repair;
+
 use rayon::prelude::*;
 use std::ops::Range;
 use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};

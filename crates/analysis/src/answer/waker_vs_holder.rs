@@ -1,8 +1,11 @@
-//! Waker is not holder. Where the thread that ended the victim's wait for a lock is not the one
-//! that is concluded to have held it, an answer tells both readings, and how they are known.
+//! The last waker is not assumed to be the lock's holder. Where the thread that ended the victim's
+//! wait for a lock is not the one that is inferred to have held it, an answer shows both readings
+//! and how they are known.
 
-use super::units;
-use crate::stalls::Stall;
+use crate::diagnose::Stall;
+use crate::locks::leaf;
+use crate::wording::sentence::{duration, sentence};
+use crate::wording::{Sentence, Span, Subject, units};
 use crate::{Analysis, Evidence, Hop, WaitClass};
 use unhitch_model::ThreadId;
 
@@ -25,8 +28,8 @@ impl SameLock {
     }
 }
 
-/// Who may be said to have had the lock.
-pub(super) struct Readings<'a> {
+/// The last waker and the holder of the lock.
+pub(super) struct WakerVsHolder<'a> {
     /// The victim's own wait, and who ended it.
     pub(super) last: &'a Hop,
     /// The wait that the holder ended.
@@ -39,7 +42,7 @@ pub(super) struct Readings<'a> {
     pub(super) held_ns: u64,
 }
 
-impl<'a> Readings<'a> {
+impl<'a> WakerVsHolder<'a> {
     /// Both readings, where they differ. A queue has no single holder.
     pub(super) fn new(analysis: &Analysis<'_>, stall: &'a Stall) -> Option<Self> {
         let explanation = &stall.explanation;
@@ -83,10 +86,12 @@ impl<'a> Readings<'a> {
         }
     }
 
-    /// Both in words.
-    pub(super) fn told(&self, analysis: &Analysis<'_>, stall: &Stall) -> String {
-        let name =
-            |thread: ThreadId| units::thread(analysis.trace, thread, stall.explanation.window.end);
+    /// Both readings as a sentence.
+    pub(super) fn sentence(&self, analysis: &Analysis<'_>, stall: &Stall) -> Sentence {
+        let name = |thread: ThreadId| {
+            let name = units::thread(analysis.trace, thread, stall.explanation.window.end);
+            Span::new(name, Subject::Thread(thread))
+        };
         let why = match self.same_lock {
             Some(SameLock::Address) => "The waits between them were for one lock, by its address.",
             Some(SameLock::Code) => {
@@ -94,12 +99,13 @@ impl<'a> Readings<'a> {
             }
             None => "The waker itself waited for another lock meanwhile.",
         };
-        format!(
-            "READINGS  The last waker was {}, which had the lock for {}; the holder was {}, for {}. {why}",
+        sentence!(
+            "The last waker was {}, which had the lock for {}; the holder was {}, for {}. {}",
             name(self.last.by),
-            units::duration(self.last_ns),
+            duration(self.last_ns),
             name(self.held.by),
-            units::duration(self.held_ns)
+            duration(self.held_ns),
+            why
         )
     }
 }
@@ -111,6 +117,6 @@ fn same(analysis: &Analysis<'_>, hop: &Hop, behind: &Hop) -> Option<SameLock> {
         return (one == other).then_some(SameLock::Address);
     }
     (behind.class == WaitClass::Lock
-        && analysis.leaf(hop.wait_stack) == analysis.leaf(behind.wait_stack))
+        && leaf(analysis, hop.wait_stack) == leaf(analysis, behind.wait_stack))
     .then_some(SameLock::Code)
 }

@@ -1,4 +1,4 @@
-//! Context switches that the kernel did not report, concluded from their neighbours.
+//! Repair of context switches that the kernel did not report, inferred from their neighbours.
 //!
 //! A CPU's switches form a chain: whoever came on is the next to leave. Where it breaks and no loss
 //! was reported, the kernel dropped events silently. That happens: on a virtual machine with Linux
@@ -92,7 +92,7 @@ impl Missing {
 
 /// Adds the missing switches to `trace`. Where nothing tells when a thread came on, the first event
 /// that shows it there counts: with samples, the error is at most the time between two of them.
-pub fn mend(trace: &mut Trace) {
+pub fn repair(trace: &mut Trace) {
     // Of one process alone, the chain is not a chain; Windows counts what it drops.
     let whole = trace.meta.only_pid.is_none() && trace.meta.format != Format::Etl;
     let missing = if whole { find(trace) } else { Vec::new() };
@@ -103,11 +103,11 @@ pub fn mend(trace: &mut Trace) {
     let all = trace.switches.len() + missing.len();
     trace.warnings.add(match missing.len() - known {
         guessed if known == 0 => format!(
-            "the kernel did not report {guessed} of {all} context switches; they were concluded from their neighbours, their times are estimates"
+            "the kernel did not report {guessed} of {all} context switches; they were inferred from their neighbours, their times are estimates"
         ),
         0 => format!("the kernel did not report {known} of {all} context switches; other records tell who came when"),
         guessed => format!(
-            "the kernel did not report {} of {all} context switches; {guessed} of them were concluded from their neighbours, their times are \
+            "the kernel did not report {} of {all} context switches; {guessed} of them were inferred from their neighbours, their times are \
              estimates",
             missing.len()
         ),
@@ -506,7 +506,7 @@ mod tests {
         let mut trace = broken();
         wake(&mut trace, 20, 0, 1, 2);
         wake(&mut trace, 49, 1, 2, 1);
-        mend(&mut trace);
+        repair(&mut trace);
         assert_eq!(trace.switches.time, [10_000, 19_999, 50_000].map(Time::from_nanos));
     }
 
@@ -514,7 +514,7 @@ mod tests {
     fn who_wakes_has_come_before() {
         let mut trace = broken();
         wake(&mut trace, 40, 0, 1, 2);
-        mend(&mut trace);
+        repair(&mut trace);
         let came = trace.switches.next.iter().position(|next| *next == ThreadId(1)).unwrap();
         assert!(
             trace.switches.time[came] < trace.wakings.time[0],
@@ -528,7 +528,7 @@ mod tests {
         let mut trace = broken();
         sample(&mut trace, 70, 2);
         sample(&mut trace, 80, 2);
-        mend(&mut trace);
+        repair(&mut trace);
         assert_eq!(trace.switches.time.last(), Some(&Time::from_nanos(69_999)));
         assert_eq!((trace.switches.prev[3], trace.switches.next[3]), (ThreadId(0), ThreadId(2)));
     }
@@ -544,10 +544,10 @@ mod tests {
         }];
         let mut whole = trace.clone();
         whole.switches.prev[1] = ThreadId::IDLE;
-        mend(&mut trace);
+        repair(&mut trace);
         assert_eq!(trace.switches.next, [0, 1, 0, 2, 0].map(ThreadId));
         assert_eq!(trace.switches.time[3], Time::from_nanos(60_000));
-        mend(&mut whole);
+        repair(&mut whole);
         assert_eq!(whole.switches.len(), 2, "in a whole trace it is kept from the CPU");
     }
 
@@ -558,7 +558,7 @@ mod tests {
         arrive(&mut trace, 30, 1);
         sample(&mut trace, 40, 1);
         arrive(&mut trace, 51, 0);
-        mend(&mut trace);
+        repair(&mut trace);
         assert_eq!(trace.switches.time, [10_000, 30_000, 50_000].map(Time::from_nanos));
     }
 
@@ -566,12 +566,12 @@ mod tests {
     fn a_broken_chain_is_mended_at_the_wake_up() {
         let mut trace = broken();
         wake(&mut trace, 40, 0, 0, 1);
-        mend(&mut trace);
+        repair(&mut trace);
         assert_eq!(trace.switches.time, [10_000, 40_000, 50_000].map(Time::from_nanos));
         assert_eq!((trace.switches.prev[1], trace.switches.next[1]), (ThreadId(0), ThreadId(1)));
         assert_eq!(trace.warnings.lines().count(), 1);
         let mended = trace.switches.time.clone();
-        mend(&mut trace);
+        repair(&mut trace);
         assert_eq!(trace.switches.time, mended, "a whole chain stays as it is");
     }
 }

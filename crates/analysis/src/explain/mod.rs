@@ -1,0 +1,449 @@
+//! Why a thread did not get on: an exact partition of a window by cause, following every wait to
+//! the thread that ended it.
+//!
+//! Walks right to left. A sleep ended by a task is that task's fault for as long as the sleep
+//! lasted, so its time is explained by what *that* task did meanwhile, and so on: the windows nest
+//! and their ends strictly decrease, so it ends, and the pieces sum to the window.
+
+mod chain;
+mod operations;
+mod partition;
+pub mod throttling;
+mod wait_class;
+
+pub use chain::{ChainLink, LinkState};
+pub use operations::{Operation, operations};
+pub use partition::{Share, What, partition};
+pub use wait_class::class_of;
+
+use crate::Analysis;
+use crate::locks::{is_same_address, is_same_lock, leaf, lock_of, waits_for_lock};
+use crate::stacks::classes::{WakeContext, WakeSource};
+use crate::stacks::rules::{InterruptSource, WaitClass};
+use crate::timeline::{Segment, State};
+use operations::{LOOK_NS, woke_someone};
+use unhitch_model::{StackId, ThreadId, Window};
+
+/// What a piece of time went to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cause {
+    /// The piece's thread was on a CPU.
+    Ran,
+    /// The piece's thread wanted a CPU.
+    WaitedForCpu,
+    /// It slept until a time it had set itself.
+    Timer,
+    /// It waited for something that did not come before its own timeout.
+    Timeout,
+    /// It waited for a block device or a file system.
+    Io,
+    /// It waited for memory.
+    Memory,
+    /// It waited for a message from outside the trace: network, another machine, a user.
+    Message,
+    /// It was stopped.
+    Stopped,
+    /// It slept, and who woke it is not known.
+    UnknownWaker,
+    /// What it did is not known.
+    Lost,
+}
+
+/// One wait on the way from the victim to the cause: `sleeper` slept until `by` woke it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Hop {
+    /// Who slept.
+    pub sleeper: ThreadId,
+    /// The part of the sleep that is being explained.
+    pub window: Window,
+    /// The whole sleep, as far as the recording goes.
+    pub slept: Window,
+    /// What it waited for.
+    pub class: WaitClass,
+    /// Where it waited.
+    pub wait_stack: StackId,
+    /// The kernel lock that it waited for, by its address (kernel avma), where the kernel reported
+    /// that.
+    pub lock_avma: Option<u64>,
+    /// How often it woke by its own timer meanwhile, only to look whether it could go on.
+    pub looks: u32,
+    /// The wake-up, as an index into the wakings; none when the lock word named the owner instead.
+    pub wake: Option<usize>,
+    /// In which context the wake-up was issued.
+    pub source: WakeSource,
+    /// Who woke it, or owned the lock.
+    pub by: ThreadId,
+    /// The hop that led here; none when the sleeper is the victim.
+    pub parent: Option<u32>,
+    /// 1 for the victim's own waits, one more for each hop.
+    pub depth: u32,
+}
+
+/// A stretch of the window with its cause. Pieces do not overlap and leave no gap.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Piece {
+    /// From when to when.
+    pub window: Window,
+    /// What it went to.
+    pub cause: Cause,
+    /// The thread whose doing it was.
+    pub thread: ThreadId,
+    /// The hop that led to that thread; none for the victim itself.
+    pub hop: Option<u32>,
+    /// The thread's own segment (clipped), with its stack and wake-up.
+    pub segment: Segment,
+}
+
+/// A window of one thread's time, explained.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Explanation {
+    /// Whose time.
+    pub victim: ThreadId,
+    /// Which time, clipped to the thread's life.
+    pub window: Window,
+    /// The partition, in order of time.
+    pub pieces: Vec<Piece>,
+    /// The waits that were followed.
+    pub hops: Vec<Hop>,
+}
+
+impl Hop {
+    /// True when more than the sleep is explained by it: who had the lock before the sleeper came
+    /// to its queue is concluded.
+    pub fn is_queued(&self) -> bool {
+        self.window.start < self.slept.start
+    }
+
+    /// True when the sleeper looked by its own timer now and then: who it waited for until then is
+    /// concluded from who let it go on.
+    pub fn is_timed(&self) -> bool {
+        self.looks > 0
+    }
+}
+
+impl Explanation {
+    /// The hop that led to a piece.
+    pub fn hop_of(&self, piece: &Piece) -> Option<&Hop> {
+        piece.hop.and_then(|hop| self.hops.get(hop as usize))
+    }
+}
+
+/// Explains what kept `victim` inside `window`.
+pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Explanation {
+    let window = window.intersect(analysis.timeline.life(victim));
+    let mut explanation = Explanation { victim, window, pieces: Vec::new(), hops: Vec::new() };
+    let mut open: Vec<(ThreadId, Window, Option<u32>)> = vec![(victim, window, None)];
+    while let Some((thread, window, hop)) = open.pop() {
+        if window.is_empty() {
+            continue;
+        }
+        let (segments, queued) = since_acquisition(
+            analysis,
+            thread,
+            window,
+            hop.and_then(|hop| explanation.hops.get(hop as usize)),
+        );
+        let before = analysis.timeline.life(thread).start.min(window.end);
+        if window.start < before && !queued {
+            // The waker did not exist yet: what came before its birth is not explained by it.
+            explanation.pieces.push(unseen(thread, Window::new(window.start, before), hop));
+        }
+        let seen_end = segments.last().map_or(before.max(window.start), |last| last.window.end);
+        if seen_end < window.end {
+            explanation.pieces.push(unseen(thread, Window::new(seen_end, window.end), hop));
+        }
+        for segment in segments.into_iter().rev() {
+            // A waker that seems asleep while it wakes is damage; following only earlier ends
+            // is also what makes this terminate.
+            let earlier = hop.is_none() || segment.window.end < window.end;
+            match follow(analysis, thread, &segment, hop, &explanation).filter(|_| earlier) {
+                Some(next) => {
+                    let by = next.by;
+                    explanation.hops.push(next);
+                    open.push((by, segment.window, Some(explanation.hops.len() as u32 - 1)));
+                }
+                None => {
+                    let asleep = matches!(segment.state, State::Sleeping(_));
+                    let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
+                    // A kernel worker that only tells that the device is done rested until
+                    // then: the device took that time.
+                    let device = led.filter(|hop| {
+                        hop.class.is_disk() && class_of(analysis, &segment) == WaitClass::KernelIdle
+                    });
+                    let (cause, thread) = match device {
+                        Some(hop) => (Cause::Io, hop.sleeper),
+                        None if asleep && !earlier => (Cause::Lost, thread),
+                        None => (terminal(analysis, &segment), thread),
+                    };
+                    explanation.pieces.push(Piece {
+                        window: segment.window,
+                        cause,
+                        thread,
+                        hop,
+                        segment,
+                    });
+                }
+            }
+        }
+    }
+    explanation.pieces.sort_by_key(|piece| piece.window);
+    explanation
+}
+
+/// Waker is not holder: who let the sleeper of `hop` into a lock may have had it for a moment
+/// only, after a wait of its own. What it did before that wait has nothing to do with the lock,
+/// which others had: that time belongs to the wait, and is explained by whoever ended it.
+/// Returns the segments of `thread` inside `window`, and true when they were cut so.
+///
+/// *Why from the end, by growing steps:* in a long queue everybody has been there thousands of
+/// times, and only the last time matters.
+fn since_acquisition(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    window: Window,
+    hop: Option<&Hop>,
+) -> (Vec<Segment>, bool) {
+    const FIRST_STEP_NS: u64 = 1_000_000;
+    let lock = hop.filter(|hop| hop.class == WaitClass::Lock);
+    let mut length = FIRST_STEP_NS;
+    loop {
+        let all = lock.is_none() || length >= window.duration_ns();
+        let from = if all { window.start } else { window.end.minus(length) };
+        let mut segments = join_timed_waits(
+            analysis,
+            thread,
+            analysis.segments(thread, Window::new(from, window.end)),
+        );
+        match lock.and_then(|hop| acquisition(analysis, &segments, hop)).filter(|wait| *wait > 0) {
+            Some(wait) => {
+                segments.drain(..wait);
+                segments.iter_mut().take(1).for_each(|first| first.window.start = window.start);
+                return (segments, true);
+            }
+            None if all => return (segments, false),
+            None => length = length.saturating_mul(8),
+        }
+    }
+}
+
+/// The last wait in `segments` by which their thread came to the lock that the sleeper of `hop`
+/// waited for.
+fn acquisition(analysis: &Analysis<'_>, segments: &[Segment], hop: &Hop) -> Option<usize> {
+    // The lock's address says it best; where one of the two is not known, stacks do.
+    let is_lock = |segment: &Segment, alike: &dyn Fn(StackId, StackId) -> bool| {
+        let alike = || alike(segment.wait_stack(analysis.trace), hop.wait_stack);
+        waits_for_lock(analysis, segment)
+            && is_same_address(analysis, hop.lock_avma, hop.by, segment).unwrap_or_else(alike)
+    };
+    let same_lock =
+        |segment: &Segment| is_lock(segment, &|one, other| is_same_lock(analysis, one, other));
+    let same_leaf = |segment: &Segment| {
+        is_lock(segment, &|one, other| leaf(analysis, one) == leaf(analysis, other))
+    };
+    let rested = |segment: &Segment| {
+        matches!(segment.state, State::Sleeping(_))
+            && class_of(analysis, segment) != WaitClass::Lock
+    };
+    // Nobody waits for the lock that it has; and who slept for something else and waited for
+    // such a lock after that, did not have it.
+    let after_rest = segments.iter().rposition(rested).map_or(segments.len(), |rest| rest + 1);
+    let first_after_rest =
+        || segments.iter().skip(after_rest).position(same_leaf).map(|wait| wait + after_rest);
+    segments.iter().rposition(same_lock).max(first_after_rest())
+}
+
+/// The hop behind a sleep, when a task is known to have ended it, or to own what it waits for.
+fn follow(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segment: &Segment,
+    parent: Option<u32>,
+    explanation: &Explanation,
+) -> Option<Hop> {
+    let State::Sleeping(_) = segment.state else { return None };
+    let class = class_of(analysis, segment);
+    // Who lets a stopped thread go on is not the one who had stopped it.
+    if class == WaitClass::Stopped {
+        return None;
+    }
+    let (by, source) = ended_by(analysis, thread, segment)?;
+    let depth =
+        parent.and_then(|hop| explanation.hops.get(hop as usize)).map_or(1, |hop| hop.depth + 1);
+    let usable = by != thread && !by.is_idle() && (segment.wake.is_some() || depth == 1);
+    let slept = Window::new(
+        segment.out.map_or(segment.window.start, |out| analysis.trace.switches.time[out]),
+        segment.window.end,
+    );
+    usable.then(|| Hop {
+        sleeper: thread,
+        window: segment.window,
+        slept,
+        class,
+        wait_stack: segment.wait_stack(analysis.trace),
+        lock_avma: lock_of(analysis, thread, segment),
+        looks: looks(analysis, thread, slept),
+        wake: segment.wake,
+        source,
+        by,
+        parent,
+        depth,
+    })
+}
+
+/// The task that ended a sleep, or owns what it waits for where the recording ends first.
+fn ended_by(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segment: &Segment,
+) -> Option<(ThreadId, WakeSource)> {
+    let Some(wake) = segment.wake else {
+        let waits_at_end = segment.window.end == analysis.timeline.window().end;
+        let wait =
+            analysis.trace.futex_waits.iter().find(|wait| waits_at_end && wait.waiter == thread)?;
+        return Some((wait.owner?, WakeSource { context: WakeContext::Task, interrupt: None }));
+    };
+    let source = analysis.stacks.wake_source(analysis.trace, wake);
+    source.context.is_task().then(|| (analysis.trace.wakings.waker[wake], source))
+}
+
+/// Who waits with a timeout, looks, and waits on (for CPython's GIL every 5 ms, for a Java
+/// monitor ever more seldom, for PostgreSQL's deadlock check once a second) waits once, in
+/// whatever call: its sleeps, and the looks between, become one sleep, which ends when somebody
+/// lets it go on. What nobody ended stays as it is.
+fn join_timed_waits(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segments: Vec<Segment>,
+) -> Vec<Segment> {
+    // Latest first.
+    let mut joined: Vec<Segment> = Vec::with_capacity(segments.len());
+    for segment in segments.into_iter().rev() {
+        match later_sleep(analysis, thread, &segment, &joined) {
+            Some(later) => {
+                joined.truncate(later + 1);
+                if let Some(sleep) = joined.last_mut() {
+                    (sleep.window.start, sleep.out) = (segment.window.start, segment.out);
+                }
+            }
+            None => joined.push(segment),
+        }
+    }
+    joined.reverse();
+    joined
+}
+
+/// Index in `after` (latest first) of the later sleep that continues the wait of `segment`:
+/// that one timed out, and its thread slept again below the same caller.
+fn later_sleep(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segment: &Segment,
+    after: &[Segment],
+) -> Option<usize> {
+    if !may_repeat(analysis, segment) || !timed_out(analysis, segment) {
+        return None;
+    }
+    let later = after
+        .iter()
+        .rposition(|other| !matches!(other.state, State::Ran | State::Runnable { .. }))?;
+    let (sleep, look) = (&after[later], &after[later + 1..]);
+    let stacks = [segment, sleep].map(|sleep| sleep.wait_stack(analysis.trace));
+    let is_wait =
+        may_repeat(analysis, sleep) && analysis.stacks.is_same_caller(stacks[0], stacks[1]);
+    let ran = look.iter().filter(|between| between.state == State::Ran);
+    let ran_ns: u64 = ran.map(|ran| ran.window.duration_ns()).sum();
+    let got_on =
+        || woke_someone(analysis, thread, Window::new(segment.window.end, sleep.window.start));
+    (is_wait
+        && ran_ns <= LOOK_NS
+        && ended_by(analysis, thread, sleep).is_some_and(|(by, _)| by != thread)
+        && !got_on())
+    .then_some(later)
+}
+
+/// True for a sleep that its thread may take up again: not one that somebody else imposed on
+/// it, nor one for a device.
+fn may_repeat(analysis: &Analysis<'_>, segment: &Segment) -> bool {
+    let class = class_of(analysis, segment);
+    let imposed = matches!(
+        class,
+        WaitClass::Stopped | WaitClass::KernelIdle | WaitClass::Memory | WaitClass::Process
+    );
+    matches!(segment.state, State::Sleeping(_)) && !imposed && !class.is_disk()
+}
+
+/// True for a sleep that ended by its own timer. Where nobody is known to have ended a sleep
+/// that only a thread or a timer ends, it was the timer (interrupts of an idle CPU may not be
+/// reported).
+fn timed_out(analysis: &Analysis<'_>, segment: &Segment) -> bool {
+    match segment.wake {
+        Some(wake) => {
+            analysis.stacks.wake_source(analysis.trace, wake).interrupt
+                == Some(InterruptSource::Timeout)
+        }
+        None => matches!(
+            class_of(analysis, segment),
+            WaitClass::Lock | WaitClass::Condition | WaitClass::Timer
+        ),
+    }
+}
+
+/// How often a thread slept again inside the one wait `slept`.
+fn looks(analysis: &Analysis<'_>, thread: ThreadId, slept: Window) -> u32 {
+    let mut sleeps = 0u32;
+    analysis.timeline.each_segment(analysis.trace, thread, slept, &mut |segment| {
+        sleeps += u32::from(matches!(segment.state, State::Sleeping(_)))
+    });
+    sleeps.saturating_sub(1)
+}
+
+/// The cause of a segment that leads no further.
+fn terminal(analysis: &Analysis<'_>, segment: &Segment) -> Cause {
+    match segment.state {
+        State::Ran => Cause::Ran,
+        State::Runnable { .. } => Cause::WaitedForCpu,
+        State::Unknown => Cause::Lost,
+        State::Sleeping(_) => {
+            let interrupt = segment
+                .wake
+                .and_then(|wake| analysis.stacks.wake_source(analysis.trace, wake).interrupt);
+            match (class_of(analysis, segment), interrupt) {
+                (WaitClass::Stopped, _) => Cause::Stopped,
+                (WaitClass::Memory, _) => Cause::Memory,
+                (class, _) if class.is_disk() => Cause::Io,
+                (_, Some(InterruptSource::BlockIo)) => Cause::Io,
+                (WaitClass::Timer, _) => Cause::Timer,
+                (_, Some(InterruptSource::Timeout | InterruptSource::Timer)) => Cause::Timeout,
+                (WaitClass::Network, _) | (_, Some(InterruptSource::Network)) => Cause::Message,
+                _ => Cause::UnknownWaker,
+            }
+        }
+    }
+}
+
+/// Who had the CPU for which a runnable piece waited, and when, in order; nobody known where
+/// that CPU is not.
+pub fn occupants(
+    analysis: &Analysis<'_>,
+    piece: &Piece,
+) -> impl Iterator<Item = (Option<ThreadId>, Window)> {
+    let (cpu, window) = (analysis.cpu_of(&piece.segment), piece.window);
+    let known =
+        cpu.into_iter().flat_map(move |cpu| analysis.cpus.occupancy(analysis.trace, cpu, window));
+    known.map(|had| (had.thread, had.window)).chain(cpu.is_none().then_some((None, window)))
+}
+
+fn unseen(thread: ThreadId, window: Window, hop: Option<u32>) -> Piece {
+    let segment = Segment { window, state: State::Unknown, out: None, wake: None, back: None };
+    Piece { window, cause: Cause::Lost, thread, hop, segment }
+}
+
+/// The switch with which the sleeper of a hop left its CPU.
+pub(crate) fn fell_asleep(analysis: &Analysis<'_>, hop: &Hop) -> Option<usize> {
+    let mut out = None;
+    let begin = Window::new(hop.window.start, hop.window.start.plus(1));
+    analysis
+        .timeline
+        .each_segment(analysis.trace, hop.sleeper, begin, &mut |segment| out = out.or(segment.out));
+    out
+}

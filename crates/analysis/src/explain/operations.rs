@@ -1,0 +1,197 @@
+//! Blocked operations: what looks like many waits may be one call that never finished.
+//!
+//! A thread that is woken from a lock and goes back to sleep on the same stack a few microseconds
+//! later was woken in vain: it is still inside the same call. Counting such sleeps as one operation
+//! is what tells "440 slow calls" from "one call, starved".
+
+use super::wait_class::class_of;
+use crate::Analysis;
+use crate::locks::lock_of;
+use crate::stacks::rules::WaitClass;
+use crate::timeline::{Segment, State};
+use unhitch_model::{StackId, TaskState, ThreadId, Window};
+
+/// A thread that only looks whether the lock is free runs no longer than this between two sleeps.
+pub(crate) const LOOK_NS: u64 = 250_000;
+/// Unless an interrupt, or the host of a virtual machine, took the CPU meanwhile: then it may seem
+/// to run so long,
+const LONG_LOOK_NS: u64 = 5_000_000;
+/// but only once in so many sleeps.
+const SLEEPS_PER_LONG_LOOK: u32 = 32;
+
+/// One blocked call of one thread: its sleeps on one stack, with nothing but a look at the lock in
+/// between.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Operation {
+    /// Who waited.
+    pub thread: ThreadId,
+    /// From the first departure to the return to a CPU after the last sleep, or to the window's
+    /// end.
+    pub window: Window,
+    /// What it waited for.
+    pub class: WaitClass,
+    /// True for an event loop's wait for its next event.
+    pub pump: bool,
+    /// The state it slept in.
+    pub state: TaskState,
+    /// The wait stack of its longest sleep.
+    pub stack: StackId,
+    /// What makes another wait the same, see [`StackClasses::signature`](crate::StackClasses::signature).
+    pub signature: u64,
+    /// The kernel lock of its last sleep, by its address (kernel avma), where the kernel reported
+    /// that.
+    pub lock_avma: Option<u64>,
+    /// The wake-ups that ended its sleeps, as indices into the wakings, in order.
+    pub wakes: Vec<usize>,
+    /// How many times it slept.
+    pub sleeps: u32,
+    /// Time asleep.
+    pub asleep_ns: u64,
+    /// Time woken but without a CPU.
+    pub runnable_ns: u64,
+    /// Time on a CPU.
+    pub ran_ns: u64,
+    /// True when the recording ends before it does.
+    pub open: bool,
+    long_looks: u32,
+}
+
+impl Operation {
+    /// Wake-ups after which it went back to sleep: all but the last; all, when the recording ends
+    /// first.
+    pub fn wakes_in_vain(&self) -> usize {
+        match self.open {
+            true => self.wakes.len(),
+            false => self.wakes.len().saturating_sub(1),
+        }
+    }
+}
+
+impl Operation {
+    /// How long its thread may run now without having made progress.
+    fn longest_look_ns(&self) -> u64 {
+        if self.sleeps > self.long_looks.saturating_add(1).saturating_mul(SLEEPS_PER_LONG_LOOK) {
+            LONG_LOOK_NS
+        } else {
+            LOOK_NS
+        }
+    }
+}
+
+/// The blocked operations in a thread's segments, in order of time.
+pub fn operations(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segments: &[Segment],
+) -> Vec<Operation> {
+    let mut operations: Vec<Operation> = Vec::new();
+    let mut current: Option<Operation> = None;
+    // Time on a CPU since the current operation's last sleep: it belongs to the operation only
+    // if it sleeps again.
+    let mut ran_ns = 0u64;
+    for segment in segments {
+        match segment.state {
+            State::Sleeping(state) => {
+                let stack = segment.wait_stack(analysis.trace);
+                let signature = analysis.stacks.signature(stack);
+                let lock_avma = lock_of(analysis, thread, segment);
+                let same_lock = |op: &Operation| {
+                    op.lock_avma.zip(lock_avma).is_none_or(|(before, now)| before == now)
+                };
+                let continues = current.as_ref().is_some_and(|op| {
+                    signature != 0 && op.signature == signature && !op.pump && same_lock(op)
+                });
+                if !continues {
+                    operations.extend(current.take());
+                    current = Some(begin(analysis, thread, segment, state, stack, signature));
+                }
+                if let Some(op) = &mut current {
+                    op.ran_ns += if continues { ran_ns } else { 0 };
+                    op.long_looks += u32::from(continues && ran_ns > LOOK_NS);
+                    op.lock_avma = lock_avma;
+                    add_sleep(analysis, op, segment);
+                }
+                ran_ns = 0;
+            }
+            State::Runnable { .. } => {
+                if let Some(op) = current.as_mut().filter(|_| ran_ns == 0) {
+                    op.window.end = segment.window.end;
+                }
+            }
+            State::Ran => {
+                ran_ns += segment.window.duration_ns();
+                if current.as_ref().is_some_and(|op| {
+                    ran_ns > op.longest_look_ns() || woke_someone(analysis, thread, segment.window)
+                }) {
+                    operations.extend(current.take());
+                }
+            }
+            State::Unknown => operations.extend(current.take()),
+        }
+    }
+    if let Some(mut op) = current {
+        op.open = op.window.end >= analysis.timeline.window().end;
+        operations.push(op);
+    }
+    for op in &mut operations {
+        // Whatever of its window it neither slept nor ran, it waited for a CPU: the parts sum
+        // to the window.
+        op.runnable_ns = op.window.duration_ns().saturating_sub(op.asleep_ns + op.ran_ns);
+    }
+    operations
+}
+
+fn begin(
+    analysis: &Analysis<'_>,
+    thread: ThreadId,
+    segment: &Segment,
+    state: TaskState,
+    stack: StackId,
+    signature: u64,
+) -> Operation {
+    Operation {
+        thread,
+        window: segment.window,
+        class: WaitClass::Unknown,
+        pump: analysis.stacks.is_pump(stack),
+        state,
+        stack,
+        signature,
+        lock_avma: None,
+        wakes: Vec::new(),
+        sleeps: 0,
+        asleep_ns: 0,
+        runnable_ns: 0,
+        ran_ns: 0,
+        open: false,
+        long_looks: 0,
+    }
+}
+
+fn add_sleep(analysis: &Analysis<'_>, op: &mut Operation, segment: &Segment) {
+    op.window.end = segment.window.end;
+    op.sleeps += 1;
+    op.asleep_ns += segment.window.duration_ns();
+    op.wakes.extend(segment.wake);
+    op.class = op.class.max_certainty(class_of(analysis, segment));
+}
+
+/// True when a thread woke another inside `window`: it held something and let it go, so it had
+/// made progress.
+pub(crate) fn woke_someone(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> bool {
+    analysis.trace.wakings.range(window).any(|index| {
+        analysis.trace.wakings.waker[index] == thread
+            && analysis.stacks.wake_source(analysis.trace, index).context.is_task()
+    })
+}
+
+impl WaitClass {
+    /// The more certain of two classes of the same wait: a wake-up by an unlock makes an ambiguous
+    /// futex a lock for good.
+    fn max_certainty(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Unknown | Self::Condition, other) => other,
+            (known, _) => known,
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Which waits are for one lock, as far as stacks tell: for locks whose addresses were not
+//! recorded.
+//!
+//! *Why by release:* who waits for a lock does so in many functions, and everybody who waits for
+//! any mutex sleeps in `futex_wait`. But a function that lets a lock go lets in whoever waits for
+//! it, wherever: waits that sleep in one function, and that one releasing function has ended, are
+//! waits for one lock.
+
+use crate::analysis::{Analysis, Releasing};
+use crate::explain::class_of;
+use crate::stacks::rules::WaitClass;
+use crate::stacks::text::deepest_function;
+use crate::timeline::{Segment, State};
+use rayon::prelude::*;
+use rustc_hash::{FxHashMap, FxHashSet};
+use unhitch_model::{NameId, StackId, ThreadId};
+
+/// True when `segment` is a sleep for a lock that a task ended.
+pub(crate) fn waits_for_lock(analysis: &Analysis<'_>, segment: &Segment) -> bool {
+    let by_task = segment.wake.is_some_and(|wake| analysis.stacks.is_by_task(analysis.trace, wake));
+    by_task
+        && matches!(segment.state, State::Sleeping(_))
+        && class_of(analysis, segment) == WaitClass::Lock
+}
+
+/// True when waits on these two stacks are for one lock.
+pub(crate) fn is_same_lock(analysis: &Analysis<'_>, one: StackId, other: StackId) -> bool {
+    let [a, b] = [one, other].map(|wait| analysis.stacks.signature(wait));
+    if a == b || a == 0 || b == 0 || leaf(analysis, one) != leaf(analysis, other) {
+        return a == b;
+    }
+    let releasing = analysis.releasing.get_or_init(|| all_releasing(analysis));
+    let (Some(a), Some(b)) = (releasing.get(&a), releasing.get(&b)) else { return false };
+    !a.is_disjoint(b)
+}
+
+/// The function that waits, below the scheduler's own.
+pub(crate) fn leaf(analysis: &Analysis<'_>, stack: StackId) -> Option<NameId> {
+    let frame = analysis.trace.stacks.frames_of(stack).get(analysis.stacks.noise_len(stack))?;
+    analysis.trace.symbols.get(*frame).last().map(|symbol| symbol.function)
+}
+
+fn all_releasing(analysis: &Analysis<'_>) -> Releasing {
+    let pairs: FxHashSet<(StackId, u64)> = (1..analysis.timeline.threads() as u32)
+        .into_par_iter()
+        .fold(FxHashSet::default, |mut pairs, thread| {
+            analysis.timeline.each_segment(
+                analysis.trace,
+                ThreadId(thread),
+                analysis.timeline.window(),
+                &mut |segment| {
+                    if let Some(wake) = segment.wake.filter(|_| waits_for_lock(analysis, &segment))
+                    {
+                        pairs.insert((
+                            analysis.trace.wakings.stack[wake],
+                            analysis.stacks.signature(segment.wait_stack(analysis.trace)),
+                        ));
+                    }
+                },
+            );
+            pairs
+        })
+        .reduce(FxHashSet::default, |mut all, pairs| {
+            all.extend(pairs);
+            all
+        });
+    let mut numbers: FxHashMap<String, u32> = FxHashMap::default();
+    let mut functions: FxHashMap<StackId, Option<u32>> = FxHashMap::default();
+    let mut releasing = Releasing::default();
+    for (stack, signature) in pairs {
+        let number = *functions.entry(stack).or_insert_with(|| {
+            let next = numbers.len() as u32;
+            deepest_function(analysis, stack)
+                .map(|function| *numbers.entry(function).or_insert(next))
+        });
+        if let Some(number) = number {
+            releasing.entry(signature).or_default().insert(number);
+        }
+    }
+    releasing
+}
+
+/// The address (kernel avma) of the lock for which a thread slept, where the kernel reported
+/// it.
+pub fn lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> Option<u64> {
+    let State::Sleeping(_) = segment.state else { return None };
+    let wait =
+        analysis.kernel_locks.at(thread, *analysis.trace.switches.time.get(segment.out?)?)?;
+    let stack = segment.wait_stack(analysis.trace);
+    let in_kernel =
+        &analysis.trace.stacks.frames_of(stack)[..analysis.trace.stacks.kernel_len(stack)];
+    let functions = |frame| analysis.trace.symbols.get(frame).last().map(|symbol| symbol.function);
+    let leaf = leaf(analysis, wait.stack);
+    let same_call = leaf.is_none() || in_kernel.iter().any(|frame| functions(*frame) == leaf);
+    (same_call && class_of(analysis, segment) == WaitClass::Lock).then_some(wait.lock_avma)
+}
+
+/// Whether `segment` of `thread` was a sleep for the lock at `avma`, where both addresses are known.
+pub(crate) fn is_same_address(
+    analysis: &Analysis<'_>,
+    avma: Option<u64>,
+    thread: ThreadId,
+    segment: &Segment,
+) -> Option<bool> {
+    Some(avma? == lock_of(analysis, thread, segment)?)
+}

@@ -1,0 +1,305 @@
+//! A stall as detectors see it, and the phrases that they share.
+
+use super::{Evidence, Finding, Pattern};
+use crate::candidate::Candidate;
+use crate::explain::{self, Cause, Explanation, Hop, Piece, Share};
+use crate::locks::{Release, releases};
+use crate::samples::{HotSpot, hot_spot};
+use crate::stacks::text::{deepest_function, stack_text};
+use crate::wording::sentence::{Sentence, Span, Subject, count, duration, function, sentence};
+use crate::wording::{Event, Reference, units};
+use crate::{Analysis, Operation, Segment, WaitClass};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use unhitch_model::{NameId, StackId, ThreadId, Time, Window};
+
+/// A stall as detectors see it.
+pub struct Case<'a> {
+    /// The trace and its indices.
+    pub analysis: &'a Analysis<'a>,
+    /// The stall.
+    pub candidate: &'a Candidate,
+    /// Where its time went.
+    pub explanation: &'a Explanation,
+    /// The same, summed.
+    pub partition: Vec<Share>,
+    /// The blocked operation that fills at least half of the window, if there is one.
+    pub operation: Option<Operation>,
+}
+
+/// Queries.
+impl Case<'_> {
+    /// Length of the stall, nanoseconds.
+    pub fn duration_ns(&self) -> u64 {
+        self.explanation.window.duration_ns()
+    }
+
+    /// True when `ns` is at least half of the stall.
+    pub fn is_most(&self, ns: u64) -> bool {
+        ns > 0 && ns.saturating_mul(2) >= self.duration_ns()
+    }
+
+    fn pieces(
+        &self,
+        select: impl Fn(&Piece, Option<&Hop>) -> bool,
+    ) -> impl Iterator<Item = &Piece> {
+        let pieces = self.explanation.pieces.iter();
+        pieces.filter(move |piece| select(piece, self.explanation.hop_of(piece)))
+    }
+
+    /// Time of the selected pieces.
+    pub fn ns_of(&self, select: impl Fn(&Piece, Option<&Hop>) -> bool) -> u64 {
+        self.pieces(select).map(|piece| piece.window.duration_ns()).sum()
+    }
+
+    /// Windows of the selected pieces.
+    pub fn windows_of(&self, select: impl Fn(&Piece, Option<&Hop>) -> bool) -> Vec<Window> {
+        self.pieces(select).map(|piece| piece.window).collect()
+    }
+
+    /// The thread that most of the selected pieces belong to, with their time.
+    pub fn most_of(
+        &self,
+        select: impl Fn(&Piece, Option<&Hop>) -> bool,
+    ) -> Option<(ThreadId, u64)> {
+        let mut sums: FxHashMap<ThreadId, u64> = FxHashMap::default();
+        for piece in self.pieces(select) {
+            *sums.entry(piece.thread).or_default() += piece.window.duration_ns();
+        }
+        sums.into_iter().max_by_key(|&(thread, ns)| (ns, Reverse(thread)))
+    }
+
+    /// The thread that accounts for most of the time spent behind locks, with that time. It may be
+    /// the victim itself.
+    pub fn main_holder(&self) -> Option<(ThreadId, u64)> {
+        self.most_of(|_, hop| hop.is_some_and(|hop| hop.class == WaitClass::Lock))
+    }
+
+    /// How long the lock's holder was runnable without a CPU.
+    pub fn holder_without_cpu_ns(&self, holder: ThreadId) -> u64 {
+        self.ns_of(|piece, hop| {
+            piece.thread == holder && hop.is_some() && piece.cause == Cause::WaitedForCpu
+        })
+    }
+
+    /// The function that released the lock, with all that it did on the machine during the stall.
+    /// *Why it must have ended at least half of the lock waits on the way:* another lock may be
+    /// released more often, by others, and has nothing to do with this stall.
+    pub fn release(&self) -> Option<Release> {
+        let hops = self.explanation.hops.iter().filter(|hop| hop.class == WaitClass::Lock);
+        let mut by_stack: FxHashMap<Option<StackId>, usize> = FxHashMap::default();
+        for hop in hops {
+            let stack = hop.wake.map(|wake| self.analysis.trace.wakings.stack[wake]);
+            *by_stack.entry(stack).or_default() += 1;
+        }
+        let all: usize = by_stack.values().sum();
+        let mut by_function: FxHashMap<String, usize> = FxHashMap::default();
+        for (stack, hops) in by_stack {
+            if let Some(name) = stack.and_then(|stack| deepest_function(self.analysis, stack)) {
+                *by_function.entry(name).or_default() += hops;
+            }
+        }
+        by_function.retain(|_, hops| *hops * 2 >= all);
+        releases(self.analysis, self.explanation.window)
+            .into_iter()
+            .find(|release| by_function.contains_key(&release.function))
+    }
+
+    /// The longest hop to `thread`.
+    pub fn hop_to(&self, thread: ThreadId) -> Option<&Hop> {
+        let hops = self.explanation.hops.iter().filter(|hop| hop.by == thread);
+        hops.max_by_key(|hop| (hop.window.duration_ns(), Reverse(hop.depth)))
+    }
+
+    /// The stack on which `thread` ended the longest wait for it; empty where that was not seen.
+    pub fn release_stack(&self, thread: ThreadId) -> StackId {
+        let wake = self.hop_to(thread).and_then(|hop| hop.wake);
+        wake.map(|wake| self.analysis.trace.wakings.stack[wake]).unwrap_or_default()
+    }
+
+    /// The victim's longest wait that leads to another thread.
+    pub fn victims_wait(&self) -> Option<&Hop> {
+        let hops = self.explanation.hops.iter().filter(|hop| hop.depth == 1);
+        hops.max_by_key(|hop| hop.window.duration_ns())
+    }
+
+    /// The longest piece of `thread` with that cause.
+    pub fn longest(&self, thread: ThreadId, cause: Cause) -> Option<&Piece> {
+        let pieces = self.pieces(|piece, _| piece.thread == thread && piece.cause == cause);
+        pieces.max_by_key(|piece| piece.window.duration_ns())
+    }
+
+    /// The hot spot of `thread` during `windows`.
+    pub fn hot(&self, thread: ThreadId, windows: &[Window]) -> Option<HotSpot> {
+        hot_spot(self.analysis, &runs(thread, windows))
+    }
+
+    /// A hot spot's function by name.
+    pub fn hot_name(&self, spot: &HotSpot) -> String {
+        match self.analysis.trace.name(spot.function) {
+            "" => {
+                self.analysis.trace.frame_names(spot.frame).into_iter().last().unwrap_or_default()
+            }
+            name => name.to_owned(),
+        }
+    }
+
+    /// The time as of which names are shown.
+    pub fn at(&self) -> Time {
+        self.explanation.window.end
+    }
+}
+
+/// Phrases.
+impl Case<'_> {
+    /// A finding with the general evidence and nothing else; detectors fill in what they know.
+    pub fn finding(&self, pattern: Pattern, cause: Sentence) -> Finding {
+        let (evidence, evidence_words) = self.evidence();
+        Finding {
+            pattern,
+            culprit: None,
+            group_name: None,
+            function: String::new(),
+            evidence,
+            evidence_words,
+            sentences: Vec::new(),
+            cause,
+            advice: String::new(),
+            operation: None,
+        }
+    }
+
+    /// `name tid` and, where it differs, the process.
+    pub fn name(&self, thread: ThreadId) -> Span {
+        Span::new(units::thread(self.analysis.trace, thread, self.at()), Subject::Thread(thread))
+    }
+
+    /// `It` for the victim, else the thread's name.
+    pub fn it_or_name(&self, thread: ThreadId) -> Sentence {
+        match thread == self.candidate.victim {
+            true => Sentence::from("It"),
+            false => self.name(thread).into(),
+        }
+    }
+
+    /// A share of the stall: `99.1 %`.
+    pub fn percent(&self, ns: u64) -> String {
+        units::percent(ns, self.duration_ns())
+    }
+
+    /// `all of it`, or `1.2 s of 3.4 s`.
+    pub fn part(&self, ns: u64) -> Sentence {
+        let (part, whole) = (duration(ns), duration(self.duration_ns()));
+        match (ns == self.duration_ns(), part.text == whole.text) {
+            (true, _) => Sentence::from("all of it"),
+            (false, true) => Sentence::from("nearly all of it"),
+            _ => sentence!("{} of {}", part, whole),
+        }
+    }
+
+    /// A stack on one line.
+    pub fn stack(&self, stack: StackId) -> Span {
+        Span::new(stack_text(self.analysis, stack), Subject::Stack(stack))
+    }
+
+    /// Where the sleeper of a hop waited.
+    pub fn wait_stack(&self, hop: &Hop) -> Span {
+        self.stack(hop.wait_stack).seen_at(Reference {
+            thread: Some(hop.sleeper),
+            window: hop.slept,
+            event: explain::fell_asleep(self.analysis, hop).map(Event::Switch),
+        })
+    }
+
+    /// Where `thread` left its CPU before `segment`.
+    pub fn segment_stack(&self, thread: ThreadId, segment: &Segment) -> Span {
+        self.stack(segment.wait_stack(self.analysis.trace)).seen_at(Reference {
+            thread: Some(thread),
+            window: segment.window,
+            event: segment.out.map(Event::Switch),
+        })
+    }
+
+    /// Where a wake-up was issued.
+    pub fn wake_stack(&self, wake: usize) -> Span {
+        let wakings = &self.analysis.trace.wakings;
+        let at = wakings.time[wake];
+        self.stack(wakings.stack[wake]).seen_at(Reference {
+            thread: Some(wakings.waker[wake]),
+            window: Window::new(at, at.plus(1)),
+            event: Some(Event::Waking(wake)),
+        })
+    }
+
+    /// `words` and where `thread` ended the longest wait for it; nothing where that was not seen.
+    pub fn ended_wait_in(&self, thread: ThreadId, words: impl Into<Sentence>) -> Option<Sentence> {
+        let wake = self.hop_to(thread)?.wake?;
+        Some(sentence!("{} in\n  {}", words.into(), self.wake_stack(wake)))
+    }
+
+    /// Where the victim waited for a lock; nothing where it waited for nobody.
+    pub fn waited_for_lock_in(&self) -> Option<Sentence> {
+        let wait = self.victims_wait()?;
+        Some(sentence!("It waited for a lock in\n  {}", self.wait_stack(wait)))
+    }
+
+    /// What the victim waited for, and where; nothing where it waited for nobody.
+    pub fn waited_in(&self) -> Option<Sentence> {
+        let wait = self.victims_wait()?;
+        Some(sentence!("It waited ({}) in\n  {}", wait.class.words(), self.wait_stack(wait)))
+    }
+
+    /// `7,498 of 7,547 samples are in`, and one of the stacks.
+    pub fn samples_in(&self, spot: &HotSpot) -> Sentence {
+        sentence!("{} are in\n  {}", samples_of(spot), self.stack(spot.stack))
+    }
+
+    /// The instruction of `name` on which the samples of `thread` pile up; nothing where they are
+    /// few or spread.
+    pub fn hottest_instruction(
+        &self,
+        thread: ThreadId,
+        name: NameId,
+        windows: &[Window],
+    ) -> Option<Sentence> {
+        /// Minimum samples inside the function.
+        const MIN_SAMPLES: u32 = 50;
+        let trace = self.analysis.trace;
+        let spot = self.analysis.samples.hot_instruction(trace, name, &runs(thread, windows))?;
+        (spot.total >= MIN_SAMPLES && spot.on * 2 >= spot.total).then(|| {
+            sentence!(
+                "{} of {} samples in {} itself are on one instruction; `unhitch hot` shows them \
+                 by instruction.",
+                count(spot.on.into()),
+                count(spot.total.into()),
+                function(trace.name(name))
+            )
+        })
+    }
+}
+
+/// `7,498 of 7,547 samples`.
+pub(super) fn samples_of(spot: &HotSpot) -> Sentence {
+    sentence!("{} of {} samples", count(spot.inside.into()), count(spot.total.into()))
+}
+
+/// One thread's windows.
+pub(super) fn runs(thread: ThreadId, windows: &[Window]) -> Vec<(ThreadId, Window)> {
+    windows.iter().map(|&window| (thread, window)).collect()
+}
+
+/// `words` and a function; nothing where that has no name.
+pub(super) fn in_function(words: &'static str, name: &str) -> Sentence {
+    match name {
+        "" => Sentence::default(),
+        _ => sentence!("{}{}", words, function(name)),
+    }
+}
+
+/// A weaker evidence in place of a direct one.
+pub(super) fn weaken(finding: &mut Finding, words: impl FnOnce(Sentence) -> Sentence) {
+    if finding.evidence == Evidence::Direct {
+        finding.evidence = Evidence::Inferred;
+        finding.evidence_words = words(std::mem::take(&mut finding.evidence_words));
+    }
+}

@@ -1,0 +1,156 @@
+//! How a finding is known: what the explanation's hops rest on.
+
+use super::Case;
+use crate::explain::{Cause, Hop};
+use crate::wording::sentence::{Sentence, plural, sentence};
+use crate::{WaitClass, WakeContext};
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use unhitch_model::Time;
+
+/// How a finding is known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Evidence {
+    /// Every wake-up on the way was seen, issued in task context.
+    Direct,
+    /// Some step was inferred; the text says which.
+    Inferred,
+    /// Too much of the window is hidden by lost records or the recording's edge.
+    Lost,
+}
+
+impl Evidence {
+    /// The name in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Inferred => "inferred",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// What is weak about a hop. Of equally much time, the last is reported.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+enum WeakKind {
+    /// The stack does not show what the thread waited for.
+    Class,
+    /// A kernel worker or a soft interrupt issued the wake-up.
+    Deferred,
+    /// The lock's owner before the sleeper queued is inferred.
+    Queued,
+    /// The sleeper polled by its own timer; whom it waited for until the last poll is inferred.
+    Timed,
+    /// No wake-up was seen.
+    NoWake,
+}
+
+/// Something weak about a hop, by its index.
+#[derive(Clone, Copy, Debug)]
+struct Weak {
+    kind: WeakKind,
+    hop: usize,
+}
+
+impl Weak {
+    /// What is weak about `hop`, and until when the time behind it depends on that.
+    fn of(index: usize, hop: &Hop) -> Option<(Time, Self)> {
+        let weak = |until: Time, kind: WeakKind| Some((until, Self { kind, hop: index }));
+        match hop.class {
+            _ if hop.wake.is_none() => weak(hop.window.end, WeakKind::NoWake),
+            _ if hop.source.context != WakeContext::Task => {
+                weak(hop.window.end, WeakKind::Deferred)
+            }
+            _ if hop.is_timed() => weak(hop.window.end, WeakKind::Timed),
+            WaitClass::Condition | WaitClass::Unknown => weak(hop.window.end, WeakKind::Class),
+            _ if hop.is_queued() => weak(hop.slept.start, WeakKind::Queued),
+            _ => None,
+        }
+    }
+}
+
+impl Case<'_> {
+    /// How well the stall's hops are known in general: direct when all of its waits ended by a
+    /// wake-up seen in task context.
+    pub fn evidence(&self) -> (Evidence, Sentence) {
+        let hidden = self.ns_of(|piece, _| matches!(piece.cause, Cause::Lost));
+        if hidden > self.duration_ns() / 10 {
+            let words = sentence!(
+                "{} of it is hidden by lost records or the recording's edge",
+                self.percent(hidden)
+            );
+            return (Evidence::Lost, words);
+        }
+        match self.weakest() {
+            Some((weak, ns)) if ns > self.duration_ns() / 10 => {
+                (Evidence::Inferred, self.weak_words(weak, ns))
+            }
+            _ => (Evidence::Direct, Sentence::from("every wake-up on the way was seen")),
+        }
+    }
+
+    /// The weakness that most of the stall depends on, and the time that depends on any weakness.
+    fn weakest(&self) -> Option<(Weak, u64)> {
+        let hops = &self.explanation.hops;
+        // Behind each hop: until when the time depends on something weak, here or nearer to the
+        // victim, and on what.
+        let mut until: Vec<Option<(Time, Weak)>> = Vec::with_capacity(hops.len());
+        for (index, hop) in hops.iter().enumerate() {
+            let inherited = hop.parent.and_then(|parent| *until.get(parent as usize)?);
+            let own = Weak::of(index, hop);
+            until.push(inherited.into_iter().chain(own).max_by_key(|(until, _)| *until));
+        }
+        let mut sums: FxHashMap<WeakKind, (u64, Weak)> = FxHashMap::default();
+        for piece in &self.explanation.pieces {
+            let Some((until, weak)) = piece.hop.and_then(|hop| *until.get(hop as usize)?) else {
+                continue;
+            };
+            let ns = until.min(piece.window.end).since(piece.window.start);
+            let sum = sums.entry(weak.kind).or_insert((0, weak));
+            let longer = |weak: Weak| {
+                hops.get(weak.hop).map(|hop| (hop.window.duration_ns(), Reverse(weak.hop)))
+            };
+            *sum = (sum.0 + ns, if longer(weak) > longer(sum.1) { weak } else { sum.1 });
+        }
+        let all = sums.values().map(|(ns, _)| ns).sum();
+        sums.into_values()
+            .filter(|(ns, _)| *ns > 0)
+            .max_by_key(|(ns, weak)| (*ns, weak.kind))
+            .map(|(_, weak)| (weak, all))
+    }
+
+    fn weak_words(&self, weak: Weak, ns: u64) -> Sentence {
+        let Some(hop) = self.explanation.hops.get(weak.hop) else { return Sentence::default() };
+        let (sleeper, part) = (self.name(hop.sleeper), self.percent(ns));
+        match weak.kind {
+            WeakKind::NoWake => Sentence::from(
+                "the recording ends before the lock is released; its owner was read from the lock \
+                 word",
+            ),
+            WeakKind::Queued => sentence!(
+                "for {} of it, the lock's owner is inferred from hand-offs, e.g. before {} queued",
+                part,
+                sleeper
+            ),
+            WeakKind::Timed => sentence!(
+                "for {} of it, the culprit is inferred from the last wake-up: {} polled {} before \
+                 that, woken by its own timer or by nobody seen",
+                part,
+                sleeper,
+                plural(hop.looks.into(), "time")
+            ),
+            WeakKind::Deferred => sentence!(
+                "for {} of it, wake-ups were deferred, e.g. that of {}, which {} issued",
+                part,
+                sleeper,
+                self.name(hop.by)
+            ),
+            WeakKind::Class => sentence!(
+                "for {} of it, wake-ups were seen, e.g. that of {}, but the stacks do not show \
+                 whether it waited for a lock or a message",
+                part,
+                sleeper
+            ),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Where a thread was while it ran, by CPU samples.
+
+use super::self_samples::self_samples;
+use crate::Analysis;
+use crate::stacks::frames::is_scaffold;
+use rustc_hash::FxHashMap;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use unhitch_model::{FrameId, NameId, StackId, ThreadId, Window};
+
+/// The function that dominates a thread's samples.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HotSpot {
+    /// A stack with that function in it, for display.
+    pub stack: StackId,
+    /// The frame of the deepest function that most samples have in common.
+    pub frame: FrameId,
+    /// Its name, empty when it has none.
+    pub function: NameId,
+    /// Samples inside it (inclusive).
+    pub inside: u32,
+    /// All samples that were asked about.
+    pub total: u32,
+}
+
+/// What the CPU samples of some stretches of some threads' time say.
+#[derive(Clone, Default, PartialEq, Debug)]
+pub struct Sampled {
+    /// All samples.
+    pub total: u64,
+    /// The deepest function that at least half of them are in.
+    pub hot: Option<HotSpot>,
+    /// Where they were taken: the functions of their leaves with their counts, most samples first.
+    pub leaves: Vec<(String, u64)>,
+    /// The same by module.
+    pub modules: Vec<(String, u64)>,
+}
+
+/// The deepest named function that at least half of the samples inside `runs`, of whatever
+/// threads, are in; none where there is none.
+///
+/// *Why at any depth:* where stacks are cut, or their roots were never recorded, equal code
+/// stands at different distances from the root.
+pub fn hot_spot(analysis: &Analysis<'_>, runs: &[(ThreadId, Window)]) -> Option<HotSpot> {
+    let mut by_stack: FxHashMap<StackId, u32> = FxHashMap::default();
+    let samples = runs
+        .iter()
+        .flat_map(|&(thread, window)| analysis.samples.of_thread(analysis.trace, thread, window));
+    samples.for_each(|&sample| {
+        *by_stack.entry(analysis.trace.samples.stack[sample as usize]).or_default() += 1
+    });
+    let total: u32 = by_stack.values().sum();
+    let mut functions: FxHashMap<NameId, Inclusive> = FxHashMap::default();
+    for (&stack, &count) in &by_stack {
+        for (distance, frame) in analysis.trace.stacks.frames_of(stack).iter().enumerate() {
+            let Some(function) = function_of(analysis, *frame) else { continue };
+            let found = functions.entry(function).or_default();
+            // A function that calls itself counts once, where it is deepest.
+            if found.last == Some(stack) {
+                continue;
+            }
+            found.last = Some(stack);
+            found.samples += count;
+            found.distance += u64::from(count) * distance as u64;
+            if (count, Reverse(stack)) > (found.most, Reverse(found.stack)) {
+                (found.most, found.stack, found.frame) = (count, stack, *frame);
+            }
+        }
+    }
+    let shared = functions.into_iter().filter(|(_, found)| found.samples * 2 >= total);
+    // By the mean distance from the leaf, compared as fractions.
+    let deeper = |(a_name, a): &(NameId, Inclusive), (b_name, b): &(NameId, Inclusive)| {
+        let distances =
+            (a.distance * u64::from(b.samples)).cmp(&(b.distance * u64::from(a.samples)));
+        distances.then(b.samples.cmp(&a.samples)).then(a_name.0.cmp(&b_name.0))
+    };
+    let (function, found) = shared.min_by(deeper)?;
+    Some(HotSpot { stack: found.stack, frame: found.frame, function, inside: found.samples, total })
+}
+
+/// All that the samples inside `runs` say.
+pub fn sampled(analysis: &Analysis<'_>, runs: &[(ThreadId, Window)]) -> Sampled {
+    let trace = analysis.trace;
+    let all = || {
+        runs.iter().flat_map(|&(thread, window)| analysis.samples.of_thread(trace, thread, window))
+    };
+    let mut sampled = Sampled {
+        total: all().count() as u64,
+        hot: hot_spot(analysis, runs),
+        ..Sampled::default()
+    };
+    let mut modules: BTreeMap<String, u64> = BTreeMap::new();
+    for place in self_samples(trace, all().map(|&sample| sample as usize)) {
+        *modules.entry(trace.shown(place.module_name(trace).to_owned())).or_default() +=
+            place.samples;
+        sampled.leaves.push((place.label(trace), place.samples));
+    }
+    sampled.modules.extend(modules);
+    sampled.modules.sort_by_key(|(_, samples)| Reverse(*samples));
+    sampled
+}
+
+/// The function that a frame's code is in; none for what has no name, is the tracer's own, or
+/// starts every program. Inlined functions count as the function they are in: the culprit is
+/// what the engineer would look up, not the iterator inside it.
+fn function_of(analysis: &Analysis<'_>, frame: FrameId) -> Option<NameId> {
+    let function = analysis.trace.symbols.get(frame).last()?.function;
+    let counts = !function.is_empty()
+        && !analysis.stacks.is_tracer(frame)
+        && !is_scaffold(analysis.trace.name(function));
+    counts.then_some(function)
+}
+
+/// The samples that a function is on the stack of.
+#[derive(Default)]
+struct Inclusive {
+    samples: u32,
+    /// Frames between it and the leaf, summed over the samples.
+    distance: u64,
+    /// The last stack that was counted.
+    last: Option<StackId>,
+    /// The stack with most samples, how many, and the function's frame there.
+    stack: StackId,
+    most: u32,
+    frame: FrameId,
+}

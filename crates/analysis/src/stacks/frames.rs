@@ -1,0 +1,130 @@
+//! Single frames and names: which are a program's own, which only carry out a lock or a wait, and how
+//! long names are shortened.
+
+use super::rules::base_name;
+use unhitch_model::{FrameId, Trace};
+
+/// True for a frame that is not the program's own: of the C library or another one below every
+/// program, or of no file.
+pub(crate) fn is_runtime(trace: &Trace, frame: FrameId) -> bool {
+    const LIBRARIES: [&str; 8] = [
+        "libc.so",
+        "libc-",
+        "libpthread",
+        "ld-linux",
+        "ld-musl",
+        "libstdc++",
+        "mscorlib.",
+        "System.Private.CoreLib.",
+    ];
+    let Some(module) = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module))
+    else {
+        return true;
+    };
+    let path = trace.name(module.path);
+    !module.kind.is_program() || LIBRARIES.iter().any(|part| path.contains(part))
+}
+
+/// Functions below or above every program's own.
+pub(crate) fn is_scaffold(name: &str) -> bool {
+    const EXACT: &[&str] = &[
+        "_start",
+        "__libc_start_main",
+        "__libc_start_call_main",
+        "main",
+        "clone",
+        "clone3",
+        "__clone3",
+        "start_thread",
+        "ret_from_fork",
+        "ret_from_fork_asm",
+        "entry_SYSCALL_64_after_hwframe",
+        "do_syscall_64",
+        "x64_sys_call",
+        "__x64_sys_futex",
+        "do_futex",
+        "asm_common_interrupt",
+        "asm_sysvec_apic_timer_interrupt",
+        "sysvec_apic_timer_interrupt",
+        "rust_begin_unwind",
+        "syscall",
+        "__GI___clone3",
+        "__GI___clone",
+    ];
+    const PARTS: &[&str] = &[
+        "std::rt::",
+        "std::sys::",
+        "std::panic",
+        "std::thread::",
+        "core::ops::function::",
+        "__rust_begin_short_backtrace",
+        "__rust_try",
+        "alloc::boxed::Box<",
+        "as core::ops::",
+    ];
+    EXACT.contains(&base_name(name)) || PARTS.iter().any(|part| name.contains(part))
+}
+
+/// Functions that only carry out a lock, a wait or a wake-up for someone.
+pub(crate) fn is_primitive(name: &str) -> bool {
+    const PARTS: &[&str] = &[
+        "lock",
+        "futex",
+        "mutex",
+        "pthread_",
+        "sem_",
+        "condvar",
+        "guard",
+        "drop_in_place",
+        "wake",
+        "leavecrit",
+        "exrelease",
+        "schedule",
+        "syscall",
+        "__x64_sys_",
+        "_slowpath",
+    ];
+    const EXACT: &[&str] = &["up_read", "up_write", "up", "complete", "complete_all"];
+    let lower = base_name(name).to_ascii_lowercase();
+    // Only the function's own name counts, not the path before it: `lock_lab::scan` is no lock.
+    let last = lower
+        .rsplit("::")
+        .find(|part| !part.is_empty() && !part.starts_with('h') | (part.len() != 17))
+        .unwrap_or(&lower);
+    // Nor Go's, or Java's: `lockfree.(*Queue).Push` is none.
+    let last = last
+        .rsplit_once('.')
+        .map_or(last, |(_, own)| if own.starts_with(char::is_alphabetic) { own } else { last });
+    EXACT.contains(&last) || PARTS.iter().any(|part| last.contains(part))
+}
+
+/// A name without template and generic arguments when it is long, and without the beginning of its
+/// path when it still is.
+pub(crate) fn shorten(name: &str) -> String {
+    const LONG: usize = 48;
+    let is_long = |name: &str| name.chars().count() > LONG;
+    if !is_long(name) {
+        return name.to_owned();
+    }
+    let mut depth = 0;
+    let kept: String = name
+        .chars()
+        .filter(|&c| {
+            depth += i32::from(c == '<');
+            let keep = depth == 0;
+            depth -= i32::from(c == '>');
+            keep
+        })
+        .collect();
+    if !is_long(&kept) {
+        return kept;
+    }
+    let mut tail = kept.as_str();
+    while let Some((_, rest)) = tail.split_once("::").filter(|_| is_long(tail)) {
+        tail = rest;
+    }
+    match tail.chars().count() {
+        n if n <= LONG => format!("…::{tail}"),
+        n => format!("…{}", tail.chars().skip(n - LONG).collect::<String>()),
+    }
+}

@@ -1,0 +1,130 @@
+//! Stacks as text: the functions that mean something, in order, and the one that is responsible.
+
+use super::frames::{is_primitive, is_runtime, is_scaffold, shorten};
+use crate::Analysis;
+use unhitch_model::{FrameId, ModuleKind, StackId};
+
+/// Maximum functions of a stack on one line.
+const MAX_NAMES: usize = 7;
+/// Maximum functions of the program, where the kernel has many.
+const MAX_USER: usize = 4;
+/// Maximum functions of the program in a table.
+const MAX_BRIEF_USER: usize = 3;
+/// Maximum functions of the kernel after those.
+const MAX_BRIEF_KERNEL: usize = 2;
+/// Maximum functions of the kernel without any of the program.
+const MAX_BRIEF_KERNEL_ALONE: usize = 4;
+
+/// The meaningful functions of a stack, root first, without the tracer, the scheduler, and what
+/// starts every program.
+pub fn stack_functions(analysis: &Analysis<'_>, stack: StackId) -> Vec<String> {
+    let frames = analysis.trace.stacks.frames_of(stack);
+    functions_of(analysis, &frames[analysis.stacks.noise_len(stack).min(frames.len())..])
+}
+
+/// The same of frames, leaf first.
+fn functions_of(analysis: &Analysis<'_>, frames: &[FrameId]) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for &frame in frames.iter().rev() {
+        // The function that the code is in, not those inlined into it: names an engineer can
+        // look up, one per frame.
+        names.extend(analysis.trace.frame_names(frame).pop().filter(|name| !is_scaffold(name)));
+    }
+    names.dedup();
+    names
+}
+
+/// The same on one line: `a → b → … → y → z`. Of a long stack the program's innermost functions
+/// and the kernel's.
+pub fn stack_text(analysis: &Analysis<'_>, stack: StackId) -> String {
+    let frames = analysis.trace.stacks.frames_of(stack);
+    let (kernel, user) = frames.split_at(analysis.trace.stacks.kernel_len(stack).min(frames.len()));
+    let kernel =
+        functions_of(analysis, kernel.get(analysis.stacks.noise_len(stack)..).unwrap_or(&[]));
+    let user = functions_of(analysis, user);
+    let max_user = MAX_NAMES.saturating_sub(kernel.len()).max(MAX_USER);
+    let max_kernel = MAX_NAMES.saturating_sub(user.len().min(max_user));
+    let names: Vec<String> = [(user, max_user), (kernel, max_kernel)]
+        .iter()
+        .flat_map(|(names, most)| innermost(names, *most))
+        .collect();
+    match names.is_empty() {
+        true => "(no stack was recorded)".to_owned(),
+        false => names.join(" → "),
+    }
+}
+
+/// The same of frames (leaf first, the first `kernel_len` of them the kernel's), short enough
+/// for a table: the program's innermost functions and where in the kernel they ended up.
+pub fn brief_stack_text(analysis: &Analysis<'_>, frames: &[FrameId], kernel_len: usize) -> String {
+    let (kernel, user) = frames.split_at(kernel_len.min(frames.len()));
+    let [mut user, mut kernel] = [user, kernel].map(|frames| {
+        functions_of(analysis, frames).iter().map(|name| shorten(name)).collect::<Vec<_>>()
+    });
+    user.drain(..user.len().saturating_sub(MAX_BRIEF_USER));
+    let most = if user.is_empty() { MAX_BRIEF_KERNEL_ALONE } else { MAX_BRIEF_KERNEL };
+    if kernel.len() > most {
+        kernel.drain(..kernel.len() - most);
+        kernel.insert(0, "…".to_owned());
+    }
+    match user.into_iter().chain(kernel).collect::<Vec<_>>() {
+        names if names.is_empty() && frames.is_empty() => "(no stack was recorded)".to_owned(),
+        names if names.is_empty() => "(nothing but what starts every program)".to_owned(),
+        names => names.join(" → "),
+    }
+}
+
+/// The function that did it: on a stack that takes or releases a lock, waits or wakes, the
+/// deepest one that is the program's own.
+pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
+    let frames = analysis.trace.stacks.frames_of(stack);
+    let user = analysis.trace.stacks.user_frames(stack);
+    let own = user.iter().find_map(|&frame| {
+        let symbol = analysis.trace.symbols.get(frame).last()?;
+        let name = analysis.trace.name(symbol.function);
+        (!is_runtime(analysis.trace, frame) && !is_primitive(name) && !is_scaffold(name))
+            .then(|| name.to_owned())
+    });
+    // Of the kernel's own frames neither the tracer's nor the scheduler's.
+    let leaf = || {
+        frames
+            .iter()
+            .skip(analysis.stacks.noise_len(stack))
+            .find(|frame| !is_cut(analysis, **frame))
+    };
+    own.or_else(|| deepest_function(analysis, stack))
+        .or_else(|| leaf().and_then(|&frame| analysis.trace.frame_names(frame).into_iter().next()))
+        .unwrap_or_default()
+}
+
+/// The deepest function of a stack, the kernel's included, that does more than carry out a
+/// lock, a wait or a wake-up.
+pub fn deepest_function(analysis: &Analysis<'_>, stack: StackId) -> Option<String> {
+    let frames =
+        analysis.trace.stacks.frames_of(stack).iter().skip(analysis.stacks.noise_len(stack));
+    let code =
+        frames.filter(|frame| !is_cut(analysis, **frame) && !analysis.stacks.is_tracer(**frame));
+    // The function that the code is in, not those inlined into it.
+    code.filter_map(|&frame| analysis.trace.frame_names(frame).pop())
+        .find(|name| !is_primitive(name) && !is_scaffold(name))
+}
+
+/// True for the mark of the place where a stack was cut, which is no code.
+pub fn is_cut(analysis: &Analysis<'_>, frame: FrameId) -> bool {
+    let module = analysis
+        .trace
+        .stacks
+        .frame(frame)
+        .and_then(|frame| analysis.trace.modules.get(frame.module));
+    module.is_some_and(|module| module.kind == ModuleKind::Cut)
+}
+
+/// The last `most` of the names, with a sign of what was left out before them.
+fn innermost(names: &[String], most: usize) -> Vec<String> {
+    let first = names.len().saturating_sub(most);
+    let mut names: Vec<String> = names[first..].iter().map(|name| shorten(name)).collect();
+    if first > 0 {
+        names.insert(0, "…".to_owned());
+    }
+    names
+}
