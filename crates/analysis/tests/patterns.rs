@@ -5,7 +5,7 @@ mod scene;
 
 use scene::{Desktop, Scene, judged};
 use unhitch_analysis::patterns::{Evidence, Pattern};
-use unhitch_analysis::{Analysis, Rules, answer};
+use unhitch_analysis::{Analysis, Rules, answer, diagnose};
 use unhitch_analysis::{Query, StallKind};
 use unhitch_model::{
     ControlGroup, CpuAccount, FutexWait, GroupId, GroupReading, MachineReport, Policy, Reading,
@@ -139,7 +139,7 @@ fn regression_who_takes_the_cpu_from_others_keeps_its_own_stall() {
     desktop.scene.switch(410 * MS + 10, 0, ThreadId::IDLE, Runnable, desktop.ui, StackId::EMPTY);
     desktop.pump_all(410, 500);
     let trace = desktop.scene.finish(2, 500 * MS);
-    let stalls = Analysis::new(&trace, &Rules::default()).stalls(&Query::default());
+    let stalls = diagnose(&Analysis::new(&trace, &Rules::default()), &Query::default());
     let told: Vec<_> =
         stalls.iter().map(|stall| (stall.candidate.victim, stall.finding.pattern)).collect();
     assert_eq!(told, [(desktop.ui, Pattern::CpuBound), (other, Pattern::CpuStarvation)]);
@@ -234,7 +234,7 @@ fn condition_signalled_often_is_no_starvation() {
         );
     }
     let trace = desktop.scene.finish(2, 1_100 * MS);
-    assert_eq!(Analysis::new(&trace, &Rules::default()).stalls(&Query::default()), []);
+    assert_eq!(diagnose(&Analysis::new(&trace, &Rules::default()), &Query::default()), []);
 }
 
 /// The event loop waits for a lock from 100 ms to 1,200 ms; "writer" had waited before it, behind
