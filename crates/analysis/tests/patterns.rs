@@ -692,7 +692,7 @@ fn a_group_that_was_not_throttled_then_is_not_blamed() {
         stall.throttling.is_none() && !text.contains("/app") && !text.contains("/other"),
         "{text}"
     );
-    assert!(text.contains("no control group of it was throttled for that long"), "{text}");
+    assert!(text.contains("none of its control groups was throttled for that long"), "{text}");
     // In the right one, whose counters tell of next to nothing.
     trace.machine = throttled_report(&[(python, 2), (gzip, 2)], 3_000_000);
     assert!(judged(&trace).0.throttling.is_none());
@@ -837,7 +837,7 @@ fn many_threads_of_one_name_that_take_a_cpu_in_turns_are_a_crowd() {
         "{text}"
     );
     assert!(
-        text.contains("taken by: 50 threads named worker 250.0 ms, indexer 300 19.9 ms"),
+        text.contains("used by: 50 threads named worker 250.0 ms, indexer 300 19.9 ms"),
         "{text}"
     );
 }

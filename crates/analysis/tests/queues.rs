@@ -477,7 +477,7 @@ fn regression_many_short_weak_steps_are_no_direct_evidence() {
         );
         assert_eq!(stall.finding.evidence, evidence, "{text}");
         assert_eq!(
-            text.contains("wake-ups were deferred work"),
+            text.contains("wake-ups were deferred"),
             evidence == Evidence::Inferred,
             "{text}"
         );
@@ -551,7 +551,7 @@ fn regression_who_sleeps_when_the_waiter_comes_has_not_been_seen_to_take_the_loc
         "{text}"
     );
     assert_eq!(stall.finding.evidence, Evidence::Inferred);
-    assert!(text.contains("and seems to have taken it again before the waiter arrives: after 0 of the 99 wake-ups in vain"), "{text}");
+    assert!(text.contains("and seems to have taken it again before the waiter runs: after 0 of 99 wake-ups in vain"), "{text}");
     assert!(!text.contains("and has taken it again"), "{text}");
 }
 

@@ -87,11 +87,11 @@ fn check_type_an_email(golden: &Golden<TypeFigures>, seen: &Seen) -> String {
             format!("Woken every time by {wmi} {} ({wmi} {})", figures.waker.1, figures.waker.0),
             "GetProcessVaData → NtQueryVirtualMemory → ExfTryToWakePushLock".to_owned(),
             format!(
-                "after {0} of the {0} wake-ups in vain it was on a CPU when the waiter went back to sleep",
+                "after {0} of {0} wake-ups in vain, it was on a CPU when the waiter went back to sleep",
                 figures.in_vain
             ),
             format!(
-                "({} asleep, {} on the way to a CPU, {} looking at the lock)",
+                "({} asleep, {} waiting for a CPU, {} checking the lock)",
                 units::duration(figures.asleep_ns),
                 units::duration(figures.late_ns),
                 units::duration(figures.look_ns)
@@ -103,7 +103,7 @@ fn check_type_an_email(golden: &Golden<TypeFigures>, seen: &Seen) -> String {
             ),
             format!(
                 "hot in NtQueryVirtualMemory ({0} of {0} samples)",
-                figures.waker_samples_asleep
+                units::count(figures.waker_samples_asleep)
             ),
             format!("{:.0} % idle meanwhile, {} CPUs", figures.idle_share() * 100.0, figures.cpus),
             format!("every wake-up was seen ({})", figures.wakes_by_waker),
@@ -114,7 +114,7 @@ fn check_type_an_email(golden: &Golden<TypeFigures>, seen: &Seen) -> String {
     let percents = units::percents(&parts).into_iter().chain(["100.0 %".to_owned()]);
     for ((ns, words), part) in [
         (figures.asleep_ns, format!("lock held by    {wmi} {}", figures.waker.1)),
-        (figures.late_ns, "CPU taken by    nobody (idle)".to_owned()),
+        (figures.late_ns, "CPU idle while ready to run".to_owned()),
         (figures.look_ns, format!("ran             CrRendererMain {}", figures.victim.1)),
         (figures.hang_ns, "the whole stall, to the nanosecond".to_owned()),
     ]
@@ -182,7 +182,7 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
             format!("{} {thread} ({})", seen.image(name), units::duration(*had))
         })
         .collect();
-    words.push(format!("each having it for so long: {} ← ", links.join(" ← ")));
+    words.push(format!("latest first, with hold times: {} ← ", links.join(" ← ")));
     words.extend(seen.windows.then(|| {
         "did not look at its messages for 1.125 s (window class TaskManagerWindow)".to_owned()
     }));
@@ -341,7 +341,7 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
                 units::duration(figures.recovery_ns)
             ),
             format!(
-                "System {} (System {}) held it for {}",
+                "System {} (System {}) held it for nearly all {}",
                 figures.holder.1,
                 figures.holder.0,
                 units::duration(figures.hold_ns)
@@ -365,8 +365,11 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
                 figures.writers,
                 units::duration(figures.mean_wait_ns())
             ),
-            format!("computing in RtlFindNextForwardRunClear ({samples} of {samples} samples)"),
-            format!("{} of the {} samples", units::count(hottest), units::count(samples)),
+            format!(
+                "computing in RtlFindNextForwardRunClear ({0} of {0} samples)",
+                units::count(samples)
+            ),
+            format!("{} of {} samples", units::count(hottest), units::count(samples)),
             "No process ended while the machine fell".to_owned(),
         ],
     );

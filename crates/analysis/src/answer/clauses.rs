@@ -333,7 +333,8 @@ fn shares(proofs: &Proofs<'_>) -> Vec<Clause> {
     let mut row = |what: &str, ns: u64, who: Sentence| {
         let percent = format!("{:>7}", percents.next().unwrap_or_default());
         let time = right(duration(ns), 12);
-        let sentence = sentence!("  {}  {}  {}{}", time, percent, format!("{what:<15} "), who);
+        let what = if who.is_empty() { what.to_owned() } else { format!("{what:<15} ") };
+        let sentence = sentence!("  {}  {}  {}{}", time, percent, what, who);
         Clause::new(ClauseKind::Partition, sentence)
     };
     let mut list = vec![Clause::new(ClauseKind::Partition, "\n  where the time went")];
@@ -367,7 +368,7 @@ fn shares(proofs: &Proofs<'_>) -> Vec<Clause> {
     list.push(Clause::new(ClauseKind::Partition, sum));
     if sum_ns != total_ns {
         let off = format!(
-            "WARNING   the parts sum to {sum_ns} ns, the stall took {total_ns} ns: this answer is \
+            "WARNING  the parts sum to {sum_ns} ns, the stall took {total_ns} ns: this answer is \
              wrong somewhere, and that is a bug."
         );
         list.push(Clause::new(ClauseKind::Partition, off));

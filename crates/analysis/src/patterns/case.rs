@@ -187,12 +187,12 @@ impl Case<'_> {
         units::percent(ns, self.duration_ns())
     }
 
-    /// `all of it`, or `1.2 s of 3.4 s`.
+    /// `all 3.4 s`, `nearly all 3.4 s`, or `1.2 s of 3.4 s`.
     pub fn part(&self, ns: u64) -> Sentence {
         let (part, whole) = (duration(ns), duration(self.duration_ns()));
         match (ns == self.duration_ns(), part.text == whole.text) {
-            (true, _) => Sentence::from("all of it"),
-            (false, true) => Sentence::from("nearly all of it"),
+            (true, _) => sentence!("all {}", whole),
+            (false, true) => sentence!("nearly all {}", whole),
             _ => sentence!("{} of {}", part, whole),
         }
     }
