@@ -390,12 +390,12 @@ fn who_or_when_is_not_in_the_trace_is_told() {
     assert!(
         ends_with(1, ["why", &trace, "--victim", "nobody"])
             .1
-            .contains("no thread or process of this trace is called \"nobody\"")
+            .contains("no thread or process in this trace is called \"nobody\"")
     );
     assert!(
         ends_with(1, ["why", &trace, "--from", "100s"])
             .1
-            .contains("holds nothing between --from and --to")
+            .contains("there is nothing between --from and --to")
     );
 }
 
@@ -472,7 +472,7 @@ fn a_function_that_no_stack_has_is_told() {
     let folder = tempfile::tempdir().unwrap();
     let trace = calm_trace(folder.path());
     let (_, err) = ends_with(1, ["callers", &trace, "nobody"]);
-    assert!(err.contains("no function of these stacks is called \"nobody\"; `unhitch callers` without it lists them"), "{err}");
+    assert!(err.contains("no function on these stacks is called \"nobody\"; run `unhitch callers` without it to list them"), "{err}");
     assert!(ends_with(0, ["callees", &trace]).0.contains("function on these stacks"));
 }
 

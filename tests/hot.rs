@@ -265,7 +265,7 @@ fn the_figures_of_the_post_are_told() {
     let text = text(&["--function", "find_next"], &trace);
     assert!(
         text.contains(
-            "a loop of 7 instructions, 100.0 % of the function's samples; 99.4 % on one of them"
+            "a loop of 7 instructions, 100.0 % of the function's samples; 99.4 % on one instruction"
         ),
         "{text}"
     );
@@ -336,7 +336,7 @@ fn a_file_written_after_the_recording_is_not_read() {
     assert_eq!(
         (samples, &answer["loop"]),
         (7_547, &Value::Null),
-        "the samples per address are told all the same"
+        "the samples per address are still shown"
     );
 }
 

@@ -104,7 +104,7 @@ fn sessions_given_together_are_served_as_one_trace() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(
         refused.status.code() == Some(1)
-            && said.contains("--with belongs to one trace, and this is a folder"),
+            && said.contains("--with needs a trace, and this is a folder"),
         "{said}"
     );
 }

@@ -12,7 +12,7 @@ pub(super) const TOOL: Tool = Tool {
     run,
 };
 
-/// Fills it in this process.
+/// Fills the address space of this process.
 fn run(args: &LabArgs) -> anyhow::Result<Done> {
     let own = &args.address_space;
     let plan = AddressSpace {
