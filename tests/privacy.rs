@@ -359,7 +359,8 @@ fn a_group_that_is_not_ones_own_is_refused_before_anything_is_recorded() {
     let program = folder.path().join("unhitch");
     fs::copy(UNHITCH, &program).unwrap();
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
-    for (group, why) in [("4712", "you are not a member of this group"), ("no-such-group", "no such group")]
+    for (group, why) in
+        [("4712", "you are not a member of this group"), ("no-such-group", "no such group")]
     {
         let output =
             stranger(&program).args(["record", "--for", "1s", "--group", group]).output().unwrap();

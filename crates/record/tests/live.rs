@@ -664,7 +664,9 @@ fn live_without_privilege_the_mending_command_is_told() {
     if said.contains("started") {
         return skipped(name, &"this machine lets everybody record");
     }
-    assert!(said.contains("sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep /"), "{said}");
+    assert!(said.contains("sudo setcap \
+                           cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep \
+                           /"), "{said}");
 }
 
 #[test]
