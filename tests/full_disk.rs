@@ -72,7 +72,7 @@ fn a_recording_goes_where_there_is_room() {
     let trace = unhitch_formats::open(Path::new(path.trim())).unwrap();
     assert!(!trace.switches.is_empty());
     for words in [
-        "because it could not be written where it should",
+        "because it could not be written to the requested place",
         "disk",
         "/var/tmp",
         "No space left: the trace needs",

@@ -258,8 +258,8 @@ fn hotplugged(session: &Session) -> Vec<String> {
              recorder"
         )
     });
-    came.chain(went.map(|cpu| {
-        format!("CPU {cpu} went offline while recording: it is no longer recorded")
-    }))
+    came.chain(
+        went.map(|cpu| format!("CPU {cpu} went offline while recording: it is no longer recorded")),
+    )
     .collect()
 }

@@ -435,7 +435,7 @@ fn live_record_runs_a_command_and_tells_what_did_not_fit() {
             .saved
             .warnings
             .iter()
-            .any(|warning| warning.contains("the beginning is overwritten")),
+            .any(|warning| warning.contains("the beginning was overwritten")),
         "{:?}",
         recorded.saved.warnings
     );
@@ -684,7 +684,7 @@ fn live_a_limit_of_pinned_memory_makes_smaller_rings() {
         return skipped(name, &"this machine pins what we ask for");
     }
     assert!(
-        said.contains("KiB per CPU in place of 16384 KiB")
+        said.contains("KiB per CPU instead of 16384 KiB")
             && said.contains("kernel.perf_event_mlock_kb="),
         "{said}"
     );

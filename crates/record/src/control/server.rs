@@ -131,7 +131,7 @@ fn admit(socket: UnixStream) -> Option<Client> {
     }
     let uid = sys::effective_uid();
     let error = format!("this recorder belongs to another user (uid {uid})");
-    answer(socket, json!({ "error": error });
+    answer(socket, json!({ "error": error }));
     None
 }
 
