@@ -620,11 +620,11 @@ fn the_ways_to_search_and_to_resume_do_what_they_say() {
         }
         let resumes = runs[run].contains(&"--resume");
         let how = if resumes {
-            "each search going on where the last ended"
+            "each search continuing where the last one ended"
         } else {
             "each search from the start"
         };
-        let way = format!("searched {} way, {how}: ", runs[run][1]);
+        let way = format!("searched by {}, {how}: ", runs[run][1]);
         for words in
             [way.as_str(), " GB/s, for ", "checkpoint held the lock ", "; the hang: the frame at "]
         {
