@@ -3,6 +3,7 @@
 
 mod address_space;
 mod fairness;
+mod tool;
 
 use crate::args::{LabArgs, wrong_usage};
 use crate::names::namer;
@@ -15,17 +16,10 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tool::Tool;
 use unhitch_lab::{Outcome, PROGRAMS, Program, program};
 use unhitch_model::visible_path;
 use unhitch_record::{Extras, Options, Recorder, fallback_folders};
-
-/// A tool: unlike a lab program it does not hang, so there is nothing to record and it needs no
-/// privilege.
-struct Tool {
-    name: &'static str,
-    summary: &'static str,
-    run: fn(&LabArgs) -> anyhow::Result<Done>,
-}
 
 const TOOLS: &[Tool] = &[address_space::TOOL, fairness::TOOL];
 

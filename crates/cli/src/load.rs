@@ -2,6 +2,7 @@
 
 use crate::args::{ReadingArgs, RulesArgs, TraceArgs};
 use crate::rights;
+use crate::settings::{rules_file, symbol_path};
 use crate::terminal::note;
 use anyhow::Context;
 use std::path::{Path, PathBuf};
@@ -102,25 +103,6 @@ fn is_this_machine(trace: &Trace) -> bool {
     same(&trace.meta.kernel, read("osrelease")) && same(&trace.meta.host, read("hostname"))
 }
 
-/// Where to look for PDBs: from the options, or else the environment.
-pub fn symbol_path(args: &ReadingArgs) -> SymbolPath {
-    let path =
-        args.symbols.clone().or_else(|| std::env::var("_NT_SYMBOL_PATH").ok()).unwrap_or_default();
-    let cache =
-        user_folder(if cfg!(windows) { "LOCALAPPDATA" } else { "XDG_CACHE_HOME" }, ".cache");
-    SymbolPath::parse(&path, cache.map(|cache| cache.join("unhitch/symbols")).as_deref())
-}
-
-/// The file of wait rules: the given one, or else the one in the user's configuration, if any.
-pub fn rules_file(args: &RulesArgs) -> Option<PathBuf> {
-    let configured = || {
-        user_folder("XDG_CONFIG_HOME", ".config")
-            .map(|folder| folder.join("unhitch/waits.toml"))
-            .filter(|path| path.exists())
-    };
-    args.file.clone().or_else(configured)
-}
-
 /// The wait rules: those of the rules file, if any, then the built-in ones.
 pub fn rules(args: &RulesArgs) -> anyhow::Result<Rules> {
     match rules_file(args) {
@@ -130,10 +112,4 @@ pub fn rules(args: &RulesArgs) -> anyhow::Result<Rules> {
         }
         None => Ok(Rules::default()),
     }
-}
-
-/// A folder of the user: the one named by `variable`, or else `name` in the home folder.
-fn user_folder(variable: &str, name: &str) -> Option<PathBuf> {
-    let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(name));
-    std::env::var_os(variable).filter(|folder| !folder.is_empty()).map(Into::into).or_else(home)
 }

@@ -17,6 +17,7 @@ mod rights;
 #[cfg(target_os = "linux")]
 mod scan;
 mod selection;
+mod settings;
 #[cfg(target_os = "linux")]
 mod signals;
 mod table;

@@ -11,7 +11,7 @@
 //! capability: the kernel's symbols and its code.
 
 use crate::args::{Command, ReadingArgs, RulesArgs};
-use crate::load;
+use crate::settings::{rules_file, symbol_path};
 use crate::terminal::note;
 use anyhow::Context;
 use std::fs::File;
@@ -139,13 +139,13 @@ struct Reach(Allowed);
 impl Reach {
     fn new(trace: &Path, reading: &ReadingArgs, rules: &RulesArgs) -> Self {
         let mut reach =
-            Self(Allowed::default()).input(Some(trace)).input(load::rules_file(rules).as_deref());
+            Self(Allowed::default()).input(Some(trace)).input(rules_file(rules).as_deref());
         if trace.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("etl")) {
             // The other sessions of the recording are in the same folder.
             reach.0.read.push(folder_of(trace));
         }
         reach.0.read.extend(reading.with.iter().cloned());
-        let pdbs = load::symbol_path(reading);
+        let pdbs = symbol_path(reading);
         reach.0.read.extend(pdbs.folders().iter().cloned());
         if pdbs.has_servers() {
             reach.0.run = true;

@@ -9,11 +9,12 @@
 //! *Why the compilers have the name of the program:* any of them is the victim, and so is the build
 //! as a whole.
 
-use crate::outcome::no_cpu_doubt;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Child, FairGuard, FairMutex, Shared, start_process};
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 

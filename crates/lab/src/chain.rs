@@ -9,11 +9,13 @@
 //! *Why the spooler sends requests all the time:* ordinary requests, answered at once, show what
 //! the three processes usually wait for.
 
+use crate::outcome::{Answer, Outcome};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex, Shared};
 use crate::ticker::Ticker;
 use crate::work::stay_on_stack;
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::AsFd;

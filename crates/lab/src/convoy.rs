@@ -6,12 +6,13 @@
 //! arrives a little later for its next frame, is last in the queue: it waits for thirty holds, not
 //! for one.
 
-use crate::outcome::no_cpu_doubt;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex};
 use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;

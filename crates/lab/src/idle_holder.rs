@@ -10,11 +10,13 @@
 //! indexer would otherwise hold the lock long after the run. It stays SCHED_IDLE for as long as
 //! possible, so that a recorder sees the policy afterwards, too.
 
+use crate::outcome::{Answer, Outcome};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Guard, Mutex};
 use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;

@@ -11,13 +11,14 @@
 //! use a volume of the same size, for comparison.
 
 use crate::bitmap::Bitmap;
-use crate::outcome::no_cpu_doubt;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::{Options, Program};
 use crate::search::{self, Way};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Guard, Mutex};
 use crate::ticker::Ticker;
 use crate::work::stay_on_stack;
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;

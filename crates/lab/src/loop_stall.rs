@@ -4,11 +4,12 @@
 //! gets a click instead, and the handler of the click lays out a page: 300 ms of CPU time in which
 //! no event is handled. No lock is involved; the victim is its own culprit.
 
-use crate::outcome::no_cpu_doubt;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Epoll, EventFd};
 use crate::work::compute;
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;

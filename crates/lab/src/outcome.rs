@@ -5,6 +5,7 @@
 //! hang is a race against the scheduler, and a test on a busy machine must be able to distinguish
 //! "not found" from "did not happen".
 
+use crate::span::Span;
 use crate::stage::Stage;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -37,27 +38,6 @@ pub struct Answer {
     /// The function in which the culprit spends the hang: on its samples, or on its stack when it
     /// is preempted.
     pub culprit_function: String,
-}
-
-/// A time span in nanoseconds of CLOCK_MONOTONIC, the clock of our recordings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Span {
-    /// Its start.
-    pub start_ns: u64,
-    /// Its end.
-    pub end_ns: u64,
-}
-
-impl Span {
-    /// Its length in nanoseconds.
-    pub const fn duration_ns(self) -> u64 {
-        self.end_ns.saturating_sub(self.start_ns)
-    }
-
-    /// Its length in seconds.
-    pub fn seconds(self) -> f64 {
-        self.duration_ns() as f64 / 1e9
-    }
 }
 
 /// What the program measured with its own clock.

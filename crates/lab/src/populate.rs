@@ -7,12 +7,13 @@
 //! for writing. So the wait is for a lock, whose owner clears pages: a long hold, not a shortage of
 //! memory.
 
-use crate::outcome::no_cpu_doubt;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Mapping};
 use crate::ticker::Ticker;
 use crate::work::stay_on_stack;
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;

@@ -9,11 +9,13 @@
 //!
 //! *Why a single click:* if all frames took the same time, the longest would be a matter of chance.
 
+use crate::outcome::{Answer, Outcome};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex};
 use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;

@@ -14,11 +14,13 @@
 //! and tries again.
 
 use crate::address_space::{self, Layout};
+use crate::outcome::{Answer, Outcome};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Mapping, Shared};
 use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, Read};

@@ -10,11 +10,13 @@
 //! however the program ends. *Why not in `/tmp`:* that is often in memory. If the disk is too fast
 //! for the hang, or the folder is not on a disk, the outcome says so.
 
+use crate::outcome::{Answer, Outcome};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys;
 use crate::ticker::Ticker;
 use crate::work::stay_on_stack;
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::fs::File;
 use std::hint::black_box;
 use std::io;

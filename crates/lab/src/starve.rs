@@ -14,11 +14,13 @@
 //! after which the lock was nearly lost starts a new schedule. Without this, the wait ends about
 //! once a second on a busy machine.
 
+use crate::outcome::{Answer, Outcome};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Guard, Mutex};
 use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;

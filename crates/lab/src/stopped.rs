@@ -5,11 +5,13 @@
 //! ledger, which takes 40 ms of CPU time with the lock held. In the middle of that, the *operator*
 //! thread stops it, as Ctrl-Z would, and continues it 800 ms later.
 
+use crate::outcome::{Answer, Outcome};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex, Shared};
 use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;

@@ -5,12 +5,13 @@
 //! takes the server 400 ms of CPU time. The ui's next request stays in the server's socket until
 //! the report is sent. No lock is involved; the ui waits for a message.
 
-use crate::outcome::no_cpu_doubt;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::{Options, Program};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Epoll, Shared};
 use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

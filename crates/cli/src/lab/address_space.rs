@@ -1,6 +1,6 @@
 //! `unhitch lab address-space`: an address space filled on purpose, for `unhitch scan` to look at.
 
-use super::Tool;
+use super::tool::Tool;
 use crate::Done;
 use crate::args::LabArgs;
 use std::time::Duration;

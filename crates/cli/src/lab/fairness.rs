@@ -3,7 +3,7 @@
 
 mod tables;
 
-use super::Tool;
+use super::tool::Tool;
 use crate::Done;
 use crate::args::LabArgs;
 use crate::terminal::{note, print, print_json};

@@ -1,7 +1,7 @@
 //! The three measurements, for any lock.
 
-use super::locks::Contestant;
-use super::{Contended, Starved, Waits};
+use super::figures::{Contended, Starved};
+use super::waits::Waits;
 use crate::sys;
 use std::hint::black_box;
 use std::io;
@@ -22,6 +22,13 @@ const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 /// An owner that reacquires its lock this long after the planned release nearly lost it; see
 /// `starve`.
 const LATE_NS: u64 = 30_000;
+
+/// The operations that all locks have.
+pub(super) trait Contestant: Sync + Sized {
+    fn make() -> io::Result<Self>;
+    /// Runs `section` while holding the lock.
+    fn locked<R>(&self, section: impl FnOnce() -> R) -> R;
+}
 
 /// Work of a known length that reads no clock.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The locks to compare.
 
-use super::contest::{self, Cell};
-use super::{Contended, Starved};
+use super::contest::{self, Cell, Contestant};
+use super::figures::{Contended, Starved};
 use crate::sys::{FairMutex, Pthread};
 use parking_lot::lock_api::{self, RawMutex};
 use std::hint::spin_loop;
@@ -45,13 +45,6 @@ const fn lock<L: Contestant>(name: &'static str, what: &'static str) -> Lock {
         contended: contest::contended::<L>,
         starved: contest::starved::<L>,
     }
-}
-
-/// The operations that all locks have.
-pub(super) trait Contestant: Sync + Sized {
-    fn make() -> io::Result<Self>;
-    /// Runs `section` while holding the lock.
-    fn locked<R>(&self, section: impl FnOnce() -> R) -> R;
 }
 
 /// Ours and `parking_lot`'s.

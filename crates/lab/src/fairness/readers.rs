@@ -4,7 +4,7 @@
 //! *Why the readers sleep while they hold it:* if they computed, they would also keep the writer
 //! off its CPU, which has nothing to do with the lock.
 
-use super::Waits;
+use super::waits::Waits;
 use crate::sys;
 use parking_lot::lock_api::{self, RawRwLock};
 use serde::Serialize;
