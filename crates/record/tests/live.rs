@@ -275,7 +275,7 @@ fn live_saves_in_a_storm_have_no_gaps() {
     for (name, snapshot) in [("first", &first), ("second", &second)] {
         let saved = save(snapshot, &folder.path().join(format!("{name}.hitch")));
         assert!(
-            !saved.warnings.iter().any(|warning| warning.contains("ring of CPU")),
+            !saved.warnings.iter().any(|warning| warning.contains("ring buffer of CPU")),
             "{:?}",
             saved.warnings
         );
@@ -569,7 +569,7 @@ fn live_the_owner_of_a_pthread_mutex_is_found() {
     .unwrap();
     // On a busy machine a process may not answer in time, which the trace says.
     let is_read = |saved: &Saved| {
-        !saved.warnings.iter().any(|warning| warning.contains("not let its memory be read"))
+        !saved.warnings.iter().any(|warning| warning.contains("its address space is locked"))
     };
     let mut saves = (0..20)
         .map(|number| save(&recorder.snapshot(), &folder.path().join(format!("{number}.hitch"))));
@@ -657,9 +657,9 @@ fn with_rights(name: &str, arguments: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn live_without_privilege_the_mending_command_is_told() {
+fn live_without_privilege_the_error_contains_the_fixing_command() {
     let _alone = alone();
-    let name = "live_without_privilege_the_mending_command_is_told";
+    let name = "live_without_privilege_the_error_contains_the_fixing_command";
     let Some(said) = with_rights(name, &["--reuid", "65534", "--clear-groups"]) else { return };
     if said.contains("started") {
         return skipped(name, &"this machine lets everybody record");

@@ -259,7 +259,7 @@ fn refused(process: &Process, source: std::io::Error, file: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::areas::MOST_AREAS;
+    use crate::areas::MAX_AREAS;
     use crate::synthetic::{NONE, RW, RX, Synthetic};
 
     const MAPPINGS: u64 = 10_000_000;
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(space.total.mappings, MAPPINGS);
         assert_eq!(space.total.executable_blocks, MAPPINGS / 4);
         assert_eq!(space.groups.iter().map(|group| group.figures.mappings).sum::<u64>(), MAPPINGS);
-        assert!(space.groups.len() < 5_000 && space.areas.len() <= MOST_AREAS);
+        assert!(space.groups.len() < 5_000 && space.areas.len() <= MAX_AREAS);
         assert_eq!(space.areas.iter().map(|area| area.mappings).sum::<u64>(), MAPPINGS);
         // Three of four have a page, each in 2 MiB of its own, and every 1 GiB and 512 GiB from the
         // first to the last has one.

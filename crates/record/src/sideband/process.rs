@@ -74,10 +74,14 @@ impl Process {
         for record in self.records.iter().filter(|record| record.time < oldest) {
             match record.kind {
                 RecordKind::Exit if record.tid != pid => {
-                    drop(exited.insert(record.tid, record.time))
+                    exited.insert(record.tid, record.time);
                 }
-                RecordKind::Comm { .. } => drop(named.insert(record.tid, record.time)),
-                RecordKind::Map { start_avma, .. } => drop(mapped.insert(start_avma, record.time)),
+                RecordKind::Comm { .. } => {
+                    named.insert(record.tid, record.time);
+                }
+                RecordKind::Map { start_avma, .. } => {
+                    mapped.insert(start_avma, record.time);
+                }
                 _ => {}
             }
         }

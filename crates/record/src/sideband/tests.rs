@@ -1,7 +1,7 @@
 use super::process::MAX_MAPS_PER_PROCESS;
 use super::*;
 use crate::procfs::{ExecutableMap, LiveThread};
-use unhitch_formats::perf_data::record;
+use unhitch_formats::perf_data::record::exit;
 
 fn id(pid: u32, tid: u32, time: u64) -> SampleId {
     SampleId { pid, tid, time: Time::from_nanos(time), cpu: 0, id: 1 }
@@ -12,15 +12,15 @@ struct Script(Vec<u8>);
 
 impl Script {
     fn fork(mut self, pid: u32, ppid: u32, tid: u32, time: u64) -> Self {
-        record::fork(&mut self.0, pid, ppid, tid, ppid, &id(ppid, ppid, time));
+        fork(&mut self.0, pid, ppid, tid, ppid, &id(ppid, ppid, time));
         self
     }
     fn comm(mut self, pid: u32, tid: u32, name: &str, exec: bool, time: u64) -> Self {
-        record::comm(&mut self.0, pid, tid, name.as_bytes(), exec, &id(pid, tid, time));
+        comm(&mut self.0, pid, tid, name.as_bytes(), exec, &id(pid, tid, time));
         self
     }
     fn exit(mut self, pid: u32, tid: u32, time: u64) -> Self {
-        record::exit(&mut self.0, pid, 1, tid, 1, &id(pid, tid, time));
+        exit(&mut self.0, pid, 1, tid, 1, &id(pid, tid, time));
         self
     }
     fn map(mut self, pid: u32, start_avma: u64, path: &str, time: u64) -> Self {
@@ -32,7 +32,7 @@ impl Script {
             path: path.as_bytes(),
             ..Mmap2::default()
         };
-        record::mmap2(&mut self.0, &map, &id(pid, pid, time));
+        mmap2(&mut self.0, &map, &id(pid, pid, time));
         self
     }
     fn log(self) -> SidebandLog {
