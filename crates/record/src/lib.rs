@@ -12,6 +12,21 @@
 //! copies the rings while the kernel keeps writing, and loses nothing: see the `ring` module. A
 //! trace is on disk before any program's file is opened to look up function names: see the
 //! `naming` module.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use unhitch_record::{Extras, Options, Recorder, SaveTarget};
+//!
+//! let mut recorder = Recorder::start(&Options::default())?;
+//! // … something hangs …
+//! let target = SaveTarget::File("hang.hitch".into());
+//! let saved = recorder.snapshot().prepare(&Extras::default())?.save(&target)?;
+//! println!("{} events in {}", saved.records.0, saved.path.display());
+//! # Ok::<(), unhitch_record::Error>(())
+//! ```
+
+#![warn(clippy::missing_errors_doc)]
 
 mod control_groups;
 mod error;

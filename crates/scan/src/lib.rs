@@ -21,6 +21,8 @@
 //! # Ok::<(), unhitch_scan::Error>(())
 //! ```
 
+#![warn(clippy::missing_errors_doc)]
+
 mod address_space;
 mod areas;
 mod error;
