@@ -158,6 +158,7 @@ fn exit(error: &clap::Error) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unhitch_analysis::table;
 
     #[test]
     fn the_registry_is_consistent() {

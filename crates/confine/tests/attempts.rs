@@ -1,7 +1,7 @@
-//! Processes that gave up their rights try to use them.
+//! Processes that have given up their rights try to use them.
 //!
-//! Rights are given up once, by a process with one thread: this program starts itself anew for each
-//! role, and has no test harness, which would be threads.
+//! Rights are given up once, by a process with a single thread. So this program starts itself for
+//! each role, and has no test harness, which would start threads.
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -37,7 +37,7 @@ mod linux {
         }
     }
 
-    /// What a role tried, and how that ended: "ok", or the error.
+    /// What a role tried, and the result: "ok" or the error.
     struct Attempts(BTreeMap<String, String>);
 
     impl Attempts {
@@ -72,7 +72,7 @@ mod linux {
             .unwrap()
     }
 
-    /// A folder with a file `named`, one `other` beside it, and a folder `out` with a link to that.
+    /// A folder with the files `named` and `other`, and a folder `out` with a link to the latter.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("named"), CONTENT).unwrap();
@@ -82,7 +82,7 @@ mod linux {
         folder
     }
 
-    /// Landlock can be missing in a kernel; what is tested is what it would do.
+    /// A kernel may lack Landlock, and then its effects cannot be tested.
     fn lacks_landlock(attempts: &Attempts) -> bool {
         let lacks = attempts.0.keys().any(|line| line.contains("Landlock"));
         if lacks {
@@ -244,7 +244,7 @@ mod linux {
         tell("link", symlink(folder.join("other"), folder.join("out/another")));
         tell("read other through a link", fs::read(folder.join("out/link")));
         tell("rename", fs::rename(folder.join("other"), folder.join("another")));
-        // Its mode lets nobody in; root enters by a capability.
+        // Its mode gives nobody access; root needs a capability to enter.
         tell("read as root, with rights that nobody has", File::open("/proc/1/mem"));
     }
 
@@ -265,7 +265,7 @@ mod linux {
         rustix::process::pidfd_getfd(pidfd, 1, rustix::process::PidfdGetfdFlags::empty()).map(drop)
     }
 
-    /// To become who one is succeeds; that is no gain.
+    /// Becoming the same user succeeds, but gains nothing.
     fn unless_root() -> rustix::io::Result<()> {
         if rustix::process::getuid().is_root() { Ok(()) } else { Err(rustix::io::Errno::PERM) }
     }
