@@ -556,14 +556,14 @@ mod permission {
         let error = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{error}");
         assert!(refused.stdout.is_empty() && !trace.exists());
-        let mend = error.lines().find_map(|line| {
+        let fix = error.lines().find_map(|line| {
             line.split_once("sudo ").filter(|(_, command)| command.starts_with("setcap"))
         });
-        let Some((_, mend)) = mend else {
+        let Some((_, fix)) = fix else {
             assert!(error.contains("tracefs") && error.contains("sudo mount"), "{error}");
             return skipped("tracefs is not mounted");
         };
-        assert!(mend.ends_with(program.to_str().unwrap()), "{mend}");
+        assert!(fix.ends_with(program.to_str().unwrap()), "{fix}");
 
         // Only root may apply the fix, and only if root itself may record.
         if let Err(Error::NotPermitted { what, .. } | Error::Missing { what, .. }) =
@@ -571,12 +571,12 @@ mod permission {
         {
             return skipped(&what);
         }
-        match Command::new("sh").args(["-c", mend]).output() {
+        match Command::new("sh").args(["-c", fix]).output() {
             Ok(output) if output.status.success() => {}
-            output => return skipped(&format!("cannot {mend}: {output:?}")),
+            output => return skipped(&format!("cannot {fix}: {output:?}")),
         }
         let recorded = record_as_nobody(&program, &trace).unwrap();
-        assert!(recorded.status.success(), "after {mend}: {}", text(&recorded.stderr));
+        assert!(recorded.status.success(), "after {fix}: {}", text(&recorded.stderr));
         assert_eq!(text(&recorded.stdout).trim_end(), trace.to_str().unwrap());
     }
 }
@@ -604,12 +604,12 @@ fn the_ways_to_search_and_to_resume_work_as_documented() {
         &["--search", "word"],
         &["--search", "avx2", "--resume"],
     ];
-    let told = std::thread::scope(|scope| {
+    let runs_done = std::thread::scope(|scope| {
         let runs = runs.map(|options| scope.spawn(move || long_hold(options)));
         runs.map(|run| run.join().unwrap())
     });
-    let figure = |run: usize, name: &str| told[run].1[name].as_u64().unwrap();
-    for (run, (said, figures)) in told.iter().enumerate() {
+    let figure = |run: usize, name: &str| runs_done[run].1[name].as_u64().unwrap();
+    for (run, (said, figures)) in runs_done.iter().enumerate() {
         if said.contains("this CPU has no avx2") {
             println!(
                 "SKIPPED the_ways_to_search_and_to_resume_work_as_documented: {} on this CPU",
@@ -646,5 +646,8 @@ fn the_ways_to_search_and_to_resume_work_as_documented() {
         hold_us < 500_000 || wait_us * 2 > hold_us,
         "held {hold_us} µs, a writer waited {wait_us} µs"
     );
-    assert!(figure(1, "hold_us") * 5 < figure(0, "hold_us"), "resuming is no cure: {told:?}");
+    assert!(
+        figure(1, "hold_us") * 5 < figure(0, "hold_us"),
+        "resuming does not help: {runs_done:?}"
+    );
 }

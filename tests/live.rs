@@ -220,8 +220,8 @@ fn may_record(test: &str) -> bool {
 
 fn soak(program: &str, runs: usize) {
     let mut all_wrong = 0;
-    for beside in ["alone", "beside a busy process"] {
-        let _busy = (beside != "alone").then(Busy::start);
+    for load in ["alone", "with a busy process"] {
+        let _busy = (load != "alone").then(Busy::start);
         let (mut right, mut wrong, mut noisy, mut outranked) = (0, 0, 0, 0);
         for _ in 0..runs {
             let run = until_it_hangs(program, 1, &mut noisy)
@@ -236,7 +236,7 @@ fn soak(program: &str, runs: usize) {
             }
         }
         say(&format!(
-            "SOAK {program:<12} {beside:<22} {right:3} right {wrong:3} wrong {noisy:3} noisy {outranked:3} outranked by other stalls"
+            "SOAK {program:<12} {load:<22} {right:3} right {wrong:3} wrong {noisy:3} noisy {outranked:3} outranked by other stalls"
         ));
         all_wrong += wrong;
     }
@@ -401,7 +401,7 @@ fn record(program: &str) -> Result<Run, String> {
     assert_eq!(
         outcome.happened,
         code != Some(4),
-        "the exit code tells whether it hung: {outcome:?}"
+        "the exit code shows whether it hung: {outcome:?}"
     );
     if !outcome.happened {
         return Err(outcome.reason.unwrap_or_default());
@@ -540,8 +540,11 @@ fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Complaints {
         }
     };
     let mut expect_str = |what: &str, wanted: &[&str]| {
-        let told = stall.pointer(what).and_then(Value::as_str).unwrap_or_default();
-        expect(wanted.contains(&told), format!("{what} is {told:?}, not {}", wanted.join(" or ")));
+        let found = stall.pointer(what).and_then(Value::as_str).unwrap_or_default();
+        expect(
+            wanted.contains(&found),
+            format!("{what} is {found:?}, not {}", wanted.join(" or ")),
+        );
     };
     if !is_crowd(outcome) {
         expect_str("/victim/thread", &[&answer.victim_thread]);
@@ -622,8 +625,8 @@ fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Complaints {
         on_a_stack("/wake/stack", release_function) || release_function.is_empty(),
         format!("no wake stack holds {release_function}"),
     );
-    // Of processes that end it is told that they do, and what most of their time goes to, which is
-    // far below `do_exit`.
+    // For exiting processes, the answer says that they exit and what takes most of the time, which
+    // is far below `do_exit`.
     let culprit_function =
         if is_crowd(outcome) { "to end processes" } else { &answer.culprit_function };
     let function = stall["cause"]["function"].as_str().unwrap_or_default();

@@ -196,21 +196,21 @@ fn what_was_not_recorded_is_reported_and_never_zero() {
     let trace = samples_only(folder.path());
     let why = "the trace holds no context switches, so nothing tells who waited for whom.";
     let advice = "Record context switches next time: in UIforETW";
-    let told = |text: &str| assert!(text.contains(why) && text.contains(advice), "{text}");
-    told(&text(&["why", &trace]));
+    let check = |text: &str| assert!(text.contains(why) && text.contains(advice), "{text}");
+    check(&text(&["why", &trace]));
     for table in ["switches", "waits", "stalls", "cpus", "threads"] {
         let text = text(&["table", &trace, table]);
         assert!(text.contains("Not recorded"), "{text}");
-        told(&text);
+        check(&text);
     }
     let waits = text(&["waits", &trace]);
     assert!(!waits.contains("has a class"), "{waits}");
-    told(&waits);
-    told(&text(&["callers", &trace]));
+    check(&waits);
+    check(&text(&["callers", &trace]));
     // The list of waits has no place for it.
     let listed = unhitch(&["waits", &trace, "--json"]).output().unwrap();
     assert_eq!(listed.stdout, b"[]\n");
-    told(&String::from_utf8_lossy(&listed.stderr));
+    check(&String::from_utf8_lossy(&listed.stderr));
 
     let cpus = json(&["table", &trace, "cpus", "--show", "all"]);
     for row in cpus["rows"].as_array().unwrap() {

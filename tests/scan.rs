@@ -33,7 +33,7 @@ fn ends_with(code: i32, words: &[&str]) -> (String, String) {
 }
 
 /// Standard output, with its lines joined.
-fn told(words: &[&str]) -> String {
+fn output(words: &[&str]) -> String {
     ends_with(0, words).0.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -81,7 +81,7 @@ impl Drop for Target {
 #[test]
 fn the_bitmap_of_freed_code_is_found_by_itself() {
     let (mut target, mut said) = Target::lab(&["--bitmap", QUIET[0], QUIET[1]]);
-    let text = told(&["scan", &target.pid(), "--pages"]);
+    let text = output(&["scan", &target.pid(), "--pages"]);
     assert!(text.contains("* One reservation (2 TiB at 0x"), "{text}");
     for said in [
         " of the mappings (49,",
@@ -106,7 +106,7 @@ fn the_bitmap_of_freed_code_is_found_by_itself() {
         process["page_tables"]
     );
     // Even without counting pages, the upper bound of the page tables shows it.
-    let text = told(&["scan", &target.pid()]);
+    let text = output(&["scan", &target.pid()]);
     assert!(
         text.contains(" of page tables for 98 executable blocks.") && text.contains(" and up to 5"),
         "{text}"
@@ -229,7 +229,7 @@ fn several_processes_are_drawn_into_a_file_each() {
     let [a, b] = targets.each_ref().map(Target::pid);
     let folder = tempfile::tempdir().unwrap();
     let svg = folder.path().join("space.svg");
-    let (_, told) = ends_with(0, &["scan", &a, &b, "--svg", svg.to_str().unwrap()]);
+    let (_, notes) = ends_with(0, &["scan", &a, &b, "--svg", svg.to_str().unwrap()]);
     for pid in [&a, &b] {
         let own = folder.path().join(format!("space-{pid}.svg"));
         let picture = std::fs::read_to_string(&own).unwrap();
@@ -238,9 +238,9 @@ fn several_processes_are_drawn_into_a_file_each() {
             "{picture}"
         );
         assert!(
-            told.lines().any(|line| line.starts_with(&format!("{}: ", own.display()))
+            notes.lines().any(|line| line.starts_with(&format!("{}: ", own.display()))
                 && line.ends_with(pid.as_str())),
-            "{told}"
+            "{notes}"
         );
     }
     assert!(!svg.exists());
@@ -264,9 +264,9 @@ fn growth_is_reported_per_second_and_in_words() {
     };
     // On a busy machine this test may get no CPU between two scans, and then nothing grows, so it
     // is repeated up to ten times.
-    let told =
+    let changes =
         |text: &str| text.matches("per second: ").count() + text.matches(": no change in ").count();
-    let tries = (0..10).map(|_| scan(&[])).inspect(|text| assert_eq!(told(text), 2, "{text}"));
+    let tries = (0..10).map(|_| scan(&[])).inspect(|text| assert_eq!(changes(text), 2, "{text}"));
     let grows = |text: &String| {
         ["per second: +", " committed, +", " resident"].iter().all(|words| text.contains(words))
     };

@@ -90,9 +90,9 @@ fn live_greatest_waits_are_those_of_perf_script() {
     assert!(events.len() > 1_000, "a build has thousands of events, not {}", events.len());
 
     let reported = events.len();
-    events.extend(concluded(&trace));
+    events.extend(inferred(&trace));
     say(&format!(
-        "of {} events, {} are switches that were concluded",
+        "of {} events, {} are switches that were inferred",
         events.len(),
         events.len() - reported
     ));
@@ -249,7 +249,7 @@ fn compare(
 }
 
 /// The switches that were not reported.
-fn concluded(file: &Path) -> Vec<Event> {
+fn inferred(file: &Path) -> Vec<Event> {
     let mut trace = unhitch_formats::open(file).unwrap();
     let switch = |trace: &Trace, at: usize| {
         let switches = &trace.switches;
@@ -258,7 +258,7 @@ fn concluded(file: &Path) -> Vec<Event> {
     let reported: BTreeSet<_> = (0..trace.switches.len()).map(|at| switch(&trace, at)).collect();
     unhitch_analysis::mend(&mut trace);
     let tid = |thread| i64::from(trace.threads.get(thread).tid);
-    let concluded = (0..trace.switches.len()).filter(|at| !reported.contains(&switch(&trace, *at)));
+    let inferred = (0..trace.switches.len()).filter(|at| !reported.contains(&switch(&trace, *at)));
     let event = |at: usize| {
         let (time, _, prev, next) = switch(&trace, at);
         let state = trace.switches.prev_state[at];
@@ -273,7 +273,7 @@ fn concluded(file: &Path) -> Vec<Event> {
             },
         }
     };
-    concluded.map(event).collect()
+    inferred.map(event).collect()
 }
 
 /// The threads that started to wait with a stack that perf does not print.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 fn record(stage: &Stage, path: &Path) -> Attempt<Run> {
     stage
-        .tell(&["record", "--for", "200ms", "-o", path.to_str().expect("text")])?
+        .run_program(&["record", "--for", "200ms", "-o", path.to_str().expect("text")])?
         .succeeded("record")
 }
 
@@ -134,8 +134,10 @@ fn read_by_root(stage: &Stage, path: &Path) -> Attempt<Costs> {
     let path = path.to_str().expect("text");
     let questions: [&[&str]; 4] =
         [&["info", path], &["why", path], &["table", path, "switches"], &["waits", path]];
-    let runs =
-        questions.into_iter().map(|words| stage.tell(words)).collect::<Attempt<Vec<Run>>>()?;
+    let runs = questions
+        .into_iter()
+        .map(|words| stage.run_program(words))
+        .collect::<Attempt<Vec<Run>>>()?;
     Ok(Costs::most(&runs))
 }
 

@@ -300,7 +300,7 @@ impl Stage {
     }
 
     /// Runs the program under test with `words`.
-    pub fn tell(&self, words: &[&str]) -> Attempt<Run> {
+    pub fn run_program(&self, words: &[&str]) -> Attempt<Run> {
         let mut command = self.unhitch();
         command.args(words);
         self.run(words[0], command)
@@ -359,9 +359,9 @@ impl Drop for Guarded {
 /// Waits for a child that was killed, but not for long: who waits for files that never answer does
 /// not end before his attacker does.
 fn reap(child: &mut Child) {
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
+    while begun.elapsed() < TIMEOUT && matches!(child.try_wait(), Ok(None)) {
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -491,7 +491,7 @@ impl<'a> Watch<'a> {
         let stage = self.stage;
         let watcher = self.child.0.id();
         let (saved, mebibytes) = while_measured(watcher, || {
-            let run = stage.tell(&["save", "--note", "a note"]);
+            let run = stage.run_program(&["save", "--note", "a note"]);
             if let Some(status) = self.child.0.try_wait()? {
                 return fail(format!("watch ended: {status}"));
             }

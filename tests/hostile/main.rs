@@ -235,7 +235,7 @@ fn peace(home: &Path) -> Attempt<Costs> {
     besiege(&stage, sieges::peace, &mut costs)?;
     let trace = stage.trace.to_str().expect("text");
     if !stage.trace.exists() {
-        stage.tell(&["record", "--for", "300ms", "-o", trace])?.succeeded("record")?;
+        stage.run_program(&["record", "--for", "300ms", "-o", trace])?.succeeded("record")?;
         std::fs::set_permissions(trace, std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     }
     Ok(costs)
@@ -254,7 +254,7 @@ fn besiege(stage: &Stage, begin: fn(&Stage) -> Attempt<Siege>, costs: &mut Costs
     stage.check_trace(&trace)?;
     let recorded = watch.traces().join("recorded.hitch");
     let record = stage
-        .tell(&["record", "--for", "300ms", "-o", recorded.to_str().expect("text")])?
+        .run_program(&["record", "--for", "300ms", "-o", recorded.to_str().expect("text")])?
         .succeeded("record")?;
     costs.add(&record);
     stage.check_trace(&recorded)?;
@@ -263,7 +263,7 @@ fn besiege(stage: &Stage, begin: fn(&Stage) -> Attempt<Siege>, costs: &mut Costs
     for words in
         [&["info", trace][..], &["why", trace], &["scan", &attacker], &["threads", &attacker]]
     {
-        costs.mebibytes = costs.mebibytes.max(stage.tell(words)?.mebibytes);
+        costs.mebibytes = costs.mebibytes.max(stage.run_program(words)?.mebibytes);
     }
     let again = watch.save(costs)?;
     stage.check_trace(&again)?;

@@ -9,8 +9,9 @@
 //! *Why the compilers have the name of the program:* any of them is the victim, and so is the build
 //! as a whole.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome, no_cpu_doubt};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Child, FairGuard, FairMutex, Shared, start_process};

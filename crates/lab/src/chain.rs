@@ -9,8 +9,9 @@
 //! *Why the spooler sends requests all the time:* ordinary requests, answered at once, show what
 //! the three processes usually wait for.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex, Shared};

@@ -6,8 +6,9 @@
 //! arrives a little later for its next frame, is last in the queue: it waits for thirty holds, not
 //! for one.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome, no_cpu_doubt};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex};

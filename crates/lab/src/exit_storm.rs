@@ -9,8 +9,9 @@
 //! last one had its turn. So the CPU is the bottleneck, and with many CPUs there may be no hang;
 //! then the outcome says so.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome, no_cpu_doubt};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Role, Stage, role};
 use crate::sys::{self, Child, EventFd, Mapping, Shared, start_process};

@@ -10,8 +10,9 @@
 //! indexer would otherwise hold the lock long after the run. It stays SCHED_IDLE for as long as
 //! possible, so that a recorder sees the policy afterwards, too.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Guard, Mutex};

@@ -32,6 +32,7 @@ pub mod fairness;
 mod idle_holder;
 mod long_hold;
 mod loop_stall;
+mod options;
 mod outcome;
 mod populate;
 mod program;
@@ -50,8 +51,9 @@ mod ticker;
 mod work;
 
 pub use address_space::{AddressSpace, LAYOUTS, Layout};
+pub use options::Options;
 pub use outcome::{Answer, Measured, Outcome};
-pub use program::{Options, Program};
+pub use program::Program;
 pub use span::Span;
 
 /// All programs, sorted by name.

@@ -11,8 +11,9 @@
 //! use a volume of the same size, for comparison.
 
 use crate::bitmap::Bitmap;
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome, no_cpu_doubt};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::search::{self, Way};
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
@@ -100,20 +101,10 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let make = if options.search.is_some() { Bitmap::full } else { Bitmap::fragmented };
     let map = make(REGIONS, region_bits(), RUN_BLOCKS);
     let volume_bits = map.bits();
-    let system = FileSystem {
-        stage: &stage,
-        frames: Ticker::new(FRAME_NS)?,
-        volume: Mutex::new(Volume {
-            map,
-            way,
-            resume_at: options.resume.then_some(0),
-            searched: 0,
-            writes: 0,
-        }),
-        ui_waits: OnceLock::new(),
-        writer_wait_ns: AtomicU64::new(0),
-        hold: OnceLock::new(),
-    };
+    let system = FileSystem::new(
+        &stage,
+        Volume { map, way, resume_at: options.resume.then_some(0), searched: 0, writes: 0 },
+    )?;
     stage.print(format_args!(
         "ui and eight writers lock the volume for a moment, every {} ms",
         FRAME_NS / 1_000_000
@@ -152,13 +143,12 @@ fn run(options: &Options) -> io::Result<Outcome> {
         ms(waits.span.duration_ns()),
         ms(writer_wait_ns),
     ));
-    let (hold_ms, cpu_ms) = (hold.duration_ns() / 1_000_000, cpu_ns / 1_000_000);
     let figures = [
         ("frames", waits.count),
-        ("hold_ms", hold_ms),
+        ("hold_ms", hold.duration_ns() / 1_000_000),
         ("hold_us", hold.duration_ns() / 1_000),
         ("writer_wait_us", writer_wait_ns / 1_000),
-        ("holder_cpu_ms", cpu_ms),
+        ("holder_cpu_ms", cpu_ns / 1_000_000),
         ("regions", regions as u64),
         ("bitmap_bytes", volume_bits as u64 / 8),
         ("searched_bytes", searched / 8),
@@ -213,6 +203,19 @@ impl Volume {
         let found = search::find_clear_run(&self.map, self.way, from, RUN_BLOCKS);
         stay_on_stack();
         found
+    }
+}
+
+impl<'a> FileSystem<'a> {
+    fn new(stage: &'a Stage, volume: Volume) -> io::Result<Self> {
+        Ok(Self {
+            stage,
+            frames: Ticker::new(FRAME_NS)?,
+            volume: Mutex::new(volume),
+            ui_waits: OnceLock::new(),
+            writer_wait_ns: AtomicU64::new(0),
+            hold: OnceLock::new(),
+        })
     }
 }
 

@@ -4,8 +4,9 @@
 //! gets a click instead, and the handler of the click lays out a page: 300 ms of CPU time in which
 //! no event is handled. No lock is involved; the victim is its own culprit.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome, no_cpu_doubt};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Epoll, EventFd};

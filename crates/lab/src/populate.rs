@@ -7,8 +7,9 @@
 //! for writing. So the wait is for a lock, whose owner clears pages: a long hold, not a shortage of
 //! memory.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome, no_cpu_doubt};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Mapping};

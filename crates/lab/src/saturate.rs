@@ -9,8 +9,9 @@
 //!
 //! *Why a single click:* if all frames took the same time, the longest would be a matter of chance.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex};

@@ -14,8 +14,9 @@
 //! and tries again.
 
 use crate::address_space::{self, Layout};
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Mapping, Shared};

@@ -10,8 +10,9 @@
 //! however the program ends. *Why not in `/tmp`:* that is often in memory. If the disk is too fast
 //! for the hang, or the folder is not on a disk, the outcome says so.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys;

@@ -10,7 +10,7 @@
 //! [`Stage::hang_is_on`] at least every few milliseconds, which is also the watchdog. As a
 //! fallback, an alarm kills the program and all its processes if the run does not end by itself.
 
-use crate::program::Options;
+use crate::options::Options;
 use crate::span::Span;
 use crate::sys::{self, Child, EventFd, Shared, StopSignals};
 use std::fmt::Arguments;

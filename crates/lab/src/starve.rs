@@ -14,8 +14,9 @@
 //! after which the lock was nearly lost starts a new schedule. Without this, the wait ends about
 //! once a second on a busy machine.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Guard, Mutex};

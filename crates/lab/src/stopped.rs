@@ -5,8 +5,9 @@
 //! ledger, which takes 40 ms of CPU time with the lock held. In the middle of that, the *operator*
 //! thread stops it, as Ctrl-Z would, and continues it 800 ms later.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex, Shared};

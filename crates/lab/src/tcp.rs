@@ -5,8 +5,9 @@
 //! takes the server 400 ms of CPU time. The ui's next request stays in the server's socket until
 //! the report is sent. No lock is involved; the ui waits for a message.
 
+use crate::options::Options;
 use crate::outcome::{Answer, Outcome, no_cpu_doubt};
-use crate::program::{Options, Program};
+use crate::program::Program;
 use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Epoll, Shared};

@@ -22,7 +22,7 @@ use unhitch_symbols::Symbolizer;
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// Time limit for anything that must happen eventually, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
@@ -297,7 +297,7 @@ fn live_saves_in_a_storm_have_no_gaps() {
         // taken.
         let missing = later
             .strip_prefix(earlier.as_slice())
-            .expect("both saves tell the same of the time they share");
+            .expect("both saves agree about the time they share");
         assert!(missing.len() <= 1, "the first save lacks {missing:?}");
     }
 }
@@ -468,7 +468,7 @@ fn live_watch_saves_on_request_and_refuses_a_second_recorder() {
     let (save_flag, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let saves = Mutex::new(Vec::<PathBuf>::new());
     let watching = || {
-        let tell = |event: WatchEvent| match event {
+        let report = |event: WatchEvent| match event {
             WatchEvent::Saved(saved) => saves.lock().unwrap().push(saved.path.clone()),
             WatchEvent::SaveFailed { error, .. } => panic!("{error}"),
             WatchEvent::Status(status) => assert!(
@@ -476,14 +476,14 @@ fn live_watch_saves_on_request_and_refuses_a_second_recorder() {
             ),
             _ => {}
         };
-        watch(&options(1 << 20), &traces, &socket, &mut own_symbolizer(), tell, &save_flag, &stop)
+        watch(&options(1 << 20), &traces, &socket, &mut own_symbolizer(), report, &save_flag, &stop)
     };
     thread::scope(|scope| {
         let first = scope.spawn(watching);
         let asked = Instant::now();
         let answer = loop {
             match control::request_save(&socket, Some("it hung again")) {
-                Err(Error::NotWatching { .. }) if asked.elapsed() < PATIENCE => {
+                Err(Error::NotWatching { .. }) if asked.elapsed() < TIMEOUT => {
                     thread::sleep(Duration::from_millis(50))
                 }
                 result => break result.unwrap(),
@@ -501,7 +501,7 @@ fn live_watch_saves_on_request_and_refuses_a_second_recorder() {
         );
         assert!(matches!(second, Err(Error::AlreadyWatching { .. })));
         save_flag.store(true, Ordering::Relaxed);
-        while saves.lock().unwrap().len() < 2 && asked.elapsed() < PATIENCE {
+        while saves.lock().unwrap().len() < 2 && asked.elapsed() < TIMEOUT {
             thread::sleep(Duration::from_millis(50));
         }
         // This is long enough for a status or two, which are checked on arrival.

@@ -207,21 +207,9 @@ pub fn scan(
         }
     };
     let needed = pages.as_ref().filter(|_| has_plain_pages).map(|pages| pages.tables.bytes());
-    if options.pages && !has_plain_pages {
-        warnings.push(
-            "page tables are only simulated for pages of 4 KiB, but this machine has larger pages"
-                .to_owned(),
-        );
-    }
-    let allocated_bytes = after.page_table_bytes;
-    if let Some(needed) = needed
-        .filter(|needed| *needed > allocated_bytes || before.page_table_bytes != allocated_bytes)
-    {
-        let (from, to) = (before.page_table_bytes, allocated_bytes);
-        warnings.push(format!(
-            "page tables changed during the scan (VmPTE {from} → {to} bytes, simulated {needed}), \
-             so the comparison is approximate"
-        ));
+    if options.pages {
+        let pte_bytes = (before.page_table_bytes, after.page_table_bytes);
+        warnings.extend(table_warning(has_plain_pages, pte_bytes, needed));
     }
     let method = Method {
         interface: mappings.interface(),
@@ -229,6 +217,26 @@ pub fn scan(
         calls,
     };
     Ok(all.finish(after, needed, method, warnings))
+}
+
+/// Why the comparison of page tables is missing or only approximate. `from` and `to` are `VmPTE` in
+/// bytes before and after the scan, `needed` are the simulated tables.
+fn table_warning(
+    has_plain_pages: bool,
+    (from, to): (u64, u64),
+    needed: Option<u64>,
+) -> Option<String> {
+    if !has_plain_pages {
+        let warning = "page tables are only simulated for pages of 4 KiB, but this machine has \
+                       larger pages";
+        return Some(warning.to_owned());
+    }
+    needed.filter(|needed| *needed > to || from != to).map(|needed| {
+        format!(
+            "page tables changed during the scan (VmPTE {from} → {to} bytes, simulated {needed}), \
+             so the comparison is approximate"
+        )
+    })
 }
 
 /// Counts the pages of the waiting mappings, and adds them.

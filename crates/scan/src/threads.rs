@@ -222,8 +222,8 @@ mod tests {
                     && all.threads.iter().all(|thread| thread.unnamed
                         == (thread.tid != all.pid && thread.name == all.name))
             );
-            let said = text(&[all]);
-            assert!(said.contains("a-name-of-its") && said.contains("of 1 process, "), "{said}");
+            let text = text(&[all]);
+            assert!(text.contains("a-name-of-its") && text.contains("of 1 process, "), "{text}");
         });
     }
 

@@ -158,7 +158,7 @@ pub fn contended<L: Contestant>(cell: &Cell) -> io::Result<Contended> {
     });
     let acquisitions: u64 = shares.iter().map(|share| share.acquisitions).sum();
     if total.into_inner() != acquisitions {
-        return Err(io::Error::other("a lock let in two threads at once"));
+        return Err(io::Error::other("a lock had two owners at once"));
     }
     let mut waits = Waits::default();
     shares.iter().for_each(|share| waits.add(&share.waits));
