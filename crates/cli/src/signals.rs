@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// How long an orderly exit may take. With what comes before, that is a second.
+/// How long an orderly exit may take, so that the program ends within a second of the signal.
 const EXIT_TIMEOUT: Duration = Duration::from_millis(850);
 
 /// A flag set by Ctrl-C and SIGTERM. A second Ctrl-C exits at once.
@@ -36,7 +36,7 @@ pub fn force_exit_after_timeout() -> anyhow::Result<()> {
         std::thread::sleep(EXIT_TIMEOUT);
         complain(
             "unhitch: forced to exit because something takes too long; an incomplete trace \
-                  keeps the name *.partial",
+             keeps the name *.partial",
         );
         std::process::exit(1);
     })?;

@@ -202,7 +202,7 @@ impl AddressSpace {
             io::ErrorKind::OutOfMemory => io::Error::new(
                 error.kind(),
                 "the kernel allows no more mappings (sysctl \
-                                              vm.max_map_count), or memory has run out",
+                 vm.max_map_count), or memory has run out",
             ),
             _ => error,
         })?;

@@ -74,7 +74,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let (answers, to_spooler) = io::pipe()?;
     stage.print(format_args!(
         "ui locks the document for each frame; the spooler locks it and asks \
-                              the printer, every 50 ms"
+         the printer, every 50 ms"
     ));
     let office = &office;
     let processes: Vec<Role> = vec![

@@ -207,7 +207,7 @@ impl Unread {
         let skipped = (self.skipped > 0).then(|| {
             format!(
                 "{} more processes were skipped because other processes of the same users did \
-                     not answer: the same may be missing for them",
+                 not answer: the same may be missing for them",
                 self.skipped
             )
         });

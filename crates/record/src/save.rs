@@ -257,7 +257,7 @@ impl Prepared {
                     let path = saved.path.display();
                     saved.warnings.push(format!(
                         "the trace is in {path}, because it could not be written to \
-                                       the requested place: {}",
+                         the requested place: {}",
                         reasons.join("; ")
                     ));
                     return Ok(saved);

@@ -288,7 +288,7 @@ impl SidebandLog {
         let lost = (self.lost > 0).then(|| {
             format!(
                 "{} records of processes and mappings were lost: names of processes \
-                              that have exited may be missing",
+                 that have exited may be missing",
                 self.lost
             )
         });

@@ -117,7 +117,7 @@ impl Snapshot {
         if !machine.read(true) {
             snapshot.warnings.push(
                 "control-group accounts at the time of the save are missing: \
-                                    the kernel did not answer in time"
+                 the kernel did not answer in time"
                     .to_owned(),
             );
         }
@@ -154,7 +154,7 @@ impl Snapshot {
         if stop.load(Ordering::Relaxed) {
             self.warnings.push(
                 "the recorder was stopped during this save: information from \
-                                `/proc` may be missing"
+                 `/proc` may be missing"
                     .to_owned(),
             );
         }
@@ -227,7 +227,7 @@ fn span(
         None => {
             warnings.push(format!(
                 "CPU {cpu} overwrote its whole ring buffer while it was being \
-                                   copied: its events are missing (use a larger --buffer)"
+                 copied: its events are missing (use a larger --buffer)"
             ));
             copy.taken
         }

@@ -165,7 +165,7 @@ fn limit(space: &AddressSpace) -> Option<String> {
         let (have, max) = (count(space.total.mappings), count(max));
         format!(
             "It has {have} of the {max} mappings that the system allows per process \
-                 (vm.max_map_count): beyond that, mmap, mprotect and munmap fail."
+             (vm.max_map_count): beyond that, mmap, mprotect and munmap fail."
         )
     })
 }
@@ -236,7 +236,7 @@ mod tests {
         assert!(
             text.contains(
                 " for 98 executable blocks. It has 24,866 committed pages (97.1 MiB) in \
-                           24,866 blocks, so far apart"
+                 24,866 blocks, so far apart"
             ),
             "{text}"
         );
