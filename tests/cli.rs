@@ -1,5 +1,5 @@
-//! The command line as a user meets it: help, wrong usage, files that are no traces, closed pipes,
-//! missing permission.
+//! The command line from the user's point of view: help, wrong usage, files that are not traces,
+//! closed pipes, missing permissions.
 
 use serde_json::Value;
 use std::fs;
@@ -26,7 +26,7 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap()
 }
 
-/// Runs `words`, which must end with `code`; gives standard output and standard error.
+/// Runs `words`, which must exit with `code`; returns standard output and standard error.
 fn ends_with<'a>(code: i32, words: impl IntoIterator<Item = &'a str>) -> (String, String) {
     let output = unhitch(words);
     let (out, err) = (text(&output.stdout).to_owned(), text(&output.stderr).to_owned());
@@ -35,7 +35,7 @@ fn ends_with<'a>(code: i32, words: impl IntoIterator<Item = &'a str>) -> (String
     (out, err)
 }
 
-/// A trace of two threads that take turns for 10 ms: nothing in it hangs.
+/// A trace of two threads that take turns for 10 ms, without any hang.
 fn calm_trace(folder: &Path) -> String {
     use made::{At, Chain, Made, Task};
     let (ping, pong) =
@@ -54,7 +54,7 @@ fn calm_trace(folder: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// What the frames of [`named_trace`] are called, and where they stand: by the last digits of their
+/// The functions and source lines of the frames of [`named_trace`], by the last digits of their
 /// addresses.
 const NAMES: [(u64, &str, &str, u32); 4] = [
     (0x010, "wait_for_paint", "src/paint.c", 12),
@@ -63,8 +63,8 @@ const NAMES: [(u64, &str, &str, u32); 4] = [
     (0x040, "do_sys_poll", "fs/select.c", 900),
 ];
 
-/// A container: ten times "ping" waits 2 ms in `wait_for_paint`, which no rule knows, until "pong",
-/// which polls, wakes it in `finish_paint`.
+/// A container: ten times, "ping" waits 2 ms in `wait_for_paint`, which no rule classifies, until
+/// "pong", which polls, wakes it in `finish_paint`.
 fn named_trace(folder: &Path) -> String {
     use made::{At, Chain, IDLE, Made, Task};
     use unhitch_formats::container::{ContainerMeta, ContainerParts, SymbolFile, write_container};
@@ -104,7 +104,7 @@ fn named_trace(folder: &Path) -> String {
     }
     let file = made.file();
     let mut named = unhitch_formats::read_bytes(&file).unwrap();
-    // Of a return address, the call before it is meant.
+    // For a return address, the call before it counts.
     let frames: Vec<u64> = named
         .stacks
         .frames()
@@ -131,7 +131,7 @@ fn named_trace(folder: &Path) -> String {
 }
 
 #[test]
-fn waits_that_no_rule_knows_are_listed_until_a_rule_does() {
+fn unclassified_waits_are_listed_until_a_rule_classifies_them() {
     let folder = tempfile::tempdir().unwrap();
     let trace = named_trace(folder.path());
     let unknown = |out: &str| {
@@ -149,7 +149,7 @@ fn waits_that_no_rule_knows_are_listed_until_a_rule_does() {
         "{rows}"
     );
 
-    // A rule of the user's: given, or where it is looked for.
+    // A rule of the user: given as an option, or in the configuration folder.
     let rules = folder.path().join("own.toml");
     fs::write(&rules, "[[wait]]\nclass = \"idle\"\nany = [\"wait_for_p*\"]\n").unwrap();
     let rules = rules.to_str().unwrap();
@@ -177,7 +177,7 @@ fn waits_that_no_rule_knows_are_listed_until_a_rule_does() {
         "the file that is named, not the configured one"
     );
 
-    // A class is what all commands go by.
+    // All commands use the class.
     let reasons = ["table", &trace, "waits", "--by", "thread,reason", "--show", "count", "--csv"];
     assert_eq!(
         ends_with(0, reasons).0,
@@ -342,12 +342,12 @@ fn what_is_no_trace_is_named_and_explained() {
     assert_eq!(
         ends_with(1, ["why", &missing]).1.matches("No such file").count(),
         1,
-        "the cause is told once"
+        "the cause is printed once"
     );
 }
 
 #[test]
-fn a_truncated_trace_is_an_answer_or_an_error_but_no_crash() {
+fn a_truncated_trace_gives_an_answer_or_an_error_but_no_crash() {
     let folder = tempfile::tempdir().unwrap();
     let whole = fs::read(calm_trace(folder.path())).unwrap();
     let cut = folder.path().join("cut.data");
@@ -384,18 +384,18 @@ fn a_trace_without_stalls_exits_with_3() {
 }
 
 #[test]
-fn who_or_when_is_not_in_the_trace_is_told() {
+fn a_thread_or_time_that_is_not_in_the_trace_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let trace = calm_trace(folder.path());
     assert!(
         ends_with(1, ["why", &trace, "--victim", "nobody"])
             .1
-            .contains("no thread or process of this trace is called \"nobody\"")
+            .contains("no thread or process in this trace is called \"nobody\"")
     );
     assert!(
         ends_with(1, ["why", &trace, "--from", "100s"])
             .1
-            .contains("holds nothing between --from and --to")
+            .contains("there is nothing between --from and --to")
     );
 }
 
@@ -414,7 +414,7 @@ fn tables_are_grouped_filtered_and_printed_three_ways() {
     let by =
         ["--by", "New Process Id", "--show", "count,sum:waited,max:waited", "--sort", "pid:asc"];
     let (grouped, _) = ends_with(0, ["table", &trace, "switches", "--csv"].into_iter().chain(by));
-    // Each sleeps 999 µs until the other wakes it; pong comes on first, and had not been asleep.
+    // Each waits 999 µs until the other wakes it; pong runs first, and had not waited.
     assert_eq!(
         grouped,
         "pid,count,sum_waited_ns,max_waited_ns\r\n100,5,4995000,999000\r\n200,5,3996000,999000\r\n"
@@ -468,11 +468,11 @@ fn a_wrong_filter_is_pointed_at() {
 }
 
 #[test]
-fn a_function_that_no_stack_has_is_told() {
+fn a_function_that_is_on_no_stack_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let trace = calm_trace(folder.path());
     let (_, err) = ends_with(1, ["callers", &trace, "nobody"]);
-    assert!(err.contains("no function of these stacks is called \"nobody\"; `unhitch callers` without it lists them"), "{err}");
+    assert!(err.contains("no function on these stacks is called \"nobody\"; run `unhitch callers` without it to list them"), "{err}");
     assert!(ends_with(0, ["callees", &trace]).0.contains("function on these stacks"));
 }
 
@@ -520,8 +520,7 @@ mod permission {
     use std::process::{Command, Output};
     use unhitch_record::{Error, Options, Recorder};
 
-    /// Records for a moment, as the user nobody if this is root; nothing when the machine would not
-    /// let us play nobody.
+    /// Records for a moment, as the user nobody if this is root; `None` if that is not possible.
     fn record_as_nobody(program: &Path, trace: &Path) -> Option<Output> {
         let mut command = match fs::metadata("/proc/self").unwrap() {
             process if std::os::unix::fs::MetadataExt::uid(&process) == 0 => {
@@ -537,13 +536,13 @@ mod permission {
     fn skipped(reason: &str) {
         let _ = writeln!(
             stderr(),
-            "SKIPPED live_without_permission_record_says_what_mends_it_and_that_mends_it: {reason}"
+            "SKIPPED live_without_permission_record_prints_a_fix_that_works: {reason}"
         );
     }
 
     #[test]
-    fn live_without_permission_record_says_what_mends_it_and_that_mends_it() {
-        // In a folder that nobody may enter and write to; the build's own may be anywhere.
+    fn live_without_permission_record_prints_a_fix_that_works() {
+        // In a folder that the user nobody may enter and write to, unlike perhaps the build folder.
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         let (program, trace) = (folder.path().join("unhitch"), folder.path().join("a.hitch"));
@@ -557,32 +556,32 @@ mod permission {
         let error = text(&refused.stderr);
         assert_eq!(refused.status.code(), Some(1), "{error}");
         assert!(refused.stdout.is_empty() && !trace.exists());
-        let mend = error.lines().find_map(|line| {
+        let fix = error.lines().find_map(|line| {
             line.split_once("sudo ").filter(|(_, command)| command.starts_with("setcap"))
         });
-        let Some((_, mend)) = mend else {
+        let Some((_, fix)) = fix else {
             assert!(error.contains("tracefs") && error.contains("sudo mount"), "{error}");
             return skipped("tracefs is not mounted");
         };
-        assert!(mend.ends_with(program.to_str().unwrap()), "{mend}");
+        assert!(fix.ends_with(program.to_str().unwrap()), "{fix}");
 
-        // Only root may do as told, and only where root itself may record.
+        // Only root may apply the fix, and only if root itself may record.
         if let Err(Error::NotPermitted { what, .. } | Error::Missing { what, .. }) =
             Recorder::start(&Options::default())
         {
             return skipped(&what);
         }
-        match Command::new("sh").args(["-c", mend]).output() {
+        match Command::new("sh").args(["-c", fix]).output() {
             Ok(output) if output.status.success() => {}
-            output => return skipped(&format!("cannot {mend}: {output:?}")),
+            output => return skipped(&format!("cannot {fix}: {output:?}")),
         }
         let recorded = record_as_nobody(&program, &trace).unwrap();
-        assert!(recorded.status.success(), "after {mend}: {}", text(&recorded.stderr));
+        assert!(recorded.status.success(), "after {fix}: {}", text(&recorded.stderr));
         assert_eq!(text(&recorded.stdout).trim_end(), trace.to_str().unwrap());
     }
 }
 
-/// What `lab long-hold` with these options said, and its figures.
+/// The output of `lab long-hold` with these options, and its figures.
 #[cfg(target_os = "linux")]
 fn long_hold(options: &[&str]) -> (String, Value) {
     let outcome = tempfile::NamedTempFile::new().unwrap();
@@ -590,7 +589,7 @@ fn long_hold(options: &[&str]) -> (String, Value) {
         ["lab", "long-hold", "--seconds", "3", "--outcome", outcome.path().to_str().unwrap()];
     let output = unhitch(words.iter().chain(options).copied());
     let said = text(&output.stdout).to_owned() + text(&output.stderr);
-    // 4: it did not hang, which is what a cure is for.
+    // 4 means that it did not hang, which is the purpose of the faster ways.
     assert!(matches!(output.status.code(), Some(0 | 4)), "{said}");
     let outcome: Value = serde_json::from_slice(&fs::read(outcome.path()).unwrap()).unwrap();
     (said, outcome["measured"]["figures"].clone())
@@ -598,39 +597,39 @@ fn long_hold(options: &[&str]) -> (String, Value) {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn the_ways_to_search_and_to_resume_do_what_they_say() {
+fn the_ways_to_search_and_to_resume_work_as_documented() {
     let runs: [&[&str]; 4] = [
         &["--search", "bit"],
         &["--search", "bit", "--resume"],
         &["--search", "word"],
         &["--search", "avx2", "--resume"],
     ];
-    let told = std::thread::scope(|scope| {
+    let runs_done = std::thread::scope(|scope| {
         let runs = runs.map(|options| scope.spawn(move || long_hold(options)));
         runs.map(|run| run.join().unwrap())
     });
-    let figure = |run: usize, name: &str| told[run].1[name].as_u64().unwrap();
-    for (run, (said, figures)) in told.iter().enumerate() {
+    let figure = |run: usize, name: &str| runs_done[run].1[name].as_u64().unwrap();
+    for (run, (said, figures)) in runs_done.iter().enumerate() {
         if said.contains("this CPU has no avx2") {
             println!(
-                "SKIPPED the_ways_to_search_and_to_resume_do_what_they_say: {} on this CPU",
+                "SKIPPED the_ways_to_search_and_to_resume_work_as_documented: {} on this CPU",
                 runs[run].join(" ")
             );
             continue;
         }
         let resumes = runs[run].contains(&"--resume");
         let how = if resumes {
-            "each search going on where the last ended"
+            "each search continuing where the last one ended"
         } else {
             "each search from the start"
         };
-        let way = format!("searched {} way, {how}: ", runs[run][1]);
+        let way = format!("searched by {}, {how}: ", runs[run][1]);
         for words in
             [way.as_str(), " GB/s, for ", "checkpoint held the lock ", "; the hang: the frame at "]
         {
             assert!(said.contains(words), "{words:?} is missing: {said}");
         }
-        // On a very busy machine it gives up before all regions are done.
+        // On a very busy machine, it stops before all regions are done.
         if figures["regions"] == 400 {
             let (bitmap, searched) = (figure(run, "bitmap_bytes"), figure(run, "searched_bytes"));
             let times = searched as f64 / bitmap as f64;
@@ -641,11 +640,14 @@ fn the_ways_to_search_and_to_resume_do_what_they_say() {
             );
         }
     }
-    // Eight of them want the lock every 10 ms, so one waits for most of a hold of a second.
+    // Eight writers want the lock every 10 ms, so one waits for most of a hold of a second.
     let (hold_us, wait_us) = (figure(0, "hold_us"), figure(0, "writer_wait_us"));
     assert!(
         hold_us < 500_000 || wait_us * 2 > hold_us,
         "held {hold_us} µs, a writer waited {wait_us} µs"
     );
-    assert!(figure(1, "hold_us") * 5 < figure(0, "hold_us"), "resuming is no cure: {told:?}");
+    assert!(
+        figure(1, "hold_us") * 5 < figure(0, "hold_us"),
+        "resuming does not help: {runs_done:?}"
+    );
 }

@@ -1,5 +1,5 @@
-//! A recording survives a full disk: small file systems stand where the trace would go, in a mount
-//! namespace of the test's own. What the machine does not permit prints `SKIPPED name: reason`.
+//! A recording survives a full disk: small file systems are mounted where the trace would go, in a
+//! separate mount namespace. A test that the machine does not permit prints `SKIPPED name: reason`.
 #![cfg(target_os = "linux")]
 
 use std::io::Write;
@@ -7,15 +7,15 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Smaller than any trace: the descriptions of the events alone take more.
+/// Smaller than any trace: the event descriptions alone take more.
 const FULL: &str = "size=16k";
 
 fn skipped(name: &str, reason: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
 }
 
-/// Runs `script` in a mount namespace of its own, with small file systems at `full`; `$UNHITCH` is
-/// the program, HOME is `home`.
+/// Runs `script` in its own mount namespace, with small file systems at `full`; `$UNHITCH` is the
+/// program, and HOME is `home`.
 fn among_full_disks(full: &[&Path], home: &Path, script: &str) -> Command {
     let mount = |path: &&Path| {
         format!(
@@ -33,7 +33,7 @@ fn among_full_disks(full: &[&Path], home: &Path, script: &str) -> Command {
     command
 }
 
-/// The output, unless the machine permits no namespaces or no recording.
+/// The output, unless the machine permits neither namespaces nor recording.
 fn permitted(name: &str, output: std::io::Result<Output>) -> Option<(Output, String)> {
     let Ok(output) = output else {
         skipped(name, "unshare cannot be run");
@@ -72,7 +72,7 @@ fn a_recording_goes_where_there_is_room() {
     let trace = unhitch_formats::open(Path::new(path.trim())).unwrap();
     assert!(!trace.switches.is_empty());
     for words in [
-        "because it could not be written where it should",
+        "because it could not be written to the requested place",
         "disk",
         "/var/tmp",
         "No space left: the trace needs",
@@ -83,8 +83,8 @@ fn a_recording_goes_where_there_is_room() {
 }
 
 #[test]
-fn a_recording_that_nothing_takes_says_why_of_each_place() {
-    let name = "a_recording_that_nothing_takes_says_why_of_each_place";
+fn a_recording_that_fits_nowhere_lists_the_reason_for_each_place() {
+    let name = "a_recording_that_fits_nowhere_lists_the_reason_for_each_place";
     let folder = tempfile::tempdir().unwrap();
     let home = folder.path().join("home");
     let full = [Path::new("/var/lib"), Path::new("/var/tmp"), home.as_path()];
@@ -108,7 +108,7 @@ fn a_watching_recorder_keeps_what_it_cannot_write() {
     std::fs::create_dir(&home).unwrap();
     let socket = Path::new("/run/unhitch");
     let full = [disk.as_path(), Path::new("/var/lib"), Path::new("/var/tmp"), &home, socket];
-    // The save is asked for and fails; room is made; the end tries again.
+    // The requested save fails; then space is freed, and the save is retried at the end.
     let script = format!(
         "mount -o remount,size=1m tmpfs /run/unhitch
          $UNHITCH watch -o '{0}' --buffer 1M & watcher=$!
@@ -123,8 +123,7 @@ fn a_watching_recorder_keeps_what_it_cannot_write() {
         folder.path().display()
     );
     let mut command = among_full_disks(&full, &home, &script);
-    // Ctrl-C must reach a program that a shell started in the background, where it would be
-    // ignored.
+    // A shell ignores Ctrl-C in background programs, but it must reach this one.
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let begun = Instant::now();
     let Some((output, errors)) =

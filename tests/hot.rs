@@ -1,8 +1,8 @@
-//! `unhitch hot` on the seven instructions of "63 cores blocked by seven instructions": sampled for
-//! real, and with the figures of the post.
+//! `unhitch hot` on the seven instructions of "63 cores blocked by seven instructions": with real
+//! samples, and with the figures of the blog post.
 //!
-//! The loop is written in assembly, so that it is these seven whatever the compiler does. What the
-//! samples per instruction must be is counted here from the trace itself, by address alone.
+//! The loop is written in assembly, so that it has exactly these instructions. The expected samples
+//! per instruction are counted from the trace itself, only by address.
 #![cfg(all(target_os = "linux", target_arch = "x86_64"))]
 #![allow(unsafe_code, reason = "the loop is assembly")]
 
@@ -47,7 +47,7 @@ unsafe extern "C" {
     fn find_next_forward_run_clear(words: *const u32, count: usize) -> usize;
 }
 
-/// Where the seven are in the function, and what they are.
+/// The offsets of the seven instructions in the function, and their text.
 const SEVEN: [(u64, &str); 7] = [
     (6, "cmp %rsi,%rax"),
     (9, "jae"),
@@ -57,7 +57,7 @@ const SEVEN: [(u64, &str); 7] = [
     (20, "cmp $0xffffffff,%edx"),
     (23, "je"),
 ];
-/// The post's samples of each.
+/// The samples of each instruction in the post.
 const OF_THE_POST: [u64; 7] = [4, 41, 0, 7_498, 2, 1, 1];
 
 fn function_avma() -> u64 {
@@ -83,7 +83,7 @@ fn function_offset() -> u64 {
 
 fn unhitch(words: &[&str], trace: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));
-    // Wherever these are, root reads programs from there too.
+    // Root may also read programs from these folders.
     let folders = [
         this_program().parent().unwrap().display().to_string(),
         trace.parent().unwrap().display().to_string(),
@@ -102,7 +102,7 @@ fn json(words: &[&str], trace: &Path) -> Value {
     serde_json::from_str(&text(&[words, &["--json"]].concat(), trace)).unwrap()
 }
 
-/// Offset in the function, text and samples of the instructions that the answer has in its loop.
+/// Offset in the function, text and samples of the instructions in the loop of the answer.
 fn loop_of(answer: &Value) -> Vec<(u64, String, u64)> {
     let instructions =
         answer["instructions"].as_array().unwrap().iter().filter(|line| line["in_loop"] == true);
@@ -212,8 +212,8 @@ fn this_program() -> PathBuf {
     std::env::current_exe().unwrap()
 }
 
-/// A trace with the post's samples, taken in `program` (this one, or a copy), on this machine if it
-/// is `at_home`, at the time `wall`.
+/// A trace with the samples of the post, taken in `program` (this one or a copy) at the time
+/// `wall`, on this machine if `at_home`.
 fn trace_of_the_post(folder: &Path, program: &Path, at_home: bool, wall: SystemTime) -> PathBuf {
     let task = made::Task { pid: 4, tid: 3276, comm: "System" };
     let (start, end, offset) = mapping();
@@ -250,7 +250,7 @@ fn trace_of_the_post(folder: &Path, program: &Path, at_home: bool, wall: SystemT
 }
 
 #[test]
-fn the_figures_of_the_post_are_told() {
+fn the_figures_of_the_post_are_reproduced() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace_of_the_post(folder.path(), &this_program(), true, SystemTime::now());
     let answer = json(&["--function", FUNCTION], &trace);
@@ -265,7 +265,7 @@ fn the_figures_of_the_post_are_told() {
     let text = text(&["--function", "find_next"], &trace);
     assert!(
         text.contains(
-            "a loop of 7 instructions, 100.0 % of the function's samples; 99.4 % on one of them"
+            "a loop of 7 instructions, 100.0 % of the function's samples; 99.4 % on one instruction"
         ),
         "{text}"
     );
@@ -280,7 +280,7 @@ fn the_figures_of_the_post_are_told() {
         "{text}"
     );
     assert!(text.lines().any(|line| line.contains("└") && line.contains("je ")), "{text}");
-    // In the first 20 ms 45 samples are taken: all of the first two instructions.
+    // The first 20 ms have 45 samples, all of the first two instructions.
     let early = json(&["--function", FUNCTION, "--to", "20ms"], &trace);
     assert_eq!(early["total"], 45, "{early}");
 }
@@ -336,7 +336,7 @@ fn a_file_written_after_the_recording_is_not_read() {
     assert_eq!(
         (samples, &answer["loop"]),
         (7_547, &Value::Null),
-        "the samples per address are told all the same"
+        "the samples per address are still shown"
     );
 }
 
@@ -353,15 +353,15 @@ fn kernel_code_of_another_machine_takes_its_image() {
     let trace = folder.path().join("kernel.data");
     std::fs::write(&trace, made.file()).unwrap();
     assert!(text(&[], &trace).contains("[kernel]+0xffffffff81234567"));
-    let told = text(&["--function", "[kernel]+0xffffffff81234567"], &trace);
+    let text = text(&["--function", "[kernel]+0xffffffff81234567"], &trace);
     assert!(
-        told.contains("NO CODE   the trace is from another machine; give the kernel that was recorded with --kernel-image VMLINUX"),
-        "{told}"
+        text.contains("NO CODE   the trace is from another machine; give the kernel that was recorded with --kernel-image VMLINUX"),
+        "{text}"
     );
     assert!(
-        told.contains("KERNEL    where the kernel has interrupts disabled")
-            && told.contains("ffffffff81234567"),
-        "{told}"
+        text.contains("KERNEL    while the kernel has interrupts disabled")
+            && text.contains("ffffffff81234567"),
+        "{text}"
     );
     let image = this_program();
     let wrong = text(
@@ -372,7 +372,7 @@ fn kernel_code_of_another_machine_takes_its_image() {
 }
 
 #[test]
-fn functions_without_samples_are_told_apart_from_unknown_ones() {
+fn functions_without_samples_are_distinguished_from_unknown_ones() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace_of_the_post(folder.path(), &this_program(), true, SystemTime::now());
     for (function, said) in

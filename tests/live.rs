@@ -1,32 +1,32 @@
-//! The lab's hangs through the command line, for real: record each, and compare the answer with
-//! what the program itself knows.
+//! Real hangs of the lab, through the command line: records each one, and compares the explanation
+//! with what the program itself knows.
 //!
-//! A program tells in `lab.json` who hangs because of whom, and what it measured with its own
-//! clock. *Why a run may be repeated:* a hang is a race against the scheduler, and the rings hold
-//! so many events, not so many seconds. A hang that did not come about (exit code 4), or that
-//! others' events drove out of the rings, prints `NOISY name: reason` and is tried again, so that a
-//! test never passes or fails by luck. What the machine does not permit prints `SKIPPED name:
-//! reason`. So does a hang that never came about while the host took part of a virtual machine's
-//! CPU time, or other programs did: two CPUs that take turns on one are not two, and nobody starves
-//! there.
+//! In `lab.json`, a program states the victim and the culprit, and what it measured with its own
+//! clock. *Why a run may be repeated:* a hang is a race against the scheduler, and the rings hold a
+//! number of events, not of seconds. If a hang did not happen (exit code 4), or events of other
+//! programs pushed it out of the rings, the test prints `NOISY name: reason` and tries again, so
+//! that it never passes or fails by luck. If the machine does not permit a test, it prints `SKIPPED
+//! name: reason`. It also does so if the hang never happened while the host of a virtual machine,
+//! or other programs, took part of the CPU time: two CPUs that take turns on one are not two, and
+//! then nothing starves.
 //!
-//! What an answer must be is what its recording proves, not what the schedule would have been on a
-//! quiet machine. `slow-disk` is the example: who waits for the device is the ui, or a downloader
-//! or the journal that the ui waits for. The culprit must be whoever the partition says waited for
-//! it longest.
+//! The expected answer is what the recording proves, not what the schedule would have been on a
+//! quiet machine. For example, in `slow-disk` the ui may wait for the device itself, or for a
+//! downloader or the journal that does. The culprit must be the thread that waited for it longest,
+//! according to the partition.
 //!
-//! `exit-storm` is a crowd: a hundred processes end at once and keep everybody from the CPUs,
-//! themselves included. Whoever else wanted one then may be the first victim, and no one's wait is
-//! the whole of it; but the crowd must be named, and the waits that it is blamed for must together
-//! cover half of the hang.
+//! `exit-storm` is a thread group: a hundred processes exit at the same time and keep everything
+//! off the CPUs, including themselves. Any other thread that needed a CPU then may be the first
+//! victim, and no single wait is all of the hang. But the group must be named, and the waits
+//! attributed to it must together cover half of the hang.
 //!
-//! A wrong answer fails at once, unless the host or other programs took CPUs during that very
-//! recording: then what hung may not be what the program set out to do. Such a recording is
-//! `NOISY`, too, but only twice; the third wrong answer fails on any machine.
+//! A wrong answer fails at once, unless the host or other programs took CPUs during that recording:
+//! then the hang may not be the intended one. Such a recording is also `NOISY`, but only twice; the
+//! third wrong answer fails on any machine.
 //!
-//! `UNHITCH_SOAK=N` (`make soak`) repeats every program N times alone and N times beside a busy
-//! process, and prints a table. It also records the machine while it has nothing to do, and prints
-//! what is reported of that: nothing whose cause is not known.
+//! `UNHITCH_SOAK=N` (`make soak`) repeats every program N times alone and N times with a busy
+//! process, and prints a table. It also records the idle machine, and prints what is reported for
+//! that: it must report nothing whose cause is unknown.
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
@@ -38,31 +38,31 @@ use std::sync::{Mutex, PoisonError};
 use unhitch_lab::{Outcome, Span};
 use unhitch_record::{Error, Options, Recorder};
 
-/// How often a hang that did not happen is tried again.
+/// Maximum number of retries of a hang that did not happen.
 const TRIES: usize = 16;
-/// The share of the machine's time that its host may take before it counts as not having its CPUs.
-/// *Why so little:* `starve` needs 500 releases in a row, in none of which the host takes the CPU
-/// of the one who releases; waking the other CPU is just when it does. With 2 % taken, on a machine
-/// half idle, the waits broke off after 30 to 115 ms.
+/// Maximum share of the machine's time that its host may take before the CPUs count as not
+/// available. *Why so little:* `starve` needs 500 releases in a row during which the host does not
+/// take the CPU of the releasing thread, and waking the other CPU is just when it does. With 2 %
+/// taken, on a machine that was half idle, the waits ended after 30 to 115 ms.
 const STOLEN: f64 = 0.005;
 
-/// The share of the machine's time that programs other than the test's may take before it counts as
-/// not having its CPUs: beside a compiler, who should starve gets the lock whenever the one that
-/// takes it from it is not on a CPU.
+/// Maximum share of the machine's time that other programs may take before the CPUs count as not
+/// available: while a compiler runs, the waiter that should starve gets the lock whenever the owner
+/// is not on a CPU.
 const TAKEN_BY_OTHERS: f64 = 0.1;
 
-/// The part of a hang that it may wait for CPUs which other programs have, and still be the
-/// program's own.
+/// Maximum share of a hang spent waiting for CPUs that run other programs, for the hang to count as
+/// the program's own.
 const CONTESTED: f64 = 0.2;
 
-/// How many wrong answers about recordings that the host or other programs disturbed are one too
-/// many.
+/// A test fails at this number of wrong answers about recordings that the host or other programs
+/// disturbed.
 const WRONG_TRIES: usize = 3;
 
-/// How long a machine that has nothing to do is looked at.
+/// How long to record an idle machine.
 const IDLE_FOR: &str = "30s";
 
-/// Two hangs at once would spoil each other.
+/// Two hangs at the same time would spoil each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -182,7 +182,7 @@ fn live_an_idle_machine_has_no_stall_that_cannot_be_defended() {
     assert_eq!(unknown, 0, "stalls whose cause is not known, in {kept:?}:\n{whole}");
 }
 
-/// Past the test harness, which hides what passing tests print.
+/// Prints past the test harness, which hides the output of passing tests.
 fn say(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
@@ -204,7 +204,7 @@ fn play(program: &str) {
     }
 }
 
-/// Says so, if this machine does not permit it.
+/// False if this machine does not permit recording, which is reported.
 fn may_record(test: &str) -> bool {
     match Recorder::start(&Options::default()) {
         Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
@@ -220,8 +220,8 @@ fn may_record(test: &str) -> bool {
 
 fn soak(program: &str, runs: usize) {
     let mut all_wrong = 0;
-    for beside in ["alone", "beside a busy process"] {
-        let _busy = (beside != "alone").then(Busy::start);
+    for load in ["alone", "with a busy process"] {
+        let _busy = (load != "alone").then(Busy::start);
         let (mut right, mut wrong, mut noisy, mut outranked) = (0, 0, 0, 0);
         for _ in 0..runs {
             let run = until_it_hangs(program, 1, &mut noisy)
@@ -236,14 +236,14 @@ fn soak(program: &str, runs: usize) {
             }
         }
         say(&format!(
-            "SOAK {program:<12} {beside:<22} {right:3} right {wrong:3} wrong {noisy:3} noisy {outranked:3} outranked by other stalls"
+            "SOAK {program:<12} {load:<22} {right:3} right {wrong:3} wrong {noisy:3} noisy {outranked:3} outranked by other stalls"
         ));
         all_wrong += wrong;
     }
     assert_eq!(all_wrong, 0, "{program}: wrong answers");
 }
 
-/// A process that computes on whatever CPU it is given, until dropped.
+/// A process that computes on any CPU until dropped.
 struct Busy(Child);
 
 impl Busy {
@@ -263,12 +263,12 @@ impl Drop for Busy {
 struct Run {
     program: String,
     complaints: Vec<String>,
-    /// Something else hung on this machine, and worse.
+    /// Something else on this machine hung, and longer.
     outranked: bool,
-    /// The host or other programs had part of the CPUs' time.
+    /// The host or other programs took part of the CPU time.
     is_disturbed: bool,
     text: String,
-    /// Where the recording is kept, if something is wrong.
+    /// Where the recording is kept if something is wrong.
     trace: Option<PathBuf>,
 }
 
@@ -282,7 +282,7 @@ impl std::fmt::Display for Run {
     }
 }
 
-/// The hang never came about, and these shares of the machine's time were not ours.
+/// The hang never happened, and these shares of the machine's time were not ours.
 struct Taken {
     by_host: f64,
     by_others: f64,
@@ -304,13 +304,13 @@ impl std::fmt::Display for Taken {
     }
 }
 
-/// Times of this machine's CPUs, in clock ticks.
+/// CPU times of this machine, in clock ticks.
 #[derive(Clone, Copy)]
 struct Ticks {
     stolen: u64,
     busy: u64,
     all: u64,
-    /// This process's, and its ended children's.
+    /// CPU time of this process and its exited children.
     ours: u64,
 }
 
@@ -318,7 +318,7 @@ impl Ticks {
     fn now() -> Self {
         const STEAL: usize = 7;
         let stat = std::fs::read_to_string("/proc/stat").unwrap();
-        // After these come guests' times, which are among the user's already.
+        // Guest times follow, but they are already part of the user times.
         let ticks: Vec<u64> = stat
             .lines()
             .next()
@@ -332,8 +332,8 @@ impl Ticks {
             [3, 4, STEAL].map(|field| ticks.get(field).copied().unwrap_or(0));
         let all: u64 = ticks.iter().sum();
         let own = std::fs::read_to_string("/proc/self/stat").unwrap();
-        // utime, stime, cutime, cstime: the 14th field and those after it, of which the second ends
-        // with the last parenthesis.
+        // utime, stime, cutime and cstime are fields 14 to 17; field 2 ends with the last
+        // parenthesis.
         let after_name = own.rsplit_once(") ").map_or("", |(_, fields)| fields);
         let ours = after_name.split_whitespace().skip(11).take(4).flat_map(str::parse::<u64>).sum();
         Self { stolen, busy: all - idle - iowait - stolen, all, ours }
@@ -385,7 +385,7 @@ fn unhitch(words: &[&str], path: &Path) -> Output {
         .unwrap()
 }
 
-/// Records the program once and judges the answer; if it did not hang, why.
+/// Records the program once and checks the answer; if it did not hang, returns why.
 fn record(program: &str) -> Result<Run, String> {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join(format!("{program}.hitch"));
@@ -401,7 +401,7 @@ fn record(program: &str) -> Result<Run, String> {
     assert_eq!(
         outcome.happened,
         code != Some(4),
-        "the exit code tells whether it hung: {outcome:?}"
+        "the exit code shows whether it hung: {outcome:?}"
     );
     if !outcome.happened {
         return Err(outcome.reason.unwrap_or_default());
@@ -433,7 +433,7 @@ fn record(program: &str) -> Result<Run, String> {
     }
     broken.extend(wrong);
     let complaints = broken;
-    // A wrong answer is worth a look at what it was given to.
+    // Keep the recording of a wrong answer for inspection.
     let trace = (!complaints.is_empty()).then(|| folder.keep().join(trace.file_name().unwrap()));
     Ok(Run {
         program: program.to_owned(),
@@ -451,10 +451,10 @@ fn outcome(trace: &Path) -> Outcome {
     serde_json::from_reader(zip.by_name("lab.json").unwrap()).unwrap()
 }
 
-/// The stall of the program's own processes that is the hang it measured, with its rank among all;
-/// it may have hung more than once. *Why not simply the worst:* what else hung on this machine
-/// meanwhile is true, too, and nobody knows beforehand what it is; how often that outranks the
-/// program's hang, the soak tells.
+/// The stall of the program's own processes that is the hang it measured, with its rank among all
+/// stalls; the program may have hung more than once. *Why not simply the worst:* other hangs on
+/// this machine are also correct results, and not known in advance. The soak shows how often they
+/// outrank the program's hang.
 fn own_stall<'a>(why: &'a Value, outcome: &'a Outcome) -> Option<(usize, &'a Value)> {
     own_stalls(why, outcome).max_by_key(|(rank, stall)| {
         (covered_ns([(*rank, *stall)].into_iter(), outcome.measured.hang), std::cmp::Reverse(*rank))
@@ -471,7 +471,7 @@ fn own_stalls<'a>(
             stall["cause"]["culprit"]["process"] == own[1].as_str()
                 && stall["cause"]["pattern"] == outcome.answer.pattern.as_str()
         }
-        // Everybody waits for the disk there.
+        // In this program, every thread waits for the disk.
         false if outcome.program == "slow-disk" => {
             stall["victim"]["thread"] == outcome.answer.victim_thread.as_str()
         }
@@ -480,7 +480,7 @@ fn own_stalls<'a>(
     items(&why["stalls"]).enumerate().filter(move |(_, stall)| is_own(stall))
 }
 
-/// How much of `hang` lies in one of the stalls at least.
+/// How much of `hang` is covered by at least one of the stalls.
 fn covered_ns<'a>(stalls: impl Iterator<Item = (usize, &'a Value)>, hang: Span) -> u64 {
     let mut windows: Vec<(u64, u64)> = stalls
         .map(|(_, stall)| (ns(&stall["start_ns"]), ns(&stall["end_ns"]).min(hang.end_ns)))
@@ -498,10 +498,10 @@ fn is_crowd(outcome: &Outcome) -> bool {
     outcome.program == "exit-storm"
 }
 
-/// The part of a stall that was spent waiting for CPUs on which programs ran that are not the
-/// lab's: that part is theirs, and what the lab's program did in the rest is not what it set out to
-/// do. On a machine that is shared with others, so is waiting for a CPU that the lab's own threads
-/// have, because the others have the rest; but for a program that sets out to do just that.
+/// The share of a stall spent waiting for CPUs that ran other programs than the lab's. Those
+/// programs caused it, and what the lab program did in the rest is not what it intended. On a
+/// shared machine, waiting for a CPU that runs the lab's own threads counts, too, because other
+/// programs have the rest of the CPUs, except for a lab program that intends just that.
 fn contested(stall: &Value, outcome: &Outcome, is_shared: bool) -> f64 {
     let own = [&outcome.answer.victim_process, &outcome.answer.culprit_process];
     let is_theirs = |share: &&Value| {
@@ -515,11 +515,11 @@ fn contested(stall: &Value, outcome: &Outcome, is_shared: bool) -> f64 {
     theirs_ns as f64 / ns(&stall["duration_ns"]).max(1) as f64
 }
 
-/// What is wrong with the program's stall in `why`, or with the text; nothing when all is right.
+/// What is wrong with the program's stall in `why`, or with the text; `None` if all is correct.
 struct Complaints {
-    /// The answer contradicts itself: that is wrong on any machine.
+    /// The answer contradicts itself, which is wrong on any machine.
     broken: Vec<String>,
-    /// The verdict is not the one of the program's hang.
+    /// The verdict is not that of the program's hang.
     wrong: Vec<String>,
 }
 
@@ -540,8 +540,11 @@ fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Complaints {
         }
     };
     let mut expect_str = |what: &str, wanted: &[&str]| {
-        let told = stall.pointer(what).and_then(Value::as_str).unwrap_or_default();
-        expect(wanted.contains(&told), format!("{what} is {told:?}, not {}", wanted.join(" or ")));
+        let found = stall.pointer(what).and_then(Value::as_str).unwrap_or_default();
+        expect(
+            wanted.contains(&found),
+            format!("{what} is {found:?}, not {}", wanted.join(" or ")),
+        );
     };
     if !is_crowd(outcome) {
         expect_str("/victim/thread", &[&answer.victim_thread]);
@@ -622,8 +625,8 @@ fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Complaints {
         on_a_stack("/wake/stack", release_function) || release_function.is_empty(),
         format!("no wake stack holds {release_function}"),
     );
-    // Of processes that end it is told that they do, and what most of their time goes to, which is
-    // far below `do_exit`.
+    // For exiting processes, the answer says that they exit and what takes most of the time, which
+    // is far below `do_exit`.
     let culprit_function =
         if is_crowd(outcome) { "to end processes" } else { &answer.culprit_function };
     let function = stall["cause"]["function"].as_str().unwrap_or_default();
@@ -660,7 +663,7 @@ fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Complaints {
     Complaints { broken, wrong: complaints }
 }
 
-/// A count or a time; zero when it is missing.
+/// A count or a time; zero if it is missing.
 fn ns(value: &Value) -> u64 {
     value.as_u64().unwrap_or_default()
 }

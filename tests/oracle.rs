@@ -1,20 +1,19 @@
-//! `perf sched timehist` as the oracle: what it says of every thread's run, wait and delay, against
+//! `perf sched timehist` as the oracle: compares its run, wait and delay times of every thread with
 //! [`Analysis`] on the same file.
 //!
 //! The output is that of `tools/perf/builtin-sched.c` (perf 6.1 and later): a line per context
-//! switch, about the thread that leaves, and the sums of each thread. Lines are cut to whole
-//! microseconds, so they are compared one by one, cut likewise; the sums are compared within 0.1 %.
-//! *Why that takes more than two sums:* timehist and we answer slightly different questions. It
+//! switch, about the thread that leaves, and sums per thread. Lines are truncated to whole
+//! microseconds, so they are compared one by one, truncated likewise; sums are compared within 0.1
+//! %. *Why comparing sums is not enough:* timehist and we answer slightly different questions. It
 //! knows a CPU's last switch, a thread's last departure, and the first wake-up since:
 //!
-//! * run = this departure − the CPU's last switch, whoever came on there;
-//! * wait = the CPU's last switch − the thread's last departure; 0 where there was none;
-//! * delay = the CPU's last switch − the first wake-up since that departure; 0 where there was
-//!   none.
+//! * run = this departure − the CPU's last switch, whichever thread it switched to;
+//! * wait = the CPU's last switch − the thread's last departure; 0 if there was none;
+//! * delay = the CPU's last switch − the first wake-up since that departure; 0 if there was none.
 //!
-//! Where that is no answer, or not to our question, a [`Reason`] names the difference. Whether one
-//! applies is read off the events alone, never off the figures, and it excuses only the columns it
-//! must: whatever else differs counts against the tolerance.
+//! If that is no answer, or not to our question, a [`Reason`] names the difference. Whether one
+//! applies is derived only from the events, never from the figures, and it only excuses the columns
+//! that it must: any other difference counts against the tolerance.
 #![cfg(target_os = "linux")]
 
 #[path = "../crates/formats/tests/made/mod.rs"]
@@ -30,34 +29,34 @@ use unhitch_analysis::{Analysis, Rules, State};
 use unhitch_model::{ThreadId, Time, Trace};
 use unhitch_record::{Error, Options, Recorder};
 
-/// Relative tolerance of a thread's sum, and the absolute one of sums that are nearly nothing.
+/// Relative tolerance of a thread's sum, and the absolute tolerance for sums that are almost zero.
 const TOLERANCE: (f64, f64) = (1e-3, 10_000.0);
-/// Many processes that switch as often as the scheduler likes, then a pair on one CPU that must
+/// Many processes that switch at the scheduler's discretion, then a pair on one CPU that must
 /// switch thousands of times.
 const LOAD: [&str; 3] = [
     "sh",
     "-c",
     "perf bench sched messaging -g 2 -l 100 && taskset -c 0 perf bench sched pipe -l 1000",
 ];
-/// Wait, delay, run: timehist's columns, here in nanoseconds.
+/// Wait, delay and run: the columns of timehist, here in nanoseconds.
 type Columns = [u64; 3];
 const NAMES: [&str; 3] = ["wait", "delay", "run"];
-/// The id under which timehist shows every thread that has lost its own by exiting.
+/// The id that timehist shows for every thread that lost its own by exiting.
 const EXITED: i64 = -1;
 
-/// Why timehist and we differ about a trip off a CPU and back.
+/// Why timehist and we differ about a thread's time off a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Reason {
-    /// The CPU's first switch: timehist knows nothing of what was before, we conclude backwards.
+    /// The CPU's first switch: timehist knows nothing about the time before, but we infer it.
     FirstOfCpu,
-    /// The thread's first departure: timehist counts no wait before it, we do, from the start of
-    /// the trace or of the thread.
+    /// The thread's first departure: timehist counts no wait before it, but we do, from the start
+    /// of the trace or of the thread.
     FirstDeparture,
-    /// After its last departure timehist counts nothing of a thread; we go on to the end of the
+    /// After a thread's last departure, timehist counts nothing; we continue to the end of the
     /// trace.
     AfterLastDeparture,
-    /// Some CPU's ring began only later: what is not inside the window common to all CPUs we do not
-    /// count.
+    /// The ring of some CPU starts later: we only count what is inside the window that all CPUs
+    /// cover.
     OutsideCommonWindow,
     /// A switch in between was not reported (see `mend`): to us the time is unknown, timehist takes
     /// the CPU's last switch for it.
@@ -65,8 +64,8 @@ enum Reason {
     /// The exiting thread's samples have no thread id any more: timehist counts them to a thread −1
     /// that all exiting threads share.
     IdGone,
-    /// It left runnable. We keep that wait apart as preempted; timehist says a delay of 0 (6.1),
-    /// the whole wait (later versions), or counts from a wake-up that changed nothing.
+    /// It left runnable. We count that wait separately as preempted; timehist shows a delay of 0
+    /// (6.1), the whole wait (later versions), or counts from a wake-up that changed nothing.
     Preempted,
     /// Woken just before it left, and by nothing else: to us it never slept, timehist has forgotten
     /// the wake-up when it leaves.
@@ -74,7 +73,7 @@ enum Reason {
 }
 
 impl Reason {
-    /// Whether it excuses that column.
+    /// True if it excuses that column.
     fn excuses(self, column: usize) -> bool {
         match self {
             Self::FirstDeparture => NAMES[column] == "wait",
@@ -94,7 +93,7 @@ struct Line {
     text: String,
 }
 
-/// All that timehist says.
+/// The whole output of timehist.
 #[derive(Default)]
 struct Said {
     lines: HashMap<u16, VecDeque<Line>>,
@@ -124,7 +123,7 @@ impl Said {
     }
 }
 
-/// The lines of `text`, joined where a thread's name broke them: a name may hold anything but NUL.
+/// The lines of `text`, joined if a thread name broke them: a name may contain anything but NUL.
 fn whole_lines(text: &str) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for line in text.split('\n') {
@@ -164,18 +163,18 @@ fn read_sum(line: &str) -> Option<(i64, Columns)> {
     Some((tid(thread)?, [sleep? + io? + preempt?, delay?, run?].map(|us| us * 1000)))
 }
 
-/// `a b ` is `a` and `b`.
+/// Splits `a b ` into `a` and `b`.
 fn last_word(text: &str) -> Option<(&str, &str)> {
     text.trim_end().rsplit_once(char::is_whitespace)
 }
 
-/// The id in `name[tid]` or `name[tid/pid]`; the idle threads stand without one.
+/// The id in `name[tid]` or `name[tid/pid]`; idle threads have none.
 fn tid(thread: &str) -> Option<i64> {
     let (_, ids) = thread.trim_end().strip_suffix(']')?.rsplit_once('[')?;
     ids.split('/').next()?.parse().ok()
 }
 
-/// A decimal number with `digits` digits behind the point, in units of the last.
+/// A decimal number with `digits` digits after the point, in units of the last digit.
 fn micros(word: &str, digits: usize) -> Option<u64> {
     let (whole, fraction) =
         word.split_once('.').filter(|(_, fraction)| fraction.len() == digits)?;
@@ -213,7 +212,7 @@ fn ours(trace: &Trace) -> (Vec<Columns>, Vec<Columns>) {
     (trips, tails)
 }
 
-/// What timehist remembers of a thread, and what we must know to name a difference.
+/// What timehist remembers about a thread, and what we need to name a difference.
 #[derive(Clone, Copy, Default, Debug)]
 struct Known {
     left: Option<Time>,
@@ -222,7 +221,7 @@ struct Known {
     running: bool,
     woken: Option<Time>,
     woken_running: bool,
-    /// Woken while it ran, before the departure; in the very nanosecond of it.
+    /// Woken while it ran, before the departure, or in the same nanosecond.
     early: bool,
     tied: bool,
     came_on: u32,
@@ -256,7 +255,7 @@ impl Account {
     }
 }
 
-/// Compares every line and every sum; panics where they differ for no reason.
+/// Compares every line and every sum; panics if they differ without a reason.
 fn compare(what: &str, file: &Path) -> Account {
     let trace = unhitch_formats::open(file).unwrap();
     assert!(
@@ -315,7 +314,7 @@ fn compare(what: &str, file: &Path) -> Account {
     account
 }
 
-/// Goes through the events as timehist does, checks every line against its rule, and our trip
+/// Goes through the events as timehist does, checks every line against its rule, and our result
 /// against the line.
 fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -> Account {
     let (trips, tails) = ours(trace);
@@ -444,7 +443,8 @@ fn live_perf_record_of_a_messaging_load() {
     let folder = tempfile::tempdir().unwrap();
     for stacks in [false, true] {
         let file = folder.path().join(format!("{stacks}.data"));
-        // Rings large enough that nothing is lost: a loss would leave only guesses to compare.
+        // The rings are large enough that nothing is lost: after a loss there would only be guesses
+        // to compare.
         let mut command = Command::new("perf");
         command
             .args(["record", "-q", "-a", "-m", if stacks { "64M" } else { "16M" }, "-o"])
@@ -501,7 +501,7 @@ fn live_own_recording_of_a_messaging_load() {
     check("unhitch record", &file);
 }
 
-/// `perf script` reads as many of each event as we do; timehist agrees.
+/// Checks that `perf script` reads as many events of each kind as we do, and that timehist agrees.
 fn check(what: &str, file: &Path) {
     let trace = unhitch_formats::open(file).unwrap();
     let script = perf(&["script", "-F", "event", "-i"], file);
@@ -527,7 +527,7 @@ fn check(what: &str, file: &Path) {
     assert!(account.agreed * 2 > account.trips, "{what}: explanations must stay the exception");
 }
 
-/// One of each difference, with figures known beforehand. Times are in microseconds.
+/// Has each difference once, with known figures. Times are in microseconds.
 #[test]
 fn a_made_scenario_has_each_difference_once() {
     let test = "a_made_scenario_has_each_difference_once";
@@ -536,7 +536,7 @@ fn a_made_scenario_has_each_difference_once() {
     let none = Chain::default();
     let mut made = Made::default();
     let at = |us: u64| At { ns: us * 1000, cpu: 0 };
-    // Without its name timehist would not print the id of a thread that it first meets being woken.
+    // Without the name, timehist would not print the id of a thread whose first event is a wake-up.
     [a, b].iter().for_each(|task| made.comm(0, *task, false));
     made.waking(at(900), a, 0, b, none);
     made.switch(at(1_000), a, 1, IDLE, none); // FirstOfCpu: it ran since the trace began
@@ -555,7 +555,7 @@ fn a_made_scenario_has_each_difference_once() {
     std::fs::write(&file, made.file()).unwrap();
     let account = compare("made", &file);
     assert!(account.unexplained.is_empty(), "{:?}", account.unexplained);
-    // What is said of the preempted depends on perf's version.
+    // The output for preempted threads depends on the version of perf.
     let found = account.by_reason.iter().filter(|(reason, _)| **reason != Reason::Preempted);
     let found: Vec<_> = found
         .map(|(reason, (count, sum))| (*reason, *count, sum.map(|ns| (ns / 1e3).round())))
@@ -570,8 +570,8 @@ fn a_made_scenario_has_each_difference_once() {
     assert_eq!(found, expected);
 }
 
-/// Of two events at one nanosecond timehist takes first whichever stands first in the file; the
-/// figures are the same to us.
+/// For two events in the same nanosecond, timehist uses their order in the file; our figures do not
+/// depend on it.
 #[test]
 fn a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order() {
     let Some(_alone) = ready("a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order")
@@ -582,7 +582,7 @@ fn a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order() {
     let none = Chain::default();
     let at = |us: u64, cpu: u32| At { ns: us * 1000, cpu };
     let folder = tempfile::tempdir().unwrap();
-    // Where its arrival was not reported, we take the second wake-up for one in vain.
+    // If its arrival was not reported, we consider the second wake-up futile.
     for (arrives, woken_first, delay) in
         [(true, true, -600.0), (true, false, 0.0), (false, false, 600.0)]
     {
@@ -611,8 +611,8 @@ fn a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order() {
     }
 }
 
-/// Two system-wide recordings at once would disturb each other; without perf there is nothing to
-/// compare with.
+/// Two system-wide recordings would disturb each other. Without perf there is nothing to compare
+/// with.
 fn ready(test: &str) -> Option<std::sync::MutexGuard<'static, ()>> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     match Command::new("perf").arg("--version").output() {
@@ -645,7 +645,7 @@ fn first_line(bytes: &[u8]) -> String {
         .to_owned()
 }
 
-/// Past the test harness, which hides what passing tests print.
+/// Prints past the test harness, which hides the output of passing tests.
 fn say(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }

@@ -1,8 +1,8 @@
 //! Who can read what: with capabilities on the binary, as root, and through files that are left
 //! behind.
 //!
-//! Who plays another user is made by `setpriv`, which takes root; without it a test says that it is
-//! skipped.
+//! `setpriv` runs a program as another user, which needs root; without it, a test reports that it
+//! is skipped.
 #![cfg(target_os = "linux")]
 
 use std::fs::{self, Permissions};
@@ -31,7 +31,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").unwrap().uid() == 0
 }
 
-/// A folder that everybody may enter, with a copy of the example that everybody may read.
+/// A folder that everybody may enter, with a copy of the example trace that everybody may read.
 fn open_folder() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
@@ -41,8 +41,8 @@ fn open_folder() -> TempDir {
     folder
 }
 
-/// A copy of the program with the capabilities that are advised for recording, for everybody;
-/// `None` where there can be none.
+/// A copy of the program with the recommended capabilities for recording, which everybody may run;
+/// `None` if that is not possible.
 fn with_capabilities(folder: &Path) -> Option<PathBuf> {
     let program = folder.join("unhitch");
     fs::copy(UNHITCH, &program).unwrap();
@@ -132,7 +132,7 @@ fn a_rules_file_is_not_repeated_in_its_error() {
     );
 }
 
-/// A running `unhitch view`, ended with the test.
+/// A running `unhitch view`, stopped at the end of the test.
 struct View(Child);
 
 impl View {
@@ -180,7 +180,7 @@ fn ask(port: u16, token: &str, head: &str, body: &[u8]) -> String {
 }
 
 #[test]
-fn who_answers_has_no_capability() {
+fn a_command_that_reads_traces_has_no_capability() {
     let folder = open_folder();
     if !is_root() {
         return eprintln!("SKIPPED: there are no capabilities to give up");
@@ -205,9 +205,9 @@ fn who_answers_has_no_capability() {
     );
 }
 
-/// What the page changes, root's page too, is its owner's alone.
+/// Files that the page writes are private to its owner, even if that is root.
 #[test]
-fn uploads_and_notes_are_their_owners_alone() {
+fn uploads_and_notes_are_private_to_their_owner() {
     let folder = open_folder();
     let (_view, port, token) = View::of(Command::new(UNHITCH), folder.path());
     let mode = |name: &str| fs::metadata(folder.path().join(name)).unwrap().mode() & 0o777;
@@ -218,16 +218,17 @@ fn uploads_and_notes_are_their_owners_alone() {
         ask(port, &token, "PATCH /api/traces/b.hitch", br#"{"notes":"seen","name":"c.hitch"}"#);
     assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("seen"), "{answer}");
     assert_eq!(mode("c.hitch"), 0o600);
-    // A trace that an older version left open to all is closed when it is written anew.
+    // A trace that an older version left readable for everybody becomes private when it is
+    // rewritten.
     let answer = ask(port, &token, "PATCH /api/traces/a.hitch", br#"{"notes":"seen"}"#);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     assert_eq!(mode("a.hitch"), 0o640);
 }
 
-/// Root's answers are confined to what was named: a link in the folder of traces leads nowhere
+/// As root, a command can only access what was named: a link in the trace folder leads nowhere
 /// else.
 #[test]
-fn root_reads_what_was_named_and_nothing_beside_it() {
+fn root_only_reads_what_was_named() {
     if !is_root() {
         return eprintln!("SKIPPED: only root is confined");
     }
@@ -239,7 +240,7 @@ fn root_reads_what_was_named_and_nothing_beside_it() {
     let named =
         Command::new(UNHITCH).arg("info").arg(folder.path().join("a.hitch")).output().unwrap();
     assert!(named.status.success() && !said(&named).contains("Landlock"), "{}", said(&named));
-    // The user's own rules are named by being the user's.
+    // The rules in the user's configuration count as named.
     let output = Command::new(UNHITCH)
         .arg("why")
         .arg(folder.path().join("a.hitch"))
@@ -261,9 +262,9 @@ fn root_reads_what_was_named_and_nothing_beside_it() {
     assert!(output.status.success() && folder.path().join("a.html").exists(), "{}", said(&output));
 }
 
-/// Connections of others neither use up the server nor keep its user out.
+/// Connections of other users neither exhaust the server nor block its user.
 #[test]
-fn connections_that_say_nothing_keep_nobody_out_for_long() {
+fn silent_connections_block_nobody_for_long() {
     let folder = open_folder();
     let (view, port, token) = View::of(Command::new(UNHITCH), folder.path());
     let idle: Vec<TcpStream> = (0..200)
@@ -282,7 +283,7 @@ fn connections_that_say_nothing_keep_nobody_out_for_long() {
     drop(idle);
 }
 
-/// Records for a moment with an umask that hides nothing; `None` where that is not permitted.
+/// Records for a moment with a permissive umask; `None` if that is not permitted.
 fn recorded(trace: &Path, options: &[&str]) -> Option<fs::Metadata> {
     let script = "umask 0; exec \"$@\"";
     let mut command = Command::new("sh");
@@ -300,12 +301,12 @@ fn recorded(trace: &Path, options: &[&str]) -> Option<fs::Metadata> {
     None
 }
 
-/// The process that the recorder has functions named in.
+/// The naming process of the recorder.
 #[test]
-fn live_who_reads_programs_files_has_no_rights() {
+fn live_the_naming_process_has_no_rights() {
     if !is_root() {
         return eprintln!(
-            "SKIPPED live_who_reads_programs_files_has_no_rights: there are none to give up"
+            "SKIPPED live_the_naming_process_has_no_rights: there are none to give up"
         );
     }
     let folder = tempfile::tempdir().unwrap();
@@ -315,7 +316,7 @@ fn live_who_reads_programs_files_has_no_rights() {
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .spawn()
         .unwrap();
-    // What it asks for first it asks without rights.
+    // Its first request already comes without rights.
     (&ours).read_exact(&mut [0]).unwrap();
     let status = fs::read_to_string(format!("/proc/{}/status", namer.id())).unwrap();
     drop(ours);
@@ -340,7 +341,7 @@ fn live_who_reads_programs_files_has_no_rights() {
 }
 
 #[test]
-fn live_a_trace_is_for_its_owner_or_the_group_that_was_named() {
+fn live_a_trace_is_readable_by_its_owner_or_the_given_group() {
     let folder = tempfile::tempdir().unwrap();
     let Some(own) = recorded(&folder.path().join("own.hitch"), &[]) else { return };
     assert_eq!(own.mode() & 0o777, 0o600);
@@ -351,7 +352,7 @@ fn live_a_trace_is_for_its_owner_or_the_group_that_was_named() {
 }
 
 #[test]
-fn a_group_that_is_not_ones_own_is_refused_before_anything_is_recorded() {
+fn a_foreign_group_is_refused_before_recording() {
     if !is_root() {
         return eprintln!("SKIPPED: only root can be somebody else");
     }
@@ -359,7 +360,8 @@ fn a_group_that_is_not_ones_own_is_refused_before_anything_is_recorded() {
     let program = folder.path().join("unhitch");
     fs::copy(UNHITCH, &program).unwrap();
     fs::set_permissions(&program, Permissions::from_mode(0o755)).unwrap();
-    for (group, why) in [("4712", "you are not in this group"), ("no-such-group", "no such group")]
+    for (group, why) in
+        [("4712", "you are not a member of this group"), ("no-such-group", "no such group")]
     {
         let output =
             stranger(&program).args(["record", "--for", "1s", "--group", group]).output().unwrap();

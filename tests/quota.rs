@@ -1,6 +1,6 @@
-//! A program that nobody here wrote computes in a control group with a quota of 10 % of a CPU; the
-//! answer must say so, in one stall. Works with both versions of control groups; what the machine
-//! does not permit prints `SKIPPED name: reason`.
+//! A third-party program computes in a control group with a quota of 10 % of a CPU; the answer must
+//! say so, as one stall. Works with both versions of control groups; a test that the machine does
+//! not permit prints `SKIPPED name: reason`.
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
@@ -14,7 +14,7 @@ fn skipped(name: &str, reason: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
 }
 
-/// A control group, with what runs in it; both go away with this.
+/// A control group and the processes in it; dropping this removes both.
 struct Group {
     folder: PathBuf,
     running: Vec<Child>,
@@ -34,7 +34,7 @@ impl Group {
         fs::write(self.folder.join("cpu.cfs_quota_us"), quota_us.to_string())
     }
 
-    /// Runs a command of the shell in it.
+    /// Runs a shell command in it.
     fn run(&mut self, command: &str) -> std::io::Result<()> {
         let script =
             format!("echo $$ > '{}/cgroup.procs' && exec {command}", self.folder.display());
@@ -47,7 +47,7 @@ impl Group {
         Ok(())
     }
 
-    /// How long it was kept from CPUs, by its own counters.
+    /// How long it was throttled, by its own counters.
     fn throttled_ns(&self) -> u64 {
         let stat = fs::read_to_string(self.folder.join("cpu.stat")).unwrap_or_default();
         let value = |name: &str| {
@@ -65,7 +65,7 @@ impl Drop for Group {
             let _ = child.kill();
             let _ = child.wait();
         }
-        // What was killed leaves its group a moment later.
+        // A killed process leaves its group a moment later.
         for _ in 0..100 {
             if fs::remove_dir(&self.folder).is_ok() {
                 return;
@@ -75,7 +75,7 @@ impl Drop for Group {
     }
 }
 
-/// Where groups with a CPU quota can be made, and which path that is in `/proc/PID/cgroup`.
+/// Where groups with a CPU quota can be created, and its path in `/proc/PID/cgroup`.
 fn cpu_hierarchy() -> Option<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
     let mut folders = mounts.lines().filter_map(|line| {
@@ -96,8 +96,8 @@ fn cpu_hierarchy() -> Option<PathBuf> {
 }
 
 #[test]
-fn live_a_quota_is_told_with_its_group_as_one_stall() {
-    let name = "live_a_quota_is_told_with_its_group_as_one_stall";
+fn live_a_quota_is_reported_with_its_group_as_one_stall() {
+    let name = "live_a_quota_is_reported_with_its_group_as_one_stall";
     let Some(root) = cpu_hierarchy() else {
         return skipped(name, &"no control groups with CPU quotas are mounted");
     };
@@ -108,8 +108,8 @@ fn live_a_quota_is_told_with_its_group_as_one_stall() {
         Ok(outer) => outer,
         Err(error) => return skipped(name, &format!("a control group cannot be made: {error}")),
     };
-    // The program is in a group without a quota of its own, inside of the one that has it; beside
-    // it one whose quota nobody uses up.
+    // The program is in a group without a quota of its own, inside the group that has one; a second
+    // group has a quota that is never used up.
     let mut inner = Group::make(outer.folder.join("inner")).unwrap();
     let mut idle = Group::make(root.join(format!("{unique}-idle"))).unwrap();
     idle.limit(90_000).unwrap();

@@ -1,5 +1,5 @@
-//! What a file holds is what tables show, what was not recorded is said to be so and is never 0,
-//! and all times count from one origin.
+//! Tables show what a file contains; what was not recorded is reported as such and never shown as
+//! 0; and all times are relative to one origin.
 
 use serde_json::Value;
 use std::fs;
@@ -39,7 +39,7 @@ fn written(path: PathBuf, bytes: &[u8]) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// CPU 1's ring reaches back to 5.6 ms, CPU 0's to 1 ms: what is seen before 5.6 ms is outside the
+/// CPU 1's ring reaches back to 5.6 ms and CPU 0's to 1 ms: everything before 5.6 ms is outside the
 /// span that both cover.
 fn uneven(folder: &Path) -> String {
     let mut made = Made::default();
@@ -78,8 +78,8 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
         (1_000_000, 5_600_000),
         "{info}"
     );
-    // Of 19 switch-ins, wake-ups and samples of ping on CPU 0, those before 5.6 ms: at 1.4, 2.4,
-    // 3.4, 4.4, 5.4 ms.
+    // Of 19 switch-ins, wake-ups and samples of ping on CPU 0, those at 1.4, 2.4, 3.4, 4.4 and 5.4
+    // ms are before 5.6 ms.
     for (table, rows) in [("switches", 34), ("wakes", 19), ("samples", 19)] {
         let found = json(&["table", &trace, table, "--by", "none"]);
         assert_eq!(
@@ -101,13 +101,13 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
         let early = json(&["table", &trace, table, "--by", "none", "--to", "4.6ms"]);
         assert_eq!((ns(&early, "total_rows"), ns(&early, "outside_rows")), (5, 5), "{table}");
     }
-    // What came before such a switch is not known, and not 0.
+    // What was before such a switch is unknown, not 0.
     let first = json(&["table", &trace, "switches", "--top", "1"])["rows"][0].clone();
     assert_eq!((ns(&first, "switched_in_ns"), &first["tid"]), (1_410_000, &100.into()), "{first}");
     for column in ["off_cpu_ns", "waited_ns", "runnable_ns", "ran_for_ns", "reason", "wait_stack"] {
         assert!(first[column].is_null(), "{column}: {first}");
     }
-    // Sums of time are of the covered span, and exact there.
+    // Sums of time only cover that span, and are exact there.
     let cpus = json(&["table", &trace, "cpus"]);
     assert_eq!(
         (ns(&cpus, "start_ns"), ns(&cpus, "end_ns")),
@@ -128,7 +128,7 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
 }
 
 #[test]
-fn one_origin_for_what_is_printed_asked_for_and_stated() {
+fn printed_and_requested_times_have_one_origin() {
     let folder = tempfile::tempdir().unwrap();
     let trace = uneven(folder.path());
     let info = json(&["info", &trace]);
@@ -139,7 +139,7 @@ fn one_origin_for_what_is_printed_asked_for_and_stated() {
     assert_eq!(json(&["why", &trace])["trace"]["origin_ns"], origin);
     let clock = json(&["table", &trace, "samples"]);
     assert_eq!(clock["origin_ns"], origin);
-    // The text, the CSV's seconds and the clock's nanoseconds tell the same.
+    // The text, the seconds of the CSV and the nanoseconds of the clock agree.
     let shown = text(&["table", &trace, "samples", "--show", "time"]);
     let csv = text(&["table", &trace, "samples", "--show", "time", "--csv"]);
     assert!(csv.starts_with("time_ns,time_s\r\n1500000,0.000500000\r\n"), "{csv}");
@@ -163,7 +163,7 @@ fn one_origin_for_what_is_printed_asked_for_and_stated() {
     assert!(window.contains("from 0.006 s to 0.009 s"), "{window}");
 }
 
-/// Samples of a process on one of two CPUs, and nothing that tells of waits.
+/// Samples of a process on one of two CPUs, without anything about waits.
 fn samples_only(folder: &Path) -> String {
     let mut writer = Writer::new(Options { cpus: 2, ..Options::default() });
     let (pid, tid) = (100, 200);
@@ -191,26 +191,26 @@ fn samples_only(folder: &Path) -> String {
 }
 
 #[test]
-fn what_was_not_recorded_is_said_and_never_nought() {
+fn what_was_not_recorded_is_reported_and_never_zero() {
     let folder = tempfile::tempdir().unwrap();
     let trace = samples_only(folder.path());
     let why = "the trace holds no context switches, so nothing tells who waited for whom.";
     let advice = "Record context switches next time: in UIforETW";
-    let told = |text: &str| assert!(text.contains(why) && text.contains(advice), "{text}");
-    told(&text(&["why", &trace]));
+    let check = |text: &str| assert!(text.contains(why) && text.contains(advice), "{text}");
+    check(&text(&["why", &trace]));
     for table in ["switches", "waits", "stalls", "cpus", "threads"] {
         let text = text(&["table", &trace, table]);
         assert!(text.contains("Not recorded"), "{text}");
-        told(&text);
+        check(&text);
     }
     let waits = text(&["waits", &trace]);
     assert!(!waits.contains("has a class"), "{waits}");
-    told(&waits);
-    told(&text(&["callers", &trace]));
-    // A list of waits has no place for it.
+    check(&waits);
+    check(&text(&["callers", &trace]));
+    // The list of waits has no place for it.
     let listed = unhitch(&["waits", &trace, "--json"]).output().unwrap();
     assert_eq!(listed.stdout, b"[]\n");
-    told(&String::from_utf8_lossy(&listed.stderr));
+    check(&String::from_utf8_lossy(&listed.stderr));
 
     let cpus = json(&["table", &trace, "cpus", "--show", "all"]);
     for row in cpus["rows"].as_array().unwrap() {
@@ -224,8 +224,8 @@ fn what_was_not_recorded_is_said_and_never_nought() {
         (&"switches".into(), &"busy_ns".into()),
         "{cpus}"
     );
-    // Time by samples: 500 on CPU 0, 1 ms each, but for one at the edge of what both CPUs cover;
-    // idle ones are no work.
+    // Time by samples: 500 on CPU 0, 1 ms each, except for one at the edge of the covered span;
+    // idle samples do not count as work.
     let sampled =
         |row: &Value| (row["samples"].as_u64().unwrap(), row["sampled_ns"].as_u64().unwrap());
     let (samples, sampled_ns) = sampled(&cpus["rows"][0]);
@@ -262,7 +262,7 @@ fn what_was_not_recorded_is_said_and_never_nought() {
 }
 
 #[test]
-fn without_wake_ups_or_samples_that_is_said() {
+fn missing_wake_ups_and_samples_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut made = Made::default();
     made.comm(1_000_000, PING, true);
@@ -334,7 +334,7 @@ fn real_events_after_the_covered_span_are_rows_with_the_times_of_perfview() {
         (&rundown["rows"][0]["count"], &rundown["outside_rows"]),
         (&16_702.into(), &16_702.into())
     );
-    // TraceEvent's own output, of which PerfView is made: `EVENT 1,275.943: Windows
+    // The output of TraceEvent, on which PerfView is based: `EVENT 1,275.943: Windows
     // Kernel/DiskIO/Read …`, milliseconds.
     let baseline = fs::read_to_string(folder.join("net.4.5.2.x64.baseline.txt")).unwrap();
     for kind in ["DiskIO/Read", "TcpIp/SendIPV6"] {
@@ -375,7 +375,7 @@ fn real_events_after_the_covered_span_are_rows_with_the_times_of_perfview() {
         (&0.into(), true),
         "{info}"
     );
-    // Switches were not recorded; samples tell how long CPUs were at work.
+    // Switches were not recorded, but samples show how long CPUs were busy.
     let cpus = json(&["table", trace, "cpus"]);
     assert!(
         cpus["rows"]

@@ -1,4 +1,4 @@
-//! `unhitch scan`, `unhitch threads` and `unhitch lab address-space` as a user meets them.
+//! `unhitch scan`, `unhitch threads` and `unhitch lab address-space` from the user's point of view.
 
 #![cfg(target_os = "linux")]
 
@@ -10,17 +10,17 @@ use std::time::Duration;
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 const NOBODY: u32 = 65_534;
-/// Nothing is mapped while we look.
+/// No mapping changes during the scan.
 const QUIET: [&str; 2] = ["--period", "100s"];
-/// Where a program begins with files that it unmaps again, as the loader does, a few tables may be
-/// left empty.
+/// If a program maps files at its start and unmaps them again, as the loader does, a few tables may
+/// stay empty.
 const LOADER_LEFT: u64 = 64 << 10;
 
 fn unhitch(words: &[&str]) -> Output {
     Command::new(UNHITCH).args(words).output().unwrap()
 }
 
-/// Runs `words`, which must end with `code`; gives standard output and standard error.
+/// Runs `words`, which must exit with `code`; returns standard output and standard error.
 fn ends_with(code: i32, words: &[&str]) -> (String, String) {
     let output = unhitch(words);
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
@@ -32,8 +32,8 @@ fn ends_with(code: i32, words: &[&str]) -> (String, String) {
     (out, err)
 }
 
-/// Standard output with its lines joined.
-fn told(words: &[&str]) -> String {
+/// Standard output, with its lines joined.
+fn output(words: &[&str]) -> String {
     ends_with(0, words).0.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -41,7 +41,7 @@ fn json(words: &[&str]) -> Value {
     serde_json::from_str(&ends_with(0, words).0).unwrap()
 }
 
-/// A process that ends with the test.
+/// A process that is killed at the end of the test.
 struct Target(Child);
 
 impl Target {
@@ -81,7 +81,7 @@ impl Drop for Target {
 #[test]
 fn the_bitmap_of_freed_code_is_found_by_itself() {
     let (mut target, mut said) = Target::lab(&["--bitmap", QUIET[0], QUIET[1]]);
-    let text = told(&["scan", &target.pid(), "--pages"]);
+    let text = output(&["scan", &target.pid(), "--pages"]);
     assert!(text.contains("* One reservation (2 TiB at 0x"), "{text}");
     for said in [
         " of the mappings (49,",
@@ -105,8 +105,8 @@ fn the_bitmap_of_freed_code_is_found_by_itself() {
         "{}",
         process["page_tables"]
     );
-    // Without a look at pages, what the mappings can need at most says it already.
-    let text = told(&["scan", &target.pid()]);
+    // Even without counting pages, the upper bound of the page tables shows it.
+    let text = output(&["scan", &target.pid()]);
     assert!(
         text.contains(" of page tables for 98 executable blocks.") && text.contains(" and up to 5"),
         "{text}"
@@ -118,7 +118,7 @@ fn the_bitmap_of_freed_code_is_found_by_itself() {
 }
 
 #[test]
-fn every_layout_is_filled_and_told_from_the_others() {
+fn every_layout_is_filled_and_distinguished() {
     for (layout, blocks, mappings) in [
         ("one-big", 1, 1),
         ("few-big", 16, 16),
@@ -150,7 +150,7 @@ fn every_layout_is_filled_and_told_from_the_others() {
 }
 
 #[test]
-fn the_program_to_look_at_says_how_long_its_mappings_took() {
+fn address_space_reports_how_long_its_mappings_took() {
     let (out, _) = ends_with(
         0,
         &["lab", "address-space", "--seconds", "0.5", "--period", "2ms", "--limit", "0ms"],
@@ -159,7 +159,7 @@ fn the_program_to_look_at_says_how_long_its_mappings_took() {
     assert!(lines[0].starts_with("ready: few-big, 16 blocks of code mapped in "), "{out}");
     let end = lines.iter().position(|line| line.contains(" times mapped; slowest ")).unwrap();
     let times: usize = lines[end].split(' ').next().unwrap().parse().unwrap();
-    // Each took longer than no time at all, and was told.
+    // Each took longer than zero, and was reported.
     assert!(
         end == times + 1
             && lines[1..end].iter().all(|line| line.contains(" s  mapping 4 KiB of code took ")),
@@ -172,10 +172,10 @@ fn the_program_to_look_at_says_how_long_its_mappings_took() {
 }
 
 #[test]
-fn an_ordinary_process_is_told_as_text_json_and_picture() {
+fn an_ordinary_process_is_shown_as_text_json_and_picture() {
     let target = Target::sleep();
     let pid = target.pid();
-    // The shell of the test may be in the middle of its exec.
+    // The shell of the test may still be before its exec.
     let text = (0..100)
         .map(|_| {
             std::thread::sleep(Duration::from_millis(20));
@@ -186,7 +186,7 @@ fn an_ordinary_process_is_told_as_text_json_and_picture() {
     assert!(
         text.contains("Nothing stands out.")
             && text.contains("stack")
-            && text.contains("nobody can have waited for us"),
+            && text.contains("cannot have waited for us"),
         "{text}"
     );
     let answer = json(&["scan", &pid, "--json"]);
@@ -229,7 +229,7 @@ fn several_processes_are_drawn_into_a_file_each() {
     let [a, b] = targets.each_ref().map(Target::pid);
     let folder = tempfile::tempdir().unwrap();
     let svg = folder.path().join("space.svg");
-    let (_, told) = ends_with(0, &["scan", &a, &b, "--svg", svg.to_str().unwrap()]);
+    let (_, notes) = ends_with(0, &["scan", &a, &b, "--svg", svg.to_str().unwrap()]);
     for pid in [&a, &b] {
         let own = folder.path().join(format!("space-{pid}.svg"));
         let picture = std::fs::read_to_string(&own).unwrap();
@@ -238,23 +238,23 @@ fn several_processes_are_drawn_into_a_file_each() {
             "{picture}"
         );
         assert!(
-            told.lines().any(|line| line.starts_with(&format!("{}: ", own.display()))
+            notes.lines().any(|line| line.starts_with(&format!("{}: ", own.display()))
                 && line.ends_with(pid.as_str())),
-            "{told}"
+            "{notes}"
         );
     }
     assert!(!svg.exists());
 }
 
 #[test]
-fn growth_is_told_per_second_and_in_words() {
+fn growth_is_reported_per_second_and_in_words() {
     let pid = std::process::id().to_string();
     let words = ["scan", &pid, "--every", "300ms", "--times", "3"];
     let scan = |more: &[&str]| {
         let words: Vec<&str> = words.iter().chain(more).copied().collect();
         let mut child = Command::new(UNHITCH).args(words).stdout(Stdio::piped()).spawn().unwrap();
-        // Large blocks are mappings of their own; they are kept so that no later one takes their
-        // place.
+        // Large blocks are separate mappings; they are kept so that no later one reuses their
+        // address.
         let mut kept: Vec<Vec<u8>> = Vec::new();
         while child.try_wait().unwrap().is_none() && kept.len() < 400 {
             kept.push(vec![1; 512 << 10]);
@@ -262,12 +262,11 @@ fn growth_is_told_per_second_and_in_words() {
         }
         String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap()
     };
-    // On a busy machine this test may get no CPU between two scans, and then nothing grows: it is
-    // tried again, ten times.
-    let told = |text: &str| {
-        text.matches("per second: ").count() + text.matches(": nothing changed in ").count()
-    };
-    let tries = (0..10).map(|_| scan(&[])).inspect(|text| assert_eq!(told(text), 2, "{text}"));
+    // On a busy machine this test may get no CPU between two scans, and then nothing grows, so it
+    // is repeated up to ten times.
+    let changes =
+        |text: &str| text.matches("per second: ").count() + text.matches(": no change in ").count();
+    let tries = (0..10).map(|_| scan(&[])).inspect(|text| assert_eq!(changes(text), 2, "{text}"));
     let grows = |text: &String| {
         ["per second: +", " committed, +", " resident"].iter().all(|words| text.contains(words))
     };
@@ -301,7 +300,7 @@ fn a_process_that_ends_meanwhile_ends_the_scan() {
     target.0.wait().unwrap();
     let output = child.wait_with_output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
-    // If it was so late that it never saw it, that is an error; else the end of what was asked for.
+    // If the scan was too late to see the process, that is an error, else a normal end.
     assert!(
         output.status.success() && !out.is_empty() || output.status.code() == Some(1),
         "{out}{err}"
@@ -311,18 +310,18 @@ fn a_process_that_ends_meanwhile_ends_the_scan() {
 }
 
 #[test]
-fn what_cannot_be_scanned_is_said_with_the_way_out() {
+fn what_cannot_be_scanned_is_reported_with_a_remedy() {
     let (_, err) = ends_with(1, &["scan", "no-such-program"]);
     assert!(err.contains("no process is called \"no-such-program\""), "{err}");
     if std::fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd") {
-        assert!(ends_with(1, &["scan", "2"]).1.contains("a thread of the kernel"));
+        assert!(ends_with(1, &["scan", "2"]).1.contains("a kernel thread"));
     }
     let (out, _) = ends_with(0, &["scan", "--all", "--json"]);
     let all: Value = serde_json::from_str(&out).unwrap();
     assert!(!all["processes"].as_array().unwrap().is_empty());
     if !rustix::process::geteuid().is_root() {
         println!(
-            "SKIPPED what_cannot_be_scanned_is_said_with_the_way_out: only root can try it as somebody else"
+            "SKIPPED what_cannot_be_scanned_is_reported_with_a_remedy: only root can try it as somebody else"
         );
         return;
     }
@@ -335,7 +334,7 @@ fn what_cannot_be_scanned_is_said_with_the_way_out() {
         .output();
     let Ok(output) = output else {
         println!(
-            "SKIPPED what_cannot_be_scanned_is_said_with_the_way_out: others may not run the program where it lies"
+            "SKIPPED what_cannot_be_scanned_is_reported_with_a_remedy: others may not run the program where it lies"
         );
         return;
     };
@@ -345,7 +344,7 @@ fn what_cannot_be_scanned_is_said_with_the_way_out() {
 }
 
 #[test]
-fn pages_are_not_looked_at_with_idle_priority_unless_forced() {
+fn pages_are_not_inspected_at_idle_priority_unless_forced() {
     let target = Target::sleep();
     let idle = |words: &[&str]| {
         Command::new("nice")
@@ -389,12 +388,12 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
-fn threads_are_listed_and_those_without_a_name_flagged() {
+fn threads_are_listed_and_unnamed_ones_are_flagged() {
     let pid = std::process::id();
     let (stop, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     std::thread::scope(|scope| {
-        // It takes the name of the one that makes it, which is this test's thread.
+        // It inherits the name of its creator, which is the thread of this test.
         let make = || drop(scope.spawn(|| drop(wait.lock().map(|wait| wait.recv()))));
         let own = std::fs::read_to_string("/proc/self/comm").unwrap();
         std::fs::write("/proc/thread-self/comm", &own).unwrap();

@@ -1,16 +1,16 @@
-//! `unhitch table` against `perf script`: the greatest waits of random windows of a recorded
-//! parallel build, worked out by this test from perf's own reading of the same events. In each
-//! window, the partition of whatever stalled there, and of the window itself for each of the
-//! threads that waited longest, must sum to it exactly, too.
+//! `unhitch table` against `perf script`: the longest waits in random windows of a recorded
+//! parallel build, computed by this test from perf's reading of the same events. In each window,
+//! the partition of each stall, and of the window itself for each of the threads that waited
+//! longest, must also sum exactly.
 //!
-//! A wait begins where `sched_switch` takes a thread off in a state other than R, and ends with the
-//! first `sched_waking` after it, or with the thread's return if there was none. It is named by the
-//! first function of its stack that is not the scheduler's. Sums and counts must be equal, to the
-//! nanosecond. *Why some threads are left out:* the kernel does not report some switches; we
-//! conclude those from their neighbours (`mend`), perf has only what was reported. And perf prints
-//! no stack at all where one is deeper than 127 frames.
+//! A wait starts when `sched_switch` takes a thread off the CPU in a state other than R, and ends
+//! with the first `sched_waking` after that, or with the thread's return if there was none. Its
+//! name is the first function of its stack that is not part of the scheduler. Sums and counts must
+//! be equal, to the nanosecond. *Why some threads are left out:* the kernel does not report some
+//! switches. We infer them from their neighbours (`mend`), but perf only has what was reported. And
+//! perf prints no stack at all if it is deeper than 127 frames.
 //!
-//! `UNHITCH_WINDOWS=N` looks at N windows (`make soak`: fifty).
+//! `UNHITCH_WINDOWS=N` checks N windows (`make soak`: fifty).
 #![cfg(target_os = "linux")]
 
 use serde_json::Value;
@@ -23,10 +23,10 @@ use unhitch_record::{Error, Options, Recorder};
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 const WINDOWS: usize = 6;
-/// Threads that are left out wait for less than one part in so many of all waiting time.
+/// Threads that are left out may only have this fraction (one part in N) of all waiting time.
 const LEFT_OUT_AT_MOST: u64 = 10;
 
-/// Who waited where: a thread and a function.
+/// A thread that waited, and the function in which it did.
 type Wait = (i64, String);
 /// Count and nanoseconds.
 type Sum = (u64, u64);
@@ -42,13 +42,13 @@ enum Kind {
     Waking { thread: i64, new: bool },
 }
 
-/// What is known of a thread while the events go by.
+/// What is known about a thread while processing events.
 #[derive(Default)]
 struct Thread {
     seen: bool,
-    /// When and where it fell asleep.
+    /// When and where it started to wait.
     asleep: Option<(u64, String)>,
-    /// Woken while it still ran.
+    /// True if it was woken while still running.
     early: bool,
 }
 
@@ -67,8 +67,8 @@ fn live_greatest_waits_are_those_of_perf_script() {
     }
     let folder = tempfile::tempdir().unwrap();
     let (trace, data) = (folder.path().join("own.hitch"), folder.path().join("own.data"));
-    // This project's own programs, from nothing: compilers that wait for each other's output,
-    // linkers, build scripts.
+    // Builds this project from scratch: compilers that wait for each other's output, linkers, build
+    // scripts.
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let build = ["build", "--offline", "--locked", "--package", "unhitch-lab", "--target-dir"];
     let out = Command::new(UNHITCH)
@@ -90,9 +90,9 @@ fn live_greatest_waits_are_those_of_perf_script() {
     assert!(events.len() > 1_000, "a build has thousands of events, not {}", events.len());
 
     let reported = events.len();
-    events.extend(concluded(&trace));
+    events.extend(inferred(&trace));
     say(&format!(
-        "of {} events, {} are switches that were concluded",
+        "of {} events, {} are switches that were inferred",
         events.len(),
         events.len() - reported
     ));
@@ -143,7 +143,7 @@ fn live_greatest_waits_are_those_of_perf_script() {
             assert!(explained > 0, "thread {thread} waited in this window: nothing was explained");
             windows_of_threads += explained;
         }
-        // On a machine with CPUs to spare, a build may do without any.
+        // On a machine with spare CPUs, a build may have none.
         stalls += partitions(&trace, (from, to), None);
     }
     assert!(
@@ -155,8 +155,8 @@ fn live_greatest_waits_are_those_of_perf_script() {
     ));
 }
 
-/// Checks the partitions of all that stalled in a window, or of the window itself for one thread,
-/// times from the origin; says how many.
+/// Checks the partitions of all stalls in a window, or of the window itself for one thread, with
+/// times relative to the origin; returns how many.
 fn partitions(trace: &Path, (from, to): (u64, u64), thread: Option<i64>) -> usize {
     let times = [from, to].map(|ns| format!("{}.{:09}s", ns / 1_000_000_000, ns % 1_000_000_000));
     let mut command = Command::new(UNHITCH);
@@ -181,7 +181,8 @@ fn partitions(trace: &Path, (from, to): (u64, u64), thread: Option<i64>) -> usiz
     stalls.len()
 }
 
-/// The top three of both, by thread and function, and by function alone; says whose they are.
+/// Compares the top three of both, by thread and function, and only by function; returns the
+/// threads.
 fn compare(
     trace: &Path,
     (filter, left_out): (&str, &BTreeSet<i64>),
@@ -222,7 +223,7 @@ fn compare(
                 Some(sum),
                 "place {place} by {by}: {wait:?}; perf script has {alike:?}"
             );
-            // Whose sums are equal may change places.
+            // Rows with equal sums may be in any order.
             assert_eq!(
                 ranked.get(place).map(|(_, sum)| sum.1),
                 Some(sum.1),
@@ -241,14 +242,14 @@ fn compare(
             (window.1 - window.0) as f64 / 1e9,
             ours.len()
         ));
-        // Of the table by function alone, no row has a thread.
+        // In the table by function, rows have no thread.
         longest.extend(ours.iter().take(3).map(|(wait, _)| wait.0).filter(|tid| *tid != 0));
     }
     longest
 }
 
 /// The switches that were not reported.
-fn concluded(file: &Path) -> Vec<Event> {
+fn inferred(file: &Path) -> Vec<Event> {
     let mut trace = unhitch_formats::open(file).unwrap();
     let switch = |trace: &Trace, at: usize| {
         let switches = &trace.switches;
@@ -257,7 +258,7 @@ fn concluded(file: &Path) -> Vec<Event> {
     let reported: BTreeSet<_> = (0..trace.switches.len()).map(|at| switch(&trace, at)).collect();
     unhitch_analysis::repair(&mut trace);
     let tid = |thread| i64::from(trace.threads.get(thread).tid);
-    let concluded = (0..trace.switches.len()).filter(|at| !reported.contains(&switch(&trace, *at)));
+    let inferred = (0..trace.switches.len()).filter(|at| !reported.contains(&switch(&trace, *at)));
     let event = |at: usize| {
         let (time, _, prev, next) = switch(&trace, at);
         let state = trace.switches.prev_state[at];
@@ -272,10 +273,10 @@ fn concluded(file: &Path) -> Vec<Event> {
             },
         }
     };
-    concluded.map(event).collect()
+    inferred.map(event).collect()
 }
 
-/// The threads that fell asleep on a stack that perf does not show.
+/// The threads that started to wait with a stack that perf does not print.
 fn threads_with_cut_stacks(file: &Path, events: &[Event]) -> BTreeSet<i64> {
     let trace = unhitch_formats::open(file).unwrap();
     let switches = &trace.switches;
@@ -293,8 +294,8 @@ fn threads_with_cut_stacks(file: &Path, events: &[Event]) -> BTreeSet<i64> {
     cut.filter(|event| with_stack.contains(event)).map(|(_, tid)| tid).collect()
 }
 
-/// How long the threads of `left_out` waited, and how long all did, for whatever; the time before a
-/// thread's first event is no wait.
+/// How long the threads in `left_out` waited, and all threads, for anything; the time before a
+/// thread's first event does not count.
 fn waited_ns(events: &[Event], left_out: &BTreeSet<i64>) -> (u64, u64) {
     let ends = (
         events.first().map_or(0, |event| event.time_ns),
@@ -316,7 +317,7 @@ fn by_function(waits: &BTreeMap<Wait, Sum>) -> BTreeMap<Wait, Sum> {
     sums
 }
 
-/// Every wait inside `window`, clipped to it, of what happened inside `whole`.
+/// All waits inside `window`, clipped to it, derived from the events inside `whole`.
 fn waits(events: &[Event], whole: (u64, u64), window: (u64, u64)) -> BTreeMap<Wait, Sum> {
     let mut threads: HashMap<i64, Thread> = HashMap::new();
     let mut sums: BTreeMap<Wait, Sum> = BTreeMap::new();
@@ -357,8 +358,9 @@ fn waits(events: &[Event], whole: (u64, u64), window: (u64, u64)) -> BTreeMap<Wa
     sums
 }
 
-/// What perf script says: `a 12 [001] 11320.284047123: sched:sched_waking: comm=a pid=12 …`, then
-/// the stack, a frame a line, leaf first: `ffffffff821facd8 __schedule+0x618 ([kernel.kallsyms])`.
+/// Parses the output of perf script: `a 12 [001] 11320.284047123: sched:sched_waking: comm=a pid=12
+/// …`, then the stack, one frame per line, leaf first: `ffffffff821facd8 __schedule+0x618
+/// ([kernel.kallsyms])`.
 fn events(data: &Path) -> Vec<Event> {
     let out = Command::new("perf")
         .args(["script", "--ns", "--no-inline", "-i"])
@@ -372,7 +374,7 @@ fn events(data: &Path) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(line) = lines.next() {
         let mut line = line.to_owned();
-        // A thread's name may hold a newline.
+        // A thread name may contain a newline.
         while let Some(more) = lines
             .next_if(|line| !line.is_empty() && !line.starts_with('\t') && head(line).is_none())
         {
@@ -388,7 +390,7 @@ fn events(data: &Path) -> Vec<Event> {
     events
 }
 
-/// The time of an event, and what follows.
+/// The time of an event, and the rest of the line.
 fn head(line: &str) -> Option<(u64, &str)> {
     let (before, rest) = line.split_once(": ")?;
     let (seconds, nanos) = before.split_whitespace().last()?.split_once('.')?;
@@ -415,7 +417,7 @@ fn event(line: &str, frames: &[&str]) -> Option<Event> {
     Some(Event { time_ns, kind })
 }
 
-/// The first function of a stack that is neither the tracer's nor the scheduler's.
+/// The first function of a stack that belongs neither to the tracer nor to the scheduler.
 fn function(frames: &[&str]) -> String {
     let names = frames.iter().filter_map(|frame| {
         frame.trim().split_once(' ')?.1.rsplit_once("+0x").map(|(name, _)| name)
@@ -451,7 +453,7 @@ fn ns(value: &Value) -> u64 {
     value.as_u64().unwrap_or_else(|| panic!("a number of nanoseconds, not {value}"))
 }
 
-/// Past the test harness, which hides what passing tests print.
+/// Prints past the test harness, which hides the output of passing tests.
 fn say(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }

@@ -1,8 +1,8 @@
-//! What a terminal is sent: no name, path, payload or note of a trace moves its cursor or breaks a
-//! line; tables are as wide as it is.
+//! Output to a terminal: no name, path, payload or note of a trace moves its cursor or breaks a
+//! line, and tables fit its width.
 //!
-//! Traces are made up (synthetic) with names that hold escape sequences, line breaks and
-//! bidirectional controls; two tests look at a live thread that named itself so.
+//! Traces are synthetic, with names that contain escape sequences, line breaks and bidirectional
+//! controls; two tests use a live thread that gave itself such a name.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use unhitch_model::is_control;
 #[path = "../crates/formats/tests/made/mod.rs"]
 mod made;
 
-/// As long as the kernel lets a thread's name be.
+/// As long as the kernel allows for a thread name.
 const NAME: &str = "e\x1b[2J\u{202e}\nx";
 const SHOWN: &str = "e\\x1b[2J\\u{202e}\\nx";
 const OTHER: &str = "p\r\x07\u{9b}5n\x7f";
@@ -48,14 +48,14 @@ fn lossy(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Runs a command and looks for control characters in all that it prints; gives standard output.
+/// Runs a command and checks that its output has no control characters; returns standard output.
 fn harmless(words: &[&str]) -> String {
     let Output { stdout, stderr, .. } = unhitch(words).output().unwrap();
     for text in [&stdout, &stderr] {
         let text = lossy(text);
         let found = text.chars().find(|c| *c != '\n' && is_control(*c));
         assert_eq!(found, None, "{words:?}: {text:?}");
-        // A line break of a name is never the output's.
+        // A line break in a name is never one in the output.
         assert!(
             !text.lines().any(|line| ["x", "_paint", "second", "next"]
                 .iter()
@@ -67,7 +67,7 @@ fn harmless(words: &[&str]) -> String {
     lossy(&stdout)
 }
 
-/// A container, all of whose names are hostile: one thread waits for the other, and is sampled in a
+/// A container with only hostile names: one thread waits for the other, and is sampled in a
 /// library.
 fn linux(folder: &Path) -> String {
     use made::{At, Chain, IDLE, Made, Task};
@@ -156,9 +156,9 @@ fn windows(folder: &Path) -> String {
 }
 
 #[test]
-fn no_name_of_a_trace_reaches_a_terminal_as_it_is() {
+fn no_name_of_a_trace_reaches_a_terminal_unescaped() {
     let folder = tempfile::tempdir().unwrap();
-    // The file's own name, too, was chosen by somebody else.
+    // The name of the file was also chosen by somebody else.
     let odd = folder.path().join("fold\x1b[2Jer\n\u{202e}");
     fs::create_dir(&odd).unwrap();
     for trace in [linux(&odd), windows(&odd), odd.join("raw.data").to_str().unwrap().to_owned()] {
@@ -193,7 +193,7 @@ fn no_name_of_a_trace_reaches_a_terminal_as_it_is() {
         let report = fs::read_to_string(report).unwrap();
         assert!(!report.chars().any(|c| c != '\n' && is_control(c)), "{report:?}");
     }
-    // Errors: of files that are not there, are no traces, of words that mean nothing.
+    // Errors: for missing files, files that are not traces, and invalid arguments.
     let (absent, junk) = (odd.join("\x1bnot\nthere"), odd.join("ju\u{202e}nk\n"));
     fs::write(&junk, "no trace\x1b\n").unwrap();
     for file in [absent, junk] {
@@ -211,7 +211,7 @@ fn no_name_of_a_trace_reaches_a_terminal_as_it_is() {
 }
 
 #[test]
-fn a_row_is_a_line_and_programs_get_names_as_they_are() {
+fn a_row_is_a_line_and_programs_get_unescaped_names() {
     let folder = tempfile::tempdir().unwrap();
     let trace = linux(folder.path());
     let words = ["table", &trace, "threads", "--show", "tid,thread,process", "--sort", "tid:asc"];
@@ -242,7 +242,7 @@ fn a_row_is_a_line_and_programs_get_names_as_they_are() {
         csv.starts_with(&format!("tid,thread,process\r\n100,\"{NAME}\",\"{NAME}\"\r\n")),
         "{csv:?}"
     );
-    // A name may be asked for as it is and as it is shown.
+    // A name can be selected as recorded and as printed.
     for name in [NAME, SHOWN] {
         for format in ["--json", "--top=20"] {
             let filter = format!("thread = '{name}'");
@@ -260,7 +260,7 @@ fn a_row_is_a_line_and_programs_get_names_as_they_are() {
     }
 }
 
-/// A thread of this process that calls itself so, until the test ends.
+/// A thread of this process with that name, until the test ends.
 fn live_thread<R>(test: impl FnOnce() -> R) -> R {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -320,7 +320,7 @@ fn live_a_thread_that_names_itself_with_escapes() {
 
 const STARVE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/starve.hitch");
 
-/// A table as `columns` columns hold it, and how many rows it shows.
+/// A table fitted to `columns` columns, and its number of rows.
 fn table(words: &[&str], columns: Option<usize>) -> (String, usize) {
     let words = [&["table", STARVE][..], words].concat();
     let mut command = unhitch(&words);
@@ -350,7 +350,7 @@ fn a_table_is_as_wide_as_the_terminal() {
 }
 
 #[test]
-fn a_cut_says_so_and_keeps_rows_apart() {
+fn a_cut_is_reported_and_keeps_rows_apart() {
     let words = ["samples", "--by", "function", "--show", "count"];
     let rows = |(text, rows): (String, usize)| {
         text.lines().skip(1).take(rows).map(str::to_owned).collect::<Vec<String>>()

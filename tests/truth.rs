@@ -1,11 +1,11 @@
-//! No sentence contradicts its trace: answers about real recordings, each compared with what the
-//! recording holds.
+//! No sentence contradicts its trace: compares answers about real recordings with the content of
+//! the recording.
 //!
-//! Hangs of the lab are recorded, every other one beside a load that is none of ours. Each
-//! recording is asked what hung, and what every single thread of it waited for; whatever those
-//! answers say of samples, frames, timers, parts and names is checked against the trace, by rules
-//! that know nothing of how answers are made. `UNHITCH_TRUTH=N` makes N recordings (4 without it);
-//! the last line counts answers.
+//! Records hangs of the lab, every other one with an unrelated load. For each recording, asks what
+//! hung and what each thread waited for. Everything that the answers say about samples, frames,
+//! timers, pieces and names is checked against the trace, with rules that are independent of how
+//! answers are made. `UNHITCH_TRUTH=N` makes N recordings (default 4); the last line has the number
+//! of answers.
 #![cfg(target_os = "linux")]
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use unhitch_model::{ModuleKind, StackId, ThreadId, Trace, Window};
 use unhitch_record::{Error, Options, Recorder};
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
-/// The hangs, in turns.
+/// The hangs, used in turn.
 const PROGRAMS: [&str; 10] = [
     "starve",
     "long-hold",
@@ -32,7 +32,7 @@ const PROGRAMS: [&str; 10] = [
     "slow-disk",
     "stopped",
 ];
-/// Answers to `why --top 10`.
+/// Number of stalls asked for, as with `why --top 10`.
 const TOP: usize = 10;
 
 #[test]
@@ -51,7 +51,8 @@ fn live_answers_do_not_contradict_their_traces() {
         let program = PROGRAMS[turn % PROGRAMS.len()];
         let path = folder.path().join(format!("{turn}-{program}.hitch"));
         let load = (turn % 2 == 1).then(Load::start);
-        // Whether the hang came about does not matter: what is said of the recording must be so.
+        // It does not matter whether the hang happened: everything said about the recording must be
+        // true.
         let _ = Command::new(UNHITCH)
             .args(["lab", program, "--record", "-o"])
             .arg(&path)
@@ -72,7 +73,7 @@ fn live_answers_do_not_contradict_their_traces() {
     assert!(lies.is_empty(), "{}", lies.join("\n\n"));
 }
 
-/// Others' work: processes that begin, compress, and end.
+/// An unrelated load: processes that start, compress and exit.
 struct Load(Child);
 
 impl Load {
@@ -96,7 +97,8 @@ impl Drop for Load {
     }
 }
 
-/// Asks a recording everything: how many answers it gave, and what is wrong with them.
+/// Asks everything about a recording; returns how many answers there were, and what is wrong with
+/// them.
 fn examine(path: &Path) -> (usize, Vec<String>) {
     let mut trace = unhitch_formats::open(path).unwrap();
     let (times, switches) = (trace.switches.time.len(), trace.switches.stack.clone());
@@ -136,7 +138,7 @@ fn examine(path: &Path) -> (usize, Vec<String>) {
     (answers, lies)
 }
 
-/// What the answer about one stall says that is not so.
+/// The false statements in the answer about one stall.
 fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
     let (trace, window) = (analysis.trace, stall.explanation.window);
     let mut lies = Vec::new();
@@ -216,7 +218,7 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
         lie("larger buffers are advised where nothing was overwritten".to_owned());
     }
 
-    // Names. Stacks stand on lines of their own, which begin with two spaces.
+    // Names. Stacks are on separate lines, which start with two spaces.
     for line in sentences.lines().filter(|line| !line.starts_with("  ")) {
         let holes = [",.", " ,", " .", ", ,", "\"\"", " in,", " of.", " by.", " in :"];
         let words = line;
@@ -227,7 +229,8 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
     lies
 }
 
-/// The parts of each stall's JSON sum to its length, and nobody in it is without a name.
+/// Checks that the pieces in the JSON of each stall sum to its duration, and every thread has a
+/// name.
 fn of_json(analysis: &Analysis<'_>, stalls: &[Stall]) -> Vec<String> {
     let json = serde_json::to_value(Why::new(analysis, "trace", stalls, TOP)).unwrap();
     let mut lies = Vec::new();
@@ -257,8 +260,8 @@ fn of_json(analysis: &Analysis<'_>, stalls: &[Stall]) -> Vec<String> {
     lies
 }
 
-/// The frames of anonymous memory that lie in no executable mapping which the recording knows for
-/// their process, by perf's reading of it.
+/// The frames in anonymous memory that are in no known executable mapping of their process,
+/// according to perf.
 fn frames_outside_mappings(path: &Path, trace: &Trace) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let data = folder.path().join("perf.data");
@@ -312,7 +315,7 @@ fn frames_outside_mappings(path: &Path, trace: &Trace) -> Vec<String> {
         if !mappings.contains_key(&pid) {
             continue;
         }
-        // A forked process has those of its parents too.
+        // A forked process also has the mappings of its parents.
         if !mappings.values().flatten().any(|(start, end)| (*start..=*end).contains(&frame.offset))
         {
             lies.push(format!(

@@ -1,4 +1,4 @@
-//! docs/unsafe.md lists every `unsafe` with its reason: this counts them.
+//! docs/unsafe.md lists every `unsafe` with its reason; this test counts them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +8,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The Rust files below `folder`, but for what is built.
+/// The Rust files below `folder`, without build output.
 fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
@@ -26,8 +26,8 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// How often `unsafe` opens a block, a function, an implementation, a foreign block, or an
-/// attribute. Comments and words do not count.
+/// How often `unsafe` starts a block, a function, an implementation, a foreign block, or an
+/// attribute. Comments and strings do not count.
 fn count(source: &str) -> usize {
     const OPENS: [&str; 6] = ["{", "fn ", "impl", "extern", "trait", "("];
     let code = source.lines().map(|line| line.split("//").next().unwrap_or_default());
@@ -66,7 +66,7 @@ fn every_unsafe_is_listed_with_its_reason() {
         .map(|path| (relative(path), count(&fs::read_to_string(path).unwrap())))
         .filter(|(_, count)| *count > 0)
         .collect();
-    // `unsafe` stands here between quotes, to be looked for.
+    // Here, `unsafe` is in a string that is searched for.
     let counted: BTreeMap<String, usize> =
         counted.into_iter().filter(|(path, _)| path != "tests/unsafe_list.rs").collect();
 

@@ -1,5 +1,5 @@
-//! `unhitch view` and `unhitch report` as a user has them: the address on the first line, real
-//! instructions on the page's routes, a report on the disk.
+//! `unhitch view` and `unhitch report` from the user's point of view: the address on the first
+//! line, real instructions on the routes of the page, a report on disk.
 
 use serde_json::Value;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ fn example() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/starve.hitch")
 }
 
-/// A running `unhitch view`, ended with the test.
+/// A running `unhitch view`, stopped at the end of the test.
 struct View {
     child: Child,
     port: u16,
@@ -104,13 +104,13 @@ fn sessions_given_together_are_served_as_one_trace() {
     let said = String::from_utf8_lossy(&refused.stderr);
     assert!(
         refused.status.code() == Some(1)
-            && said.contains("--with belongs to one trace, and this is a folder"),
+            && said.contains("--with needs a trace, and this is a folder"),
         "{said}"
     );
 }
 
 #[test]
-fn what_cannot_be_served_is_told() {
+fn what_cannot_be_served_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let out =
         Command::new(UNHITCH).arg("view").arg(folder.path().join("none.hitch")).output().unwrap();

@@ -1,10 +1,10 @@
-//! The wait rules on this machine's kernel: waits at some fifty of its wait places
-//! (`wait_places/waits.c`), recorded, each with the class that it must have; and no wait of the
-//! program may be without one.
+//! The wait rules on this machine's kernel: records waits at about fifty wait places of the kernel
+//! (`wait_places/waits.c`), each with the expected class; no wait of the program may be without a
+//! class.
 //!
-//! *Why it does not depend on time:* the program lets its waits end only when all of them are
-//! asleep, and then holds them for a while. A thread's longest sleep is therefore the wait it is
-//! named after, however busy the machine is. What the machine does not permit is skipped and said.
+//! *Why it does not depend on timing:* the program only ends its waits when all threads are asleep,
+//! and have been for a while. So a thread's longest wait is the one it is named after, however busy
+//! the machine is. What the machine does not permit is skipped, which is reported.
 #![cfg(target_os = "linux")]
 
 use std::io::{Write, stderr};
@@ -14,7 +14,7 @@ use unhitch_model::ThreadId;
 
 const PROGRAM: &str = include_str!("wait_places/waits.c");
 
-/// A wait by the name of its thread, its class, and whether nobody chooses it.
+/// A wait: the name of its thread, its class, and whether it is unwanted.
 const EXPECTED: &[(&str, WaitClass, bool)] = {
     use WaitClass::*;
     &[
@@ -69,7 +69,7 @@ const EXPECTED: &[(&str, WaitClass, bool)] = {
     ]
 };
 
-/// Past the test harness, which hides what passing tests print.
+/// Prints past the test harness, which hides the output of passing tests.
 fn say(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
@@ -133,7 +133,7 @@ fn live_waits_at_the_kernels_wait_places_have_their_classes() {
                 .parse::<u32>()
                 .ok()
         });
-        // What it waited for once it was to end is another story.
+        // What it waited for at its exit does not matter.
         let is_wait = |segment: &Segment| {
             matches!(segment.state, State::Sleeping(_))
                 && !analysis.stacks.exits(segment.wait_stack(&trace))

@@ -1,6 +1,6 @@
-//! Windows traces on the command line: names from PDBs as `_NT_SYMBOL_PATH` or `--symbols` says,
-//! fetched from a server (which needs the program `curl`), sessions that were not merged, and words
-//! on what is missing. The traces are made up (synthetic).
+//! Windows traces on the command line: names from PDBs according to `_NT_SYMBOL_PATH` or
+//! `--symbols`, fetched from a server (which needs `curl`), sessions that were not merged, and
+//! messages about what is missing. The traces are synthetic.
 
 use serde_json::Value;
 use std::fs;
@@ -15,7 +15,7 @@ use unhitch_etl_writer::{
 const GUID: Guid = Guid::new(1, 2, 3, [4; 8]);
 const BASE: u64 = 0x7ff6_0000_0000;
 
-/// A thread that Windows reported for 1.5 s, half of which its samples cover, and nothing else.
+/// Only a thread that Windows reported for 1.5 s, half of which is covered by its samples.
 fn samples_only(path: &Path) {
     let mut writer = Writer::new(Options { cpus: 1, ..Options::default() });
     let (pid, tid) = (100, 200);
@@ -35,7 +35,7 @@ fn samples_only(path: &Path) {
         &KernelEvent::ImageRsds { base: BASE, pid, guid: GUID, age: 1, pdb: "D:\\out\\hanger.pdb" },
     );
     for sample in 0..2_000 {
-        // Idle in every second one.
+        // Every second sample is idle.
         let tid = if sample % 2 == 0 { tid } else { 0 };
         writer.kernel(
             0,
@@ -52,7 +52,7 @@ fn samples_only(path: &Path) {
     fs::write(path, writer.finish()).unwrap();
 }
 
-/// `unhitch` with the words, in a clean environment.
+/// `unhitch` with these arguments, in a clean environment.
 fn unhitch(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_unhitch"));
     for variable in ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "HOME", "_NT_SYMBOL_PATH"] {
@@ -62,7 +62,7 @@ fn unhitch(words: &[&str]) -> Command {
     command
 }
 
-/// What it prints, also with this symbol path.
+/// What it prints with this symbol path.
 fn printed(words: &[&str], symbols: Option<&str>) -> String {
     let mut command = unhitch(words);
     command.envs(symbols.map(|path| ("_NT_SYMBOL_PATH", path)));
@@ -79,7 +79,7 @@ fn pdb() -> Vec<u8> {
 }
 
 #[test]
-fn samples_get_names_from_a_symbol_store_and_what_is_missing_is_told() {
+fn samples_get_names_from_a_symbol_store_and_missing_ones_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("hang.etl");
     samples_only(&trace);
@@ -118,7 +118,7 @@ fn samples_get_names_from_a_symbol_store_and_what_is_missing_is_told() {
 }
 
 #[test]
-fn a_server_in_the_path_is_asked_and_nothing_else_ever() {
+fn a_server_in_the_path_is_queried_and_nothing_else() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("hang.etl");
     samples_only(&trace);
@@ -131,9 +131,9 @@ fn a_server_in_the_path_is_asked_and_nothing_else_ever() {
         lines.take_while(|line| !line.is_empty()).for_each(drop);
         write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", pdb().len()).unwrap();
         stream.write_all(&pdb()).unwrap();
-        // Whoever asks a second time is refused.
+        // A second request is refused.
     });
-    // Into the user's cache, because the path names none.
+    // Into the user's cache, because the path contains none.
     let cache = folder.path().join("cache");
     let fetched = unhitch(&["hot", trace, "--symbols", &format!("srv*{server}")])
         .env("XDG_CACHE_HOME", &cache)
@@ -149,7 +149,7 @@ fn a_server_in_the_path_is_asked_and_nothing_else_ever() {
         .unwrap();
     assert_eq!((err(&again), again.stdout), (String::new(), fetched.stdout));
 
-    // Where the program that fetches is missing that is said.
+    // If the program for fetching is missing, that is reported.
     let missing =
         unhitch(&["hot", trace, "--symbols", &format!("srv*{}*{server}", folder.path().display())])
             .env("PATH", "")
@@ -161,7 +161,7 @@ fn a_server_in_the_path_is_asked_and_nothing_else_ever() {
     assert!(String::from_utf8_lossy(&missing.stdout).contains(&said), "{missing:?}");
 }
 
-/// In the place of `curl` lies a program that leaves a mark.
+/// In place of `curl`, there is a program that leaves a mark.
 #[cfg(unix)]
 #[test]
 fn without_a_server_in_the_path_nothing_is_fetched() {
@@ -198,7 +198,7 @@ fn without_a_server_in_the_path_nothing_is_fetched() {
     assert!(String::from_utf8_lossy(&asked.stdout).contains(said), "{asked:?}");
 }
 
-/// A session with this, not merged, that began so much later than the machine's clock did.
+/// An unmerged session with this content, which started `later_ns` after the clock of the machine.
 fn session(path: &Path, later_ns: u64, fill: impl FnOnce(&mut Writer)) {
     let whole = Options::default();
     let options = Options {
@@ -253,10 +253,10 @@ fn sessions_that_were_not_merged_are_given_together_to_every_command() {
         of_ui(writer, 2_000_000_000);
     });
     session(Path::new(&kernel), 0, of_kernel);
-    // It began half a second later, and so counts from there.
+    // It started half a second later, and its times are relative to that.
     session(Path::new(&ui), 500_000_000, |writer| of_ui(writer, 1_500_000_000));
 
-    // Alone each lacks what the other has.
+    // Each alone lacks what the other has.
     assert_eq!(unhitch(&["why", &kernel]).output().unwrap().status.code(), Some(3));
     let first = |text: &str| text.lines().take(4).collect::<Vec<_>>().join("\n");
     let story = first(&printed(&["why", &whole], None));
@@ -289,7 +289,7 @@ fn sessions_that_were_not_merged_are_given_together_to_every_command() {
         assert!(fs::read_to_string(&html).unwrap().contains("HangerWindow"));
     }
 
-    // What is not of one recording is said, by name where it is refused.
+    // Sessions of different recordings are reported, with the name of the refused one.
     let refused = unhitch(&["why", &kernel, "--with", &path("none.etl")]).output().unwrap();
     assert_eq!(
         (refused.status.code(), err(&refused).matches("none.etl").count()),

@@ -1,7 +1,8 @@
-//! What runs as the other user: this program again, told by its arguments which part to play.
+//! The attacker: this program again, running as the other user; its arguments select the part to
+//! play.
 //!
-//! Each part says `ready` when it has everything in place, and goes on until it is killed, which it
-//! is with its parent too.
+//! Each part prints `ready` when it is set up, and continues until it is killed, which also happens
+//! when its parent dies.
 
 use crate::sys::{FutexWord, Spin, map_code};
 use crate::{elf, fuse};
@@ -17,10 +18,10 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-/// Where copied code is, so that files can name it.
+/// Address of copied code, so that files can give it names.
 pub const JIT_AVMA: u64 = 0x6000_0000_0000;
 
-/// Plays the part that `words` name; returns only when it cannot.
+/// Plays the part selected by `words`; only returns if it fails.
 pub fn play(words: &[String]) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -82,7 +83,7 @@ pub fn play(words: &[String]) -> io::Result<()> {
         }
         ["long-words", ..] => idle(),
         ["again-with-long-words", library] => {
-            // An argument may be 128 KiB long, all together 2 MiB.
+            // A single argument may be 128 KiB long, all together 2 MiB.
             let mut command = Command::new(std::env::current_exe()?);
             command
                 .args(["attack", "long-words"])
@@ -147,7 +148,7 @@ fn spin(code: Spin) -> io::Result<()> {
     work(code)
 }
 
-/// Runs the code, with naps: samples and switches alike have its stack.
+/// Runs the code and sleeps in between, so that both samples and switches have its stack.
 fn work(code: Spin) -> ! {
     loop {
         code.run(3_000_000);
@@ -166,7 +167,7 @@ fn replace(library: &Path, other: &Path) -> io::Result<()> {
     }
 }
 
-/// The map of this process, by the number that it has in its own namespace.
+/// The perf map of this process, named with its pid in its own namespace.
 fn own_perf_map() -> io::Result<String> {
     Ok(format!("/tmp/perf-{}.map", std::process::id()))
 }
@@ -232,8 +233,7 @@ fn deep_library(library: &str) -> io::Result<Spin> {
     Spin::load(path.to_str().expect("text"))
 }
 
-/// Takes the place of somebody else's recorder: writes down what it is told, and answers without
-/// end.
+/// Impersonates another user's recorder: writes down what it receives, and sends an endless answer.
 fn squat(folder: &Path) -> io::Result<()> {
     fs::create_dir(folder)?;
     run("chmod", &["0777", folder.to_str().expect("text")])?;
@@ -251,7 +251,7 @@ fn squat(folder: &Path) -> io::Result<()> {
     }
 }
 
-/// Many clients, each of which says a byte a second.
+/// Many clients, each of which sends a byte per second.
 fn dribble<S: Write + Send + 'static>(
     clients: usize,
     connect: impl Fn() -> io::Result<S>,
@@ -265,7 +265,7 @@ fn dribble<S: Write + Send + 'static>(
         {
             let _ = stream.write_all(begin);
             streams.push(stream);
-            // Who is not served does not keep the others waiting.
+            // A client that is not served does not delay the others.
             if !announced {
                 announced = true;
                 ready();
@@ -288,7 +288,7 @@ fn endless_line(socket: &Path) -> io::Result<()> {
     }
 }
 
-/// Puts a link and takes it away, over and over, where a file is about to be written.
+/// Keeps creating and removing a link where a file is about to be written.
 fn appear(folder: &Path, name: &str) -> io::Result<()> {
     let path = folder.join(name);
     ready();
@@ -298,7 +298,7 @@ fn appear(folder: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Reads whatever can be read in a folder, and writes down the name of the first.
+/// Tries to read every file in a folder, and writes down the name of the first that can be read.
 fn peek(folder: &Path, catch: &Path) -> io::Result<()> {
     ready();
     loop {

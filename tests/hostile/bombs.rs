@@ -1,11 +1,11 @@
-//! Archives that are small on the disk and large when unpacked.
+//! Archives that are small on disk and large when unpacked.
 
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter};
 
-/// What `len` zeros become, without a header (RFC 1951).
+/// Writes `len` zeros, compressed, without a header (RFC 1951).
 pub fn deflated_zeros(len: u64) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     write_zeros(&mut zip, "zeros", len).expect("memory takes it");
@@ -29,7 +29,7 @@ fn write_zeros<W: Write + std::io::Seek>(
     Ok(())
 }
 
-/// Copies the container `trace` to `path`, but for `member`, which becomes zeros.
+/// Copies the container `trace` to `path`, but replaces `member` by zeros.
 pub fn blow_up(trace: &Path, path: &Path, member: &str, len: u64) -> zip::result::ZipResult<()> {
     let mut from = ZipArchive::new(std::fs::File::open(trace)?)?;
     let mut zip = ZipWriter::new(std::io::BufWriter::new(std::fs::File::create(path)?));
@@ -46,7 +46,7 @@ pub fn blow_up(trace: &Path, path: &Path, member: &str, len: u64) -> zip::result
     Ok(())
 }
 
-/// Writes an archive of so many empty members.
+/// Writes an archive with this number of empty members.
 pub fn many_members(path: &Path, count: usize) -> zip::result::ZipResult<()> {
     let mut zip = ZipWriter::new(std::io::BufWriter::new(std::fs::File::create(path)?));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);

@@ -1,5 +1,5 @@
-//! Attacks on one command: what stands where it writes, what it is given to read, who answers it or
-//! asks it.
+//! Attacks on a single command: through the place where it writes, the files that it reads, and its
+//! sockets.
 
 use crate::harness::{
     Attacker, Attempt, Costs, Guarded, Miss, OTHER, Run, Stage, USER, Watch, fail,
@@ -16,11 +16,11 @@ use std::time::{Duration, Instant};
 
 fn record(stage: &Stage, path: &Path) -> Attempt<Run> {
     stage
-        .tell(&["record", "--for", "200ms", "-o", path.to_str().expect("text")])?
+        .run_program(&["record", "--for", "200ms", "-o", path.to_str().expect("text")])?
         .succeeded("record")
 }
 
-/// Records into a folder that everybody may write to, where `prepare` has put something in the way.
+/// Records into a world-writable folder in which `prepare` has put an obstacle.
 fn into_sticky_folder(
     stage: &Stage,
     prepare: impl FnOnce(&Path) -> Attempt<()>,
@@ -129,13 +129,15 @@ pub fn stranger_at_the_socket(stage: &Stage) -> Attempt<Costs> {
     Ok(costs)
 }
 
-/// What a command does with a trace is refused or told, and costs no more than a trace may.
+/// Runs commands on a trace: each may succeed or refuse, within the limits for a trace.
 fn read_by_root(stage: &Stage, path: &Path) -> Attempt<Costs> {
     let path = path.to_str().expect("text");
     let questions: [&[&str]; 4] =
         [&["info", path], &["why", path], &["table", path, "switches"], &["waits", path]];
-    let runs =
-        questions.into_iter().map(|words| stage.tell(words)).collect::<Attempt<Vec<Run>>>()?;
+    let runs = questions
+        .into_iter()
+        .map(|words| stage.run_program(words))
+        .collect::<Attempt<Vec<Run>>>()?;
     Ok(Costs::most(&runs))
 }
 
@@ -176,7 +178,7 @@ pub fn cut_trace(stage: &Stage) -> Attempt<Costs> {
     Ok(most)
 }
 
-/// What the documentation advised for recording without root.
+/// What the documentation recommended for recording without root.
 const CAPABILITIES: &str =
     "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep";
 

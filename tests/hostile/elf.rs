@@ -1,4 +1,4 @@
-//! Libraries as an attacker would make them: by the compiler, then bent (ELF-64: elf(5)).
+//! Hostile libraries: made by the compiler, then manipulated (ELF-64: elf(5)).
 
 use rustix::fs::inotify;
 use std::fs::{self, OpenOptions};
@@ -11,20 +11,20 @@ const SHT_SYMTAB: u32 = 2;
 const SHT_STRTAB: u32 = 3;
 const SHF_COMPRESSED: u64 = 0x800;
 
-/// How the library is made.
+/// How to make the library.
 pub struct Library<'a> {
     /// The name of the function that spins.
     pub function: &'a str,
-    /// Functions besides, each with lines of its own: work for who reads them.
+    /// Number of other functions, each with its own lines: work for the reader.
     pub more_functions: usize,
     /// Assembly at the end of the file.
     pub assembly: &'a str,
-    /// Further words for the compiler.
+    /// Additional compiler arguments.
     pub flags: &'a [&'a str],
 }
 
 impl Library<'_> {
-    /// Compiles it to `path`; everybody may read it.
+    /// Compiles it to `path`, readable by everybody.
     pub fn write(&self, path: &Path) -> Result<(), String> {
         let mut source = format!(
             "__attribute__((visibility(\"default\"))) void {}(unsigned long n) {{ for (volatile unsigned long i = 0; i < n; i++); }}\n",
@@ -76,7 +76,7 @@ impl Sections {
         self.bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
     }
 
-    /// Where each header is, and the section's name.
+    /// The offset of each header, and the name of its section.
     fn headers(&self) -> Vec<(usize, String)> {
         let table = self.number(0x28, 8) as usize;
         let at = |index: usize| table + 64 * index;
@@ -89,7 +89,7 @@ impl Sections {
         (0..self.number(0x3c, 2) as usize).map(|index| (at(index), name(at(index)))).collect()
     }
 
-    /// Where what is not loaded begins: cut there, the code goes on running.
+    /// Where the part that is not loaded starts: when truncated there, the code still runs.
     pub fn first_debug_byte(&self) -> u64 {
         let debug = self.headers().into_iter().filter(|(_, name)| name.starts_with(".debug_"));
         debug
@@ -98,11 +98,11 @@ impl Sections {
             .unwrap_or(self.bytes.len() as u64)
     }
 
-    /// Says of the symbol table and the names that each takes `len` bytes, and of the lines too.
+    /// Sets the sizes of the symbol table, the names and the lines to `len` bytes each.
     pub fn claim(&mut self, len: u64) {
         for (header, name) in self.headers() {
             let kind = self.number(header + 4, 4) as u32;
-            // The names of the sections themselves are needed.
+            // The names of the sections themselves must stay.
             if (matches!(kind, SHT_SYMTAB | SHT_STRTAB) && name != ".shstrtab")
                 || name.starts_with(".debug_")
             {
@@ -111,7 +111,7 @@ impl Sections {
         }
     }
 
-    /// Moves the names of the symbols to the end of the file, as `names` and nothing else.
+    /// Replaces the symbol names by `names`, at the end of the file.
     pub fn rename(&mut self, names: &[u8]) {
         let header = self.header(".strtab");
         self.put(header + 24, self.bytes.len() as u64);
@@ -119,7 +119,7 @@ impl Sections {
         self.bytes.extend_from_slice(names);
     }
 
-    /// Puts `packed`, which unpacks to `len` bytes, in place of a section.
+    /// Replaces a section by `packed`, which unpacks to `len` bytes.
     pub fn compress(&mut self, section: &str, packed: &[u8], len: u64) {
         let header = self.header(section);
         let flags = self.number(header + 8, 8);
@@ -142,17 +142,18 @@ impl Sections {
     }
 }
 
-/// Writes `bytes` at the start of a file that is said to be `len` long: the rest is a hole.
+/// Writes `bytes` at the start of a file of length `len`; the rest is a hole.
 pub fn write_sparse(path: &Path, bytes: &[u8], len: u64) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
     file.write_all(bytes)?;
     file.set_len(len.max(bytes.len() as u64))
 }
 
-/// Cuts the file at `path` to `len` bytes whenever somebody has opened it, a little later each
-/// time, and mends it with `tail`: who looks at its length and time before and after sees nothing.
+/// Truncates the file at `path` to `len` bytes whenever somebody has opened it, a little later each
+/// time, and restores it with `tail`: a reader that compares its length and time before and after
+/// notices nothing.
 pub fn cut_and_mend(path: &Path, len: u64, tail: &[u8]) -> std::io::Result<()> {
-    /// For how long it stays cut.
+    /// How long it stays truncated.
     const CUT: Duration = Duration::from_millis(10);
     let mut file = OpenOptions::new().write(true).open(path)?;
     let modified = file.metadata()?.modified()?;
@@ -170,7 +171,7 @@ pub fn cut_and_mend(path: &Path, len: u64, tail: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A zlib stream (RFC 1950) of `mebibytes` of zeros, a thousandth as long.
+/// A zlib stream (RFC 1950) of `mebibytes` MiB of zeros, about a thousandth of that long.
 pub fn packed_zeros(mebibytes: u64) -> Vec<u8> {
     let mut stream = vec![0x78, 0xda];
     stream.extend(crate::bombs::deflated_zeros(mebibytes << 20));
@@ -179,8 +180,8 @@ pub fn packed_zeros(mebibytes: u64) -> Vec<u8> {
     stream
 }
 
-/// Assembly that describes `hostile_spin` as `depth` functions inlined in each other, each made of
-/// itself (DWARF 5, §3.3.8).
+/// Assembly that describes `hostile_spin` as `depth` functions inlined into each other, each being
+/// its own abstract origin (DWARF 5, §3.3.8).
 pub fn endless_dwarf(depth: usize) -> String {
     let line = |text: &str| format!("asm(\"{text}\");\n");
     let mut out = line(".section .debug_abbrev");

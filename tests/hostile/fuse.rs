@@ -1,4 +1,4 @@
-//! A file system of one file, served by a user, that stops answering when it is told to
+//! A file system with one file, served by a user process, that stops answering on request
 //! (`include/uapi/linux/fuse.h`).
 
 use std::fs::File;
@@ -18,11 +18,11 @@ const ROOT: u64 = 1;
 const FILE: u64 = 2;
 /// The name of the one file.
 pub const FILE_NAME: &str = "file";
-/// Who asks for this name silences the file system.
+/// Looking up this name silences the file system.
 pub const SILENCE: &str = "silence";
 
-/// Serves `content` on the FUSE device `device` until it is silenced; then keeps it open and
-/// answers nothing.
+/// Serves `content` on the FUSE device `device` until it is silenced; then keeps it open without
+/// answering.
 pub fn serve(mut device: File, content: &[u8]) -> io::Result<()> {
     let mut request = vec![0; 1 << 20];
     let mut silenced = false;
@@ -31,7 +31,7 @@ pub fn serve(mut device: File, content: &[u8]) -> io::Result<()> {
         let request = &request[..len];
         let (opcode, unique, node) = (word(request, 4), long(request, 8), long(request, 16));
         let body = request.get(40..).unwrap_or_default();
-        // A request that was read cannot be taken back, by SIGKILL neither.
+        // A request that was read cannot be cancelled, not even by SIGKILL.
         if !silenced && !matches!(opcode, FORGET | BATCH_FORGET) {
             let (error, answer) = match reply(opcode, node, body, content) {
                 Ok(answer) => (0, answer),
@@ -56,13 +56,13 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// What follows the header of the answer, or an errno.
+/// The body of the answer, or an errno.
 fn reply(opcode: u32, node: u64, body: &[u8], content: &[u8]) -> Result<Vec<u8>, i32> {
     match opcode {
         // Version 7.31, no read-ahead, no flags, 16 requests at once, writes of a page.
         INIT => Ok(words(&[7, 31, 0, 0, 16 << 16 | 16, 4096, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0])),
         LOOKUP if body.strip_suffix(b"\0") == Some(FILE_NAME.as_bytes()) => {
-            // Node, generation; nothing may be remembered.
+            // Node, generation; nothing may be cached.
             let mut entry = words(&[FILE as u32, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
             entry.extend(attributes(FILE, content.len()));
             Ok(entry)

@@ -1,4 +1,4 @@
-//! The stage: two users, root's secret, and the recorder that is attacked; and what is measured of
+//! The test environment: two users, root's secret, the recorder under attack, and measurements of
 //! it.
 
 use crate::fuse;
@@ -15,23 +15,23 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Who attacks.
+/// User id of the attacker.
 pub const USER: u32 = 4711;
-/// Whose files and sockets stand in the way.
+/// User id of the owner of files and sockets that are in the way.
 pub const OTHER: u32 = 4712;
-/// What is not done by then is hung.
+/// A command that takes longer counts as hung.
 const LIMIT: Duration = Duration::from_secs(15);
 /// How long SIGTERM may take.
 const END: Duration = Duration::from_secs(1);
 
-/// Why an attack has no good end.
+/// Why an attack was not withstood.
 #[derive(Debug)]
 pub enum Miss {
-    /// This machine does not let it be made.
+    /// The attack is not possible on this machine.
     Skipped(String),
-    /// It succeeded.
+    /// The attack succeeded.
     Failed(String),
-    /// It cost time; on a busy machine that may be chance.
+    /// The attack cost time, which may be chance on a busy machine.
     Slow(String),
 }
 
@@ -43,12 +43,12 @@ impl<E: std::fmt::Display> From<E> for Miss {
 
 pub type Attempt<T> = Result<T, Miss>;
 
-/// Says what succeeded.
+/// Fails with what succeeded.
 pub fn fail<T>(what: impl Into<String>) -> Attempt<T> {
     Err(Miss::Failed(what.into()))
 }
 
-/// What it took to stand an attack, and without it.
+/// The costs with an attack, and without it.
 #[derive(Clone, Copy, Default)]
 pub struct Costs {
     pub without: Duration,
@@ -57,42 +57,42 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// Of a command, once in peace and once attacked.
+    /// The costs of a command, without and with the attack.
     pub fn of(without: &Run, with: &Run) -> Self {
         Self { without: without.elapsed, with: with.elapsed, mebibytes: with.mebibytes }
     }
 
-    /// Of the worst of several.
+    /// The worst of several.
     pub fn most(runs: &[Run]) -> Self {
         let mut costs = Self::default();
         runs.iter().for_each(|run| costs.add(run));
         costs
     }
 
-    /// Counts a command that was attacked.
+    /// Adds a command that was attacked.
     pub fn add(&mut self, run: &Run) {
         self.with = self.with.max(run.elapsed);
         self.mebibytes = self.mebibytes.max(run.mebibytes);
     }
 }
 
-/// One attack's folders. Root's is open to look at, its files are not; the user's is his own.
+/// The folders of one attack. Root's folder can be listed, but its files not read; the user's
+/// folder belongs to the user.
 pub struct Stage {
-    /// A folder of the user's.
+    /// The folder of the user.
     pub user: PathBuf,
-    /// A folder of root's.
+    /// The folder of root.
     pub root: PathBuf,
-    /// What nobody but root may read.
+    /// The secret that only root may read.
     pub secret: String,
-    /// A trace that was recorded in peace.
+    /// A trace that was recorded without an attack.
     pub trace: PathBuf,
     folder: tempfile::TempDir,
     unhitch: PathBuf,
     this: PathBuf,
 }
 
-/// The programs under test, held open: a file system is about to be mounted over their folder,
-/// perhaps.
+/// The programs under test, held open because a file system may be mounted over their folder.
 pub struct Programs {
     unhitch: Vec<u8>,
     this: Vec<u8>,
@@ -106,7 +106,7 @@ impl Programs {
         })
     }
 
-    /// Writes them where everybody may run them.
+    /// Writes them to where everybody may run them.
     pub fn install(self, folder: &Path) -> std::io::Result<()> {
         fs::create_dir(folder)?;
         for (name, content) in [("unhitch", self.unhitch), ("hostile", self.this)] {
@@ -119,7 +119,7 @@ impl Programs {
 
 impl Stage {
     pub fn new(programs: &Path) -> std::io::Result<Self> {
-        // Not in /tmp, over which a user mounts his own.
+        // This cannot be in /tmp, which a user mounts over.
         let folder = tempfile::tempdir_in("/run")?;
         fs::set_permissions(folder.path(), Permissions::from_mode(0o755))?;
         let (user, root) = (folder.path().join("user"), folder.path().join("root"));
@@ -141,7 +141,7 @@ impl Stage {
         })
     }
 
-    /// A file of root's, which holds the secret.
+    /// A file of root that contains the secret.
     pub fn secret_file(&self, name: &str, content: impl AsRef<[u8]>) -> std::io::Result<PathBuf> {
         let path = self.root.join(name);
         fs::write(&path, content)?;
@@ -149,8 +149,8 @@ impl Stage {
         Ok(path)
     }
 
-    /// Serves `content` as the one file of a file system of the user's that everybody may use.
-    /// Gives its path.
+    /// Serves `content` as the only file on a file system of the user that everybody may use.
+    /// Returns its path.
     pub fn serve(&self, content: &str) -> Attempt<(Attacker, String)> {
         let folder = self.folder.path().join("mount");
         fs::create_dir(&folder)?;
@@ -174,7 +174,7 @@ impl Stage {
         Ok((server, folder.join(fuse::FILE_NAME).to_str().expect("text").to_owned()))
     }
 
-    /// From now on the file system answers nothing.
+    /// Makes the file system stop answering.
     pub fn silence(&self) {
         let _ = fs::metadata(self.folder.path().join("mount").join(fuse::SILENCE));
     }
@@ -204,7 +204,7 @@ impl Stage {
         &self.unhitch
     }
 
-    /// This program, to play a part.
+    /// This program, as an attacker.
     pub fn part(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.this);
         command.arg("attack").args(words).current_dir(&self.user);
@@ -219,7 +219,7 @@ impl Stage {
         Attacker::start(command, words[0])
     }
 
-    /// Starts a part in a user and mount namespace of the user's own, where he is root.
+    /// Starts a part as the user, in separate user and mount namespaces where the user is root.
     pub fn attack_from_namespace(&self, words: &[&str]) -> Attempt<Attacker> {
         self.hand_over()?;
         let mut command = Command::new("unshare");
@@ -241,13 +241,13 @@ impl Stage {
         })
     }
 
-    /// Fails if the secret is in `bytes`.
+    /// Fails if `bytes` contains the secret.
     pub fn holds_no_secret(&self, bytes: &[u8], place: &str) -> Attempt<()> {
         let found = bytes.windows(self.secret.len()).any(|window| window == self.secret.as_bytes());
         if found { fail(format!("root's secret is in {place}")) } else { Ok(()) }
     }
 
-    /// Fails unless the trace opens and holds no secret. Returns its length.
+    /// Fails unless the trace opens and does not contain the secret. Returns its length.
     pub fn check_trace(&self, path: &Path) -> Attempt<()> {
         let trace = unhitch_formats::open(path)?;
         if trace.switches.is_empty() {
@@ -264,7 +264,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Runs `command` to its end; fails if it hangs, is killed, or tells the secret.
+    /// Runs `command` until it exits; fails if it hangs, is killed, or prints the secret.
     pub fn run(&self, what: &str, mut command: Command) -> Attempt<Run> {
         let output = self.folder.path().join("output");
         let file = File::create(&output)?;
@@ -300,14 +300,14 @@ impl Stage {
     }
 
     /// Runs the program under test with `words`.
-    pub fn tell(&self, words: &[&str]) -> Attempt<Run> {
+    pub fn run_program(&self, words: &[&str]) -> Attempt<Run> {
         let mut command = self.unhitch();
         command.args(words);
         self.run(words[0], command)
     }
 }
 
-/// A command that ended.
+/// A finished command.
 pub struct Run {
     pub status: ExitStatus,
     pub elapsed: Duration,
@@ -330,7 +330,7 @@ impl Run {
     }
 }
 
-/// A child that does not outlive us.
+/// A child process that does not outlive us.
 pub struct Guarded(Child);
 
 impl Guarded {
@@ -343,7 +343,7 @@ impl Guarded {
         self.0.stdout.take().expect("piped")
     }
 
-    /// How much memory it has had, with its children.
+    /// Peak memory, with its children.
     pub fn mebibytes(&self) -> u64 {
         tree_kib(self.0.id()) >> 10
     }
@@ -356,12 +356,12 @@ impl Drop for Guarded {
     }
 }
 
-/// Waits for a child that was killed, but not for long: who waits for files that never answer does
-/// not end before his attacker does.
+/// Waits for a killed child, but not for long: a process that waits for files that never answer
+/// does not exit before the attacker does.
 fn reap(child: &mut Child) {
-    const PATIENCE: Duration = Duration::from_secs(5);
+    const TIMEOUT: Duration = Duration::from_secs(5);
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE && matches!(child.try_wait(), Ok(None)) {
+    while begun.elapsed() < TIMEOUT && matches!(child.try_wait(), Ok(None)) {
         thread::sleep(Duration::from_millis(5));
     }
 }
@@ -369,7 +369,7 @@ fn reap(child: &mut Child) {
 /// A process of an attack, with all its children.
 pub struct Attacker {
     child: Child,
-    /// Given back in the end.
+    /// Returned at the end.
     mount: Option<PathBuf>,
 }
 
@@ -390,7 +390,7 @@ impl Attacker {
         }
     }
 
-    /// Its number.
+    /// Its pid.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -410,7 +410,7 @@ impl Drop for Attacker {
     }
 }
 
-/// The most memory that a process and its children have had at once.
+/// Peak memory of a process and its children together.
 #[derive(Default)]
 struct Memory {
     peak_kib: u64,
@@ -480,18 +480,17 @@ impl<'a> Watch<'a> {
         Ok(fs::read_to_string(self.stage.folder.path().join("watch"))?)
     }
 
-    /// Where the traces go.
+    /// The folder of the traces.
     pub fn traces(&self) -> &Path {
         &self.traces
     }
 
-    /// Has the rings saved, and gives the trace; counts the time it took and the memory that all
-    /// had meanwhile.
+    /// Makes it save and returns the trace; measures the time and the peak memory of all processes.
     pub fn save(&mut self, costs: &mut Costs) -> Attempt<PathBuf> {
         let stage = self.stage;
         let watcher = self.child.0.id();
         let (saved, mebibytes) = while_measured(watcher, || {
-            let run = stage.tell(&["save", "--note", "a note"]);
+            let run = stage.run_program(&["save", "--note", "a note"]);
             if let Some(status) = self.child.0.try_wait()? {
                 return fail(format!("watch ended: {status}"));
             }
@@ -504,7 +503,7 @@ impl<'a> Watch<'a> {
         path.ok_or_else(|| Miss::Failed(format!("save: {}", saved.last_line())))
     }
 
-    /// Ends it by SIGTERM, in time, while it is busy with a save.
+    /// Ends it with SIGTERM during a save; it must exit in time.
     pub fn end(mut self) -> Attempt<()> {
         let mut save = self.stage.unhitch();
         let _asking =
@@ -522,7 +521,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// What `work` gives, and the most memory that the process had meanwhile.
+/// The result of `work`, and the peak memory of the process meanwhile.
 fn while_measured<T>(pid: u32, work: impl FnOnce() -> T) -> (T, u64) {
     let stop = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|scope| {

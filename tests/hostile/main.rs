@@ -1,9 +1,9 @@
-//! Among strangers: an ordinary user attacks a recorder that runs as root (`make test-hostile`).
+//! An ordinary user attacks a recorder that runs as root (`make test-hostile`).
 //!
-//! Every attack must cost nothing but names: the trace is saved and opens, in time, within the
-//! memory that we allow ourselves, and holds nothing of root's; and the recorder goes on. The test
-//! runs in a mount namespace of its own, with empty /tmp, /run and /var/lib, and starts itself
-//! again as the other user: nothing is left behind, however it ends.
+//! An attack may cost nothing but function names: the trace is saved and opens, in time and within
+//! our memory limits, and contains nothing of root's; and the recorder keeps running. The test runs
+//! in its own mount namespace, with empty /tmp, /run and /var/lib, and starts itself again as the
+//! other user, so nothing is left behind, however it ends.
 #![cfg(target_os = "linux")]
 
 mod attacker;
@@ -23,24 +23,24 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
-/// How much longer a save may take.
+/// How much longer a save may take under attack.
 const DELAY: Duration = Duration::from_secs(2);
-/// How much memory the recorder and its children may have in all.
+/// Maximum memory of the recorder and its children together.
 const MEBIBYTES: u64 = 512;
-/// How often an attack that was only slow is tried.
+/// Maximum number of tries for an attack that only cost time.
 const TRIES: usize = 3;
 
-/// How an attack is made.
+/// The kind of an attack.
 enum Way {
-    /// It goes on while root records, saves, scans and answers.
+    /// It continues while root records, saves, scans and reads traces.
     Siege(fn(&Stage) -> Attempt<Siege>),
-    /// It is against one command, and judges that itself.
+    /// It is against a single command, and checks the result itself.
     Deed(fn(&Stage) -> Attempt<Costs>),
 }
 
 use Way::{Deed, Siege as Besiege};
 
-/// Every attack: what succeeded before it was defended against comes with "seen".
+/// All attacks: those that once succeeded are marked with "seen".
 const ATTACKS: &[(&str, Way)] = &[
     ("a mapped library, cut while it is read (seen)", Besiege(sieges::cut_library)),
     ("a mapped library, replaced over and over", Besiege(sieges::replaced_library)),
@@ -110,7 +110,7 @@ fn main() -> ExitCode {
     }
     if std::env::var_os(INSIDE).is_none() {
         let mut again = Command::new("unshare");
-        // The name that this program has stands behind the link.
+        // The link leads to the real name of this program.
         let this = std::fs::read_link("/proc/self/exe").unwrap_or_default();
         again
             .args(["--mount", "--propagation", "private", "--"])
@@ -120,7 +120,7 @@ fn main() -> ExitCode {
         eprintln!("unshare cannot be run: {}", again.exec());
         return ExitCode::FAILURE;
     }
-    // Cargo's options for its own harness mean nothing here.
+    // Ignore cargo's options for its own harness.
     let wanted: Vec<String> = words.into_iter().filter(|word| !word.starts_with('-')).collect();
     match defend(&wanted) {
         Ok(true) => ExitCode::SUCCESS,
@@ -140,7 +140,7 @@ fn unfit() -> Option<&'static str> {
     (!traced).then_some("no tracefs")
 }
 
-/// Makes every attack whose name holds one of `wanted`, or all; true when all were stood.
+/// Runs all attacks, or those whose name contains one of `wanted`; true if all were withstood.
 fn defend(wanted: &[String]) -> Attempt<bool> {
     let programs = Programs::read()?;
     for folder in ["/tmp", "/run", "/var/lib"] {
@@ -185,13 +185,14 @@ fn defend(wanted: &[String]) -> Attempt<bool> {
             Err(_) => failed += 1,
         }
     }
-    // As the standard harness ends, for who counts; a skipped test counts as passed there.
+    // This is the last line of the standard harness, which tools/test counts; a skipped test counts
+    // as passed there.
     let word = if failed == 0 { "ok" } else { "FAILED" };
     println!("\ntest result: {word}. {} passed; {failed} failed; 0 ignored", passed + skipped);
     Ok(failed == 0)
 }
 
-/// Makes one attack; again when it only cost time, which on a busy machine may be chance.
+/// Runs one attack; repeats it if it only cost time, which may be chance on a busy machine.
 fn stand(home: &Path, way: &Way, without: &mut Costs) -> (Costs, Attempt<()>) {
     let mut costs = Costs::default();
     for turn in 1.. {
@@ -228,23 +229,23 @@ fn attempt(home: &Path, way: &Way, without: &Costs, costs: &mut Costs) -> Attemp
     }
 }
 
-/// What it costs when nobody attacks. Leaves a trace for who needs one.
+/// Measures the costs without an attack. Leaves a trace for attacks that need one.
 fn peace(home: &Path) -> Attempt<Costs> {
     let stage = Stage::new(home)?;
     let mut costs = Costs::default();
     besiege(&stage, sieges::peace, &mut costs)?;
     let trace = stage.trace.to_str().expect("text");
     if !stage.trace.exists() {
-        stage.tell(&["record", "--for", "300ms", "-o", trace])?.succeeded("record")?;
+        stage.run_program(&["record", "--for", "300ms", "-o", trace])?.succeeded("record")?;
         std::fs::set_permissions(trace, std::os::unix::fs::PermissionsExt::from_mode(0o644))?;
     }
     Ok(costs)
 }
 
-/// Lets root do all that he does beside an attack; adds the slowest save and the most memory to
+/// Does everything that root does during an attack; adds the slowest save and the peak memory to
 /// `costs`.
 fn besiege(stage: &Stage, begin: fn(&Stage) -> Attempt<Siege>, costs: &mut Costs) -> Attempt<()> {
-    /// How long the attackers run before they are looked at.
+    /// How long the attackers run before root starts.
     const BEFORE: Duration = Duration::from_millis(300);
     let mut watch = Watch::start(stage)?;
     let siege = begin(stage)?;
@@ -254,7 +255,7 @@ fn besiege(stage: &Stage, begin: fn(&Stage) -> Attempt<Siege>, costs: &mut Costs
     stage.check_trace(&trace)?;
     let recorded = watch.traces().join("recorded.hitch");
     let record = stage
-        .tell(&["record", "--for", "300ms", "-o", recorded.to_str().expect("text")])?
+        .run_program(&["record", "--for", "300ms", "-o", recorded.to_str().expect("text")])?
         .succeeded("record")?;
     costs.add(&record);
     stage.check_trace(&recorded)?;
@@ -263,7 +264,7 @@ fn besiege(stage: &Stage, begin: fn(&Stage) -> Attempt<Siege>, costs: &mut Costs
     for words in
         [&["info", trace][..], &["why", trace], &["scan", &attacker], &["threads", &attacker]]
     {
-        costs.mebibytes = costs.mebibytes.max(stage.tell(words)?.mebibytes);
+        costs.mebibytes = costs.mebibytes.max(stage.run_program(words)?.mebibytes);
     }
     let again = watch.save(costs)?;
     stage.check_trace(&again)?;
@@ -271,7 +272,7 @@ fn besiege(stage: &Stage, begin: fn(&Stage) -> Attempt<Siege>, costs: &mut Costs
     guard.untouched()
 }
 
-/// Sees who opens or reads what nobody may.
+/// Watches for forbidden opens and reads.
 struct Guard(rustix::fd::OwnedFd);
 
 impl Guard {

@@ -1,4 +1,4 @@
-//! Attacks that go on while root records, watches, saves, scans and answers.
+//! Attacks that continue while root records, watches, saves, scans and reads traces.
 
 use crate::attacker::JIT_AVMA;
 use crate::elf::{self, Library, Sections};
@@ -8,14 +8,14 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Who attacks, and what they must not reach.
+/// The attackers, and what they must not reach.
 #[derive(Default)]
 pub struct Siege {
     /// Dropped in this order.
     pub attackers: Vec<Attacker>,
-    /// Root's files that nobody may read meanwhile.
+    /// Files of root that nobody may read meanwhile.
     pub unread: Vec<PathBuf>,
-    /// Files that nobody may even open: to open or read them changes them.
+    /// Files that nobody may even open, because opening or reading has side effects.
     pub unopened: Vec<PathBuf>,
 }
 
@@ -28,7 +28,7 @@ impl From<Attacker> for Siege {
 const PLAIN: Library =
     Library { function: "hostile_spin", more_functions: 0, assembly: "", flags: &["-g"] };
 
-/// A library of the user's, which he may change.
+/// A library that the user may change.
 fn library(stage: &Stage, name: &str, library: &Library) -> Attempt<String> {
     let path = stage.mine(name);
     library.write(Path::new(&path))?;
@@ -44,7 +44,7 @@ fn spin(stage: &Stage, path: &str) -> Attempt<Siege> {
     stage.attack(&["spin", path]).map(Siege::from)
 }
 
-/// The same work, and nobody means harm: what the others are compared with.
+/// The same work without an attack, for comparison.
 pub fn peace(stage: &Stage) -> Attempt<Siege> {
     spin(stage, &plain(stage)?)
 }
@@ -64,7 +64,7 @@ pub fn replaced_library(stage: &Stage) -> Attempt<Siege> {
     stage.attack(&["replace", &path, &other]).map(Siege::from)
 }
 
-/// A library without names of its own, and the debug file that it links to.
+/// A library without symbols, and the debug file that it links to.
 fn with_debug_link(stage: &Stage, function: &str) -> Attempt<(String, PathBuf)> {
     let path = library(stage, "linked.so", &PLAIN)?;
     let debug = stage.root.join("linked.debug");
@@ -130,7 +130,7 @@ pub fn long_perf_maps(stage: &Stage) -> Attempt<Siege> {
     Ok(Siege { attackers, ..Siege::default() })
 }
 
-/// A perf map of root's, which would name the user's code.
+/// A perf map that belongs to root and would name the user's code.
 fn secret_map(stage: &Stage) -> Attempt<PathBuf> {
     Ok(stage.secret_file("secret.map", format!("{JIT_AVMA:x} 1000 {}\n", stage.secret))?)
 }
@@ -206,14 +206,14 @@ pub fn library_link_to_memory(stage: &Stage) -> Attempt<Siege> {
     mapped_then(stage, Path::new("/proc/self/mem"))
 }
 
-/// Attackers that use a file system of the user's, which falls silent.
+/// Attackers that use a file system of the user that stops answering.
 fn on_silent_files(
     stage: &Stage,
     begin: impl Fn(&str, &str) -> Attempt<Vec<Attacker>>,
 ) -> Attempt<Siege> {
     let path = plain(stage)?;
     let (server, file) = stage.serve(&path)?;
-    // It ends first: who waits for its files cannot be killed before.
+    // It must end first: processes that wait for its files cannot be killed before.
     let mut attackers = vec![server];
     attackers.extend(begin(&path, &file)?);
     stage.silence();
@@ -230,7 +230,7 @@ pub fn silent_perf_map(stage: &Stage) -> Attempt<Siege> {
     })
 }
 
-/// More processes than the recorder has patience with.
+/// More processes than the recorder waits for.
 pub fn silent_futexes(stage: &Stage) -> Attempt<Siege> {
     on_silent_files(stage, |_, file| (0..12).map(|_| stage.attack(&["futex", file])).collect())
 }
@@ -256,7 +256,7 @@ pub fn long_words(stage: &Stage) -> Attempt<Siege> {
     stage.attack(&["again-with-long-words", &plain(stage)?]).map(Siege::from)
 }
 
-/// The socket is root's alone; these clients are root's, as a program of his gone wild.
+/// Only root may use the socket, so these clients run as root, like a broken program of root's.
 fn at_socket(stage: &Stage, words: &[&str]) -> Attempt<Siege> {
     Attacker::start(stage.part(words), words[0]).map(Siege::from)
 }

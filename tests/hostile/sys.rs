@@ -1,4 +1,4 @@
-//! The one place that is `unsafe`: code in memory, and the calls that the standard library does not
+//! The only `unsafe` code: code in memory, and system calls that the standard library does not
 //! wrap.
 #![allow(unsafe_code)]
 
@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::NonNull;
 
-/// Code that counts down from its argument: a loop that samples hit.
+/// Code that counts down from its argument: a loop for samples.
 #[derive(Clone, Copy)]
 pub struct Spin(extern "C" fn(u64));
 
@@ -35,12 +35,12 @@ impl Spin {
         }
     }
 
-    /// The same code in new memory at `avma`, as a JIT compiler makes it.
+    /// The same code in new memory at `avma`, like that of a JIT compiler.
     pub fn copy_to(self, avma: u64) -> io::Result<Self> {
         const LEN: usize = 256;
         let memory =
             map(Some(avma), 4096, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC, None)?;
-        // SAFETY: the function is shorter than LEN, does not depend on where it is, and is followed
+        // SAFETY: the function is shorter than LEN, is position-independent, and is followed
         // by readable memory; the new mapping is ours and longer.
         unsafe {
             std::ptr::copy_nonoverlapping(self.0 as *const u8, memory.as_ptr(), LEN);
@@ -80,12 +80,13 @@ fn map(
     }
 }
 
-/// Maps the first page of `file`, or one without a file, as code, for good.
+/// Permanently maps the first page of `file`, or an anonymous page, as code.
 pub fn map_code(file: Option<&File>) -> io::Result<()> {
     map(None, 4096, libc::PROT_READ | libc::PROT_EXEC, file).map(drop)
 }
 
-/// A futex word on the first page of `file`, which the kernel must ask for whenever somebody looks.
+/// A futex word on the first page of `file`, which the kernel must read from the file on each
+/// access.
 #[derive(Clone, Copy)]
 pub struct FutexWord(NonNull<u8>);
 
@@ -98,10 +99,10 @@ impl FutexWord {
         map(None, 4096, libc::PROT_READ | libc::PROT_WRITE, Some(file)).map(Self)
     }
 
-    /// Sleeps for as long as the word is `expected`, for good.
+    /// Sleeps while the word is `expected`, i.e. forever.
     pub fn wait(self, expected: u32) {
         let nowhere = std::ptr::null::<libc::timespec>();
-        // SAFETY: the word is aligned and stays mapped; the kernel checks it itself.
+        // SAFETY: the word is aligned and stays mapped; the kernel checks both.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -113,9 +114,9 @@ impl FutexWord {
         };
     }
 
-    /// Gives the page back, so that the next look needs the file again.
+    /// Frees the page, so that the next access reads the file again.
     pub fn forget(self, file: &File) {
-        // SAFETY: the page is private and nobody refers to its content.
+        // SAFETY: the page is private, and there is no reference to its content.
         unsafe {
             libc::madvise(self.0.as_ptr().cast(), 4096, libc::MADV_DONTNEED);
             libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);

@@ -1,8 +1,8 @@
-/* Waits at many of the kernel's wait places at once, each in a thread or a child that is named after it.
+/* Waits at many wait places of the kernel at once, each in a thread or child named after it.
  *
- * A wait that cannot be made here prints "SKIPPED name: reason". When every other one is asleep, for
- * HOLD_MS, all end with the process; "WAITED name tid" says who they were. What a thread was asleep in
- * is its longest sleep. */
+ * A wait that is not possible here prints "SKIPPED name: reason". When all others have been asleep for
+ * HOLD_MS, the process exits; it prints "WAITED name tid" for each. The wait of a thread is its longest
+ * sleep. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -55,7 +55,7 @@ static volatile int count, is_over;
 
 static void milliseconds(int ms) { usleep(ms * 1000); }
 
-/* The wait in which this thread is about to be cannot be made: why. */
+/* Reports why the wait of this thread is not possible. */
 static void skip(const char *name, const char *why) {
     if (!is_over) printf("SKIPPED %s: %s: %s\n", name, why, strerror(errno));
     for (int i = 0; i < count; i++)
@@ -71,7 +71,7 @@ static void *begin(void *argument) {
     prctl(PR_SET_NAME, start.name);
     waits[start.number].tid = syscall(SYS_gettid);
     start.wait(start.name);
-    /* It should not have come back. */
+    /* The call should not have returned. */
     errno = 0;
     skip(start.name, "it did not wait");
     return 0;
@@ -86,7 +86,7 @@ static void run(const char *name, void (*wait)(const char *)) {
     if (pthread_create(&thread, 0, begin, &starts[count - 1])) abort();
 }
 
-/* A child in which one wait is made; `pid` counts as its thread. */
+/* Starts a child for one wait; `pid` counts as its thread. */
 static void run_child(const char *name, void (*child)(void)) {
     int number = count;
     waits[number].name = name;
@@ -281,7 +281,7 @@ static void fuse_server(const char *name) {
         static char request[FUSE_MIN_READ_BUFFER * 4];
         struct fuse_in_header *in = (void *)request;
         if (read(fd, request, sizeof request) <= 0) return;
-        if (in->opcode != FUSE_INIT) continue; /* It is never answered. */
+        if (in->opcode != FUSE_INIT) continue; /* Other requests are never answered. */
         struct { struct fuse_out_header header; struct fuse_init_out init; } answer = {
             .header = {.len = sizeof answer, .unique = in->unique},
             .init = {.major = FUSE_KERNEL_VERSION, .minor = FUSE_KERNEL_MINOR_VERSION, .max_write = 4096},
@@ -306,7 +306,7 @@ static void fanotify_wait(const char *name) {
     NEED(close(open(path_of("guarded"), O_RDWR | O_CREAT, 0600)));
     NEED(fanotify_mark(fd, FAN_MARK_ADD, FAN_OPEN_PERM, AT_FDCWD, path_of("guarded")));
     guarded = 1;
-    for (;;) NEED(read(fd, event, sizeof event)); /* It never permits anything. */
+    for (;;) NEED(read(fd, event, sizeof event)); /* Never permit anything. */
 }
 static void fanotify_open(const char *name) {
     for (int i = 0; !guarded && i < 2000; i++) milliseconds(5);
@@ -336,7 +336,7 @@ static void fsync_wait(const char *name) {
     }
 }
 
-/* R, S, D, T, t of a thread of ours or of a child; 0 when it is gone. */
+/* The state (R, S, D, T, t) of a thread of ours or of a child; 0 if it has exited. */
 static char state_of(int tid) {
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%d/stat", tid);
@@ -380,7 +380,7 @@ int main(int argc, char **argv) {
     run("fanotify_read", fanotify_wait); run("fanotify_open", fanotify_open);
     run("io_uring", io_uring_wait); run("aio", aio_wait);
     run("membarrier", membarrier_wait); run("fsync", fsync_wait);
-    /* Until all sleep, at twenty looks in a row; two of them are always at work. */
+    /* Wait until all sleep in twenty checks in a row; two of them are always busy. */
     for (int looks = 0, tries = 0; looks < 20 && tries < 6000; tries++, milliseconds(5)) {
         int asleep = 1;
         for (int i = 0; i < count; i++) {
@@ -398,7 +398,7 @@ int main(int argc, char **argv) {
     puts("DONE");
     fflush(stdout);
     for (int i = 0; i < 2; i++) kill(waits[i].tid, SIGKILL);
-    /* Who waits for an answer of the server that it is itself does not even die. */
+    /* A process that waits for an answer from its own server cannot even be killed. */
     if (fuse >= 0) umount2(path_of("mnt"), MNT_FORCE);
     _exit(0);
 }

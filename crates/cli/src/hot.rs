@@ -1,4 +1,4 @@
-//! `unhitch hot`: in which functions the CPU samples are, and on which instructions of one of them.
+//! `unhitch hot`: ranks functions by CPU samples, or shows the samples on each instruction of one.
 
 mod listing;
 
@@ -16,21 +16,21 @@ use unhitch_analysis::{SelfSamples, self_samples};
 use unhitch_model::{FrameId, Recorded, ThreadId, Trace, Window, visible};
 use unhitch_symbols::CodeOptions;
 
-/// How many functions the text ranks; the JSON has all.
-const RANKED: usize = 20;
-/// How many callees are told for a function without samples of its own.
-const TOLD_CALLEES: usize = 3;
+/// Maximum functions in the ranking as text; JSON has all of them.
+const MAX_RANKED: usize = 20;
+/// Maximum callees listed for a function that has no samples of its own.
+const MAX_LISTED_CALLEES: usize = 3;
 
-/// Which samples are looked at.
+/// Which samples to use.
 struct Selection {
-    /// Of these threads; all threads when empty.
+    /// Samples of these threads; of all threads if empty.
     threads: Vec<ThreadId>,
-    /// In these windows.
+    /// Samples in these windows.
     windows: Vec<Window>,
 }
 
 impl Selection {
-    /// Indices into [`Trace::samples`]. A CPU's idle thread does nothing worth a look.
+    /// Indices into [`Trace::samples`], without those of idle threads.
     fn samples(&self, trace: &Trace) -> Vec<usize> {
         let is_wanted =
             |thread: &ThreadId| self.threads.is_empty() || self.threads.contains(thread);
@@ -45,15 +45,15 @@ impl Selection {
     }
 }
 
-/// Ranks functions, or shows the instructions of one.
+/// Runs `unhitch hot`: ranks functions, or shows the instructions of one.
 pub fn hot(args: &HotArgs) -> anyhow::Result<Done> {
-    // Instructions are read from the files that the trace names: their names are made visible when
-    // they are printed.
+    // Instructions are read from the files that the trace names, so the names must stay as they
+    // are; they are made visible when printed.
     let trace = load::trace(&args.trace, For::of(args.json || args.function.is_some()))?;
-    if let Some(told) =
+    if let Some(lacking) =
         recording::not_recorded(&trace, Recorded::Samples, "").filter(|_| !args.json)
     {
-        bail!("{}", told.trim_end());
+        bail!("{}", lacking.trim_end());
     }
     let selection = Selection {
         threads: args
@@ -92,11 +92,11 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> anyhow::Resul
         );
     }
     if ranked.is_empty() {
-        return print("No CPU samples here.\n");
+        return print("No CPU samples in this selection.\n");
     }
     let mut out =
-        format!("{:>9} {:>8}  function (its own samples, not its callees')\n", "samples", "share");
-    for place in ranked.iter().take(RANKED) {
+        format!("{:>9} {:>8}  function (self samples, without callees)\n", "samples", "share");
+    for place in ranked.iter().take(MAX_RANKED) {
         let share = units::rounded_percent(place.samples, total);
         let _ = writeln!(
             out,
@@ -106,9 +106,9 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> anyhow::Resul
             visible(module(place))
         );
     }
-    let rest: u64 = ranked.iter().skip(RANKED).map(|place| place.samples).sum();
+    let rest: u64 = ranked.iter().skip(MAX_RANKED).map(|place| place.samples).sum();
     if rest > 0 {
-        let more = units::plural((ranked.len() - RANKED) as u64, "more function");
+        let more = units::plural((ranked.len() - MAX_RANKED) as u64, "more function");
         let _ = writeln!(
             out,
             "{:>9} {:>8}  … {more}",
@@ -118,7 +118,7 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> anyhow::Resul
     }
     let _ = writeln!(
         out,
-        "{:>9} {:>8}  all, without the idle CPUs'",
+        "{:>9} {:>8}  total, without idle CPUs",
         units::count(total),
         units::rounded_percent(total, total)
     );
@@ -128,8 +128,8 @@ fn ranking(trace: &Trace, selection: &Selection, as_json: bool) -> anyhow::Resul
     print(&out)
 }
 
-/// The instructions, with their samples, of the function called `function`, or of the one with most
-/// samples of its own.
+/// The instructions of `function` with their samples; without a name, of the function with the most
+/// self samples.
 pub fn listing(
     trace: &Trace,
     samples: &[usize],
@@ -144,11 +144,11 @@ pub fn listing(
         return no_samples_in(trace, samples, function.unwrap_or_default());
     };
     let mut fitting = ranked.iter().filter(|place| fit(place) == Some(best));
-    let Some(place) = fitting.next() else { bail!("no CPU samples here") };
+    let Some(place) = fitting.next() else { bail!("no CPU samples in this selection") };
     let mut notes = Vec::new();
     if let Some(wanted) = function {
         if best == Fit::Inlined {
-            notes.push(format!("{wanted} is inlined; this is a function that holds it"));
+            notes.push(format!("{wanted} is inlined; this is a function that contains it"));
         }
         let others: Vec<String> = fitting
             .map(|other| {
@@ -190,32 +190,33 @@ fn no_samples_in(trace: &Trace, samples: &[usize], wanted: &str) -> anyhow::Resu
     let above: Vec<usize> = samples.iter().copied().filter(calls).collect();
     if above.is_empty() {
         bail!(
-            "no sample is in a function called {wanted:?}; `unhitch hot TRACE` lists those that have samples"
+            "no sample is in a function called {wanted:?}; `unhitch hot TRACE` lists the functions \
+             that have samples"
         );
     }
     let callees = self_samples(trace, above.iter().copied());
     let callees: Vec<String> = callees
         .iter()
-        .take(TOLD_CALLEES)
+        .take(MAX_LISTED_CALLEES)
         .map(|place| format!("{} ({})", visible(&place.label(trace)), units::count(place.samples)))
         .collect();
     let count = units::plural(above.len() as u64, "sample");
     bail!(
-        "{wanted:?} has no samples of its own: it is on the stacks of {count}, taken in {}",
+        "{wanted:?} has no self samples: it is on the stacks of {count}, taken in {}",
         callees.join(", ")
     )
 }
 
-/// How well a place fits what the user wrote; the best first.
+/// How well a function matches what the user wrote; the best match first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Fit {
-    /// It is the name, or `file+0xOFFSET` among its samples.
+    /// The whole name, or a `file+0xOFFSET` within the range of its samples.
     Exact,
-    /// It is the last part of the name: `find` for `map::Map::find`.
+    /// The last part of the name: `find` for `map::Map::find`.
     LastPart,
-    /// It is, or is the last part of, the name of a function inlined there.
+    /// The name, or its last part, of a function inlined there.
     Inlined,
-    /// The name contains it.
+    /// Any part of the name.
     Part,
 }
 
@@ -249,7 +250,7 @@ impl Fit {
     }
 }
 
-/// True when `wanted` is `file+0xOFFSET` and that lies among the samples of `place`.
+/// True when `wanted` is `file+0xOFFSET` and lies within the range of the samples of `place`.
 fn holds_address(trace: &Trace, place: &SelfSamples, wanted: &str) -> bool {
     let Some((file, offset)) = wanted.split("..").next().and_then(|start| start.rsplit_once("+0x"))
     else {

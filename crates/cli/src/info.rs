@@ -1,11 +1,11 @@
-//! `unhitch info`: what a trace holds.
+//! `unhitch info`: a summary of what a trace holds.
 
 use crate::args::InfoArgs;
 use crate::terminal::{print, print_json};
 use crate::{Done, load};
 use unhitch_analysis::answer::Info;
 
-/// Prints what the trace holds.
+/// Prints the summary.
 pub fn info(args: &InfoArgs) -> anyhow::Result<Done> {
     let info = Info::new(&load::trace(&args.trace, load::For::of(args.json))?);
     if args.json {

@@ -1,12 +1,13 @@
-//! `unhitch lab`: programs that hang on purpose, recorded and answered in one go; and measurements
-//! of what hangs are made of.
+//! `unhitch lab`: programs that hang on purpose, recorded and explained in one go; and tools that
+//! measure locks and fill address spaces.
 
 mod address_space;
 mod fairness;
+mod tool;
 
 use crate::args::{LabArgs, wrong_usage};
 use crate::names::namer;
-use crate::record::{target, tell};
+use crate::record::{report_saved, target};
 use crate::terminal::{note, print};
 use crate::{Done, signals, why};
 use anyhow::{Context, bail};
@@ -15,20 +16,14 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tool::Tool;
 use unhitch_lab::{Outcome, PROGRAMS, Program, program};
 use unhitch_model::visible_path;
 use unhitch_record::{Extras, Options, Recorder, fallback_folders};
 
-/// A tool beside the programs: it makes no hang that could be recorded, and so needs no privilege.
-struct Tool {
-    name: &'static str,
-    summary: &'static str,
-    run: fn(&LabArgs) -> anyhow::Result<Done>,
-}
-
 const TOOLS: &[Tool] = &[address_space::TOOL, fairness::TOOL];
 
-/// Runs a program or a tool, or records a program and answers; lists all when none is named.
+/// Runs a program or a tool, or records and explains a program; without a name, lists all.
 pub fn lab(args: &LabArgs) -> anyhow::Result<Done> {
     let Some(name) = &args.name else {
         let programs = PROGRAMS.iter().map(|program| (program.name, program.summary));
@@ -40,22 +35,22 @@ pub fn lab(args: &LabArgs) -> anyhow::Result<Done> {
     };
     if let Some(tool) = TOOLS.iter().find(|tool| tool.name == name) {
         if args.record {
-            misused(format!("{name} does not hang, so there is nothing to record"));
+            misused(format!("{name} does not hang: there is nothing to record"));
         }
         return (tool.run)(args);
     }
     if args.quick || args.markdown || args.svg.is_some() {
-        misused("--quick, --markdown and --svg are for `lab fairness`".to_owned());
+        misused("--quick, --markdown and --svg only work with `lab fairness`".to_owned());
     }
     if args.address_space.any() {
         misused(
-            "--layout, --bitmap, --blocks, --period and --limit are for `lab address-space`"
+            "--layout, --bitmap, --blocks, --period and --limit only work with `lab address-space`"
                 .to_owned(),
         );
     }
     let Some(program) = program(name) else {
         bail!(
-            "no lab program is called {name:?}; there are: {}",
+            "no lab program is called {name:?}; choose from {}",
             PROGRAMS
                 .iter()
                 .map(|p| p.name)
@@ -65,7 +60,7 @@ pub fn lab(args: &LabArgs) -> anyhow::Result<Done> {
         );
     };
     if (args.search.is_some() || args.resume) && program.name != "long-hold" {
-        misused("--search and --resume are for long-hold".to_owned());
+        misused("--search and --resume only work with `lab long-hold`".to_owned());
     }
     match args.record {
         true => record(program, args),
@@ -83,10 +78,10 @@ fn run(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     if let Some(path) = &args.outcome {
         std::fs::write(path, serde_json::to_vec(&outcome)?).with_context(|| visible_path(path))?;
     }
-    Ok(told(&outcome))
+    Ok(report(&outcome))
 }
 
-/// Runs the program in a process of its own, records it, and answers.
+/// Runs the program in a process of its own, records it and explains the hang.
 fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let stop = signals::stop()?;
     let outcome_file = tempfile::NamedTempFile::new().context("cannot make a temporary file")?;
@@ -94,8 +89,7 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let child = Command::new(std::env::current_exe()?)
         .args(args.for_child(program.name, outcome_file.path()))
         .process_group(0)
-        // Standard output is the answer's; what the program tells goes where it does not disturb
-        // it.
+        // Standard output is for the explanation: the program's own output goes to standard error.
         .stdout(Stdio::from(rustix::io::dup(std::io::stderr())?))
         .spawn()
         .context("cannot start the lab program")?;
@@ -105,7 +99,7 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let outcome_json = std::fs::read(outcome_file.path())?;
     let outcome: Outcome = match serde_json::from_slice(&outcome_json) {
         Ok(outcome) => outcome,
-        Err(_) => bail!("the lab program ended with {status} and told no outcome"),
+        Err(_) => bail!("the lab program ended with {status} and reported no outcome"),
     };
     let extras = Extras {
         notes: Some(format!("lab {}: {}", program.name, program.summary)),
@@ -114,27 +108,28 @@ fn record(program: &Program, args: &LabArgs) -> anyhow::Result<Done> {
     let target = target(args.output.as_ref(), &format!("lab-{}", program.name));
     let mut saved = snapshot.prepare(&extras)?.save_anywhere(&target, &fallback_folders())?;
     saved.name(&mut namer(), &AtomicBool::new(false));
-    tell(&saved);
+    report_saved(&saved);
     note(&saved.path.display().to_string());
     note("");
     if outcome.measured.hang.start_ns < saved.window.start.nanos() && outcome.happened {
         note(
-            "note: the recording begins after the hang did: this machine was too busy for its rings",
+            "note: the recording starts after the hang did: events came too fast for the ring \
+             buffers",
         );
     }
-    let answered = why::answer_for(&saved.path, args.json)?;
-    Ok(if outcome.happened { answered } else { Done::NoHang })
+    let done = why::explain(&saved.path, args.json)?;
+    Ok(if outcome.happened { done } else { Done::NoHang })
 }
 
-/// Waits for the program; passes a stop on to it, and lets it clean up.
+/// Waits for the program. Passes a request to stop on to it and lets it clean up.
 fn wait(mut child: Child, stop: &AtomicBool) -> anyhow::Result<ExitStatus> {
-    let mut told = false;
+    let mut is_stopping = false;
     loop {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        if stop.load(Ordering::Relaxed) && !told {
-            told = true;
+        if stop.load(Ordering::Relaxed) && !is_stopping {
+            is_stopping = true;
             if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
                 kill_process_group(group, Signal::TERM)?;
             }
@@ -143,7 +138,7 @@ fn wait(mut child: Child, stop: &AtomicBool) -> anyhow::Result<ExitStatus> {
     }
 }
 
-fn told(outcome: &Outcome) -> Done {
+fn report(outcome: &Outcome) -> Done {
     if let Some(reason) = &outcome.reason {
         note(&format!("note: {reason}"));
     }

@@ -1,7 +1,7 @@
-//! `unhitch`: tells why a machine that is mostly idle still hangs.
+//! `unhitch`: explains why a mostly idle machine hangs.
 //!
-//! One file per command. Exit codes: 0 done; 1 an error, told on standard error; 2 wrong usage; 3
-//! `why` found no stall; 4 a lab program did not hang.
+//! One file per command. Exit codes: 0 done; 1 error, printed on standard error; 2 wrong usage; 3
+//! `why` found no stall; 4 the lab program did not hang.
 
 mod args;
 mod hot;
@@ -17,6 +17,7 @@ mod rights;
 #[cfg(target_os = "linux")]
 mod scan;
 mod selection;
+mod settings;
 #[cfg(target_os = "linux")]
 mod signals;
 mod table;
@@ -33,7 +34,7 @@ use args::{Args, Command};
 use std::process::ExitCode;
 use unhitch_analysis::table::Direction;
 
-/// How a command ended well.
+/// How a command succeeded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Done {
     Yes,
@@ -56,7 +57,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<Done> {
-    // Before anything is opened, and before there is a second thread.
+    // This must come before anything is opened and before a second thread exists.
     rights::give_up(&args.command)?;
     match args.command {
         #[cfg(target_os = "linux")]

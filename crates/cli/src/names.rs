@@ -1,4 +1,4 @@
-//! `unhitch name-frames`: the process in which the recorder has functions named.
+//! `unhitch name-frames`: the unprivileged process in which the recorder looks up function names.
 
 use crate::Done;
 use anyhow::Context;
@@ -6,19 +6,22 @@ use rustix::io::fcntl_dupfd_cloexec;
 use unhitch_confine::{Limits, compute_only};
 use unhitch_record::NamingProcess;
 
-/// What naming may use up. The trace is mapped, and the tables of the programs are held; memory
-/// that is really used stays far below, by the limits of each reader.
+/// Limits of the naming process. Its address space holds the mapped trace and the symbol tables of
+/// the programs. The memory that it really uses stays far below the limit, because each reader has
+/// its own.
 const LIMITS: Limits = Limits { address_space_bytes: 8 << 30, cpu_seconds: None, open_files: 1024 };
 
-/// This program, in a process without rights.
+/// This program, to be run as an unprivileged process.
 pub fn namer() -> NamingProcess {
-    // The kernel's own link: whatever lies at our path by now, it runs what runs here.
+    // This link of the kernel's always leads to the running program, whatever is at its path by
+    // now.
     NamingProcess::new("/proc/self/exe".into(), vec!["name-frames".into()])
 }
 
-/// Gives up all rights, and names what standard input asks for.
+/// Gives up all rights, then names the frames that standard input asks for.
 pub fn name_frames() -> anyhow::Result<Done> {
-    // Run by the kernel's link, it would be called "exe". A name is no condition.
+    // Started through the kernel's link, the process would be called "exe". If the name cannot be
+    // set, that does not matter.
     let _ = rustix::thread::set_name(c"unhitch-names");
     unhitch_record::prepare_to_serve();
     let missing = compute_only(&LIMITS);

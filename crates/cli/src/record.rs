@@ -1,4 +1,4 @@
-//! `unhitch record`: records once.
+//! `unhitch record`: records one trace.
 
 use crate::args::{RecordArgs, RecorderArgs};
 use crate::names::namer;
@@ -15,7 +15,7 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
         (Some(duration), _) => Until::For(duration),
         (None, false) => Until::Command(args.run.clone()),
         (None, true) => {
-            note("recording until Ctrl-C …");
+            note("recording; press Ctrl-C to stop");
             Until::Stopped
         }
     };
@@ -31,9 +31,9 @@ pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
         &stop,
     )?;
     if let Some(status) = recorded.status.filter(|status| !status.success()) {
-        note(&format!("the command ended with {status}"));
+        note(&format!("note: the command ended with {status}"));
     }
-    tell(&recorded.saved);
+    report_saved(&recorded.saved);
     print(&format!("{}\n", visible_path(&recorded.saved.path)))?;
     Ok(Done::Yes)
 }
@@ -49,7 +49,7 @@ pub fn options(args: &RecorderArgs) -> Options {
     options
 }
 
-/// The file given, or a new one in this folder.
+/// Where to save: the given file, or a new one in the current folder.
 pub fn target(output: Option<&PathBuf>, what: &str) -> SaveTarget {
     match output {
         Some(path) => SaveTarget::File(path.clone()),
@@ -57,8 +57,8 @@ pub fn target(output: Option<&PathBuf>, what: &str) -> SaveTarget {
     }
 }
 
-/// Says on standard error what was saved, and what is wrong with it.
-pub fn tell(saved: &Saved) {
+/// Reports on standard error what was saved, and what is wrong with it.
+pub fn report_saved(saved: &Saved) {
     for warning in &saved.warnings {
         note(&format!("warning: {warning}"));
     }

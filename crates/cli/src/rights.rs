@@ -1,16 +1,17 @@
-//! Which rights a command keeps: those who record and scan all, those who answer none.
+//! Which rights a command keeps: commands that record or scan keep all of them, commands that read
+//! traces keep none.
 //!
-//! *Why*: a trace may come from a stranger, and its reader should be able to do no more than its
-//! user asked for; and a binary that was given capabilities to record with must not open other
-//! files with them ([`unhitch_confine`]). A command without capabilities opens what its user may
-//! open. Root's own files need no capability: root is confined to what the command line names
-//! besides.
+//! *Why*: a trace may come from a stranger, so the program that reads it should be able to do no
+//! more than its user asked for. And a binary that was given capabilities for recording must not
+//! open other files with them ([`unhitch_confine`]). Without capabilities a command can open what
+//! its user can open. Root, however, needs no capability for its own files, so root is also
+//! confined to the files that the command line names.
 //!
-//! Two files of the kernel are opened before, because a capability shows what is in them: its
-//! symbols and its code.
+//! Two files of the kernel are opened before that, because their content can only be seen with a
+//! capability: the kernel's symbols and its code.
 
 use crate::args::{Command, ReadingArgs, RulesArgs};
-use crate::load;
+use crate::settings::{rules_file, symbol_path};
 use crate::terminal::note;
 use anyhow::Context;
 use std::fs::File;
@@ -20,11 +21,11 @@ use unhitch_confine::Allowed;
 use unhitch_model::{ModuleKind, Trace};
 use unhitch_symbols::{CodeOptions, Options};
 
-/// The folders at the top in which there are no programs, but the system's state and root's
-/// secrets. Programs may be in any other.
+/// Top-level folders that hold no programs, but the system's state and root's secrets. Programs may
+/// be in any other.
 const NO_PROGRAMS: &[&str] =
     &["boot", "dev", "etc", "lost+found", "proc", "root", "run", "sys", "tmp", "var"];
-/// What naming frames, and counting CPUs, reads of the kernel.
+/// Kernel files that are read to name frames and to count CPUs.
 const KERNEL: &[&str] = &[
     "/proc/self",
     "/proc/stat",
@@ -35,7 +36,7 @@ const KERNEL: &[&str] = &[
     "/sys/devices/system/cpu",
     "/sys/fs/cgroup",
 ];
-/// What `curl` reads to find a server and to trust it, apart from programs.
+/// What `curl` reads to find a server and to verify it, apart from programs.
 const NETWORK: &[&str] = &[
     "/dev/null",
     "/dev/urandom",
@@ -52,17 +53,17 @@ const NETWORK: &[&str] = &[
     "/run/systemd/resolve",
 ];
 
-/// What was opened while there were rights to.
+/// Files opened before the rights were given up.
 struct Opened {
     kallsyms: Option<File>,
     kcore: Option<Arc<Mutex<File>>>,
 }
 
 static OPENED: OnceLock<Opened> = OnceLock::new();
-/// Set in a process that is confined: what it may read.
+/// What a confined process may read; not set if it is not confined.
 static READABLE: OnceLock<Vec<PathBuf>> = OnceLock::new();
 
-/// Gives up what the command does not need. To be called first.
+/// Gives up the rights that the command does not need. Must be called first.
 pub fn give_up(command: &Command) -> anyhow::Result<()> {
     if keeps_rights(command) {
         return Ok(());
@@ -77,7 +78,7 @@ pub fn give_up(command: &Command) -> anyhow::Result<()> {
     if let Some(allowed) = reach(command).filter(|_| unhitch_confine::is_root()) {
         let missing = unhitch_confine::confine(&allowed);
         for line in &missing {
-            note(&format!("warning: this runs as root, and {line}"));
+            note(&format!("warning: running as root, and {line}"));
         }
         if missing.is_empty() {
             let _ = READABLE.set(allowed.read);
@@ -86,11 +87,11 @@ pub fn give_up(command: &Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Those who look at other processes, or let the kernel do so.
+/// True for commands that inspect other processes, or have the kernel do so.
 fn keeps_rights(command: &Command) -> bool {
     #[cfg(target_os = "linux")]
     let keeps = matches!(command, Command::Record(_) | Command::Watch(_) | Command::Lab(_) | Command::Scan(_) | Command::Threads(_))
-        // Which gives up more than that, by itself.
+        // This command gives up even more, by itself.
         || matches!(command, Command::NameFrames);
     #[cfg(not(target_os = "linux"))]
     let keeps = {
@@ -100,7 +101,7 @@ fn keeps_rights(command: &Command) -> bool {
     keeps
 }
 
-/// What a command that reads traces opens; `None` for those that read none.
+/// What a command that reads traces needs to open; `None` for other commands.
 fn reach(command: &Command) -> Option<Allowed> {
     let none = RulesArgs::default();
     let mut reach = match command {
@@ -132,26 +133,26 @@ fn program_folders() -> impl Iterator<Item = PathBuf> {
         .map(|entry| entry.path())
 }
 
-/// What a command may open, as it is gathered from the options.
+/// Collects what a command may open from its options.
 struct Reach(Allowed);
 
 impl Reach {
     fn new(trace: &Path, reading: &ReadingArgs, rules: &RulesArgs) -> Self {
         let mut reach =
-            Self(Allowed::default()).input(Some(trace)).input(load::rules_file(rules).as_deref());
+            Self(Allowed::default()).input(Some(trace)).input(rules_file(rules).as_deref());
         if trace.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("etl")) {
-            // Its other sessions lie beside it.
+            // The other sessions of the recording are in the same folder.
             reach.0.read.push(folder_of(trace));
         }
         reach.0.read.extend(reading.with.iter().cloned());
-        let pdbs = load::symbol_path(reading);
+        let pdbs = symbol_path(reading);
         reach.0.read.extend(pdbs.folders().iter().cloned());
         if pdbs.has_servers() {
             reach.0.run = true;
             reach.0.read.extend(NETWORK.iter().map(PathBuf::from));
             reach.0.write.push("/dev/null".into());
             for folder in pdbs.folders() {
-                // What is not there cannot be allowed; where it cannot be made, nothing is fetched.
+                // A folder must exist to be allowed. If it cannot be made, nothing is fetched.
                 let _ = std::fs::create_dir_all(folder);
                 reach.0.write.push(folder.clone());
             }
@@ -164,13 +165,13 @@ impl Reach {
         self
     }
 
-    /// A file is written by making it in its folder.
+    /// Allows writing to the folder of `path`, as the file is created there.
     fn output(mut self, path: Option<&Path>) -> Self {
         self.0.write.extend(path.map(folder_of));
         self
     }
 
-    /// The page changes notes, and a folder's traces.
+    /// Allows writing to the folder of `path`: the page edits notes, and adds and removes traces.
     fn shown(mut self, path: &Path) -> Self {
         let folder = if path.is_dir() { path.to_owned() } else { folder_of(path) };
         self.0.read.push(folder.clone());
@@ -181,7 +182,7 @@ impl Reach {
 }
 
 fn folder_of(path: &Path) -> PathBuf {
-    // A link leads to the file: what is renamed or replaced is there.
+    // Follow links: the file is renamed or replaced where it really is.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     path.parent()
         .filter(|folder| !folder.as_os_str().is_empty())
@@ -189,51 +190,54 @@ fn folder_of(path: &Path) -> PathBuf {
         .to_owned()
 }
 
-/// Whether this process is confined, so that a browser would be too.
+/// True when this process is confined: a browser that it starts would be confined, too.
 pub fn is_confined() -> bool {
     READABLE.get().is_some()
 }
 
-/// Why the program at `path` cannot be read, where that is because this process may not look there.
+/// Why the program at `path` cannot be read, if the reason is that this process is confined.
 pub fn out_of_reach(path: &str) -> Option<String> {
     let readable = READABLE.get()?;
     let is_hidden =
         path.starts_with('/') && !readable.iter().any(|folder| Path::new(path).starts_with(folder));
     let why = || {
         format!(
-            "root reads no programs in such folders as /tmp, /var and /root: not {path}; --symbols FOLDER adds one"
+            "as root, unhitch reads no programs in folders such as /tmp, /var and /root, hence not {path}; --symbols FOLDER allows a folder"
         )
     };
     is_hidden.then(why)
 }
 
-/// Says so in the trace when its programs lie where this process may not look.
+/// Adds a warning to the trace if this process may not read some of its programs.
 pub fn warn_of_programs(trace: &mut Trace) {
     let files = trace.modules.iter().filter(|(_, module)| module.kind == ModuleKind::File);
     let hidden: Vec<String> =
         files.filter_map(|(_, module)| out_of_reach(trace.name(module.path))).collect();
     if let Some(first) = hidden.first() {
-        let line =
-            format!("{} of the trace's programs were not read for names: {first}", hidden.len());
+        let line = format!(
+            "function names are missing for {} of the trace's programs: {first}",
+            hidden.len()
+        );
         trace.warnings.add(line);
     }
 }
 
-/// Where names are looked for, with what was opened before.
+/// Options for naming frames, with the kernel files opened before.
 pub fn symbol_options() -> Options {
     let options = Options::default();
     Options { kallsyms: kallsyms().unwrap_or(options.kallsyms), ..options }
 }
 
-/// Where code is looked for, with what was opened before.
+/// Options for reading code, with the kernel files opened before.
 pub fn code_options() -> CodeOptions {
     let options = CodeOptions::default();
     let opened_kcore = OPENED.get().and_then(|opened| opened.kcore.clone());
     CodeOptions { kallsyms: kallsyms().unwrap_or(options.kallsyms), opened_kcore, ..options }
 }
 
-/// A copy of the kernel's symbols as they were when there were rights to see them, made when it is
-/// first asked for: the kernel looks at who opens the list, so that it cannot be opened again.
+/// A copy of the kernel's symbols, made on first use from the file opened while we had the rights.
+///
+/// *Why a copy*: the kernel checks the rights of whoever opens the list, so it cannot be reopened.
 #[cfg(target_os = "linux")]
 fn kallsyms() -> Option<PathBuf> {
     use std::os::fd::AsRawFd;

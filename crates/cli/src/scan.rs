@@ -1,4 +1,4 @@
-//! `unhitch scan`: address spaces, once or again and again.
+//! `unhitch scan`: address spaces, once or at an interval.
 
 use crate::args::ScanArgs;
 use crate::terminal::{clear, complain, note, print, print_json, progress};
@@ -12,11 +12,11 @@ use unhitch_model::units::{count, rounded_percent};
 use unhitch_model::{visible, visible_path};
 use unhitch_scan::{AddressSpace, Error, Growth, Options, Progress};
 
-/// How long a sleep lasts before it looks whether somebody wants us to stop.
-const NAP: Duration = Duration::from_millis(50);
+/// How often a sleep checks for a request to stop.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// The processes that were looked at, and why the others were not.
-struct Look {
+/// One scan of all processes: the results, and why others were skipped.
+struct Round {
     spaces: Vec<AddressSpace>,
     skipped: Vec<(u32, Error)>,
     at: Instant,
@@ -34,15 +34,15 @@ pub fn scan(args: &ScanArgs) -> anyhow::Result<Done> {
     pids.sort_unstable();
     pids.dedup();
     match args.every {
-        Some(every) => again_and_again(args, &pids, every)?,
+        Some(every) => repeatedly(args, &pids, every)?,
         None => once(args, &pids)?,
     }
     Ok(Done::Yes)
 }
 
-fn look(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<Look> {
+fn scan_all(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<Round> {
     let options = Options { pages: args.pages, force: args.force, by_text: false };
-    let mut look = Look { spaces: Vec::new(), skipped: Vec::new(), at: Instant::now() };
+    let mut round = Round { spaces: Vec::new(), skipped: Vec::new(), at: Instant::now() };
     let show = std::io::stderr().is_terminal();
     for &pid in pids {
         let size = std::cell::Cell::new(None);
@@ -62,24 +62,24 @@ fn look(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<Look> {
             }
         };
         match unhitch_scan::scan(pid, &options, &mut progress) {
-            Ok(space) => look.spaces.push(space),
-            // It is about us, not about that process.
+            Ok(space) => round.spaces.push(space),
+            // This is about us, not about the process.
             Err(error @ (Error::IdlePriority | Error::Missing { .. })) => return Err(error.into()),
-            Err(error) => look.skipped.push((pid, error)),
+            Err(error) => round.skipped.push((pid, error)),
         }
         if show {
             clear();
         }
     }
-    if look.spaces.is_empty() && !look.skipped.is_empty() {
-        return Err(look.skipped.swap_remove(0).1.into());
+    if round.spaces.is_empty() && !round.skipped.is_empty() {
+        return Err(round.skipped.swap_remove(0).1.into());
     }
-    // The one with most mappings is the one that is looked for.
-    look.spaces.sort_by_key(|space| (std::cmp::Reverse(space.total.mappings), space.process.pid));
-    Ok(look)
+    // Most mappings first: that process is usually the one of interest.
+    round.spaces.sort_by_key(|space| (std::cmp::Reverse(space.total.mappings), space.process.pid));
+    Ok(round)
 }
 
-impl Look {
+impl Round {
     fn json(&self, growth: &[Growth]) -> serde_json::Value {
         let skipped = self
             .skipped
@@ -98,44 +98,44 @@ impl Look {
         value
     }
 
-    /// What was left out. With --all threads of the kernel are nothing to speak of.
-    fn tell_skipped(&self, all: bool) {
-        let told = self.skipped.iter().filter(|(_, why)| {
+    /// Reports which processes were skipped. With --all, kernel threads are not worth mentioning.
+    fn report_skipped(&self, all: bool) {
+        let reported = self.skipped.iter().filter(|(_, why)| {
             !all || !matches!(
                 why,
                 Error::KernelThread { .. } | Error::Ended { .. } | Error::NoSuchProcess { .. }
             )
         });
-        let told: Vec<&Error> = told.map(|(_, why)| why).collect();
-        for why in told.iter().take(3) {
+        let reported: Vec<&Error> = reported.map(|(_, why)| why).collect();
+        for why in reported.iter().take(3) {
             note(&format!("note: {why}"));
         }
-        if told.len() > 3 {
+        if reported.len() > 3 {
             note(&format!(
-                "note: {} more processes were not looked at",
-                count(told.len() as u64 - 3)
+                "note: {} more processes were skipped",
+                count(reported.len() as u64 - 3)
             ));
         }
     }
 }
 
 fn once(args: &ScanArgs, pids: &[u32]) -> anyhow::Result<()> {
-    let look = look(args, pids)?;
+    let round = scan_all(args, pids)?;
     if let Some(path) = &args.svg {
-        draw(&look.spaces, path)?;
+        draw(&round.spaces, path)?;
     }
     if args.json {
-        print_json(&look.json(&[]))?;
+        print_json(&round.json(&[]))?;
     } else {
-        let reports: Vec<String> = look.spaces.iter().map(unhitch_scan::text).collect();
+        let reports: Vec<String> = round.spaces.iter().map(unhitch_scan::text).collect();
         print(&reports.join("\n"))?;
-        look.tell_skipped(args.all);
+        round.report_skipped(args.all);
     }
     Ok(())
 }
 
-/// Draws each process: one into the file named, several into a file each, whose name also has the
-/// process's number. Tells which.
+/// Draws the address spaces: a single one into the given file, several into one file each, named
+/// with the pid. Reports the names in the second case.
 fn draw(spaces: &[AddressSpace], path: &Path) -> anyhow::Result<()> {
     let write = |path: &Path, space| {
         std::fs::write(path, unhitch_scan::svg(space))
@@ -158,15 +158,15 @@ fn draw(spaces: &[AddressSpace], path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn again_and_again(args: &ScanArgs, pids: &[u32], every: Duration) -> anyhow::Result<()> {
+fn repeatedly(args: &ScanArgs, pids: &[u32], every: Duration) -> anyhow::Result<()> {
     let stop = signals::stop()?;
-    let mut before = look(args, pids)?;
+    let mut before = scan_all(args, pids)?;
     if args.json {
         print_json(&before.json(&[]))?;
     } else {
         let reports: Vec<String> = before.spaces.iter().map(unhitch_scan::text).collect();
         print(&(reports.join("\n") + "\n"))?;
-        before.tell_skipped(args.all);
+        before.report_skipped(args.all);
     }
     let mut pids: Vec<u32> = before.spaces.iter().map(|space| space.process.pid).collect();
     let mut scans = 1;
@@ -174,10 +174,10 @@ fn again_and_again(args: &ScanArgs, pids: &[u32], every: Duration) -> anyhow::Re
         && !pids.is_empty()
         && sleep(before.at + every, &stop)
     {
-        let now = match look(args, &pids) {
+        let now = match scan_all(args, &pids) {
             Ok(now) => now,
             Err(error) => {
-                // The last of them has ended; that is how this is to end.
+                // The last process has ended, which is the normal end.
                 complain(&error.to_string());
                 return Ok(());
             }
@@ -199,7 +199,7 @@ fn again_and_again(args: &ScanArgs, pids: &[u32], every: Duration) -> anyhow::Re
                 format!("{} {}: {}\n", visible(&growth.name), growth.pid, visible(&growth.text))
             });
             print(&lines.collect::<String>())?;
-            now.tell_skipped(false);
+            now.report_skipped(false);
         }
         pids = now.spaces.iter().map(|space| space.process.pid).collect();
         before = now;
@@ -208,14 +208,14 @@ fn again_and_again(args: &ScanArgs, pids: &[u32], every: Duration) -> anyhow::Re
     Ok(())
 }
 
-/// Sleeps until then; false when we are to stop.
+/// Sleeps until `until`; false if asked to stop.
 fn sleep(until: Instant, stop: &AtomicBool) -> bool {
     while !stop.load(Ordering::Relaxed) {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return true;
         }
-        std::thread::sleep(left.min(NAP));
+        std::thread::sleep(left.min(STOP_CHECK_INTERVAL));
     }
     false
 }

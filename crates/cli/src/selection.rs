@@ -1,16 +1,16 @@
-//! Which part of a trace a user means: threads by name or number, a window by times from its
-//! origin.
+//! The part of a trace that the user selects: threads by name or number, and a window by times
+//! relative to the trace's origin.
 
 use crate::args::WindowArgs;
 use anyhow::bail;
 use std::time::Duration;
 use unhitch_model::{ThreadId, Trace, Window, visible};
 
-/// The threads that a user's word means: a tid, all threads of a pid, or all with that thread or
-/// process name; of a process its main thread first.
+/// The threads that `name` selects: a tid, all threads of a pid, or all threads with that thread or
+/// process name; main threads first.
 pub fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
     let number = name.parse::<u32>().ok();
-    // As it is, or as it is shown.
+    // The name as recorded, or as printed.
     let is_name = |known: &str| known == name || visible(known) == visible(name);
     let named = |id: ThreadId| {
         trace.threads.get(id).names.iter().any(|(_, known)| is_name(trace.name(*known)))
@@ -18,7 +18,7 @@ pub fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
     let is_tid = number.is_some_and(|tid| !trace.threads.incarnations(tid).is_empty());
     let matching = trace.threads.iter().filter(|&(id, thread)| {
         let process = trace.threads.process_of(id);
-        // A process's id is also its leader's: it means the process.
+        // A pid is also the tid of the main thread; it selects the whole process.
         number == Some(process.pid)
             || (is_tid && number == Some(thread.tid))
             || named(id)
@@ -27,13 +27,13 @@ pub fn victims(trace: &Trace, name: &str) -> anyhow::Result<Vec<ThreadId>> {
     let mut ids: Vec<ThreadId> = matching.map(|(id, _)| id).filter(|id| !id.is_idle()).collect();
     ids.sort_by_key(|&id| trace.threads.process_of(id).leader != id);
     if ids.is_empty() {
-        bail!("no thread or process of this trace is called {name:?}");
+        bail!("no thread or process in this trace is called {name:?}");
     }
     Ok(ids)
 }
 
-/// The part of `whole` between two times counted from the trace's origin; all of it where neither
-/// is given.
+/// The part of `whole` between two times relative to the trace's origin; all of it if neither is
+/// given.
 pub fn window(args: WindowArgs, trace: &Trace, whole: Window) -> anyhow::Result<Window> {
     let origin = trace.origin();
     let at = |offset: Duration| origin.plus(u64::try_from(offset.as_nanos()).unwrap_or(u64::MAX));
@@ -42,7 +42,7 @@ pub fn window(args: WindowArgs, trace: &Trace, whole: Window) -> anyhow::Result<
     if wanted.is_empty() && !args.is_everything() {
         let [from, to] = [whole.start, whole.end].map(|time| time.since(origin) as f64 / 1e9);
         bail!(
-            "the trace holds nothing between --from and --to: it goes from {from:.3} s to {to:.3} s"
+            "there is nothing between --from and --to: the trace covers {from:.3} s to {to:.3} s"
         );
     }
     Ok(wanted)

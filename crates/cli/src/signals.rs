@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// How long the end may take.
-const PATIENCE: Duration = Duration::from_millis(850);
+/// How long an orderly exit may take, so that the program ends within a second of the signal.
+const EXIT_TIMEOUT: Duration = Duration::from_millis(850);
 
-/// A flag that Ctrl-C and SIGTERM set. A second Ctrl-C ends the program at once.
+/// A flag set by Ctrl-C and SIGTERM. A second Ctrl-C exits at once.
 pub fn stop() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
@@ -23,24 +23,27 @@ pub fn stop() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// Ends the program a second after Ctrl-C or SIGTERM, whatever it is doing then: a file or a
-/// process that it waits for may never answer.
-pub fn end_in_any_case() -> anyhow::Result<()> {
-    let (mut told, tell) = UnixStream::pair().context("cannot handle signals")?;
+/// Makes the program exit within a second of Ctrl-C or SIGTERM, whatever it is doing then: it may
+/// be waiting for a file or a process that never answers.
+pub fn force_exit_after_timeout() -> anyhow::Result<()> {
+    let (mut receiver, sender) = UnixStream::pair().context("cannot handle signals")?;
     for signal in [SIGINT, SIGTERM] {
-        signal_hook::low_level::pipe::register(signal, tell.try_clone()?)
+        signal_hook::low_level::pipe::register(signal, sender.try_clone()?)
             .context("cannot handle signals")?;
     }
     std::thread::Builder::new().name("unhitch-end".to_owned()).spawn(move || {
-        let _ = told.read(&mut [0]);
-        std::thread::sleep(PATIENCE);
-        complain("unhitch: something takes too long; it ends all the same, and a trace that is not whole keeps the name *.partial");
+        let _ = receiver.read(&mut [0]);
+        std::thread::sleep(EXIT_TIMEOUT);
+        complain(
+            "unhitch: forced to exit because something takes too long; an incomplete trace \
+             keeps the name *.partial",
+        );
         std::process::exit(1);
     })?;
     Ok(())
 }
 
-/// A flag that SIGUSR2 sets.
+/// A flag set by SIGUSR2.
 pub fn save() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(SIGUSR2, Arc::clone(&flag)).context("cannot handle signals")?;

@@ -1,9 +1,9 @@
-//! `unhitch table`: what a trace holds, as tables; `unhitch callers` and `callees`: the functions
-//! around one.
+//! `unhitch table`: the events of a trace as tables; `unhitch callers` and `callees`: the functions
+//! above and below one.
 
 use crate::args::{ButterflyArgs, TableArgs, wrong_usage};
 use crate::load::For;
-use crate::terminal::{columns, print, print_as_it_is, print_json};
+use crate::terminal::{columns, print, print_json, print_raw};
 use crate::{Done, load, selection};
 use anyhow::bail;
 use unhitch_analysis::Analysis;
@@ -12,15 +12,15 @@ use unhitch_analysis::table::{
 };
 use unhitch_analysis::wording::recording;
 
-/// Rows that fit a screen.
-const TOP_TEXT: usize = 20;
-/// Lines of a tree.
-const TOP_TREE: usize = 40;
+/// Default maximum of rows: as many as fit on a screen.
+const MAX_ROWS: usize = 20;
+/// Default maximum of lines in a tree.
+const MAX_TREE_LINES: usize = 40;
 
-/// Prints a table, or what columns there are.
+/// Prints a table, or the list of columns.
 pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
     if args.columns {
-        // The first word may be the table then: there is no trace to name.
+        // There may be no trace, and then the first argument is the table.
         let word = args
             .table
             .or_else(|| args.trace.as_ref().and_then(|word| table::Name::of_word(word.to_str()?)));
@@ -28,7 +28,7 @@ pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
         return Ok(Done::Yes);
     }
     let (Some(name), Some(trace)) = (args.table, &args.trace) else {
-        bail!("a trace and a table are needed")
+        bail!("a trace and a table are required")
     };
     let words = Words {
         by: args.by.as_deref(),
@@ -41,17 +41,17 @@ pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
     let trace = load::Reader::new(&args.reading).read_for(trace, For::of(args.json || args.csv))?;
     let analysis = Analysis::new(&trace, &rules);
     let window = selection::window(args.window, &trace, trace.extent())?;
-    let top = args.top.unwrap_or(if args.csv || args.json { usize::MAX } else { TOP_TEXT });
+    let top = args.top.unwrap_or(if args.csv || args.json { usize::MAX } else { MAX_ROWS });
     let table = Table::new(&analysis, &query, window, top);
     match (args.json, args.csv) {
         (true, _) => print_json(&table)?,
-        (_, true) => print_as_it_is(&table.csv())?,
+        (_, true) => print_raw(&table.csv())?,
         _ => print(&table.fitted(Fit { width: columns(), whole: args.wide }))?,
     }
     Ok(Done::Yes)
 }
 
-/// Prints the callers or callees of a function, or the ranking of all.
+/// Prints the callers or callees of a function, or ranks all functions.
 pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<Done> {
     let command = if direction == Direction::Callers { "callers" } else { "callees" };
     let query =
@@ -71,23 +71,24 @@ pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<D
             if args.json {
                 print_json(&ranking)?
             } else {
-                print(&ranking.text(args.top.unwrap_or(TOP_TEXT)))?
+                print(&ranking.text(args.top.unwrap_or(MAX_ROWS)))?
             }
         }
         Some(function) => {
             let Some(tree) = Butterfly::new(&analysis, question, direction, function) else {
-                if let Some(told) = lacking {
-                    bail!("{}", told.trim_end());
+                if let Some(lacking) = lacking {
+                    bail!("{}", lacking.trim_end());
                 }
                 bail!(
-                    "no {} of these stacks is called {function:?}; `unhitch {command}` without it lists them",
+                    "no {} on these stacks is called {function:?}; run `unhitch {command}` without \
+                     it to list them",
                     args.by.word()
                 );
             };
             if args.json {
                 print_json(&tree)?
             } else {
-                print(&tree.text(args.top.unwrap_or(TOP_TREE)))?
+                print(&tree.text(args.top.unwrap_or(MAX_TREE_LINES)))?
             }
         }
     }

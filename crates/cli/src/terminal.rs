@@ -1,37 +1,37 @@
-//! The one place where this program writes: text, JSON and CSV to standard output, notes and
-//! progress to standard error.
+//! All output of this program: text, JSON and CSV to standard output, notes and progress to
+//! standard error.
 //!
-//! *Why one:* what a trace holds was written by whoever was recorded, and a terminal obeys what it
-//! is sent. Names are made [visible](unhitch_model::visible) where they leave the trace
-//! ([`Trace::for_text`](unhitch_model::Trace::for_text)), because only there it is known which line
-//! break is the name's and which the table's; here is the last line of defence, which lets nothing
-//! through but text and line breaks. Escape sequences of our own are written by [`progress`] and
-//! [`clear`] alone.
+//! *Why in one place:* the strings in a trace come from whoever was recorded, and a terminal obeys
+//! the escape sequences that it receives. Names are made [visible](unhitch_model::visible) where
+//! they leave the trace ([`Trace::for_text`](unhitch_model::Trace::for_text)), because only there
+//! we know which line breaks belong to a name and which to a table. This module is the last line of
+//! defence and lets only text and line breaks through. Only [`progress`] and [`clear`] write escape
+//! sequences of our own.
 
 use serde::Serialize;
 use std::io::{ErrorKind, IsTerminal, Write};
 use unhitch_model::{is_control, visible, visible_lines};
 
-/// Prints lines of text to standard output; that nobody reads it to the end is no error.
+/// Prints lines of text to standard output. A closed pipe is not an error.
 pub fn print(text: &str) -> anyhow::Result<()> {
-    print_as_it_is(&visible_lines(text))
+    print_raw(&visible_lines(text))
 }
 
-/// Prints a value as one line of JSON. What a terminal would act on is written as JSON's own `\u…`,
-/// which means the same.
+/// Prints a value as one line of JSON. Control characters are written as JSON's `\u…` escapes,
+/// which mean the same to a parser and nothing to a terminal.
 pub fn print_json(value: &impl Serialize) -> anyhow::Result<()> {
-    print_as_it_is(&(escaped_json(serde_json::to_string(value)?) + "\n"))
+    print_raw(&(escaped_json(serde_json::to_string(value)?) + "\n"))
 }
 
-/// Prints text for programs (CSV, a manual page, a shell's script) byte by byte.
-pub fn print_as_it_is(text: &str) -> anyhow::Result<()> {
+/// Prints text for programs (CSV, a manual page, shell completions) unchanged.
+pub fn print_raw(text: &str) -> anyhow::Result<()> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
         result => Ok(result?),
     }
 }
 
-/// Writes a note to standard error: one line, whatever it holds.
+/// Writes a note to standard error, always as one line.
 pub fn note(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", visible(line));
 }
@@ -41,19 +41,19 @@ pub fn complain(text: &str) {
     let _ = writeln!(std::io::stderr(), "{}", visible_lines(text));
 }
 
-/// Shows a line of progress in the place of the last one.
+/// Shows a progress line in place of the previous one.
 pub fn progress(line: &str) {
     let _ = write!(std::io::stderr(), "\r{}\x1b[K", visible(line));
     let _ = std::io::stderr().flush();
 }
 
-/// Takes the line of progress away.
+/// Clears the progress line.
 pub fn clear() {
     let _ = write!(std::io::stderr(), "\r\x1b[K");
 }
 
-/// Columns that a line of standard output may have: `COLUMNS`, else the terminal's; without either,
-/// any.
+/// Maximum columns for a line of standard output: `COLUMNS`, or else the width of the terminal;
+/// `None` for no limit.
 pub fn columns() -> Option<usize> {
     let wanted =
         std::env::var("COLUMNS").ok().and_then(|columns| columns.trim().parse::<usize>().ok());
@@ -66,8 +66,8 @@ pub fn columns() -> Option<usize> {
         .filter(|columns| *columns > 0)
 }
 
-/// JSON has control characters and the like inside its strings only, and there each may be written
-/// by its number.
+/// Escapes control characters and the like. JSON has them only inside strings, where each may be
+/// written as an escape.
 fn escaped_json(json: String) -> String {
     let is_unwanted = |c: char| c != '\n' && is_control(c);
     if !json.contains(is_unwanted) {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn json_means_the_same_and_moves_no_cursor() {
+    fn escaped_json_parses_to_the_same_and_holds_no_control_characters() {
         let text = "\u{202e}a\x1b\u{9b}\x7f\n\u{2028}\\";
         let json = escaped_json(serde_json::to_string(text).unwrap());
         assert!(!json.contains(is_control), "{json}");

@@ -1,11 +1,12 @@
-//! `unhitch threads`: names, states and waits of threads; those that nobody named are flagged.
+//! `unhitch threads`: names, states and waits of threads; flags threads that were never given a
+//! name.
 
 use crate::Done;
 use crate::args::ThreadsArgs;
 use crate::terminal::{print, print_json};
 use unhitch_scan::{Error, ProcessThreads, all_pids, find, threads_text};
 
-/// Lists the threads of one process, of those of a name, or of all programs.
+/// Lists the threads of one process, of all processes of that name, or of all processes.
 pub fn threads(args: &ThreadsArgs) -> anyhow::Result<Done> {
     let pids = match &args.who {
         Some(who) => find(who)?,
@@ -15,7 +16,7 @@ pub fn threads(args: &ThreadsArgs) -> anyhow::Result<Done> {
     for pid in pids {
         match unhitch_scan::threads(pid) {
             Ok(process) => processes.push(process),
-            // One that was there a moment ago.
+            // It ended since the pids were listed.
             Err(Error::Ended { .. } | Error::NoSuchProcess { .. }) if args.who.is_none() => {}
             Err(error) => return Err(error.into()),
         }

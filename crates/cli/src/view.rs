@@ -1,4 +1,4 @@
-//! `unhitch view`: the page, on loopback; `unhitch report`: one file of it for a bug report.
+//! `unhitch view`: serves the page on loopback; `unhitch report`: one HTML file for a bug report.
 
 use crate::args::{ReportArgs, ViewArgs};
 use crate::load::For;
@@ -13,11 +13,10 @@ use unhitch_analysis::Query;
 use unhitch_model::{Trace, visible_path};
 use unhitch_server::{Config, ListingQuestion, Server, Tools, UPLOAD_LIMIT_BYTES};
 
-/// Serves a trace or a folder until it is interrupted. The address is the first line that is
-/// printed.
+/// Serves a trace or a folder until interrupted. The first line printed is the address.
 pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     if args.path.is_dir() && !args.reading.with.is_empty() {
-        bail!("{}: --with belongs to one trace, and this is a folder", visible_path(&args.path));
+        bail!("{}: --with needs a trace, and this is a folder", visible_path(&args.path));
     }
     let reader = load::Reader::new(&args.reading);
     let open = move |path: &Path| reader.read(path).map_err(|error| format!("{error:#}"));
@@ -36,10 +35,11 @@ pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     let address = server.address();
     print(&format!("{address}\n"))?;
     std::io::stdout().flush()?;
-    note(&format!("Serving {} to this machine only; Ctrl-C ends it.", args.path.display()));
+    note(&format!("Serving {} to this machine only; press Ctrl-C to stop.", args.path.display()));
     if !Server::has_page() {
         note(
-            "The page was not built into this program: `npm ci && npm run build` in ui/, then build again.",
+            "This program was built without the page: run `npm ci && npm run build` in ui/, then \
+             build again.",
         );
     }
     if args.open {
@@ -49,8 +49,8 @@ pub fn view(args: &ViewArgs) -> anyhow::Result<Done> {
     Ok(Done::Yes)
 }
 
-/// Opens the address in the user's browser, where there is a display; where that fails the printed
-/// address is there to be opened.
+/// Opens the address in the user's browser if there is a display. If that fails, the user still has
+/// the printed address.
 fn open_browser(address: &str) {
     let has_display = ["DISPLAY", "WAYLAND_DISPLAY"]
         .iter()
@@ -62,7 +62,7 @@ fn open_browser(address: &str) {
         () => return,
     };
     if rights::is_confined() {
-        return note("A browser is not started by root: open the address above yourself.");
+        return note("No browser is started as root; open the address above yourself.");
     }
     let null = Stdio::null;
     if let Err(error) =

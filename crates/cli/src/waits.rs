@@ -1,4 +1,4 @@
-//! `unhitch waits`: what the wait rules do not know yet.
+//! `unhitch waits`: the waits that no rule classifies yet.
 
 use crate::args::WaitsArgs;
 use crate::terminal::{complain, print, print_json};
@@ -24,17 +24,17 @@ pub fn waits(args: &WaitsArgs) -> anyhow::Result<Done> {
         };
         let rows: Vec<serde_json::Value> = all.iter().take(args.top).map(row).collect();
         print_json(&rows)?;
-        // A list has no place for it.
-        lacking.iter().for_each(|told| complain(told.trim_end()));
+        // The JSON is a list and has no place for it.
+        lacking.iter().for_each(|lacking| complain(lacking.trim_end()));
         return Ok(Done::Yes);
     }
     let mut out = String::new();
-    if let Some(told) = lacking {
-        out.push_str(&told);
+    if let Some(lacking) = lacking {
+        out.push_str(&lacking);
     } else if all.is_empty() {
         out.push_str("Every wait in this trace has a class.\n");
     } else {
-        let _ = writeln!(out, "{:>12}  {:>8}  waited longest there, and where", "waited", "waits");
+        let _ = writeln!(out, "{:>12}  {:>8}  longest waiter, and stack", "waited", "waits");
     }
     for waits in all.iter().take(args.top) {
         let thread = units::thread(&trace, waits.most, end);

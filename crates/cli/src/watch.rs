@@ -1,19 +1,19 @@
-//! `unhitch watch` and `unhitch save`: the always-on recorder, and how to ask it for what it holds.
+//! `unhitch watch` and `unhitch save`: the always-on recorder, and the request to save its buffers.
 
 use crate::args::{SaveArgs, WatchArgs};
 use crate::names::namer;
-use crate::record::{options, tell};
+use crate::record::{options, report_saved};
 use crate::terminal::{clear, complain, note, print, progress};
 use crate::{Done, signals};
 use std::io::IsTerminal;
 use unhitch_model::visible_path;
 use unhitch_record::{Status, WatchEvent, control, watch as watch_until};
 
-/// Records until Ctrl-C. Prints a status line on a terminal, and the names of saved files on
+/// Records until Ctrl-C. Prints a status line on a terminal, and the names of saved files to
 /// standard output.
 pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
     let (stop, save) = (signals::stop()?, signals::save()?);
-    signals::end_in_any_case()?;
+    signals::force_exit_after_timeout()?;
     let live = std::io::stderr().is_terminal();
     let mut namer = namer();
     let clear = || {
@@ -30,7 +30,7 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
             WatchEvent::Started { socket, warnings } => {
                 warnings.iter().for_each(|warning| note(&format!("warning: {warning}")));
                 note(&format!(
-                    "watching; `unhitch save` or SIGUSR2 to pid {} saves, Ctrl-C ends (socket {})",
+                    "watching; `unhitch save` or SIGUSR2 to pid {} saves, Ctrl-C stops (socket {})",
                     std::process::id(),
                     socket.display()
                 ));
@@ -38,17 +38,17 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
             WatchEvent::Status(status) if live => progress(&status_line(status)),
             WatchEvent::Saved(saved) => {
                 clear();
-                tell(saved);
+                report_saved(saved);
                 let _ = print(&format!("{}\n", visible_path(&saved.path)));
             }
             WatchEvent::SaveFailed { error, kept } => {
                 clear();
                 let kept = if kept {
-                    "the trace is kept in memory and tried again"
+                    "the trace is kept in memory and the save is retried"
                 } else {
-                    "recording goes on"
+                    "recording continues"
                 };
-                complain(&format!("unhitch: the save failed, {kept}: {}", error.with_causes()));
+                complain(&format!("unhitch: save failed, {kept}: {}", error.with_causes()));
             }
             _ => {}
         },
@@ -59,7 +59,7 @@ pub fn watch(args: &WatchArgs) -> anyhow::Result<Done> {
     Ok(Done::Yes)
 }
 
-/// Asks the running recorder to save, and prints the file's name.
+/// Asks the running recorder to save, and prints the file name.
 pub fn save(args: &SaveArgs) -> anyhow::Result<Done> {
     let answer = control::request_save(&control::default_folder(), args.note.as_deref())?;
     answer.warnings.iter().for_each(|warning| complain(&format!("warning: {warning}")));
@@ -67,7 +67,7 @@ pub fn save(args: &SaveArgs) -> anyhow::Result<Done> {
     Ok(Done::Yes)
 }
 
-/// History in common and per CPU, rates, memory, losses.
+/// The history that all CPUs share and that of each CPU, event rate, memory and losses.
 fn status_line(status: &Status) -> String {
     let seconds = |window: unhitch_model::Window| window.duration_ns() as f64 / 1e9;
     let per_cpu: Vec<String> =

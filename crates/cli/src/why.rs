@@ -1,4 +1,4 @@
-//! `unhitch why`: what hung, and who caused it.
+//! `unhitch why`: what hung, and what caused it.
 
 use crate::args::WhyArgs;
 #[cfg(target_os = "linux")]
@@ -13,10 +13,12 @@ use unhitch_analysis::Query;
 use unhitch_analysis::answer::{self, Why};
 use unhitch_model::visible_path;
 
-const TOP_TEXT: usize = 1;
-const TOP_JSON: usize = 10;
+/// Default maximum of stalls explained in text.
+const MAX_STALLS_TEXT: usize = 1;
+/// Default maximum of stalls explained in JSON.
+const MAX_STALLS_JSON: usize = 10;
 
-/// Answers for a trace file.
+/// Explains the stalls of a trace file.
 pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     let rules = load::rules(&args.rules)?;
     let trace = load::trace(&args.trace, load::For::of(args.json))?;
@@ -34,9 +36,9 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     let stalls = unhitch_analysis::diagnose(&analysis, &query);
     if args.json {
         let file = args.trace.path.display().to_string();
-        print_json(&Why::new(&analysis, &file, &stalls, args.top.unwrap_or(TOP_JSON)))?;
+        print_json(&Why::new(&analysis, &file, &stalls, args.top.unwrap_or(MAX_STALLS_JSON)))?;
     } else {
-        print(&answer::text_for(&analysis, &query, &stalls, args.top.unwrap_or(TOP_TEXT)))?;
+        print(&answer::text_for(&analysis, &query, &stalls, args.top.unwrap_or(MAX_STALLS_TEXT)))?;
     }
     if let (Some(path), Some(stall)) = (&args.svg, stalls.first()) {
         std::fs::write(path, answer::svg(&analysis, stall)).with_context(|| visible_path(path))?;
@@ -44,9 +46,9 @@ pub fn why(args: &WhyArgs) -> anyhow::Result<Done> {
     Ok(if stalls.is_empty() { Done::NoStall } else { Done::Yes })
 }
 
-/// Answers for a trace just recorded, as text or JSON.
+/// Explains a trace that was just recorded, as text or JSON.
 #[cfg(target_os = "linux")]
-pub fn answer_for(path: &Path, json: bool) -> anyhow::Result<Done> {
+pub fn explain(path: &Path, json: bool) -> anyhow::Result<Done> {
     let trace = TraceArgs { path: path.to_path_buf(), reading: ReadingArgs::default() };
     why(&WhyArgs {
         trace,

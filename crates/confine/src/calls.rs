@@ -1,7 +1,7 @@
-//! seccomp: which system calls are answered. `Documentation/userspace-api/seccomp_filter.rst`.
+//! seccomp: which system calls are allowed. `Documentation/userspace-api/seccomp_filter.rst`.
 //!
-//! A forbidden call fails with EPERM rather than ending the process: libraries try what they can do
-//! without.
+//! A forbidden call fails with EPERM instead of killing the process: libraries try calls that they
+//! can do without.
 
 use crate::Allowed;
 use libc::c_long;
@@ -11,10 +11,10 @@ use seccompiler::{
 };
 use std::collections::BTreeMap;
 
-/// A call, and of which of its uses the filter speaks: of all where there is no rule.
+/// System calls, and the uses that a filter matches: all uses if there is no rule.
 type Rules = BTreeMap<c_long, Vec<SeccompRule>>;
 
-/// What threads, memory, clocks and transfers through open descriptors need.
+/// Calls for threads, memory, clocks and I/O on open descriptors.
 const COMPUTING: &[c_long] = &[
     libc::SYS_brk,
     libc::SYS_capget,
@@ -72,14 +72,14 @@ const COMPUTING: &[c_long] = &[
     libc::SYS_writev,
 ];
 
-/// The older names of such calls, which only this processor has.
+/// Older variants of such calls, which only this architecture has.
 #[cfg(target_arch = "x86_64")]
 const COMPUTING_HERE: &[c_long] = &[libc::SYS_dup2, libc::SYS_epoll_wait, libc::SYS_poll];
 #[cfg(not(target_arch = "x86_64"))]
 const COMPUTING_HERE: &[c_long] = &[];
 
-/// What no command that answers has a use for: other processes, the kernel, mounts, namespaces,
-/// keys, and calls that take a way around filters like this one.
+/// Calls that no command that reads traces needs: for other processes, the kernel, mounts,
+/// namespaces and keys, and calls that bypass filters like this one.
 const NEVER: &[c_long] = &[
     libc::SYS_acct,
     libc::SYS_add_key,
@@ -135,19 +135,21 @@ const NEVER: &[c_long] = &[
 const NETWORK: &[c_long] = &[libc::SYS_socket, libc::SYS_connect, libc::SYS_bind, libc::SYS_listen];
 const RUNNING: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat];
 
-/// Answers what [`COMPUTING`] lists, and threads; says so where the kernel cannot filter.
+/// Allows only the calls in [`COMPUTING`], and creating threads. Returns a warning if the kernel
+/// cannot filter.
 pub(crate) fn compute_only() -> Option<String> {
-    told(try_compute_only())
+    warning(try_compute_only())
 }
 
-/// Refuses what is dangerous and not allowed; says so where the kernel cannot filter.
+/// Forbids dangerous calls that are not in `allowed`. Returns a warning if the kernel cannot
+/// filter.
 pub(crate) fn confine(allowed: &Allowed) -> Option<String> {
-    told(try_confine(allowed))
+    warning(try_confine(allowed))
 }
 
-fn told(result: Result<(), Error>) -> Option<String> {
+fn warning(result: Result<(), Error>) -> Option<String> {
     let error = result.err()?;
-    Some(format!("which system calls are answered cannot be restricted: {error}"))
+    Some(format!("system calls cannot be restricted: {error}"))
 }
 
 fn try_compute_only() -> Result<(), Error> {
@@ -157,15 +159,15 @@ fn try_compute_only() -> Result<(), Error> {
     }
     let thread = libc::CLONE_THREAD as u64;
     rules.insert(libc::SYS_clone, when(0, thread, thread)?);
-    // Of a descriptor. (Of a path too, but to whom owns nothing, and who may open nothing, that
-    // tells little.)
+    // Allow this for descriptors. (It also works for paths, but that reveals little to a process
+    // that owns nothing and may open nothing.)
     let empty_path = libc::AT_EMPTY_PATH as u64;
     rules.insert(libc::SYS_statx, when(2, empty_path, empty_path)?);
     rules.insert(libc::SYS_newfstatat, when(3, empty_path, empty_path)?);
     rules.insert(libc::SYS_prctl, when(0, u64::MAX >> 32, libc::PR_SET_NAME as u64)?);
-    // How a process ends itself when it finds that it is broken.
+    // A process uses this to abort itself.
     rules.insert(libc::SYS_tgkill, when(0, u64::MAX >> 32, u64::from(std::process::id()))?);
-    // What `clone3` makes lies in memory, where a filter does not look. Told that there is none,
+    // The arguments of `clone3` are in memory, which a filter cannot read. If it fails with ENOSYS,
     // the C library uses `clone`.
     rules.insert(libc::SYS_clone3, Vec::new());
     let no_clone3 = filter(
@@ -191,14 +193,14 @@ fn try_confine(allowed: &Allowed) -> Result<(), Error> {
     apply_filter(&but)
 }
 
-/// On x86-64 each call has a second number, for programs with short pointers (`__X32_SYSCALL_BIT`),
-/// which a list of forbidden calls would let pass.
+/// Forbids x32 calls. On x86-64, each call has a second number, for programs with short pointers
+/// (`__X32_SYSCALL_BIT`), which a list of forbidden calls would not match.
 #[cfg(target_arch = "x86_64")]
 fn no_x32() -> BpfProgram {
     const X32: u32 = 0x4000_0000;
     let step = |code: u32, jt, k| seccompiler::sock_filter { code: code as u16, jt, jf: 0, k };
     vec![
-        // `seccomp_data.nr` is its first word.
+        // The first word of `seccomp_data` is `nr`.
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0),
         step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, X32),
         step(libc::BPF_RET | libc::BPF_K, 0, libc::SECCOMP_RET_ALLOW),
@@ -210,7 +212,7 @@ fn all_uses_of(lists: &[&[c_long]]) -> Rules {
     lists.concat().into_iter().map(|call| (call, Vec::new())).collect()
 }
 
-/// The uses of a call in which the argument's bits in `mask` are those of `value`.
+/// Matches calls in which the bits of the argument in `mask` equal those of `value`.
 fn when(argument: u8, mask: u64, value: u64) -> Result<Vec<SeccompRule>, BackendError> {
     let condition = SeccompCondition::new(
         argument,

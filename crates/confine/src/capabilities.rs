@@ -1,25 +1,25 @@
-//! Capabilities and user ids, of the calling thread: capabilities(7).
+//! Capabilities and user ids of the calling thread: capabilities(7).
 
 use rustix::io::{Errno, Result};
 use rustix::process::{Gid, Uid};
 use rustix::thread::{self, CapabilitySet, CapabilitySets};
 
-/// The user and group that own nothing.
+/// User and group id that own nothing.
 const NOBODY: u32 = 65534;
 
-/// Whether there is any to use, or to take up.
+/// True if any capability is effective or permitted.
 pub(crate) fn any() -> std::io::Result<bool> {
     let sets = thread::capabilities(None)?;
     Ok(!sets.effective.is_empty() || !sets.permitted.is_empty())
 }
 
-/// Empties the set of what a program that is run could get. It takes a capability; `no_new_privs`
-/// makes the set idle where that is missing.
+/// Empties the bounding set, which limits what an executed program can get. This needs a
+/// capability; if it is missing, `no_new_privs` makes the set irrelevant.
 pub(crate) fn empty_bounding_set() -> Result<()> {
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
         match thread::remove_capability_from_bounding_set(capability) {
-            // The kernel knows no more of them.
+            // The kernel has no more capabilities.
             Err(Errno::INVAL) => break,
             Err(Errno::PERM) | Ok(()) => {}
             Err(error) => return Err(error),
@@ -43,7 +43,7 @@ pub(crate) fn empty() -> Result<()> {
     )
 }
 
-/// Makes root a user that owns nothing; leaves others who they are.
+/// Turns root into a user that owns nothing; does not change other users.
 pub(crate) fn become_nobody() -> Result<()> {
     if !crate::is_root() {
         return Ok(());

@@ -1,8 +1,8 @@
-//! Landlock: which files may be opened, which ports used.
+//! Landlock: which files may be opened, and which ports used.
 //! `Documentation/userspace-api/landlock.rst`.
 //!
-//! Landlock holds for the files that a path leads to in the end, and for root as for everybody.
-//! Descriptors that are open stay usable.
+//! Landlock applies to the file that a path finally leads to, and also to root. Open descriptors
+//! stay usable.
 
 use crate::Allowed;
 use landlock::{
@@ -10,18 +10,18 @@ use landlock::{
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-/// Linux 6.12: files, ports, signals and abstract sockets. Older kernels restrict what they know of
-/// it.
+/// Linux 6.12: files, ports, signals and abstract sockets. Older kernels restrict what they
+/// support.
 const KNOWN: ABI = ABI::V6;
 
-/// Forbids all but `allowed`; says so where the kernel cannot.
+/// Forbids everything except `allowed`. Returns a warning if the kernel cannot do that.
 pub(crate) fn restrict(allowed: &Allowed) -> Option<String> {
     match try_restrict(allowed) {
         Ok(RulesetStatus::NotEnforced) => {
-            Some("this kernel has no Landlock: which files are opened is not restricted".to_owned())
+            Some("this kernel has no Landlock, so file access is not restricted".to_owned())
         }
         Ok(_) => None,
-        Err(error) => Some(format!("which files are opened cannot be restricted: {error}")),
+        Err(error) => Some(format!("file access cannot be restricted: {error}")),
     }
 }
 
@@ -43,7 +43,7 @@ fn reading(run: bool) -> BitFlags<AccessFs> {
     if run { read | AccessFs::Execute } else { read }
 }
 
-/// Regular files and folders only. A folder is opened for reading to be synced.
+/// Only regular files and folders. A folder must be opened for reading to sync it.
 fn writing() -> BitFlags<AccessFs> {
     AccessFs::ReadDir
         | AccessFs::WriteFile

@@ -1,14 +1,26 @@
-//! Takes rights away from the calling process, for good: capabilities, files, system calls.
+//! Permanently takes rights away from the calling process: capabilities, files, system calls.
 //!
-//! A recorder runs as root, and reads what strangers wrote: programs, debug files, traces. Whoever
-//! reads such things should have nothing that is worth taking, so that a flaw in a reader costs
-//! names, and not a machine. [`renounce`] is for whoever was started with more than the user has;
-//! [`confine`] for a command that answers from files which were named to it; [`compute_only`] for a
-//! child that works on descriptors that it was given, and on nothing else.
+//! A recorder runs as root and reads untrusted files: programs, debug files, traces. Code that
+//! parses such files should have no rights worth stealing, so that a bug in a parser costs function
+//! names, and not a machine. [`renounce`] is for programs that were started with more rights than
+//! the user has; [`confine`] for a command that works on files named by the user; [`compute_only`]
+//! for a child that only works on descriptors that it was given.
 //!
-//! All three are for the first lines of `main`: rights belong to threads, and a thread keeps what
-//! it has when another gives up. Each is on top of the others; none can be undone. On other systems
-//! than Linux they do nothing, and say so.
+//! All three belong into the first lines of `main`: rights are per thread, and a thread keeps its
+//! own when another gives up. They can be combined, and cannot be undone. On systems other than
+//! Linux they do nothing, and the result says so.
+//!
+//! # Example
+//!
+//! ```
+//! use unhitch_confine::{Allowed, confine};
+//!
+//! // From here on, this process can only read files below /usr.
+//! let missing = confine(&Allowed { read: vec!["/usr".into()], ..Allowed::default() });
+//! for line in missing {
+//!     eprintln!("warning: {line}");
+//! }
+//! ```
 
 #[cfg(target_os = "linux")]
 mod calls;
@@ -22,73 +34,81 @@ mod limits;
 use std::io;
 use std::path::PathBuf;
 
-/// What a child that only computes may use up.
+/// Resource limits of a child that only computes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Of memory that it maps, code and stacks included.
+    /// Maximum of mapped memory, including code and stacks.
     pub address_space_bytes: u64,
-    /// Of CPU time, in all its threads.
+    /// Maximum CPU time of all its threads, in seconds.
     pub cpu_seconds: Option<u64>,
-    /// At one time; those that it was started with are kept, and count.
+    /// Maximum number of open files, including those that it was started with.
     pub open_files: u64,
 }
 
-/// What a confined process may still reach.
+/// What a confined process may still access.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Allowed {
-    /// Files, and folders with all that is in them, to be read. What does not exist is left out.
+    /// Files, and folders with their content, that may be read. Those that do not exist are
+    /// ignored.
     pub read: Vec<PathBuf>,
-    /// Files, and folders in which files may be made, written, replaced and removed.
+    /// Files that may be written, and folders in which files may be created, written, replaced and
+    /// removed.
     pub write: Vec<PathBuf>,
-    /// Listen on TCP ports.
+    /// Whether it may listen on TCP ports.
     pub listen: bool,
-    /// Run the programs in `read`, which are confined as well, and let them reach the network.
+    /// Whether it may run the programs in `read`, which are also confined, but may use the network.
     pub run: bool,
 }
 
-/// Whether the process has any capability.
+/// True if the process has any capability.
+///
+/// # Errors
+/// When the capabilities cannot be read.
 #[cfg(target_os = "linux")]
 pub fn is_privileged() -> io::Result<bool> {
     capabilities::any()
 }
 
-/// Whether the process is root's: without a capability, too, root's files are its own.
+/// True if the process runs as root: even without capabilities, it owns root's files.
 #[cfg(target_os = "linux")]
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Gives up every capability, and with `no_new_privs` the hope for others.
+/// Gives up all capabilities, and sets `no_new_privs` so that it cannot gain new ones.
+///
+/// # Errors
+/// When a capability cannot be given up.
 #[cfg(target_os = "linux")]
 pub fn renounce() -> io::Result<()> {
     rustix::thread::set_no_new_privs(true)?;
     Ok(capabilities::empty()?)
 }
 
-/// Leaves the process its memory, its threads and its descriptors. Returns what could not be taken
-/// away, a line each.
+/// Leaves the process only its memory, its threads and its descriptors. Returns what could not be
+/// taken away, one line each.
 ///
-/// Root becomes nobody. The process dies with the thread that started it; it leaves no core, opens,
-/// connects, runs and signals nothing, and makes no memory executable. What it tries nevertheless
-/// fails with EPERM, so that libraries fall back; only what it writes to a file ends it (SIGXFSZ):
-/// give it pipes or sockets to talk through, as standard error too.
+/// Root becomes nobody. The process dies with the thread that started it. It leaves no core dump,
+/// cannot open, connect, run or signal anything, and cannot make memory executable. Attempts fail
+/// with EPERM, so that libraries can fall back. Only writing to a file kills it (SIGXFSZ): give it
+/// pipes or sockets to communicate, also as standard error.
 #[cfg(target_os = "linux")]
 pub fn compute_only(limits: &Limits) -> Vec<String> {
     let mut missing = Missing::default();
     missing.note("new privileges cannot be refused", rustix::thread::set_no_new_privs(true));
-    // While it still may.
+    // This must come while it is still permitted.
     missing.note("the bounding set cannot be emptied", capabilities::empty_bounding_set());
     missing.note("root cannot become nobody here", capabilities::become_nobody());
     missing.note("capabilities cannot be given up", capabilities::empty());
     missing.note("limits cannot be set", limits::set(limits));
-    missing.note("its life cannot be bound to its parent's", limits::die_with_parent());
+    missing.note("it cannot be made to die with its parent", limits::die_with_parent());
     missing.add(files::restrict(&Allowed::default()));
     missing.add(calls::compute_only());
     missing.0
 }
 
-/// Leaves the process what `allowed` names, besides its descriptors. Returns what could not be
-/// taken away, a line each.
+/// Leaves the process only what `allowed` lists, and its descriptors. Returns what could not be
+/// taken away, one line each.
 ///
 /// It cannot trace, load code into the kernel, mount, or change its namespaces, whatever is
 /// allowed.
@@ -117,13 +137,13 @@ impl Missing {
     }
 }
 
-/// Nothing that could be given up is known on this system.
+/// Always false: this system has no rights that could be given up.
 #[cfg(not(target_os = "linux"))]
 pub fn is_privileged() -> io::Result<bool> {
     Ok(false)
 }
 
-/// Nothing that could be given up is known on this system.
+/// Always false: this system has no rights that could be given up.
 #[cfg(not(target_os = "linux"))]
 pub fn is_root() -> bool {
     false
@@ -135,14 +155,14 @@ pub fn renounce() -> io::Result<()> {
     Ok(())
 }
 
-/// Does nothing on this system, and says so.
+/// Does nothing on this system; the result says so.
 #[cfg(not(target_os = "linux"))]
 pub fn compute_only(_limits: &Limits) -> Vec<String> {
-    vec!["this system knows no confinement that is used here".to_owned()]
+    vec!["confinement is not implemented on this system".to_owned()]
 }
 
-/// Does nothing on this system, and says so.
+/// Does nothing on this system; the result says so.
 #[cfg(not(target_os = "linux"))]
 pub fn confine(_allowed: &Allowed) -> Vec<String> {
-    vec!["this system knows no confinement that is used here".to_owned()]
+    vec!["confinement is not implemented on this system".to_owned()]
 }

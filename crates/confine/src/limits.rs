@@ -1,17 +1,17 @@
-//! What a process may use up, and how long it lives: getrlimit(2), prctl(2).
+//! Resource limits and lifetime of a process: getrlimit(2), prctl(2).
 
 use crate::Limits;
 use rustix::io::Result;
 use rustix::process::{self, DumpableBehavior, Resource, Rlimit, Signal};
 
-/// Sets the limits; a lower one that is in force stays.
+/// Sets the limits; an existing lower limit stays.
 pub(crate) fn set(limits: &Limits) -> Result<()> {
     let cpu = limits.cpu_seconds.map(|seconds| (Resource::Cpu, seconds));
     let others = [
         (Resource::As, limits.address_space_bytes),
         (Resource::Nofile, limits.open_files),
-        // Files could be written through descriptors that are there; sockets and pipes are no
-        // files.
+        // Otherwise, files could be written through open descriptors. This does not affect sockets
+        // and pipes.
         (Resource::Fsize, 0),
         (Resource::Core, 0),
     ];
@@ -23,8 +23,8 @@ pub(crate) fn set(limits: &Limits) -> Result<()> {
     Ok(())
 }
 
-/// Nobody traces it or reads its memory, and it ends with the thread that started it. A change of
-/// user undoes both: call this after.
+/// Prevents tracing the process and reading its memory, and makes it die with the thread that
+/// started it. Changing the user undoes both, so call this afterwards.
 pub(crate) fn die_with_parent() -> Result<()> {
     process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     process::set_parent_process_death_signal(Some(Signal::KILL))

@@ -1,7 +1,7 @@
-//! Processes that gave up their rights try to use them.
+//! Processes that have given up their rights try to use them.
 //!
-//! Rights are given up once, by a process with one thread: this program starts itself anew for each
-//! role, and has no test harness, which would be threads.
+//! Rights are given up once, by a process with a single thread. So this program starts itself for
+//! each role, and has no test harness, which would start threads.
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -37,7 +37,7 @@ mod linux {
         }
     }
 
-    /// What a role tried, and how that ended: "ok", or the error.
+    /// What a role tried, and the result: "ok" or the error.
     struct Attempts(BTreeMap<String, String>);
 
     impl Attempts {
@@ -72,7 +72,7 @@ mod linux {
             .unwrap()
     }
 
-    /// A folder with a file `named`, one `other` beside it, and a folder `out` with a link to that.
+    /// A folder with the files `named` and `other`, and a folder `out` with a link to the latter.
     fn folder() -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("named"), CONTENT).unwrap();
@@ -82,7 +82,7 @@ mod linux {
         folder
     }
 
-    /// Landlock can be missing in a kernel; what is tested is what it would do.
+    /// A kernel may lack Landlock, and then its effects cannot be tested.
     fn lacks_landlock(attempts: &Attempts) -> bool {
         let lacks = attempts.0.keys().any(|line| line.contains("Landlock"));
         if lacks {
@@ -187,27 +187,30 @@ mod linux {
         for line in give_up(role, &folder) {
             println!("{line}: warned");
         }
-        tell("threads", check((0..1000u64).into_par_iter().sum::<u64>() == 499_500));
-        tell(
+        report("threads", check((0..1000u64).into_par_iter().sum::<u64>() == 499_500));
+        report(
             "memory",
             check(vec![1u8; 64 << 20].iter().map(|byte| u64::from(*byte)).sum::<u64>() == 64 << 20),
         );
-        tell("much memory", Vec::<u8>::new().try_reserve_exact(4 << 30).map_err(io::Error::other));
+        report(
+            "much memory",
+            Vec::<u8>::new().try_reserve_exact(4 << 30).map_err(io::Error::other),
+        );
         let mut text = String::new();
-        tell(
+        report(
             "read what was given",
             given.read_to_string(&mut text).and_then(|_| check(text == CONTENT)),
         );
-        tell(
+        report(
             "its length",
             given.metadata().and_then(|about| check(about.len() == CONTENT.len() as u64)),
         );
-        tell("send", near.write_all(b"x").and_then(|()| far.read_exact(&mut [0])));
-        tell("has no capability", is_privileged().and_then(|is| check(!is)));
-        tell("is not root", check(!rustix::process::geteuid().is_root()));
+        report("send", near.write_all(b"x").and_then(|()| far.read_exact(&mut [0])));
+        report("has no capability", is_privileged().and_then(|is| check(!is)));
+        report("is not root", check(!rustix::process::geteuid().is_root()));
         files(&folder);
         if role == "append" {
-            tell("append to what was given", given.write_all(b"more"));
+            report("append to what was given", given.write_all(b"more"));
         }
         others(parent, port);
         programs(&folder);
@@ -236,36 +239,36 @@ mod linux {
     }
 
     fn files(folder: &Path) {
-        tell("read named", fs::read(folder.join("named")));
-        tell("read other", fs::read(folder.join("other")));
-        tell("list", fs::read_dir(folder));
-        tell("write", fs::write(folder.join("new"), "x"));
-        tell("write out", fs::write(folder.join("out/new"), "x"));
-        tell("link", symlink(folder.join("other"), folder.join("out/another")));
-        tell("read other through a link", fs::read(folder.join("out/link")));
-        tell("rename", fs::rename(folder.join("other"), folder.join("another")));
-        // Its mode lets nobody in; root enters by a capability.
-        tell("read as root, with rights that nobody has", File::open("/proc/1/mem"));
+        report("read named", fs::read(folder.join("named")));
+        report("read other", fs::read(folder.join("other")));
+        report("list", fs::read_dir(folder));
+        report("write", fs::write(folder.join("new"), "x"));
+        report("write out", fs::write(folder.join("out/new"), "x"));
+        report("link", symlink(folder.join("other"), folder.join("out/another")));
+        report("read other through a link", fs::read(folder.join("out/link")));
+        report("rename", fs::rename(folder.join("other"), folder.join("another")));
+        // Its mode gives nobody access; root needs a capability to enter.
+        report("read as root, with rights that nobody has", File::open("/proc/1/mem"));
     }
 
     fn others(parent: Pid, port: u16) {
-        tell("signal", test_kill_process(parent));
-        tell(
+        report("signal", test_kill_process(parent));
+        report(
             "user root",
             rustix::thread::set_thread_uid(rustix::process::Uid::ROOT).and_then(|()| unless_root()),
         );
         let pidfd = rustix::process::pidfd_open(parent, rustix::process::PidfdFlags::empty());
-        tell("descriptor of another", pidfd.as_ref().map_err(|error| *error).and_then(steal));
-        tell("pid fd", pidfd);
-        tell("socket", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
-        tell("connect", TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
+        report("descriptor of another", pidfd.as_ref().map_err(|error| *error).and_then(steal));
+        report("pid fd", pidfd);
+        report("socket", TcpListener::bind((Ipv4Addr::LOCALHOST, 0)));
+        report("connect", TcpStream::connect((Ipv4Addr::LOCALHOST, port)));
     }
 
     fn steal(pidfd: impl std::os::fd::AsFd) -> rustix::io::Result<()> {
         rustix::process::pidfd_getfd(pidfd, 1, rustix::process::PidfdGetfdFlags::empty()).map(drop)
     }
 
-    /// To become who one is succeeds; that is no gain.
+    /// Becoming the same user succeeds, but gains nothing.
     fn unless_root() -> rustix::io::Result<()> {
         if rustix::process::getuid().is_root() { Ok(()) } else { Err(rustix::io::Errno::PERM) }
     }
@@ -276,10 +279,10 @@ mod linux {
             check(output.status.success())
                 .map(|()| String::from_utf8_lossy(&output.stdout).into_owned())
         };
-        tell("run", output("true", Path::new("")));
-        tell("what it runs reads other", output("cat", &folder.join("other")));
+        report("run", output("true", Path::new("")));
+        report("what it runs reads other", output("cat", &folder.join("other")));
         let status = output("cat", Path::new("/proc/self/status"));
-        tell(
+        report(
             "what it runs has no capability",
             status.and_then(|status| check(status.contains("CapEff:\t0000000000000000"))),
         );
@@ -289,7 +292,7 @@ mod linux {
         if condition { Ok(()) } else { Err(io::ErrorKind::InvalidData.into()) }
     }
 
-    fn tell<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) {
+    fn report<T, E: std::fmt::Display>(what: &str, result: Result<T, E>) {
         match result {
             Ok(_) => println!("{what}: {OK}"),
             Err(error) => println!("{what}: {error}"),

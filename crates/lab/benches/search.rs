@@ -1,6 +1,6 @@
-//! How fast each way to search a bitmap is: rates by divan, then the ratios that the documentation
-//! tells, measured in turns. `cargo bench -p unhitch-lab --bench search`; `-- ratios` for the
-//! ratios alone.
+//! Speed of each way to search a bitmap: rates with divan, then the ratios quoted in the
+//! documentation, measured in turns. `cargo bench -p unhitch-lab --bench search`; add `-- ratios`
+//! to get only the ratios.
 
 use divan::Bencher;
 use divan::counter::BytesCount;
@@ -9,7 +9,7 @@ use std::time::Instant;
 use unhitch_lab::bitmap::Bitmap;
 use unhitch_lab::search::{Way, find_clear_run};
 
-/// Longer than any run in the bitmaps, so that each search goes over all of them.
+/// Longer than any run in the bitmaps, so that each search covers the whole bitmap.
 const LEN: usize = 1 << 30;
 const ROUNDS: usize = 31;
 
@@ -39,7 +39,7 @@ fn full(bytes: usize) -> Bitmap {
     Bitmap::from_words(vec![u64::MAX; bytes / 8], bytes * 8)
 }
 
-/// 128 KiB, each word by its place and some noise.
+/// A bitmap of 128 KiB, with each word computed from its index and noise.
 fn words(word: fn(usize, u64) -> u64) -> Bitmap {
     let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
     let mut next = |at| {
@@ -68,8 +68,8 @@ fn search<const CASE: usize>(bencher: Bencher, way: &str) {
         .bench(|| find_clear_run(black_box(&map), way, 0, LEN));
 }
 
-/// Every round asks every way, one after another; a ratio is formed of the fastest rounds, which
-/// nothing has disturbed.
+/// Every round measures all ways, one after another. Ratios use the fastest rounds, which nothing
+/// has disturbed.
 fn ratios() {
     println!(
         "\n{:<26} {}   vector ÷ loop32   vector ÷ word",
@@ -85,7 +85,7 @@ fn ratios() {
             for turn in 0..Way::ALL.len() {
                 let way = Way::ALL[(round + turn) % Way::ALL.len()];
                 let fastest_ns = &mut fastest_ns[way as usize];
-                // Bit by bit everything takes its time.
+                // Searching bit by bit is slow enough.
                 let repeats = if matches!(way, Way::Bit | Way::Loop32) { 1 } else { repeats };
                 let start = Instant::now();
                 (0..repeats)

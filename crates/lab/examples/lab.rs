@@ -1,5 +1,5 @@
-//! Runs a program of the lab without the rest of Unhitch: `cargo run -p unhitch-lab --example lab
-//! -- starve [SECONDS]`. The last line it prints is the outcome as JSON.
+//! Runs a lab program without the rest of Unhitch: `cargo run -p unhitch-lab --example lab --
+//! starve [SECONDS]`. The last line of output is the outcome as JSON.
 
 use std::error::Error;
 use unhitch_lab::{Options, PROGRAMS, program};

@@ -1,6 +1,6 @@
-//! A bitmap of blocks: which ones of a volume are taken.
+//! A bitmap of the used blocks of a volume.
 
-/// Which blocks of a volume are taken.
+/// The used blocks of a volume.
 #[derive(Clone, Debug)]
 pub struct Bitmap {
     words: Vec<u64>,
@@ -13,15 +13,14 @@ impl Bitmap {
         Self { words: vec![0; bits.div_ceil(64)], bits }
     }
 
-    /// `bits` blocks, at most 64 times as many as there are words; taken where a bit is set, the
-    /// lowest first.
+    /// `bits` blocks, at most 64 per word. A set bit marks a used block, lowest bit first.
     pub fn from_words(words: Vec<u64>, bits: usize) -> Self {
         assert!(bits <= words.len() * 64, "{bits} blocks in {} words", words.len());
         Self { words, bits }
     }
 
-    /// A fragmented volume: `regions` of `region_bits` each, free blocks everywhere, but only the
-    /// last `run` of each region in one piece.
+    /// A fragmented volume: `regions` of `region_bits` each, with free blocks everywhere, but only
+    /// the last `run` of each region contiguous.
     pub fn fragmented(regions: usize, region_bits: usize, run: usize) -> Self {
         let mut map = Self::new(regions * region_bits);
         let mut noise = 0x9e37_79b9_7f4a_7c15_u64;
@@ -39,8 +38,8 @@ impl Bitmap {
         map
     }
 
-    /// A full volume: `regions` of `region_bits` each, everything taken but the last `run` of each
-    /// region.
+    /// A full volume: `regions` of `region_bits` each, with everything used except for the last
+    /// `run` of each region.
     pub fn full(regions: usize, region_bits: usize, run: usize) -> Self {
         let mut map = Self::new(regions * region_bits);
         for region in 0..regions {
@@ -50,19 +49,19 @@ impl Bitmap {
         map
     }
 
-    /// Marks blocks as taken.
+    /// Marks blocks as used.
     pub fn take(&mut self, blocks: std::ops::Range<usize>) {
         for bit in blocks {
             self.words[bit / 64] |= 1 << (bit % 64);
         }
     }
 
-    /// How many blocks there are.
+    /// Number of blocks.
     pub fn bits(&self) -> usize {
         self.bits
     }
 
-    /// The bits, 64 to a word; what is behind the last block is unspecified.
+    /// The bits, 64 per word; those after the last block are unspecified.
     pub fn words(&self) -> &[u64] {
         &self.words
     }
@@ -77,7 +76,7 @@ mod tests {
     use super::*;
     use crate::search::{Way, find_clear_run};
 
-    /// The definition, as written.
+    /// The definition, implemented literally.
     fn first_clear_run(taken: &[bool], len: usize) -> Option<usize> {
         taken.windows(len).position(|window| window.iter().all(|taken| !taken))
     }

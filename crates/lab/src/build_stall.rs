@@ -1,18 +1,21 @@
-//! `build-stall`: a parallel build comes to a halt, with all its processes behind one lock.
+//! `build-stall`: a parallel build comes to a halt because all its processes wait for one lock.
 //!
-//! The process *lab-make* starts a compiler every 10 ms, a short process that computes 8 ms, notes
-//! its result in a cache that all share, computes 8 ms more and ends. Then the process
-//! *lab-indexer* takes the cache's lock and computes for 1.5 s with it. The compilers, up to forty,
-//! wait; no new one is started; only one CPU is busy. When the lock is free they all go on at once.
+//! The process *lab-make* starts a compiler every 10 ms: a short process that computes for 8 ms,
+//! adds its result to a shared cache, computes for another 8 ms and exits. Then the process
+//! *lab-indexer* acquires the cache's lock and computes for 1.5 s while holding it. Up to forty
+//! compilers wait, no new ones are started, and only one CPU is busy. When the lock is released
+//! they all continue at once.
 //!
-//! *Why the compilers are called as the program is:* any of them is the victim, and so is the build
+//! *Why the compilers have the name of the program:* any of them is the victim, and so is the build
 //! as a whole.
 
-use crate::outcome::no_cpu_doubt;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Child, FairGuard, FairMutex, Shared, start_process};
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 
@@ -21,12 +24,13 @@ const START_INTERVAL_NS: u64 = 10_000_000;
 const COMPILE_NS: u64 = 8_000_000;
 const LINK_NS: u64 = 8_000_000;
 const REBUILD_NS: u64 = 1_500_000_000;
-/// A compiler that waited longer than this was stuck in the hang.
+/// A compiler that waited longer than this was caught in the hang.
 const STUCK_NS: u64 = 100_000_000;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "build-stall",
-    summary: "the forty processes of a parallel build wait for a lock that one other process computes under",
+    summary: "the forty processes of a parallel build wait for a lock whose owner, another \
+              process, computes",
     answer,
     run,
 };
@@ -51,7 +55,7 @@ fn answer() -> Answer {
 struct Cache {
     waits: Longest,
     stuck: u64,
-    /// When the indexer held the lock, and its CPU time meanwhile.
+    /// When the indexer held the lock, and its CPU time in nanoseconds meanwhile.
     rebuild: Span,
     rebuild_cpu_ns: u64,
 }
@@ -64,14 +68,15 @@ struct Build<'a> {
 fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let build = Build { stage: &stage, cache: Shared::new(FairMutex::new(Cache::default()))? };
-    stage.say(format_args!("make starts a compiler every {} ms", START_INTERVAL_NS / 1_000_000));
+    stage.print(format_args!("make starts a compiler every {} ms", START_INTERVAL_NS / 1_000_000));
     let processes: Vec<Role> =
         vec![role("lab-make", || build.make()), role("lab-indexer", || build.index())];
     stage.perform_with(processes, vec![])?;
     let cache = build.cache.lock();
     let Cache { waits, stuck, rebuild, rebuild_cpu_ns: cpu_ns } = &*cache;
-    stage.say(format_args!(
-        "the compiler at {:.3} s waited {:.3} s for the cache, one of {stuck} that were stuck; {} compilers in all",
+    stage.print(format_args!(
+        "the compiler at {:.3} s waited {:.3} s for the cache, as one of {stuck} stuck compilers; \
+         {} compilers in total",
         stage.seconds_at(waits.span.start_ns),
         waits.span.seconds(),
         waits.count,
@@ -160,13 +165,13 @@ impl Build<'_> {
     fn index(&self) -> io::Result<()> {
         if self.stage.sleep_until(self.stage.hang_start_ns())? {
             let mut cache = self.lock_cache();
-            self.stage.say(format_args!("indexer has the lock of the cache and computes"));
+            self.stage.print(format_args!("indexer holds the cache lock and computes"));
             let (start_ns, cpu_start_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
             self.rebuild_index(start_ns + REBUILD_NS);
             cache.rebuild = Span { start_ns, end_ns: sys::monotonic_ns() };
             cache.rebuild_cpu_ns = sys::thread_cpu_ns() - cpu_start_ns;
             release_cache(cache);
-            self.stage.say(format_args!("indexer is done"));
+            self.stage.print(format_args!("indexer is done"));
         }
         Ok(())
     }

@@ -1,19 +1,22 @@
-//! `chain`: a hang that crosses three processes, by three different means, and ends at one that
+//! `chain`: a hang that crosses three processes in three different ways, and ends at one that
 //! sleeps.
 //!
-//! The *ui* of the first process wants a document's lock, a futex in memory that it shares with the
-//! second, *lab-spooler*. That one holds the lock while it waits for an answer from a pipe. The
-//! third, *lab-printer*, is to answer; for a cold start it sleeps 700 ms before, and holds its own
-//! lock meanwhile, for the printer must not be used until it is warm.
+//! The *ui* of the first process waits for a document's lock, a futex in memory shared with the
+//! second process, *lab-spooler*. The spooler holds the lock while it waits for an answer from a
+//! pipe. The third process, *lab-printer*, should answer, but for a cold start it first sleeps 700
+//! ms. Meanwhile it holds a lock of its own, because the printer must not be used until it is warm.
 //!
-//! *Why the spooler asks all the time:* its ordinary questions, answered at once, show the three
-//! what they usually wait for.
+//! *Why the spooler sends requests all the time:* ordinary requests, answered at once, show what
+//! the three processes usually wait for.
 
-use crate::beat::Beat;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex, Shared};
+use crate::ticker::Ticker;
 use crate::work::stay_on_stack;
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io::{self, PipeReader, PipeWriter, Write};
 use std::os::fd::AsFd;
@@ -26,7 +29,8 @@ const WARM_UP_NS: u64 = 700_000_000;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "chain",
-    summary: "three processes: one waits for a lock whose holder waits for a pipe whose writer sleeps, with a lock of its own held",
+    summary: "three processes: one waits for a lock, its owner waits for a pipe, and the writer \
+              sleeps",
     answer,
     run,
 };
@@ -47,13 +51,13 @@ fn answer() -> Answer {
     }
 }
 
-/// A job that the spooler sends: to warm up first, or not.
+/// Jobs that the spooler sends: ordinary, or with a warm-up first.
 const ORDINARY: u8 = 0;
 const COLD_START: u8 = 1;
 
 struct Office<'a> {
     stage: &'a Stage,
-    frames: Beat,
+    frames: Ticker,
     document: Shared<FairMutex<u64>>,
     ui_waits: OnceLock<Longest>,
 }
@@ -62,13 +66,16 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let office = Office {
         stage: &stage,
-        frames: Beat::new(FRAME_NS)?,
+        frames: Ticker::new(FRAME_NS)?,
         document: Shared::new(FairMutex::new(0))?,
         ui_waits: OnceLock::new(),
     };
     let (jobs, to_printer) = io::pipe()?;
     let (answers, to_spooler) = io::pipe()?;
-    stage.say(format_args!("ui locks the document for each frame; the spooler locks it and asks the printer, every 50 ms"));
+    stage.print(format_args!(
+        "ui locks the document for each frame; the spooler locks it and asks \
+         the printer, every 50 ms"
+    ));
     let office = &office;
     let processes: Vec<Role> = vec![
         role("lab-spooler", move || office.spool(to_printer, answers)),
@@ -76,11 +83,11 @@ fn run(options: &Options) -> io::Result<Outcome> {
     ];
     let roles: Vec<Role> = vec![
         role("ui", || office.draw_frames()),
-        role("display", || office.frames.strike(office.stage)),
+        role("display", || office.frames.run(office.stage)),
     ];
     stage.perform_with(processes, roles)?;
     let waits = office.ui_waits.get().copied().unwrap_or_default();
-    stage.say(format_args!(
+    stage.print(format_args!(
         "the frame at {:.3} s waited {:.3} s for the document lock",
         stage.seconds_at(waits.span.start_ns),
         waits.span.seconds(),
@@ -121,17 +128,17 @@ impl Office<'_> {
             if job == ORDINARY && sys::monotonic_ns() >= self.stage.hang_start_ns() {
                 job = COLD_START;
             }
-            let goes_on = self.send_document(job, &mut printer, &answers)?;
+            let is_answered = self.send_document(job, &mut printer, &answers)?;
             // One cold start is enough.
             job = if job == COLD_START { u8::MAX } else { job };
-            if !goes_on {
+            if !is_answered {
                 break;
             }
         }
         Ok(())
     }
 
-    /// False when the printer has gone.
+    /// False if the printer has exited.
     #[inline(never)]
     fn send_document(
         &self,
@@ -161,8 +168,8 @@ impl Office<'_> {
     #[inline(never)]
     fn warm_up(&self, head: &FairMutex<()>) -> io::Result<()> {
         let held = head.lock();
-        self.stage.say(format_args!(
-            "the printer sleeps {} ms, the spooler waits for it, ui for the spooler",
+        self.stage.print(format_args!(
+            "the printer sleeps for {} ms; the spooler waits for it, and ui for the spooler",
             WARM_UP_NS / 1_000_000
         ));
         std::thread::sleep(Duration::from_nanos(WARM_UP_NS));
@@ -171,7 +178,7 @@ impl Office<'_> {
     }
 }
 
-/// False when the printer has gone.
+/// False if the printer has exited.
 #[inline(never)]
 fn wait_for_printer(answers: &PipeReader) -> bool {
     black_box(matches!(sys::read_byte(answers.as_fd()), Ok(Some(_))))
@@ -179,7 +186,7 @@ fn wait_for_printer(answers: &PipeReader) -> bool {
 
 #[inline(never)]
 fn answer_spooler(spooler: &mut PipeWriter) {
-    // When the spooler has gone the run is over.
+    // If the spooler has exited, the run is over.
     let _ = black_box(spooler.write_all(&[0]));
 }
 

@@ -1,17 +1,19 @@
-//! `convoy`: thirty threads that do the same work under the same lock at the same moment, and a
-//! thirty-first behind them.
+//! `convoy`: thirty threads do the same work under the same lock at the same time, and another
+//! thread queues behind them.
 //!
-//! When a backup begins, thirty threads *saver* each lock the journal and write into it for 10 ms;
-//! nobody holds the lock for long. The lock is handed on in the order of arrival. The *ui*, which
-//! comes a little later for its next frame, is last in the queue: it waits for thirty holds, not
+//! When a backup starts, thirty *saver* threads each lock the journal and write to it for 10 ms. No
+//! thread holds the lock for long, and it is handed off in order of arrival. The *ui*, which
+//! arrives a little later for its next frame, is last in the queue: it waits for thirty holds, not
 //! for one.
 
-use crate::beat::Beat;
-use crate::outcome::no_cpu_doubt;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex};
+use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;
@@ -20,13 +22,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 const SAVERS: u64 = 30;
 const HOLD_NS: u64 = 10_000_000;
 const FRAME_NS: u64 = 16_000_000;
-/// The frame of the hang comes this long after the savers: all of them must have drawn their
-/// numbers.
+/// The frame of the hang comes this long after the savers, so that all of them are in the queue.
 const HEAD_START_NS: u64 = 5_000_000;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "convoy",
-    summary: "thirty threads do 10 ms of the same work under one lock, one after another; the user interface is last in the queue",
+    summary: "thirty threads each hold a lock for 10 ms, one after another; the user interface is \
+              last in the queue",
     answer,
     run,
 };
@@ -53,11 +55,11 @@ struct Journal {
 
 struct Database<'a> {
     stage: &'a Stage,
-    frames: Beat,
+    frames: Ticker,
     journal: FairMutex<Journal>,
     saved: AtomicU64,
     cpu_ns: AtomicU64,
-    /// The longest wait, and how many savers went before in it.
+    /// The longest wait, and how many savers had the lock during it.
     ui_waits: OnceLock<(Longest, u64)>,
 }
 
@@ -65,22 +67,25 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let database = Database {
         stage: &stage,
-        frames: Beat::new(FRAME_NS)?,
+        frames: Ticker::new(FRAME_NS)?,
         journal: FairMutex::new(Journal { records: 1 }),
         saved: AtomicU64::new(0),
         cpu_ns: AtomicU64::new(0),
         ui_waits: OnceLock::new(),
     };
-    stage.say(format_args!("ui locks the journal for a moment, every {} ms", FRAME_NS / 1_000_000));
+    stage.print(format_args!(
+        "ui locks the journal for a moment, every {} ms",
+        FRAME_NS / 1_000_000
+    ));
     let mut roles: Vec<Role> = vec![
         role("ui", || database.draw_frames()),
-        role("display", || database.frames.strike(database.stage)),
+        role("display", || database.frames.run(database.stage)),
     ];
     roles.extend((0..SAVERS).map(|_| role("saver", || database.save())));
     stage.perform(roles)?;
     let (waits, hops) = database.ui_waits.into_inner().unwrap_or_default();
     let cpu_ns = database.cpu_ns.into_inner();
-    stage.say(format_args!(
+    stage.print(format_args!(
         "the frame at {:.3} s waited {:.3} s for the journal, behind {hops} of {SAVERS} savers",
         stage.seconds_at(waits.span.start_ns),
         waits.span.seconds(),

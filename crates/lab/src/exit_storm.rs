@@ -1,30 +1,34 @@
-//! `exit-storm`: a hundred processes that share a large mapping are all told to end at once.
+//! `exit-storm`: a hundred processes that share a large mapping exit at the same time.
 //!
-//! A pool, the second process of the program's name, starts a hundred processes *lab-worker*. Each
-//! fills its page tables for one mapping (48 MiB for each second of the run, 512 MiB at most). Then
-//! the pool tells them to leave, and waits for one after another.
+//! A pool, the second process with the program's name, starts a hundred *lab-worker* processes.
+//! Each fills its page tables for one mapping (48 MiB for each second of the run, at most 512 MiB).
+//! Then the pool makes them all exit, and waits for one after another.
 //!
-//! What happens on Linux (6.18): every worker takes its own page tables apart, page by page. No
-//! lock makes them wait for each other; in a hundred ends nobody went to sleep. They share the
-//! CPUs, and the pool waits until the last had its turn. So what is serial is the CPU, and with
-//! many CPUs there may be no hang; the outcome says so then.
+//! On Linux (6.18), every worker frees its own page tables, page by page. No lock serializes them:
+//! in a hundred exits, no process went to sleep. They share the CPUs, and the pool waits until the
+//! last one had its turn. So the CPU is the bottleneck, and with many CPUs there may be no hang;
+//! then the outcome says so.
 
-use crate::outcome::no_cpu_doubt;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Role, Stage, role};
 use crate::sys::{self, Child, EventFd, Mapping, Shared, start_process};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 const WORKERS: u64 = 100;
-/// So many workers fill their page tables at a time: the start is not to be a storm as well.
-const STARTING: u64 = 2;
+/// Maximum number of workers that fill their page tables at the same time, so that the start is not
+/// a storm, too.
+const MAX_STARTING: u64 = 2;
 const MIB_PER_SECOND: f64 = 48.0;
 const MAX_MIB: f64 = 512.0;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "exit-storm",
-    summary: "a hundred processes that share a large mapping end at once, and their parent waits for all of them",
+    summary: "a hundred processes that share a large mapping exit at once, and their parent waits \
+              for all of them",
     answer,
     run,
 };
@@ -39,7 +43,7 @@ fn answer() -> Answer {
         pattern: "cpu_starvation".into(),
         kinds: vec!["cpu_starvation".into()],
         min_duration_ms: 150,
-        // Where a worker was when it lost its CPU is anywhere in its exit.
+        // A worker may lose its CPU anywhere in its exit.
         victim_function: String::new(),
         release_function: String::new(),
         culprit_function: "do_exit".into(),
@@ -52,7 +56,7 @@ struct Figures {
     ready: AtomicU64,
     start_ns: AtomicU64,
     end_ns: AtomicU64,
-    /// CPU time that the workers had before they were told to leave, and in all.
+    /// CPU time of the workers before their exit, and in total, in nanoseconds.
     working_cpu_ns: AtomicU64,
     cpu_ns: AtomicU64,
 }
@@ -74,7 +78,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
         memory,
         figures: Shared::new(Figures::default())?,
     };
-    stage.say(format_args!("the pool starts {WORKERS} workers, which share {mib} MiB"));
+    stage.print(format_args!("the pool starts {WORKERS} workers, which share {mib} MiB"));
     let processes: Vec<Role> = vec![role("lab-exit-storm", || pool.manage())];
     stage.perform_with(processes, vec![])?;
     let Figures { ready, start_ns, end_ns, working_cpu_ns, cpu_ns } = &*pool.figures;
@@ -83,8 +87,8 @@ fn run(options: &Options) -> io::Result<Outcome> {
         0 => Span::default(),
         end_ns => Span { start_ns: start_ns.load(Ordering::Relaxed), end_ns },
     };
-    stage.say(format_args!(
-        "{ready} workers had filled their page tables, and took {:.3} s to end",
+    stage.print(format_args!(
+        "{ready} workers had filled their page tables and took {:.3} s to exit",
         hang.seconds()
     ));
     let figures = [("workers", ready), ("mapping_mib", mib as u64)];
@@ -93,7 +97,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let of_one_cpu_ns = ending_cpu_ns / sys::allowed_cpus()?.len().max(1) as u64;
     let late = (ready < WORKERS)
         .then(|| format!("only {ready} workers were ready in time: the machine is too busy"));
-    let doubt = late.or_else(|| no_cpu_doubt("the workers, on each CPU,", hang, of_one_cpu_ns));
+    let doubt = late.or_else(|| no_cpu_doubt("the workers (average per CPU)", hang, of_one_cpu_ns));
     Ok(Outcome::new(&stage, answer(), hang, &figures).unless(doubt))
 }
 
@@ -103,12 +107,12 @@ impl Pool<'_> {
         self.memory.populate(true)?;
         let mut workers: Vec<Child> = Vec::new();
         for started in (0..WORKERS).take_while(|_| self.stage.hang_is_on()) {
-            self.wait_for_ready((started + 1).saturating_sub(STARTING))?;
+            self.wait_for_ready((started + 1).saturating_sub(MAX_STARTING))?;
             workers.push(start_process("lab-worker", || self.work())?);
         }
         self.wait_for_ready(WORKERS)?;
         self.stage.sleep_until(self.stage.hang_start_ns())?;
-        self.stage.say(format_args!("the pool tells its workers to leave"));
+        self.stage.print(format_args!("the pool makes its workers exit"));
         self.figures.start_ns.store(sys::monotonic_ns(), Ordering::Relaxed);
         self.leave.set();
         wait_for_workers(&mut workers)?;
@@ -130,7 +134,7 @@ impl Pool<'_> {
         if self.stage.hang_is_on() {
             self.memory.populate(false)?;
         }
-        // A hundred that end before all others would be another hang.
+        // A hundred exits at a higher priority than everything else would be another hang.
         sys::set_nice(0)?;
         self.figures.working_cpu_ns.fetch_add(sys::thread_cpu_ns(), Ordering::Relaxed);
         self.figures.ready.fetch_add(1, Ordering::Relaxed);

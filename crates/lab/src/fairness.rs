@@ -1,50 +1,51 @@
-//! `fairness`: what a lock costs, and how long it lets wait: ours beside those that people use.
+//! `fairness`: what a lock costs and how long threads wait for it; compares ours with common locks.
 //!
-//! Three questions to each lock of [`LOCKS`]: what it costs when nobody else wants it; how much
-//! gets done when many do; and how long one waits who wants it while another holds it 1 ms at a
-//! time with no gap, on two CPUs and on one. That last play is the one of `starve`, where an unfair
-//! lock hangs a program for seconds. And one to each reader-writer lock of [`RW_LOCKS`]: how long a
-//! writer waits beside readers that are never all gone.
+//! Three measurements for each lock of [`LOCKS`]: its cost when uncontended; throughput when many
+//! threads contend; and how long a waiter waits while an owner holds it 1 ms at a time with no gap,
+//! on two CPUs and on one. The last scenario is that of `starve`, in which an unfair lock hangs a
+//! program for seconds. And one measurement for each reader-writer lock of [`RW_LOCKS`]: how long a
+//! writer waits while there is always a reader.
 //!
-//! *Why the locks take turns:* a machine changes while one measures. Every round asks all the
+//! *Why the locks take turns:* the machine changes during a measurement. Every round measures all
 //! locks, one after another.
 
 mod contest;
+mod figures;
 mod locks;
 mod readers;
 mod waits;
 
 pub use contest::UNCONTENDED_LOCKS;
+pub use figures::{Contended, Fairness, LockFigures, Starved};
 pub use locks::LOCKS;
 pub use readers::{RW_LOCKS, RwFigures};
 pub use waits::Waits;
 
 use crate::sys;
-use serde::Serialize;
 use std::io;
 use std::time::Duration;
 
-/// How much is measured.
+/// How much to measure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Effort {
     /// Rounds of the uncontended measurement; the fastest counts.
     pub uncontended_rounds: u32,
-    /// Rounds of every contended cell; the one in the middle counts.
+    /// Rounds of every contended cell; the median counts.
     pub rounds: u32,
     /// Length of a contended cell.
     pub cell: Duration,
-    /// How many threads contend.
+    /// Numbers of contending threads.
     pub threads: Vec<usize>,
-    /// Length of the critical sections, nanoseconds.
+    /// Lengths of the critical sections in nanoseconds.
     pub sections_ns: Vec<u64>,
-    /// Runs of each play in which one starves.
+    /// Runs of each starvation scenario.
     pub runs: u32,
     /// Length of such a run.
     pub run: Duration,
 }
 
 impl Effort {
-    /// Everything: some five minutes.
+    /// The full measurement, which takes about five minutes.
     pub fn full() -> Self {
         Self {
             uncontended_rounds: 15,
@@ -57,7 +58,7 @@ impl Effort {
         }
     }
 
-    /// A look: some twenty seconds.
+    /// A short measurement, which takes about twenty seconds.
     pub fn quick() -> Self {
         Self {
             uncontended_rounds: 5,
@@ -71,76 +72,12 @@ impl Effort {
     }
 }
 
-/// What was measured, of all locks in the order of [`LOCKS`].
-#[derive(Clone, Debug, Serialize)]
-pub struct Fairness {
-    /// CPUs that the process may use.
-    pub cpus: usize,
-    /// One entry per lock.
-    pub locks: Vec<LockFigures>,
-    /// One entry per reader-writer lock, in the order of [`RW_LOCKS`].
-    pub rw_locks: Vec<RwFigures>,
-    /// What was not measured, and why.
-    pub notes: Vec<String>,
-}
-
-/// What was measured of one lock.
-#[derive(Clone, Debug, Serialize)]
-pub struct LockFigures {
-    /// Its name.
-    pub name: &'static str,
-    /// What it is, in a few words.
-    pub what: &'static str,
-    /// Locking and unlocking when nobody else does, nanoseconds.
-    pub uncontended_ns: f64,
-    /// One per number of threads and length of section.
-    pub contended: Vec<Contended>,
-    /// Waiting for one who holds it 1 ms at a time with no gap, on another CPU; none where there is
-    /// only one.
-    pub starved_two_cpus: Option<Starved>,
-    /// The same with both on one CPU.
-    pub starved_one_cpu: Starved,
-}
-
-/// Several threads that want a lock as often as they can get it.
-#[derive(Clone, Debug, Serialize)]
-pub struct Contended {
-    /// How many.
-    pub threads: usize,
-    /// How long each holds it; it then stays away as long.
-    pub section_ns: u64,
-    /// Acquisitions per second, all threads together.
-    pub per_second: f64,
-    /// Acquisitions of the thread that got fewest, as a share of the average.
-    pub least_share: f64,
-    /// How often a thread went to sleep, per acquisition.
-    pub sleeps: f64,
-    /// CPU time of all threads per acquisition, the section and the time away included,
-    /// nanoseconds: hardly depends on other load.
-    pub cpu_ns: f64,
-    /// Waits for the lock; where sections are short only one in 32 is timed.
-    pub waits: Waits,
-}
-
-/// One that wants the lock fifty times a second while another holds it 1 ms at a time.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Starved {
-    /// How long each request waited. A wait that the end of a run cut short counts as long as it
-    /// was.
-    pub waits: Waits,
-    /// Wake-ups that did not get the lock, per wait.
-    pub vain_per_wait: f64,
-    /// The most in one wait.
-    pub most_vain: u64,
-    /// Runs that ended before the last wait did.
-    pub cut_short: u32,
-}
-
-/// Measures; tells `say` now and then how far it is.
+/// Measures, and reports the progress.
 ///
-/// Fails when a system call does.
-pub fn measure(effort: &Effort, mut say: impl FnMut(&str)) -> io::Result<Fairness> {
-    // Where it is allowed, so that other load disturbs less. It ends with the process.
+/// # Errors
+/// When a system call fails.
+pub fn measure(effort: &Effort, mut progress: impl FnMut(&str)) -> io::Result<Fairness> {
+    // If this is allowed, other load disturbs less. It ends with the process.
     let _ = sys::set_nice(-10);
     let cpus = sys::allowed_cpus()?;
     let mut figures: Vec<LockFigures> = LOCKS
@@ -154,7 +91,7 @@ pub fn measure(effort: &Effort, mut say: impl FnMut(&str)) -> io::Result<Fairnes
             starved_one_cpu: Starved::default(),
         })
         .collect();
-    say("uncontended");
+    progress("uncontended");
     for _ in 0..effort.uncontended_rounds {
         for (lock, figures) in LOCKS.iter().zip(&mut figures) {
             figures.uncontended_ns = figures.uncontended_ns.min((lock.uncontended_ns)()?);
@@ -163,7 +100,7 @@ pub fn measure(effort: &Effort, mut say: impl FnMut(&str)) -> io::Result<Fairnes
     let work = contest::Work::calibrate();
     for &section_ns in &effort.sections_ns {
         for &threads in &effort.threads {
-            say(&format!("contended: {threads} threads, sections of {section_ns} ns"));
+            progress(&format!("contended: {threads} threads, sections of {section_ns} ns"));
             let mut rounds: Vec<Vec<Contended>> = vec![vec![]; LOCKS.len()];
             for _ in 0..effort.rounds {
                 for (lock, rounds) in LOCKS.iter().zip(&mut rounds) {
@@ -183,7 +120,7 @@ pub fn measure(effort: &Effort, mut say: impl FnMut(&str)) -> io::Result<Fairnes
         }
     }
     for run in 0..effort.runs {
-        say(&format!("a holder with no gap: run {} of {}", run + 1, effort.runs));
+        progress(&format!("an owner with no gap: run {} of {}", run + 1, effort.runs));
         for (lock, figures) in LOCKS.iter().zip(&mut figures) {
             if let (Some(starved), &[first, .., last]) =
                 (&mut figures.starved_two_cpus, cpus.as_slice())
@@ -196,25 +133,15 @@ pub fn measure(effort: &Effort, mut say: impl FnMut(&str)) -> io::Result<Fairnes
     }
     let mut rw_locks: Vec<RwFigures> = RW_LOCKS.iter().map(RwFigures::new).collect();
     for run in 0..effort.runs {
-        say(&format!("readers that are never all gone: run {} of {}", run + 1, effort.runs));
+        progress(&format!("a writer against readers: run {} of {}", run + 1, effort.runs));
         for (lock, figures) in RW_LOCKS.iter().zip(&mut rw_locks) {
-            figures.add(&(lock.beside_readers)(effort.run)?);
+            figures.add(&(lock.against_readers)(effort.run)?);
         }
     }
-    let notes = (cpus.len() < 2)
-        .then(|| format!("this process may use {} CPU: nobody starves on one", cpus.len()));
+    let notes = (cpus.len() < 2).then(|| {
+        format!("this process may use {} CPU: there is no starvation on a single CPU", cpus.len())
+    });
     Ok(Fairness { cpus: cpus.len(), locks: figures, rw_locks, notes: notes.into_iter().collect() })
-}
-
-impl Starved {
-    fn add(&mut self, run: Self) {
-        let (before, of_run) = (self.waits.count() as f64, run.waits.count() as f64);
-        self.vain_per_wait =
-            (self.vain_per_wait * before + run.vain_per_wait * of_run) / (before + of_run).max(1.0);
-        self.waits.add(&run.waits);
-        self.most_vain = self.most_vain.max(run.most_vain);
-        self.cut_short += run.cut_short;
-    }
 }
 
 #[cfg(test)]
@@ -232,9 +159,9 @@ mod tests {
             runs: 1,
             run: Duration::from_millis(60),
         };
-        let mut said = 0;
-        let fairness = measure(&effort, |_| said += 1).unwrap();
-        assert_eq!(said, 5);
+        let mut reports = 0;
+        let fairness = measure(&effort, |_| reports += 1).unwrap();
+        assert_eq!(reports, 5);
         assert!(LOCKS.iter().map(|lock| lock.name).eq(fairness.locks.iter().map(|lock| lock.name)));
         for lock in &fairness.locks {
             assert!(lock.uncontended_ns.is_finite() && lock.uncontended_ns > 0.0, "{}", lock.name);
@@ -259,11 +186,11 @@ mod tests {
         }
     }
 
-    /// A wake-up in vain is a hold of 1 ms that the waiter was there for, so the bound of 5 ms
-    /// allows six; and the accounting of a busy machine a few sleeps on something else. Nothing
-    /// here depends on how long anything took.
+    /// A futile wake-up takes a hold of 1 ms, so the bound of 5 ms allows six of them. On a busy
+    /// machine, a few other sleeps may be counted, too. Nothing here depends on how long anything
+    /// takes.
     #[test]
-    fn our_bound_bounds_the_wake_ups_in_vain() {
+    fn our_bound_limits_futile_wake_ups() {
         let cpus = sys::allowed_cpus().unwrap();
         let ours = LOCKS.iter().find(|lock| lock.name == "unhitch").unwrap();
         let [first, last] = [cpus[0], cpus[cpus.len() - 1]];

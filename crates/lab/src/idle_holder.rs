@@ -1,20 +1,23 @@
-//! `idle-holder`: a lock held by a thread that is given no CPU.
+//! `idle-holder`: a lock is held by a thread that gets no CPU.
 //!
-//! The *ui* looks something up every 20 ms under the catalogue's lock; the thread *indexer* merges
-//! its index under the same lock. For a large merge, 50 ms of CPU time, the indexer gives itself
-//! SCHED_IDLE, as background work should. While it holds the lock the thread *encoder* starts to
-//! compute on the same CPU; beside it SCHED_IDLE gets 0.3 % of that CPU. The ui waits for the lock,
-//! the indexer for the CPU, the encoder for nothing: a priority inversion.
+//! The *ui* does a look-up every 20 ms under the catalogue's lock; the *indexer* thread merges its
+//! index under the same lock. For a large merge, 50 ms of CPU time, the indexer switches to
+//! SCHED_IDLE, as background work should. While it holds the lock, the *encoder* thread starts to
+//! compute on the same CPU, which leaves 0.3 % of that CPU to SCHED_IDLE. The ui waits for the
+//! lock, the indexer for the CPU, and the encoder for nothing: a priority inversion.
 //!
-//! *Why the encoder lets the indexer go when it is done:* where other programs keep all CPUs busy,
-//! the indexer would otherwise sit on the lock long after the run. As long as it can it stays
-//! SCHED_IDLE, so that a recorder sees the policy afterwards, too.
+//! *Why the encoder frees the indexer when it is done:* if other programs keep all CPUs busy, the
+//! indexer would otherwise hold the lock long after the run. It stays SCHED_IDLE for as long as
+//! possible, so that a recorder sees the policy afterwards, too.
 
-use crate::beat::Beat;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Guard, Mutex};
+use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;
@@ -22,7 +25,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 const LOOKUP_INTERVAL_NS: u64 = 20_000_000;
 const MERGE_INTERVAL_NS: u64 = 100_000_000;
-/// CPU time of an ordinary merge, and of the one that comes to grief.
+/// CPU time of an ordinary merge, and of the one that hangs.
 const SMALL_MERGE_NS: u64 = 2_000_000;
 const LARGE_MERGE_NS: u64 = 50_000_000;
 /// How long the large merge may last once the encoder is done.
@@ -30,7 +33,8 @@ const GRACE_NS: u64 = 300_000_000;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "idle-holder",
-    summary: "a SCHED_IDLE thread holds a lock and gets no CPU, because another thread computes on its CPU",
+    summary: "a SCHED_IDLE thread holds a lock and gets no CPU because another thread computes on \
+              its CPU",
     answer,
     run,
 };
@@ -57,7 +61,7 @@ struct Catalogue {
 
 struct Library<'a> {
     stage: &'a Stage,
-    questions: Beat,
+    requests: Ticker,
     catalogue: Mutex<Catalogue>,
     cpus: &'a [usize],
     indexer_thread_id: AtomicI32,
@@ -71,7 +75,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let cpus = sys::allowed_cpus()?;
     let library = Library {
         stage: &stage,
-        questions: Beat::new(LOOKUP_INTERVAL_NS)?,
+        requests: Ticker::new(LOOKUP_INTERVAL_NS)?,
         catalogue: Mutex::new(Catalogue { entries: 1 }),
         cpus: &cpus,
         indexer_thread_id: AtomicI32::new(0),
@@ -79,20 +83,21 @@ fn run(options: &Options) -> io::Result<Outcome> {
         ui_waits: OnceLock::new(),
         hold: OnceLock::new(),
     };
-    stage.say(format_args!(
-        "ui looks something up every 20 ms; indexer merges now and then, under the same lock"
+    stage.print(format_args!(
+        "ui does a look-up every 20 ms; indexer merges now and then, under the same lock"
     ));
     let roles: Vec<Role> = vec![
         role("ui", || library.show_entries()),
-        role("reader", || library.questions.strike(library.stage)),
+        role("reader", || library.requests.run(library.stage)),
         role("indexer", || library.index()),
         role("encoder", || library.encode()),
     ];
     stage.perform(roles)?;
     let waits = library.ui_waits.into_inner().unwrap_or_default();
     let (hold, cpu_ns) = library.hold.into_inner().unwrap_or_default();
-    stage.say(format_args!(
-        "the look-up at {:.3} s waited {:.3} s for the catalogue lock; indexer held it {:.3} s and had {:.3} s of CPU time in it",
+    stage.print(format_args!(
+        "the look-up at {:.3} s waited {:.3} s for the catalogue lock; indexer held it for {:.3} s \
+         and had {:.3} s of CPU time",
         stage.seconds_at(waits.span.start_ns),
         waits.span.seconds(),
         hold.seconds(),
@@ -120,7 +125,7 @@ impl Library<'_> {
             sys::pin(0, cpus)?;
         }
         let mut waits = Longest::default();
-        while self.questions.wait(self.stage)?.is_some() {
+        while self.requests.wait(self.stage)?.is_some() {
             self.look_up(&mut waits);
         }
         let _ = self.ui_waits.set(waits);
@@ -190,21 +195,21 @@ impl Library<'_> {
             self.stage.sleep_until(sys::monotonic_ns() + 1_000_000)?;
         }
         if self.large_merge.load(Ordering::Relaxed) {
-            self.stage.say(format_args!(
+            self.stage.print(format_args!(
                 "encoder starts to compute on the CPU of indexer, which holds the lock"
             ));
             let mut frame = 1;
             while self.stage.hang_is_on() {
                 encode_frame(&mut frame);
             }
-            self.stage.say(format_args!("encoder is done"));
+            self.stage.print(format_args!("encoder is done"));
         }
-        self.let_indexer_go()
+        self.free_indexer()
     }
 
-    /// What is refused here (the way back from SCHED_IDLE needs a privilege) only makes the indexer
-    /// end a little later.
-    fn let_indexer_go(&self) -> io::Result<()> {
+    /// Lets the indexer finish. Errors are ignored: leaving SCHED_IDLE needs a privilege, and
+    /// without it the indexer just finishes a little later.
+    fn free_indexer(&self) -> io::Result<()> {
         let indexer = self.indexer_thread_id.load(Ordering::Relaxed);
         let _ = sys::pin(indexer, self.cpus);
         self.stage.sleep_until(sys::monotonic_ns() + GRACE_NS)?;

@@ -1,22 +1,28 @@
-//! Programs that hang on purpose, each with its known answer, so that recording and analysis can be
-//! tested on real hangs.
+//! Programs that hang on purpose, each with a known answer, to test recording and analysis on real
+//! hangs.
 //!
-//! [`PROGRAMS`] is the one registry. Each program is a small play: a few named threads
-//! (`stage.rs`), ordinary life before and after, and the hang in the middle. It knows beforehand
-//! who will be the victim and who the culprit ([`Answer`]), and it measures with its own clock what
-//! happened ([`Measured`]), so that the analysis is compared with something that was not derived
-//! from the recording.
+//! [`PROGRAMS`] is the registry. Each program is a small play: a few named threads (`stage.rs`),
+//! normal operation before and after, and the hang in the middle. The victim and the culprit are
+//! known in advance ([`Answer`]), and the program measures what happened with its own clock
+//! ([`Measured`]). So the analysis can be compared with something that was not derived from the
+//! recording.
 //!
-//! A program names its process (the thread-group leader), so it wants a process of its own, and to
-//! be called on its first thread.
+//! A program sets the name of its process (the thread-group leader), so it needs its own process,
+//! and must be called on its first thread.
 //!
-//! *Why so many functions that are never inlined:* system-wide recordings follow frame pointers,
-//! and a stack in which the story's functions do not appear tests nothing. A C library without
-//! frame pointers hides the function that called it; hence the thin `call_…` functions in `sys.rs`,
-//! there to be hidden.
+//! *Why so many functions are never inlined:* system-wide recordings follow frame pointers, and a
+//! stack without the functions of the story tests nothing. A C library without frame pointers hides
+//! the function that called it, hence the thin `call_…` functions in `sys.rs`: they are there to be
+//! hidden.
+//!
+//! # Example
+//!
+//! ```
+//! let starve = unhitch_lab::program("starve").unwrap();
+//! assert_eq!((starve.answer)().pattern, "lock_starvation");
+//! ```
 
 mod address_space;
-mod beat;
 pub mod bitmap;
 mod build_stall;
 mod chain;
@@ -26,60 +32,31 @@ pub mod fairness;
 mod idle_holder;
 mod long_hold;
 mod loop_stall;
+mod options;
 mod outcome;
 mod populate;
+mod program;
 mod saturate;
 mod scan_stall;
 pub mod search;
 mod slow_disk;
+mod span;
 mod stage;
 mod starve;
 mod stopped;
 #[allow(unsafe_code)]
 mod sys;
 mod tcp;
+mod ticker;
 mod work;
 
 pub use address_space::{AddressSpace, LAYOUTS, Layout};
-pub use outcome::{Answer, Measured, Outcome, Span};
+pub use options::Options;
+pub use outcome::{Answer, Measured, Outcome};
+pub use program::Program;
+pub use span::Span;
 
-use std::io;
-
-/// How a program is to be run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Options {
-    /// Length of the whole run; 3 to 60 s. The hang lies in the middle.
-    pub seconds: f64,
-    /// Of `long-hold`: how it looks for free blocks, on a full volume instead of a fragmented one.
-    pub search: Option<search::Way>,
-    /// Of `long-hold`: each search goes on where the last one ended.
-    pub resume: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { seconds: 4.0, search: None, resume: false }
-    }
-}
-
-/// A program that hangs on purpose.
-#[derive(Clone, Copy, Debug)]
-pub struct Program {
-    /// What the user types: `unhitch lab NAME`.
-    pub name: &'static str,
-    /// What hangs and why, in one line.
-    pub summary: &'static str,
-    /// The answer that an analysis of it should give, known before it runs.
-    pub answer: fn() -> Answer,
-    /// Runs it: says on standard output what it does, ends after [`Options::seconds`] or on SIGINT
-    /// or SIGTERM.
-    ///
-    /// Fails when a system call does; a hang that did not come about is not a failure but
-    /// [`Outcome::happened`] = false.
-    pub run: fn(&Options) -> io::Result<Outcome>,
-}
-
-/// All programs, by name.
+/// All programs, sorted by name.
 pub const PROGRAMS: &[Program] = &[
     build_stall::PROGRAM,
     chain::PROGRAM,
@@ -97,7 +74,7 @@ pub const PROGRAMS: &[Program] = &[
     tcp::PROGRAM,
 ];
 
-/// The program of that name.
+/// Finds a program by its name.
 pub fn program(name: &str) -> Option<&'static Program> {
     PROGRAMS.iter().find(|program| program.name == name)
 }
@@ -105,6 +82,7 @@ pub fn program(name: &str) -> Option<&'static Program> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     #[test]
     fn registry_is_sorted_and_names_are_unique() {

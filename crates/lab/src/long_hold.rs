@@ -1,22 +1,25 @@
-//! `long-hold`: nine threads wait for one that searches a bitmap for a second, with the lock held.
+//! `long-hold`: nine threads wait for one that searches a bitmap for a second while it holds the
+//! lock.
 //!
-//! Eight *writer-N* threads and a *ui* thread lock the volume for a moment, all the time. Once, the
-//! thread *checkpoint* locks it and looks for a run of free blocks for each of 400 regions, bit by
-//! bit and each time from the start: O(n²). When it releases the lock the nine go through one after
-//! another, each woken by the one before.
+//! Eight *writer-N* threads and a *ui* thread keep locking the volume for a moment. Once, the
+//! *checkpoint* thread locks it and searches for a run of free blocks for each of 400 regions, bit
+//! by bit and each time from the start: O(n²). When it releases the lock, the nine threads get it
+//! one after another, each woken by the previous one.
 //!
-//! *Why it measures the machine first:* the search is to take about 1.1 s of CPU time on any
+//! *Why it measures the machine first:* the search should take about 1.1 s of CPU time on any
 //! machine and in any build. The other ways to search ([`Options::search`], [`Options::resume`])
-//! are given a volume of the same size, to be compared.
+//! use a volume of the same size, for comparison.
 
-use crate::beat::Beat;
 use crate::bitmap::Bitmap;
-use crate::outcome::no_cpu_doubt;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::Program;
 use crate::search::{self, Way};
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Guard, Mutex};
+use crate::ticker::Ticker;
 use crate::work::stay_on_stack;
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;
@@ -33,7 +36,8 @@ const WRITERS: [&str; 8] = [
 
 pub(crate) const PROGRAM: Program = Program {
     name: "long-hold",
-    summary: "a slow bitmap search holds a lock for a second while nine threads, one of them the user interface's, wait",
+    summary: "a slow bitmap search holds a lock for a second while nine threads wait, among them \
+              the user interface",
     answer,
     run,
 };
@@ -57,29 +61,29 @@ fn answer() -> Answer {
 struct Volume {
     map: Bitmap,
     way: Way,
-    /// Where the next search begins; `None`: always at the start.
+    /// Where the next search starts; `None` for always at the start.
     resume_at: Option<usize>,
-    /// Blocks that searches have gone over.
+    /// Number of blocks that were searched.
     searched: u64,
     writes: u64,
 }
 
-/// What the checkpoint did with the lock.
+/// What the checkpoint did while it held the lock.
 #[derive(Default)]
 struct Hold {
     span: Span,
     cpu_ns: u64,
     regions: usize,
-    /// Blocks that searches have gone over.
+    /// Number of blocks that were searched.
     searched: u64,
 }
 
 struct FileSystem<'a> {
     stage: &'a Stage,
-    frames: Beat,
+    frames: Ticker,
     volume: Mutex<Volume>,
     ui_waits: OnceLock<Longest>,
-    /// The longest wait of any writer: one often comes where no frame does.
+    /// The longest wait of any writer in nanoseconds: writers arrive more often than frames.
     writer_wait_ns: AtomicU64,
     hold: OnceLock<Hold>,
 }
@@ -97,27 +101,17 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let make = if options.search.is_some() { Bitmap::full } else { Bitmap::fragmented };
     let map = make(REGIONS, region_bits(), RUN_BLOCKS);
     let volume_bits = map.bits();
-    let system = FileSystem {
-        stage: &stage,
-        frames: Beat::new(FRAME_NS)?,
-        volume: Mutex::new(Volume {
-            map,
-            way,
-            resume_at: options.resume.then_some(0),
-            searched: 0,
-            writes: 0,
-        }),
-        ui_waits: OnceLock::new(),
-        writer_wait_ns: AtomicU64::new(0),
-        hold: OnceLock::new(),
-    };
-    stage.say(format_args!(
+    let system = FileSystem::new(
+        &stage,
+        Volume { map, way, resume_at: options.resume.then_some(0), searched: 0, writes: 0 },
+    )?;
+    stage.print(format_args!(
         "ui and eight writers lock the volume for a moment, every {} ms",
         FRAME_NS / 1_000_000
     ));
     let mut roles: Vec<Role> = vec![
         role("ui", || system.draw_frames()),
-        role("display", || system.frames.strike(system.stage)),
+        role("display", || system.frames.run(system.stage)),
         role("checkpoint", || system.checkpoint()),
     ];
     roles.extend(WRITERS.map(|name| role(name, || system.write_blocks())));
@@ -128,28 +122,33 @@ fn run(options: &Options) -> io::Result<Outcome> {
         system.hold.into_inner().unwrap_or_default();
     let bytes_per_s = searched as f64 / 8.0 / (cpu_ns.max(1) as f64 / 1e9);
     let (mib, ms) = (|bits: f64| bits / 8.0 / 1_048_576.0, |ns: u64| ns as f64 / 1e6);
-    stage.say(format_args!(
-        "searched {} way, {}: {:.3} MiB of a bitmap of {:.3} MiB, at {:.3} GB/s, for {regions} of {REGIONS} regions",
+    stage.print(format_args!(
+        "searched by {}, {}: {:.3} MiB in a bitmap of {:.3} MiB, at {:.3} GB/s, for {regions} of \
+         {REGIONS} regions",
         way.name(),
-        if options.resume { "each search going on where the last ended" } else { "each search from the start" },
+        if options.resume {
+            "each search continuing where the last one ended"
+        } else {
+            "each search from the start"
+        },
         mib(searched as f64),
         mib(volume_bits as f64),
         bytes_per_s / 1e9,
     ));
-    stage.say(format_args!(
-        "checkpoint held the lock {:.3} ms; the hang: the frame at {:.3} s waited {:.3} ms for it, a writer {:.3} ms",
+    stage.print(format_args!(
+        "checkpoint held the lock for {:.3} ms; the hang: the frame at {:.3} s waited {:.3} ms for \
+         it, a writer {:.3} ms",
         ms(hold.duration_ns()),
         stage.seconds_at(waits.span.start_ns),
         ms(waits.span.duration_ns()),
         ms(writer_wait_ns),
     ));
-    let (hold_ms, cpu_ms) = (hold.duration_ns() / 1_000_000, cpu_ns / 1_000_000);
     let figures = [
         ("frames", waits.count),
-        ("hold_ms", hold_ms),
+        ("hold_ms", hold.duration_ns() / 1_000_000),
         ("hold_us", hold.duration_ns() / 1_000),
         ("writer_wait_us", writer_wait_ns / 1_000),
-        ("holder_cpu_ms", cpu_ms),
+        ("holder_cpu_ms", cpu_ns / 1_000_000),
         ("regions", regions as u64),
         ("bitmap_bytes", volume_bits as u64 / 8),
         ("searched_bytes", searched / 8),
@@ -162,11 +161,11 @@ fn run(options: &Options) -> io::Result<Outcome> {
     )))
 }
 
-/// The size of a region, in blocks, with which the whole search takes [`SEARCH_NS`].
+/// The size of a region, in blocks, for which the whole search takes [`SEARCH_NS`].
 fn region_bits() -> usize {
     const SAMPLE_REGIONS: usize = 16;
     const SAMPLE_BITS: usize = 8_192;
-    // The last search, in vain, goes over all regions once more.
+    // The last, unsuccessful search goes over all regions once more.
     const SEARCHED_BITS: usize = (triangle(SAMPLE_REGIONS) + SAMPLE_REGIONS) * SAMPLE_BITS;
     let sample_ns = || {
         let map = Bitmap::fragmented(SAMPLE_REGIONS, SAMPLE_BITS, RUN_BLOCKS);
@@ -186,7 +185,7 @@ const fn triangle(n: usize) -> usize {
 }
 
 impl Volume {
-    /// Takes the first free run; false when there is none.
+    /// Takes the first free run; false if there is none.
     fn take_run(&mut self) -> bool {
         let from = self.resume_at.unwrap_or(0);
         let start = self.find_clear_run(from);
@@ -204,6 +203,19 @@ impl Volume {
         let found = search::find_clear_run(&self.map, self.way, from, RUN_BLOCKS);
         stay_on_stack();
         found
+    }
+}
+
+impl<'a> FileSystem<'a> {
+    fn new(stage: &'a Stage, volume: Volume) -> io::Result<Self> {
+        Ok(Self {
+            stage,
+            frames: Ticker::new(FRAME_NS)?,
+            volume: Mutex::new(volume),
+            ui_waits: OnceLock::new(),
+            writer_wait_ns: AtomicU64::new(0),
+            hold: OnceLock::new(),
+        })
     }
 }
 
@@ -259,14 +271,14 @@ impl FileSystem<'_> {
         }
         let mut volume = self.lock_volume();
         let (start_ns, cpu_start_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
-        self.stage.say(format_args!(
-            "checkpoint has the lock and looks for free blocks in {REGIONS} regions"
+        self.stage.print(format_args!(
+            "checkpoint holds the lock and searches for free blocks in {REGIONS} regions"
         ));
         let regions = self.checkpoint_volume(&mut volume);
         let searched = volume.searched;
         let (end_ns, cpu_end_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
         release_volume(volume);
-        self.stage.say(format_args!("checkpoint is done"));
+        self.stage.print(format_args!("checkpoint is done"));
         let _ = self.hold.set(Hold {
             span: Span { start_ns, end_ns },
             cpu_ns: cpu_end_ns - cpu_start_ns,
@@ -276,7 +288,7 @@ impl FileSystem<'_> {
         Ok(())
     }
 
-    /// Returns how many regions it got through in the time allowed.
+    /// Returns how many regions were done in the allowed time.
     #[inline(never)]
     fn checkpoint_volume(&self, volume: &mut Volume) -> usize {
         (0..REGIONS).take_while(|_| self.stage.hang_is_on() && volume.take_run()).count()

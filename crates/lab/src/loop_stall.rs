@@ -1,14 +1,16 @@
 //! `loop-stall`: an event loop that computes in a handler.
 //!
-//! The thread *ui* waits in `epoll_wait` for the mouse, which moves every 10 ms. Three times it
-//! gets a click instead, and the click's handler lays out a page: 300 ms of CPU time in which no
-//! event is handled. Nobody holds a lock; the victim is its own culprit.
+//! The *ui* thread waits in `epoll_wait` for the mouse, which moves every 10 ms. Three times it
+//! gets a click instead, and the handler of the click lays out a page: 300 ms of CPU time in which
+//! no event is handled. No lock is involved; the victim is its own culprit.
 
-use crate::outcome::no_cpu_doubt;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Epoll, EventFd};
 use crate::work::compute;
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;
@@ -20,7 +22,7 @@ const CLICKS: [f64; 3] = [0.3, 0.5, 0.7];
 
 pub(crate) const PROGRAM: Program = Program {
     name: "loop-stall",
-    summary: "an event loop that now and then computes for 300 ms in a handler",
+    summary: "an event loop that sometimes computes for 300 ms in a handler",
     answer,
     run,
 };
@@ -45,7 +47,7 @@ struct Window<'a> {
     stage: &'a Stage,
     moves: EventFd,
     clicks: EventFd,
-    /// The stalls, and the CPU time in the longest.
+    /// The stalls, and the CPU time in the longest one in nanoseconds.
     stalls: OnceLock<(Longest, u64)>,
 }
 
@@ -57,7 +59,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
         clicks: EventFd::new()?,
         stalls: OnceLock::new(),
     };
-    stage.say(format_args!("ui handles mouse moves, one every 10 ms"));
+    stage.print(format_args!("ui handles mouse moves, one every 10 ms"));
     let roles: Vec<Role> = vec![
         role("ui", || window.run_event_loop()),
         role("mouse", || window.move_mouse()),
@@ -65,8 +67,9 @@ fn run(options: &Options) -> io::Result<Outcome> {
     ];
     stage.perform(roles)?;
     let (stalls, cpu_ns) = window.stalls.into_inner().unwrap_or_default();
-    stage.say(format_args!(
-        "the click at {:.3} s kept the event loop busy for {:.3} s, {:.3} s of it on a CPU; {} clicks in all",
+    stage.print(format_args!(
+        "the click at {:.3} s kept the event loop busy for {:.3} s, {:.3} s of it on a CPU; {} \
+         clicks in total",
         stage.seconds_at(stalls.span.start_ns),
         stalls.span.seconds(),
         cpu_ns as f64 / 1e9,
@@ -91,7 +94,7 @@ impl Window<'_> {
     fn click(&self) -> io::Result<()> {
         for share in CLICKS {
             if self.stage.sleep_until(self.stage.moment_ns(share))? {
-                self.stage.say(format_args!("click"));
+                self.stage.print(format_args!("click"));
                 self.clicks.set();
             }
         }
@@ -118,7 +121,7 @@ impl Window<'_> {
     fn handle_click(&self, (stalls, longest_cpu_ns): &mut (Longest, u64)) {
         self.clicks.take();
         let (start_ns, cpu_start_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
-        // The second page is the longest, so that there is one longest stall to be found.
+        // The second page takes longest, so that there is one longest stall to find.
         self.lay_out_page(if stalls.count == 1 { LAYOUT_NS + LAYOUT_NS / 3 } else { LAYOUT_NS });
         if stalls.note(Span { start_ns, end_ns: sys::monotonic_ns() }) {
             *longest_cpu_ns = sys::thread_cpu_ns() - cpu_start_ns;

@@ -1,18 +1,20 @@
-//! `populate`: a thread fills a large mapping with memory, and no other thread of its process can
-//! map or unmap anything.
+//! `populate`: while one thread populates a large mapping, no other thread of its process can map
+//! or unmap anything.
 //!
-//! The *ui* maps a buffer for each frame and unmaps it. Then the thread *loader* has the kernel
-//! fill 768 MiB at once (`MADV_POPULATE_WRITE`, in small pages; `MAP_POPULATE` does the same). The
-//! kernel holds the process's `mmap_lock` for reading all that time, and mapping needs it for
-//! writing. So the wait is one for a lock, held by one who clears pages: a long hold, not a
-//! shortage of memory.
+//! The *ui* maps a buffer for each frame and unmaps it. Then the *loader* thread makes the kernel
+//! populate 768 MiB at once (`MADV_POPULATE_WRITE`, in small pages; `MAP_POPULATE` does the same).
+//! All that time, the kernel holds the process's `mmap_lock` for reading, while mapping needs it
+//! for writing. So the wait is for a lock, whose owner clears pages: a long hold, not a shortage of
+//! memory.
 
-use crate::beat::Beat;
-use crate::outcome::no_cpu_doubt;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Mapping};
+use crate::ticker::Ticker;
 use crate::work::stay_on_stack;
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;
@@ -23,7 +25,7 @@ const MODEL_BYTES: usize = 768 << 20;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "populate",
-    summary: "a thread fills 768 MiB with memory in one call, and another cannot map a buffer meanwhile",
+    summary: "a thread populates 768 MiB in one call, and meanwhile another cannot map a buffer",
     answer,
     run,
 };
@@ -46,9 +48,9 @@ fn answer() -> Answer {
 
 struct Viewer<'a> {
     stage: &'a Stage,
-    frames: Beat,
+    frames: Ticker,
     ui_waits: OnceLock<Longest>,
-    /// The call, and its CPU time.
+    /// The call, and its CPU time in nanoseconds.
     load: OnceLock<(Span, u64)>,
 }
 
@@ -56,24 +58,24 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let viewer = Viewer {
         stage: &stage,
-        frames: Beat::new(FRAME_NS)?,
+        frames: Ticker::new(FRAME_NS)?,
         ui_waits: OnceLock::new(),
         load: OnceLock::new(),
     };
-    stage.say(format_args!(
+    stage.print(format_args!(
         "ui maps and unmaps a buffer for each frame, every {} ms",
         FRAME_NS / 1_000_000
     ));
     let roles: Vec<Role> = vec![
         role("ui", || viewer.draw_frames()),
-        role("display", || viewer.frames.strike(viewer.stage)),
+        role("display", || viewer.frames.run(viewer.stage)),
         role("loader", || viewer.load()),
     ];
     stage.perform(roles)?;
     let waits = viewer.ui_waits.into_inner().unwrap_or_default();
     let (load, cpu_ns) = viewer.load.into_inner().unwrap_or_default();
-    stage.say(format_args!(
-        "the frame at {:.3} s waited {:.3} s for its buffer; loader was {:.3} s in its call",
+    stage.print(format_args!(
+        "the frame at {:.3} s waited {:.3} s for its buffer; loader was in its call for {:.3} s",
         stage.seconds_at(waits.span.start_ns),
         waits.span.seconds(),
         load.seconds(),
@@ -105,13 +107,13 @@ impl Viewer<'_> {
         if !self.stage.sleep_until(self.stage.hang_start_ns())? {
             return Ok(());
         }
-        self.stage.say(format_args!("loader fills {} MiB with memory", MODEL_BYTES >> 20));
+        self.stage.print(format_args!("loader populates {} MiB", MODEL_BYTES >> 20));
         let (start_ns, cpu_start_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
         let model = load_model()?;
         let (end_ns, cpu_end_ns) = (sys::monotonic_ns(), sys::thread_cpu_ns());
-        self.stage.say(format_args!("loader is done"));
+        self.stage.print(format_args!("loader is done"));
         let _ = self.load.set((Span { start_ns, end_ns }, cpu_end_ns - cpu_start_ns));
-        // Giving the memory back takes the same lock; that comes after the play.
+        // Freeing the memory takes the same lock, so do it after the play.
         self.stage.sleep_until(u64::MAX)?;
         drop(model);
         Ok(())

@@ -1,20 +1,22 @@
-//! `saturate`: a lock held for a fifth of a millisecond at a time, by so many threads that it is
+//! `saturate`: a lock is held for a fifth of a millisecond at a time, by so many threads that it is
 //! never free.
 //!
-//! Twenty-four threads *session*, a pool, close sessions: each takes the session table's lock,
-//! computes 150 to 250 µs in it, and comes again. The lock is handed on in the order of arrival, so
-//! nobody starves; but whoever comes finds 24 others before him. The *ui* takes it for each frame,
-//! which nobody notices, and after a click for each of 150 sessions that it shows: 150 waits of 5
-//! ms.
+//! A pool of 24 *session* threads closes sessions: each acquires the lock of the session table,
+//! computes for 150 to 250 µs, and queues again. The lock is handed off in order of arrival, so no
+//! thread starves, but each finds 24 others in front of it. The *ui* acquires it for each frame,
+//! which nobody notices, and after a click for each of the 150 sessions that it shows: 150 waits of
+//! 5 ms.
 //!
-//! *Why one click:* frames that all take the same time would leave the choice of the longest to
-//! chance.
+//! *Why a single click:* if all frames took the same time, the longest would be a matter of chance.
 
-use crate::beat::Beat;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex};
+use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;
@@ -24,14 +26,15 @@ const SESSION_THREADS: usize = 24;
 const SESSIONS_SHOWN: u64 = 150;
 const HOLD_NS: std::ops::Range<u64> = 150_000..250_000;
 const FRAME_NS: u64 = 16_000_000;
-/// Between two sessions of a thread while nothing hangs.
+/// Interval between two sessions of a thread while nothing hangs.
 const ORDINARY_INTERVAL_NS: u64 = 100_000_000;
 /// When the click comes, as a share of the run.
 const CLICK: f64 = 0.35;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "saturate",
-    summary: "24 threads hold a lock for 0.2 ms at a time, so that it is never free; the user interface takes it 150 times",
+    summary: "24 threads hold a lock for 0.2 ms at a time, so it is never free; the user interface \
+              acquires it 150 times",
     answer,
     run,
 };
@@ -66,14 +69,15 @@ struct Sessions {
 #[derive(Default)]
 struct Drawn {
     frames: Longest,
-    /// In the longest frame: the sum of all waits for the lock, and the longest.
+    /// In the longest frame, in nanoseconds: the sum of all waits for the lock, and the longest
+    /// wait.
     waited_ns: u64,
     longest_wait_ns: u64,
 }
 
 struct Server<'a> {
     stage: &'a Stage,
-    frames: Beat,
+    frames: Ticker,
     sessions: FairMutex<Sessions>,
     closed_in_hang: AtomicU64,
     drawn: OnceLock<Drawn>,
@@ -83,25 +87,26 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let server = Server {
         stage: &stage,
-        frames: Beat::new(FRAME_NS)?,
+        frames: Ticker::new(FRAME_NS)?,
         sessions: FairMutex::new(Sessions { closed: 0, state: 1 }),
         closed_in_hang: AtomicU64::new(0),
         drawn: OnceLock::new(),
     };
-    stage.say(format_args!(
-        "ui and {SESSION_THREADS} session threads lock the table of sessions now and then"
+    stage.print(format_args!(
+        "ui and {SESSION_THREADS} session threads lock the session table now and then"
     ));
     let mut roles: Vec<Role> = vec![
         role("ui", || server.draw_frames()),
-        role("display", || server.frames.strike(server.stage)),
+        role("display", || server.frames.run(server.stage)),
     ];
     roles.extend((0..SESSION_THREADS).map(|_| role("session", || server.serve())));
     stage.perform(roles)?;
     let Drawn { frames, waited_ns, longest_wait_ns } =
         server.drawn.into_inner().unwrap_or_default();
     let hang = frames.span;
-    stage.say(format_args!(
-        "the frame at {:.3} s took {:.3} s: {SESSIONS_SHOWN} waits for the lock, {:.3} s in sum, {:.1} ms the longest",
+    stage.print(format_args!(
+        "the frame at {:.3} s took {:.3} s: {SESSIONS_SHOWN} waits for the lock, {:.3} s in total, \
+         at most {:.1} ms",
         stage.seconds_at(hang.start_ns),
         hang.seconds(),
         waited_ns as f64 / 1e9,
@@ -115,10 +120,13 @@ fn run(options: &Options) -> io::Result<Outcome> {
     ];
     let hang_ns = hang.duration_ns();
     let doubt = if waited_ns * 2 < hang_ns {
-        Some("most of it ui did not wait for the lock: the machine is too busy".to_owned())
+        Some(
+            "for most of the hang, ui did not wait for the lock: the machine is too busy"
+                .to_owned(),
+        )
     } else {
         (longest_wait_ns * 3 > hang_ns)
-            .then(|| "most of it was one wait: the machine is too busy".to_owned())
+            .then(|| "a single wait was most of the hang: the machine is too busy".to_owned())
     };
     Ok(Outcome::new(&stage, answer(), hang, &figures).unless(doubt))
 }
@@ -131,7 +139,7 @@ impl Server<'_> {
         while self.frames.wait(self.stage)?.is_some() {
             let clicked = sys::monotonic_ns() >= click_at_ns;
             if clicked {
-                self.stage.say(format_args!("click: ui shows {SESSIONS_SHOWN} sessions"));
+                self.stage.print(format_args!("click: ui shows {SESSIONS_SHOWN} sessions"));
                 click_at_ns = u64::MAX;
             }
             self.draw_frame(if clicked { SESSIONS_SHOWN } else { 1 }, &mut drawn);
@@ -154,7 +162,7 @@ impl Server<'_> {
         }
     }
 
-    /// Returns how long it waited for the lock, nanoseconds.
+    /// Returns how long it waited for the lock, in nanoseconds.
     #[inline(never)]
     fn draw_session(&self) -> u64 {
         let start_ns = sys::monotonic_ns();
@@ -172,8 +180,7 @@ impl Server<'_> {
 
     #[inline(never)]
     fn serve(&self) -> io::Result<()> {
-        // They keep a CPU busy between them; whoever must share it with them should not hang as
-        // well.
+        // Together they keep a CPU busy. Other threads that share it should not hang, too.
         sys::set_nice(0)?;
         while self.stage.is_open() {
             let now_ns = sys::monotonic_ns();
@@ -206,7 +213,7 @@ impl Server<'_> {
 fn close_session(sessions: &mut Sessions) {
     sessions.closed += 1;
     let spread_ns = HOLD_NS.end - HOLD_NS.start;
-    // No two neighbours alike, and no randomness either.
+    // Make each hold differ from its neighbours, without randomness.
     let until_ns = sys::monotonic_ns() + HOLD_NS.start + sessions.closed * 37_000 % spread_ns;
     while sys::monotonic_ns() < until_ns {
         compute(&mut sessions.state);

@@ -1,24 +1,27 @@
-//! `scan-stall`: somebody looks at a process's memory, is given no CPU while he does, and the
-//! process cannot map any.
+//! `scan-stall`: a tool inspects a process's memory but gets no CPU, and meanwhile the process
+//! cannot map memory.
 //!
-//! The *ui* maps a buffer every 10 ms and unmaps it; its process has the address space of `lab
-//! address-space --layout one-big` with two blocks, 512 MiB in small pages. The process
-//! *lab-scanner* (SCHED_IDLE, as a monitoring tool should be) reads the first process's
-//! `/proc/PID/smaps` now and then. For each mapping the kernel counts its pages, and holds the
-//! process's `mmap_lock` for reading. Then the process *lab-encoder* computes on the scanner's CPU;
-//! preempted inside the count, the scanner keeps the lock.
+//! The *ui* maps a buffer every 10 ms and unmaps it. Its process has the address space of `lab
+//! address-space --layout one-big` with two blocks, 512 MiB in small pages. The *lab-scanner*
+//! process (SCHED_IDLE, as a monitoring tool should be) sometimes reads the `/proc/PID/smaps` of
+//! the first process. For each mapping, the kernel counts the pages while it holds the process's
+//! `mmap_lock` for reading. Then the *lab-encoder* process computes on the scanner's CPU. The
+//! scanner is preempted during the count, and keeps the lock.
 //!
-//! *Why `smaps`:* since Linux 6.17 a reader of `maps` locks single mappings only; `smaps` walks
-//! page tables, and that still takes the whole process's lock. *Why the encoder looks at the ui:*
-//! if it began while the scanner was between two mappings, nobody is stuck; it pauses then and
-//! tries again.
+//! *Why `smaps`:* since Linux 6.17, a reader of `maps` only locks single mappings, but `smaps`
+//! walks page tables, which still takes the lock of the whole process. *Why the encoder checks the
+//! ui:* if it starts while the scanner is between two mappings, nothing is stuck; then it pauses
+//! and tries again.
 
 use crate::address_space::{self, Layout};
-use crate::beat::Beat;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Mapping, Shared};
+use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::fs::File;
 use std::hint::black_box;
 use std::io::{self, Read};
@@ -27,17 +30,17 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
 
 const FRAME_NS: u64 = 10_000_000;
 const BUFFER_BYTES: usize = 256 << 10;
-/// Of 256 MiB each: counting the pages of one takes some milliseconds.
+/// Number of blocks, of 256 MiB each: counting the pages of one takes some milliseconds.
 const BLOCKS: usize = 2;
 const SCAN_INTERVAL_NS: u64 = 150_000_000;
-/// A ui that has not got on for so long is stuck.
+/// A ui that has made no progress for this long is stuck.
 const STUCK_NS: u64 = 20_000_000;
 /// How long the scan may last once the encoder is done.
 const GRACE_NS: u64 = 200_000_000;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "scan-stall",
-    summary: "a SCHED_IDLE reader of a process's smaps gets no CPU beside a busy process, and the first cannot map a buffer meanwhile",
+    summary: "a SCHED_IDLE reader of a process's smaps is kept off its CPU, and meanwhile the process cannot map a buffer",
     answer,
     run,
 };
@@ -58,20 +61,20 @@ fn answer() -> Answer {
     }
 }
 
-/// What the three processes know of each other.
+/// State shared by the three processes.
 struct Signs {
     scanner: AtomicI32,
     scanning: AtomicBool,
-    /// When the ui began the frame that it is at; zero between frames.
+    /// When the ui started its current frame; zero between frames.
     frame_start_ns: AtomicU64,
-    /// What the scanner had of its CPU in its longest scan, and how long that took.
+    /// CPU time of the longest scan, and how long it took, in nanoseconds.
     scan_cpu_ns: AtomicU64,
     scan_ns: AtomicU64,
 }
 
 struct Play<'a> {
     stage: &'a Stage,
-    frames: Beat,
+    frames: Ticker,
     cpus: &'a [usize],
     signs: Shared<Signs>,
     ui_waits: OnceLock<Longest>,
@@ -80,8 +83,8 @@ struct Play<'a> {
 fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let cpus = sys::allowed_cpus()?;
-    // Where it is allowed: code that was reclaimed is read again under the lock that this is about,
-    // and then even a signal to stop waits.
+    // Try to lock our memory: reclaimed code is read again under the very lock that this is about,
+    // and then even a stop signal would have to wait.
     let _ = sys::keep_in_memory();
     let _blocks = address_space::fill(Layout::OneBig, Some(BLOCKS))?;
     let signs = Signs {
@@ -93,27 +96,28 @@ fn run(options: &Options) -> io::Result<Outcome> {
     };
     let play = Play {
         stage: &stage,
-        frames: Beat::new(FRAME_NS)?,
+        frames: Ticker::new(FRAME_NS)?,
         cpus: &cpus,
         signs: Shared::new(signs)?,
         ui_waits: OnceLock::new(),
     };
-    stage.say(format_args!(
-        "ui maps a buffer every 10 ms; the scanner reads the smaps of its process now and then"
+    stage.print(format_args!(
+        "ui maps a buffer every 10 ms; the scanner sometimes reads the smaps of its process"
     ));
     let target = std::process::id();
     let processes: Vec<Role> =
         vec![role("lab-scanner", || play.scan(target)), role("lab-encoder", || play.encode())];
     let roles: Vec<Role> =
-        vec![role("ui", || play.draw_frames()), role("display", || play.frames.strike(play.stage))];
+        vec![role("ui", || play.draw_frames()), role("display", || play.frames.run(play.stage))];
     stage.perform_with(processes, roles)?;
     let waits = play.ui_waits.get().copied().unwrap_or_default();
     let (scan_ns, cpu_ns) = (
         play.signs.scan_ns.load(Ordering::Relaxed),
         play.signs.scan_cpu_ns.load(Ordering::Relaxed),
     );
-    stage.say(format_args!(
-        "the frame at {:.3} s waited {:.3} s for its buffer; a scan took {:.3} s and had {:.3} s of CPU time in it",
+    stage.print(format_args!(
+        "the frame at {:.3} s waited {:.3} s for its buffer; a scan took {:.3} s, {:.3} s of it on \
+         a CPU",
         stage.seconds_at(waits.span.start_ns),
         waits.span.seconds(),
         scan_ns as f64 / 1e9,
@@ -152,7 +156,7 @@ impl Play<'_> {
         start_ns != 0 && sys::monotonic_ns().saturating_sub(start_ns) > STUCK_NS
     }
 
-    /// The CPU that scanner and encoder share.
+    /// The CPU that the scanner and the encoder share.
     fn background_cpu(&self) -> &[usize] {
         self.cpus.last_chunk::<1>().map_or(&[], |cpu| cpu)
     }
@@ -188,7 +192,7 @@ impl Play<'_> {
         self.stage.sleep_until(self.stage.hang_start_ns())?;
         let (mut frame, mut tries) = (1, 0);
         while self.stage.hang_is_on() {
-            // Wakes up in the middle of a scan, if that takes longer than this.
+            // This wakes up in the middle of a scan, if a scan takes longer than this.
             self.stage.sleep_until(sys::monotonic_ns() + 2_000_000)?;
             if self.signs.scanning.load(Ordering::Relaxed) {
                 tries += 1;
@@ -200,14 +204,13 @@ impl Play<'_> {
                 }
             }
         }
-        self.stage
-            .say(format_args!("encoder is done, after it computed {tries} times beside a scan"));
-        self.let_scanner_go()
+        self.stage.print(format_args!("encoder is done after computing during {tries} scans"));
+        self.free_scanner()
     }
 
-    /// What is refused here (the way back from SCHED_IDLE needs a privilege) only makes the scanner
-    /// end a little later.
-    fn let_scanner_go(&self) -> io::Result<()> {
+    /// Lets the scanner finish. Errors are ignored: leaving SCHED_IDLE needs a privilege, and
+    /// without it the scanner just finishes a little later.
+    fn free_scanner(&self) -> io::Result<()> {
         let scanner = self.signs.scanner.load(Ordering::Relaxed);
         let _ = sys::pin(scanner, self.cpus);
         self.stage.sleep_until(sys::monotonic_ns() + GRACE_NS)?;

@@ -1,22 +1,22 @@
-//! The search for a run of free blocks, in six ways that all find the same: as slow as can be, as
-//! Windows did it when seven instructions blocked 63 cores, and cured.
+//! The search for a run of free blocks, in six ways with the same result: as slow as possible, as
+//! Windows did it when seven instructions blocked 63 cores, and fixed.
 //!
-//! A word that is neither full nor empty costs the ways [`Way::Word`] to [`Way::Avx512`] the same,
-//! because it is the same code. They differ in how they pass over words that are all taken or all
-//! free.
+//! A word that is neither full nor empty costs the same in [`Way::Word`] to [`Way::Avx512`],
+//! because they use the same code for it. They differ in how they skip words that are all used or
+//! all free.
 
 use crate::bitmap::Bitmap;
 use crate::sys::{self, Lanes};
 
-/// How to look for free blocks.
+/// How to search for free blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Bit by bit.
     Bit,
-    /// 32 bits at a time where all are taken or all are free, else bit by bit: the loop of seven
+    /// 32 bits at a time if all are used or all are free, else bit by bit: the loop of seven
     /// instructions.
     Loop32,
-    /// 64 bits at a time, all of them.
+    /// 64 bits at a time in any case.
     Word,
     /// 128 bits at a time.
     Sse2,
@@ -27,11 +27,11 @@ pub enum Way {
 }
 
 impl Way {
-    /// All, the slowest first.
+    /// All ways, slowest first.
     pub const ALL: [Self; 6] =
         [Self::Bit, Self::Loop32, Self::Word, Self::Sse2, Self::Avx2, Self::Avx512];
 
-    /// What the user types.
+    /// The name that the user types.
     pub fn name(self) -> &'static str {
         match self {
             Self::Bit => "bit",
@@ -43,7 +43,7 @@ impl Way {
         }
     }
 
-    /// The way of that name.
+    /// Finds a way by its name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|way| way.name() == name)
     }
@@ -57,15 +57,26 @@ impl Way {
         }
     }
 
-    /// True when this CPU can.
+    /// True if this CPU supports it.
     pub fn is_possible(self) -> bool {
         self.lanes().is_none_or(sys::has_lanes)
     }
 }
 
-/// The first of `len` (at least 1) consecutive free blocks at or after block `from`.
+/// Finds the first of `len` (at least 1) consecutive free blocks at or after block `from`.
 ///
-/// A way that this CPU cannot go becomes [`Way::Word`].
+/// If this CPU does not support the way, [`Way::Word`] is used.
+///
+/// ```
+/// use unhitch_lab::bitmap::Bitmap;
+/// use unhitch_lab::search::{Way, find_clear_run};
+///
+/// let mut blocks = Bitmap::new(1_000);
+/// blocks.take(0..100);
+/// blocks.take(120..900);
+/// assert_eq!(find_clear_run(&blocks, Way::Word, 0, 20), Some(100));
+/// assert_eq!(find_clear_run(&blocks, Way::Word, 0, 21), Some(900));
+/// ```
 pub fn find_clear_run(map: &Bitmap, way: Way, from: usize, len: usize) -> Option<usize> {
     if from >= map.bits() {
         return None;
@@ -73,8 +84,14 @@ pub fn find_clear_run(map: &Bitmap, way: Way, from: usize, len: usize) -> Option
     match way {
         Way::Bit => by_bit(map, from, len.max(1)),
         Way::Loop32 => by_loop32(map, from, len.max(1)),
-        _ => Scan { map, len: len.max(1), run: 0, lanes: way.lanes(), patience: FIRST_PATIENCE }
-            .find(from),
+        _ => Scan {
+            map,
+            len: len.max(1),
+            run: 0,
+            lanes: way.lanes(),
+            vector_delay: MIN_VECTOR_DELAY,
+        }
+        .find(from),
     }
 }
 
@@ -112,30 +129,31 @@ fn by_loop32(map: &Bitmap, from: usize, len: usize) -> Option<usize> {
     None
 }
 
-/// So many words alike are passed over one by one before vectors are tried.
-const FIRST_PATIENCE: usize = 4;
-/// A try that got less far than this was not worth it, and the next comes later.
-const WORTH_WORDS: usize = 32;
-const MOST_PATIENCE: usize = 1 << 12;
+/// How many equal words are skipped one by one before trying vectors, at first.
+const MIN_VECTOR_DELAY: usize = 4;
+/// If vectors skip fewer words than this, they were not worth it, and the next try comes later.
+const WORTHWHILE_WORDS: usize = 32;
+/// Maximum number of equal words skipped one by one before trying vectors.
+const MAX_VECTOR_DELAY: usize = 1 << 12;
 
-/// A search by whole words, and by vectors where there is more than one word to pass over.
+/// A search by whole words, and by vectors to skip several equal words.
 struct Scan<'a> {
     map: &'a Bitmap,
     len: usize,
-    /// Free blocks just before where we are.
+    /// Number of free blocks just before the current position.
     run: usize,
     lanes: Option<Lanes>,
-    patience: usize,
+    vector_delay: usize,
 }
 
 impl Scan<'_> {
-    // Not inlined, or the compiler makes one of it for words and another for vectors, and they
-    // differ where they should not.
+    // If this were inlined, the compiler would make separate versions for words and for vectors,
+    // which could differ in speed where they should not.
     #[inline(never)]
     fn find(mut self, from: usize) -> Option<usize> {
         let (words, whole) = (self.map.words(), self.map.bits() / 64);
         let first = from / 64;
-        // What is before `from`, and what is behind the end, counts as taken.
+        // Blocks before `from` and after the end count as used.
         let tail =
             if self.map.bits().is_multiple_of(64) { 0 } else { u64::MAX << (self.map.bits() % 64) };
         let head = (1 << (from % 64)) - 1;
@@ -150,12 +168,12 @@ impl Scan<'_> {
             match words[at] {
                 u64::MAX => {
                     self.run = 0;
-                    at = self.pass::<true>(at + 1, whole);
+                    at = self.skip::<true>(at + 1, whole);
                 }
                 0 => {
-                    // Not further than what is still missing: the last word is examined below.
+                    // Go no further than needed for the run: the last word is examined below.
                     let missing = self.len.saturating_sub(self.run) / 64;
-                    let end = self.pass::<false>(at, whole.min(at + missing));
+                    let end = self.skip::<false>(at, whole.min(at + missing));
                     self.run += (end - at) * 64;
                     at = end;
                     if self.run >= self.len {
@@ -179,13 +197,13 @@ impl Scan<'_> {
         if tail == 0 { None } else { self.examine(whole, words[whole] | tail) }
     }
 
-    /// The first word at or after `at` that is not all taken (`ONES`) or not all free, `end` if
-    /// there is none before.
+    /// Skips words that are all used (`ONES`) or all free: returns the first other word at or after
+    /// `at`, or `end` if there is none.
     #[inline]
-    fn pass<const ONES: bool>(&mut self, mut at: usize, end: usize) -> usize {
+    fn skip<const ONES: bool>(&mut self, mut at: usize, end: usize) -> usize {
         let words = &self.map.words()[..end];
         let alike = |word: &u64| *word == if ONES { u64::MAX } else { 0 };
-        let soon = end.min(at + self.patience);
+        let soon = end.min(at + self.vector_delay);
         while at < soon && alike(&words[at]) {
             at += 1;
         }
@@ -193,13 +211,13 @@ impl Scan<'_> {
             return at;
         }
         if let Some(lanes) = self.lanes {
-            let passed = sys::words_alike::<ONES>(lanes, &words[at..]);
-            self.patience = if passed < WORTH_WORDS {
-                (self.patience * 2).min(MOST_PATIENCE)
+            let skipped = sys::words_alike::<ONES>(lanes, &words[at..]);
+            self.vector_delay = if skipped < WORTHWHILE_WORDS {
+                (self.vector_delay * 2).min(MAX_VECTOR_DELAY)
             } else {
-                FIRST_PATIENCE
+                MIN_VECTOR_DELAY
             };
-            at += passed;
+            at += skipped;
         }
         while at < end && alike(&words[at]) {
             at += 1;
@@ -207,7 +225,7 @@ impl Scan<'_> {
         at
     }
 
-    /// Looks at one word for the end of a run, a whole one, or the start of one.
+    /// Examines one word for the end of a run, a complete run, or the start of one.
     #[inline]
     fn examine(&mut self, at: usize, word: u64) -> Option<usize> {
         if self.run + word.trailing_zeros() as usize >= self.len {
@@ -224,7 +242,7 @@ impl Scan<'_> {
 /// The first of `len` clear bits in one word.
 #[inline]
 fn run_inside(word: u64, len: usize) -> Option<usize> {
-    // Bit i of `starts`: there is a clear run of the length so far from i on.
+    // Bit i of `starts` is set if a clear run of length `so_far` starts at i.
     let (mut starts, mut missing, mut so_far) = (!word, len - 1, 1);
     if len > 64 {
         return None;
@@ -243,7 +261,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Stretches of one kind, and how long each is: full, empty, random, or nearly full.
+    /// Bitmaps made of stretches that are full, empty, random or nearly full.
     fn bitmaps() -> impl Strategy<Value = (Vec<u64>, usize)> {
         let stretch = (0..4_u8, 1..200_usize, any::<u64>());
         (proptest::collection::vec(stretch, 1..8), 0..64_usize).prop_map(|(stretches, short)| {
@@ -314,9 +332,9 @@ mod tests {
         }
     }
 
-    /// So that "all ways find the same" says something about the vectors.
+    /// Without this, "all ways find the same" would say nothing about vectors.
     #[test]
-    fn vectors_are_really_used_where_there_are_any() {
+    fn vectors_are_used_if_the_cpu_has_them() {
         let words = [vec![u64::MAX; 1_000], vec![0; 1_000]].concat();
         for way in Way::ALL {
             assert_eq!(Way::named(way.name()), Some(way));

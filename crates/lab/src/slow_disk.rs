@@ -1,20 +1,23 @@
-//! `slow-disk`: a small file is to reach the disk while another program writes a lot to the same
-//! file system.
+//! `slow-disk`: syncs a small file while other threads write a lot to the same file system.
 //!
-//! The *ui* changes its settings every 50 ms and waits until they are on the disk (`fsync`). Then
-//! four threads *downloader* write a file of 160 MiB each, and wait for it in the same way; on a
-//! fast disk again, until the ui has hung. The device serves all from one queue, and a file system
-//! with a journal takes all into one commit: the ui's few bytes wait for the others' many.
+//! The *ui* saves its settings every 50 ms and waits until they are on disk (`fsync`). Then four
+//! *downloader* threads write a file of 160 MiB each and also sync it; on a fast disk they repeat
+//! that until the ui has hung. The device serves everybody from one queue, and a journaling file
+//! system puts everything into one commit, so the ui's few bytes wait for the many bytes of the
+//! others.
 //!
-//! The files lie in `TMPDIR`, else in `/var/tmp`, without a name, so that nothing stays behind
-//! however the program ends. *Why not in `/tmp`:* that is often in memory. Where the disk is too
-//! fast for the hang, or is none, the outcome says so.
+//! The files are unlinked files in `TMPDIR`, else in `/var/tmp`, so that nothing is left behind
+//! however the program ends. *Why not in `/tmp`:* that is often in memory. If the disk is too fast
+//! for the hang, or the folder is not on a disk, the outcome says so.
 
-use crate::beat::Beat;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys;
+use crate::ticker::Ticker;
 use crate::work::stay_on_stack;
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::fs::File;
 use std::hint::black_box;
 use std::io;
@@ -31,7 +34,7 @@ const MIB: u64 = 1 << 20;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "slow-disk",
-    summary: "fsync of a small file behind a program that writes much to the same file system",
+    summary: "fsync of a small file while other threads write a lot to the same file system",
     answer,
     run,
 };
@@ -54,7 +57,7 @@ fn answer() -> Answer {
 
 struct Desktop<'a> {
     stage: &'a Stage,
-    changes: Beat,
+    changes: Ticker,
     written_mib: AtomicU64,
     has_hung: AtomicBool,
     ui_waits: OnceLock<Longest>,
@@ -64,12 +67,12 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let desktop = Desktop {
         stage: &stage,
-        changes: Beat::new(SAVE_INTERVAL_NS)?,
+        changes: Ticker::new(SAVE_INTERVAL_NS)?,
         written_mib: AtomicU64::new(0),
         has_hung: AtomicBool::new(false),
         ui_waits: OnceLock::new(),
     };
-    stage.say(format_args!(
+    stage.print(format_args!(
         "ui saves its settings every {} ms, in {}",
         SAVE_INTERVAL_NS / 1_000_000,
         folder().display()
@@ -77,7 +80,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let desktop = &desktop;
     let mut roles: Vec<Role> = vec![
         role("ui", || desktop.keep_settings()),
-        role("mouse", || desktop.changes.strike(desktop.stage)),
+        role("mouse", || desktop.changes.run(desktop.stage)),
     ];
     roles.extend(
         (0..DOWNLOADERS).map(|number| role("downloader", move || desktop.download(number))),
@@ -85,14 +88,15 @@ fn run(options: &Options) -> io::Result<Outcome> {
     stage.perform(roles)?;
     let waits = desktop.ui_waits.get().copied().unwrap_or_default();
     let written_mib = desktop.written_mib.load(Ordering::Relaxed);
-    stage.say(format_args!(
-        "from {:.3} s on ui waited {:.3} s for the disk; the downloaders wrote {written_mib} MiB",
+    stage.print(format_args!(
+        "at {:.3} s, ui started to wait for the disk, for {:.3} s; the downloaders wrote \
+         {written_mib} MiB",
         stage.seconds_at(waits.span.start_ns),
         waits.span.seconds(),
     ));
     let figures = [("saves", waits.count), ("written_mib", written_mib)];
     let doubt = (written_mib == 0)
-        .then(|| "the downloaders wrote nothing: they were not what the ui waited for".to_owned());
+        .then(|| "the downloaders wrote nothing, so the ui did not wait for them".to_owned());
     Ok(Outcome::new(&stage, answer(), waits.span, &figures).unless(doubt))
 }
 
@@ -100,7 +104,7 @@ fn folder() -> PathBuf {
     std::env::var_os("TMPDIR").map_or("/var/tmp".into(), PathBuf::from)
 }
 
-/// A new file that has no name any more.
+/// A new file, already unlinked.
 fn file(name: &str) -> io::Result<File> {
     let path = folder().join(format!("unhitch-lab-{}-{name}", std::process::id()));
     let file = File::create_new(&path)?;
@@ -130,13 +134,13 @@ impl Desktop<'_> {
         if !self.stage.sleep_until(self.stage.hang_start_ns())? {
             return Ok(());
         }
-        self.stage.say(format_args!("downloader {number} writes {FILE_MIB} MiB"));
+        self.stage.print(format_args!("downloader {number} writes {FILE_MIB} MiB"));
         let file = file(&format!("download-{number}"))?;
         while self.stage.hang_is_on() && !self.has_hung.load(Ordering::Relaxed) {
             self.write_download(&file)?;
         }
-        self.stage.say(format_args!("downloader {number} is done"));
-        // Freeing a large file is work for the disk as well; that comes after the play.
+        self.stage.print(format_args!("downloader {number} is done"));
+        // Freeing a large file also keeps the disk busy, so do it after the play.
         self.stage.sleep_until(u64::MAX).map(drop)
     }
 
@@ -144,7 +148,7 @@ impl Desktop<'_> {
     fn write_download(&self, file: &File) -> io::Result<()> {
         let block = vec![0x5a; MIB as usize];
         for number in 0..FILE_MIB {
-            // Who was stopped meanwhile need not wait for the disk.
+            // After a stop signal, do not wait for the disk.
             if !self.stage.hang_is_on() {
                 return Ok(());
             }
@@ -157,7 +161,7 @@ impl Desktop<'_> {
 
 #[inline(never)]
 fn save_settings(file: &File, version: u64) -> io::Result<()> {
-    // Longer each time, so that the journal has to know.
+    // The file gets longer each time, so that its metadata must go through the journal.
     file.write_all_at(&[0x20; 512], version * 512)?;
     let saved = black_box(sys::sync_file(file));
     stay_on_stack();

@@ -1,18 +1,18 @@
-//! The stage on which every program plays: when the hang begins and ends, the threads and their
-//! names, and how it all stops.
+//! The stage on which every program plays: its schedule, its threads and their names, and how it
+//! stops.
 //!
-//! Every sleep is a `ppoll` on the *curtain*, an event that is set once, at the end or on a signal:
-//! so a run ends early without anyone being killed, and the threads that only wait for their time
-//! look like what they are, idle.
+//! Every sleep is a `ppoll` on the *curtain*, an event that is set once, at the end or on a signal.
+//! So a run can end early without killing anything, and threads that only wait for their cue look
+//! like what they are: idle.
 //!
-//! *Why the hang has an end of its own, well before the run's:* a hang is understood from its
-//! recovery, so the recovery must be in the recording. Whoever causes the hang asks
-//! [`Stage::hang_is_on`] at least every few milliseconds; that is also the watchdog. Behind it
-//! stands an alarm that kills the program, and all its processes with it, should the run not end by
-//! itself.
+//! *Why the hang ends well before the run does:* the analysis needs to see the recovery to
+//! understand a hang, so it must be in the recording. Whatever causes the hang checks
+//! [`Stage::hang_is_on`] at least every few milliseconds, which is also the watchdog. As a
+//! fallback, an alarm kills the program and all its processes if the run does not end by itself.
 
+use crate::options::Options;
+use crate::span::Span;
 use crate::sys::{self, Child, EventFd, Shared, StopSignals};
-use crate::{Options, Span};
 use std::fmt::Arguments;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -26,13 +26,13 @@ pub fn role<'a>(name: &'static str, part: impl FnOnce() -> io::Result<()> + Send
     (name, Box::new(part))
 }
 
-/// How long after the end of the run the processes of a program have to end by themselves.
+/// How long after the end of the run the processes of a program may take to exit.
 const PROCESS_GRACE_NS: u64 = 500_000_000;
-/// How long after the planned end of the run the program is killed.
+/// How long after the planned end of the run, in seconds, the program is killed.
 const ALARM_S: u32 = 5;
 
-/// A running program's time plan and its end, for all its processes. Times are nanoseconds of
-/// CLOCK_MONOTONIC.
+/// The schedule and the end of a running program, for all its processes. Times are in nanoseconds
+/// of CLOCK_MONOTONIC.
 pub struct Stage {
     program: &'static str,
     run: Span,
@@ -44,10 +44,11 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// The plan: the hang from 25 % to at most 80 % of the run.
+    /// Plans the run: the hang lasts from 25 % to at most 80 % of it.
     pub fn new(program: &'static str, options: &Options) -> io::Result<Self> {
         if !(3.0..=60.0).contains(&options.seconds) {
-            let message = format!("a run takes 3 to 60 seconds, not {}", options.seconds);
+            let message =
+                format!("the length of a run must be 3 to 60 seconds, not {}", options.seconds);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let start_ns = sys::monotonic_ns();
@@ -68,22 +69,21 @@ impl Stage {
         self.program
     }
 
-    /// Plays all roles at once, each in a thread of its own, until the plan's end, a stop signal or
-    /// a role's failure.
+    /// Plays all roles concurrently, each in its own thread, until the planned end, a stop signal
+    /// or the failure of a role.
     pub fn perform(&self, roles: Vec<Role>) -> io::Result<()> {
         self.perform_with(vec![], roles)
     }
 
-    /// The same, with some roles that have a process of their own and play there on its first
-    /// thread. They begin before the threads.
+    /// Like [`Self::perform`], but plays `processes` on the first threads of their own processes,
+    /// which start before the threads.
     pub fn perform_with(&self, processes: Vec<Role>, roles: Vec<Role>) -> io::Result<()> {
         sys::set_name(&format!("lab-{}", self.program))?;
         sys::bound_this_process(self.run.seconds() as u32 + ALARM_S)?;
-        // Where it is allowed, so that other load does not spoil the play; the process ends with
-        // it.
+        // If this is allowed, other load does not spoil the play. It ends with the process.
         let _ = sys::set_nice(-10);
         let mut children: Vec<Child> = Vec::new();
-        // A plain loop: it is on every stack of these processes.
+        // This is a plain loop because it is on every stack of these processes.
         for (name, part) in processes {
             children
                 .push(sys::start_process(name, || part().inspect_err(|_| self.drop_curtain()))?);
@@ -141,7 +141,7 @@ impl Stage {
         !self.fallen.load(Ordering::Relaxed)
     }
 
-    /// True while those who cause the hang may go on.
+    /// True while the hang may continue.
     pub fn hang_is_on(&self) -> bool {
         self.is_open() && sys::monotonic_ns() < self.hang.end_ns
     }
@@ -151,7 +151,7 @@ impl Stage {
         &self.curtain
     }
 
-    /// Sleeps until `at_ns`; false when the run is over.
+    /// Sleeps until `at_ns`; false if the run is over.
     #[inline(never)]
     pub fn sleep_until(&self, at_ns: u64) -> io::Result<bool> {
         while self.is_open() && sys::monotonic_ns() < at_ns {
@@ -160,12 +160,12 @@ impl Stage {
         Ok(self.is_open())
     }
 
-    /// When the hang is to begin.
+    /// When the hang should start.
     pub fn hang_start_ns(&self) -> u64 {
         self.hang.start_ns
     }
 
-    /// The moment that lies `share` of the way through the run.
+    /// The time at which `share` (0 to 1) of the run has passed.
     pub fn moment_ns(&self, share: f64) -> u64 {
         self.run.start_ns + (self.run.duration_ns() as f64 * share) as u64
     }
@@ -175,24 +175,24 @@ impl Stage {
         at_ns.saturating_sub(self.run.start_ns) as f64 / 1e9
     }
 
-    /// The run from its start to now.
+    /// The run, from its start until now.
     pub fn run_so_far(&self) -> Span {
         Span { end_ns: sys::monotonic_ns(), ..self.run }
     }
 
-    /// What kept the run from ending as planned, in words.
+    /// Why the run did not end as planned.
     pub fn interruption(&self) -> Option<String> {
         match self.signal.load(Ordering::Relaxed) {
             0 => self
                 .killed
                 .load(Ordering::Relaxed)
-                .then(|| "a process did not end in time and was killed".to_owned()),
+                .then(|| "a process did not exit in time and was killed".to_owned()),
             signal => Some(format!("stopped by signal {signal}")),
         }
     }
 
-    /// A line on standard output, with the time. A closed output does not stop the play.
-    pub fn say(&self, text: Arguments) {
+    /// Prints a line with the time to standard output. A closed pipe does not stop the play.
+    pub fn print(&self, text: Arguments) {
         let at = self.seconds_at(sys::monotonic_ns());
         let _ = writeln!(io::stdout(), "{at:7.3} s  {text}");
     }
@@ -203,18 +203,18 @@ impl Stage {
 pub struct Longest {
     /// The longest so far.
     pub span: Span,
-    /// How many there were.
+    /// How many there have been.
     pub count: u64,
 }
 
 impl Longest {
-    /// Takes in one more; true when it is the longest so far.
+    /// Adds a span; true if it is the longest so far.
     pub fn note(&mut self, span: Span) -> bool {
         self.count += 1;
-        let longer = span.duration_ns() > self.span.duration_ns();
-        if longer {
+        let is_longest = span.duration_ns() > self.span.duration_ns();
+        if is_longest {
             self.span = span;
         }
-        longer
+        is_longest
     }
 }

@@ -1,38 +1,42 @@
-//! `starve`: a lock that is released a thousand times a second and yet never to be had.
+//! `starve`: a lock is released a thousand times a second, and yet its waiter never gets it.
 //!
-//! The thread *typing* waits in `ppoll` for key strokes, one every 50 ms, and locks the document
-//! for each. The thread *inspector*, on another CPU, holds the lock 1 ms at a time, releases it,
-//! and takes it again at once. Each release wakes the typing thread; before that has arrived,
+//! The *typing* thread waits in `ppoll` for key strokes, one every 50 ms, and locks the document
+//! for each. The *inspector* thread, on another CPU, holds the lock for 1 ms at a time, releases
+//! it, and reacquires it at once. Each release wakes the typing thread, but by the time it runs,
 //! microseconds later, the lock is taken again.
 //!
-//! *Why on two CPUs:* on one, the woken thread preempts the inspector inside the release and gets
-//! the lock. More CPUs make it worse.
+//! *Why on two CPUs:* on one CPU, the woken thread preempts the inspector inside the release and
+//! gets the lock. More CPUs make it worse.
 //!
-//! *Why the releases keep a beat:* what lets the typing thread in is a timer tick that hits the
-//! inspector just between release and lock. Ticks come at whole milliseconds from each other, so
-//! releases a whole millisecond apart either meet them or do not; a release that was nearly
-//! followed by the loss of the lock starts a new beat. Without it the wait breaks off about once a
-//! second on a busy machine.
+//! *Why the releases are exactly 1 ms apart:* the typing thread gets the lock if a timer tick hits
+//! the inspector just between release and lock. Ticks are whole milliseconds apart, so releases
+//! that are also whole milliseconds apart either always coincide with them or never. A release
+//! after which the lock was nearly lost starts a new schedule. Without this, the wait ends about
+//! once a second on a busy machine.
 
-use crate::beat::Beat;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Guard, Mutex};
+use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;
 
 const KEY_INTERVAL_NS: u64 = 50_000_000;
 const HOLD_NS: u64 = 1_000_000;
-/// With fewer wake-ups in the wait it was not starvation.
+/// Minimum number of wake-ups in the wait; with fewer it was not starvation.
 const MIN_WAKEUPS: u64 = 20;
-/// A lock taken again this long after its release was planned was nearly lost.
+/// A lock that is reacquired this long after its planned release was nearly lost.
 const LATE_NS: u64 = 30_000;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "starve",
-    summary: "an unfair lock, released a thousand times a second, that its waiter on another CPU never gets",
+    summary: "an unfair lock is released a thousand times a second, but its waiter on another CPU \
+              never gets it",
     answer,
     run,
 };
@@ -62,16 +66,16 @@ struct Document {
 #[derive(Default)]
 struct Typed {
     waits: Longest,
-    /// How often it went to sleep, and so was woken, in the longest wait.
+    /// How often it went to sleep (and was woken) in the longest wait.
     wakeups: u64,
-    /// Key strokes that waited 100 ms or more.
+    /// Number of key strokes that waited at least 100 ms.
     late_keys: u64,
 }
 
 struct Editor<'a> {
     stage: &'a Stage,
     document: Mutex<Document>,
-    keys: Beat,
+    keys: Ticker,
     typed: OnceLock<Typed>,
     holds: OnceLock<u64>,
 }
@@ -83,22 +87,22 @@ fn run(options: &Options) -> io::Result<Outcome> {
         return Ok(Outcome::impossible(
             &stage,
             answer(),
-            format!("starvation takes two CPUs, this process may use {}", cpus.len()),
+            format!("starvation takes two CPUs, but this process may only use {}", cpus.len()),
         ));
     };
     let editor = Editor {
         stage: &stage,
         document: Mutex::new(Document { text: String::new(), pages: 1 }),
-        keys: Beat::new(KEY_INTERVAL_NS)?,
+        keys: Ticker::new(KEY_INTERVAL_NS)?,
         typed: OnceLock::new(),
         holds: OnceLock::new(),
     };
-    stage.say(format_args!(
+    stage.print(format_args!(
         "typing (CPU {first_cpu}) gets a key stroke every 50 ms and locks the document for each"
     ));
     let roles: Vec<Role> = vec![
         role("typing", || editor.type_text(first_cpu)),
-        role("keyboard", || editor.keys.strike(editor.stage)),
+        role("keyboard", || editor.keys.run(editor.stage)),
         role("inspector", || editor.inspect(last_cpu)),
     ];
     stage.perform(roles)?;
@@ -107,8 +111,9 @@ fn run(options: &Options) -> io::Result<Outcome> {
         editor.holds.into_inner().unwrap_or_default(),
     );
     let hang = typed.waits.span;
-    stage.say(format_args!(
-        "the key stroke at {:.3} s waited {:.3} s for the document lock and was woken {} times; {} of {} key strokes waited 100 ms or more",
+    stage.print(format_args!(
+        "the key stroke at {:.3} s waited {:.3} s for the document lock and was woken {} times; {} \
+         of {} key strokes waited at least 100 ms",
         stage.seconds_at(hang.start_ns),
         hang.seconds(),
         typed.wakeups,
@@ -122,7 +127,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
         ("inspector_holds", holds),
     ];
     let doubt = (typed.wakeups < MIN_WAKEUPS)
-        .then(|| format!("woken {} times only: the lock was kept, not taken again", typed.wakeups));
+        .then(|| format!("only {} wake-ups: the lock was held, not reacquired", typed.wakeups));
     Ok(Outcome::new(&stage, answer(), hang, &figures).unless(doubt))
 }
 
@@ -161,8 +166,8 @@ impl Editor<'_> {
         sys::pin(0, &[cpu])?;
         let mut holds = 0;
         if self.stage.sleep_until(self.stage.hang_start_ns())? {
-            self.stage.say(format_args!(
-                "inspector (CPU {cpu}) holds the lock 1 ms at a time, with no gap"
+            self.stage.print(format_args!(
+                "inspector (CPU {cpu}) holds the lock for 1 ms at a time, with no gap"
             ));
             let mut release_at_ns = 0;
             while self.stage.hang_is_on() {
@@ -174,7 +179,7 @@ impl Editor<'_> {
                 release_document(document);
                 holds += 1;
             }
-            self.stage.say(format_args!("inspector is done"));
+            self.stage.print(format_args!("inspector is done"));
         }
         let _ = self.holds.set(holds);
         Ok(())

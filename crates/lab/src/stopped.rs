@@ -1,15 +1,18 @@
-//! `stopped`: a process is stopped (SIGSTOP) while it holds a lock that another needs.
+//! `stopped`: a process is stopped (SIGSTOP) while it holds a lock that another process needs.
 //!
-//! The *ui* takes a ledger's lock, in memory that it shares with the process *lab-backup*, every 20
-//! ms; so does the backup, for 2 ms. Then the backup copies the whole ledger, 40 ms of CPU time
-//! with the lock held, and in the middle of it the thread *operator* stops it, as Ctrl-Z would, and
-//! lets it go on 800 ms later.
+//! Every 20 ms, the *ui* acquires the lock of a ledger, in memory shared with the *lab-backup*
+//! process. The backup also acquires it, every 50 ms for 2 ms. Then the backup copies the whole
+//! ledger, which takes 40 ms of CPU time with the lock held. In the middle of that, the *operator*
+//! thread stops it, as Ctrl-Z would, and continues it 800 ms later.
 
-use crate::beat::Beat;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, FairGuard, FairMutex, Shared};
+use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io;
 use std::sync::OnceLock;
@@ -47,9 +50,9 @@ fn answer() -> Answer {
 
 struct Accounts<'a> {
     stage: &'a Stage,
-    questions: Beat,
+    requests: Ticker,
     ledger: Shared<FairMutex<u64>>,
-    /// The process that copies the whole ledger at the moment, or zero.
+    /// Pid of the process that is copying the whole ledger, or zero.
     copying: Shared<AtomicI32>,
     ui_waits: OnceLock<Longest>,
     stopped: OnceLock<Span>,
@@ -59,25 +62,25 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let accounts = Accounts {
         stage: &stage,
-        questions: Beat::new(LOOKUP_INTERVAL_NS)?,
+        requests: Ticker::new(LOOKUP_INTERVAL_NS)?,
         ledger: Shared::new(FairMutex::new(1))?,
         copying: Shared::new(AtomicI32::new(0))?,
         ui_waits: OnceLock::new(),
         stopped: OnceLock::new(),
     };
-    stage.say(format_args!(
-        "ui looks something up every 20 ms; the backup copies now and then, under the same lock"
+    stage.print(format_args!(
+        "ui does a look-up every 20 ms; the backup copies now and then, under the same lock"
     ));
     let processes: Vec<Role> = vec![role("lab-backup", || accounts.back_up())];
     let roles: Vec<Role> = vec![
         role("ui", || accounts.show_entries()),
-        role("reader", || accounts.questions.strike(accounts.stage)),
+        role("reader", || accounts.requests.run(accounts.stage)),
         role("operator", || accounts.stop_backup()),
     ];
     stage.perform_with(processes, roles)?;
     let waits = accounts.ui_waits.get().copied().unwrap_or_default();
     let stopped = accounts.stopped.get().copied().unwrap_or_default();
-    stage.say(format_args!(
+    stage.print(format_args!(
         "the look-up at {:.3} s waited {:.3} s for the ledger; the backup was stopped for {:.3} s",
         stage.seconds_at(waits.span.start_ns),
         waits.span.seconds(),
@@ -91,7 +94,7 @@ impl Accounts<'_> {
     #[inline(never)]
     fn show_entries(&self) -> io::Result<()> {
         let mut waits = Longest::default();
-        while self.questions.wait(self.stage)?.is_some() {
+        while self.requests.wait(self.stage)?.is_some() {
             waits.note(self.look_up());
         }
         let _ = self.ui_waits.set(waits);
@@ -139,10 +142,10 @@ impl Accounts<'_> {
                 let start_ns = sys::monotonic_ns();
                 sys::send_signal(backup, libc::SIGSTOP);
                 self.stage
-                    .say(format_args!("operator has stopped the backup, which holds the lock"));
+                    .print(format_args!("operator has stopped the backup, which holds the lock"));
                 self.stage.sleep_until(start_ns + STOPPED_NS)?;
                 sys::send_signal(backup, libc::SIGCONT);
-                self.stage.say(format_args!("operator has let the backup go on"));
+                self.stage.print(format_args!("operator has continued the backup"));
                 let _ = self.stopped.set(Span { start_ns, end_ns: sys::monotonic_ns() });
                 break;
             }

@@ -1,10 +1,9 @@
-//! Every call into the C library: clocks, CPU affinity and policy, locks, polling, signals, memory,
+//! All calls into the C library: clocks, CPU affinity and policy, locks, polling, signals, memory,
 //! processes. The only module with `unsafe`.
 //!
-//! Calls that may appear on a stack sit in functions of their own that are never inlined (`call_…`,
-//! [`clock_ns`]). *Why:* the C library has no frame pointers, so a recorded stack goes from the
-//! library's function straight to the caller of whoever called it; the one in between is lost, and
-//! it should not be a function of the story.
+//! Calls that may appear on a stack are in separate functions that are never inlined (`call_…`,
+//! [`clock_ns`]). *Why:* the C library has no frame pointers, so a recorded stack skips the
+//! function that called the library. That should not be a function of the story.
 
 mod fair_mutex;
 mod lanes;
@@ -27,7 +26,7 @@ use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// The error of a libc call that returned `code`, if it did fail.
+/// The error of a libc call that returned `code`, if it failed.
 fn check(code: libc::c_int) -> io::Result<libc::c_int> {
     if code < 0 { Err(io::Error::last_os_error()) } else { Ok(code) }
 }
@@ -36,28 +35,28 @@ fn check(code: libc::c_int) -> io::Result<libc::c_int> {
 fn clock_ns(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `now` is a valid timespec to write to. Both clocks used here exist on every Linux, so
-    // it cannot fail.
+    // this cannot fail.
     unsafe { libc::clock_gettime(clock, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// CLOCK_MONOTONIC, the clock of our recordings.
+/// CLOCK_MONOTONIC, the clock of our recordings, in nanoseconds.
 pub fn monotonic_ns() -> u64 {
     clock_ns(libc::CLOCK_MONOTONIC)
 }
 
-/// CPU time that the calling thread has used.
+/// CPU time of the calling thread in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// How often the calling thread has gone to sleep of its own accord.
+/// Number of voluntary context switches of the calling thread.
 pub fn voluntary_switches() -> u64 {
     usage(libc::RUSAGE_THREAD).ru_nvcsw as u64
 }
 
-/// CPU time of all children of this process that have ended and were waited for, their own ends
-/// included.
+/// CPU time in nanoseconds of all children of this process that have been waited for, including
+/// their exits.
 pub fn ended_children_cpu_ns() -> u64 {
     let usage = usage(libc::RUSAGE_CHILDREN);
     [usage.ru_utime, usage.ru_stime]
@@ -76,7 +75,7 @@ fn usage(who: libc::c_int) -> libc::rusage {
     }
 }
 
-/// The kernel's id of the calling thread.
+/// The tid of the calling thread.
 pub fn thread_id() -> i32 {
     // SAFETY: no arguments, cannot fail.
     unsafe { libc::gettid() }
@@ -93,7 +92,7 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..mask.len() * 64).filter(|cpu| mask[cpu / 64] >> (cpu % 64) & 1 == 1).collect())
 }
 
-/// Lets the thread `tid` (0: the calling one) run on `cpus` only.
+/// Pins the thread `tid` (0 for the calling one) to `cpus`.
 pub fn pin(tid: i32, cpus: &[usize]) -> io::Result<()> {
     let mut mask: CpuMask = [0; 128];
     for cpu in cpus {
@@ -104,8 +103,8 @@ pub fn pin(tid: i32, cpus: &[usize]) -> io::Result<()> {
         .map(drop)
 }
 
-/// Gives the thread `tid` (0: the calling one) the policy SCHED_IDLE, or SCHED_OTHER again; the way
-/// back needs a privilege.
+/// Sets the policy of the thread `tid` (0 for the calling one) to SCHED_IDLE, or back to
+/// SCHED_OTHER, which needs a privilege.
 pub fn set_idle_policy(tid: i32, idle: bool) -> io::Result<()> {
     let policy = if idle { libc::SCHED_IDLE } else { libc::SCHED_OTHER };
     let param = libc::sched_param { sched_priority: 0 };
@@ -113,20 +112,20 @@ pub fn set_idle_policy(tid: i32, idle: bool) -> io::Result<()> {
     check(unsafe { libc::sched_setscheduler(tid, policy, &param) }).map(drop)
 }
 
-/// Nice value of the calling thread, inherited by those it starts. Below 0 needs a privilege.
+/// Sets the nice value of the calling thread, which new threads inherit. Below 0 needs a privilege.
 pub fn set_nice(nice: i32) -> io::Result<()> {
     // SAFETY: no pointers.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }).map(drop)
 }
 
-/// A pthread mutex of the default kind: unfair, and no priority inheritance. That is the point.
+/// A default pthread mutex: unfair and without priority inheritance, on purpose.
 pub struct Mutex<T> {
     // Boxed because a pthread mutex in use must not move.
     raw: Box<UnsafeCell<libc::pthread_mutex_t>>,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `value` is reached through a `Guard` only, so by one thread at a time; the raw mutex is
+// SAFETY: `value` is only accessed through a `Guard`, so by one thread at a time; the raw mutex is
 // made for use by many threads.
 unsafe impl<T: Send> Sync for Mutex<T> {}
 // SAFETY: nothing in it belongs to a thread: without a guard (which borrows it) the raw mutex is
@@ -159,7 +158,7 @@ impl<T> Drop for Mutex<T> {
     }
 }
 
-/// The held [`Mutex`]; dropping it releases. Stays in its thread, as POSIX demands.
+/// The held [`Mutex`]; dropping it releases the lock. It stays in its thread, as POSIX requires.
 pub struct Guard<'a, T> {
     mutex: &'a Mutex<T>,
     not_send: std::marker::PhantomData<*const ()>,
@@ -195,7 +194,7 @@ impl<T> Drop for Guard<'_, T> {
 /// `mutex` must be initialised and stay where it is.
 #[inline(never)]
 unsafe fn call_mutex_lock(mutex: *mut libc::pthread_mutex_t) -> libc::c_int {
-    // SAFETY: as demanded of the caller.
+    // SAFETY: the caller guarantees it.
     black_box(unsafe { libc::pthread_mutex_lock(mutex) })
 }
 
@@ -203,31 +202,31 @@ unsafe fn call_mutex_lock(mutex: *mut libc::pthread_mutex_t) -> libc::c_int {
 /// The calling thread must hold `mutex`.
 #[inline(never)]
 unsafe fn call_mutex_unlock(mutex: *mut libc::pthread_mutex_t) -> libc::c_int {
-    // SAFETY: as demanded of the caller.
+    // SAFETY: the caller guarantees it.
     black_box(unsafe { libc::pthread_mutex_unlock(mutex) })
 }
 
-/// A counter that one thread adds to and another polls (`eventfd`).
+/// A counter (`eventfd`) that one thread increments and another polls.
 pub struct EventFd(File);
 
 impl EventFd {
     /// A counter at zero.
     pub fn new() -> io::Result<Self> {
-        // SAFETY: no pointers; the result is a new descriptor that nobody else owns.
+        // SAFETY: no pointers; the result is a new descriptor that nothing else owns.
         let fd = unsafe {
             OwnedFd::from_raw_fd(check(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?)
         };
         Ok(Self(File::from(fd)))
     }
 
-    /// Adds one, which wakes whoever polls it.
+    /// Adds one, which wakes the polling thread.
     #[inline(never)]
     pub fn set(&self) {
         // It can fail only after 2^64 additions.
         let _ = black_box((&self.0).write(&1_u64.to_ne_bytes()));
     }
 
-    /// Takes the count, which is then zero.
+    /// Returns the count and resets it to zero.
     pub fn take(&self) -> u64 {
         let mut count = [0; 8];
         match (&self.0).read(&mut count) {
@@ -236,14 +235,14 @@ impl EventFd {
         }
     }
 
-    /// To be polled.
+    /// The descriptor to poll.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
 }
 
-/// Polls until one of `fds` is readable or CLOCK_MONOTONIC reads `until_ns`; may return early with
-/// none.
+/// Polls until one of `fds` is readable or CLOCK_MONOTONIC reaches `until_ns`; may return early
+/// with none readable.
 #[inline(never)]
 pub fn wait_readable<const N: usize>(fds: [BorrowedFd; N], until_ns: u64) -> io::Result<[bool; N]> {
     let mut entries =
@@ -268,7 +267,7 @@ fn call_ppoll(entries: &mut [libc::pollfd], timeout: &libc::timespec) -> libc::c
     })
 }
 
-/// Waits for a byte from a pipe or socket; `None` at its end.
+/// Waits for a byte from a pipe or socket; `None` at the end of the stream.
 #[inline(never)]
 pub fn read_byte(from: BorrowedFd) -> io::Result<Option<u8>> {
     let mut byte = 0;
@@ -279,9 +278,8 @@ pub fn read_byte(from: BorrowedFd) -> io::Result<Option<u8>> {
     }
 }
 
-// The C library's own `read`, `recv`, `fsync` and `waitpid` use the frame pointer for other things
-// where there are several threads, and the recorded stack would end there. `syscall` does not touch
-// it.
+// With several threads, the C library's own `read`, `recv`, `fsync` and `waitpid` use the frame
+// pointer for other things, and the recorded stack would end there. `syscall` does not touch it.
 
 #[inline(never)]
 fn call_read(from: BorrowedFd, byte: &mut u8) -> libc::c_long {
@@ -289,7 +287,7 @@ fn call_read(from: BorrowedFd, byte: &mut u8) -> libc::c_long {
     black_box(unsafe { libc::syscall(libc::SYS_read, from.as_raw_fd(), ptr::from_mut(byte), 1) })
 }
 
-/// Waits until the file is on the disk.
+/// Waits until the file is on disk.
 #[inline(never)]
 pub fn sync_file(file: &File) -> io::Result<()> {
     check(black_box(call_fsync(file))).map(drop)
@@ -305,10 +303,10 @@ fn call_fsync(file: &File) -> libc::c_int {
 pub struct Epoll(OwnedFd);
 
 impl Epoll {
-    /// A set that reports when one of `fds` is readable. They must outlive the set to be reported;
-    /// a closed one just is not.
+    /// A set that reports when one of `fds` is readable. A descriptor that is closed is no longer
+    /// reported.
     pub fn new(fds: &[BorrowedFd]) -> io::Result<Self> {
-        // SAFETY: no pointers; the result is a new descriptor that nobody else owns.
+        // SAFETY: no pointers; the result is a new descriptor that nothing else owns.
         let set = unsafe { OwnedFd::from_raw_fd(check(libc::epoll_create1(libc::EPOLL_CLOEXEC))?) };
         for (index, fd) in fds.iter().enumerate() {
             let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index as u64 };
@@ -320,8 +318,8 @@ impl Epoll {
         Ok(Self(set))
     }
 
-    /// Waits without limit until one is readable and returns its index among `fds`; `None` when a
-    /// signal came instead.
+    /// Waits indefinitely until a descriptor is readable and returns its index in `fds`; `None` if
+    /// interrupted by a signal.
     #[inline(never)]
     pub fn wait(&self) -> io::Result<Option<usize>> {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
@@ -339,15 +337,15 @@ fn call_epoll_wait(set: &OwnedFd, event: &mut libc::epoll_event) -> libc::c_int 
     black_box(unsafe { libc::epoll_wait(set.as_raw_fd(), event, 1, -1) })
 }
 
-/// SIGINT and SIGTERM, blocked in the calling thread and those it starts, and readable from a
-/// descriptor instead; until dropped.
+/// Blocks SIGINT and SIGTERM in the calling thread and those it starts, and makes them readable
+/// from a descriptor instead, until dropped.
 pub struct StopSignals {
     fd: File,
     mask_before: libc::sigset_t,
 }
 
 impl StopSignals {
-    /// Blocks them.
+    /// Blocks the signals.
     pub fn block() -> io::Result<Self> {
         // SAFETY: a sigset_t is plain bits, so all zeroes is valid; `sigemptyset` then gives it its
         // proper value. The pointers are to live locals. The descriptor is new and nobody else owns
@@ -363,13 +361,13 @@ impl StopSignals {
                 &mask,
                 libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
             ))?);
-            // Fails for a bad first argument only.
+            // This only fails if the first argument is invalid.
             libc::pthread_sigmask(libc::SIG_BLOCK, &mask, &mut mask_before);
             Ok(Self { fd: File::from(fd), mask_before })
         }
     }
 
-    /// The number of a signal that has come.
+    /// The number of a pending signal, if any.
     pub fn take(&self) -> Option<i32> {
         let mut info = [0; size_of::<libc::signalfd_siginfo>()];
         let length = (&self.fd).read(&mut info).ok()?;
@@ -378,7 +376,7 @@ impl StopSignals {
         Some(i32::from_ne_bytes(*number))
     }
 
-    /// To be polled.
+    /// The descriptor to poll.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

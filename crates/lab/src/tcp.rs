@@ -1,16 +1,18 @@
-//! `tcp`: a server with one thread computes for another client.
+//! `tcp`: a single-threaded server computes for another client.
 //!
-//! The *ui* asks the process *lab-server* over a loopback connection, every 20 ms, and is answered
-//! at once. Then a second client, the thread *reporter*, asks for a report, which takes the server
-//! 400 ms of CPU time. The ui's next question lies in the server's socket until the report is sent.
-//! Nobody holds a lock; the ui waits for a message.
+//! Every 20 ms, the *ui* sends a request to the *lab-server* process over a loopback connection,
+//! and is answered at once. Then a second client, the *reporter* thread, requests a report, which
+//! takes the server 400 ms of CPU time. The ui's next request stays in the server's socket until
+//! the report is sent. No lock is involved; the ui waits for a message.
 
-use crate::beat::Beat;
-use crate::outcome::no_cpu_doubt;
+use crate::options::Options;
+use crate::outcome::{Answer, Outcome, no_cpu_doubt};
+use crate::program::Program;
+use crate::span::Span;
 use crate::stage::{Longest, Role, Stage, role};
 use crate::sys::{self, Epoll, Shared};
+use crate::ticker::Ticker;
 use crate::work::{compute, stay_on_stack};
-use crate::{Answer, Options, Outcome, Program, Span};
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -18,15 +20,16 @@ use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-const QUESTION_INTERVAL_NS: u64 = 20_000_000;
+const REQUEST_INTERVAL_NS: u64 = 20_000_000;
 const REPORT_NS: u64 = 400_000_000;
-/// Questions, one byte each.
+/// Requests, one byte each.
 const LOOK_UP: u8 = 0;
 const REPORT: u8 = 1;
 
 pub(crate) const PROGRAM: Program = Program {
     name: "tcp",
-    summary: "a client waits for a loopback server with one thread, which computes a report for another client",
+    summary: "a client waits for a single-threaded loopback server, which computes a report for \
+              another client",
     answer,
     run,
 };
@@ -49,8 +52,8 @@ fn answer() -> Answer {
 
 struct Service<'a> {
     stage: &'a Stage,
-    questions: Beat,
-    /// CPU time of the report, nanoseconds.
+    requests: Ticker,
+    /// CPU time of the report in nanoseconds.
     report_cpu_ns: Shared<AtomicU64>,
     ui_waits: OnceLock<Longest>,
 }
@@ -59,7 +62,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let stage = Stage::new(PROGRAM.name, options)?;
     let service = Service {
         stage: &stage,
-        questions: Beat::new(QUESTION_INTERVAL_NS)?,
+        requests: Ticker::new(REQUEST_INTERVAL_NS)?,
         report_cpu_ns: Shared::new(AtomicU64::new(0))?,
         ui_waits: OnceLock::new(),
     };
@@ -67,23 +70,24 @@ fn run(options: &Options) -> io::Result<Outcome> {
     let (ui, of_ui) = connect(&listener)?;
     let (reporter, of_reporter) = connect(&listener)?;
     drop(listener);
-    stage.say(format_args!(
-        "ui asks the server something every {} ms",
-        QUESTION_INTERVAL_NS / 1_000_000
+    stage.print(format_args!(
+        "ui sends the server a request every {} ms",
+        REQUEST_INTERVAL_NS / 1_000_000
     ));
     let service = &service;
     let processes: Vec<Role> =
         vec![role("lab-server", move || service.serve([of_ui, of_reporter]))];
     let roles: Vec<Role> = vec![
         role("ui", move || service.show_entries(ui)),
-        role("reader", || service.questions.strike(service.stage)),
+        role("reader", || service.requests.run(service.stage)),
         role("reporter", move || service.ask_for_report(reporter)),
     ];
     stage.perform_with(processes, roles)?;
     let waits = service.ui_waits.get().copied().unwrap_or_default();
     let cpu_ns = service.report_cpu_ns.load(Ordering::Relaxed);
-    stage.say(format_args!(
-        "the question at {:.3} s waited {:.3} s for its answer; the server's report took {:.3} s of CPU time",
+    stage.print(format_args!(
+        "the request at {:.3} s waited {:.3} s for its answer; the server's report took {:.3} s of \
+         CPU time",
         stage.seconds_at(waits.span.start_ns),
         waits.span.seconds(),
         cpu_ns as f64 / 1e9,
@@ -96,7 +100,7 @@ fn run(options: &Options) -> io::Result<Outcome> {
     )))
 }
 
-/// A connection: the client's end, and the server's.
+/// Opens a connection; returns the client's end and the server's end.
 fn connect(listener: &TcpListener) -> io::Result<(TcpStream, TcpStream)> {
     let client = TcpStream::connect(listener.local_addr()?)?;
     let (server, _) = listener.accept()?;
@@ -109,7 +113,7 @@ impl Service<'_> {
     #[inline(never)]
     fn show_entries(&self, mut server: TcpStream) -> io::Result<()> {
         let mut waits = Longest::default();
-        while self.questions.wait(self.stage)?.is_some() {
+        while self.requests.wait(self.stage)?.is_some() {
             let start_ns = sys::monotonic_ns();
             if !ask_server(&mut server, LOOK_UP) {
                 break;
@@ -123,7 +127,7 @@ impl Service<'_> {
     #[inline(never)]
     fn ask_for_report(&self, mut server: TcpStream) -> io::Result<()> {
         if self.stage.sleep_until(self.stage.hang_start_ns())? {
-            self.stage.say(format_args!("reporter asks for a report"));
+            self.stage.print(format_args!("reporter requests a report"));
             ask_server(&mut server, REPORT);
         }
         Ok(())
@@ -159,18 +163,18 @@ impl Service<'_> {
     }
 }
 
-/// False when the server has gone.
+/// False if the server has exited.
 #[inline(never)]
-fn ask_server(server: &mut TcpStream, question: u8) -> bool {
+fn ask_server(server: &mut TcpStream, request: u8) -> bool {
     black_box(
-        server.write_all(&[question]).is_ok()
+        server.write_all(&[request]).is_ok()
             && matches!(sys::read_byte(server.as_fd()), Ok(Some(_))),
     )
 }
 
 #[inline(never)]
 fn answer_client(client: &mut TcpStream) {
-    // A client that has gone needs no answer.
+    // A client that has exited needs no answer.
     let _ = black_box(client.write_all(&[0]));
     stay_on_stack();
 }

@@ -1,13 +1,12 @@
-//! Computation that takes time and nothing else: no memory traffic, no system call.
+//! Pure computation: no memory traffic, no system calls.
 
 use std::hint::black_box;
 
-/// A few µs of arithmetic; inlined, so that the samples fall into the function of the story that
-/// calls it.
+/// A few µs of arithmetic. Inlined, so that samples fall into the calling function of the story.
 #[inline(always)]
 pub fn compute(state: &mut u64) {
     for _ in 0..2_000 {
-        // One round of xorshift64; opaque, or LLVM could fold rounds together.
+        // This is one round of xorshift64. It is opaque, or LLVM could merge rounds.
         let mut x = black_box(*state) | 1;
         x ^= x << 13;
         x ^= x >> 7;
@@ -16,8 +15,8 @@ pub fn compute(state: &mut u64) {
     }
 }
 
-/// Put after the last call of a function, this keeps the call from becoming a jump, which would
-/// take the function off the stack.
+/// Called after the last call of a function, this prevents a tail call, which would remove the
+/// function from the stack.
 #[inline(always)]
 pub fn stay_on_stack() {
     black_box(());

@@ -1,10 +1,10 @@
-//! The programs, really run: 3 s each, one after another, each in a process of its own
+//! Runs the programs for real: 3 s each, one after another, each in its own process
 //! (`examples/lab.rs`, which `cargo test` builds).
 //!
-//! They need no privilege. A hang is a race against the scheduler, so what is demanded of every run
-//! is honesty: either the hang happened and the figures bear it out, or the outcome says why not.
-//! On a quiet machine all happen. Nothing is demanded of how long anything takes: a busy machine
-//! may keep a program from its CPUs for as long as it likes.
+//! They need no privilege. A hang is a race against the scheduler, so the tests only require that
+//! the outcome is honest: either the hang happened and the figures confirm it, or the outcome says
+//! why not. On a quiet machine all hangs happen. The tests make no demands on how long anything
+//! takes, as a busy machine may keep a program off its CPUs for any time.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -13,13 +13,13 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use unhitch_lab::{Outcome, PROGRAMS, program};
 
-/// Two hangs at once would spoil each other.
+/// Two hangs at the same time would spoil each other.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Long enough for whatever must come at last, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for anything that must happen eventually, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Starts a program for 3 s, through the command `by` if there is one.
+/// Starts a program for 3 s, with the command `by` as a prefix.
 fn start(name: &str, by: &[&str]) -> Child {
     start_for("3", name, by)
 }
@@ -45,7 +45,7 @@ fn outcome_of(mut child: Child) -> Outcome {
     serde_json::from_str(output.lines().last().unwrap()).unwrap()
 }
 
-/// Runs a program for 3 s and checks what holds for all of them.
+/// Runs a program for 3 s and checks what must hold for all programs.
 fn play(name: &str) -> Outcome {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let child = start(name, &[]);
@@ -74,8 +74,9 @@ fn figure(outcome: &Outcome, name: &str) -> u64 {
 fn live_starve() {
     let outcome = play("starve");
     if outcome.happened {
-        // One wake-up per millisecond, but far fewer where inspector or typing must wait for a CPU.
-        assert!(figure(&outcome, "wakeups") >= 20, "woken again and again, in vain");
+        // There is one wake-up per millisecond, but far fewer if inspector or typing must wait for
+        // a CPU.
+        assert!(figure(&outcome, "wakeups") >= 20, "many futile wake-ups");
         assert!(
             figure(&outcome, "inspector_holds") >= figure(&outcome, "wakeups"),
             "because the lock was released as often"
@@ -190,7 +191,7 @@ fn live_build_stall() {
     let outcome = play("build-stall");
     if outcome.happened {
         assert!(figure(&outcome, "stuck") > 10, "not one compiler, but the build");
-        // Who has waited for the lock waits for a CPU, too, where others want it.
+        // After the wait for the lock, a compiler may also have to wait for a CPU.
         assert!(
             figure(&outcome, "hold_ms") * 2 > outcome.measured.hang.duration_ns() / 1_000_000,
             "the wait is one hold"
@@ -216,7 +217,7 @@ fn live_exit_storm() {
     }
 }
 
-/// The processes that `pid` started, and those that they started.
+/// All descendants of a process.
 fn descendants(pid: u32) -> Vec<u32> {
     let listed = Command::new("ps")
         .args(["-o", "pid=", "--ppid", &pid.to_string()])
@@ -231,10 +232,10 @@ fn descendants(pid: u32) -> Vec<u32> {
     children.iter().copied().chain(children.iter().flat_map(|&child| descendants(child))).collect()
 }
 
-/// Whether it comes to be so.
-fn at_last(mut is_so: impl FnMut() -> bool) -> bool {
-    let asked = Instant::now();
-    while asked.elapsed() < PATIENCE {
+/// Waits until the condition holds; false after the time limit.
+fn eventually(mut is_so: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    while start.elapsed() < TIMEOUT {
         if is_so() {
             return true;
         }
@@ -248,7 +249,7 @@ fn live_leaves_no_process_behind_when_killed() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let mut child = start_for("60", "build-stall", &[]);
     let mut started = Vec::new();
-    let both = at_last(|| {
+    let both = eventually(|| {
         started = descendants(child.id());
         started.len() >= 2
     });
@@ -259,12 +260,14 @@ fn live_leaves_no_process_behind_when_killed() {
         std::fs::read_to_string(format!("/proc/{pid}/status"))
             .is_ok_and(|status| !status.contains("State:\tZ"))
     };
-    assert!(at_last(|| started.iter().filter(alive).count() == 0), "some of {started:?} live on");
+    assert!(
+        eventually(|| started.iter().filter(alive).count() == 0),
+        "some of {started:?} are still alive"
+    );
 }
 
-/// Whether a process has blocked SIGTERM, to be asked about it in its own time; before that it
-/// would just die.
-fn takes_sigterm(pid: u32) -> bool {
+/// True if a process has blocked SIGTERM in order to handle it; before that, SIGTERM would kill it.
+fn handles_sigterm(pid: u32) -> bool {
     const SIGTERM: u64 = 15;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).map(str::trim);
@@ -278,14 +281,14 @@ fn live_stops_on_sigterm() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     for name in PROGRAMS.iter().map(|program| program.name) {
         let mut child = start_for("60", name, &[]);
-        assert!(at_last(|| takes_sigterm(child.id())), "{name} never began");
-        // Into the middle of its life; wherever that is, it must stop.
+        assert!(eventually(|| handles_sigterm(child.id())), "{name} never started");
+        // Stop it somewhere in the middle of its run.
         std::thread::sleep(Duration::from_millis(1_000));
         assert!(child.try_wait().unwrap().is_none());
-        let asked = Instant::now();
+        let start = Instant::now();
         assert!(Command::new("kill").arg(child.id().to_string()).status().unwrap().success());
         let outcome = outcome_of(child);
-        assert!(asked.elapsed() < PATIENCE, "{name} played on to its end");
+        assert!(start.elapsed() < TIMEOUT, "{name} did not stop early");
         assert!(outcome.reason.unwrap().contains("stopped by signal 15"));
     }
 }

@@ -1,22 +1,22 @@
-//! The lock itself: one word, and what happens to it. A mutex is the same lock that nobody shares.
-//! The only module with `unsafe`.
+//! The lock itself: one word and its transitions. A mutex is the same lock without shared mode. The
+//! only module with `unsafe`.
 //!
-//! The word says who holds the lock (one writer, or a number of readers), whether a release must
-//! look at the queue, and whether newcomers are shut out. A waiter stays in its place in the queue
-//! (`queue.rs`) until it has the lock, however often it is woken in vain; so the head of the queue
-//! is always the one who has waited longest.
+//! The word contains who holds the lock (one writer, or a number of readers), whether a release
+//! must check the queue, and whether new threads must queue. A waiter keeps its place in the queue
+//! (`queue.rs`) until it has the lock, however many futile wake-ups it has. So the head of the
+//! queue is always the longest waiter.
 //!
-//! A release that must look at the queue either wakes the head of it and leaves the lock free for
-//! whoever comes first, or hands the lock over. While the woken one is on its way, nothing in the
-//! word tells of it: releases are as fast as without a queue, and wake nobody else. Handing over to
-//! a writer while other readers still hold the lock means to shut out newcomers ([`CLOSED`]); the
-//! last reader to leave then hands over.
+//! A release that must check the queue either wakes its head and leaves the lock free for the first
+//! thread that tries, or hands the lock off. While a woken waiter has not run yet, nothing in the
+//! word shows it: releases are as fast as without a queue, and wake nobody else. To hand off to a
+//! writer while other readers hold the lock, new threads are blocked ([`CLOSED`]), and the last
+//! reader hands the lock off.
 //!
-//! *Why no wake-up is lost:* whoever lies down has put [`queue::WAITING`] into its state, and has
-//! *then* seen the lock taken and [`QUEUED`] set. The release that clears it frees the lock, and
-//! after that swaps the states of those at the head: of two swaps of a state one comes first, and
-//! the second sees what was before it. Those behind are looked after by whoever leaves the queue
-//! before them.
+//! *Why no wake-up is lost:* a thread that goes to sleep has stored [`queue::WAITING`] in its
+//! state, and has *then* seen the lock taken and [`QUEUED`] set. The release that clears `QUEUED`
+//! frees the lock, and after that swaps the states of the waiters at the head. Of two swaps of a
+//! state, one comes first, and the second sees what was before it. Waiters further back are woken
+//! when those in front of them leave the queue.
 
 mod queue;
 mod sleep;
@@ -40,34 +40,35 @@ mod models;
 #[cfg(not(loom))]
 pub use api::{RawMutex, RawRwLock};
 
-use queue::{AWAKE, GRANTED, Heirs, Mode, WAITING, Waiter, Wake, bucket};
+use queue::{AWAKE, GRANTED, Mode, NewOwners, WAITING, Waiter, Wake, bucket};
 use sync::{AtomicU32, Ordering, spin_loop};
 
 /// A writer holds the lock.
 const EXCLUSIVE: u32 = 1;
-/// A release must look at the queue. Not set, though somebody is queued, only while one of those at
-/// its head is awake.
+/// A release must check the queue. If there is a queue, this is always set, except while a waiter
+/// at its head is awake.
 const QUEUED: u32 = 2;
-/// Readers hold the lock and newcomers queue: the last one to leave hands over.
+/// Readers hold the lock and new threads queue: the last reader hands the lock off.
 const CLOSED: u32 = 4;
-/// One reader holds the lock. Their number is the rest of the word.
+/// One reader holds the lock. The rest of the word is the number of readers.
 const READER: u32 = 8;
 const READERS: u32 = !(READER - 1);
 const HELD: u32 = EXCLUSIVE | READERS;
 
-/// How often one looks whether the lock is free before one lies down: some µs, about what lying
-/// down and being woken costs.
+/// How often to try for the lock before going to sleep: takes some µs, about as much as a sleep and
+/// a wake-up.
 #[cfg(not(loom))]
 const SPINS: u32 = 100;
 #[cfg(loom)]
 const SPINS: u32 = 0;
 
-/// When a release hands over.
+/// When a release hands the lock off.
 #[derive(Clone, Copy, Debug)]
 struct Policy {
-    /// Once in so many releases that would wake somebody; 0 for never.
+    /// In one of this many releases that would wake somebody; 0 for never.
     one_in: u32,
-    /// Always, once the head of the queue has waited this long; `u32::MAX` for no bound.
+    /// Always, once the head of the queue has waited for this many microseconds; `u32::MAX` for no
+    /// bound.
     bound_us: u32,
 }
 
@@ -76,7 +77,7 @@ impl Policy {
         self.bound_us != u32::MAX
     }
 
-    /// The time, where it matters.
+    /// The current time in nanoseconds, or 0 if it does not matter.
     fn now_ns(self) -> u64 {
         if self.has_bound() { sleep::now_ns() } else { 0 }
     }
@@ -86,18 +87,18 @@ impl Policy {
     }
 }
 
-/// What a release does beside freeing its part of the lock.
-enum Parting {
-    Leave,
+/// What a release does besides freeing its part of the lock.
+enum Release {
+    Only,
     Wake,
-    HandOver,
+    HandOff,
 }
 
 struct Word(AtomicU32);
 
-/// The word with the lock taken, if it is to be had.
+/// The word after acquiring the lock, if it can be acquired.
 #[inline]
-fn taken(word: u32, mode: Mode) -> Option<u32> {
+fn acquired(word: u32, mode: Mode) -> Option<u32> {
     match mode {
         Mode::Exclusive => (word & (HELD | CLOSED) == 0).then_some(word | EXCLUSIVE),
         Mode::Shared if word & (EXCLUSIVE | CLOSED) != 0 => None,
@@ -118,7 +119,7 @@ impl Word {
     #[inline]
     fn try_lock(&self, mode: Mode) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
-        while let Some(taken) = taken(word, mode) {
+        while let Some(taken) = acquired(word, mode) {
             match self.0.compare_exchange_weak(word, taken, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,
@@ -147,14 +148,14 @@ impl Word {
             Mode::Exclusive => {
                 self.0.compare_exchange(EXCLUSIVE, 0, Ordering::Release, Ordering::Relaxed).is_ok()
             }
-            Mode::Shared => self.unlock_quietly(),
+            Mode::Shared => self.try_unlock_shared(),
         };
         if !freed {
             self.unlock_slow(mode, policy, false);
         }
     }
 
-    /// Hands over if anybody is queued.
+    /// Releases, and hands the lock off if there is a queue.
     fn unlock_fair(&self, mode: Mode, policy: Policy) {
         self.unlock_slow(mode, policy, true);
     }
@@ -169,7 +170,8 @@ impl Word {
         self.0.load(Ordering::Relaxed) & EXCLUSIVE != 0
     }
 
-    /// Looks for a while whether the lock is free. A newcomer gives up when there is a queue.
+    /// Tries for the lock for a while. Gives up if the word has a bit of `give_up`: a new thread
+    /// does not spin if there is a queue.
     fn spin(&self, mode: Mode, give_up: u32) -> bool {
         for _ in 0..SPINS {
             if self.try_lock(mode) {
@@ -189,7 +191,7 @@ impl Word {
             return;
         }
         let waiter = Waiter::new(self.key(), mode, policy.now_ns());
-        if self.take_or_queue(&waiter) {
+        if self.acquire_or_queue(&waiter) {
             return;
         }
         loop {
@@ -200,19 +202,19 @@ impl Word {
                     _ => break,
                 }
             }
-            if self.spin(mode, 0) || (self.lie_down(&waiter) && self.take_or_rest(mode)) {
+            if self.spin(mode, 0) || (self.go_to_sleep(&waiter) && self.acquire_or_rest(mode)) {
                 self.leave_queue(&waiter);
                 return;
             }
         }
     }
 
-    /// Takes the lock if it is free after all (true), else puts the waiter into the queue.
-    fn take_or_queue(&self, waiter: &Waiter) -> bool {
+    /// Acquires the lock if it is free after all (true), else puts the waiter into the queue.
+    fn acquire_or_queue(&self, waiter: &Waiter) -> bool {
         let mut queue = bucket(self.key()).lock();
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            let taken = taken(word, waiter.mode);
+            let taken = acquired(word, waiter.mode);
             if taken.is_none() && word & QUEUED != 0 {
                 break;
             }
@@ -227,23 +229,23 @@ impl Word {
                 Err(now) => word = now,
             }
         }
-        // SAFETY: the waiter is on the stack of `lock_slow`, which returns only once it is out of
-        // the queue: granted, or removed.
+        // SAFETY: the waiter is on the stack of `lock_slow`, which only returns once it is out of
+        // the queue: granted or removed.
         unsafe { queue.push(waiter) };
         false
     }
 
-    /// Goes back from awake to waiting; false when the lock has been granted meanwhile.
-    fn lie_down(&self, waiter: &Waiter) -> bool {
+    /// Goes from awake back to waiting; false if the lock has been granted meanwhile.
+    fn go_to_sleep(&self, waiter: &Waiter) -> bool {
         waiter.state.compare_exchange(AWAKE, WAITING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Takes the lock if it is free after all (true), else sees to it that the next release looks
-    /// at the queue.
-    fn take_or_rest(&self, mode: Mode) -> bool {
+    /// Acquires the lock if it is free after all (true), else makes the next release check the
+    /// queue.
+    fn acquire_or_rest(&self, mode: Mode) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
-            let taken = taken(word, mode);
+            let taken = acquired(word, mode);
             if taken.is_none() && word & QUEUED != 0 {
                 return false;
             }
@@ -259,13 +261,13 @@ impl Word {
         }
     }
 
-    /// For a queued one that has taken the lock by itself.
+    /// Leaves the queue after acquiring the lock without a hand-off.
     #[cold]
     fn leave_queue(&self, waiter: &Waiter) {
         let mut queue = bucket(self.key()).lock();
         if !queue.remove(waiter) {
             drop(queue);
-            // A reader was granted the lock just when it took it: it holds it twice.
+            // A reader was granted the lock just as it acquired it, so it holds it twice.
             self.0.fetch_sub(READER, Ordering::Release);
             loop {
                 match waiter.state.load(Ordering::Acquire) {
@@ -275,13 +277,13 @@ impl Word {
             }
         }
         let next = queue.of(self.key()).next().map(|next| next.mode);
-        // The one who was awake is gone: from now on releases must look at the queue again, if
-        // there is one.
+        // The awake waiter has left: from now on, releases must check the queue again, if there is
+        // one.
         match next {
             Some(_) => self.0.fetch_or(QUEUED, Ordering::Relaxed),
             None => self.0.fetch_and(!QUEUED, Ordering::Relaxed),
         };
-        // The readers behind a reader may come in too.
+        // The readers behind a reader may acquire the lock, too.
         let wake = (next == Some(Mode::Shared) && waiter.mode == Mode::Shared)
             .then(|| queue.wake_leading(self.key()));
         drop(queue);
@@ -290,9 +292,9 @@ impl Word {
         }
     }
 
-    /// A reader leaves, if that concerns nobody else.
+    /// Releases a reader's hold, if that affects nobody else.
     #[inline]
-    fn unlock_quietly(&self) -> bool {
+    fn try_unlock_shared(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while word & (QUEUED | CLOSED) == 0 || (word & CLOSED != 0 && word & READERS != READER) {
             match self.0.compare_exchange_weak(
@@ -316,7 +318,7 @@ impl Word {
             .of(key)
             .next()
             .map(|head| (head.mode, head.since_ns, head.state.load(Ordering::Relaxed) == WAITING));
-        // Who is awake already, and on its way, takes no part in the lottery: that is for those who
+        // A waiter that is already awake takes no part in the lottery, which is for waiters that
         // would be woken.
         let is_due = head.is_some_and(|(_, since_ns, is_asleep)| {
             fair || policy.is_overdue(since_ns, policy.now_ns())
@@ -325,42 +327,42 @@ impl Word {
         let leading = queue.leading(key).count() as u32;
         let more = queue.of(key).nth(leading as usize).is_some();
         let mut word = self.0.load(Ordering::Relaxed);
-        let parting = loop {
+        let release = loop {
             let left = word - mode.unit();
             let is_last = left & HELD == 0;
-            let (next, parting) = match head {
-                None => (left & !QUEUED, Parting::Leave),
+            let (next, release) = match head {
+                None => (left & !QUEUED, Release::Only),
                 Some((wanted, ..)) if is_last && (is_due || word & CLOSED != 0) => {
-                    ((leading * wanted.unit()) | if more { QUEUED } else { 0 }, Parting::HandOver)
+                    ((leading * wanted.unit()) | if more { QUEUED } else { 0 }, Release::HandOff)
                 }
-                Some(_) if is_last => (left & !QUEUED, Parting::Wake),
-                Some((Mode::Exclusive, ..)) if is_due => (left | CLOSED, Parting::Leave),
-                Some(_) => (left, Parting::Leave),
+                Some(_) if is_last => (left & !QUEUED, Release::Wake),
+                Some((Mode::Exclusive, ..)) if is_due => (left | CLOSED, Release::Only),
+                Some(_) => (left, Release::Only),
             };
             match self.0.compare_exchange_weak(word, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => break parting,
+                Ok(_) => break release,
                 Err(now) => word = now,
             }
         };
-        // From here on the lock may be gone, with the memory it was in; only its address is used.
-        match parting {
-            Parting::Leave => {}
-            Parting::Wake => {
+        // From here on, the lock and its memory may no longer exist; only its address is used.
+        match release {
+            Release::Only => {}
+            Release::Wake => {
                 let wake: Wake = queue.wake_leading(key);
                 drop(queue);
                 wake.send();
             }
-            Parting::HandOver => {
-                let heirs: Heirs = queue.take_heirs(key);
+            Release::HandOff => {
+                let owners: NewOwners = queue.take_new_owners(key);
                 drop(queue);
-                heirs.grant();
+                owners.grant();
             }
         }
     }
 }
 
 impl Mode {
-    /// What one holder of this mode adds to the word.
+    /// What one owner in this mode adds to the word.
     const fn unit(self) -> u32 {
         match self {
             Mode::Shared => READER,
@@ -375,50 +377,51 @@ mod tests {
 
     const POLICY: Policy = Policy { one_in: 0, bound_us: 0 };
 
-    /// A lock so held, and one in its queue that has waited longer than no time.
+    /// Checks a lock that is held in this way, with a waiter in its queue that is over a bound of
+    /// zero.
     fn with_waiter(held: u32, check: impl FnOnce(&Word, &Waiter)) {
         let word = Word(AtomicU32::new(held | QUEUED));
         let waiter = Waiter::new(word.key(), Mode::Exclusive, sleep::now_ns());
         while sleep::now_ns() == waiter.since_ns {}
-        // SAFETY: it lives to the end of this function, which takes it out.
+        // SAFETY: it lives until the end of this function, which removes it.
         unsafe { bucket(word.key()).lock().push(&waiter) };
         check(&word, &waiter);
         bucket(word.key()).lock().remove(&waiter);
     }
 
-    fn look(word: &Word, waiter: &Waiter) -> (u32, u32) {
+    fn states(word: &Word, waiter: &Waiter) -> (u32, u32) {
         (word.0.load(Ordering::SeqCst), waiter.state.load(Ordering::SeqCst))
     }
 
     #[test]
-    fn a_waiter_over_the_bound_is_handed_the_lock_by_the_next_release() {
+    fn the_next_release_hands_off_to_a_waiter_over_the_bound() {
         with_waiter(EXCLUSIVE, |word, waiter| {
             word.unlock(Mode::Exclusive, POLICY);
-            assert_eq!(look(word, waiter), (EXCLUSIVE, GRANTED));
+            assert_eq!(states(word, waiter), (EXCLUSIVE, GRANTED));
         });
     }
 
     #[test]
-    fn below_the_bound_it_is_woken_again_and_again() {
+    fn a_waiter_below_the_bound_is_woken_again_and_again() {
         let never = Policy { one_in: 0, bound_us: u32::MAX };
         with_waiter(EXCLUSIVE, |word, waiter| {
             for _ in 0..20 {
                 word.unlock(Mode::Exclusive, never);
-                assert_eq!(look(word, waiter), (0, AWAKE));
+                assert_eq!(states(word, waiter), (0, AWAKE));
                 word.lock(Mode::Exclusive, never);
-                assert!(word.lie_down(waiter) && !word.take_or_rest(Mode::Exclusive));
+                assert!(word.go_to_sleep(waiter) && !word.acquire_or_rest(Mode::Exclusive));
             }
         });
     }
 
     #[test]
-    fn a_writer_over_the_bound_shuts_readers_out_and_is_handed_the_lock_by_the_last() {
+    fn a_writer_over_the_bound_blocks_new_readers_and_the_last_one_hands_off() {
         with_waiter(2 * READER, |word, waiter| {
             word.unlock(Mode::Shared, POLICY);
-            assert_eq!(look(word, waiter), (READER | QUEUED | CLOSED, WAITING));
+            assert_eq!(states(word, waiter), (READER | QUEUED | CLOSED, WAITING));
             assert!(!word.try_lock(Mode::Shared));
             word.unlock(Mode::Shared, POLICY);
-            assert_eq!(look(word, waiter), (EXCLUSIVE, GRANTED));
+            assert_eq!(states(word, waiter), (EXCLUSIVE, GRANTED));
         });
     }
 }

@@ -1,13 +1,13 @@
-//! Many threads on one lock: nothing is lost, readers and writers exclude each other, everybody
-//! gets in, guards do what they say.
+//! Many threads on one lock: no update is lost, readers and writers exclude each other, every
+//! thread gets the lock, and guards work as documented.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread::{self, ScopedJoinHandle};
 use unhitch_lock::{Mutex, NO_BOUND, RwLock};
 
-/// Waits for each thread itself: a race detector does not see how the standard library waits for
-/// all of a scope.
+/// Joins each thread: a race detector does not understand how the standard library waits for all
+/// threads of a scope.
 fn join<'a>(threads: impl IntoIterator<Item = ScopedJoinHandle<'a, ()>>) {
     threads.into_iter().for_each(|thread| thread.join().unwrap());
 }

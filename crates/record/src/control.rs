@@ -1,38 +1,25 @@
 //! How one process asks another's recorder for a save: one line of JSON each way on a Unix socket.
 //!
-//! `{"save":{"notes":"…"}}` is answered by `{"path":"…","warnings":[…]}` or `{"error":"…"}`. A
-//! trace holds what all programs of a machine did, so only the recorder's own user and root may
-//! ask: the folder is 0700, the socket 0600, and each end looks at who the other is (SO_PEERCRED)
-//! before it says anything: what lies in `/tmp` may have been put there by somebody else. Lines and
-//! the time for them are bounded on both ends, so that neither can hold up the other; of many who
-//! are slow the oldest goes, so that they hold up nobody else.
+//! The answer to `{"save":{"notes":"…"}}` is `{"path":"…","warnings":[…]}` or `{"error":"…"}`. A
+//! trace shows what all programs on a machine did, so only the recorder's user and root may ask for
+//! one: the folder is 0700 and the socket 0600. Each end also checks the user at the other end
+//! (SO_PEERCRED) before it sends anything, because anybody can put a socket into `/tmp`. Both ends
+//! limit the length of a line and the time to receive it, so neither can block the other. If too
+//! many clients are slow, the oldest is disconnected, so they cannot block anybody else.
 
 mod client;
 mod line;
 mod server;
+mod socket;
 
 pub use client::{Answer, request_save};
 pub(crate) use server::{Request, Server};
 
-use crate::error::Error;
 use crate::sys;
-use std::fs::{self, DirBuilder, Permissions};
-use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::time::Duration;
+use std::path::PathBuf;
 
-const SOCKET: &str = "control.sock";
-/// Longer lines are not read.
-const LONGEST_LINE: usize = 64 << 10;
-/// A request is short; a client that does not finish one is not waited for.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// The folder of this user's recorder: `/run/unhitch` for root, `$XDG_RUNTIME_DIR/unhitch` or
-/// `/tmp/unhitch-UID` for others.
+/// The folder for the socket of this user's recorder: `/run/unhitch` for root, else
+/// `$XDG_RUNTIME_DIR/unhitch` or `/tmp/unhitch-UID`.
 pub fn default_folder() -> PathBuf {
     let uid = sys::effective_uid();
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
@@ -42,65 +29,18 @@ pub fn default_folder() -> PathBuf {
     }
 }
 
-/// Whether a user may be at the other end: ourselves, or root, who may do anything anyway.
-fn is_trusted(uid: u32) -> bool {
-    uid == 0 || uid == sys::effective_uid()
-}
-
-/// Connects, unless whoever listens takes too long to accept. The kernel knows no bound, so a
-/// thread waits; it ends with the process.
-fn connect(path: &Path) -> io::Result<UnixStream> {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let path = path.to_owned();
-    std::thread::spawn(move || sender.send(UnixStream::connect(path)));
-    receiver.recv_timeout(REQUEST_TIMEOUT).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
-}
-
-/// The user at the other end.
-fn peer(socket: &UnixStream) -> io::Result<u32> {
-    sys::peer_uid(socket.as_fd())
-}
-
-/// For whom a line is not meant.
-fn stranger(uid: u32) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::PermissionDenied,
-        format!("it belongs to another user (uid {uid})"),
-    )
-}
-
-/// Makes the folder, or checks that the one which is there is ours alone: in /tmp somebody else
-/// could have put it.
-fn private_folder(folder: &Path) -> Result<(), Error> {
-    let failed =
-        |action: &'static str, source| Error::File { action, path: folder.to_owned(), source };
-    match DirBuilder::new().mode(0o700).recursive(true).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            return Err(failed("make the folder", error));
-        }
-        _ => {}
-    }
-    let metadata = fs::symlink_metadata(folder).map_err(|error| failed("look at", error))?;
-    if !metadata.is_dir() || metadata.uid() != sys::effective_uid() {
-        let source = io::Error::new(
-            io::ErrorKind::PermissionDenied,
-            "it is not a folder of this user; remove it",
-        );
-        return Err(failed("use", source));
-    }
-    if metadata.mode() & 0o077 != 0 {
-        fs::set_permissions(folder, Permissions::from_mode(0o700))
-            .map_err(|error| failed("protect", error))?;
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::socket::SOCKET;
     use super::*;
-    use std::io::{Read, Write};
-    use std::os::unix::net::UnixListener;
+    use crate::error::Error;
+    use std::fs::{self, Permissions};
+    use std::io::{self, Read, Write};
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::path::Path;
     use std::thread;
+    use std::time::Duration;
 
     fn served<T>(folder: &Path, client: impl FnOnce() -> T + Send, serve: impl FnOnce(Request)) -> T
     where
@@ -121,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_save_is_asked_for_and_answered() {
+    fn a_save_is_requested_and_answered() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().join("unhitch");
         let path = served(
@@ -147,14 +87,14 @@ mod tests {
     }
 
     #[test]
-    fn the_second_recorder_is_refused_and_a_dead_ones_socket_replaced() {
+    fn a_second_recorder_is_refused_and_a_stale_socket_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let first = Server::bind(folder.path()).unwrap();
         assert!(matches!(Server::bind(folder.path()), Err(Error::AlreadyWatching { .. })));
         assert_eq!(fs::metadata(first.path()).unwrap().mode() & 0o777, 0o600);
         assert_eq!(fs::metadata(folder.path()).unwrap().mode() & 0o777, 0o700);
         drop(first);
-        // What a killed recorder leaves behind: a socket file without a listener.
+        // A killed recorder leaves a socket file without a listener behind.
         drop(UnixListener::bind(folder.path().join(SOCKET)).unwrap());
         assert!(matches!(request_save(folder.path(), None), Err(Error::NotWatching { .. })));
         assert!(Server::bind(folder.path()).is_ok());
@@ -186,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_says_little_or_too_much_holds_up_nobody() {
+    fn clients_that_send_too_little_or_too_much_block_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let mut server = Server::bind(folder.path()).unwrap();
         let connect = || UnixStream::connect(folder.path().join(SOCKET)).unwrap();
@@ -197,8 +137,8 @@ mod tests {
             let _ = sys::poll(&server.fds(), 20);
             assert!(server.accept().is_none());
         }
-        assert!(flood.join().unwrap().is_err(), "it is sent away long before its end");
-        // The others are still there, and no reason to wait.
+        assert!(flood.join().unwrap().is_err(), "it is disconnected long before its end");
+        // The others are still connected, but do not block a request.
         let folder = folder.path();
         let asked = thread::scope(|scope| {
             let asked = scope.spawn(|| request_save(folder, None));
@@ -211,7 +151,7 @@ mod tests {
             asked.join().unwrap()
         });
         assert_eq!(asked.unwrap().path, Path::new("/a"));
-        // A byte now and then is no reason to wait longer.
+        // Sending a byte now and then does not extend the time limit.
         while server.fds().len() > 1 {
             let _ = sys::poll(&server.fds(), 20);
             assert!(server.accept().is_none());
@@ -221,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_at_once_is_heard_however_many_are_slow() {
+    fn a_prompt_request_is_served_however_many_clients_are_slow() {
         let folder = tempfile::tempdir().unwrap();
         let mut server = Server::bind(folder.path()).unwrap();
         let mut slow = || {
@@ -232,7 +172,7 @@ mod tests {
         };
         let clients: Vec<UnixStream> = (0..300).map(|_| slow()).collect();
         assert!(server.fds().len() < clients.len(), "not all are kept");
-        // As many wait to be let in, and one of them has asked.
+        // A hundred more wait to be accepted, and one of them has sent a request.
         let connect = |_| UnixStream::connect(folder.path().join(SOCKET)).unwrap();
         let mut waiting: Vec<UnixStream> = (0..100).map(connect).collect();
         let asks = &mut waiting[50];
@@ -242,11 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_heard_asks_again() {
+    fn a_request_that_was_not_read_is_retried() {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
         let busy = thread::spawn(move || {
-            // Unread is what he sent to whom it is closed.
+            // The first connection is closed before its request is read.
             drop(listener.accept().unwrap());
             let (mut socket, _) = listener.accept().unwrap();
             let _ = socket.read(&mut [0; 4096]).unwrap();
@@ -257,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_an_end_is_not_read_to_its_end() {
+    fn an_endless_answer_is_cut_off() {
         let folder = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(folder.path().join(SOCKET)).unwrap();
         let liar =
@@ -271,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn another_users_recorder_is_told_nothing() {
+    fn nothing_is_sent_to_another_users_recorder() {
         if sys::effective_uid() != 0 {
             return eprintln!("SKIPPED another user's socket: only root can make one");
         }
@@ -279,7 +219,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
         let path = folder.path().to_owned();
-        // Rights are a thread's: this one becomes somebody else, and stays it.
+        // Credentials are per thread: this thread becomes another user and stays so.
         let listener = thread::spawn(move || {
             let uid = rustix::process::Uid::from_raw(STRANGER);
             rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
@@ -290,14 +230,14 @@ mod tests {
             error.is_err_and(|error| error.with_causes().contains("another user (uid 4711)"))
         };
         assert!(refused(request_save(folder.path(), Some("a secret"))));
-        let mut said = String::new();
-        listener.accept().unwrap().0.read_to_string(&mut said).unwrap();
-        assert_eq!(said, "");
-        // A folder of his is not even looked into.
+        let mut received = String::new();
+        listener.accept().unwrap().0.read_to_string(&mut received).unwrap();
+        assert_eq!(received, "");
+        // A folder that belongs to the other user is not even searched.
         std::os::unix::fs::chown(folder.path(), Some(STRANGER), None).unwrap();
         assert!(refused(request_save(folder.path(), Some("a secret"))));
         listener.set_nonblocking(true).unwrap();
-        assert!(listener.accept().is_err(), "nobody came");
+        assert!(listener.accept().is_err(), "nobody connected");
         assert!(Server::bind(folder.path()).is_err());
     }
 }

@@ -1,100 +1,106 @@
-//! What can go wrong, each with what to do about it.
+//! Errors of recording, each with its remedy.
 
 use std::io;
 use std::path::PathBuf;
 use unhitch_model::{visible, visible_path};
 
-/// Why recording, saving or talking to a recorder failed. The text says how to mend it; the
-/// system's own words are its source.
+/// Why recording, saving or talking to a recorder failed. The text says what to do about it; the
+/// system's own error is the source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The kernel does not let us record.
-    #[error("{what}\n{mend}")]
+    #[error("{what}\n{remedy}")]
     NotPermitted {
         /// What was refused.
         what: String,
-        /// The commands that mend it, one a line.
-        mend: String,
+        /// Commands that fix it, one per line.
+        remedy: String,
     },
-    /// The kernel lacks something that recording cannot do without.
-    #[error("{what}\n{mend}")]
+    /// The kernel lacks something that recording requires.
+    #[error("{what}\n{remedy}")]
     Missing {
         /// What is missing.
         what: String,
         /// How to get it.
-        mend: String,
+        remedy: String,
     },
     /// A performance event could not be opened.
     #[error("cannot open the event {event} on CPU {cpu}")]
     Event {
-        /// Its name.
+        /// The event's name.
         event: String,
-        /// Where.
+        /// The CPU.
         cpu: u16,
-        /// The kernel's answer.
+        /// The kernel's error.
         source: io::Error,
     },
     /// A file, folder or socket could not be used.
     #[error("cannot {action} {}", visible_path(path))]
     File {
-        /// What was tried.
+        /// The attempted operation, as an infinitive.
         action: &'static str,
-        /// With what.
+        /// The file, folder or socket.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The trace could not be put together or written.
+    /// The trace could not be encoded or written.
     #[error(transparent)]
     Formats(#[from] unhitch_formats::Error),
     /// The trace could not be written anywhere.
-    #[error("the trace could not be written anywhere:{}", reasons.iter().map(|reason| format!("\n  {reason}")).collect::<String>())]
+    #[error("the trace could not be written anywhere:{}", as_lines(reasons))]
     Nowhere {
-        /// Each place that was tried, with what was wrong with it, in the order of trying.
+        /// Why each place failed, in the order in which they were tried.
         reasons: Vec<String>,
     },
-    /// The command to be recorded could not be started.
+    /// The command to record could not be started.
     #[error("cannot start {}", visible(command))]
     Command {
         /// The program.
         command: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// Another recorder of this user is already on.
+    /// Another recorder of this user is already running.
     #[error(
-        "a recorder is already watching (it answers on {}): stop it first, or save what it holds with `unhitch save`",
+        "a recorder is already watching (on {}): stop it first, or save its buffers with `unhitch \
+         save`",
         visible_path(socket)
     )]
     AlreadyWatching {
         /// Its socket.
         socket: PathBuf,
     },
-    /// No recorder of this user is on.
+    /// No recorder of this user is running.
     #[error(
-        "no recorder is watching (nobody answers on {}): start one with `unhitch watch`",
+        "no recorder is watching (no answer on {}): start one with `unhitch watch`",
         visible_path(socket)
     )]
     NotWatching {
-        /// Where one would answer.
+        /// The socket on which it would answer.
         socket: PathBuf,
     },
-    /// The recorder could not do what it was asked.
+    /// The recorder refused the request.
     #[error("the recorder answered: {0}")]
     Refused(String),
     /// The system refused something that should not fail.
     #[error("cannot {action}")]
     System {
-        /// What was tried.
+        /// The attempted operation, as an infinitive.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
 
+/// Each reason on an indented line of its own.
+fn as_lines(reasons: &[String]) -> String {
+    reasons.iter().map(|reason| format!("\n  {reason}")).collect()
+}
+
 impl Error {
-    /// What went wrong and what caused it, on one line.
+    /// The error and its causes, on one line.
     pub fn with_causes(&self) -> String {
         let causes = std::iter::successors(std::error::Error::source(self), |cause| cause.source());
         std::iter::once(self.to_string())
@@ -109,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn causes_are_told() {
+    fn with_causes_includes_the_source() {
         let source = io::Error::from_raw_os_error(libc::ENOSPC);
         let error = Error::File { action: "write", path: "/a/b".into(), source };
         assert_eq!(error.with_causes(), "cannot write /a/b: No space left on device (os error 28)");

@@ -1,16 +1,17 @@
 //! Which events are recorded, with which stacks and filters.
 //!
-//! Formats: `perf_event_attr` (perf_event_open(2)), filters (`Documentation/trace/events.rst`). The
-//! cost of recording is the cost of its stacks, and of these it is the unwinding of the kernel's
-//! part. So a switch has kernel frames only where they tell something: where the thread goes to
-//! sleep, or is preempted inside the kernel (`prev_state` is not 0). A thread that leaves in state
-//! 0 was preempted on its way back to user mode: its kernel frames are always the same, its user
-//! frames are where it was. The idle thread leaves in state 0, too, and has no user frames: its
-//! switches cost no stack at all. That is one event of the trace opened twice, with complementary
-//! filters, and written as one.
+//! Formats: `perf_event_attr` (perf_event_open(2)), filters (`Documentation/trace/events.rst`).
+//! Most of the cost of recording is in the stacks, and most of that in unwinding the kernel part.
+//! So a switch only has kernel frames if they carry information: when the thread blocks, or is
+//! preempted inside the kernel (`prev_state` is not 0). A thread that leaves in state 0 was
+//! preempted on its way back to user mode: its kernel frames are always the same, and its user
+//! frames show where it was. The idle thread also leaves in state 0 and has no user frames, so its
+//! switches cost no stack at all. In the trace this is a single event, opened twice with
+//! complementary filters.
 
 use crate::error::Error;
-use crate::{Options, probe, procfs, silence, sys};
+use crate::options::Options;
+use crate::{idle_probe, permission, procfs, sys};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,29 +23,28 @@ use unhitch_formats::perf_data::attr::{
 
 /// `CLOCK_MONOTONIC`: the only clock that NMIs, futex timeouts, X11 and user programs share.
 pub(crate) const CLOCK: i32 = libc::CLOCK_MONOTONIC;
-/// What every record ends with, and every sample has.
+/// The fields at the end of every record and in every sample.
 const IDENTITY: u64 = sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU;
-/// A stack of no frames, which costs eight bytes and no time. Events that need no stack have this
-/// rather than none at all, because `perf sched timehist` shows stacks only if every event of the
-/// file has them.
+/// An empty stack, which costs eight bytes and no time. Events that need no stack have an empty
+/// one, because `perf sched timehist` only shows stacks if every event of the file has them.
 const NO_STACK: u64 = flag::EXCLUDE_CALLCHAIN_KERNEL | flag::EXCLUDE_CALLCHAIN_USER;
 /// `PERF_COUNT_HW_CPU_CYCLES`
 const HW_CPU_CYCLES: u64 = 0;
 
-/// An event as the file names it.
+/// An event as it appears in the file.
 #[derive(Clone)]
 pub(crate) struct Event {
     pub(crate) name: String,
-    /// As it goes into the file: the attribute of all its variants but for their exclusions.
+    /// The attribute for the file: that of all variants, apart from their exclusion flags.
     pub(crate) attr: EventAttr,
-    /// As it is opened on each CPU.
+    /// How it is opened on each CPU.
     variants: Vec<Variant>,
     required: bool,
-    /// The CPUs on which it is opened; all without.
+    /// The CPUs on which it is opened; `None` for all.
     only_cpus: Option<Vec<u16>>,
 }
 
-/// Events opened only to see whether they can be.
+/// Events opened only to see whether that works.
 pub(crate) type Trials = Vec<OwnedFd>;
 
 /// One way of opening an event.
@@ -58,11 +58,11 @@ pub(crate) struct Variant {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stacks {
     None,
-    /// Kernel frames, and user frames unless the options say no.
+    /// Kernel frames, and user frames unless the options turn them off.
     Full,
 }
 
-/// A tracepoint to record: how its thread fields are called, for `only_pid`.
+/// A tracepoint to record. `pid_fields` are its fields with thread ids, for `only_pid`.
 struct Tracepoint {
     system: &'static str,
     name: &'static str,
@@ -85,7 +85,7 @@ const TRACEPOINTS: [Tracepoint; 10] = [
     tracepoint("sched", "sched_switch", Stacks::Full, &["prev_pid", "next_pid"]),
     tracepoint("sched", "sched_waking", Stacks::Full, &["common_pid", "pid"]),
     tracepoint("sched", "sched_wakeup_new", Stacks::Full, &["common_pid", "pid"]),
-    // READ | WRITE | RT | PERCPU | MUTEX: a pure spin (1) is no wait that the scheduler knows of.
+    // READ | WRITE | RT | PERCPU | MUTEX: a pure spin (1) is not a wait to the scheduler.
     Tracepoint {
         filter: Some("flags & 62"),
         ..tracepoint("lock", "contention_begin", Stacks::Full, &["common_pid"])
@@ -97,17 +97,18 @@ const TRACEPOINTS: [Tracepoint; 10] = [
     tracepoint("task", "task_rename", Stacks::None, &[]),
     tracepoint("sched", "sched_migrate_task", Stacks::None, &["pid"]),
 ];
+/// How many of [`TRACEPOINTS`] are required.
 const REQUIRED: usize = 2;
 
-/// The system and name of every tracepoint, for the file's description of their formats.
+/// The system and name of every tracepoint, for the format descriptions in the file.
 pub(crate) fn tracepoint_names(events: &[Event]) -> Vec<(&str, &str)> {
     events.iter().filter_map(|event| event.name.split_once(':')).collect()
 }
 
-/// What to record on this machine, each event having been opened once on a CPU to see whether it
-/// can be had. What cannot is left out and told in `warnings`. Those trials must be kept until the
-/// real events are open: the kernel waits for a grace period whenever the last user of a tracepoint
-/// goes.
+/// Decides what to record on this machine, by trying to open each event on one CPU. Optional events
+/// that cannot be opened are left out and added to `warnings`. The trials must be kept until the
+/// real events are open, because the kernel waits for a grace period whenever the last user of a
+/// tracepoint goes away.
 pub(crate) fn plan(
     options: &Options,
     tracefs: &Path,
@@ -119,7 +120,7 @@ pub(crate) fn plan(
     let threads = options.only_pid.map(|pid| thread_ranges(&procfs::thread_ids(pid)));
     if threads.as_ref().is_some_and(Vec::is_empty) {
         let what = format!("There is no process {}.", options.only_pid.unwrap_or_default());
-        return Err(Error::Missing { what, mend: "List processes:  ps -e".to_owned() });
+        return Err(Error::Missing { what, remedy: "List processes:  ps -e".to_owned() });
     }
     let (mut events, mut trials) = (Vec::new(), Trials::new());
     for (index, tracepoint) in TRACEPOINTS.iter().enumerate() {
@@ -132,12 +133,12 @@ pub(crate) fn plan(
                 let what = format!("The kernel has no tracepoint {system}:{name}.");
                 return Err(Error::Missing {
                     what,
-                    mend: "It needs CONFIG_TRACEPOINTS and CONFIG_EVENT_TRACING.".to_owned(),
+                    remedy: "It needs CONFIG_TRACEPOINTS and CONFIG_EVENT_TRACING.".to_owned(),
                 });
             }
             warnings.push(format!(
                 "the kernel has no tracepoint {system}:{name}: {}",
-                what_lacks(name)
+                consequence(name)
             ));
             continue;
         };
@@ -151,10 +152,12 @@ pub(crate) fn plan(
         };
         match try_open(&event, cpu, &mut trials) {
             Ok(()) => events.push(event),
-            Err(error) if probe::is_permission(&error) => {
-                return Err(probe::not_permitted(&format!("{} ({error})", event.name)));
+            Err(error) if permission::is_permission(&error) => {
+                return Err(permission::not_permitted(&format!("{} ({error})", event.name)));
             }
-            Err(error) => events.extend(simpler(event, cpu, &error, &mut trials, warnings)?),
+            Err(error) => {
+                events.extend(retry_unfiltered(event, cpu, &error, &mut trials, warnings)?)
+            }
         }
     }
     events.extend(clock(options, cpu, max_stack, &mut trials, warnings));
@@ -164,20 +167,20 @@ pub(crate) fn plan(
     Ok((events, trials))
 }
 
-/// What a trace without an optional tracepoint does not tell.
-fn what_lacks(name: &str) -> &'static str {
+/// What a trace lacks without an optional tracepoint.
+fn consequence(name: &str) -> &'static str {
     match name {
         "contention_begin" | "contention_end" => {
-            "waits for kernel locks are known only by their stacks"
+            "waits for kernel locks are only recognized by their stacks"
         }
-        "sched_wakeup_new" => "who starts a thread is known only from process records",
+        "sched_wakeup_new" => "which thread starts another is only known from process records",
         "sched_migrate_task" => "migrations are not shown",
-        _ => "names and lifetimes come from process records alone",
+        _ => "names and lifetimes only come from process records",
     }
 }
 
-/// A kernel that refuses an event's filter gets it without.
-fn simpler(
+/// Retries an event without its filter, for kernels that refuse the filter.
+fn retry_unfiltered(
     mut event: Event,
     cpu: u16,
     error: &io::Error,
@@ -187,7 +190,10 @@ fn simpler(
     let filtered = event.variants.iter().any(|variant| variant.filter.is_some());
     event.variants = vec![Variant { attr: event.attr.clone(), filter: None }];
     if filtered && try_open(&event, cpu, trials).is_ok() {
-        warnings.push(format!("{} is recorded unfiltered, at a higher cost: {error}", event.name));
+        warnings.push(format!(
+            "{} is recorded without a filter, at a higher cost: {error}",
+            event.name
+        ));
         return Ok(Some(event));
     }
     if event.required {
@@ -198,22 +204,23 @@ fn simpler(
         });
     }
     let name = event.name.split_once(':').map_or("", |(_, name)| name);
-    warnings.push(format!("{} cannot be recorded ({error}): {}", event.name, what_lacks(name)));
+    warnings.push(format!("{} cannot be recorded ({error}): {}", event.name, consequence(name)));
     Ok(None)
 }
 
-/// The limit of stack depth: the smaller of what is asked for and what the kernel allows.
+/// The maximum stack depth in frames: the requested one, limited to what the kernel allows.
 fn max_stack(options: &Options, warnings: &mut Vec<String>) -> u16 {
     let allowed = procfs::number("/proc/sys/kernel/perf_event_max_stack")
         .and_then(|depth| u16::try_from(depth).ok())
         .unwrap_or(127);
     if options.max_stack > allowed {
         warnings.push(format!(
-            "stacks are cut at {allowed} frames; deeper:  sudo sysctl kernel.perf_event_max_stack={}  (with no recorder running)",
+            "stacks are cut after {allowed} frames; to raise the limit:  sudo sysctl \
+             kernel.perf_event_max_stack={}  (while no recorder is running)",
             options.max_stack
         ));
     }
-    // More would make single records so long that a small ring holds only a few.
+    // With more, records could get so long that a small ring holds only a few.
     options.max_stack.min(allowed).min(1024)
 }
 
@@ -256,8 +263,8 @@ fn variants(
     ]
 }
 
-/// Thread ids as few ranges. A filter must fit a page, so close ids are joined: recording a thread
-/// too many does no harm.
+/// Turns thread ids into few ranges. A filter must fit into a page, so ids that are close together
+/// are joined: recording a thread too many does no harm.
 fn thread_ranges(tids: &[u32]) -> Vec<(u32, u32)> {
     const MAX_RANGES: usize = 12;
     let mut ranges: Vec<(u32, u32)> = tids.iter().map(|&tid| (tid, tid)).collect();
@@ -289,8 +296,8 @@ fn pid_filter(fields: &[&str], ranges: &[(u32, u32)]) -> Option<String> {
     (!terms.is_empty()).then(|| terms.join(" || "))
 }
 
-/// The sampling clock: CPU cycles where there is a counter for them (its NMI sees code that has
-/// interrupts off), else a timer.
+/// The sampling clock: CPU cycles if there is a counter for them (its NMI also samples code that
+/// has interrupts disabled), else a timer.
 fn clock(
     options: &Options,
     cpu: u16,
@@ -313,7 +320,7 @@ fn clock(
             config,
             sample_period: u64::from(options.sample_hz.min(limit)),
             sample_type: IDENTITY | sample::IP | sample::CALLCHAIN,
-            // An idle CPU has nothing to tell but that it is idle, which the switches tell already.
+            // Samples of an idle CPU only show that it is idle, which the switches already do.
             flags: ring_flags(options) | flag::FREQ | flag::EXCLUDE_IDLE,
             clockid: CLOCK,
             sample_max_stack: max_stack,
@@ -329,19 +336,20 @@ fn clock(
     }
     let error = last.map_or(String::new(), |error| format!(" ({error})"));
     warnings.push(format!(
-        "CPU samples cannot be recorded{error}: what a running thread did is not known"
+        "CPU samples cannot be recorded{error}: what running threads did is not known"
     ));
     None
 }
 
-/// Who comes on the CPUs that do not report their idle thread, or may not.
+/// The event that records which thread arrives on CPUs that do not report their idle thread, or may
+/// not report it.
 fn arrivals(
     options: &Options,
     online: &[u16],
     events: &[Event],
     warnings: &mut Vec<String>,
 ) -> Option<Event> {
-    let silent = silence::silent_cpus(online, events.first()?.attr.config);
+    let silent = idle_probe::silent_cpus(online, events.first()?.attr.config);
     if silent.is_empty() {
         return None;
     }
@@ -352,8 +360,8 @@ fn arrivals(
         .collect();
     if !certain.is_empty() {
         warnings.push(format!(
-            "this kernel reports no event of an idle CPU {}: who came on it is recorded by other means; what its interrupts woke while it \
-             idled is missing",
+            "this kernel reports no events while CPU {} is idle: the threads that run next are \
+             recorded by other means, but wake-ups by its interrupts while it was idle are missing",
             certain.join(", ")
         ));
     }
@@ -376,13 +384,13 @@ fn arrivals(
     })
 }
 
-/// Opens each variant of an event, to see whether it can be had.
+/// Tries to open each variant of an event.
 fn try_open(event: &Event, cpu: u16, trials: &mut Trials) -> io::Result<()> {
     event.variants.iter().try_for_each(|variant| variant.open(cpu).map(|fd| trials.push(fd)))
 }
 
 impl Event {
-    /// The ways of opening it on `cpu`.
+    /// The variants to open on `cpu`.
     pub(crate) fn variants_on(&self, cpu: u16) -> &[Variant] {
         match &self.only_cpus {
             Some(cpus) if !cpus.contains(&cpu) => &[],
@@ -392,7 +400,7 @@ impl Event {
 }
 
 impl Variant {
-    /// Opens it, disabled, on one CPU.
+    /// Opens the variant on one CPU, disabled.
     pub(crate) fn open(&self, cpu: u16) -> io::Result<OwnedFd> {
         let fd = sys::perf_event_open(&self.attr.encode(), cpu)?;
         if let Some(filter) = &self.filter {
@@ -402,9 +410,9 @@ impl Variant {
     }
 }
 
-/// The event that counts nothing and carries the side-band: mappings, names, lifetimes. Wakes its
-/// reader every `watermark` bytes. What an older kernel does not know is left out, from the newest
-/// on.
+/// Opens the dummy event that carries the side-band: mappings, names and lifetimes. It wakes its
+/// reader every `watermark` bytes. On older kernels, features are left out one by one, newest
+/// first.
 pub(crate) fn sideband(cpu: u16, watermark: u32) -> io::Result<(OwnedFd, EventAttr)> {
     let base = flag::DISABLED
         | flag::SAMPLE_ID_ALL
@@ -441,7 +449,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thread_ids_become_few_ranges() {
+    fn thread_ids_are_joined_into_few_ranges() {
         assert_eq!(thread_ranges(&[]), []);
         assert_eq!(thread_ranges(&[5, 6, 7, 20]), [(5, 7), (20, 20)]);
         let scattered: Vec<u32> = (0..1000).map(|index| index * 30).collect();
@@ -459,7 +467,8 @@ mod tests {
         let filter = pid_filter(&["prev_pid", "next_pid"], &[(5, 7), (20, 20)]).unwrap();
         assert_eq!(
             filter,
-            "(prev_pid >= 5 && prev_pid <= 7) || prev_pid == 20 || (next_pid >= 5 && next_pid <= 7) || next_pid == 20"
+            "(prev_pid >= 5 && prev_pid <= 7) || prev_pid == 20 || (next_pid >= 5 && next_pid <= \
+             7) || next_pid == 20"
         );
         let attr = EventAttr::default();
         let switch = variants(&TRACEPOINTS[0], &attr, Some(&[(9, 9)]));

@@ -1,15 +1,15 @@
-//! Who waits on which futex at the time of a save, and who holds the lock, where the lock says so.
+//! Which threads wait on which futexes at the time of a save, and who owns the locks, if known.
 //!
-//! `/proc/P/task/T/syscall` (proc(5)) tells the futex word; glibc keeps in a `pthread_mutex_t` the
-//! lock word at 0, the owner's tid at 8, the number of users at 12 and the kind at 16
-//! (nptl/bits/struct_mutex.h); a PI futex holds the owner's tid in the word itself (futex(2)). A
-//! futex word can belong to anything (a condition variable, a Rust mutex), and a wrong owner is
-//! worse than none: one is accepted only when all of that fits and it is a living thread of the
-//! same process.
+//! `/proc/P/task/T/syscall` (proc(5)) contains the address of the futex word. In a
+//! `pthread_mutex_t`, glibc keeps the lock word at 0, the owner's tid at 8, the number of users at
+//! 12 and the kind at 16 (nptl/bits/struct_mutex.h). A PI futex holds the owner's tid in the word
+//! itself (futex(2)). But a futex word can belong to anything (a condition variable, a Rust mutex),
+//! and a wrong owner is worse than none: an owner is accepted only if all these fields are
+//! plausible and it is a live thread of the same process.
 //!
-//! A page of another process's memory can be one of a file that its own user serves and never hands
-//! out (FUSE). Who looks at it then sleeps beyond the reach of any signal. So only private memory
-//! that is there is looked at, as `/proc/P/pagemap` tells.
+//! A page of another process's memory may belong to a file on a FUSE file system whose server never
+//! answers. Reading it would put us into an unkillable sleep. So we only read private memory that
+//! is present, according to `/proc/P/pagemap`.
 
 use crate::procfs::LiveProcess;
 use std::fs;
@@ -26,7 +26,7 @@ pub(crate) struct FutexWaiter {
     pub(crate) owner_tid: Option<u32>,
 }
 
-/// The futex call a thread is in.
+/// The futex call that a thread is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Call {
     word_avma: u64,
@@ -60,7 +60,7 @@ pub(crate) fn waits(process: &LiveProcess) -> Vec<FutexWaiter> {
     waits
 }
 
-/// Parses `number arg0 arg1 … sp pc`; nothing for any other call, and for a thread that runs.
+/// Parses `number arg0 arg1 … sp pc`; `None` for any other system call, and for a running thread.
 fn parse_call(line: &str) -> Option<Call> {
     let mut fields = line.split_ascii_whitespace();
     if fields.next()?.parse::<i64>().ok()? != libc::SYS_futex {
@@ -76,10 +76,10 @@ fn parse_call(line: &str) -> Option<Call> {
     })
 }
 
-/// What glibc keeps of a mutex, bytes.
+/// The part of a glibc mutex that we read, in bytes.
 const MUTEX_LEN: usize = 20;
 
-/// The memory of a process, as far as a look at it needs nobody's help.
+/// The memory of a process, as far as it can be read without waiting for anybody.
 struct Memory {
     bytes: fs::File,
     pages: fs::File,
@@ -99,7 +99,7 @@ impl Memory {
         self.bytes.read_exact_at(bytes, avma)
     }
 
-    /// An error unless the page is there and no file's (Documentation/admin-guide/mm/pagemap.rst).
+    /// Fails unless the page is present and private (Documentation/admin-guide/mm/pagemap.rst).
     fn check_page(&self, avma: u64) -> io::Result<()> {
         const PRESENT: u64 = 1 << 63;
         const OF_FILE_OR_SHARED: u64 = 1 << 61;
@@ -112,15 +112,15 @@ impl Memory {
     }
 }
 
-/// The owner that the lock at the waiter's futex word names.
+/// The owner recorded in the lock at the waiter's futex word.
 fn owner(call: Call, mutex: &[u8; MUTEX_LEN]) -> Option<u32> {
     const FUTEX_WAIT: u64 = 0;
     const FUTEX_LOCK_PI: u64 = 6;
     const FUTEX_WAIT_BITSET: u64 = 9;
     const FUTEX_LOCK_PI2: u64 = 13;
-    /// The lock word of a glibc mutex that is locked and waited for.
+    /// The lock word of a glibc mutex that is locked and has waiters.
     const CONTENDED: u32 = 2;
-    /// All type, protocol and elision bits of a glibc mutex's kind.
+    /// All type, protocol and elision bits of a glibc mutex's kind field.
     const KIND_MASK: u32 = 0x3ff;
     let word =
         |index: usize| u32::from_le_bytes(std::array::from_fn(|byte| mutex[4 * index + byte]));
@@ -167,13 +167,13 @@ mod tests {
     }
 
     #[test]
-    fn only_private_memory_that_is_there_is_looked_at() {
+    fn only_private_memory_that_is_present_is_read() {
         let memory = Memory::open(std::process::id()).unwrap();
         let here = Box::new([7_u8; MUTEX_LEN]);
         let mut bytes = [0; MUTEX_LEN];
         memory.read(&mut bytes, here.as_ptr() as u64).unwrap();
         assert_eq!(bytes, *here);
-        // Code is a file's, and the first page is nobody's.
+        // Code belongs to a file, and the first page is not mapped.
         let code = crate::procfs::address_space(std::process::id())
             .maps
             .into_iter()
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_mutex_names_an_owner() {
+    fn only_a_mutex_has_an_owner() {
         let wait = Call { word_avma: 0x10, operation: 0, expected: 2 };
         assert_eq!(owner(wait, &mutex(2, 77, 1, 0)), Some(77));
         assert_eq!(owner(wait, &mutex(2, 0, 1, 0)), None, "just released");

@@ -1,52 +1,55 @@
-//! How fast the rings filled, and hence how far back each of them still reaches, known without
-//! looking into it.
+//! How fast the rings fill, and hence how far back each one reaches, without reading its content.
 
 use std::collections::VecDeque;
 use unhitch_model::Time;
 
-/// Notes of write positions over time, for each ring.
+/// Write positions over time, for each ring.
 pub(crate) struct History {
     rings: Vec<RingHistory>,
 }
 
 struct RingHistory {
     len: u64,
-    notes: VecDeque<(Time, u64)>,
+    positions: VecDeque<(Time, u64)>,
 }
 
-/// More notes than this are thinned out: an idle CPU's ring can reach back for days.
-const NOTES_MAX: usize = 512;
+/// Maximum number of positions per ring; beyond this, every other one is dropped. The ring of an
+/// idle CPU can reach back for days.
+const MAX_POSITIONS: usize = 512;
 
 impl History {
-    /// For rings of these lengths, started at these times.
+    /// Starts with rings of these sizes (in bytes), started at these times.
     pub(crate) fn new(rings: Vec<(u64, Time)>) -> Self {
         Self {
             rings: rings
                 .into_iter()
-                .map(|(len, started)| RingHistory { len, notes: VecDeque::from([(started, 0)]) })
+                .map(|(len, started)| RingHistory {
+                    len,
+                    positions: VecDeque::from([(started, 0)]),
+                })
                 .collect(),
         }
     }
 
-    /// The rings began to be written at these times.
+    /// Restarts the history: the kernel started writing to the rings at these times.
     pub(crate) fn restart(&mut self, started: impl Iterator<Item = Time>) {
         for (ring, started) in self.rings.iter_mut().zip(started) {
-            ring.notes = VecDeque::from([(started, 0)]);
+            ring.positions = VecDeque::from([(started, 0)]);
         }
     }
 
-    /// At `now` so many bytes had been written to each ring.
+    /// Notes that `written` bytes have been written to each ring at time `now`.
     pub(crate) fn note(&mut self, now: Time, written: &[u64]) {
         for (ring, &written) in self.rings.iter_mut().zip(written) {
-            ring.notes.push_back((now, written));
+            ring.positions.push_back((now, written));
             let gone = written.saturating_sub(ring.len);
-            // The last note at or before the oldest byte must stay.
-            while gone > 0 && ring.notes.get(1).is_some_and(|&(_, position)| position <= gone) {
-                ring.notes.pop_front();
+            // The last position at or before the oldest byte must stay.
+            while gone > 0 && ring.positions.get(1).is_some_and(|&(_, position)| position <= gone) {
+                ring.positions.pop_front();
             }
-            if ring.notes.len() > NOTES_MAX {
+            if ring.positions.len() > MAX_POSITIONS {
                 let mut index = 0;
-                ring.notes.retain(|_| {
+                ring.positions.retain(|_| {
                     index += 1;
                     index % 2 == 1
                 });
@@ -54,14 +57,14 @@ impl History {
         }
     }
 
-    /// From when on each ring holds everything, with so many bytes written: a little early, never
-    /// late.
+    /// The time from which on each ring holds everything, given how many bytes were written to it:
+    /// may be a little too early, but never too late.
     pub(crate) fn held_from(&self, written: &[u64]) -> Vec<Time> {
         let from = |(ring, written): (&RingHistory, &u64)| {
             let gone = written.saturating_sub(ring.len);
             let overwritten =
-                ring.notes.iter().rev().find(|(_, position)| gone > 0 && *position <= gone);
-            overwritten.or(ring.notes.front()).map_or(Time::ZERO, |note| note.0)
+                ring.positions.iter().rev().find(|(_, position)| gone > 0 && *position <= gone);
+            overwritten.or(ring.positions.front()).map_or(Time::ZERO, |position| position.0)
         };
         self.rings.iter().zip(written).map(from).collect()
     }
@@ -83,7 +86,7 @@ mod tests {
         }
         assert_eq!(history.held_from(&[300]), [time(6)]);
         assert_eq!(history.held_from(&[50]), [time(6)], "what is forgotten stays forgotten");
-        assert_eq!(history.rings[0].notes.len(), 5);
+        assert_eq!(history.rings[0].positions.len(), 5);
     }
 
     #[test]
@@ -93,6 +96,6 @@ mod tests {
             history.note(time(second), &[second / 2000]);
         }
         assert_eq!(history.held_from(&[50]), [time(1)]);
-        assert!(history.rings[0].notes.len() <= NOTES_MAX);
+        assert!(history.rings[0].positions.len() <= MAX_POSITIONS);
     }
 }

@@ -1,15 +1,14 @@
-//! Where the running kernel's code lies and which build it is, so that perf, too, can name its
-//! functions.
+//! The address and build id of the running kernel's code, so that perf can name its functions, too.
 //!
 //! `/proc/kallsyms` (proc(5)) gives the addresses, `/sys/kernel/notes` the build id as an ELF note
-//! (elf(5)). perf learns both from a mapping record of its own making
-//! (`perf_event__synthesize_kernel_mmap` in `tools/perf/util/synthetic-events.c`); so does ours.
+//! (elf(5)). perf stores both in a synthesized mapping record
+//! (`perf_event__synthesize_kernel_mmap` in `tools/perf/util/synthetic-events.c`), and so do we.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
 use unhitch_formats::perf_data::record::{self, Mmap2, SampleId};
 
-/// The mapping record of the kernel; nothing when its addresses are hidden from us.
+/// The mapping record of the kernel; empty if its addresses are hidden from us.
 pub(crate) fn mapping() -> Vec<u8> {
     let mut out = Vec::new();
     let kallsyms = fs::File::open("/proc/kallsyms").map(BufReader::new);
@@ -19,7 +18,7 @@ pub(crate) fn mapping() -> Vec<u8> {
             pid: u32::MAX,
             start_avma: start,
             len: end - start,
-            // perf finds by it how far the kernel was moved from where it was linked.
+            // perf uses this to find how far the kernel was relocated.
             file_offset: start,
             path: b"[kernel.kallsyms]_text",
             build_id: build_id.as_deref(),
@@ -52,8 +51,8 @@ fn text_range(kallsyms: impl BufRead) -> Option<(u64, u64)> {
     None
 }
 
-/// The build id among ELF notes: lengths of name and content, type 3, the name `GNU`, each padded
-/// to four bytes.
+/// Finds the build id in ELF notes. Each note has the lengths of its name and content, a type (3
+/// for a build id), then the name (`GNU`) and the content, both padded to four bytes.
 fn build_id(mut notes: &[u8]) -> Option<Vec<u8>> {
     const NT_GNU_BUILD_ID: u32 = 3;
     loop {
@@ -77,8 +76,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_text_is_found_and_hidden_addresses_are_not_taken_for_it() {
-        let kallsyms = "0000000000000000 A fixed_percpu_data\nffffffff81000000 T _text\nffffffff81000040 T start [mod]\nffffffff8220bb08 T _etext\n";
+    fn the_text_range_is_found_unless_addresses_are_hidden() {
+        let kallsyms = "0000000000000000 A fixed_percpu_data\nffffffff81000000 T \
+                        _text\nffffffff81000040 T start [mod]\nffffffff8220bb08 T _etext\n";
         assert_eq!(
             text_range(kallsyms.as_bytes()),
             Some((0xffff_ffff_8100_0000, 0xffff_ffff_8220_bb08))
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_build_id_among_notes() {
+    fn the_build_id_is_found_in_notes() {
         let note = |kind: u32, name: &[u8; 4], content: &[u8]| {
             let mut note = [
                 4u32.to_le_bytes(),

@@ -1,37 +1,53 @@
-//! The flight recorder: what the machine did in the last seconds, kept in rings that cost next to
-//! nothing, saved when it hitched.
+//! The flight recorder: keeps what the machine did in the last seconds in ring buffers that cost
+//! next to nothing, and saves them after a hitch.
 //!
-//! * [`Recorder`] starts recording, tells what it holds, and takes [`Snapshot`]s, which are saved
-//!   as `NAME.hitch`;
-//! * [`record`] records once, for a time or a command; [`watch`] records all the time and saves
-//!   when asked to;
-//! * [`control`] is how one process asks another's recorder for a save.
+//! * [`Recorder`] records, reports its [`Status`] and takes [`Snapshot`]s, which are saved as
+//!   `NAME.hitch`;
+//! * [`record`] records once, for a time or while a command runs; [`watch`] records continuously
+//!   and saves on request;
+//! * [`control`] lets one process ask another's recorder for a save.
 //!
-//! The kernel side is `perf_event_open(2)` with one overwriting ring per CPU. Between saves two
-//! threads of ours exist, and both sleep nearly always: see the `session` and `machine` modules. A
-//! save copies the rings while the kernel goes on writing and loses nothing: see the `ring` module.
-//! What is saved is on the disk before any program's file is opened to name functions: see the
+//! The kernel side is `perf_event_open(2)` with one overwriting ring per CPU. Between saves we have
+//! two threads, and both are nearly always asleep: see the `session` and `machine` modules. A save
+//! copies the rings while the kernel keeps writing, and loses nothing: see the `ring` module. A
+//! trace is on disk before any program's file is opened to look up function names: see the
 //! `naming` module.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use unhitch_record::{Extras, Options, Recorder, SaveTarget};
+//!
+//! let mut recorder = Recorder::start(&Options::default())?;
+//! // … something hangs …
+//! let target = SaveTarget::File("hang.hitch".into());
+//! let saved = recorder.snapshot().prepare(&Extras::default())?.save(&target)?;
+//! println!("{} events in {}", saved.records.0, saved.path.display());
+//! # Ok::<(), unhitch_record::Error>(())
+//! ```
+
+#![warn(clippy::missing_errors_doc)]
 
 mod control_groups;
 mod error;
 mod events;
-mod facts;
 mod futex;
 mod history;
+mod idle_probe;
 mod kernel;
 mod machine;
 mod naming;
+mod options;
+mod permission;
 mod places;
-mod probe;
 mod procfs;
 mod recorder;
 mod recording;
+mod recording_info;
 mod ring;
 mod save;
 mod session;
 mod sideband;
-mod silence;
 mod snapshot;
 mod sys;
 mod watch;
@@ -40,8 +56,9 @@ pub mod control;
 
 pub use error::Error;
 pub use naming::{Namer, NamingProcess, Unnamed, prepare_to_serve, serve};
+pub use options::Options;
 pub use places::fallback_folders;
-pub use recorder::{CpuStatus, Options, Recorder, Status};
+pub use recorder::{CpuStatus, Recorder, Status};
 pub use recording::{Recorded, Until, record};
 pub use save::{Extras, Prepared, SaveTarget, Saved, Timings};
 pub use snapshot::Snapshot;

@@ -1,13 +1,14 @@
-//! What the machine reports of itself, read now and then: pressure, memory, the host's share, and
-//! the accounts of control groups.
+//! Counters of the whole machine, read at an interval: pressure, memory, steal time, and the
+//! accounts of control groups.
 //!
 //! Formats: proc(5) (`stat`, `vmstat`), `Documentation/accounting/psi.rst`. The counters only grow,
-//! so a save needs a reading near the start of what its rings hold. Nobody knows beforehand when
-//! that will be: a thread of its own takes a reading every half second, or so seldom that it costs
-//! at most a five-hundredth of a CPU, and keeps few. *Why its own thread:* reading a group's
-//! accounts takes locks of the kernel that may be held by what hangs.
+//! so a save needs a reading near the start of what its rings hold. When that will be is not known
+//! in advance. So a thread takes a reading every half second, or less often if that would cost more
+//! than 1/500 of a CPU, and keeps a few of them. *Why a separate thread:* reading the accounts of a
+//! group takes kernel locks, which the hanging program may hold.
 
-use crate::control_groups::{self, Hierarchy, read_small};
+use crate::control_groups::{self, Hierarchy};
+use crate::procfs::read_small;
 use crate::session::Session;
 use crate::sys;
 use rustc_hash::FxHashMap;
@@ -21,21 +22,21 @@ use unhitch_formats::container::{
 };
 use unhitch_model::Time;
 
-/// The time between two readings, at least.
+/// Minimum time between two readings.
 const MIN_INTERVAL: Duration = Duration::from_millis(500);
-/// So many times what a reading took passes before the next.
-const REST: u32 = 500;
-/// How long one reading may go on looking at groups.
-const MAX_LOOK: Duration = Duration::from_millis(50);
+/// The interval is at least this many times the duration of a reading.
+const MIN_INTERVAL_PER_READING: u32 = 500;
+/// Maximum time that one reading may spend on groups.
+const MAX_GROUPS_TIME: Duration = Duration::from_millis(50);
 /// How long a start or a save waits for a reading.
-const PATIENCE: Duration = Duration::from_millis(250);
-/// Readings that are kept, at most.
+const READING_TIMEOUT: Duration = Duration::from_millis(250);
+/// Maximum number of readings kept.
 const MAX_READINGS: usize = 64;
-/// Tasks whose groups are kept, at most.
+/// Maximum number of tasks whose groups are kept.
 const MAX_MEMBERS: usize = 8192;
 
-/// The counters of `/proc/vmstat` that say something about a hang: swapping, reclaim and stalls in
-/// it, compaction, kills.
+/// The counters of `/proc/vmstat` that help to explain a hang: swapping, reclaim and its stalls,
+/// compaction, OOM kills.
 const VMSTAT: &[&str] = &[
     "allocstall_device",
     "allocstall_dma",
@@ -57,28 +58,28 @@ const VMSTAT: &[&str] = &[
     "workingset_refault_file",
 ];
 
-/// The thread that reads, and what it has read. It ends when this is dropped; nobody waits for
-/// that.
+/// The thread that takes readings, and its log. Dropping this ends the thread, but does not wait
+/// for it.
 pub(crate) struct Machine {
     log: Arc<Mutex<Log>>,
     commands: Sender<Command>,
 }
 
-/// A reading that somebody waits for.
+/// A request for a reading, whose sender waits for it.
 struct Command {
     done: Sender<()>,
-    /// Whether every task is asked for its groups.
+    /// Whether to read the groups of every task, too.
     members: bool,
 }
 
-/// One reading, its groups by name.
+/// One reading, with its groups by name.
 #[derive(Clone, Debug, Default)]
 struct Entry {
     reading: MachineReading,
     groups: BTreeMap<GroupName, GroupAccounts>,
 }
 
-/// What is kept.
+/// The readings kept, and the groups of tasks.
 #[derive(Default)]
 struct Log {
     entries: Vec<Entry>,
@@ -86,8 +87,8 @@ struct Log {
 }
 
 impl Machine {
-    /// Takes the first reading and starts the thread. `session`'s rings say which readings are of
-    /// use. Nothing here is vital: what cannot be had is missing.
+    /// Starts the thread and takes the first reading. The rings of `session` determine which
+    /// readings are still needed. All of this is optional: errors become warnings.
     pub(crate) fn start(session: &Arc<Session>, warnings: &mut Vec<String>) -> Self {
         let log = Arc::new(Mutex::new(Log::default()));
         let (commands, received) = channel();
@@ -100,19 +101,21 @@ impl Machine {
         }
         let machine = Self { log, commands };
         if !machine.read(false) {
-            warnings.push("control groups and pressure could not be read when recording began: the kernel did not answer".to_owned());
+            let warning = "control groups and pressure could not be read when recording started: \
+                           the kernel did not answer";
+            warnings.push(warning.to_owned());
         }
         machine
     }
 
-    /// Takes a reading now; false when that takes too long.
+    /// Takes a reading now; false if that takes too long.
     pub(crate) fn read(&self, members: bool) -> bool {
         let (done, waited) = channel();
         self.commands.send(Command { done, members }).is_ok()
-            && waited.recv_timeout(PATIENCE).is_ok()
+            && waited.recv_timeout(READING_TIMEOUT).is_ok()
     }
 
-    /// The readings of use for a trace that begins at `start`.
+    /// The readings for a trace that starts at `start`.
     pub(crate) fn file(&self, start: Time) -> MachineFile {
         let log = lock(&self.log);
         let first = log
@@ -135,7 +138,7 @@ impl Machine {
             groups: entry
                 .groups
                 .iter()
-                // In between only what answers need: a quota may bind for a moment.
+                // In between, only CPU accounts are needed: a quota may throttle for just a moment.
                 .filter(|(_, accounts)| at == 0 || at == last || accounts.cpu.is_some())
                 .map(|(name, accounts)| GroupAccounts { group: index(name), ..accounts.clone() })
                 .collect(),
@@ -158,7 +161,7 @@ impl Machine {
 }
 
 fn lock(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
-    // A panic under this lock leaves it usable: at worst a reading is missing.
+    // After a panic under this lock, the log is still usable: at worst, a reading is missing.
     log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -174,17 +177,17 @@ fn run(session: &Weak<Session>, log: &Mutex<Log>, commands: &Receiver<Command>) 
         let begun = Instant::now();
         let (entry, limited) = take(&hierarchies);
         let time_ns = entry.reading.time_ns;
-        // The rings' start, without keeping the session alive while we read.
+        // Get the start of the rings without keeping the session alive while we read.
         let held_from = session
             .upgrade()
             .map(|session| session.held_from().into_iter().max().unwrap_or_default());
         lock(log).add(entry, held_from);
         lock(log).add_members(time_ns, limited.into_iter().map(|(pid, group)| (pid, vec![group])));
         if let Some(Command { members: true, .. }) = command {
-            let members = members(&hierarchies, Instant::now() + MAX_LOOK);
+            let members = members(&hierarchies, Instant::now() + MAX_GROUPS_TIME);
             lock(log).add_members(time_ns, members);
         } else {
-            interval = MIN_INTERVAL.max(begun.elapsed().saturating_mul(REST));
+            interval = MIN_INTERVAL.max(begun.elapsed().saturating_mul(MIN_INTERVAL_PER_READING));
         }
         if let Some(command) = command {
             let _ = command.done.send(());
@@ -192,7 +195,7 @@ fn run(session: &Weak<Session>, log: &Mutex<Log>, commands: &Receiver<Command>) 
     }
 }
 
-/// One reading, and who is in limited groups.
+/// Takes one reading; also returns which processes are in limited groups.
 fn take(hierarchies: &[Hierarchy]) -> (Entry, Vec<(u32, GroupName)>) {
     let time_ns = sys::monotonic_now().nanos();
     let text = |path: &str| read_small(Path::new(path)).unwrap_or_default();
@@ -200,7 +203,7 @@ fn take(hierarchies: &[Hierarchy]) -> (Entry, Vec<(u32, GroupName)>) {
     let pressure = pressure.filter_map(|name| {
         Some((name.to_owned(), parse_pressure(&text(&format!("/proc/pressure/{name}")))?))
     });
-    let groups = control_groups::look(hierarchies, Instant::now() + MAX_LOOK);
+    let groups = control_groups::read(hierarchies, Instant::now() + MAX_GROUPS_TIME);
     let reading = MachineReading {
         time_ns,
         steal_ns: parse_steal(&text("/proc/stat")),
@@ -212,7 +215,8 @@ fn take(hierarchies: &[Hierarchy]) -> (Entry, Vec<(u32, GroupName)>) {
     (Entry { reading, groups: groups.accounts }, groups.limited)
 }
 
-/// The groups of all tasks: first of all processes, then of threads that are elsewhere.
+/// The groups of all tasks: first of all processes, then of threads in other groups than their
+/// process.
 fn members(hierarchies: &[Hierarchy], deadline: Instant) -> Vec<(u32, Vec<GroupName>)> {
     let mut found: Vec<(u32, Vec<GroupName>)> = Vec::new();
     let groups_of = |path: String| {
@@ -232,17 +236,17 @@ fn members(hierarchies: &[Hierarchy], deadline: Instant) -> Vec<(u32, Vec<GroupN
             if !in_time(&found) {
                 return found;
             }
-            let elsewhere = groups_of(format!("/proc/{pid}/task/{tid}/cgroup"))
+            let different = groups_of(format!("/proc/{pid}/task/{tid}/cgroup"))
                 .filter(|groups| *groups != found[at].1);
-            found.extend(elsewhere.map(|groups| (tid, groups)));
+            found.extend(different.map(|groups| (tid, groups)));
         }
     }
     found
 }
 
 impl Log {
-    /// Adds a reading. Of those before `held_from` only the last is of use; of many, the one goes
-    /// whose neighbours are closest.
+    /// Adds a reading. Of the readings before `held_from`, only the last is kept. If there are too
+    /// many, drops the one whose neighbours are closest in time.
     fn add(&mut self, entry: Entry, held_from: Option<Time>) {
         self.entries.push(entry);
         if let Some(held_from) = held_from {
@@ -260,7 +264,7 @@ impl Log {
         }
     }
 
-    /// Notes in which groups tasks are: of the same hierarchy the latest counts.
+    /// Notes the groups of tasks. In the same hierarchy, the latest group replaces earlier ones.
     fn add_members(
         &mut self,
         time_ns: u64,
@@ -288,7 +292,7 @@ fn parse_pressure(text: &str) -> Option<PressureTotals> {
         let line = text.lines().find(|line| line.split(' ').next() == Some(kind))?;
         line.split(' ').find_map(|word| word.strip_prefix("total="))?.parse::<u64>().ok()
     };
-    // The kernel counts no `full` for the CPUs of the whole machine.
+    // For CPUs, the kernel has no machine-wide `full` count.
     Some(PressureTotals {
         some_ns: total("some")?.saturating_mul(1000),
         full_ns: total("full").unwrap_or(0).saturating_mul(1000),
@@ -329,7 +333,8 @@ mod tests {
 
     #[test]
     fn counters_are_found() {
-        let pressure = "some avg10=69.71 avg60=60.15 avg300=84.90 total=1767\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=3\n";
+        let pressure = "some avg10=69.71 avg60=60.15 avg300=84.90 total=1767\nfull avg10=0.00 \
+                        avg60=0.00 avg300=0.00 total=3\n";
         assert_eq!(
             parse_pressure(pressure),
             Some(PressureTotals { some_ns: 1_767_000, full_ns: 3000 })
@@ -349,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readings_kept_cover_what_the_rings_hold() {
+    fn the_kept_readings_cover_what_the_rings_hold() {
         let mut log = Log::default();
         for second in 0..1000 {
             log.add(entry(second), Some(Time::from_nanos(second.saturating_sub(100))));
@@ -365,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_refers_to_its_own_groups_alone() {
+    fn a_file_only_contains_the_groups_it_refers_to() {
         let machine = Machine { log: Arc::default(), commands: channel().0 };
         {
             let mut log = lock(&machine.log);
@@ -400,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn many_tasks_are_forgotten_oldest_first() {
+    fn when_there_are_too_many_tasks_the_oldest_are_dropped() {
         let mut log = Log::default();
         for tid in 0..3 * MAX_MEMBERS as u32 {
             log.add_members(u64::from(tid), [(tid, vec![name("/a")])]);

@@ -1,8 +1,8 @@
-//! Where a trace goes when it cannot go where it should.
+//! Where a trace goes when it cannot be written where it should.
 //!
-//! A hang cannot be made again: a full disk, a folder without permission or a name that is taken
-//! must not cost its trace. So a save tries one place after the other, and says where it went and
-//! why. statvfs(3) says beforehand where there is no point in trying.
+//! A hang cannot be repeated: a full disk, a folder without permission or an existing file must not
+//! cost us its trace. So a save tries one place after another, and reports where the trace went and
+//! why. statvfs(3) tells us in advance which places have no room.
 
 use crate::error::Error;
 use crate::sys;
@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The folders that are tried after the one asked for: the state folder (`/var/lib/unhitch` for
+/// The folders to try after the requested one: the state folder (`/var/lib/unhitch` for
 /// root, else `$XDG_STATE_HOME/unhitch` or `~/.local/state/unhitch`), `/var/tmp`, and the home
 /// folder.
 pub fn fallback_folders() -> Vec<PathBuf> {
@@ -20,7 +20,7 @@ pub fn fallback_folders() -> Vec<PathBuf> {
 }
 
 fn folders(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf> {
-    // A relative one would mean another folder for every command.
+    // A relative path would mean a different folder in every working directory.
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = absolute("HOME");
     let state = match uid {
@@ -34,22 +34,22 @@ fn folders(uid: u32, variable: impl Fn(&str) -> Option<OsString>) -> Vec<PathBuf
     folders
 }
 
-/// Makes the folder unless it is there; nobody else may look into a new one.
+/// Makes the folder if it does not exist; a new one is only accessible to its owner.
 pub(crate) fn make(folder: &Path) -> Result<(), Error> {
     let made = DirBuilder::new().mode(0o700).recursive(true).create(folder);
     made.map_err(|source| Error::File {
-        action: "make the folder",
+        action: "create the folder",
         path: folder.to_owned(),
         source,
     })
 }
 
-/// Fails when `folder` certainly has no room for `needed` bytes.
+/// Fails if `folder` certainly has no room for `needed` bytes.
 pub(crate) fn check_space(folder: &Path, needed: u64) -> Result<(), Error> {
     match sys::free_bytes(folder) {
         Ok(Some(free)) if free < needed => {
             let what = format!(
-                "No space left: the trace needs {:.1} MiB, and {:.1} MiB are free",
+                "No space left: the trace needs {:.1} MiB, but only {:.1} MiB are free",
                 mib(needed),
                 mib(free)
             );
@@ -59,7 +59,7 @@ pub(crate) fn check_space(folder: &Path, needed: u64) -> Result<(), Error> {
                 source: io::Error::new(io::ErrorKind::StorageFull, what),
             })
         }
-        // Whatever is wrong with the folder, writing to it says better.
+        // Any other problem with the folder is reported better by the write itself.
         _ => Ok(()),
     }
 }
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn too_little_space_is_known_beforehand() {
+    fn too_little_space_is_found_before_writing() {
         let folder = tempfile::tempdir().unwrap();
         assert!(check_space(folder.path(), 1).is_ok());
         let error = check_space(folder.path(), u64::MAX).unwrap_err().with_causes();

@@ -1,19 +1,25 @@
-//! Reads `/proc`: what was already there when recording began, and what can be known only from
-//! outside the rings.
+//! Reads `/proc`: what existed before recording started, and what the rings do not contain.
 //!
-//! Formats: proc(5) (`maps`, `stat`, `cmdline`, `comm`). Every process may vanish while it is read;
-//! what is gone is simply left out. Reading a process's memory map can block for as long as that
-//! process holds its own map locked, which is one of the hangs that we are here to record: so
-//! `maps` and `cmdline` are never read on the thread that saves, see [`with_patience`].
+//! Formats: proc(5) (`maps`, `stat`, `cmdline`, `comm`). A process may exit while it is being read;
+//! it is then left out. Reading a process's memory map blocks for as long as that process has its
+//! map locked, which is one of the hangs that we want to record. So `maps` and `cmdline` are never
+//! read on the thread that saves: see [`read_each`].
 
 use rustc_hash::FxHashMap;
 use std::collections::VecDeque;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+
+/// How long to wait for one process to let its memory map be read.
+pub(crate) const PROCESS_TIMEOUT: Duration = Duration::from_millis(200);
+/// Maximum bytes that [`read_small`] reads of a file.
+const MAX_SMALL_FILE_BYTES: u64 = 64 << 10;
 
 /// A live thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,11 +27,11 @@ pub(crate) struct LiveThread {
     pub(crate) tid: u32,
     /// Raw: names need not be UTF-8.
     pub(crate) name: Vec<u8>,
-    /// The letter of its state.
+    /// The state, as a letter.
     pub(crate) state: u8,
     pub(crate) policy: u32,
     pub(crate) nice: i8,
-    /// Start time in clock ticks since boot, which with the tid names an incarnation.
+    /// Start time in clock ticks since boot; with the tid, it identifies an incarnation.
     pub(crate) start_ticks: u64,
 }
 
@@ -47,14 +53,14 @@ pub(crate) struct ExecutableMap {
     pub(crate) path: Vec<u8>,
 }
 
-/// What reading an address space gave.
+/// The parts of an address space that we need.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AddressSpace {
     pub(crate) maps: Vec<ExecutableMap>,
     pub(crate) command_line: String,
 }
 
-/// All live processes with their threads, by pid; as many as are read until `stop` is set.
+/// All live processes with their threads, sorted by pid. Setting `stop` ends the reading early.
 pub(crate) fn processes(stop: &AtomicBool) -> Vec<LiveProcess> {
     let pids =
         numbers(Path::new("/proc")).into_iter().take_while(|_| !stop.load(Ordering::Relaxed));
@@ -63,7 +69,7 @@ pub(crate) fn processes(stop: &AtomicBool) -> Vec<LiveProcess> {
     processes
 }
 
-/// One live process; nothing when it is gone.
+/// One live process; `None` if it has exited.
 pub(crate) fn process(pid: u32) -> Option<LiveProcess> {
     let tasks = format!("/proc/{pid}/task");
     let mut parent_pid = 0;
@@ -81,14 +87,14 @@ pub(crate) fn process(pid: u32) -> Option<LiveProcess> {
     (!threads.is_empty()).then_some(LiveProcess { pid, parent_pid, threads })
 }
 
-/// The effective user of a process. *Why not the owner of its folder:* that is root for all that
-/// the kernel keeps from being traced.
+/// The effective user of a process. *Why not the owner of its `/proc` folder:* that is root for
+/// every process that the kernel protects from being traced.
 pub(crate) fn user(pid: u32) -> Option<u32> {
     effective_user(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
 }
 
-/// The second number of the line `Uid:`. No name can fake one: a newline in a name is escaped
-/// there.
+/// The second number in the `Uid:` line. A process name cannot fake one, because newlines in names
+/// are escaped.
 fn effective_user(status: &str) -> Option<u32> {
     status
         .lines()
@@ -112,13 +118,13 @@ pub(crate) fn numbers(directory: &Path) -> Vec<u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Parses `/proc/P/task/T/stat`. The name stands in parentheses and may itself hold any byte, so it
-/// ends at the *last* parenthesis. Also gives the parent's pid.
+/// Parses `/proc/P/task/T/stat`; also returns the parent's pid. The name is in parentheses and may
+/// itself contain any byte, so it ends at the *last* parenthesis.
 fn parse_stat(stat: &[u8]) -> Option<(LiveThread, u32)> {
     let open = stat.iter().position(|&byte| byte == b'(')?;
     let close = stat.iter().rposition(|&byte| byte == b')').filter(|&close| close > open)?;
     let tid = std::str::from_utf8(&stat[..open]).ok()?.trim().parse().ok()?;
-    // proc(5) counts fields from 1; the first after the name, the state, is field 3.
+    // proc(5) counts fields from 1; the first field after the name is the state, field 3.
     let fields: Vec<&str> =
         std::str::from_utf8(&stat[close + 1..]).ok()?.split_ascii_whitespace().collect();
     let field = |number: usize| fields.get(number - 3).copied();
@@ -159,12 +165,12 @@ fn parse_map(line: &[u8]) -> Option<ExecutableMap> {
         start_avma: hex(start)?,
         len: hex(end)?.checked_sub(hex(start)?)?,
         file_offset: hex(offset)?,
-        // What the kernel's own mmap records call memory without a file.
+        // The kernel's own mmap records call anonymous memory so.
         path: if path.is_empty() { b"//anon".to_vec() } else { path.to_vec() },
     })
 }
 
-/// The executable mappings and the command line of a process. May block: see [`with_patience`].
+/// The executable mappings and the command line of a process. May block: see [`read_each`].
 pub(crate) fn address_space(pid: u32) -> AddressSpace {
     let maps =
         fs::read(format!("/proc/{pid}/maps")).map(|maps| parse_maps(&maps)).unwrap_or_default();
@@ -174,7 +180,7 @@ pub(crate) fn address_space(pid: u32) -> AddressSpace {
     AddressSpace { maps, command_line }
 }
 
-/// The arguments joined by blanks.
+/// The arguments, joined by spaces.
 fn command_line(raw: &[u8]) -> String {
     let raw = raw.strip_suffix(b"\0").unwrap_or(raw);
     String::from_utf8_lossy(raw).replace('\0', " ").trim_end().to_owned()
@@ -183,36 +189,41 @@ fn command_line(raw: &[u8]) -> String {
 /// Processes whose memory could not be read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unread {
-    /// They were waited for in vain.
+    /// Processes that did not answer.
     hung: Vec<u32>,
-    /// So many more were not tried.
-    left: usize,
+    /// How many more processes were not tried.
+    skipped: usize,
 }
 
 impl Unread {
-    /// What is missing, for the user.
+    /// What is missing, as warnings for the user.
     pub(crate) fn warnings(&self) -> impl Iterator<Item = String> {
         let hung = self.hung.iter().map(|pid| {
             format!(
-                "process {pid} does not let its memory be read (its address space is locked): its mappings, command line and futexes may \
-                 be missing"
+                "process {pid} cannot be read because its address space is locked: its mappings, \
+                 command line and futex waits may be missing"
             )
         });
-        let left = (self.left > 0).then(|| {
-            format!("{} more processes were not read, because others of their users hang: the same may be missing of these", self.left)
+        let skipped = (self.skipped > 0).then(|| {
+            format!(
+                "{} more processes were skipped because other processes of the same users did \
+                 not answer: the same may be missing for them",
+                self.skipped
+            )
         });
-        hung.chain(left)
+        hung.chain(skipped)
     }
 }
 
-/// Reads something of many processes (pid and whatever `read` needs) on a thread of its own. A
-/// process that does not answer within `patience` is given up, and with it all others of its user,
-/// unless that is root: nobody's processes hold up more than one wait. The thread that hangs is
-/// left behind until the kernel lets it go, and another one goes on with the rest. When `stop` is
-/// set, the rest is left.
-pub(crate) fn with_patience<I, T>(
+/// Calls `read` for many processes (a pid and whatever `read` needs) on a separate thread.
+///
+/// A process that does not answer within `timeout` is given up, and so are all other processes of
+/// its user unless that is root: an ordinary user's processes can cost us only one timeout. The
+/// thread that hangs is left behind until the kernel returns from the call, and another one
+/// continues with the rest. If `stop` is set, the rest is skipped.
+pub(crate) fn read_each<I, T>(
     items: Vec<(u32, I)>,
-    patience: Duration,
+    timeout: Duration,
     stop: &AtomicBool,
     read: impl Fn(u32, &I) -> T + Send + Sync + 'static,
 ) -> (FxHashMap<u32, T>, Unread)
@@ -220,14 +231,14 @@ where
     I: Send + 'static,
     T: Send + 'static,
 {
-    /// A machine on which more processes hang than this has no answers for us.
-    const HUNG_MAX: usize = 8;
-    /// How often the stop flag is looked at.
-    const GLANCE: Duration = Duration::from_millis(20);
+    /// Maximum number of processes that may time out before we give up on the machine.
+    const MAX_HUNG: usize = 8;
+    /// How often the stop flag is checked.
+    const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(20);
     let queue = Arc::new(Mutex::new(VecDeque::from(items)));
     let read = Arc::new(read);
     let (mut found, mut unread) = (FxHashMap::default(), Unread::default());
-    while unread.hung.len() < HUNG_MAX {
+    while unread.hung.len() < MAX_HUNG {
         let current = Arc::new(AtomicU32::new(0));
         let (sender, receiver) = channel();
         let (queue_of_reader, read, at) =
@@ -249,8 +260,8 @@ where
             break;
         }
         let mut answered = Instant::now();
-        while !stop.load(Ordering::Relaxed) && answered.elapsed() < patience {
-            match receiver.recv_timeout(patience.min(GLANCE)) {
+        while !stop.load(Ordering::Relaxed) && answered.elapsed() < timeout {
+            match receiver.recv_timeout(timeout.min(STOP_CHECK_INTERVAL)) {
                 Ok((pid, value)) => {
                     found.insert(pid, value);
                     answered = Instant::now();
@@ -268,20 +279,33 @@ where
         {
             let before = queue.len();
             queue.retain(|(pid, _)| user(*pid) != Some(hostile));
-            unread.left += before - queue.len();
+            unread.skipped += before - queue.len();
         }
     }
-    // The last reader may still come to the next one.
-    unread.left += queue.lock().map_or(0, |mut queue| std::mem::take(&mut *queue).len());
+    // Stop the last reader from taking another process.
+    unread.skipped += queue.lock().map_or(0, |mut queue| std::mem::take(&mut *queue).len());
     (found, unread)
 }
 
-/// A number in a file such as those under `/proc/sys`.
+/// The content of a small file, cut after 64 KiB; `None` if it cannot be read. Links are not
+/// followed.
+pub(crate) fn read_small(path: &Path) -> Option<String> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_CLOEXEC)
+        .open(path)
+        .ok()?;
+    let mut bytes = Vec::new();
+    file.take(MAX_SMALL_FILE_BYTES).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The number in a file such as those under `/proc/sys`.
 pub(crate) fn number(path: &str) -> Option<i64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// A list such as `0-3,7` as `/sys/devices/system/cpu/online` has it.
+/// Parses a CPU list such as `0-3,7`, as in `/sys/devices/system/cpu/online`.
 pub(crate) fn cpu_list(text: &str) -> Vec<u16> {
     let mut cpus = Vec::new();
     for part in text.trim().split(',') {
@@ -293,7 +317,7 @@ pub(crate) fn cpu_list(text: &str) -> Vec<u16> {
     cpus
 }
 
-/// The CPUs that are on.
+/// The CPUs that are online.
 pub(crate) fn online_cpus() -> Vec<u16> {
     fs::read_to_string("/sys/devices/system/cpu/online")
         .map(|list| cpu_list(&list))
@@ -328,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn cut_stats_give_nothing() {
+    fn truncated_stats_are_rejected() {
         let stat = b"7 (sh) S 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 0 0 0";
         assert!(parse_stat(stat).is_some());
         assert!((0..stat.len() - 3).all(|len| parse_stat(&stat[..len]).is_none()));
@@ -353,14 +377,14 @@ mod tests {
     }
 
     #[test]
-    fn we_find_ourselves() {
+    fn our_own_process_is_found() {
         let never = AtomicBool::new(false);
         let own = processes(&never)
             .into_iter()
             .find(|process| process.pid == std::process::id())
             .unwrap();
         assert!(own.threads.iter().any(|thread| thread.tid == own.pid));
-        let (spaces, hung) = with_patience(
+        let (spaces, hung) = read_each(
             vec![(own.pid, ()), (u32::MAX, ())],
             Duration::from_secs(5),
             &never,
@@ -372,22 +396,18 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_does_not_answer_is_named_and_passed_over() {
+    fn a_process_that_does_not_answer_is_reported_and_skipped() {
         let items = (1..=4).map(|pid| (pid, pid == 2)).collect();
-        let (found, hung) = with_patience(
-            items,
-            Duration::from_millis(50),
-            &AtomicBool::new(false),
-            |pid, &hangs| {
+        let (found, hung) =
+            read_each(items, Duration::from_millis(50), &AtomicBool::new(false), |pid, &hangs| {
                 std::thread::sleep(Duration::from_millis(if hangs { 2000 } else { 0 }));
                 pid
-            },
-        );
-        // Of root's processes each is tried, of another user's none after the first.
-        let left = (3..=4)
+            });
+        // Every process of root is tried, but none of another user after the first failure.
+        let skipped = (3..=4)
             .filter(|&pid| user(pid).is_some() && user(pid) == user(2).filter(|&user| user != 0))
             .count();
-        assert_eq!((found.len(), hung), (3 - left, Unread { hung: vec![2], left }));
+        assert_eq!((found.len(), hung), (3 - skipped, Unread { hung: vec![2], skipped }));
     }
 
     #[test]

@@ -1,123 +1,93 @@
-//! [`Recorder`]: everything that is on while recording, behind three verbs.
+//! [`Recorder`]: starts recording, reports its status and takes snapshots.
 
 use crate::error::Error;
-use crate::facts::Facts;
 use crate::machine::Machine;
+use crate::options::Options;
+use crate::recording_info::RecordingInfo;
 use crate::session::Running;
 use crate::snapshot::{Buffers, Snapshot};
-use crate::{probe, sys};
+use crate::{permission, sys};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use unhitch_formats::container::Readers;
 use unhitch_formats::perf_data::attr::TYPE_TRACEPOINT;
 use unhitch_model::{Time, Window};
 
-/// What to record, and how much of it to keep.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct Options {
-    /// Length of each CPU's ring in bytes, rounded up to a power of two. As much again is kept for
-    /// the copy of a save.
-    pub ring_bytes_per_cpu: usize,
-    /// CPU samples per second and CPU; 0 for none.
-    pub sample_hz: u32,
-    /// Whether stacks go on into user mode (by frame pointers).
-    pub user_stacks: bool,
-    /// Greatest depth of a stack; the kernel's own limit holds too.
-    pub max_stack: u16,
-    /// Record only switches, wakings and lock waits that involve a thread which this process has at
-    /// the start. CPU samples, lifetimes and names stay those of the whole machine: who had the CPU
-    /// instead is part of the answer. Threads created later are not followed, because a filter
-    /// cannot be changed while it is on; the trace says so.
-    pub only_pid: Option<u32>,
-    /// Who may read the traces. What is written elsewhere than asked for is its owner's alone.
-    pub readers: Readers,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            ring_bytes_per_cpu: 16 << 20,
-            sample_hz: 199,
-            user_stacks: true,
-            max_stack: 127,
-            only_pid: None,
-            readers: Readers::Owner,
-        }
-    }
-}
-
-/// A running recorder. Recording ends when it is dropped.
+/// A running recorder. Dropping it ends the recording.
 pub struct Recorder {
     running: Running,
     machine: Machine,
-    facts: Arc<Facts>,
+    info: Arc<RecordingInfo>,
     buffers: Buffers,
     counted: (Time, Vec<u64>),
 }
 
-/// What a recorder holds and does.
+/// The state of a recorder.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Status {
-    /// Of each CPU.
+    /// The state of each CPU's ring.
     pub cpus: Vec<CpuStatus>,
     /// The window that all CPUs' rings cover.
     pub common: Window,
-    /// Events per second since the last status, by name. Without the sampling clock, whose count is
-    /// not that of its samples.
+    /// Events per second since the last status, by name. The sampling clock is left out, because
+    /// its count is not the number of samples.
     pub rates: Vec<(String, f64)>,
-    /// Pinned and allocated memory, bytes.
+    /// Pinned and allocated memory, in bytes.
     pub memory_bytes: usize,
-    /// Processes in the side-band's log.
+    /// Processes in the side-band log.
     pub processes: usize,
     /// Side-band records that the kernel could not deliver.
     pub sideband_lost: u64,
 }
 
-/// What one CPU's ring holds.
+/// The state of one CPU's ring.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct CpuStatus {
     /// The CPU.
     pub cpu: u16,
-    /// What its ring covers; the start is known to a second.
+    /// What the ring covers; the start is accurate to a second.
     pub held: Window,
-    /// Bytes of the ring in use, of how many.
+    /// Bytes of the ring in use.
     pub used_bytes: usize,
-    /// Length of the ring.
+    /// Size of the ring in bytes.
     pub ring_bytes: usize,
 }
 
 impl Recorder {
-    /// Opens and starts everything. What this machine lacks without being vital is told by
-    /// [`Recorder::warnings`] and in every trace.
+    /// Starts recording. [`Recorder::warnings`] and every trace list the optional features that
+    /// this machine lacks.
+    ///
+    /// # Errors
+    /// When the kernel does not permit recording or lacks something that it requires; the error
+    /// says what to do about it.
     pub fn start(options: &Options) -> Result<Self, Error> {
         let mut warnings = Vec::new();
-        let tracefs = probe::tracefs(&mut warnings)?;
+        let tracefs = permission::tracefs(&mut warnings)?;
         let running = Running::start(options, &tracefs, &mut warnings)?;
         let machine = Machine::start(&running.session, &mut warnings);
         if let Some(pid) = options.only_pid {
             warnings.push(format!(
-                "only threads that process {pid} had when recording began are recorded, with those they switch with and wake"
+                "only the threads that process {pid} had when recording started are recorded, and \
+                 threads that they switch with or wake"
             ));
         }
-        let facts = Arc::new(Facts::new(options, &running.session, &tracefs, warnings)?);
-        // Not zeros: those would stay unbacked until the first save needs them.
+        let info = Arc::new(RecordingInfo::new(options, &running.session, &tracefs, warnings)?);
+        // Not zeros: zeroed pages would not be backed by memory until the first save needs them.
         let buffers = running.session.cpus.iter().map(|cpu| vec![1; cpu.ring.len()]).collect();
         let buffers = Arc::new(Mutex::new(buffers));
         let mut recorder =
-            Self { running, machine, facts, buffers, counted: (Time::ZERO, Vec::new()) };
+            Self { running, machine, info, buffers, counted: (Time::ZERO, Vec::new()) };
         recorder.counted = (sys::monotonic_now(), recorder.counts());
         Ok(recorder)
     }
 
-    /// What could not be had, each with the command that mends it.
+    /// Optional features that are missing, each with the command that enables it.
     pub fn warnings(&self) -> &[String] {
-        &self.facts.warnings
+        &self.info.warnings
     }
 
-    /// What the recorder holds, and the rates of events since the last call.
+    /// What the rings hold, and the event rates since the last call.
     pub fn status(&mut self) -> Status {
         let session = &self.running.session;
         let now = sys::monotonic_now();
@@ -151,18 +121,18 @@ impl Recorder {
         Status { cpus, common, rates, memory_bytes, processes, sideband_lost }
     }
 
-    /// Copies what the rings hold; recording goes on without a gap.
+    /// Copies the rings; recording continues without a gap.
     pub fn snapshot(&mut self) -> Snapshot {
         self.snapshot_until(&AtomicBool::new(false))
     }
 
-    /// The same; what `/proc` adds is read until `stop` is set, and the snapshot says what is
+    /// Copies the rings; reads `/proc` only until `stop` is set, and then the snapshot says what is
     /// missing.
     pub fn snapshot_until(&mut self, stop: &AtomicBool) -> Snapshot {
-        Snapshot::take(&self.running.session, &self.machine, &self.facts, &self.buffers, stop)
+        Snapshot::take(&self.running.session, &self.machine, &self.info, &self.buffers, stop)
     }
 
-    /// How often each event has occurred, on all CPUs.
+    /// How often each event has occurred, summed over all CPUs.
     fn counts(&self) -> Vec<u64> {
         let session = &self.running.session;
         let mut counts = vec![0; session.events.len()];

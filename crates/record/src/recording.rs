@@ -1,9 +1,10 @@
-//! Records once: for a time, while a command runs, or until told to stop.
+//! Records once: for a time, while a command runs, or until stopped.
 
 use crate::error::Error;
 use crate::naming::Namer;
+use crate::options::Options;
 use crate::places::fallback_folders;
-use crate::recorder::{Options, Recorder};
+use crate::recorder::Recorder;
 use crate::save::{Extras, SaveTarget, Saved};
 use std::ffi::OsString;
 use std::process::{Command, ExitStatus};
@@ -11,33 +12,37 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-/// How often the stop flag is looked at.
-const GLANCE: Duration = Duration::from_millis(100);
+/// How often the stop flag is checked.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
-/// When a recording ends. The stop flag ends any.
+/// When a recording ends. The stop flag ends it in any case.
 #[derive(Clone, Debug)]
 pub enum Until {
     /// After this time.
     For(Duration),
-    /// When this command has ended: the program and its arguments.
+    /// When this command exits: the program and its arguments.
     Command(Vec<OsString>),
-    /// Only by the stop flag.
+    /// Only when the stop flag is set.
     Stopped,
 }
 
-/// A recording that was made.
+/// A finished recording.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Recorded {
     /// The trace.
     pub saved: Saved,
-    /// How the command ended, if there was one and it did.
+    /// The exit status of the command, if there was one and it has exited.
     pub status: Option<ExitStatus>,
 }
 
-/// Records until `until`, or until `stop` is set, and saves. What a longer recording than the rings
-/// hold loses is its beginning: the saved window and a warning tell. Where `target` cannot be
-/// written the trace goes to the first of [`fallback_folders`] that takes it.
+/// Records until `until`, or until `stop` is set, and saves. If the recording is longer than the
+/// rings can hold, its beginning is lost: see the saved window and a warning. If `target` cannot be
+/// written, the trace goes to the first of [`fallback_folders`] that can.
+///
+/// # Errors
+/// When recording is not possible, the command cannot be started, or the trace cannot be written
+/// anywhere.
 pub fn record(
     options: &Options,
     until: &Until,
@@ -64,14 +69,16 @@ pub fn record(
     if !snapshot.from_start() {
         let held = snapshot.window().duration_ns() as f64 / 1e9;
         snapshot.warnings.push(format!(
-            "the rings hold the last {held:.1} s of {:.1} s: the beginning is overwritten (use larger rings)",
+            "the ring buffers hold only the last {held:.1} s of {:.1} s: the beginning was \
+             overwritten (use a larger --buffer)",
             begun.elapsed().as_secs_f64()
         ));
     }
     let never = AtomicBool::new(false);
     let mut saved = snapshot.prepare(extras)?.save_anywhere(target, &fallback_folders())?;
     drop(snapshot);
-    // Who ended the recording wants its names; who ends it after that does not wait for them.
+    // A stop that ended the recording does not end naming: the user wants names. A stop during
+    // naming does.
     let is_ended = stop.load(Ordering::Relaxed);
     saved.name(namer, if is_ended { &never } else { stop });
     Ok(Recorded { saved, status })
@@ -84,11 +91,11 @@ fn wait(duration: Duration, stop: &AtomicBool) {
         if left.is_zero() {
             return;
         }
-        std::thread::sleep(left.min(GLANCE));
+        std::thread::sleep(left.min(STOP_CHECK_INTERVAL));
     }
 }
 
-/// Runs the command to its end, or until `stop`; then it is left to itself.
+/// Runs the command until it exits. If `stop` is set first, leaves it running.
 fn run(command: &[OsString], stop: &AtomicBool) -> Result<Option<ExitStatus>, Error> {
     let failed = |source| Error::Command {
         command: command.first().map_or(String::new(), |name| name.to_string_lossy().into_owned()),
@@ -100,7 +107,7 @@ fn run(command: &[OsString], stop: &AtomicBool) -> Result<Option<ExitStatus>, Er
     let (sender, receiver) = channel();
     std::thread::spawn(move || sender.send(child.wait()));
     while !stop.load(Ordering::Relaxed) {
-        match receiver.recv_timeout(GLANCE) {
+        match receiver.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(status) => return status.map(Some).map_err(failed),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,

@@ -1,24 +1,25 @@
-//! The overwriting ring of one CPU: copied while the kernel goes on writing, and walked record by
+//! The overwriting ring of one CPU: copied while the kernel keeps writing, and iterated record by
 //! record.
 //!
 //! The layout is that of perf_event_open(2) with `write_backward`: the kernel writes each record
-//! *below* the last one, so that the bytes from `data_head` upwards are whole records, newest
-//! first, until the ring's length is used up in the middle of one.
+//! *below* the previous one, so the bytes from `data_head` upwards are complete records, newest
+//! first, until the ring ends in the middle of a record.
 //!
 //! # Why a copy needs no pause
 //!
 //! `PERF_EVENT_IOC_PAUSE_OUTPUT` would stop the kernel from overwriting what we copy, but every
-//! record of that time would be thrown away without a trace: a hole in the middle of the next save.
-//! We do without. Let W = −`data_head` be the bytes written so far, N the ring's length. Before the
-//! copy the ring holds the positions [W₁ − N, W₁). While we copy, the kernel appends up to W₂, read
-//! after the copy, and may be writing beyond that (an interrupt that strikes while a record is
-//! being written leaves its own records unpublished until the interrupted one is complete); what it
-//! destroyed are the *oldest* positions, those below W₂ + in flight − N. So [W₂ + in flight − N,
-//! W₁) of the copy is intact: the copy loses a little of its oldest past, never of its middle, the
-//! recorder loses nothing at all, and the next copy continues without a gap.
+//! record of that time would be dropped silently: a hole in the middle of the next save. We do
+//! without. Let W = −`data_head` be the bytes written so far, and N the ring's size. Before the
+//! copy, the ring holds the positions [W₁ − N, W₁). While we copy, the kernel appends up to W₂,
+//! which we read after the copy, and it may be writing beyond that: the records of an interrupt
+//! that strikes while a record is being written stay unpublished until the interrupted record is
+//! complete. What the kernel has overwritten are the *oldest* positions, those below W₂ + in flight
+//! − N. So [W₂ + in flight − N, W₁) of the copy is intact. The copy loses a little of its oldest
+//! past, never of its middle; the recorder loses nothing at all; and the next copy continues
+//! without a gap.
 //!
-//! `data_head` is published by the outermost writer after its records are complete, hence with
-//! acquire order everything above it may be read.
+//! The outermost writer publishes `data_head` after its records are complete, so after a load with
+//! acquire ordering, everything above it may be read.
 
 use crate::sys::{self, Mapping};
 use std::io;
@@ -30,21 +31,21 @@ pub(crate) struct OverwriteRing {
     map: Mapping,
 }
 
-/// What a ring held at one instant.
+/// A copy of a ring at one instant.
 pub(crate) struct RingCopy {
-    /// The buffer copied into; only the first `len` bytes are records, newest first.
+    /// The copy; only the first `len` bytes are records, newest first.
     buffer: Vec<u8>,
     len: usize,
-    /// The instant until which the copy is complete.
+    /// The time up to which the copy is complete.
     pub(crate) taken: Time,
-    /// True while nothing has ever been overwritten.
+    /// True if nothing has ever been overwritten.
     pub(crate) from_start: bool,
 }
 
-/// A position and instant at which copying begins. Heads of all CPUs are read together, so that all
-/// copies end at the same time.
+/// The write position and time at which a copy ends. The heads of all CPUs are read together, so
+/// that all copies end at the same time.
 #[derive(Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct CopyPoint {
     written: u64,
     taken: Time,
 }
@@ -55,7 +56,7 @@ impl OverwriteRing {
         Ok(Self { map: Mapping::new(fd, len, false)? })
     }
 
-    /// Length of the ring in bytes.
+    /// Size of the ring in bytes.
     pub(crate) fn len(&self) -> usize {
         self.map.data_len()
     }
@@ -65,37 +66,38 @@ impl OverwriteRing {
         self.map.head().wrapping_neg()
     }
 
-    /// Marks the present as the end of a copy. The clock is read first: every event before `taken`
-    /// is below the mark, unless its record is being written at this very moment.
-    pub(crate) fn mark(&self) -> Mark {
+    /// The current position, as the end of a copy. The clock is read first: every event before
+    /// `taken` is in the copy, unless its record is being written at this very moment.
+    pub(crate) fn copy_point(&self) -> CopyPoint {
         let taken = sys::monotonic_now();
-        Mark { written: self.written(), taken }
+        CopyPoint { written: self.written(), taken }
     }
 
-    /// Copies what was written before `mark` into `buffer`, whose length is that of the ring.
-    /// Newest first.
-    pub(crate) fn copy(&self, mark: Mark, mut buffer: Vec<u8>) -> RingCopy {
-        let available = mark.written.min(self.len() as u64) as usize;
+    /// Copies what was written before `point` into `buffer`, newest first. The buffer is resized to
+    /// the size of the ring.
+    pub(crate) fn copy(&self, point: CopyPoint, mut buffer: Vec<u8>) -> RingCopy {
+        let available = point.written.min(self.len() as u64) as usize;
         buffer.resize(self.len(), 0);
-        self.map.copy(mark.written.wrapping_neg(), &mut buffer[..available]);
-        // The loads of the copy must not be delayed past the load of the head that judges them.
+        self.map.copy(point.written.wrapping_neg(), &mut buffer[..available]);
+        // The loads of the copy must not move past the load of the head, which decides how much of
+        // the copy is intact.
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         let (len, from_start) =
-            intact(mark.written, self.written(), self.len() as u64, in_flight_max(self.len()));
-        RingCopy { buffer, len, taken: mark.taken, from_start }
+            intact(point.written, self.written(), self.len() as u64, max_in_flight(self.len()));
+        RingCopy { buffer, len, taken: point.taken, from_start }
     }
 }
 
-/// How many bytes the kernel may be writing beyond the published head: some hundred records of one
-/// interrupt.
-fn in_flight_max(ring_len: usize) -> u64 {
+/// Maximum number of bytes that the kernel may be writing beyond the published head: some hundred
+/// records of one interrupt.
+fn max_in_flight(ring_len: usize) -> u64 {
     (ring_len as u64 / 8).min(64 << 10)
 }
 
-/// Of a copy made between the write positions `before` and `after`: how many bytes, counted from
-/// the newest, were not overwritten, and whether that is all that was ever written.
-fn intact(before: u64, after: u64, ring_len: u64, in_flight_max: u64) -> (usize, bool) {
-    let oldest = (after + in_flight_max).saturating_sub(ring_len);
+/// For a copy made between the write positions `before` and `after`: how many bytes, counted from
+/// the newest, were not overwritten, and whether that is everything ever written.
+fn intact(before: u64, after: u64, ring_len: u64, max_in_flight: u64) -> (usize, bool) {
+    let oldest = (after + max_in_flight).saturating_sub(ring_len);
     (before.saturating_sub(oldest) as usize, oldest == 0)
 }
 
@@ -105,21 +107,21 @@ impl RingCopy {
         Records { rest: &self.buffer[..self.len.min(self.buffer.len())], damaged: false }
     }
 
-    /// Gives the buffer back for the next copy.
+    /// Returns the buffer for the next copy.
     pub(crate) fn into_buffer(self) -> Vec<u8> {
         self.buffer
     }
 }
 
-/// Walks the records of a ring copy from the newest to the oldest; the record that the ring's end
-/// cuts is left out.
+/// Iterates over the records of a ring copy, newest first; the record cut by the end of the ring is
+/// left out.
 pub(crate) struct Records<'a> {
     rest: &'a [u8],
     damaged: bool,
 }
 
 impl Records<'_> {
-    /// True when the walk ended at something that is no record, which no ring should ever hold.
+    /// True if the iteration ended at something that is not a record, which should never happen.
     pub(crate) fn damaged(&self) -> bool {
         self.damaged
     }
@@ -146,7 +148,7 @@ impl<'a> Iterator for Records<'a> {
     }
 }
 
-/// A forward ring that is drained all the time, for the side-band.
+/// A forward ring that is drained continuously, for the side-band.
 pub(crate) struct DrainedRing {
     map: Mapping,
     tail: u64,
@@ -158,7 +160,7 @@ impl DrainedRing {
         Ok(Self { map: Mapping::new(fd, len, true)?, tail: 0 })
     }
 
-    /// Appends everything that is new to `out`: whole records, oldest first.
+    /// Appends all new records to `out`, oldest first.
     pub(crate) fn drain(&mut self, out: &mut Vec<u8>) {
         let head = self.map.head();
         let start = out.len();
@@ -170,7 +172,7 @@ impl DrainedRing {
     }
 }
 
-/// Walks records in the order in which they lie in `bytes`.
+/// Iterates over records in the order in which they are stored in `bytes`.
 pub(crate) fn records(bytes: &[u8]) -> Records<'_> {
     Records { rest: bytes, damaged: false }
 }
@@ -187,8 +189,8 @@ mod tests {
         record
     }
 
-    /// A ring of `len` bytes to which `records` were written downwards, as the kernel does it,
-    /// linearised from its head.
+    /// A ring of `len` bytes to which `records` were written downwards, as the kernel does,
+    /// linearized from its head.
     fn written(len: usize, records: &[Vec<u8>]) -> (Vec<u8>, u64) {
         let mut ring = vec![0; len];
         let mut head = 0u64;
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_that_never_wrapped_gives_all_newest_first() {
+    fn a_ring_that_never_wrapped_returns_all_newest_first() {
         let copy = copy_of(256, &[record(9, 16, 1), record(9, 32, 2), record(9, 24, 3)], 0);
         assert_eq!(walk(&copy), (vec![3, 2, 1], false));
         assert!(copy.from_start);
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_ends_the_walk_and_is_told() {
+    fn damage_ends_the_iteration_and_is_reported() {
         let mut bytes = record(9, 16, 1);
         bytes.extend([0xff; 16]);
         let mut records = records(&bytes);

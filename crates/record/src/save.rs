@@ -1,13 +1,13 @@
 //! Turns a snapshot into a `NAME.hitch`.
 //!
-//! The records are encoded as a `perf.data` and written with all that the recorder itself knows.
-//! Only when that is on the disk are the frames named, while the programs they belong to are still
-//! on this machine, and the names added: see the `naming` module. That is why a trace reads the
-//! same anywhere.
+//! The records are encoded as a `perf.data` and written together with what the recorder itself
+//! knows. Once that is on disk, the frames are named, while their programs are still on this
+//! machine, and the names are added: see the `naming` module. That is why a trace reads the same on
+//! any machine.
 
 use crate::error::Error;
-use crate::facts::Facts;
-use crate::naming::{self, Namer, Programs};
+use crate::naming::{Namer, Programs, Unnamed};
+use crate::recording_info::RecordingInfo;
 use crate::snapshot::Snapshot;
 use crate::{places, sys};
 use std::fs::File;
@@ -17,7 +17,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 use unhitch_formats::container::{
     ContainerMeta, ContainerParts, CpuWindow, FutexWaiter, MachineFile, ProcessFacts, Readers,
-    ThreadFacts, trace_file_name, write_container_for,
+    SymbolFile, ThreadFacts, add_symbols, trace_file_name, write_container_for,
 };
 use unhitch_formats::perf_data::{self, Features};
 use unhitch_model::{CpuSpan, Window};
@@ -27,7 +27,7 @@ use unhitch_model::{CpuSpan, Window};
 pub enum SaveTarget {
     /// This file.
     File(PathBuf),
-    /// A new file in this folder, named by the local time and by what it shows.
+    /// A new file in this folder, named after the local time and `what`.
     Folder {
         /// The folder; it must exist.
         folder: PathBuf,
@@ -36,12 +36,12 @@ pub enum SaveTarget {
     },
 }
 
-/// What goes into a trace besides what was recorded.
+/// What to store in a trace besides the recording.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
-    /// The user's words.
+    /// Notes of the user.
     pub notes: Option<String>,
-    /// Further entries of the container: name and content.
+    /// Additional entries of the container: name and content.
     pub entries: Vec<(String, Vec<u8>)>,
 }
 
@@ -51,24 +51,24 @@ pub struct Extras {
 pub struct Saved {
     /// The file.
     pub path: PathBuf,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
-    /// The window that all CPUs' events cover.
+    /// The window that the events of all CPUs cover.
     pub window: Window,
-    /// What each CPU's events cover.
+    /// The window that each CPU's events cover.
     pub spans: Vec<CpuSpan>,
-    /// Records from the rings, and from the side-band.
+    /// Number of records from the rings, and from the side-band.
     pub records: (usize, usize),
-    /// What the user should know; it stands in the trace too.
+    /// Warnings for the user; they are also stored in the trace.
     pub warnings: Vec<String>,
-    /// What took how long.
+    /// How long each part took.
     pub timings: Timings,
-    /// The file itself, whatever lies at its path by now.
+    /// The open file, whatever is at its path by now.
     pub(crate) file: Arc<File>,
     pub(crate) programs: Arc<Programs>,
 }
 
-/// How long the parts of a save took, nanoseconds.
+/// How long the parts of a save took, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default)]
 #[non_exhaustive]
 pub struct Timings {
@@ -76,23 +76,22 @@ pub struct Timings {
     pub ring_copy_ns: u64,
     /// Reading `/proc`.
     pub proc_ns: u64,
-    /// Putting the `perf.data` together.
+    /// Encoding the `perf.data`.
     pub encode_ns: u64,
-    /// Writing the file, until it is on the disk; names, too.
+    /// Writing the file to disk, including names.
     pub write_ns: u64,
     /// Reading it back and naming its frames.
     pub names_ns: u64,
 }
 
 impl Timings {
-    /// All of it.
+    /// The sum of all parts, in nanoseconds.
     pub fn total_ns(&self) -> u64 {
         self.ring_copy_ns + self.proc_ns + self.encode_ns + self.write_ns + self.names_ns
     }
 }
 
-/// A trace that is put together, and needs only be written and named. It holds what it writes, and
-/// no ring.
+/// An encoded trace, which only needs to be written and named. It does not hold a ring.
 pub struct Prepared {
     perf_data: Vec<u8>,
     meta: ContainerMeta,
@@ -108,7 +107,10 @@ pub struct Prepared {
 }
 
 impl Snapshot {
-    /// Writes the trace and names its frames. On an error nothing is left behind, and the snapshot
+    /// Writes the trace and names its frames.
+    ///
+    /// # Errors
+    /// When the trace cannot be encoded or written. Nothing is left behind then, and the snapshot
     /// can be saved elsewhere.
     pub fn save(
         &self,
@@ -121,14 +123,17 @@ impl Snapshot {
         Ok(saved)
     }
 
-    /// Puts the trace together.
+    /// Encodes the trace.
+    ///
+    /// # Errors
+    /// When it cannot be encoded.
     pub fn prepare(&self, extras: &Extras) -> Result<Prepared, Error> {
         let begun = Instant::now();
         let (perf_data, records) = self.encode()?;
         let encode_ns = begun.elapsed().as_nanos() as u64;
         Ok(Prepared {
             perf_data,
-            meta: self.meta(self.facts.warnings.iter().chain(&self.warnings).cloned().collect()),
+            meta: self.meta(self.info.warnings.iter().chain(&self.warnings).cloned().collect()),
             machine: self.machine.clone(),
             extras: extras.clone(),
             programs: Arc::clone(&self.programs),
@@ -136,7 +141,7 @@ impl Snapshot {
             window: self.window(),
             spans: self.spans(),
             records,
-            readers: self.facts.readers,
+            readers: self.info.readers,
             timings: Timings {
                 ring_copy_ns: self.ring_copy_ns,
                 proc_ns: self.proc_ns,
@@ -146,25 +151,25 @@ impl Snapshot {
         })
     }
 
-    /// The `perf.data`, and how many records of rings and side-band it holds.
+    /// Returns the `perf.data`, and how many records of the rings and the side-band it holds.
     fn encode(&self) -> Result<(Vec<u8>, (usize, usize)), Error> {
         let mut data: Vec<&[u8]> = self.sideband.iter().map(|record| &*record.bytes).collect();
         let sideband = data.len();
         data.extend(self.rings.iter().flat_map(|ring| ring.records()));
         let features = Features {
-            clock_id: Some(Facts::clock(self.wall_ns, self.clock.nanos())),
+            clock_id: Some(RecordingInfo::clock(self.wall_ns, self.clock.nanos())),
             sample_window: Some(self.window()),
-            ..self.facts.features.clone()
+            ..self.info.features.clone()
         };
         let mut out =
             Vec::with_capacity(data.iter().map(|record| record.len()).sum::<usize>() + (256 << 10));
-        perf_data::write(&mut out, &self.facts.events, &features, &data)
+        perf_data::write(&mut out, &self.info.events, &features, &data)
             .map_err(|source| Error::System { action: "encode the trace", source })?;
         Ok((out, (data.len() - sideband, sideband)))
     }
 
     fn meta(&self, warnings: Vec<String>) -> ContainerMeta {
-        let features = &self.facts.features;
+        let features = &self.info.features;
         let threads = self.live.iter().flat_map(|process| {
             process.threads.iter().map(|thread| ThreadFacts {
                 pid: process.pid,
@@ -188,8 +193,8 @@ impl Snapshot {
             memory_bytes: features.memory_kib << 10,
             clock: "monotonic".to_owned(),
             epoch_ns: Some(self.wall_ns - self.clock.nanos() as i64),
-            sample_period_ns: self.facts.sample_period_ns,
-            recorder: self.facts.options.clone(),
+            sample_period_ns: self.info.sample_period_ns,
+            recorder: self.info.options.clone(),
             spans: self.spans().into_iter().map(window).collect(),
             losses: Vec::new(),
             threads: threads.collect(),
@@ -201,14 +206,20 @@ impl Snapshot {
 }
 
 impl Prepared {
-    /// Writes the trace there, and nowhere else. On an error nothing is left behind.
+    /// Writes the trace to `target`, and nowhere else.
+    ///
+    /// # Errors
+    /// When it cannot be written. Nothing is left behind then.
     pub fn save(&self, target: &SaveTarget) -> Result<Saved, Error> {
         self.write(target, self.readers)
     }
 
-    /// Writes the trace there, or else, under a new name, to the first of the target's own folder
-    /// and `fallbacks` that takes it; nobody else may read it then. The result's warnings say where
-    /// it went and why.
+    /// Writes the trace to `target`. If that fails, writes it under a new name to the target's
+    /// folder or to the first of `fallbacks` that works; then only its owner can read it. The
+    /// warnings of the result say where it went and why.
+    ///
+    /// # Errors
+    /// When no place works: the error lists the reasons.
     pub fn save_anywhere(
         &self,
         target: &SaveTarget,
@@ -225,11 +236,11 @@ impl Prepared {
             }
             SaveTarget::Folder { what, .. } => what.clone(),
         };
-        let beside = match target {
+        let same_folder = match target {
             SaveTarget::File(path) => Some(folder_of(path)),
             SaveTarget::Folder { .. } => None,
         };
-        let places = beside
+        let places = same_folder
             .into_iter()
             .map(|folder| (folder, false))
             .chain(fallbacks.iter().map(|folder| (folder.clone(), true)));
@@ -244,9 +255,11 @@ impl Prepared {
             match written {
                 Ok(mut saved) => {
                     let path = saved.path.display();
-                    saved
-                        .warnings
-                        .push(format!("the trace is in {path}, because it could not be written where it should: {}", reasons.join("; ")));
+                    saved.warnings.push(format!(
+                        "the trace is in {path}, because it could not be written to \
+                         the requested place: {}",
+                        reasons.join("; ")
+                    ));
                     return Ok(saved);
                 }
                 Err(error) => reasons.push(error.with_causes()),
@@ -256,7 +269,8 @@ impl Prepared {
         Err(Error::Nowhere { reasons })
     }
 
-    /// Bytes that a save writes at least: the records as they are, the rest packed.
+    /// Minimum number of bytes that a save writes: the records are stored as they are, the rest is
+    /// compressed.
     fn bytes(&self) -> u64 {
         self.perf_data.len() as u64 + 4096
     }
@@ -303,10 +317,25 @@ impl Prepared {
 }
 
 impl Saved {
-    /// Names the trace's frames, until `stop` is set. Where there are no names, the trace says why,
-    /// and so do the warnings.
+    /// Adds names to the trace's frames, unless `stop` is set first. If there are no names, the
+    /// trace and the warnings say why.
     pub fn name(&mut self, namer: &mut dyn Namer, stop: &AtomicBool) {
-        naming::name(self, namer, stop);
+        let begun = Instant::now();
+        let named = namer.names(&Unnamed { file: &self.file, programs: &self.programs }, stop);
+        let symbols = named.unwrap_or_else(|why| {
+            SymbolFile::default()
+                .with_warnings(vec![format!("the functions of programs have no names: {why}")])
+        });
+        self.warnings.extend_from_slice(symbols.warnings());
+        self.timings.names_ns = begun.elapsed().as_nanos() as u64;
+        let begun = Instant::now();
+        match add_symbols(&self.file, &self.path, &symbols) {
+            Ok(len) => self.bytes = len,
+            Err(error) => self
+                .warnings
+                .push(format!("function names could not be added to the trace: {error}")),
+        }
+        self.timings.write_ns += begun.elapsed().as_nanos() as u64;
     }
 }
 
@@ -334,7 +363,7 @@ fn futex_wait(wait: &crate::futex::FutexWaiter) -> FutexWaiter {
     }
 }
 
-/// Writes to the target's name; in a folder, to the first that is free.
+/// Writes to the target file, or to the first free name in the target folder.
 fn publish(
     target: &SaveTarget,
     wall_ns: i64,
@@ -366,7 +395,7 @@ pub(crate) mod tests {
     use super::*;
     use std::fs;
 
-    /// A trace as long as that, of which nothing but the writing matters.
+    /// A trace of `len` bytes for tests of writing.
     pub(crate) fn prepared(len: usize) -> Prepared {
         Prepared {
             perf_data: vec![7; len],
@@ -384,14 +413,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_trace_goes_to_the_first_place_that_takes_it() {
+    fn a_trace_goes_to_the_first_place_that_works() {
         let folder = tempfile::tempdir().unwrap();
         let (taken, blocked, open) =
             (folder.path().join("a.hitch"), folder.path().join("file"), folder.path().join("open"));
         fs::write(&taken, b"older").unwrap();
         fs::write(&blocked, b"").unwrap();
         let trace = prepared(100);
-        // A name that is taken: beside it, by the same word.
+        // The file exists: the trace goes to the same folder, under a similar name.
         let target = SaveTarget::File(taken.clone());
         let saved = trace.save_anywhere(&target, std::slice::from_ref(&open)).unwrap();
         assert!(
@@ -403,19 +432,18 @@ pub(crate) mod tests {
         assert_eq!(fs::read(&taken).unwrap(), b"older");
         let why = saved.warnings.last().unwrap();
         assert!(
-            why.contains("because it could not be written where it should")
+            why.contains("because it could not be written to the requested place")
                 && why.contains("never overwritten"),
             "{why}"
         );
-        // A folder that cannot be had: the next; and the one that has to be made is closed to
-        // others.
+        // The folder cannot be created: the trace goes to the next one, which is created private.
         let target = SaveTarget::File(blocked.join("in/b.hitch"));
         let saved = trace.save_anywhere(&target, &[blocked.join("state"), open.clone()]).unwrap();
         assert_eq!(saved.path.parent(), Some(open.as_path()));
         use std::os::unix::fs::PermissionsExt;
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&open), mode(&saved.path)), (0o700, 0o600));
-        // None: all the reasons.
+        // No place works: the error lists all reasons.
         let error = trace
             .save_anywhere(&target, &[blocked.join("state"), blocked.join("home")])
             .unwrap_err();

@@ -1,16 +1,17 @@
 //! The open events and rings of a recording, and the thread that drains the side-band.
 //!
 //! Formats: perf_event_open(2). The drain thread sleeps in poll until a side-band ring is a quarter
-//! full, or a second is over: the second is for the [`History`](crate::history::History) of how
-//! fast the rings fill, by which old side-band records are forgotten without ever looking into the
-//! rings.
+//! full, or for at most a second. Every second it notes how fast the rings fill in the
+//! [`History`](crate::history::History), so that old side-band records can be dropped without ever
+//! reading the rings.
 
 use crate::error::Error;
 use crate::events::{self, Event};
 use crate::history::History;
+use crate::options::Options;
 use crate::ring::{DrainedRing, OverwriteRing};
 use crate::sideband::SidebandLog;
-use crate::{Options, kernel, probe, procfs, snapshot, sys};
+use crate::{kernel, permission, procfs, sys};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -21,22 +22,22 @@ use std::thread::JoinHandle;
 use unhitch_formats::perf_data::EventAttr;
 use unhitch_model::Time;
 
-/// Length of a side-band ring; it holds about a thousand records.
+/// Size of a side-band ring in bytes; it holds about a thousand records.
 const SIDEBAND_LEN: usize = 128 << 10;
-/// The smallest ring that is worth having.
-pub(crate) const RING_MIN: usize = 256 << 10;
-/// The log is compacted when it has grown by this much.
-const COMPACT_EVERY: usize = 1 << 20;
-/// Above this the log is compacted by what *all* CPUs still hold, rather than by what any of them
-/// does.
-const LOG_LARGE: usize = 32 << 20;
+/// Minimum size of a ring in bytes; a smaller one is not worth having.
+pub(crate) const MIN_RING_BYTES: usize = 256 << 10;
+/// The side-band log is compacted when it has grown by this many bytes.
+const COMPACT_GROWTH_BYTES: usize = 1 << 20;
+/// A log that is larger than this (in bytes) even after compaction keeps only what belongs to the
+/// time that *all* CPUs still hold, rather than to the time that any of them holds.
+const LARGE_LOG_BYTES: usize = 32 << 20;
 
 /// One CPU's events, all writing into one ring.
 pub(crate) struct CpuRing {
     pub(crate) cpu: u16,
     pub(crate) ring: OverwriteRing,
     pub(crate) events: Vec<OpenEvent>,
-    /// From when on all events are on.
+    /// The time from which on all events are enabled.
     pub(crate) started: Time,
 }
 
@@ -44,18 +45,18 @@ pub(crate) struct CpuRing {
 pub(crate) struct OpenEvent {
     fd: OwnedFd,
     pub(crate) id: u64,
-    /// Which of the session's events it is.
+    /// Index into the session's events.
     pub(crate) event: usize,
 }
 
 impl OpenEvent {
-    /// How often it has occurred.
+    /// How often the event has occurred.
     pub(crate) fn count(&self) -> u64 {
         sys::read_count(self.fd.as_fd()).unwrap_or(0)
     }
 }
 
-/// Everything that is on while recording.
+/// Everything that exists while recording.
 pub(crate) struct Session {
     pub(crate) events: Vec<Event>,
     pub(crate) cpus: Vec<CpuRing>,
@@ -74,7 +75,7 @@ pub(crate) struct Sideband {
 }
 
 impl Sideband {
-    /// Reads everything that is new into the log.
+    /// Reads all new records into the log.
     pub(crate) fn drain(&mut self) {
         self.scratch.clear();
         for ring in &mut self.rings {
@@ -84,7 +85,7 @@ impl Sideband {
     }
 }
 
-/// A session with its drain thread; stops both when dropped.
+/// A session and its drain thread; dropping it stops both.
 pub(crate) struct Running {
     pub(crate) session: Arc<Session>,
     stop: UnixStream,
@@ -92,7 +93,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Opens and starts everything. Whatever is missing without being vital goes to `warnings`.
+    /// Opens and starts everything. Missing optional features are added to `warnings`.
     pub(crate) fn start(
         options: &Options,
         tracefs: &Path,
@@ -112,8 +113,8 @@ impl Running {
         ));
         let mut session = Session { events, cpus, sideband, sideband_attr, sideband_ids, history };
 
-        // First the side-band, then /proc: a process that appears in between is in both, none is in
-        // neither.
+        // First the side-band, then /proc: a process that appears in between is in both, and no
+        // process is in neither.
         for fd in &fds {
             sys::enable(fd.as_fd())
                 .map_err(|source| Error::System { action: "start the side-band", source })?;
@@ -130,7 +131,7 @@ impl Running {
 
         let session = Arc::new(session);
         let (stop, stopped) = UnixStream::pair()
-            .map_err(|source| Error::System { action: "make a socket pair", source })?;
+            .map_err(|source| Error::System { action: "create a socket pair", source })?;
         let drained = Arc::clone(&session);
         let drain = std::thread::Builder::new()
             .name("unhitch-drain".to_owned())
@@ -150,9 +151,9 @@ impl Drop for Running {
 }
 
 impl Session {
-    /// The side-band, for whoever wants it completed; the drain thread waits meanwhile.
+    /// Locks the side-band; the drain thread waits meanwhile.
     pub(crate) fn sideband(&self) -> MutexGuard<'_, Sideband> {
-        // A panic under this lock leaves the log usable: at worst a record is missing.
+        // After a panic under this lock, the log is still usable: at worst, a record is missing.
         self.sideband.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -160,20 +161,20 @@ impl Session {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The times from which on each CPU's ring holds everything, by what is known without looking
-    /// into it.
+    /// The time from which on each CPU's ring holds everything, estimated without reading the
+    /// rings.
     pub(crate) fn held_from(&self) -> Vec<Time> {
         let written: Vec<u64> = self.cpus.iter().map(|cpu| cpu.ring.written()).collect();
         self.history().held_from(&written)
     }
 
-    /// Writes into the log what there is already.
+    /// Adds the existing processes to the log.
     fn seed(&self, warnings: &mut Vec<String>) {
         let never = AtomicBool::new(false);
         let processes = procfs::processes(&never);
         let pids = processes.iter().map(|process| (process.pid, ())).collect();
         let (spaces, unread) =
-            procfs::with_patience(pids, snapshot::PATIENCE, &never, |pid, ()| {
+            procfs::read_each(pids, procfs::PROCESS_TIMEOUT, &never, |pid, ()| {
                 procfs::address_space(pid)
             });
         warnings.extend(unread.warnings());
@@ -195,8 +196,8 @@ impl Session {
             if ready.first().is_none_or(|stop| stop.readable || stop.hung_up) {
                 return;
             }
-            // The event of a CPU that was taken away stays hung up for ever: waiting for it would
-            // be spinning.
+            // The event of a CPU that went offline stays hung up forever: waiting for it would
+            // spin.
             let mut hung_up = ready[1..].iter().map(|ready| ready.hung_up);
             sources.retain(|_| !hung_up.next().unwrap_or(false));
             let now = sys::monotonic_now();
@@ -204,7 +205,7 @@ impl Session {
             self.history().note(now, &written);
             let mut sideband = self.sideband();
             sideband.drain();
-            if sideband.log.memory() > sideband.compacted + COMPACT_EVERY {
+            if sideband.log.memory() > sideband.compacted + COMPACT_GROWTH_BYTES {
                 self.compact(&mut sideband);
             }
         }
@@ -213,13 +214,13 @@ impl Session {
     fn compact(&self, sideband: &mut Sideband) {
         let held_from = self.held_from();
         sideband.log.compact(held_from.iter().copied().min().unwrap_or_default());
-        if sideband.log.memory() > LOG_LARGE {
+        if sideband.log.memory() > LARGE_LOG_BYTES {
             sideband.log.compact(held_from.iter().copied().max().unwrap_or_default());
         }
         sideband.compacted = sideband.log.memory();
     }
 
-    /// Memory of rings and log, bytes.
+    /// Memory of the rings and the log, in bytes.
     pub(crate) fn memory(&self) -> usize {
         let rings: usize = self.cpus.iter().map(|cpu| cpu.ring.len()).sum();
         let sideband = self.sideband();
@@ -227,24 +228,24 @@ impl Session {
     }
 }
 
-/// Ring bytes as asked for, rounded up to what the kernel takes.
+/// The requested ring size in bytes, rounded up to a size that the kernel accepts.
 fn ring_len(options: &Options) -> usize {
-    options.ring_bytes_per_cpu.clamp(RING_MIN, 1 << 30).next_power_of_two()
+    options.ring_bytes_per_cpu.clamp(MIN_RING_BYTES, 1 << 30).next_power_of_two()
 }
 
-/// Events are opened CPU by CPU; one that is taken away just then is left out.
+/// True if the CPU went offline. Events are opened CPU by CPU, and such a CPU is left out.
 fn is_offline(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::ENODEV)
 }
 
 fn open_failed(event: &str, cpu: u16, source: io::Error) -> Error {
     match source.raw_os_error() {
-        _ if probe::is_permission(&source) => {
-            probe::not_permitted(&format!("{event} on CPU {cpu} ({source})"))
+        _ if permission::is_permission(&source) => {
+            permission::not_permitted(&format!("{event} on CPU {cpu} ({source})"))
         }
         Some(libc::EMFILE) => Error::NotPermitted {
             what: "Recording needs more open files than the limit allows.".to_owned(),
-            mend: "Raise it:  ulimit -n 65536".to_owned(),
+            remedy: "Raise it:  ulimit -n 65536".to_owned(),
         },
         _ => Error::Event { event: event.to_owned(), cpu, source },
     }
@@ -273,23 +274,23 @@ fn open_sideband(online: &[u16], warnings: &mut Vec<String>) -> Result<OpenSideb
                     break;
                 }
                 Err(error) if is_memory(&error) && len > 16 << 10 => len /= 2,
-                Err(error) => return Err(open_failed("the side-band's ring", cpu, error)),
+                Err(error) => return Err(open_failed("the side-band ring", cpu, error)),
             }
         }
     }
     if rings.len() < online.len() {
-        warnings.push("a CPU went offline while recording began: it is left out".to_owned());
+        warnings.push("a CPU went offline while recording started: it is left out".to_owned());
     }
     Ok((fds, rings, attr, ids))
 }
 
-/// EPERM: over the limit of pinned memory. ENOMEM: there is none.
+/// EPERM: over the limit of pinned memory. ENOMEM: no memory left.
 fn is_memory(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOMEM))
 }
 
-/// Opens all events on all CPUs, with smaller rings where large ones are not allowed: all CPUs the
-/// same, or the span of the trace would be that of the smallest.
+/// Opens all events on all CPUs, with smaller rings if large ones are not allowed. All CPUs get the
+/// same size, because the smallest ring limits the time span of the trace.
 fn open_rings(
     online: &[u16],
     events: &[Event],
@@ -304,20 +305,20 @@ fn open_rings(
             Ok(cpus) => {
                 let cpus: Vec<CpuRing> = cpus.into_iter().flatten().collect();
                 if len < wanted {
-                    let limit = probe::memory_limit(wanted, online.len());
+                    let limit = permission::memory_limit(wanted, online.len());
                     warnings.push(format!(
-                        "the rings are {} KiB per CPU in place of {} KiB: {limit}",
+                        "the ring buffers have {} KiB per CPU instead of {} KiB: {limit}",
                         len >> 10,
                         wanted >> 10
                     ));
                 }
                 return Ok(cpus);
             }
-            Err(OpenError::Memory(_)) if len > RING_MIN => len /= 2,
+            Err(OpenError::Memory(_)) if len > MIN_RING_BYTES => len /= 2,
             Err(OpenError::Memory(error)) => {
                 return Err(Error::NotPermitted {
-                    what: format!("The rings cannot be had: {error}."),
-                    mend: probe::memory_limit(len, online.len()),
+                    what: format!("The ring buffers cannot be allocated: {error}."),
+                    remedy: permission::memory_limit(len, online.len()),
                 });
             }
             Err(OpenError::Other(error)) => return Err(error),
@@ -330,7 +331,7 @@ enum OpenError {
     Other(Error),
 }
 
-/// Opens all events of one CPU on one ring; nothing when the CPU is off.
+/// Opens all events of one CPU with one ring; `None` if the CPU is offline.
 fn open_cpu(cpu: u16, events: &[Event], len: usize) -> Result<Option<CpuRing>, OpenError> {
     let mut open: Vec<OpenEvent> = Vec::new();
     let mut ring = None;

@@ -1,16 +1,15 @@
 //! What the recorder holds at one instant: copies of the rings, the side-band, and what `/proc`
 //! adds.
 //!
-//! Everything is taken in the order of its haste: first the write positions of all rings, within
-//! microseconds; then the copies, while the oldest records are still there (see
-//! [`ring`](crate::ring) for why nothing is lost); then the futex waits; then names and mappings,
-//! which change slowly.
+//! The most urgent comes first: the write positions of all rings, within microseconds; then the
+//! copies, while the oldest records still exist (see [`ring`](crate::ring) for why nothing is
+//! lost); then the futex waits; then names and mappings, which change slowly.
 
-use crate::facts::Facts;
 use crate::futex::{self, FutexWaiter};
 use crate::machine::Machine;
 use crate::naming::Programs;
 use crate::procfs::{self, LiveProcess};
+use crate::recording_info::RecordingInfo;
 use crate::ring::RingCopy;
 use crate::session::Session;
 use crate::sideband::Record;
@@ -18,20 +17,17 @@ use crate::sys;
 use rustc_hash::FxHashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 use unhitch_formats::container::MachineFile;
 use unhitch_formats::perf_data::record::kind;
 use unhitch_model::{CpuSpan, Time, Window};
 
-/// How long one process may keep us waiting for its memory map.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
-
-/// Buffers for copies, filled once so that a save on a machine short of memory need not wait for
+/// Buffers for copies, filled once so that a save on a machine short of memory does not wait for
 /// pages.
 pub(crate) type Buffers = Arc<Mutex<Vec<Vec<u8>>>>;
 
-/// What the recorder held at one instant. Can be saved more than once: when the disk is full,
-/// elsewhere.
+/// What the recorder held at one instant. It can be saved more than once, e.g. elsewhere when the
+/// disk is full.
 pub struct Snapshot {
     pub(crate) rings: Vec<CpuCopy>,
     pub(crate) sideband: Vec<Record>,
@@ -41,19 +37,19 @@ pub struct Snapshot {
     pub(crate) machine: MachineFile,
     pub(crate) programs: Arc<Programs>,
     pub(crate) warnings: Vec<String>,
-    /// The same instant on the wall clock (nanoseconds since 1970) and on the records' clock.
+    /// The same instant on the wall clock (nanoseconds since 1970) and on the clock of the records.
     pub(crate) wall_ns: i64,
     pub(crate) clock: Time,
-    pub(crate) facts: Arc<Facts>,
+    pub(crate) info: Arc<RecordingInfo>,
     pub(crate) ring_copy_ns: u64,
     pub(crate) proc_ns: u64,
     buffers: Buffers,
 }
 
-/// What one CPU's ring held.
+/// A copy of one CPU's ring.
 pub(crate) struct CpuCopy {
     pub(crate) span: CpuSpan,
-    /// Records begin here: true when nothing was overwritten yet.
+    /// True if nothing has been overwritten since recording started.
     pub(crate) from_start: bool,
     copy: Option<RingCopy>,
 }
@@ -71,7 +67,7 @@ impl Snapshot {
     pub(crate) fn take(
         session: &Session,
         machine: &Machine,
-        facts: &Arc<Facts>,
+        info: &Arc<RecordingInfo>,
         buffers: &Buffers,
         stop: &AtomicBool,
     ) -> Self {
@@ -82,13 +78,13 @@ impl Snapshot {
         }
 
         let begun = Instant::now();
-        let marks: Vec<_> = session.cpus.iter().map(|cpu| cpu.ring.mark()).collect();
+        let points: Vec<_> = session.cpus.iter().map(|cpu| cpu.ring.copy_point()).collect();
         let copies: Vec<RingCopy> = session
             .cpus
             .iter()
-            .zip(marks)
+            .zip(points)
             .zip(free)
-            .map(|((cpu, mark), buffer)| cpu.ring.copy(mark, buffer))
+            .map(|((cpu, point), buffer)| cpu.ring.copy(point, buffer))
             .collect();
         let ring_copy_ns = begun.elapsed().as_nanos() as u64;
         let (wall, clock) = (SystemTime::now(), sys::monotonic_now());
@@ -96,7 +92,7 @@ impl Snapshot {
         let mut warnings = Vec::new();
         let mut rings = Vec::new();
         for (cpu, copy) in session.cpus.iter().zip(copies) {
-            let span = span(&copy, cpu.cpu, cpu.started, facts, &mut warnings);
+            let span = span(&copy, cpu.cpu, cpu.started, info, &mut warnings);
             rings.push(CpuCopy { span, from_start: copy.from_start, copy: Some(copy) });
         }
         let mut snapshot = Self {
@@ -112,14 +108,18 @@ impl Snapshot {
                 .duration_since(SystemTime::UNIX_EPOCH)
                 .map_or(0, |wall| wall.as_nanos() as i64),
             clock,
-            facts: Arc::clone(facts),
+            info: Arc::clone(info),
             ring_copy_ns,
             proc_ns: 0,
             buffers: Arc::clone(buffers),
         };
         let begun = Instant::now();
         if !machine.read(true) {
-            snapshot.warnings.push("the accounts of control groups at the save are missing: the kernel did not answer in time".to_owned());
+            snapshot.warnings.push(
+                "control-group accounts at the time of the save are missing: \
+                 the kernel did not answer in time"
+                    .to_owned(),
+            );
         }
         snapshot.machine = machine.file(snapshot.window().start);
         snapshot.complete(session, stop);
@@ -127,7 +127,7 @@ impl Snapshot {
         snapshot
     }
 
-    /// Adds what is known only now, and what the side-band lost.
+    /// Adds what can only be known now, and what the side-band lost.
     fn complete(&mut self, session: &Session, stop: &AtomicBool) {
         self.live = procfs::processes(stop);
         let incomplete: Vec<bool> = {
@@ -142,19 +142,27 @@ impl Snapshot {
             .zip(incomplete)
             .map(|(process, incomplete)| (process.pid, (process.clone(), incomplete)))
             .collect();
-        let (mut found, unread) =
-            procfs::with_patience(items, PATIENCE, stop, |pid, (process, incomplete)| {
+        let (mut found, unread) = procfs::read_each(
+            items,
+            procfs::PROCESS_TIMEOUT,
+            stop,
+            |pid, (process, incomplete)| {
                 (futex::waits(process), incomplete.then(|| procfs::address_space(pid)))
-            });
+            },
+        );
         self.warnings.extend(unread.warnings());
         if stop.load(Ordering::Relaxed) {
-            self.warnings.push("the recorder was told to end during this save: what `/proc` tells of processes may be missing".to_owned());
+            self.warnings.push(
+                "the recorder was stopped during this save: information from \
+                 `/proc` may be missing"
+                    .to_owned(),
+            );
         }
 
         let mut sideband = session.sideband();
         sideband.drain();
         let living: FxHashSet<u32> = self.live.iter().map(|process| process.pid).collect();
-        sideband.log.bury(&living, self.clock);
+        sideband.log.mark_exited(&living, self.clock);
         for process in &self.live {
             let (waits, space) = found.remove(&process.pid).unwrap_or_default();
             self.futex_waits.extend(waits);
@@ -169,7 +177,7 @@ impl Snapshot {
         self.warnings.extend(hotplugged(session));
     }
 
-    /// The window that all CPUs' rings cover.
+    /// The window that the rings of all CPUs cover.
     pub fn window(&self) -> Window {
         let start = self.rings.iter().map(|ring| ring.span.window.start).max().unwrap_or_default();
         let end = self.rings.iter().map(|ring| ring.span.window.end).min().unwrap_or_default();
@@ -181,7 +189,7 @@ impl Snapshot {
         self.rings.iter().map(|ring| ring.span).collect()
     }
 
-    /// True when the rings hold everything since recording began.
+    /// True if the rings hold everything since recording started.
     pub fn from_start(&self) -> bool {
         self.rings.iter().all(|ring| ring.from_start)
     }
@@ -197,53 +205,61 @@ impl Drop for Snapshot {
     }
 }
 
-/// What a copy covers: from its oldest whole record, or from the start of recording, to the time of
-/// the copy.
+/// The time that a copy covers: from its oldest complete record, or from the start of the
+/// recording, to the time of the copy.
 fn span(
     copy: &RingCopy,
     cpu: u16,
     started: Time,
-    facts: &Facts,
+    info: &RecordingInfo,
     warnings: &mut Vec<String>,
 ) -> CpuSpan {
     let mut records = copy.records();
-    let oldest = records.by_ref().last().and_then(|record| time_of(record, facts));
+    let oldest = records.by_ref().last().and_then(|record| time_of(record, info));
     if records.damaged() {
         warnings.push(format!(
-            "the ring of CPU {cpu} is damaged: what is older than the damage is missing"
+            "the ring buffer of CPU {cpu} is damaged: its events from before the damage are missing"
         ));
     }
     let start = match oldest {
         _ if copy.from_start && !records.damaged() => started,
         Some(oldest) => oldest,
         None => {
-            warnings.push(format!("CPU {cpu} wrote its whole ring anew while it was copied: its events are missing (use a larger ring)"));
+            warnings.push(format!(
+                "CPU {cpu} overwrote its whole ring buffer while it was being \
+                 copied: its events are missing (use a larger --buffer)"
+            ));
             copy.taken
         }
     };
     CpuSpan { cpu, window: Window::new(start.min(copy.taken), copy.taken) }
 }
 
-/// The time of a record on a ring: samples have it near their beginning, all others near their end.
-fn time_of(record: &[u8], facts: &Facts) -> Option<Time> {
+/// The time of a record on a ring: near the start in samples, near the end in all other records.
+fn time_of(record: &[u8], info: &RecordingInfo) -> Option<Time> {
     let word =
         |offset: usize| Some(u64::from_le_bytes(record.get(offset..offset + 8)?.try_into().ok()?));
     let at = match u32::from_le_bytes(*record.first_chunk::<4>()?) {
-        kind::SAMPLE => 24 + if facts.has_ip(word(8)?) { 8 } else { 0 },
+        kind::SAMPLE => 24 + if info.has_ip(word(8)?) { 8 } else { 0 },
         _ => record.len().checked_sub(24)?,
     };
     word(at).map(Time::from_nanos)
 }
 
-/// CPUs that came or went while recording.
+/// Warnings for CPUs that came online or went offline while recording.
 fn hotplugged(session: &Session) -> Vec<String> {
     let online = procfs::online_cpus();
     let recorded: Vec<u16> = session.cpus.iter().map(|cpu| cpu.cpu).collect();
     let came = online.iter().filter(|cpu| !recorded.contains(cpu));
     let went = recorded.iter().filter(|cpu| !online.contains(cpu));
-    let came = came.map(|cpu| format!("CPU {cpu} came online after recording began and is not recorded: start the recorder anew"));
-    came.chain(went.map(|cpu| {
-        format!("CPU {cpu} went offline while recording: it is not recorded from then on")
-    }))
+    let came = came.map(|cpu| {
+        format!(
+            "CPU {cpu} came online after recording started and is not recorded: restart the \
+             recorder"
+        )
+    });
+    came.chain(
+        went.map(|cpu| format!("CPU {cpu} went offline while recording: it is no longer recorded")),
+    )
     .collect()
 }

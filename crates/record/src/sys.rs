@@ -1,9 +1,9 @@
-//! The one place that is `unsafe`: the system calls and the shared memory that the standard library
+//! The only `unsafe` code of this crate: system calls and shared memory that the standard library
 //! does not wrap.
 //!
 //! Specified in `include/uapi/linux/perf_event.h` (`perf_event_mmap_page`, the ioctls) and
-//! perf_event_open(2). Everything here is a thin, safe function over one call, so that the rest of
-//! the crate can be read without thinking about memory.
+//! perf_event_open(2). Each function is a thin, safe wrapper of one call, so that the rest of the
+//! crate can be read without thinking about memory safety.
 #![allow(unsafe_code)]
 
 use std::ffi::CString;
@@ -20,14 +20,14 @@ const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 const IOC_SET_FILTER: libc::c_ulong = 0x4008_2406;
 const IOC_ID: libc::c_ulong = 0x8008_2407;
-/// Where `data_head` and `data_tail` lie in `perf_event_mmap_page`.
+/// Offsets of `data_head` and `data_tail` in `perf_event_mmap_page`.
 const DATA_HEAD: usize = 1024;
 const DATA_TAIL: usize = 1032;
 
 /// Opens a performance event on `cpu`, for all tasks. `attr` is an encoded `perf_event_attr`.
 pub fn perf_event_open(attr: &[u8], cpu: u16) -> io::Result<OwnedFd> {
     // SAFETY: the kernel reads `attr.size` bytes, which the encoder sets to the length of `attr`;
-    // it writes there only on E2BIG, the size it wants, hence the private copy.
+    // on E2BIG it writes the expected size there, hence the private copy.
     let fd = unsafe {
         let mut attr = attr.to_vec();
         libc::syscall(
@@ -40,7 +40,7 @@ pub fn perf_event_open(attr: &[u8], cpu: u16) -> io::Result<OwnedFd> {
         )
     };
     check(fd)?;
-    // SAFETY: the call succeeded, so `fd` is a new descriptor that nobody else owns.
+    // SAFETY: the call succeeded, so `fd` is a new descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
@@ -50,9 +50,9 @@ pub fn enable(fd: BorrowedFd) -> io::Result<()> {
     check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_ENABLE, 0) }).map(drop)
 }
 
-/// Lets the calling thread run on `cpu` only.
+/// Pins the calling thread to `cpu`.
 pub fn pin(cpu: u16) -> io::Result<()> {
-    // Wide enough for every number that a CPU can have.
+    // This is wide enough for any CPU number.
     let mut mask = [0u64; 1024];
     mask[usize::from(cpu) / 64] = 1 << (cpu % 64);
     // SAFETY: the kernel reads `size_of_val(&mask)` bytes.
@@ -65,14 +65,14 @@ pub fn set_output(fd: BorrowedFd, target: BorrowedFd) -> io::Result<()> {
     check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_OUTPUT, target.as_raw_fd()) }).map(drop)
 }
 
-/// Sets the filter of a tracepoint event, in the language of `Documentation/trace/events.rst`.
+/// Sets the filter of a tracepoint event, in the syntax of `Documentation/trace/events.rst`.
 pub fn set_filter(fd: BorrowedFd, filter: &str) -> io::Result<()> {
     let filter = CString::new(filter)?;
     // SAFETY: the kernel reads a NUL-terminated string, which outlives the call.
     check(unsafe { libc::ioctl(fd.as_raw_fd(), IOC_SET_FILTER, filter.as_ptr()) }).map(drop)
 }
 
-/// The id that an event's records carry.
+/// The id that the records of an event carry.
 pub fn event_id(fd: BorrowedFd) -> io::Result<u64> {
     let mut id = 0u64;
     // SAFETY: the kernel writes one u64.
@@ -80,7 +80,7 @@ pub fn event_id(fd: BorrowedFd) -> io::Result<u64> {
     Ok(id)
 }
 
-/// The mapped ring of a performance event: one control page and 2^n pages of data.
+/// The mapped ring of a performance event: a control page and 2^n pages of data.
 pub struct Mapping {
     base: NonNull<u8>,
     data_len: usize,
@@ -94,8 +94,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `data_len` bytes (2^n pages) of ring. Read-only makes it an overwriting ring: the
-    /// kernel never waits for a reader.
+    /// Maps a ring of `data_len` bytes (2^n pages). A read-only mapping makes it an overwriting
+    /// ring: the kernel never waits for a reader.
     pub fn new(fd: BorrowedFd, data_len: usize, writable: bool) -> io::Result<Self> {
         let protection =
             if writable { libc::PROT_READ | libc::PROT_WRITE } else { libc::PROT_READ };
@@ -118,12 +118,12 @@ impl Mapping {
         }
     }
 
-    /// Length of the data area, a power of two.
+    /// Size of the data area in bytes, a power of two.
     pub fn data_len(&self) -> usize {
         self.data_len
     }
 
-    /// The kernel's write position; everything written before it can be read after this call.
+    /// The kernel's write position. Everything written before it may be read after this call.
     pub fn head(&self) -> u64 {
         self.control(DATA_HEAD).load(Ordering::Acquire)
     }
@@ -143,8 +143,8 @@ impl Mapping {
 
     /// Copies ring bytes from position `from` (modulo the length) into `out`, at most once around.
     ///
-    /// The kernel may write while we copy. Whoever calls must discard, by the head's movement, what
-    /// may have been overwritten.
+    /// The kernel may write while we copy. The caller must look at how far the head has moved, and
+    /// discard what may have been overwritten.
     pub fn copy(&self, from: u64, out: &mut [u8]) {
         assert!(out.len() <= self.data_len, "more than the ring holds");
         let start = (from % self.data_len as u64) as usize;
@@ -168,17 +168,16 @@ impl Drop for Mapping {
     }
 }
 
-/// What `poll` reported of one descriptor.
+/// What `poll` reported for one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {
-    /// Something can be read.
+    /// There is something to read.
     pub readable: bool,
     /// The other end, or the event's CPU, is gone.
     pub hung_up: bool,
 }
 
-/// Sleeps until one of `fds` is ready or `timeout_ms` is over. An interrupting signal counts as a
-/// timeout.
+/// Sleeps until one of `fds` is ready or `timeout_ms` has passed. A signal counts as a timeout.
 pub fn poll(fds: &[BorrowedFd], timeout_ms: i32) -> io::Result<Vec<Ready>> {
     let mut polled: Vec<libc::pollfd> = fds
         .iter()
@@ -198,7 +197,7 @@ pub fn poll(fds: &[BorrowedFd], timeout_ms: i32) -> io::Result<Vec<Ready>> {
     Ok(polled.iter().map(ready).collect())
 }
 
-/// The time on `CLOCK_MONOTONIC`, the clock of all our records.
+/// The current time on `CLOCK_MONOTONIC`, the clock of all our records.
 pub fn monotonic_now() -> Time {
     // SAFETY: an all-zero timespec is valid, and the kernel writes one.
     let time = unsafe {
@@ -221,8 +220,8 @@ pub fn local_time(unix_seconds: i64) -> [i32; 6] {
     [tm.tm_year + 1900, tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec]
 }
 
-/// The bytes that may still be written to the file system of `folder`; nothing where it does not
-/// count them.
+/// How many bytes may still be written to the file system of `folder`; `None` if it does not count
+/// them.
 pub fn free_bytes(folder: &Path) -> io::Result<Option<u64>> {
     let path = CString::new(folder.as_os_str().as_encoded_bytes())?;
     // SAFETY: the path is NUL-terminated and outlives the call; an all-zero statvfs is valid, and
@@ -232,18 +231,18 @@ pub fn free_bytes(folder: &Path) -> io::Result<Option<u64>> {
         check(libc::statvfs(path.as_ptr(), &raw mut stat))?;
         stat
     };
-    // What is reserved is reserved for root.
+    // Reserved blocks are reserved for root.
     let blocks = if effective_uid() == 0 { stat.f_bfree } else { stat.f_bavail };
     Ok((stat.f_blocks > 0).then(|| (blocks as u64).saturating_mul(stat.f_frsize as u64)))
 }
 
-/// The size of a page.
+/// The size of a page in bytes.
 pub fn page_size() -> usize {
     // SAFETY: no memory is passed.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Who we are, effectively.
+/// Our effective user id.
 pub fn effective_uid() -> u32 {
     // SAFETY: no memory is passed; it cannot fail.
     unsafe { libc::geteuid() }
@@ -276,8 +275,8 @@ pub fn mount_tracefs(directory: &Path) -> io::Result<()> {
     .map(drop)
 }
 
-/// Raises the soft limit of open files to the hard one: a large machine needs a dozen events per
-/// CPU.
+/// Raises the soft limit on open files to the hard limit: recording needs a dozen events per CPU,
+/// and a large machine has many CPUs.
 pub fn raise_open_files() {
     // SAFETY: an all-zero rlimit is valid, read by the one call and written by the other.
     unsafe {
@@ -291,7 +290,7 @@ pub fn raise_open_files() {
     }
 }
 
-/// Reads an event's count.
+/// Reads the count of an event.
 pub fn read_count(fd: BorrowedFd) -> io::Result<u64> {
     let mut count = 0u64;
     // SAFETY: the kernel writes at most the 8 bytes that it is given.
@@ -304,7 +303,7 @@ fn check<T: Copy + Into<i64>>(result: T) -> io::Result<T> {
     if result.into() < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
 }
 
-/// Borrowed descriptors of a list of owned ones.
+/// Borrows each descriptor.
 pub fn borrow<'a>(fds: impl IntoIterator<Item = &'a OwnedFd>) -> Vec<BorrowedFd<'a>> {
     fds.into_iter().map(AsFd::as_fd).collect()
 }

@@ -1,79 +1,85 @@
-//! The always-on recorder: waits, tells how it is doing, and saves when asked to.
+//! The always-on recorder: waits, reports its status, and saves on request.
 
 use crate::control::{Request, Server};
 use crate::error::Error;
 use crate::naming::Namer;
+use crate::options::Options;
 use crate::places::fallback_folders;
-use crate::recorder::{Options, Recorder, Status};
+use crate::recorder::{Recorder, Status};
 use crate::save::{Extras, Prepared, SaveTarget, Saved};
 use crate::sys;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long it sleeps when nothing happens. A signal ends the sleep.
-const GLANCE_MS: i32 = 500;
-const STATUS_EVERY: Duration = Duration::from_secs(1);
-/// How often a trace that could not be written is tried again.
-const RETRY_EVERY: Duration = Duration::from_secs(30);
-/// Traces that are kept in memory until they can be written, at most: each is about as long as all
+/// How long to sleep when nothing happens, in milliseconds. A signal ends the sleep.
+const SLEEP_MS: i32 = 500;
+/// Interval between two status events.
+const STATUS_INTERVAL: Duration = Duration::from_secs(1);
+/// Interval at which to retry writing a trace.
+const RETRY_INTERVAL: Duration = Duration::from_secs(30);
+/// Maximum number of traces kept in memory until they can be written. Each is about the size of all
 /// rings together.
 const MAX_UNSAVED: usize = 3;
 
-/// What a watching recorder has to tell.
+/// What a watching recorder reports.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WatchEvent<'a> {
-    /// It records, and answers on `socket`.
+    /// Recording has started, and requests are accepted.
     Started {
-        /// Where requests go.
+        /// The socket for requests.
         socket: &'a Path,
-        /// What could not be had.
+        /// Optional features that are missing.
         warnings: &'a [String],
     },
-    /// How it is doing, every second.
+    /// The status, every second.
     Status(&'a Status),
     /// A trace was saved.
     Saved(&'a Saved),
-    /// A save failed; the recorder goes on.
+    /// A save failed; recording continues.
     SaveFailed {
         /// Why.
         error: &'a Error,
-        /// True when the trace is kept in memory, to be tried again.
+        /// True when the trace is kept in memory and the save will be retried.
         kept: bool,
     },
 }
 
-/// Records until `stop` is set. Saves into `folder` when `save` is set, which it takes back, or
-/// when asked through `control`, the folder of [`crate::control`]. Where `folder` cannot be
-/// written, the trace goes to the first of [`fallback_folders`] that takes it. Where none does it
-/// stays in memory, and is tried again now and then, with the next save, and at the end.
+/// Records until `stop` is set. Saves into `folder` when `save` is set, which is then cleared, or
+/// on a request through `control`, the folder of [`crate::control`]. If `folder` cannot be written,
+/// the trace goes to the first of [`fallback_folders`] that can. If none can, the trace stays in
+/// memory, and the save is retried at an interval, with the next save, and at the end.
+///
+/// # Errors
+/// When another recorder is running, recording is not possible, or a trace still cannot be written
+/// at the end.
 pub fn watch(
     options: &Options,
     folder: &Path,
     control: &Path,
     namer: &mut dyn Namer,
-    mut tell: impl FnMut(WatchEvent),
+    mut report: impl FnMut(WatchEvent),
     save: &AtomicBool,
     stop: &AtomicBool,
 ) -> Result<(), Error> {
-    // First, so that a second recorder is refused before it costs anything.
+    // This comes first so that a second recorder is refused before it costs anything.
     let mut server = Server::bind(control)?;
     let mut recorder = Recorder::start(options)?;
-    tell(WatchEvent::Started { socket: server.path(), warnings: recorder.warnings() });
-    // The first save is as urgent as any.
+    report(WatchEvent::Started { socket: server.path(), warnings: recorder.warnings() });
+    // The first save must not have to wait for the namer to start.
     namer.prepare();
-    let mut told = Instant::now();
+    let mut last_status = Instant::now();
     let mut unsaved = Unsaved::new(folder);
     while !stop.load(Ordering::Relaxed) {
-        sys::poll(&server.fds(), GLANCE_MS)
+        sys::poll(&server.fds(), SLEEP_MS)
             .map_err(|source| Error::System { action: "wait for requests", source })?;
         let request = server.accept();
         let wanted = request.is_some() || save.swap(false, Ordering::Relaxed);
         if wanted || unsaved.is_due() {
             unsaved.retry(|saved| {
                 saved.name(namer, stop);
-                tell(WatchEvent::Saved(saved));
+                report(WatchEvent::Saved(saved));
             });
         }
         if wanted {
@@ -88,19 +94,19 @@ pub fn watch(
                 saved.name(namer, stop);
             }
             answer(request, &result);
-            tell(match &result {
+            report(match &result {
                 Ok(saved) => WatchEvent::Saved(saved),
                 Err(error) => WatchEvent::SaveFailed { error, kept },
             });
         }
-        if told.elapsed() >= STATUS_EVERY {
-            told = Instant::now();
-            tell(WatchEvent::Status(&recorder.status()));
+        if last_status.elapsed() >= STATUS_INTERVAL {
+            last_status = Instant::now();
+            report(WatchEvent::Status(&recorder.status()));
         }
     }
     drop(recorder);
-    // It was told to end: no time for names.
-    match unsaved.retry(|saved| tell(WatchEvent::Saved(saved))) {
+    // We were asked to stop: there is no time for names.
+    match unsaved.retry(|saved| report(WatchEvent::Saved(saved))) {
         Some(error) => Err(error),
         None => Ok(()),
     }
@@ -114,8 +120,8 @@ fn answer(request: Option<Request>, result: &Result<Saved, Error>) {
     }
 }
 
-/// Traces that could not be written anywhere yet. A hang that was caught must not be lost for want
-/// of a writable folder.
+/// Traces that could not be written anywhere yet. A recorded hang must not be lost for lack of a
+/// writable folder.
 struct Unsaved {
     target: SaveTarget,
     fallbacks: Vec<PathBuf>,
@@ -131,12 +137,13 @@ impl Unsaved {
     }
 
     fn is_due(&self) -> bool {
-        !self.traces.is_empty() && self.tried.elapsed() >= RETRY_EVERY
+        !self.traces.is_empty() && self.tried.elapsed() >= RETRY_INTERVAL
     }
 
-    /// Saves a trace, or keeps it; true when it is kept. *Why the earlier ones stay when there are
-    /// too many:* who presses the key again because the save failed has still the first hang in
-    /// mind, and the rings may no longer hold it.
+    /// Saves a trace, or keeps it if that fails; true when it is kept.
+    ///
+    /// *Why the earlier traces stay when there are too many:* a user who saves again because the
+    /// first save failed still wants the first hang, which the rings may no longer hold.
     fn save(&mut self, prepared: Prepared) -> (Result<Saved, Error>, bool) {
         let result = prepared.save_anywhere(&self.target, &self.fallbacks);
         let keep = result.is_err() && self.traces.len() < MAX_UNSAVED;
@@ -146,7 +153,7 @@ impl Unsaved {
         (result, keep)
     }
 
-    /// Tries all again; the reason why one is still not written, if any is not.
+    /// Retries all kept traces; returns the last error if some still cannot be written.
     fn retry(&mut self, mut saved: impl FnMut(&mut Saved)) -> Option<Error> {
         let mut failed = None;
         let (target, fallbacks) = (&self.target, &self.fallbacks);
@@ -172,7 +179,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_cannot_be_written_is_kept_until_it_can() {
+    fn a_trace_that_cannot_be_written_is_kept_until_it_can() {
         let folder = tempfile::tempdir().unwrap();
         let blocked = folder.path().join("file");
         fs::write(&blocked, b"").unwrap();

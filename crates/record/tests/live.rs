@@ -1,5 +1,5 @@
-//! Records this machine for real. What it does not permit is skipped, and says so on stderr:
-//! `SKIPPED name: reason`.
+//! Records this machine for real. A test that it does not permit is skipped, and prints `SKIPPED
+//! name: reason` to stderr.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -18,17 +18,17 @@ use unhitch_record::{
 };
 use unhitch_symbols::Symbolizer;
 
-/// One at a time: storms would disturb the others' figures.
+/// Tests run one at a time: a storm would disturb the figures of the others.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Long enough for whatever must come at last, however busy the machine is.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Time limit for anything that must happen eventually, however busy the machine is.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn alone() -> MutexGuard<'static, ()> {
     ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Past the test harness, which hides what passing tests print.
+/// Prints past the test harness, which hides the output of passing tests.
 fn skipped(name: &str, reason: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "SKIPPED {name}: {reason}");
 }
@@ -50,7 +50,7 @@ fn start(name: &str, options: &Options) -> Option<Recorder> {
     }
 }
 
-/// One for all tests: what it has read once it keeps.
+/// A symbolizer shared by all tests, because it caches what it has read.
 static SYMBOLIZER: LazyLock<Mutex<Symbolizer>> = LazyLock::new(|| Mutex::new(own_symbolizer()));
 
 fn own_symbolizer() -> Symbolizer {
@@ -78,7 +78,7 @@ fn with_sources(error: &dyn std::error::Error) -> String {
     error.source().map_or(error.to_string(), |source| format!("{error}: {}", with_sources(source)))
 }
 
-/// Pairs of threads that throw a byte to and fro until they are stopped.
+/// Pairs of threads that send a byte back and forth until they are stopped.
 struct PingPong {
     stop: Vec<UnixStream>,
     threads: Vec<JoinHandle<u64>>,
@@ -115,7 +115,7 @@ impl PingPong {
     }
 }
 
-/// All incarnations of threads that were ever called `name`.
+/// All incarnations of threads that ever had this name.
 fn threads_named(trace: &Trace, name: &str) -> Vec<ThreadId> {
     let named = |id: &ThreadId| {
         trace.threads.get(*id).names.iter().any(|(_, known)| trace.name(*known) == name)
@@ -123,12 +123,12 @@ fn threads_named(trace: &Trace, name: &str) -> Vec<ThreadId> {
     trace.threads.iter().map(|(id, _)| id).filter(named).collect()
 }
 
-/// Where one of our players came to a CPU and the next switch there left from another thread: one
-/// lost record is one break.
+/// Counts how often one of our players was switched to on a CPU and the next switch there left from
+/// another thread: one lost record is one break.
 ///
-/// Only players count. They are nearly all that runs in these tests, and Linux 6.18 has been seen
-/// to deliver nothing from other threads for a while (the idle thread, old threads of init), to no
-/// tracer: perf's own counts lack them just so.
+/// Only players count. They are almost all that runs in these tests, and Linux 6.18 has been seen
+/// to deliver no events from other threads for a while (the idle thread, old threads of init), to
+/// any tracer: perf's own counts lack them as well.
 fn breaks(trace: &Trace) -> Vec<String> {
     let switches = &trace.switches;
     let players: BTreeSet<ThreadId> =
@@ -153,8 +153,8 @@ fn breaks(trace: &Trace) -> Vec<String> {
     broken
 }
 
-/// The switches of a trace inside `window`, CPU by CPU, in order: what two saves must have in
-/// common where they overlap.
+/// The switches of a trace inside `window`, by CPU and in order: two saves must agree on these
+/// where they overlap.
 fn switches_in(trace: &Trace, window: Window) -> BTreeMap<u16, Vec<(Time, u32, u32)>> {
     let switches = &trace.switches;
     let mut by_cpu: BTreeMap<u16, Vec<(Time, u32, u32)>> = BTreeMap::new();
@@ -257,8 +257,8 @@ fn live_saves_in_a_storm_have_no_gaps() {
         if second.window().start < first.window().end {
             return Some(second);
         }
-        // In a storm, beside others', this thread may get its CPU only when the rings have gone
-        // round.
+        // In a storm, and under other load, this thread may get its CPU only after the rings have
+        // wrapped.
         first = second;
         None
     });
@@ -275,7 +275,7 @@ fn live_saves_in_a_storm_have_no_gaps() {
     for (name, snapshot) in [("first", &first), ("second", &second)] {
         let saved = save(snapshot, &folder.path().join(format!("{name}.hitch")));
         assert!(
-            !saved.warnings.iter().any(|warning| warning.contains("ring of CPU")),
+            !saved.warnings.iter().any(|warning| warning.contains("ring buffer of CPU")),
             "{:?}",
             saved.warnings
         );
@@ -293,10 +293,11 @@ fn live_saves_in_a_storm_have_no_gaps() {
     let [earlier, later] = [0, 1].map(|save| switches_in(&traces[save], both));
     assert!(earlier.keys().eq(later.keys()), "both saves know the same CPUs");
     for (earlier, later) in earlier.values().zip(later.values()) {
-        // The record of one switch of a CPU may have been under way when the first copy was taken.
+        // On each CPU, the record of one switch may have been in flight when the first copy was
+        // taken.
         let missing = later
             .strip_prefix(earlier.as_slice())
-            .expect("both saves tell the same of the time they share");
+            .expect("both saves agree about the time they share");
         assert!(missing.len() <= 1, "the first save lacks {missing:?}");
     }
 }
@@ -326,9 +327,10 @@ fn live_small_rings_are_copied_clean_while_they_are_overwritten() {
 }
 
 #[test]
-fn live_the_dead_are_known_by_name_and_code() {
+fn live_exited_processes_keep_their_names_and_code() {
     let _alone = alone();
-    let Some(mut recorder) = start("live_the_dead_are_known_by_name_and_code", &options(4 << 20))
+    let Some(mut recorder) =
+        start("live_exited_processes_keep_their_names_and_code", &options(4 << 20))
     else {
         return;
     };
@@ -397,9 +399,9 @@ fn live_a_full_disk_leaves_nothing_and_loses_nothing() {
 }
 
 #[test]
-fn live_record_runs_a_command_and_tells_what_did_not_fit() {
+fn live_record_runs_a_command_and_reports_what_did_not_fit() {
     let _alone = alone();
-    let name = "live_record_runs_a_command_and_tells_what_did_not_fit";
+    let name = "live_record_runs_a_command_and_reports_what_did_not_fit";
     if start(name, &options(256 << 10)).is_none() {
         return;
     }
@@ -435,7 +437,7 @@ fn live_record_runs_a_command_and_tells_what_did_not_fit() {
             .saved
             .warnings
             .iter()
-            .any(|warning| warning.contains("the beginning is overwritten")),
+            .any(|warning| warning.contains("the beginning was overwritten")),
         "{:?}",
         recorded.saved.warnings
     );
@@ -454,9 +456,9 @@ fn live_record_runs_a_command_and_tells_what_did_not_fit() {
 }
 
 #[test]
-fn live_watch_saves_when_asked_and_refuses_a_second_one() {
+fn live_watch_saves_on_request_and_refuses_a_second_recorder() {
     let _alone = alone();
-    let name = "live_watch_saves_when_asked_and_refuses_a_second_one";
+    let name = "live_watch_saves_on_request_and_refuses_a_second_recorder";
     if start(name, &options(1 << 20)).is_none() {
         return;
     }
@@ -466,7 +468,7 @@ fn live_watch_saves_when_asked_and_refuses_a_second_one() {
     let (save_flag, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let saves = Mutex::new(Vec::<PathBuf>::new());
     let watching = || {
-        let tell = |event: WatchEvent| match event {
+        let report = |event: WatchEvent| match event {
             WatchEvent::Saved(saved) => saves.lock().unwrap().push(saved.path.clone()),
             WatchEvent::SaveFailed { error, .. } => panic!("{error}"),
             WatchEvent::Status(status) => assert!(
@@ -474,14 +476,14 @@ fn live_watch_saves_when_asked_and_refuses_a_second_one() {
             ),
             _ => {}
         };
-        watch(&options(1 << 20), &traces, &socket, &mut own_symbolizer(), tell, &save_flag, &stop)
+        watch(&options(1 << 20), &traces, &socket, &mut own_symbolizer(), report, &save_flag, &stop)
     };
     thread::scope(|scope| {
         let first = scope.spawn(watching);
         let asked = Instant::now();
         let answer = loop {
             match control::request_save(&socket, Some("it hung again")) {
-                Err(Error::NotWatching { .. }) if asked.elapsed() < PATIENCE => {
+                Err(Error::NotWatching { .. }) if asked.elapsed() < TIMEOUT => {
                     thread::sleep(Duration::from_millis(50))
                 }
                 result => break result.unwrap(),
@@ -499,10 +501,10 @@ fn live_watch_saves_when_asked_and_refuses_a_second_one() {
         );
         assert!(matches!(second, Err(Error::AlreadyWatching { .. })));
         save_flag.store(true, Ordering::Relaxed);
-        while saves.lock().unwrap().len() < 2 && asked.elapsed() < PATIENCE {
+        while saves.lock().unwrap().len() < 2 && asked.elapsed() < TIMEOUT {
             thread::sleep(Duration::from_millis(50));
         }
-        // Long enough for a status or two; what they say is looked at where they come.
+        // This is long enough for a status or two, which are checked on arrival.
         thread::sleep(Duration::from_millis(1500));
         stop.store(true, Ordering::Relaxed);
         first.join().unwrap().unwrap();
@@ -567,9 +569,9 @@ fn live_the_owner_of_a_pthread_mutex_is_found() {
         &mut line,
     )
     .unwrap();
-    // On a busy machine a process may not answer in time, which the trace says.
+    // On a busy machine, a process may not answer in time, which the trace reports.
     let is_read = |saved: &Saved| {
-        !saved.warnings.iter().any(|warning| warning.contains("not let its memory be read"))
+        !saved.warnings.iter().any(|warning| warning.contains("its address space is locked"))
     };
     let mut saves = (0..20)
         .map(|number| save(&recorder.snapshot(), &folder.path().join(format!("{number}.hitch"))));
@@ -588,9 +590,9 @@ fn live_the_owner_of_a_pthread_mutex_is_found() {
 }
 
 #[test]
-fn live_only_one_process_is_recorded_when_asked() {
+fn live_only_one_process_is_recorded_on_request() {
     let _alone = alone();
-    let name = "live_only_one_process_is_recorded_when_asked";
+    let name = "live_only_one_process_is_recorded_on_request";
     let game = PingPong::start(1);
     let mut other = Command::new("sh").args(["-c", "while :; do /bin/true; done"]).spawn().unwrap();
     let mut only = options(4 << 20);
@@ -620,7 +622,7 @@ fn live_only_one_process_is_recorded_when_asked() {
     assert!(Recorder::start(&only).err().unwrap().to_string().contains("no process"));
 }
 
-/// Run by the tests below in a process with fewer rights: says how starting a recorder ends.
+/// Run by the tests below in a process with fewer rights: prints how starting a recorder ends.
 #[test]
 fn child() {
     if std::env::var_os("UNHITCH_TEST_CHILD").is_none() {
@@ -633,10 +635,10 @@ fn child() {
     };
 }
 
-/// What `child` says when it is started by `setpriv` with `arguments`; nothing when that is not
+/// The output of `child` when started by `setpriv` with `arguments`; `None` if that is not
 /// possible.
 fn with_rights(name: &str, arguments: &[&str]) -> Option<String> {
-    // A copy that everybody may execute.
+    // This copy can be executed by everybody.
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("child");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -657,14 +659,16 @@ fn with_rights(name: &str, arguments: &[&str]) -> Option<String> {
 }
 
 #[test]
-fn live_without_privilege_the_mending_command_is_told() {
+fn live_without_privilege_the_error_contains_the_fixing_command() {
     let _alone = alone();
-    let name = "live_without_privilege_the_mending_command_is_told";
+    let name = "live_without_privilege_the_error_contains_the_fixing_command";
     let Some(said) = with_rights(name, &["--reuid", "65534", "--clear-groups"]) else { return };
     if said.contains("started") {
         return skipped(name, &"this machine lets everybody record");
     }
-    assert!(said.contains("sudo setcap cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep /"), "{said}");
+    assert!(said.contains("sudo setcap \
+                           cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock+ep \
+                           /"), "{said}");
 }
 
 #[test]
@@ -682,16 +686,17 @@ fn live_a_limit_of_pinned_memory_makes_smaller_rings() {
         return skipped(name, &"this machine pins what we ask for");
     }
     assert!(
-        said.contains("KiB per CPU in place of 16384 KiB")
+        said.contains("KiB per CPU instead of 16384 KiB")
             && said.contains("kernel.perf_event_mlock_kb="),
         "{said}"
     );
 }
 
 #[test]
-fn live_status_tells_spans_and_rates() {
+fn live_status_reports_spans_and_rates() {
     let _alone = alone();
-    let Some(mut recorder) = start("live_status_tells_spans_and_rates", &options(512 << 10)) else {
+    let Some(mut recorder) = start("live_status_reports_spans_and_rates", &options(512 << 10))
+    else {
         return;
     };
     let game = PingPong::start(4);
@@ -699,11 +704,11 @@ fn live_status_tells_spans_and_rates() {
     let asked = Instant::now();
     let status = recorder.status();
     let snapshot = recorder.snapshot();
-    // A status looks at the rings once a second; whatever else lies between the two, this thread
-    // was kept from its CPU.
+    // A status reads the rings once a second; any longer time between the two means that this
+    // thread had no CPU.
     let apart_ns = asked.elapsed().as_nanos() as u64 + 1_500_000_000;
     game.stop();
-    // The players get part of the machine only: that they are seen is what counts.
+    // The players only get a part of the machine, so it only matters that they are seen.
     assert!(
         status.rates.iter().any(|(name, rate)| name == "sched:sched_waking" && *rate > 100.0),
         "{:?}",

@@ -1,36 +1,36 @@
-//! Where in the address space the mappings lie: a bounded number of stretches, for the picture.
-//! Neighbours with the least space between them are told as one when there are too many.
+//! Where mappings are in the address space: a bounded number of areas, for the picture. If there
+//! are too many, the areas with the smallest gaps between them are merged.
 
 use crate::groups::{Group, Kind};
 
-/// How many stretches are kept.
-pub const MOST_AREAS: usize = 96;
-const MOST_COLLECTED: usize = 4096;
+/// Maximum number of areas in the result.
+pub const MAX_AREAS: usize = 96;
+/// Maximum number of areas while collecting.
+const MAX_COLLECTED: usize = 4096;
 
-/// A stretch of the address space. Addresses are those of the process (avma), sizes bytes.
+/// A part of the address space. Addresses are those of the process (avma), sizes are in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
     /// First address.
     pub start: u64,
-    /// The address after the last.
+    /// Address just after the last byte.
     pub end: u64,
-    /// What most of its mappings are for.
+    /// The kind of most of its mappings.
     pub kind: Kind,
-    /// How many mappings are of that kind, which ousts another by majority.
+    /// Votes for that kind; another kind replaces it by majority.
     votes: u64,
-    /// Mappings in it.
+    /// Number of mappings.
     pub mappings: u64,
-    /// What is mapped.
+    /// Mapped address space.
     pub reserved_bytes: u64,
-    /// What can be accessed.
+    /// Memory that can be accessed.
     pub committed_bytes: u64,
-    /// What is in memory, if that was looked at.
+    /// Resident memory, if pages were counted.
     pub resident_bytes: u64,
-    /// Can be executed.
+    /// Memory that can be executed.
     pub executable_bytes: u64,
 }
 
-/// One mapping, or several as one.
 impl Area {
     pub(crate) fn new(
         (start, end): (u64, u64),
@@ -40,7 +40,7 @@ impl Area {
         resident_bytes: u64,
     ) -> Self {
         let bytes = end.saturating_sub(start);
-        let if_so = |so: bool| if so { bytes } else { 0 };
+        let bytes_if = |condition: bool| if condition { bytes } else { 0 };
         Self {
             start,
             end,
@@ -48,9 +48,9 @@ impl Area {
             votes: 1,
             mappings: 1,
             reserved_bytes: bytes,
-            committed_bytes: if_so(committed),
+            committed_bytes: bytes_if(committed),
             resident_bytes,
-            executable_bytes: if_so(executable),
+            executable_bytes: bytes_if(executable),
         }
     }
 
@@ -71,32 +71,33 @@ impl Area {
     }
 }
 
-/// Collects mappings, which come upwards.
+/// Collects mappings, in ascending order.
 #[derive(Default)]
 pub(crate) struct Areas(Vec<Area>);
 
 impl Areas {
-    /// One more mapping.
+    /// Adds a mapping.
     pub fn add(&mut self, next: Area) {
         match self.0.last_mut() {
-            // Unlike neighbours stay apart, so that a reservation beside a library is seen.
+            // Neighbours of different kinds stay separate, so that a reservation next to a library
+            // is visible.
             Some(last) if last.end == next.start && last.kind == next.kind => last.join(&next),
             _ => self.0.push(next),
         }
-        if self.0.len() >= MOST_COLLECTED {
-            self.reduce(MOST_COLLECTED / 2);
+        if self.0.len() >= MAX_COLLECTED {
+            self.reduce(MAX_COLLECTED / 2);
         }
     }
 
-    fn reduce(&mut self, most: usize) {
-        let Some(excess) = self.0.len().checked_sub(most).filter(|excess| *excess > 0) else {
+    fn reduce(&mut self, max: usize) {
+        let Some(excess) = self.0.len().checked_sub(max).filter(|excess| *excess > 0) else {
             return;
         };
         let mut gaps: Vec<u64> = self.0.windows(2).map(gap).collect();
         let (_, &mut widest, _) = gaps.select_nth_unstable(excess - 1);
-        // Of several equally wide gaps only as many are closed as needed.
+        // If several gaps are equally wide, close only as many as needed.
         let mut equal = excess - gaps.iter().filter(|gap| **gap < widest).count().min(excess);
-        let mut reduced: Vec<Area> = Vec::with_capacity(most);
+        let mut reduced: Vec<Area> = Vec::with_capacity(max);
         for area in self.0.drain(..) {
             match reduced.last_mut() {
                 Some(last) => {
@@ -116,9 +117,9 @@ impl Areas {
         self.0 = reduced;
     }
 
-    /// All, with those that mostly belong to one of `groups`' reservations known as such.
+    /// All areas. An area that mostly belongs to a reservation in `groups` becomes a reservation.
     pub fn finish(mut self, groups: &[Group]) -> Vec<Area> {
-        self.reduce(MOST_AREAS);
+        self.reduce(MAX_AREAS);
         let reservations =
             groups.iter().filter_map(|group| Some((group.start?, group.figures.reserved_bytes)));
         for (start, bytes) in reservations {
@@ -150,7 +151,7 @@ mod tests {
             areas.add(Area::new((start, start + 4096), Kind::Anonymous, true, index % 2 == 0, 0));
         }
         let areas = areas.finish(&[]);
-        assert!(areas.len() <= MOST_AREAS && areas.len() >= 50, "{}", areas.len());
+        assert!(areas.len() <= MAX_AREAS && areas.len() >= 50, "{}", areas.len());
         assert_eq!(areas.iter().map(|area| area.mappings).sum::<u64>(), 50_000);
         assert_eq!(areas.iter().map(|area| area.executable_bytes).sum::<u64>(), 25_000 * 4096);
         assert!(areas.is_sorted_by(|a, b| a.end < b.start));

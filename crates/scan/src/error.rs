@@ -1,87 +1,86 @@
-//! What can go wrong, each with what to do about it.
+//! Errors of a scan, each with its remedy.
 
 use std::io;
 use std::path::PathBuf;
 use unhitch_model::{visible, visible_path};
 
-/// Why a process could not be looked at. The text says how to mend it; the system's own words are
-/// its source.
+/// Why a process could not be scanned. The text says what to do about it; the system's own error is
+/// the source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody of that name or number is there.
-    #[error("no process is called {who:?} or has that number; `unhitch threads` lists all")]
+    /// No process has that name or pid.
+    #[error("no process is called {who:?} or has that pid; `unhitch threads` lists all")]
     NoSuchProcess {
-        /// What was asked for.
+        /// The requested name or pid.
         who: String,
     },
-    /// It belongs to somebody else.
+    /// It belongs to another user.
     #[error(
-        "{} {pid} belongs to user {owner}, and we may not look into it: do so as that user or as root (`sudo unhitch …`), or with the \
-         capability CAP_SYS_PTRACE, which root of a container may lack",
+        "{} {pid} belongs to user {owner}, and we may not inspect it: run as that user or as root \
+         (`sudo unhitch …`), or with the capability CAP_SYS_PTRACE, which root in a container may \
+         lack",
         visible(name)
     )]
     NotPermitted {
-        /// Its number.
+        /// Its pid.
         pid: u32,
         /// Its name.
         name: String,
-        /// The user id that it runs under.
+        /// Its user id.
         owner: u32,
     },
-    /// A thread of the kernel's.
-    #[error(
-        "{} {pid} is a thread of the kernel: it has no address space of its own",
-        visible(name)
-    )]
+    /// It is a kernel thread.
+    #[error("{} {pid} is a kernel thread: it has no address space of its own", visible(name))]
     KernelThread {
-        /// Its number.
+        /// Its pid.
         pid: u32,
         /// Its name.
         name: String,
     },
-    /// It was there, and is gone.
-    #[error("{} {pid} has ended", visible(name))]
+    /// It has exited.
+    #[error("{} {pid} has exited", visible(name))]
     Ended {
-        /// Its number.
+        /// Its pid.
         pid: u32,
         /// Its name.
         name: String,
     },
-    /// At the priority of the calling thread, a look at pages could freeze the target.
+    /// At the priority of the calling thread, inspecting pages could freeze the target.
     #[error(
-        "pages are not looked at with idle priority (SCHED_IDLE or nice 19): the kernel holds the target's memory lock meanwhile, and whoever \
-         gets no CPU keeps it. Run at an ordinary priority, without --pages, or with --force"
+        "pages are not inspected at idle priority (SCHED_IDLE or nice 19): the kernel holds the \
+         target's memory lock meanwhile, and a scanner that gets no CPU would keep it. Run at \
+         normal priority, without --pages, or with --force"
     )]
     IdlePriority,
     /// The kernel lacks something.
-    #[error("{what}\n{mend}")]
+    #[error("{what}\n{remedy}")]
     Missing {
         /// What is missing.
         what: String,
-        /// What to do.
-        mend: String,
+        /// What to do about it.
+        remedy: String,
     },
     /// A file could not be read.
     #[error("cannot {action} {}", visible_path(path))]
     File {
-        /// What was tried.
+        /// The attempted operation, as an infinitive.
         action: &'static str,
-        /// With what.
+        /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A file of the kernel's is not as expected.
+    /// A kernel file has unexpected content.
     #[error("{} at byte {offset}: expected {expected}, found {found:?}", visible_path(path))]
     Malformed {
         /// The file.
         path: PathBuf,
-        /// Where in it.
+        /// Where in the file, in bytes.
         offset: u64,
-        /// What should be there.
+        /// What was expected.
         expected: &'static str,
-        /// What is.
+        /// What was found.
         found: String,
     },
 }

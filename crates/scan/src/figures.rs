@@ -1,47 +1,48 @@
-//! What is counted of a set of mappings.
+//! Sums over a set of mappings.
 
 use crate::mapping::Access;
 use crate::pages::PageCounts;
 use serde::Serialize;
 
-/// Blocks of at most 4 KiB, 16 KiB, 64 KiB, … 1 GiB, and larger ones: by four each time.
+/// Number of size classes: blocks of at most 4 KiB, 16 KiB, 64 KiB, … 1 GiB (a factor of four), and
+/// larger ones.
 pub const SIZE_CLASSES: usize = 11;
 const FIRST_SIZE_SHIFT: u32 = 12;
 
-/// What the pages of some mappings come to. Bytes.
+/// Sums over the pages of some mappings, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct PageFigures {
-    /// In memory.
+    /// Resident in memory.
     pub resident_bytes: u64,
     /// Swapped out.
     pub swapped_bytes: u64,
-    /// Of the resident ones, in huge pages.
+    /// The part of the resident memory that is in huge pages.
     pub huge_bytes: u64,
-    /// Page tables that these pages need, beyond those that the pages below them need already.
+    /// Page tables that these pages need, beyond those needed for pages at lower addresses.
     pub table_bytes: u64,
 }
 
 /// Sums over some mappings. A *block* is a mapping that can be accessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Figures {
-    /// How many mappings.
+    /// Number of mappings.
     pub mappings: u64,
     /// Their address space.
     pub reserved_bytes: u64,
     /// The part of it that can be read, written or executed.
     pub committed_bytes: u64,
-    /// Mappings that can be.
+    /// Number of mappings that can be read, written or executed.
     pub blocks: u64,
-    /// Mappings that can be executed.
+    /// Number of mappings that can be executed.
     pub executable_blocks: u64,
     /// Their address space.
     pub executable_bytes: u64,
     /// Blocks by size, in the classes of [`size_class`].
     pub block_sizes: [u64; SIZE_CLASSES],
-    /// Page tables that would be needed if every committed page were there, beyond those needed
-    /// below.
+    /// Page tables that would be needed if every committed page were present, beyond those needed
+    /// for lower addresses.
     pub table_bytes_if_full: u64,
-    /// What is there; absent where pages were not looked at.
+    /// Sums over pages; absent if pages were not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<PageFigures>,
 }
@@ -52,13 +53,13 @@ pub fn size_class(bytes: u64) -> usize {
     (shift.saturating_sub(FIRST_SIZE_SHIFT).div_ceil(2) as usize).min(SIZE_CLASSES - 1)
 }
 
-/// The largest block of a class, bytes; of the last class there is none.
+/// The maximum size of a block in a class, in bytes; `None` for the last class.
 pub fn class_limit(class: usize) -> Option<u64> {
     (class + 1 < SIZE_CLASSES).then(|| 1 << (FIRST_SIZE_SHIFT as usize + 2 * class))
 }
 
 impl Figures {
-    /// One mapping of `bytes`.
+    /// Adds a mapping of `bytes`.
     pub(crate) fn add(
         &mut self,
         bytes: u64,
@@ -89,7 +90,7 @@ impl Figures {
         }
     }
 
-    /// All mappings of `other` as well.
+    /// Adds all mappings of `other`.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.mappings += other.mappings;
         self.reserved_bytes += other.reserved_bytes;
@@ -110,7 +111,7 @@ impl Figures {
         }
     }
 
-    /// Fragmentation: blocks per MiB of committed memory; zero where there is none.
+    /// Fragmentation: blocks per MiB of committed memory; zero if there is none.
     pub fn blocks_per_mib(&self) -> f64 {
         if self.committed_bytes == 0 {
             0.0
@@ -119,7 +120,8 @@ impl Figures {
         }
     }
 
-    /// The page tables of these mappings: of the pages that are there, else at most.
+    /// The page tables of these mappings in bytes: those of the present pages if known, else an
+    /// upper bound.
     pub fn table_bytes(&self) -> u64 {
         self.pages.map_or(self.table_bytes_if_full, |pages| pages.table_bytes)
     }
@@ -130,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn size_classes_hold_what_they_say() {
+    fn size_classes_have_the_stated_limits() {
         for bytes in [
             1,
             4096,

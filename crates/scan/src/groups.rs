@@ -1,11 +1,11 @@
-//! Mappings by what they are for: a file, the heap, stacks, named or nameless anonymous memory,
-//! code made at run time, reservations.
+//! Groups mappings by purpose: files, the heap, stacks, named or unnamed anonymous memory, code
+//! generated at run time, reservations.
 //!
-//! Linux does not say which mappings were made by one call. A *reservation* is therefore concluded:
-//! a run of nameless private mappings without a gap, one of which is at least 1 MiB long and cannot
-//! be accessed. That is how programs hold address space that they commit piece by piece: code
-//! ranges, pointer cages, bitmaps, allocator arenas. Memory: a few hundred groups, however many
-//! mappings there are.
+//! Linux does not say which mappings were created by one call. So a *reservation* is inferred: a
+//! run of unnamed private mappings without gaps, of which one is at least 1 MiB long and
+//! inaccessible. That is how programs hold address space that they commit piece by piece: code
+//! ranges, pointer cages, bitmaps, allocator arenas. This needs memory for a few hundred groups,
+//! however many mappings there are.
 
 use crate::figures::Figures;
 use crate::mapping::{Access, Mapping};
@@ -14,75 +14,79 @@ use crate::process::text;
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// A piece as long as this that nobody can access is no guard page.
-const RESERVED_PIECE: u64 = 1 << 20;
-/// A thread's guard is at most so long, and its stack at least.
-const MOST_GUARD: u64 = 256 << 10;
-const LEAST_STACK: u64 = 16 << 10;
-const MOST_NAMES: usize = 4096;
-const MOST_RESERVATIONS: usize = 256;
+/// Minimum size in bytes of an inaccessible piece that makes a run a reservation: it is too large
+/// for a guard page.
+const MIN_RESERVED: u64 = 1 << 20;
+/// Maximum size in bytes of the guard of a thread stack.
+const MAX_GUARD: u64 = 256 << 10;
+/// Minimum size in bytes of a thread stack.
+const MIN_STACK: u64 = 16 << 10;
+/// Maximum number of groups with a name.
+const MAX_NAMES: usize = 4096;
+/// Maximum number of reservations with a group of their own.
+const MAX_RESERVATIONS: usize = 256;
 
-/// What mappings are for.
+/// The purpose of mappings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// A program, a library, data of a file.
+    /// A program, a library or another file.
     File,
-    /// `[heap]`: what grows by brk.
+    /// `[heap]`, which grows with brk.
     Heap,
-    /// The first thread's stack, and nameless memory right above a guard page.
+    /// The stack of the main thread, and unnamed memory right above a guard page.
     Stack,
-    /// Nameless private memory, or that which the program gave a name.
+    /// Private memory without a file, with or without a name given by the program.
     Anonymous,
     /// Shared memory: memfd, System V, `/dev/shm`, shared anonymous.
     Shared,
-    /// Nameless private memory that can be executed: made at run time.
+    /// Unnamed private memory that can be executed: code generated at run time.
     Jit,
-    /// Contiguous nameless memory, most of it often not accessible.
+    /// Contiguous unnamed memory, often mostly inaccessible.
     Reservation,
-    /// A device's memory, which the kernel does not count among the pages.
+    /// Memory of a device, whose pages the kernel does not report.
     Device,
-    /// What the kernel maps for itself: `[vdso]`, `[vvar]`.
+    /// Mappings of the kernel: `[vdso]`, `[vvar]`.
     Kernel,
 }
 
 /// Mappings of one kind and name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Group {
-    /// What they are for.
+    /// Their purpose.
     pub kind: Kind,
-    /// The file, the program's own name, or nothing.
+    /// The file, the name given by the program, or empty.
     pub name: String,
-    /// Of a reservation, its first address (avma).
+    /// The first address (avma) of a reservation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start: Option<u64>,
-    /// Sums.
+    /// Sums over its mappings.
     pub figures: Figures,
 }
 
-/// Where a mapping belongs.
+/// The group or run that a mapping belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// That group.
+    /// The group with this index.
     Group(usize),
-    /// To the run of nameless memory that it is part of.
+    /// The current run of unnamed memory.
     Run,
 }
 
-/// A run of nameless memory without a gap.
+/// A run of unnamed memory without gaps.
 #[derive(Default)]
 struct Run {
     start: u64,
     end: u64,
     reserves: bool,
-    /// The end of a piece that is perhaps a guard page.
+    /// The end of a piece that may be a guard page.
     guard_end: u64,
     anonymous: Figures,
     stack: Figures,
     jit: Figures,
 }
 
-/// Collects mappings into groups; they come upwards.
+/// Collects mappings, in ascending order, into groups.
 pub(crate) struct Groups {
     groups: Vec<Group>,
     by_name: HashMap<Box<[u8]>, usize>,
@@ -91,7 +95,7 @@ pub(crate) struct Groups {
     has_smaller: bool,
 }
 
-/// Kinds of which there is one group each, whose index is that of the kind here.
+/// Groups that always exist, with the same index as here.
 const SINGLE: [(Kind, &str); 9] = [
     (Kind::Anonymous, ""),
     (Kind::Stack, "threads"),
@@ -127,7 +131,7 @@ impl Groups {
         }
     }
 
-    /// Where the mapping belongs.
+    /// Determines where the mapping belongs.
     pub fn place(&mut self, mapping: &Mapping) -> Place {
         let name = mapping.name;
         if name.is_empty() && mapping.inode == 0 && !mapping.access.shared {
@@ -141,10 +145,10 @@ impl Groups {
             Kind::Heap => Some(3),
             Kind::Stack => Some(4),
             Kind::Kernel => Some(5),
-            Kind::Anonymous | Kind::Shared | Kind::Device if self.by_name.len() >= MOST_NAMES => {
+            Kind::Anonymous | Kind::Shared | Kind::Device if self.by_name.len() >= MAX_NAMES => {
                 Some(OTHER_NAMES)
             }
-            _ if self.by_name.len() >= MOST_NAMES => Some(OTHER_FILES),
+            _ if self.by_name.len() >= MAX_NAMES => Some(OTHER_FILES),
             _ => None,
         };
         let index = single.unwrap_or_else(|| {
@@ -156,13 +160,13 @@ impl Groups {
             });
             self.groups.len() - 1
         });
-        if self.by_name.len() < MOST_NAMES {
+        if self.by_name.len() < MAX_NAMES {
             self.by_name.insert(name.into(), index);
         }
         Place::Group(index)
     }
 
-    /// What the mappings of that place are for, as far as it is known already.
+    /// The kind of mappings in that place, as far as it is already known.
     pub fn kind(&self, place: Place) -> Kind {
         match place {
             Place::Run => Kind::Anonymous,
@@ -172,7 +176,7 @@ impl Groups {
         }
     }
 
-    /// Counts the mapping.
+    /// Adds the mapping.
     pub fn add(
         &mut self,
         place: Place,
@@ -193,16 +197,14 @@ impl Groups {
                 run.end = end;
                 let part = match access {
                     Access { execute: true, .. } => &mut run.jit,
-                    Access { write: true, .. }
-                        if run.guard_end == start && bytes >= LEAST_STACK =>
-                    {
+                    Access { write: true, .. } if run.guard_end == start && bytes >= MIN_STACK => {
                         &mut run.stack
                     }
                     _ => &mut run.anonymous,
                 };
                 part.add(bytes, access, if_full, pages);
-                run.reserves |= !access.any() && bytes >= RESERVED_PIECE;
-                if !access.any() && bytes <= MOST_GUARD {
+                run.reserves |= !access.any() && bytes >= MIN_RESERVED;
+                if !access.any() && bytes <= MAX_GUARD {
                     run.guard_end = end;
                 }
                 return;
@@ -232,7 +234,7 @@ impl Groups {
             start: Some(run.start),
             figures,
         });
-        if self.reservations.len() >= 2 * MOST_RESERVATIONS {
+        if self.reservations.len() >= 2 * MAX_RESERVATIONS {
             self.keep_large_reservations();
         }
     }
@@ -241,7 +243,7 @@ impl Groups {
         self.reservations.sort_by_key(|group| {
             std::cmp::Reverse((group.figures.mappings, group.figures.table_bytes(), group.start))
         });
-        let smaller = self.reservations.split_off(MOST_RESERVATIONS.min(self.reservations.len()));
+        let smaller = self.reservations.split_off(MAX_RESERVATIONS.min(self.reservations.len()));
         self.has_smaller |= !smaller.is_empty();
         for group in smaller {
             self.merge(SMALLER, &group.figures);
@@ -254,8 +256,8 @@ impl Groups {
         }
     }
 
-    /// All groups that hold something, those with most mappings first; and whether some
-    /// reservations are told as one.
+    /// All groups that are not empty, most mappings first; and whether small reservations were
+    /// merged into one group.
     pub fn finish(mut self) -> (Vec<Group>, bool) {
         self.end_run();
         self.keep_large_reservations();
@@ -298,7 +300,7 @@ fn kind_of(name: &[u8], inode: u64) -> Kind {
     }
 }
 
-/// `[anon:malloc]` is told as `malloc`.
+/// The name to show: `malloc` for `[anon:malloc]`.
 fn shown_name(name: &[u8]) -> String {
     let inner = name
         .strip_prefix(b"[anon:")
@@ -412,7 +414,7 @@ mod tests {
             }
         }
         let (groups, smaller) = groups.finish();
-        assert!(smaller && groups.len() <= MOST_NAMES + MOST_RESERVATIONS + SINGLE.len());
+        assert!(smaller && groups.len() <= MAX_NAMES + MAX_RESERVATIONS + SINGLE.len());
         assert_eq!(groups.iter().map(|group| group.figures.mappings).sum::<u64>(), 9_000);
     }
 }

@@ -1,19 +1,19 @@
-//! What grew between two scans of a process, per second, in words.
+//! What grew between two scans of a process, per second.
 
-use crate::findings::called;
+use crate::address_space::AddressSpace;
+use crate::findings::described;
 use crate::groups::Group;
-use crate::space::AddressSpace;
 use serde::Serialize;
 use unhitch_model::units::{bytes, count, plural};
 
-/// Change per second of a process's figures; negative where it shrank.
+/// Change per second of a process's figures; negative if they shrank.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Growth {
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
     /// Its name.
     pub name: String,
-    /// Time between the scans.
+    /// Time between the scans in seconds.
     pub seconds: f64,
     /// Mappings.
     pub mappings_per_second: f64,
@@ -29,12 +29,12 @@ pub struct Growth {
     pub table_bytes_per_second: f64,
     /// Mappings that can be executed.
     pub executable_blocks_per_second: f64,
-    /// All that in words.
+    /// All of this in words.
     pub text: String,
 }
 
 impl Growth {
-    /// From `before` to `after`, the scans of one process `seconds` apart.
+    /// Compares two scans of one process, `seconds` apart.
     pub fn between(before: &AddressSpace, after: &AddressSpace, seconds: f64) -> Self {
         let seconds = seconds.max(1e-3);
         let rate = |before: u64, after: u64| (after as f64 - before as f64) / seconds;
@@ -81,7 +81,7 @@ impl Growth {
         );
         if changes.is_empty() {
             return format!(
-                "nothing changed in {:.1} s; {}",
+                "no change in {:.1} s; {}",
                 self.seconds,
                 plural(after.total.mappings, "mapping")
             );
@@ -94,7 +94,7 @@ impl Growth {
         if let Some((group, more)) = fastest(before, after) {
             text += &format!(
                 ". {} grows fastest: {} more in {:.1} s",
-                called(group),
+                described(group),
                 plural(more, "mapping"),
                 self.seconds
             );
@@ -103,7 +103,7 @@ impl Growth {
     }
 }
 
-/// The group that got most mappings.
+/// The group that gained the most mappings.
 fn fastest<'a>(before: &AddressSpace, after: &'a AddressSpace) -> Option<(&'a Group, u64)> {
     let had = |group: &Group| {
         let same = before
@@ -114,7 +114,7 @@ fn fastest<'a>(before: &AddressSpace, after: &'a AddressSpace) -> Option<(&'a Gr
     };
     let grown =
         after.groups.iter().map(|group| (group, group.figures.mappings.saturating_sub(had(group))));
-    // The first of several equal ones.
+    // If several are equal, take the first.
     grown
         .filter(|(_, more)| *more > 0)
         .reduce(|best, next| if next.1 > best.1 { next } else { best })

@@ -1,29 +1,30 @@
 //! Reads `/proc/PID/maps` (proc(5)) line by line: `START-END rwxp OFFSET MAJOR:MINOR INODE   NAME`.
 
-use crate::Error;
+use crate::error::Error;
 use crate::mapping::{Access, Mapping};
 use crate::stall::Calls;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::PathBuf;
 
-/// Holds any line: a name has at most 4096 bytes, each of them written as at most four.
+/// Size of the buffer in bytes. It holds any line: a name has at most 4096 bytes, each escaped with
+/// at most four.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The lines that are not yet told.
+/// The remaining lines.
 pub struct MapsText<F = File> {
     file: F,
     path: PathBuf,
     buffer: Vec<u8>,
-    /// The part of the buffer that is read but not told.
+    /// The part of the buffer that is not yet parsed.
     start: usize,
     end: usize,
-    /// Bytes told so far, for error messages.
+    /// Bytes parsed so far, for error messages.
     offset: u64,
 }
 
 impl<F: Read> MapsText<F> {
-    /// From an open `maps`.
+    /// Reads from an open `maps`.
     pub fn new(file: F, path: PathBuf) -> Self {
         Self { file, path, buffer: vec![0; BUFFER_BYTES], start: 0, end: 0, offset: 0 }
     }
@@ -37,7 +38,7 @@ impl<F: Read> MapsText<F> {
             }
             let had = unread.len();
             if self.fill(calls)? == 0 {
-                // An ended process's text ends too, perhaps with half a line.
+                // If the process exits the text ends, too, perhaps in the middle of a line.
                 self.start = self.end;
                 return if had == 0 {
                     Ok(None)
@@ -71,7 +72,7 @@ impl<F: Read> MapsText<F> {
         }
     }
 
-    /// Reads more behind what is unread; zero at the end, or when a line is longer than the buffer.
+    /// Reads more text; returns zero at the end, or if a line is longer than the buffer.
     fn fill(&mut self, calls: &mut Calls) -> Result<usize, Error> {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
@@ -115,7 +116,7 @@ fn parse(line: &[u8]) -> Option<Mapping<'_>> {
     Some(Mapping { start, end, access, page_bytes: 0, inode, name: rest.trim_ascii_start() })
 }
 
-/// A number up to the byte `until`, and what follows that.
+/// Parses a number that ends at the byte `until`; also returns the rest.
 fn number(text: &[u8], radix: u32, until: u8) -> Option<(u64, &[u8])> {
     let mut value: u64 = 0;
     for (index, &byte) in text.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! Which pages of a process are there, looked at in pieces small enough that nobody waits for us
+//! Counts the present pages of a process, in pieces so small that nobody has to wait for us
 //! (`PAGEMAP_SCAN`, Linux 6.7).
 //!
 //! The kernel holds the target's `mmap_lock` for reading while it walks a piece. *How a piece is
-//! bounded:* in address space (empty page tables cost time and report nothing), and in pages found.
-//! It grows while calls are short and shrinks when one was long.
+//! limited:* in address space (empty page tables take time and report nothing), and in the number
+//! of pages found. Pieces grow while calls are short, and shrink after a long one.
 
-use crate::Error;
+use crate::error::Error;
 use crate::stall::Calls;
 use crate::sys::{self, Region};
 use crate::tables::{Entry, PageTables, TABLE_BYTES};
@@ -13,58 +13,62 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
-const REGIONS: usize = 1024;
-/// 64 MiB of small pages.
+/// Maximum number of regions per call.
+const MAX_REGIONS: usize = 1024;
+/// Maximum number of pages per call: 64 MiB of small pages.
 const MAX_PAGES: u64 = 1 << 14;
-const LEAST_PIECE: u64 = 2 << 20;
+/// Minimum size of a piece in bytes.
+const MIN_PIECE: u64 = 2 << 20;
+/// Initial size of a piece in bytes.
 const FIRST_PIECE: u64 = 64 << 20;
-/// 512 empty tables at most, half a millisecond.
-const MOST_PIECE: u64 = 1 << 30;
-/// Calls shorter than this let the piece grow …
+/// Maximum size of a piece in bytes: at most 512 empty tables, half a millisecond.
+const MAX_PIECE: u64 = 1 << 30;
+/// A piece grows after a call that is shorter than this …
 const SHORT_NS: u64 = 50_000;
-/// … and longer ones let it shrink.
+/// … and shrinks after a call that is longer than this.
 const LONG_NS: u64 = 150_000;
 
-const TOLD: u64 = sys::FILE | sys::PRESENT | sys::SWAPPED | sys::ZERO | sys::HUGE;
+/// The kinds that the kernel should report for each page.
+const REPORTED: u64 = sys::FILE | sys::PRESENT | sys::SWAPPED | sys::ZERO | sys::HUGE;
 const HUGE_BYTES: u64 = 2 << 20;
 
-/// A mapping's pages.
+/// The pages of a mapping.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageCounts {
-    /// Bytes that are in memory.
+    /// Resident bytes.
     pub resident_bytes: u64,
-    /// Bytes that are swapped out.
+    /// Swapped bytes.
     pub swapped_bytes: u64,
-    /// Of the resident bytes, those in huge pages.
+    /// The part of the resident bytes that is in huge pages.
     pub huge_bytes: u64,
-    /// Page tables needed for them, and not yet for a mapping below.
+    /// Page tables needed for them, beyond those needed for lower mappings.
     pub tables_bytes: u64,
 }
 
-/// A range of one mapping, for which pages are wanted.
+/// A range of one mapping whose pages to count.
 #[derive(Clone, Copy, Debug)]
 pub struct Range {
     /// First address.
     pub start: u64,
-    /// The address after the last.
+    /// Address just after the last byte.
     pub end: u64,
-    /// Size of its pages: above 4 KiB for hugetlb.
+    /// Size of its pages in bytes: above 4 KiB for hugetlb.
     pub page_bytes: u64,
 }
 
-/// Looks at pages, upwards.
+/// Counts pages, in ascending order.
 pub struct Pages {
     pagemap: File,
     path: PathBuf,
     regions: Vec<Region>,
     piece: u64,
     any_of: u64,
-    /// The tables of all pages seen.
+    /// The page tables of all pages seen.
     pub tables: PageTables,
 }
 
 impl Pages {
-    /// Of the process `pid`.
+    /// The pages of process `pid`.
     pub fn open(pid: u32) -> Result<Self, Error> {
         let path = Path::new("/proc").join(pid.to_string()).join("pagemap");
         let pagemap = File::open(&path).map_err(|source| Error::File {
@@ -72,23 +76,23 @@ impl Pages {
             path: path.clone(),
             source,
         })?;
-        let mut regions = vec![Region::default(); REGIONS];
-        // The range is empty, so this asks only what the kernel knows of.
-        let knows = |any_of, regions: &mut [Region]| {
+        let mut regions = vec![Region::default(); MAX_REGIONS];
+        // The range is empty, so this only checks which kinds the kernel supports.
+        let probe = |any_of, regions: &mut [Region]| {
             sys::scan_pages(pagemap.as_fd(), (0, 0), any_of, any_of, 1, regions)
         };
         let mut any_of = sys::PRESENT | sys::SWAPPED | sys::GUARD;
-        if knows(any_of, &mut regions)
+        if probe(any_of, &mut regions)
             .is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL))
         {
             any_of &= !sys::GUARD;
         }
-        match knows(any_of, &mut regions) {
+        match probe(any_of, &mut regions) {
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOTTY | libc::EINVAL)) => {
                 Err(Error::Missing {
-                    what: "this kernel cannot be asked for pages in bounded pieces (PAGEMAP_SCAN)"
+                    what: "this kernel cannot list pages in bounded pieces (PAGEMAP_SCAN)"
                         .to_owned(),
-                    mend: "use Linux 6.7 or later, or scan without --pages".to_owned(),
+                    remedy: "use Linux 6.7 or later, or scan without --pages".to_owned(),
                 })
             }
             _ => Ok(Self {
@@ -102,8 +106,8 @@ impl Pages {
         }
     }
 
-    /// Counts the pages of `ranges`, which ascend, one count for each. Ends early, with zeroes,
-    /// when the process has ended.
+    /// Counts the pages of `ranges`, which must be in ascending order; returns one count for each.
+    /// If the process exits, the remaining counts are zero.
     pub fn count(&mut self, ranges: &[Range], calls: &mut Calls) -> Result<Vec<PageCounts>, Error> {
         let mut counts = vec![PageCounts::default(); ranges.len()];
         let Some(end) = ranges.last().map(|range| range.end) else { return Ok(counts) };
@@ -115,10 +119,10 @@ impl Pages {
             }
             at = at.max(range.start);
             let to = at.saturating_add(self.piece).min(end);
-            let (pagemap, told) = (self.pagemap.as_fd(), TOLD | self.any_of & sys::GUARD);
+            let (pagemap, reported) = (self.pagemap.as_fd(), REPORTED | self.any_of & sys::GUARD);
             let regions = &mut self.regions;
             let (answer, ns) = calls.time_ns("PAGEMAP_SCAN", || {
-                sys::scan_pages(pagemap, (at, to), self.any_of, told, MAX_PAGES, regions)
+                sys::scan_pages(pagemap, (at, to), self.any_of, reported, MAX_PAGES, regions)
             });
             let (found, walked) = match answer {
                 Ok(answer) => answer,
@@ -126,7 +130,7 @@ impl Pages {
                 Err(error) if error.raw_os_error() == Some(libc::EINTR) => continue,
                 Err(source) => {
                     return Err(Error::File {
-                        action: "look at the pages in",
+                        action: "scan the pages in",
                         path: self.path.clone(),
                         source,
                     });
@@ -139,22 +143,23 @@ impl Pages {
                 found_pages += region.end.saturating_sub(region.start) / TABLE_BYTES;
                 self.divide(region, ranges, &mut first, &mut counts);
             }
-            // After more than 512 regions the kernel (6.18) tells as `walk_end` where it stopped to
-            // copy them, although it went on.
+            // After more than 512 regions, the kernel (6.18) returns as `walk_end` where it paused
+            // to copy them, although it continued after that.
             let is_whole = found < self.regions.len() && found_pages < MAX_PAGES;
             let next = walked.max(seen_to).min(to);
-            // A kernel that did not get on would keep us here for ever.
+            // If the kernel made no progress, we would stay here forever.
             at = if is_whole || next <= at { to } else { next };
             self.piece = match ns {
-                ..SHORT_NS => (self.piece * 2).min(MOST_PIECE),
+                ..SHORT_NS => (self.piece * 2).min(MAX_PIECE),
                 SHORT_NS..=LONG_NS => self.piece,
-                _ => (self.piece / 2).max(LEAST_PIECE),
+                _ => (self.piece / 2).max(MIN_PIECE),
             };
         }
         Ok(counts)
     }
 
-    /// A region goes on across mappings when their pages are alike: divides it among them.
+    /// Divides a region among the ranges: it spans several mappings if their pages are of the same
+    /// kind.
     fn divide(
         &mut self,
         region: Region,
@@ -183,7 +188,7 @@ impl Pages {
         let has = |kind| kinds & kind != 0;
         let bytes = end - start;
         if has(sys::ZERO) {
-            // It takes an entry in a table, and no memory.
+            // The zero page takes an entry in a table, but no memory.
         } else if has(sys::PRESENT) {
             count.resident_bytes += bytes;
         } else if !has(sys::GUARD) {

@@ -1,38 +1,39 @@
-//! Processes: found by number or name, and what `/proc/PID/status` (proc(5)) says of one.
+//! Processes: finds them by pid or name, and reads `/proc/PID/status` (proc(5)).
 
-use crate::Error;
+use crate::error::Error;
 use serde::Serialize;
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// What identifies a process, and what the kernel accounts to it. Sizes are bytes.
+/// The identity and the memory accounting of a process. Sizes are in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Process {
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
-    /// Its name: the thread-group leader's, at most 15 bytes.
+    /// Its name: that of its main thread, at most 15 bytes.
     pub name: String,
-    /// The user that it runs as (effective).
+    /// Its effective user id.
     pub uid: u32,
-    /// When it started, clock ticks since boot: tells it from a later one of the same number.
+    /// Its start time in clock ticks since boot; distinguishes it from a later process with the
+    /// same pid.
     #[serde(skip)]
     pub start_ticks: u64,
-    /// How many threads it has.
+    /// Its number of threads.
     pub threads: u64,
     /// Address space in use (VmSize).
     pub size_bytes: u64,
-    /// In memory (VmRSS, without hugetlb).
+    /// Resident memory (VmRSS, without hugetlb).
     pub resident_bytes: u64,
-    /// Swapped out (VmSwap).
+    /// Swapped memory (VmSwap).
     pub swapped_bytes: u64,
-    /// In hugetlb pages.
+    /// Memory in hugetlb pages.
     pub hugetlb_bytes: u64,
-    /// Page tables but the root (VmPTE).
+    /// Page tables without the root (VmPTE).
     pub page_table_bytes: u64,
 }
 
-/// A file of a process's folder in `/proc`; `None` when the process is gone.
+/// Reads a file in the `/proc` folder of a process; `None` if the process has exited.
 pub fn read(pid: u32, file: &str) -> io::Result<Option<Vec<u8>>> {
     match fs::read(Path::new("/proc").join(pid.to_string()).join(file)) {
         Ok(text) => Ok(Some(text)),
@@ -47,9 +48,13 @@ pub fn read(pid: u32, file: &str) -> io::Result<Option<Vec<u8>>> {
 }
 
 impl Process {
-    /// Looks up what may be scanned: fails for what has no address space, or no longer.
+    /// Reads a process that has an address space.
+    ///
+    /// # Errors
+    /// When there is no such process, it has exited, it is a kernel thread, or `/proc` cannot be
+    /// read.
     pub fn with_memory(pid: u32) -> Result<Self, Error> {
-        let Some((process, memory)) = Self::look(pid)? else {
+        let Some((process, memory)) = Self::read(pid)? else {
             return Err(Error::NoSuchProcess { who: pid.to_string() });
         };
         match memory {
@@ -59,13 +64,13 @@ impl Process {
         }
     }
 
-    /// Whether it is that one, and not a later one of the same number.
+    /// True if both are the same process, and not just the same pid.
     pub fn is_same(&self, other: &Self) -> bool {
         (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
     }
 
-    /// Any process, and what memory it has; `None` when there is none of that number.
-    pub(crate) fn look(pid: u32) -> Result<Option<(Self, Memory)>, Error> {
+    /// Reads any process and which kind of memory it has; `None` if the pid does not exist.
+    pub(crate) fn read(pid: u32) -> Result<Option<(Self, Memory)>, Error> {
         let path = |file: &str| Path::new("/proc").join(pid.to_string()).join(file);
         let read = |file| {
             read(pid, file).map_err(|source| Error::File {
@@ -108,8 +113,7 @@ impl Process {
         {
             (Some(_), _) => Memory::Own,
             (None, Some('Z' | 'X')) => Memory::Gone,
-            // A process that is about to end has given its memory back before it is a zombie; a
-            // kernel thread never had a command line.
+            // A process that is exiting frees its memory before it becomes a zombie.
             (None, _) if field("Kthread") == Some("0") => Memory::Gone,
             (None, _) => Memory::Kernel,
         };
@@ -117,7 +121,7 @@ impl Process {
     }
 }
 
-/// What memory a process has.
+/// Which kind of memory a process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Own,
@@ -125,7 +129,7 @@ pub(crate) enum Memory {
     Gone,
 }
 
-/// Of `/proc/PID/stat`, what stands behind the name (which may hold spaces and parentheses).
+/// The fields of `/proc/PID/stat` after the name (which may contain spaces and parentheses).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stat {
     pub state: char,
@@ -146,7 +150,7 @@ impl Stat {
     }
 }
 
-/// Bytes of the kernel's as text.
+/// Bytes from the kernel as text.
 pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
@@ -155,7 +159,10 @@ fn unescaped(name: &str) -> String {
     name.replace("\\n", "\n").replace("\\\\", "\\")
 }
 
-/// The numbers of all processes, ascending.
+/// The pids of all processes, ascending.
+///
+/// # Errors
+/// When `/proc` cannot be read.
 pub fn all_pids() -> Result<Vec<u32>, Error> {
     numbered(Path::new("/proc"))
 }
@@ -173,8 +180,11 @@ pub(crate) fn numbered(folder: &Path) -> Result<Vec<u32>, Error> {
     Ok(numbers)
 }
 
-/// The processes that `who` means: a number, a process's name, or the file name of its program.
-/// This process itself is meant only by its number.
+/// Finds processes by pid, process name or file name of the program. Does not find this process by
+/// name.
+///
+/// # Errors
+/// When there is no such process, or `/proc` cannot be read.
 pub fn find(who: &str) -> Result<Vec<u32>, Error> {
     let missing = || Error::NoSuchProcess { who: who.to_owned() };
     if let Ok(pid) = who.parse::<u32>() {
@@ -184,17 +194,15 @@ pub fn find(who: &str) -> Result<Vec<u32>, Error> {
             Err(missing())
         };
     }
-    let is_meant = |pid: u32| {
+    let matches = |pid: u32| {
         let comm = read(pid, "comm").ok().flatten().unwrap_or_default();
         let command = read(pid, "cmdline").ok().flatten().unwrap_or_default();
         let program = command.split(|byte| *byte == 0).next().unwrap_or_default();
         let file_name = program.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         comm.trim_ascii_end() == who.as_bytes() || file_name == who.as_bytes()
     };
-    let found: Vec<u32> = all_pids()?
-        .into_iter()
-        .filter(|pid| *pid != std::process::id() && is_meant(*pid))
-        .collect();
+    let found: Vec<u32> =
+        all_pids()?.into_iter().filter(|pid| *pid != std::process::id() && matches(*pid)).collect();
     if found.is_empty() { Err(missing()) } else { Ok(found) }
 }
 

@@ -1,98 +1,47 @@
-//! Scans one address space: lists its mappings, counts their pages if asked to, and compares page
+//! Scans one address space: lists its mappings, optionally counts their pages, and compares page
 //! tables.
 
+use crate::address_space::{AddressSpace, Method, TableFigures};
 use crate::areas::{Area, Areas};
+use crate::error::Error;
 use crate::figures::Figures;
-use crate::groups::{Group, Groups, Kind, Place};
-use crate::mapping::{Access, Mapping, Mappings};
+use crate::groups::{Groups, Kind, Place};
+use crate::mapping::{Access, Mapping};
+use crate::mappings::Mappings;
 use crate::pages::{PageCounts, Pages, Range};
 use crate::process::Process;
 use crate::stall::Calls;
+use crate::sys;
 use crate::tables::{Entry, PageTables, TABLE_BYTES};
-use crate::{Error, sys};
-use serde::Serialize;
 use std::io::ErrorKind;
 use std::time::Instant;
 
-/// How many mappings are looked at between two looks at their pages.
+/// How many mappings to list before counting their pages.
 const BATCH: usize = 1024;
-const PROGRESS_EVERY: u64 = 1 << 14;
+/// Number of mappings between two progress reports.
+const PROGRESS_INTERVAL: u64 = 1 << 14;
 
-/// What to look at.
+/// What to scan.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Count pages as well.
+    /// Also count pages.
     pub pages: bool,
     /// Count pages even at idle priority.
     pub force: bool,
-    /// Read the text of `maps` even where the kernel can be asked for mappings.
+    /// Read the text of `maps` even if the kernel supports queries.
     pub by_text: bool,
 }
 
-/// How far a scan is.
+/// The progress of a scan.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Mappings so far.
     pub mappings: u64,
-    /// Their address space.
+    /// Their address space in bytes.
     pub bytes: u64,
 }
 
-/// Page tables as the kernel accounts them, and as the pages need them. Bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct TableFigures {
-    /// What the kernel says it allocated (VmPTE): all but the root.
-    pub allocated_bytes: u64,
-    /// The root.
-    pub root_bytes: u64,
-    /// What the pages that are there need.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub needed_bytes: Option<u64>,
-    /// Allocated and not needed: memory was freed, or a device's is mapped.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub empty_bytes: Option<u64>,
-    /// What devices' memory would need, whose pages the kernel does not show: as much of the empty
-    /// tables is perhaps in use.
-    pub unseen_bytes: u64,
-}
-
-/// How the scan was made.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Method {
-    /// The kernel interface that listed the mappings.
-    pub interface: &'static str,
-    /// How long it took, nanoseconds.
-    pub duration_ns: u64,
-    /// What the target can have waited for us at most.
-    #[serde(flatten)]
-    pub calls: Calls,
-}
-
-/// What was found in a process's address space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct AddressSpace {
-    /// Whose it is, as of the end of the scan.
-    pub process: Process,
-    /// Everything.
-    pub total: Figures,
-    /// The same by what it is for, most mappings first.
-    pub groups: Vec<Group>,
-    /// Page tables.
-    pub page_tables: TableFigures,
-    /// The most mappings that the system allows a process.
-    pub most_mappings: Option<u64>,
-    /// How it was looked at.
-    pub method: Method,
-    /// What stands out, in words.
-    pub findings: Vec<String>,
-    /// What the figures leave out, or may have wrong.
-    pub warnings: Vec<String>,
-    /// Where it lies, for the picture.
-    #[serde(skip)]
-    pub areas: Vec<Area>,
-}
-
-/// A mapping that waits for its pages to be counted.
+/// A mapping whose pages are to be counted.
 pub(crate) struct Waiting {
     place: Place,
     access: Access,
@@ -100,8 +49,8 @@ pub(crate) struct Waiting {
     range: Range,
 }
 
-/// What is known of an address space while its mappings come, upwards. Its size does not depend on
-/// their number.
+/// Collects what is known about an address space while its mappings arrive, in ascending order. Its
+/// size does not depend on their number.
 pub(crate) struct Collector {
     groups: Groups,
     areas: Areas,
@@ -137,7 +86,7 @@ impl Collector {
     pub fn place(&mut self, mapping: &Mapping) -> Waiting {
         let place = self.groups.place(mapping);
         let (start, end) = (mapping.start, mapping.end);
-        // `maps` does not say the size, and most hugetlb pages are of 2 MiB.
+        // `maps` does not contain the page size, and most hugetlb pages have 2 MiB.
         let page_bytes = if mapping.page_bytes == 0 && mapping.name.starts_with(b"/anon_hugepage") {
             2 << 20
         } else {
@@ -151,8 +100,8 @@ impl Collector {
         Waiting { place, access: mapping.access, if_full, range: Range { start, end, page_bytes } }
     }
 
-    /// All of it, and what stands out. `needed_bytes`: the page tables of the pages that are there,
-    /// where that is known.
+    /// Completes the result. `needed_bytes` is the size of the page tables that the present pages
+    /// need, if known.
     pub fn finish(
         self,
         process: Process,
@@ -162,7 +111,7 @@ impl Collector {
     ) -> AddressSpace {
         let (groups, smaller) = self.groups.finish();
         if smaller {
-            warnings.push("small reservations are told as one".to_owned());
+            warnings.push("small reservations are merged into one".to_owned());
         }
         let areas = self.areas.finish(&groups);
         let allocated_bytes = process.page_table_bytes;
@@ -190,11 +139,12 @@ impl Collector {
     }
 }
 
-/// Looks at the address space of `pid`. `progress` is called every few thousand mappings.
+/// Scans the address space of `pid`. Calls `progress` every few thousand mappings. If the process
+/// exits during the scan, the result covers what was seen until then, and has a warning.
 ///
-/// Fails for a kernel thread, for what has ended, for what belongs to somebody else, and with
-/// `pages` at idle priority. A process that ends meanwhile is told as far as it was seen, with a
-/// warning.
+/// # Errors
+/// When the process does not exist, has exited, is a kernel thread or belongs to another user; with
+/// `pages` at idle priority; or when `/proc` cannot be read.
 pub fn scan(
     pid: u32,
     options: &Options,
@@ -220,8 +170,7 @@ pub fn scan(
     let mut waiting: Vec<Waiting> = Vec::with_capacity(BATCH);
     let mut seen = Progress { mappings: 0, bytes: 0 };
     while let Some(mapping) = mappings.next(&mut calls)? {
-        // Every program that asks for the time touches it, and the kernel does not show it among
-        // the pages.
+        // Every program that reads the time has this page, but the kernel does not report it.
         let is_clock = mapping.name == b"[vvar]";
         let one = all.place(&mapping);
         seen.mappings += 1;
@@ -238,7 +187,7 @@ pub fn scan(
                 }
             }
         }
-        if seen.mappings.is_multiple_of(PROGRESS_EVERY) {
+        if seen.mappings.is_multiple_of(PROGRESS_INTERVAL) {
             progress(seen);
         }
     }
@@ -250,27 +199,17 @@ pub fn scan(
         Ok(after) if after.is_same(&before) => after,
         _ => {
             warnings.push(
-                "the process ended during the scan: the figures are of what was seen until then"
+                "the process exited during the scan: the figures only cover what was seen until \
+                 then"
                     .to_owned(),
             );
             before.clone()
         }
     };
     let needed = pages.as_ref().filter(|_| has_plain_pages).map(|pages| pages.tables.bytes());
-    if options.pages && !has_plain_pages {
-        warnings.push(
-            "page tables are simulated for pages of 4 KiB only, and this machine's are larger"
-                .to_owned(),
-        );
-    }
-    let allocated_bytes = after.page_table_bytes;
-    if let Some(needed) = needed
-        .filter(|needed| *needed > allocated_bytes || before.page_table_bytes != allocated_bytes)
-    {
-        let (from, to) = (before.page_table_bytes, allocated_bytes);
-        warnings.push(format!(
-            "page tables changed during the scan (VmPTE {from} → {to} bytes, simulated {needed}): their comparison is as good as that"
-        ));
+    if options.pages {
+        let pte_bytes = (before.page_table_bytes, after.page_table_bytes);
+        warnings.extend(table_warning(has_plain_pages, pte_bytes, needed));
     }
     let method = Method {
         interface: mappings.interface(),
@@ -280,7 +219,27 @@ pub fn scan(
     Ok(all.finish(after, needed, method, warnings))
 }
 
-/// Counts the pages of those that wait, and adds them.
+/// Why the comparison of page tables is missing or only approximate. `from` and `to` are `VmPTE` in
+/// bytes before and after the scan, `needed` are the simulated tables.
+fn table_warning(
+    has_plain_pages: bool,
+    (from, to): (u64, u64),
+    needed: Option<u64>,
+) -> Option<String> {
+    if !has_plain_pages {
+        let warning = "page tables are only simulated for pages of 4 KiB, but this machine has \
+                       larger pages";
+        return Some(warning.to_owned());
+    }
+    needed.filter(|needed| *needed > to || from != to).map(|needed| {
+        format!(
+            "page tables changed during the scan (VmPTE {from} → {to} bytes, simulated {needed}), \
+             so the comparison is approximate"
+        )
+    })
+}
+
+/// Counts the pages of the waiting mappings, and adds them.
 fn count(
     pages: &mut Pages,
     waiting: &mut Vec<Waiting>,
@@ -294,7 +253,7 @@ fn count(
     Ok(())
 }
 
-/// Why a process's file could not be opened.
+/// The error for a file of a process that could not be opened.
 fn refused(process: &Process, source: std::io::Error, file: &str) -> Error {
     let (pid, name) = (process.pid, process.name.clone());
     match source.kind() {
@@ -308,7 +267,7 @@ fn refused(process: &Process, source: std::io::Error, file: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::areas::MOST_AREAS;
+    use crate::areas::MAX_AREAS;
     use crate::synthetic::{NONE, RW, RX, Synthetic};
 
     const MAPPINGS: u64 = 10_000_000;
@@ -345,7 +304,7 @@ mod tests {
         assert_eq!(space.total.mappings, MAPPINGS);
         assert_eq!(space.total.executable_blocks, MAPPINGS / 4);
         assert_eq!(space.groups.iter().map(|group| group.figures.mappings).sum::<u64>(), MAPPINGS);
-        assert!(space.groups.len() < 5_000 && space.areas.len() <= MOST_AREAS);
+        assert!(space.groups.len() < 5_000 && space.areas.len() <= MAX_AREAS);
         assert_eq!(space.areas.iter().map(|area| area.mappings).sum::<u64>(), MAPPINGS);
         // Three of four have a page, each in 2 MiB of its own, and every 1 GiB and 512 GiB from the
         // first to the last has one.

@@ -1,32 +1,32 @@
-//! The longest time for which we can have kept the target waiting: that of the longest single call
-//! into the kernel.
+//! The maximum time for which we may have stalled the target: the duration of the longest system
+//! call.
 //!
-//! Between two calls we hold no lock of the target's. Within one, the kernel may hold its
-//! `mmap_lock` (or, from Linux 6.17 on, the lock of one mapping) for all of it at worst: also while
-//! our thread waits for a CPU. So the time of the call, by the wall clock, is an upper bound of the
-//! stall that it caused.
+//! Between two calls we hold no lock of the target. During a call, the kernel may hold its
+//! `mmap_lock` (since Linux 6.17, the lock of one mapping), in the worst case all the time, even
+//! while our thread waits for a CPU. So the wall time of a call is an upper bound of the stall that
+//! it caused.
 
 use serde::Serialize;
 use std::time::Instant;
 
-/// Calls into the kernel that may hold a lock of the target's, timed.
+/// Times system calls that may hold a lock of the target.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Calls {
-    /// How many there were.
+    /// Number of calls.
     pub calls: u64,
-    /// The longest, nanoseconds of wall time.
+    /// Wall time of the longest call in nanoseconds.
     pub longest_call_ns: u64,
-    /// Which call that was.
+    /// The name of the longest call.
     pub longest_call: &'static str,
 }
 
 impl Calls {
-    /// Makes a call.
+    /// Times a call.
     pub fn time<T>(&mut self, what: &'static str, call: impl FnOnce() -> T) -> T {
         self.time_ns(what, call).0
     }
 
-    /// Makes a call, and says how long it took.
+    /// Times a call, and returns how long it took in nanoseconds.
     pub fn time_ns<T>(&mut self, what: &'static str, call: impl FnOnce() -> T) -> (T, u64) {
         let start = Instant::now();
         let result = call();

@@ -1,12 +1,12 @@
-//! An address space as a picture: its stretches from the lowest address to the highest, sizes on a
+//! An address space as a picture: its areas from the lowest address to the highest, with sizes on a
 //! logarithmic scale.
 //!
-//! *Why logarithmic:* a program of 100 MiB may have 2 TiB reserved in an address space of 128 TiB;
-//! on a linear scale there is nothing to be seen. Every stretch says under the pointer what it is.
+//! *Why logarithmic:* a program of 100 MiB may reserve 2 TiB in an address space of 128 TiB; on a
+//! linear scale nothing would be visible. Every area has a tooltip that describes it.
 
+use crate::address_space::AddressSpace;
 use crate::areas::Area;
 use crate::groups::Kind;
-use crate::space::AddressSpace;
 use crate::text::{lines, title};
 use std::fmt::Write;
 use unhitch_model::units::{bytes, plural};
@@ -17,16 +17,16 @@ const LEFT: f64 = 60.0;
 const RIGHT: f64 = 20.0;
 const TOP: f64 = 96.0;
 const HEIGHT: f64 = 260.0;
-/// The scale goes from a page to all that a program can address.
+/// The scale goes from a page to the whole user address space.
 const FROM: u64 = 4 << 10;
 const TO: u64 = 128 << 40;
-/// A gap is drawn narrower than a stretch of its size.
+/// A gap is drawn this much narrower than an area of its size.
 const GAP_PART: f64 = 0.15;
 const LINE_CHARS: usize = 150;
-/// Stretches wider than this have their address written below them.
-const LABELLED: f64 = 30.0;
+/// Areas of at least this width have their address below them.
+const MIN_LABELLED_WIDTH: f64 = 30.0;
 
-/// Draws it.
+/// Draws the address space.
 pub fn svg(space: &AddressSpace) -> String {
     let findings: Vec<String> =
         space.findings.iter().take(2).flat_map(|finding| lines(finding, LINE_CHARS)).collect();
@@ -61,9 +61,9 @@ pub fn svg(space: &AddressSpace) -> String {
     }
     legend(space, top - 26.0, &mut out);
     axis(top, &mut out);
-    stretches(&space.areas, space.total.pages.is_some(), top, &mut out);
-    let note = "From the lowest address up; sizes on a logarithmic scale. Outline: reserved; light: committed; solid: resident (with \
-                --pages); red line: executable.";
+    draw_areas(&space.areas, space.total.pages.is_some(), top, &mut out);
+    let note = "From the lowest address up; sizes on a logarithmic scale. Outline: reserved; \
+                light: committed; solid: resident (with --pages); red line: executable.";
     let _ = writeln!(
         out,
         r#"<text class="dim" x="{LEFT}" y="{:.0}" font-size="11">{note}</text>"#,
@@ -73,7 +73,7 @@ pub fn svg(space: &AddressSpace) -> String {
     out
 }
 
-/// How far up the scale a size is, 0 to 1.
+/// The position of a size on the scale, 0 to 1.
 fn scaled(size: u64) -> f64 {
     let log = |size: u64| (size.clamp(FROM, TO) as f64).log2();
     if size == 0 { 0.0 } else { (log(size) - log(FROM) + 1.0) / (log(TO) - log(FROM) + 1.0) }
@@ -93,7 +93,7 @@ fn axis(top: f64, out: &mut String) {
     }
 }
 
-fn stretches(areas: &[Area], has_pages: bool, top: f64, out: &mut String) {
+fn draw_areas(areas: &[Area], has_pages: bool, top: f64, out: &mut String) {
     let gap_after = |index: usize| match (areas.get(index), areas.get(index + 1)) {
         (Some(area), Some(next)) => next.start.saturating_sub(area.end),
         _ => 0,
@@ -114,7 +114,7 @@ fn stretches(areas: &[Area], has_pages: bool, top: f64, out: &mut String) {
         let (own, gap) = weight(index, area);
         let width = (own * scale).max(0.5);
         let class = class(area.kind);
-        let mut told = format!(
+        let mut tooltip = format!(
             "{} at {:#x}: {}, {} reserved, {} committed",
             name(area.kind),
             area.start,
@@ -123,11 +123,11 @@ fn stretches(areas: &[Area], has_pages: bool, top: f64, out: &mut String) {
             bytes(area.committed_bytes)
         );
         if has_pages {
-            let _ = write!(told, ", {} resident", bytes(area.resident_bytes));
+            let _ = write!(tooltip, ", {} resident", bytes(area.resident_bytes));
         }
-        let _ = writeln!(out, "<g><title>{}</title>", escape(&told));
-        let mut bar = |what: &str, size: u64, most: f64| {
-            let height = scaled(size) * most;
+        let _ = writeln!(out, "<g><title>{}</title>", escape(&tooltip));
+        let mut bar = |what: &str, size: u64, max_height: f64| {
+            let height = scaled(size) * max_height;
             let _ = writeln!(
                 out,
                 r#"<rect class="{what}" x="{x:.2}" y="{:.2}" width="{width:.2}" height="{height:.2}"/>"#,
@@ -146,7 +146,7 @@ fn stretches(areas: &[Area], has_pages: bool, top: f64, out: &mut String) {
             );
         }
         out.push_str("</g>\n");
-        if width >= LABELLED && x > label_end {
+        if width >= MIN_LABELLED_WIDTH && x > label_end {
             let _ = writeln!(
                 out,
                 r#"<text class="dim" font-size="10" transform="translate({:.1} {:.1}) rotate(35)">{:#x}</text>"#,
@@ -154,7 +154,7 @@ fn stretches(areas: &[Area], has_pages: bool, top: f64, out: &mut String) {
                 bottom + 16.0,
                 area.start
             );
-            label_end = x + LABELLED;
+            label_end = x + MIN_LABELLED_WIDTH;
         }
         x += (own + gap) * scale;
     }
@@ -193,14 +193,14 @@ fn class(kind: Kind) -> &'static str {
 
 fn name(kind: Kind) -> &'static str {
     match kind {
-        Kind::Jit => "code made at run time",
+        Kind::Jit => "code generated at run time",
         Kind::Anonymous => "anonymous memory",
         Kind::Shared => "shared memory",
         _ => class(kind),
     }
 }
 
-/// Text as XML has it; what XML cannot have is written out.
+/// Escapes text for XML; control characters are made visible.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in visible(text).chars() {

@@ -1,16 +1,17 @@
-//! Address spaces made up for tests.
+//! Synthetic address spaces for tests.
 
+use crate::address_space::{AddressSpace, Method};
 use crate::mapping::{Access, Mapping};
 use crate::pages::PageCounts;
 use crate::process::Process;
-use crate::space::{AddressSpace, Collector, Method};
+use crate::space::Collector;
 use crate::stall::Calls;
 
 pub const RW: Access = Access { read: true, write: true, execute: false, shared: false };
 pub const RX: Access = Access { read: true, write: false, execute: true, shared: false };
 pub const NONE: Access = Access { read: false, write: false, execute: false, shared: false };
 
-/// One to which mappings are added, upwards.
+/// A synthetic address space, to which mappings are added in ascending order.
 pub struct Synthetic(Collector);
 
 impl Default for Synthetic {
@@ -20,12 +21,12 @@ impl Default for Synthetic {
 }
 
 impl Synthetic {
-    /// Nameless private memory; nobody looked at its pages.
+    /// Adds unnamed private memory, whose pages were not counted.
     pub fn map(&mut self, start: u64, bytes: u64, access: Access) -> &mut Self {
         self.map_as(start, bytes, access, b"", None)
     }
 
-    /// Any mapping, perhaps with its pages.
+    /// Adds any mapping, optionally with its pages.
     pub fn map_as(
         &mut self,
         start: u64,
@@ -41,8 +42,8 @@ impl Synthetic {
         self
     }
 
-    /// What would be told of it. It has the page tables that its pages need, or else all that its
-    /// mappings can need.
+    /// The result of its scan. It has the page tables that its pages need, or else the maximum that
+    /// its mappings may need.
     pub fn finish(self) -> AddressSpace {
         let total = &self.0.total;
         let needed = total.pages.map(|pages| pages.table_bytes);

@@ -1,8 +1,8 @@
-//! The calls into the kernel that the standard library lacks. The only module with `unsafe`.
+//! System calls that the standard library lacks. The only module with `unsafe`.
 //!
 //! Structures and numbers are those of `include/uapi/linux/fs.h`: `PROCMAP_QUERY` (Linux 6.11) on
-//! `/proc/PID/maps`, `PAGEMAP_SCAN` (Linux 6.7) on `/proc/PID/pagemap`. *Why by hand:* the C
-//! library's headers are often older than the kernel.
+//! `/proc/PID/maps`, `PAGEMAP_SCAN` (Linux 6.7) on `/proc/PID/pagemap`. *Why not from a
+//! library:* the headers of the C library are often older than the kernel.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 const PROCMAP_QUERY: libc::c_ulong = 0xc068_6611;
 const PAGEMAP_SCAN: libc::c_ulong = 0xc060_6610;
 
-/// Query: the mapping that covers the address, or else the next one.
+/// Query flag: return the mapping that covers the address, or else the next one.
 const COVERING_OR_NEXT: u64 = 0x10;
 
 pub const READABLE: u64 = 1;
@@ -18,15 +18,15 @@ pub const WRITABLE: u64 = 2;
 pub const EXECUTABLE: u64 = 4;
 pub const SHARED: u64 = 8;
 
-/// Of a page: its memory belongs to a file, or is shared.
+/// Kind of a page: its memory belongs to a file, or is shared.
 pub const FILE: u64 = 1 << 2;
 pub const PRESENT: u64 = 1 << 3;
 pub const SWAPPED: u64 = 1 << 4;
-/// Of a page: the one page of zeroes that all share until they write.
+/// Kind of a page: the zero page, which is shared until written.
 pub const ZERO: u64 = 1 << 5;
-/// Of a page: part of a huge one, mapped as such.
+/// Kind of a page: part of a huge page, mapped as such.
 pub const HUGE: u64 = 1 << 6;
-/// Of a page: a guard marker, which the kernel reports as swapped too. Linux 6.15.
+/// Kind of a page: a guard marker, which the kernel also reports as swapped. Linux 6.15.
 pub const GUARD: u64 = 1 << 8;
 
 /// `struct procmap_query`.
@@ -50,28 +50,29 @@ struct Query {
     build_id: u64,
 }
 
-/// What the kernel says of a mapping.
+/// What the kernel reports about a mapping.
 #[derive(Clone, Copy, Debug)]
 pub struct Queried {
     /// First address.
     pub start: u64,
-    /// The address after the last.
+    /// Address just after the last byte.
     pub end: u64,
     /// [`READABLE`] and so on.
     pub access: u64,
-    /// Size of its pages: larger than the usual for hugetlb only.
+    /// Size of its pages in bytes: larger than usual only for hugetlb.
     pub page_bytes: u64,
-    /// Zero where no file is mapped.
+    /// Inode of the file; zero if there is none.
     pub inode: u64,
-    /// How many bytes of the buffer the name takes.
+    /// Length of the name in the buffer.
     pub name_bytes: usize,
 }
 
-/// The mapping that covers `address`, or the first above it; `None` when there is none. Its name
-/// goes into `name`.
+/// Queries the mapping that covers `address`, or else the next one; `None` if there is none. Its
+/// name is written to `name`.
 ///
-/// Fails with `ENOTTY` before Linux 6.11, `ESRCH` when the process has ended, `ENAMETOOLONG` when
-/// `name` is too short.
+/// # Errors
+/// `ENOTTY` before Linux 6.11, `ESRCH` if the process has exited, `ENAMETOOLONG` if `name` is too
+/// short.
 pub fn query_mapping(
     maps: BorrowedFd,
     address: u64,
@@ -85,7 +86,7 @@ pub fn query_mapping(
         name_bytes: u32::try_from(name.len()).unwrap_or(u32::MAX),
         ..Query::default()
     };
-    // SAFETY: `query` is a valid structure of the size that the number stands for; the kernel
+    // SAFETY: `query` is a valid structure of the size that the request number implies; the kernel
     // writes it and at most `name_bytes` bytes to `name`, both of which are borrowed mutably until
     // it returns.
     if unsafe { libc::ioctl(maps.as_raw_fd(), PROCMAP_QUERY as _, &raw mut query) } < 0 {
@@ -98,7 +99,7 @@ pub fn query_mapping(
         access: query.access,
         page_bytes: query.page_bytes,
         inode: query.inode,
-        // The terminating zero is counted.
+        // The length includes the terminating zero.
         name_bytes: (query.name_bytes as usize).saturating_sub(1).min(name.len()),
     }))
 }
@@ -109,7 +110,7 @@ pub fn query_mapping(
 pub struct Region {
     /// First address.
     pub start: u64,
-    /// The address after the last.
+    /// Address just after the last byte.
     pub end: u64,
     /// [`PRESENT`] and so on.
     pub kinds: u64,
@@ -129,20 +130,20 @@ struct Scan {
     inverted: u64,
     all_of: u64,
     any_of: u64,
-    told: u64,
+    reported: u64,
 }
 
-/// Looks for pages from `start` to `end` that have any of the kinds `any_of`, and tells for each
-/// the kinds that are in `told`.
+/// Finds pages from `start` to `end` that have any of the kinds `any_of`, and reports those of
+/// their kinds that are in `reported`.
 ///
-/// Gives how many regions it filled in, and the address up to which it has looked: less than `end`
-/// when the regions were full or `max_pages` reached. The kernel holds the process's `mmap_lock`
-/// meanwhile, at least for one stretch of that.
+/// Returns how many regions were filled in, and the address up to which it has searched: less than
+/// `end` if the regions were full or `max_pages` was reached. Meanwhile, the kernel holds the
+/// process's `mmap_lock`, at least for a part of the range.
 pub fn scan_pages(
     pagemap: BorrowedFd,
     (start, end): (u64, u64),
     any_of: u64,
-    told: u64,
+    reported: u64,
     max_pages: u64,
     regions: &mut [Region],
 ) -> io::Result<(usize, u64)> {
@@ -158,11 +159,11 @@ pub fn scan_pages(
         inverted: 0,
         all_of: 0,
         any_of,
-        told,
+        reported,
     };
-    // SAFETY: `scan` is a valid structure of the size that the number stands for; the kernel writes
-    // it and at most `regions_len` regions, both of which are borrowed mutably until it returns.
-    // Any bits are a valid `Region`.
+    // SAFETY: `scan` is a valid structure of the size that the request number implies; the kernel
+    // writes it and at most `regions_len` regions, both of which are borrowed mutably until it
+    // returns. Any bits are a valid `Region`.
     let filled = unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut scan) };
     match usize::try_from(filled) {
         Ok(filled) => Ok((filled.min(regions.len()), scan.walk_end)),
@@ -170,16 +171,16 @@ pub fn scan_pages(
     }
 }
 
-/// Whether the calling thread gets a CPU only when nobody else wants it: SCHED_IDLE, or nice 19.
+/// True if the calling thread only gets an otherwise idle CPU: SCHED_IDLE, or nice 19.
 pub fn is_idle_priority() -> bool {
-    // SAFETY: no pointers; 0 is the calling thread. -1 as an answer of getpriority is a nice value
-    // like any other here.
+    // SAFETY: no pointers; 0 is the calling thread. A result of -1 from getpriority is a valid nice
+    // value.
     let (policy, nice) =
         unsafe { (libc::sched_getscheduler(0), libc::getpriority(libc::PRIO_PROCESS, 0)) };
     policy & !libc::SCHED_RESET_ON_FORK == libc::SCHED_IDLE || nice >= 19
 }
 
-/// Size of an ordinary page.
+/// Size of a normal page in bytes.
 pub fn page_bytes() -> u64 {
     // SAFETY: no pointers.
     u64::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)

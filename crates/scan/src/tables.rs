@@ -1,12 +1,12 @@
-//! The page tables that a set of pages needs, counted as the kernel counts them (`VmPTE` in
+//! Counts the page tables that a set of pages needs, in the same way as the kernel (`VmPTE` in
 //! `/proc/PID/status`).
 //!
-//! With pages of 4 KiB each level has 512 entries of 8 bytes: one table page per 2 MiB unit with a
-//! page in it, one per 1 GiB unit, one per 512 GiB unit. The root is one more, which `VmPTE` leaves
-//! out. A transparent huge page of anonymous memory keeps a table in store for the day on which it
-//! is split (`pgtable_trans_huge_deposit`), so it costs what small pages would; one of a file does
-//! not, nor does hugetlb. *Why it is exact:* the kernel allocates a table for the first page and,
-//! short of unmapping, never gives it back.
+//! With pages of 4 KiB, each level has 512 entries of 8 bytes: one table page per 2 MiB unit that
+//! contains a page, one per 1 GiB unit, and one per 512 GiB unit. The root is one more, which
+//! `VmPTE` does not include. A transparent huge page of anonymous memory keeps a table in reserve
+//! for when it is split (`pgtable_trans_huge_deposit`), so it costs as much as small pages. Huge
+//! pages of files do not, nor does hugetlb. *Why this is exact:* the kernel allocates a table for
+//! the first page and does not free it until the memory is unmapped.
 
 /// A table has the size of a page.
 pub const TABLE_BYTES: u64 = 4096;
@@ -17,8 +17,8 @@ const UPPER_SHIFT: u32 = 39;
 /// How pages are entered into the tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
-    /// In a last-level table, one of its own for each 2 MiB: small pages, and transparent huge
-    /// pages of anonymous memory.
+    /// In a last-level table for each 2 MiB: small pages, and transparent huge pages of anonymous
+    /// memory.
     Small,
     /// In the table of a 1 GiB unit: huge pages of files, hugetlb.
     Huge,
@@ -26,13 +26,13 @@ pub enum Entry {
     Giant,
 }
 
-/// The units of one level that were seen so far; addresses come upwards.
+/// The units of one level that were seen so far; addresses arrive in ascending order.
 #[derive(Clone, Copy, Debug, Default)]
 struct Level {
     count: u64,
-    /// One more than the last unit; zero before the first.
+    /// The last unit plus one; zero before the first.
     next: u64,
-    /// A unit that counts even if no page of it comes.
+    /// A unit that counts even if none of its pages is reported.
     expected: Option<u64>,
 }
 
@@ -52,7 +52,7 @@ impl Level {
     }
 }
 
-/// Counts the tables of pages that are told in ascending order.
+/// Counts the tables of pages that are reported in ascending order.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PageTables {
     small: Level,
@@ -61,8 +61,8 @@ pub struct PageTables {
 }
 
 impl PageTables {
-    /// There are pages from `start` to `end`. Gives how many bytes of tables they need that those
-    /// before did not.
+    /// Adds pages from `start` to `end`. Returns how many bytes of tables they need beyond those of
+    /// the pages before.
     pub fn touch(&mut self, start: u64, end: u64, entry: Entry) -> u64 {
         if start >= end {
             return 0;
@@ -78,20 +78,20 @@ impl PageTables {
         (self.seen() - before) * TABLE_BYTES
     }
 
-    /// Tables of the pages that came.
+    /// Number of tables of the reported pages.
     const fn seen(&self) -> u64 {
         self.small.count + self.directory.count + self.upper.count
     }
 
-    /// The small page at `page`, above all so far, is there though nobody will say so. One at a
-    /// time.
+    /// Adds a small page at `page`, above all pages so far, that is present but may not be
+    /// reported. There can only be one at a time.
     pub fn expect(&mut self, page: u64) {
         self.small.expect(page, TABLE_SHIFT);
         self.directory.expect(page, DIRECTORY_SHIFT);
         self.upper.expect(page, UPPER_SHIFT);
     }
 
-    /// All tables but the root.
+    /// All tables without the root, in bytes.
     pub fn bytes(&self) -> u64 {
         let expected = [self.small, self.directory, self.upper]
             .iter()

@@ -1,21 +1,21 @@
-//! An address space as text: who it is, what stands out, a table of groups, the sizes of the
-//! blocks, and what the look cost.
+//! An address space as text: the process, what stands out, a table of groups, block sizes, and the
+//! cost of the scan.
 
+use crate::address_space::AddressSpace;
 use crate::figures::{Figures, SIZE_CLASSES, class_limit};
 use crate::groups::{Group, Kind};
-use crate::space::AddressSpace;
 use std::fmt::Write;
 use unhitch_model::units::{bytes, count, duration, plural};
 use unhitch_model::visible;
 
-/// Groups told one by one; the rest is summed.
-const MOST_ROWS: usize = 12;
+/// Maximum number of groups with their own row; the rest is summed.
+const MAX_ROWS: usize = 12;
 const LINE_CHARS: usize = 120;
-/// A file or named group is told by itself from this part of the mappings or the committed memory
-/// on.
-const OWN_ROW: u64 = 20;
+/// A file or named group has its own row if it has at least 1/20 of the mappings, of the committed
+/// memory or of the page tables.
+const OWN_ROW_RATIO: u64 = 20;
 
-/// The report, some twenty lines.
+/// The report, about twenty lines.
 pub fn text(space: &AddressSpace) -> String {
     let mut out = head(space);
     out.push('\n');
@@ -31,14 +31,14 @@ pub fn text(space: &AddressSpace) -> String {
     out
 }
 
-/// Words broken into lines of some `most` characters; a unit stays with its number.
-pub(crate) fn lines(text: &str, most: usize) -> Vec<String> {
+/// Breaks text into lines of about `max` characters; a unit stays with its number.
+pub(crate) fn lines(text: &str, max: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
         let is_unit = ["%", "B", "KiB", "MiB", "GiB", "TiB"]
             .contains(&word.trim_end_matches(['.', ',', ')', ';']));
         match lines.last_mut() {
-            Some(line) if is_unit || line.chars().count() + word.chars().count() < most => {
+            Some(line) if is_unit || line.chars().count() + word.chars().count() < max => {
                 line.push(' ');
                 line.push_str(word);
             }
@@ -48,7 +48,7 @@ pub(crate) fn lines(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// What to call a process: `chrome 1234`.
+/// Name and pid of the process, such as `chrome 1234`.
 pub fn title(space: &AddressSpace) -> String {
     format!("{} {}", visible(&space.process.name), space.process.pid)
 }
@@ -76,27 +76,27 @@ fn head(space: &AddressSpace) -> String {
     let _ = write!(out, "Page tables: {} and the root", bytes(tables.allocated_bytes));
     let _ = match (tables.needed_bytes, tables.empty_bytes) {
         (Some(needed), Some(0)) if needed == tables.allocated_bytes => {
-            writeln!(out, "; the pages that are there need all of them")
+            writeln!(out, "; the present pages need all of them")
         }
         (Some(needed), Some(empty)) => writeln!(
             out,
-            "; the pages that are there need {}, so {} are empty",
+            "; the present pages need {}, so {} are empty",
             bytes(needed),
             bytes(empty)
         ),
-        _ => writeln!(out, "; --pages says how much of them is empty"),
+        _ => writeln!(out, "; use --pages to see how much of them is empty"),
     };
     if tables.unseen_bytes > 0 && tables.needed_bytes.is_some() {
         let _ = writeln!(
             out,
-            "  (up to {} of that are perhaps used for devices' memory, which cannot be seen)",
+            "  (up to {} of that may be used for device memory, which cannot be seen)",
             bytes(tables.unseen_bytes)
         );
     }
     out
 }
 
-/// A group as the first column of the table calls it.
+/// The name of a group in the first column of the table.
 fn row_name(group: &Group) -> String {
     let name = visible(&group.name);
     match (group.kind, group.start) {
@@ -104,30 +104,31 @@ fn row_name(group: &Group) -> String {
         (Kind::Reservation, None) => "smaller reservations".to_owned(),
         (Kind::File, _) => format!("file {}", name.rsplit('/').next().unwrap_or(&name)),
         (Kind::Heap, _) => "heap".to_owned(),
-        (Kind::Stack, _) if name == "threads" => "threads' stacks".to_owned(),
+        (Kind::Stack, _) if name == "threads" => "thread stacks".to_owned(),
         (Kind::Stack, _) => "stack".to_owned(),
         (Kind::Anonymous, _) if name.is_empty() => "anonymous".to_owned(),
         (Kind::Anonymous, _) => format!("anonymous {name}"),
         (Kind::Shared, _) => format!("shared {name}"),
-        (Kind::Jit, _) => "code made at run time".to_owned(),
+        (Kind::Jit, _) => "code generated at run time".to_owned(),
         (Kind::Device, _) => format!("device {name}"),
         (Kind::Kernel, _) => "kernel".to_owned(),
     }
 }
 
-/// Few large groups by themselves, files and the like together.
+/// The rows of the table: a few large groups by themselves, the others summed by kind.
 fn rows(space: &AddressSpace) -> Vec<(String, Figures)> {
     let total = &space.total;
     let mut rows: Vec<(String, Figures)> = Vec::new();
     let mut sums: Vec<(Kind, u64, Figures)> = Vec::new();
     for group in &space.groups {
         let figures = &group.figures;
-        let is_large = figures.mappings.saturating_mul(OWN_ROW) >= total.mappings
-            || figures.committed_bytes.saturating_mul(OWN_ROW) >= total.committed_bytes
-            || figures.table_bytes().saturating_mul(OWN_ROW) >= space.page_tables.allocated_bytes;
+        let is_large = figures.mappings.saturating_mul(OWN_ROW_RATIO) >= total.mappings
+            || figures.committed_bytes.saturating_mul(OWN_ROW_RATIO) >= total.committed_bytes
+            || figures.table_bytes().saturating_mul(OWN_ROW_RATIO)
+                >= space.page_tables.allocated_bytes;
         let is_single = !matches!(group.kind, Kind::File | Kind::Shared | Kind::Device)
             && group.name.is_empty();
-        if (is_large || is_single) && rows.len() < MOST_ROWS {
+        if (is_large || is_single) && rows.len() < MAX_ROWS {
             rows.push((row_name(group), figures.clone()));
             continue;
         }
@@ -151,7 +152,7 @@ fn sum_name(kind: Kind, groups: u64) -> String {
         Kind::Stack => "stacks".to_owned(),
         Kind::Anonymous => format!("{} anonymous", count(groups)),
         Kind::Shared => format!("{} shared", count(groups)),
-        Kind::Jit => "code made at run time".to_owned(),
+        Kind::Jit => "code generated at run time".to_owned(),
         Kind::Reservation => plural(groups, "other reservation"),
         Kind::Device => plural(groups, "device"),
         Kind::Kernel => "kernel".to_owned(),
@@ -190,7 +191,7 @@ fn table(space: &AddressSpace) -> String {
     };
     let mut lines = vec![head.into_iter().map(str::to_owned).collect::<Vec<_>>()];
     lines.extend(rows(space).into_iter().map(|(name, figures)| cells(name, &figures)));
-    lines.push(cells("all".to_owned(), &space.total));
+    lines.push(cells("total".to_owned(), &space.total));
     aligned(&lines)
 }
 
@@ -198,7 +199,7 @@ fn size(n: u64) -> String {
     if n == 0 { "–".to_owned() } else { bytes(n) }
 }
 
-/// Columns as wide as their widest cell: the first to the left, the others to the right.
+/// Pads columns to their widest cell: the first aligned to the left, the others to the right.
 pub(crate) fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.first().map_or(0, Vec::len);
     let width = |column: usize| {
@@ -245,7 +246,8 @@ fn foot(space: &AddressSpace) -> String {
     }
     let _ = writeln!(
         out,
-        "  looked at in {}, by {}: the longest of {} took {} ({}), and longer than that nobody can have waited for us",
+        "  scanned in {} with {}: the longest of {} took {} ({}), so the process cannot have \
+         waited for us longer than that",
         duration(method.duration_ns),
         method.interface,
         plural(method.calls.calls, "call"),

@@ -1,37 +1,38 @@
-//! The threads of a process: names, states, CPU time, what they wait in, and which of them never
-//! got a name of their own.
+//! The threads of a process: names, states, CPU time, what they wait in, and which of them were
+//! never given a name.
 //!
-//! Read from `/proc/PID/task/TID/` (proc(5)): `comm`, `stat`, `schedstat`, `wchan`, and `stack`
-//! where that is allowed (root). *What counts as unnamed:* a new thread inherits the name of the
-//! one that made it. One that bears its process's name, and is not the first thread, has therefore
-//! most likely never been named.
+//! Read from `/proc/PID/task/TID/` (proc(5)): `comm`, `stat`, `schedstat`, `wchan`, and `stack` if
+//! that is allowed (root). *What counts as unnamed:* a new thread inherits the name of its creator.
+//! So a thread that has its process's name, but is not the main thread, has most likely never been
+//! given a name.
 
+use crate::error::Error;
 use crate::process::{Memory, Process, Stat, numbered, read, text as as_text};
-use crate::{Error, sys};
+use crate::sys;
 use serde::Serialize;
 use std::fmt::Write;
 use std::path::Path;
 use unhitch_model::units::{count, duration, plural};
 use unhitch_model::visible;
 
-/// A thread as it was when it was looked at.
+/// The state of a thread.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Thread {
-    /// Its number.
+    /// Its pid.
     pub tid: u32,
-    /// Its name, at most 15 bytes (63 for threads of the kernel).
+    /// Its name, at most 15 bytes (63 for kernel threads).
     pub name: String,
-    /// Whether it bears its process's name, not being the first thread.
+    /// True if it has its process's name but is not the main thread.
     pub unnamed: bool,
-    /// `R` running or ready, `S` sleeping, `D` sleeping and not to be disturbed, and so on
-    /// (proc(5)).
+    /// `R` for running or runnable, `S` for interruptible and `D` for uninterruptible sleep, and so
+    /// on (proc(5)).
     pub state: char,
-    /// CPU time since it began, nanoseconds.
+    /// CPU time since its start, in nanoseconds.
     pub cpu_ns: u64,
-    /// The kernel function in which it waits; absent while it runs, or where we may not know.
+    /// The kernel function in which it waits; absent if it is running or we may not know.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub waits_in: Option<String>,
-    /// Its kernel stack, root first; empty where we may not know.
+    /// Its kernel stack, root first; empty if we may not know.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub stack: Vec<String>,
 }
@@ -39,23 +40,26 @@ pub struct Thread {
 /// A process and its threads.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessThreads {
-    /// Its number.
+    /// Its pid.
     pub pid: u32,
-    /// Its name: that of its first thread.
+    /// Its name: that of its main thread.
     pub name: String,
-    /// The user that it runs as.
+    /// Its user id.
     pub uid: u32,
-    /// Whether these are threads of the kernel.
+    /// True if these are kernel threads.
     pub kernel: bool,
-    /// How many threads never got a name.
+    /// Number of threads that were never given a name.
     pub unnamed: u64,
-    /// All of them, by number.
+    /// All threads, sorted by tid.
     pub threads: Vec<Thread>,
 }
 
-/// The threads of `pid`. One that ends meanwhile is left out.
+/// The threads of `pid`. Threads that exit meanwhile are left out.
+///
+/// # Errors
+/// When the process does not exist or has exited, or `/proc` cannot be read.
 pub fn threads(pid: u32) -> Result<ProcessThreads, Error> {
-    let Some((process, memory)) = Process::look(pid)? else {
+    let Some((process, memory)) = Process::read(pid)? else {
         return Err(Error::NoSuchProcess { who: pid.to_string() });
     };
     let folder = Path::new("/proc").join(pid.to_string()).join("task");
@@ -102,14 +106,14 @@ fn thread(process: &Process, tid: u32) -> Option<Thread> {
     })
 }
 
-/// `[<0>] futex_wait_queue+0x5f/0x90` is `futex_wait_queue`.
+/// The function name in a line such as `[<0>] futex_wait_queue+0x5f/0x90`.
 fn frame(line: &str) -> Option<String> {
     let symbol = line.split_once("] ").map_or(line, |(_, symbol)| symbol);
     let name = symbol.split(['+', ' ']).next()?;
     (!name.is_empty()).then(|| name.to_owned())
 }
 
-/// A table for each process, those with most threads first, and a line of sums.
+/// A table for each process, most threads first, and a line with totals.
 pub fn text(processes: &[ProcessThreads]) -> String {
     let mut sorted: Vec<&ProcessThreads> = processes.iter().collect();
     sorted.sort_by_key(|process| (std::cmp::Reverse(process.threads.len()), process.pid));
@@ -125,12 +129,7 @@ pub fn text(processes: &[ProcessThreads]) -> String {
         );
         match process.unnamed {
             0 => out.push('\n'),
-            unnamed => drop(writeln!(
-                out,
-                ", {} without a name of {} own",
-                count(unnamed),
-                if unnamed == 1 { "its" } else { "their" }
-            )),
+            unnamed => drop(writeln!(out, ", {} unnamed", count(unnamed))),
         }
         let mut lines =
             vec![["tid", "name", "state", "CPU time", "waits in", ""].map(str::to_owned)];
@@ -180,9 +179,9 @@ fn plural_processes(n: u64) -> String {
 
 fn state(state: char) -> &'static str {
     match state {
-        'R' => "runs",
-        'S' => "sleeps",
-        'D' => "waits (D)",
+        'R' => "running",
+        'S' => "sleeping",
+        'D' => "waiting (D)",
         'T' => "stopped",
         't' => "traced",
         'Z' => "zombie",
@@ -223,8 +222,8 @@ mod tests {
                     && all.threads.iter().all(|thread| thread.unnamed
                         == (thread.tid != all.pid && thread.name == all.name))
             );
-            let said = text(&[all]);
-            assert!(said.contains("a-name-of-its") && said.contains("of 1 process, "), "{said}");
+            let text = text(&[all]);
+            assert!(text.contains("a-name-of-its") && text.contains("of 1 process, "), "{text}");
         });
     }
 

@@ -1,9 +1,9 @@
-//! The page tables simulated equal those that this machine's kernel allocated, to the byte, however
+//! The simulated page tables equal those allocated by this machine's kernel, to the byte, however
 //! memory is used.
 //!
-//! Each case runs in a process of its own (this program again), which is scanned before and after
-//! it: so what the C library did before does not count. A busy machine may take pages of files away
-//! in between, which empties tables: a case is tried again then, five times.
+//! Each case runs in its own process (this program again), which is scanned before and after it, so
+//! that what the C library did before does not count. A busy machine may reclaim file pages in
+//! between, which empties tables; then a case is repeated, up to five times.
 
 #![allow(missing_docs)]
 
@@ -20,7 +20,7 @@ const RW: i32 = libc::PROT_READ | libc::PROT_WRITE;
 const MIB: usize = 1 << 20;
 const GIB: usize = 1 << 30;
 const TABLE: u64 = 4096;
-/// Nothing is there by itself; the start of a 512 GiB unit.
+/// An address where nothing is mapped by default; the start of a 512 GiB unit.
 const HERE: usize = 0x1000_0000_0000;
 const GUARD_INSTALL: i32 = 102;
 
@@ -34,7 +34,7 @@ fn write_all(region: Region, range: std::ops::Range<usize>, step: usize) {
     range.step_by(step).for_each(|offset| region.write(offset));
 }
 
-/// A page, and behind it in the same 1 GiB unit 64 MiB of which nothing is left.
+/// A page, followed in the same 1 GiB unit by 64 MiB that are all freed again.
 fn give_back(piece: usize) -> io::Result<()> {
     let region = private(66 * MIB)?;
     write_all(region, 0..1, PAGE);
@@ -65,7 +65,7 @@ const CASES: &[Case] = &[
     ("huge_shared", || huge(true).map(drop)),
     ("huge_split", || {
         let region = huge(false)?;
-        // Half of one huge page can no longer be written, of another a page is gone.
+        // Half of one huge page becomes read-only, and one page of another is freed.
         region.protect(4 * MIB, MIB, libc::PROT_READ)?;
         region.advise(8 * MIB, PAGE, libc::MADV_DONTNEED)
     }),
@@ -79,7 +79,7 @@ const CASES: &[Case] = &[
     }),
     ("no_access", || {
         let region = Region::new(HERE, 2048 * GIB, libc::PROT_NONE, false)?;
-        // Written once, and no longer accessible.
+        // Written once, then made inaccessible.
         for offset in (0..2048 * GIB).step_by(7 * GIB) {
             region.protect(offset, PAGE, RW)?;
             region.write(offset);
@@ -89,7 +89,7 @@ const CASES: &[Case] = &[
     }),
     ("guards", || {
         let region = private(64 * MIB)?;
-        // Linux 6.13; before, there is nothing to look at.
+        // This needs Linux 6.13.
         match region.advise(0, 32 * MIB, GUARD_INSTALL) {
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
             other => other,
@@ -100,7 +100,7 @@ const CASES: &[Case] = &[
     ("given_back_at_once", || give_back(64 * MIB)),
 ];
 
-/// Not a test but the process that is looked at.
+/// Not a test, but the process that is scanned.
 #[test]
 fn target() {
     let Ok(name) = std::env::var(CASE) else { return };
@@ -173,7 +173,7 @@ struct Added {
     resident: u64,
 }
 
-/// Empty tables in it, bytes.
+/// Empty tables in it, in bytes.
 impl Added {
     fn empty(&self) -> u64 {
         self.allocated.checked_sub(self.needed).expect("no page is without a table")
@@ -217,7 +217,7 @@ fn equal(added: &Added) -> bool {
 
 #[test]
 fn scattered_pages() {
-    // 512 tables for 512 pages, a directory for their 1 GiB, one above for their 512 GiB.
+    // 512 tables for 512 pages, a directory for their 1 GiB, and one above for their 512 GiB.
     assert_eq!(run("sparse_2_mib", equal).needed, (512 + 1 + 1) * TABLE);
     // A table and a directory for each page, three above for 1.5 TiB.
     assert_eq!(run("sparse_1_gib", equal).needed, (1536 + 1536 + 3) * TABLE);
@@ -235,12 +235,12 @@ fn dense_and_shared_memory() {
 
 #[test]
 fn pages_without_memory() {
-    // Every third MiB of a GiB, 342 of them, is in a 2 MiB unit of its own.
+    // Every third MiB of a GiB, 342 in all, is in its own 2 MiB unit.
     let zero = run("zero_page", equal);
     assert_eq!((zero.needed, zero.resident < MIB as u64), ((342 + 2) * TABLE, true));
     // 293 pages, 7 GiB apart: each needs a table and a directory; four above.
     assert_eq!(run("no_access", equal).needed, (293 + 293 + 4) * TABLE);
-    // 16 tables, where the kernel has such guards.
+    // 16 tables, if the kernel has such guards.
     let guards = run("guards", equal).needed;
     assert!(guards == (16 + 2) * TABLE || guards == 0, "{guards}");
 }
@@ -248,7 +248,7 @@ fn pages_without_memory() {
 #[test]
 fn huge_pages_whole_and_split() {
     for case in ["huge", "huge_zero", "huge_split"] {
-        // Eight tables, in use or in store.
+        // Eight tables, in use or in reserve.
         assert_eq!(run(case, equal).needed, (8 + 2) * TABLE, "{case}");
     }
     let tables = |huge: u64| 8 - huge / (2 * MIB as u64) + 2;
@@ -265,13 +265,13 @@ fn huge_pages_whole_and_split() {
 }
 
 #[test]
-fn memory_given_back_in_pieces_leaves_its_tables() {
+fn memory_freed_in_pieces_keeps_its_tables() {
     let leak = 32 * TABLE;
     for case in ["given_back_by_4_kib", "given_back_by_1_mib"] {
         let added = run(case, |added| added.empty() == leak);
         assert_eq!(added.needed, 3 * TABLE, "{case}: what the page that is left needs");
     }
-    // From Linux 6.14 on, tables are given back with all that they map.
+    // Since Linux 6.14, tables are freed together with everything they map.
     run("given_back_at_once", |added| added.empty() == 0 || added.empty() == leak);
 }
 
@@ -282,7 +282,7 @@ fn both_ways_to_list_mappings_agree() {
     let options = |by_text| Options { pages: true, force: true, by_text };
     let scan_by = |by_text| scan(target.child.id(), &options(by_text), &mut |_| {}).unwrap();
     let mut tries = (0..5).map(|_| [false, true].map(scan_by));
-    // Where the machine takes pages away between the two, they are made again.
+    // If the machine reclaims pages between the two, repeat both.
     let [asked, read] = tries
         .find(|[asked, read]| asked.groups == read.groups)
         .expect("one of five pairs is of the same pages");
@@ -290,7 +290,7 @@ fn both_ways_to_list_mappings_agree() {
     assert_eq!(asked.groups, read.groups);
     assert_eq!((&asked.total, asked.page_tables), (&read.total, read.page_tables));
     assert!(asked.method.calls.longest_call_ns > 0);
-    // Before Linux 6.11 both are read.
+    // Before Linux 6.11, both use the text.
     assert!(
         asked.method.calls.calls > asked.total.mappings
             || asked.method.interface == read.method.interface

@@ -1,7 +1,7 @@
-//! One function's instructions with their samples, as text and as JSON (a contract: fields may be
-//! added, never changed or removed).
+//! One function's instructions with their samples, as text and as JSON. The JSON is a contract:
+//! fields may be added, never changed or removed.
 //!
-//! *Why the skid is told every time*: nobody guesses that the slow instruction is the one before
+//! *Why every listing explains skid*: nobody guesses that the slow instruction is the one before
 //! the one with the samples.
 
 use crate::rights;
@@ -14,28 +14,32 @@ use unhitch_analysis::wording::units;
 use unhitch_model::{FrameId, Trace, visible};
 use unhitch_symbols::{Code, CodeOptions, Instruction, NoCode, code, disassemble};
 
-/// Shorter functions are shown whole.
-const SHOWN_WHOLE: usize = 40;
-/// In longer ones, so many instructions on either side of the loop and of what has samples.
-const AROUND: usize = 2;
-/// A loop is shown whole up to this length; of a longer one, what has samples.
-const SHOWN_LOOP: usize = 64;
+/// Functions of at most this many instructions are shown whole.
+const MAX_WHOLE: usize = 40;
+/// In longer functions, how many instructions to show before and after the loop and each
+/// instruction with samples.
+const CONTEXT: usize = 2;
+/// Loops of at most this many instructions are shown whole; of longer ones, only the instructions
+/// with samples.
+const MAX_WHOLE_LOOP: usize = 64;
 
-/// The column of instructions.
+/// Width of the instruction column, in characters.
 const TEXT_WIDTH: usize = 44;
 
-const SKID: &str = "a sample's address is where the timer's interrupt was taken, mostly just after the slow instruction: look at the line above, too.";
-const KERNEL: &str = "where the kernel has interrupts disabled the timer must wait: those samples pile up where it enables them again.";
+const SKID: &str = "a sample's address is where the timer interrupt was taken, usually just after \
+                    the slow instruction: check the line above, too.";
+const KERNEL: &str = "while the kernel has interrupts disabled, the timer interrupt must wait: \
+                      those samples pile up where it enables them again.";
 
-/// An instruction, or only an address where there is no code.
+/// An instruction, or just an address if there is no code.
 struct Line {
-    /// In the module.
+    /// Offset in the module.
     offset: u64,
-    /// As a disassembler shows it; the offset where there is no code.
+    /// Address as a disassembler shows it; the offset if there is no code.
     address: u64,
     text: String,
     samples: u64,
-    /// Source file and line, and the inlined function; empty when unknown.
+    /// Source file and line, and the inlined function; empty if unknown.
     origin: String,
 }
 
@@ -44,13 +48,13 @@ pub struct Listing {
     function: String,
     module: String,
     is_kernel: bool,
-    /// The function's own samples: those of the lines.
+    /// Self samples of the function: the sum over the lines.
     samples: u64,
-    /// Those and the samples of what it calls.
+    /// Self samples plus samples in callees.
     inside: u64,
-    /// All samples looked at.
+    /// All selected samples.
     total: u64,
-    /// Samples in none of the lines: in another function of that name, or near by where there are
+    /// Samples in none of the lines: in another function of the same name, or nearby if there are
     /// no names.
     elsewhere: u64,
     source: Option<String>,
@@ -61,8 +65,8 @@ pub struct Listing {
 }
 
 impl Listing {
-    /// Reads and disassembles the code around the samples of `place`. `inside` of `total` samples
-    /// are in the function or below it.
+    /// Reads and disassembles the code around the samples of `place`. `inside` of the `total`
+    /// samples are in the function or its callees.
     pub(super) fn new(
         trace: &Trace,
         place: &SelfSamples,
@@ -77,7 +81,7 @@ impl Listing {
             module: module.map_or("?", |module| trace.name(module.path)).to_owned(),
             is_kernel: module.is_some_and(|module| module.kind.is_kernel()),
             samples: place.samples,
-            // Who called code without a name is not known well enough to be counted.
+            // The callers of unnamed code are not known well enough to be counted.
             inside: if place.function.is_empty() { 0 } else { inside },
             total,
             elsewhere: 0,
@@ -92,7 +96,7 @@ impl Listing {
             read(trace, place, options).map_err(|why| why.to_string()).and_then(|code| {
                 let instructions = disassemble(&code, &sampled).ok_or_else(|| {
                     format!(
-                        "disassembly for {} is not there yet; the samples per address are",
+                        "cannot disassemble {} code yet; here are the samples per address",
                         trace.meta.arch
                     )
                 })?;
@@ -128,7 +132,10 @@ impl Listing {
         let doubt = code.doubt.map_or(String::new(), |doubt| format!(" ({doubt})"));
         self.source = Some(format!("{}{doubt}", code.source.display()));
         if !code.is_function {
-            self.notes.push("where the function begins and ends is not known: this is what lies around the samples".to_owned());
+            self.notes.push(
+                "the bounds of the function are not known: this is the code around the samples"
+                    .to_owned(),
+            );
         }
         let steps: Vec<hot_loop::Instruction> = instructions
             .iter()
@@ -137,8 +144,8 @@ impl Listing {
                 len: instruction.len,
                 target: instruction.target,
                 falls_through: instruction.falls_through,
-                // Around the samples may be several functions; a jump through a table leads into
-                // none but its own.
+                // The code around the samples may belong to several functions; a jump through a
+                // table stays in its own.
                 jumps_anywhere: instruction.jumps_anywhere && code.is_function,
                 samples: place.at.get(&instruction.offset).map_or(0, |(_, samples)| *samples),
             })
@@ -164,10 +171,11 @@ impl Listing {
         }
     }
 
-    /// The loop in a sentence: `a loop of 7 instructions, 99.4 % of the function's samples`.
+    /// Describes the loop in a phrase: `a loop of 7 instructions, 99.4 % of the function's
+    /// samples`.
     pub fn loop_summary(&self) -> String {
         let Some(found) = &self.hot_loop else {
-            return "none that holds half of the samples".to_owned();
+            return "none with at least half of the samples".to_owned();
         };
         let hottest = found
             .body
@@ -176,21 +184,21 @@ impl Listing {
             .max_by_key(|line| line.samples);
         let hottest = hottest.map_or(0, |line| line.samples);
         format!(
-            "a loop of {}, {} of the function's samples; {} on one of them",
+            "a loop of {}, {} of the function's samples; {} on one instruction",
             units::plural(found.body.len() as u64, "instruction"),
             units::rounded_percent(found.samples, self.samples),
             units::rounded_percent(hottest, self.samples),
         )
     }
 
-    /// The lines of the loop (unless it is very long) and those with at least `least_samples`, each
-    /// with `around` lines on either side; the loop is marked.
-    pub fn annotated(&self, around: usize, least_samples: u64) -> Vec<String> {
+    /// The lines of the loop (unless it is very long) and the lines with at least `min_samples`,
+    /// each with `around` lines before and after; the loop is marked.
+    pub fn annotated(&self, around: usize, min_samples: u64) -> Vec<String> {
         let body = self.hot_loop.as_ref().map_or(&[][..], |found| &found.body);
-        let is_loop_shown = body.len() <= SHOWN_LOOP;
+        let is_loop_shown = body.len() <= MAX_WHOLE_LOOP;
         let is_wanted = |index: usize| {
             is_loop_shown && body.binary_search(&index).is_ok()
-                || self.lines[index].samples >= least_samples
+                || self.lines[index].samples >= min_samples
         };
         let mut shown = vec![false; self.lines.len()];
         for index in (0..self.lines.len()).filter(|&index| is_wanted(index)) {
@@ -230,7 +238,7 @@ impl Listing {
         lines
     }
 
-    /// All of it, in words and lines.
+    /// The whole listing as text.
     pub fn text(&self) -> String {
         let mut out = String::new();
         let mut head = |name: &str, text: &str| {
@@ -239,12 +247,15 @@ impl Listing {
         head("FUNCTION", &format!("{}  ({})", self.function, self.module));
         let below = match self.inside.saturating_sub(self.samples + self.elsewhere) {
             0 => String::new(),
-            below => format!("; {} more in what it calls", units::count(below)),
+            below => format!("; {} more in its callees", units::count(below)),
         };
         let (samples, total) =
             (units::plural(self.samples, "sample"), units::plural(self.total, "sample"));
         let share = units::rounded_percent(self.samples, self.total);
-        head("SAMPLES", &format!("{samples} of its own, {share} of the {total} looked at{below}"));
+        head(
+            "SAMPLES",
+            &format!("{samples} in the function itself, {share} of the {total} selected{below}"),
+        );
         match &self.no_code {
             Some(why) => head("NO CODE", why),
             None => head("LOOP", &self.loop_summary()),
@@ -262,7 +273,7 @@ impl Listing {
             head(
                 "NOTE",
                 &format!(
-                    "{} beside it, in other code of that name or place, not shown",
+                    "{} not shown: they are in other code of the same name or place",
                     units::plural(self.elsewhere, "sample")
                 ),
             );
@@ -274,14 +285,14 @@ impl Listing {
             if self.no_code.is_some() { ("module offset", "") } else { ("address", "instruction") };
         let heading = format!("{:>9} {:>8}    {address:>16}  {instruction}", "samples", "share");
         let _ = writeln!(out, "\n{}", heading.trim_end());
-        let around = if self.lines.len() <= SHOWN_WHOLE { SHOWN_WHOLE } else { AROUND };
+        let around = if self.lines.len() <= MAX_WHOLE { MAX_WHOLE } else { CONTEXT };
         for line in self.annotated(around, 1) {
             let _ = writeln!(out, "{}", visible(&line));
         }
         out
     }
 
-    /// The same for programs, every instruction included.
+    /// The listing as JSON, with every instruction.
     pub fn json(&self) -> Value {
         let body = self.hot_loop.as_ref().map_or(&[][..], |found| &found.body);
         let share = |samples: u64| samples as f64 / self.samples.max(1) as f64;
@@ -318,7 +329,8 @@ impl Listing {
     }
 }
 
-/// The function that the most samples are in, or all that lies around them.
+/// Code of the function around the hottest address; if its bounds are unknown, the code that spans
+/// all samples.
 fn read(trace: &Trace, place: &SelfSamples, options: &CodeOptions) -> Result<Code, NoCode> {
     let hottest = place
         .at
@@ -331,7 +343,7 @@ fn read(trace: &Trace, place: &SelfSamples, options: &CodeOptions) -> Result<Cod
     }
 }
 
-/// Source file and line, and the function, where that is inlined.
+/// Source file and line, and the function if it is inlined.
 fn origin(trace: &Trace, frame: FrameId) -> String {
     let [innermost, outer @ ..] = trace.symbols.get(frame) else { return String::new() };
     let file = Path::new(trace.name(innermost.file))

@@ -1,6 +1,6 @@
 //! `unhitch lab address-space`: an address space filled on purpose, for `unhitch scan` to look at.
 
-use super::Tool;
+use super::tool::Tool;
 use crate::Done;
 use crate::args::LabArgs;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(super) const TOOL: Tool = Tool {
     run,
 };
 
-/// Fills it in this process.
+/// Fills the address space of this process.
 fn run(args: &LabArgs) -> anyhow::Result<Done> {
     let own = &args.address_space;
     let plan = AddressSpace {

@@ -1,9 +1,9 @@
-//! `unhitch lab fairness`: what locks cost and how long they let wait, as tables (plain or
-//! Markdown), as JSON, as a picture.
+//! `unhitch lab fairness`: what locks cost and how long threads wait for them, as tables (plain or
+//! Markdown), as JSON or as a picture.
 
 mod tables;
 
-use super::Tool;
+use super::tool::Tool;
 use crate::Done;
 use crate::args::LabArgs;
 use crate::terminal::{note, print, print_json};
@@ -15,7 +15,8 @@ use unhitch_model::units::{count, duration, plural};
 
 pub(super) const TOOL: Tool = Tool {
     name: "fairness",
-    summary: "measures locks, ours and others: what they cost, and how long one waits for a holder that takes its lock again at once",
+    summary: "measures our locks and others: their cost, and the waits for an owner that \
+              reacquires its lock at once",
     run,
 };
 
@@ -36,7 +37,8 @@ fn run(args: &LabArgs) -> anyhow::Result<Done> {
     Ok(Done::Yes)
 }
 
-/// By what, how, and on which machine: figures in the documentation must say so.
+/// Says with what, how and on which machine the figures were measured, as figures in the
+/// documentation must.
 fn measured(effort: &Effort, quick: bool, cpus: usize) -> String {
     let first = |path, start: &str| {
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -51,9 +53,10 @@ fn measured(effort: &Effort, quick: bool, cpus: usize) -> String {
     let ns =
         |duration: Duration| self::duration(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     format!(
-        "Measured by `unhitch lab fairness{quick} --markdown` on {cpus} CPUs ({model}), Linux {release}. The locks took turns. Waits for a \
-         holder with no gap and beside readers: all of {} of {}. When nobody else wants it: the fastest of {} of {}. Contended: the middle \
-         one of {} of {}.",
+        "Measured with `unhitch lab fairness{quick} --markdown` on {cpus} CPUs ({model}), Linux \
+         {release}. The locks took turns. Waits for an owner with no gap, and with readers: all \
+         waits of {} of {}. Uncontended: the fastest of {} of {}. Contended: the median of {} of \
+         {}.",
         plural(effort.runs.into(), "run"),
         ns(effort.run),
         plural(effort.uncontended_rounds.into(), "round"),
@@ -63,12 +66,12 @@ fn measured(effort: &Effort, quick: bool, cpus: usize) -> String {
     )
 }
 
-type OfLock = fn(&LockFigures) -> Option<&Starved>;
+type StarvedOf = fn(&LockFigures) -> Option<&Starved>;
 
-/// The plays that were measured: their names and where their figures are.
-fn plays(fairness: &Fairness) -> impl Iterator<Item = (&'static str, OfLock)> {
-    let two: OfLock = |lock| lock.starved_two_cpus.as_ref();
-    let one: OfLock = |lock| Some(&lock.starved_one_cpu);
+/// The starvation scenarios that were measured: their titles and where their figures are.
+fn scenarios(fairness: &Fairness) -> impl Iterator<Item = (&'static str, StarvedOf)> {
+    let two: StarvedOf = |lock| lock.starved_two_cpus.as_ref();
+    let one: StarvedOf = |lock| Some(&lock.starved_one_cpu);
     [("on two CPUs", two), ("both on one CPU", one)]
         .into_iter()
         .filter(|(_, of)| fairness.locks.iter().any(|lock| of(lock).is_some()))
@@ -79,31 +82,31 @@ const LEFT: f64 = 130.0;
 const RIGHT: f64 = 110.0;
 const ROW: f64 = 30.0;
 const HEAD: f64 = 56.0;
-/// The axis: from 1 µs, one decade after the other, to 10 s.
+/// The logarithmic axis starts at 1 µs and spans seven decades, to 10 s.
 const FIRST_NS: f64 = 1e3;
 const DECADES: i32 = 7;
 
-/// Each lock's waits in the plays with one holder: a bar from the median to the longest, a mark at
-/// the 99th percentile.
+/// Each lock's waits in the scenarios with one owner: a bar from the median to the longest wait,
+/// and a tick at the 99th percentile.
 fn svg(fairness: &Fairness) -> String {
     let rows = fairness.locks.len() as f64;
     let panel = HEAD + ROW * rows + 34.0;
-    let plays: Vec<_> = plays(fairness).collect();
-    let height = 30.0 + panel * plays.len() as f64;
+    let scenarios: Vec<_> = scenarios(fairness).collect();
+    let height = 30.0 + panel * scenarios.len() as f64;
     let mut out = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" height=\"{height}\" \
          font-family=\"system-ui, sans-serif\" font-size=\"12\" role=\"img\">\n\
-         <title>How long a lock lets wait</title>\n\
+         <title>How long threads wait for a lock</title>\n\
          <rect width=\"{WIDTH}\" height=\"{height}\" fill=\"#fff\"/>\n\
-         <text x=\"14\" y=\"22\" font-size=\"15\" font-weight=\"600\">How long one waits for a lock that another holds 1 ms at a time with no gap</text>\n"
+         <text x=\"14\" y=\"22\" font-size=\"15\" font-weight=\"600\">Wait for a lock whose owner holds it for 1 ms at a time, with no gap</text>\n"
     );
-    for (index, (title, of)) in plays.iter().enumerate() {
+    for (index, (title, of)) in scenarios.iter().enumerate() {
         panel_svg(fairness, title, *of, 30.0 + panel * index as f64, &mut out);
     }
     out + "</svg>\n"
 }
 
-fn panel_svg(fairness: &Fairness, title: &str, of: OfLock, top: f64, out: &mut String) {
+fn panel_svg(fairness: &Fairness, title: &str, of: StarvedOf, top: f64, out: &mut String) {
     let x = |ns: u64| {
         let decades = (ns.max(1) as f64 / FIRST_NS).log10().clamp(0.0, f64::from(DECADES));
         LEFT + decades / f64::from(DECADES) * (WIDTH - LEFT - RIGHT)
@@ -111,7 +114,9 @@ fn panel_svg(fairness: &Fairness, title: &str, of: OfLock, top: f64, out: &mut S
     let bottom = top + HEAD + ROW * fairness.locks.len() as f64;
     let _ = writeln!(
         out,
-        "<text x=\"14\" y=\"{:.0}\" font-weight=\"600\">{title}</text><text x=\"{LEFT}\" y=\"{:.0}\" fill=\"#555\">bar: median to longest wait, tick: 99 of 100; logarithmic</text>",
+        "<text x=\"14\" y=\"{:.0}\" font-weight=\"600\">{title}</text><text x=\"{LEFT}\" \
+         y=\"{:.0}\" fill=\"#555\">bar: median to longest wait, tick: 99th percentile; \
+         logarithmic</text>",
         top + 26.0,
         top + 26.0
     );
@@ -120,7 +125,9 @@ fn panel_svg(fairness: &Fairness, title: &str, of: OfLock, top: f64, out: &mut S
         let at = x(ns);
         let _ = writeln!(
             out,
-            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.0}\" y2=\"{bottom:.0}\" stroke=\"#ddd\"/><text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\" fill=\"#555\">{}</text>",
+            "<line x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{:.0}\" y2=\"{bottom:.0}\" \
+             stroke=\"#ddd\"/><text x=\"{at:.1}\" y=\"{:.0}\" text-anchor=\"middle\" \
+             fill=\"#555\">{}</text>",
             top + HEAD - 8.0,
             bottom + 16.0,
             ["1 µs", "10 µs", "100 µs", "1 ms", "10 ms", "100 ms", "1 s", "10 s"]
@@ -133,14 +140,14 @@ fn panel_svg(fairness: &Fairness, title: &str, of: OfLock, top: f64, out: &mut S
         let Some(starved) = of(lock) else { continue };
         let waits = &starved.waits;
         let y = top + HEAD + ROW * row as f64;
-        let (from, mark, to) =
+        let (from, tick, to) =
             (x(waits.quantile_ns(0.5)), x(waits.quantile_ns(0.99)), x(waits.max_ns()));
         let colour = if lock.name.starts_with("unhitch") { "#1a7f37" } else { "#57606a" };
         let _ = writeln!(
             out,
             "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\
-             <rect x=\"{from:.1}\" y=\"{:.0}\" width=\"{:.1}\" height=\"12\" rx=\"2\" fill=\"{colour}\"><title>{}: {} waits, median {}, 99 % {}, longest {}</title></rect>\
-             <line x1=\"{mark:.1}\" x2=\"{mark:.1}\" y1=\"{:.0}\" y2=\"{:.0}\" stroke=\"#000\" stroke-width=\"2\"/>\
+             <rect x=\"{from:.1}\" y=\"{:.0}\" width=\"{:.1}\" height=\"12\" rx=\"2\" fill=\"{colour}\"><title>{}: {} waits, median {}, p99 {}, longest {}</title></rect>\
+             <line x1=\"{tick:.1}\" x2=\"{tick:.1}\" y1=\"{:.0}\" y2=\"{:.0}\" stroke=\"#000\" stroke-width=\"2\"/>\
              <text x=\"{:.1}\" y=\"{:.0}\">{}</text>",
             LEFT - 12.0,
             y + 14.0,

@@ -1,7 +1,7 @@
 //! The three measurements, for any lock.
 
-use super::locks::Contestant;
-use super::{Contended, Starved, Waits};
+use super::figures::{Contended, Starved};
+use super::waits::Waits;
 use crate::sys;
 use std::hint::black_box;
 use std::io;
@@ -10,15 +10,25 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// How often the lock is taken in a round when nobody else wants it: some milliseconds.
+/// Acquisitions per round of the uncontended measurement: takes some milliseconds.
 pub const UNCONTENDED_LOCKS: u32 = 100_000;
-/// One in so many acquisitions is timed where reading the clock would be most of the work.
+/// One in this many acquisitions is timed if sections are so short that reading the clock would be
+/// most of the work.
 const TIMED_ONE_IN: u64 = 32;
+/// Sections of at least this length are all timed.
 const LONG_SECTION_NS: u64 = 5_000;
 const HOLD_NS: u64 = 1_000_000;
 const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
-/// A lock taken again this long after its release was planned was nearly lost; see `starve`.
+/// An owner that reacquires its lock this long after the planned release nearly lost it; see
+/// `starve`.
 const LATE_NS: u64 = 30_000;
+
+/// The operations that all locks have.
+pub(super) trait Contestant: Sync + Sized {
+    fn make() -> io::Result<Self>;
+    /// Runs `section` while holding the lock.
+    fn locked<R>(&self, section: impl FnOnce() -> R) -> R;
+}
 
 /// Work of a known length that reads no clock.
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +37,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Finds out how fast this machine is; the fastest of some tries, which preemption has not
-    /// lengthened.
+    /// Measures how fast this machine is: the fastest of several tries, which was not preempted.
     pub fn calibrate() -> Self {
         const ROUNDS: u64 = 200_000;
         let fastest_ns = (0..10).map(|_| elapsed_ns(|| compute(ROUNDS))).min().unwrap_or(1).max(1);
@@ -40,7 +49,7 @@ impl Work {
     }
 }
 
-/// A cell of the table of contention.
+/// One combination of thread count and section length.
 pub struct Cell {
     pub threads: usize,
     pub section_ns: u64,
@@ -63,13 +72,13 @@ fn elapsed_ns(act: impl FnOnce()) -> u64 {
     sys::monotonic_ns() - start_ns
 }
 
-/// Locking and unlocking with nobody else there, nanoseconds.
+/// Time for an uncontended lock and unlock, in nanoseconds.
 pub fn uncontended_ns<L: Contestant>() -> io::Result<f64> {
     let lock = L::make()?;
     let done = AtomicBool::new(false);
     let all_ns = thread::scope(|scope| {
-        // Beside a second thread, which sleeps: the C library takes no atomic operation as long as
-        // there is only one.
+        // There must be a second thread, which sleeps: with only one thread, the C library uses no
+        // atomic operations.
         let idle = scope.spawn(|| {
             while !done.load(Ordering::Acquire) {
                 thread::park();
@@ -96,23 +105,23 @@ struct Share {
     waits: Waits,
 }
 
-/// Several threads that want the lock all the time. Fails when the lock let in two at once.
+/// Lets several threads contend for the lock. Fails if the lock had two owners at once.
 pub fn contended<L: Contestant>(cell: &Cell) -> io::Result<Contended> {
     let lock = L::make()?;
     let (stop, start) = (AtomicBool::new(false), Barrier::new(cell.threads + 1));
-    // Counted without an atomic addition, so that a lock that does not exclude loses counts.
+    // This is not an atomic addition, so that counts get lost if the lock does not exclude.
     let total = AtomicU64::new(0);
     let rounds = cell.work.rounds(cell.section_ns);
     let timed_one_in = if cell.section_ns < LONG_SECTION_NS { TIMED_ONE_IN } else { 1 };
     let cpus = sys::allowed_cpus()?;
     let (cpus, contend) = (&cpus, &|cpu: usize| {
         let mut share = Share::default();
-        // Spread over the CPUs, or two threads on one would do without contention. Where it fails
-        // they are spread by the scheduler.
+        // Spread the threads over the CPUs, because two threads on one CPU hardly contend. If this
+        // fails, the scheduler spreads them.
         let _ = sys::pin(0, &[cpu]);
         start.wait();
         let (sleeps_before, cpu_before_ns) = (sys::voluntary_switches(), sys::thread_cpu_ns());
-        // At least once, also where a busy machine lets a thread begin late.
+        // Do this at least once, even if a busy machine starts a thread late.
         while share.acquisitions == 0 || !stop.load(Ordering::Relaxed) {
             let from_ns = (share.acquisitions.is_multiple_of(timed_one_in)).then(sys::monotonic_ns);
             let to_ns = lock.locked(|| {
@@ -149,7 +158,7 @@ pub fn contended<L: Contestant>(cell: &Cell) -> io::Result<Contended> {
     });
     let acquisitions: u64 = shares.iter().map(|share| share.acquisitions).sum();
     if total.into_inner() != acquisitions {
-        return Err(io::Error::other("a lock let in two threads at once"));
+        return Err(io::Error::other("a lock had two owners at once"));
     }
     let mut waits = Waits::default();
     shares.iter().for_each(|share| waits.add(&share.waits));
@@ -167,8 +176,8 @@ pub fn contended<L: Contestant>(cell: &Cell) -> io::Result<Contended> {
     })
 }
 
-/// One waits, on the first of these CPUs, for one who holds the lock for 1 ms at a time on the
-/// other.
+/// A thread on the first of these CPUs waits for an owner on the second, which holds the lock 1 ms
+/// at a time.
 pub fn starved<L: Contestant>(
     [waiter_cpu, holder_cpu]: [usize; 2],
     length: Duration,
@@ -196,23 +205,23 @@ pub fn starved<L: Contestant>(
         let pinned = sys::pin(0, &[waiter_cpu]);
         start.wait();
         pinned?;
-        let (mut starved, mut vain) = (Starved::default(), 0);
+        let (mut starved, mut futile) = (Starved::default(), 0);
         loop {
             thread::sleep(REQUEST_INTERVAL);
-            // At least one request, as above.
+            // Make at least one request, as above.
             if starved.waits.count() > 0 && stop.load(Ordering::Relaxed) {
                 break;
             }
             let (from_ns, sleeps_before) = (sys::monotonic_ns(), sys::voluntary_switches());
             lock.locked(|| ());
-            // The first sleep is the wait; each further one, a wake-up that did not get the lock.
-            let vain_in_wait = (sys::voluntary_switches() - sleeps_before).saturating_sub(1);
+            // The first sleep is the wait; each further one follows a futile wake-up.
+            let futile_in_wait = (sys::voluntary_switches() - sleeps_before).saturating_sub(1);
             starved.waits.note(sys::monotonic_ns() - from_ns);
-            starved.most_vain = starved.most_vain.max(vain_in_wait);
-            vain += vain_in_wait;
+            starved.most_vain = starved.most_vain.max(futile_in_wait);
+            futile += futile_in_wait;
             starved.cut_short = u32::from(stop.load(Ordering::Relaxed));
         }
-        starved.vain_per_wait = vain as f64 / starved.waits.count().max(1) as f64;
+        starved.vain_per_wait = futile as f64 / starved.waits.count().max(1) as f64;
         Ok(starved)
     };
     thread::scope(|scope| {

@@ -1,7 +1,7 @@
-//! The locks that are compared.
+//! The locks to compare.
 
-use super::contest::{self, Cell};
-use super::{Contended, Starved};
+use super::contest::{self, Cell, Contestant};
+use super::figures::{Contended, Starved};
 use crate::sys::{FairMutex, Pthread};
 use parking_lot::lock_api::{self, RawMutex};
 use std::hint::spin_loop;
@@ -13,7 +13,7 @@ use unhitch_lock::NO_BOUND;
 
 /// A lock, and how to measure it.
 pub struct Lock {
-    /// What the tables call it.
+    /// Its name in the tables.
     pub name: &'static str,
     /// What it is, in a few words.
     pub what: &'static str,
@@ -22,19 +22,19 @@ pub struct Lock {
     pub(super) starved: fn([usize; 2], Duration) -> io::Result<Starved>,
 }
 
-/// All, ours first.
+/// All locks, ours first.
 pub const LOCKS: &[Lock] = &[
-    lock::<unhitch_lock::Mutex<()>>("unhitch", "handed over once in 100 wake-ups, and after 5 ms"),
+    lock::<unhitch_lock::Mutex<()>>("unhitch", "handed off once in 100 wake-ups, and after 5 ms"),
     lock::<unhitch_lock::Mutex<(), 100, NO_BOUND>>(
         "unhitch 1 %",
-        "handed over once in 100 wake-ups, no bound",
+        "handed off once in 100 wake-ups, no bound",
     ),
-    lock::<std::sync::Mutex<()>>("std", "the standard library's, on futexes"),
-    lock::<parking_lot::Mutex<()>>("parking_lot", "handed over after 0.5 ms on average"),
+    lock::<std::sync::Mutex<()>>("std", "the standard library's, using futexes"),
+    lock::<parking_lot::Mutex<()>>("parking_lot", "handed off after 0.5 ms on average"),
     lock::<Pthread>("pthread", "the C library's default"),
     lock::<Inheriting>("pthread PI", "the C library's with priority inheritance"),
-    lock::<FairMutex<()>>("fifo", "in the order of arrival; waiters sleep"),
-    lock::<Ticket>("ticket", "in the order of arrival; waiters spin"),
+    lock::<FairMutex<()>>("fifo", "in order of arrival; waiters sleep"),
+    lock::<Ticket>("ticket", "in order of arrival; waiters spin"),
 ];
 
 const fn lock<L: Contestant>(name: &'static str, what: &'static str) -> Lock {
@@ -45,13 +45,6 @@ const fn lock<L: Contestant>(name: &'static str, what: &'static str) -> Lock {
         contended: contest::contended::<L>,
         starved: contest::starved::<L>,
     }
-}
-
-/// What all locks can do.
-pub(super) trait Contestant: Sync + Sized {
-    fn make() -> io::Result<Self>;
-    /// Runs `section` with the lock held.
-    fn locked<R>(&self, section: impl FnOnce() -> R) -> R;
 }
 
 /// Ours and `parking_lot`'s.
@@ -115,7 +108,7 @@ impl Contestant for FairMutex<()> {
     }
 }
 
-/// Whoever comes draws a number and spins until it is called.
+/// Each thread draws a number and spins until its number is called.
 struct Ticket {
     next: AtomicU32,
     called: AtomicU32,

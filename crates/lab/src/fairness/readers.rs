@@ -1,10 +1,10 @@
-//! A writer beside a stream of readers: four threads hold the lock for reading, 1 ms at a time with
-//! no gap, so it is never free by itself.
+//! A writer against a stream of readers: four threads hold the lock for reading, 1 ms at a time
+//! with no gap, so there is always a reader.
 //!
-//! *Why the readers sleep while they hold it:* computing, they would keep the writer from its CPU
-//! as well, and that is not the lock's doing.
+//! *Why the readers sleep while they hold it:* if they computed, they would also keep the writer
+//! off its CPU, which has nothing to do with the lock.
 
-use super::Waits;
+use super::waits::Waits;
 use crate::sys;
 use parking_lot::lock_api::{self, RawRwLock};
 use serde::Serialize;
@@ -21,14 +21,14 @@ const REQUEST_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A reader-writer lock, and how to measure it.
 pub struct RwLock {
-    /// What the tables call it.
+    /// Its name in the tables.
     pub name: &'static str,
     /// What it is, in a few words.
     pub what: &'static str,
-    pub(super) beside_readers: fn(Duration) -> io::Result<Run>,
+    pub(super) against_readers: fn(Duration) -> io::Result<Run>,
 }
 
-/// All, ours first.
+/// All locks, ours first.
 pub const RW_LOCKS: &[RwLock] = &[
     lock::<unhitch_lock::RwLock<()>>(
         "unhitch",
@@ -40,28 +40,28 @@ pub const RW_LOCKS: &[RwLock] = &[
     ),
     lock::<std::sync::RwLock<()>>(
         "std",
-        "the standard library's: a waiting writer shuts readers out",
+        "the standard library's: a waiting writer blocks new readers",
     ),
-    lock::<parking_lot::RwLock<()>>("parking_lot", "a waiting writer shuts readers out"),
+    lock::<parking_lot::RwLock<()>>("parking_lot", "a waiting writer blocks new readers"),
 ];
 
 const fn lock<L: Shareable>(name: &'static str, what: &'static str) -> RwLock {
-    RwLock { name, what, beside_readers: beside_readers::<L> }
+    RwLock { name, what, against_readers: against_readers::<L> }
 }
 
-/// What was measured of one reader-writer lock.
+/// The results for one reader-writer lock.
 #[derive(Clone, Debug, Serialize)]
 pub struct RwFigures {
     /// Its name.
     pub name: &'static str,
     /// What it is, in a few words.
     pub what: &'static str,
-    /// How long the writer waited, fifty times a second. A wait that the end of a run cut short
-    /// counts as long as it was.
+    /// How long the writer waited, fifty times a second. A wait cut off by the end of a run counts
+    /// with its length so far.
     pub waits: Waits,
-    /// Reads of all readers together: they are kept out while the writer is let in.
+    /// Reads of all readers together. They are blocked while the writer holds the lock.
     pub reads: u64,
-    /// How long they read, nanoseconds.
+    /// How long the readers ran, in nanoseconds.
     pub reading_ns: u64,
 }
 
@@ -70,20 +70,20 @@ impl RwFigures {
         Self { name: lock.name, what: lock.what, waits: Waits::default(), reads: 0, reading_ns: 0 }
     }
 
-    /// One run more.
+    /// Adds a run.
     pub(super) fn add(&mut self, run: &Run) {
         self.waits.add(&run.waits);
         self.reads += run.reads;
         self.reading_ns += run.reading_ns;
     }
 
-    /// Reads per second, all readers together.
+    /// Reads per second, summed over all readers.
     pub fn reads_per_second(&self) -> f64 {
         self.reads as f64 / (self.reading_ns.max(1) as f64 / 1e9)
     }
 }
 
-/// What was measured in one run.
+/// The results of one run.
 pub(super) struct Run {
     waits: Waits,
     reads: u64,
@@ -118,7 +118,7 @@ impl Shareable for std::sync::RwLock<()> {
     }
 }
 
-fn beside_readers<L: Shareable>(length: Duration) -> io::Result<Run> {
+fn against_readers<L: Shareable>(length: Duration) -> io::Result<Run> {
     let (lock, stop) = (L::default(), AtomicBool::new(false));
     let read = || {
         let mut reads = 0_u64;
@@ -130,7 +130,7 @@ fn beside_readers<L: Shareable>(length: Duration) -> io::Result<Run> {
     };
     let write = || {
         let mut waits = Waits::default();
-        // At least once, also where a busy machine lets it begin late.
+        // Do this at least once, even if a busy machine starts the thread late.
         while waits.count() == 0 || !stop.load(Ordering::Relaxed) {
             thread::sleep(REQUEST_INTERVAL);
             let from_ns = sys::monotonic_ns();

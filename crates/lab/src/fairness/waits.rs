@@ -1,12 +1,12 @@
-//! How long waits were: a histogram with a constant relative error.
+//! A histogram of wait times with a constant relative error.
 
 use serde::Serialize;
 use serde::ser::{SerializeStruct, Serializer};
 
-/// Buckets per doubling.
+/// Base-2 logarithm of the number of buckets per doubling.
 const PARTS_LOG2: u32 = 4;
 
-/// Waits, by their length. Quantiles are right to 1/16; the longest is exact.
+/// Waits by length. Quantiles are accurate to 1/16; the maximum is exact.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     counts: Vec<u64>,
@@ -15,7 +15,7 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Takes in one.
+    /// Adds a wait.
     pub fn note(&mut self, ns: u64) {
         let bucket = bucket(ns);
         if self.counts.len() <= bucket {
@@ -26,7 +26,7 @@ impl Waits {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Takes in all of another.
+    /// Adds all waits of another histogram.
     pub fn add(&mut self, other: &Self) {
         self.counts.resize(self.counts.len().max(other.counts.len()), 0);
         self.counts.iter_mut().zip(&other.counts).for_each(|(own, other)| *own += other);
@@ -34,18 +34,17 @@ impl Waits {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// How many.
+    /// Number of waits.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The longest, nanoseconds.
+    /// The longest wait in nanoseconds.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// The wait that `share` (0 to 1) of all are no longer than, nanoseconds; 0 when there are
-    /// none.
+    /// The quantile at `share` (0 to 1), in nanoseconds; 0 if there are no waits.
     pub fn quantile_ns(&self, share: f64) -> u64 {
         let rank = ((self.count as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -59,13 +58,13 @@ impl Waits {
     }
 }
 
-/// Lengths below 2^[`PARTS_LOG2`] have a bucket each; every doubling above has as many.
+/// Lengths below 2^[`PARTS_LOG2`] have a bucket each; every doubling above has that many buckets.
 fn bucket(ns: u64) -> usize {
     let doublings = (u64::BITS - ns.leading_zeros()).saturating_sub(PARTS_LOG2 + 1);
     (((u64::from(doublings)) << PARTS_LOG2) + (ns >> doublings)) as usize
 }
 
-/// The longest that falls into the bucket.
+/// The longest wait that belongs in the bucket.
 fn upper_ns(bucket: usize) -> u64 {
     let doublings = (bucket >> PARTS_LOG2).saturating_sub(1);
     let part = (bucket - (doublings << PARTS_LOG2)) as u64;
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_are_contiguous_and_hold_what_they_say() {
+    fn buckets_are_contiguous_and_cover_their_range() {
         for ns in (0..5_000).chain([u64::MAX, u64::MAX / 2, 1 << 40, (1 << 40) - 1]) {
             let bucket_of = bucket(ns);
             let upper = upper_ns(bucket_of);
@@ -105,8 +104,8 @@ mod tests {
         low.add(&high);
         assert_eq!((low.count(), low.max_ns()), (100, 100_000));
         for (share, exact) in [(0.5, 50_000), (0.99, 99_000), (1.0, 100_000)] {
-            let told = low.quantile_ns(share);
-            assert!((exact..=exact + exact / 16).contains(&told), "{share}: {told}");
+            let found = low.quantile_ns(share);
+            assert!((exact..=exact + exact / 16).contains(&found), "{share}: {found}");
         }
         assert_eq!(Waits::default().quantile_ns(0.5), 0);
     }

@@ -1,8 +1,8 @@
-//! A lock that is handed on in the order of arrival, by `futex`; in memory that processes share it
-//! works between them.
+//! A futex-based lock that is handed off in order of arrival. In shared memory it works between
+//! processes.
 //!
-//! *Why not the C library's mutex:* that one goes to whoever comes first after a release, which is
-//! another kind of hang (`starve`).
+//! *Why not the C library's mutex:* that one goes to the first thread that arrives after a release,
+//! which is another kind of hang (`starve`).
 
 use std::cell::UnsafeCell;
 use std::hint::black_box;
@@ -10,21 +10,21 @@ use std::ops::{Deref, DerefMut};
 use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// More threads than this may not want the lock at once.
-const PLACES: usize = 128;
+/// Maximum number of threads that may own or wait for the lock at the same time.
+const MAX_THREADS: usize = 128;
 
-/// A mutex that is handed to its waiters in the order of their arrival. Each waiter sleeps on a
-/// futex of its own.
+/// A mutex that is handed off to its waiters in order of arrival. Each waiter sleeps on its own
+/// futex.
 ///
-/// Whoever comes draws a number; the lock belongs to number n once `places[n % PLACES]` holds n +
+/// Each thread draws a number. The lock belongs to number n once `places[n % MAX_THREADS]` is n +
 /// 1.
 pub struct FairMutex<T> {
     next_number: AtomicU32,
-    places: [AtomicU32; PLACES],
+    places: [AtomicU32; MAX_THREADS],
     value: UnsafeCell<T>,
 }
 
-// SAFETY: `value` is reached through a `FairGuard` only, so by one thread at a time.
+// SAFETY: `value` is only accessed through a `FairGuard`, so by one thread at a time.
 unsafe impl<T: Send> Sync for FairMutex<T> {}
 
 impl<T> FairMutex<T> {
@@ -44,17 +44,17 @@ impl<T> FairMutex<T> {
             if seen == mine {
                 return FairGuard { mutex: self, number };
             }
-            // Returns at once if the place has changed meanwhile, and may return for no reason.
+            // This returns at once if the place has changed meanwhile, and may return spuriously.
             black_box(call_futex_wait(place, seen));
         }
     }
 
     fn place(&self, number: u32) -> &AtomicU32 {
-        &self.places[number as usize % PLACES]
+        &self.places[number as usize % MAX_THREADS]
     }
 }
 
-/// The held [`FairMutex`]; dropping it hands it on.
+/// The held [`FairMutex`]; dropping it hands the lock off.
 pub struct FairGuard<'a, T> {
     mutex: &'a FairMutex<T>,
     number: u32,
@@ -79,11 +79,11 @@ impl<T> DerefMut for FairGuard<'_, T> {
 impl<T> Drop for FairGuard<'_, T> {
     #[inline(never)]
     fn drop(&mut self) {
-        let heir = self.number.wrapping_add(1);
-        let place = self.mutex.place(heir);
-        place.store(heir.wrapping_add(1), Ordering::SeqCst);
-        // Who draws this number after this look finds the place already filled.
-        if self.mutex.next_number.load(Ordering::SeqCst) != heir {
+        let next = self.number.wrapping_add(1);
+        let place = self.mutex.place(next);
+        place.store(next.wrapping_add(1), Ordering::SeqCst);
+        // A thread that draws this number after this check finds the place already set.
+        if self.mutex.next_number.load(Ordering::SeqCst) != next {
             black_box(call_futex_wake(place));
         }
     }

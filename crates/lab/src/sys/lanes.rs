@@ -1,10 +1,9 @@
-//! How many words at the start of a slice are all alike, looked at in vectors of 128, 256 or 512
-//! bits.
+//! Counts equal words at the start of a slice, in vectors of 128, 256 or 512 bits.
 //!
-//! *Why eight vectors at a time:* combined by AND or OR they are judged by one comparison and one
-//! branch, so that nothing but the loads limits the speed.
+//! *Why eight vectors at a time:* combined with AND or OR they need only one comparison and one
+//! branch, so only the loads limit the speed.
 
-/// A width of vectors.
+/// A vector width.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lanes {
     /// 128 bits.
@@ -15,7 +14,7 @@ pub enum Lanes {
     Avx512,
 }
 
-/// The words as pairs of 32 bits, the low half of each word first.
+/// The words as 32-bit halves, the low half of each word first.
 pub fn halves(words: &[u64]) -> impl ExactSizeIterator<Item = u32> + '_ {
     // SAFETY: the same memory, which any u32 may be read from; u32 is aligned less strictly.
     let halves =
@@ -23,7 +22,7 @@ pub fn halves(words: &[u64]) -> impl ExactSizeIterator<Item = u32> + '_ {
     (0..halves.len()).map(|index| halves[index ^ usize::from(cfg!(target_endian = "big"))])
 }
 
-/// True when this CPU has such vectors.
+/// True if this CPU has such vectors.
 pub fn has(lanes: Lanes) -> bool {
     #[cfg(target_arch = "x86_64")]
     return match lanes {
@@ -35,15 +34,15 @@ pub fn has(lanes: Lanes) -> bool {
     return false;
 }
 
-/// A number of words at the start, all of them 0 or (`ONES`) all ones: as many as whole vectors can
-/// tell, 0 where there are none such.
+/// How many words at the start are all 0, or all ones (`ONES`), counted in whole vectors; 0 if the
+/// CPU has no such vectors.
 #[inline]
 pub fn alike<const ONES: bool>(lanes: Lanes, words: &[u64]) -> usize {
     if !has(lanes) {
         return 0;
     }
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the CPU has what the function needs; that was just asked.
+    // SAFETY: the CPU has the required feature, which was just checked.
     return unsafe {
         match lanes {
             Lanes::Sse2 => x86::sse2::<ONES>(words),
@@ -59,7 +58,7 @@ pub fn alike<const ONES: bool>(lanes: Lanes, words: &[u64]) -> usize {
 mod x86 {
     use std::arch::x86_64::*;
 
-    /// `$all` says whether a vector is all ones (true) or all zero (false).
+    /// `$all` checks whether a vector is all ones (true) or all zero (false).
     macro_rules! alike {
         ($name:ident, $feature:literal, $vector:ty, $load:ident as $pointer:ty, $and:ident, $or:ident, $all:ident) => {
             #[target_feature(enable = $feature)]

@@ -1,4 +1,4 @@
-//! Memory: a value that several processes share, and large mappings that are there to be mapped.
+//! Memory: values shared by several processes, and large mappings.
 
 use super::check;
 use std::hint::black_box;
@@ -7,29 +7,29 @@ use std::ops::Deref;
 use std::ptr::{self, NonNull};
 
 const PRIVATE: libc::c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-/// As compilers at run time have it while they write.
+/// Protection of code while a JIT compiler writes it.
 const CODE: libc::c_int = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
 
-/// A mapping of zeroes in pages of the smallest size; unmapped when dropped.
+/// An anonymous mapping; unmapped when dropped.
 pub struct Mapping {
     start: NonNull<libc::c_void>,
     bytes: usize,
 }
 
-// SAFETY: a mapping belongs to the process, not to a thread; what it holds is not reached through
+// SAFETY: a mapping belongs to the process, not to a thread; its content is not accessed through
 // this type.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; the calls on it are system calls that the kernel orders.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Memory of this process alone.
+    /// Private memory of this process.
     #[inline(never)]
     pub fn private(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, libc::MAP_PRIVATE)
     }
 
-    /// Memory that is shared with the processes that this one starts.
+    /// Memory that is shared with processes forked later.
     pub fn shared(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, libc::MAP_SHARED)
     }
@@ -47,35 +47,34 @@ impl Mapping {
         Self::of(start, bytes)
     }
 
-    /// Memory for code, somewhere.
+    /// Memory for code, at any address.
     pub fn executable(bytes: usize) -> io::Result<Self> {
         // SAFETY: the kernel chooses an address that is not in use.
         let start = unsafe { libc::mmap(ptr::null_mut(), bytes, CODE, PRIVATE, -1, 0) };
         Self::of(start, bytes)
     }
 
-    /// Memory for code at that address (avma, a whole page's); `None` when something is there
-    /// already.
+    /// Memory for code at that page-aligned address (avma); `None` if the address is in use.
     pub fn executable_at(start: usize, bytes: usize) -> io::Result<Option<Self>> {
         let wanted = ptr::without_provenance_mut(start);
-        // SAFETY: with MAP_FIXED_NOREPLACE what is mapped already stays as it is.
+        // SAFETY: MAP_FIXED_NOREPLACE does not replace existing mappings.
         let start =
             unsafe { libc::mmap(wanted, bytes, CODE, PRIVATE | libc::MAP_FIXED_NOREPLACE, -1, 0) };
         match Self::of(start, bytes) {
             Err(error) if error.raw_os_error() == Some(libc::EEXIST) => Ok(None),
-            // A kernel before 4.17 takes the address for a wish only.
+            // Kernels before 4.17 take the address only as a hint.
             Ok(other) if other.start.as_ptr() != wanted => Ok(None),
             other => other.map(Some),
         }
     }
 
-    /// Makes a part of it readable and writable, and gives it memory. Offsets in bytes, of whole
-    /// pages.
+    /// Makes a part of it readable and writable, and populates it. `offset` and `bytes` must be
+    /// multiples of the page size.
     pub fn commit(&self, offset: usize, bytes: usize) -> io::Result<()> {
         let end = offset.checked_add(bytes).filter(|end| *end <= self.bytes);
         end.ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: a part of a mapping that is ours and that nobody borrows from; no page of it
-        // loses what is in it.
+        // SAFETY: this is a part of a mapping that we own and that is not borrowed; no page loses
+        // its content.
         unsafe {
             let part = self.start.as_ptr().byte_add(offset);
             check(libc::mprotect(part, bytes, libc::PROT_READ | libc::PROT_WRITE))?;
@@ -83,7 +82,7 @@ impl Mapping {
         }
     }
 
-    /// What `mmap` returned.
+    /// The mapping from the result of `mmap`.
     fn of(start: *mut libc::c_void, bytes: usize) -> io::Result<Self> {
         match NonNull::new(start) {
             Some(start) if start.as_ptr() != libc::MAP_FAILED => Ok(Self { start, bytes }),
@@ -91,15 +90,16 @@ impl Mapping {
         }
     }
 
-    /// No huge pages, whatever the system's default: the work is to be the same everywhere.
+    /// Turns off huge pages, whatever the system's default, so that the work is the same
+    /// everywhere.
     pub fn in_small_pages(self) -> Self {
-        // Fails where the kernel knows no huge pages, and then there is nothing to do.
+        // This fails if the kernel has no huge pages, and then there is nothing to do.
         let _ = self.advise(libc::MADV_NOHUGEPAGE);
         self
     }
 
-    /// Fills the page tables, with the kernel holding the process's `mmap_lock` for reading; pages
-    /// to be written get memory of their own.
+    /// Populates the page tables, for writing or only for reading. Meanwhile, the kernel holds the
+    /// process's `mmap_lock` for reading.
     #[inline(never)]
     pub fn populate(&self, to_write: bool) -> io::Result<()> {
         self.advise(if to_write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ })
@@ -128,45 +128,44 @@ fn call_mmap(bytes: usize, flags: libc::c_int) -> *mut libc::c_void {
 
 #[inline(never)]
 fn call_madvise(start: NonNull<libc::c_void>, bytes: usize, advice: libc::c_int) -> libc::c_int {
-    // SAFETY: private function; called with one whole mapping of ours and advice that keeps what is
-    // in it.
+    // SAFETY: private function; called with a whole mapping of ours and advice that keeps its
+    // content.
     black_box(unsafe { libc::madvise(start.as_ptr(), bytes, advice) })
 }
 
 #[inline(never)]
 fn call_munmap(start: NonNull<libc::c_void>, bytes: usize) -> libc::c_int {
-    // SAFETY: private function; called with one whole mapping of ours, by its only owner, when
-    // nobody borrows it.
+    // SAFETY: private function; called with a whole mapping of ours, by its only owner, while it
+    // is not borrowed.
     black_box(unsafe { libc::munmap(start.as_ptr(), bytes) })
 }
 
-/// Keeps the pages that this process has now, its code among them, from being reclaimed.
+/// Locks the current pages of this process in memory, including its code.
 pub fn keep_in_memory() -> io::Result<()> {
     // SAFETY: takes no pointer.
     check(unsafe { libc::mlockall(libc::MCL_CURRENT) }).map(drop)
 }
 
-/// A value in memory that the processes forked later have in common.
+/// A value in memory that is shared with processes forked later.
 ///
-/// It should hold atomics and plain numbers only: memory that it owned elsewhere would not be
-/// shared.
+/// It should only contain atomics and plain numbers: memory that it owns elsewhere is not shared.
 pub struct Shared<T> {
     value: NonNull<T>,
     _memory: Mapping,
 }
 
-// SAFETY: it is a box: owns the value, and gives out shared references only.
+// SAFETY: like a box, it owns the value, and it only gives out shared references.
 unsafe impl<T: Send> Send for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Sync> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// Moves `value` there.
+    /// Moves `value` into shared memory.
     pub fn new(value: T) -> io::Result<Self> {
         let memory = Mapping::shared(size_of::<T>().max(1))?;
         let place = memory.start.cast::<T>();
-        // SAFETY: the mapping is large enough, and a page is aligned for any T that is smaller than
-        // it.
+        // SAFETY: the mapping is large enough, and a page is sufficiently aligned for any T that is
+        // smaller than a page.
         unsafe { place.write(value) };
         Ok(Self { value: place, _memory: memory })
     }
@@ -176,7 +175,7 @@ impl<T> Deref for Shared<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: it was initialised by `new`, lives as long as `self`, and is never borrowed
+        // SAFETY: `new` has initialised it; it lives as long as `self`, and is never borrowed
         // mutably.
         unsafe { self.value.as_ref() }
     }

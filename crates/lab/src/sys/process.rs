@@ -1,4 +1,4 @@
-//! Processes: started by `fork`, and gone when the one that started them is.
+//! Processes: started with `fork`, and killed when their parent ends.
 
 use super::{check, monotonic_ns, wait_readable};
 use std::hint::black_box;
@@ -6,44 +6,44 @@ use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Lets the kernel send `signal` to the calling process when the thread that started it ends.
+/// Makes the kernel send `signal` to the calling process when the thread that forked it ends.
 fn die_with_parent(signal: libc::c_int) -> io::Result<()> {
     // SAFETY: no pointers.
     check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, signal as libc::c_ulong, 0, 0, 0) })
         .map(drop)
 }
 
-/// Makes sure that the calling process does not outlive the run: SIGTERM when its parent ends,
-/// SIGALRM `after_s` from now.
+/// Makes sure that the calling process does not outlive the run: it gets SIGTERM when its parent
+/// ends, and SIGALRM in `after_s` seconds.
 pub fn bound_this_process(after_s: u32) -> io::Result<()> {
     // SAFETY: no pointers, cannot fail.
     unsafe { libc::alarm(after_s) };
     die_with_parent(libc::SIGTERM)
 }
 
-/// Gives the calling process its name.
+/// Sets the name of the calling process.
 pub fn set_name(name: &str) -> io::Result<()> {
     std::fs::write("/proc/self/comm", name)
 }
 
-/// A process that this one started; killed when dropped.
+/// A child process; killed when dropped.
 pub struct Child {
     pid: libc::pid_t,
     reaped: bool,
 }
 
-/// Runs `part` in a new process, in a process group of its own so that a terminal's Ctrl-C reaches
-/// the program's first process only, which ends the others. The calling process must have one
-/// thread.
+/// Runs `part` in a new process. It has its own process group, so that Ctrl-C on a terminal only
+/// reaches the first process of the program, which ends the others. The calling process must have a
+/// single thread.
 ///
-/// An error of `part` goes to standard error and makes [`Child::join`] fail.
+/// An error of `part` is printed to standard error and makes [`Child::wait`] fail.
 pub fn start_process(name: &str, part: impl FnOnce() -> io::Result<()>) -> io::Result<Child> {
     let parent = std::process::id();
-    // SAFETY: the process has one thread, as demanded, so no lock is held that nobody would release
-    // in the new one.
+    // SAFETY: the caller guarantees that the process has a single thread, so no lock is held that
+    // would never be released in the new process.
     let pid = check(unsafe { libc::fork() })?;
     if pid == 0 {
-        let live = || {
+        let act = || {
             die_with_parent(libc::SIGKILL)?;
             if std::os::unix::process::parent_id() == parent {
                 // SAFETY: no pointers.
@@ -53,36 +53,36 @@ pub fn start_process(name: &str, part: impl FnOnce() -> io::Result<()>) -> io::R
             }
             Ok(())
         };
-        // A panic must not reach the frames of the parent, of which this process has a copy.
-        let end: io::Result<()> = catch_unwind(AssertUnwindSafe(live))
+        // A panic must not unwind into the frames copied from the parent.
+        let end: io::Result<()> = catch_unwind(AssertUnwindSafe(act))
             .unwrap_or_else(|_| Err(io::Error::other("it panicked")));
         end_process(end.inspect_err(|error| eprintln!("{name}: {error}")).is_err().into());
     }
     Ok(Child { pid, reaped: false })
 }
 
-/// Ends the calling process without cleaning up after the one it is a copy of.
+/// Exits without cleaning up the state copied from the parent.
 #[inline(never)]
 fn end_process(code: libc::c_int) -> ! {
     // SAFETY: no memory is touched.
     unsafe { libc::_exit(code) }
 }
 
-/// Sends a signal to a process that this one started.
+/// Sends a signal to a child process.
 pub fn send_signal(pid: libc::pid_t, signal: libc::c_int) {
-    // SAFETY: no pointers. It can fail only if the process is gone, and then nobody needs the
-    // signal.
+    // SAFETY: no pointers. This only fails if the process has exited, and then the signal is not
+    // needed.
     unsafe { libc::kill(pid, signal) };
 }
 
 impl Child {
-    /// Waits until it has ended. Fails unless it ended well.
+    /// Waits until it exits. Fails unless it succeeded.
     #[inline(never)]
     pub fn wait(&mut self) -> io::Result<()> {
         black_box(self.reap(0)).map(drop)
     }
 
-    /// Whether it has ended, without waiting. Fails unless it ended well.
+    /// True if it has exited; does not wait. Fails unless it succeeded.
     pub fn has_ended(&mut self) -> io::Result<bool> {
         self.reap(libc::WNOHANG)
     }
@@ -102,7 +102,8 @@ impl Child {
         Ok(self.reaped)
     }
 
-    /// The same, but it is killed if it has not ended at `until_ns` (CLOCK_MONOTONIC); false then.
+    /// Waits until it exits. If it is still running at `until_ns` (CLOCK_MONOTONIC), kills it and
+    /// returns false.
     pub fn wait_until(&mut self, until_ns: u64) -> io::Result<bool> {
         // SAFETY: no pointers; the result is a new descriptor that nobody else owns.
         let end = unsafe {
@@ -134,7 +135,7 @@ impl Drop for Child {
     }
 }
 
-/// What `wait4` returned, and the status.
+/// Returns the result of `wait4`, and the status.
 #[inline(never)]
 fn call_waitpid(pid: libc::pid_t, flags: libc::c_int) -> (libc::pid_t, libc::c_int) {
     let mut status = 0;

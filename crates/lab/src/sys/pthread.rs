@@ -1,7 +1,7 @@
-//! The C library's mutex, of the default kind and with priority inheritance, as fast as it goes: to
-//! be measured.
+//! The C library's mutex, default or with priority inheritance, as fast as possible, for
+//! measurements.
 //!
-//! *Why not [`Mutex`](super::Mutex):* that one is made to be seen on stacks.
+//! *Why not [`Mutex`](super::Mutex):* that one is made to be visible on stacks.
 
 use std::cell::UnsafeCell;
 use std::io;
@@ -15,12 +15,12 @@ pub struct Pthread {
 
 // SAFETY: a pthread mutex is made for use by many threads.
 unsafe impl Sync for Pthread {}
-// SAFETY: it belongs to no thread while it is not locked, and it is locked only inside `locked`,
-// which borrows it.
+// SAFETY: an unlocked mutex belongs to no thread, and it is only locked inside `locked`, which
+// borrows it.
 unsafe impl Send for Pthread {}
 
 impl Pthread {
-    /// An unlocked mutex; with `inherit`, its holder runs at the priority of its most urgent
+    /// An unlocked mutex; with `inherit`, its owner inherits the priority of its most urgent
     /// waiter.
     pub fn new(inherit: bool) -> io::Result<Self> {
         let protocol = if inherit { libc::PTHREAD_PRIO_INHERIT } else { libc::PTHREAD_PRIO_NONE };
@@ -41,7 +41,7 @@ impl Pthread {
         if code == 0 { Ok(Self { raw }) } else { Err(io::Error::from_raw_os_error(code)) }
     }
 
-    /// Runs `section` with the mutex held. Should it panic, the mutex stays locked for ever.
+    /// Runs `section` while holding the mutex. If it panics, the mutex stays locked forever.
     #[inline]
     pub fn locked<R>(&self, section: impl FnOnce() -> R) -> R {
         // SAFETY: `raw` is an initialised mutex that does not move; it is unlocked by the thread
@@ -56,7 +56,7 @@ impl Pthread {
 
 impl Drop for Pthread {
     fn drop(&mut self) {
-        // SAFETY: `raw` is initialised, and nobody has it.
+        // SAFETY: `raw` is initialised, and not locked.
         unsafe { libc::pthread_mutex_destroy(self.raw.get()) };
     }
 }

@@ -1,4 +1,4 @@
-//! The lock as `lock_api` wants it: as a mutex and as a reader-writer lock.
+//! Implements the traits of `lock_api`: a mutex and a reader-writer lock.
 
 use super::{Mode, Policy, Word};
 use lock_api::GuardSend;
@@ -19,7 +19,7 @@ impl<const ONE_IN: u32, const BOUND_US: u32> RawRwLock<ONE_IN, BOUND_US> {
     const POLICY: Policy = Policy { one_in: ONE_IN, bound_us: BOUND_US };
 }
 
-// SAFETY: `Word` lets one in at a time in exclusive mode (the loom models check it), whichever
+// SAFETY: in exclusive mode, `Word` has at most one owner (the loom models check it), whichever
 // thread unlocks.
 unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawMutex
     for RawMutex<ONE_IN, BOUND_US>
@@ -60,8 +60,8 @@ unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawMutexFair
     }
 }
 
-// SAFETY: `Word` lets in one writer or any readers (the loom models check it), whichever thread
-// unlocks.
+// SAFETY: `Word` is held by one writer or any number of readers (the loom models check it),
+// whichever thread unlocks.
 unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawRwLock
     for RawRwLock<ONE_IN, BOUND_US>
 {
@@ -111,7 +111,7 @@ unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawRwLock
     }
 }
 
-// SAFETY: both unlock as their unfair twins do.
+// SAFETY: both unlock like their unfair counterparts.
 unsafe impl<const ONE_IN: u32, const BOUND_US: u32> lock_api::RawRwLockFair
     for RawRwLock<ONE_IN, BOUND_US>
 {

@@ -1,4 +1,4 @@
-//! Small programs of which loom tries every interleaving (up to a number of preemptions):
+//! Small programs for which loom tries every interleaving (up to a number of preemptions):
 //! `tools/test-lock-models`.
 
 use super::*;
@@ -8,11 +8,11 @@ use loom::thread;
 
 const UNFAIR: Policy = Policy { one_in: 0, bound_us: u32::MAX };
 const FAIR: Policy = Policy { one_in: 1, bound_us: u32::MAX };
-/// Everybody is over the bound from the start.
+/// Every waiter is over the bound from the start.
 const OVERDUE: Policy = Policy { one_in: 0, bound_us: 0 };
 
-/// A value behind the lock. loom fails when two are at it at once, and when a write is not seen by
-/// the next.
+/// A value behind the lock. loom fails if two threads access it at once, or if a write is not
+/// visible to the next thread.
 struct Guarded {
     word: Word,
     value: UnsafeCell<u32>,
@@ -26,7 +26,7 @@ impl Guarded {
 
     fn add(&self) -> u32 {
         self.word.lock(Mode::Exclusive, self.policy);
-        // SAFETY: the lock is held exclusively; that is what is to be checked.
+        // SAFETY: the lock is held exclusively, which is what this checks.
         let after = self.value.with_mut(|value| unsafe {
             *value += 1;
             *value
@@ -43,19 +43,19 @@ impl Guarded {
         value
     }
 
-    /// Nobody is left: neither a holder nor a waiter nor a bit.
-    fn is_as_new(&self) -> bool {
+    /// True if there is no owner and no waiter, and no bit is set.
+    fn is_unused(&self) -> bool {
         self.word.0.load(Ordering::SeqCst) == 0
     }
 }
 
-// SAFETY: the value is reached with the lock held only.
+// SAFETY: the value is only accessed with the lock held.
 unsafe impl Sync for Guarded {}
 // SAFETY: nothing in it belongs to a thread.
 unsafe impl Send for Guarded {}
 
-/// Runs `model` on every interleaving with at most so many preemptions. A thread that is never
-/// woken is a deadlock, which loom reports.
+/// Runs `model` with every interleaving of at most `preemptions` preemptions. A thread that is
+/// never woken is a deadlock, which loom reports.
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -80,7 +80,7 @@ fn play(
         let threads: Vec<_> = threads.collect();
         own(&guarded);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(guarded.is_as_new());
+        assert!(guarded.is_unused());
         assert_eq!(guarded.read(), sum);
     });
 }
@@ -196,6 +196,6 @@ fn a_hand_over_reaches_the_waiter_before_anybody_else() {
         let own = guarded.add();
         assert_eq!(waiter.join().unwrap() + own, 3);
         assert!(!is_queued || own == 2, "the lock was taken before the heir");
-        assert!(guarded.is_as_new());
+        assert!(guarded.is_unused());
     });
 }

@@ -1,9 +1,9 @@
-//! Who waits for which lock, in the order of arrival: a table of queues, keyed by the address of
-//! the lock.
+//! The waiters of all locks in order of arrival: a table of queues, keyed by the address of the
+//! lock.
 //!
-//! *Why a table:* the lock is one word. A waiter's place in the queue is on its own stack, and the
-//! queue's head must be somewhere that exists also when nobody waits. Locks whose addresses fall
-//! into the same bucket share its list; each sees its own waiters only.
+//! *Why a table:* the lock is one word. A waiter's queue entry is on its own stack, but the head of
+//! the queue must be somewhere that exists even when nobody waits. Locks whose addresses fall into
+//! the same bucket share its list; each only sees its own waiters.
 
 use super::sleep;
 use super::sync::{AtomicU32, Ordering, spin_loop};
@@ -11,10 +11,10 @@ use core::cell::{Cell, UnsafeCell};
 use core::ops::{Deref, DerefMut};
 use core::ptr;
 
-/// How a lock is held, or wanted.
+/// How a lock is held or requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// Beside other readers.
+    /// Together with other readers.
     Shared,
     /// Alone.
     Exclusive,
@@ -24,18 +24,18 @@ pub enum Mode {
 pub const WAITING: u32 = 0;
 /// [`Waiter::state`]: awake, and free to try for the lock.
 pub const AWAKE: u32 = 1;
-/// [`Waiter::state`]: the lock is its own, and it is out of the queue.
+/// [`Waiter::state`]: it owns the lock, and is out of the queue.
 pub const GRANTED: u32 = 2;
 
-/// One who waits. It stays in the queue, in its place, until it has the lock.
+/// A waiting thread. It keeps its place in the queue until it has the lock.
 pub struct Waiter {
     pub state: AtomicU32,
     pub mode: Mode,
-    /// When it came, nanoseconds of [`sleep::now_ns`]; 0 where nobody wants to know.
+    /// When it arrived, in nanoseconds of [`sleep::now_ns`]; 0 if that does not matter.
     pub since_ns: u64,
     key: usize,
-    /// Belongs to whoever holds the bucket; once the waiter is out of the queue, to whoever took it
-    /// out.
+    /// May only be accessed by the owner of the bucket; once the waiter is out of the queue, by
+    /// whoever removed it.
     next: Cell<*const Waiter>,
 }
 
@@ -49,20 +49,21 @@ impl Waiter {
 pub struct Queue {
     first: *const Waiter,
     last: *const Waiter,
-    /// xorshift32, so never 0. The bucket's and not the lock's, which is one word and has no room
-    /// for it: locks of one bucket draw from one sequence, each with the same chance at every draw.
+    /// The state of xorshift32, so never 0. It is per bucket, because the lock is one word and has
+    /// no room for it. All locks of a bucket draw from one sequence, with the same chance in every
+    /// draw.
     noise: u32,
 }
 
 impl Queue {
     const EMPTY: Self = Self { first: ptr::null(), last: ptr::null(), noise: 0x9e37_79b9 };
 
-    /// Puts a waiter at the end.
+    /// Adds a waiter at the end.
     ///
     /// # Safety
-    /// It must live, and stay where it is, until it is out of the queue again.
+    /// It must live, and not move, until it is out of the queue again.
     pub unsafe fn push(&mut self, waiter: &Waiter) {
-        // SAFETY: `last` is in the queue, so it lives.
+        // SAFETY: `last` is in the queue, so it is alive.
         match unsafe { self.last.as_ref() } {
             Some(last) => last.next.set(waiter),
             None => self.first = waiter,
@@ -72,24 +73,24 @@ impl Queue {
 
     /// The waiters for the lock `key`, the longest waiting first.
     pub fn of(&self, key: usize) -> impl Iterator<Item = &Waiter> {
-        // SAFETY: what is in the queue lives, and nothing leaves it while `self` is borrowed.
+        // SAFETY: waiters in the queue are alive, and none leaves it while `self` is borrowed.
         let link = |waiter: *const Waiter| unsafe { waiter.as_ref() };
         core::iter::successors(link(self.first), move |waiter| link(waiter.next.get()))
             .filter(move |waiter| waiter.key == key)
     }
 
-    /// The waiters for `key` that one release can let in: a writer, or the readers up to the first
-    /// writer.
+    /// The waiters for `key` that can acquire the lock after one release: a writer, or the readers
+    /// up to the first writer.
     pub fn leading(&self, key: usize) -> impl Iterator<Item = &Waiter> {
         let writer = self.of(key).next().filter(|waiter| waiter.mode == Mode::Exclusive);
         writer.into_iter().chain(self.of(key).take_while(|waiter| waiter.mode == Mode::Shared))
     }
 
-    /// Takes a waiter out; false when it is not in the queue.
+    /// Removes a waiter; false if it is not in the queue.
     pub fn remove(&mut self, waiter: &Waiter) -> bool {
         let mut before: *const Waiter = ptr::null();
         let mut at = self.first;
-        // SAFETY: what is in the queue lives.
+        // SAFETY: waiters in the queue are alive.
         while let Some(found) = unsafe { at.as_ref() } {
             if ptr::eq(found, waiter) {
                 // SAFETY: as above.
@@ -109,33 +110,32 @@ impl Queue {
         false
     }
 
-    /// Takes out the [leading](Self::leading) waiters for `key`, to give them the lock.
-    pub fn take_heirs(&mut self, key: usize) -> Heirs {
+    /// Removes the [leading](Self::leading) waiters for `key`, which will get the lock.
+    pub fn take_new_owners(&mut self, key: usize) -> NewOwners {
         let count = self.leading(key).count();
-        let mut heirs = Heirs { first: ptr::null() };
+        let mut owners = NewOwners { first: ptr::null() };
         let mut last: *const Waiter = ptr::null();
         for _ in 0..count {
-            let Some(heir) = self.of(key).next().map(ptr::from_ref) else { break };
-            // SAFETY: it is in the queue, so it lives; once out of it, until it is granted the
-            // lock.
-            let (heir, before) = unsafe { (&*heir, last.as_ref()) };
-            self.remove(heir);
+            let Some(owner) = self.of(key).next().map(ptr::from_ref) else { break };
+            // SAFETY: it is in the queue, so it is alive; once removed, it lives until it is
+            // granted the lock.
+            let (owner, before) = unsafe { (&*owner, last.as_ref()) };
+            self.remove(owner);
             match before {
-                Some(before) => before.next.set(heir),
-                None => heirs.first = heir,
+                Some(before) => before.next.set(owner),
+                None => owners.first = owner,
             }
-            last = heir;
+            last = owner;
         }
-        heirs
+        owners
     }
 
-    /// Wakes the [leading](Self::leading) waiters for `key` without a promise. All but the last are
-    /// woken here and now.
+    /// Wakes the [leading](Self::leading) waiters for `key` without granting them the lock. All but
+    /// the last are woken immediately.
     pub fn wake_leading(&self, key: usize) -> Wake {
         let mut last = Wake(ptr::null());
         for waiter in self.leading(key) {
-            // A swap also where it is awake: whoever lies down again must see the word as it is
-            // now.
+            // Swap even if it is awake: if it goes to sleep again, it must see the current word.
             if waiter.state.swap(AWAKE, Ordering::AcqRel) == WAITING {
                 core::mem::replace(&mut last, Wake(&waiter.state)).send();
             }
@@ -152,7 +152,7 @@ impl Queue {
     }
 }
 
-/// A waiter that is still to be woken, or none.
+/// A waiter that must still be woken, or none.
 #[must_use]
 pub struct Wake(*const AtomicU32);
 
@@ -164,39 +164,39 @@ impl Wake {
     }
 }
 
-/// Waiters that are out of the queue and own the lock, but do not know it yet.
+/// Waiters that are out of the queue and own the lock, but have not been notified yet.
 #[must_use]
-pub struct Heirs {
+pub struct NewOwners {
     first: *const Waiter,
 }
 
-impl Heirs {
-    /// Tells them.
+impl NewOwners {
+    /// Notifies them.
     pub fn grant(self) {
         let mut at = self.first;
         // SAFETY: a waiter lives until it is granted the lock, which only happens below.
-        while let Some(heir) = unsafe { at.as_ref() } {
-            // After the swap it may be gone.
-            at = heir.next.get();
-            let address = ptr::from_ref(&heir.state);
-            // A swap, so that it comes after what the heir itself has just put there.
-            heir.state.swap(GRANTED, Ordering::AcqRel);
+        while let Some(owner) = unsafe { at.as_ref() } {
+            // After the swap, it may no longer exist.
+            at = owner.next.get();
+            let address = ptr::from_ref(&owner.state);
+            // This is a swap, so that it is ordered after what the waiter itself has just stored.
+            owner.state.swap(GRANTED, Ordering::AcqRel);
             sleep::wake(address);
         }
     }
 }
 
-/// A queue with a small lock of its own, which is held for some tens of nanoseconds.
+/// A queue with its own small lock, which is held for some tens of nanoseconds.
 ///
-/// *Why not a spinning one:* a holder that is preempted must not burn the CPU that it waits for.
+/// *Why not a spinlock:* if the owner is preempted, waiters must not burn the CPU that it needs.
 #[repr(align(64))]
 pub struct Bucket {
-    /// 0 free, 1 held, 2 held and somebody may sleep.
+    /// 0 free, 1 held, 2 held and a thread may be asleep.
     lock: AtomicU32,
     queue: UnsafeCell<Queue>,
 }
 
-// SAFETY: the queue is reached with the lock held only, and its pointers are to what may be used
+// SAFETY: the queue is only accessed with the lock held, and what its pointers refer to may be used
 // from any thread.
 unsafe impl Sync for Bucket {}
 // SAFETY: as above.
@@ -234,7 +234,7 @@ mod table {
 pub use table::bucket;
 
 impl Bucket {
-    /// Waits for the queue.
+    /// Waits for the lock of the bucket.
     pub fn lock(&self) -> Locked<'_> {
         if self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.lock_slow();
@@ -258,7 +258,7 @@ impl Bucket {
     }
 }
 
-/// A bucket's queue, held.
+/// The queue of a locked bucket.
 pub struct Locked<'a> {
     bucket: &'a Bucket,
 }
@@ -305,7 +305,7 @@ mod tests {
         ];
         let waiters: Vec<Waiter> =
             (0..12).map(|index| Waiter::new(index % 2, modes[index / 2], index as u64)).collect();
-        // SAFETY: they live to the end of the test.
+        // SAFETY: they live until the end of the test.
         waiters.iter().for_each(|waiter| unsafe { queue.push(waiter) });
         let of =
             |queue: &Queue, key| queue.of(key).map(|waiter| waiter.since_ns).collect::<Vec<_>>();
@@ -313,12 +313,12 @@ mod tests {
         assert_eq!(queue.leading(0).count(), 1);
         assert!(queue.remove(&waiters[2]) && !queue.remove(&waiters[2]));
         assert_eq!(queue.leading(0).map(|waiter| waiter.since_ns).collect::<Vec<_>>(), [0, 4, 6]);
-        let heirs = queue.take_heirs(0);
+        let owners = queue.take_new_owners(0);
         assert_eq!(
             (of(&queue, 0), of(&queue, 1)),
             (Vec::from([8, 10]), Vec::from([1, 3, 5, 7, 9, 11]))
         );
-        heirs.grant();
+        owners.grant();
         let granted =
             waiters.iter().filter(|waiter| waiter.state.load(Ordering::Relaxed) == GRANTED);
         assert_eq!(granted.map(|waiter| waiter.since_ns).collect::<Vec<_>>(), [0, 4, 6]);

@@ -1,10 +1,10 @@
-//! What the lock wants from the system: to sleep on a word, to wake a sleeper, a clock. One of
-//! three, by the system; `--cfg unhitch_lock_fallback` chooses on Linux what other systems get, so
-//! that it can be tested there (`tools/test-lock-models`).
+//! What the lock needs from the system: sleeping on a word, waking a sleeper, and a clock. There
+//! are three implementations; `--cfg unhitch_lock_fallback` selects on Linux the one for other
+//! systems, so that it can be tested there (`tools/test-lock-models`).
 //!
-//! `wait` may return for no reason. `wake` takes an address and not a reference: the waiter that it
-//! means may by then be gone, with the stack that the word was on; then it wakes nobody, or
-//! somebody for no reason.
+//! `wait` may return spuriously. `wake` takes an address instead of a reference: the waiter may no
+//! longer exist by then, nor the stack that the word was on. Then it wakes nobody, or somebody
+//! spuriously.
 
 pub use system::{now_ns, wait, wake};
 
@@ -17,7 +17,7 @@ mod system {
     /// Sleeps while `word` is `expected`.
     pub fn wait(word: &AtomicU32, expected: u32) {
         let operation = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the word is valid and aligned; a null timeout is none.
+        // SAFETY: the word is valid and aligned; a null pointer means no timeout.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -29,15 +29,16 @@ mod system {
         };
     }
 
-    /// Wakes one who sleeps on the word at this address.
+    /// Wakes one thread that sleeps on the word at this address.
     pub fn wake(word: *const AtomicU32) {
-        // SAFETY: the kernel uses a private futex's address as a key, and does not read it to wake.
+        // SAFETY: the kernel uses the address of a private futex as a key, and does not read it to
+        // wake.
         unsafe {
             libc::syscall(libc::SYS_futex, word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
         };
     }
 
-    /// CLOCK_MONOTONIC.
+    /// CLOCK_MONOTONIC, in nanoseconds.
     pub fn now_ns() -> u64 {
         let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
         // SAFETY: a valid timespec to write to; every Linux has this clock.
@@ -46,7 +47,7 @@ mod system {
     }
 }
 
-/// Elsewhere: the parking lot.
+/// Other systems: the parking lot.
 #[cfg(all(
     not(loom),
     any(unhitch_lock_fallback, not(any(target_os = "linux", target_os = "android")))
@@ -61,12 +62,12 @@ mod system {
     pub fn wait(word: &AtomicU32, expected: u32) {
         let key = word as *const AtomicU32 as usize;
         let still = || word.load(Ordering::Relaxed) == expected;
-        // SAFETY: the closures neither panic nor call into the parking lot; nobody else parks at an
-        // address of ours.
+        // SAFETY: the closures neither panic nor call into the parking lot; nothing else parks at
+        // our addresses.
         unsafe { park(key, still, || (), |_, _| (), DEFAULT_PARK_TOKEN, None) };
     }
 
-    /// Wakes one who sleeps on the word at this address.
+    /// Wakes one thread that sleeps on the word at this address.
     pub fn wake(word: *const AtomicU32) {
         // SAFETY: as above.
         unsafe { unpark_one(word as usize, |_| DEFAULT_UNPARK_TOKEN) };
@@ -79,8 +80,8 @@ mod system {
     }
 }
 
-/// The model checker: one condition variable for all addresses, and a clock that only goes on when
-/// somebody looks.
+/// The model checker: one condition variable for all addresses, and a clock that only advances when
+/// it is read.
 #[cfg(loom)]
 mod system {
     use loom::sync::atomic::{AtomicU32, Ordering};
@@ -98,14 +99,14 @@ mod system {
         }
     }
 
-    /// Wakes all; those who were not meant see it by their word.
+    /// Wakes all threads; the others notice by their word that they were not meant.
     pub fn wake(_: *const AtomicU32) {
         let _guard = SLEEPERS.0.lock().unwrap();
         SLEEPERS.1.notify_all();
     }
 
-    /// Later than at every look before, by so little that no bound but that of zero is ever passed.
-    /// Not the model checker's, or it would try every order of the looks.
+    /// Later than in every earlier call, by so little that only a bound of zero is ever exceeded.
+    /// This is not loom's atomic, or loom would try every order of the calls.
     pub fn now_ns() -> u64 {
         static NOW_NS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         NOW_NS.fetch_add(1, std::sync::atomic::Ordering::Relaxed)

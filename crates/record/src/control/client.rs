@@ -1,7 +1,9 @@
-//! The end that asks.
+//! The client end.
 
 use super::line::Line;
-use super::{LONGEST_LINE, REQUEST_TIMEOUT, SOCKET, connect, is_trusted, peer, stranger};
+use super::socket::{
+    MAX_LINE_LEN, REQUEST_TIMEOUT, SOCKET, connect, foreign_user, is_trusted, peer,
+};
 use crate::error::Error;
 use crate::sys;
 use serde_json::{Value, json};
@@ -13,11 +15,11 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// A save of large rings on a slow disk takes a while.
+/// Time limit for the answer. Saving large rings to a slow disk takes a while.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// So often a recorder is asked that does not hear us for others.
-const TRIES: usize = 3;
+/// Maximum number of attempts at a recorder that disconnects us because it has too many clients.
+const MAX_TRIES: usize = 3;
 
 /// A recorder's answer: the trace that it saved.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -25,12 +27,16 @@ const TRIES: usize = 3;
 pub struct Answer {
     /// Where the trace is.
     pub path: PathBuf,
-    /// What the user should know, such as why it is not where it should be.
+    /// Warnings for the user, such as why the trace is not where it should be.
     pub warnings: Vec<String>,
 }
 
-/// Asks the recorder that answers in `folder` for a save; gives the trace's path. Only this user's
-/// recorder and root's are told anything.
+/// Asks the recorder whose socket is in `folder` to save. Talks only to recorders of this user and
+/// of root.
+///
+/// # Errors
+/// When no recorder is running or it belongs to another user, when the save failed, or when the
+/// recorder does not answer in time.
 pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<Answer, Error> {
     let path = folder.join(SOCKET);
     let failed = |action| {
@@ -38,13 +44,13 @@ pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<Answer, Error>
         move |source: io::Error| Error::File { action, path, source }
     };
     let request = json!({"save": {"notes": notes}}).to_string();
-    if request.len() > LONGEST_LINE {
+    if request.len() > MAX_LINE_LEN {
         return Err(Error::Refused(format!(
-            "nothing: the note is too long (at most {} KiB)",
-            LONGEST_LINE >> 10
+            "the note is too long (at most {} KiB)",
+            MAX_LINE_LEN >> 10
         )));
     }
-    let mut tries = 1..TRIES;
+    let mut tries = 1..MAX_TRIES;
     loop {
         let mut socket = match trusted_folder(folder).and_then(|()| connect(&path)) {
             Err(error)
@@ -57,15 +63,15 @@ pub fn request_save(folder: &Path, notes: Option<&str>) -> Result<Answer, Error>
             }
             result => result.map_err(failed("reach the recorder at"))?,
         };
-        match peer(&socket).map_err(failed("see who answers on"))? {
+        match peer(&socket).map_err(failed("identify the owner of"))? {
             uid if is_trusted(uid) => {}
-            uid => return Err(failed("trust")(stranger(uid))),
+            uid => return Err(failed("trust")(foreign_user(uid))),
         }
         return match exchange(&mut socket, &request) {
-            Ok(answer) => understood(&answer),
-            Err(error) if is_unheard(&error) && tries.next().is_some() => continue,
+            Ok(answer) => parse_answer(&answer),
+            Err(error) if is_dropped(&error) && tries.next().is_some() => continue,
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                Err(Error::Refused("nothing: it ended while it saved".to_owned()))
+                Err(Error::Refused("nothing: it exited during the save".to_owned()))
             }
             Err(error) => Err(failed("get an answer from the recorder at")(error)),
         };
@@ -78,38 +84,38 @@ fn exchange(socket: &mut UnixStream, request: &str) -> io::Result<Value> {
     read_answer(socket, ANSWER_TIMEOUT)
 }
 
-/// Whether the recorder closed the connection before it read the request: so it does where very
-/// many come at one time.
-fn is_unheard(error: &io::Error) -> bool {
+/// True if the recorder closed the connection before it read the request, as it does when it has
+/// too many clients.
+fn is_dropped(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
 }
 
-/// Fails where somebody else could have put what is in the folder.
+/// Fails if somebody else could have put files into the folder.
 fn trusted_folder(folder: &Path) -> io::Result<()> {
     let about = fs::symlink_metadata(folder)?;
     if !is_trusted(about.uid()) {
-        return Err(stranger(about.uid()));
+        return Err(foreign_user(about.uid()));
     }
     if about.is_dir() {
         Ok(())
     } else {
-        Err(io::Error::new(io::ErrorKind::NotADirectory, "its place is not a folder"))
+        Err(io::Error::new(io::ErrorKind::NotADirectory, "it is not in a folder"))
     }
 }
 
 pub(super) fn read_answer(socket: &mut UnixStream, time: Duration) -> io::Result<Value> {
-    let mut line = Line::new(LONGEST_LINE, time);
+    let mut line = Line::new(MAX_LINE_LEN, time);
     socket.set_nonblocking(true)?;
     loop {
         sys::poll(&[socket.as_fd()], i32::try_from(line.left().as_millis()).unwrap_or(i32::MAX))?;
-        if let Some(answer) = line.take(socket)? {
-            let nonsense = |_| io::Error::new(io::ErrorKind::InvalidData, "it is not understood");
-            return serde_json::from_slice(answer).map_err(nonsense);
+        if let Some(answer) = line.read(socket)? {
+            let invalid = |_| io::Error::new(io::ErrorKind::InvalidData, "not valid JSON");
+            return serde_json::from_slice(answer).map_err(invalid);
         }
     }
 }
 
-fn understood(answer: &Value) -> Result<Answer, Error> {
+fn parse_answer(answer: &Value) -> Result<Answer, Error> {
     match (answer["path"].as_str(), answer["error"].as_str()) {
         (Some(path), _) => {
             let warnings = answer["warnings"].as_array().into_iter().flatten();

@@ -1,30 +1,30 @@
-//! A line that comes in pieces, from somebody who may never end it.
+//! Receives a line in pieces, from a peer that may never finish it.
 
 use std::io::{self, ErrorKind, Read};
 use std::time::{Duration, Instant};
 
-/// What has come of a line, and until when and how long it may go on.
+/// The part of a line that was received, with limits for its length and time.
 pub(super) struct Line {
     bytes: Vec<u8>,
-    longest: usize,
+    max_len: usize,
     deadline: Instant,
 }
 
 impl Line {
-    /// Nothing has come yet. The time counts from now, however often something comes.
-    pub(super) fn new(longest: usize, time: Duration) -> Self {
-        Self { bytes: Vec::new(), longest, deadline: Instant::now() + time }
+    /// Starts an empty line. The time limit counts from now and is never extended.
+    pub(super) fn new(max_len: usize, time: Duration) -> Self {
+        Self { bytes: Vec::new(), max_len, deadline: Instant::now() + time }
     }
 
-    /// The time that is left.
+    /// The remaining time.
     pub(super) fn left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Takes what `source`, which does not block, has now: the whole line without its end, or
-    /// nothing when more must come. What has come whole is taken late, too: it may be the reader
-    /// who had no time.
-    pub(super) fn take(&mut self, source: &mut impl Read) -> io::Result<Option<&[u8]>> {
+    /// Reads what the non-blocking `source` has now. Returns the whole line without its end, or
+    /// `None` if it is not complete. A complete line is accepted even after the deadline, because
+    /// it may be us who had no time to read it.
+    pub(super) fn read(&mut self, source: &mut impl Read) -> io::Result<Option<&[u8]>> {
         let mut piece = [0; 4096];
         loop {
             let len = match source.read(&mut piece) {
@@ -39,7 +39,7 @@ impl Line {
             };
             let end = piece[..len].iter().position(|byte| *byte == b'\n');
             self.bytes.extend_from_slice(&piece[..end.unwrap_or(len)]);
-            if self.bytes.len() > self.longest {
+            if self.bytes.len() > self.max_len {
                 return Err(io::Error::new(ErrorKind::InvalidData, "the line is too long"));
             }
             if end.is_some() {
@@ -58,32 +58,32 @@ mod tests {
     #[test]
     fn a_line_is_bounded_in_length_and_time() {
         let time = Duration::from_secs(3600);
-        assert_eq!(Line::new(3, time).take(&mut &b"abc\nd"[..]).unwrap(), Some(&b"abc"[..]));
+        assert_eq!(Line::new(3, time).read(&mut &b"abc\nd"[..]).unwrap(), Some(&b"abc"[..]));
         assert_eq!(
-            Line::new(2, time).take(&mut &b"abc\n"[..]).unwrap_err().kind(),
+            Line::new(2, time).read(&mut &b"abc\n"[..]).unwrap_err().kind(),
             ErrorKind::InvalidData
         );
         assert_eq!(
-            Line::new(1 << 20, time).take(&mut io::repeat(b'x')).unwrap_err().kind(),
+            Line::new(1 << 20, time).read(&mut io::repeat(b'x')).unwrap_err().kind(),
             ErrorKind::InvalidData
         );
         assert_eq!(
-            Line::new(9, time).take(&mut &b"abc"[..]).unwrap_err().kind(),
+            Line::new(9, time).read(&mut &b"abc"[..]).unwrap_err().kind(),
             ErrorKind::UnexpectedEof
         );
         let (mut source, mut writer) = UnixStream::pair().unwrap();
         source.set_nonblocking(true).unwrap();
         writer.write_all(b"abc").unwrap();
-        assert_eq!(Line::new(9, time).take(&mut source).unwrap(), None);
+        assert_eq!(Line::new(9, time).read(&mut source).unwrap(), None);
         assert_eq!(
-            Line::new(9, Duration::ZERO).take(&mut source).unwrap_err().kind(),
+            Line::new(9, Duration::ZERO).read(&mut source).unwrap_err().kind(),
             ErrorKind::TimedOut
         );
         writer.write_all(b"d\n").unwrap();
         assert_eq!(
-            Line::new(9, Duration::ZERO).take(&mut source).unwrap(),
+            Line::new(9, Duration::ZERO).read(&mut source).unwrap(),
             Some(&b"d"[..]),
-            "it came in time, for all we know"
+            "it may have arrived in time"
         );
     }
 }

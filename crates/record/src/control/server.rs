@@ -1,8 +1,10 @@
-//! The recorder's end. Nothing here waits: requests are read as they come, and answers fit into the
-//! socket's buffer.
+//! The recorder's end. Nothing here blocks: requests are read as they arrive, and answers fit into
+//! the socket's buffer.
 
 use super::line::Line;
-use super::{LONGEST_LINE, REQUEST_TIMEOUT, SOCKET, connect, is_trusted, peer, private_folder};
+use super::socket::{
+    MAX_LINE_LEN, REQUEST_TIMEOUT, SOCKET, connect, is_trusted, peer, private_folder,
+};
 use crate::error::Error;
 use crate::sys;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
@@ -13,34 +15,33 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-/// So many requests may be on their way at one time. For one more the oldest makes room.
-const MOST_CLIENTS: usize = 128;
-/// So many wait in the kernel while a save is made.
+/// Maximum number of clients at a time. Beyond this, the oldest is disconnected.
+const MAX_CLIENTS: usize = 128;
+/// Maximum number of connections that wait in the kernel during a save.
 const BACKLOG: i32 = 256;
 
-/// Where requests arrive. The socket is removed when this is dropped.
+/// Accepts requests. The socket file is removed when this is dropped.
 pub(crate) struct Server {
     listener: UnixListener,
     path: PathBuf,
-    /// The oldest first.
+    /// Oldest first.
     clients: Vec<Client>,
 }
 
-/// Somebody entitled who has not said yet what he wants.
+/// A trusted client that has not sent its request yet.
 struct Client {
     socket: UnixStream,
     line: Line,
 }
 
-/// A request for a save, to be answered.
+/// A request for a save, which must be answered.
 pub(crate) struct Request {
     socket: UnixStream,
     pub(crate) notes: Option<String>,
 }
 
 impl Server {
-    /// Listens in `folder`. A socket that nobody answers on is replaced; where somebody does, a
-    /// second recorder is refused.
+    /// Listens in `folder`. A stale socket is replaced; if another recorder answers on it, fails.
     pub(crate) fn bind(folder: &Path) -> Result<Self, Error> {
         private_folder(folder)?;
         let path = folder.join(SOCKET);
@@ -53,7 +54,7 @@ impl Server {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
                 fs::remove_file(&path).map_err(failed("remove the stale socket"))?;
             }
-            // One that is too busy to accept is one.
+            // A recorder that is too busy to accept is a recorder, too.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 return Err(Error::AlreadyWatching { socket: path });
             }
@@ -64,74 +65,73 @@ impl Server {
         Ok(Self { listener, path, clients: Vec::new() })
     }
 
-    /// Where it listens.
+    /// The path of the socket.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// To be polled: when one is ready, [`Server::accept`] has something to do.
+    /// The descriptors to poll: when one is ready, call [`Server::accept`].
     pub(crate) fn fds(&self) -> Vec<BorrowedFd<'_>> {
         let clients = self.clients.iter().map(|client| client.socket.as_fd());
         std::iter::once(self.listener.as_fd()).chain(clients).collect()
     }
 
-    /// The next request that somebody entitled has made, if any. To be called now and then without
-    /// a reason, too: who takes too long is sent away then.
+    /// The next request of a trusted client, if any. Must also be called now and then when no
+    /// descriptor is ready, to disconnect clients that take too long.
     pub(crate) fn accept(&mut self) -> Option<Request> {
         let mut request = None;
-        // Who is here is heard before anybody comes for whom he might have to go.
+        // Read from connected clients first, as accepting a new one may disconnect one of them.
         for client in std::mem::take(&mut self.clients) {
             match request {
-                None => request = self.hear(client),
+                None => request = self.read_from(client),
                 Some(_) => self.clients.push(client),
             }
         }
-        // Bounded, so that whoever comes again and again keeps nobody from recording.
-        for _ in 0..MOST_CLIENTS {
+        // This is bounded, so that a client that reconnects forever cannot block the recorder.
+        for _ in 0..MAX_CLIENTS {
             if request.is_some() {
                 break;
             }
             let Ok((socket, _)) = self.listener.accept() else { break };
-            request = welcome(socket).and_then(|client| self.hear(client));
+            request = admit(socket).and_then(|client| self.read_from(client));
         }
         request
     }
 
-    /// What a client asks for, when that is whole. When more must come he is kept; when it will
-    /// not, he is not.
-    fn hear(&mut self, mut client: Client) -> Option<Request> {
-        match client.line.take(&mut client.socket) {
+    /// The client's request, if it is complete. If not, the client is kept, unless it has failed.
+    fn read_from(&mut self, mut client: Client) -> Option<Request> {
+        match client.line.read(&mut client.socket) {
             Ok(Some(line)) => {
-                let asked = serde_json::from_slice(line).unwrap_or_default();
-                return understood(client.socket, &asked);
+                let message = serde_json::from_slice(line).unwrap_or_default();
+                return parse_request(client.socket, &message);
             }
             Ok(None) => self.keep(client),
-            // He left, or took too long, or said too much.
+            // It left, took too long or sent too much.
             Err(_) => {}
         }
         None
     }
 
-    /// Who asks without delay is heard, however many are slow: the one who has taken longest goes.
+    /// Keeps a client that is not done. If there are too many, drops the oldest, so that slow
+    /// clients cannot lock out a prompt one.
     fn keep(&mut self, client: Client) {
-        if self.clients.len() == MOST_CLIENTS {
+        if self.clients.len() == MAX_CLIENTS {
             self.clients.remove(0);
         }
         self.clients.push(client);
     }
 }
 
-/// Lets in who is entitled to ask.
-fn welcome(socket: UnixStream) -> Option<Client> {
+/// Accepts a connection if its user is trusted; otherwise, sends an error.
+fn admit(socket: UnixStream) -> Option<Client> {
     let uid = peer(&socket).ok()?;
     socket.set_nonblocking(true).ok()?;
     if is_trusted(uid) {
-        return Some(Client { socket, line: Line::new(LONGEST_LINE, REQUEST_TIMEOUT) });
+        return Some(Client { socket, line: Line::new(MAX_LINE_LEN, REQUEST_TIMEOUT) });
     }
-    answer(
-        socket,
-        json!({"error": format!("this recorder is not yours (it belongs to uid {})", sys::effective_uid())}),
-    );
+    let uid = sys::effective_uid();
+    let error = format!("this recorder belongs to another user (uid {uid})");
+    answer(socket, json!({ "error": error }));
     None
 }
 
@@ -141,8 +141,8 @@ impl Drop for Server {
     }
 }
 
-/// A socket that is its owner's alone from the start: it gets the mode that the descriptor has
-/// before it gets its name (unix(7)).
+/// Creates a socket that is private to its owner from the start: the descriptor gets its mode
+/// before the socket gets its name (unix(7)).
 fn listen(path: &Path) -> io::Result<UnixListener> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -152,8 +152,8 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     Ok(socket.into())
 }
 
-fn understood(socket: UnixStream, asked: &Value) -> Option<Request> {
-    match asked.get("save") {
+fn parse_request(socket: UnixStream, message: &Value) -> Option<Request> {
+    match message.get("save") {
         Some(save) => Some(Request { socket, notes: save["notes"].as_str().map(str::to_owned) }),
         None => {
             answer(socket, json!({"error": "not understood; known: {\"save\":{\"notes\":\"…\"}}"}));
@@ -163,25 +163,26 @@ fn understood(socket: UnixStream, asked: &Value) -> Option<Request> {
 }
 
 impl Request {
-    /// The save succeeded. Of very many warnings the last are left out: the trace has all.
+    /// Answers that the save succeeded. If there are too many warnings, the last ones are left out;
+    /// the trace has all of them.
     pub(crate) fn saved(self, path: &Path, warnings: &[String]) {
         let mut len = path.as_os_str().len();
         let fitting = warnings.iter().take_while(|warning| {
-            // A character takes six bytes at most when it is escaped.
+            // An escaped character takes at most six bytes.
             len += warning.len() * 6;
-            len < LONGEST_LINE / 2
+            len < MAX_LINE_LEN / 2
         });
         answer(self.socket, json!({"path": path, "warnings": fitting.collect::<Vec<_>>()}));
     }
 
-    /// The save failed.
+    /// Answers that the save failed.
     pub(crate) fn failed(self, error: &Error) {
-        let text: String = error.with_causes().chars().take(LONGEST_LINE / 16).collect();
+        let text: String = error.with_causes().chars().take(MAX_LINE_LEN / 16).collect();
         answer(self.socket, json!({"error": text}));
     }
 }
 
-/// Whoever asked may have left, or read nothing: that is his affair.
+/// Sends an answer. Errors are ignored: the client may have left.
 fn answer(mut socket: UnixStream, answer: Value) {
     let _ = socket.write(format!("{answer}\n").as_bytes());
 }

@@ -1,8 +1,8 @@
-//! What the recorder and the process that names frames say to each other, on a socket that keeps
-//! messages apart.
+//! The protocol between the recorder and the naming process, on a socket that preserves message
+//! boundaries.
 //!
-//! A message is a letter, bytes, and perhaps a descriptor. Both sides take the other for hostile:
-//! messages are short, and what is not understood is the end of the talk.
+//! A message is a letter, some bytes, and sometimes a file descriptor. Each side assumes that the
+//! other may be hostile: messages are short, and an invalid one ends the conversation.
 
 use rustix::cmsg_space;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use unhitch_symbols::Wanted;
 
-/// Longest message, bytes: two paths and more.
+/// Maximum length of a message in bytes: enough for two paths.
 pub(super) const MAX_MESSAGE_LEN: usize = 64 << 10;
 
 /// A message.
@@ -26,21 +26,21 @@ pub(super) const MAX_MESSAGE_LEN: usize = 64 << 10;
 pub(super) enum Message {
     /// To the child: name the frames of this trace.
     Trace(File),
-    /// To the child: the file that it asked for.
+    /// To the child: the requested file.
     File(File),
-    /// To the child: that file it does not get, for this reason (`errno`).
+    /// To the child: the requested file is refused, with this `errno`.
     Refused(i32),
-    /// From the child: it has read what it needs for any trace.
+    /// From the child: it has loaded what it needs for every trace.
     Ready,
-    /// From the child: it needs this file.
+    /// From the child: a request for this file.
     Open(Wanted),
     /// From the child: a part of the `symbols.json`.
     Names(Vec<u8>),
-    /// From the child: that was all; whether it can name another trace.
+    /// From the child: the `symbols.json` is complete; true if the child can name another trace.
     Done(bool),
 }
 
-/// One end.
+/// One end of the connection.
 #[derive(Debug)]
 pub(super) struct Channel {
     socket: OwnedFd,
@@ -48,8 +48,8 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    /// The recorder's end, which waits for nobody who does not read, and the child's. Neither is
-    /// passed on to a program that is started.
+    /// Creates the recorder's end, which never blocks on sending, and the child's end. Both are
+    /// close-on-exec.
     pub(super) fn pair() -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -91,7 +91,7 @@ impl Channel {
         }
     }
 
-    /// Waits for the next message; none at the end of the talk.
+    /// Waits for the next message; `None` when the other end has closed the connection.
     pub(super) fn receive(&self) -> io::Result<Option<Message>> {
         let mut bytes = vec![0; MAX_MESSAGE_LEN];
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
@@ -134,7 +134,8 @@ impl AsFd for Channel {
     }
 }
 
-/// A letter, and what belongs to it; of two paths, the length of the first.
+/// Encodes a request as a letter and its arguments; two paths are separated by the length of the
+/// first.
 fn encode(wanted: &Wanted) -> Vec<u8> {
     let path = |path: &PathBuf| path.as_os_str().as_bytes().to_vec();
     match wanted {
@@ -172,7 +173,7 @@ mod tests {
     use std::io::{Read, Seek, Write};
 
     #[test]
-    fn what_is_said_is_heard() {
+    fn messages_survive_a_round_trip() {
         let (ours, theirs) = Channel::pair().unwrap();
         let theirs = Channel::new(theirs);
         for wanted in [
@@ -183,8 +184,11 @@ mod tests {
             Wanted::KernelModules,
         ] {
             theirs.send(&Message::Open(wanted.clone())).unwrap();
-            let heard = ours.receive().unwrap();
-            assert!(matches!(&heard, Some(Message::Open(heard)) if *heard == wanted), "{heard:?}");
+            let received = ours.receive().unwrap();
+            assert!(
+                matches!(&received, Some(Message::Open(open)) if *open == wanted),
+                "{received:?}"
+            );
         }
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(b"content").unwrap();
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn an_invalid_message_is_an_error() {
         let (ours, theirs) = Channel::pair().unwrap();
         for bytes in [&b"X"[..], b"F", b"R12", b"O", b"Oz", b"Od\xff\xff\xff\xffab", b"Op12"] {
             rustix::net::send(&theirs, bytes, SendFlags::NOSIGNAL).unwrap();

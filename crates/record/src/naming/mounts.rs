@@ -1,8 +1,8 @@
-//! On what kind of file system a file lies, without asking that file system anything.
+//! Finds the type of the file system that a file is on, without accessing that file system.
 //!
-//! Format: `/proc/PID/mountinfo` and `/proc/PID/fdinfo` of proc(5). *Why this care*: whoever serves
-//! a file system in user space (FUSE) need not answer, and then even SIGKILL does not end an `open`
-//! or `stat` that has begun.
+//! Format: `/proc/PID/mountinfo` and `/proc/PID/fdinfo` of proc(5). *Why this care*: the server of
+//! a file system in user space (FUSE) may never answer, and then not even SIGKILL ends an `open` or
+//! `stat` that has started.
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
@@ -12,13 +12,13 @@ use std::fs;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-/// File systems whose answers depend on nobody but this machine's kernel and its disks.
+/// File systems whose answers depend only on this machine's kernel and disks.
 const LOCAL: [&str; 12] = [
     "ext4", "ext3", "ext2", "xfs", "btrfs", "tmpfs", "erofs", "squashfs", "f2fs", "zfs",
     "bcachefs", "iso9660",
 ];
-/// Local only as far as what it is laid over: whoever mounts one in a namespace of his own chooses
-/// that himself.
+/// Only as local as its lower layers. A user who mounts one in a separate namespace chooses the
+/// layers.
 const LAYERED: &str = "overlay";
 
 /// A mount.
@@ -30,7 +30,7 @@ struct Mount {
     kind: String,
 }
 
-/// The mounts of our own namespace.
+/// The mounts in our own namespace.
 pub(super) struct Mounts(Vec<Mount>);
 
 impl Mounts {
@@ -38,10 +38,10 @@ impl Mounts {
         Self(parse(&fs::read("/proc/self/mountinfo").unwrap_or_default()))
     }
 
-    /// Opens the file at `path` without following links, and without entering a file system that
+    /// Opens the file at `path` without following links, and without accessing a file system that
     /// may not answer.
     pub(super) fn open(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        // Of mounts one upon the other, the last is seen.
+        // If mounts are stacked, the last one is visible.
         let deepest = self
             .0
             .iter()
@@ -52,7 +52,7 @@ impl Mounts {
             deepest.filter(|mount| is_local(mount) || mount.kind == LAYERED).ok_or(Errno::PERM)?;
         let place = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = openat2(CWD, &mount.point, place, Mode::empty(), ResolveFlags::NO_SYMLINKS)?;
-        // Something may have been mounted there since.
+        // Another file system may have been mounted there since.
         if mount_of(&root)? != mount.id {
             return Err(Errno::XDEV);
         }
@@ -64,8 +64,8 @@ impl Mounts {
         openat2(root, below, flags, Mode::empty(), resolve)
     }
 
-    /// Whether a place that was opened in the namespace of the process `pid` lies on a file system
-    /// that answers.
+    /// True if `place`, opened in the mount namespace of process `pid`, is on a file system that
+    /// certainly answers.
     pub(super) fn is_answering(&self, place: &OwnedFd, pid: u32) -> Result<bool, Errno> {
         let id = mount_of(place)?;
         if let Some(mount) = self.0.iter().find(|mount| mount.id == id) {
@@ -82,7 +82,7 @@ fn is_local(mount: &Mount) -> bool {
     LOCAL.contains(&mount.kind.as_str())
 }
 
-/// The number of the mount that a descriptor is on.
+/// The id of the mount that a descriptor is on.
 fn mount_of(file: &impl AsFd) -> Result<u64, Errno> {
     let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_fd().as_raw_fd()))
         .map_err(|_| Errno::IO)?;
@@ -103,7 +103,7 @@ fn parse(text: &[u8]) -> Vec<Mount> {
     text.split(|&byte| byte == b'\n').filter_map(mount).collect()
 }
 
-/// Blanks and the like stand as `\040`.
+/// Decodes octal escapes: a space is written as `\040`.
 fn unescape(text: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_are_told_apart() {
+    fn mounts_are_parsed_and_remote_ones_refused() {
         let text = b"22 1 0:21 / /proc rw,nosuid shared:5 - proc proc rw\n30 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
             41 30 0:60 / /home/a\\040b rw - fuse.sshfs host:/ rw\nnonsense\n";
         let mounts = parse(text);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_here_is_opened() {
+    fn a_local_file_is_opened() {
         let mounts = Mounts::read();
         let own = std::env::current_exe().unwrap();
         let file = mounts.open(&own, OFlags::RDONLY).unwrap();

@@ -1,12 +1,12 @@
-//! Opens, with the recorder's rights, files that belong to other users: by rules, and without
-//! waiting for any.
+//! Opens files of other users with the recorder's rights, following strict rules and never
+//! blocking.
 //!
-//! What a process has mapped is opened as that mapping where the kernel lets us
-//! (`/proc/PID/map_files`, proc(5)): then it is what ran, whatever lies at its path by now. Else,
-//! and for debug files and JIT maps, by the path, without following links (openat2(2)). Only
-//! regular files are opened, only on file systems that need nobody's answer
-//! ([`mounts`](super::mounts)), and none that its process's user could not have read. A disk can be
-//! slow all the same: the thread that opens can be left behind.
+//! A file that a process has mapped is opened through the mapping if the kernel allows it
+//! (`/proc/PID/map_files`, proc(5)): then it is the file that ran, whatever is at its path by now.
+//! Otherwise, and for debug files and JIT maps, it is opened by its path, without following links
+//! (openat2(2)). We only open regular files, only on file systems that do not depend on another
+//! process ([`mounts`](super::mounts)), and only files that the process's user could have read. A
+//! disk can still be slow, so a thread opens the files, and it can be left behind.
 
 use super::mounts::Mounts;
 use super::programs::{Program, Programs};
@@ -22,10 +22,10 @@ use std::time::Duration;
 use unhitch_symbols::Wanted;
 
 /// How long opening a file may take.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// Files of root that do not answer, after which none is opened any more.
-const MAX_SILENT: usize = 3;
-/// Where separate debug files lie: only root can put them there.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Maximum number of root's files that may time out; after more, no files are opened.
+const MAX_TIMEOUTS: usize = 3;
+/// Where separate debug files are installed; only root can write there.
 const DEBUG_FOLDER: &str = "/usr/lib/debug";
 type Answer = Result<File, Errno>;
 
@@ -33,34 +33,36 @@ type Answer = Result<File, Errno>;
 pub(super) struct Opener {
     programs: Arc<Programs>,
     thread: Option<(Sender<Wanted>, Receiver<Answer>)>,
-    /// Users whose files did not answer: none of theirs is waited for again.
-    silent_users: Vec<u32>,
-    silent: usize,
+    /// Users whose files timed out: their files are no longer opened.
+    timed_out_users: Vec<u32>,
+    timeouts: usize,
 }
 
 impl Opener {
     pub(super) fn new(programs: Arc<Programs>) -> Self {
-        Self { programs, thread: None, silent_users: Vec::new(), silent: 0 }
+        Self { programs, thread: None, timed_out_users: Vec::new(), timeouts: 0 }
     }
 
-    /// Opens the file, or says why not.
+    /// Opens the file, or returns why not.
     pub(super) fn open(&mut self, wanted: Wanted) -> Answer {
         let user = self.programs.user_of(&wanted);
-        if self.silent > MAX_SILENT || user.is_some_and(|user| self.silent_users.contains(&user)) {
+        if self.timeouts > MAX_TIMEOUTS
+            || user.is_some_and(|user| self.timed_out_users.contains(&user))
+        {
             return Err(Errno::TIMEDOUT);
         }
         let programs = &self.programs;
         let (ask, answers) = self.thread.get_or_insert_with(|| start(Arc::clone(programs)));
         let answer = match ask.send(wanted) {
-            Ok(()) => answers.recv_timeout(PATIENCE).ok(),
+            Ok(()) => answers.recv_timeout(OPEN_TIMEOUT).ok(),
             Err(_) => None,
         };
         answer.unwrap_or_else(|| {
-            // It may hang for ever; a new one takes its place.
+            // The thread may hang forever; a new one replaces it.
             self.thread = None;
             match user.filter(|&user| user != 0) {
-                Some(user) => self.silent_users.push(user),
-                None => self.silent += 1,
+                Some(user) => self.timed_out_users.push(user),
+                None => self.timeouts += 1,
             }
             Err(Errno::TIMEDOUT)
         })
@@ -74,7 +76,7 @@ fn start(programs: Arc<Programs>) -> (Sender<Wanted>, Receiver<Answer>) {
         let mounts = Mounts::read();
         asked.into_iter().try_for_each(|wanted| answer.send(open(&programs, &mounts, &wanted)))
     };
-    // Without a thread nobody answers, which is an answer too.
+    // Without a thread there is no answer, which is handled like a timeout.
     let _ = std::thread::Builder::new().name("unhitch-open".to_owned()).spawn(run);
     (ask, answers)
 }
@@ -99,7 +101,7 @@ fn open_mapped(programs: &Programs, mounts: &Mounts, path: &Path) -> Answer {
         let range =
             format!("{:x}-{:x}", program.start_avma, program.start_avma.checked_add(program.len)?);
         let link = Path::new("/proc").join(program.pid.to_string()).join("map_files").join(range);
-        // The kernel's link, to what is mapped: the one link to follow.
+        // This is the kernel's link to the mapped file, and the only link that we follow.
         let place = openat2(CWD, &link, PLACE, Mode::empty(), ResolveFlags::empty()).ok()?;
         reopen(&place, mounts, program.pid, |_| true).ok()
     };
@@ -111,26 +113,26 @@ fn open_debug(programs: &Programs, mounts: &Mounts, path: &Path, of: &Path) -> A
     if path.starts_with(DEBUG_FOLDER) {
         let below = path.strip_prefix(DEBUG_FOLDER).map_err(|_| Errno::INVAL)?;
         let folder = mounts.open(Path::new(DEBUG_FOLDER), PLACE | OFlags::DIRECTORY)?;
-        // Packages put links there, from one debug file to another.
+        // Packages install links there, from one debug file to another.
         let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
         return regular(openat2(folder, below, READ, Mode::empty(), beneath)?, |file| {
             file.st_uid == 0
         });
     }
     let folder = of.parent().ok_or(Errno::INVAL)?;
-    let beside =
+    let is_beside =
         path.parent().is_some_and(|parent| parent == folder || parent == folder.join(".debug"));
-    if !beside {
+    if !is_beside {
         return Err(Errno::PERM);
     }
     let mappings = programs.mappings_of(of);
     by_path(mounts, path, |file| is_readable_by(file, mappings))
 }
 
-/// The map must belong to its process's user: anybody can put a file of that name into `/tmp`, or
-/// into the `/tmp` of his own mounts.
+/// Opens the JIT map of a process. It must belong to the process's user, because anybody can create
+/// a file of that name in `/tmp`, or in the `/tmp` of another mount namespace.
 fn open_perf_map(mounts: &Mounts, pid: u32) -> Answer {
-    // Of one that has ended, a map of root's is no stranger's.
+    // If the process has exited, only a map of root's is accepted.
     let owner = procfs::user(pid).unwrap_or(0);
     let is_own = |file: &Stat| file.st_uid == owner;
     by_path(mounts, &Path::new("/tmp").join(format!("perf-{pid}.map")), is_own).or_else(|_| {
@@ -144,7 +146,7 @@ fn open_perf_map(mounts: &Mounts, pid: u32) -> Answer {
             Mode::empty(),
             ResolveFlags::empty(),
         )?;
-        // What is mounted on the other side of `/tmp` is looked at before a name is sought in it.
+        // Check the file system that is mounted at `/tmp` there before looking up a name in it.
         let temporary = openat2(
             root,
             "tmp",
@@ -160,9 +162,9 @@ fn open_perf_map(mounts: &Mounts, pid: u32) -> Answer {
     })
 }
 
-/// A place, of which nothing is asked yet.
+/// Flags to get a handle on a file without opening it for reading.
 const PLACE: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-/// Without waiting, should it be a pipe.
+/// Flags to open a file for reading; does not block if it is a pipe.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
@@ -171,8 +173,8 @@ fn by_path(mounts: &Mounts, path: &Path, is_allowed: impl Fn(&Stat) -> bool) -> 
     reopen(&place, mounts, std::process::id(), is_allowed)
 }
 
-/// Opens a place for reading, if the file system that it is on answers, and it is a regular file.
-/// *Why not before:* opening a device or a pipe may have effects.
+/// Opens a handle for reading if its file system certainly answers and it is a regular file. *Why
+/// in two steps:* opening a device or a pipe may have side effects.
 fn reopen(
     place: &OwnedFd,
     mounts: &Mounts,
@@ -186,7 +188,7 @@ fn reopen(
     regular(openat2(CWD, link, READ, Mode::empty(), ResolveFlags::empty())?, is_allowed)
 }
 
-/// The descriptor, if it is of a file that may be read.
+/// The file, if it is a regular file that may be read.
 fn regular(file: OwnedFd, is_allowed: impl Fn(&Stat) -> bool) -> Answer {
     let about = fstat(&file)?;
     if is_regular(&about) && is_allowed(&about) { Ok(file.into()) } else { Err(Errno::PERM) }
@@ -196,7 +198,7 @@ fn is_regular(file: &Stat) -> bool {
     FileType::from_raw_mode(file.st_mode) == FileType::RegularFile
 }
 
-/// Whether the users who mapped it could have read it, or anybody.
+/// True if everybody can read the file, or a user who mapped it can.
 fn is_readable_by(file: &Stat, mappings: &[Program]) -> bool {
     file.st_mode & 0o004 != 0
         || mappings
@@ -221,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_that_their_user_can_read() {
+    fn only_files_that_their_user_can_read_are_opened() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         let path = folder.join("library");
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn debug_files_lie_beside_or_where_packages_put_them() {
+    fn debug_files_are_found_beside_the_program_or_in_the_debug_folder() {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path().canonicalize().unwrap();
         let of = folder.join("program");

@@ -1,9 +1,10 @@
-//! The recorder's side of the process that names frames: starts it, opens files for it, and ends it
-//! when it takes too long.
+//! The recorder's side of the naming process: starts it, opens files for it, and kills it if it
+//! takes too long.
 
 use super::channel::{Channel, Message};
+use super::namer::{Namer, Unnamed};
 use super::opener::Opener;
-use super::{Namer, Programs, Unnamed};
+use super::programs::Programs;
 use crate::sys;
 use std::ffi::OsString;
 use std::io;
@@ -15,15 +16,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use unhitch_formats::container::SymbolFile;
 
-/// How long naming may take. It ends by itself long before; this is for one that was taken over.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How often the stop flag is looked at.
-const GLANCE_MS: i32 = 50;
-/// Longest `symbols.json`, bytes.
+/// How long naming may take. The process normally ends long before; this is for one that has been
+/// compromised.
+const NAMING_TIMEOUT: Duration = Duration::from_secs(20);
+/// How often the stop flag is checked, in milliseconds.
+const STOP_CHECK_INTERVAL_MS: i32 = 50;
+/// Maximum length of the `symbols.json` in bytes.
 const MAX_NAMES_LEN: usize = 128 << 20;
 
-/// Names frames in a process without rights. It is kept between two saves, because it has read most
-/// files by then.
+/// Names frames in an unprivileged process. The process is kept between saves, because it has
+/// already read most files by then.
 pub struct NamingProcess {
     program: PathBuf,
     arguments: Vec<OsString>,
@@ -37,8 +39,8 @@ struct Running {
 }
 
 impl NamingProcess {
-    /// A process that runs `program` with `arguments`, which must give up its rights and call
-    /// [`serve`](super::serve) with its standard input. Nothing is started yet.
+    /// A process that will run `program` with `arguments`. The program must give up its rights and
+    /// call [`serve`](super::serve) with its standard input. It is not started yet.
     pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Self {
         Self { program, arguments, running: None }
     }
@@ -62,7 +64,7 @@ impl NamingProcess {
         Ok(self.running.insert(running))
     }
 
-    /// Sends the trace and serves until the names are there.
+    /// Sends the trace and opens files for the process until the names have arrived.
     fn ask(
         &mut self,
         trace: Option<&Unnamed<'_>>,
@@ -70,34 +72,34 @@ impl NamingProcess {
     ) -> Result<Option<SymbolFile>, String> {
         let programs =
             trace.map_or_else(|| Arc::new(Programs::default()), |trace| Arc::clone(trace.programs));
-        let mut talk = Talk {
+        let mut session = Session {
             opener: Opener::new(programs),
             names: Vec::new(),
-            until: Instant::now() + PATIENCE,
+            until: Instant::now() + NAMING_TIMEOUT,
             stop,
         };
         let running = self.start().map_err(|error| {
-            format!("the process that reads programs' files could not be started ({error})")
+            format!("the process that looks up function names could not be started ({error})")
         })?;
         if !running.is_ready {
-            talk.serve(running)?;
+            session.serve(running)?;
             running.is_ready = true;
         }
         let Some(trace) = trace else { return Ok(None) };
         let file = trace.file.try_clone().map_err(|error| error.to_string())?;
         running.channel.send(&Message::Trace(file)).map_err(|error| ended(running, &error))?;
-        let again = talk.serve(running)?;
+        let again = session.serve(running)?;
         if !again {
             self.end();
         }
-        serde_json::from_slice(&talk.names)
-            .map(Some)
-            .map_err(|_| "the process that reads programs' files gave nonsense".to_owned())
+        serde_json::from_slice(&session.names).map(Some).map_err(|_| {
+            "the process that looks up function names sent an invalid answer".to_owned()
+        })
     }
 
     fn end(&mut self) {
         if let Some(mut running) = self.running.take() {
-            // It may have ended by itself.
+            // It may have exited by itself.
             let _ = running.child.kill();
             let _ = running.child.wait();
         }
@@ -106,7 +108,7 @@ impl NamingProcess {
 
 impl Namer for NamingProcess {
     fn prepare(&mut self) {
-        // What is wrong with it is told when there are names to be had.
+        // An error is reported when names are needed.
         if self.ask(None, &AtomicBool::new(false)).is_err() {
             self.end();
         }
@@ -127,25 +129,26 @@ impl Drop for NamingProcess {
     }
 }
 
-/// What is served until one answer is there.
-struct Talk<'a> {
+/// The exchange with the process until one answer is complete.
+struct Session<'a> {
     opener: Opener,
     names: Vec<u8>,
     until: Instant,
     stop: &'a AtomicBool,
 }
 
-impl Talk<'_> {
-    /// Until it is ready, or has named a trace: whether it can name another.
+impl Session<'_> {
+    /// Serves the process until it is ready or has named a trace. Returns true if it can name
+    /// another.
     fn serve(&mut self, running: &mut Running) -> Result<bool, String> {
         loop {
             if self.stop.load(Ordering::Relaxed) {
-                return Err("the recorder was told to stop".to_owned());
+                return Err("the recorder was stopped".to_owned());
             }
             if Instant::now() > self.until {
-                return Err("the process that reads programs' files took too long".to_owned());
+                return Err("the process that looks up function names took too long".to_owned());
             }
-            let ready = sys::poll(&[running.channel.as_fd()], GLANCE_MS)
+            let ready = sys::poll(&[running.channel.as_fd()], STOP_CHECK_INTERVAL_MS)
                 .map_err(|error| ended(running, &error))?;
             if !ready.iter().any(|ready| ready.readable || ready.hung_up) {
                 continue;
@@ -165,7 +168,8 @@ impl Talk<'_> {
                 Ok(Some(Message::Done(again))) => return Ok(again),
                 Ok(None) => return Err(ended(running, &io::ErrorKind::UnexpectedEof.into())),
                 Ok(Some(_)) => {
-                    return Err("the process that reads programs' files gave nonsense".to_owned());
+                    return Err("the process that looks up function names sent an invalid answer"
+                        .to_owned());
                 }
                 Err(error) => return Err(ended(running, &error)),
             };
@@ -174,10 +178,10 @@ impl Talk<'_> {
     }
 }
 
-/// How it ended, if it did.
+/// Describes how the process ended, if it did.
 fn ended(running: &mut Running, error: &io::Error) -> String {
     match running.child.try_wait() {
-        Ok(Some(status)) => format!("the process that reads programs' files ended ({status})"),
-        _ => format!("the process that reads programs' files does not answer ({error})"),
+        Ok(Some(status)) => format!("the process that looks up function names ended ({status})"),
+        _ => format!("the process that looks up function names does not answer ({error})"),
     }
 }

@@ -1,5 +1,5 @@
-//! Which living processes had which files mapped: by that their files are found, and their users
-//! known.
+//! Which live processes have which files mapped. This tells us how to open the files, and for which
+//! users.
 
 use crate::procfs::{self, LiveProcess};
 use rustc_hash::FxHashMap;
@@ -8,20 +8,20 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use unhitch_symbols::Wanted;
 
-/// Mappings that are remembered of one file: when their processes end meanwhile, there are others.
+/// Maximum number of mappings kept per file. More than one, because a process may exit meanwhile.
 const MAX_PER_FILE: usize = 4;
 
 /// A process that has a file mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Program {
     pub(crate) pid: u32,
-    /// Its user; none when it ended.
+    /// Its user; `None` if it has exited.
     pub(crate) user: Option<u32>,
     pub(crate) start_avma: u64,
     pub(crate) len: u64,
 }
 
-/// The mapped files of all living processes.
+/// The mapped files of all live processes.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     by_path: FxHashMap<PathBuf, Vec<Program>>,
@@ -29,7 +29,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Of `processes`, with the mappings that are known of them.
+    /// Collects the known `mappings` (pid, address, length, path) of `processes`.
     pub(crate) fn new(
         processes: &[LiveProcess],
         mappings: impl Iterator<Item = (u32, u64, u64, PathBuf)>,
@@ -46,12 +46,12 @@ impl Programs {
         Self { by_path: Self::from_iter(mappings).by_path, users }
     }
 
-    /// Who has the file at `path` mapped.
+    /// The processes that have the file at `path` mapped.
     pub(super) fn mappings_of(&self, path: &Path) -> &[Program] {
         self.by_path.get(path).map_or(&[], Vec::as_slice)
     }
 
-    /// Whose file that is, as far as it is known.
+    /// The user whose file this is, if known.
     pub(super) fn user_of(&self, wanted: &Wanted) -> Option<u32> {
         match wanted {
             Wanted::Mapped(path) | Wanted::Debug { of: path, .. } => {
@@ -63,8 +63,7 @@ impl Programs {
     }
 }
 
-/// A file that was unlinked since is known by the path it had: it can still be opened as the
-/// mapping.
+/// Strips the mark of a deleted file: it can still be opened through its mapping.
 fn without_deleted(path: PathBuf) -> PathBuf {
     let known = path
         .as_os_str()

@@ -1,11 +1,11 @@
 //! The figures of `lab fairness` as tables: for a terminal, or as Markdown to be pasted into
-//! `docs/locks.md` as it is.
+//! `docs/locks.md` unchanged.
 //!
-//! What many threads get done is told in a terminal by one table per number of threads and length
-//! of section, with a row for each lock; in Markdown by one table per figure, with a column for
-//! each lock, since twelve tables are too many to read.
+//! In a terminal, contended throughput has one table per number of threads and length of critical
+//! section, with a row per lock. In Markdown it has one table per figure, with a column per lock:
+//! twelve tables would be too many to read.
 
-use super::plays;
+use super::scenarios;
 use std::fmt::Write;
 use unhitch_lab::fairness::{Contended, Fairness, LockFigures, Starved, Waits};
 use unhitch_model::units::{count, duration};
@@ -29,7 +29,7 @@ impl Table {
         }
     }
 
-    /// The first column to the left, the others to the right.
+    /// Aligns the first column to the left and the others to the right.
     fn text(&self) -> String {
         let lines = || std::iter::once(&self.head).chain(&self.rows);
         let chars = |line: &Vec<String>, column: usize| {
@@ -61,7 +61,7 @@ impl Table {
     }
 }
 
-/// All for a terminal.
+/// All figures, for a terminal.
 pub fn text(fairness: &Fairness) -> String {
     let mut out: String =
         fairness.locks.iter().map(|lock| format!("{:<12} {}\n", lock.name, lock.what)).collect();
@@ -79,8 +79,8 @@ pub fn text(fairness: &Fairness) -> String {
     out
 }
 
-/// The same for the documentation, below the sentences `measured`: by what, how, and on which
-/// machine.
+/// All figures, for the documentation, below the sentences `measured` that say with what, how and
+/// on which machine they were measured.
 pub fn markdown(fairness: &Fairness, measured: &str) -> String {
     let mut out = format!("{measured}\n\n");
     for lock in &fairness.locks {
@@ -101,13 +101,13 @@ pub fn markdown(fairness: &Fairness, measured: &str) -> String {
     out
 }
 
-/// Median, 99 of 100, the longest.
+/// Median, 99th percentile and maximum.
 fn quantiles(waits: &Waits) -> [String; 3] {
     [waits.quantile_ns(0.5), waits.quantile_ns(0.99), waits.max_ns()].map(duration)
 }
 
 fn starved(fairness: &Fairness) -> impl Iterator<Item = Table> {
-    plays(fairness).map(|(title, of)| {
+    scenarios(fairness).map(|(title, of)| {
         let row = |lock: &LockFigures| {
             let starved: &Starved = of(lock)?;
             let [p50, p99, longest] = quantiles(&starved.waits);
@@ -116,29 +116,31 @@ fn starved(fairness: &Fairness) -> impl Iterator<Item = Table> {
             } else {
                 "–".to_owned()
             };
-            let vain = format!("{:.1}", starved.vain_per_wait);
+            let futile = format!("{:.1}", starved.vain_per_wait);
             Some(vec![
                 lock.name.to_owned(),
                 count(starved.waits.count()),
                 p50,
                 p99,
                 longest,
-                vain,
+                futile,
                 count(starved.most_vain),
                 cut,
             ])
         };
         Table::new(
-            format!("Waiting for one who holds the lock 1 ms at a time with no gap, {title}"),
+            format!(
+                "Waiting for an owner that holds the lock for 1 ms at a time with no gap, {title}"
+            ),
             [
                 "",
                 "waits",
                 "p50",
                 "p99",
                 "longest",
-                "in vain/wait",
-                "at most",
-                "ended by the end of a run only",
+                "futile wake-ups/wait",
+                "most in one wait",
+                "cut off by the end of a run",
             ],
             fairness.locks.iter().filter_map(row),
         )
@@ -147,7 +149,7 @@ fn starved(fairness: &Fairness) -> impl Iterator<Item = Table> {
 
 fn readers(fairness: &Fairness) -> Table {
     Table::new(
-        "A writer, beside four readers that hold the lock 1 ms at a time with no gap",
+        "A writer against four readers that hold the lock for 1 ms at a time with no gap",
         ["", "waits", "p50", "p99", "longest", "reads per second"],
         fairness.rw_locks.iter().map(|lock| {
             let [p50, p99, longest] = quantiles(&lock.waits);
@@ -165,7 +167,7 @@ fn readers(fairness: &Fairness) -> Table {
 
 fn uncontended(fairness: &Fairness) -> Table {
     Table::new(
-        "Locking and unlocking when nobody else does",
+        "Uncontended: lock and unlock",
         ["", "ns"],
         fairness
             .locks
@@ -174,7 +176,7 @@ fn uncontended(fairness: &Fairness) -> Table {
     )
 }
 
-/// What std got done in that cell, per second.
+/// std's acquisitions per second in that cell.
 fn std_per_second(fairness: &Fairness, cell: usize) -> f64 {
     let std = fairness
         .locks
@@ -184,13 +186,13 @@ fn std_per_second(fairness: &Fairness, cell: usize) -> f64 {
     std.map_or(f64::NAN, |std| std.per_second)
 }
 
-/// The numbers of threads and lengths of sections that were measured, with their place in
-/// [`LockFigures::contended`].
+/// The combinations of thread count and critical-section length that were measured, with their
+/// index in [`LockFigures::contended`].
 fn cells(fairness: &Fairness) -> impl Iterator<Item = (usize, &Contended)> {
     fairness.locks.iter().take(1).flat_map(|lock| lock.contended.iter().enumerate())
 }
 
-/// 0 is no section, and no duration.
+/// Formats the length of the critical section; 0 means that there is none.
 fn section(shape: &Contended) -> String {
     if shape.section_ns == 0 { "none".to_owned() } else { duration(shape.section_ns) }
 }
@@ -214,9 +216,12 @@ fn contended_cells(fairness: &Fairness) -> impl Iterator<Item = Table> {
         };
         Table::new(
             match shape.section_ns {
-                0 => format!("{} threads, empty sections and nothing between them", shape.threads),
+                0 => format!(
+                    "{} threads, empty critical sections and nothing between them",
+                    shape.threads
+                ),
                 ns => format!(
-                    "{} threads, sections of {} and as long between them",
+                    "{} threads, critical sections of {} and gaps of the same length",
                     shape.threads,
                     duration(ns)
                 ),
@@ -247,7 +252,7 @@ fn contended_figures(fairness: &Fairness) -> impl Iterator<Item = Table> {
             quantiles(&contended.waits).join(" / ")
         }),
         (
-            "Contended: CPU time per acquisition, section and time away included",
+            "Contended: CPU time per acquisition, including the section and the gap",
             |_, _, contended| duration(contended.cpu_ns as u64),
         ),
         ("Contended: sleeps per acquisition", |_, _, contended| format!("{:.3}", contended.sleeps)),

@@ -1,26 +1,27 @@
-//! Events that come at a fixed pace from a thread of their own: key strokes, frames, questions.
+//! [`Ticker`]: events at a fixed interval from a separate thread, such as key strokes, frames or
+//! requests.
 //!
-//! *Why a thread and not a timeout:* an event loop is called by somebody. One that only ever wakes
-//! by its own timeout is a periodic worker, and nobody notices when it is late.
+//! *Why a thread and not a timeout:* an event loop is woken by others. A loop that only wakes by
+//! its own timeout is a periodic worker, and nobody notices if it is late.
 
 use crate::stage::Stage;
 use crate::sys::{self, EventFd};
 use std::io;
 
-/// A source of events and the one who waits for them.
-pub(crate) struct Beat {
+/// Connects a source of events with the event loop that waits for them.
+pub(crate) struct Ticker {
     event: EventFd,
     interval_ns: u64,
 }
 
-impl Beat {
+impl Ticker {
     /// One event every `interval_ns`.
     pub fn new(interval_ns: u64) -> io::Result<Self> {
         Ok(Self { event: EventFd::new()?, interval_ns })
     }
 
-    /// The source's part: strikes until the run is over.
-    pub fn strike(&self, stage: &Stage) -> io::Result<()> {
+    /// The source: ticks until the run is over.
+    pub fn run(&self, stage: &Stage) -> io::Result<()> {
         let mut at_ns = sys::monotonic_ns();
         while stage.sleep_until(at_ns)? {
             self.event.set();
@@ -29,8 +30,7 @@ impl Beat {
         Ok(())
     }
 
-    /// The event loop's part: waits for events and returns how many came; none when the run is
-    /// over.
+    /// The event loop: waits for events and returns how many arrived; `None` when the run is over.
     #[inline(never)]
     pub fn wait(&self, stage: &Stage) -> io::Result<Option<u64>> {
         while stage.is_open() {

@@ -1,8 +1,8 @@
-//! Finds out what keeps us from recording, and names the command that mends it.
+//! Finds out what prevents recording, and which command fixes it.
 //!
 //! The rules are those of `Documentation/admin-guide/perf-security.rst`, `sysctl/kernel.rst`
-//! (`perf_event_paranoid`, `perf_event_mlock_kb`) and kernel_lockdown(7). An errno alone helps
-//! nobody: EACCES from `perf_event_open` has three causes and three cures.
+//! (`perf_event_paranoid`, `perf_event_mlock_kb`) and kernel_lockdown(7). An errno alone does
+//! not help: EACCES from `perf_event_open` has three causes and three remedies.
 
 use crate::error::Error;
 use crate::{procfs, sys};
@@ -10,20 +10,20 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Where tracefs belongs; where it was before Linux 4.1.
+/// Where tracefs is mounted: now, and before Linux 4.1.
 const TRACEFS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// What recording takes besides root. `cap_dac_read_search` and `cap_sys_ptrace` read everybody's
-/// files and memory: a binary that has them must be for a trusted group alone.
+/// The capabilities that recording needs without root. `cap_dac_read_search` and `cap_sys_ptrace`
+/// allow reading everybody's files and memory: only a trusted group may run a binary that has them.
 const CAPABILITIES: &str = "cap_perfmon,cap_sys_ptrace,cap_syslog,cap_dac_read_search,cap_ipc_lock";
 
-/// The tracefs folder. Root mounts it when it is missing, and says so in `warnings`.
+/// The tracefs folder. If it is missing and we are root, mounts it and adds that to `warnings`.
 pub(crate) fn tracefs(warnings: &mut Vec<String>) -> Result<PathBuf, Error> {
     for directory in TRACEFS {
         match fs::metadata(Path::new(directory).join("events/sched")) {
             Ok(_) => return readable(PathBuf::from(directory)),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(not_permitted(&format!("{directory} may not be read")));
+                return Err(not_permitted(&format!("{directory} cannot be read")));
             }
             Err(_) => {}
         }
@@ -34,73 +34,78 @@ pub(crate) fn tracefs(warnings: &mut Vec<String>) -> Result<PathBuf, Error> {
         && sys::mount_tracefs(directory).is_ok()
         && directory.join("events/sched").exists()
     {
-        warnings.push(format!("tracefs was not mounted; the recorder has mounted it: {mount}"));
+        warnings.push(format!("tracefs was not mounted; the recorder mounted it: {mount}"));
         return Ok(directory.to_owned());
     }
     Err(Error::Missing {
         what: "tracefs, which describes the kernel's events, is not mounted.".to_owned(),
-        mend: format!("Mount it:  sudo {mount}\n(If that fails, the kernel lacks CONFIG_FTRACE.)"),
+        remedy: format!(
+            "Mount it:  sudo {mount}\n(If that fails, the kernel lacks CONFIG_FTRACE.)"
+        ),
     })
 }
 
-/// A tracefs whose folders may be listed can still have unreadable files.
+/// Checks that files can be read: a tracefs whose folders can be listed may still have unreadable
+/// files.
 fn readable(tracefs: PathBuf) -> Result<PathBuf, Error> {
     match fs::read(tracefs.join("events/sched/sched_switch/id")) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(not_permitted(&format!("{} may not be read", tracefs.display())))
+            Err(not_permitted(&format!("{} cannot be read", tracefs.display())))
         }
         _ => Ok(tracefs),
     }
 }
 
-/// What to say when the kernel refused `what`.
+/// The error when the kernel refused `what`, with the remedy.
 pub(crate) fn not_permitted(what: &str) -> Error {
     let lockdown = fs::read_to_string("/sys/kernel/security/lockdown").unwrap_or_default();
     Error::NotPermitted {
         what: format!("Recording is not permitted: {what}."),
-        mend: mend(&lockdown, sys::effective_uid()),
+        remedy: remedy(&lockdown, sys::effective_uid()),
     }
 }
 
-fn mend(lockdown: &str, uid: u32) -> String {
+fn remedy(lockdown: &str, uid: u32) -> String {
     if lockdown.contains("[confidentiality]") {
-        return "The kernel is locked down (confidentiality), which forbids tracing even to root.\n\
+        return "The kernel is locked down (confidentiality), which forbids tracing even for root.\n\
             Boot with lockdown=integrity, or without Secure Boot's lockdown."
             .to_owned();
     }
     if uid == 0 {
-        return "This is root without the needed capabilities (a container?).\n\
+        return "This is root without the required capabilities (a container?).\n\
             Give the container CAP_PERFMON, CAP_SYS_PTRACE, CAP_SYSLOG and CAP_IPC_LOCK, the host's pid namespace, and tracefs;\n\
-            a seccomp profile must let perf_event_open through."
+            a seccomp profile must allow perf_event_open."
             .to_owned();
     }
     let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("unhitch"));
     let paranoid = procfs::number("/proc/sys/kernel/perf_event_paranoid")
         .map_or("unknown".to_owned(), |level| level.to_string());
     format!(
-        "Run it with sudo: the trace is root's alone (--group GROUP lets a group read it).\n\
-         Or let a group record, whose members then see the command lines, file names and memory addresses of everybody here:\n  \
+        "Run it with sudo: only root can read the trace then (--group GROUP lets a group read it, too).\n\
+         Or allow a group to record. Its members can then see the command lines, file names and memory addresses of all users:\n  \
          sudo groupadd -f unhitch && sudo chown root:unhitch {program} && sudo chmod 0750 {program}\n  \
          sudo setcap {CAPABILITIES}+ep {program}\n  \
-         sudo usermod -aG unhitch $USER    (from the next login on)\n\
-         Or, only on a machine of your own, open the kernel's events to all, so that every user can see what every other runs:\n  \
-         sudo sysctl kernel.perf_event_paranoid=-1 && sudo mount -o remount,mode=755 /sys/kernel/tracing   (it is {paranoid} now)",
+         sudo usermod -aG unhitch $USER    (takes effect at the next login)\n\
+         Or, only on your own machine, open the kernel's events to everybody. Every user can then see what all others run:\n  \
+         sudo sysctl kernel.perf_event_paranoid=-1 && sudo mount -o remount,mode=755 /sys/kernel/tracing   (now {paranoid})",
         program = program.display()
     )
 }
 
-/// Why the kernel would not pin a ring of `bytes` per CPU, and what it would.
+/// Why the kernel refuses to pin a ring of `bytes` per CPU, and how to change that.
 pub(crate) fn memory_limit(bytes: usize, cpus: usize) -> String {
     let per_cpu_kib = procfs::number("/proc/sys/kernel/perf_event_mlock_kb").unwrap_or(516);
     let wanted_kib = bytes / 1024 + 4;
     format!(
-        "the kernel does not let this user pin {wanted_kib} KiB of ring on each of {cpus} CPUs (kernel.perf_event_mlock_kb is {per_cpu_kib}, plus \
-         `ulimit -l` in all); larger rings:  sudo sysctl kernel.perf_event_mlock_kb={}  (for every user)  or  sudo setcap with cap_ipc_lock",
+        "the kernel does not let this user pin a ring buffer of {wanted_kib} KiB on each of {cpus} \
+         CPUs (the limits are kernel.perf_event_mlock_kb, {per_cpu_kib} per CPU, plus `ulimit -l` \
+         in total); to raise them:  sudo sysctl kernel.perf_event_mlock_kb={}  (for every user)  \
+         or  sudo setcap with cap_ipc_lock",
         wanted_kib + 512
     )
 }
 
-/// True when the kernel says that we may not, rather than that it cannot.
+/// True when the error means that we lack the permission, rather than that the kernel cannot do it.
 pub(crate) fn is_permission(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EPERM))
 }
@@ -110,16 +115,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cause_has_its_cure() {
-        assert!(mend("none integrity [confidentiality]\n", 1000).contains("lockdown=integrity"));
-        assert!(mend("[none] integrity confidentiality\n", 0).contains("CAP_PERFMON"));
-        let user = mend("", 1000);
+    fn each_cause_has_its_remedy() {
+        assert!(remedy("none integrity [confidentiality]\n", 1000).contains("lockdown=integrity"));
+        assert!(remedy("[none] integrity confidentiality\n", 0).contains("CAP_PERFMON"));
+        let user = remedy("", 1000);
         let program = std::env::current_exe().unwrap();
         assert!(user.contains(&format!("chmod 0750 {}", program.display())), "{user}");
         assert!(user.contains(&format!("cap_ipc_lock+ep {}", program.display())), "{user}");
         assert!(
             user.contains("kernel.perf_event_paranoid=-1")
-                && user.contains("only on a machine of your own"),
+                && user.contains("only on your own machine"),
             "{user}"
         );
     }

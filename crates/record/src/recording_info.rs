@@ -1,8 +1,9 @@
-//! What a recording says about itself and its machine, collected once when it starts.
+//! [`RecordingInfo`]: what a trace says about its recording and machine, collected once when
+//! recording starts.
 
-use crate::Options;
 use crate::error::Error;
 use crate::events::{self, CLOCK};
+use crate::options::Options;
 use crate::session::Session;
 use rustc_hash::FxHashSet;
 use std::fs;
@@ -12,19 +13,19 @@ use unhitch_formats::perf_data::attr::sample;
 use unhitch_formats::perf_data::{ClockData, EventDesc, Features};
 use unhitch_formats::tracepoint::TracingData;
 
-/// Facts that stay the same for all saves of one recording.
-pub(crate) struct Facts {
+/// What stays the same for all saves of one recording.
+pub(crate) struct RecordingInfo {
     pub(crate) events: Vec<EventDesc>,
     pub(crate) features: Features,
     pub(crate) options: serde_json::Value,
     pub(crate) sample_period_ns: u64,
     pub(crate) warnings: Vec<String>,
     pub(crate) readers: Readers,
-    /// Ids of the events whose samples begin with an instruction pointer.
+    /// Ids of the events whose samples start with an instruction pointer.
     with_ip: FxHashSet<u64>,
 }
 
-impl Facts {
+impl RecordingInfo {
     pub(crate) fn new(
         options: &Options,
         session: &Session,
@@ -97,12 +98,12 @@ impl Facts {
         })
     }
 
-    /// True when samples of the event `id` hold an instruction pointer.
+    /// True when samples of the event with this id contain an instruction pointer.
     pub(crate) fn has_ip(&self, id: u64) -> bool {
         self.with_ip.contains(&id)
     }
 
-    /// The relation of the records' clock to the wall clock.
+    /// Relates the clock of the records to the wall clock.
     pub(crate) fn clock(wall_ns: i64, clock_ns: u64) -> ClockData {
         ClockData { clockid: CLOCK as u32, wall_ns: wall_ns as u64, clock_ns }
     }

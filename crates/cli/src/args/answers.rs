@@ -1,0 +1,73 @@
+//! Options of the commands that explain or summarize a trace: `why`, `waits`, `hot` and `info`.
+
+use super::{RulesArgs, TraceArgs, WindowArgs};
+use clap::Args as ClapArgs;
+use std::path::PathBuf;
+
+#[derive(ClapArgs, Debug)]
+pub struct WhyArgs {
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    /// Explain only this thread or process: a name, pid or tid; with --from or --to, only that part
+    /// of its time
+    #[arg(long, value_name = "NAME|PID|TID")]
+    pub victim: Option<String>,
+    #[command(flatten)]
+    pub window: WindowArgs,
+    /// How many stalls to explain in full [default: 1, with --json 10]
+    #[arg(long, value_name = "N")]
+    pub top: Option<usize>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Also draw a timeline of the worst stall into this SVG file
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+    #[command(flatten)]
+    pub rules: RulesArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct WaitsArgs {
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    /// How many stacks to list
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    #[command(flatten)]
+    pub rules: RulesArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct HotArgs {
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    /// Show the instructions of this function: its name, the last part of its name, or
+    /// file+0xOFFSET
+    #[arg(long, value_name = "NAME")]
+    pub function: Option<String>,
+    /// Use only samples of this thread or process: a name, pid or tid
+    #[arg(long, value_name = "NAME|PID|TID")]
+    pub victim: Option<String>,
+    #[command(flatten)]
+    pub window: WindowArgs,
+    /// vmlinux of the recorded kernel [default: the running kernel's memory, if it is the same
+    /// kernel]
+    #[arg(long, value_name = "VMLINUX")]
+    pub kernel_image: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct InfoArgs {
+    #[command(flatten)]
+    pub trace: TraceArgs,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}

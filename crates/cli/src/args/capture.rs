@@ -1,0 +1,79 @@
+//! Options of the commands that record: `record`, `watch` and `save`.
+
+use super::values::{parse_duration, parse_size};
+use clap::Args as ClapArgs;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+#[derive(ClapArgs, Clone, Debug)]
+pub struct RecorderArgs {
+    /// Size of each CPU's ring buffer, e.g. 16M; rounded up to a power of two
+    #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = parse_size)]
+    pub buffer: usize,
+    /// CPU samples per second on each CPU; 0 turns sampling off
+    #[arg(long, value_name = "HZ", default_value_t = 199)]
+    pub rate: u32,
+    /// Record kernel stacks only
+    #[arg(long)]
+    pub no_user_stacks: bool,
+    /// Record only context switches and wake-ups that involve this process
+    #[arg(long, value_name = "PID")]
+    pub only_pid: Option<u32>,
+    /// Let this group (name or number) read the traces; by default only the recording user can
+    #[arg(long, value_name = "GROUP", value_parser = parse_group)]
+    pub group: Option<u32>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct RecordArgs {
+    /// The trace to write [default: a new file in the current folder, named after the time]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Stop after this time, e.g. 10s or 500ms
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_duration, conflicts_with = "run")]
+    pub duration: Option<Duration>,
+    #[command(flatten)]
+    pub recorder: RecorderArgs,
+    /// Run this command and record until it exits
+    #[arg(last = true, value_name = "CMD")]
+    pub run: Vec<OsString>,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct WatchArgs {
+    /// Folder to save traces into
+    #[arg(short, long, value_name = "FOLDER", default_value = ".")]
+    pub output: PathBuf,
+    #[command(flatten)]
+    pub recorder: RecorderArgs,
+}
+
+#[derive(ClapArgs, Debug)]
+pub struct SaveArgs {
+    /// What you saw, in your own words; stored with the trace
+    #[arg(long, value_name = "TEXT")]
+    pub note: Option<String>,
+}
+
+/// Parses a group: its name in `/etc/group`, or its number.
+fn parse_group(text: &str) -> Result<u32, String> {
+    let groups = std::fs::read_to_string("/etc/group").unwrap_or_default();
+    let named = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        (fields.next()? == text).then(|| fields.nth(1)?.parse().ok())?
+    });
+    let group: u32 = named
+        .or_else(|| text.parse().ok())
+        .ok_or("no such group in /etc/group; a group number works, too")?;
+    let own_groups = rustix::process::getgroups().map_err(|error| error.to_string())?;
+    let is_member = rustix::process::getegid().as_raw() == group
+        || own_groups.iter().any(|own| own.as_raw() == group);
+    // Check now: at the first save it would be too late to find that the file cannot be given to
+    // the group.
+    if is_member || rustix::process::geteuid().is_root() {
+        Ok(group)
+    } else {
+        Err("you are not a member of this group".to_owned())
+    }
+}

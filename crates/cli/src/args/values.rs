@@ -1,0 +1,62 @@
+//! Parsers of option values: durations and sizes.
+
+use std::time::Duration;
+
+/// Parses a duration such as `10s`, `500ms` or `1.5`; a bare number is in seconds.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let (number, scale) = match text {
+        _ if text.ends_with("ms") => (&text[..text.len() - 2], 1e-3),
+        _ if text.ends_with("us") => (&text[..text.len() - 2], 1e-6),
+        _ if text.ends_with('s') => (&text[..text.len() - 1], 1.0),
+        _ if text.ends_with('m') => (&text[..text.len() - 1], 60.0),
+        _ => (text, 1.0),
+    };
+    let seconds = number
+        .trim()
+        .parse::<f64>()
+        .map_err(|_| format!("not a time: {text:?}; write it as 10s, 500ms or 1.5"))?;
+    Duration::try_from_secs_f64(seconds * scale).map_err(|_| format!("not a time: {text:?}"))
+}
+
+/// Parses the size of a ring buffer, such as `16M`, `512K` or `1G`; a bare number is in bytes.
+#[cfg(target_os = "linux")]
+pub fn parse_size(text: &str) -> Result<usize, String> {
+    let upper = text.to_ascii_uppercase();
+    let upper = upper.trim_end_matches("IB").trim_end_matches('B');
+    let (number, shift) = match upper.chars().last() {
+        Some('K') => (&upper[..upper.len() - 1], 10),
+        Some('M') => (&upper[..upper.len() - 1], 20),
+        Some('G') => (&upper[..upper.len() - 1], 30),
+        _ => (upper, 0),
+    };
+    let count = number
+        .parse::<usize>()
+        .map_err(|_| format!("not a size: {text:?}; write it as 16M or 512K"))?;
+    let bytes = count.checked_mul(1 << shift).filter(|bytes| (64 << 10..=4 << 30).contains(bytes));
+    bytes.ok_or_else(|| format!("{text} is out of range: a ring buffer has 64K to 4G"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_parsed_as_people_write_them() {
+        assert_eq!(parse_duration("10s"), Ok(Duration::from_secs(10)));
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("1.5"), Ok(Duration::from_millis(1500)));
+        assert!(parse_duration("soon").is_err() && parse_duration("-1s").is_err());
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn sizes_are_bounded() {
+        assert_eq!(parse_size("16M"), Ok(16 << 20));
+        assert_eq!(parse_size("512KiB"), Ok(512 << 10));
+        assert!(
+            parse_size("1").is_err()
+                && parse_size("99999999999999999999G").is_err()
+                && parse_size("5G").is_err()
+        );
+    }
+}

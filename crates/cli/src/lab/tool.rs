@@ -1,0 +1,12 @@
+//! What a tool of the lab is.
+
+use crate::Done;
+use crate::args::LabArgs;
+
+/// A tool: unlike a lab program it does not hang, so there is nothing to record and it needs no
+/// privilege.
+pub(super) struct Tool {
+    pub(super) name: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) run: fn(&LabArgs) -> anyhow::Result<Done>,
+}

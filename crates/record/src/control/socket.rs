@@ -1,0 +1,71 @@
+//! The socket file, its folder, and who may use them.
+
+use crate::error::Error;
+use crate::sys;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc;
+use std::time::Duration;
+
+pub(super) const SOCKET: &str = "control.sock";
+/// Maximum length of a line in bytes.
+pub(super) const MAX_LINE_LEN: usize = 64 << 10;
+/// Time limit for a client to send its request, which is short.
+pub(super) const REQUEST_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// True if we talk to this user: ourselves, or root, who may do anything anyway.
+pub(super) fn is_trusted(uid: u32) -> bool {
+    uid == 0 || uid == sys::effective_uid()
+}
+
+/// Connects; fails if the listener takes too long to accept. The kernel has no timeout for this, so
+/// a thread waits; it ends with the process.
+pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let path = path.to_owned();
+    std::thread::spawn(move || sender.send(UnixStream::connect(path)));
+    receiver.recv_timeout(REQUEST_TIMEOUT).unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// The user at the other end of the socket.
+pub(super) fn peer(socket: &UnixStream) -> io::Result<u32> {
+    sys::peer_uid(socket.as_fd())
+}
+
+/// The error for a socket or folder of another user.
+pub(super) fn foreign_user(uid: u32) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::PermissionDenied,
+        format!("it belongs to another user (uid {uid})"),
+    )
+}
+
+/// Creates the folder, or checks that the existing one is private to us: in /tmp, it could have
+/// been created by somebody else.
+pub(super) fn private_folder(folder: &Path) -> Result<(), Error> {
+    let failed =
+        |action: &'static str, source| Error::File { action, path: folder.to_owned(), source };
+    match DirBuilder::new().mode(0o700).recursive(true).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(failed("create the folder", error));
+        }
+        _ => {}
+    }
+    let metadata = fs::symlink_metadata(folder).map_err(|error| failed("inspect", error))?;
+    if !metadata.is_dir() || metadata.uid() != sys::effective_uid() {
+        let source = io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            "it is not a folder of this user; remove it",
+        );
+        return Err(failed("use", source));
+    }
+    if metadata.mode() & 0o077 != 0 {
+        fs::set_permissions(folder, Permissions::from_mode(0o700))
+            .map_err(|error| failed("protect", error))?;
+    }
+    Ok(())
+}
