@@ -1,7 +1,8 @@
 //! The columns: context switches, wake-ups, samples, lock contention. All columns of a struct have
 //! the same length; all are sorted by time.
 
-use crate::{StackId, ThreadId, Time};
+use crate::{StackId, ThreadId, Time, Window};
+use std::ops::Range;
 
 /// The state in which a thread left its CPU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -257,10 +258,48 @@ pub struct Contentions {
     pub stack: Vec<StackId>,
 }
 
-macro_rules! lengths {
-    ($($name:ident),*) => {$(
-        impl $name {
-            /// How many events there are.
+/// Generates the row of a struct of columns, and what the columns can do with rows. An optional
+/// column is empty where the system does not report it; the row's field is then `None`, in all rows
+/// alike.
+macro_rules! rows {
+    (
+        $columns:ident, $(#[$doc:meta])* $row:ident {
+            $($field:ident: $type:ty,)*
+        } $(optional { $optional:ident: $optional_type:ty })?
+    ) => {
+        $(#[$doc])*
+        ///
+        /// The fields are described at the columns.
+        #[allow(missing_docs, reason = "described at the columns")]
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub struct $row {
+            $(pub $field: $type,)*
+            $(pub $optional: Option<$optional_type>,)?
+        }
+
+        impl $columns {
+            /// Empty columns with room for `rows` rows. An optional column gets its room when its
+            /// first value comes.
+            pub fn with_capacity(rows: usize) -> Self {
+                Self {
+                    $($field: Vec::with_capacity(rows),)*
+                    $($optional: Vec::new(),)?
+                }
+            }
+
+            /// Adds a row, which must not be earlier than the last one.
+            #[inline]
+            pub fn push(&mut self, row: $row) {
+                $(self.$field.push(row.$field);)*
+                $(if let Some(value) = row.$optional {
+                    if self.$optional.capacity() == 0 {
+                        self.$optional.reserve(self.time.capacity());
+                    }
+                    self.$optional.push(value);
+                })?
+            }
+
+            /// How many rows there are.
             pub fn len(&self) -> usize {
                 self.time.len()
             }
@@ -270,11 +309,169 @@ macro_rules! lengths {
                 self.time.is_empty()
             }
 
-            /// The indices of the events inside `window`.
-            pub fn range(&self, window: crate::Window) -> std::ops::Range<usize> {
-                self.time.partition_point(|&t| t < window.start)..self.time.partition_point(|&t| t < window.end)
+            /// The indices of the rows inside `window`.
+            pub fn range(&self, window: Window) -> Range<usize> {
+                self.time.partition_point(|&t| t < window.start)
+                    ..self.time.partition_point(|&t| t < window.end)
             }
         }
-    )*};
+    };
 }
-lengths!(Switches, Wakings, Samples, Placements, Contentions);
+
+rows!(
+    Switches,
+    /// One context switch, a row of [`Switches`].
+    Switch {
+        time: Time,
+        cpu: u16,
+        prev: ThreadId,
+        next: ThreadId,
+        prev_state: TaskState,
+        prev_prio: i16,
+        next_prio: i16,
+        stack: StackId,
+    } optional { prev_reason: WaitReason }
+);
+rows!(
+    Wakings,
+    /// One wake-up, a row of [`Wakings`].
+    Waking {
+        time: Time,
+        cpu: u16,
+        waker: ThreadId,
+        wakee: ThreadId,
+        target_cpu: u16,
+        flags: WakeFlags,
+        stack: StackId,
+    }
+);
+rows!(
+    Samples,
+    /// One CPU sample, a row of [`Samples`].
+    Sample {
+        time: Time,
+        cpu: u16,
+        thread: ThreadId,
+        stack: StackId,
+    } optional { in_interrupt: bool }
+);
+rows!(
+    Placements,
+    /// One thread and the CPU it came on or was sent to, a row of [`Placements`].
+    Placement {
+        time: Time,
+        cpu: u16,
+        thread: ThreadId,
+    }
+);
+rows!(
+    Contentions,
+    /// The begin or end of one wait for a kernel lock, a row of [`Contentions`].
+    Contention {
+        time: Time,
+        thread: ThreadId,
+        kind: ContentionKind,
+        lock_avma: u64,
+        flags: u32,
+        stack: StackId,
+    }
+);
+
+impl Switches {
+    /// These switches with the `new` ones inserted: each before the switch that has its index now.
+    /// The indices must ascend, and none may exceed [`len`](Self::len). Reasons are kept only if
+    /// all switches have one.
+    #[must_use]
+    pub fn spliced(&self, new: &[(usize, Switch)]) -> Self {
+        fn column<T: Copy>(
+            old: &[T],
+            new: &[(usize, Switch)],
+            value: impl Fn(&Switch) -> T,
+        ) -> Vec<T> {
+            let mut column = Vec::with_capacity(old.len() + new.len());
+            let mut copied = 0;
+            for (before, switch) in new {
+                column.extend_from_slice(old.get(copied..*before).unwrap_or_default());
+                column.push(value(switch));
+                copied = *before;
+            }
+            column.extend_from_slice(old.get(copied..).unwrap_or_default());
+            column
+        }
+        let has_reasons = self.prev_reason.len() == self.len()
+            && new.iter().all(|(_, switch)| switch.prev_reason.is_some());
+        Self {
+            time: column(&self.time, new, |switch| switch.time),
+            cpu: column(&self.cpu, new, |switch| switch.cpu),
+            prev: column(&self.prev, new, |switch| switch.prev),
+            next: column(&self.next, new, |switch| switch.next),
+            prev_state: column(&self.prev_state, new, |switch| switch.prev_state),
+            prev_reason: match has_reasons {
+                true => {
+                    column(&self.prev_reason, new, |switch| switch.prev_reason.unwrap_or_default())
+                }
+                false => Vec::new(),
+            },
+            prev_prio: column(&self.prev_prio, new, |switch| switch.prev_prio),
+            next_prio: column(&self.next_prio, new, |switch| switch.next_prio),
+            stack: column(&self.stack, new, |switch| switch.stack),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch(nanos: u64, prev: u32, prev_reason: Option<WaitReason>) -> Switch {
+        Switch {
+            time: Time::from_nanos(nanos),
+            cpu: 0,
+            prev: ThreadId(prev),
+            next: ThreadId(prev + 1),
+            prev_state: TaskState::Sleeping,
+            prev_reason,
+            prev_prio: 120,
+            next_prio: 100,
+            stack: StackId::EMPTY,
+        }
+    }
+
+    #[test]
+    fn rows_become_columns() {
+        let mut switches = Switches::with_capacity(2);
+        [10, 20].into_iter().for_each(|nanos| switches.push(switch(nanos, nanos as u32, None)));
+        assert_eq!((switches.len(), switches.prev_reason.len()), (2, 0));
+        assert_eq!(switches.prev, [ThreadId(10), ThreadId(20)]);
+        let window = Window::new(Time::from_nanos(11), Time::from_nanos(21));
+        assert_eq!(switches.range(window), 1..2);
+    }
+
+    #[test]
+    fn new_switches_go_before_the_ones_they_name() {
+        let mut old = Switches::default();
+        [10, 20, 30].into_iter().for_each(|nanos| old.push(switch(nanos, nanos as u32, None)));
+        let new = [(0, 1), (1, 11), (1, 12), (3, 31)];
+        let new = new.map(|(before, nanos)| (before, switch(nanos, nanos as u32, None)));
+        let all = old.spliced(&new);
+        assert_eq!(
+            all.prev.iter().map(|prev| prev.0).collect::<Vec<_>>(),
+            [1, 10, 11, 12, 20, 30, 31]
+        );
+        assert!(all.time.is_sorted());
+        let columns = [all.cpu.len(), all.next.len(), all.prev_state.len(), all.next_prio.len()];
+        assert_eq!((columns, all.stack.len(), all.prev_reason.len()), ([7; 4], 7, 0));
+    }
+
+    #[test]
+    fn reasons_are_all_there_or_none_is() {
+        let mut old = Switches::default();
+        old.push(switch(10, 1, Some(WaitReason::new(28, false))));
+        let with = old.spliced(&[(1, switch(20, 2, Some(WaitReason::new(6, true))))]);
+        assert_eq!(
+            with.prev_reason.iter().map(|reason| reason.name()).collect::<Vec<_>>(),
+            ["WrPushLock", "UserRequest"]
+        );
+        assert!(old.spliced(&[(1, switch(20, 2, None))]).prev_reason.is_empty());
+    }
+}

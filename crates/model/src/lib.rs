@@ -13,6 +13,7 @@ mod events;
 mod id;
 mod layout;
 mod machine;
+mod meta;
 mod modules;
 mod provider_events;
 mod stacks;
@@ -27,8 +28,8 @@ mod visible;
 mod warnings;
 
 pub use events::{
-    ContentionKind, Contentions, Placements, Samples, Switches, TaskState, WaitReason, WakeFlags,
-    Wakings,
+    Contention, ContentionKind, Contentions, Placement, Placements, Sample, Samples, Switch,
+    Switches, TaskState, WaitReason, WakeFlags, Waking, Wakings,
 };
 pub use id::{FrameId, ModuleId, NameId, ProcessId, StackId, ThreadId};
 pub use layout::{Count, Field, FieldType, Layout};
@@ -36,6 +37,7 @@ pub use machine::{
     ControlGroup, CpuAccount, DeviceAccount, GroupId, GroupReading, MachineReport, MemoryAccount,
     Pressure, Reading, Throttling,
 };
+pub use meta::{Format, Meta, Origin, System};
 pub use modules::{CUT, Module, ModuleKind, Modules};
 pub use provider_events::{EventHead, EventKind, KindId, ProviderEvents, ValueMap};
 pub use stacks::{Frame, Stacks};
@@ -43,7 +45,7 @@ pub use strings::Strings;
 pub use symbols::{Symbol, Symbols};
 pub use tasks::{Policy, Process, Thread, Threads};
 pub use time::{Time, Window};
-pub use trace::{CpuSpan, Format, FutexWait, Loss, Meta, Recorded, Trace};
+pub use trace::{CpuSpan, FutexWait, Loss, Recorded, Trace};
 pub use value::{Value, guid_text};
 pub use visible::{is_control, visible, visible_lines, visible_path};
 pub use warnings::Warnings;

@@ -81,6 +81,12 @@ impl Window {
         Self { start, end: self.end.min(other.end).max(start) }
     }
 
+    /// The smallest window that holds both.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        Self { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+
     /// True when the windows share at least one instant.
     pub fn overlaps(self, other: Self) -> bool {
         !self.intersect(other).is_empty()

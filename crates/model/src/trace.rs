@@ -2,65 +2,12 @@
 
 use crate::visible;
 use crate::{
-    CUT, Contentions, Frame, FrameId, MachineReport, Module, ModuleId, ModuleKind, Modules, NameId,
-    Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches, Symbols, ThreadId,
-    Threads, Time, Wakings, Warnings, Window,
+    CUT, Contentions, Frame, FrameId, MachineReport, Meta, Module, ModuleId, ModuleKind, Modules,
+    NameId, Origin, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches,
+    Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-
-/// The kind of file that a trace was read from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum Format {
-    /// Unhitch's own container.
-    #[default]
-    Hitch,
-    /// Linux `perf.data`.
-    PerfData,
-    /// Event Tracing for Windows.
-    Etl,
-}
-
-impl Format {
-    /// The name in `info --json`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hitch => "hitch",
-            Self::PerfData => "perf.data",
-            Self::Etl => "etl",
-        }
-    }
-}
-
-/// Facts about the recording, as far as the file tells them; empty text or 0 where it does not.
-#[derive(Clone, Debug, Default)]
-pub struct Meta {
-    /// The kind of file.
-    pub format: Format,
-    /// Host name.
-    pub host: String,
-    /// Kernel release, or the Windows build.
-    pub kernel: String,
-    /// Machine architecture, as `uname -m` says it.
-    pub arch: String,
-    /// CPUs of the machine.
-    pub cpus: u16,
-    /// Memory of the machine, bytes.
-    pub memory_bytes: u64,
-    /// Wall-clock time of [`Time::ZERO`], nanoseconds since the Unix epoch.
-    pub epoch_ns: Option<i128>,
-    /// The time between two CPU samples of one CPU, nanoseconds.
-    pub sample_period_ns: u64,
-    /// The process whose switches and wake-ups alone were recorded; none when all were.
-    pub only_pid: Option<u32>,
-    /// What produced the file, e.g. "unhitch 0.1.0".
-    pub producer: String,
-    /// The user's words, saved with the trace.
-    pub notes: String,
-    /// Buffers (ETW) or rings (Linux) that the file was made of.
-    pub buffers: u64,
-}
 
 /// The time that one CPU's events really cover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -217,16 +164,15 @@ impl Trace {
             |times: &&Vec<Time>| Some(Window::new(*times.first()?, times.last()?.plus(1)));
         let windows =
             columns.iter().filter_map(of_column).chain(self.spans.iter().map(|span| span.window));
-        windows
-            .reduce(|a, b| Window::new(a.start.min(b.start), a.end.max(b.end)))
-            .unwrap_or_default()
+        windows.reduce(Window::joined).unwrap_or_default()
     }
 
-    /// The instant that all times for people count from: of an `.etl` its first session's start, as
-    /// PerfView and WPA have it; else the first event of the trace. Every number that is not a
-    /// clock's own is relative to it.
+    /// The instant that printed times are relative to, see [`Meta::origin`].
     pub fn origin(&self) -> Time {
-        if self.meta.format == Format::Etl { Time::ZERO } else { self.extent().start }
+        match self.meta.origin {
+            Origin::SessionStart => Time::ZERO,
+            Origin::FirstEvent => self.extent().start,
+        }
     }
 
     /// How many switches, wake-ups, samples and events of providers lie outside the window that

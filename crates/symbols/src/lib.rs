@@ -46,7 +46,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use unhitch_model::{Format, FrameId, ModuleKind, Symbol, Trace};
+use unhitch_model::{FrameId, ModuleKind, Symbol, System, Trace};
 
 /// Files and maps that this many saves in a row did not mention are forgotten.
 const KEPT_SAVES: u64 = 8;
@@ -173,7 +173,7 @@ impl Symbolizer {
     /// Frames whose module is gone, damaged or of another build stay without a name: no name is
     /// better than a wrong one.
     pub fn resolve(&mut self, trace: &mut Trace) {
-        if trace.meta.format == Format::Etl {
+        if trace.meta.system == System::Windows {
             images::name(trace, &self.options.pdbs, &self.options.fetching);
             return;
         }

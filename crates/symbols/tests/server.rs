@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use unhitch_etl_writer::{Guid, Pdb, Public};
-use unhitch_model::{Format, Frame, FrameId, Module, ModuleKind, Trace};
+use unhitch_model::{Frame, FrameId, Module, ModuleKind, System, Trace};
 use unhitch_symbols::{Fetching, Options, SymbolPath, Symbolizer};
 
 const GUID: Guid =
@@ -70,7 +70,7 @@ fn pdb(guid: Guid) -> Vec<u8> {
 /// A trace with a frame in each of these images, whose PDBs are called like them.
 fn trace(images: &[&str]) -> Trace {
     let mut trace = Trace::default();
-    trace.meta.format = Format::Etl;
+    trace.meta.system = System::Windows;
     for image in images {
         let path = trace.strings.intern(&format!("C:\\{image}.dll"));
         let pdb = trace.strings.intern(&format!("D:\\out\\{}.pdb", image.trim_end_matches('2')));
