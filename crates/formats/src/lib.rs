@@ -110,7 +110,7 @@ pub fn open_with(path: &Path, others: &[PathBuf]) -> Result<Trace, Error> {
                 "this trace is merged and already holds its sessions: open it alone"
             }
             bytes if contents.iter().take(number).any(|(_, other)| other.bytes() == bytes) => {
-                "this session is given twice"
+                "the same session is given twice"
             }
             _ => continue,
         };

@@ -278,7 +278,7 @@ fn regression_a_member_that_was_packed_to_fill_memory_is_cut() {
         trace
             .warnings
             .lines()
-            .any(|line| line.contains("symbols.json in the container is longer than 32 MiB"))
+            .any(|line| line.contains("symbols.json in the container unpacks to more than 32 MiB"))
     );
 
     let start = members(&file)["perf.data"].clone();
@@ -295,6 +295,6 @@ fn regression_a_member_that_was_packed_to_fill_memory_is_cut() {
         trace
             .warnings
             .lines()
-            .any(|line| line.contains("perf.data in the container is longer than 32 MiB"))
+            .any(|line| line.contains("perf.data in the container unpacks to more than 32 MiB"))
     );
 }

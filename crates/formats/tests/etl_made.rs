@@ -275,7 +275,7 @@ fn files_of_one_recording_are_one_trace() {
     assert_eq!((trace.switches.len(), trace.meta.buffers), (8, 6));
     assert_eq!(
         trace.warnings.lines().collect::<Vec<_>>(),
-        ["read together with user.etl beside it"]
+        ["read together with user.etl in the same folder"]
     );
     let whole = read(Pack::Plain);
     assert_eq!(

@@ -10,6 +10,7 @@ pub mod check;
 pub mod corpus;
 pub mod memory;
 pub mod perf;
+pub mod perf_records;
 pub mod seeds;
 pub mod targets;
 pub mod zips;

@@ -1,11 +1,11 @@
 //! Zips in memory: containers around the records of the seeds, and any other.
 
-use crate::{perf, seeds};
+use crate::{perf, perf_records};
 use std::io::{Cursor, Write};
 use std::sync::LazyLock;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-static PERF_DATA: LazyLock<Vec<u8>> = LazyLock::new(|| perf::file(&seeds::perf_records()));
+static PERF_DATA: LazyLock<Vec<u8>> = LazyLock::new(|| perf::file(&perf_records::perf_records()));
 
 /// A container with as many of `meta.json`, `symbols.json` and `notes.md` as there are texts.
 pub fn container(texts: &[&[u8]]) -> Vec<u8> {

@@ -4,10 +4,15 @@
 //! is handed on from holder to waiter without a pause, hundreds of microseconds at a time; whoever
 //! draws or reads input stands in the same queue.
 
+mod script;
 mod window_system;
 
-use crate::Golden;
-use crate::machine::{IDLE, Machine, Thread, What};
+use crate::golden::Golden;
+use crate::machine::{Action, IDLE, Machine, Thread};
+use script::{
+    CHAIN_LEN, CPUS, END_NS, HANG_FROM_NS, HANG_NS, HANG_UNTIL_NS, INSIDE, SAMPLES_INSIDE,
+    START_NS, WAITED_NS,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use window_system::Storm;
 
@@ -58,21 +63,6 @@ impl MouseFigures {
     }
 }
 
-const CPUS: usize = 48;
-const START_NS: u64 = 100_000_000_000;
-const HANG_FROM_NS: u64 = START_NS + 300_000_000;
-const HANG_NS: u64 = 1_125_000_000;
-const HANG_UNTIL_NS: u64 = HANG_FROM_NS + HANG_NS;
-const END_NS: u64 = HANG_UNTIL_NS + 300_000_000;
-const LONGEST_WAIT_NS: u64 = 115_600_000;
-const WAKES: usize = 5_768;
-const INSIDE: &str = "NtGdiCloseProcess";
-/// CPU time and samples inside [`INSIDE`].
-const INSIDE_NS: u64 = 1_085_000_000;
-const SAMPLES_INSIDE: usize = 1_085;
-const WAITED_NS: u64 = 63_300_000_000;
-const CHAIN_LEN: usize = 7;
-
 /// The trace.
 pub fn move_my_mouse() -> Golden<MouseFigures> {
     // How long the threads wait follows from how soon they come back: a first run tells by how much
@@ -119,11 +109,11 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
     let mut longest = (0, IDLE);
     let mut wakers = BTreeSet::new();
     for event in machine.finish() {
-        match event.what {
-            What::Switch { prev, .. } => {
+        match event.action {
+            Action::Switch { prev, .. } => {
                 left.insert(prev, event.time);
             }
-            What::Waking { waker, wakee, stack, .. } => {
+            Action::Waking { waker, wakee, stack, .. } => {
                 let waited = event.time - left.get(&wakee).copied().unwrap_or(event.time);
                 if machine.code.is_inside(stack, "LeaveCrit") {
                     let since = woken
@@ -146,10 +136,10 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
                     (figures.longest_wait_ns, longest) = (waited, (event.time, waker));
                 }
             }
-            What::Sample { stack, .. } => {
+            Action::Sample { stack, .. } => {
                 figures.samples_inside += u64::from(machine.code.is_inside(stack, INSIDE))
             }
-            What::Note { .. } => {}
+            Action::Note { .. } => {}
         }
     }
     figures.wakers = wakers.len() as u64;

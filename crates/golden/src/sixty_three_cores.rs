@@ -6,11 +6,16 @@
 //! second, and so on.
 
 mod recovery;
+mod script;
 
-use crate::Golden;
 use crate::code::Stack;
-use crate::dice::Dice;
-use crate::machine::{IDLE, Left, Machine, Thread, What};
+use crate::golden::Golden;
+use crate::machine::{Action, IDLE, Left, Machine, Thread};
+use crate::split_mix64::SplitMix64;
+use script::{
+    CHECKPOINT, COMPILERS, CPUS, Compiler, END_NS, FALL_CREATES, FALL_NS, HOLD_FROM_NS,
+    HOLD_UNTIL_NS, HOLDER_CPU, LOOP_SAMPLES, PERIOD_NS, RECOVERY_NS, START_NS,
+};
 use std::collections::BTreeMap;
 
 /// What an answer about [`sixty_three_cores`] must say.
@@ -60,49 +65,16 @@ impl BuildFigures {
 /// Where in `RtlFindNextForwardRunClear` the loop's seven instructions are.
 pub const LOOP_OFFSETS: [u64; 7] = [0x60, 0x63, 0x66, 0x68, 0x6b, 0x6f, 0x72];
 
-const CPUS: usize = 64;
-const HOLDER_CPU: usize = 60;
-const EDITOR_CPU: usize = 61;
-const LOOP_SAMPLES: [u64; 7] = [4, 41, 0, 7_498, 2, 1, 1];
-const HOLD_NS: u64 = 3_368_000_000;
-/// All samples of the loop, evenly over the hold.
-const PERIOD_NS: u64 = HOLD_NS / 7_547;
-const START_NS: u64 = 100_000_000_000;
-const HOLD_FROM_NS: u64 = START_NS + 200_000_000;
-const HOLD_UNTIL_NS: u64 = HOLD_FROM_NS + HOLD_NS;
-const RECOVERY_NS: u64 = 12_000_000;
-const RECOVERY_SWITCHES: u64 = 500;
-const END_NS: u64 = HOLD_UNTIL_NS + 200_000_000;
-const FALL_NS: u64 = 500_000_000;
-/// Compilers that compute until they want the lock, all but [`FALL_CREATES`] of them to write.
-const COMPILERS: usize = 62;
-const FALL_CREATES: usize = 22;
-
-const CHECKPOINT: &str = "nt!PspSystemThreadStartup nt!ExpWorkerThread ntfs!NtfsCheckpointAllVolumes ntfs!NtfsCheckpointVolume";
-const WRITE: &str = "kernelbase!WriteFile nt!NtWriteFile ntfs!NtfsFsdWrite ntfs!NtfsCommonWrite";
-const CREATE: &str =
-    "kernelbase!CreateFileW nt!NtCreateFile ntfs!NtfsFsdCreate ntfs!NtfsCommonCreate";
-const ACQUIRE: &str = "nt!ExAcquireResourceExclusiveLite";
-const RELEASE: &str = "nt!ExReleaseResourceLite";
-
-/// A compiler, its CPU, and when it begins to wait for the lock.
-struct Compiler {
-    thread: Thread,
-    cpu: usize,
-    blocks: u64,
-    creates: bool,
-}
-
 /// The trace.
 pub fn sixty_three_cores() -> Golden<BuildFigures> {
     let mut machine = Machine::new(CPUS, START_NS, END_NS, PERIOD_NS);
-    let mut dice = Dice::new(2019);
+    let mut random = SplitMix64::new(2019);
     machine.thread(4, 4, "System");
     let holder = machine.thread(4, 3_276, "System");
-    let compilers = compilers(&mut machine, &mut dice);
-    hold(&mut machine, &mut dice, holder);
-    recovery::record(&mut machine, &mut dice, holder, &compilers);
-    bustle(&mut machine, &mut dice);
+    let compilers = compilers(&mut machine, &mut random);
+    hold(&mut machine, &mut random, holder);
+    recovery::record(&mut machine, &mut random, holder, &compilers);
+    bustle(&mut machine, &mut random);
     births(&mut machine);
     let figures = count(&machine, holder);
     let notes = "Made up after \u{201c}63 cores blocked by seven instructions\u{201d}. The build stood still for three seconds, again and again.";
@@ -111,13 +83,13 @@ pub fn sixty_three_cores() -> Golden<BuildFigures> {
 }
 
 /// The processes that compute, and when each of them wants the lock.
-fn compilers(machine: &mut Machine, dice: &mut Dice) -> Vec<Compiler> {
+fn compilers(machine: &mut Machine, random: &mut SplitMix64) -> Vec<Compiler> {
     let cpus: Vec<usize> = (0..HOLDER_CPU).chain([62, 63]).collect();
     let compiler = |(index, cpu): (usize, usize)| {
         let pid = match index {
             0 => 3_032,
             1 => 16_232,
-            _ => 20_000 + 4 * dice.between(index as u64 * 60, index as u64 * 60 + 60) as u32,
+            _ => 20_000 + 4 * random.between(index as u64 * 60, index as u64 * 60 + 60) as u32,
         };
         // Most of them soon, the last ones after nearly half a second.
         let late = index as u64 * index as u64 * 475_000_000 / (COMPILERS * COMPILERS) as u64;
@@ -125,7 +97,7 @@ fn compilers(machine: &mut Machine, dice: &mut Dice) -> Vec<Compiler> {
             + match index {
                 0 => 30_000,
                 1 => 610_000,
-                _ => 900_000 + late + dice.between(0, 100_000),
+                _ => 900_000 + late + random.between(0, 100_000),
             };
         let creates = (index + 1) * FALL_CREATES / COMPILERS > index * FALL_CREATES / COMPILERS;
         Compiler { thread: machine.thread(pid, pid, "cl.exe"), cpu, blocks, creates }
@@ -133,21 +105,8 @@ fn compilers(machine: &mut Machine, dice: &mut Dice) -> Vec<Compiler> {
     cpus.into_iter().enumerate().map(compiler).collect()
 }
 
-/// What compilers compute.
-fn compiling(machine: &mut Machine) -> Vec<Stack> {
-    [
-        "c1xx!YYParse",
-        "c1xx!SymbolTable::Lookup",
-        "c2!CodeGenerator::Emit",
-        "c2!GlobalOptimizer::Run",
-        "c2!RegisterAllocator::Color",
-    ]
-    .map(|function| machine.code.stack(&format!("cl.exe!main {function}")))
-    .to_vec()
-}
-
 /// The holder takes the CPU of a compiler that waits for something else, and searches.
-fn hold(machine: &mut Machine, dice: &mut Dice, holder: Thread) {
+fn hold(machine: &mut Machine, random: &mut SplitMix64, holder: Thread) {
     let code = &mut machine.code;
     let timer = code.stack("nt!KiRetireDpcList nt!KiProcessExpiredTimerList");
     let checkpoint = code.stack(CHECKPOINT);
@@ -160,7 +119,7 @@ fn hold(machine: &mut Machine, dice: &mut Dice, holder: Thread) {
         .zip(LOOP_SAMPLES)
         .flat_map(|(stack, count)| vec![stack; count as usize])
         .collect();
-    dice.shuffle(&mut samples);
+    random.shuffle(&mut samples);
     let (from, to) = (HOLD_FROM_NS - 40_000, HOLD_UNTIL_NS + 60_000);
     machine.interrupt(from - 9_000, HOLDER_CPU, holder, timer);
     let phases =
@@ -173,7 +132,7 @@ fn hold(machine: &mut Machine, dice: &mut Dice, holder: Thread) {
 
 /// Kernel threads take the CPUs for moments, as they do on a busy machine; not while hardly
 /// anything happens.
-fn bustle(machine: &mut Machine, dice: &mut Dice) {
+fn bustle(machine: &mut Machine, random: &mut SplitMix64) {
     let code = &mut machine.code;
     let timer = code.stack("nt!KiRetireDpcList nt!KiProcessExpiredTimerList");
     let work = code.stack("nt!PspSystemThreadStartup nt!ExpWorkerThread nt!CcWorkerThread");
@@ -185,17 +144,17 @@ fn bustle(machine: &mut Machine, dice: &mut Dice) {
     for cpu in 0..CPUS {
         let worker = machine.thread(4, 200 + 4 * cpu as u32, "System");
         for (from, until) in phases {
-            let mut time = from + dice.between(0, 15_000_000);
+            let mut time = from + random.between(0, 15_000_000);
             while time < until {
                 machine.interrupt(time, cpu, worker, timer);
                 machine.preempt(
                     cpu,
                     worker,
-                    (time + 3_000, time + 3_000 + dice.between(20_000, 80_000)),
+                    (time + 3_000, time + 3_000 + random.between(20_000, 80_000)),
                     work,
                     Left::Sleeping(rest),
                 );
-                time += dice.between(8_000_000, 20_000_000);
+                time += random.between(8_000_000, 20_000_000);
             }
         }
     }
@@ -272,21 +231,21 @@ fn count(machine: &Machine, holder: Thread) -> BuildFigures {
     // Who let the next through, as long as the chain goes on.
     let mut link = Some(holder);
     for event in &events {
-        let is_switch = matches!(event.what, What::Switch { .. });
+        let is_switch = matches!(event.action, Action::Switch { .. });
         if (HOLD_FROM_NS + FALL_NS..released).contains(&event.time) && is_switch {
             let busy = machine.busy_at(event.time);
             let (fewest, most) = figures.busy_meanwhile;
             figures.busy_meanwhile = (fewest.min(busy), most.max(busy));
         }
         let in_recovery = (released..=recovered).contains(&event.time);
-        match event.what {
-            What::Switch { prev, left: how, .. } => {
+        match event.action {
+            Action::Switch { prev, left: how, .. } => {
                 if prev == IDLE {
                     figures.recovery_ns = event.time.saturating_sub(released);
                 }
                 left.insert(prev, (event.time, how.stack()));
             }
-            What::Waking { waker, wakee, stack, .. }
+            Action::Waking { waker, wakee, stack, .. }
                 if in_recovery && machine.code.is_inside(stack, "ExReleaseResourceLite") =>
             {
                 let (since, wait) = left[&wakee];
@@ -302,7 +261,7 @@ fn count(machine: &Machine, holder: Thread) -> BuildFigures {
                     link = Some(wakee);
                 }
             }
-            What::Sample { thread, stack }
+            Action::Sample { thread, stack }
                 if thread == holder
                     && machine.code.is_inside(stack, "RtlFindNextForwardRunClear") =>
             {

@@ -4,9 +4,9 @@
 //! milliseconds per call; the renderer's main thread wants it once. It is let in when the scan of
 //! the address space ends.
 
-use crate::Golden;
-use crate::dice::Dice;
-use crate::machine::{Left, Machine, Note, Thread, What};
+use crate::golden::Golden;
+use crate::machine::{Action, Left, Machine, Note, Thread};
+use crate::split_mix64::SplitMix64;
 
 /// What an answer about [`type_an_email`] must say.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -86,7 +86,7 @@ mod cpu {
     pub const WMI: usize = 21;
 }
 
-struct Cast {
+struct Roles {
     keys: Thread,
     main: Thread,
     io: Thread,
@@ -97,9 +97,9 @@ struct Cast {
 /// The trace.
 pub fn type_an_email() -> Golden<TypeFigures> {
     let mut machine = Machine::new(CPUS, START_NS, END_NS, 1_000_000);
-    let mut dice = Dice::new(2018);
+    let mut random = SplitMix64::new(2018);
     machine.thread(27_368, 27_368, "chrome");
-    let cast = Cast {
+    let roles = Roles {
         keys: machine.thread(33_136, 33_136, "UIforETW"),
         main: machine.thread(27_368, 27_372, "CrRendererMain"),
         io: machine.thread(27_368, 27_376, "Chrome_ChildIOT"),
@@ -107,9 +107,9 @@ pub fn type_an_email() -> Golden<TypeFigures> {
         wmi: machine.thread(5_824, 31_640, "WmiPrvSE"),
     };
     machine.thread(5_824, 5_824, "WmiPrvSE");
-    let hang_from = type_keys(&mut machine, &mut dice, &cast);
-    starve(&mut machine, &mut dice, &cast, hang_from);
-    rest(&mut machine, &mut dice);
+    let hang_from = type_keys(&mut machine, &mut random, &roles);
+    starve(&mut machine, &mut random, &roles, hang_from);
+    rest(&mut machine, &mut random);
 
     let events = machine.finish();
     let until = hang_from + HANG_NS;
@@ -133,34 +133,34 @@ pub fn type_an_email() -> Golden<TypeFigures> {
         busy_ns: machine.busy_ns(hang_from, until),
         keys: events
             .iter()
-            .filter(|event| matches!(event.what, What::Note { note: Note::Key, .. }))
+            .filter(|event| matches!(event.action, Action::Note { note: Note::Key, .. }))
             .count() as u64,
         keys_meanwhile: 0,
     };
     // Since when the victim is where it is: asleep, woken, or on a CPU.
     let (mut since, mut asleep) = (hang_from, true);
     for event in events.iter().filter(|event| event.time >= hang_from && event.time <= until) {
-        match event.what {
-            What::Switch { next, .. } if next == cast.main => {
+        match event.action {
+            Action::Switch { next, .. } if next == roles.main => {
                 figures.switch_ins += 1;
                 figures.late_ns += event.time - since;
                 figures.shortest_arrival_ns = figures.shortest_arrival_ns.min(event.time - since);
                 since = event.time;
             }
-            What::Switch { prev, .. } if prev == cast.main && event.time > hang_from => {
+            Action::Switch { prev, .. } if prev == roles.main && event.time > hang_from => {
                 figures.in_vain += 1;
                 figures.look_ns += event.time - since;
                 (since, asleep) = (event.time, true);
             }
-            What::Waking { waker, wakee, .. } if wakee == cast.main => {
-                figures.wakes_by_waker += u64::from(waker == cast.wmi);
+            Action::Waking { waker, wakee, .. } if wakee == roles.main => {
+                figures.wakes_by_waker += u64::from(waker == roles.wmi);
                 figures.asleep_ns += event.time - since;
                 (since, asleep) = (event.time, false);
             }
-            What::Note { note: Note::Key, .. } => {
+            Action::Note { note: Note::Key, .. } => {
                 figures.keys_meanwhile += u64::from(event.time < until)
             }
-            What::Sample { thread, stack } if thread == cast.wmi => {
+            Action::Sample { thread, stack } if thread == roles.wmi => {
                 let inside = machine.code.is_inside(stack, "NtQueryVirtualMemory");
                 figures.waker_samples += 1;
                 figures.waker_samples_inside += u64::from(inside);
@@ -175,7 +175,7 @@ pub fn type_an_email() -> Golden<TypeFigures> {
 
 /// Keys reach the browser, its renderer's I/O thread and, but for the time of the hang, its main
 /// thread. Returns when the hang begins.
-fn type_keys(machine: &mut Machine, dice: &mut Dice, cast: &Cast) -> u64 {
+fn type_keys(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles) -> u64 {
     let code = &mut machine.code;
     let timer = code.stack(TIMER);
     let rest = code.stack("chrome!BrowserMain user32!MsgWaitForMultipleObjectsEx win32k!NtUserMsgWaitForMultipleObjectsEx");
@@ -203,39 +203,39 @@ fn type_keys(machine: &mut Machine, dice: &mut Dice, cast: &Cast) -> u64 {
     let mut key = START_NS + 40_000_000;
     while key < END_NS - 20_000_000 {
         // The tracer hears of a key first.
-        machine.interrupt(key - 90_000, cpu::KEYS, cast.keys, timer);
-        machine.note(key - 60_000, cast.keys, Note::Key);
+        machine.interrupt(key - 90_000, cpu::KEYS, roles.keys, timer);
+        machine.note(key - 60_000, roles.keys, Note::Key);
         machine.run(
             cpu::KEYS,
-            cast.keys,
+            roles.keys,
             (key - 82_000, key - 40_000),
             &[hook],
             Left::Sleeping(hook_rest),
         );
-        machine.interrupt(key, cpu::BROWSER, cast.browser, timer);
+        machine.interrupt(key, cpu::BROWSER, roles.browser, timer);
         machine.run(
             cpu::BROWSER,
-            cast.browser,
+            roles.browser,
             (key + 8_000, key + 302_000),
             &[browse],
             Left::Sleeping(rest),
         );
-        machine.wake(key + 250_000, cast.browser, cast.io, send);
+        machine.wake(key + 250_000, roles.browser, roles.io, send);
         machine.run(
             cpu::IO,
-            cast.io,
+            roles.io,
             (key + 261_000, key + 333_000),
             &[io_work],
             Left::Sleeping(io_rest),
         );
         if hang_from == 0 || key > hang_from + HANG_NS + 2_000_000 {
-            machine.wake(key + 310_000, cast.io, cast.main, post);
-            let work_until = key + 323_000 + dice.between(1_800_000, 4_200_000);
+            machine.wake(key + 310_000, roles.io, roles.main, post);
+            let work_until = key + 323_000 + random.between(1_800_000, 4_200_000);
             if hang_from == 0 && key > START_NS + 480_000_000 {
                 hang_from = key + 760_000;
                 machine.run(
                     cpu::MAIN,
-                    cast.main,
+                    roles.main,
                     (key + 323_000, hang_from),
                     &[script],
                     Left::Blocked(allocate),
@@ -244,7 +244,7 @@ fn type_keys(machine: &mut Machine, dice: &mut Dice, cast: &Cast) -> u64 {
                 let (from, to) = (hang_from + HANG_NS, hang_from + HANG_NS + 1_740_000);
                 machine.run(
                     cpu::MAIN,
-                    cast.main,
+                    roles.main,
                     (from, to),
                     &[script, layout],
                     Left::Sleeping(main_rest),
@@ -252,20 +252,20 @@ fn type_keys(machine: &mut Machine, dice: &mut Dice, cast: &Cast) -> u64 {
             } else {
                 machine.run(
                     cpu::MAIN,
-                    cast.main,
+                    roles.main,
                     (key + 323_000, work_until),
                     &[script, layout],
                     Left::Sleeping(main_rest),
                 );
             }
         }
-        key += dice.between(70_000_000, 130_000_000);
+        key += random.between(70_000_000, 130_000_000);
     }
     hang_from
 }
 
 /// The service releases the lock, takes it again, and only then the renderer arrives to look at it.
-fn starve(machine: &mut Machine, dice: &mut Dice, cast: &Cast, hang_from: u64) {
+fn starve(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles, hang_from: u64) {
     let code = &mut machine.code;
     let timer = code.stack(TIMER);
     let wait = code.stack(&format!("{MAIN} {ALLOCATE}"));
@@ -279,27 +279,27 @@ fn starve(machine: &mut Machine, dice: &mut Dice, cast: &Cast, hang_from: u64) {
         "{SCAN} nt!NtQueryVirtualMemory nt!MiQueryAddressState nt!MiGetNextPageTable"
     ));
     let mut hold = [[query; 6].as_slice(), &[walk; 2], &[next; 2]].concat();
-    dice.shuffle(&mut hold);
+    random.shuffle(&mut hold);
 
     let until = hang_from + HANG_NS;
     let scan_from = hang_from - 18_000_000;
     let mut phases = vec![(scan_from, vec![outside]), (scan_from + RETAKE_NS, hold.clone())];
     let mut last_release = 0;
     for number in 1..=WAKES {
-        let arrival_after = dice.between(28_000, 70_000);
-        let look = dice.between(4_000, 9_000);
+        let arrival_after = random.between(28_000, 70_000);
+        let look = random.between(4_000, 9_000);
         let released = match number {
             WAKES => until - arrival_after,
-            _ => hang_from + number * HANG_NS / WAKES + dice.between(0, 800_000) - 400_000,
+            _ => hang_from + number * HANG_NS / WAKES + random.between(0, 800_000) - 400_000,
         };
-        machine.wake(released, cast.wmi, cast.main, release);
+        machine.wake(released, roles.wmi, roles.main, release);
         phases.push((released + 100, vec![outside]));
         if number < WAKES {
             phases.push((released + RETAKE_NS, hold.clone()));
             let arrived = released + arrival_after;
             machine.run(
                 cpu::MAIN,
-                cast.main,
+                roles.main,
                 (arrived, arrived + look),
                 &[wait],
                 Left::Blocked(wait),
@@ -309,10 +309,10 @@ fn starve(machine: &mut Machine, dice: &mut Dice, cast: &Cast, hang_from: u64) {
     }
     // The scan of this address space is over: the lock stays free.
     phases.push((last_release + 40_000, vec![collect]));
-    machine.interrupt(scan_from - 9_000, cpu::WMI, cast.wmi, timer);
+    machine.interrupt(scan_from - 9_000, cpu::WMI, roles.wmi, timer);
     machine.run_phases(
         cpu::WMI,
-        cast.wmi,
+        roles.wmi,
         (scan_from, last_release + 4_100_000),
         phases,
         Left::Sleeping(pause),
@@ -320,7 +320,7 @@ fn starve(machine: &mut Machine, dice: &mut Dice, cast: &Cast, hang_from: u64) {
 }
 
 /// What happens on an idle machine: a worker per CPU now and then, and the compositor.
-fn rest(machine: &mut Machine, dice: &mut Dice) {
+fn rest(machine: &mut Machine, random: &mut SplitMix64) {
     let code = &mut machine.code;
     let (timer, sleep) = (code.stack(TIMER), code.stack(WORKER_REST));
     let work = code.stack("nt!PspSystemThreadStartup nt!ExpWorkerThread nt!MmWorkingSetManager");
@@ -341,7 +341,7 @@ fn rest(machine: &mut Machine, dice: &mut Dice) {
         machine.run(
             cpu::DWM,
             dwm,
-            (time + 7_000, time + 7_000 + dice.between(250_000, 500_000)),
+            (time + 7_000, time + 7_000 + random.between(250_000, 500_000)),
             &[compose],
             Left::Sleeping(wait),
         );
@@ -350,17 +350,17 @@ fn rest(machine: &mut Machine, dice: &mut Dice) {
         ![cpu::DWM, cpu::BROWSER, cpu::KEYS, cpu::MAIN, cpu::IO, cpu::WMI].contains(cpu)
     }) {
         let worker = machine.thread(4, 100 + 4 * cpu as u32, "System");
-        let mut time = START_NS + dice.between(1_000_000, 90_000_000);
+        let mut time = START_NS + random.between(1_000_000, 90_000_000);
         while time < END_NS - 1_000_000 {
             machine.interrupt(time, cpu, worker, timer);
             machine.run(
                 cpu,
                 worker,
-                (time + 6_000, time + 6_000 + dice.between(15_000, 60_000)),
+                (time + 6_000, time + 6_000 + random.between(15_000, 60_000)),
                 &[work],
                 Left::Sleeping(sleep),
             );
-            time += dice.between(60_000_000, 120_000_000);
+            time += random.between(60_000_000, 120_000_000);
         }
     }
 }

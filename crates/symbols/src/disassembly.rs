@@ -5,7 +5,7 @@
 //! fixed length, but every sample was taken at the start of one. Where no function is known, they
 //! alone tell where to begin.
 
-use crate::code::{Code, Isa};
+use crate::machine_code::{Code, Isa};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter};
 
 /// One instruction.

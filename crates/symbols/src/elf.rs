@@ -5,16 +5,12 @@
 //! tables for as long as it runs, so a function costs 24 bytes and its name stays in the file until
 //! a frame asks for it.
 
-use crate::limited::Limited;
+use crate::limited::{Image, Limited};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{FileKind, Object, ObjectSection, elf};
 use rustc_hash::FxHashMap;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::SeekFrom;
 use std::ops::Range;
-
-/// Files and memory images alike.
-pub(crate) trait Image: Read + Seek + Send {}
-impl<T: Read + Seek + Send> Image for T {}
 
 /// Mapping starts and ends are rounded to pages, of 64 KiB at most; no segment is taken to reach
 /// further than that beyond its file range.

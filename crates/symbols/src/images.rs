@@ -4,10 +4,10 @@
 //! PDB*: its names look right and are wrong.
 
 use crate::demangle::demangle_msvc;
+use crate::naming::{listed, set_names};
 use crate::pdb::PdbId;
 use crate::pdb::server::Fetching;
 use crate::pdb::store::{NoPdb, SymbolPath};
-use crate::{LISTED_MODULES, set_names};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use unhitch_model::{FrameId, ModuleKind, Trace};
@@ -94,11 +94,7 @@ impl Job {
 
 impl Nameless {
     fn warning(self, images: &[&str], path: &SymbolPath) -> String {
-        let more = if images.len() > LISTED_MODULES { ", …" } else { "" };
-        let listed = format!(
-            "{}{more}",
-            images.iter().take(LISTED_MODULES).copied().collect::<Vec<_>>().join(", ")
-        );
+        let listed = listed(images);
         let count = match images.len() {
             1 => "1 image".to_owned(),
             n => format!("{n} images"),

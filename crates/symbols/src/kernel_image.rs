@@ -7,9 +7,9 @@
 //! linked, and only one distance suits them all. So it works on any machine, and an image of
 //! another build is noticed.
 
-use crate::code::{Code, Isa, NoCode, bounds, read_at};
 use crate::elf::Elf;
 use crate::files::open_regular;
+use crate::machine_code::{Code, Isa, NoCode, bounds, read_at};
 use crate::module::same_build;
 use std::collections::BTreeMap;
 use std::fs::File;

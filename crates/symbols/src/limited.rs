@@ -1,9 +1,9 @@
 //! Reads an ELF file in bounds: its headers may claim tables of any length, and a sparse file makes
 //! good on the claim.
 
-use crate::elf::Image;
 use object::{ReadCache, ReadRef};
 use std::cell::{Cell, RefCell};
+use std::io::{Read, Seek};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -16,6 +16,10 @@ const LARGE_BYTES: u64 = 8 << 20;
 /// Who holds this reads a large file: together they could claim more memory than a recorder may
 /// have.
 static LARGE: Mutex<()> = Mutex::new(());
+
+/// A file, or an image in memory.
+pub(crate) trait Image: Read + Seek + Send {}
+impl<T: Read + Seek + Send> Image for T {}
 
 /// A file of which no more than [`MAX_BYTES`] are read.
 pub(crate) struct Limited<I: Image> {

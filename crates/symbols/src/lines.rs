@@ -7,8 +7,8 @@
 
 use crate::demangle::demangle;
 use crate::files::{self, Files, Identity, Wanted};
+use crate::function::Function;
 use crate::limited::Limited;
-use crate::module::Function;
 use addr2line::Context;
 use gimli::{EndianArcSlice, RunTimeEndian, SectionId};
 use object::{CompressionFormat, Object, ObjectSection};

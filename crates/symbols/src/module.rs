@@ -6,8 +6,10 @@
 
 use crate::debug_file::{self, DebugFile};
 use crate::demangle::demangle;
-use crate::elf::{Elf, Image};
+use crate::elf::Elf;
 use crate::files::{self, Files, Identity, Wanted};
+use crate::function::{Function, Functions};
+use crate::limited::Image;
 use crate::lines::{Lines, MAX_DWARF_BYTES};
 use crate::{plt, unwind_table, vdso};
 use rustc_hash::FxHashMap;
@@ -59,19 +61,6 @@ impl Means {
 fn take(left: &AtomicU64, bytes: u64) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
 }
-
-/// One function at a location.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Function {
-    pub(crate) name: String,
-    /// Source file, empty when unknown.
-    pub(crate) file: String,
-    /// Source line, 0 when unknown.
-    pub(crate) line: u32,
-}
-
-/// The functions at one location, innermost first; empty when it has no name.
-pub(crate) type Functions = Arc<[Function]>;
 
 /// Why a module's frames have no names, in the words of the warning.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

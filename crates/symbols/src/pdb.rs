@@ -9,12 +9,14 @@
 mod msf;
 mod omap;
 mod places;
+mod sections;
 pub(crate) mod server;
 pub(crate) mod store;
 
 use msf::{Bytes, Msf};
 use omap::Omap;
 use places::Places;
+use sections::{Section, section, sections_of};
 use std::io::{Read, Seek};
 
 /// The streams that every PDB has.
@@ -24,9 +26,6 @@ const DEBUG_INFORMATION: usize = 3;
 const OMAP_TO_SOURCE: usize = 3;
 const SECTIONS: usize = 5;
 const ORIGINAL_SECTIONS: usize = 10;
-/// `IMAGE_SECTION_HEADER`.
-const SECTION_LEN: usize = 40;
-const EXECUTABLE: u32 = 0x2000_0000;
 /// No such stream.
 const NONE: u16 = 0xffff;
 const CONTRIBUTIONS_V60: u32 = 0xeffe_0000 + 19_970_605;
@@ -57,14 +56,6 @@ impl PdbId {
         let rest: String = rest.iter().map(|byte| format!("{byte:02X}")).collect();
         format!("{a:08X}{b:04X}{c:04X}{rest}{:X}", self.age)
     }
-}
-
-/// A section of an image.
-#[derive(Clone, Copy)]
-struct Section {
-    rva: u32,
-    len: u32,
-    executable: bool,
 }
 
 /// A module's stream, and how much of it are symbols.
@@ -183,33 +174,6 @@ impl<F: Read + Seek> Pdb<F> {
         modules.dedup();
         modules
     }
-}
-
-impl Section {
-    /// The RVA of a place in the section.
-    fn rva(&self, offset: u32) -> Option<u32> {
-        (offset < self.len).then(|| self.rva.checked_add(offset))?
-    }
-}
-
-/// The section with this number, which counts from 1.
-fn section(sections: &[Section], number: u16) -> Option<&Section> {
-    sections.get(usize::from(number).checked_sub(1)?)
-}
-
-fn sections_of(bytes: &[u8]) -> Vec<Section> {
-    let section = |header: &[u8]| {
-        let mut header = Bytes(header);
-        header.take(8)?;
-        let (virtual_len, rva, file_len) = (header.u32()?, header.u32()?, header.u32()?);
-        header.take(16)?;
-        Some(Section {
-            rva,
-            len: virtual_len.max(file_len),
-            executable: header.u32()? & EXECUTABLE != 0,
-        })
-    };
-    bytes.chunks_exact(SECTION_LEN).filter_map(section).collect()
 }
 
 /// By place.

@@ -5,8 +5,7 @@
 //! the code is decoded*: the order of stubs differs between linkers and between `.plt`, `.plt.sec`
 //! and `.plt.got`; the slot that a stub jumps through does not lie.
 
-use crate::elf::Image;
-use crate::limited::Limited;
+use crate::limited::{Image, Limited};
 use object::read::elf::{ElfFile64, FileHeader};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, elf};
 use rustc_hash::FxHashMap;

@@ -5,8 +5,7 @@
 //! walked*: only one address is asked for, and the sorted index `.eh_frame_hdr` is not in every
 //! file.
 
-use crate::elf::Image;
-use crate::limited::Limited;
+use crate::limited::{Image, Limited};
 use gimli::{BaseAddresses, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
 use object::{File, Object, ObjectSection};
 use std::ops::Range;

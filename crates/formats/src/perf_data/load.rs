@@ -31,7 +31,7 @@ use rayon::prelude::*;
 use std::{borrow::Cow, mem};
 use unhitch_model::{
     ContentionKind, Contentions, Format, Meta, Placements, Samples, StackId, Switches, ThreadId,
-    Threads, Time, Trace, Wakings, Warnings,
+    Threads, Time, Trace, Wakings, Warnings, units,
 };
 
 /// Reads a whole file. `release` is called with each part of `bytes` that is no longer needed, or
@@ -172,7 +172,7 @@ fn merge<'a>(
     }
     chunks.sort_unstable_by_key(|(index, ..)| *index);
     if damaged > 0 {
-        warnings.add(format!("{damaged} samples are damaged and were left out"));
+        warnings.add(format!("left out {}", units::plural(damaged, "damaged sample")));
     }
     let names =
         events.list().iter().map(|event| event.name.as_str()).chain(["SAMPLE of no known event"]);

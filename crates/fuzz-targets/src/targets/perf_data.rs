@@ -77,11 +77,11 @@ pub(super) fn records(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seeds;
+    use crate::perf_records;
 
     #[test]
     fn both_frames_hold_the_same_events() {
-        let records = seeds::perf_records();
+        let records = perf_records::perf_records();
         let read =
             |kind: u8| read_bytes(&in_frame(&[&[kind][..], &records].concat()).unwrap()).unwrap();
         let (pipe, file) = (read(0), read(1));

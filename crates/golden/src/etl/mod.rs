@@ -7,10 +7,12 @@
 //! nanoseconds, finer than real ones do, so that figures stay exact.
 
 mod names;
+mod scheduler;
 
 use crate::code::{Code, Stack};
-use crate::machine::{Event, IDLE, Left, Machine, Note, Thread, What};
+use crate::machine::{Action, Event, IDLE, Left, Machine, Note, Thread};
 use names::{image_path, process_name, symbol_id};
+use scheduler::code;
 use std::collections::{BTreeMap, BTreeSet};
 use unhitch_etl_writer::{
     CSwitch, Compression, Image, Interrupt, KernelEvent, Options, Process, ReadyThread, Rundown,
@@ -36,11 +38,6 @@ const DPC_NS: u64 = 900;
 /// Dynamic priority of a normal thread.
 const PRIORITY: i8 = 8;
 
-/// What the kernel adds to a story's stacks, innermost last.
-const SWITCH_FRAMES: &str = "nt!KiCommitThreadWait nt!KiSwapThread nt!KiSwapContext";
-const PREEMPT_FRAMES: &str = "nt!KiDispatchInterrupt nt!KiSwapContext";
-const READY_FRAMES: &str = "nt!KiTryUnwaitThread nt!KiReadyThread";
-const IDLE_FRAMES: &str = "nt!KiIdleLoop nt!PoIdle";
 /// Of the clock's ticks on an idle CPU, one in so many is there.
 const IDLE_TICKS: usize = 64;
 
@@ -48,14 +45,6 @@ const IDLE_TICKS: usize = 64;
 enum Life {
     Born { parent: Thread, child: Thread },
     Ended(Thread),
-}
-
-/// The machine's code with the scheduler's functions, as the kernel's PDB has them too.
-fn code(machine: &Machine) -> (Code, [Stack; 4]) {
-    let mut code = machine.code.clone();
-    let frames =
-        [SWITCH_FRAMES, PREEMPT_FRAMES, READY_FRAMES, IDLE_FRAMES].map(|frames| code.stack(frames));
-    (code, frames)
 }
 
 /// The whole file.
@@ -137,11 +126,11 @@ fn images(machine: &Machine, code: &Code, events: &[Event]) -> BTreeMap<u32, BTr
         images.entry(KERNEL).or_default().insert(number);
     }
     for event in events {
-        let (thread, stack) = match event.what {
-            What::Switch { prev, left, .. } => (prev, left.stack()),
-            What::Waking { waker, stack, .. } => (waker, stack),
-            What::Sample { thread, stack } => (thread, stack),
-            What::Note { .. } => continue,
+        let (thread, stack) = match event.action {
+            Action::Switch { prev, left, .. } => (prev, left.stack()),
+            Action::Waking { waker, stack, .. } => (waker, stack),
+            Action::Sample { thread, stack } => (thread, stack),
+            Action::Note { .. } => continue,
         };
         let mapped = images.entry(machine.tasks[thread.0].pid).or_default();
         mapped.extend(code.images_of(stack).filter(|number| !is_kernel[*number]));
@@ -273,12 +262,12 @@ impl Encoder<'_> {
 
     fn event(&mut self, event: &Event) {
         let (ns, cpu) = (event.time - self.machine.start, event.cpu as u16);
-        match event.what {
-            What::Switch { prev, left, next } => {
+        match event.action {
+            Action::Switch { prev, left, next } => {
                 self.cswitch(ns, cpu, prev, left, next);
                 self.on[event.cpu] = next;
             }
-            What::Waking { waker, wakee, interrupt, stack, .. } => {
+            Action::Waking { waker, wakee, interrupt, stack, .. } => {
                 let tid = self.ids(wakee).1;
                 self.writer.kernel(
                     cpu,
@@ -292,7 +281,7 @@ impl Encoder<'_> {
                     self.writer.kernel(cpu, ns, &KernelEvent::Dpc(Interrupt { entry_ns, routine }));
                 }
             }
-            What::Sample { thread, stack } => {
+            Action::Sample { thread, stack } => {
                 let (tid, instruction) = (self.ids(thread).1, self.code.leaf_avma(stack));
                 self.writer.kernel(
                     cpu,
@@ -301,11 +290,11 @@ impl Encoder<'_> {
                 );
                 self.stack(ns, cpu, thread, stack, None);
             }
-            What::Note { thread, note: Note::Key } => {
+            Action::Note { thread, note: Note::Key } => {
                 let ids = self.ids(thread);
                 uiforetw::key_down(&mut self.writer, cpu, ns, ids, PRIVATE_KEY.0, PRIVATE_KEY.1);
             }
-            What::Note { thread, note: Note::UiDelay(delay_ms) } => {
+            Action::Note { thread, note: Note::UiDelay(delay_ms) } => {
                 let delay = win32k::Delay {
                     flags: DELAY_FLAGS,
                     delay_ms,

@@ -1,5 +1,6 @@
 //! What things are called on Windows: images, processes, symbol files.
 
+use super::scheduler::code;
 use crate::machine::Machine;
 use unhitch_etl_writer::{Guid, Pdb, Public};
 
@@ -61,7 +62,7 @@ pub(super) fn symbol_id(image: &str, functions: &[(&str, u64)]) -> (Guid, u32, S
 
 /// The PDBs of all images: path in a symbol store, and content.
 pub(crate) fn symbol_files(machine: &Machine) -> Vec<(String, Vec<u8>)> {
-    let (code, _) = super::code(machine);
+    let (code, _) = code(machine);
     let file = |(image, functions): (&str, Vec<(&str, u64)>)| {
         let (guid, age, name) = symbol_id(image, &functions);
         let public = |(function, offset): (&str, u64)| Public {

@@ -4,12 +4,12 @@
 //! and between them whoever has to draw. Then their stays on CPUs follow. So the sum of all waits
 //! depends only on when each comes back, and can be set exactly.
 
-use super::{
+use super::script::{
     CPUS, END_NS, HANG_FROM_NS, HANG_UNTIL_NS, INSIDE_NS, LONGEST_WAIT_NS, START_NS, WAKES,
 };
 use crate::code::Stack;
-use crate::dice::Dice;
 use crate::machine::{Left, Machine, Note, Thread};
+use crate::split_mix64::SplitMix64;
 use crate::type_an_email::TIMER;
 
 /// What the storm came to.
@@ -73,12 +73,12 @@ struct Grant {
 
 pub(super) fn record(machine: &mut Machine, delay_ns: u64, longer: u64) -> Storm {
     compile(machine);
-    let mut dice = Dice::new(2017);
-    let grants = plan(&mut dice);
+    let mut random = SplitMix64::new(2017);
+    let grants = plan(&mut random);
     machine.thread(72_392, 72_392, "Taskmgr");
     let taskmgr = machine.thread(72_392, 69_196, "Taskmgr");
     let mut emitter =
-        Emitter { machine, dice, grants, threads: Vec::new(), since: Vec::new(), returns: 0 };
+        Emitter { machine, random, grants, threads: Vec::new(), since: Vec::new(), returns: 0 };
     emitter.threads.resize(emitter.grants.len(), taskmgr);
     emitter.since.resize(emitter.grants.len(), 0);
     emitter.ending(delay_ns, longer);
@@ -89,12 +89,12 @@ pub(super) fn record(machine: &mut Machine, delay_ns: u64, longer: u64) -> Storm
 }
 
 /// All grants, one after the other without a pause.
-fn plan(dice: &mut Dice) -> Vec<Grant> {
+fn plan(random: &mut SplitMix64) -> Vec<Grant> {
     const MS: u64 = 1_000_000;
-    let holds = dice.with_sum(WAKES, 120_000, 256_000, INSIDE_NS);
+    let holds = random.with_sum(WAKES, 120_000, 256_000, INSIDE_NS);
     let mut grants: Vec<Grant> = Vec::new();
     let mut due: Vec<u64> =
-        (0..DRAWING.len()).map(|_| HANG_FROM_NS + dice.between(12 * MS, 70 * MS)).collect();
+        (0..DRAWING.len()).map(|_| HANG_FROM_NS + random.between(12 * MS, 70 * MS)).collect();
     let mut targets = TASKMGR_MS.iter().peekable();
     let mut taskmgr_released = 0;
     for (number, hold) in holds.into_iter().enumerate() {
@@ -106,7 +106,7 @@ fn plan(dice: &mut Dice) -> Vec<Grant> {
                 grants.push(Grant { who, woken: on, on, released: on + hold });
             }
             Some(woken) => {
-                let on = woken + dice.between(5_000, 8_200);
+                let on = woken + random.between(5_000, 8_200);
                 grants.push(Grant { who, woken, on, released: on + hold });
             }
         }
@@ -136,10 +136,12 @@ fn plan(dice: &mut Dice) -> Vec<Grant> {
         let next = if number + 1 == WAKES { vec![Who::Taskmgr] } else { next };
         for who in next {
             let woken = grants.last().map_or(0, |grant| grant.released);
-            let on = woken + dice.between(5_000, 8_200);
-            let released = on + dice.between(3_000, 9_000);
+            let on = woken + random.between(5_000, 8_200);
+            let released = on + random.between(3_000, 9_000);
             match who {
-                Who::Drawing(drawing) => due[drawing] = released + dice.between(75 * MS, 120 * MS),
+                Who::Drawing(drawing) => {
+                    due[drawing] = released + random.between(75 * MS, 120 * MS)
+                }
                 _ => {
                     targets.next();
                     taskmgr_released = released;
@@ -168,27 +170,27 @@ fn compile(machine: &mut Machine) {
         "llvm::SelectionDAGISel::runOnMachineFunction",
     ]
     .map(|function| code.stack(&format!("clang-cl!main clang-cl!{function}")));
-    let mut dice = Dice::new(17);
+    let mut random = SplitMix64::new(17);
     for cpu in COMPILER_CPUS {
         let compiler = machine.thread(50_000 + 4 * cpu as u32, 50_000 + 4 * cpu as u32, "clang-cl");
         let mut from = START_NS;
         loop {
-            let to = from + dice.between(3_000_000, 14_000_000);
+            let to = from + random.between(3_000_000, 14_000_000);
             if to > END_NS - 20_000_000 {
                 machine.run(cpu, compiler, (from, END_NS), &work, Left::Sleeping(read));
                 break;
             }
             machine.run(cpu, compiler, (from, to), &work, Left::Sleeping(read));
-            let read_at = to + dice.between(90_000, 400_000);
+            let read_at = to + random.between(90_000, 400_000);
             machine.interrupt(read_at, cpu, compiler, disk);
-            from = read_at + dice.between(5_000, 9_000);
+            from = read_at + random.between(5_000, 9_000);
         }
     }
 }
 
 struct Emitter<'a> {
     machine: &'a mut Machine,
-    dice: Dice,
+    random: SplitMix64,
     grants: Vec<Grant>,
     /// Of each grant: who got it, since when it waited.
     threads: Vec<Thread>,
@@ -241,11 +243,11 @@ impl Emitter<'_> {
                     pid += 4;
                     thread = self.machine.thread(pid, pid, "gomacc");
                     self.machine.wake(called, service, thread, reply);
-                    let begins = called + self.dice.between(5_000, 8_200);
+                    let begins = called + self.random.between(5_000, 8_200);
                     if number == 0 {
                         on = begins;
                     } else {
-                        let since = begins + self.dice.between(50_000, 90_000);
+                        let since = begins + self.random.between(50_000, 90_000);
                         self.run_ending(
                             thread,
                             (begins, since),
@@ -261,7 +263,7 @@ impl Emitter<'_> {
                 if on < grant.on {
                     phases.insert(0, (on, vec![exit]));
                 }
-                let after = grant.released + self.dice.between(30_000, 60_000);
+                let after = grant.released + self.random.between(30_000, 60_000);
                 if is_last {
                     self.run_ending(thread, (on, after), phases, Left::Dead(gone));
                     self.machine.exits.push((after - 2_000, thread));
@@ -307,13 +309,15 @@ impl Emitter<'_> {
             let mut free_from = HANG_FROM_NS + 100_000;
             for number in self.numbers(|who| who == Who::Drawing(drawing)) {
                 let grant = self.grants[number];
-                let waits =
-                    self.dice.between(5_000_000, 52_000_000).min(grant.woken - free_from - 100_000);
+                let waits = self
+                    .random
+                    .between(5_000_000, 52_000_000)
+                    .min(grant.woken - free_from - 100_000);
                 let since = grant.woken - waits;
-                let on = since - self.dice.between(20_000, 60_000);
+                let on = since - self.random.between(20_000, 60_000);
                 self.machine.interrupt(on - 7_000, cpu, thread, timer);
                 self.machine.run(cpu, thread, (on, since), &[work], Left::Blocked(wait));
-                free_from = grant.released + self.dice.between(20_000, 200_000);
+                free_from = grant.released + self.random.between(20_000, 200_000);
                 self.machine.run(cpu, thread, (grant.on, free_from), &[work], Left::Sleeping(rest));
                 (self.threads[number], self.since[number]) = (thread, since);
             }
@@ -357,7 +361,7 @@ impl Emitter<'_> {
             let since = if is_long {
                 grant.woken - LONGEST_WAIT_NS
             } else {
-                before + self.dice.between(80_000, 400_000)
+                before + self.random.between(80_000, 400_000)
             };
             assert!(since > before + 20_000, "no time to run before the wait {index}");
             self.machine.run(TASKMGR_CPU, taskmgr, (on, since), &[work], Left::Blocked(wait));

@@ -3,12 +3,12 @@
 //! Compilers and services that want to write alone are let in one after another; those that share
 //! the lock come in together, last.
 
-use super::{
+use super::script::{
     ACQUIRE, CHECKPOINT, COMPILERS, CPUS, CREATE, Compiler, EDITOR_CPU, END_NS, HOLD_FROM_NS,
     HOLD_UNTIL_NS, HOLDER_CPU, RECOVERY_NS, RECOVERY_SWITCHES, RELEASE, START_NS, WRITE, compiling,
 };
-use crate::dice::{Dice, scale};
 use crate::machine::{Left, Machine, Thread};
+use crate::split_mix64::{SplitMix64, scale};
 
 /// Services that want to write while the lock is held: one after another, and shared.
 const ALONE: usize = 40;
@@ -49,7 +49,7 @@ enum Link {
 
 pub(super) fn record(
     machine: &mut Machine,
-    dice: &mut Dice,
+    random: &mut SplitMix64,
     holder: Thread,
     compilers: &[Compiler],
 ) {
@@ -67,33 +67,33 @@ pub(super) fn record(
     let editor = machine.thread(9_120, 9_120, "devenv");
     let parse = machine.code.stack("devenv!main cpfe!edg_parse");
     machine.run(EDITOR_CPU, editor, (START_NS, END_NS), &[parse], Left::Sleeping(parse));
-    let mut services = services(machine, dice);
+    let mut services = services(machine, random);
     let links = links();
     let (released, compilers_waited_ns) =
-        let_through(machine, dice, holder, compilers, &mut services, &links);
-    let last = let_in_shared(machine, dice, &mut services, links.last().copied(), released);
+        let_through(machine, random, holder, compilers, &mut services, &links);
+    let last = let_in_shared(machine, random, &mut services, links.last().copied(), released);
     let recovered = wait_for_symbols(machine, last);
     // The compilers' waits are given; the services' are made to fit the sum.
     let mut waits: Vec<u64> = services.iter().map(|service| service.waits).collect();
     scale(&mut waits, WRITERS_WAITED_NS - compilers_waited_ns);
     services.iter_mut().zip(waits).for_each(|(service, waits)| service.waits = waits);
     arrive(machine, compilers, services);
-    complete(machine, dice, recovered);
+    complete(machine, random, recovered);
 }
 
 fn wait(machine: &mut Machine, image: &str, call: &str, acquire: &str) -> crate::code::Stack {
     machine.code.stack(&format!("{image}!main {call} ntfs!NtfsAcquireVcb {acquire}"))
 }
 
-fn services(machine: &mut Machine, dice: &mut Dice) -> Vec<Service> {
+fn services(machine: &mut Machine, random: &mut SplitMix64) -> Vec<Service> {
     const MS: u64 = 1_000_000;
     let alone = (0..ALONE as u64)
         .rev()
-        .map(|step| 340 * MS + step * 63 * MS + dice.between(0, 60 * MS))
+        .map(|step| 340 * MS + step * 63 * MS + random.between(0, 60 * MS))
         .collect::<Vec<u64>>();
     let shared = (0..SHARED as u64)
         .rev()
-        .map(|step| 30 * MS + step * 3_200_000 + dice.between(0, 2_800_000));
+        .map(|step| 30 * MS + step * 3_200_000 + random.between(0, 2_800_000));
     let waits: Vec<u64> = alone.into_iter().chain(shared).collect();
     let mut services = Vec::new();
     for (number, waits) in waits.into_iter().enumerate() {
@@ -124,7 +124,7 @@ fn links() -> Vec<Link> {
 /// waited to write.
 fn let_through(
     machine: &mut Machine,
-    dice: &mut Dice,
+    random: &mut SplitMix64,
     holder: Thread,
     compilers: &[Compiler],
     services: &mut [Service],
@@ -136,8 +136,8 @@ fn let_through(
         (holder, machine.code.stack(&format!("{CHECKPOINT} ntfs!NtfsReleaseVcb {RELEASE}")));
     let (mut guests, mut waited_ns) = (Vec::new(), 0);
     for (place, link) in links.iter().enumerate() {
-        let on = woken + dice.between(5_000, 9_000);
-        let released = on + if place == 0 { 75_000 } else { dice.between(92_000, 106_000) };
+        let on = woken + random.between(5_000, 9_000);
+        let released = on + if place == 0 { 75_000 } else { random.between(92_000, 106_000) };
         let (thread, image, call) = match *link {
             Link::Compiler(number) => (
                 compilers[number].thread,
@@ -163,7 +163,7 @@ fn let_through(
             }
             Link::Service(number) => {
                 services[number].woken = woken;
-                guests.push((thread, on, released + dice.between(30_000, 90_000), inside, image));
+                guests.push((thread, on, released + random.between(30_000, 90_000), inside, image));
             }
         }
         waker = (
@@ -183,7 +183,7 @@ fn let_through(
 /// one with its wake-up.
 fn let_in_shared(
     machine: &mut Machine,
-    dice: &mut Dice,
+    random: &mut SplitMix64,
     services: &mut [Service],
     last: Option<Link>,
     released: u64,
@@ -199,7 +199,7 @@ fn let_in_shared(
         end = (service.thread, service.image, service.woken);
         machine.wake(service.woken, waker, service.thread, release);
         let on = service.woken + 5_000 + number as u64 * 6_000;
-        let stays = dice.between(22_000, 40_000);
+        let stays = random.between(22_000, 40_000);
         let until = on + if number + 1 == SHARED { LAST_STAYS_NS } else { stays };
         let work = machine.code.stack(&format!("{}!main {WRITE}", service.image));
         place(machine, end.0, (on, until), work, end.1);
@@ -272,7 +272,7 @@ fn arrive(machine: &mut Machine, compilers: &[Compiler], services: Vec<Service>)
 
 /// What was written reaches the disk: as many moments of kernel threads as make the recovery's
 /// number of switches.
-fn complete(machine: &mut Machine, dice: &mut Dice, recovered: u64) {
+fn complete(machine: &mut Machine, random: &mut SplitMix64, recovered: u64) {
     let disk = machine.code.stack(
         "nt!KiRetireDpcList storport!RaidUnitCompleteRequest nt!IopCompleteRequest nt!KeSetEvent",
     );
@@ -285,9 +285,9 @@ fn complete(machine: &mut Machine, dice: &mut Dice, recovered: u64) {
         let from = HOLD_UNTIL_NS
             + 300_000
             + number * (recovered - HOLD_UNTIL_NS - 500_000) / (missing / 2)
-            + dice.between(0, 60_000);
+            + random.between(0, 60_000);
         let cpu =
-            place(machine, thread, (from, from + dice.between(15_000, 45_000)), work, "System");
+            place(machine, thread, (from, from + random.between(15_000, 45_000)), work, "System");
         machine.interrupt(from - 3_000, cpu, thread, disk);
     }
 }

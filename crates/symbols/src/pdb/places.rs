@@ -1,7 +1,7 @@
 //! [`Places`]: the places that want a name, while symbols go by.
 
 use super::msf::Bytes;
-use super::{Section, section};
+use super::sections::{Section, section};
 
 const S_PUB32: u16 = 0x110e;
 /// Functions of a module: local, global, and both with ids of types.
