@@ -67,7 +67,7 @@ impl Reader {
             // It tells which build's PDBs name its functions, wherever it is read.
             Format::Etl => {
                 let fetching = Fetching {
-                    told: |url| note(&format!("unhitch: fetching {url}")),
+                    announce: |url| note(&format!("unhitch: fetching {url}")),
                     ..Fetching::default()
                 };
                 Symbolizer::new(Options {

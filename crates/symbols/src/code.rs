@@ -1,14 +1,14 @@
-//! Reads the machine code of a function: from its file, from the vdso, from the running kernel's
-//! memory or from a kernel image.
+//! Reads the machine code of a function from its file, the vdso, the running kernel's memory or a
+//! kernel image.
 //!
 //! Formats: ELF; `/proc/kcore` is an ELF core file of the kernel's memory (`fs/proc/kcore.c`,
-//! `proc_kcore(5)`), its `PT_LOAD` segments by avma. *Why so many refusals*: the instructions of
-//! another build look just as plausible beside the samples as the right ones.
+//! `proc_kcore(5)`), with `PT_LOAD` segments by avma. *Why so many refusals*: next to the samples,
+//! the instructions of another build look as plausible as the right ones.
 
 use crate::files::LocalFiles;
 use crate::kernel_image::KernelImage;
 use crate::machine_code::{Code, Isa, NoCode, bounds, read_at};
-use crate::module::{Means, Missing, Module, Recorded};
+use crate::module::{Missing, Module, RecordedFile, Resources};
 use crate::{kernel, origin, vdso};
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
@@ -19,19 +19,20 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use unhitch_model::{ModuleId, ModuleKind, Trace};
 
-/// The headers of `/proc/kcore` lie at its start; real ones have some kilobytes.
+/// Maximum number of bytes that are read of the headers of `/proc/kcore`, which lie at its start.
+/// Real ones have a few kilobytes.
 const MAX_CORE_HEADER_BYTES: u64 = 1 << 20;
 
-/// Where code is looked for. The default is this machine.
+/// Where to look for code. The default is this machine.
 #[derive(Clone, Debug)]
 pub struct CodeOptions {
-    /// Folders of separate debug files: they know where functions end.
+    /// Folders of separate debug files, which say where functions end.
     pub debug_dirs: Vec<PathBuf>,
     /// The kernel's symbol list.
     pub kallsyms: PathBuf,
     /// The kernel's memory.
     pub kcore: PathBuf,
-    /// The same, opened while the process was permitted to.
+    /// The same, opened while the process still had the right to.
     pub opened_kcore: Option<Arc<Mutex<File>>>,
     /// A `vmlinux` to read kernel code from instead.
     pub kernel_image: Option<PathBuf>,
@@ -49,8 +50,11 @@ impl Default for CodeOptions {
     }
 }
 
-/// The code of the function in which the module offsets `near` are, or what lies around them where
-/// no function is known.
+/// The code of the function that has the module offsets `near`, or the code around them if no
+/// function is known.
+///
+/// # Errors
+/// If the code is not on this machine, cannot be read, or may not be what was recorded.
 pub fn code(
     trace: &Trace,
     module: ModuleId,
@@ -81,20 +85,21 @@ fn file_code(
     if path == vdso::NAME && origin::foreign(&trace.meta).is_some() {
         return Err(NoCode::Unreadable(path.to_owned()));
     }
-    let recorded = Recorded { build_id, until: origin::recorded_until(trace) };
+    let recorded = RecordedFile { build_id, until: origin::recorded_until(trace) };
     let files = LocalFiles {
         kallsyms: options.kallsyms.clone(),
         perf_map_dir: origin::PERF_MAP_DIR.into(),
     };
-    let means = Means::new(Arc::new(files), options.debug_dirs.clone(), false, 0);
-    let module = Module::open(path, recorded, &means).map_err(|missing| match missing {
+    let resources = Resources::new(Arc::new(files), options.debug_dirs.clone(), false, 0);
+    let module = Module::open(path, recorded, &resources).map_err(|missing| match missing {
         Missing::Unreadable => NoCode::Unreadable(path.to_owned()),
         Missing::OtherBuild => other_build("the build ids differ"),
         Missing::WrittenSince => other_build("it was written after the recording"),
         _ => NoCode::Damaged(path.to_owned()),
     })?;
-    let (bounds, is_function) = bounds(module.extent_at(near.start, &means), &near);
-    let (elf, mut image) = module.code(&means).map_err(|_| NoCode::Unreadable(path.to_owned()))?;
+    let (bounds, is_function) = bounds(module.extent_at(near.start, &resources), &near);
+    let (elf, mut image) =
+        module.code(&resources).map_err(|_| NoCode::Unreadable(path.to_owned()))?;
     let bytes = read_at(&mut image, bounds.start, bounds.end - bounds.start)
         .map_err(|_| NoCode::Damaged(path.to_owned()))?;
     if (bytes.len() as u64) < near.start - bounds.start {
@@ -156,7 +161,7 @@ fn open_core(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads as much of `avmas` as lies in one segment with `near_avma`.
+/// Reads the part of `avmas` that lies in the same segment as `near_avma`.
 fn read_core(
     core: &mut (impl Read + Seek),
     avmas: &Range<u64>,

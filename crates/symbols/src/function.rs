@@ -1,4 +1,4 @@
-//! [`Function`]: what a location is called.
+//! [`Function`]: the name of a location.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Function {
     pub(crate) name: String,
-    /// Source file, empty when unknown.
+    /// Source file; empty if unknown.
     pub(crate) file: String,
-    /// Source line, 0 when unknown.
+    /// Source line; 0 if unknown.
     pub(crate) line: u32,
 }
 
-/// The functions at one location, innermost first; empty when it has no name.
+/// The functions at one location, innermost first; empty if it has no name.
 pub(crate) type Functions = Arc<[Function]>;

@@ -1,13 +1,36 @@
-//! Names the frames of a [`Trace`]: functions, source lines and inlined functions.
+//! Names the frames of a [`Trace`](unhitch_model::Trace): functions, source lines and inlined
+//! functions.
 //!
-//! What an offset counts from is said by [`ModuleKind`]; each kind has its source: `/proc/kallsyms`
-//! for the kernel, ELF and DWARF for files, PDBs for Windows images, the runtime's perf map for JIT
-//! code. [`code`] and [`disassemble`] give the instructions behind the names. *Why on the recording
-//! machine, at every save*: only there the files are the ones that ran. So everything read is kept
-//! for the next save by a [`Symbolizer`].
+//! Names come from `/proc/kallsyms` for the kernel, from ELF and DWARF for files, from PDBs for
+//! Windows images, and from the runtime's perf map for JIT code. A frame's
+//! [`ModuleKind`](unhitch_model::ModuleKind) decides. [`code()`] and [`disassemble`] give the
+//! instructions behind the names. *Why on the recording machine, at every save*: only there are the
+//! files the ones that ran. A [`Symbolizer`] therefore keeps what it read for the next save.
 //!
-//! Whatever a file claims, naming one trace takes no more than some 400 MB of memory; [`Files`]
-//! says who opens files.
+//! Whatever a file claims, naming one trace takes no more than about 400 MB of memory. [`Files`]
+//! decides who opens files.
+//!
+//! Name a frame in the kernel from a symbol list:
+//!
+//! ```
+//! use unhitch_model::{Frame, Module, ModuleKind, Trace};
+//! use unhitch_symbols::{Options, Symbolizer};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let kallsyms = folder.path().join("kallsyms");
+//! std::fs::write(&kallsyms, "ffffffff81000000 T schedule\nffffffff81000100 T other\n")?;
+//!
+//! let mut trace = Trace::default();
+//! let path = trace.strings.intern("[kernel]");
+//! let build_id = Vec::new();
+//! let kernel = trace.modules.intern(Module { path, kind: ModuleKind::Kernel, build_id });
+//! let avma = 0xffff_ffff_8100_0042;
+//! let frame = trace.stacks.intern_frame(Frame { module: kernel, offset: avma });
+//!
+//! Symbolizer::new(Options { kallsyms, ..Options::default() }).resolve(&mut trace);
+//! assert_eq!(trace.frame_names(frame), ["schedule"]);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod code;
 mod debug_file;
@@ -43,9 +66,9 @@ pub use pdb::server::Fetching;
 pub use pdb::store::SymbolPath;
 pub use symbolizer::{Options, Symbolizer};
 
-/// Reads the code that the kernel maps into every process: from our own memory, which a process
-/// without rights cannot open later.
+/// Reads the vdso, the code that the kernel maps into every process, from this process's memory. A
+/// process that gives up its rights cannot open that later.
 pub fn read_vdso() {
-    // What cannot be read now is told when names are wanted.
+    // Naming reports it if this fails.
     let _ = vdso::image();
 }

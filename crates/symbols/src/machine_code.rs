@@ -5,12 +5,13 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::ops::Range;
 use std::path::PathBuf;
 
-/// How much is read before and after samples whose function is not known.
+/// Number of bytes that are read before and after samples whose function is not known.
 const RAW_MARGIN_BYTES: u64 = 256;
-/// A longer function is read around its samples only.
+/// Maximum length of a function that is read whole, bytes. Of a longer one, only the code around the
+/// samples is read.
 const MAX_CODE_BYTES: u64 = 256 << 10;
 
-/// Whose instructions code consists of.
+/// An instruction set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Isa {
     /// x86.
@@ -39,16 +40,15 @@ pub struct Code {
     pub start: u64,
     /// The code.
     pub bytes: Vec<u8>,
-    /// The address that a disassembler shows for `start`: svma for files, avma for the kernel.
+    /// The address that a disassembler shows for `start`: an svma for files, an avma for the kernel.
     pub start_address: u64,
-    /// True when this is one function by the symbol table, false when it is what lies around the
-    /// samples.
+    /// True if this is one function by the symbol table, false if it is the code around the samples.
     pub is_function: bool,
-    /// Whose instructions these are.
+    /// Its instruction set.
     pub isa: Isa,
-    /// Where it was read.
+    /// The file it was read from.
     pub source: PathBuf,
-    /// Why it may not be what ran, if it may not.
+    /// Why this may not be the code that ran, if there is doubt.
     pub doubt: Option<&'static str>,
 }
 
@@ -56,7 +56,7 @@ pub struct Code {
 #[derive(Clone, PartialEq, Eq, thiserror::Error, Debug)]
 #[non_exhaustive]
 pub enum NoCode {
-    /// The module is not of this trace.
+    /// The module is not in this trace.
     #[error("the trace does not say which module it is in")]
     NoModule,
     /// Gone, a special file, or not permitted.
@@ -76,10 +76,10 @@ pub enum NoCode {
     /// JIT code and the like.
     #[error("code in anonymous memory (JIT) is not in the recording")]
     Anonymous,
-    /// Of a Windows trace.
+    /// The trace is from Windows.
     #[error("the code of Windows images is not in the recording, and cannot be read here")]
     Image,
-    /// The trace is from elsewhere.
+    /// The trace is from another machine, or another kernel.
     #[error("{0}; give the kernel that was recorded with --kernel-image VMLINUX")]
     OtherKernel(&'static str),
     /// No `/proc/kcore`, or not permitted.
@@ -89,10 +89,10 @@ pub enum NoCode {
     NoKcore {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         kind: io::ErrorKind,
     },
-    /// The kernel image does not fit the trace.
+    /// The kernel image does not match the trace.
     #[error("{path} is not the kernel that was recorded: {how}")]
     OtherImage {
         /// The file.
@@ -102,7 +102,8 @@ pub enum NoCode {
     },
 }
 
-/// `extent`, if it is a function of bearable length around `near`; else `near` with a margin.
+/// `extent` if it contains `near` and is not too long, else `near` with a margin. Also returns whether
+/// this is a function.
 pub(crate) fn bounds(extent: Option<Range<u64>>, near: &Range<u64>) -> (Range<u64>, bool) {
     let fits = |extent: &Range<u64>| {
         extent.contains(&near.start)
@@ -121,7 +122,7 @@ pub(crate) fn bounds(extent: Option<Range<u64>>, near: &Range<u64>) -> (Range<u6
     }
 }
 
-/// Up to `len` bytes from `offset` on, fewer at the end of the file.
+/// Reads up to `len` bytes from `offset` on, fewer at the end of the file.
 pub(crate) fn read_at(
     image: &mut (impl Read + Seek + ?Sized),
     offset: u64,

@@ -1,4 +1,4 @@
-//! Writes names into a trace, and lists modules in its warnings.
+//! Puts names into a trace, and formats lists of modules for its warnings.
 
 use crate::function::Function;
 use unhitch_model::{FrameId, Symbol, Trace};
@@ -6,7 +6,7 @@ use unhitch_model::{FrameId, Symbol, Trace};
 /// Maximum number of modules that a warning lists by name.
 pub(crate) const MAX_LISTED_MODULES: usize = 5;
 
-/// The first modules of a warning's list, by name.
+/// The first names of a list, for a warning.
 pub(crate) fn listed(names: &[impl AsRef<str>]) -> String {
     let first: Vec<&str> = names.iter().take(MAX_LISTED_MODULES).map(AsRef::as_ref).collect();
     format!("{}{}", first.join(", "), if names.len() > MAX_LISTED_MODULES { ", …" } else { "" })

@@ -3,7 +3,7 @@
 use crate::files::{Files, LocalFiles};
 use crate::function::Functions;
 use crate::kernel::Kernel;
-use crate::module::{Means, Missing, Module, Recorded};
+use crate::module::{Missing, Module, RecordedFile, Resources};
 use crate::naming::{listed, set_functions, set_names};
 use crate::pdb::server::Fetching;
 use crate::pdb::store::SymbolPath;
@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use unhitch_model::{FrameId, ModuleKind, System, Trace};
 
-/// Files and maps that this many saves in a row did not mention are forgotten.
-const KEPT_SAVES: u64 = 8;
-/// Where only root can put files: these are read before all others.
+/// Maximum number of saves for which files and maps are kept without being used.
+const MAX_UNUSED_SAVES: u64 = 8;
+/// Folders where only root can put files. Their files are read before all others.
 const SYSTEM_FOLDERS: [&str; 5] = ["/usr", "/lib", "/bin", "/sbin", "/opt"];
 
-/// Where names are looked for. The default is this machine.
+/// Where to look for names. The default is this machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Folders of separate debug files.
@@ -30,14 +30,14 @@ pub struct Options {
     pub kallsyms: PathBuf,
     /// The folder of JIT maps, `perf-PID.map`.
     pub perf_map_dir: PathBuf,
-    /// Where the PDBs of Windows images are looked for; nowhere by default.
+    /// Where to look for the PDBs of Windows images; nowhere by default.
     pub pdbs: SymbolPath,
-    /// How PDBs are fetched from the servers among these.
+    /// How to fetch PDBs from the servers in that path.
     pub fetching: Fetching,
     /// Whether to look up inlined functions and source lines where a file has DWARF.
     pub lines: bool,
-    /// CPU time that naming one trace may take. With a limit, files that do not answer are given up
-    /// too.
+    /// Maximum CPU time for naming one trace. With a limit, files that do not answer are given up as
+    /// well.
     pub effort: Option<Duration>,
 }
 
@@ -55,7 +55,7 @@ impl Default for Options {
     }
 }
 
-/// Names frames, and keeps what it read for the next trace.
+/// Names the frames of traces, and keeps what it read for the next one.
 pub struct Symbolizer {
     options: Options,
     files: Arc<dyn Files>,
@@ -91,7 +91,7 @@ struct Job {
 }
 
 impl Symbolizer {
-    /// Reads nothing yet; opens files itself.
+    /// A symbolizer that opens files itself. Reads nothing yet.
     pub fn new(options: Options) -> Self {
         let files = LocalFiles {
             kallsyms: options.kallsyms.clone(),
@@ -100,7 +100,7 @@ impl Symbolizer {
         Self::with_files(options, Arc::new(files))
     }
 
-    /// Reads nothing yet; gets its files from `files`.
+    /// A symbolizer that gets its files from `files`. Reads nothing yet.
     pub fn with_files(options: Options, files: Arc<dyn Files>) -> Self {
         let (modules, perf_maps) = (FxHashMap::default(), FxHashMap::default());
         Self {
@@ -114,23 +114,23 @@ impl Symbolizer {
         }
     }
 
-    /// True when files that did not answer may still be read: on threads that were left behind.
+    /// True if abandoned threads may still be reading files that did not answer.
     pub fn left_work_behind(&self) -> bool {
         self.left_work_behind
     }
 
-    /// Reads the kernel's symbols, the largest table of all, so that a later
-    /// [`Symbolizer::resolve`] need not.
+    /// Reads the kernel's symbols, the largest table of all, so that [`Symbolizer::resolve`] need
+    /// not.
     pub fn prepare(&mut self) {
-        // What cannot be read now is told when names are wanted.
+        // Naming reports it if this fails.
         let _ = self.kernel.name(&*self.files, &self.options.kallsyms, &[]);
     }
 
-    /// Names every frame of `trace` that has no name yet, in `trace.symbols`; says in
-    /// `trace.warnings` what has none and why.
+    /// Names every frame of `trace` that has no name yet, in `trace.symbols`. Adds to
+    /// `trace.warnings` which frames get no name, and why.
     ///
-    /// Frames whose module is gone, damaged or of another build stay without a name: no name is
-    /// better than a wrong one.
+    /// Frames whose module is gone, damaged or of another build get no name, which is better than a
+    /// wrong one.
     pub fn resolve(&mut self, trace: &mut Trace) {
         if trace.meta.system == System::Windows {
             images::name(trace, &self.options.pdbs, &self.options.fetching);
@@ -178,7 +178,7 @@ impl Symbolizer {
             foreign.filter(|_| self.options.kallsyms == Path::new(origin::KALLSYMS));
         let pending: FxHashSet<FileKey> = jobs.iter().map(|job| job.key.clone()).collect();
         let kept_bytes = self.modules.values().map(|kept| kept.value.memory()).sum();
-        let means = Means::new(
+        let resources = Resources::new(
             Arc::clone(&self.files),
             self.options.debug_dirs.clone(),
             self.options.lines,
@@ -188,7 +188,7 @@ impl Symbolizer {
         let mut kernel_names = Ok(Vec::new());
         let done = jobs::run(
             jobs,
-            move |job: &mut Job| job.run(until, &means),
+            move |job: &mut Job| job.run(until, &resources),
             self.options.effort,
             || {
                 kernel_names = match foreign_kernel {
@@ -211,11 +211,11 @@ impl Symbolizer {
             .values_mut()
             .filter(|kept| kept.last_used < self.saves)
             .for_each(|kept| kept.value.close_dwarf());
-        self.modules.retain(|_, kept| kept.last_used + KEPT_SAVES > self.saves);
-        self.perf_maps.retain(|_, kept| kept.last_used + KEPT_SAVES > self.saves);
+        self.modules.retain(|_, kept| kept.last_used + MAX_UNUSED_SAVES > self.saves);
+        self.perf_maps.retain(|_, kept| kept.last_used + MAX_UNUSED_SAVES > self.saves);
     }
 
-    /// Names JIT code by the maps of its processes.
+    /// Names JIT code from the maps of its processes.
     fn name_jit(&mut self, trace: &mut Trace, processes: Vec<(u32, Frames)>) {
         let pending: FxHashSet<u32> = processes.iter().map(|(pid, _)| *pid).collect();
         let known = processes
@@ -247,7 +247,8 @@ impl Symbolizer {
         }
         for pid in cut {
             trace.warnings.add(format!(
-                "JIT code of process {pid} may lack names or have old ones: its map is longer than {} MiB, and was read up to there",
+                "JIT code of process {pid} may lack names or have old ones: only the first {} MiB \
+                 of its map were read",
                 perf_map::MAX_MAP_BYTES >> 20
             ));
         }
@@ -291,13 +292,13 @@ impl Symbolizer {
 }
 
 impl Job {
-    fn run(&mut self, until: Option<SystemTime>, means: &Means) {
-        let known = self.module.take().filter(|module| module.is_current(&*means.files));
-        let recorded = Recorded { build_id: &self.key.1, until };
-        match known.map_or_else(|| Module::open(&self.key.0, recorded, means), Ok) {
+    fn run(&mut self, until: Option<SystemTime>, resources: &Resources) {
+        let known = self.module.take().filter(|module| module.is_current(&*resources.files));
+        let recorded = RecordedFile { build_id: &self.key.1, until };
+        match known.map_or_else(|| Module::open(&self.key.0, recorded, resources), Ok) {
             Ok(mut module) => {
-                (self.names, self.missing) = module.name(&self.frames.offsets, means);
-                self.module = module.keep(means);
+                (self.names, self.missing) = module.name(&self.frames.offsets, resources);
+                self.module = module.keep(resources);
             }
             Err(why) => self.missing = Some(why),
         }

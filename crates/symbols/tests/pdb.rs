@@ -106,7 +106,7 @@ fn another_build_names_nothing() {
         assert!(trace.symbols.is_empty());
         assert_eq!(
             warnings,
-            ["no symbols for 1 image, of which only PDBs of other builds were found: widget.dll"]
+            ["no symbols for 1 image: only PDBs of other builds were found: widget.dll"]
         );
     }
 }
@@ -118,7 +118,7 @@ fn what_is_missing_is_said() {
     let told = |path: &str| resolve(&mut trace(GUID, AGE), path).join("\n");
     assert_eq!(
         told(""),
-        "no function names: the PDB of 1 image is wanted; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"
+        "no function names: the PDB of 1 image is needed; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"
     );
     assert_eq!(
         told(&format!("{place}")),

@@ -15,13 +15,13 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// The RVA of a place in the section.
+    /// The RVA of an offset in the section.
     pub(super) fn rva(&self, offset: u32) -> Option<u32> {
         (offset < self.len).then(|| self.rva.checked_add(offset))?
     }
 }
 
-/// The section with this number, which counts from 1.
+/// The section with this number, from 1.
 pub(super) fn section(sections: &[Section], number: u16) -> Option<&Section> {
     sections.get(usize::from(number).checked_sub(1)?)
 }
