@@ -1,5 +1,5 @@
-//! The columns: context switches, wake-ups, samples, lock contention. All columns of a struct have
-//! the same length; all are sorted by time.
+//! The columns of scheduler events: context switches, wake-ups, samples, lock contention. All
+//! columns of a struct have the same length, and all are sorted by time.
 
 use crate::{StackId, ThreadId, Time, Window};
 use std::ops::Range;
@@ -8,7 +8,7 @@ use std::ops::Range;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum TaskState {
-    /// R: still runnable; it yielded or was preempted.
+    /// R: still runnable; the thread yielded or was preempted.
     #[default]
     Runnable,
     /// R+: preempted inside the kernel.
@@ -25,12 +25,12 @@ pub enum TaskState {
     Traced,
     /// P: parked kernel thread.
     Parked,
-    /// X or Z: it has exited.
+    /// X or Z: the thread has exited.
     Dead,
 }
 
 impl TaskState {
-    /// True when the thread still wanted the CPU.
+    /// True if the thread still wanted the CPU.
     pub const fn is_runnable(self) -> bool {
         matches!(self, Self::Runnable | Self::Preempted)
     }
@@ -51,11 +51,11 @@ impl TaskState {
     }
 }
 
-/// Why Windows says that a thread waits: `KWAIT_REASON`, and whether it waited in user mode.
+/// Windows' reason for a wait: `KWAIT_REASON`, and whether the thread waited in user mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct WaitReason(u8);
 
-/// By number.
+/// Names of `KWAIT_REASON`, by number.
 const WAIT_REASONS: [&str; 43] = [
     "Executive",
     "FreePage",
@@ -103,28 +103,28 @@ const WAIT_REASONS: [&str; 43] = [
 ];
 
 impl WaitReason {
-    /// From the number of the reason, and the mode.
+    /// From the reason's number and the mode.
     pub const fn new(number: u8, user_mode: bool) -> Self {
         Self(number & 0x7f | (user_mode as u8) << 7)
     }
 
-    /// `KWAIT_REASON` as a number.
+    /// The number of the `KWAIT_REASON`.
     pub const fn number(self) -> u8 {
         self.0 & 0x7f
     }
 
-    /// True when the thread waited in user mode: its kernel stack may be paged out.
+    /// True if the thread waited in user mode, so that its kernel stack may be paged out.
     pub const fn is_user_mode(self) -> bool {
         self.0 & 0x80 != 0
     }
 
-    /// Its name without the enumeration's prefix, e.g. `WrPushLock`.
+    /// The name without the enumeration's prefix, e.g. `WrPushLock`.
     pub fn name(self) -> &'static str {
         WAIT_REASONS.get(usize::from(self.number())).copied().unwrap_or("unknown")
     }
 }
 
-/// Context switches: `prev` left `cpu` at `time`, `next` came on.
+/// Context switches: at `time`, `prev` left `cpu` and `next` came on.
 #[derive(Clone, Debug, Default)]
 pub struct Switches {
     /// When.
@@ -133,29 +133,28 @@ pub struct Switches {
     pub cpu: Vec<u16>,
     /// The thread that left.
     pub prev: Vec<ThreadId>,
-    /// The thread that came.
+    /// The thread that came on.
     pub next: Vec<ThreadId>,
     /// The state in which `prev` left.
     pub prev_state: Vec<TaskState>,
-    /// Why `prev` left, where the system says so (Windows); empty, not only short, where it does
-    /// not.
+    /// Why `prev` left, if the system reports it (Windows); else the whole column is empty.
     pub prev_reason: Vec<WaitReason>,
-    /// Kernel priority of `prev` (100–139 normal, below 100 real-time; smaller is more urgent).
-    /// Windows: 139 less its priority for 0–15, 115 less its priority for the real-time ones,
-    /// 16–31.
+    /// Kernel priority of `prev`: 100–139 normal, below 100 real-time; smaller is more urgent.
+    /// Windows' priorities 0–15 are 139 minus the priority; its real-time ones, 16–31, are 115 minus
+    /// the priority.
     pub prev_prio: Vec<i16>,
     /// Kernel priority of `next`.
     pub next_prio: Vec<i16>,
-    /// The wait stack: where `prev` was when it left.
+    /// The wait stack: that of `prev` when it left.
     pub stack: Vec<StackId>,
 }
 
-/// In which context a wake-up was issued.
+/// The context in which a wake-up was issued.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct WakeFlags(pub u8);
 
 impl WakeFlags {
-    /// Issued inside a hardware interrupt (Windows: a DPC counts here too).
+    /// Issued inside a hardware interrupt, or inside a DPC of Windows.
     pub const HARDIRQ: Self = Self(1);
     /// Issued inside a soft interrupt.
     pub const SOFTIRQ: Self = Self(2);
@@ -164,7 +163,7 @@ impl WakeFlags {
     /// The first wake-up of a thread just created.
     pub const NEW: Self = Self(8);
 
-    /// True when every bit of `other` is set.
+    /// True if every bit of `other` is set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -175,20 +174,20 @@ impl WakeFlags {
     }
 }
 
-/// Wake-ups, as issued: at `time`, on `cpu`, while `waker` was current, `wakee` was made runnable.
+/// Wake-ups: at `time`, on `cpu`, while `waker` was current, `wakee` was made runnable.
 #[derive(Clone, Debug, Default)]
 pub struct Wakings {
     /// When.
     pub time: Vec<Time>,
     /// The CPU on which the wake-up was issued.
     pub cpu: Vec<u16>,
-    /// The thread current on that CPU: the cause only when no interrupt flag is set.
+    /// The thread current on that CPU. It is the cause only if no interrupt flag is set.
     pub waker: Vec<ThreadId>,
     /// The thread made runnable.
     pub wakee: Vec<ThreadId>,
     /// The CPU proposed for the wakee.
     pub target_cpu: Vec<u16>,
-    /// In which context.
+    /// The context in which it was issued.
     pub flags: Vec<WakeFlags>,
     /// The wake stack: what the CPU was executing.
     pub stack: Vec<StackId>,
@@ -204,27 +203,27 @@ pub struct Samples {
     pub cpu: Vec<u16>,
     /// The running thread.
     pub thread: Vec<ThreadId>,
-    /// Where it was.
+    /// Its stack.
     pub stack: Vec<StackId>,
-    /// True of those inside an interrupt (Windows: a DPC counts here too), where the system says
-    /// so; empty, not only short, where it does not.
+    /// True for samples inside an interrupt, or inside a DPC of Windows, if the system reports that;
+    /// else the whole column is empty.
     pub in_interrupt: Vec<bool>,
 }
 
 impl Samples {
-    /// False when the CPU was idle, as far as is known: in its idle thread, and in no interrupt.
+    /// False if the CPU was idle as far as known: in its idle thread, and not in an interrupt.
     pub fn is_work(&self, sample: usize) -> bool {
         let interrupts_idle = || self.in_interrupt.get(sample) == Some(&true);
         self.thread.get(sample).is_some_and(|thread| !thread.is_idle() || interrupts_idle())
     }
 }
 
-/// Threads and their CPUs: who came on one, or was sent to one.
+/// Threads and the CPUs they came on or were sent to.
 #[derive(Clone, Debug, Default)]
 pub struct Placements {
     /// When.
     pub time: Vec<Time>,
-    /// On or to which CPU.
+    /// The CPU.
     pub cpu: Vec<u16>,
     /// The thread.
     pub thread: Vec<ThreadId>,
@@ -235,12 +234,11 @@ pub struct Placements {
 pub enum ContentionKind {
     /// The thread found the lock taken and starts to wait.
     Begin,
-    /// The thread has the lock, or gave up.
+    /// The thread owns the lock, or gave up.
     End,
 }
 
-/// Waits for kernel locks as the kernel itself reports them (`lock:contention_begin`,
-/// `lock:contention_end`).
+/// Waits for kernel locks, from `lock:contention_begin` and `lock:contention_end`.
 #[derive(Clone, Debug, Default)]
 pub struct Contentions {
     /// When.
@@ -254,7 +252,7 @@ pub struct Contentions {
     /// `Begin`: the kernel's flags (SPIN 1, READ 2, WRITE 4, RT 8, PERCPU 16, MUTEX 32). `End`: 0
     /// or a negative errno, as its low 32 bits.
     pub flags: Vec<u32>,
-    /// Where the thread was; often empty for `End`.
+    /// The thread's stack; often empty for `End`.
     pub stack: Vec<StackId>,
 }
 
