@@ -1,4 +1,4 @@
-//! What the kernel logs: hook ids, versions and payloads.
+//! Events of the kernel: hook ids, versions and payloads.
 //!
 //! The layouts are those of Windows 10: process version 4, thread 3, image 3, context switch 4,
 //! sample 2.
@@ -35,12 +35,12 @@ pub struct CSwitch {
     pub new_wait_time: u32,
 }
 
-/// A thread made ready to run.
+/// A wake-up.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ReadyThread {
     /// The thread.
     pub tid: u32,
-    /// True when a deferred procedure call did it.
+    /// True if a deferred procedure call issued it.
     pub in_dpc: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct Process<'a> {
 pub struct ThreadFacts<'a> {
     pub pid: u32,
     pub tid: u32,
-    /// The name behind the fields; none for Windows 8 and before.
+    /// The name behind the fields; `None` for Windows 8 and before.
     pub name: Option<&'a str>,
 }
 
@@ -76,7 +76,7 @@ pub struct Image<'a> {
     pub path: &'a str,
 }
 
-/// A stretch of a CPU's time that an interrupt took; its event comes at the end.
+/// An interrupt on a CPU. Its event comes at its end.
 #[derive(Clone, Copy, Default, Debug)]
 #[allow(missing_docs, reason = "the fields are those of the format")]
 pub struct Interrupt {
@@ -84,16 +84,16 @@ pub struct Interrupt {
     pub routine: u64,
 }
 
-/// Which of the four events of a process, thread or image.
+/// The four events of a process, thread or image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rundown {
     /// It begins.
     Start,
     /// It ends.
     End,
-    /// It was there when the session began.
+    /// It existed when the session began.
     First,
-    /// It was there when the session ended.
+    /// It existed when the session ended.
     Last,
 }
 
@@ -102,11 +102,11 @@ pub enum Rundown {
 #[allow(missing_docs, reason = "the variants are named like the events")]
 pub enum KernelEvent<'a> {
     Process(Rundown, Process<'a>),
-    /// By process and thread, the creator of a new one.
+    /// With the process and thread of its creator.
     Thread(Rundown, ThreadFacts<'a>, (u32, u32)),
     ThreadName(ThreadFacts<'a>),
     Image(Rundown, Image<'a>),
-    /// What tells the symbol file of an image: base, process, id, age, path of the symbol file.
+    /// Identifies the symbol file of an image: base, process, id, age, path of the symbol file.
     ImageRsds {
         base: u64,
         pid: u32,
@@ -135,7 +135,7 @@ pub enum KernelEvent<'a> {
         tid: u32,
         frames: &'a [u64],
     },
-    /// The same by key, for the kernel's or the user's part.
+    /// The same by key, for the kernel or the user part.
     StackKey {
         of_ns: u64,
         pid: u32,
@@ -143,7 +143,7 @@ pub enum KernelEvent<'a> {
         user: bool,
         key: u64,
     },
-    /// What a key means: 0x1822 created, 0x1823 evicted, 0x1824 at the end.
+    /// Defines a key. 0x1822: created, 0x1823: evicted, 0x1824: at the end.
     StackDefinition {
         kind: u8,
         key: u64,
@@ -172,7 +172,7 @@ pub enum KernelEvent<'a> {
     Mark(&'a str),
 }
 
-/// The provider whose events tell which symbol files belong to images.
+/// The provider of events that identify the symbol files of images.
 const IMAGE_ID: Guid =
     Guid::new(0xb3e6_75d7, 0x2554, 0x4f18, [0x83, 0x0b, 0x27, 0x62, 0x73, 0x25, 0x60, 0xde]);
 const RSDS: u8 = 36;

@@ -10,26 +10,33 @@
 //! Damage never causes a panic and rarely an error. The readers read what they can, and report what
 //! they cannot read in the trace's warnings.
 //!
-//! Write a `perf.data` with one event and no records, and read it back:
+//! Write a `perf.data` with one event and the name of one thread, and read it back:
 //!
 //! ```
-//! use unhitch_formats::perf_data::{self, EventAttr, EventDesc, Features, attr};
+//! use unhitch_formats::perf_data::attr::{self, flag, sample};
+//! use unhitch_formats::perf_data::record::{self, SampleId};
+//! use unhitch_formats::perf_data::{self, EventAttr, EventDesc, Features};
+//! use unhitch_model::Time;
 //!
 //! let attr = EventAttr {
 //!     kind: attr::TYPE_SOFTWARE,
 //!     config: attr::SW_CPU_CLOCK,
-//!     sample_type: attr::sample::IP | attr::sample::TIME | attr::sample::CPU,
+//!     sample_type: sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU,
 //!     sample_period: 1_000_000,
+//!     flags: flag::SAMPLE_ID_ALL,
 //!     ..EventAttr::default()
 //! };
 //! let event = EventDesc { name: "cpu-clock".to_owned(), attr, ids: vec![1] };
 //! let features = Features { host: "box".to_owned(), ..Features::default() };
+//! let mut records = Vec::new();
+//! record::comm(&mut records, 40, 41, b"worker", false, &SampleId { id: 1, ..SampleId::default() });
 //! let mut file = Vec::new();
-//! perf_data::write(&mut file, &[event], &features, &[])?;
+//! perf_data::write(&mut file, &[event], &features, &[&records])?;
 //!
 //! let trace = unhitch_formats::read_bytes(&file)?;
 //! assert_eq!((trace.meta.host.as_str(), trace.meta.sample_period_ns), ("box", 1_000_000));
-//! assert!(trace.samples.is_empty());
+//! let worker = trace.threads.incarnations(41)[0];
+//! assert_eq!(trace.thread_name(worker, Time::ZERO), "worker");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

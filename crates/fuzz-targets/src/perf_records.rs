@@ -8,8 +8,8 @@ const A: (u32, u32) = (100, 100);
 const B: (u32, u32) = (100, 101);
 const IDLE: (u32, u32) = (0, 0);
 
-/// Records of two threads on two CPUs: who they are, what they map, switches, wake-ups, a sample, a
-/// lock, a loss, an end.
+/// Records of two threads on two CPUs: names, mappings, switches, wake-ups, a sample, a lock
+/// contention, a loss, an exit.
 pub fn perf_records() -> Vec<u8> {
     let mut out = Vec::new();
     let side =

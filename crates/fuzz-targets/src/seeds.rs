@@ -1,7 +1,7 @@
-//! Where fuzzing begins: small inputs that are right, made by the writers.
+//! Seeds: small valid inputs, made by the writers.
 //!
-//! ELF files cannot be made here: their seeds are small programs that a compiler made, in the kept
-//! corpus (docs/fuzzing.md).
+//! ELF files cannot be made here. Their seeds are small compiled programs in the kept corpus
+//! (docs/fuzzing.md).
 
 use crate::{perf, perf_records, zips};
 use unhitch_etl_writer::{
@@ -10,7 +10,7 @@ use unhitch_etl_writer::{
     win32k,
 };
 
-/// The inputs with which `target` begins; none for those that have kept ones only.
+/// The seeds of `target`; empty for targets that only have kept inputs.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
     let records = perf_records::perf_records();
     match target {
@@ -75,7 +75,7 @@ const MANIFEST: &str = r#"<provider name="P" guid="{x}"><task name="Work" value=
 
 const RULES: &str = include_str!("../../analysis/waits/runtimes.toml");
 
-/// A pipe whose records are packed: one zstd frame of a block that is stored as it is.
+/// A pipe with compressed records: one zstd frame with one raw block.
 fn packed() -> Vec<u8> {
     let records = perf_records::perf_records();
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x58];
@@ -94,7 +94,7 @@ const PROVIDER: Guid = Guid::new(0x1234_5678, 0x1234, 0x5678, [1, 2, 3, 4, 5, 6,
 const CODE: u64 = 0x7ff6_0000_0000;
 const KERNEL: u64 = 0xffff_f800_0000_0000;
 
-/// Every event that the writer knows.
+/// A trace with every event that the writer knows.
 fn write_events(writer: &mut Writer) {
     let process = Process { pid: 100, parent: 4, image: "a.exe", command_line: "a -b" };
     let thread = ThreadFacts { pid: 100, tid: 104, name: Some("worker") };
@@ -234,7 +234,7 @@ fn etl_in_zip() -> Vec<u8> {
     zips::zip(&[("a.etl", &etl(Compression::All, 8))])
 }
 
-/// The events of a trace, all together, and one by one with a payload that is all ones.
+/// The events of a trace, all together, and one by one with a payload of ones.
 fn etl_events() -> Vec<Vec<u8>> {
     const BUFFER_HEADER_LEN: usize = 0x48;
     let mut all = Vec::new();
@@ -269,8 +269,7 @@ fn etl_events() -> Vec<Vec<u8>> {
     all
 }
 
-/// The events in a buffer, one by one: by the length that each has at +4 or, of manifest events, at
-/// 0.
+/// The events in a buffer, one by one. Their length is at offset 4, or at 0 for manifest events.
 fn single(mut events: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let kind = *events.get(2)?;
@@ -283,8 +282,8 @@ fn single(mut events: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A TraceLogging description, a `TRACE_EVENT_INFO`, an `EVENT_MAP_INFO`, traits: each after the
-/// byte that says which it is.
+/// A TraceLogging description, a `TRACE_EVENT_INFO`, an `EVENT_MAP_INFO`, and traits, each after the
+/// byte that selects its reader.
 fn schemas() -> Vec<Vec<u8>> {
     let mut writer = Writer::new(Options { cpus: 1, ..Options::default() });
     let fields = [("Count", metadata::in_type::U32), ("Text", metadata::in_type::UTF16)];

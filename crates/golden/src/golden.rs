@@ -1,4 +1,4 @@
-//! [`Golden`]: a made-up trace, written as Linux or as Windows would.
+//! [`Golden`]: a made-up trace, written like a Linux or a Windows recording.
 
 use crate::machine::{Event, Machine};
 use crate::perf_data::PRODUCER;
@@ -11,12 +11,12 @@ use unhitch_formats::{
 
 /// A made-up trace and what an answer must say about it.
 ///
-/// The story is told once, and written either as Linux would ([`Golden::write`]) or as Windows
-/// would ([`Golden::write_etl`]).
+/// The same events can be written like a Linux recording ([`Golden::write`]) or like a Windows one
+/// ([`Golden::write_etl`]).
 pub struct Golden<F> {
-    /// The records, without names of functions.
+    /// The records, without function names.
     pub perf_data: Vec<u8>,
-    /// What is in it.
+    /// The figures of the trace.
     pub figures: F,
     symbols: SymbolFile,
     meta: ContainerMeta,
@@ -64,10 +64,10 @@ impl<F> Golden<F> {
         }
     }
 
-    /// Writes the trace with the names of its functions to `path`, by custom a `NAME.hitch`.
+    /// Writes the trace with its function names to `path`, usually a `NAME.hitch`.
     ///
     /// # Errors
-    /// When the file is there already or cannot be written.
+    /// If the file exists already or cannot be written.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let parts = ContainerParts {
             meta: &self.meta,
@@ -79,22 +79,22 @@ impl<F> Golden<F> {
         write_container(path, parts).map(drop)
     }
 
-    /// When the trace begins, nanoseconds of the clock that the figures are told in. An `.etl` file
-    /// counts from there.
+    /// When the trace begins, nanoseconds on the clock of the figures. Times in an `.etl` file count
+    /// from there.
     pub fn start_ns(&self) -> u64 {
         self.machine.start
     }
 
-    /// The trace as Event Tracing for Windows writes it, without names of functions.
+    /// The trace as Event Tracing for Windows writes it, without function names.
     pub fn etl(&self) -> Vec<u8> {
         etl::trace(&self.machine, &self.events)
     }
 
-    /// Writes that to `path`, by custom a `NAME.etl`, and the PDBs that name its functions into the
+    /// Writes that to `path`, usually a `NAME.etl`, and the PDBs with its function names into the
     /// folder `symbols`, laid out as a symbol store.
     ///
     /// # Errors
-    /// When something cannot be written.
+    /// If something cannot be written.
     pub fn write_etl(&self, path: &Path, symbols: &Path) -> std::io::Result<()> {
         std::fs::write(path, self.etl())?;
         for (name, bytes) in etl::symbol_files(&self.machine) {

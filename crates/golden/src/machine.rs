@@ -1,10 +1,10 @@
-//! [`Machine`]: who was on which CPU from when to when, and who woke whom; the context switches
-//! follow from it.
+//! [`Machine`]: which thread is on which CPU at what time, and which thread wakes which. The context
+//! switches follow from that.
 //!
 //! A trace is described by *stays* of threads on CPUs instead of switches, so that no chain of
-//! switches can break: whoever came on is the next to leave. [`Machine::finish`] refuses what no
-//! machine could do: two threads on one CPU, one thread on two, a sleeper that comes back without a
-//! wake-up, a wake-up by someone who is not running.
+//! switches can break: the thread that came on is the next to leave. [`Machine::finish`] rejects what
+//! no machine can do: two threads on one CPU, one thread on two, a sleeper that runs without a
+//! wake-up, a wake-up by a thread that is not running.
 
 mod events;
 mod recording;
@@ -13,8 +13,7 @@ pub(crate) use events::{Action, Event, IDLE, Left, Note, Task, Thread};
 
 use crate::code::{Code, Stack};
 
-/// What CPU samples show from a time on: these stacks one after the other, then from the first
-/// again; nothing when there are none.
+/// From a time on, CPU samples show these stacks in turn, over and over; no samples without stacks.
 pub(crate) type Phase = (u64, Vec<Stack>);
 
 #[derive(Clone)]
@@ -42,14 +41,14 @@ struct Wake {
     stack: Stack,
 }
 
-/// A machine while it is recorded from `start` to `end`.
+/// A machine that is recorded from `start` to `end`.
 pub(crate) struct Machine {
     pub code: Code,
     pub tasks: Vec<Task>,
     pub start: u64,
     pub end: u64,
     pub period_ns: u64,
-    /// When CPU 0 is sampled first, after the start; each further CPU is a little later.
+    /// Time from the start to the first sample of CPU 0. Each further CPU is sampled a little later.
     pub phase_ns: u64,
     /// Time and thread.
     pub exits: Vec<(u64, Thread)>,
@@ -60,9 +59,9 @@ pub(crate) struct Machine {
     notes: Vec<(u64, Thread, Note)>,
 }
 
-/// Longer than what the kernel needs between two threads on a CPU.
+/// Minimum gap between two threads on a CPU, more than the kernel needs.
 const GAP_NS: u64 = 4_000;
-/// Between the samples of one CPU and those of the next.
+/// Time between the samples of one CPU and those of the next.
 const STAGGER_NS: u64 = 211;
 
 impl Machine {
@@ -86,16 +85,16 @@ impl Machine {
         self.cpus.len()
     }
 
-    /// A thread that was there before the trace. A process of the name `comm` is the thread with
-    /// its own id.
+    /// Adds a thread that existed before the trace. The thread whose tid is the pid names the
+    /// process.
     pub(crate) fn thread(&mut self, pid: u32, tid: u32, comm: &str) -> Thread {
         assert!(self.tasks.iter().all(|task| task.tid != tid), "thread {tid} is there twice");
         self.tasks.push(Task { pid, tid, comm: comm.to_owned(), born: 0 });
         Thread(self.tasks.len() - 1)
     }
 
-    /// `thread` has `cpu` from `from` to `to`, where samples show `work`. A stay that begins with
-    /// the trace, or ends with it, goes on there.
+    /// `thread` runs on `cpu` from `from` to `to`, where samples show `work`. A stay that begins or
+    /// ends with the trace continues beyond it.
     pub(crate) fn run(
         &mut self,
         cpu: usize,
@@ -125,7 +124,7 @@ impl Machine {
         stays.insert(at, Stay { thread, from, to, phases, left });
     }
 
-    /// `thread` takes `cpu` from whoever has it, for this time.
+    /// `thread` preempts the thread on `cpu` for this time.
     pub(crate) fn preempt(
         &mut self,
         cpu: usize,
@@ -137,8 +136,7 @@ impl Machine {
         self.preempt_by(cpu, from, &[(thread, to, work, left)]);
     }
 
-    /// The same for several threads one after the other: each with its end, its work and how it
-    /// leaves.
+    /// The same for several threads in turn, each with its end, its work and how it leaves.
     pub(crate) fn preempt_by(
         &mut self,
         cpu: usize,
@@ -170,8 +168,8 @@ impl Machine {
         }
     }
 
-    /// A CPU that one thread has from a little before to a little after this time, searched from
-    /// the one after `last`.
+    /// A CPU on which one thread runs from a little before to a little after this time. The search
+    /// starts behind `last`.
     pub(crate) fn undisturbed_cpu(&self, last: usize, (from, to): (u64, u64)) -> Option<usize> {
         let covers = |stay: &Stay| stay.from + GAP_NS < from && to + GAP_NS < stay.to;
         (1..=self.cpus())
@@ -179,8 +177,8 @@ impl Machine {
             .find(|cpu| self.cpus[*cpu].iter().any(covers))
     }
 
-    /// One of `cpus` on which nobody is from a little before to a little after this time, searched
-    /// from the one after `last`.
+    /// One of `cpus` that is idle from a little before to a little after this time. The search starts
+    /// behind `last`.
     pub(crate) fn free_cpu(
         &self,
         cpus: std::ops::Range<usize>,
@@ -209,14 +207,14 @@ impl Machine {
         self.wakes.push(Wake { time, by: Waker::Interrupt(cpu), wakee, stack });
     }
 
-    /// `parent` creates `child`, a process of its own.
+    /// `parent` creates `child`, a new process.
     pub(crate) fn birth(&mut self, time: u64, parent: Thread, child: Thread, stack: Stack) {
         self.tasks[child.0].born = time;
         self.births.push((time, parent, child));
         self.wakes.push(Wake { time: time + 2_000, by: Waker::Birth(parent), wakee: child, stack });
     }
 
-    /// `thread`, which must be running, notes something.
+    /// `thread`, which must be running, writes a note.
     pub(crate) fn note(&mut self, time: u64, thread: Thread, note: Note) {
         self.notes.push((time, thread, note));
     }
@@ -230,7 +228,7 @@ impl Machine {
             .sum()
     }
 
-    /// How many CPUs have a thread at `time`.
+    /// Number of busy CPUs at `time`.
     pub(crate) fn busy_at(&self, time: u64) -> usize {
         let busy = |stays: &&Vec<Stay>| {
             stays
@@ -241,7 +239,7 @@ impl Machine {
         self.cpus.iter().filter(busy).count()
     }
 
-    /// By how much `cpu` is sampled later than CPU 0.
+    /// Time by which `cpu` is sampled later than CPU 0.
     pub(crate) fn stagger_ns(&self, cpu: usize) -> u64 {
         cpu as u64 * STAGGER_NS
     }

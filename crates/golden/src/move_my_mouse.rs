@@ -1,8 +1,8 @@
 //! "I can't move my mouse": one lock of the window system, saturated by processes that end.
 //!
-//! Processes of a build end faster than one CPU can take their windows away, all under one lock. It
-//! is handed on from holder to waiter without a pause, hundreds of microseconds at a time; whoever
-//! draws or reads input stands in the same queue.
+//! The processes of a build exit faster than one CPU can clean up their windows under one lock. The
+//! lock passes from owner to waiter without a pause, hundreds of microseconds at a time. Threads that
+//! draw or read input are in the same queue.
 
 mod script;
 mod window_system;
@@ -16,12 +16,12 @@ use script::{
 use std::collections::{BTreeMap, BTreeSet};
 use window_system::Storm;
 
-/// What an answer about [`move_my_mouse`] must say.
+/// The figures that an answer about [`move_my_mouse()`] must have.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MouseFigures {
     /// CPUs of the machine.
     pub cpus: usize,
-    /// When the user-interface thread was called, nanoseconds of the trace's clock.
+    /// When the UI thread was woken, nanoseconds of the trace's clock.
     pub start_ns: u64,
     /// From then until it waited for its next message.
     pub hang_ns: u64,
@@ -29,10 +29,10 @@ pub struct MouseFigures {
     pub victim: (u32, u32),
     /// Its longest wait for the lock, from switch-out to wake-up.
     pub longest_wait_ns: u64,
-    /// Who woke it from that wait, who had woken that one, and so on: name and thread.
+    /// Its waker from that wait, the waker of that thread, and so on: name and thread.
     pub chain: Vec<(String, u32)>,
-    /// From each link's wake-up to the wake-up that it issued; the last one's is cut at its own
-    /// wake-up.
+    /// Time from each link's wake-up to the wake-up that it issued. The chain ends with the wake-up of
+    /// the last link.
     pub link_ns: Vec<u64>,
     /// Wake-ups with `NtGdiCloseProcess` on the wake stack.
     pub wakes: u64,
@@ -40,24 +40,24 @@ pub struct MouseFigures {
     pub waited_ns: u64,
     /// Threads that issued these wake-ups.
     pub wakers: u64,
-    /// How long each thread had the lock, from the wake-up that let it in to the one by which it
-    /// let in the next, in sum, by thread id.
+    /// How long each thread owned the lock in sum, by thread id: from the wake-up that gave it the
+    /// lock to the one by which it handed the lock off.
     pub held_ns: BTreeMap<u32, u64>,
     /// CPU samples inside `NtGdiCloseProcess`, one per millisecond and CPU.
     pub samples_inside: u64,
     /// Processes that ended.
     pub ended: u64,
-    /// CPU time of all threads meanwhile.
+    /// CPU time of all threads during the hang.
     pub busy_ns: u64,
 }
 
 impl MouseFigures {
-    /// How many threads stood in the queue on average.
+    /// Mean number of threads in the queue.
     pub fn mean_waiting(&self) -> f64 {
         self.waited_ns as f64 / self.hang_ns as f64
     }
 
-    /// The share of all CPUs' time in which nothing ran, 0.0 to 1.0.
+    /// The idle share of all CPUs' time, 0.0 to 1.0.
     pub fn idle_share(&self) -> f64 {
         1.0 - self.busy_ns as f64 / (self.hang_ns * self.cpus as u64) as f64
     }
@@ -65,8 +65,8 @@ impl MouseFigures {
 
 /// The trace.
 pub fn move_my_mouse() -> Golden<MouseFigures> {
-    // How long the threads wait follows from how soon they come back: a first run tells by how much
-    // to delay that.
+    // How long the threads wait depends on how soon they come back. A first run shows by how much to
+    // delay that.
     let (_, first) = record(0, 0);
     let too_long = first
         .waited_ns
@@ -104,7 +104,7 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
         busy_ns: machine.busy_ns(HANG_FROM_NS, HANG_UNTIL_NS),
     };
     let mut left = BTreeMap::new();
-    // Who woke a thread, and when.
+    // The wakers of each thread, with the time.
     let mut woken = BTreeMap::<Thread, Vec<(u64, Thread)>>::new();
     let mut longest = (0, IDLE);
     let mut wakers = BTreeSet::new();

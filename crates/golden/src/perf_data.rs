@@ -1,7 +1,7 @@
-//! Events to a `perf.data`, through the writer that the recorder uses.
+//! Writes events to a `perf.data`, with the recorder's writer.
 //!
-//! The descriptions of the tracepoints are those of Linux 6.18 (`events/sched/*/format` in
-//! tracefs): a file without them cannot be read.
+//! The descriptions of the tracepoints are those of Linux 6.18 (`events/sched/*/format` in tracefs).
+//! A file without them cannot be read.
 
 use crate::code::{Chain, IMAGE_LEN};
 use crate::machine::{Action, Event, Left, Machine, Thread};
@@ -128,7 +128,7 @@ fn side_band_id(ns: u64) -> SampleId {
     SampleId { time: Time::from_nanos(ns), id: SIDE_BAND_ID, ..SampleId::default() }
 }
 
-/// Names, mappings, births and deaths.
+/// Names, mappings, births and exits.
 fn side_band(machine: &Machine, events: &[Event], out: &mut Vec<u8>) {
     for task in machine.tasks.iter().skip(1).filter(|task| task.born == 0) {
         record::comm(out, task.pid, task.tid, task.comm.as_bytes(), false, &side_band_id(0));
@@ -238,7 +238,7 @@ fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
     }
 }
 
-/// As `sched_switch` has it.
+/// The state in `sched_switch`.
 fn state(left: Left) -> u64 {
     match left {
         Left::Preempted(_) => 0,

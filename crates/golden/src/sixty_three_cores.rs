@@ -1,8 +1,8 @@
 //! "63 cores blocked by seven instructions": one thread holds a lock for seconds, searching a
 //! bitmap, and a whole build stands still.
 //!
-//! The fall shows nothing: one compiler after the other wants to write a file and waits. The
-//! recovery shows everything: the lock goes from the holder to the first waiter, from it to the
+//! The start of the stall shows nothing: one compiler after another wants to write a file and waits.
+//! The recovery shows everything: the lock passes from its owner to the first waiter, from that to the
 //! second, and so on.
 
 mod recovery;
@@ -18,28 +18,29 @@ use script::{
 };
 use std::collections::BTreeMap;
 
-/// What an answer about [`sixty_three_cores`] must say.
+/// The figures that an answer about [`sixty_three_cores()`] must have.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BuildFigures {
     /// CPUs of the machine.
     pub cpus: usize,
     /// When the holder got the lock, nanoseconds of the trace's clock.
     pub start_ns: u64,
-    /// For how long it held it.
+    /// How long it held the lock.
     pub hold_ns: u64,
     /// Process and thread that held it.
     pub holder: (u32, u32),
-    /// CPUs in use just before.
+    /// Busy CPUs just before.
     pub busy_before: usize,
-    /// The fewest and the most CPUs in use from half a second after the start to the release.
+    /// Minimum and maximum number of busy CPUs from half a second after the start to the release.
     pub busy_meanwhile: (usize, usize),
-    /// From the release until the last idle CPU was in use again, all of them to stay so.
+    /// From the release until the last idle CPU was busy again; all of them stay busy then.
     pub recovery_ns: u64,
     /// Context switches in that time.
     pub recovery_switches: u64,
-    /// Waits for the lock that ended after the release, and how long after it the last one did.
+    /// Number of waits for the lock that ended after the release, and the time from the release to the
+    /// end of the last one.
     pub let_through: (u64, u64),
-    /// Who was let through one after another: process, and the wait from switch-out to wake-up.
+    /// The threads that got the lock one after another: process, and wait from switch-out to wake-up.
     pub chain: Vec<(u32, u64)>,
     /// Waits in `WriteFile` that ended in these twelve milliseconds.
     pub writers: u64,
@@ -56,13 +57,13 @@ pub struct BuildFigures {
 }
 
 impl BuildFigures {
-    /// How long a writer waited on average.
+    /// Mean wait of a writer.
     pub fn mean_wait_ns(&self) -> u64 {
         self.writers_waited_ns / self.writers
     }
 }
 
-/// Where in `RtlFindNextForwardRunClear` the loop's seven instructions are.
+/// Offsets of the loop's seven instructions in `RtlFindNextForwardRunClear`.
 pub const LOOP_OFFSETS: [u64; 7] = [0x60, 0x63, 0x66, 0x68, 0x6b, 0x6f, 0x72];
 
 /// The trace.
@@ -82,7 +83,7 @@ pub fn sixty_three_cores() -> Golden<BuildFigures> {
     Golden::new(machine, events, notes, figures)
 }
 
-/// The processes that compute, and when each of them wants the lock.
+/// The compilers, and when each of them wants the lock.
 fn compilers(machine: &mut Machine, random: &mut SplitMix64) -> Vec<Compiler> {
     let cpus: Vec<usize> = (0..HOLDER_CPU).chain([62, 63]).collect();
     let compiler = |(index, cpu): (usize, usize)| {
@@ -91,7 +92,7 @@ fn compilers(machine: &mut Machine, random: &mut SplitMix64) -> Vec<Compiler> {
             1 => 16_232,
             _ => 20_000 + 4 * random.between(index as u64 * 60, index as u64 * 60 + 60) as u32,
         };
-        // Most of them soon, the last ones after nearly half a second.
+        // Most want it soon, the last ones after nearly half a second.
         let late = index as u64 * index as u64 * 475_000_000 / (COMPILERS * COMPILERS) as u64;
         let blocks = HOLD_FROM_NS
             + match index {
@@ -125,13 +126,13 @@ fn hold(machine: &mut Machine, random: &mut SplitMix64, holder: Thread) {
     let phases =
         vec![(from, vec![checkpoint]), (HOLD_FROM_NS, samples), (HOLD_UNTIL_NS, vec![checkpoint])];
     machine.run_phases(HOLDER_CPU, holder, (from, to), phases, Left::Sleeping(rest));
-    // The clock ticks inside the hold only.
+    // The clock only ticks inside the hold.
     machine.phase_ns =
         (HOLD_FROM_NS - START_NS + 70_000 - machine.stagger_ns(HOLDER_CPU)) % PERIOD_NS;
 }
 
-/// Kernel threads take the CPUs for moments, as they do on a busy machine; not while hardly
-/// anything happens.
+/// Kernel threads take the CPUs for moments, as on a busy machine; not while the build stands
+/// still.
 fn bustle(machine: &mut Machine, random: &mut SplitMix64) {
     let code = &mut machine.code;
     let timer = code.stack("nt!KiRetireDpcList nt!KiProcessExpiredTimerList");
@@ -160,8 +161,8 @@ fn bustle(machine: &mut Machine, random: &mut SplitMix64) {
     }
 }
 
-/// The build goes on before and after: a process ends, its CPU goes to the build tool, which starts
-/// the next.
+/// The build runs before and after: a process exits, and its CPU goes to the build tool, which starts
+/// the next one.
 fn births(machine: &mut Machine) {
     let code = &mut machine.code;
     let exit =
@@ -184,7 +185,7 @@ fn births(machine: &mut Machine) {
     {
         let pids = [50_000 + 8 * number as u32, 50_004 + 8 * number as u32];
         let [ending, born] = pids.map(|pid| machine.thread(pid, pid, "cl.exe"));
-        // The one that ends had waited for its last file; it takes a CPU for the rest of its life,
+        // The exiting process had waited for its last file. It takes a CPU for the rest of its life,
         // and leaves it to the build tool.
         let cpu = machine
             .undisturbed_cpu(number as usize * 7, (time - 20_000, time + 900_000))
@@ -228,7 +229,7 @@ fn count(machine: &Machine, holder: Thread) -> BuildFigures {
             .count() as u64,
     };
     let mut left = BTreeMap::new();
-    // Who let the next through, as long as the chain goes on.
+    // The thread that handed off the lock last, as long as the chain continues.
     let mut link = Some(holder);
     for event in &events {
         let is_switch = matches!(event.action, Action::Switch { .. });

@@ -1,50 +1,50 @@
 //! "I can't type an email": a lock that its releaser takes again before the woken waiter arrives.
 //!
 //! A management service scans the address space of a browser's renderer and holds its lock for
-//! milliseconds per call; the renderer's main thread wants it once. It is let in when the scan of
-//! the address space ends.
+//! milliseconds per call. The renderer's main thread wants the lock once, and gets it when the scan
+//! ends.
 
 use crate::golden::Golden;
 use crate::machine::{Action, Left, Machine, Note, Thread};
 use crate::split_mix64::SplitMix64;
 
-/// What an answer about [`type_an_email`] must say.
+/// The figures that an answer about [`type_an_email()`] must have.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TypeFigures {
     /// CPUs of the machine.
     pub cpus: usize,
     /// When the call first went to sleep, nanoseconds of the trace's clock.
     pub start_ns: u64,
-    /// From then to the switch-in after which it had the lock.
+    /// From then to the switch-in after which it owned the lock.
     pub hang_ns: u64,
     /// Process and thread that hung.
     pub victim: (u32, u32),
-    /// How often it was switched in meanwhile, the last time with success.
+    /// Number of its switch-ins during the hang, of which the last one was successful.
     pub switch_ins: u64,
-    /// How often in vain.
+    /// Number of switch-ins in vain.
     pub in_vain: u64,
     /// Process and thread that woke it every time.
     pub waker: (u32, u32),
-    /// How often that was.
+    /// Number of these wake-ups.
     pub wakes_by_waker: u64,
-    /// From a release to the releaser's having the lock again, the last release aside: by the
-    /// script, no event shows it.
+    /// From a release until the releaser owns the lock again, except for the last release. It comes
+    /// from the script; no event shows it.
     pub retake_ns: u64,
     /// The shortest time from a wake-up to the victim's switch-in.
     pub shortest_arrival_ns: u64,
-    /// How long the victim slept meanwhile.
+    /// How long the victim slept during the hang.
     pub asleep_ns: u64,
-    /// From its wake-ups to its switch-ins, in sum.
+    /// Time from its wake-ups to its switch-ins, in sum.
     pub late_ns: u64,
-    /// How long it looked at the lock, in sum.
+    /// How long it checked the lock, in sum.
     pub look_ns: u64,
-    /// CPU samples of the waker meanwhile.
+    /// CPU samples of the waker during the hang.
     pub waker_samples: u64,
     /// Those in `NtQueryVirtualMemory`.
     pub waker_samples_inside: u64,
-    /// Those of them while the victim slept.
+    /// Those of them taken while the victim slept.
     pub waker_samples_asleep: u64,
-    /// CPU time of all threads meanwhile.
+    /// CPU time of all threads during the hang.
     pub busy_ns: u64,
     /// Keys pressed in the whole trace.
     pub keys: u64,
@@ -53,7 +53,7 @@ pub struct TypeFigures {
 }
 
 impl TypeFigures {
-    /// The share of all CPUs' time in which nothing ran, 0.0 to 1.0.
+    /// The idle share of all CPUs' time, 0.0 to 1.0.
     pub fn idle_share(&self) -> f64 {
         1.0 - self.busy_ns as f64 / (self.hang_ns * self.cpus as u64) as f64
     }
@@ -64,7 +64,7 @@ const START_NS: u64 = 100_000_000_000;
 const END_NS: u64 = START_NS + 3_800_000_000;
 const HANG_NS: u64 = 2_810_000_000;
 const WAKES: u64 = 440;
-/// From a release until the releaser is back in the kernel and has the lock.
+/// From a release until the releaser is back in the kernel and owns the lock.
 const RETAKE_NS: u64 = 1_400;
 
 const MAIN: &str = "chrome!content::RendererMain chrome!base::MessagePumpDefault::Run";
@@ -76,7 +76,7 @@ pub(crate) const TIMER: &str = "nt!KiIdleLoop nt!KiRetireDpcList nt!KiProcessExp
 pub(crate) const WORKER_REST: &str =
     "nt!PspSystemThreadStartup nt!ExpWorkerThread nt!KeRemoveQueueEx";
 
-/// CPUs on which something else than rest happens.
+/// CPUs of the threads in the script.
 mod cpu {
     pub const DWM: usize = 2;
     pub const BROWSER: usize = 3;
@@ -137,7 +137,7 @@ pub fn type_an_email() -> Golden<TypeFigures> {
             .count() as u64,
         keys_meanwhile: 0,
     };
-    // Since when the victim is where it is: asleep, woken, or on a CPU.
+    // Since when the victim has been in its state: asleep, woken, or on a CPU.
     let (mut since, mut asleep) = (hang_from, true);
     for event in events.iter().filter(|event| event.time >= hang_from && event.time <= until) {
         match event.action {
@@ -173,7 +173,7 @@ pub fn type_an_email() -> Golden<TypeFigures> {
     Golden::new(machine, events, notes, figures)
 }
 
-/// Keys reach the browser, its renderer's I/O thread and, but for the time of the hang, its main
+/// Key presses reach the browser, the renderer's I/O thread and, except during the hang, its main
 /// thread. Returns when the hang begins.
 fn type_keys(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles) -> u64 {
     let code = &mut machine.code;
@@ -202,7 +202,7 @@ fn type_keys(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles) -> u
     let mut hang_from = 0;
     let mut key = START_NS + 40_000_000;
     while key < END_NS - 20_000_000 {
-        // The tracer hears of a key first.
+        // The tracer sees a key first.
         machine.interrupt(key - 90_000, cpu::KEYS, roles.keys, timer);
         machine.note(key - 60_000, roles.keys, Note::Key);
         machine.run(
@@ -240,7 +240,7 @@ fn type_keys(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles) -> u
                     &[script],
                     Left::Blocked(allocate),
                 );
-                // After the hang, what is left to do for this key.
+                // After the hang, the rest of the work for this key.
                 let (from, to) = (hang_from + HANG_NS, hang_from + HANG_NS + 1_740_000);
                 machine.run(
                     cpu::MAIN,
@@ -264,7 +264,7 @@ fn type_keys(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles) -> u
     hang_from
 }
 
-/// The service releases the lock, takes it again, and only then the renderer arrives to look at it.
+/// The service releases the lock and takes it again before the renderer arrives to check it.
 fn starve(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles, hang_from: u64) {
     let code = &mut machine.code;
     let timer = code.stack(TIMER);
@@ -307,7 +307,7 @@ fn starve(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles, hang_fr
         }
         last_release = released;
     }
-    // The scan of this address space is over: the lock stays free.
+    // The scan of this address space is over, so the lock stays free.
     phases.push((last_release + 40_000, vec![collect]));
     machine.interrupt(scan_from - 9_000, cpu::WMI, roles.wmi, timer);
     machine.run_phases(
@@ -319,7 +319,7 @@ fn starve(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles, hang_fr
     );
 }
 
-/// What happens on an idle machine: a worker per CPU now and then, and the compositor.
+/// The background of an idle machine: a worker per CPU from time to time, and the compositor.
 fn rest(machine: &mut Machine, random: &mut SplitMix64) {
     let code = &mut machine.code;
     let (timer, sleep) = (code.stack(TIMER), code.stack(WORKER_REST));

@@ -1,10 +1,9 @@
-//! Events to an `.etl` file, as Windows 10 would have recorded them with UIforETW, merged by
-//! `xperf`.
+//! Writes events to an `.etl` file, as if recorded on Windows 10 with UIforETW and merged by `xperf`.
 //!
-//! What differs from Linux: a context switch carries the stack of the thread that *comes*, which is
-//! where it had left; what ran before a session is told by a rundown; a deferred procedure call is
-//! an event of its own; names of functions are in PDBs beside the trace. The clock counts
-//! nanoseconds, finer than real ones do, so that figures stay exact.
+//! Differences from Linux: a context switch has the stack of the thread that *comes on*, which is
+//! where it had left; a rundown lists what ran before the session; a deferred procedure call is an
+//! event of its own; function names are in PDBs. The clock counts nanoseconds, finer than real ones,
+//! so that figures stay exact.
 
 mod names;
 mod scheduler;
@@ -21,27 +20,27 @@ use unhitch_etl_writer::{
 
 pub(crate) use names::symbol_files;
 
-/// The kernel's cache of stacks is this small, so that keys mean several stacks in turn.
+/// Size of the kernel's stack cache: small, so that keys are reused for several stacks.
 const CACHED_STACKS: usize = 96;
-/// `Rundown`: the pid under which the kernel's images are told.
+/// `Rundown`: the pid of the kernel's images.
 const KERNEL: u32 = 0;
 const BUILD: u32 = 17_134;
 /// A class and an image that the delay event names.
 const WINDOW: (&str, &str) =
     ("TaskManagerWindow", "\\Device\\HarddiskVolume3\\Windows\\System32\\Taskmgr.exe");
-/// Had visible windows, new input, foreground.
+/// Visible windows, new input, foreground.
 const DELAY_FLAGS: u32 = 0x806;
 /// UIforETW's private mode: any letter is an A.
 const PRIVATE_KEY: (u32, &str) = (0x41, "A");
-/// A deferred procedure call before its wake-up.
+/// Length of a deferred procedure call before its wake-up.
 const DPC_NS: u64 = 900;
 /// Dynamic priority of a normal thread.
 const PRIORITY: i8 = 8;
 
-/// Of the clock's ticks on an idle CPU, one in so many is there.
+/// One in this many of the clock's ticks on an idle CPU is recorded.
 const IDLE_TICKS: usize = 64;
 
-/// A birth or a death, which are no events of the scheduler.
+/// A birth or an exit, which are not events of the scheduler.
 enum Life {
     Born { parent: Thread, child: Thread },
     Ended(Thread),
@@ -94,7 +93,7 @@ pub(crate) fn trace(machine: &Machine, events: &[Event]) -> Vec<u8> {
     writer.finish()
 }
 
-/// Births and deaths by time, with the CPU on which each happens.
+/// Births and exits by time, each with its CPU.
 fn lives(machine: &Machine) -> Vec<(u64, usize, Life)> {
     let births = machine
         .births
@@ -118,7 +117,7 @@ fn lives(machine: &Machine) -> Vec<(u64, usize, Life)> {
     lives
 }
 
-/// The images that each process maps: what its stacks show. The kernel's are under [`KERNEL`].
+/// The images that each process maps, from its stacks. Those of the kernel are under [`KERNEL`].
 fn images(machine: &Machine, code: &Code, events: &[Event]) -> BTreeMap<u32, BTreeSet<usize>> {
     let is_kernel: Vec<bool> = code.images().map(|(_, _, kernel, _)| kernel).collect();
     let mut images = BTreeMap::<u32, BTreeSet<usize>>::new();
@@ -145,7 +144,7 @@ struct Encoder<'a> {
     stacks: StackCache,
     /// How each thread last left.
     left: BTreeMap<Thread, Left>,
-    /// Who is on each CPU.
+    /// The thread on each CPU.
     on: Vec<Thread>,
     images: BTreeMap<u32, BTreeSet<usize>>,
     switch: Stack,
@@ -159,7 +158,7 @@ impl Encoder<'_> {
         (task.pid, task.tid)
     }
 
-    /// Everything that is there when the session begins or ends.
+    /// Lists everything that exists when the session begins or ends.
     fn rundown(&mut self, when: Rundown, ns: u64) {
         if when == Rundown::First {
             metadata::build_info(
@@ -201,7 +200,7 @@ impl Encoder<'_> {
 
     fn thread(&mut self, when: Rundown, ns: u64, cpu: u16, thread: Thread, creator: (u32, u32)) {
         let task = &self.machine.tasks[thread.0];
-        // A thread that is called like its process has no name of its own.
+        // A thread with the name of its process has no name of its own.
         let named = process_name(self.machine, task.pid).strip_suffix(".exe") != Some(&task.comm)
             && !task.comm.ends_with(".exe");
         let name = Some(if named && task.pid > 4 { task.comm.as_str() } else { "" });
@@ -234,7 +233,7 @@ impl Encoder<'_> {
     }
 
     fn sampling(&mut self) {
-        // In units of 100 ns, as near as that comes.
+        // Rounded to units of 100 ns.
         let units = ((self.machine.period_ns + 50) / 100) as u32;
         self.writer.kernel(0, 0, &KernelEvent::SampleInterval { first: true, units });
     }
@@ -328,7 +327,7 @@ impl Encoder<'_> {
             ..CSwitch::default()
         };
         self.writer.kernel(cpu, ns, &KernelEvent::CSwitch(switch));
-        // Where the one that comes had left.
+        // The stack of the thread that comes on, from when it left.
         if let Some(was) = self.left.get(&next).copied().filter(|_| next != IDLE) {
             let scheduler =
                 if matches!(was, Left::Preempted(_)) { self.preempt } else { self.switch };
@@ -337,7 +336,7 @@ impl Encoder<'_> {
         self.left.insert(prev, left);
     }
 
-    /// The kernel's word for a wait.
+    /// The kernel's reason for a wait.
     fn reason(&self, stack: Stack) -> u8 {
         let waits_in = |functions: &[&str]| {
             functions.iter().any(|function| self.code.is_inside(stack, function))
@@ -359,7 +358,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// The stack of the event just written, under the functions that the kernel adds.
+    /// Writes the stack of the last event, with the frames that the kernel adds on top.
     fn stack(&mut self, ns: u64, cpu: u16, thread: Thread, stack: Stack, added: Option<Stack>) {
         let chain = self.code.chain(stack);
         let added = added.map_or(&[][..], |added| &self.code.chain(added).kernel);

@@ -9,22 +9,22 @@ pub(crate) struct Thread(pub usize);
 /// The idle thread.
 pub(crate) const IDLE: Thread = Thread(0);
 
-/// What the kernel knows of a thread.
+/// A thread as the kernel knows it.
 #[derive(Clone)]
 pub(crate) struct Task {
     pub pid: u32,
     pub tid: u32,
     pub comm: String,
-    /// When it was created, 0 for those that were there before.
+    /// When it was created; 0 if it existed before the trace.
     pub born: u64,
 }
 
 /// How a stay on a CPU ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
-    /// It waits, and a signal could end that.
+    /// It waits, and a signal could end the wait.
     Sleeping(Stack),
-    /// It waits for something that only the kernel can give.
+    /// It waits, and only the kernel can end the wait.
     Blocked(Stack),
     /// It lost the CPU to another thread.
     Preempted(Stack),
@@ -33,7 +33,7 @@ pub(crate) enum Left {
 }
 
 impl Left {
-    /// Where it was.
+    /// Its stack.
     pub(crate) const fn stack(self) -> Stack {
         match self {
             Self::Preempted(stack)
@@ -44,7 +44,7 @@ impl Left {
     }
 }
 
-/// A record of the trace.
+/// The content of an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Action {
     Switch {
@@ -64,23 +64,23 @@ pub(crate) enum Action {
         thread: Thread,
         stack: Stack,
     },
-    /// What only Windows notes.
+    /// An event that only Windows records.
     Note {
         thread: Thread,
         note: Note,
     },
 }
 
-/// What a running thread tells of itself.
+/// What a running thread reports about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Note {
-    /// It saw a key go down.
+    /// It saw a key press.
     Key,
-    /// It looks at its messages again after so many milliseconds.
+    /// It checks its messages again after this many milliseconds.
     UiDelay(u32),
 }
 
-/// A record with its time, nanoseconds of the trace's clock, and CPU.
+/// An event with its time, nanoseconds of the trace's clock, and CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Event {
     pub time: u64,

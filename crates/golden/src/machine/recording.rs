@@ -6,8 +6,8 @@ use crate::code::Stack;
 use std::collections::BTreeSet;
 
 impl Machine {
-    /// The instants at which `cpu` is sampled in between, when CPU 0 is sampled first `phase_ns`
-    /// after the start.
+    /// The times at which `cpu` is sampled in between, if CPU 0 is sampled first `phase_ns` after the
+    /// start.
     fn ticks(
         &self,
         phase_ns: u64,
@@ -20,7 +20,7 @@ impl Machine {
         (skipped..).map(move |n| first + n * period_ns).take_while(move |tick| *tick < to)
     }
 
-    /// What the sampling clock finds in the stays that are `wanted`.
+    /// The samples in the `wanted` stays.
     fn samples(&self, phase_ns: u64, wanted: impl Fn(&Stay) -> bool) -> Vec<Event> {
         let mut samples = Vec::new();
         for (cpu, stays) in self.cpus.iter().enumerate() {
@@ -44,8 +44,8 @@ impl Machine {
         samples
     }
 
-    /// Time and CPU of the clock's ticks while nobody runs there: the first, and then one of `of`,
-    /// since an idle CPU sleeps through most.
+    /// Time and CPU of the clock's ticks on idle CPUs: the first one, and then one of `of`, because an
+    /// idle CPU skips most.
     pub(crate) fn idle_ticks(&self, of: usize) -> Vec<(u64, usize)> {
         let mut idle = Vec::new();
         for (cpu, stays) in self.cpus.iter().enumerate() {
@@ -61,8 +61,8 @@ impl Machine {
         idle
     }
 
-    /// Shifts the sampling clock until as many samples as wanted are inside `function`. Any shift
-    /// is as good as another.
+    /// Shifts the sampling clock until the wanted number of samples is inside `function`. All shifts
+    /// are equally good.
     pub(crate) fn sample_inside(&mut self, function: &str, wanted: usize) {
         let inside = |stack: Stack| self.code.is_inside(stack, function);
         let stacks: BTreeSet<Stack> = self
@@ -90,7 +90,7 @@ impl Machine {
             .unwrap_or_else(|| panic!("no sampling clock finds {wanted} samples in {function}"));
     }
 
-    /// How many context switches there are from `from` to `until`, both included.
+    /// Number of context switches from `from` to `until`, both included.
     pub(crate) fn switches_between(&self, from: u64, until: u64) -> u64 {
         let mut events = Vec::new();
         self.cpus
@@ -100,7 +100,7 @@ impl Machine {
         events.iter().filter(|event| (from..=until).contains(&event.time)).count() as u64
     }
 
-    /// The CPU on which each of `moments` happens, for those in which the thread runs.
+    /// The CPU at each of `moments`, if the thread runs then.
     pub(crate) fn cpus_at(
         &self,
         moments: impl Iterator<Item = (u64, Thread)>,
@@ -109,10 +109,10 @@ impl Machine {
         moments.map(|(time, thread)| cpu_of(&by_thread[thread.0], time)).collect()
     }
 
-    /// All records in the order of time.
+    /// All events, by time.
     ///
     /// # Panics
-    /// When the description contradicts itself.
+    /// If the description contradicts itself.
     pub(crate) fn finish(&self) -> Vec<Event> {
         let mut events = self.samples(self.phase_ns, |_| true);
         for (cpu, stays) in self.cpus.iter().enumerate() {

@@ -1,6 +1,6 @@
 use super::*;
 
-/// Two CPUs, one thread on the first, asleep in the middle of it.
+/// Two CPUs. A thread on the first one sleeps for a while.
 fn machine() -> (Machine, Thread, Thread, Stack) {
     let mut machine = Machine::new(2, 1_000, 100_000, 10_000);
     let stack = machine.code.stack("a!main nt!Wait");

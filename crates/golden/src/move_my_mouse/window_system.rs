@@ -1,8 +1,8 @@
-//! The window system's lock: who gets it after whom, and what they do before and after.
+//! The window system's lock: the order of its owners, and what they do before and after.
 //!
-//! First comes the plan of all grants, a script rather than a simulation: ending processes in turn,
-//! and between them whoever has to draw. Then their stays on CPUs follow. So the sum of all waits
-//! depends only on when each comes back, and can be set exactly.
+//! First all grants are planned, as a script rather than a simulation: exiting processes in turn, with
+//! drawing threads in between. Their stays on CPUs follow from the plan. The sum of all waits then
+//! depends only on when each thread comes back, and can be set exactly.
 
 use super::script::{
     CPUS, END_NS, HANG_FROM_NS, HANG_UNTIL_NS, INSIDE_NS, LONGEST_WAIT_NS, START_NS, WAKES,
@@ -12,31 +12,31 @@ use crate::machine::{Left, Machine, Note, Thread};
 use crate::split_mix64::SplitMix64;
 use crate::type_an_email::TIMER;
 
-/// What the storm came to.
+/// The result of the storm.
 pub(super) struct Storm {
     pub taskmgr: Thread,
     /// Waits that ended inside `NtGdiCloseProcess`, in sum.
     pub waited_ns: u64,
-    /// How many of these began with a process coming back for the lock.
+    /// Number of these that began with a process coming back for the lock.
     pub returns: u64,
 }
 
-/// Processes that end at a time, and how often each needs the lock for that.
+/// Number of processes that exit at a time, and how often each needs the lock for that.
 const ENDING: usize = 58;
 const TURNS: usize = 24;
-/// A build's compilers have these CPUs, the build service the next.
+/// The CPUs of the build's compilers. The build service has the next one.
 const COMPILER_CPUS: std::ops::Range<usize> = 0..20;
 const SERVICE_CPU: usize = 20;
 const TASKMGR_CPU: usize = 21;
-/// Whoever draws or reads input has a CPU of its own from here.
+/// Each thread that draws or reads input has a CPU of its own, from this one on.
 const FIRST_DRAWING_CPU: usize = 22;
 const ENDING_CPUS: std::ops::Range<usize> = 31..CPUS;
-/// When the user-interface thread gets the lock, milliseconds after the hang's start.
+/// When the UI thread gets the lock, milliseconds after the hang's start.
 const TASKMGR_MS: [u64; 17] =
     [14, 52, 131, 158, 229, LONG, 391, 437, 529, 602, 655, 701, 792, 838, 916, 1_003, 1_066];
-/// This one after its longest wait.
+/// Stands for the grant after its longest wait.
 const LONG: u64 = 0;
-/// Image and thread of whoever draws or reads input, and what for.
+/// Image and tid of the threads that draw or read input, and the function that they call.
 const DRAWING: [(&str, u32, &str); 9] = [
     ("conhost", 66_520, "NtUserCallTwoParam"),
     ("UIforETW", 33_140, "NtUserSetTimer"),
@@ -48,7 +48,7 @@ const DRAWING: [(&str, u32, &str); 9] = [
     ("explorer", 7_012, "NtUserSetWindowPos"),
     ("chrome", 27_300, "NtUserPeekMessage"),
 ];
-/// So many of them, in this order, stand before the user-interface thread in its longest wait.
+/// Number of these that are ahead of the UI thread, in this order, in its longest wait.
 const IN_CHAIN: usize = 5;
 
 const EXIT: &str = "gomacc!main ucrtbase!exit ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread nt!PspExitProcess win32k!W32pProcessCallout";
@@ -56,13 +56,13 @@ const DISK: &str = "nt!KiIdleLoop nt!KiRetireDpcList storport!RaidUnitCompleteRe
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
-    /// A place in the round of ending processes, and which turn of that place it is.
+    /// A slot in the round of exiting processes, and the number of its turn.
     Ending(usize, usize),
     Drawing(usize),
     Taskmgr,
 }
 
-/// `who` is woken, comes on a CPU with the lock in hand, and releases it, waking the next.
+/// `who` is woken, comes on a CPU owning the lock, and releases it, which wakes the next one.
 #[derive(Clone, Copy)]
 struct Grant {
     who: Who,
@@ -88,7 +88,7 @@ pub(super) fn record(machine: &mut Machine, delay_ns: u64, longer: u64) -> Storm
     Storm { taskmgr, waited_ns, returns: emitter.returns }
 }
 
-/// All grants, one after the other without a pause.
+/// All grants, one after another without a pause.
 fn plan(random: &mut SplitMix64) -> Vec<Grant> {
     const MS: u64 = 1_000_000;
     let holds = random.with_sum(WAKES, 120_000, 256_000, INSIDE_NS);
@@ -99,7 +99,7 @@ fn plan(random: &mut SplitMix64) -> Vec<Grant> {
     let mut taskmgr_released = 0;
     for (number, hold) in holds.into_iter().enumerate() {
         let who = Who::Ending(number % ENDING, number / ENDING);
-        // The first one finds the lock free.
+        // For the first one, the lock is free.
         match grants.last().map(|before| before.released) {
             None => {
                 let on = HANG_FROM_NS + 30_000;
@@ -117,7 +117,7 @@ fn plan(random: &mut SplitMix64) -> Vec<Grant> {
             Some(long) if now >= long => {
                 (0..IN_CHAIN).map(Who::Drawing).chain([Who::Taskmgr]).collect()
             }
-            // Before the longest wait ends, nobody who is in its chain has just been there.
+            // Before the longest wait ends, no thread of its chain has had the lock recently.
             Some(long) if now + 8 * MS >= long => Vec::new(),
             _ => {
                 let mut next: Vec<Who> = (0..DRAWING.len())
@@ -132,7 +132,7 @@ fn plan(random: &mut SplitMix64) -> Vec<Grant> {
                 next
             }
         };
-        // Nobody but the user-interface thread comes last.
+        // The UI thread comes last.
         let next = if number + 1 == WAKES { vec![Who::Taskmgr] } else { next };
         for who in next {
             let woken = grants.last().map_or(0, |grant| grant.released);
@@ -157,7 +157,7 @@ fn plan(random: &mut SplitMix64) -> Vec<Grant> {
     grants
 }
 
-/// The build itself: compilers on nearly half of the CPUs, now and then waiting for a file.
+/// The build itself: compilers on nearly half of the CPUs, which sometimes wait for a file.
 fn compile(machine: &mut Machine) {
     let code = &mut machine.code;
     let disk = code.stack(DISK);
@@ -192,7 +192,7 @@ struct Emitter<'a> {
     machine: &'a mut Machine,
     random: SplitMix64,
     grants: Vec<Grant>,
-    /// Of each grant: who got it, since when it waited.
+    /// For each grant: its thread, and since when that waited.
     threads: Vec<Thread>,
     since: Vec<u64>,
     returns: u64,
@@ -203,7 +203,7 @@ impl Emitter<'_> {
         (0..self.grants.len()).filter(|number| is(self.grants[*number].who)).collect()
     }
 
-    /// Processes that end: each wants the lock a few times, and the next process follows it.
+    /// Exiting processes: each wants the lock a few times, then the next process follows.
     fn ending(&mut self, delay_ns: u64, longer: u64) {
         let code = &mut self.machine.code;
         let close = format!("{EXIT} win32k!GdiProcessCallout win32k!NtGdiCloseProcess");
@@ -235,7 +235,7 @@ impl Emitter<'_> {
             let mut thread = service;
             for (turn, &number) in turns.iter().enumerate() {
                 let grant = self.grants[number];
-                // The places begin with processes that are at different points of their end.
+                // The slots begin with processes at different points of their exit.
                 let is_first = turn == 0 || (turn + place) % TURNS == 0;
                 let is_last = turn + 1 == turns.len() || (turn + 1 + place) % TURNS == 0;
                 let mut on = grant.on;
@@ -293,7 +293,7 @@ impl Emitter<'_> {
         self.machine.run_phases(cpu, thread, stay, phases, left);
     }
 
-    /// Whoever draws or reads input: called by a timer, it wants the lock once.
+    /// Threads that draw or read input: woken by a timer, each wants the lock once.
     fn drawing(&mut self) {
         for (drawing, (image, tid, function)) in DRAWING.into_iter().enumerate() {
             let code = &mut self.machine.code;
@@ -324,8 +324,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// The user-interface thread: called at the start of the hang, it needs the lock again and
-    /// again before it is done.
+    /// The UI thread: woken at the start of the hang, it needs the lock again and again before it is
+    /// done.
     fn taskmgr(&mut self, taskmgr: Thread) {
         let code = &mut self.machine.code;
         let timer = code.stack(TIMER);
@@ -336,7 +336,7 @@ impl Emitter<'_> {
         let wait = code.stack(
             "taskmgr!wWinMain user32!DispatchMessageW taskmgr!TaskManagerWindow::UpdateView user32!SendMessageW win32k!NtUserMessageCall win32k!EnterCrit",
         );
-        // Before and after the hang it is called often, and soon done.
+        // Before and after the hang it is woken often, and is soon done.
         for step in (1..16)
             .flat_map(|step| [START_NS + step * 17_000_000, HANG_UNTIL_NS + step * 17_000_000])
         {
@@ -376,7 +376,7 @@ impl Emitter<'_> {
         );
     }
 
-    /// Every release wakes the next in the plan. Returns the sum of the waits that ended inside
+    /// Every release wakes the next thread of the plan. Returns the sum of the waits that ended inside
     /// `NtGdiCloseProcess`.
     fn hand_over(&mut self) -> u64 {
         let leave = "win32k!LeaveCrit nt!ExReleaseResourceLite";

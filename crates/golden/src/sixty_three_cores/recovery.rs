@@ -1,7 +1,7 @@
-//! The stall and its end: who wants the lock when, and who lets whom through.
+//! The stall and its end: when each thread wants the lock, and who hands it to whom.
 //!
-//! Compilers and services that want to write alone are let in one after another; those that share
-//! the lock come in together, last.
+//! Compilers and services that want the lock exclusively get it one after another. Those that share
+//! it get it together, last.
 
 use super::script::{
     ACQUIRE, CHECKPOINT, COMPILERS, CPUS, CREATE, Compiler, EDITOR_CPU, END_NS, HOLD_FROM_NS,
@@ -10,12 +10,12 @@ use super::script::{
 use crate::machine::{Left, Machine, Thread};
 use crate::split_mix64::{SplitMix64, scale};
 
-/// Services that want to write while the lock is held: one after another, and shared.
+/// Numbers of services that want to write while the lock is held: exclusively, and shared.
 const ALONE: usize = 40;
 const SHARED: usize = 94;
-/// The last of them is there longest, and then lets the last compiler go on.
+/// How long the last of them stays; then it wakes the last compiler.
 const LAST_STAYS_NS: u64 = 40_000;
-/// Everyone who waits to write waits for so long in sum: 174 times 1.184 s.
+/// Sum of the waits of all writers: 174 times 1.184 s.
 const WRITERS_WAITED_NS: u64 = 174 * 1_184_000_000;
 const SERVICES: [&str; 12] = [
     "mspdbsrv",
@@ -73,7 +73,7 @@ pub(super) fn record(
         let_through(machine, random, holder, compilers, &mut services, &links);
     let last = let_in_shared(machine, random, &mut services, links.last().copied(), released);
     let recovered = wait_for_symbols(machine, last);
-    // The compilers' waits are given; the services' are made to fit the sum.
+    // The compilers' waits are given. Those of the services are chosen to fit the sum.
     let mut waits: Vec<u64> = services.iter().map(|service| service.waits).collect();
     scale(&mut waits, WRITERS_WAITED_NS - compilers_waited_ns);
     services.iter_mut().zip(waits).for_each(|(service, waits)| service.waits = waits);
@@ -120,8 +120,8 @@ fn links() -> Vec<Link> {
     links
 }
 
-/// One after another; returns when the last one releases the lock, and how long the compilers had
-/// waited to write.
+/// Hands the lock to one thread after another. Returns when the last one releases it, and how long the
+/// compilers had waited to write.
 fn let_through(
     machine: &mut Machine,
     random: &mut SplitMix64,
@@ -172,15 +172,15 @@ fn let_through(
         );
         woken = released;
     }
-    // When all compilers have their CPUs again, it is clear where there is room.
+    // Free CPUs are known once all compilers have theirs again.
     for (thread, on, until, work, image) in guests {
         place(machine, thread, (on, until), work, image);
     }
     (woken, waited_ns)
 }
 
-/// Those that share the lock, woken by the last of the chain from `released` on; returns the last
-/// one with its wake-up.
+/// Wakes the threads that share the lock, from `released` on, by the last one of the chain. Returns the
+/// last of them with its wake-up.
 fn let_in_shared(
     machine: &mut Machine,
     random: &mut SplitMix64,
@@ -207,8 +207,8 @@ fn let_in_shared(
     end
 }
 
-/// A compiler waits for the symbol server, which waits for the lock; its CPU goes to the holder,
-/// and it is the last to come back: returns when.
+/// A compiler waits for the symbol server, which waits for the lock. Its CPU goes to the holder, and
+/// it is the last to come back. Returns when.
 fn wait_for_symbols(machine: &mut Machine, (server, image, woken): (Thread, &str, u64)) -> u64 {
     let compiler = machine.thread(30_000, 30_000, "cl.exe");
     let wait = machine.code.stack(
@@ -230,7 +230,7 @@ fn wait_for_symbols(machine: &mut Machine, (server, image, woken): (Thread, &str
     recovered
 }
 
-/// On a free CPU, or on one that is taken from its thread for a moment. Either makes two switches.
+/// Runs a thread on a free CPU, or preempts one for a moment. Either makes two switches.
 fn place(
     machine: &mut Machine,
     thread: Thread,
@@ -251,7 +251,7 @@ fn place(
     cpu
 }
 
-/// Services come one after another while the lock is held: called by a timer, they run, and want to
+/// Services arrive one after another while the lock is held: woken by a timer, they run and want to
 /// write.
 fn arrive(machine: &mut Machine, compilers: &[Compiler], services: Vec<Service>) {
     let timer = machine.code.stack(crate::type_an_email::TIMER);
@@ -270,8 +270,8 @@ fn arrive(machine: &mut Machine, compilers: &[Compiler], services: Vec<Service>)
     }
 }
 
-/// What was written reaches the disk: as many moments of kernel threads as make the recovery's
-/// number of switches.
+/// Writes reach the disk: enough short runs of kernel threads to make the recovery's number of
+/// switches.
 fn complete(machine: &mut Machine, random: &mut SplitMix64, recovered: u64) {
     let disk = machine.code.stack(
         "nt!KiRetireDpcList storport!RaidUnitCompleteRequest nt!IopCompleteRequest nt!KeSetEvent",

@@ -1,4 +1,4 @@
-//! When everything happens, how often, and on which stacks.
+//! The times, numbers and stacks of the script.
 
 use crate::code::Stack;
 use crate::machine::{Machine, Thread};
@@ -8,7 +8,7 @@ pub(super) const HOLDER_CPU: usize = 60;
 pub(super) const EDITOR_CPU: usize = 61;
 pub(super) const LOOP_SAMPLES: [u64; 7] = [4, 41, 0, 7_498, 2, 1, 1];
 pub(super) const HOLD_NS: u64 = 3_368_000_000;
-/// All samples of the loop, evenly over the hold.
+/// The time between two samples: all samples of the loop are evenly over the hold.
 pub(super) const PERIOD_NS: u64 = HOLD_NS / 7_547;
 pub(super) const START_NS: u64 = 100_000_000_000;
 pub(super) const HOLD_FROM_NS: u64 = START_NS + 200_000_000;
@@ -17,7 +17,7 @@ pub(super) const RECOVERY_NS: u64 = 12_000_000;
 pub(super) const RECOVERY_SWITCHES: u64 = 500;
 pub(super) const END_NS: u64 = HOLD_UNTIL_NS + 200_000_000;
 pub(super) const FALL_NS: u64 = 500_000_000;
-/// Compilers that compute until they want the lock, all but [`FALL_CREATES`] of them to write.
+/// Number of compilers that compute until they want the lock, all but [`FALL_CREATES`] to write.
 pub(super) const COMPILERS: usize = 62;
 pub(super) const FALL_CREATES: usize = 22;
 
@@ -37,7 +37,7 @@ pub(super) struct Compiler {
     pub creates: bool,
 }
 
-/// What compilers compute.
+/// The stacks of working compilers.
 pub(super) fn compiling(machine: &mut Machine) -> Vec<Stack> {
     [
         "c1xx!YYParse",
