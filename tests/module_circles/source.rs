@@ -105,7 +105,8 @@ impl Crate {
         used
     }
 
-    /// What `path` means in the module `at`, inside `inline` inline modules; none outside the crate.
+    /// What `path` means in the module `at`, inside `inline` inline modules; none outside the
+    /// crate.
     fn resolve(
         &self,
         at: &ModulePath,

@@ -51,8 +51,8 @@ fn header(provider: Guid, id: u16, (pid, tid): (u32, u32)) -> Header {
     }
 }
 
-/// Writes `MethodLoad`, `MethodUnload`, `MethodDCStart` or `MethodDCEnd`; the verbose variant if the
-/// method has names.
+/// Writes `MethodLoad`, `MethodUnload`, `MethodDCStart` or `MethodDCEnd`; the verbose variant if
+/// the method has names.
 pub fn method(
     writer: &mut Writer,
     cpu: u16,

@@ -142,43 +142,51 @@ impl Header {
                 .u64(ticks)
                 .u32(*tid)
                 .u32(*pid),
-            Self::Manifest {
-                provider,
-                id,
-                version,
-                level,
-                opcode,
-                task,
-                keyword,
-                pid,
-                tid,
-                extended,
-            } => {
-                let items = extended_items(extended);
-                let flags = 0x20 << wide | u16::from(!items.is_empty());
-                Bytes::new()
-                    .u16(size(80 + items.len()))
-                    .u8(0x12 + wide)
-                    .u8(MARKER)
-                    .u16(flags)
-                    .u16(0)
-                    .u32(*tid)
-                    .u32(*pid)
-                    .u64(ticks)
-                    .raw(&provider.0)
-                    .u16(*id)
-                    .u8(*version)
-                    .u8(0)
-                    .u8(*level)
-                    .u8(*opcode)
-                    .u16(*task)
-                    .u64(*keyword)
-                    .u64(0)
-                    .raw(&[0; 16])
-                    .raw(&items)
-            }
+            Self::Manifest { .. } => self.encode_manifest(wide, ticks, payload.len()),
         };
         bytes.raw(payload).0
+    }
+
+    /// `EVENT_HEADER` with its extended items.
+    fn encode_manifest(&self, wide: u8, ticks: u64, payload_len: usize) -> Bytes {
+        let Self::Manifest {
+            provider,
+            id,
+            version,
+            level,
+            opcode,
+            task,
+            keyword,
+            pid,
+            tid,
+            extended,
+        } = self
+        else {
+            unreachable!("not a manifest event")
+        };
+        let items = extended_items(extended);
+        let flags = 0x20 << wide | u16::from(!items.is_empty());
+        let size = u16::try_from(80 + items.len() + payload_len);
+        Bytes::new()
+            .u16(size.expect("an event is shorter than 64 KiB"))
+            .u8(0x12 + wide)
+            .u8(MARKER)
+            .u16(flags)
+            .u16(0)
+            .u32(*tid)
+            .u32(*pid)
+            .u64(ticks)
+            .raw(&provider.0)
+            .u16(*id)
+            .u8(*version)
+            .u8(0)
+            .u8(*level)
+            .u8(*opcode)
+            .u16(*task)
+            .u64(*keyword)
+            .u64(0)
+            .raw(&[0; 16])
+            .raw(&items)
     }
 }
 

@@ -1,14 +1,14 @@
 //! Writes Windows trace files (`.etl`) and symbol files (`.pdb`), to test readers with.
 //!
-//! Real traces with context switches are not public, so tests need made-up ones. A reader must not be
-//! tested against its own mirror image, so this crate shares nothing with the reader and was written
-//! from descriptions of the format alone. It is for tests only: it panics on contradictions instead
-//! of returning errors.
+//! Real traces with context switches are not public, so tests need made-up ones. A reader must not
+//! be tested against its own mirror image, so this crate shares nothing with the reader and was
+//! written from descriptions of the format alone. It is for tests only: it panics on contradictions
+//! instead of returning errors.
 //!
-//! [`Writer`] takes events by time and lays them out in buffers like the kernel: a buffer per CPU that
-//! goes to the file when it is full, plain or compressed. [`KernelEvent`] encodes the kernel's events,
-//! [`StackCache`] its keyed call stacks, [`win32k`] and [`uiforetw`] the events of UIforETW traces, and
-//! [`Pdb`] a symbol file.
+//! [`Writer`] takes events by time and lays them out in buffers like the kernel: a buffer per CPU
+//! that goes to the file when it is full, plain or compressed. [`KernelEvent`] encodes the kernel's
+//! events, [`StackCache`] its keyed call stacks, [`win32k`] and [`uiforetw`] the events of UIforETW
+//! traces, and [`Pdb`] a symbol file.
 //!
 //! Write a trace with one context switch:
 //!

@@ -1,7 +1,8 @@
-//! A bounded little-endian reader. It checks every length against what is left, so no input can make
-//! it panic or allocate.
+//! A bounded little-endian reader. It checks every length against what is left, so no input can
+//! make it panic or allocate.
 
-/// The rest of a byte slice. A method returns `None` and consumes nothing if too few bytes are left.
+/// The rest of a byte slice. A method returns `None` and consumes nothing if too few bytes are
+/// left.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],

@@ -29,7 +29,8 @@
 //! let event = EventDesc { name: "cpu-clock".to_owned(), attr, ids: vec![1] };
 //! let features = Features { host: "box".to_owned(), ..Features::default() };
 //! let mut records = Vec::new();
-//! record::comm(&mut records, 40, 41, b"worker", false, &SampleId { id: 1, ..SampleId::default() });
+//! let id = SampleId { id: 1, ..SampleId::default() };
+//! record::comm(&mut records, 40, 41, b"worker", false, &id);
 //! let mut file = Vec::new();
 //! perf_data::write(&mut file, &[event], &features, &[&records])?;
 //!
@@ -79,9 +80,9 @@ pub fn open_file(file: File) -> Result<Trace, Error> {
     read(content.bytes(), &|part| content.release(part))
 }
 
-/// Reads the Windows trace at `path` and the other sessions of the same recording as one trace. They
-/// are `.etl` files that were not merged, or zips of them. Other files in the folder are not read.
-/// With no `others` the same as [`open`].
+/// Reads the Windows trace at `path` and the other sessions of the same recording as one trace.
+/// They are `.etl` files that were not merged, or zips of them. Other files in the folder are not
+/// read. With no `others` the same as [`open`].
 ///
 /// # Errors
 /// Those of [`open`], and if a file is not an `.etl` file, is merged already, or is given twice.

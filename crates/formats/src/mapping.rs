@@ -78,8 +78,8 @@ impl Content {
 }
 
 /// True if another user, other than root, may truncate the file while it is mapped, which would end
-/// this process. A user who opened the file before its permissions were closed is not detected; only
-/// the file's owner could have allowed that.
+/// this process. A user who opened the file before its permissions were closed is not detected;
+/// only the file's owner could have allowed that.
 #[cfg(target_os = "linux")]
 fn others_may_truncate(about: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;

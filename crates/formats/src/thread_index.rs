@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 use unhitch_model::{ThreadId, Threads, Time};
 
-/// Which incarnation a thread id means at a time. *Why not [`Threads::at`]*: nearly every id has one
-/// incarnation, which this finds without looking at the thread.
+/// Which incarnation a thread id means at a time. *Why not [`Threads::at`]*: nearly every id has
+/// one incarnation, which this finds without looking at the thread.
 pub(crate) struct ThreadIndex(FxHashMap<u32, Incarnations>);
 
 enum Incarnations {
@@ -29,8 +29,8 @@ impl ThreadIndex {
         Self(index)
     }
 
-    /// The incarnation of `tid` at `time`, the same as [`Threads::at`]; the idle thread for an unknown
-    /// id.
+    /// The incarnation of `tid` at `time`, the same as [`Threads::at`]; the idle thread for an
+    /// unknown id.
     #[inline]
     pub(crate) fn at(&self, tid: u32, time: Time) -> ThreadId {
         match self.0.get(&tid) {

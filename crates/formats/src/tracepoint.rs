@@ -117,8 +117,8 @@ pub struct TracingData {
 /// length of `long` (8 bytes).
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 const VERSION: &[u8] = b"0.6";
-/// Maximum length of a system's name, bytes, since each of its tracepoints gets a copy. No system of
-/// the kernel has a name half as long.
+/// Maximum length of a system's name, bytes, since each of its tracepoints gets a copy. No system
+/// of the kernel has a name half as long.
 const MAX_SYSTEM_LEN: usize = 128;
 
 impl TracingData {

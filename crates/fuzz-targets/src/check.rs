@@ -10,12 +10,32 @@ fn by_time(what: &str, times: &[Time]) {
     assert!(times.is_sorted(), "{what} are not by time");
 }
 
-/// Checks that columns have equal lengths and are by time, that ids are valid, and that every name and
-/// field can be read.
+/// Checks that columns have equal lengths and are by time, that ids are valid, and that every name
+/// and field can be read.
 ///
 /// # Panics
 /// If any of that does not hold.
 pub fn trace(trace: &Trace) {
+    columns(trace);
+    ids(trace);
+    let events = &trace.events;
+    assert!(trace.losses.is_sorted_by_key(|loss| loss.window.start), "losses are not by time");
+    for event in 0..events.len() {
+        let Some(kind) = events.kind_of(event) else { panic!("an event of no kind") };
+        for (field, value) in kind.layout.fields.iter().zip(events.fields(event)) {
+            let _ = value.1.to_string();
+            let _ = field
+                .map
+                .map(|map| events.value_name(map, &value.1, |name| trace.name(name).to_owned()));
+        }
+    }
+    let window = trace.common_window();
+    assert!(window.start <= window.end, "the common window ends before it begins");
+    assert!(trace.warnings.lines().all(|line| !line.is_empty()), "an empty warning");
+}
+
+/// Columns have equal lengths and are by time.
+fn columns(trace: &Trace) {
     let Trace { switches, wakings, samples, contentions, events, .. } = trace;
     by_time("switches", &switches.time);
     by_time("wakings", &wakings.time);
@@ -51,7 +71,11 @@ pub fn trace(trace: &Trace) {
         contentions.stack.len(),
     ];
     assert_eq!(lens, [contentions.time.len(); 4], "columns of contentions");
+}
 
+/// Ids are valid, and every frame can be named.
+fn ids(trace: &Trace) {
+    let Trace { switches, wakings, samples, contentions, .. } = trace;
     let threads = [
         &switches.prev,
         &switches.next,
@@ -85,19 +109,6 @@ pub fn trace(trace: &Trace) {
         assert!(trace.modules.get(frame.module).is_some(), "a module that is not there");
         let _ = trace.frame_names(FrameId(index as u32));
     }
-    assert!(trace.losses.is_sorted_by_key(|loss| loss.window.start), "losses are not by time");
-    for event in 0..events.len() {
-        let Some(kind) = events.kind_of(event) else { panic!("an event of no kind") };
-        for (field, value) in kind.layout.fields.iter().zip(events.fields(event)) {
-            let _ = value.1.to_string();
-            let _ = field
-                .map
-                .map(|map| events.value_name(map, &value.1, |name| trace.name(name).to_owned()));
-        }
-    }
-    let window = trace.common_window();
-    assert!(window.start <= window.end, "the common window ends before it begins");
-    assert!(trace.warnings.lines().all(|line| !line.is_empty()), "an empty warning");
 }
 
 /// Checks that two readings of the same bytes are equal.

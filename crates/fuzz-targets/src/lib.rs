@@ -1,9 +1,9 @@
 //! Fuzz targets: every reader of foreign bytes, with checks of what it read.
 //!
-//! A [`Target`] is a function over bytes. `fuzz/` calls it with bytes from a fuzzer, `tests/kept.rs`
-//! with the kept ones; both run the same code. *Why a crate of its own*: the fuzzer needs instrumented
-//! builds and a C++ runtime. The kept corpus needs neither and is read by every `make test`. See
-//! docs/fuzzing.md.
+//! A [`Target`] is a function over bytes. `fuzz/` calls it with bytes from a fuzzer,
+//! `tests/kept.rs` with the kept ones; both run the same code. *Why a crate of its own*: the fuzzer
+//! needs instrumented builds and a C++ runtime. The kept corpus needs neither and is read by every
+//! `make test`. See docs/fuzzing.md.
 
 pub mod check;
 pub mod corpus;

@@ -1,7 +1,7 @@
 //! A counting allocator. A reader that takes too much memory is a find.
 //!
-//! A single request beyond the limit ends the process at once, before the machine has to provide the
-//! memory. The fuzzer then keeps the input, as for any other crash.
+//! A single request beyond the limit ends the process at once, before the machine has to provide
+//! the memory. The fuzzer then keeps the input, as for any other crash.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

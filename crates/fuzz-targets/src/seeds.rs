@@ -15,7 +15,9 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
     let records = perf_records::perf_records();
     match target {
         "perf_data" => vec![perf::file(&records), [perf::pipe_head(), records].concat(), packed()],
-        "perf_records" | "answers" => vec![[&[0][..], &records].concat(), [&[1][..], &records].concat()],
+        "perf_records" | "answers" => {
+            vec![[&[0][..], &records].concat(), [&[1][..], &records].concat()]
+        }
         "hitch" => vec![zips::container(&[]), zips::container(&TEXTS), etl_in_zip()],
         "hitch_parts" => vec![TEXTS.join(&0)],
         "tracepoint" => {
@@ -25,7 +27,10 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             less.events.truncate(2);
             texts.chain([data.encode(), less.encode()]).collect()
         }
-        "etl" => [Compression::Plain, Compression::All].into_iter().flat_map(|packed| [8, 4].map(|width| etl(packed, width))).collect(),
+        "etl" => [Compression::Plain, Compression::All]
+            .into_iter()
+            .flat_map(|packed| [8, 4].map(|width| etl(packed, width)))
+            .collect(),
         "etl_events" => etl_events(),
         "etl_manifest" => vec![MANIFEST.as_bytes().to_vec()],
         "etl_schema" => schemas(),
@@ -122,6 +127,19 @@ fn write_events(writer: &mut Writer) {
         KernelEvent::FileName { file: 0xffff_c000_0000_0010, path: "\\a.txt" },
     ];
     first.iter().for_each(|event| writer.kernel(0, 1_000, event));
+    write_scheduling(writer, interrupt);
+    write_provider_events(writer);
+    metadata::lost_event(writer, 0, 63_000, 32);
+    let end = [
+        KernelEvent::Thread(Rundown::End, thread, (100, 104)),
+        KernelEvent::Image(Rundown::Last, image),
+        KernelEvent::Process(Rundown::End, process),
+    ];
+    end.iter().for_each(|event| writer.kernel(0, 64_000, event));
+}
+
+/// Switches, wake-ups, samples, interrupts and transfers, all with stacks of both forms.
+fn write_scheduling(writer: &mut Writer, interrupt: Interrupt) {
     let mut stacks = StackCache::new(2);
     let later = [
         KernelEvent::CSwitch(CSwitch {
@@ -171,6 +189,10 @@ fn write_events(writer: &mut Writer) {
         stacks.log(writer, 0, ns, (100, 104), &[KERNEL + ns], &[CODE + 0x20]);
     }
     stacks.finish(writer, 0, 50_000);
+}
+
+/// Events of Win32k and UIforETW, a described event, and one that describes itself.
+fn write_provider_events(writer: &mut Writer) {
     let delay = win32k::Delay {
         flags: 0x806,
         delay_ms: 300,
@@ -212,13 +234,6 @@ fn write_events(writer: &mut Writer) {
         &fields,
         &payload,
     );
-    metadata::lost_event(writer, 0, 63_000, 32);
-    let end = [
-        KernelEvent::Thread(Rundown::End, thread, (100, 104)),
-        KernelEvent::Image(Rundown::Last, image),
-        KernelEvent::Process(Rundown::End, process),
-    ];
-    end.iter().for_each(|event| writer.kernel(0, 64_000, event));
 }
 
 fn etl(compression: Compression, pointer_width: u8) -> Vec<u8> {
@@ -282,8 +297,8 @@ fn single(mut events: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A TraceLogging description, a `TRACE_EVENT_INFO`, an `EVENT_MAP_INFO`, and traits, each after the
-/// byte that selects its reader.
+/// A TraceLogging description, a `TRACE_EVENT_INFO`, an `EVENT_MAP_INFO`, and traits, each after
+/// the byte that selects its reader.
 fn schemas() -> Vec<Vec<u8>> {
     let mut writer = Writer::new(Options { cpus: 1, ..Options::default() });
     let fields = [("Count", metadata::in_type::U32), ("Text", metadata::in_type::UTF16)];

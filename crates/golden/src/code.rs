@@ -132,7 +132,8 @@ impl Code {
         self.chain(stack).images.iter().copied()
     }
 
-    /// Every image: name, address, whether it is the kernel's, and its functions with their offsets.
+    /// Every image: name, address, whether it is the kernel's, and its functions with their
+    /// offsets.
     pub(crate) fn images(&self) -> impl Iterator<Item = (&str, u64, bool, Vec<(&str, u64)>)> {
         self.images.iter().map(|image| {
             let functions = image

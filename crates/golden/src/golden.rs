@@ -79,8 +79,8 @@ impl<F> Golden<F> {
         write_container(path, parts).map(drop)
     }
 
-    /// When the trace begins, nanoseconds on the clock of the figures. Times in an `.etl` file count
-    /// from there.
+    /// When the trace begins, nanoseconds on the clock of the figures. Times in an `.etl` file
+    /// count from there.
     pub fn start_ns(&self) -> u64 {
         self.machine.start
     }

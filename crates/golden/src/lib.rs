@@ -1,10 +1,10 @@
 //! Golden traces: three famous investigations as made-up recordings with exactly their figures.
 //!
 //! Unhitch must be able to explain the hangs in Bruce Dawson's posts of 2017–2019 on mostly idle
-//! Windows machines by itself. Their traces are not public, so this crate writes traces that show the
-//! same: [`type_an_email()`] (a starved lock), [`move_my_mouse()`] (a saturated lock),
-//! [`sixty_three_cores()`] (one long hold). *Why code*: a generator can be read and discussed, and the
-//! files are too large to keep. The function names are those of the posts; they are only names.
+//! Windows machines by itself. Their traces are not public, so this crate writes traces that show
+//! the same: [`type_an_email()`] (a starved lock), [`move_my_mouse()`] (a saturated lock),
+//! [`sixty_three_cores()`] (one long hold). *Why code*: a generator can be read and discussed, and
+//! the files are too large to keep. The function names are those of the posts; they are only names.
 //!
 //! Each trace comes with the figures that an answer must have. They are counted in the written
 //! events, never copied from the posts.

@@ -1,9 +1,9 @@
-//! [`Machine`]: which thread is on which CPU at what time, and which thread wakes which. The context
-//! switches follow from that.
+//! [`Machine`]: which thread is on which CPU at what time, and which thread wakes which. The
+//! context switches follow from that.
 //!
 //! A trace is described by *stays* of threads on CPUs instead of switches, so that no chain of
-//! switches can break: the thread that came on is the next to leave. [`Machine::finish`] rejects what
-//! no machine can do: two threads on one CPU, one thread on two, a sleeper that runs without a
+//! switches can break: the thread that came on is the next to leave. [`Machine::finish`] rejects
+//! what no machine can do: two threads on one CPU, one thread on two, a sleeper that runs without a
 //! wake-up, a wake-up by a thread that is not running.
 
 mod events;
@@ -48,7 +48,8 @@ pub(crate) struct Machine {
     pub start: u64,
     pub end: u64,
     pub period_ns: u64,
-    /// Time from the start to the first sample of CPU 0. Each further CPU is sampled a little later.
+    /// Time from the start to the first sample of CPU 0. Each further CPU is sampled a little
+    /// later.
     pub phase_ns: u64,
     /// Time and thread.
     pub exits: Vec<(u64, Thread)>,
@@ -177,8 +178,8 @@ impl Machine {
             .find(|cpu| self.cpus[*cpu].iter().any(covers))
     }
 
-    /// One of `cpus` that is idle from a little before to a little after this time. The search starts
-    /// behind `last`.
+    /// One of `cpus` that is idle from a little before to a little after this time. The search
+    /// starts behind `last`.
     pub(crate) fn free_cpu(
         &self,
         cpus: std::ops::Range<usize>,

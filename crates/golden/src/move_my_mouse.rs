@@ -1,8 +1,8 @@
 //! "I can't move my mouse": one lock of the window system, saturated by processes that end.
 //!
 //! The processes of a build exit faster than one CPU can clean up their windows under one lock. The
-//! lock passes from owner to waiter without a pause, hundreds of microseconds at a time. Threads that
-//! draw or read input are in the same queue.
+//! lock passes from owner to waiter without a pause, hundreds of microseconds at a time. Threads
+//! that draw or read input are in the same queue.
 
 mod script;
 mod window_system;
@@ -31,8 +31,8 @@ pub struct MouseFigures {
     pub longest_wait_ns: u64,
     /// Its waker from that wait, the waker of that thread, and so on: name and thread.
     pub chain: Vec<(String, u32)>,
-    /// Time from each link's wake-up to the wake-up that it issued. The chain ends with the wake-up of
-    /// the last link.
+    /// Time from each link's wake-up to the wake-up that it issued. The chain ends with the wake-up
+    /// of the last link.
     pub link_ns: Vec<u64>,
     /// Wake-ups with `NtGdiCloseProcess` on the wake stack.
     pub wakes: u64,
@@ -65,8 +65,8 @@ impl MouseFigures {
 
 /// The trace.
 pub fn move_my_mouse() -> Golden<MouseFigures> {
-    // How long the threads wait depends on how soon they come back. A first run shows by how much to
-    // delay that.
+    // How long the threads wait depends on how soon they come back. A first run shows by how much
+    // to delay that.
     let (_, first) = record(0, 0);
     let too_long = first
         .waited_ns
@@ -75,7 +75,8 @@ pub fn move_my_mouse() -> Golden<MouseFigures> {
     let (mut machine, storm) = record(too_long / first.returns, too_long % first.returns);
     machine.sample_inside(INSIDE, SAMPLES_INSIDE);
     let figures = count(&machine, &storm);
-    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t move my mouse\u{201d}. The pointer froze again and again while the build ran.";
+    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t move my mouse\u{201d}. \
+                 The pointer froze again and again while the build ran.";
     let events = machine.finish();
     Golden::new(machine, events, notes, figures)
 }

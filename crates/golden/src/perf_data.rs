@@ -1,7 +1,7 @@
 //! Writes events to a `perf.data`, with the recorder's writer.
 //!
-//! The descriptions of the tracepoints are those of Linux 6.18 (`events/sched/*/format` in tracefs).
-//! A file without them cannot be read.
+//! The descriptions of the tracepoints are those of Linux 6.18 (`events/sched/*/format` in
+//! tracefs). A file without them cannot be read.
 
 use crate::code::{Chain, IMAGE_LEN};
 use crate::machine::{Action, Event, Left, Machine, Thread};

@@ -1,9 +1,9 @@
 //! "63 cores blocked by seven instructions": one thread holds a lock for seconds, searching a
 //! bitmap, and a whole build stands still.
 //!
-//! The start of the stall shows nothing: one compiler after another wants to write a file and waits.
-//! The recovery shows everything: the lock passes from its owner to the first waiter, from that to the
-//! second, and so on.
+//! The start of the stall shows nothing: one compiler after another wants to write a file and
+//! waits. The recovery shows everything: the lock passes from its owner to the first waiter, from
+//! that to the second, and so on.
 
 mod recovery;
 mod script;
@@ -37,10 +37,11 @@ pub struct BuildFigures {
     pub recovery_ns: u64,
     /// Context switches in that time.
     pub recovery_switches: u64,
-    /// Number of waits for the lock that ended after the release, and the time from the release to the
-    /// end of the last one.
+    /// Number of waits for the lock that ended after the release, and the time from the release to
+    /// the end of the last one.
     pub let_through: (u64, u64),
-    /// The threads that got the lock one after another: process, and wait from switch-out to wake-up.
+    /// The threads that got the lock one after another: process, and wait from switch-out to
+    /// wake-up.
     pub chain: Vec<(u32, u64)>,
     /// Waits in `WriteFile` that ended in these twelve milliseconds.
     pub writers: u64,
@@ -78,7 +79,8 @@ pub fn sixty_three_cores() -> Golden<BuildFigures> {
     bustle(&mut machine, &mut random);
     births(&mut machine);
     let figures = count(&machine, holder);
-    let notes = "Made up after \u{201c}63 cores blocked by seven instructions\u{201d}. The build stood still for three seconds, again and again.";
+    let notes = "Made up after \u{201c}63 cores blocked by seven instructions\u{201d}. \
+                 The build stood still for three seconds, again and again.";
     let events = machine.finish();
     Golden::new(machine, events, notes, figures)
 }
@@ -161,13 +163,13 @@ fn bustle(machine: &mut Machine, random: &mut SplitMix64) {
     }
 }
 
-/// The build runs before and after: a process exits, and its CPU goes to the build tool, which starts
-/// the next one.
+/// The build runs before and after: a process exits, and its CPU goes to the build tool, which
+/// starts the next one.
 fn births(machine: &mut Machine) {
     let code = &mut machine.code;
     let exit =
         code.stack("cl.exe!main ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread");
-    let told = code.stack("cl.exe!main ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread nt!KeSignalProcess");
+    let exited = code.stack("cl.exe!main ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread nt!KeSignalProcess");
     let start = code.stack(
         "ninja!main ninja!Subprocess::Start kernelbase!CreateProcessW nt!NtCreateUserProcess",
     );
@@ -185,14 +187,14 @@ fn births(machine: &mut Machine) {
     {
         let pids = [50_000 + 8 * number as u32, 50_004 + 8 * number as u32];
         let [ending, born] = pids.map(|pid| machine.thread(pid, pid, "cl.exe"));
-        // The exiting process had waited for its last file. It takes a CPU for the rest of its life,
-        // and leaves it to the build tool.
+        // The exiting process had waited for its last file. It takes a CPU for the rest of its
+        // life, and leaves it to the build tool.
         let cpu = machine
             .undisturbed_cpu(number as usize * 7, (time - 20_000, time + 900_000))
             .expect("some CPU is not disturbed");
         machine.interrupt(time, cpu, ending, timer);
         machine.exits.push((time + 240_000, ending));
-        machine.wake(time + 230_000, ending, ninja, told);
+        machine.wake(time + 230_000, ending, ninja, exited);
         machine.birth(time + 400_000, ninja, born, start);
         let visits = [
             (ending, time + 250_000, exit, Left::Dead(exit)),

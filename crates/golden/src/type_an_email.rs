@@ -4,6 +4,7 @@
 //! milliseconds per call. The renderer's main thread wants the lock once, and gets it when the scan
 //! ends.
 
+use crate::code::{Code, Stack};
 use crate::golden::Golden;
 use crate::machine::{Action, Left, Machine, Note, Thread};
 use crate::split_mix64::SplitMix64;
@@ -169,67 +170,104 @@ pub fn type_an_email() -> Golden<TypeFigures> {
             _ => {}
         }
     }
-    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t type an email\u{201d}. Was typing in the renderer, PID 27368, when the text stopped coming.";
+    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t type an email\u{201d}. \
+                 Was typing in the renderer, PID 27368, when the text stopped coming.";
     Golden::new(machine, events, notes, figures)
+}
+
+/// The stacks of typing.
+struct TypingStacks {
+    timer: Stack,
+    rest: Stack,
+    browse: Stack,
+    send: Stack,
+    io_rest: Stack,
+    io_work: Stack,
+    post: Stack,
+    main_rest: Stack,
+    script: Stack,
+    layout: Stack,
+    allocate: Stack,
+    hook_rest: Stack,
+    hook: Stack,
+}
+
+impl TypingStacks {
+    fn new(code: &mut Code) -> Self {
+        let timer = code.stack(TIMER);
+        let rest = code.stack("chrome!BrowserMain user32!MsgWaitForMultipleObjectsEx win32k!NtUserMsgWaitForMultipleObjectsEx");
+        let browse = code
+            .stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent");
+        let send =
+            code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent kernelbase!WriteFile nt!NtWriteFile");
+        let io_rest = code.stack("chrome!base::MessagePumpForIO::DoRunLoop kernelbase!GetQueuedCompletionStatus nt!NtRemoveIoCompletion");
+        let io_work = code.stack(
+            "chrome!base::MessagePumpForIO::DoRunLoop chrome!mojo::core::NodeChannel::OnChannelMessage",
+        );
+        let post = code.stack("chrome!base::MessagePumpForIO::DoRunLoop chrome!base::WaitableEvent::Signal kernelbase!SetEvent nt!NtSetEvent");
+        let main_rest =
+            code.stack(&format!("{MAIN} chrome!base::WaitableEvent::TimedWait kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject"));
+        let script = code.stack(&format!(
+            "{MAIN} chrome!blink::ScriptController::ExecuteScript chrome!v8::internal::Execution::Call"
+        ));
+        let layout = code.stack(&format!("{MAIN} chrome!blink::LocalFrameView::UpdateLayout"));
+        let allocate = code.stack(&format!("{MAIN} {ALLOCATE}"));
+
+        let hook_rest = code.stack("UIforETW!wWinMain user32!GetMessageW win32k!NtUserGetMessage");
+        let hook = code.stack("UIforETW!wWinMain user32!GetMessageW UIforETW!LowLevelKeyboardHook");
+        Self {
+            timer,
+            rest,
+            browse,
+            send,
+            io_rest,
+            io_work,
+            post,
+            main_rest,
+            script,
+            layout,
+            allocate,
+            hook_rest,
+            hook,
+        }
+    }
 }
 
 /// Key presses reach the browser, the renderer's I/O thread and, except during the hang, its main
 /// thread. Returns when the hang begins.
 fn type_keys(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles) -> u64 {
-    let code = &mut machine.code;
-    let timer = code.stack(TIMER);
-    let rest = code.stack("chrome!BrowserMain user32!MsgWaitForMultipleObjectsEx win32k!NtUserMsgWaitForMultipleObjectsEx");
-    let browse =
-        code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent");
-    let send =
-        code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent kernelbase!WriteFile nt!NtWriteFile");
-    let io_rest = code.stack("chrome!base::MessagePumpForIO::DoRunLoop kernelbase!GetQueuedCompletionStatus nt!NtRemoveIoCompletion");
-    let io_work = code.stack(
-        "chrome!base::MessagePumpForIO::DoRunLoop chrome!mojo::core::NodeChannel::OnChannelMessage",
-    );
-    let post = code.stack("chrome!base::MessagePumpForIO::DoRunLoop chrome!base::WaitableEvent::Signal kernelbase!SetEvent nt!NtSetEvent");
-    let main_rest =
-        code.stack(&format!("{MAIN} chrome!base::WaitableEvent::TimedWait kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject"));
-    let script = code.stack(&format!(
-        "{MAIN} chrome!blink::ScriptController::ExecuteScript chrome!v8::internal::Execution::Call"
-    ));
-    let layout = code.stack(&format!("{MAIN} chrome!blink::LocalFrameView::UpdateLayout"));
-    let allocate = code.stack(&format!("{MAIN} {ALLOCATE}"));
-
-    let hook_rest = code.stack("UIforETW!wWinMain user32!GetMessageW win32k!NtUserGetMessage");
-    let hook = code.stack("UIforETW!wWinMain user32!GetMessageW UIforETW!LowLevelKeyboardHook");
-
+    let stacks = TypingStacks::new(&mut machine.code);
     let mut hang_from = 0;
     let mut key = START_NS + 40_000_000;
     while key < END_NS - 20_000_000 {
         // The tracer sees a key first.
-        machine.interrupt(key - 90_000, cpu::KEYS, roles.keys, timer);
+        machine.interrupt(key - 90_000, cpu::KEYS, roles.keys, stacks.timer);
         machine.note(key - 60_000, roles.keys, Note::Key);
         machine.run(
             cpu::KEYS,
             roles.keys,
             (key - 82_000, key - 40_000),
-            &[hook],
-            Left::Sleeping(hook_rest),
+            &[stacks.hook],
+            Left::Sleeping(stacks.hook_rest),
         );
-        machine.interrupt(key, cpu::BROWSER, roles.browser, timer);
+        machine.interrupt(key, cpu::BROWSER, roles.browser, stacks.timer);
         machine.run(
             cpu::BROWSER,
             roles.browser,
             (key + 8_000, key + 302_000),
-            &[browse],
-            Left::Sleeping(rest),
+            &[stacks.browse],
+            Left::Sleeping(stacks.rest),
         );
-        machine.wake(key + 250_000, roles.browser, roles.io, send);
+        machine.wake(key + 250_000, roles.browser, roles.io, stacks.send);
         machine.run(
             cpu::IO,
             roles.io,
             (key + 261_000, key + 333_000),
-            &[io_work],
-            Left::Sleeping(io_rest),
+            &[stacks.io_work],
+            Left::Sleeping(stacks.io_rest),
         );
         if hang_from == 0 || key > hang_from + HANG_NS + 2_000_000 {
-            machine.wake(key + 310_000, roles.io, roles.main, post);
+            machine.wake(key + 310_000, roles.io, roles.main, stacks.post);
             let work_until = key + 323_000 + random.between(1_800_000, 4_200_000);
             if hang_from == 0 && key > START_NS + 480_000_000 {
                 hang_from = key + 760_000;
@@ -237,25 +275,25 @@ fn type_keys(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles) -> u
                     cpu::MAIN,
                     roles.main,
                     (key + 323_000, hang_from),
-                    &[script],
-                    Left::Blocked(allocate),
+                    &[stacks.script],
+                    Left::Blocked(stacks.allocate),
                 );
-                // After the hang, the rest of the work for this key.
+                // After the hang, the stacks.rest of the work for this key.
                 let (from, to) = (hang_from + HANG_NS, hang_from + HANG_NS + 1_740_000);
                 machine.run(
                     cpu::MAIN,
                     roles.main,
                     (from, to),
-                    &[script, layout],
-                    Left::Sleeping(main_rest),
+                    &[stacks.script, stacks.layout],
+                    Left::Sleeping(stacks.main_rest),
                 );
             } else {
                 machine.run(
                     cpu::MAIN,
                     roles.main,
                     (key + 323_000, work_until),
-                    &[script, layout],
-                    Left::Sleeping(main_rest),
+                    &[stacks.script, stacks.layout],
+                    Left::Sleeping(stacks.main_rest),
                 );
             }
         }

@@ -140,8 +140,8 @@ pub struct Switches {
     /// Why `prev` left, if the system reports it (Windows); else the whole column is empty.
     pub prev_reason: Vec<WaitReason>,
     /// Kernel priority of `prev`: 100–139 normal, below 100 real-time; smaller is more urgent.
-    /// Windows' priorities 0–15 are 139 minus the priority; its real-time ones, 16–31, are 115 minus
-    /// the priority.
+    /// Windows' priorities 0–15 are 139 minus the priority; its real-time ones, 16–31, are 115
+    /// minus the priority.
     pub prev_prio: Vec<i16>,
     /// Kernel priority of `next`.
     pub next_prio: Vec<i16>,
@@ -205,8 +205,8 @@ pub struct Samples {
     pub thread: Vec<ThreadId>,
     /// Its stack.
     pub stack: Vec<StackId>,
-    /// True for samples inside an interrupt, or inside a DPC of Windows, if the system reports that;
-    /// else the whole column is empty.
+    /// True for samples inside an interrupt, or inside a DPC of Windows, if the system reports
+    /// that; else the whole column is empty.
     pub in_interrupt: Vec<bool>,
 }
 

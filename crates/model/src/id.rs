@@ -1,4 +1,5 @@
-//! Typed indices into the tables of a [`Trace`](crate::Trace). An id is valid only in its own trace.
+//! Typed indices into the tables of a [`Trace`](crate::Trace). An id is valid only in its own
+//! trace.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {

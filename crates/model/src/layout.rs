@@ -50,8 +50,8 @@ pub enum FieldType {
     SystemTime,
     /// A security identifier.
     Sid,
-    /// The kernel's form of a security identifier: a zero u32, or a TOKEN_USER of two pointers and the
-    /// identifier.
+    /// The kernel's form of a security identifier: a zero u32, or a TOKEN_USER of two pointers and
+    /// the identifier.
     TokenUser,
     /// An IPv4 address.
     Ipv4,

@@ -1,7 +1,7 @@
 //! The immutable, columnar [`Trace`] in the middle of Unhitch.
 //!
-//! Readers (`unhitch-formats`) produce it and analyses (`unhitch-analysis`) consume it; neither knows
-//! the other. It holds only what was observed. States, waits and causes are computed from it.
+//! Readers (`unhitch-formats`) produce it and analyses (`unhitch-analysis`) consume it; neither
+//! knows the other. It holds only what was observed. States, waits and causes are computed from it.
 //!
 //! Each kind of event is a struct of equally long columns, sorted by time ([`Switches`],
 //! [`Wakings`], [`Samples`], [`Contentions`]). Call stacks are interned ([`Stacks`]). Threads and

@@ -44,8 +44,8 @@ pub struct MemoryAccount {
     pub limit_bytes: Option<u64>,
     /// Memory that it uses.
     pub used_bytes: u64,
-    /// How often it reached a limit, by the kernel's names (`max`, `high`, `oom_kill`, …; `failcnt` in
-    /// version 1).
+    /// How often it reached a limit, by the kernel's names (`max`, `high`, `oom_kill`, …; `failcnt`
+    /// in version 1).
     pub events: BTreeMap<String, u64>,
 }
 
@@ -62,7 +62,8 @@ pub struct DeviceAccount {
     pub reads: u64,
     /// Writes.
     pub writes: u64,
-    /// Its limits there, as the kernel writes them (`rbps=1048576 wiops=100`); empty if it has none.
+    /// Its limits there, as the kernel writes them (`rbps=1048576 wiops=100`); empty if it has
+    /// none.
     pub limits: String,
 }
 
@@ -100,8 +101,8 @@ pub struct Reading {
     pub vmstat: BTreeMap<String, u64>,
     /// The accounts of control groups.
     pub groups: BTreeMap<GroupId, GroupReading>,
-    /// True if all control groups were read. A group without an entry then did not exist, or had used
-    /// up nothing yet.
+    /// True if all control groups were read. A group without an entry then did not exist, or had
+    /// used up nothing yet.
     pub is_whole: bool,
 }
 
@@ -143,8 +144,8 @@ impl MachineReport {
         self.groups.get(id.0 as usize)
     }
 
-    /// The groups of a thread, one of each hierarchy. If its process ended before it was seen in one,
-    /// those of its parent, from which processes inherit their groups. Empty if unknown.
+    /// The groups of a thread, one of each hierarchy. If its process ended before it was seen in
+    /// one, those of its parent, from which processes inherit their groups. Empty if unknown.
     pub fn groups_of(&self, threads: &Threads, thread: ThreadId) -> &[GroupId] {
         /// Maximum depth of the tree of processes; a deeper one is damage.
         const MAX_PARENTS: usize = 64;

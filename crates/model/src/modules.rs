@@ -3,7 +3,8 @@
 use crate::{ModuleId, NameId};
 use rustc_hash::FxHashMap;
 
-/// Where a module's code comes from. It decides what a [`Frame`](crate::Frame)'s offset counts from.
+/// Where a module's code comes from. It decides what a [`Frame`](crate::Frame)'s offset counts
+/// from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ModuleKind {
     /// The kernel and its modules: offsets are actual virtual addresses (avma).

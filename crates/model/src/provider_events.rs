@@ -2,7 +2,8 @@
 //! whatever else was recorded.
 //!
 //! They are columns like those of the scheduler's events. What all events of a kind have in common
-//! is stored once ([`EventKind`]). Payloads stay as recorded and are decoded on demand ([`Layout`]).
+//! is stored once ([`EventKind`]). Payloads stay as recorded and are decoded on demand
+//! ([`Layout`]).
 
 use crate::{Layout, NameId, StackId, ThreadId, Time, Value, Window};
 use rustc_hash::FxHashMap;

@@ -10,8 +10,8 @@ use std::hash::{Hash, Hasher};
 
 /// A code location. The module's [`ModuleKind`](crate::ModuleKind) says what `offset` counts from.
 ///
-/// For all frames except the leaf, it is one byte *before* the return address, so that it lies inside
-/// the call.
+/// For all frames except the leaf, it is one byte *before* the return address, so that it lies
+/// inside the call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frame {
     /// The module that holds the code.
@@ -20,8 +20,8 @@ pub struct Frame {
     pub offset: u64,
 }
 
-/// All stacks of a trace, each once. Frames are stored leaf first, so kernel frames come before user
-/// frames. Id 0 is the empty stack.
+/// All stacks of a trace, each once. Frames are stored leaf first, so kernel frames come before
+/// user frames. Id 0 is the empty stack.
 #[derive(Clone, Debug)]
 pub struct Stacks {
     frames: Vec<Frame>,

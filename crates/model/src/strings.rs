@@ -35,8 +35,8 @@ impl Strings {
         self.ids.get(text).copied()
     }
 
-    /// Replaces the texts for which `rewrite` returns another one. Ids stay, and two ids may have the
-    /// same text afterwards.
+    /// Replaces the texts for which `rewrite` returns another one. Ids stay, and two ids may have
+    /// the same text afterwards.
     pub(crate) fn rewrite(&mut self, rewrite: impl Fn(&str) -> Option<String>) {
         for (index, text) in self.texts.iter_mut().enumerate() {
             let Some(new) = rewrite(text) else { continue };

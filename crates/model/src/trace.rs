@@ -85,8 +85,8 @@ pub struct Trace {
     pub wakings: Wakings,
     /// CPU samples.
     pub samples: Samples,
-    /// Threads coming on CPUs, by the kernel's `PERF_RECORD_SWITCH`. They repeat the switches, as far
-    /// as none is missing.
+    /// Threads coming on CPUs, by the kernel's `PERF_RECORD_SWITCH`. They repeat the switches, as
+    /// far as none is missing.
     pub arrivals: Placements,
     /// CPUs that the scheduler chose for threads that were not running.
     pub migrations: Placements,
@@ -140,8 +140,8 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// The window that *every* CPU's events cover. Outside it, what a thread did on an uncovered CPU
-    /// is unknown. Empty without events.
+    /// The window that *every* CPU's events cover. Outside it, what a thread did on an uncovered
+    /// CPU is unknown. Empty without events.
     pub fn common_window(&self) -> Window {
         let start = self.spans.iter().map(|span| span.window.start).max().unwrap_or_default();
         let end = self.spans.iter().map(|span| span.window.end).max().unwrap_or_default();
@@ -172,8 +172,8 @@ impl Trace {
         }
     }
 
-    /// Number of switches, wake-ups, samples and provider events outside the window that every CPU's
-    /// events cover.
+    /// Number of switches, wake-ups, samples and provider events outside the window that every
+    /// CPU's events cover.
     pub fn uncovered_events(&self) -> u64 {
         let covered = self.common_window();
         let columns =
@@ -195,8 +195,8 @@ impl Trace {
     }
 
     /// The trace for printing: every name, note and warning is on one line, without control
-    /// characters ([`visible`]). Ids, times and numbers stay the same. Paths of modules stay as they
-    /// are until they are [`shown`](Self::shown).
+    /// characters ([`visible`]). Ids, times and numbers stay the same. Paths of modules stay as
+    /// they are until they are [`shown`](Self::shown).
     pub fn for_text(mut self) -> Self {
         let changed = |text: &str| match visible(text) {
             Cow::Borrowed(_) => None,

@@ -37,8 +37,8 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// Shares of the parts' sum, which add up to exactly 100.0 %. Each is rounded down, and the remaining
-/// tenths go to the parts that lost most. Only the whole is `100.0 %`.
+/// Shares of the parts' sum, which add up to exactly 100.0 %. Each is rounded down, and the
+/// remaining tenths go to the parts that lost most. Only the whole is `100.0 %`.
 pub fn percents(parts: &[u64]) -> Vec<String> {
     let whole: u128 = parts.iter().map(|&part| u128::from(part)).sum();
     if whole == 0 {

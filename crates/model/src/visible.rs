@@ -1,10 +1,10 @@
 //! Makes text from a trace safe for a terminal: nothing in it moves the cursor, breaks a line or
 //! reverses letters.
 //!
-//! Names, paths, payloads and notes come from the recorded programs. Escaped are C0, DEL and C1 (ISO
-//! 6429), the bidirectional controls (UAX #9 §2), and the separators of lines and paragraphs. *Why
-//! escaped and not removed*: two names that differ only there must look different. A backslash is not
-//! escaped, or every Windows path would be unreadable.
+//! Names, paths, payloads and notes come from the recorded programs. Escaped are C0, DEL and C1
+//! (ISO 6429), the bidirectional controls (UAX #9 §2), and the separators of lines and paragraphs.
+//! *Why escaped and not removed*: two names that differ only there must look different. A backslash
+//! is not escaped, or every Windows path would be unreadable.
 
 use std::borrow::Cow;
 use std::fmt::Write;

@@ -12,8 +12,8 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
-/// Maximum length of a debug file whose checksum is computed, bytes. A debug link is the last resort,
-/// and its file may be sparse.
+/// Maximum length of a debug file whose checksum is computed, bytes. A debug link is the last
+/// resort, and its file may be sparse.
 const MAX_SUMMED_BYTES: u64 = 256 << 20;
 
 /// A separate debug file of the right build.

@@ -1,8 +1,8 @@
 //! Makes linker symbols readable: Rust paths without hashes, C++ names without parameters.
 //!
 //! Formats: the Rust legacy and v0 manglings, the Itanium C++ ABI, and the version suffix
-//! (`@@GLIBC_2.2.5`) of glibc's symbol table. *Why no parameters*: stacks are grouped and searched by
-//! name, and a name must fit on a line with its callers.
+//! (`@@GLIBC_2.2.5`) of glibc's symbol table. *Why no parameters*: stacks are grouped and searched
+//! by name, and a name must fit on a line with its callers.
 
 use cpp_demangle::{DemangleOptions, DemangleWrite, ParseOptions, Symbol};
 use std::fmt;
@@ -52,8 +52,8 @@ impl DemangleWrite for Bounded {
     }
 }
 
-/// Maximum length of a name of Microsoft's compiler that is demangled, bytes. The demangler recurses
-/// without a limit, and real names are shorter.
+/// Maximum length of a name of Microsoft's compiler that is demangled, bytes. The demangler
+/// recurses without a limit, and real names are shorter.
 const MAX_MSVC_LEN: usize = 2048;
 /// Maximum number of digits in such a name. Digits refer to earlier parts, which may refer to still
 /// earlier ones: 115 bytes took gigabytes, and the demangler has no limit. With this many digits it

@@ -1,9 +1,9 @@
 //! Disassembles machine code around samples.
 //!
-//! Format: the Intel and AMD manuals, decoded with the `iced-x86` crate and printed like `objdump` and
-//! `perf annotate` (AT&T syntax). *Why samples are needed*: x86 instructions have no fixed length,
-//! but every sample was taken at the start of one. If no function is known, only samples show where
-//! to begin.
+//! Format: the Intel and AMD manuals, decoded with the `iced-x86` crate and printed like `objdump`
+//! and `perf annotate` (AT&T syntax). *Why samples are needed*: x86 instructions have no fixed
+//! length, but every sample was taken at the start of one. If no function is known, only samples
+//! show where to begin.
 
 use crate::machine_code::{Code, Isa};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter};

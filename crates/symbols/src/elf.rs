@@ -12,11 +12,11 @@ use rustc_hash::FxHashMap;
 use std::io::SeekFrom;
 use std::ops::Range;
 
-/// Maximum length of a page, bytes. Mappings start and end at pages, so a segment may reach this far
-/// beyond its file range.
+/// Maximum length of a page, bytes. Mappings start and end at pages, so a segment may reach this
+/// far beyond its file range.
 const MAX_PAGE_BYTES: u64 = 64 << 10;
-/// Maximum number of symbols before an address that are searched for one that contains it. Functions
-/// may contain others (cold parts, assembler labels).
+/// Maximum number of symbols before an address that are searched for one that contains it.
+/// Functions may contain others (cold parts, assembler labels).
 const MAX_NESTING: usize = 64;
 /// Maximum ratio of a section's unpacked to its packed length, which is zlib's own limit. A section
 /// that claims more is not read.
@@ -161,8 +161,8 @@ impl Elf {
                 elf::STB_WEAK => Binding::Weak,
                 _ => Binding::Global,
             };
-            // A stripped file has only its exported symbols, so a symbol without a size need not end
-            // at the next one.
+            // A stripped file has only its exported symbols, so a symbol without a size need not
+            // end at the next one.
             if size == 0 && !self.has_symtab {
                 continue;
             }
@@ -309,8 +309,8 @@ fn segments<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a Limited<I>>) 
         .collect()
 }
 
-/// Sorts functions, and ends those without a size (the flag) at the next function. Drops those inside
-/// another function, which are assembler labels.
+/// Sorts functions, and ends those without a size (the flag) at the next function. Drops those
+/// inside another function, which are assembler labels.
 fn settle(mut found: Vec<(Function, bool)>) -> Vec<Function> {
     found.sort_unstable_by_key(|(function, is_unsized)| {
         (function.svmas.start, *is_unsized, function.name)

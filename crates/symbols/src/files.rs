@@ -1,8 +1,8 @@
 //! The files that naming needs, and how this process opens them itself.
 //!
 //! *Why a trait*: the files that a trace mentions belong to other users, who may change them while
-//! they are read. A recorder that runs as root reads them in a process without rights, which requests
-//! file descriptors. Everybody else opens them with the user's own rights.
+//! they are read. A recorder that runs as root reads them in a process without rights, which
+//! requests file descriptors. Everybody else opens them with the user's own rights.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -118,8 +118,8 @@ impl Files for LocalFiles {
     }
 }
 
-/// The perf map of a process in a container, which is in the container's `/tmp`, under the pid inside
-/// the container.
+/// The perf map of a process in a container, which is in the container's `/tmp`, under the pid
+/// inside the container.
 ///
 /// # Errors
 /// If the process is gone.

@@ -16,8 +16,8 @@ pub fn kallsyms(text: &[u8], avmas: &[u64]) -> Vec<Option<String>> {
     kernel::names(text.to_vec(), avmas)
 }
 
-/// Reads an ELF file with its linkage stubs and unwind table. Returns the names at `svmas`; `None` if
-/// it is not an ELF file.
+/// Reads an ELF file with its linkage stubs and unwind table. Returns the names at `svmas`; `None`
+/// if it is not an ELF file.
 pub fn elf(bytes: &[u8], svmas: &[u64]) -> Option<Vec<Option<String>>> {
     let elf = Elf::read(Cursor::new(bytes))?;
     let stubs = plt::stubs(Cursor::new(bytes));

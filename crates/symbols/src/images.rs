@@ -28,8 +28,8 @@ struct Job {
     rvas: Vec<u32>,
 }
 
-/// Names every frame of an image that has no name yet. Adds to the trace's warnings which images get
-/// no names, and why.
+/// Names every frame of an image that has no name yet. Adds to the trace's warnings which images
+/// get no names, and why.
 pub(crate) fn name(trace: &mut Trace, path: &SymbolPath, fetching: &Fetching) {
     let jobs = jobs(trace);
     if jobs.is_empty() {
@@ -120,8 +120,8 @@ impl Nameless {
             }
             Self::Pdb(NoPdb::Compressed) => {
                 format!(
-                    "no symbols for {count}, whose PDBs are compressed (.pd_; expand them with expand \
-                     or cabextract): {listed}"
+                    "no symbols for {count}, whose PDBs are compressed (.pd_; expand them with \
+                     expand or cabextract): {listed}"
                 )
             }
         }

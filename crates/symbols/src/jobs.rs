@@ -1,7 +1,7 @@
 //! Runs jobs on several threads, and abandons those that make no progress.
 //!
-//! *Why threads that can be abandoned*: reading a file on a dead server, or on a file system that its
-//! owner stopped, never returns and cannot be cancelled. *Why the process's own CPU time is the
+//! *Why threads that can be abandoned*: reading a file on a dead server, or on a file system that
+//! its owner stopped, never returns and cannot be cancelled. *Why the process's own CPU time is the
 //! measure*: on a busy machine work is slow, but only waiting must end.
 
 use std::collections::VecDeque;
@@ -20,8 +20,8 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 const SPARE_THREADS: usize = 2;
 
 /// Runs `work` on each job, in their order, and `meanwhile` on this thread. Returns the jobs that
-/// ended. `effort` is the maximum CPU time for all jobs together. With it, this also returns when the
-/// effort is used up or when there is no progress; jobs that still run are abandoned then.
+/// ended. `effort` is the maximum CPU time for all jobs together. With it, this also returns when
+/// the effort is used up or when there is no progress; jobs that still run are abandoned then.
 pub(crate) fn run<J: Send + 'static>(
     jobs: Vec<J>,
     work: impl Fn(&mut J) + Send + Sync + 'static,

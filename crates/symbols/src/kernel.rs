@@ -1,8 +1,8 @@
 //! Names kernel addresses from the running kernel's symbol list.
 //!
 //! Format: `/proc/kallsyms`, a line `ADDRESS TYPE name[\t[module]]` per symbol
-//! (`kernel/kallsyms.c`, `s_show`), with the types of `nm(1)`. *Why all types are kept*: symbols have
-//! no size, so a function ends where anything else begins.
+//! (`kernel/kallsyms.c`, `s_show`), with the types of `nm(1)`. *Why all types are kept*: symbols
+//! have no size, so a function ends where anything else begins.
 
 use crate::files::{Files, Wanted};
 use rustc_hash::FxHashSet;

@@ -1,9 +1,9 @@
 //! Reads kernel code from a `vmlinux`, and finds the offset at which the recorded kernel ran.
 //!
 //! Format: ELF. The kernel moves itself at boot by a multiple of 2 MiB (`CONFIG_RANDOMIZE_BASE`, at
-//! least `CONFIG_PHYSICAL_ALIGN`). *Why the offset is found by names*: the trace has the names of the
-//! functions on its stacks, the image says where they were linked, and only one offset fits them
-//! all. This works on any machine, and detects an image of another build.
+//! least `CONFIG_PHYSICAL_ALIGN`). *Why the offset is found by names*: the trace has the names of
+//! the functions on its stacks, the image says where they were linked, and only one offset fits
+//! them all. This works on any machine, and detects an image of another build.
 
 use crate::elf::Elf;
 use crate::files::open_regular;
@@ -76,8 +76,8 @@ impl KernelImage {
     }
 }
 
-/// The offset at which the kernel of `trace` ran: the one that fits more than half of its frames whose
-/// names the image has.
+/// The offset at which the kernel of `trace` ran: the one that fits more than half of its frames
+/// whose names the image has.
 fn moved(trace: &Trace, module: ModuleId, elf: &Elf, file: &mut File) -> Option<u64> {
     let by_name = elf.functions_by_name(file);
     let mut votes: BTreeMap<u64, usize> = BTreeMap::new();

@@ -13,7 +13,8 @@ const MAX_BYTES: u64 = 128 << 20;
 /// Maximum number of bytes that are read of a file while another large file is being read.
 const LARGE_BYTES: u64 = 8 << 20;
 
-/// Held while a large file is read. Several at once could take more memory than a recorder may have.
+/// Held while a large file is read. Several at once could take more memory than a recorder may
+/// have.
 static LARGE: Mutex<()> = Mutex::new(());
 
 /// A file, or an image in memory.

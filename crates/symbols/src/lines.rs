@@ -1,8 +1,8 @@
 //! Inlined functions and source lines of one file, from its DWARF.
 //!
 //! Format: DWARF 2 to 5, read with the `addr2line` crate. Split DWARF (`.dwo`, `.dwp`) is not read.
-//! *Why it stays open between saves*: opening decompresses and indexes all of it, which takes 150 ms
-//! for libc. *Why it is not mapped*: truncating a mapped file kills its reader.
+//! *Why it stays open between saves*: opening decompresses and indexes all of it, which takes 150
+//! ms for libc. *Why it is not mapped*: truncating a mapped file kills its reader.
 
 use crate::demangle::demangle;
 use crate::files::{self, Files, Identity, Wanted};
@@ -83,7 +83,7 @@ impl Lines {
 /// Calls `load` with a function that reads a section of `file` into memory.
 fn load<T>(
     file: File,
-    load: impl FnOnce(&dyn Fn(SectionId) -> Result<Section, gimli::Error>) -> Result<T, gimli::Error>,
+    load: impl FnOnce(&dyn Fn(SectionId) -> gimli::Result<Section>) -> gimli::Result<T>,
 ) -> Option<T> {
     let limited = Limited::new(file.try_clone().ok()?);
     let object = object::File::parse(&limited).ok()?;

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 
 /// Number of bytes that are read before and after samples whose function is not known.
 const RAW_MARGIN_BYTES: u64 = 256;
-/// Maximum length of a function that is read whole, bytes. Of a longer one, only the code around the
-/// samples is read.
+/// Maximum length of a function that is read whole, bytes. Of a longer one, only the code around
+/// the samples is read.
 const MAX_CODE_BYTES: u64 = 256 << 10;
 
 /// An instruction set.
@@ -40,9 +40,11 @@ pub struct Code {
     pub start: u64,
     /// The code.
     pub bytes: Vec<u8>,
-    /// The address that a disassembler shows for `start`: an svma for files, an avma for the kernel.
+    /// The address that a disassembler shows for `start`: an svma for files, an avma for the
+    /// kernel.
     pub start_address: u64,
-    /// True if this is one function by the symbol table, false if it is the code around the samples.
+    /// True if this is one function by the symbol table, false if it is the code around the
+    /// samples.
     pub is_function: bool,
     /// Its instruction set.
     pub isa: Isa,
@@ -84,7 +86,8 @@ pub enum NoCode {
     OtherKernel(&'static str),
     /// No `/proc/kcore`, or not permitted.
     #[error(
-        "{path} cannot be read ({kind}): it takes root and a kernel with CONFIG_PROC_KCORE; or give --kernel-image VMLINUX"
+        "{path} cannot be read ({kind}): it takes root and a kernel with CONFIG_PROC_KCORE; or \
+         give --kernel-image VMLINUX"
     )]
     NoKcore {
         /// The file.
@@ -102,8 +105,8 @@ pub enum NoCode {
     },
 }
 
-/// `extent` if it contains `near` and is not too long, else `near` with a margin. Also returns whether
-/// this is a function.
+/// `extent` if it contains `near` and is not too long, else `near` with a margin. Also returns
+/// whether this is a function.
 pub(crate) fn bounds(extent: Option<Range<u64>>, near: &Range<u64>) -> (Range<u64>, bool) {
     let fits = |extent: &Range<u64>| {
         extent.contains(&near.start)

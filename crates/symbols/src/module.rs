@@ -1,8 +1,8 @@
 //! One mapped file: names its locations and remembers them.
 //!
-//! Frames have file offsets ([`ModuleKind::File`](unhitch_model::ModuleKind)), symbols and DWARF have
-//! svmas, see [`Elf::svma`]. *Why names are kept by offset*: two saves of a flight recorder share
-//! nearly all their frames, so most of a save is one hash lookup per frame.
+//! Frames have file offsets ([`ModuleKind::File`](unhitch_model::ModuleKind)), symbols and DWARF
+//! have svmas, see [`Elf::svma`]. *Why names are kept by offset*: two saves of a flight recorder
+//! share nearly all their frames, so most of a save is one hash lookup per frame.
 
 use crate::debug_file::{self, DebugFile};
 use crate::demangle::demangle;
@@ -142,8 +142,8 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// Reads the file at `path`, or the running kernel's vdso. If both have a build id it must be the
-    /// recorded one; otherwise the file must not have been written since the recording.
+    /// Reads the file at `path`, or the running kernel's vdso. If both have a build id it must be
+    /// the recorded one; otherwise the file must not have been written since the recording.
     pub(crate) fn open(
         path: &str,
         recorded: RecordedFile<'_>,

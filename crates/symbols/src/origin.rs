@@ -1,9 +1,9 @@
-//! Decides whether a trace can be from this machine since its last boot. Only then do this machine's
-//! symbol list and JIT maps apply.
+//! Decides whether a trace can be from this machine since its last boot. Only then do this
+//! machine's symbol list and JIT maps apply.
 //!
-//! Format: `proc_sys_kernel(5)` and `btime` of `proc_stat(5)`. *Why the boot matters*: after each boot
-//! the kernel lies at another address and pids start over, so the same machine's list gives wrong
-//! names that look right.
+//! Format: `proc_sys_kernel(5)` and `btime` of `proc_stat(5)`. *Why the boot matters*: after each
+//! boot the kernel lies at another address and pids start over, so the same machine's list gives
+//! wrong names that look right.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use unhitch_model::{Meta, Trace};
@@ -28,8 +28,8 @@ pub(crate) fn foreign(meta: &Meta) -> Option<&'static str> {
     if differs(&meta.kernel, "/proc/sys/kernel/osrelease") {
         return Some("the trace is from another kernel than the running one");
     }
-    // The monotonic clock starts with the kernel and stops while the machine sleeps, so its zero only
-    // moves forward.
+    // The monotonic clock starts with the kernel and stops while the machine sleeps, so its zero
+    // only moves forward.
     let started_before = |epoch_ns: i128| {
         boot_time_s()
             .is_some_and(|boot_s| epoch_ns / 1_000_000_000 + MAX_CLOCK_CORRECTION_S < boot_s)

@@ -1,8 +1,8 @@
 //! Names JIT code from the map that its runtime writes to `/tmp/perf-PID.map`.
 //!
 //! Format: `tools/perf/Documentation/jit-interface.txt`: a line `START SIZE name` per function,
-//! both numbers hexadecimal, the start an avma. *Why the last line wins*: runtimes only append, so when
-//! they reuse memory they add another line for it.
+//! both numbers hexadecimal, the start an avma. *Why the last line wins*: runtimes only append, so
+//! when they reuse memory they add another line for it.
 
 use crate::files::{self, Files, Identity, Wanted};
 use rustc_hash::FxHashMap;
@@ -83,8 +83,8 @@ fn parse(line: &[u8]) -> Option<(Range<u64>, Range<usize>)> {
     (!name.is_empty()).then(|| (start_avma..start_avma.saturating_add(size.max(1)), name))
 }
 
-/// Parses the number that begins at `start` and ends at a blank. Also returns the blank's index. This
-/// is fast because maps have millions of numbers.
+/// Parses the number that begins at `start` and ends at a blank. Also returns the blank's index.
+/// This is fast because maps have millions of numbers.
 fn hexadecimal(line: &[u8], start: usize) -> Option<(u64, usize)> {
     const DIGITS: usize = 16;
     let first = if line.get(start..)?.starts_with(b"0x") { start + 2 } else { start };

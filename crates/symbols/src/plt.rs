@@ -15,8 +15,8 @@ const STUB_BYTES: usize = 8;
 /// Maximum length of a section of stubs, bytes. No linker makes a longer one.
 const MAX_SECTION_BYTES: u64 = 16 << 20;
 
-/// All stubs of the file `image`: the svma of the 8 bytes that contain the jump, and the linker symbol
-/// of its target.
+/// All stubs of the file `image`: the svma of the 8 bytes that contain the jump, and the linker
+/// symbol of its target.
 pub(crate) fn stubs(image: impl Image) -> FxHashMap<u64, String> {
     let cache = Limited::new(image);
     read(&cache).unwrap_or_default()

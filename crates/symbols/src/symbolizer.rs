@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-use unhitch_model::{FrameId, ModuleKind, System, Trace};
+use unhitch_model::{FrameId, ModuleId, ModuleKind, System, Trace};
 
 /// Maximum number of saves for which files and maps are kept without being used.
 const MAX_UNUSED_SAVES: u64 = 8;
@@ -36,8 +36,8 @@ pub struct Options {
     pub fetching: Fetching,
     /// Whether to look up inlined functions and source lines where a file has DWARF.
     pub lines: bool,
-    /// Maximum CPU time for naming one trace. With a limit, files that do not answer are given up as
-    /// well.
+    /// Maximum CPU time for naming one trace. With a limit, files that do not answer are given up
+    /// as well.
     pub effort: Option<Duration>,
 }
 
@@ -137,15 +137,7 @@ impl Symbolizer {
             return;
         }
         self.saves += 1;
-        let mut by_module: BTreeMap<_, Frames> = BTreeMap::new();
-        for (index, frame) in trace.stacks.frames().iter().enumerate() {
-            let id = FrameId(index as u32);
-            if trace.symbols.get(id).is_empty() {
-                let frames = by_module.entry(frame.module).or_default();
-                frames.ids.push(id);
-                frames.offsets.push(frame.offset);
-            }
-        }
+        let by_module = nameless_frames(trace);
         let foreign = origin::foreign(&trace.meta);
         let (mut jobs, mut jit, mut kernel) = (Vec::new(), Vec::new(), Frames::default());
         for (id, mut frames) in by_module {
@@ -289,6 +281,20 @@ impl Symbolizer {
             trace.warnings.add(why.warning(modules, &listed(&files)));
         }
     }
+}
+
+/// The frames that have no names yet, by module.
+fn nameless_frames(trace: &Trace) -> BTreeMap<ModuleId, Frames> {
+    let mut by_module: BTreeMap<ModuleId, Frames> = BTreeMap::new();
+    for (index, frame) in trace.stacks.frames().iter().enumerate() {
+        let id = FrameId(index as u32);
+        if trace.symbols.get(id).is_empty() {
+            let frames = by_module.entry(frame.module).or_default();
+            frames.ids.push(id);
+            frames.offsets.push(frame.offset);
+        }
+    }
+    by_module
 }
 
 impl Job {

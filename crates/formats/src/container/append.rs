@@ -15,8 +15,8 @@ use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
 
-/// Adds `symbols` to the container `file`, which is open for reading and writing and lies at `path`.
-/// Returns its new length in bytes.
+/// Adds `symbols` to the container `file`, which is open for reading and writing and lies at
+/// `path`. Returns its new length in bytes.
 ///
 /// # Errors
 /// If it is not a container, has names already, or cannot be written. The file is then unchanged.

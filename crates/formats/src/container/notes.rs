@@ -61,8 +61,8 @@ fn copy(
         match &*entry.name()? {
             NOTES => {}
             PERF_DATA if entry.compression() == CompressionMethod::Stored => {
-                // A raw copy would lose the alignment for mapping. The checksum is computed anew, so
-                // damage must end the copy here.
+                // A raw copy would lose the alignment for mapping. The checksum is computed anew,
+                // so damage must end the copy here.
                 let options =
                     SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
                 out.start_file(PERF_DATA, options.with_alignment(8).large_file(true))?;

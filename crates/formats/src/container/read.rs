@@ -17,8 +17,8 @@ use unhitch_model::{
 };
 use zip::{CompressionMethod, ZipArchive};
 
-/// Maximum number of bytes that a compressed `perf.data` is unpacked to; [`check::allowed`] may allow
-/// less.
+/// Maximum number of bytes that a compressed `perf.data` is unpacked to; [`check::allowed`] may
+/// allow less.
 const MAX_PERF_DATA_LEN: u64 = 8 << 30;
 
 /// True for a zip.

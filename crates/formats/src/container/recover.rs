@@ -1,5 +1,5 @@
-//! Finds the members of a container that lacks its directory, because its end was cut off or a crash
-//! interrupted the adding of names.
+//! Finds the members of a container that lacks its directory, because its end was cut off or a
+//! crash interrupted the adding of names.
 //!
 //! Format: APPNOTE.TXT 4.3.7; each member follows a header with its name and length. The members
 //! other than the records get a new directory in memory.

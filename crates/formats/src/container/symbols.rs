@@ -1,8 +1,8 @@
-//! `symbols.json`: function names by module and offset, resolved on the recording machine, where the
-//! code is.
+//! `symbols.json`: function names by module and offset, resolved on the recording machine, where
+//! the code is.
 //!
-//! Each name is in a list once, and frames refer to it by index. A frame matches a module of the same
-//! path, kind and build id, so that two versions of a library are never mixed up.
+//! Each name is in a list once, and frames refer to it by index. A frame matches a module of the
+//! same path, kind and build id, so that two versions of a library are never mixed up.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};

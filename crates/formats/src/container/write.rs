@@ -1,8 +1,8 @@
 //! Writes a container completely or not at all.
 //!
-//! It is written under a temporary name in the target's folder, synced, and then linked to its name,
-//! which fails if the name is taken. A trace of a hang cannot be recorded again, so none is ever
-//! overwritten.
+//! It is written under a temporary name in the target's folder, synced, and then linked to its
+//! name, which fails if the name is taken. A trace of a hang cannot be recorded again, so none is
+//! ever overwritten.
 
 use super::members::{META, NOTES, PERF_DATA, SYMBOLS};
 use super::meta::ContainerMeta;
@@ -62,8 +62,8 @@ pub fn write_container_for(
     write(path, parts, readers)
 }
 
-/// Creates a file. Only its owner may read it at first. A group may read it once the file belongs to
-/// the group, which takes two steps.
+/// Creates a file. Only its owner may read it at first. A group may read it once the file belongs
+/// to the group, which takes two steps.
 pub(super) fn create(path: &Path, readers: Readers) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create_new(true);
@@ -185,8 +185,8 @@ fn json(entry: &'static str, value: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(value).map_err(|source| Error::Json { entry, source })
 }
 
-/// The file name of a new trace. `stamp` is local time as `YYYY-MM-DD_HH-MM-SS`. Characters of `what`
-/// that may not be in file names become `-`.
+/// The file name of a new trace. `stamp` is local time as `YYYY-MM-DD_HH-MM-SS`. Characters of
+/// `what` that may not be in file names become `-`.
 pub fn trace_file_name(stamp: &str, what: &str) -> String {
     let keep = |letter: char| {
         if letter.is_alphanumeric() || "._-".contains(letter) { letter } else { '-' }

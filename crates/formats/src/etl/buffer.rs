@@ -114,8 +114,8 @@ impl<'a> Buffer<'a> {
 }
 
 /// Maximum length of a trace's unpacked events: this many times the length of its files, or the
-/// second number of bytes if that is more. Buffers beyond that are left out. XPRESS can expand a few
-/// bytes to gigabytes; real traces become up to six times as long.
+/// second number of bytes if that is more. Buffers beyond that are left out. XPRESS can expand a
+/// few bytes to gigabytes; real traces become up to six times as long.
 const MAX_GROWTH: (usize, usize) = (16, 4 << 20);
 
 /// Maximum number of bytes of events for files that take `on_disk` bytes, in a zip or not.
@@ -123,8 +123,8 @@ pub(crate) fn allowed(on_disk: usize) -> usize {
     on_disk.saturating_mul(MAX_GROWTH.0).max(MAX_GROWTH.1)
 }
 
-/// The buffers of a file in their order. Damage goes to `warnings`. `allowed` is the number of bytes
-/// of events that may still be unpacked.
+/// The buffers of a file in their order. Damage goes to `warnings`. `allowed` is the number of
+/// bytes of events that may still be unpacked.
 pub(crate) fn walk<'a>(
     bytes: &'a [u8],
     allowed: &mut usize,

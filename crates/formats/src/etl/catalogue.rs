@@ -295,8 +295,8 @@ static KNOWN: LazyLock<Catalogue> = LazyLock::new(Catalogue::known);
 /// The provider of the kernel's own events.
 pub(super) const KERNEL: &str = "Windows Kernel";
 
-/// Marks descriptions of the built-in table, which hold for all versions: newer ones only add fields
-/// at the end.
+/// Marks descriptions of the built-in table, which hold for all versions: newer ones only add
+/// fields at the end.
 const ANY_VERSION: u8 = u8::MAX;
 
 /// `8c416c79-d49b-4f01-a467-e56d3aa8234c` as it lies in memory.

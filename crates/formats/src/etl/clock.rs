@@ -1,5 +1,5 @@
-//! [`LogHeader`]: the first event of every file (`TRACE_LOGFILE_HEADER`), which says what timestamps
-//! count. [`Clock`]: converts timestamps to time.
+//! [`LogHeader`]: the first event of every file (`TRACE_LOGFILE_HEADER`), which says what
+//! timestamps count. [`Clock`]: converts timestamps to time.
 
 use super::buffer::{u32_at, u64_at};
 use unhitch_model::Time;

@@ -400,8 +400,8 @@ pub(super) fn wakings(
     out
 }
 
-/// The CPU that each thread was woken for. ReadyThread does not have it, so this is the CPU on which
-/// the thread runs next.
+/// The CPU that each thread was woken for. ReadyThread does not have it, so this is the CPU on
+/// which the thread runs next.
 fn target_cpus(rows: &[Ready], switches: &[Switch]) -> Vec<u16> {
     let mut next: FxHashMap<u32, u16> = FxHashMap::default();
     let mut switches = switches.iter().rev().peekable();

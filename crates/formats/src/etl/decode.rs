@@ -1,7 +1,7 @@
 //! [`Decoder`]: decodes buffers to rows.
 //!
-//! Each worker has one. Stack parts and kinds of events, which repeat, are stored once per worker and
-//! merged later. Only the rare events that name something allocate memory of their own.
+//! Each worker has one. Stack parts and kinds of events, which repeat, are stored once per worker
+//! and merged later. Only the rare events that name something allocate memory of their own.
 
 use super::{
     buffer::{Buffer, i64_at, pointer_at, u16_at, u32_at},
@@ -26,8 +26,8 @@ pub(super) struct FileContext {
     pub keep_all: bool,
 }
 
-/// Maximum number of frames that are kept of each side of a stack, so that a few bytes cannot become
-/// many frames. Windows walks up to 192.
+/// Maximum number of frames that are kept of each side of a stack, so that a few bytes cannot
+/// become many frames. Windows walks up to 192.
 const MAX_FRAMES: usize = 256;
 
 /// Number of entries in the cache from hook and version to the kind's number.

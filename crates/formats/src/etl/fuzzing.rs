@@ -1,5 +1,5 @@
-//! Entry points to single readers, for fuzz targets: mutated bytes of a whole `.etl` would reach them
-//! too seldom.
+//! Entry points to single readers, for fuzz targets: mutated bytes of a whole `.etl` would reach
+//! them too seldom.
 //!
 //! Each returns something comparable, so that a target can check that reading twice gives the same
 //! result.

@@ -57,8 +57,8 @@ pub(super) const MANIFEST: u16 = 0xfa00;
 /// The end of a GUID that many classes share: `…-fe05-11d0-9dda-00c04fd7ba7c`.
 const COMMON: [u8; 12] = [0x05, 0xfe, 0xd0, 0x11, 0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c];
 
-/// The hook of a classic event of the kernel or of the tools that merge traces; `None` for any other
-/// class.
+/// The hook of a classic event of the kernel or of the tools that merge traces; `None` for any
+/// other class.
 pub(super) fn of_class(guid: &[u8; 16], opcode: u8) -> Option<u16> {
     let (first, rest) = guid.split_first_chunk::<4>()?;
     let group = match (u32::from_le_bytes(*first), rest) {

@@ -1,8 +1,8 @@
 //! Programs and libraries in memory: which image an address of a process belonged to at a time.
 //!
 //! Image events say where an image lies. The ImageID events that merging tools add at the same time
-//! identify it: its PDB's GUID and age, its time stamp. A later image at the same address counts from
-//! its load on.
+//! identify it: its PDB's GUID and age, its time stamp. A later image at the same address counts
+//! from its load on.
 
 use super::{
     hook, kernel,
@@ -34,8 +34,8 @@ struct Image {
     module: ModuleId,
 }
 
-/// Maximum number of images below an address that are looked at. Images may overlap: an unloaded one
-/// and its successor.
+/// Maximum number of images below an address that are looked at. Images may overlap: an unloaded
+/// one and its successor.
 const MAX_BELOW: usize = 64;
 
 impl Space {
@@ -115,15 +115,6 @@ impl Spaces {
         all.spaces.resize_with(count, Space::default);
         let mut last: FxHashMap<(SpaceId, u64), ModuleId> = FxHashMap::default();
         for event in naming {
-            let loaded = event.hook == hook::IMAGE_LOAD;
-            if !loaded
-                && !matches!(
-                    event.hook,
-                    hook::IMAGE_UNLOAD | hook::IMAGE_DC_START | hook::IMAGE_DC_END
-                )
-            {
-                continue;
-            }
             let Some((base, size, pid, timestamp, file)) = image(event, pointer_bytes, trace)
             else {
                 continue;
@@ -163,7 +154,7 @@ impl Spaces {
                 image.module = module;
                 continue;
             }
-            let from = if loaded { time } else { Time::ZERO };
+            let from = if event.hook == hook::IMAGE_LOAD { time } else { Time::ZERO };
             space.images.push(Image { base, size, from, module });
         }
         all.spaces.iter_mut().for_each(Space::finish);
@@ -176,17 +167,17 @@ impl Spaces {
         is_kernel_avma(avma, self.pointer_bytes)
     }
 
-    /// True for an address where no Windows program has code: the lowest 64 KiB, and the gap between
-    /// the two halves. *Why no stricter*: code generated at run time may lie anywhere else, and not
-    /// every runtime reports where.
+    /// True for an address where no Windows program has code: the lowest 64 KiB, and the gap
+    /// between the two halves. *Why no stricter*: code generated at run time may lie anywhere else,
+    /// and not every runtime reports where.
     pub(super) fn is_never_code(&self, avma: u64) -> bool {
         const LOWEST: u64 = 0x1_0000;
         const USER_END: u64 = 1 << 47;
         !self.is_kernel(avma) && !(LOWEST..USER_END).contains(&avma)
     }
 
-    /// Number of changes of the space up to `time`. An address means the same as long as this number
-    /// stays.
+    /// Number of changes of the space up to `time`. An address means the same as long as this
+    /// number stays.
     #[inline]
     pub(super) fn epoch(&self, space: SpaceId, time: Time) -> u32 {
         self.spaces
@@ -260,12 +251,17 @@ fn name(frame: FrameId, function: NameId, trace: &mut Trace) {
     trace.symbols.set(frame, &[Symbol { function, file: NameId::EMPTY, line: 0 }]);
 }
 
-/// Base, size, process, time stamp and path of an image event.
+/// Base, size, process, time stamp and path of an image event; `None` for other events.
 fn image(
     event: &Naming,
     pointer_bytes: u8,
     trace: &mut Trace,
 ) -> Option<(u64, u64, u32, u32, String)> {
+    const EVENTS: [u16; 4] =
+        [hook::IMAGE_LOAD, hook::IMAGE_UNLOAD, hook::IMAGE_DC_START, hook::IMAGE_DC_END];
+    if !EVENTS.contains(&event.hook) {
+        return None;
+    }
     let layout = kernel::layout(event.hook, event.version, pointer_bytes, &mut trace.strings);
     let (mut base, mut size, mut pid, mut timestamp, mut file) =
         (None, None, event.pid, 0, String::new());

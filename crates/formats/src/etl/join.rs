@@ -31,8 +31,8 @@ pub(super) struct Joined {
     pub tid: u32,
 }
 
-/// Maximum number of events of one time that are looked at. No machine has more, and looking at more
-/// would take forever.
+/// Maximum number of events of one time that are looked at. No machine has more, and looking at
+/// more would take forever.
 const MAX_AT_ONCE: usize = 256;
 
 /// Minimum number of records per job, since the first search of a job starts far from its target.
@@ -206,8 +206,8 @@ fn seek<T>(column: &[T], hint: usize, early: impl Fn(&T) -> bool) -> usize {
     low + column.get(low..high).unwrap_or_default().partition_point(&early)
 }
 
-/// The stack parts that keys stand for. Keys are kernel addresses, which are reused. A key is defined
-/// when it is withdrawn, or at the end of the session.
+/// The stack parts that keys stand for. Keys are kernel addresses, which are reused. A key is
+/// defined when it is withdrawn, or at the end of the session.
 #[derive(Default)]
 pub(super) struct Definitions {
     /// Each key's index in `of_key`.
@@ -229,8 +229,8 @@ impl Definitions {
         all
     }
 
-    /// The part that `key` stood for at a time: the first definition then or later, else the last one
-    /// that was written in advance. `hints` has for each key where the last search ended.
+    /// The part that `key` stood for at a time: the first definition then or later, else the last
+    /// one that was written in advance. `hints` has for each key where the last search ended.
     pub(super) fn part(&self, key: u64, at: i64, hints: &mut [usize]) -> Option<u32> {
         let place = *self.keys.get(&key)? as usize;
         let (definitions, hint) = (self.of_key.get(place)?, hints.get_mut(place)?);

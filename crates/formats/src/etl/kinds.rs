@@ -46,8 +46,8 @@ pub(super) struct KindTable {
     slots: FxHashMap<u64, u32>,
 }
 
-/// Maximum number of kinds that are distinguished. Real traces have a few hundred; a hostile one may
-/// have one per event.
+/// Maximum number of kinds that are distinguished. Real traces have a few hundred; a hostile one
+/// may have one per event.
 pub(super) const MAX_KINDS: usize = 1 << 14;
 
 impl KindTable {

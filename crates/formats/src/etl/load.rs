@@ -18,16 +18,17 @@ use crate::Error;
 use rayon::prelude::*;
 use unhitch_model::{Format, Meta, Origin, System, Trace, Warnings};
 
-/// True if `bytes` start like an `.etl` file: with a buffer header and the event that comes first in
-/// every file.
+/// True if `bytes` start like an `.etl` file: with a buffer header and the event that comes first
+/// in every file.
 pub(crate) fn is_etl(bytes: &[u8]) -> bool {
     let first = bytes.get(buffer::BUFFER_HEADER_LEN..).and_then(|events| events.first_chunk::<8>());
     let size = buffer::u32_at(bytes, 0).unwrap_or(0) as usize;
     size >= buffer::BUFFER_HEADER_LEN && matches!(first, Some([_, _, 1 | 2, 0xc0, _, _, 0, 0]))
 }
 
-/// True for a merged file, which is a whole recording by itself. Merging tools also write files that
-/// hold metadata only (event descriptions, image ids) and belong to other files: those do not count.
+/// True for a merged file, which is a whole recording by itself. Merging tools also write files
+/// that hold metadata only (event descriptions, image ids) and belong to other files: those do not
+/// count.
 pub(crate) fn is_merged(bytes: &[u8]) -> bool {
     const MERGED: &str = "Relogger";
     let header = Buffer::first(bytes).as_ref().and_then(log_header);
@@ -93,8 +94,8 @@ pub(crate) fn load(
         }
         if header.mode & NO_PER_CPU_BUFFERS != 0 {
             warnings.add(
-                "the session did not use a buffer per CPU (EVENT_TRACE_NO_PER_PROCESSOR_BUFFERING): \
-                 the CPU of each event is unknown",
+                "the session did not use a buffer per CPU \
+                 (EVENT_TRACE_NO_PER_PROCESSOR_BUFFERING): the CPU of each event is unknown",
             );
         }
         let same_clock = |first: &LogHeader| {

@@ -1,5 +1,5 @@
-//! Manifests of .NET's EventSource: XML that a provider writes into the trace in chunks, as events of
-//! its own.
+//! Manifests of .NET's EventSource: XML that a provider writes into the trace in chunks, as events
+//! of its own.
 //!
 //! This reads only what an EventSource writes: XML's five entities but no others, and no structs.
 
@@ -132,7 +132,8 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
             }
         }
     }
-    // Events share templates. Together, their fields should not take much more memory than the text.
+    // Events share templates. Together, their fields should not take much more memory than the
+    // text.
     let mut allowed = xml.len().saturating_mul(MAX_GROWTH);
     for (id, version, symbol, task, opcode, template) in events {
         let value = opcodes.get(&opcode).copied().or(standard_opcode(&opcode)).unwrap_or(0) as u8;

@@ -1,9 +1,9 @@
 //! [`Methods`]: which method of .NET an address of a process belonged to at a time.
 //!
-//! The runtime reports where it puts machine code (`MethodLoad`, `MethodUnload`), and lists existing
-//! code when a session begins or ends (`MethodDCStart`, `MethodDCEnd`); the layouts are those of
-//! `ClrEtwAll.man`. *Why by time*: the runtime reuses code memory, so an address may belong to
-//! different methods at different times.
+//! The runtime reports where it puts machine code (`MethodLoad`, `MethodUnload`), and lists
+//! existing code when a session begins or ends (`MethodDCStart`, `MethodDCEnd`); the layouts are
+//! those of `ClrEtwAll.man`. *Why by time*: the runtime reuses code memory, so an address may
+//! belong to different methods at different times.
 
 use super::{
     buffer::{u16_at, u32_at, u64_at},
@@ -18,7 +18,8 @@ use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use unhitch_model::{NameId, Time, Trace, Window};
 
-/// All methods of a trace. `'a` is the lifetime of the payloads, from which names are made on demand.
+/// All methods of a trace. `'a` is the lifetime of the payloads, from which names are made on
+/// demand.
 #[derive(Default)]
 pub(super) struct Methods<'a> {
     spaces: FxHashMap<SpaceId, Space<'a>>,
@@ -290,8 +291,8 @@ impl<'a> Live<'a> {
     }
 }
 
-/// Maximum number of methods below an address that are looked at. Methods of one time do not overlap;
-/// only those that replaced each other do.
+/// Maximum number of methods below an address that are looked at. Methods of one time do not
+/// overlap; only those that replaced each other do.
 const MAX_BELOW: usize = 256;
 
 impl Space<'_> {

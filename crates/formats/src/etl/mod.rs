@@ -1,8 +1,8 @@
 //! Event Tracing for Windows: reads `.etl` files on any system.
 //!
 //! The layouts are those of `ntwmi.h` (buffers, kernel events), `evntcons.h` (event headers),
-//! `tdh.h` (event descriptions) and [MS-XCA] (compression). A trace may be several files: kernel and
-//! user sessions that were not merged, but share a clock.
+//! `tdh.h` (event descriptions) and [MS-XCA] (compression). A trace may be several files: kernel
+//! and user sessions that were not merged, but share a clock.
 
 mod assemble;
 mod buffer;

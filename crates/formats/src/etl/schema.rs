@@ -162,8 +162,8 @@ impl Properties<'_> {
     }
 }
 
-/// The type for `TDH_INTYPE_*` and `TDH_OUTTYPE_*`. Also returns whether the description may state a
-/// length.
+/// The type for `TDH_INTYPE_*` and `TDH_OUTTYPE_*`. Also returns whether the description may state
+/// a length.
 pub(super) fn in_type(kind: u16, out: u16) -> Option<(FieldType, bool)> {
     const PORT: u16 = 22;
     const SOCKET_ADDRESS: u16 = 25;

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The files in the folder of `path` whose names say that they are of the same recording. Only their
-/// content shows whether they are.
+/// The files in the folder of `path` whose names say that they are of the same recording. Only
+/// their content shows whether they are.
 pub(crate) fn sibling_files(path: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
     let names = names(name).into_iter().map(|name| path.with_file_name(name));

@@ -1,9 +1,9 @@
 //! Threads and processes of a Windows trace: which incarnations there were, and which one an id
 //! meant at a time.
 //!
-//! Start and end events bound a lifetime. What only the rundown at the end (DCEnd) lists existed from
-//! the beginning. A thread that no event names is known because it ran. Ids are reused at once, so an
-//! end without a start, or a start without an end, begins a new incarnation.
+//! Start and end events bound a lifetime. What only the rundown at the end (DCEnd) lists existed
+//! from the beginning. A thread that no event names is known because it ran. Ids are reused at
+//! once, so an end without a start, or a start without an end, begins a new incarnation.
 
 use super::{buffer::u32_at, clock::Clock, clock::utf16_z, hook, kernel, rows::Naming};
 use rustc_hash::FxHashMap;
@@ -46,8 +46,8 @@ struct Builder<'a> {
     pointer_bytes: u8,
 }
 
-/// Builds the tables from the naming events, which must be by time, and from the threads that events
-/// mention, each with its process ([`NOBODY`](super::event::NOBODY) if no event has it).
+/// Builds the tables from the naming events, which must be by time, and from the threads that
+/// events mention, each with its process ([`NOBODY`](super::event::NOBODY) if no event has it).
 pub(super) fn build(
     naming: &[Naming],
     mentioned: &FxHashMap<u32, u32>,

@@ -6,7 +6,8 @@ use super::{
 };
 use unhitch_model::{Count, FieldType};
 
-/// Reads an event's description (`EVENT_HEADER_EXT_TYPE_EVENT_SCHEMA_TL`): length, tags, name, fields.
+/// Reads an event's description (`EVENT_HEADER_EXT_TYPE_EVENT_SCHEMA_TL`): length, tags, name,
+/// fields.
 pub(super) fn schema(bytes: &[u8]) -> Option<Schema> {
     let len = usize::from(u16_at(bytes, 0)?);
     let mut reader = Reader { rest: bytes.get(2..len.min(bytes.len()))? };

@@ -1,12 +1,12 @@
 //! Unpacks the plain LZ77 variant of XPRESS ([MS-XCA] 2.4), with which ETW compresses its buffers.
 //!
 //! A word has 32 flags, highest first. 0 is a literal byte. 1 is a match of 16 bits: 13 bits of
-//! distance and 3 of length. Longer lengths continue in a nibble (two matches share a byte), a byte,
-//! 16 and 32 bits.
+//! distance and 3 of length. Longer lengths continue in a nibble (two matches share a byte), a
+//! byte, 16 and 32 bits.
 
-/// Flags in a word, and so the maximum number of literal bytes between two matches. Always this many
-/// are copied at once, even if fewer count, because a copy of known length takes few instructions.
-/// The output has room for as many behind its end.
+/// Flags in a word, and so the maximum number of literal bytes between two matches. Always this
+/// many are copied at once, even if fewer count, because a copy of known length takes few
+/// instructions. The output has room for as many behind its end.
 const FLAGS: usize = 32;
 /// Minimum length of a match, bytes.
 const MIN_MATCH: usize = 3;
@@ -28,8 +28,8 @@ pub(crate) fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(),
     result
 }
 
-/// Unpacks to the first `len` bytes of `out`, which must have room behind them. Returns the number of
-/// bytes unpacked.
+/// Unpacks to the first `len` bytes of `out`, which must have room behind them. Returns the number
+/// of bytes unpacked.
 fn unpack_to(packed: &[u8], len: usize, out: &mut [u8]) -> (usize, Result<(), usize>) {
     let mut input = Input { packed, at: 0, nibble: 0 };
     let mut done = 0;

@@ -20,7 +20,9 @@ pub const SW_TASK_CLOCK: u64 = 1;
 pub const SW_DUMMY: u64 = 9;
 
 macro_rules! bits {
-    ($($(#[$doc:meta])* $name:ident = $bit:expr;)*) => { $($(#[$doc])* pub const $name: u64 = 1 << $bit;)* };
+    ($($(#[$doc:meta])* $name:ident = $bit:expr;)*) => {
+        $($(#[$doc])* pub const $name: u64 = 1 << $bit;)*
+    };
 }
 
 /// Bits of [`EventAttr::flags`].
@@ -259,8 +261,8 @@ impl EventAttr {
         bytes
     }
 
-    /// Reads the bytes of any version. Fields that an old version lacks are 0; fields of a newer one
-    /// are ignored.
+    /// Reads the bytes of any version. Fields that an old version lacks are 0; fields of a newer
+    /// one are ignored.
     ///
     /// # Errors
     /// If there are fewer bytes than the oldest version has.

@@ -324,8 +324,8 @@ fn comm(field: Field, raw: &[u8]) -> Option<[u8; 16]> {
     Some(name)
 }
 
-/// The lowest set bit of `prev_state` is the state. A bit above all states means that the thread was
-/// preempted.
+/// The lowest set bit of `prev_state` is the state. A bit above all states means that the thread
+/// was preempted.
 const fn task_state(bits: u64) -> TaskState {
     match bits & 0xff {
         0 if bits == 0 => TaskState::Runnable,

@@ -1,4 +1,5 @@
-//! What a file says about its events, the machine and the recording: the same for reader and writer.
+//! What a file says about its events, the machine and the recording: the same for reader and
+//! writer.
 
 use super::attr::EventAttr;
 use crate::tracepoint::TracingData;

@@ -125,7 +125,10 @@ impl Events {
             let mut role = match format {
                 Some(format) => tracepoint_role(name, format, has_waking),
                 None if desc.attr.kind == attr::TYPE_TRACEPOINT => {
-                    warnings.add(format!("{name}: the file does not describe this tracepoint; its samples were left out"));
+                    warnings.add(format!(
+                        "{name}: the file does not describe this tracepoint; its samples were left \
+                         out"
+                    ));
                     Role::Ignored
                 }
                 None => clock_role(desc, name, &mut clock, warnings),
@@ -135,23 +138,32 @@ impl Events {
             }
             if !matches!(role, Role::Ignored) && !layout.has_time_and_cpu() {
                 warnings.add(format!(
-                    "{name}: recorded without time or CPU; its samples were left out; record all CPUs: \
-                     perf record -a -g -e sched:sched_switch -e sched:sched_waking -e cpu-clock"
+                    "{name}: recorded without time or CPU; its samples were left out; record all \
+                     CPUs: perf record -a -g -e sched:sched_switch -e sched:sched_waking -e cpu-clock"
                 ));
                 role = Role::Ignored;
             }
             let common_pid = format.and_then(|format| format.field("common_pid"));
             events.list.push(Event { name: name.clone(), layout, common_pid, role });
         }
-        if events.list.len() > 1 {
-            events.id_offset = events.list.iter().find_map(|event| event.layout.id_offset());
-            if events.list.iter().any(|event| event.layout.id_offset() != events.id_offset)
-                || events.id_offset.is_none()
-            {
-                warnings.add("the events of this file put their id at different places of a sample: some samples may be misread");
-            }
-        }
+        events.find_id_offset(warnings);
         events
+    }
+
+    /// Finds where samples have the id of their event. With one event they need none.
+    fn find_id_offset(&mut self, warnings: &mut Warnings) {
+        if self.list.len() <= 1 {
+            return;
+        }
+        self.id_offset = self.list.iter().find_map(|event| event.layout.id_offset());
+        if self.list.iter().any(|event| event.layout.id_offset() != self.id_offset)
+            || self.id_offset.is_none()
+        {
+            warnings.add(
+                "the events of this file put their id at different places of a sample: some \
+                 samples may be misread",
+            );
+        }
     }
 
     pub(crate) fn list(&self) -> &[Event] {
@@ -205,8 +217,8 @@ fn name_of(event: &EventDesc, better: Option<&str>) -> String {
 }
 
 /// Takes the first event that samples CPUs as the clock, because a second one would count the same
-/// time twice. Only the core types of a hybrid machine have one each, which differ in the upper half
-/// of `config`.
+/// time twice. Only the core types of a hybrid machine have one each, which differ in the upper
+/// half of `config`.
 fn clock_role<'a>(
     desc: &EventDesc,
     name: &'a str,

@@ -1,8 +1,8 @@
 //! The header of a `perf.data`: where everything is.
 //!
-//! `struct perf_file_header` of `tools/perf/util/header.h`. perf fills in the size of the data last.
-//! If the recorder was killed, the size is 0 and there are no feature sections, but the records are
-//! complete.
+//! `struct perf_file_header` of `tools/perf/util/header.h`. perf fills in the size of the data
+//! last. If the recorder was killed, the size is 0 and there are no feature sections, but the
+//! records are complete.
 
 use super::{
     attr::EventAttr,
@@ -66,8 +66,10 @@ impl<'a> Header<'a> {
         let rest = usize::try_from(data_at).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
         let data = match usize::try_from(data_len) {
             Ok(0) => {
-                warnings
-                    .add("the recorder was killed before it finished the file: names of events and facts about the machine are missing");
+                warnings.add(
+                    "the recorder was killed before it finished the file: names of events and \
+                     facts about the machine are missing",
+                );
                 rest
             }
             Ok(len) if len <= rest.len() => &rest[..len],

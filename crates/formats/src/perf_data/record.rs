@@ -122,8 +122,8 @@ pub mod context {
     pub const USER: u64 = -512i64 as u64;
     /// Those of a user stack that is delivered later. One word follows, its cookie.
     pub const USER_DEFERRED: u64 = -640i64 as u64;
-    /// Those of a hypervisor, a guest, a guest's kernel and a guest's user program, which a trace of
-    /// the host cannot resolve.
+    /// Those of a hypervisor, a guest, a guest's kernel and a guest's user program, which a trace
+    /// of the host cannot resolve.
     pub const OTHERS: [u64; 4] = [-32i64 as u64, -2048i64 as u64, -2176i64 as u64, -2560i64 as u64];
 
     /// True for a marker, which is not an address.
@@ -199,8 +199,8 @@ fn begin(out: &mut Vec<u8>, kind: u32, misc: u16) -> usize {
 }
 
 /// Completes the record that began at `start`. Leaves it out if its size does not fit into 16 bits,
-/// which no caller's data can cause: paths have at most 4096 bytes, chains 127 frames, tracepoints a
-/// page.
+/// which no caller's data can cause: paths have at most 4096 bytes, chains 127 frames, tracepoints
+/// a page.
 fn end(out: &mut Vec<u8>, start: usize) {
     match u16::try_from(out.len() - start) {
         Ok(size) => out[start + 6..start + RECORD_HEADER_LEN].copy_from_slice(&size.to_le_bytes()),

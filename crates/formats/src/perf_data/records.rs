@@ -1,8 +1,8 @@
 //! [`Records`]: an iterator over the records of some data.
 //!
 //! `struct perf_event_header` of `include/uapi/linux/perf_event.h`. Two of perf's own records are
-//! followed by a payload that their 16-bit size does not include. Damage ends the iteration: after a
-//! wrong size, there is no way to find the next record.
+//! followed by a payload that their 16-bit size does not include. Damage ends the iteration: after
+//! a wrong size, there is no way to find the next record.
 
 use super::record::{RECORD_HEADER_LEN, kind};
 use crate::cursor::Cursor;

@@ -103,8 +103,8 @@ fn resolve_one(
     StackOverTime::Varying(changes.into_iter().map(stack_from).collect())
 }
 
-/// Splits a call chain into the kernel's and the user program's addresses. A trace of the host cannot
-/// resolve those of a guest.
+/// Splits a call chain into the kernel's and the user program's addresses. A trace of the host
+/// cannot resolve those of a guest.
 fn split(words: &[u8], kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
     kernel.clear();
     user.clear();

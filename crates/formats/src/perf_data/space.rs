@@ -267,7 +267,8 @@ impl Mapping {
     }
 }
 
-/// True for the names that the kernel gives to memory without a file. No code can be read from them.
+/// True for the names that the kernel gives to memory without a file. No code can be read from
+/// them.
 fn is_anonymous(path: &[u8]) -> bool {
     const NAMES: [&[u8]; 8] = [
         b"//anon",

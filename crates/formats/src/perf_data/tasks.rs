@@ -33,8 +33,8 @@ pub(crate) struct Hints {
     pub lives: Vec<(u64, u32, Life)>,
 }
 
-/// What has reported a thread's birth. Each source reports a birth once, so a second report from the
-/// same source is another birth.
+/// What has reported a thread's birth. Each source reports a birth once, so a second report from
+/// the same source is another birth.
 const BY_RECORD: u8 = 1;
 const BY_TRACEPOINT: u8 = 2;
 const BY_WAKE_UP: u8 = 4;
@@ -229,7 +229,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The latest incarnation of `tid`; if there is none, a new one that existed from the beginning.
+    /// The latest incarnation of `tid`; if there is none, a new one that existed from the
+    /// beginning.
     fn known(&mut self, tid: u32, pid: Option<u32>) -> ThreadId {
         if let Some(id) = self.latest(tid) {
             return id;

@@ -1,10 +1,10 @@
 //! Unpacks and updates the kept corpora; `tools/fuzz` runs it.
 //!
-//! `corpus targets` lists the targets, `corpus unpack TARGET FOLDER` writes its seeds and kept inputs,
-//! `corpus keep TARGET FOLDER` keeps the folder's inputs, `corpus find TARGET NAME FILE` keeps a find,
-//! `corpus run TARGET FILE…` runs inputs without a fuzzer. *Why small ones first*: among inputs that
-//! reach the same code, the smallest is kept (libFuzzer's merge has dropped the others), and inputs
-//! beyond a target's share are left out.
+//! `corpus targets` lists the targets, `corpus unpack TARGET FOLDER` writes its seeds and kept
+//! inputs, `corpus keep TARGET FOLDER` keeps the folder's inputs, `corpus find TARGET NAME FILE`
+//! keeps a find, `corpus run TARGET FILE…` runs inputs without a fuzzer. *Why small ones first*:
+//! among inputs that reach the same code, the smallest is kept (libFuzzer's merge has dropped the
+//! others), and inputs beyond a target's share are left out.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -28,7 +28,8 @@ fn main() -> ExitCode {
         ["find", name, input, file] => find(name, input, Path::new(file)),
         ["run", name, files @ ..] => run_files(name, files),
         _ => Err(io::Error::other(
-            "usage: corpus targets | unpack TARGET FOLDER | keep TARGET FOLDER | find TARGET NAME FILE | run TARGET FILE…",
+            "usage: corpus targets | unpack TARGET FOLDER | keep TARGET FOLDER | \
+             find TARGET NAME FILE | run TARGET FILE…",
         )),
     };
     match result {

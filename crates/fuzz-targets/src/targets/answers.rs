@@ -8,8 +8,8 @@ use unhitch_formats::read_bytes;
 
 static RULES: LazyLock<Rules> = LazyLock::new(Rules::default);
 
-/// Maximum length of a trace, nanoseconds: 52 days. In a longer one, sums over many CPUs may exceed 64
-/// bits. Readers accept such a trace if a damaged record has a wrong time.
+/// Maximum length of a trace, nanoseconds: 52 days. In a longer one, sums over many CPUs may exceed
+/// 64 bits. Readers accept such a trace if a damaged record has a wrong time.
 const MAX_TRACE_NS: u64 = 1 << 52;
 
 pub(super) fn run(bytes: &[u8]) {

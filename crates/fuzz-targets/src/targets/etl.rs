@@ -85,8 +85,8 @@ pub(super) fn schema(bytes: &[u8]) {
     );
 }
 
-/// The first two bytes are the unpacked length. Input that cannot be unpacked is compressed and must
-/// come back unchanged.
+/// The first two bytes are the unpacked length. Input that cannot be unpacked is compressed and
+/// must come back unchanged.
 pub(super) fn xpress(bytes: &[u8]) {
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else { return };
     let len = usize::from(u16::from_le_bytes(*len));

@@ -13,8 +13,8 @@ mod tracepoint;
 pub struct Target {
     /// Its name, which is also that of its corpus.
     pub name: &'static str,
-    /// Maximum length of an input, bytes. Longer ones are cut, because many bytes reach no more code
-    /// than few, only slower.
+    /// Maximum length of an input, bytes. Longer ones are cut, because many bytes reach no more
+    /// code than few, only slower.
     pub max_len: usize,
     /// Maximum memory, bytes: per byte of input, and a base for any input.
     pub memory: (usize, usize),
@@ -34,8 +34,8 @@ impl Target {
     }
 }
 
-/// The limit in docs/windows.md for a Windows trace, without the 128 MiB for large ones, which a few
-/// kilobytes should not take.
+/// The limit in docs/windows.md for a Windows trace, without the 128 MiB for large ones, which a
+/// few kilobytes should not take.
 const ETL_MEMORY: (usize, usize) = (96, 16 << 20);
 /// Texts become tables with a few words per line.
 const TEXT_MEMORY: (usize, usize) = (96, 64 << 10);

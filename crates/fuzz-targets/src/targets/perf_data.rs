@@ -14,8 +14,8 @@ pub(super) fn file(bytes: &[u8]) {
 fn read_twice(bytes: &[u8]) {
     let Ok(trace) = read_bytes(bytes) else { return };
     check::trace(&trace);
-    // Reading twice takes twice as long. A fraction of the inputs is enough, because a difference shows
-    // for many inputs.
+    // Reading twice takes twice as long. A fraction of the inputs is enough, because a difference
+    // shows for many inputs.
     if bytes.len().is_multiple_of(8) && bytes.last().is_some_and(|byte| byte % 4 == 0) {
         check::same(&trace, &read_bytes(bytes).expect("what was read once is read again"));
     }
@@ -53,8 +53,8 @@ pub(super) fn in_frame(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(head.len() + records.len() + tail.len());
     out.extend_from_slice(head);
     out.extend_from_slice(records);
-    // The feature sections' offsets count from the start of the file, so the table behind the records
-    // moves with them.
+    // The feature sections' offsets count from the start of the file, so the table behind the
+    // records moves with them.
     let mut tail = tail.clone();
     let moved = (records.len() as u64).wrapping_sub(MARK.len() as u64);
     let (at, end) = (head.len() + MARK.len(), tail.len());

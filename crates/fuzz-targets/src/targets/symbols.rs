@@ -101,8 +101,8 @@ pub(super) fn dwarf(bytes: &[u8]) {
     Symbolizer::new(options).resolve(&mut trace);
 }
 
-/// The first two bytes are the length of the stripped file. The rest is its debug file, which is put
-/// where the debug link says.
+/// The first two bytes are the length of the stripped file. The rest is its debug file, which is
+/// put where the debug link says.
 pub(super) fn debug_files(bytes: &[u8]) {
     const MAX_NAME_LEN: usize = 32;
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else { return };

@@ -1,4 +1,5 @@
-//! The kernel's descriptions of its tracepoints: single texts, and a file's section with all of them.
+//! The kernel's descriptions of its tracepoints: single texts, and a file's section with all of
+//! them.
 
 use unhitch_formats::tracepoint::{EventFormat, TracingData};
 

@@ -1,9 +1,10 @@
-//! Writes events to an `.etl` file, as if recorded on Windows 10 with UIforETW and merged by `xperf`.
+//! Writes events to an `.etl` file, as if recorded on Windows 10 with UIforETW and merged by
+//! `xperf`.
 //!
 //! Differences from Linux: a context switch has the stack of the thread that *comes on*, which is
 //! where it had left; a rundown lists what ran before the session; a deferred procedure call is an
-//! event of its own; function names are in PDBs. The clock counts nanoseconds, finer than real ones,
-//! so that figures stay exact.
+//! event of its own; function names are in PDBs. The clock counts nanoseconds, finer than real
+//! ones, so that figures stay exact.
 
 mod names;
 mod scheduler;

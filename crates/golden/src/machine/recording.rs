@@ -6,8 +6,8 @@ use crate::code::Stack;
 use std::collections::BTreeSet;
 
 impl Machine {
-    /// The times at which `cpu` is sampled in between, if CPU 0 is sampled first `phase_ns` after the
-    /// start.
+    /// The times at which `cpu` is sampled in between, if CPU 0 is sampled first `phase_ns` after
+    /// the start.
     fn ticks(
         &self,
         phase_ns: u64,
@@ -44,8 +44,8 @@ impl Machine {
         samples
     }
 
-    /// Time and CPU of the clock's ticks on idle CPUs: the first one, and then one of `of`, because an
-    /// idle CPU skips most.
+    /// Time and CPU of the clock's ticks on idle CPUs: the first one, and then one of `of`, because
+    /// an idle CPU skips most.
     pub(crate) fn idle_ticks(&self, of: usize) -> Vec<(u64, usize)> {
         let mut idle = Vec::new();
         for (cpu, stays) in self.cpus.iter().enumerate() {
@@ -61,8 +61,8 @@ impl Machine {
         idle
     }
 
-    /// Shifts the sampling clock until the wanted number of samples is inside `function`. All shifts
-    /// are equally good.
+    /// Shifts the sampling clock until the wanted number of samples is inside `function`. All
+    /// shifts are equally good.
     pub(crate) fn sample_inside(&mut self, function: &str, wanted: usize) {
         let inside = |stack: Stack| self.code.is_inside(stack, function);
         let stacks: BTreeSet<Stack> = self

@@ -1,8 +1,8 @@
 //! The window system's lock: the order of its owners, and what they do before and after.
 //!
-//! First all grants are planned, as a script rather than a simulation: exiting processes in turn, with
-//! drawing threads in between. Their stays on CPUs follow from the plan. The sum of all waits then
-//! depends only on when each thread comes back, and can be set exactly.
+//! First all grants are planned, as a script rather than a simulation: exiting processes in turn,
+//! with drawing threads in between. Their stays on CPUs follow from the plan. The sum of all waits
+//! then depends only on when each thread comes back, and can be set exactly.
 
 use super::script::{
     CPUS, END_NS, HANG_FROM_NS, HANG_UNTIL_NS, INSIDE_NS, LONGEST_WAIT_NS, START_NS, WAKES,
@@ -324,8 +324,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// The UI thread: woken at the start of the hang, it needs the lock again and again before it is
-    /// done.
+    /// The UI thread: woken at the start of the hang, it needs the lock again and again before it
+    /// is done.
     fn taskmgr(&mut self, taskmgr: Thread) {
         let code = &mut self.machine.code;
         let timer = code.stack(TIMER);
@@ -376,8 +376,8 @@ impl Emitter<'_> {
         );
     }
 
-    /// Every release wakes the next thread of the plan. Returns the sum of the waits that ended inside
-    /// `NtGdiCloseProcess`.
+    /// Every release wakes the next thread of the plan. Returns the sum of the waits that ended
+    /// inside `NtGdiCloseProcess`.
     fn hand_over(&mut self) -> u64 {
         let leave = "win32k!LeaveCrit nt!ExReleaseResourceLite";
         let code = &mut self.machine.code;

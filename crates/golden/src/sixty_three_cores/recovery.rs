@@ -120,8 +120,8 @@ fn links() -> Vec<Link> {
     links
 }
 
-/// Hands the lock to one thread after another. Returns when the last one releases it, and how long the
-/// compilers had waited to write.
+/// Hands the lock to one thread after another. Returns when the last one releases it, and how long
+/// the compilers had waited to write.
 fn let_through(
     machine: &mut Machine,
     random: &mut SplitMix64,
@@ -179,8 +179,8 @@ fn let_through(
     (woken, waited_ns)
 }
 
-/// Wakes the threads that share the lock, from `released` on, by the last one of the chain. Returns the
-/// last of them with its wake-up.
+/// Wakes the threads that share the lock, from `released` on, by the last one of the chain. Returns
+/// the last of them with its wake-up.
 fn let_in_shared(
     machine: &mut Machine,
     random: &mut SplitMix64,
@@ -207,8 +207,8 @@ fn let_in_shared(
     end
 }
 
-/// A compiler waits for the symbol server, which waits for the lock. Its CPU goes to the holder, and
-/// it is the last to come back. Returns when.
+/// A compiler waits for the symbol server, which waits for the lock. Its CPU goes to the holder,
+/// and it is the last to come back. Returns when.
 fn wait_for_symbols(machine: &mut Machine, (server, image, woken): (Thread, &str, u64)) -> u64 {
     let compiler = machine.thread(30_000, 30_000, "cl.exe");
     let wait = machine.code.stack(

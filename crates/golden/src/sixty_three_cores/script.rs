@@ -21,7 +21,8 @@ pub(super) const FALL_NS: u64 = 500_000_000;
 pub(super) const COMPILERS: usize = 62;
 pub(super) const FALL_CREATES: usize = 22;
 
-pub(super) const CHECKPOINT: &str = "nt!PspSystemThreadStartup nt!ExpWorkerThread ntfs!NtfsCheckpointAllVolumes ntfs!NtfsCheckpointVolume";
+pub(super) const CHECKPOINT: &str = "nt!PspSystemThreadStartup nt!ExpWorkerThread \
+    ntfs!NtfsCheckpointAllVolumes ntfs!NtfsCheckpointVolume";
 pub(super) const WRITE: &str =
     "kernelbase!WriteFile nt!NtWriteFile ntfs!NtfsFsdWrite ntfs!NtfsCommonWrite";
 pub(super) const CREATE: &str =

@@ -89,8 +89,8 @@ impl Lookups {
         let start = section(sections, number).filter(|section| section.executable)?.rva(offset)?;
         let next = self.list.partition_point(|lookup| lookup.rva < start);
         let lookup = self.list.get_mut(next)?;
-        // If an RVA has several names, the alphabetically first one counts, because the file's order
-        // is that of a hash.
+        // If an RVA has several names, the alphabetically first one counts, because the file's
+        // order is that of a hash.
         let name = || body.clone().text().map(|text| String::from_utf8_lossy(text).into_owned());
         let better = match &lookup.public {
             None => true,

@@ -1,7 +1,7 @@
 //! [`Omap`]: maps RVAs to those before the image was rearranged.
 //!
-//! Format: `OMAP_DATA` of `cvexefmt.h`: pairs of RVAs, sorted by the first. Each holds up to the next.
-//! Until Windows 8, Windows' own images were rearranged by use after their PDBs were made.
+//! Format: `OMAP_DATA` of `cvexefmt.h`: pairs of RVAs, sorted by the first. Each holds up to the
+//! next. Until Windows 8, Windows' own images were rearranged by use after their PDBs were made.
 
 use super::msf::Bytes;
 

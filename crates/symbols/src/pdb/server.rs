@@ -1,9 +1,10 @@
 //! [`Server`]: a symbol server. Fetches its PDBs into a cache.
 //!
-//! Protocol: "SymSrv" of Microsoft's documentation: a GET of `SERVER/NAME/KEY/NAME`, where the key is
-//! the GUID and the age. *Why the program `curl`*: Windows, macOS and nearly every Linux have it, with
-//! the system's certificates and proxies. A linked client would be thirteen more crates to build and
-//! to keep safe (`ureq`, C and assembly among them), for requests that most people never make.
+//! Protocol: "SymSrv" of Microsoft's documentation: a GET of `SERVER/NAME/KEY/NAME`, where the key
+//! is the GUID and the age. *Why the program `curl`*: Windows, macOS and nearly every Linux have
+//! it, with the system's certificates and proxies. A linked client would be thirteen more crates to
+//! build and to keep safe (`ureq`, C and assembly among them), for requests that most people never
+//! make.
 
 use super::{Pdb, PdbId};
 use std::collections::HashMap;

@@ -12,8 +12,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Folders to search in order, and servers to ask for PDBs that are in none of them. Clones share the
-/// servers' answers.
+/// Folders to search in order, and servers to ask for PDBs that are in none of them. Clones share
+/// the servers' answers.
 #[derive(Clone, Default, Debug)]
 pub struct SymbolPath {
     folders: Vec<PathBuf>,
@@ -126,8 +126,8 @@ impl SymbolPath {
     }
 }
 
-/// Where a PDB may lie in a folder: as in a symbol store, as in a store with two levels, or directly
-/// in the folder.
+/// Where a PDB may lie in a folder: as in a symbol store, as in a store with two levels, or
+/// directly in the folder.
 fn candidates(folder: &Path, name: &str, id: PdbId) -> Vec<PathBuf> {
     let key = id.folder();
     let mut stores = Vec::new();
