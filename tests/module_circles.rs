@@ -14,8 +14,8 @@
 //!   arrow. Using them is. So a child may use what its parent defines as long as the parent only
 //!   declares and re-exports the child.
 //!
-//! The reader below works on tokens and resolves paths by name. It does not expand macros, so it
-//! misses an arrow that only a macro's expansion has.
+//! The reader works on tokens and resolves paths by name. It knows no types and expands no macros, so
+//! it does not see what a file uses by method calls alone, or inside a macro's expansion.
 
 #[path = "module_circles/source.rs"]
 mod source;

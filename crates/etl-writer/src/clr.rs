@@ -12,7 +12,7 @@ pub const RUNDOWN: Guid =
 /// What an event says about a method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are those of the format")]
-pub enum Of {
+pub enum MethodChange {
     Load,
     Unload,
     DcStart,
@@ -58,13 +58,14 @@ pub fn method(
     cpu: u16,
     ns: u64,
     thread: (u32, u32),
-    of: Of,
+    change: MethodChange,
     method: &Method<'_>,
 ) {
-    let provider = if matches!(of, Of::Load | Of::Unload) { RUNTIME } else { RUNDOWN };
-    let id = match of {
-        Of::Load | Of::DcStart => 141,
-        Of::Unload | Of::DcEnd => 142,
+    let provider =
+        if matches!(change, MethodChange::Load | MethodChange::Unload) { RUNTIME } else { RUNDOWN };
+    let id = match change {
+        MethodChange::Load | MethodChange::DcStart => 141,
+        MethodChange::Unload | MethodChange::DcEnd => 142,
     };
     let flags = if method.jitted { 8 } else { 0 };
     let numbers = Bytes::new()

@@ -40,9 +40,9 @@ struct Service {
     woken: u64,
 }
 
-/// A place in the chain.
+/// A thread of the chain: the compiler or service with this index.
 #[derive(Clone, Copy)]
-enum Link {
+enum Waiter {
     Compiler(usize),
     Service(usize),
 }
@@ -71,7 +71,7 @@ pub(super) fn record(
     let links = links();
     let (released, compilers_waited_ns) =
         let_through(machine, random, holder, compilers, &mut services, &links);
-    let last = let_in_shared(machine, random, &mut services, links.last().copied(), released);
+    let last = wake_shared(machine, random, &mut services, links.last().copied(), released);
     let recovered = wait_for_symbols(machine, last);
     // The compilers' waits are given. Those of the services are chosen to fit the sum.
     let mut waits: Vec<u64> = services.iter().map(|service| service.waits).collect();
@@ -106,15 +106,15 @@ fn services(machine: &mut Machine, random: &mut SplitMix64) -> Vec<Service> {
 }
 
 /// The chain: two compilers first, a service last.
-fn links() -> Vec<Link> {
-    let mut links = vec![Link::Compiler(0), Link::Compiler(1)];
+fn links() -> Vec<Waiter> {
+    let mut links = vec![Waiter::Compiler(0), Waiter::Compiler(1)];
     let places = COMPILERS - 2 + ALONE;
     for place in 0..places {
         let (service, next) = (place * ALONE / places, (place + 1) * ALONE / places);
         links.push(if next > service {
-            Link::Service(service)
+            Waiter::Service(service)
         } else {
-            Link::Compiler(2 + place - service)
+            Waiter::Compiler(2 + place - service)
         });
     }
     links
@@ -128,7 +128,7 @@ fn let_through(
     holder: Thread,
     compilers: &[Compiler],
     services: &mut [Service],
-    links: &[Link],
+    links: &[Waiter],
 ) -> (u64, u64) {
     let compiling = compiling(machine);
     let mut woken = HOLD_UNTIL_NS;
@@ -139,17 +139,17 @@ fn let_through(
         let on = woken + random.between(5_000, 9_000);
         let released = on + if place == 0 { 75_000 } else { random.between(92_000, 106_000) };
         let (thread, image, call) = match *link {
-            Link::Compiler(number) => (
+            Waiter::Compiler(number) => (
                 compilers[number].thread,
                 "cl.exe",
                 if compilers[number].creates { CREATE } else { WRITE },
             ),
-            Link::Service(number) => (services[number].thread, services[number].image, WRITE),
+            Waiter::Service(number) => (services[number].thread, services[number].image, WRITE),
         };
         machine.wake(woken, waker.0, thread, waker.1);
         let inside = machine.code.stack(&format!("{image}!main {call}"));
         match *link {
-            Link::Compiler(number) => {
+            Waiter::Compiler(number) => {
                 waited_ns +=
                     if compilers[number].creates { 0 } else { woken - compilers[number].blocks };
                 let phases = vec![(on, vec![inside]), (released, compiling.clone())];
@@ -161,7 +161,7 @@ fn let_through(
                     Left::Sleeping(inside),
                 );
             }
-            Link::Service(number) => {
+            Waiter::Service(number) => {
                 services[number].woken = woken;
                 guests.push((thread, on, released + random.between(30_000, 90_000), inside, image));
             }
@@ -181,14 +181,14 @@ fn let_through(
 
 /// Wakes the threads that share the lock, from `released` on, by the last one of the chain. Returns
 /// the last of them with its wake-up.
-fn let_in_shared(
+fn wake_shared(
     machine: &mut Machine,
     random: &mut SplitMix64,
     services: &mut [Service],
-    last: Option<Link>,
+    last: Option<Waiter>,
     released: u64,
 ) -> (Thread, &'static str, u64) {
-    let Some(Link::Service(last)) = last else { panic!("a service is the last of the chain") };
+    let Some(Waiter::Service(last)) = last else { panic!("a service is the last of the chain") };
     let (waker, image) = (services[last].thread, services[last].image);
     let release =
         machine.code.stack(&format!("{image}!main {WRITE} ntfs!NtfsReleaseVcb {RELEASE}"));
@@ -223,9 +223,9 @@ fn wait_for_symbols(machine: &mut Machine, (server, image, woken): (Thread, &str
         &compiling,
         Left::Sleeping(wait),
     );
-    let told = woken + 5_000 + (SHARED as u64 - 1) * 6_000 + LAST_STAYS_NS - 4_000;
-    let recovered = told + 9_000;
-    machine.wake(told, server, compiler, reply);
+    let replied = woken + 5_000 + (SHARED as u64 - 1) * 6_000 + LAST_STAYS_NS - 4_000;
+    let recovered = replied + 9_000;
+    machine.wake(replied, server, compiler, reply);
     machine.run(HOLDER_CPU, compiler, (recovered, END_NS), &compiling, Left::Sleeping(wait));
     recovered
 }
