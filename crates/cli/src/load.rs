@@ -69,7 +69,7 @@ impl Reader {
             // read.
             Format::Etl => {
                 let fetching = Fetching {
-                    told: |url| note(&format!("unhitch: fetching {url}")),
+                    announce: |url| note(&format!("unhitch: fetching {url}")),
                     ..Fetching::default()
                 };
                 Symbolizer::new(Options {

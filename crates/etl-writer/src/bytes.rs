@@ -1,12 +1,11 @@
-//! [`Bytes`]: little-endian fields one after the other, pointers in the width of the traced
-//! machine.
+//! [`Bytes`]: a sequence of little-endian fields, with pointers in the recorded machine's width.
 
 /// A payload that grows field by field.
 #[derive(Clone, Default, Debug)]
 pub struct Bytes(pub Vec<u8>);
 
 impl Bytes {
-    /// Nothing yet.
+    /// An empty payload.
     pub fn new() -> Self {
         Self::default()
     }
@@ -39,7 +38,7 @@ impl Bytes {
         self
     }
 
-    /// A pointer of `width` bytes, 4 or 8; of a wider value the low half.
+    /// A pointer of `width` bytes, 4 or 8. A wider value is truncated.
     #[must_use]
     pub fn pointer(self, width: u8, value: u64) -> Self {
         if width == 4 { self.u32(value as u32) } else { self.u64(value) }
@@ -51,20 +50,20 @@ impl Bytes {
         self.u32(value.to_bits())
     }
 
-    /// Bytes as they are.
+    /// Raw bytes.
     #[must_use]
     pub fn raw(mut self, bytes: &[u8]) -> Self {
         self.0.extend_from_slice(bytes);
         self
     }
 
-    /// One-byte characters and a zero.
+    /// One-byte characters with a terminating zero.
     #[must_use]
     pub fn ansi(self, text: &str) -> Self {
         self.raw(text.as_bytes()).u8(0)
     }
 
-    /// UTF-16 and a zero.
+    /// UTF-16 with a terminating zero.
     #[must_use]
     pub fn utf16(mut self, text: &str) -> Self {
         self.0.extend(text.encode_utf16().chain([0]).flat_map(u16::to_le_bytes));
@@ -78,12 +77,12 @@ impl Bytes {
         self
     }
 
-    /// How long it is.
+    /// Its length, bytes.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True for nothing.
+    /// True if it is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,20 +1,20 @@
-//! Event headers: the kinds that files have, each with the payload that follows it.
+//! Event headers of all kinds, each with the payload that follows it.
 
 use crate::Bytes;
 
-/// A GUID as it lies in memory: first three parts little-endian.
+/// A GUID as it lies in memory: the first three parts are little-endian.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Guid(pub [u8; 16]);
 
 impl Guid {
-    /// Of its parts as they are printed, `{a-b-c-d}`, the last two parts together.
+    /// From the printed parts, `{a-b-c-d}`, with the last two parts together.
     pub const fn new(a: u32, b: u16, c: u16, d: [u8; 8]) -> Self {
         let ([a0, a1, a2, a3], [b0, b1], [c0, c1], [d0, d1, d2, d3, d4, d5, d6, d7]) =
             (a.to_le_bytes(), b.to_le_bytes(), c.to_le_bytes(), d);
         Self([a0, a1, a2, a3, b0, b1, c0, c1, d0, d1, d2, d3, d4, d5, d6, d7])
     }
 
-    /// The 32 capital hexadecimal digits that symbol stores use.
+    /// The 32 upper-case hexadecimal digits that symbol stores use.
     pub fn digits(&self) -> String {
         let [a0, a1, a2, a3, b0, b1, c0, c1, rest @ ..] = self.0;
         let head = format!(
@@ -33,24 +33,24 @@ pub struct Extended {
     /// 1 related activity, 6 stack of 64-bit addresses, 0xB TraceLogging description, 0xC provider
     /// traits, and so on.
     pub kind: u16,
-    /// What it holds.
+    /// Its content.
     pub data: Vec<u8>,
 }
 
-/// What stands before an event's payload.
+/// The header before an event's payload.
 #[derive(Clone, Debug)]
 #[allow(missing_docs, reason = "the fields are those of the format")]
 pub enum Header {
     /// `SYSTEM_TRACE_HEADER`: the kernel's events that name their thread.
     System { hook: u16, version: u16, pid: u32, tid: u32 },
-    /// The same without times of use.
+    /// The same without CPU times.
     Compact { hook: u16, version: u16, pid: u32, tid: u32 },
     /// `PERFINFO_TRACE_HEADER`: the kernel's frequent events.
     PerfInfo { hook: u16, version: u16 },
     /// `EVENT_TRACE_HEADER`: classic providers, and what merging adds.
     Full { class: Guid, opcode: u8, version: u16, pid: u32, tid: u32 },
-    /// `EVENT_INSTANCE_HEADER`: the same with the numbers of this and the parent transaction, and
-    /// the parent's class.
+    /// `EVENT_INSTANCE_HEADER`: the same with the ids of this and the parent transaction, and the
+    /// parent's class.
     Instance { class: Guid, opcode: u8, version: u16, pid: u32, tid: u32 },
     /// `WMI_TRACE_MESSAGE_PACKET` of WPP, with sequence number, GUID, time, process and thread
     /// before the arguments.
@@ -70,9 +70,9 @@ pub enum Header {
     },
 }
 
-/// Marks a header as one.
+/// The marker byte of a header.
 const MARKER: u8 = 0xc0;
-/// The same of WPP, and what stands before a message's arguments.
+/// The marker of WPP, and flags for the items before a message's arguments.
 const WPP_MARKER: u8 = 0x90;
 const WPP_SEQUENCE: u16 = 1;
 const WPP_GUID: u16 = 2;
@@ -80,8 +80,8 @@ const WPP_TIME: u16 = 8;
 const WPP_IDS: u16 = 0x20;
 
 impl Header {
-    /// The whole event, without padding. `width`: bytes of a pointer, which decides between a type
-    /// and its twin.
+    /// The whole event, without padding. `width` is the length of a pointer in bytes, which decides
+    /// between a type's two variants.
     pub(crate) fn encode(&self, width: u8, ticks: u64, payload: &[u8]) -> Vec<u8> {
         let wide = u8::from(width == 8);
         let size = |header: usize| {
@@ -142,43 +142,51 @@ impl Header {
                 .u64(ticks)
                 .u32(*tid)
                 .u32(*pid),
-            Self::Manifest {
-                provider,
-                id,
-                version,
-                level,
-                opcode,
-                task,
-                keyword,
-                pid,
-                tid,
-                extended,
-            } => {
-                let items = extended_items(extended);
-                let flags = 0x20 << wide | u16::from(!items.is_empty());
-                Bytes::new()
-                    .u16(size(80 + items.len()))
-                    .u8(0x12 + wide)
-                    .u8(MARKER)
-                    .u16(flags)
-                    .u16(0)
-                    .u32(*tid)
-                    .u32(*pid)
-                    .u64(ticks)
-                    .raw(&provider.0)
-                    .u16(*id)
-                    .u8(*version)
-                    .u8(0)
-                    .u8(*level)
-                    .u8(*opcode)
-                    .u16(*task)
-                    .u64(*keyword)
-                    .u64(0)
-                    .raw(&[0; 16])
-                    .raw(&items)
-            }
+            Self::Manifest { .. } => self.encode_manifest(wide, ticks, payload.len()),
         };
         bytes.raw(payload).0
+    }
+
+    /// `EVENT_HEADER` with its extended items.
+    fn encode_manifest(&self, wide: u8, ticks: u64, payload_len: usize) -> Bytes {
+        let Self::Manifest {
+            provider,
+            id,
+            version,
+            level,
+            opcode,
+            task,
+            keyword,
+            pid,
+            tid,
+            extended,
+        } = self
+        else {
+            unreachable!("not a manifest event")
+        };
+        let items = extended_items(extended);
+        let flags = 0x20 << wide | u16::from(!items.is_empty());
+        let size = u16::try_from(80 + items.len() + payload_len);
+        Bytes::new()
+            .u16(size.expect("an event is shorter than 64 KiB"))
+            .u8(0x12 + wide)
+            .u8(MARKER)
+            .u16(flags)
+            .u16(0)
+            .u32(*tid)
+            .u32(*pid)
+            .u64(ticks)
+            .raw(&provider.0)
+            .u16(*id)
+            .u8(*version)
+            .u8(0)
+            .u8(*level)
+            .u8(*opcode)
+            .u16(*task)
+            .u64(*keyword)
+            .u64(0)
+            .raw(&[0; 16])
+            .raw(&items)
     }
 }
 

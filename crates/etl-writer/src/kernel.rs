@@ -1,4 +1,4 @@
-//! What the kernel logs: hook ids, versions and payloads.
+//! Events of the kernel: hook ids, versions and payloads.
 //!
 //! The layouts are those of Windows 10: process version 4, thread 3, image 3, context switch 4,
 //! sample 2.
@@ -35,12 +35,12 @@ pub struct CSwitch {
     pub new_wait_time: u32,
 }
 
-/// A thread made ready to run.
+/// A wake-up.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct ReadyThread {
     /// The thread.
     pub tid: u32,
-    /// True when a deferred procedure call did it.
+    /// True if a deferred procedure call issued it.
     pub in_dpc: bool,
 }
 
@@ -60,7 +60,7 @@ pub struct Process<'a> {
 pub struct ThreadFacts<'a> {
     pub pid: u32,
     pub tid: u32,
-    /// The name behind the fields; none for Windows 8 and before.
+    /// The name behind the fields; `None` for Windows 8 and before.
     pub name: Option<&'a str>,
 }
 
@@ -76,7 +76,7 @@ pub struct Image<'a> {
     pub path: &'a str,
 }
 
-/// A stretch of a CPU's time that an interrupt took; its event comes at the end.
+/// An interrupt on a CPU. Its event comes at its end.
 #[derive(Clone, Copy, Default, Debug)]
 #[allow(missing_docs, reason = "the fields are those of the format")]
 pub struct Interrupt {
@@ -84,16 +84,16 @@ pub struct Interrupt {
     pub routine: u64,
 }
 
-/// Which of the four events of a process, thread or image.
+/// The four events of a process, thread or image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rundown {
     /// It begins.
     Start,
     /// It ends.
     End,
-    /// It was there when the session began.
+    /// It existed when the session began.
     First,
-    /// It was there when the session ended.
+    /// It existed when the session ended.
     Last,
 }
 
@@ -102,11 +102,11 @@ pub enum Rundown {
 #[allow(missing_docs, reason = "the variants are named like the events")]
 pub enum KernelEvent<'a> {
     Process(Rundown, Process<'a>),
-    /// By process and thread, the creator of a new one.
+    /// With the process and thread of its creator.
     Thread(Rundown, ThreadFacts<'a>, (u32, u32)),
     ThreadName(ThreadFacts<'a>),
     Image(Rundown, Image<'a>),
-    /// What tells the symbol file of an image: base, process, id, age, path of the symbol file.
+    /// Identifies the symbol file of an image: base, process, id, age, path of the symbol file.
     ImageRsds {
         base: u64,
         pid: u32,
@@ -135,7 +135,7 @@ pub enum KernelEvent<'a> {
         tid: u32,
         frames: &'a [u64],
     },
-    /// The same by key, for the kernel's or the user's part.
+    /// The same by key, for the kernel or the user part.
     StackKey {
         of_ns: u64,
         pid: u32,
@@ -143,7 +143,7 @@ pub enum KernelEvent<'a> {
         user: bool,
         key: u64,
     },
-    /// What a key means: 0x1822 created, 0x1823 evicted, 0x1824 at the end.
+    /// Defines a key. 0x1822: created, 0x1823: evicted, 0x1824: at the end.
     StackDefinition {
         kind: u8,
         key: u64,
@@ -172,7 +172,7 @@ pub enum KernelEvent<'a> {
     Mark(&'a str),
 }
 
-/// The provider whose events tell which symbol files belong to images.
+/// The provider of events that identify the symbol files of images.
 const IMAGE_ID: Guid =
     Guid::new(0xb3e6_75d7, 0x2554, 0x4f18, [0x83, 0x0b, 0x27, 0x62, 0x73, 0x25, 0x60, 0xde]);
 const RSDS: u8 = 36;
@@ -197,46 +197,11 @@ impl KernelEvent<'_> {
             Self::Process(rundown, process) => {
                 let hook = 0x300 + u16::from(rundown.opcode());
                 let header = Header::System { hook, version: 4, pid: process.parent, tid: 0 };
-                // The kernel's own process has no owner.
-                let owner = if process.pid <= 4 { out.u32(0) } else { owner(width) };
-                let payload = Bytes::new()
-                    .pointer(width, 0xffff_b00a_0000_0000 | u64::from(process.pid) << 8)
-                    .u32(process.pid)
-                    .u32(process.parent)
-                    .u32(1)
-                    .u32(if rundown == Rundown::End { 0 } else { 259 })
-                    .pointer(width, 0x1a_a000)
-                    .u32(0)
-                    .raw(&owner.0)
-                    .ansi(process.image)
-                    .utf16(process.command_line)
-                    .utf16("")
-                    .utf16("");
-                (header, payload)
+                (header, process.encode(rundown, width))
             }
             Self::Thread(rundown, thread, (pid, tid)) => {
-                let payload = out
-                    .u32(thread.pid)
-                    .u32(thread.tid)
-                    .pointer(width, 0xffff_c00a_0000_6000)
-                    .pointer(width, 0xffff_c00a_0000_0000)
-                    .pointer(width, 0x50_0000)
-                    .pointer(width, 0x4f_0000)
-                    .pointer(width, u64::MAX)
-                    .pointer(width, 0x7ff8_0000_1000)
-                    .pointer(width, 0x35_0000)
-                    .u32(0)
-                    .raw(&[8, 5, 2, 0]);
-                let payload = thread.name.iter().fold(payload, |payload, name| payload.utf16(name));
-                (
-                    Header::System {
-                        hook: 0x500 + u16::from(rundown.opcode()),
-                        version: 3,
-                        pid,
-                        tid,
-                    },
-                    payload,
-                )
+                let hook = 0x500 + u16::from(rundown.opcode());
+                (Header::System { hook, version: 3, pid, tid }, thread.encode(width))
             }
             Self::ThreadName(thread) => {
                 let header =
@@ -244,44 +209,19 @@ impl KernelEvent<'_> {
                 (header, out.u32(thread.pid).u32(thread.tid).utf16(thread.name.unwrap_or_default()))
             }
             Self::Image(rundown, image) => {
-                let hook = if rundown == Rundown::Start {
-                    0x30a
-                } else {
-                    0x1400 + u16::from(rundown.opcode())
+                let hook = match rundown {
+                    Rundown::Start => 0x30a,
+                    _ => 0x1400 + u16::from(rundown.opcode()),
                 };
-                let payload = out
-                    .pointer(width, image.base)
-                    .pointer(width, image.size)
-                    .u32(image.pid)
-                    .u32(0)
-                    .u32(image.timestamp)
-                    .u32(0)
-                    .pointer(width, image.base)
-                    .raw(&[0; 16])
-                    .utf16(image.path);
-                (Header::System { hook, version: 3, pid: image.pid, tid: 0 }, payload)
+                let header = Header::System { hook, version: 3, pid: image.pid, tid: 0 };
+                (header, image.encode(width))
             }
             Self::ImageRsds { base, pid, guid, age, pdb } => {
                 let header =
                     Header::Full { class: IMAGE_ID, opcode: RSDS, version: 2, pid, tid: 0 };
                 (header, out.pointer(width, base).u32(pid).raw(&guid.0).u32(age).ansi(pdb))
             }
-            Self::CSwitch(switch) => {
-                let payload = out
-                    .u32(switch.new_tid)
-                    .u32(switch.old_tid)
-                    .u8(switch.new_priority as u8)
-                    .u8(switch.old_priority as u8)
-                    .u8(switch.previous_c_state)
-                    .u8(0)
-                    .u8(switch.old_wait_reason)
-                    .u8(switch.old_wait_mode)
-                    .u8(switch.old_state)
-                    .u8(switch.old_ideal_cpu)
-                    .u32(switch.new_wait_time)
-                    .u32(0);
-                (frequent(0x524, 4), payload)
-            }
+            Self::CSwitch(switch) => (frequent(0x524, 4), switch.encode()),
             Self::ReadyThread(ready) => {
                 (frequent(0x532, 2), out.u32(ready.tid).raw(&[1, 0, u8::from(ready.in_dpc), 0]))
             }
@@ -309,6 +249,25 @@ impl KernelEvent<'_> {
                     .u16(u16::from(vector))
                     .u8(0),
             ),
+            Self::StackWalk { .. }
+            | Self::StackKey { .. }
+            | Self::StackDefinition { .. }
+            | Self::HardFault { .. }
+            | Self::DiskRead { .. } => self.encode_stack_or_transfer(options),
+            Self::FileName { file, path } => {
+                (frequent(0x424, 2), out.pointer(width, file).utf16(path))
+            }
+            Self::Mark(text) => {
+                (Header::System { hook: 0xf22, version: 2, pid: 4, tid: 8 }, out.ansi(text))
+            }
+        }
+    }
+
+    /// The same for stacks and transfers.
+    fn encode_stack_or_transfer(&self, options: &Options) -> (Header, Bytes) {
+        let width = options.pointer_width;
+        let out = Bytes::new();
+        match *self {
             Self::StackWalk { of_ns, pid, tid, frames } => (
                 frequent(0x1820, 2),
                 addresses(out.u64(options.ticks(of_ns)).u32(pid).u32(tid), width, frames),
@@ -344,13 +303,79 @@ impl KernelEvent<'_> {
                     .u32(tid);
                 (frequent(0x10a, 3), payload)
             }
-            Self::FileName { file, path } => {
-                (frequent(0x424, 2), out.pointer(width, file).utf16(path))
-            }
-            Self::Mark(text) => {
-                (Header::System { hook: 0xf22, version: 2, pid: 4, tid: 8 }, out.ansi(text))
-            }
+            _ => unreachable!("neither a stack nor a transfer"),
         }
+    }
+}
+
+impl Process<'_> {
+    fn encode(&self, rundown: Rundown, width: u8) -> Bytes {
+        // The kernel's own process has no owner.
+        let owner = if self.pid <= 4 { Bytes::new().u32(0) } else { owner(width) };
+        Bytes::new()
+            .pointer(width, 0xffff_b00a_0000_0000 | u64::from(self.pid) << 8)
+            .u32(self.pid)
+            .u32(self.parent)
+            .u32(1)
+            .u32(if rundown == Rundown::End { 0 } else { 259 })
+            .pointer(width, 0x1a_a000)
+            .u32(0)
+            .raw(&owner.0)
+            .ansi(self.image)
+            .utf16(self.command_line)
+            .utf16("")
+            .utf16("")
+    }
+}
+
+impl ThreadFacts<'_> {
+    fn encode(&self, width: u8) -> Bytes {
+        let payload = Bytes::new()
+            .u32(self.pid)
+            .u32(self.tid)
+            .pointer(width, 0xffff_c00a_0000_6000)
+            .pointer(width, 0xffff_c00a_0000_0000)
+            .pointer(width, 0x50_0000)
+            .pointer(width, 0x4f_0000)
+            .pointer(width, u64::MAX)
+            .pointer(width, 0x7ff8_0000_1000)
+            .pointer(width, 0x35_0000)
+            .u32(0)
+            .raw(&[8, 5, 2, 0]);
+        self.name.iter().fold(payload, |payload, name| payload.utf16(name))
+    }
+}
+
+impl Image<'_> {
+    fn encode(&self, width: u8) -> Bytes {
+        Bytes::new()
+            .pointer(width, self.base)
+            .pointer(width, self.size)
+            .u32(self.pid)
+            .u32(0)
+            .u32(self.timestamp)
+            .u32(0)
+            .pointer(width, self.base)
+            .raw(&[0; 16])
+            .utf16(self.path)
+    }
+}
+
+impl CSwitch {
+    fn encode(&self) -> Bytes {
+        Bytes::new()
+            .u32(self.new_tid)
+            .u32(self.old_tid)
+            .u8(self.new_priority as u8)
+            .u8(self.old_priority as u8)
+            .u8(self.previous_c_state)
+            .u8(0)
+            .u8(self.old_wait_reason)
+            .u8(self.old_wait_mode)
+            .u8(self.old_state)
+            .u8(self.old_ideal_cpu)
+            .u32(self.new_wait_time)
+            .u32(0)
     }
 }
 

@@ -1,14 +1,27 @@
-//! Writes what Windows would: trace files (`.etl`) and symbol files (`.pdb`), to test readers with.
+//! Writes Windows trace files (`.etl`) and symbol files (`.pdb`), to test readers with.
 //!
-//! Real traces with context switches are not public, so tests need made-up ones, and a reader must
-//! not be tested by its own mirror image: this crate shares nothing with the reader and was written
-//! from descriptions of the format alone. It is for tests; it panics on contradictions instead of
-//! returning errors.
+//! Real traces with context switches are not public, so tests need made-up ones. A reader must not
+//! be tested against its own mirror image, so this crate shares nothing with the reader and was
+//! written from descriptions of the format alone. It is for tests only: it panics on contradictions
+//! instead of returning errors.
 //!
-//! [`Writer`] takes events in the order of time and lays them out in buffers as the kernel does: a
-//! buffer per CPU that goes to the file when it is full, plain or compressed. [`KernelEvent`]
-//! encodes what the kernel logs, [`StackCache`] its keyed call stacks, [`win32k`] and [`uiforetw`]
-//! what hang hunters add, [`Pdb`] a symbol file.
+//! [`Writer`] takes events by time and lays them out in buffers like the kernel: a buffer per CPU
+//! that goes to the file when it is full, plain or compressed. [`KernelEvent`] encodes the kernel's
+//! events, [`StackCache`] its keyed call stacks, [`win32k`] and [`uiforetw`] the events of UIforETW
+//! traces, and [`Pdb`] a symbol file.
+//!
+//! Write a trace with one context switch:
+//!
+//! ```
+//! use unhitch_etl_writer::{CSwitch, KernelEvent, Options, Writer};
+//!
+//! let mut writer = Writer::new(Options::default());
+//! let switch = CSwitch { new_tid: 41, old_state: 2, ..CSwitch::default() };
+//! writer.kernel(0, 1_000, &KernelEvent::CSwitch(switch));
+//! let trace = unhitch_formats::read_bytes(&writer.finish())?;
+//! assert_eq!(trace.threads.get(trace.switches.next[0]).tid, 41);
+//! # Ok::<(), unhitch_formats::Error>(())
+//! ```
 
 mod bytes;
 pub mod clr;

@@ -1,5 +1,5 @@
-//! What merging adds, and events that describe themselves: system configuration, event
-//! descriptions, TraceLogging.
+//! Metadata: what merging tools add (system configuration, event descriptions), and events that
+//! describe themselves (TraceLogging).
 
 use crate::{Bytes, Extended, Guid, Header, Writer};
 
@@ -9,7 +9,7 @@ const EVENT_METADATA: Guid =
     Guid::new(0xbbcc_f6c1, 0x6cd1, 0x48c4, [0x80, 0xff, 0x83, 0x94, 0x82, 0xe3, 0x76, 0x71]);
 const LOST_EVENT: Guid =
     Guid::new(0x6a39_9ae0, 0x4bc6, 0x4de9, [0x87, 0x0b, 0x36, 0x57, 0xf8, 0x94, 0x7e, 0x7e]);
-/// Offset of a description's properties, and the length of one.
+/// Offset of a description's properties, and the length of one, bytes.
 const PROPERTIES_AT: usize = 0x70;
 const PROPERTY_LEN: usize = 24;
 
@@ -26,12 +26,12 @@ fn classic(class: Guid, opcode: u8) -> Header {
     Header::Full { class, opcode, version: 2, pid: 4, tid: 8 }
 }
 
-/// Which DOS drive an NT volume is.
+/// Writes the DOS drive of an NT volume.
 pub fn volume(writer: &mut Writer, cpu: u16, ns: u64, nt: &str, dos: &str) {
     writer.event(cpu, ns, &classic(SYS_CONFIG, 35), &Bytes::new().utf16(nt).utf16(dos).0);
 }
 
-/// The build of Windows.
+/// Writes the build of Windows.
 pub fn build_info(writer: &mut Writer, cpu: u16, ns: u64, lab: &str, product: &str) {
     let installed = writer.options().start_filetime;
     writer.event(
@@ -42,7 +42,7 @@ pub fn build_info(writer: &mut Writer, cpu: u16, ns: u64, lab: &str, product: &s
     );
 }
 
-/// `RT_LostEvent`: something before is missing. 32 an event, 33 a buffer.
+/// Writes `RT_LostEvent`: something before it is missing. 32 is an event, 33 a buffer.
 pub fn lost_event(writer: &mut Writer, cpu: u16, ns: u64, opcode: u8) {
     writer.event(cpu, ns, &classic(LOST_EVENT, opcode), &[]);
 }
@@ -63,7 +63,7 @@ pub struct Description<'a> {
     pub fields: &'a [(&'a str, u16)],
 }
 
-/// `TRACE_EVENT_INFO` of an event, as `xperf -merge` and WPR add it.
+/// Writes the `TRACE_EVENT_INFO` of an event, like `xperf -merge` and WPR.
 pub fn event_info(writer: &mut Writer, cpu: u16, ns: u64, event: &Description<'_>) {
     let strings_at = PROPERTIES_AT + event.fields.len() * PROPERTY_LEN;
     let mut strings = Bytes::new();
@@ -104,8 +104,8 @@ pub fn event_info(writer: &mut Writer, cpu: u16, ns: u64, event: &Description<'_
     writer.event(cpu, ns, &classic(EVENT_METADATA, 32), &info.raw(&strings.0).0);
 }
 
-/// An event that carries its description with it. `fields`: names with TraceLogging's types, which
-/// are those of [`in_type`].
+/// Writes an event that carries its own description. `fields` are names with TraceLogging's types,
+/// which are those of [`in_type`].
 pub fn trace_logging(
     writer: &mut Writer,
     (cpu, ns): (u16, u64),

@@ -1,5 +1,5 @@
-//! [`Pdb`]: a symbol file with public symbols, as a symbol server has it for a stripped build, and
-//! with functions of one module, as a build of one's own has.
+//! [`Pdb`]: a symbol file with public symbols, as symbol servers have for stripped builds, and with
+//! the functions of one module, as local builds have.
 //!
 //! Format: MSF 7.00 (blocks and streams); PDB information stream 1; debug information stream 3;
 //! symbol records; section headers.
@@ -20,41 +20,41 @@ const SECTIONS: u16 = 5;
 const RECORDS: u16 = 6;
 const PUBLICS: u16 = 7;
 const MODULE: u16 = 8;
-/// The one section begins here, relative to the image.
+/// RVA of the only section.
 const TEXT_RVA: u32 = 0x1000;
 
 /// A public symbol.
 #[derive(Clone, Debug)]
 pub struct Public {
-    /// As the linker knows it, mangled where C++ mangles it.
+    /// The linker's name, mangled for C++.
     pub name: String,
-    /// Relative to the image's base, not below 0x1000.
+    /// Its RVA, not below 0x1000.
     pub rva: u32,
     /// True for a function.
     pub function: bool,
 }
 
-/// A function of the one module.
+/// A function of the only module.
 #[derive(Clone, Debug)]
 pub struct Procedure {
-    /// As the source has it.
+    /// Its name in the source.
     pub name: String,
-    /// Relative to the image's base, not below 0x1000.
+    /// Its RVA, not below 0x1000.
     pub rva: u32,
-    /// Bytes of its code.
+    /// Length of its code, bytes.
     pub len: u32,
 }
 
 /// A symbol file.
 #[derive(Clone, Debug)]
 pub struct Pdb {
-    /// The build that it belongs to.
+    /// The build it belongs to.
     pub guid: Guid,
-    /// How often it was written.
+    /// How often the file was written.
     pub age: u32,
-    /// What it names.
+    /// The public symbols.
     pub publics: Vec<Public>,
-    /// What the one module has; without any, there is no module.
+    /// The functions of the module. Without any, there is no module.
     pub procedures: Vec<Procedure>,
 }
 
@@ -83,7 +83,7 @@ impl Pdb {
     fn information(&self) -> Vec<u8> {
         let head =
             Bytes::new().u32(IMPLEMENTATION_VC70).u32(0x5a5a_5a5a).u32(self.age).raw(&self.guid.0);
-        // No named streams: no names, none of one hash slot in use, none deleted.
+        // No named streams: no names, no hash slot in use, none deleted.
         head.u32(0).u32(0).u32(1).u32(0).u32(0).u32(0).u32(IMPLEMENTATION_VC70).0
     }
 
@@ -100,7 +100,7 @@ impl Pdb {
             .u16(0)
             .u16(RECORDS)
             .u16(0)
-            // How long what follows is: modules, contributions, section map, sources, type servers.
+            // The lengths of modules, contributions, section map, sources and type servers.
             .u32(modules.len() as u32)
             .u32(contributions.len() as u32)
             .u32(4)
@@ -164,7 +164,7 @@ impl Pdb {
         out
     }
 
-    /// The table that finds names by hash: empty, since readers that want all names read the
+    /// The hash table of names. It is empty, because readers that need all names read the
     /// records.
     fn hashes(&self) -> Vec<u8> {
         Bytes::new().raw(&[0; 28]).0
@@ -207,7 +207,8 @@ fn sections(len: u32) -> Vec<u8> {
         .0
 }
 
-/// Streams into blocks: superblock, two free-block maps, streams, directory, and where that is.
+/// Lays streams out in blocks: superblock, two free-block maps, streams, directory, and the
+/// location of the directory.
 fn msf(streams: &[Vec<u8>]) -> Vec<u8> {
     let mut blocks: Vec<Vec<u8>> = vec![Vec::new(); 3];
     let mut add = |bytes: &[u8]| -> Vec<u32> {

@@ -1,13 +1,13 @@
-//! [`StackCache`]: call stacks by key, as the kernel caches them.
+//! [`StackCache`]: call stacks by key, like the kernel's cache.
 //!
-//! An event's stack is two references, one to its kernel part and one to its user part; what a key
-//! stands for is told when the cache forgets it, or at the end. Keys are used again for other
-//! stacks: a reference means the first definition that follows it.
+//! An event's stack is two references, one to its kernel part and one to its user part. A key is
+//! defined when the cache evicts it, or at the end. Keys are reused for other stacks: a reference
+//! means the first definition that follows it.
 
 use crate::{KernelEvent, Writer};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Where the cache's entries lie in kernel memory, and how far apart.
+/// Address of the cache's entries in kernel memory, and their distance.
 const KEYS_AVMA: u64 = 0xffff_a40c_8120_0000;
 const KEY_STEP: u64 = 0x40;
 
@@ -21,13 +21,13 @@ pub struct StackCache {
     capacity: usize,
     keys: BTreeMap<Vec<u64>, u64>,
     entries: VecDeque<Entry>,
-    /// Keys that may be used again after a time.
+    /// Keys that may be reused, each from a time on.
     free: VecDeque<(u64, u64)>,
     made: u64,
 }
 
 impl StackCache {
-    /// A cache that keeps so many parts.
+    /// A cache with room for this many parts.
     pub fn new(capacity: usize) -> Self {
         Self {
             capacity,
@@ -38,8 +38,8 @@ impl StackCache {
         }
     }
 
-    /// Adds the stack of the event that `thread` (process, thread) logged last on `cpu`, at `ns`.
-    /// Frames: innermost first.
+    /// Adds the stack of the last event of `thread` (process, thread) on `cpu`, at `ns`. Frames are
+    /// innermost first.
     pub fn log(
         &mut self,
         writer: &mut Writer,
@@ -64,7 +64,7 @@ impl StackCache {
         if let Some(key) = self.keys.get(frames) {
             return *key;
         }
-        // At the very time of a definition, a reference to its key would mean that one.
+        // A reference at the time of a definition would mean that definition.
         let key = match self.free.front() {
             Some(&(since, key)) if since < ticks => {
                 self.free.pop_front();
@@ -87,7 +87,7 @@ impl StackCache {
         self.free.push_back((writer.options().ticks(ns), key));
     }
 
-    /// Defines what is left, at the end of a trace.
+    /// Defines the remaining keys, at the end of a trace.
     pub fn finish(mut self, writer: &mut Writer, cpu: u16, ns: u64) {
         while !self.entries.is_empty() {
             self.forget(writer, cpu, ns, 0x24);

@@ -8,7 +8,7 @@ pub const INPUT: Guid =
 /// Marks and measured values.
 pub const MAIN: Guid =
     Guid::new(0x231c_f54b, 0x22a0, 0x49e4, [0xa5, 0x9a, 0x47, 0x05, 0x2a, 0x30, 0xff, 0xed]);
-/// Frames.
+/// Displayed frames.
 pub const FRAME_RATE: Guid =
     Guid::new(0x2b25_961d, 0xba6e, 0x4d79, [0xbe, 0xc7, 0x36, 0x05, 0x36, 0x6e, 0x2e, 0x09]);
 const INFORMATION: u8 = 14;
@@ -31,7 +31,7 @@ fn header(provider: Guid, id: u16, opcode: u8, (pid, tid): (u32, u32)) -> Header
     }
 }
 
-/// A key goes down. UIforETW's private mode names every letter `A` and every digit `0`.
+/// Writes a key press. UIforETW's private mode names every letter `A` and every digit `0`.
 pub fn key_down(
     writer: &mut Writer,
     cpu: u16,
@@ -44,7 +44,7 @@ pub fn key_down(
     writer.event(cpu, ns, &header(INPUT, 404, INFORMATION, thread), &payload.0);
 }
 
-/// A mouse button goes down or up.
+/// Writes a mouse button going down or up.
 pub fn mouse_button(
     writer: &mut Writer,
     cpu: u16,
@@ -62,23 +62,23 @@ pub fn mouse_button(
     );
 }
 
-/// The pointer moves.
+/// Writes a move of the pointer.
 pub fn mouse_move(writer: &mut Writer, cpu: u16, ns: u64, thread: (u32, u32), (x, y): (i32, i32)) {
     let payload = Bytes::new().u32(0).u32(x as u32).u32(y as u32);
     writer.event(cpu, ns, &header(INPUT, 402, INFORMATION, thread), &payload.0);
 }
 
-/// Words of a program or of the user.
+/// Writes a mark with a text of the program or the user.
 pub fn mark(writer: &mut Writer, cpu: u16, ns: u64, thread: (u32, u32), text: &str) {
     writer.event(cpu, ns, &header(MAIN, 102, MARK, thread), &Bytes::new().ansi(text).0);
 }
 
-/// A stretch of a program's work begins, `depth` deep in others.
+/// Writes the begin of a program's work, nested `depth` deep.
 pub fn begin(writer: &mut Writer, cpu: u16, ns: u64, thread: (u32, u32), text: &str, depth: u32) {
     writer.event(cpu, ns, &header(MAIN, 100, BEGIN, thread), &Bytes::new().ansi(text).u32(depth).0);
 }
 
-/// It ends.
+/// Writes the end of it.
 pub fn end(
     writer: &mut Writer,
     cpu: u16,
@@ -95,7 +95,7 @@ pub fn end(
     );
 }
 
-/// Words with one to four whole numbers.
+/// Writes a mark with one to four integers.
 pub fn mark_ints(
     writer: &mut Writer,
     cpu: u16,
@@ -114,7 +114,7 @@ pub fn mark_ints(
     );
 }
 
-/// Words with one to four numbers.
+/// Writes a mark with one to four floating-point numbers.
 pub fn mark_floats(
     writer: &mut Writer,
     cpu: u16,
@@ -132,7 +132,7 @@ pub fn mark_floats(
     );
 }
 
-/// A frame was shown.
+/// Writes a displayed frame.
 pub fn frame(
     writer: &mut Writer,
     cpu: u16,

@@ -1,4 +1,4 @@
-//! `Microsoft-Windows-Win32k`: user-interface threads that did not look at their messages.
+//! `Microsoft-Windows-Win32k`: user-interface threads that did not check their messages.
 
 use crate::{Bytes, Guid, Header, Writer};
 
@@ -11,25 +11,25 @@ pub const PROVIDER_7: Guid =
 const UI_UNRESPONSIVENESS: u64 = 0x4_0000;
 const FOCUS: u64 = 0x2000;
 
-/// A delay as `MessageCheckDelay` (38) and `InputProcessDelay` (37) tell it.
+/// A delay, as in `MessageCheckDelay` (38) and `InputProcessDelay` (37).
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Delay<'a> {
-    /// `ThreadInfoFlags`: 2 had visible windows, 4 new input, 0x20 ghosted, 0x800 foreground, and
-    /// so on.
+    /// `ThreadInfoFlags`: 2 visible windows, 4 new input, 0x20 ghosted, 0x800 foreground, and so
+    /// on.
     pub flags: u32,
-    /// Since the thread last looked at its queue.
+    /// Time since the thread last checked its queue, milliseconds.
     pub delay_ms: u32,
-    /// Since it last took an input message.
+    /// Time since it last took an input message, milliseconds.
     pub since_input_ms: u32,
-    /// Since the oldest input message arrived.
+    /// Time since the oldest input message arrived, milliseconds.
     pub oldest_input_ms: u32,
-    /// Class of the window and image of the process; none before Windows 10.
+    /// Class of the window and image of the process; `None` before Windows 10.
     pub window: Option<(&'a str, &'a str)>,
-    /// The window's message that was not handled and its first parameter; told with the window.
+    /// The unhandled message and its first parameter; written only with the window.
     pub message: (u32, u64),
 }
 
-/// The message to paint.
+/// The paint message.
 pub const WM_PAINT: u32 = 0xf;
 
 fn header(provider: Guid, id: u16, keyword: u64, (pid, tid): (u32, u32)) -> Header {
@@ -54,7 +54,7 @@ fn tail(head: Bytes, delay: &Delay<'_>) -> Bytes {
     })
 }
 
-/// `thread` looks at its queue again after a delay.
+/// Writes that `thread` checks its queue again after a delay.
 pub fn message_check_delay(
     writer: &mut Writer,
     cpu: u16,
@@ -71,7 +71,7 @@ pub fn message_check_delay(
     writer.event(cpu, ns, &header(provider, 38, UI_UNRESPONSIVENESS, thread), &tail(head, delay).0);
 }
 
-/// `thread` has handled input late.
+/// Writes that `thread` handled input late.
 pub fn input_process_delay(
     writer: &mut Writer,
     cpu: u16,
@@ -84,7 +84,7 @@ pub fn input_process_delay(
     writer.event(cpu, ns, &header(provider, 37, UI_UNRESPONSIVENESS, thread), &tail(head, delay).0);
 }
 
-/// The focus goes from one thread to another.
+/// Writes that the focus moves from one thread to another.
 pub fn focus_change(
     writer: &mut Writer,
     cpu: u16,

@@ -1,8 +1,8 @@
-//! [`Writer`]: events into the buffers of their CPUs, and those into a file in the order in which
-//! they fill up.
+//! [`Writer`]: puts events into the buffers of their CPUs, and buffers into a file in the order in
+//! which they fill up.
 //!
-//! So events of one CPU stand in the order of time, and buffers of different CPUs do not, as in
-//! files of a real session.
+//! As in files of a real session, events of one CPU are by time, but buffers of different CPUs are
+//! not.
 
 use crate::{Header, LogFile, xpress};
 
@@ -15,14 +15,14 @@ const MERGED_MODE: u32 = 0x1_0000;
 const COMPRESSED_MODE: u32 = 0x0400_0000;
 const CIRCULAR_MODE: u32 = 2;
 
-/// What event times count.
+/// The clock of event times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
-    /// The performance counter, 1.
+    /// 1: the performance counter.
     Counter,
-    /// 100-ns units of wall-clock time, 2.
+    /// 2: wall-clock time in units of 100 ns.
     System,
-    /// CPU cycles, 3.
+    /// 3: CPU cycles.
     Cycles,
 }
 
@@ -37,46 +37,46 @@ pub enum Compression {
     Mixed,
 }
 
-/// What a file is like.
+/// The properties of a file.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// CPUs of the machine.
     pub cpus: u16,
-    /// Bytes of a pointer, 4 or 8.
+    /// Length of a pointer, bytes: 4 or 8.
     pub pointer_width: u8,
-    /// Bytes of a buffer.
+    /// Length of a buffer, bytes.
     pub buffer_bytes: u32,
     /// Which buffers are compressed.
     pub compression: Compression,
-    /// What event times count.
+    /// The clock of event times.
     pub clock: Clock,
-    /// How often the counter counts a second; of [`Clock::Cycles`], the CPU's frequency in whole
-    /// MHz counts.
+    /// Frequency of the counter, Hz. For [`Clock::Cycles`], only the CPU frequency in whole MHz
+    /// counts.
     pub ticks_per_second: u64,
     /// The counter at the start of the trace.
     pub start_ticks: u64,
-    /// Wall-clock time of that, 100-ns units since 1601.
+    /// Wall-clock time of that, in units of 100 ns since 1601.
     pub start_filetime: u64,
     /// The Windows build.
     pub build: u32,
-    /// How many events the session says it has lost, and how many buffers.
+    /// Number of events and of buffers that the session reports as lost.
     pub lost: (u32, u32),
-    /// True for a file that `xperf -merge` or WPR has written.
+    /// True for a file as written by `xperf -merge` or WPR.
     pub merged: bool,
-    /// The data buffers begin with this one and go on with the first, as in a circular file that
-    /// has wrapped.
+    /// The data buffers begin with this one and continue with the first, as in a circular file
+    /// that has wrapped.
     pub rotated_by: usize,
-    /// Which words of a buffer's header say how many of its bytes are used.
+    /// Which words of a buffer's header have its used length.
     pub used_length: UsedLength,
 }
 
-/// Where a buffer's header has the length that is used.
+/// Where a buffer's header has its used length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UsedLength {
     /// In SavedOffset (+4) and in Offset (+0x30), as since Windows 8.
     SavedOffset,
-    /// In Offset alone, SavedOffset being 0, as on Vista and Windows 7. Nothing was compressed
-    /// then, and the CPU is one byte, followed by one of alignment.
+    /// Only in Offset, with SavedOffset 0, as on Vista and Windows 7. Nothing was compressed then,
+    /// and the CPU is one byte, followed by one of alignment.
     OffsetAlone,
 }
 
@@ -101,7 +101,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// `ns` after the start, as events have it.
+    /// The event time of `ns` after the start.
     pub fn ticks(&self, ns: u64) -> u64 {
         let scaled =
             |per_second: u64| (u128::from(ns) * u128::from(per_second) / 1_000_000_000) as u64;
@@ -114,7 +114,7 @@ impl Options {
         }
     }
 
-    /// A stretch of `ns`, as events have it.
+    /// A duration of `ns` in event time.
     pub fn span_ticks(&self, ns: u64) -> u64 {
         self.ticks(ns) - self.ticks(0)
     }
@@ -152,13 +152,13 @@ impl Options {
     }
 }
 
-/// A file that grows event by event.
+/// Writes a file event by event.
 pub struct Writer {
     options: Options,
-    /// The buffer of each CPU that is being filled.
+    /// The current buffer of each CPU.
     filling: Vec<Vec<u8>>,
     last_ticks: Vec<u64>,
-    /// The flags of that buffer that are its own.
+    /// That buffer's own flags.
     flags: Vec<u16>,
     full: Vec<Vec<u8>>,
     events: u64,
@@ -178,12 +178,12 @@ impl Writer {
         }
     }
 
-    /// What the file is like.
+    /// The properties of the file.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// How many events there are so far, the file's own ones aside.
+    /// Number of events so far, without the file's own ones.
     pub fn events(&self) -> u64 {
         self.events
     }
@@ -191,7 +191,7 @@ impl Writer {
     /// Adds an event of `cpu`, `ns` after the start of the trace.
     ///
     /// # Panics
-    /// When it is earlier than the last one of that CPU, or longer than a buffer.
+    /// If it is earlier than the last one of that CPU, or longer than a buffer.
     pub fn event(&mut self, cpu: u16, ns: u64, header: &Header, payload: &[u8]) {
         let ticks = self.options.ticks(ns);
         let last = &mut self.last_ticks[usize::from(cpu)];
@@ -212,12 +212,12 @@ impl Writer {
         buffer.extend_from_slice(event);
     }
 
-    /// Says, in the buffer that `cpu` is filling, that events were lost.
+    /// Flags the current buffer of `cpu`: events were lost.
     pub fn lose(&mut self, cpu: u16) {
         self.flags[usize::from(cpu)] |= EVENTS_LOST;
     }
 
-    /// Ends the buffer that `cpu` is filling, as a session does now and then.
+    /// Ends the current buffer of `cpu`, as sessions do from time to time.
     pub fn flush(&mut self, cpu: u16) {
         let data = std::mem::take(&mut self.filling[usize::from(cpu)]);
         if !data.is_empty() {

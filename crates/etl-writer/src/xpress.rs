@@ -1,26 +1,27 @@
-//! Plain LZ77 XPRESS compression (MS-XCA 2.3): what Windows 8 and later compress trace buffers
-//! with.
+//! Compresses with the plain LZ77 variant of XPRESS (MS-XCA 2.3), which Windows 8 and later use for
+//! trace buffers.
 //!
-//! Greedy, with one candidate per hash: enough to produce every form of match that a reader must
-//! know.
+//! It is greedy, with one candidate per hash, which is enough to produce every form of match that a
+//! reader must know.
 
-/// How far back a match may lie.
-const WINDOW: usize = 8192;
-const SHORTEST: usize = 3;
+/// Maximum distance of a match, bytes.
+const MAX_DISTANCE: usize = 8192;
+/// Minimum length of a match, bytes.
+const MIN_MATCH: usize = 3;
 const HASH_BITS: u32 = 13;
 
-/// `bytes` as one stream without any header.
+/// Compresses `bytes` to one stream without a header.
 pub fn compress(bytes: &[u8]) -> Vec<u8> {
     let mut out = Stream { out: vec![0; 4], flags: 0, count: 0, flags_at: 0, nibble_at: None };
     let mut last = vec![usize::MAX; 1 << HASH_BITS];
     let mut at = 0;
     while at < bytes.len() {
-        let found = bytes.get(at..at + SHORTEST).and_then(|head| {
+        let found = bytes.get(at..at + MIN_MATCH).and_then(|head| {
             let slot = &mut last[hash(head)];
             let candidate = std::mem::replace(slot, at);
             (candidate < at
-                && at - candidate <= WINDOW
-                && bytes[candidate..candidate + SHORTEST] == *head)
+                && at - candidate <= MAX_DISTANCE
+                && bytes[candidate..candidate + MIN_MATCH] == *head)
                 .then_some(candidate)
         });
         match found {
@@ -50,7 +51,7 @@ struct Stream {
     flags: u32,
     count: u32,
     flags_at: usize,
-    /// A byte of which only the low half is used.
+    /// Offset of a byte of which only the low half is used.
     nibble_at: Option<usize>,
 }
 
@@ -70,7 +71,7 @@ impl Stream {
     }
 
     fn copy(&mut self, distance: usize, len: usize) {
-        let long = len - SHORTEST;
+        let long = len - MIN_MATCH;
         self.out.extend_from_slice(&(((distance - 1) << 3 | long.min(7)) as u16).to_le_bytes());
         if let Some(more) = long.checked_sub(7) {
             let half = more.min(15) as u8;

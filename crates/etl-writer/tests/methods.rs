@@ -2,7 +2,7 @@
 
 use unhitch_etl_writer::{
     Image, KernelEvent, Options, Process, Rundown, ThreadFacts, Writer,
-    clr::{self, Method, Of},
+    clr::{self, Method, MethodChange},
 };
 use unhitch_model::{ModuleKind, StackId, Time, Trace};
 
@@ -69,17 +69,17 @@ fn an_address_has_the_name_of_the_method_that_was_there_then() {
     let mut writer = writer();
     clr::module(&mut writer, 0, MS, IDS, 7, "C:\\App.dll");
     sample(&mut writer, 2, IDS.1, HEAP + 0x10);
-    clr::method(&mut writer, 0, 10 * MS, IDS, Of::Load, &named(1, HEAP, "First"));
+    clr::method(&mut writer, 0, 10 * MS, IDS, MethodChange::Load, &named(1, HEAP, "First"));
     sample(&mut writer, 11, IDS.1, HEAP + 0x10);
     sample(&mut writer, 12, OTHER.1, HEAP + 0x10);
-    clr::method(&mut writer, 0, 20 * MS, IDS, Of::Unload, &named(1, HEAP, "First"));
+    clr::method(&mut writer, 0, 20 * MS, IDS, MethodChange::Unload, &named(1, HEAP, "First"));
     sample(&mut writer, 21, IDS.1, HEAP + 0x10);
-    clr::method(&mut writer, 0, 30 * MS, IDS, Of::Load, &named(2, HEAP, "Second"));
+    clr::method(&mut writer, 0, 30 * MS, IDS, MethodChange::Load, &named(2, HEAP, "Second"));
     sample(&mut writer, 31, IDS.1, HEAP + 0x10);
     sample(&mut writer, 32, IDS.1, HEAP + 0x100);
-    clr::method(&mut writer, 0, 40 * MS, IDS, Of::DcEnd, &named(2, HEAP, "Second"));
+    clr::method(&mut writer, 0, 40 * MS, IDS, MethodChange::DcEnd, &named(2, HEAP, "Second"));
     // Named at the end, there from the beginning; of another process nothing is said.
-    clr::method(&mut writer, 0, 41 * MS, OTHER, Of::DcEnd, &named(3, HEAP, "Third"));
+    clr::method(&mut writer, 0, 41 * MS, OTHER, MethodChange::DcEnd, &named(3, HEAP, "Third"));
     let trace = read(writer);
     let anon = format!("[anon]+{:#x}", HEAP + 0x10);
     let behind = format!("[anon]+{:#x}", HEAP + 0x100);
@@ -111,18 +111,18 @@ fn an_address_has_the_name_of_the_method_that_was_there_then() {
 fn a_stack_means_something_else_when_its_methods_do() {
     let mut writer = writer();
     let frames = [HEAP + 0x20, IMAGE + 0x500, HEAP + 0x1020];
-    clr::method(&mut writer, 0, MS, IDS, Of::DcStart, &named(9, HEAP + 0x1000, "Main"));
+    clr::method(&mut writer, 0, MS, IDS, MethodChange::DcStart, &named(9, HEAP + 0x1000, "Main"));
     clr::method(
         &mut writer,
         0,
         MS,
         IDS,
-        Of::DcStart,
+        MethodChange::DcStart,
         &Method { jitted: false, ..named(8, IMAGE + 0x400, "Ahead") },
     );
     for (ms, id, name) in [(10, 1, "First"), (20, 2, "Second")] {
         // Nothing says that the first was unloaded.
-        clr::method(&mut writer, 0, ms * MS, IDS, Of::Load, &named(id, HEAP, name));
+        clr::method(&mut writer, 0, ms * MS, IDS, MethodChange::Load, &named(id, HEAP, name));
         sample(&mut writer, ms + 1, IDS.1, HEAP + 0x20);
         let (of_ns, (pid, tid)) = ((ms + 1) * MS, IDS);
         writer.kernel(0, of_ns, &KernelEvent::StackWalk { of_ns, pid, tid, frames: &frames });
@@ -145,17 +145,17 @@ fn a_stack_means_something_else_when_its_methods_do() {
 fn a_name_may_come_with_another_event_or_never() {
     let mut writer = writer();
     let nameless = |id, start| Method { names: None, ..named(id, start, "") };
-    clr::method(&mut writer, 0, MS, IDS, Of::Load, &nameless(1, HEAP));
-    clr::method(&mut writer, 0, MS, IDS, Of::Load, &nameless(2, HEAP + 0x1000));
+    clr::method(&mut writer, 0, MS, IDS, MethodChange::Load, &nameless(1, HEAP));
+    clr::method(&mut writer, 0, MS, IDS, MethodChange::Load, &nameless(2, HEAP + 0x1000));
     sample(&mut writer, 2, IDS.1, HEAP);
     sample(&mut writer, 3, IDS.1, HEAP + 0x1000);
-    clr::method(&mut writer, 0, 9 * MS, IDS, Of::DcEnd, &named(1, HEAP, "Named"));
+    clr::method(&mut writer, 0, 9 * MS, IDS, MethodChange::DcEnd, &named(1, HEAP, "Named"));
     let trace = read(writer);
     assert_eq!(
         names(&trace),
         ["App.Program.Named(Int32)".to_owned(), format!("[anon]+{:#x}", HEAP + 0x1000)]
     );
-    let said = "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): its code is shown as addresses";
+    let said = "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): its code shows as addresses";
     assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), [said]);
 }
 
@@ -164,8 +164,8 @@ fn a_name_may_come_with_another_event_or_never() {
 fn events_of_methods_have_names() {
     let mut writer = writer();
     clr::module(&mut writer, 0, MS, IDS, 7, "C:\\App.dll");
-    clr::method(&mut writer, 0, 2 * MS, IDS, Of::Load, &named(1, HEAP, "First"));
-    clr::method(&mut writer, 0, 3 * MS, IDS, Of::DcEnd, &named(1, HEAP, "First"));
+    clr::method(&mut writer, 0, 2 * MS, IDS, MethodChange::Load, &named(1, HEAP, "First"));
+    clr::method(&mut writer, 0, 3 * MS, IDS, MethodChange::DcEnd, &named(1, HEAP, "First"));
     let trace = read(writer);
     let name = |event| {
         let kind = trace.events.kind_of(event).unwrap();

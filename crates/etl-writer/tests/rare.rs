@@ -28,7 +28,7 @@ fn wake_ups(writer: &mut Writer, cpu: u16, (from, to): (u64, u64)) {
 }
 
 fn warnings(trace: &Trace) -> Vec<String> {
-    trace.warnings.lines().filter(|line| !line.contains("what process they belong to")).collect()
+    trace.warnings.lines().filter(|line| !line.contains("does not say which process")).collect()
 }
 
 fn loss(cpu: u16, from_ms: u64, to_ms: u64, events: u64) -> Loss {
@@ -38,7 +38,7 @@ fn loss(cpu: u16, from_ms: u64, to_ms: u64, events: u64) -> Loss {
 
 const EVENTS: &str = "7 events were lost: the session had no free buffer for them";
 const BUFFERS: &str = "3 buffers were lost: they could not be written in time";
-const NEAR: &str = "waits and running times around are wrong";
+const NEAR: &str = "waits and running times near them are wrong";
 
 #[test]
 fn a_buffer_that_says_so_tells_where_events_were_lost() {
@@ -66,7 +66,8 @@ fn a_session_that_lost_events_who_knows_where_says_that() {
     wake_ups(&mut writer, 0, (1, 10));
     let trace = read(writer);
     let nowhere =
-        "where events were lost is not told: waits and running times near it are wrong".to_owned();
+        "the trace does not say where events were lost: waits and running times near it are wrong"
+            .to_owned();
     assert_eq!(warnings(&trace), [EVENTS.to_owned(), BUFFERS.to_owned(), nowhere]);
     assert_eq!(trace.losses.iter().map(|loss| loss.events).sum::<u64>(), 7);
 }
@@ -181,7 +182,10 @@ fn samples_that_count_more_than_once_are_told() {
         writer.event(0, at * MS, &Header::PerfInfo { hook: 0xf2e, version: 2 }, &payload.0);
     }
     let trace = read(writer);
-    assert_eq!(warnings(&trace), ["1 CPU sample counts more or less than once; it is told as one"]);
+    assert_eq!(
+        warnings(&trace),
+        ["1 CPU sample has a count other than 1; it counts as one sample"]
+    );
     assert_eq!(trace.samples.len(), 3);
 }
 

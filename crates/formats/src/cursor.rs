@@ -1,8 +1,8 @@
-//! A bounded, little-endian reader: every length is checked against what is left, so no input can
+//! A bounded little-endian reader. It checks every length against what is left, so no input can
 //! make it panic or allocate.
 
-/// What is left to read of a byte slice. Every method returns `None` at the end, and then has
-/// consumed nothing.
+/// The rest of a byte slice. A method returns `None` and consumes nothing if too few bytes are
+/// left.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
@@ -18,7 +18,7 @@ impl<'a> Cursor<'a> {
         self.rest
     }
 
-    /// How many bytes were consumed.
+    /// Number of bytes consumed.
     pub(crate) fn position(&self) -> usize {
         self.len - self.rest.len()
     }
@@ -29,7 +29,7 @@ impl<'a> Cursor<'a> {
         Some(taken)
     }
 
-    /// The same with a length that the file gave.
+    /// The same with a length from the file.
     pub(crate) fn bytes_u64(&mut self, len: u64) -> Option<&'a [u8]> {
         self.bytes(usize::try_from(len).ok()?)
     }
@@ -52,7 +52,7 @@ impl<'a> Cursor<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// The bytes before the next NUL, which is consumed too.
+    /// The bytes before the next NUL. Consumes the NUL too.
     pub(crate) fn c_str(&mut self) -> Option<&'a [u8]> {
         let end = self.rest.iter().position(|&byte| byte == 0)?;
         let text = &self.rest[..end];

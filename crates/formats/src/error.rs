@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use unhitch_model::visible_path;
 
-/// Why a trace could not be read or written at all. What is only damaged or lost goes to the
-/// trace's warnings instead.
+/// Why a trace could not be read or written at all. Partial damage and loss go to the trace's
+/// warnings instead.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -13,23 +13,23 @@ pub enum Error {
     Io {
         /// Which file.
         path: PathBuf,
-        /// What it said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// The target of a save is taken; nothing was changed.
-    #[error("{}: exists already, and is never overwritten", visible_path(.0))]
+    /// The target of a save exists already; nothing was changed.
+    #[error("{}: exists already, and traces are never overwritten", visible_path(.0))]
     Exists(PathBuf),
-    /// The content is no trace that Unhitch knows.
+    /// The content is not a trace that Unhitch knows.
     #[error("not a trace: expected {expected} at offset {offset}, found {found}")]
     Unknown {
-        /// What a trace has there.
+        /// What a trace has at this offset.
         expected: &'static str,
-        /// What was there.
+        /// What the file has there.
         found: String,
         /// Byte offset in the file.
         offset: u64,
     },
-    /// A trace, but of a kind that cannot be read.
+    /// A trace of a kind that cannot be read.
     #[error("{0}")]
     Unsupported(String),
     /// A file that cannot be read together with the others that were given.
@@ -40,12 +40,12 @@ pub enum Error {
         /// Why not.
         why: String,
     },
-    /// The part of a file that everything else depends on is damaged.
+    /// A part of the file that everything else depends on is damaged.
     #[error("damaged: expected {expected} at offset {offset}, found {found}")]
     Damaged {
-        /// What should be there.
+        /// What should be at this offset.
         expected: &'static str,
-        /// What was there.
+        /// What the file has there.
         found: String,
         /// Byte offset in the file, or in the part that `expected` names.
         offset: u64,
@@ -53,7 +53,7 @@ pub enum Error {
     /// The zip around the trace cannot be read or written.
     #[error("the zip around the trace")]
     Container(#[from] zip::result::ZipError),
-    /// A member of the container is not what was written.
+    /// A member of the container differs from what was written.
     #[error("{name} in the container is damaged: {why}")]
     Member {
         /// Which member.
@@ -72,18 +72,18 @@ pub enum Error {
 }
 
 impl Error {
-    /// For `map_err`: an I/O error at `path`.
+    /// For `map_err`: turns an I/O error into one that names `path`.
     pub(crate) fn at(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
         let path = path.to_owned();
         |source| Self::Io { path, source }
     }
 
-    /// For `map_err`: a member of the container that cannot be unpacked.
+    /// For `map_err`: turns an I/O error into one that names a member of the container.
     pub(crate) fn member(name: &str) -> impl FnOnce(std::io::Error) -> Self {
         move |error| Self::Member { name: name.to_owned(), why: error.to_string().to_lowercase() }
     }
 
-    /// A part that ends too early.
+    /// An error for a part that ends too early.
     pub(crate) fn truncated(expected: &'static str, offset: usize) -> Self {
         Self::Damaged { expected, found: "the end".to_owned(), offset: offset as u64 }
     }

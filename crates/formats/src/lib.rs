@@ -1,18 +1,50 @@
-//! Trace files: what is on disk, to and from a [`Trace`](unhitch_model::Trace).
+//! Reads trace files into a [`Trace`], and writes them.
 //!
 //! * [`perf_data`] reads and writes Linux `perf.data`, files and pipes, compressed or not;
-//! * [`etl`] reads Windows' event traces, compressed, merged or several together;
+//! * [`etl`] reads Windows event traces, compressed, merged or several together;
 //! * [`container`] reads and writes `NAME.hitch`, a zip around a `perf.data` that can be mapped in
 //!   place;
 //! * [`tracepoint`] reads the kernel's descriptions of its tracepoints, without which their samples
 //!   are opaque bytes.
 //!
-//! Damage never panics and rarely fails: what can be read is read, what cannot is a line in the
-//! trace's warnings.
+//! Damage never causes a panic and rarely an error. The readers read what they can, and report what
+//! they cannot read in the trace's warnings.
+//!
+//! Write a `perf.data` with one event and the name of one thread, and read it back:
+//!
+//! ```
+//! use unhitch_formats::perf_data::attr::{self, flag, sample};
+//! use unhitch_formats::perf_data::record::{self, SampleId};
+//! use unhitch_formats::perf_data::{self, EventAttr, EventDesc, Features};
+//! use unhitch_model::Time;
+//!
+//! let attr = EventAttr {
+//!     kind: attr::TYPE_SOFTWARE,
+//!     config: attr::SW_CPU_CLOCK,
+//!     sample_type: sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU,
+//!     sample_period: 1_000_000,
+//!     flags: flag::SAMPLE_ID_ALL,
+//!     ..EventAttr::default()
+//! };
+//! let event = EventDesc { name: "cpu-clock".to_owned(), attr, ids: vec![1] };
+//! let features = Features { host: "box".to_owned(), ..Features::default() };
+//! let mut records = Vec::new();
+//! let id = SampleId { id: 1, ..SampleId::default() };
+//! record::comm(&mut records, 40, 41, b"worker", false, &id);
+//! let mut file = Vec::new();
+//! perf_data::write(&mut file, &[event], &features, &[&records])?;
+//!
+//! let trace = unhitch_formats::read_bytes(&file)?;
+//! assert_eq!((trace.meta.host.as_str(), trace.meta.sample_period_ns), ("box", 1_000_000));
+//! let worker = trace.threads.incarnations(41)[0];
+//! assert_eq!(trace.thread_name(worker, Time::ZERO), "worker");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod cursor;
 mod error;
 mod mapping;
+mod thread_index;
 
 pub mod container;
 pub mod etl;
@@ -26,20 +58,20 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use unhitch_model::{Trace, Warnings};
 
-/// Reads the trace at `path`, of whatever kind its content shows. Names of functions come with a
-/// container; in others they are missing.
+/// Reads the trace at `path`. Its content decides which format it has. Only containers come with
+/// function names.
 ///
 /// # Errors
-/// When it cannot be opened, is no trace, or is damaged where nothing can be read without.
+/// If the file cannot be opened, is not a trace, or is damaged where nothing can be read without.
 pub fn open(path: &Path) -> Result<Trace, Error> {
     let content = Content::open(path)?;
     if etl::is_etl(content.bytes()) && !etl::is_merged(content.bytes()) {
-        return open_beside(path, content);
+        return open_with_siblings(path, content);
     }
     read(content.bytes(), &|part| content.release(part))
 }
 
-/// Reads the trace that `file` holds; what lies beside it is not looked at.
+/// Reads the trace in `file`. Other files in its folder are not read.
 ///
 /// # Errors
 /// Those of [`open`].
@@ -48,12 +80,12 @@ pub fn open_file(file: File) -> Result<Trace, Error> {
     read(content.bytes(), &|part| content.release(part))
 }
 
-/// Reads the Windows trace at `path` together with the other sessions that were recorded with it,
-/// files or zips of them that were not merged, as one trace; what else lies beside `path` is not
-/// looked at. Without others the same as [`open`].
+/// Reads the Windows trace at `path` and the other sessions of the same recording as one trace.
+/// They are `.etl` files that were not merged, or zips of them. Other files in the folder are not
+/// read. With no `others` the same as [`open`].
 ///
 /// # Errors
-/// Those of [`open`], and when some are no `.etl` files, are merged already, or are given twice.
+/// Those of [`open`], and if a file is not an `.etl` file, is merged already, or is given twice.
 pub fn open_with(path: &Path, others: &[PathBuf]) -> Result<Trace, Error> {
     if others.is_empty() {
         return open(path);
@@ -61,15 +93,15 @@ pub fn open_with(path: &Path, others: &[PathBuf]) -> Result<Trace, Error> {
     let mut warnings = Warnings::default();
     let (mut contents, mut on_disk) = (Vec::<(&Path, Content)>::new(), 0);
     for path in std::iter::once(path).chain(others.iter().map(PathBuf::as_path)) {
-        let apart = |why: String| Error::Together { path: path.to_owned(), why };
+        let cannot_join = |why: String| Error::Together { path: path.to_owned(), why };
         let content = Content::open(path).map_err(|error| match error {
             Error::Io { .. } => error,
-            other => apart(other.to_string()),
+            other => cannot_join(other.to_string()),
         })?;
         on_disk += content.bytes().len();
         let unpacked = match content.bytes() {
             zip if container::is_container(zip) => container::unpack_etl(zip, &mut warnings)
-                .map_err(|error| apart(error.to_string()))?,
+                .map_err(|error| cannot_join(error.to_string()))?,
             _ => Vec::new(),
         };
         if unpacked.is_empty() {
@@ -80,10 +112,10 @@ pub fn open_with(path: &Path, others: &[PathBuf]) -> Result<Trace, Error> {
     for (number, (path, content)) in contents.iter().enumerate() {
         let why = match content.bytes() {
             bytes if !etl::is_etl(bytes) => {
-                "several files are one trace only where all are sessions of Windows (.etl), and this is none"
+                "only unmerged Windows sessions (.etl) can be read together, and this is not one"
             }
             bytes if etl::is_merged(bytes) => {
-                "this trace is merged and holds its sessions: give it alone"
+                "this trace is merged and already holds its sessions: open it alone"
             }
             bytes if contents.iter().take(number).any(|(_, other)| other.bytes() == bytes) => {
                 "the same session is given twice"
@@ -98,10 +130,10 @@ pub fn open_with(path: &Path, others: &[PathBuf]) -> Result<Trace, Error> {
     Ok(trace)
 }
 
-/// A Windows trace, with the files that were recorded beside it.
-fn open_beside(path: &Path, content: Content) -> Result<Trace, Error> {
+/// Reads a Windows trace together with the files of the same recording in its folder.
+fn open_with_siblings(path: &Path, content: Content) -> Result<Trace, Error> {
     let (mut contents, mut names) = (vec![content], Vec::new());
-    for other in etl::beside(path) {
+    for other in etl::sibling_files(path) {
         let Ok(content) = Content::open(&other) else { continue };
         if etl::is_etl(content.bytes()) && !etl::is_merged(content.bytes()) {
             contents.push(content);
@@ -111,12 +143,12 @@ fn open_beside(path: &Path, content: Content) -> Result<Trace, Error> {
     let mut trace =
         load_etl(&contents, contents.iter().map(|content| content.bytes().len()).sum())?;
     if !names.is_empty() {
-        trace.warnings.add(format!("read together with {} beside it", names.join(", ")));
+        trace.warnings.add(format!("read together with {} in the same folder", names.join(", ")));
     }
     Ok(trace)
 }
 
-/// `on_disk`: how long all of them are there.
+/// `on_disk`: length in bytes of what the contents were read from.
 fn load_etl(contents: &[Content], on_disk: usize) -> Result<Trace, Error> {
     let files: Vec<&[u8]> = contents.iter().map(Content::bytes).collect();
     etl::load(&files, on_disk, false, &|part| {
@@ -124,10 +156,10 @@ fn load_etl(contents: &[Content], on_disk: usize) -> Result<Trace, Error> {
     })
 }
 
-/// The same for a trace in memory.
+/// Reads a trace in memory.
 ///
 /// # Errors
-/// When it is no trace, or is damaged where nothing can be read without.
+/// If it is not a trace, or is damaged where nothing can be read without.
 pub fn read_bytes(bytes: &[u8]) -> Result<Trace, Error> {
     read(bytes, &|_| {})
 }

@@ -1,7 +1,7 @@
-//! A trace file's bytes, mapped into memory: the one `unsafe` module of this crate.
+//! A trace file's bytes, mapped into memory: the only `unsafe` module of this crate.
 //!
-//! Mapping spares a copy of the file, and lets pages go as soon as they are decoded: they are the
-//! kernel's page cache, not ours.
+//! *Why mapped*: no copy of the file is needed, and pages can be dropped as soon as they are
+//! decoded, since they belong to the kernel's page cache.
 
 #![allow(unsafe_code, reason = "mapping a file cannot be expressed in safe Rust")]
 
@@ -22,23 +22,24 @@ impl Content {
         Self::of(File::open(path).map_err(Error::at(path))?, path)
     }
 
-    /// Of a file that is open; `path` is for errors.
+    /// Maps or reads an open file. `path` is for errors.
     pub(crate) fn of(file: File, path: &Path) -> Result<Self, Error> {
         let about = file.metadata().map_err(Error::at(path))?;
         if about.is_dir() {
-            let directory = "a directory: a perf.data directory (perf record --threads) cannot be read; record without --threads";
+            let directory = "a directory: a perf.data directory (perf record --threads) cannot \
+                             be read; record without --threads";
             return Err(Error::Unsupported(directory.to_owned()));
         }
-        if !about.is_file() || about.len() == 0 || others_may_cut(&about) {
-            return read(path, file, most_bytes_read()).map(Self::Read);
+        if !about.is_file() || about.len() == 0 || others_may_truncate(&about) {
+            return read(path, file, max_bytes_read()).map(Self::Read);
         }
-        // SAFETY: the mapping is read-only and private to this value. Should another process of
-        // this user change the file meanwhile, the decoder sees other bytes, which it checks like
-        // all bytes: it never reads a length twice to trust the second reading. Should the user cut
-        // the file meanwhile, the process ends with SIGBUS, as it does with every program that maps
-        // its input; others cannot, which was just looked at.
+        // SAFETY: the mapping is read-only and private to this value. If another process of this
+        // user changes the file meanwhile, the decoder sees other bytes, which it checks like any
+        // bytes: it never reads a length a second time and trusts that. If the user truncates the
+        // file meanwhile, the process ends with SIGBUS, like every program that maps its input.
+        // Other users cannot truncate it, as was just checked.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::at(path))?;
-        // Only a hint; a kernel without it is as correct.
+        // Only a hint, so a failure does not matter.
         #[cfg(unix)]
         let _ = map.advise(memmap2::Advice::Sequential);
         Ok(Self::Mapped(map))
@@ -51,8 +52,8 @@ impl Content {
         }
     }
 
-    /// Lets the pages that lie wholly inside `part` go; they come back when they are read again.
-    /// `part` must be a part of `bytes`, anything else is ignored.
+    /// Drops the pages that lie wholly inside `part`. They come back when they are read again. Does
+    /// nothing if `part` is not a part of `bytes`.
     #[cfg(unix)]
     pub(crate) fn release(&self, part: &[u8]) {
         const PAGE: usize = 64 << 10;
@@ -71,50 +72,52 @@ impl Content {
         }
     }
 
-    /// Here pages cannot be let go: they stay.
+    /// Does nothing: pages cannot be dropped on this system.
     #[cfg(not(unix))]
     pub(crate) fn release(&self, _part: &[u8]) {}
 }
 
-/// Whether a user who is not root may cut the file of another while it is mapped, which would end
-/// this process. Who opened it before it was closed to others is not seen here: who made it had to
-/// want that.
+/// True if another user, other than root, may truncate the file while it is mapped, which would end
+/// this process. A user who opened the file before its permissions were closed is not detected;
+/// only the file's owner could have allowed that.
 #[cfg(target_os = "linux")]
-fn others_may_cut(about: &Metadata) -> bool {
+fn others_may_truncate(about: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     let trusted = [0, rustix::process::geteuid().as_raw()];
     !trusted.contains(&about.uid()) || about.mode() & 0o022 != 0
 }
 
-/// Elsewhere a trace is not read with another user's rights.
+/// On other systems a trace is not read with another user's rights.
 #[cfg(not(target_os = "linux"))]
-fn others_may_cut(_about: &Metadata) -> bool {
+fn others_may_truncate(_about: &Metadata) -> bool {
     false
 }
 
-/// Reads a file or a pipe to its end; a longer one than `most` is refused. No length is believed: a
-/// file that says it has terabytes may have none.
-fn read(path: &Path, file: File, most: u64) -> Result<Vec<u8>, Error> {
+/// Reads a file or a pipe to its end. Fails if it is longer than `max_bytes`. The stated length of
+/// the file is not trusted: a sparse file may claim terabytes.
+fn read(path: &Path, file: File, max_bytes: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
-    file.take(most.saturating_add(1)).read_to_end(&mut bytes).map_err(Error::at(path))?;
-    if bytes.len() as u64 > most {
+    file.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(Error::at(path))?;
+    if bytes.len() as u64 > max_bytes {
         let why = format!(
-            "more than {} MiB, half of the free memory: copy it to a file of your own, which need not be in memory",
-            most >> 20
+            "more than {} MiB, half of the free memory: copy it to a file of your own, which need \
+             not fit into memory",
+            max_bytes >> 20
         );
         return Err(Error::Together { path: path.to_owned(), why });
     }
     Ok(bytes)
 }
 
-/// Half of the memory that is free, so that what is decoded from the file has room too.
-fn most_bytes_read() -> u64 {
-    const WHERE_NOT_KNOWN: u64 = 4 << 30;
+/// Maximum number of bytes that are read into memory: half of the free memory, so that the decoded
+/// trace has room too.
+fn max_bytes_read() -> u64 {
+    const IF_UNKNOWN: u64 = 4 << 30;
     let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let available = text.lines().find_map(|line| {
         line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok()
     });
-    available.map_or(WHERE_NOT_KNOWN, |kib| kib * 1024 / 2)
+    available.map_or(IF_UNKNOWN, |kib| kib * 1024 / 2)
 }
 
 #[cfg(all(test, target_os = "linux"))]
@@ -139,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_may_cut_is_read_and_not_mapped() {
+    fn what_others_may_truncate_is_read_and_not_mapped() {
         assert!(survives_a_cut(0o602, None) && survives_a_cut(0o620, None));
         assert!(!survives_a_cut(0o644, None), "one's own is mapped");
         if rustix::process::geteuid().is_root() {

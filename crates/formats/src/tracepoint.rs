@@ -1,9 +1,9 @@
-//! What the bytes of a tracepoint's sample mean.
+//! The layouts of tracepoint samples.
 //!
 //! Every tracepoint has a `format` text in tracefs (`Documentation/trace/events.rst`, section 2.2)
 //! with its id and the offset, size and sign of each field. perf copies these texts into the file
 //! ([`TracingData`], `tools/perf/util/trace-event-info.c`, the layout of trace-cmd's version 6).
-//! Offsets differ between kernels, so none is ever assumed.
+//! Offsets differ between kernels, so none is assumed.
 
 use crate::{Error, cursor::Cursor};
 use std::{
@@ -51,13 +51,13 @@ impl Field {
 pub struct EventFormat {
     /// Name without system, e.g. `sched_switch`.
     pub name: String,
-    /// Its number on the kernel that recorded: `config` of the event's attribute.
+    /// Its number on the recorded kernel: `config` of the event's attribute.
     pub id: u64,
     fields: Vec<(String, Field)>,
 }
 
 impl EventFormat {
-    /// Reads a `format` text; `None` when name or id is missing.
+    /// Reads a `format` text; `None` if the name or the id is missing.
     pub fn parse(text: &str) -> Option<Self> {
         let mut format = Self { name: String::new(), id: u64::MAX, fields: Vec::new() };
         for line in text.lines().map(str::trim) {
@@ -113,20 +113,22 @@ pub struct TracingData {
     pub events: Vec<(String, String)>,
 }
 
-/// What a blob starts with: a magic, `tracing`, the version, little endian, 8-byte `long`.
+/// The section starts with a magic, `tracing`, the version, the byte order (little endian) and the
+/// length of `long` (8 bytes).
 const MAGIC: &[u8] = b"\x17\x08\x44tracing";
 const VERSION: &[u8] = b"0.6";
-/// No system of the kernel has a name half as long; each of its tracepoints gets a copy.
+/// Maximum length of a system's name, bytes, since each of its tracepoints gets a copy. No system
+/// of the kernel has a name half as long.
 const MAX_SYSTEM_LEN: usize = 128;
 
 impl TracingData {
-    /// Reads the descriptions of `events` (system, name) from a mounted tracefs. Those that do not
-    /// exist there are left out.
+    /// Reads the descriptions of `events` (system, name) from a mounted tracefs. Leaves out those
+    /// that do not exist there.
     ///
     /// # Errors
-    /// When tracefs is not there or not readable.
+    /// If tracefs is missing or not readable.
     pub fn read_from_tracefs(tracefs: &Path, events: &[(&str, &str)]) -> Result<Self, Error> {
-        // The kernel answers only the first read of these two, so it must be a long one;
+        // The kernel answers only the first read of these two files, so it must be a long one.
         // `fs::read_to_string` begins with 32 bytes.
         let read = |path: &Path| -> Result<String, Error> {
             let mut text = vec![0; 64 << 10];
@@ -141,7 +143,7 @@ impl TracingData {
             header_event: read(&dir.join("header_event"))?,
             ..Self::default()
         };
-        // A page of the ring is its header and this field.
+        // A page of the ring consists of its header and this field.
         let page = data
             .header_page
             .lines()
@@ -170,7 +172,7 @@ impl TracingData {
             out.push(0);
             put_file(&mut out, text);
         }
-        // No ftrace events of their own.
+        // No ftrace events.
         out.extend_from_slice(&[0; 4]);
         let mut systems: Vec<&str> =
             self.events.iter().map(|(system, _)| system.as_str()).collect();
@@ -190,11 +192,10 @@ impl TracingData {
         out
     }
 
-    /// From the bytes of a feature section. What follows the tracepoints is not needed and not
-    /// read.
+    /// Reads the bytes of a feature section up to the end of the tracepoints.
     ///
     /// # Errors
-    /// When the section ends early or is not of this layout.
+    /// If the section ends early or does not have this layout.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         let mut cursor = Cursor::new(bytes);
         if !bytes.starts_with(MAGIC) {

@@ -8,7 +8,7 @@ use std::io::{Cursor, Read, Write};
 use unhitch_formats::{
     Error,
     container::{
-        ContainerMeta, ContainerParts, CpuWindow, SymbolFile, facts, set_notes, write_container,
+        ContainerMeta, ContainerParts, CpuWindow, SymbolFile, read_meta, set_notes, write_container,
     },
     read_bytes,
 };
@@ -211,7 +211,7 @@ fn a_damaged_container_is_neither_listed_as_whole_nor_written_anew() {
     let mut damaged = file.clone();
     damaged[members["meta.json"].start + 10] ^= 4;
     std::fs::write(&path, &damaged).unwrap();
-    let error = facts(&path).unwrap_err().to_string();
+    let error = read_meta(&path).unwrap_err().to_string();
     assert!(error.contains("meta.json in the container is damaged"), "{error}");
 }
 
@@ -278,7 +278,7 @@ fn regression_a_member_that_was_packed_to_fill_memory_is_cut() {
         trace
             .warnings
             .lines()
-            .any(|line| line.contains("symbols.json in the container is longer than 32 MiB"))
+            .any(|line| line.contains("symbols.json in the container unpacks to more than 32 MiB"))
     );
 
     let start = members(&file)["perf.data"].clone();
@@ -295,6 +295,6 @@ fn regression_a_member_that_was_packed_to_fill_memory_is_cut() {
         trace
             .warnings
             .lines()
-            .any(|line| line.contains("perf.data in the container is longer than 32 MiB"))
+            .any(|line| line.contains("perf.data in the container unpacks to more than 32 MiB"))
     );
 }

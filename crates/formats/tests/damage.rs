@@ -173,7 +173,7 @@ fn hostile_lengths_in_samples() {
         )))
         .unwrap();
         assert_eq!(trace.switches.len(), 1);
-        assert!(trace.warnings.lines().any(|line| line.contains("1 samples are damaged")));
+        assert!(trace.warnings.lines().any(|line| line.contains("left out 1 damaged sample")));
     }
     // An empty chain; then the length of the raw bytes.
     for len in [u64::from(u32::MAX), 1 << 31, 8] {

@@ -275,7 +275,7 @@ fn files_of_one_recording_are_one_trace() {
     assert_eq!((trace.switches.len(), trace.meta.buffers), (8, 6));
     assert_eq!(
         trace.warnings.lines().collect::<Vec<_>>(),
-        ["read together with user.etl beside it"]
+        ["read together with user.etl in the same folder"]
     );
     let whole = read(Pack::Plain);
     assert_eq!(
@@ -456,19 +456,19 @@ fn what_cannot_be_read_together_is_refused_by_name() {
             "kernel.etl",
             "notes.txt",
             "notes.txt",
-            "all are sessions of Windows (.etl), and this is none",
+            "only unmerged Windows sessions (.etl) can be read together, and this is not one",
         ),
         (
             "ours.hitch",
             "kernel.etl",
             "ours.hitch",
-            "all are sessions of Windows (.etl), and this is none",
+            "only unmerged Windows sessions (.etl) can be read together, and this is not one",
         ),
         (
             "kernel.etl",
             "merged.etl",
             "merged.etl",
-            "this trace is merged and holds its sessions: give it alone",
+            "this trace is merged and already holds its sessions: open it alone",
         ),
         ("kernel.etl", "again.etl", "again.etl", "the same session is given twice"),
         ("kernel.etl", ".", ".", "a directory"),

@@ -18,7 +18,11 @@ fn task(tid: u32) -> Task {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 200,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn nothing_is_lost_and_all_is_sorted(events in events(), order in any::<u64>()) {

@@ -1,20 +1,41 @@
-//! What holds of every trace, whatever bytes it was read from.
+//! Invariants that hold for every trace, whatever bytes it was read from.
 
 use unhitch_analysis::{Analysis, Rules, answer, repair};
 use unhitch_model::{FrameId, StackId, ThreadId, Time, Trace, Window};
 
-/// At most this many threads are explained; a fuzzer's trace may name one per event.
+/// Maximum number of threads that are explained. A fuzzer's trace may name one per event.
 const MAX_EXPLAINED: usize = 3;
 
 fn by_time(what: &str, times: &[Time]) {
     assert!(times.is_sorted(), "{what} are not by time");
 }
 
-/// Columns are of one length and by time, ids lead somewhere, every name and field can be read.
+/// Checks that columns have equal lengths and are by time, that ids are valid, and that every name
+/// and field can be read.
 ///
 /// # Panics
-/// When one of it is not so.
+/// If any of that does not hold.
 pub fn trace(trace: &Trace) {
+    columns(trace);
+    ids(trace);
+    let events = &trace.events;
+    assert!(trace.losses.is_sorted_by_key(|loss| loss.window.start), "losses are not by time");
+    for event in 0..events.len() {
+        let Some(kind) = events.kind_of(event) else { panic!("an event of no kind") };
+        for (field, value) in kind.layout.fields.iter().zip(events.fields(event)) {
+            let _ = value.1.to_string();
+            let _ = field
+                .map
+                .map(|map| events.value_name(map, &value.1, |name| trace.name(name).to_owned()));
+        }
+    }
+    let window = trace.common_window();
+    assert!(window.start <= window.end, "the common window ends before it begins");
+    assert!(trace.warnings.lines().all(|line| !line.is_empty()), "an empty warning");
+}
+
+/// Columns have equal lengths and are by time.
+fn columns(trace: &Trace) {
     let Trace { switches, wakings, samples, contentions, events, .. } = trace;
     by_time("switches", &switches.time);
     by_time("wakings", &wakings.time);
@@ -50,7 +71,11 @@ pub fn trace(trace: &Trace) {
         contentions.stack.len(),
     ];
     assert_eq!(lens, [contentions.time.len(); 4], "columns of contentions");
+}
 
+/// Ids are valid, and every frame can be named.
+fn ids(trace: &Trace) {
+    let Trace { switches, wakings, samples, contentions, .. } = trace;
     let threads = [
         &switches.prev,
         &switches.next,
@@ -84,25 +109,12 @@ pub fn trace(trace: &Trace) {
         assert!(trace.modules.get(frame.module).is_some(), "a module that is not there");
         let _ = trace.frame_names(FrameId(index as u32));
     }
-    assert!(trace.losses.is_sorted_by_key(|loss| loss.window.start), "losses are not by time");
-    for event in 0..events.len() {
-        let Some(kind) = events.kind_of(event) else { panic!("an event of no kind") };
-        for (field, value) in kind.layout.fields.iter().zip(events.fields(event)) {
-            let _ = value.1.to_string();
-            let _ = field
-                .map
-                .map(|map| events.value_name(map, &value.1, |name| trace.name(name).to_owned()));
-        }
-    }
-    let window = trace.common_window();
-    assert!(window.start <= window.end, "the common window ends before it begins");
-    assert!(trace.warnings.lines().all(|line| !line.is_empty()), "an empty warning");
 }
 
-/// Two readings of the same bytes say the same.
+/// Checks that two readings of the same bytes are equal.
 ///
 /// # Panics
-/// When they do not.
+/// If they are not.
 pub fn same(a: &Trace, b: &Trace) {
     let seen = |trace: &Trace| {
         let rows = format!(
@@ -124,11 +136,11 @@ pub fn same(a: &Trace, b: &Trace) {
     assert_eq!(seen(a), seen(b), "two readings differ");
 }
 
-/// Partitions of what some threads did are gapless and sum exactly; the answer and its JSON can be
-/// written. A trace longer than `max_ns` is left out.
+/// Checks that the partitions of some threads' time are gapless and sum up exactly, and that the
+/// answer and its JSON can be written. Skips a trace longer than `max_ns`.
 ///
 /// # Panics
-/// When it is not so.
+/// If any of that does not hold.
 pub fn answers(mut trace: Trace, rules: &Rules, max_ns: u64) {
     repair(&mut trace);
     self::trace(&trace);

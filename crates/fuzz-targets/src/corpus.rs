@@ -1,22 +1,22 @@
 //! The kept corpus: `fuzz/corpus/TARGET.zip`, an entry per input, named by its CRC.
 //!
-//! A zip, because hundreds of inputs of a few bytes each are alike, and would else be hundreds of
-//! files in the repository.
+//! *Why a zip*: otherwise hundreds of similar inputs of a few bytes each would be hundreds of files
+//! in the repository.
 
 use std::fs;
 use std::io::{self, Cursor, Read, Write};
 use std::path::{Path, PathBuf};
 use zip::{CompressionMethod, DateTime, ZipArchive, ZipWriter, write::SimpleFileOptions};
 
-/// Where the kept corpora are.
+/// The folder of the kept corpora.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
 }
 
-/// The kept inputs of the target called `name`, with their names; none when nothing is kept.
+/// The kept inputs of the target called `name`, with their names; empty if there are none.
 ///
 /// # Errors
-/// When the file is there but cannot be read.
+/// If the file exists but cannot be read.
 pub fn read(name: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
     let path = folder().join(format!("{name}.zip"));
     let Ok(bytes) = fs::read(path) else { return Ok(Vec::new()) };
@@ -32,13 +32,13 @@ pub fn read(name: &str) -> io::Result<Vec<(String, Vec<u8>)>> {
     Ok(inputs)
 }
 
-/// Keeps `inputs` for the target called `name`, in place of what was kept before: as many as fit
-/// into `max_len` bytes, the first ones first.
+/// Keeps `inputs` for the target called `name`, and drops those kept before. Keeps as many as fit
+/// into `max_len` bytes, in their order.
 ///
 /// # Errors
-/// When the file cannot be written.
+/// If the file cannot be written.
 pub fn write(name: &str, inputs: &[(String, Vec<u8>)], max_len: usize) -> io::Result<()> {
-    // What an entry takes besides its packed bytes: two headers with its name.
+    // Length of an entry without its packed bytes: two headers with its name.
     const ENTRY_LEN: usize = 30 + 46;
     let options = SimpleFileOptions::default()
         .compression_method(CompressionMethod::Deflated)
@@ -59,7 +59,7 @@ pub fn write(name: &str, inputs: &[(String, Vec<u8>)], max_len: usize) -> io::Re
     fs::write(folder().join(format!("{name}.zip")), zip.finish()?.into_inner())
 }
 
-/// How long an input is when it is packed.
+/// The packed length of an input, bytes.
 fn packed_len(bytes: &[u8]) -> io::Result<usize> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     zip.start_file(

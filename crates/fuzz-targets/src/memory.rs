@@ -1,7 +1,7 @@
-//! An allocator that counts, so that a reader that takes more than it may is a find.
+//! A counting allocator. A reader that takes too much memory is a find.
 //!
-//! A single request beyond the limit ends the process at once, before the machine has to find the
-//! memory: the fuzzer then keeps the input like that of any other crash.
+//! A single request beyond the limit ends the process at once, before the machine has to provide
+//! the memory. The fuzzer then keeps the input, as for any other crash.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,7 +10,7 @@ struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static PEAK: AtomicUsize = AtomicUsize::new(0);
-/// No single request may be larger, bytes.
+/// Maximum size of a single request, bytes.
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 #[global_allocator]
@@ -30,7 +30,7 @@ fn count(len: usize) {
 }
 
 #[allow(unsafe_code, reason = "an allocator that counts")]
-// SAFETY: everything is passed on to the system's allocator as it came.
+// SAFETY: everything is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
@@ -58,7 +58,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Begins to measure; returns what is in use now.
+/// Begins a measurement. Returns the number of bytes in use now.
 pub(crate) fn start(max: usize) -> usize {
     LIMIT.store(max, Relaxed);
     let now = NOW.load(Relaxed);
@@ -66,10 +66,10 @@ pub(crate) fn start(max: usize) -> usize {
     now
 }
 
-/// Ends it.
+/// Ends a measurement.
 ///
 /// # Panics
-/// When more than `max` bytes were in use at once.
+/// If more than `max` bytes were in use at once.
 pub(crate) fn finish(before: usize, max: usize) {
     LIMIT.store(usize::MAX, Relaxed);
     let took = PEAK.load(Relaxed).saturating_sub(before);

@@ -1,7 +1,7 @@
-//! A small `perf.data` around records: as a file, and as what perf writes into a pipe.
+//! Wraps records into a small `perf.data`, as a file or as perf writes it into a pipe.
 //!
-//! *Why not the whole file to the fuzzer alone*: most of a file are tables that say where the rest
-//! is. Here they are always right, and every mutation falls into a record.
+//! *Why whole files are not enough*: most of a file consists of tables that say where the rest is.
+//! Here the tables are always right, and every mutation changes a record.
 
 use unhitch_formats::perf_data::{
     EventAttr, EventDesc, Features,
@@ -35,15 +35,14 @@ const TRACEPOINTS: [(&str, &str, u16, &str); 6] = [
     ("lock", "contention_end", 41, END),
     ("sched", "sched_migrate_task", 376, WAKING),
 ];
-/// The ids under which samples name their event are the tracepoint's own; these are the clock's and
-/// the side-band's.
+/// The id of the clock's event. The ids of tracepoint events are the tracepoints' own.
 pub const CLOCK_ID: u64 = 1;
-/// The event that carries the side-band.
+/// The id of the event that carries the side-band.
 pub const SIDE_BAND_ID: u64 = 2;
-/// What a tracepoint's samples hold.
+/// The sample type of tracepoints.
 pub const TRACEPOINT_SAMPLE: u64 =
     sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN | sample::RAW;
-/// What the clock's samples hold.
+/// The sample type of the clock.
 pub const CLOCK_SAMPLE: u64 =
     sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU | sample::CALLCHAIN;
 
@@ -100,7 +99,7 @@ pub fn file(records: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What stands before the records in a pipe: the header, and records that describe the events.
+/// The beginning of a pipe: the header, and records that describe the events.
 pub fn pipe_head() -> Vec<u8> {
     let mut out = b"PERFILE2".to_vec();
     out.extend(16_u64.to_le_bytes());

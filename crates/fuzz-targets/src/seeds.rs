@@ -1,23 +1,23 @@
-//! Where fuzzing begins: small inputs that are right, made by the writers.
+//! Seeds: small valid inputs, made by the writers.
 //!
-//! ELF files cannot be made here: their seeds are small programs that a compiler made, in the kept
-//! corpus (docs/fuzzing.md).
+//! ELF files cannot be made here. Their seeds are small compiled programs in the kept corpus
+//! (docs/fuzzing.md).
 
-use crate::{perf, zips};
+use crate::{perf, perf_records, zips};
 use unhitch_etl_writer::{
     Bytes, CSwitch, Compression, Guid, Image, Interrupt, KernelEvent, Options, Pdb, Procedure,
     Process, Public, ReadyThread, Rundown, StackCache, ThreadFacts, Writer, metadata, uiforetw,
     win32k,
 };
-use unhitch_formats::perf_data::record::{self, Mmap2, Sample, SampleId};
-use unhitch_model::Time;
 
-/// The inputs with which `target` begins; none for those that have kept ones only.
+/// The seeds of `target`; empty for targets that only have kept inputs.
 pub fn of(target: &str) -> Vec<Vec<u8>> {
-    let records = perf_records();
+    let records = perf_records::perf_records();
     match target {
         "perf_data" => vec![perf::file(&records), [perf::pipe_head(), records].concat(), packed()],
-        "perf_records" | "answers" => vec![[&[0][..], &records].concat(), [&[1][..], &records].concat()],
+        "perf_records" | "answers" => {
+            vec![[&[0][..], &records].concat(), [&[1][..], &records].concat()]
+        }
         "hitch" => vec![zips::container(&[]), zips::container(&TEXTS), etl_in_zip()],
         "hitch_parts" => vec![TEXTS.join(&0)],
         "tracepoint" => {
@@ -27,7 +27,10 @@ pub fn of(target: &str) -> Vec<Vec<u8>> {
             less.events.truncate(2);
             texts.chain([data.encode(), less.encode()]).collect()
         }
-        "etl" => [Compression::Plain, Compression::All].into_iter().flat_map(|packed| [8, 4].map(|width| etl(packed, width))).collect(),
+        "etl" => [Compression::Plain, Compression::All]
+            .into_iter()
+            .flat_map(|packed| [8, 4].map(|width| etl(packed, width)))
+            .collect(),
         "etl_events" => etl_events(),
         "etl_manifest" => vec![MANIFEST.as_bytes().to_vec()],
         "etl_schema" => schemas(),
@@ -77,113 +80,15 @@ const MANIFEST: &str = r#"<provider name="P" guid="{x}"><task name="Work" value=
 
 const RULES: &str = include_str!("../../analysis/waits/runtimes.toml");
 
-const A: (u32, u32) = (100, 100);
-const B: (u32, u32) = (100, 101);
-const IDLE: (u32, u32) = (0, 0);
-
-/// Records of two threads on two CPUs: who they are, what they map, switches, wake-ups, a sample, a
-/// lock, a loss, an end.
-pub fn perf_records() -> Vec<u8> {
-    let mut out = Vec::new();
-    let side =
-        |ns| SampleId { time: Time::from_nanos(ns), id: perf::SIDE_BAND_ID, ..SampleId::default() };
-    record::comm(&mut out, 100, 100, b"alpha", true, &side(0));
-    let map = Mmap2 {
-        pid: 100,
-        tid: 100,
-        start_avma: 0x1000,
-        len: 0x1000,
-        prot: 5,
-        path: b"/bin/a",
-        build_id: Some(&[7; 20]),
-        ..Mmap2::default()
-    };
-    record::mmap2(&mut out, &map, &side(0));
-    let map = Mmap2 {
-        pid: u32::MAX,
-        start_avma: 0xffff_ffff_8100_0000,
-        len: 0x10_0000,
-        path: b"[kernel.kallsyms]_text",
-        kernel: true,
-        ..map
-    };
-    record::mmap2(&mut out, &map, &side(0));
-    record::fork(&mut out, 100, 100, 101, 100, &side(1_000));
-    switch(&mut out, 2_000, 0, IDLE, 0, A);
-    wake(&mut out, 373, 2_500, 0, A, B);
-    switch(&mut out, 3_000, 1, IDLE, 0, B);
-    contention(&mut out, 40, 3_100, B);
-    switch(&mut out, 4_000, 1, B, 2, IDLE);
-    let id =
-        SampleId { pid: 100, tid: 100, time: Time::from_nanos(5_000), cpu: 0, id: perf::CLOCK_ID };
-    let sample = Sample { id, ip: 0x1010, user_frames: &[0x1010, 0x1100], ..Sample::default() };
-    record::sample(&mut out, perf::CLOCK_SAMPLE, &sample);
-    wake(&mut out, 375, 6_000, 0, A, B);
-    contention(&mut out, 41, 6_100, B);
-    record::lost(&mut out, 3, &SampleId { cpu: 1, ..side(6_500) });
-    switch(&mut out, 7_000, 0, A, 0x10, IDLE);
-    record::exit(&mut out, 100, 1, 100, 1, &side(7_001));
-    out
-}
-
-fn tracepoint(
-    out: &mut Vec<u8>,
-    id: u16,
-    ns: u64,
-    cpu: u32,
-    (pid, tid): (u32, u32),
-    fields: &[u8],
-) {
-    let mut raw = id.to_le_bytes().to_vec();
-    raw.extend([0, 0]);
-    raw.extend(tid.to_le_bytes());
-    raw.extend(fields);
-    let sample = Sample {
-        id: SampleId { pid, tid, time: Time::from_nanos(ns), cpu, id: u64::from(id) },
-        kernel_frames: &[0xffff_ffff_8100_0100, 0xffff_ffff_8100_0200],
-        user_frames: &[0x1020, 0x1100],
-        raw: &raw,
-        ..Sample::default()
-    };
-    record::sample(out, perf::TRACEPOINT_SAMPLE, &sample);
-}
-
-fn switch(out: &mut Vec<u8>, ns: u64, cpu: u32, prev: (u32, u32), state: u64, next: (u32, u32)) {
-    let mut fields = [0; 56];
-    fields[..4].copy_from_slice(b"prev");
-    fields[16..20].copy_from_slice(&prev.1.to_le_bytes());
-    fields[20..24].copy_from_slice(&120_u32.to_le_bytes());
-    fields[24..32].copy_from_slice(&state.to_le_bytes());
-    fields[32..36].copy_from_slice(b"next");
-    fields[48..52].copy_from_slice(&next.1.to_le_bytes());
-    fields[52..56].copy_from_slice(&120_u32.to_le_bytes());
-    tracepoint(out, 372, ns, cpu, prev, &fields);
-}
-
-fn wake(out: &mut Vec<u8>, id: u16, ns: u64, cpu: u32, waker: (u32, u32), wakee: (u32, u32)) {
-    let mut fields = [0; 28];
-    fields[..4].copy_from_slice(b"wake");
-    fields[16..20].copy_from_slice(&wakee.1.to_le_bytes());
-    fields[20..24].copy_from_slice(&120_u32.to_le_bytes());
-    fields[24..28].copy_from_slice(&1_u32.to_le_bytes());
-    tracepoint(out, id, ns, cpu, waker, &fields);
-}
-
-fn contention(out: &mut Vec<u8>, id: u16, ns: u64, thread: (u32, u32)) {
-    let mut fields = 0xffff_8881_0000_1000_u64.to_le_bytes().to_vec();
-    fields.extend(2_u32.to_le_bytes());
-    tracepoint(out, id, ns, 1, thread, &fields);
-}
-
-/// A pipe whose records are packed: one zstd frame of a block that is stored as it is.
+/// A pipe with compressed records: one zstd frame with one raw block.
 fn packed() -> Vec<u8> {
-    let records = perf_records();
+    let records = perf_records::perf_records();
     let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0x58];
     let block = u32::try_from(records.len()).expect("few records") << 3 | 1;
     frame.extend_from_slice(&block.to_le_bytes()[..3]);
     frame.extend(records);
     let mut out = perf::pipe_head();
-    out.extend(record::kind::COMPRESSED.to_le_bytes());
+    out.extend(unhitch_formats::perf_data::record::kind::COMPRESSED.to_le_bytes());
     out.extend([0; 2]);
     out.extend(u16::try_from(frame.len() + 8).expect("few records").to_le_bytes());
     out.extend(frame);
@@ -194,7 +99,7 @@ const PROVIDER: Guid = Guid::new(0x1234_5678, 0x1234, 0x5678, [1, 2, 3, 4, 5, 6,
 const CODE: u64 = 0x7ff6_0000_0000;
 const KERNEL: u64 = 0xffff_f800_0000_0000;
 
-/// Every event that the writer knows.
+/// A trace with every event that the writer knows.
 fn write_events(writer: &mut Writer) {
     let process = Process { pid: 100, parent: 4, image: "a.exe", command_line: "a -b" };
     let thread = ThreadFacts { pid: 100, tid: 104, name: Some("worker") };
@@ -222,6 +127,19 @@ fn write_events(writer: &mut Writer) {
         KernelEvent::FileName { file: 0xffff_c000_0000_0010, path: "\\a.txt" },
     ];
     first.iter().for_each(|event| writer.kernel(0, 1_000, event));
+    write_scheduling(writer, interrupt);
+    write_provider_events(writer);
+    metadata::lost_event(writer, 0, 63_000, 32);
+    let end = [
+        KernelEvent::Thread(Rundown::End, thread, (100, 104)),
+        KernelEvent::Image(Rundown::Last, image),
+        KernelEvent::Process(Rundown::End, process),
+    ];
+    end.iter().for_each(|event| writer.kernel(0, 64_000, event));
+}
+
+/// Switches, wake-ups, samples, interrupts and transfers, all with stacks of both forms.
+fn write_scheduling(writer: &mut Writer, interrupt: Interrupt) {
     let mut stacks = StackCache::new(2);
     let later = [
         KernelEvent::CSwitch(CSwitch {
@@ -271,6 +189,10 @@ fn write_events(writer: &mut Writer) {
         stacks.log(writer, 0, ns, (100, 104), &[KERNEL + ns], &[CODE + 0x20]);
     }
     stacks.finish(writer, 0, 50_000);
+}
+
+/// Events of Win32k and UIforETW, a described event, and one that describes itself.
+fn write_provider_events(writer: &mut Writer) {
     let delay = win32k::Delay {
         flags: 0x806,
         delay_ms: 300,
@@ -312,13 +234,6 @@ fn write_events(writer: &mut Writer) {
         &fields,
         &payload,
     );
-    metadata::lost_event(writer, 0, 63_000, 32);
-    let end = [
-        KernelEvent::Thread(Rundown::End, thread, (100, 104)),
-        KernelEvent::Image(Rundown::Last, image),
-        KernelEvent::Process(Rundown::End, process),
-    ];
-    end.iter().for_each(|event| writer.kernel(0, 64_000, event));
 }
 
 fn etl(compression: Compression, pointer_width: u8) -> Vec<u8> {
@@ -334,7 +249,7 @@ fn etl_in_zip() -> Vec<u8> {
     zips::zip(&[("a.etl", &etl(Compression::All, 8))])
 }
 
-/// The events of a trace, all together, and one by one with a payload that is all ones.
+/// The events of a trace, all together, and one by one with a payload of ones.
 fn etl_events() -> Vec<Vec<u8>> {
     const BUFFER_HEADER_LEN: usize = 0x48;
     let mut all = Vec::new();
@@ -369,8 +284,7 @@ fn etl_events() -> Vec<Vec<u8>> {
     all
 }
 
-/// The events in a buffer, one by one: by the length that each has at +4 or, of manifest events, at
-/// 0.
+/// The events in a buffer, one by one. Their length is at offset 4, or at 0 for manifest events.
 fn single(mut events: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let kind = *events.get(2)?;
@@ -383,8 +297,8 @@ fn single(mut events: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// A TraceLogging description, a `TRACE_EVENT_INFO`, an `EVENT_MAP_INFO`, traits: each after the
-/// byte that says which it is.
+/// A TraceLogging description, a `TRACE_EVENT_INFO`, an `EVENT_MAP_INFO`, and traits, each after
+/// the byte that selects its reader.
 fn schemas() -> Vec<Vec<u8>> {
     let mut writer = Writer::new(Options { cpus: 1, ..Options::default() });
     let fields = [("Count", metadata::in_type::U32), ("Text", metadata::in_type::UTF16)];

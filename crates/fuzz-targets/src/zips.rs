@@ -1,13 +1,13 @@
-//! Zips in memory: containers around the records of the seeds, and any other.
+//! Zips in memory: containers around the records of the seeds, and others.
 
-use crate::{perf, seeds};
+use crate::{perf, perf_records};
 use std::io::{Cursor, Write};
 use std::sync::LazyLock;
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-static PERF_DATA: LazyLock<Vec<u8>> = LazyLock::new(|| perf::file(&seeds::perf_records()));
+static PERF_DATA: LazyLock<Vec<u8>> = LazyLock::new(|| perf::file(&perf_records::perf_records()));
 
-/// A container with as many of `meta.json`, `symbols.json` and `notes.md` as there are texts.
+/// A container with the first of `meta.json`, `symbols.json` and `notes.md`, one for each text.
 pub fn container(texts: &[&[u8]]) -> Vec<u8> {
     let texts = ["meta.json", "symbols.json", "notes.md"].into_iter().zip(texts.iter().copied());
     let parts: Vec<(&str, &[u8])> =
@@ -15,10 +15,10 @@ pub fn container(texts: &[&[u8]]) -> Vec<u8> {
     zip(&parts)
 }
 
-/// A zip of parts that are not compressed, so that a fuzzer sees what is in them.
+/// A zip of uncompressed parts, so that a fuzzer sees their content.
 ///
 /// # Panics
-/// When two have the same name.
+/// If two parts have the same name.
 pub fn zip(parts: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default().compression_method(CompressionMethod::Stored);

@@ -1,5 +1,5 @@
-//! Finds that their target leaves out by now: traces of centuries. Not beside the other test, which
-//! has all of rayon's work to itself.
+//! Finds that their target skips by now: traces of centuries. *Why a separate test binary*: the
+//! other test configures rayon for the whole process.
 
 use unhitch_fuzz_targets::{corpus, targets::answers};
 

@@ -1,5 +1,4 @@
-//! Every target reads its seeds and its kept corpus, and with them every input that was a find
-//! once.
+//! Every target reads its seeds and its kept corpus, which includes all earlier finds.
 
 use std::panic;
 use unhitch_fuzz_targets::{TARGETS, corpus, one_thread, run, seeds};

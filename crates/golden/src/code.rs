@@ -1,21 +1,21 @@
 //! [`Code`]: images, their functions, and the call stacks through them.
 //!
-//! A stack is written as a debugger of Windows prints it, root first: `chrome!RunTask
-//! kernelbase!VirtualAlloc nt!NtAllocateVirtualMemory`. The names are those of the investigations;
-//! addresses are given out in the order in which names appear.
+//! A stack is written as Windows debuggers print it, root first: `chrome!RunTask
+//! kernelbase!VirtualAlloc nt!NtAllocateVirtualMemory`. The names are those of the investigations.
+//! Addresses are assigned in the order in which names appear.
 
 use std::collections::{BTreeMap, BTreeSet};
 use unhitch_model::{FrameId, ModuleKind, Symbol, Trace};
 
-/// Every function is as long.
+/// Length of every function, bytes.
 const FUNCTION_LEN: u64 = 0x100;
-/// Where in an image its first function is.
+/// Offset of the first function in an image.
 pub(crate) const TEXT: u64 = 0x1000;
-/// Where in a function its calls return to.
+/// Offset in a function to which calls return.
 const RETURN: u64 = 0x41;
-/// Where in a function a leaf is, unless told otherwise.
+/// Offset in a function of a leaf, by default.
 const LEAF: u64 = 0x20;
-/// Length of an image in memory.
+/// Length of an image in memory, bytes.
 pub(crate) const IMAGE_LEN: u64 = 0x100_0000;
 const KERNEL_AVMA: u64 = 0xffff_f800_0000_0000;
 const USER_AVMA: u64 = 0x7ff8_0000_0000;
@@ -121,7 +121,7 @@ impl Code {
         self.chain(stack).functions.iter().any(|known| known == function)
     }
 
-    /// The images that a process must map to have `stack`: path and address.
+    /// The images that a process with `stack` must map: path and address.
     pub(crate) fn user_images(&self, stack: Stack) -> impl Iterator<Item = (String, u64)> + '_ {
         let images = self.chain(stack).images.iter().map(|number| &self.images[*number]);
         images.filter(|image| image.avma < KERNEL_AVMA).map(|image| (path(&image.name), image.avma))
@@ -132,8 +132,8 @@ impl Code {
         self.chain(stack).images.iter().copied()
     }
 
-    /// Every image: name, address, whether it is the kernel's, and its functions with their offsets
-    /// in it.
+    /// Every image: name, address, whether it is the kernel's, and its functions with their
+    /// offsets.
     pub(crate) fn images(&self) -> impl Iterator<Item = (&str, u64, bool, Vec<(&str, u64)>)> {
         self.images.iter().map(|image| {
             let functions = image
@@ -146,7 +146,7 @@ impl Code {
         })
     }
 
-    /// Names the frames of a trace that was made of this code.
+    /// Names the frames of a trace of this code.
     pub(crate) fn name(&self, trace: &mut Trace) {
         let names: Vec<Option<String>> = trace
             .stacks

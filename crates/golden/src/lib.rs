@@ -1,126 +1,25 @@
 //! Golden traces: three famous investigations as made-up recordings with exactly their figures.
 //!
-//! Bruce Dawson's posts of 2017–2019 on hangs of mostly idle Windows machines are what Unhitch must
-//! be able to answer by itself. Their traces are not public, so this crate writes traces in which
-//! the same can be seen: [`type_an_email`] (a starved lock), [`move_my_mouse`] (a saturated lock),
-//! [`sixty_three_cores`] (one long holder). They are code, because a generator can be read and
-//! argued with, and because the files are too large to keep. Names of functions are those of the
-//! posts; they are only names.
+//! Unhitch must be able to explain the hangs in Bruce Dawson's posts of 2017–2019 on mostly idle
+//! Windows machines by itself. Their traces are not public, so this crate writes traces that show
+//! the same: [`type_an_email()`] (a starved lock), [`move_my_mouse()`] (a saturated lock),
+//! [`sixty_three_cores()`] (one long hold). *Why code*: a generator can be read and discussed, and
+//! the files are too large to keep. The function names are those of the posts; they are only names.
 //!
-//! What an answer must say stands beside each trace as figures, counted in the events that were
-//! written, never copied from the posts.
+//! Each trace comes with the figures that an answer must have. They are counted in the written
+//! events, never copied from the posts.
 
 mod code;
-mod dice;
 mod etl;
+mod golden;
 mod machine;
 mod move_my_mouse;
 mod perf_data;
 mod sixty_three_cores;
+mod split_mix64;
 mod type_an_email;
 
+pub use golden::Golden;
 pub use move_my_mouse::{MouseFigures, move_my_mouse};
 pub use sixty_three_cores::{BuildFigures, LOOP_OFFSETS, sixty_three_cores};
 pub use type_an_email::{TypeFigures, type_an_email};
-
-use machine::{Event, Machine};
-use std::path::Path;
-use unhitch_formats::{
-    Error,
-    container::{ContainerMeta, ContainerParts, CpuWindow, SymbolFile, write_container},
-};
-
-/// What the traces name as their producer.
-const PRODUCER: &str = concat!("unhitch-golden ", env!("CARGO_PKG_VERSION"));
-
-/// A made-up trace and what an answer must say about it.
-///
-/// The story is told once, and written either as Linux would ([`Golden::write`]) or as Windows
-/// would ([`Golden::write_etl`]).
-pub struct Golden<F> {
-    /// The records, without names of functions.
-    pub perf_data: Vec<u8>,
-    /// What is in it.
-    pub figures: F,
-    symbols: SymbolFile,
-    meta: ContainerMeta,
-    notes: &'static str,
-    machine: Machine,
-    events: Vec<Event>,
-}
-
-impl<F> Golden<F> {
-    fn new(machine: Machine, events: Vec<Event>, notes: &'static str, figures: F) -> Self {
-        let perf_data = perf_data::perf_data(&machine, &events);
-        let mut trace = unhitch_formats::read_bytes(&perf_data).expect("our own file is readable");
-        machine.code.name(&mut trace);
-        let span = |cpu: usize| CpuWindow {
-            cpu: cpu as u16,
-            start_ns: machine.start,
-            end_ns: machine.end,
-        };
-        let meta = ContainerMeta {
-            version: 1,
-            producer: PRODUCER.to_owned(),
-            host: trace.meta.host.clone(),
-            kernel: trace.meta.kernel.clone(),
-            arch: trace.meta.arch.clone(),
-            cpus: machine.cpus() as u16,
-            memory_bytes: trace.meta.memory_bytes,
-            clock: "monotonic".to_owned(),
-            sample_period_ns: machine.period_ns,
-            spans: (0..machine.cpus()).map(span).collect(),
-            ..ContainerMeta::default()
-        };
-        Self {
-            perf_data,
-            figures,
-            symbols: SymbolFile::from_trace(&trace),
-            meta,
-            notes,
-            machine,
-            events,
-        }
-    }
-
-    /// Writes the trace with the names of its functions to `path`, by custom a `NAME.hitch`.
-    ///
-    /// # Errors
-    /// When the file is there already or cannot be written.
-    pub fn write(&self, path: &Path) -> Result<(), Error> {
-        let parts = ContainerParts {
-            meta: &self.meta,
-            perf_data: &mut |out| out.write_all(&self.perf_data),
-            symbols: Some(&self.symbols),
-            notes: Some(self.notes),
-            extra: Vec::new(),
-        };
-        write_container(path, parts).map(drop)
-    }
-
-    /// When the trace begins, nanoseconds of the clock that the figures are told in. An `.etl` file
-    /// counts from there.
-    pub fn start_ns(&self) -> u64 {
-        self.machine.start
-    }
-
-    /// The trace as Event Tracing for Windows writes it, without names of functions.
-    pub fn etl(&self) -> Vec<u8> {
-        etl::trace(&self.machine, &self.events)
-    }
-
-    /// Writes that to `path`, by custom a `NAME.etl`, and the PDBs that name its functions into the
-    /// folder `symbols`, laid out as a symbol store.
-    ///
-    /// # Errors
-    /// When something cannot be written.
-    pub fn write_etl(&self, path: &Path, symbols: &Path) -> std::io::Result<()> {
-        std::fs::write(path, self.etl())?;
-        for (name, bytes) in etl::symbol_files(&self.machine) {
-            let path = symbols.join(name);
-            path.parent().map_or(Ok(()), std::fs::create_dir_all)?;
-            std::fs::write(path, bytes)?;
-        }
-        Ok(())
-    }
-}

@@ -1,22 +1,27 @@
 //! "I can't move my mouse": one lock of the window system, saturated by processes that end.
 //!
-//! Processes of a build end faster than one CPU can take their windows away, all under one lock. It
-//! is handed on from holder to waiter without a pause, hundreds of microseconds at a time; whoever
-//! draws or reads input stands in the same queue.
+//! The processes of a build exit faster than one CPU can clean up their windows under one lock. The
+//! lock passes from owner to waiter without a pause, hundreds of microseconds at a time. Threads
+//! that draw or read input are in the same queue.
 
+mod script;
 mod window_system;
 
-use crate::Golden;
-use crate::machine::{IDLE, Machine, Thread, What};
+use crate::golden::Golden;
+use crate::machine::{Action, IDLE, Machine, Thread};
+use script::{
+    CHAIN_LEN, CPUS, END_NS, HANG_FROM_NS, HANG_NS, HANG_UNTIL_NS, INSIDE, SAMPLES_INSIDE,
+    START_NS, WAITED_NS,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use window_system::Storm;
 
-/// What an answer about [`move_my_mouse`] must say.
+/// The figures that an answer about [`move_my_mouse()`] must have.
 #[derive(Clone, PartialEq, Debug)]
 pub struct MouseFigures {
     /// CPUs of the machine.
     pub cpus: usize,
-    /// When the user-interface thread was called, nanoseconds of the trace's clock.
+    /// When the UI thread was woken, nanoseconds of the trace's clock.
     pub start_ns: u64,
     /// From then until it waited for its next message.
     pub hang_ns: u64,
@@ -24,10 +29,10 @@ pub struct MouseFigures {
     pub victim: (u32, u32),
     /// Its longest wait for the lock, from switch-out to wake-up.
     pub longest_wait_ns: u64,
-    /// Who woke it from that wait, who had woken that one, and so on: name and thread.
+    /// Its waker from that wait, the waker of that thread, and so on: name and thread.
     pub chain: Vec<(String, u32)>,
-    /// From each link's wake-up to the wake-up that it issued; the last one's is cut at its own
-    /// wake-up.
+    /// Time from each link's wake-up to the wake-up that it issued. The chain ends with the wake-up
+    /// of the last link.
     pub link_ns: Vec<u64>,
     /// Wake-ups with `NtGdiCloseProcess` on the wake stack.
     pub wakes: u64,
@@ -35,47 +40,32 @@ pub struct MouseFigures {
     pub waited_ns: u64,
     /// Threads that issued these wake-ups.
     pub wakers: u64,
-    /// How long each thread had the lock, from the wake-up that let it in to the one by which it
-    /// let in the next, in sum, by thread id.
+    /// How long each thread owned the lock in sum, by thread id: from the wake-up that gave it the
+    /// lock to the one by which it handed the lock off.
     pub held_ns: BTreeMap<u32, u64>,
     /// CPU samples inside `NtGdiCloseProcess`, one per millisecond and CPU.
     pub samples_inside: u64,
     /// Processes that ended.
     pub ended: u64,
-    /// CPU time of all threads meanwhile.
+    /// CPU time of all threads during the hang.
     pub busy_ns: u64,
 }
 
 impl MouseFigures {
-    /// How many threads stood in the queue on average.
+    /// Mean number of threads in the queue.
     pub fn mean_waiting(&self) -> f64 {
         self.waited_ns as f64 / self.hang_ns as f64
     }
 
-    /// The share of all CPUs' time in which nothing ran, 0.0 to 1.0.
+    /// The idle share of all CPUs' time, 0.0 to 1.0.
     pub fn idle_share(&self) -> f64 {
         1.0 - self.busy_ns as f64 / (self.hang_ns * self.cpus as u64) as f64
     }
 }
 
-const CPUS: usize = 48;
-const START_NS: u64 = 100_000_000_000;
-const HANG_FROM_NS: u64 = START_NS + 300_000_000;
-const HANG_NS: u64 = 1_125_000_000;
-const HANG_UNTIL_NS: u64 = HANG_FROM_NS + HANG_NS;
-const END_NS: u64 = HANG_UNTIL_NS + 300_000_000;
-const LONGEST_WAIT_NS: u64 = 115_600_000;
-const WAKES: usize = 5_768;
-const INSIDE: &str = "NtGdiCloseProcess";
-/// CPU time and samples inside [`INSIDE`].
-const INSIDE_NS: u64 = 1_085_000_000;
-const SAMPLES_INSIDE: usize = 1_085;
-const WAITED_NS: u64 = 63_300_000_000;
-const CHAIN_LEN: usize = 7;
-
 /// The trace.
 pub fn move_my_mouse() -> Golden<MouseFigures> {
-    // How long the threads wait follows from how soon they come back: a first run tells by how much
+    // How long the threads wait depends on how soon they come back. A first run shows by how much
     // to delay that.
     let (_, first) = record(0, 0);
     let too_long = first
@@ -85,7 +75,8 @@ pub fn move_my_mouse() -> Golden<MouseFigures> {
     let (mut machine, storm) = record(too_long / first.returns, too_long % first.returns);
     machine.sample_inside(INSIDE, SAMPLES_INSIDE);
     let figures = count(&machine, &storm);
-    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t move my mouse\u{201d}. The pointer froze again and again while the build ran.";
+    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t move my mouse\u{201d}. \
+                 The pointer froze again and again while the build ran.";
     let events = machine.finish();
     Golden::new(machine, events, notes, figures)
 }
@@ -114,16 +105,16 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
         busy_ns: machine.busy_ns(HANG_FROM_NS, HANG_UNTIL_NS),
     };
     let mut left = BTreeMap::new();
-    // Who woke a thread, and when.
+    // The wakers of each thread, with the time.
     let mut woken = BTreeMap::<Thread, Vec<(u64, Thread)>>::new();
     let mut longest = (0, IDLE);
     let mut wakers = BTreeSet::new();
     for event in machine.finish() {
-        match event.what {
-            What::Switch { prev, .. } => {
+        match event.action {
+            Action::Switch { prev, .. } => {
                 left.insert(prev, event.time);
             }
-            What::Waking { waker, wakee, stack, .. } => {
+            Action::Waking { waker, wakee, stack, .. } => {
                 let waited = event.time - left.get(&wakee).copied().unwrap_or(event.time);
                 if machine.code.is_inside(stack, "LeaveCrit") {
                     let since = woken
@@ -146,10 +137,10 @@ fn count(machine: &Machine, storm: &Storm) -> MouseFigures {
                     (figures.longest_wait_ns, longest) = (waited, (event.time, waker));
                 }
             }
-            What::Sample { stack, .. } => {
+            Action::Sample { stack, .. } => {
                 figures.samples_inside += u64::from(machine.code.is_inside(stack, INSIDE))
             }
-            What::Note { .. } => {}
+            Action::Note { .. } => {}
         }
     }
     figures.wakers = wakers.len() as u64;

@@ -1,10 +1,10 @@
-//! Events to a `perf.data`, through the writer that the recorder uses.
+//! Writes events to a `perf.data`, with the recorder's writer.
 //!
 //! The descriptions of the tracepoints are those of Linux 6.18 (`events/sched/*/format` in
-//! tracefs): a file without them cannot be read.
+//! tracefs). A file without them cannot be read.
 
 use crate::code::{Chain, IMAGE_LEN};
-use crate::machine::{Event, Left, Machine, Thread, What};
+use crate::machine::{Action, Event, Left, Machine, Thread};
 use std::collections::BTreeSet;
 use unhitch_formats::perf_data::{
     ClockData, EventAttr, EventDesc, Features,
@@ -14,6 +14,9 @@ use unhitch_formats::perf_data::{
 };
 use unhitch_formats::tracepoint::TracingData;
 use unhitch_model::{Time, Window};
+
+/// The producer that the traces name.
+pub(crate) const PRODUCER: &str = concat!("unhitch-golden ", env!("CARGO_PKG_VERSION"));
 
 const COMMON: &str = "format:\n\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\
     \tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n\
@@ -102,7 +105,7 @@ fn features(machine: &Machine) -> Features {
         host: "made-up".to_owned(),
         kernel: "made-up".to_owned(),
         arch: "x86_64".to_owned(),
-        producer: crate::PRODUCER.to_owned(),
+        producer: PRODUCER.to_owned(),
         cpus_online: machine.cpus() as u32,
         cpus_available: machine.cpus() as u32,
         memory_kib: 96 << 20,
@@ -125,7 +128,7 @@ fn side_band_id(ns: u64) -> SampleId {
     SampleId { time: Time::from_nanos(ns), id: SIDE_BAND_ID, ..SampleId::default() }
 }
 
-/// Names, mappings, births and deaths.
+/// Names, mappings, births and exits.
 fn side_band(machine: &Machine, events: &[Event], out: &mut Vec<u8>) {
     for task in machine.tasks.iter().skip(1).filter(|task| task.born == 0) {
         record::comm(out, task.pid, task.tid, task.comm.as_bytes(), false, &side_band_id(0));
@@ -144,11 +147,11 @@ fn side_band(machine: &Machine, events: &[Event], out: &mut Vec<u8>) {
     }
     let mut mapped = BTreeSet::new();
     for event in events {
-        let (current, stack) = match event.what {
-            What::Switch { prev, left, .. } => (prev, left.stack()),
-            What::Waking { waker, stack, .. } => (waker, stack),
-            What::Sample { thread, stack } => (thread, stack),
-            What::Note { .. } => continue,
+        let (current, stack) = match event.action {
+            Action::Switch { prev, left, .. } => (prev, left.stack()),
+            Action::Waking { waker, stack, .. } => (waker, stack),
+            Action::Sample { thread, stack } => (thread, stack),
+            Action::Note { .. } => continue,
         };
         let task = &machine.tasks[current.0];
         let from = if task.born == 0 { 0 } else { task.born + 2 };
@@ -184,8 +187,8 @@ fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
         bytes[..len].copy_from_slice(&text[..len]);
         bytes
     };
-    match event.what {
-        What::Switch { prev, left, next } => {
+    match event.action {
+        Action::Switch { prev, left, next } => {
             let mut fields = comm(prev).to_vec();
             fields.extend_from_slice(&task(prev).tid.to_le_bytes());
             fields.extend_from_slice(&PRIO.to_le_bytes());
@@ -203,7 +206,7 @@ fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
                 out,
             );
         }
-        What::Waking { waker, wakee, target_cpu, interrupt, new, stack } => {
+        Action::Waking { waker, wakee, target_cpu, interrupt, new, stack } => {
             let mut fields = comm(wakee).to_vec();
             fields.extend_from_slice(&task(wakee).tid.to_le_bytes());
             fields.extend_from_slice(&PRIO.to_le_bytes());
@@ -219,7 +222,7 @@ fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
                 out,
             );
         }
-        What::Sample { thread, stack } => {
+        Action::Sample { thread, stack } => {
             let (chain, ip) = (machine.code.chain(stack), machine.code.leaf_avma(stack));
             let id = sample_id(event, (task(thread).pid, task(thread).tid), CLOCK_ID);
             let sample = Sample {
@@ -231,11 +234,11 @@ fn put(machine: &Machine, event: &Event, out: &mut Vec<u8>) {
             };
             record::sample(out, CLOCK_SAMPLE, &sample);
         }
-        What::Note { .. } => {}
+        Action::Note { .. } => {}
     }
 }
 
-/// As `sched_switch` has it.
+/// The state in `sched_switch`.
 fn state(left: Left) -> u64 {
     match left {
         Left::Preempted(_) => 0,

@@ -1,40 +1,47 @@
 //! "63 cores blocked by seven instructions": one thread holds a lock for seconds, searching a
 //! bitmap, and a whole build stands still.
 //!
-//! The fall shows nothing: one compiler after the other wants to write a file and waits. The
-//! recovery shows everything: the lock goes from the holder to the first waiter, from it to the
-//! second, and so on.
+//! The start of the stall shows nothing: one compiler after another wants to write a file and
+//! waits. The recovery shows everything: the lock passes from its owner to the first waiter, from
+//! that to the second, and so on.
 
 mod recovery;
+mod script;
 
-use crate::Golden;
 use crate::code::Stack;
-use crate::dice::Dice;
-use crate::machine::{IDLE, Left, Machine, Thread, What};
+use crate::golden::Golden;
+use crate::machine::{Action, IDLE, Left, Machine, Thread};
+use crate::split_mix64::SplitMix64;
+use script::{
+    CHECKPOINT, COMPILERS, CPUS, Compiler, END_NS, FALL_CREATES, FALL_NS, HOLD_FROM_NS,
+    HOLD_UNTIL_NS, HOLDER_CPU, LOOP_SAMPLES, PERIOD_NS, RECOVERY_NS, START_NS,
+};
 use std::collections::BTreeMap;
 
-/// What an answer about [`sixty_three_cores`] must say.
+/// The figures that an answer about [`sixty_three_cores()`] must have.
 #[derive(Clone, PartialEq, Debug)]
 pub struct BuildFigures {
     /// CPUs of the machine.
     pub cpus: usize,
     /// When the holder got the lock, nanoseconds of the trace's clock.
     pub start_ns: u64,
-    /// For how long it held it.
+    /// How long it held the lock.
     pub hold_ns: u64,
     /// Process and thread that held it.
     pub holder: (u32, u32),
-    /// CPUs in use just before.
+    /// Busy CPUs just before.
     pub busy_before: usize,
-    /// The fewest and the most CPUs in use from half a second after the start to the release.
+    /// Minimum and maximum number of busy CPUs from half a second after the start to the release.
     pub busy_meanwhile: (usize, usize),
-    /// From the release until the last idle CPU was in use again, all of them to stay so.
+    /// From the release until the last idle CPU was busy again; all of them stay busy then.
     pub recovery_ns: u64,
     /// Context switches in that time.
     pub recovery_switches: u64,
-    /// Waits for the lock that ended after the release, and how long after it the last one did.
+    /// Number of waits for the lock that ended after the release, and the time from the release to
+    /// the end of the last one.
     pub let_through: (u64, u64),
-    /// Who was let through one after another: process, and the wait from switch-out to wake-up.
+    /// The threads that got the lock one after another: process, and wait from switch-out to
+    /// wake-up.
     pub chain: Vec<(u32, u64)>,
     /// Waits in `WriteFile` that ended in these twelve milliseconds.
     pub writers: u64,
@@ -51,81 +58,49 @@ pub struct BuildFigures {
 }
 
 impl BuildFigures {
-    /// How long a writer waited on average.
+    /// Mean wait of a writer.
     pub fn mean_wait_ns(&self) -> u64 {
         self.writers_waited_ns / self.writers
     }
 }
 
-/// Where in `RtlFindNextForwardRunClear` the loop's seven instructions are.
+/// Offsets of the loop's seven instructions in `RtlFindNextForwardRunClear`.
 pub const LOOP_OFFSETS: [u64; 7] = [0x60, 0x63, 0x66, 0x68, 0x6b, 0x6f, 0x72];
-
-const CPUS: usize = 64;
-const HOLDER_CPU: usize = 60;
-const EDITOR_CPU: usize = 61;
-const LOOP_SAMPLES: [u64; 7] = [4, 41, 0, 7_498, 2, 1, 1];
-const HOLD_NS: u64 = 3_368_000_000;
-/// All samples of the loop, evenly over the hold.
-const PERIOD_NS: u64 = HOLD_NS / 7_547;
-const START_NS: u64 = 100_000_000_000;
-const HOLD_FROM_NS: u64 = START_NS + 200_000_000;
-const HOLD_UNTIL_NS: u64 = HOLD_FROM_NS + HOLD_NS;
-const RECOVERY_NS: u64 = 12_000_000;
-const RECOVERY_SWITCHES: u64 = 500;
-const END_NS: u64 = HOLD_UNTIL_NS + 200_000_000;
-const FALL_NS: u64 = 500_000_000;
-/// Compilers that compute until they want the lock, all but [`FALL_CREATES`] of them to write.
-const COMPILERS: usize = 62;
-const FALL_CREATES: usize = 22;
-
-const CHECKPOINT: &str = "nt!PspSystemThreadStartup nt!ExpWorkerThread ntfs!NtfsCheckpointAllVolumes ntfs!NtfsCheckpointVolume";
-const WRITE: &str = "kernelbase!WriteFile nt!NtWriteFile ntfs!NtfsFsdWrite ntfs!NtfsCommonWrite";
-const CREATE: &str =
-    "kernelbase!CreateFileW nt!NtCreateFile ntfs!NtfsFsdCreate ntfs!NtfsCommonCreate";
-const ACQUIRE: &str = "nt!ExAcquireResourceExclusiveLite";
-const RELEASE: &str = "nt!ExReleaseResourceLite";
-
-/// A compiler, its CPU, and when it begins to wait for the lock.
-struct Compiler {
-    thread: Thread,
-    cpu: usize,
-    blocks: u64,
-    creates: bool,
-}
 
 /// The trace.
 pub fn sixty_three_cores() -> Golden<BuildFigures> {
     let mut machine = Machine::new(CPUS, START_NS, END_NS, PERIOD_NS);
-    let mut dice = Dice::new(2019);
+    let mut random = SplitMix64::new(2019);
     machine.thread(4, 4, "System");
     let holder = machine.thread(4, 3_276, "System");
-    let compilers = compilers(&mut machine, &mut dice);
-    hold(&mut machine, &mut dice, holder);
-    recovery::record(&mut machine, &mut dice, holder, &compilers);
-    bustle(&mut machine, &mut dice);
+    let compilers = compilers(&mut machine, &mut random);
+    hold(&mut machine, &mut random, holder);
+    recovery::record(&mut machine, &mut random, holder, &compilers);
+    bustle(&mut machine, &mut random);
     births(&mut machine);
     let figures = count(&machine, holder);
-    let notes = "Made up after \u{201c}63 cores blocked by seven instructions\u{201d}. The build stood still for three seconds, again and again.";
+    let notes = "Made up after \u{201c}63 cores blocked by seven instructions\u{201d}. \
+                 The build stood still for three seconds, again and again.";
     let events = machine.finish();
     Golden::new(machine, events, notes, figures)
 }
 
-/// The processes that compute, and when each of them wants the lock.
-fn compilers(machine: &mut Machine, dice: &mut Dice) -> Vec<Compiler> {
+/// The compilers, and when each of them wants the lock.
+fn compilers(machine: &mut Machine, random: &mut SplitMix64) -> Vec<Compiler> {
     let cpus: Vec<usize> = (0..HOLDER_CPU).chain([62, 63]).collect();
     let compiler = |(index, cpu): (usize, usize)| {
         let pid = match index {
             0 => 3_032,
             1 => 16_232,
-            _ => 20_000 + 4 * dice.between(index as u64 * 60, index as u64 * 60 + 60) as u32,
+            _ => 20_000 + 4 * random.between(index as u64 * 60, index as u64 * 60 + 60) as u32,
         };
-        // Most of them soon, the last ones after nearly half a second.
+        // Most want it soon, the last ones after nearly half a second.
         let late = index as u64 * index as u64 * 475_000_000 / (COMPILERS * COMPILERS) as u64;
         let blocks = HOLD_FROM_NS
             + match index {
                 0 => 30_000,
                 1 => 610_000,
-                _ => 900_000 + late + dice.between(0, 100_000),
+                _ => 900_000 + late + random.between(0, 100_000),
             };
         let creates = (index + 1) * FALL_CREATES / COMPILERS > index * FALL_CREATES / COMPILERS;
         Compiler { thread: machine.thread(pid, pid, "cl.exe"), cpu, blocks, creates }
@@ -133,21 +108,8 @@ fn compilers(machine: &mut Machine, dice: &mut Dice) -> Vec<Compiler> {
     cpus.into_iter().enumerate().map(compiler).collect()
 }
 
-/// What compilers compute.
-fn compiling(machine: &mut Machine) -> Vec<Stack> {
-    [
-        "c1xx!YYParse",
-        "c1xx!SymbolTable::Lookup",
-        "c2!CodeGenerator::Emit",
-        "c2!GlobalOptimizer::Run",
-        "c2!RegisterAllocator::Color",
-    ]
-    .map(|function| machine.code.stack(&format!("cl.exe!main {function}")))
-    .to_vec()
-}
-
 /// The holder takes the CPU of a compiler that waits for something else, and searches.
-fn hold(machine: &mut Machine, dice: &mut Dice, holder: Thread) {
+fn hold(machine: &mut Machine, random: &mut SplitMix64, holder: Thread) {
     let code = &mut machine.code;
     let timer = code.stack("nt!KiRetireDpcList nt!KiProcessExpiredTimerList");
     let checkpoint = code.stack(CHECKPOINT);
@@ -160,20 +122,20 @@ fn hold(machine: &mut Machine, dice: &mut Dice, holder: Thread) {
         .zip(LOOP_SAMPLES)
         .flat_map(|(stack, count)| vec![stack; count as usize])
         .collect();
-    dice.shuffle(&mut samples);
+    random.shuffle(&mut samples);
     let (from, to) = (HOLD_FROM_NS - 40_000, HOLD_UNTIL_NS + 60_000);
     machine.interrupt(from - 9_000, HOLDER_CPU, holder, timer);
     let phases =
         vec![(from, vec![checkpoint]), (HOLD_FROM_NS, samples), (HOLD_UNTIL_NS, vec![checkpoint])];
     machine.run_phases(HOLDER_CPU, holder, (from, to), phases, Left::Sleeping(rest));
-    // The clock ticks inside the hold only.
+    // The clock only ticks inside the hold.
     machine.phase_ns =
         (HOLD_FROM_NS - START_NS + 70_000 - machine.stagger_ns(HOLDER_CPU)) % PERIOD_NS;
 }
 
-/// Kernel threads take the CPUs for moments, as they do on a busy machine; not while hardly
-/// anything happens.
-fn bustle(machine: &mut Machine, dice: &mut Dice) {
+/// Kernel threads take the CPUs for moments, as on a busy machine; not while the build stands
+/// still.
+fn bustle(machine: &mut Machine, random: &mut SplitMix64) {
     let code = &mut machine.code;
     let timer = code.stack("nt!KiRetireDpcList nt!KiProcessExpiredTimerList");
     let work = code.stack("nt!PspSystemThreadStartup nt!ExpWorkerThread nt!CcWorkerThread");
@@ -185,29 +147,29 @@ fn bustle(machine: &mut Machine, dice: &mut Dice) {
     for cpu in 0..CPUS {
         let worker = machine.thread(4, 200 + 4 * cpu as u32, "System");
         for (from, until) in phases {
-            let mut time = from + dice.between(0, 15_000_000);
+            let mut time = from + random.between(0, 15_000_000);
             while time < until {
                 machine.interrupt(time, cpu, worker, timer);
                 machine.preempt(
                     cpu,
                     worker,
-                    (time + 3_000, time + 3_000 + dice.between(20_000, 80_000)),
+                    (time + 3_000, time + 3_000 + random.between(20_000, 80_000)),
                     work,
                     Left::Sleeping(rest),
                 );
-                time += dice.between(8_000_000, 20_000_000);
+                time += random.between(8_000_000, 20_000_000);
             }
         }
     }
 }
 
-/// The build goes on before and after: a process ends, its CPU goes to the build tool, which starts
-/// the next.
+/// The build runs before and after: a process exits, and its CPU goes to the build tool, which
+/// starts the next one.
 fn births(machine: &mut Machine) {
     let code = &mut machine.code;
     let exit =
         code.stack("cl.exe!main ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread");
-    let told = code.stack("cl.exe!main ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread nt!KeSignalProcess");
+    let exited = code.stack("cl.exe!main ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread nt!KeSignalProcess");
     let start = code.stack(
         "ninja!main ninja!Subprocess::Start kernelbase!CreateProcessW nt!NtCreateUserProcess",
     );
@@ -225,14 +187,14 @@ fn births(machine: &mut Machine) {
     {
         let pids = [50_000 + 8 * number as u32, 50_004 + 8 * number as u32];
         let [ending, born] = pids.map(|pid| machine.thread(pid, pid, "cl.exe"));
-        // The one that ends had waited for its last file; it takes a CPU for the rest of its life,
-        // and leaves it to the build tool.
+        // The exiting process had waited for its last file. It takes a CPU for the rest of its
+        // life, and leaves it to the build tool.
         let cpu = machine
             .undisturbed_cpu(number as usize * 7, (time - 20_000, time + 900_000))
             .expect("some CPU is not disturbed");
         machine.interrupt(time, cpu, ending, timer);
         machine.exits.push((time + 240_000, ending));
-        machine.wake(time + 230_000, ending, ninja, told);
+        machine.wake(time + 230_000, ending, ninja, exited);
         machine.birth(time + 400_000, ninja, born, start);
         let visits = [
             (ending, time + 250_000, exit, Left::Dead(exit)),
@@ -269,24 +231,24 @@ fn count(machine: &Machine, holder: Thread) -> BuildFigures {
             .count() as u64,
     };
     let mut left = BTreeMap::new();
-    // Who let the next through, as long as the chain goes on.
+    // The thread that handed off the lock last, as long as the chain continues.
     let mut link = Some(holder);
     for event in &events {
-        let is_switch = matches!(event.what, What::Switch { .. });
+        let is_switch = matches!(event.action, Action::Switch { .. });
         if (HOLD_FROM_NS + FALL_NS..released).contains(&event.time) && is_switch {
             let busy = machine.busy_at(event.time);
             let (fewest, most) = figures.busy_meanwhile;
             figures.busy_meanwhile = (fewest.min(busy), most.max(busy));
         }
         let in_recovery = (released..=recovered).contains(&event.time);
-        match event.what {
-            What::Switch { prev, left: how, .. } => {
+        match event.action {
+            Action::Switch { prev, left: how, .. } => {
                 if prev == IDLE {
                     figures.recovery_ns = event.time.saturating_sub(released);
                 }
                 left.insert(prev, (event.time, how.stack()));
             }
-            What::Waking { waker, wakee, stack, .. }
+            Action::Waking { waker, wakee, stack, .. }
                 if in_recovery && machine.code.is_inside(stack, "ExReleaseResourceLite") =>
             {
                 let (since, wait) = left[&wakee];
@@ -302,7 +264,7 @@ fn count(machine: &Machine, holder: Thread) -> BuildFigures {
                     link = Some(wakee);
                 }
             }
-            What::Sample { thread, stack }
+            Action::Sample { thread, stack }
                 if thread == holder
                     && machine.code.is_inside(stack, "RtlFindNextForwardRunClear") =>
             {

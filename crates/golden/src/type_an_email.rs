@@ -1,50 +1,51 @@
 //! "I can't type an email": a lock that its releaser takes again before the woken waiter arrives.
 //!
 //! A management service scans the address space of a browser's renderer and holds its lock for
-//! milliseconds per call; the renderer's main thread wants it once. It is let in when the scan of
-//! the address space ends.
+//! milliseconds per call. The renderer's main thread wants the lock once, and gets it when the scan
+//! ends.
 
-use crate::Golden;
-use crate::dice::Dice;
-use crate::machine::{Left, Machine, Note, Thread, What};
+use crate::code::{Code, Stack};
+use crate::golden::Golden;
+use crate::machine::{Action, Left, Machine, Note, Thread};
+use crate::split_mix64::SplitMix64;
 
-/// What an answer about [`type_an_email`] must say.
+/// The figures that an answer about [`type_an_email()`] must have.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct TypeFigures {
     /// CPUs of the machine.
     pub cpus: usize,
     /// When the call first went to sleep, nanoseconds of the trace's clock.
     pub start_ns: u64,
-    /// From then to the switch-in after which it had the lock.
+    /// From then to the switch-in after which it owned the lock.
     pub hang_ns: u64,
     /// Process and thread that hung.
     pub victim: (u32, u32),
-    /// How often it was switched in meanwhile, the last time with success.
+    /// Number of its switch-ins during the hang, of which the last one was successful.
     pub switch_ins: u64,
-    /// How often in vain.
+    /// Number of switch-ins in vain.
     pub in_vain: u64,
     /// Process and thread that woke it every time.
     pub waker: (u32, u32),
-    /// How often that was.
+    /// Number of these wake-ups.
     pub wakes_by_waker: u64,
-    /// From a release to the releaser's having the lock again, the last release aside: by the
-    /// script, no event shows it.
+    /// From a release until the releaser owns the lock again, except for the last release. It comes
+    /// from the script; no event shows it.
     pub retake_ns: u64,
     /// The shortest time from a wake-up to the victim's switch-in.
     pub shortest_arrival_ns: u64,
-    /// How long the victim slept meanwhile.
+    /// How long the victim slept during the hang.
     pub asleep_ns: u64,
-    /// From its wake-ups to its switch-ins, in sum.
+    /// Time from its wake-ups to its switch-ins, in sum.
     pub late_ns: u64,
-    /// How long it looked at the lock, in sum.
+    /// How long it checked the lock, in sum.
     pub look_ns: u64,
-    /// CPU samples of the waker meanwhile.
+    /// CPU samples of the waker during the hang.
     pub waker_samples: u64,
     /// Those in `NtQueryVirtualMemory`.
     pub waker_samples_inside: u64,
-    /// Those of them while the victim slept.
+    /// Those of them taken while the victim slept.
     pub waker_samples_asleep: u64,
-    /// CPU time of all threads meanwhile.
+    /// CPU time of all threads during the hang.
     pub busy_ns: u64,
     /// Keys pressed in the whole trace.
     pub keys: u64,
@@ -53,7 +54,7 @@ pub struct TypeFigures {
 }
 
 impl TypeFigures {
-    /// The share of all CPUs' time in which nothing ran, 0.0 to 1.0.
+    /// The idle share of all CPUs' time, 0.0 to 1.0.
     pub fn idle_share(&self) -> f64 {
         1.0 - self.busy_ns as f64 / (self.hang_ns * self.cpus as u64) as f64
     }
@@ -64,7 +65,7 @@ const START_NS: u64 = 100_000_000_000;
 const END_NS: u64 = START_NS + 3_800_000_000;
 const HANG_NS: u64 = 2_810_000_000;
 const WAKES: u64 = 440;
-/// From a release until the releaser is back in the kernel and has the lock.
+/// From a release until the releaser is back in the kernel and owns the lock.
 const RETAKE_NS: u64 = 1_400;
 
 const MAIN: &str = "chrome!content::RendererMain chrome!base::MessagePumpDefault::Run";
@@ -76,7 +77,7 @@ pub(crate) const TIMER: &str = "nt!KiIdleLoop nt!KiRetireDpcList nt!KiProcessExp
 pub(crate) const WORKER_REST: &str =
     "nt!PspSystemThreadStartup nt!ExpWorkerThread nt!KeRemoveQueueEx";
 
-/// CPUs on which something else than rest happens.
+/// CPUs of the threads in the script.
 mod cpu {
     pub const DWM: usize = 2;
     pub const BROWSER: usize = 3;
@@ -86,7 +87,7 @@ mod cpu {
     pub const WMI: usize = 21;
 }
 
-struct Cast {
+struct Roles {
     keys: Thread,
     main: Thread,
     io: Thread,
@@ -97,9 +98,9 @@ struct Cast {
 /// The trace.
 pub fn type_an_email() -> Golden<TypeFigures> {
     let mut machine = Machine::new(CPUS, START_NS, END_NS, 1_000_000);
-    let mut dice = Dice::new(2018);
+    let mut random = SplitMix64::new(2018);
     machine.thread(27_368, 27_368, "chrome");
-    let cast = Cast {
+    let roles = Roles {
         keys: machine.thread(33_136, 33_136, "UIforETW"),
         main: machine.thread(27_368, 27_372, "CrRendererMain"),
         io: machine.thread(27_368, 27_376, "Chrome_ChildIOT"),
@@ -107,9 +108,9 @@ pub fn type_an_email() -> Golden<TypeFigures> {
         wmi: machine.thread(5_824, 31_640, "WmiPrvSE"),
     };
     machine.thread(5_824, 5_824, "WmiPrvSE");
-    let hang_from = type_keys(&mut machine, &mut dice, &cast);
-    starve(&mut machine, &mut dice, &cast, hang_from);
-    rest(&mut machine, &mut dice);
+    let hang_from = type_keys(&mut machine, &mut random, &roles);
+    starve(&mut machine, &mut random, &roles, hang_from);
+    rest(&mut machine, &mut random);
 
     let events = machine.finish();
     let until = hang_from + HANG_NS;
@@ -133,34 +134,34 @@ pub fn type_an_email() -> Golden<TypeFigures> {
         busy_ns: machine.busy_ns(hang_from, until),
         keys: events
             .iter()
-            .filter(|event| matches!(event.what, What::Note { note: Note::Key, .. }))
+            .filter(|event| matches!(event.action, Action::Note { note: Note::Key, .. }))
             .count() as u64,
         keys_meanwhile: 0,
     };
-    // Since when the victim is where it is: asleep, woken, or on a CPU.
+    // Since when the victim has been in its state: asleep, woken, or on a CPU.
     let (mut since, mut asleep) = (hang_from, true);
     for event in events.iter().filter(|event| event.time >= hang_from && event.time <= until) {
-        match event.what {
-            What::Switch { next, .. } if next == cast.main => {
+        match event.action {
+            Action::Switch { next, .. } if next == roles.main => {
                 figures.switch_ins += 1;
                 figures.late_ns += event.time - since;
                 figures.shortest_arrival_ns = figures.shortest_arrival_ns.min(event.time - since);
                 since = event.time;
             }
-            What::Switch { prev, .. } if prev == cast.main && event.time > hang_from => {
+            Action::Switch { prev, .. } if prev == roles.main && event.time > hang_from => {
                 figures.in_vain += 1;
                 figures.look_ns += event.time - since;
                 (since, asleep) = (event.time, true);
             }
-            What::Waking { waker, wakee, .. } if wakee == cast.main => {
-                figures.wakes_by_waker += u64::from(waker == cast.wmi);
+            Action::Waking { waker, wakee, .. } if wakee == roles.main => {
+                figures.wakes_by_waker += u64::from(waker == roles.wmi);
                 figures.asleep_ns += event.time - since;
                 (since, asleep) = (event.time, false);
             }
-            What::Note { note: Note::Key, .. } => {
+            Action::Note { note: Note::Key, .. } => {
                 figures.keys_meanwhile += u64::from(event.time < until)
             }
-            What::Sample { thread, stack } if thread == cast.wmi => {
+            Action::Sample { thread, stack } if thread == roles.wmi => {
                 let inside = machine.code.is_inside(stack, "NtQueryVirtualMemory");
                 figures.waker_samples += 1;
                 figures.waker_samples_inside += u64::from(inside);
@@ -169,103 +170,140 @@ pub fn type_an_email() -> Golden<TypeFigures> {
             _ => {}
         }
     }
-    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t type an email\u{201d}. Was typing in the renderer, PID 27368, when the text stopped coming.";
+    let notes = "Made up after \u{201c}24-core CPU and I can\u{2019}t type an email\u{201d}. \
+                 Was typing in the renderer, PID 27368, when the text stopped coming.";
     Golden::new(machine, events, notes, figures)
 }
 
-/// Keys reach the browser, its renderer's I/O thread and, but for the time of the hang, its main
+/// The stacks of typing.
+struct TypingStacks {
+    timer: Stack,
+    rest: Stack,
+    browse: Stack,
+    send: Stack,
+    io_rest: Stack,
+    io_work: Stack,
+    post: Stack,
+    main_rest: Stack,
+    script: Stack,
+    layout: Stack,
+    allocate: Stack,
+    hook_rest: Stack,
+    hook: Stack,
+}
+
+impl TypingStacks {
+    fn new(code: &mut Code) -> Self {
+        let timer = code.stack(TIMER);
+        let rest = code.stack("chrome!BrowserMain user32!MsgWaitForMultipleObjectsEx win32k!NtUserMsgWaitForMultipleObjectsEx");
+        let browse = code
+            .stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent");
+        let send =
+            code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent kernelbase!WriteFile nt!NtWriteFile");
+        let io_rest = code.stack("chrome!base::MessagePumpForIO::DoRunLoop kernelbase!GetQueuedCompletionStatus nt!NtRemoveIoCompletion");
+        let io_work = code.stack(
+            "chrome!base::MessagePumpForIO::DoRunLoop chrome!mojo::core::NodeChannel::OnChannelMessage",
+        );
+        let post = code.stack("chrome!base::MessagePumpForIO::DoRunLoop chrome!base::WaitableEvent::Signal kernelbase!SetEvent nt!NtSetEvent");
+        let main_rest =
+            code.stack(&format!("{MAIN} chrome!base::WaitableEvent::TimedWait kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject"));
+        let script = code.stack(&format!(
+            "{MAIN} chrome!blink::ScriptController::ExecuteScript chrome!v8::internal::Execution::Call"
+        ));
+        let layout = code.stack(&format!("{MAIN} chrome!blink::LocalFrameView::UpdateLayout"));
+        let allocate = code.stack(&format!("{MAIN} {ALLOCATE}"));
+
+        let hook_rest = code.stack("UIforETW!wWinMain user32!GetMessageW win32k!NtUserGetMessage");
+        let hook = code.stack("UIforETW!wWinMain user32!GetMessageW UIforETW!LowLevelKeyboardHook");
+        Self {
+            timer,
+            rest,
+            browse,
+            send,
+            io_rest,
+            io_work,
+            post,
+            main_rest,
+            script,
+            layout,
+            allocate,
+            hook_rest,
+            hook,
+        }
+    }
+}
+
+/// Key presses reach the browser, the renderer's I/O thread and, except during the hang, its main
 /// thread. Returns when the hang begins.
-fn type_keys(machine: &mut Machine, dice: &mut Dice, cast: &Cast) -> u64 {
-    let code = &mut machine.code;
-    let timer = code.stack(TIMER);
-    let rest = code.stack("chrome!BrowserMain user32!MsgWaitForMultipleObjectsEx win32k!NtUserMsgWaitForMultipleObjectsEx");
-    let browse =
-        code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent");
-    let send =
-        code.stack("chrome!BrowserMain chrome!content::RenderWidgetHostImpl::ForwardKeyboardEvent kernelbase!WriteFile nt!NtWriteFile");
-    let io_rest = code.stack("chrome!base::MessagePumpForIO::DoRunLoop kernelbase!GetQueuedCompletionStatus nt!NtRemoveIoCompletion");
-    let io_work = code.stack(
-        "chrome!base::MessagePumpForIO::DoRunLoop chrome!mojo::core::NodeChannel::OnChannelMessage",
-    );
-    let post = code.stack("chrome!base::MessagePumpForIO::DoRunLoop chrome!base::WaitableEvent::Signal kernelbase!SetEvent nt!NtSetEvent");
-    let main_rest =
-        code.stack(&format!("{MAIN} chrome!base::WaitableEvent::TimedWait kernelbase!WaitForSingleObjectEx nt!NtWaitForSingleObject"));
-    let script = code.stack(&format!(
-        "{MAIN} chrome!blink::ScriptController::ExecuteScript chrome!v8::internal::Execution::Call"
-    ));
-    let layout = code.stack(&format!("{MAIN} chrome!blink::LocalFrameView::UpdateLayout"));
-    let allocate = code.stack(&format!("{MAIN} {ALLOCATE}"));
-
-    let hook_rest = code.stack("UIforETW!wWinMain user32!GetMessageW win32k!NtUserGetMessage");
-    let hook = code.stack("UIforETW!wWinMain user32!GetMessageW UIforETW!LowLevelKeyboardHook");
-
+fn type_keys(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles) -> u64 {
+    let stacks = TypingStacks::new(&mut machine.code);
     let mut hang_from = 0;
     let mut key = START_NS + 40_000_000;
     while key < END_NS - 20_000_000 {
-        // The tracer hears of a key first.
-        machine.interrupt(key - 90_000, cpu::KEYS, cast.keys, timer);
-        machine.note(key - 60_000, cast.keys, Note::Key);
+        // The tracer sees a key first.
+        machine.interrupt(key - 90_000, cpu::KEYS, roles.keys, stacks.timer);
+        machine.note(key - 60_000, roles.keys, Note::Key);
         machine.run(
             cpu::KEYS,
-            cast.keys,
+            roles.keys,
             (key - 82_000, key - 40_000),
-            &[hook],
-            Left::Sleeping(hook_rest),
+            &[stacks.hook],
+            Left::Sleeping(stacks.hook_rest),
         );
-        machine.interrupt(key, cpu::BROWSER, cast.browser, timer);
+        machine.interrupt(key, cpu::BROWSER, roles.browser, stacks.timer);
         machine.run(
             cpu::BROWSER,
-            cast.browser,
+            roles.browser,
             (key + 8_000, key + 302_000),
-            &[browse],
-            Left::Sleeping(rest),
+            &[stacks.browse],
+            Left::Sleeping(stacks.rest),
         );
-        machine.wake(key + 250_000, cast.browser, cast.io, send);
+        machine.wake(key + 250_000, roles.browser, roles.io, stacks.send);
         machine.run(
             cpu::IO,
-            cast.io,
+            roles.io,
             (key + 261_000, key + 333_000),
-            &[io_work],
-            Left::Sleeping(io_rest),
+            &[stacks.io_work],
+            Left::Sleeping(stacks.io_rest),
         );
         if hang_from == 0 || key > hang_from + HANG_NS + 2_000_000 {
-            machine.wake(key + 310_000, cast.io, cast.main, post);
-            let work_until = key + 323_000 + dice.between(1_800_000, 4_200_000);
+            machine.wake(key + 310_000, roles.io, roles.main, stacks.post);
+            let work_until = key + 323_000 + random.between(1_800_000, 4_200_000);
             if hang_from == 0 && key > START_NS + 480_000_000 {
                 hang_from = key + 760_000;
                 machine.run(
                     cpu::MAIN,
-                    cast.main,
+                    roles.main,
                     (key + 323_000, hang_from),
-                    &[script],
-                    Left::Blocked(allocate),
+                    &[stacks.script],
+                    Left::Blocked(stacks.allocate),
                 );
-                // After the hang, what is left to do for this key.
+                // After the hang, the stacks.rest of the work for this key.
                 let (from, to) = (hang_from + HANG_NS, hang_from + HANG_NS + 1_740_000);
                 machine.run(
                     cpu::MAIN,
-                    cast.main,
+                    roles.main,
                     (from, to),
-                    &[script, layout],
-                    Left::Sleeping(main_rest),
+                    &[stacks.script, stacks.layout],
+                    Left::Sleeping(stacks.main_rest),
                 );
             } else {
                 machine.run(
                     cpu::MAIN,
-                    cast.main,
+                    roles.main,
                     (key + 323_000, work_until),
-                    &[script, layout],
-                    Left::Sleeping(main_rest),
+                    &[stacks.script, stacks.layout],
+                    Left::Sleeping(stacks.main_rest),
                 );
             }
         }
-        key += dice.between(70_000_000, 130_000_000);
+        key += random.between(70_000_000, 130_000_000);
     }
     hang_from
 }
 
-/// The service releases the lock, takes it again, and only then the renderer arrives to look at it.
-fn starve(machine: &mut Machine, dice: &mut Dice, cast: &Cast, hang_from: u64) {
+/// The service releases the lock and takes it again before the renderer arrives to check it.
+fn starve(machine: &mut Machine, random: &mut SplitMix64, roles: &Roles, hang_from: u64) {
     let code = &mut machine.code;
     let timer = code.stack(TIMER);
     let wait = code.stack(&format!("{MAIN} {ALLOCATE}"));
@@ -279,27 +317,27 @@ fn starve(machine: &mut Machine, dice: &mut Dice, cast: &Cast, hang_from: u64) {
         "{SCAN} nt!NtQueryVirtualMemory nt!MiQueryAddressState nt!MiGetNextPageTable"
     ));
     let mut hold = [[query; 6].as_slice(), &[walk; 2], &[next; 2]].concat();
-    dice.shuffle(&mut hold);
+    random.shuffle(&mut hold);
 
     let until = hang_from + HANG_NS;
     let scan_from = hang_from - 18_000_000;
     let mut phases = vec![(scan_from, vec![outside]), (scan_from + RETAKE_NS, hold.clone())];
     let mut last_release = 0;
     for number in 1..=WAKES {
-        let arrival_after = dice.between(28_000, 70_000);
-        let look = dice.between(4_000, 9_000);
+        let arrival_after = random.between(28_000, 70_000);
+        let look = random.between(4_000, 9_000);
         let released = match number {
             WAKES => until - arrival_after,
-            _ => hang_from + number * HANG_NS / WAKES + dice.between(0, 800_000) - 400_000,
+            _ => hang_from + number * HANG_NS / WAKES + random.between(0, 800_000) - 400_000,
         };
-        machine.wake(released, cast.wmi, cast.main, release);
+        machine.wake(released, roles.wmi, roles.main, release);
         phases.push((released + 100, vec![outside]));
         if number < WAKES {
             phases.push((released + RETAKE_NS, hold.clone()));
             let arrived = released + arrival_after;
             machine.run(
                 cpu::MAIN,
-                cast.main,
+                roles.main,
                 (arrived, arrived + look),
                 &[wait],
                 Left::Blocked(wait),
@@ -307,20 +345,20 @@ fn starve(machine: &mut Machine, dice: &mut Dice, cast: &Cast, hang_from: u64) {
         }
         last_release = released;
     }
-    // The scan of this address space is over: the lock stays free.
+    // The scan of this address space is over, so the lock stays free.
     phases.push((last_release + 40_000, vec![collect]));
-    machine.interrupt(scan_from - 9_000, cpu::WMI, cast.wmi, timer);
+    machine.interrupt(scan_from - 9_000, cpu::WMI, roles.wmi, timer);
     machine.run_phases(
         cpu::WMI,
-        cast.wmi,
+        roles.wmi,
         (scan_from, last_release + 4_100_000),
         phases,
         Left::Sleeping(pause),
     );
 }
 
-/// What happens on an idle machine: a worker per CPU now and then, and the compositor.
-fn rest(machine: &mut Machine, dice: &mut Dice) {
+/// The background of an idle machine: a worker per CPU from time to time, and the compositor.
+fn rest(machine: &mut Machine, random: &mut SplitMix64) {
     let code = &mut machine.code;
     let (timer, sleep) = (code.stack(TIMER), code.stack(WORKER_REST));
     let work = code.stack("nt!PspSystemThreadStartup nt!ExpWorkerThread nt!MmWorkingSetManager");
@@ -341,7 +379,7 @@ fn rest(machine: &mut Machine, dice: &mut Dice) {
         machine.run(
             cpu::DWM,
             dwm,
-            (time + 7_000, time + 7_000 + dice.between(250_000, 500_000)),
+            (time + 7_000, time + 7_000 + random.between(250_000, 500_000)),
             &[compose],
             Left::Sleeping(wait),
         );
@@ -350,17 +388,17 @@ fn rest(machine: &mut Machine, dice: &mut Dice) {
         ![cpu::DWM, cpu::BROWSER, cpu::KEYS, cpu::MAIN, cpu::IO, cpu::WMI].contains(cpu)
     }) {
         let worker = machine.thread(4, 100 + 4 * cpu as u32, "System");
-        let mut time = START_NS + dice.between(1_000_000, 90_000_000);
+        let mut time = START_NS + random.between(1_000_000, 90_000_000);
         while time < END_NS - 1_000_000 {
             machine.interrupt(time, cpu, worker, timer);
             machine.run(
                 cpu,
                 worker,
-                (time + 6_000, time + 6_000 + dice.between(15_000, 60_000)),
+                (time + 6_000, time + 6_000 + random.between(15_000, 60_000)),
                 &[work],
                 Left::Sleeping(sleep),
             );
-            time += dice.between(60_000_000, 120_000_000);
+            time += random.between(60_000_000, 120_000_000);
         }
     }
 }

@@ -1,13 +1,14 @@
-//! The columns: context switches, wake-ups, samples, lock contention. All columns of a struct have
-//! the same length; all are sorted by time.
+//! The columns of scheduler events: context switches, wake-ups, samples, lock contention. All
+//! columns of a struct have the same length, and all are sorted by time.
 
-use crate::{StackId, ThreadId, Time};
+use crate::{StackId, ThreadId, Time, Window};
+use std::ops::Range;
 
 /// The state in which a thread left its CPU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum TaskState {
-    /// R: still runnable; it yielded or was preempted.
+    /// R: still runnable; the thread yielded or was preempted.
     #[default]
     Runnable,
     /// R+: preempted inside the kernel.
@@ -24,12 +25,12 @@ pub enum TaskState {
     Traced,
     /// P: parked kernel thread.
     Parked,
-    /// X or Z: it has exited.
+    /// X or Z: the thread has exited.
     Dead,
 }
 
 impl TaskState {
-    /// True when the thread still wanted the CPU.
+    /// True if the thread still wanted the CPU.
     pub const fn is_runnable(self) -> bool {
         matches!(self, Self::Runnable | Self::Preempted)
     }
@@ -50,11 +51,11 @@ impl TaskState {
     }
 }
 
-/// Why Windows says that a thread waits: `KWAIT_REASON`, and whether it waited in user mode.
+/// Windows' reason for a wait: `KWAIT_REASON`, and whether the thread waited in user mode.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct WaitReason(u8);
 
-/// By number.
+/// Names of `KWAIT_REASON`, by number.
 const WAIT_REASONS: [&str; 43] = [
     "Executive",
     "FreePage",
@@ -102,28 +103,28 @@ const WAIT_REASONS: [&str; 43] = [
 ];
 
 impl WaitReason {
-    /// From the number of the reason, and the mode.
+    /// From the reason's number and the mode.
     pub const fn new(number: u8, user_mode: bool) -> Self {
         Self(number & 0x7f | (user_mode as u8) << 7)
     }
 
-    /// `KWAIT_REASON` as a number.
+    /// The number of the `KWAIT_REASON`.
     pub const fn number(self) -> u8 {
         self.0 & 0x7f
     }
 
-    /// True when the thread waited in user mode: its kernel stack may be paged out.
+    /// True if the thread waited in user mode, so that its kernel stack may be paged out.
     pub const fn is_user_mode(self) -> bool {
         self.0 & 0x80 != 0
     }
 
-    /// Its name without the enumeration's prefix, e.g. `WrPushLock`.
+    /// The name without the enumeration's prefix, e.g. `WrPushLock`.
     pub fn name(self) -> &'static str {
         WAIT_REASONS.get(usize::from(self.number())).copied().unwrap_or("unknown")
     }
 }
 
-/// Context switches: `prev` left `cpu` at `time`, `next` came on.
+/// Context switches: at `time`, `prev` left `cpu` and `next` came on.
 #[derive(Clone, Debug, Default)]
 pub struct Switches {
     /// When.
@@ -132,29 +133,28 @@ pub struct Switches {
     pub cpu: Vec<u16>,
     /// The thread that left.
     pub prev: Vec<ThreadId>,
-    /// The thread that came.
+    /// The thread that came on.
     pub next: Vec<ThreadId>,
     /// The state in which `prev` left.
     pub prev_state: Vec<TaskState>,
-    /// Why `prev` left, where the system says so (Windows); empty, not only short, where it does
-    /// not.
+    /// Why `prev` left, if the system reports it (Windows); else the whole column is empty.
     pub prev_reason: Vec<WaitReason>,
-    /// Kernel priority of `prev` (100–139 normal, below 100 real-time; smaller is more urgent).
-    /// Windows: 139 less its priority for 0–15, 115 less its priority for the real-time ones,
-    /// 16–31.
+    /// Kernel priority of `prev`: 100–139 normal, below 100 real-time; smaller is more urgent.
+    /// Windows' priorities 0–15 are 139 minus the priority; its real-time ones, 16–31, are 115
+    /// minus the priority.
     pub prev_prio: Vec<i16>,
     /// Kernel priority of `next`.
     pub next_prio: Vec<i16>,
-    /// The wait stack: where `prev` was when it left.
+    /// The wait stack: that of `prev` when it left.
     pub stack: Vec<StackId>,
 }
 
-/// In which context a wake-up was issued.
+/// The context in which a wake-up was issued.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct WakeFlags(pub u8);
 
 impl WakeFlags {
-    /// Issued inside a hardware interrupt (Windows: a DPC counts here too).
+    /// Issued inside a hardware interrupt, or inside a DPC of Windows.
     pub const HARDIRQ: Self = Self(1);
     /// Issued inside a soft interrupt.
     pub const SOFTIRQ: Self = Self(2);
@@ -163,7 +163,7 @@ impl WakeFlags {
     /// The first wake-up of a thread just created.
     pub const NEW: Self = Self(8);
 
-    /// True when every bit of `other` is set.
+    /// True if every bit of `other` is set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
@@ -174,20 +174,20 @@ impl WakeFlags {
     }
 }
 
-/// Wake-ups, as issued: at `time`, on `cpu`, while `waker` was current, `wakee` was made runnable.
+/// Wake-ups: at `time`, on `cpu`, while `waker` was current, `wakee` was made runnable.
 #[derive(Clone, Debug, Default)]
 pub struct Wakings {
     /// When.
     pub time: Vec<Time>,
     /// The CPU on which the wake-up was issued.
     pub cpu: Vec<u16>,
-    /// The thread current on that CPU: the cause only when no interrupt flag is set.
+    /// The thread current on that CPU. It is the cause only if no interrupt flag is set.
     pub waker: Vec<ThreadId>,
     /// The thread made runnable.
     pub wakee: Vec<ThreadId>,
     /// The CPU proposed for the wakee.
     pub target_cpu: Vec<u16>,
-    /// In which context.
+    /// The context in which it was issued.
     pub flags: Vec<WakeFlags>,
     /// The wake stack: what the CPU was executing.
     pub stack: Vec<StackId>,
@@ -203,27 +203,27 @@ pub struct Samples {
     pub cpu: Vec<u16>,
     /// The running thread.
     pub thread: Vec<ThreadId>,
-    /// Where it was.
+    /// Its stack.
     pub stack: Vec<StackId>,
-    /// True of those inside an interrupt (Windows: a DPC counts here too), where the system says
-    /// so; empty, not only short, where it does not.
+    /// True for samples inside an interrupt, or inside a DPC of Windows, if the system reports
+    /// that; else the whole column is empty.
     pub in_interrupt: Vec<bool>,
 }
 
 impl Samples {
-    /// False when the CPU was idle, as far as is known: in its idle thread, and in no interrupt.
+    /// False if the CPU was idle as far as known: in its idle thread, and not in an interrupt.
     pub fn is_work(&self, sample: usize) -> bool {
         let interrupts_idle = || self.in_interrupt.get(sample) == Some(&true);
         self.thread.get(sample).is_some_and(|thread| !thread.is_idle() || interrupts_idle())
     }
 }
 
-/// Threads and their CPUs: who came on one, or was sent to one.
+/// Threads and the CPUs they came on or were sent to.
 #[derive(Clone, Debug, Default)]
 pub struct Placements {
     /// When.
     pub time: Vec<Time>,
-    /// On or to which CPU.
+    /// The CPU.
     pub cpu: Vec<u16>,
     /// The thread.
     pub thread: Vec<ThreadId>,
@@ -234,12 +234,11 @@ pub struct Placements {
 pub enum ContentionKind {
     /// The thread found the lock taken and starts to wait.
     Begin,
-    /// The thread has the lock, or gave up.
+    /// The thread owns the lock, or gave up.
     End,
 }
 
-/// Waits for kernel locks as the kernel itself reports them (`lock:contention_begin`,
-/// `lock:contention_end`).
+/// Waits for kernel locks, from `lock:contention_begin` and `lock:contention_end`.
 #[derive(Clone, Debug, Default)]
 pub struct Contentions {
     /// When.
@@ -253,14 +252,52 @@ pub struct Contentions {
     /// `Begin`: the kernel's flags (SPIN 1, READ 2, WRITE 4, RT 8, PERCPU 16, MUTEX 32). `End`: 0
     /// or a negative errno, as its low 32 bits.
     pub flags: Vec<u32>,
-    /// Where the thread was; often empty for `End`.
+    /// The thread's stack; often empty for `End`.
     pub stack: Vec<StackId>,
 }
 
-macro_rules! lengths {
-    ($($name:ident),*) => {$(
-        impl $name {
-            /// How many events there are.
+/// Generates the row of a struct of columns, and what the columns can do with rows. An optional
+/// column is empty where the system does not report it; the row's field is then `None`, in all rows
+/// alike.
+macro_rules! rows {
+    (
+        $columns:ident, $(#[$doc:meta])* $row:ident {
+            $($field:ident: $type:ty,)*
+        } $(optional { $optional:ident: $optional_type:ty })?
+    ) => {
+        $(#[$doc])*
+        ///
+        /// The fields are described at the columns.
+        #[allow(missing_docs, reason = "described at the columns")]
+        #[derive(Clone, Copy, PartialEq, Debug)]
+        pub struct $row {
+            $(pub $field: $type,)*
+            $(pub $optional: Option<$optional_type>,)?
+        }
+
+        impl $columns {
+            /// Empty columns with room for `rows` rows. An optional column gets its room when its
+            /// first value comes.
+            pub fn with_capacity(rows: usize) -> Self {
+                Self {
+                    $($field: Vec::with_capacity(rows),)*
+                    $($optional: Vec::new(),)?
+                }
+            }
+
+            /// Adds a row, which must not be earlier than the last one.
+            #[inline]
+            pub fn push(&mut self, row: $row) {
+                $(self.$field.push(row.$field);)*
+                $(if let Some(value) = row.$optional {
+                    if self.$optional.capacity() == 0 {
+                        self.$optional.reserve(self.time.capacity());
+                    }
+                    self.$optional.push(value);
+                })?
+            }
+
+            /// How many rows there are.
             pub fn len(&self) -> usize {
                 self.time.len()
             }
@@ -270,11 +307,169 @@ macro_rules! lengths {
                 self.time.is_empty()
             }
 
-            /// The indices of the events inside `window`.
-            pub fn range(&self, window: crate::Window) -> std::ops::Range<usize> {
-                self.time.partition_point(|&t| t < window.start)..self.time.partition_point(|&t| t < window.end)
+            /// The indices of the rows inside `window`.
+            pub fn range(&self, window: Window) -> Range<usize> {
+                self.time.partition_point(|&t| t < window.start)
+                    ..self.time.partition_point(|&t| t < window.end)
             }
         }
-    )*};
+    };
 }
-lengths!(Switches, Wakings, Samples, Placements, Contentions);
+
+rows!(
+    Switches,
+    /// One context switch, a row of [`Switches`].
+    Switch {
+        time: Time,
+        cpu: u16,
+        prev: ThreadId,
+        next: ThreadId,
+        prev_state: TaskState,
+        prev_prio: i16,
+        next_prio: i16,
+        stack: StackId,
+    } optional { prev_reason: WaitReason }
+);
+rows!(
+    Wakings,
+    /// One wake-up, a row of [`Wakings`].
+    Waking {
+        time: Time,
+        cpu: u16,
+        waker: ThreadId,
+        wakee: ThreadId,
+        target_cpu: u16,
+        flags: WakeFlags,
+        stack: StackId,
+    }
+);
+rows!(
+    Samples,
+    /// One CPU sample, a row of [`Samples`].
+    Sample {
+        time: Time,
+        cpu: u16,
+        thread: ThreadId,
+        stack: StackId,
+    } optional { in_interrupt: bool }
+);
+rows!(
+    Placements,
+    /// One thread and the CPU it came on or was sent to, a row of [`Placements`].
+    Placement {
+        time: Time,
+        cpu: u16,
+        thread: ThreadId,
+    }
+);
+rows!(
+    Contentions,
+    /// The begin or end of one wait for a kernel lock, a row of [`Contentions`].
+    Contention {
+        time: Time,
+        thread: ThreadId,
+        kind: ContentionKind,
+        lock_avma: u64,
+        flags: u32,
+        stack: StackId,
+    }
+);
+
+impl Switches {
+    /// These switches with the `new` ones inserted: each before the switch that has its index now.
+    /// The indices must ascend, and none may exceed [`len`](Self::len). Reasons are kept only if
+    /// all switches have one.
+    #[must_use]
+    pub fn spliced(&self, new: &[(usize, Switch)]) -> Self {
+        fn column<T: Copy>(
+            old: &[T],
+            new: &[(usize, Switch)],
+            value: impl Fn(&Switch) -> T,
+        ) -> Vec<T> {
+            let mut column = Vec::with_capacity(old.len() + new.len());
+            let mut copied = 0;
+            for (before, switch) in new {
+                column.extend_from_slice(old.get(copied..*before).unwrap_or_default());
+                column.push(value(switch));
+                copied = *before;
+            }
+            column.extend_from_slice(old.get(copied..).unwrap_or_default());
+            column
+        }
+        let has_reasons = self.prev_reason.len() == self.len()
+            && new.iter().all(|(_, switch)| switch.prev_reason.is_some());
+        Self {
+            time: column(&self.time, new, |switch| switch.time),
+            cpu: column(&self.cpu, new, |switch| switch.cpu),
+            prev: column(&self.prev, new, |switch| switch.prev),
+            next: column(&self.next, new, |switch| switch.next),
+            prev_state: column(&self.prev_state, new, |switch| switch.prev_state),
+            prev_reason: match has_reasons {
+                true => {
+                    column(&self.prev_reason, new, |switch| switch.prev_reason.unwrap_or_default())
+                }
+                false => Vec::new(),
+            },
+            prev_prio: column(&self.prev_prio, new, |switch| switch.prev_prio),
+            next_prio: column(&self.next_prio, new, |switch| switch.next_prio),
+            stack: column(&self.stack, new, |switch| switch.stack),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn switch(nanos: u64, prev: u32, prev_reason: Option<WaitReason>) -> Switch {
+        Switch {
+            time: Time::from_nanos(nanos),
+            cpu: 0,
+            prev: ThreadId(prev),
+            next: ThreadId(prev + 1),
+            prev_state: TaskState::Sleeping,
+            prev_reason,
+            prev_prio: 120,
+            next_prio: 100,
+            stack: StackId::EMPTY,
+        }
+    }
+
+    #[test]
+    fn rows_become_columns() {
+        let mut switches = Switches::with_capacity(2);
+        [10, 20].into_iter().for_each(|nanos| switches.push(switch(nanos, nanos as u32, None)));
+        assert_eq!((switches.len(), switches.prev_reason.len()), (2, 0));
+        assert_eq!(switches.prev, [ThreadId(10), ThreadId(20)]);
+        let window = Window::new(Time::from_nanos(11), Time::from_nanos(21));
+        assert_eq!(switches.range(window), 1..2);
+    }
+
+    #[test]
+    fn new_switches_go_before_the_ones_they_name() {
+        let mut old = Switches::default();
+        [10, 20, 30].into_iter().for_each(|nanos| old.push(switch(nanos, nanos as u32, None)));
+        let new = [(0, 1), (1, 11), (1, 12), (3, 31)];
+        let new = new.map(|(before, nanos)| (before, switch(nanos, nanos as u32, None)));
+        let all = old.spliced(&new);
+        assert_eq!(
+            all.prev.iter().map(|prev| prev.0).collect::<Vec<_>>(),
+            [1, 10, 11, 12, 20, 30, 31]
+        );
+        assert!(all.time.is_sorted());
+        let columns = [all.cpu.len(), all.next.len(), all.prev_state.len(), all.next_prio.len()];
+        assert_eq!((columns, all.stack.len(), all.prev_reason.len()), ([7; 4], 7, 0));
+    }
+
+    #[test]
+    fn reasons_are_all_there_or_none_is() {
+        let mut old = Switches::default();
+        old.push(switch(10, 1, Some(WaitReason::new(28, false))));
+        let with = old.spliced(&[(1, switch(20, 2, Some(WaitReason::new(6, true))))]);
+        assert_eq!(
+            with.prev_reason.iter().map(|reason| reason.name()).collect::<Vec<_>>(),
+            ["WrPushLock", "UserRequest"]
+        );
+        assert!(old.spliced(&[(1, switch(20, 2, None))]).prev_reason.is_empty());
+    }
+}

@@ -1,5 +1,5 @@
-//! Newtype indices into the tables of a [`Trace`](crate::Trace). None of them means anything
-//! outside its own trace.
+//! Typed indices into the tables of a [`Trace`](crate::Trace). An id is valid only in its own
+//! trace.
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -18,8 +18,8 @@ macro_rules! id {
 }
 
 id!(
-    /// A thread incarnation (tid + start time), an index into [`Threads`](crate::Threads). 0 is the
-    /// idle thread of every CPU.
+    /// A thread incarnation (tid and start time), an index into [`Threads`](crate::Threads). 0 is
+    /// the idle thread of every CPU.
     ThreadId
 );
 id!(
@@ -28,11 +28,11 @@ id!(
     ProcessId
 );
 id!(
-    /// An interned call stack. 0 is the empty stack: none was recorded.
+    /// An interned call stack. 0 is the empty stack, which means that none was recorded.
     StackId
 );
 id!(
-    /// An interned frame: one code location, the same for all processes that map the same file.
+    /// An interned frame: a code location, the same for all processes that map the same file.
     FrameId
 );
 id!(
@@ -45,7 +45,7 @@ id!(
 );
 
 impl ThreadId {
-    /// The idle thread ("swapper"), of whichever CPU.
+    /// The idle thread ("swapper") of every CPU.
     pub const IDLE: Self = Self(0);
 
     /// True for the idle thread.
@@ -53,11 +53,11 @@ impl ThreadId {
         self.0 == 0
     }
 
-    /// The first id of those that stand for a thread that nobody knows, see
+    /// The first id that stands for an unknown thread, see
     /// [`Threads::unknown_of`](crate::Threads::unknown_of).
     pub(crate) const FIRST_UNKNOWN: Self = Self(1 << 31);
 
-    /// True for a thread that nobody knows: of an event that names at most its process. It is in no
+    /// True for an unknown thread: that of an event which names at most its process. It is in no
     /// list of threads.
     pub const fn is_unknown(self) -> bool {
         self.0 >= Self::FIRST_UNKNOWN.0
@@ -65,7 +65,7 @@ impl ThreadId {
 }
 
 impl ProcessId {
-    /// The process that nobody knows. It is in no list of processes.
+    /// The unknown process. It is in no list of processes.
     pub const UNKNOWN: Self = Self(u32::MAX);
 }
 
@@ -73,7 +73,7 @@ impl StackId {
     /// The empty stack.
     pub const EMPTY: Self = Self(0);
 
-    /// True when no stack was recorded.
+    /// True if no stack was recorded.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -1,12 +1,12 @@
 //! [`Layout`]: how the bytes of a provider's event become named values.
 //!
-//! An event keeps its payload as recorded and is decoded when somebody looks at it: of the millions
-//! of events in a trace a table shows twenty. Layouts come from the trace file (ETW:
-//! TRACE_EVENT_INFO, TraceLogging, EventSource manifests) or from a reader's own table.
+//! An event keeps its payload as recorded and is decoded on demand: a trace has millions of events,
+//! and a table shows twenty. Layouts come from the trace file (ETW: TRACE_EVENT_INFO, TraceLogging,
+//! EventSource manifests) or from a reader's own table.
 
 use crate::{NameId, Value};
 
-/// What a field is made of. All numbers are little-endian.
+/// The type of a field. All numbers are little-endian.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum FieldType {
     /// An integer of 1, 2, 4 or 8 bytes.
@@ -15,7 +15,7 @@ pub enum FieldType {
         bytes: u8,
         /// Two's complement.
         signed: bool,
-        /// Read as hexadecimal by people.
+        /// Shown as hexadecimal.
         hex: bool,
     },
     /// A floating-point number of 4 or 8 bytes.
@@ -28,13 +28,13 @@ pub enum FieldType {
         /// Its length.
         bytes: u8,
     },
-    /// An address or handle, as long as a pointer of the program that wrote the event.
+    /// An address or handle of pointer length in the program that wrote the event.
     Pointer,
-    /// A number as long as a pointer.
+    /// A number of pointer length.
     Size,
-    /// UTF-16; up to a zero unless the field has a length, in characters.
+    /// UTF-16. Ends at a zero unless the field has a length, in characters.
     Utf16,
-    /// Bytes of some code page, read as UTF-8; up to a zero unless the field has a length.
+    /// Text of some code page, read as UTF-8. Ends at a zero unless the field has a length.
     Ansi,
     /// UTF-16 after its length in bytes (u16).
     CountedUtf16,
@@ -50,40 +50,41 @@ pub enum FieldType {
     SystemTime,
     /// A security identifier.
     Sid,
-    /// The kernel's form of it: a zero u32, or a TOKEN_USER of two pointers and the identifier.
+    /// The kernel's form of a security identifier: a zero u32, or a TOKEN_USER of two pointers and
+    /// the identifier.
     TokenUser,
     /// An IPv4 address.
     Ipv4,
     /// An IPv6 address.
     Ipv6,
-    /// A `SOCKADDR`; all that is left unless the field has a length.
+    /// A `SOCKADDR`. Takes all remaining bytes unless the field has a length.
     SocketAddress,
     /// A port in network byte order.
     Port,
     /// One UTF-16 character.
     Char16,
-    /// Bytes; all that is left unless the field has a length.
+    /// Bytes. Takes all remaining ones unless the field has a length.
     Bytes,
-    /// The next so many fields, which are its own.
+    /// A struct. The next fields are its members.
     Struct {
-        /// How many.
+        /// Number of members, including members of members.
         members: u16,
     },
 }
 
-/// How often, or how long.
+/// A number of elements, or the length of one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Count {
-    /// Once; as long as its type says.
+    /// One element; the length that its type has.
     #[default]
     Own,
-    /// So often.
+    /// This number.
     Fixed(u16),
-    /// As an earlier field of this number says.
+    /// The value of the earlier field with this index.
     Field(u16),
-    /// A u16 before the first element says.
+    /// The value of a u16 before the first element.
     Prefix,
-    /// As often as there are bytes left.
+    /// Up to the end of the payload.
     Rest,
 }
 
@@ -92,41 +93,41 @@ pub enum Count {
 pub struct Field {
     /// Its name.
     pub name: NameId,
-    /// What it is made of.
+    /// Its type.
     pub kind: FieldType,
-    /// How many elements; other than [`Count::Own`] for arrays.
+    /// Number of elements; not [`Count::Own`] for arrays.
     pub count: Count,
-    /// How long one element is, in characters or bytes, where its type does not tell.
+    /// Length of one element, in characters or bytes, if its type does not have one.
     pub length: Count,
-    /// The number of the [`ValueMap`](crate::ValueMap) that names its values.
+    /// Number of the [`ValueMap`](crate::ValueMap) that names its values.
     pub map: Option<u32>,
 }
 
 impl Field {
-    /// A single field of a type that needs no more.
+    /// A single field of a type that needs no length.
     pub const fn new(name: NameId, kind: FieldType) -> Self {
         Self { name, kind, count: Count::Own, length: Count::Own, map: None }
     }
 }
 
-/// The fields of a kind of event, members of a struct after it.
+/// The fields of a kind of event. Members of a struct follow the struct.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Layout {
     /// The fields in their order.
     pub fields: Vec<Field>,
-    /// Length of a pointer of the program that wrote the event: 4 or 8.
+    /// Length of a pointer in the program that wrote the event, bytes: 4 or 8.
     pub pointer_bytes: u8,
 }
 
-/// Structs in structs are followed to this depth.
+/// Maximum depth of structs in structs that are read.
 const MAX_DEPTH: u8 = 4;
-/// No event is longer than 64 KiB; a list is read to this many elements.
+/// Maximum number of elements that are read of a list. No event is longer than 64 KiB.
 const MAX_ELEMENTS: u64 = 1 << 16;
 
 impl Layout {
-    /// Decodes `payload`: calls `each` with every field of the outermost level and its value, in
-    /// order. Ends with the payload: fields that an older or newer provider did not write are left
-    /// out. Returns how many bytes at the end no field covers.
+    /// Decodes `payload`. Calls `each` with every top-level field and its value, in order. Stops at
+    /// the end of the payload, because older or newer providers may write fewer fields. Returns the
+    /// number of bytes at the end that no field covers.
     pub fn read<'a>(&self, payload: &'a [u8], mut each: impl FnMut(&Field, Value<'a>)) -> usize {
         let mut reader = Reader {
             rest: payload,
@@ -137,7 +138,7 @@ impl Layout {
         while let Some(field) = self.fields.get(at) {
             let before = reader.rest;
             let Some(value) = reader.field(&self.fields, at, 0) else {
-                // A field that could be read in part is not covered.
+                // A partially read field does not cover its bytes.
                 reader.rest = before;
                 break;
             };
@@ -159,7 +160,7 @@ impl Layout {
     }
 }
 
-/// How many of the fields after the one at `at` are its members.
+/// Number of fields after the one at `at` that are its members.
 fn members(field: &Field, fields: &[Field], at: usize) -> usize {
     match field.kind {
         FieldType::Struct { members } => {
@@ -172,7 +173,7 @@ fn members(field: &Field, fields: &[Field], at: usize) -> usize {
 struct Reader<'a> {
     rest: &'a [u8],
     pointer_bytes: usize,
-    /// Values of integer fields by field number, for the counts of later ones.
+    /// Values of integer fields by field index, for the counts of later fields.
     numbers: Vec<(u16, u64)>,
 }
 
@@ -186,7 +187,7 @@ impl<'a> Reader<'a> {
             Count::Prefix => self.uint(2)?,
             Count::Rest => MAX_ELEMENTS,
         };
-        // Characters in an array are a text.
+        // An array of characters is a text.
         if matches!(
             (field.kind, field.count),
             (FieldType::Char16, Count::Fixed(_) | Count::Field(_))

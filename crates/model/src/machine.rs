@@ -1,15 +1,14 @@
-//! What the machine and its control groups report of themselves: counters, read now and then while
-//! recording.
+//! Counters of the machine and its control groups, read from time to time while recording.
 //!
-//! No event says that a control group used up its quota, or that a host took a virtual CPU away;
-//! these counters do. They only ever grow, so what happened in a window is the difference of the
+//! No event says that a control group used up its quota, or that a host took a virtual CPU away.
+//! These counters do. They only grow, so what happened in a window is the difference between the
 //! readings around it.
 
 use crate::{ThreadId, Threads, Time, Window};
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 
-/// A control group of a [`MachineReport`], by its place there.
+/// A control group of a [`MachineReport`], by its index there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GroupId(pub u32);
 
@@ -23,10 +22,10 @@ pub struct ControlGroup {
     pub path: String,
 }
 
-/// The CPU account of a control group, since the group was made.
+/// The CPU account of a control group since its creation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuAccount {
-    /// CPU time that it may use in each period, nanoseconds; none without a limit.
+    /// CPU time that it may use in each period, nanoseconds; `None` without a limit.
     pub quota_ns: Option<u64>,
     /// The length of a period, nanoseconds.
     pub period_ns: u64,
@@ -34,19 +33,19 @@ pub struct CpuAccount {
     pub periods: u64,
     /// Periods in which it used up its quota.
     pub throttled_periods: u64,
-    /// How long it was kept from CPUs for that, summed over CPUs, nanoseconds.
+    /// How long its tasks were kept off CPUs for that, summed over CPUs, nanoseconds.
     pub throttled_ns: u64,
 }
 
 /// The memory account of a control group.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct MemoryAccount {
-    /// Memory that it may use, bytes; none without a limit.
+    /// Memory that it may use, bytes; `None` without a limit.
     pub limit_bytes: Option<u64>,
     /// Memory that it uses.
     pub used_bytes: u64,
-    /// How often it came to a limit, by the kernel's names (`max`, `high`, `oom_kill`, …; `failcnt`
-    /// of version 1).
+    /// How often it reached a limit, by the kernel's names (`max`, `high`, `oom_kill`, …; `failcnt`
+    /// in version 1).
     pub events: BTreeMap<String, u64>,
 }
 
@@ -63,14 +62,15 @@ pub struct DeviceAccount {
     pub reads: u64,
     /// Writes.
     pub writes: u64,
-    /// Its limits there, as the kernel writes them (`rbps=1048576 wiops=100`); empty without.
+    /// Its limits there, as the kernel writes them (`rbps=1048576 wiops=100`); empty if it has
+    /// none.
     pub limits: String,
 }
 
 /// The accounts of one control group at one time.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct GroupReading {
-    /// Its CPU account, where it has or had a quota.
+    /// Its CPU account, if it has or had a quota.
     pub cpu: Option<CpuAccount>,
     /// Its memory account.
     pub memory: Option<MemoryAccount>,
@@ -78,13 +78,12 @@ pub struct GroupReading {
     pub io: Vec<DeviceAccount>,
 }
 
-/// For how long work stood still for want of something, since the machine was started
-/// (`/proc/pressure`).
+/// How long tasks waited for a resource since the machine was started (`/proc/pressure`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Pressure {
-    /// While some task waited, nanoseconds.
+    /// Time in which some task waited, nanoseconds.
     pub some_ns: u64,
-    /// While all tasks that had work waited, nanoseconds.
+    /// Time in which all tasks that had work waited, nanoseconds.
     pub full_ns: u64,
 }
 
@@ -102,20 +101,20 @@ pub struct Reading {
     pub vmstat: BTreeMap<String, u64>,
     /// The accounts of control groups.
     pub groups: BTreeMap<GroupId, GroupReading>,
-    /// True when all control groups were looked at: one without an entry did not exist then, or had
+    /// True if all control groups were read. A group without an entry then did not exist, or had
     /// used up nothing yet.
     pub is_whole: bool,
 }
 
-/// Everything that the machine reported while recording.
+/// All readings of a recording.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct MachineReport {
     /// The control groups.
     pub groups: Vec<ControlGroup>,
     /// The readings, by time.
     pub readings: Vec<Reading>,
-    /// In which groups a thread was when that was last seen, one of each hierarchy. A thread that
-    /// is not listed is where its process's first thread is.
+    /// The groups of a thread when it was last seen, one of each hierarchy. A thread that is not
+    /// listed is in the groups of its process's first thread.
     pub members: FxHashMap<ThreadId, Vec<GroupId>>,
 }
 
@@ -124,7 +123,7 @@ pub struct MachineReport {
 pub struct Throttling {
     /// The group that has the quota.
     pub group: GroupId,
-    /// CPU time that it may use in each period, nanoseconds; none when the limit was lifted
+    /// CPU time that it may use in each period, nanoseconds; `None` if the limit was lifted
     /// meanwhile.
     pub quota_ns: Option<u64>,
     /// The length of a period, nanoseconds.
@@ -133,9 +132,9 @@ pub struct Throttling {
     pub periods: u64,
     /// Periods in which it used up its quota.
     pub throttled_periods: u64,
-    /// How long it was kept from CPUs, summed over CPUs, nanoseconds.
+    /// How long its tasks were kept off CPUs, summed over CPUs, nanoseconds.
     pub throttled_ns: u64,
-    /// From which reading to which that is the difference.
+    /// The times of the two readings that this is the difference of.
     pub between: Window,
 }
 
@@ -145,10 +144,10 @@ impl MachineReport {
         self.groups.get(id.0 as usize)
     }
 
-    /// The groups that a thread is in, one of each hierarchy; where the process ended before it was
-    /// seen in one, its parent's, from which processes inherit their groups. Empty when unknown.
+    /// The groups of a thread, one of each hierarchy. If its process ended before it was seen in
+    /// one, those of its parent, from which processes inherit their groups. Empty if unknown.
     pub fn groups_of(&self, threads: &Threads, thread: ThreadId) -> &[GroupId] {
-        /// Deeper trees of processes are damage.
+        /// Maximum depth of the tree of processes; a deeper one is damage.
         const MAX_PARENTS: usize = 64;
         if let Some(groups) = self.members.get(&thread) {
             return groups;
@@ -171,7 +170,7 @@ impl MachineReport {
         &[]
     }
 
-    /// A group and those that it is in, innermost first, as far as they were seen.
+    /// A group and the groups that contain it, innermost first, as far as they were seen.
     pub fn with_parents(&self, id: GroupId) -> Vec<GroupId> {
         let Some(group) = self.group(id) else { return Vec::new() };
         let contains = |other: &ControlGroup| {
@@ -189,8 +188,8 @@ impl MachineReport {
         found
     }
 
-    /// What the quota of `group` did in `window`, by the closest readings around it; nothing when
-    /// it used up none, or none is known.
+    /// What the quota of `group` did in `window`, by the closest readings around it; `None` if the
+    /// group did not use up its quota, or has no known one.
     pub fn throttling(&self, group: GroupId, window: Window) -> Option<Throttling> {
         let account = |reading: &Reading| reading.groups.get(&group)?.cpu;
         let known: Vec<(Time, CpuAccount)> = self
@@ -206,7 +205,7 @@ impl MachineReport {
             .position(|(time, _)| *time >= window.end)
             .or(known.len().checked_sub(1))?;
         let before = known.iter().rposition(|(time, _)| *time <= window.start).unwrap_or(0);
-        // A group that is gone reads as if it had never been: the last reading that has it counts.
+        // A removed group reads as if it had never existed, so the last reading that has it counts.
         let has_it = |at: &usize| known[*at].1 != CpuAccount::default();
         let after = if has_it(&after) { after } else { (before..after).rev().find(has_it)? };
         let ((from, old), (to, new)) = (known[before], known[after]);
@@ -222,8 +221,7 @@ impl MachineReport {
         })
     }
 
-    /// Of the groups that a thread is in, and those that these are in: the one whose quota kept it
-    /// from CPUs longest in `window`.
+    /// The longest throttling in `window` among a thread's groups and the groups that contain them.
     pub fn throttled_by(
         &self,
         threads: &Threads,
@@ -242,8 +240,7 @@ impl MachineReport {
         })
     }
 
-    /// The readings around `window`, as far as there are any: the last one before and the first one
-    /// after.
+    /// The last reading before `window` and the first one after it, or the nearest ones there are.
     pub fn around(&self, window: Window) -> Option<(&Reading, &Reading)> {
         let before = self
             .readings
@@ -261,7 +258,7 @@ impl MachineReport {
 }
 
 impl Throttling {
-    /// CPU time allowed, as a share of one CPU's: 0.1 for 10 % of a CPU, 2.0 for two CPUs.
+    /// Allowed CPU time in CPUs: 0.1 for 10 % of a CPU, 2.0 for two CPUs.
     pub fn allowed_cpus(&self) -> Option<f64> {
         self.quota_ns
             .filter(|_| self.period_ns > 0)

@@ -1,9 +1,9 @@
-//! What code was mapped: the kernel, files, anonymous (JIT) memory.
+//! Modules: where code was mapped from. The kernel, files, anonymous (JIT) memory.
 
 use crate::{ModuleId, NameId};
 use rustc_hash::FxHashMap;
 
-/// Where a module's code comes from, and with it what a [`Frame`](crate::Frame)'s offset counts
+/// Where a module's code comes from. It decides what a [`Frame`](crate::Frame)'s offset counts
 /// from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ModuleKind {
@@ -11,38 +11,35 @@ pub enum ModuleKind {
     Kernel,
     /// A mapped file: offsets are file offsets.
     File,
-    /// A Windows program or library, of the kernel or a process: offsets count from where it was
-    /// loaded (RVA). The build id is that of its debug information: the GUID as it lies in memory,
-    /// then the age (u32, little-endian); empty when it was not recorded.
+    /// A Windows program or library, of the kernel or a process: offsets are RVAs. The build id is
+    /// that of its debug information: the GUID as it lies in memory, then the age (u32,
+    /// little-endian); empty if it was not recorded.
     Image {
-        /// Path of the PDB as the linker wrote it; empty when it was not recorded.
+        /// Path of the PDB as the linker wrote it; empty if it was not recorded.
         pdb: NameId,
-        /// `TimeDateStamp` of the PE header; with the size it is what symbol servers file images
-        /// under.
+        /// `TimeDateStamp` of the PE header. Symbol servers store images by it and the size.
         timestamp: u32,
         /// Size in memory, bytes.
         size_bytes: u32,
-        /// True when it lies in the kernel's half of the addresses.
+        /// True if it lies in the kernel's half of the addresses.
         kernel: bool,
     },
-    /// Code that a runtime compiled while the program ran, where the trace says which (.NET on
-    /// Windows), in the process with this pid: offsets are avma. The path is that of the method's
-    /// own module.
+    /// Code that a runtime compiled while the program ran, with its methods in the trace (.NET on
+    /// Windows): offsets are avmas. The path is that of the method's own module.
     Jit {
         /// The process whose address space it is.
         pid: u32,
-        /// How many other methods the address had been before, of those that the trace shows.
+        /// Number of other methods that were at the address before, as far as the trace has them.
         generation: u32,
     },
-    /// Anonymous memory, JIT code of which nothing is known, or any address of a process whose
-    /// mappings are not known, in the process with this pid: offsets are avma.
+    /// Anonymous memory, unknown JIT code, or any address of a process whose mappings are unknown:
+    /// offsets are avmas.
     Anonymous {
         /// The process whose address space it is.
         pid: u32,
     },
-    /// No code: the place where a stack was cut. The next address that was recorded lies in no
-    /// executable mapping of its process, so it is no return address, and what came after it means
-    /// nothing.
+    /// Not code: the place where a stack was cut. The next recorded address lies in no executable
+    /// mapping of its process, so it is not a return address, and what follows it is meaningless.
     Cut,
 }
 
@@ -54,10 +51,10 @@ impl Module {
 }
 
 impl ModuleKind {
-    /// The last part of a module's path, as frames without names show it: `clr.dll` of
+    /// The last part of a module's path, which frames without names show: `clr.dll` of
     /// `C:\Windows\…\clr.dll`.
     pub fn file_name(self, path: &str) -> &str {
-        // On Linux a backslash is a letter like any other.
+        // On Linux a backslash is an ordinary character.
         let name = match self {
             Self::Image { .. } | Self::Jit { .. } => path.rsplit(['/', '\\']).next(),
             _ => path.rsplit('/').next(),
@@ -65,7 +62,7 @@ impl ModuleKind {
         name.unwrap_or(path)
     }
 
-    /// True for code that a program brought: its own, its libraries', or compiled from them.
+    /// True for a program's own code, its libraries' code, and code compiled from them.
     pub const fn is_program(self) -> bool {
         matches!(self, Self::File | Self::Image { .. } | Self::Jit { .. })
     }
@@ -76,17 +73,17 @@ impl ModuleKind {
     }
 }
 
-/// How the place where a stack was cut is written.
+/// The path of [`ModuleKind::Cut`], as it is printed.
 pub const CUT: &str = "(cut)";
 
-/// A module as the trace names it.
+/// A module of the trace.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Module {
     /// Path of the file, `[kernel]`, `[vdso]`, `[jit]`, `[anon]`, or [`CUT`].
     pub path: NameId,
     /// Where its code comes from.
     pub kind: ModuleKind,
-    /// The file's build id (up to 20 bytes), empty when it was not recorded.
+    /// The file's build id (up to 20 bytes); empty if it was not recorded.
     pub build_id: Vec<u8>,
 }
 
@@ -109,7 +106,7 @@ impl Modules {
         id
     }
 
-    /// Gives a module another path.
+    /// Changes a module's path.
     pub(crate) fn set_path(&mut self, id: ModuleId, path: NameId) {
         if let Some(module) = self.list.get_mut(id.index()) {
             self.ids.remove(module);
@@ -118,7 +115,7 @@ impl Modules {
         }
     }
 
-    /// The module `id`, if it is of this trace.
+    /// The module `id`, if it is in this trace.
     pub fn get(&self, id: ModuleId) -> Option<&Module> {
         self.list.get(id.index())
     }

@@ -1,8 +1,8 @@
 //! Events of any provider: disk transfers, page faults, UI delays, focus, input, marks, and
 //! whatever else was recorded.
 //!
-//! Columns like those of the scheduler's events; what is particular to a kind of event is said
-//! once, by its [`EventKind`], and its payload stays as recorded until a field is asked for
+//! They are columns like those of the scheduler's events. What all events of a kind have in common
+//! is stored once ([`EventKind`]). Payloads stay as recorded and are decoded on demand
 //! ([`Layout`]).
 
 use crate::{Layout, NameId, StackId, ThreadId, Time, Value, Window};
@@ -16,11 +16,11 @@ pub struct KindId(pub u32);
 /// One kind of event.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct EventKind {
-    /// The provider's name, e.g. `Microsoft-Windows-Win32k`; its GUID where no name is known.
+    /// The provider's name, e.g. `Microsoft-Windows-Win32k`; its GUID if the name is unknown.
     pub provider: NameId,
-    /// The provider's GUID as it lies in memory; zero where there is none.
+    /// The provider's GUID as it lies in memory; zero if it has none.
     pub provider_guid: [u8; 16],
-    /// The event's name, e.g. `MessageCheckDelay`; made of its numbers where no name is known.
+    /// The event's name, e.g. `MessageCheckDelay`; made from its numbers if the name is unknown.
     pub name: NameId,
     /// The event's number (ETW: event id, or the hook of a kernel event).
     pub id: u16,
@@ -34,14 +34,14 @@ pub struct EventKind {
     pub task: u16,
     /// Its keyword bits.
     pub keyword: u64,
-    /// How its payload is decoded; without fields where that is not known.
+    /// How its payload is decoded; without fields if that is unknown.
     pub layout: Layout,
 }
 
 /// Names for the values of a field.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ValueMap {
-    /// The values are bits, and several may be set.
+    /// True if the values are bits, of which several may be set.
     pub bits: bool,
     /// Values with their names.
     pub entries: Vec<(u64, NameId)>,
@@ -54,12 +54,12 @@ pub struct ProviderEvents {
     pub time: Vec<Time>,
     /// On which CPU.
     pub cpu: Vec<u16>,
-    /// In whose context; [unknown](ThreadId::is_unknown) when the event does not say, or no thread
-    /// of a process when it says only that.
+    /// The thread it belongs to; an [unknown](ThreadId::is_unknown) one if the event has only the
+    /// process, or not even that.
     pub thread: Vec<ThreadId>,
     /// Which kind.
     pub kind: Vec<KindId>,
-    /// Where the thread was, if a stack was recorded.
+    /// The thread's stack, if one was recorded.
     pub stack: Vec<StackId>,
     payloads: Vec<u8>,
     ends: Vec<usize>,
@@ -68,18 +68,18 @@ pub struct ProviderEvents {
     maps: Vec<ValueMap>,
 }
 
-/// What an event is besides its payload.
+/// An event without its payload.
 #[derive(Clone, Copy, Debug)]
 pub struct EventHead {
     /// When.
     pub time: Time,
     /// On which CPU.
     pub cpu: u16,
-    /// In whose context.
+    /// The thread it belongs to.
     pub thread: ThreadId,
     /// Which kind.
     pub kind: KindId,
-    /// Where the thread was.
+    /// The thread's stack.
     pub stack: StackId,
 }
 
@@ -117,7 +117,7 @@ impl ProviderEvents {
         self.kinds.iter().enumerate().map(|(index, kind)| (KindId(index as u32), kind))
     }
 
-    /// A kind, if it is of this trace.
+    /// A kind, if it is in this trace.
     pub fn get_kind(&self, id: KindId) -> Option<&EventKind> {
         self.kinds.get(id.0 as usize)
     }
@@ -127,12 +127,12 @@ impl ProviderEvents {
         self.kind.get(event).and_then(|id| self.get_kind(*id))
     }
 
-    /// The names of a field's values.
+    /// The map with this number.
     pub fn map(&self, number: u32) -> Option<&ValueMap> {
         self.maps.get(number as usize)
     }
 
-    /// What a map calls a value; of several bits all their names. `None` where it has none.
+    /// A map's name for a value; for several bits, all their names. `None` if it has none.
     pub fn value_name(
         &self,
         map: u32,
@@ -149,7 +149,7 @@ impl ProviderEvents {
         (!names.is_empty()).then(|| names.join(" | "))
     }
 
-    /// An event's payload as recorded; empty for none.
+    /// An event's payload as recorded; empty if there is no such event.
     pub fn payload(&self, event: usize) -> &[u8] {
         let start =
             event.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
@@ -157,7 +157,7 @@ impl ProviderEvents {
         self.payloads.get(start..end).unwrap_or(&[])
     }
 
-    /// An event's fields in their order, with their names; empty when its layout is not known.
+    /// An event's fields in order, with their names; empty if its layout is unknown.
     pub fn fields(&self, event: usize) -> Vec<(NameId, Value<'_>)> {
         let mut fields = Vec::new();
         if let Some(kind) = self.kind_of(event) {

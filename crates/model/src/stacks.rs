@@ -8,11 +8,10 @@ use crate::{FrameId, ModuleId, StackId};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 
-/// A code location. What `offset` counts from is said by the module's
-/// [`ModuleKind`](crate::ModuleKind).
+/// A code location. The module's [`ModuleKind`](crate::ModuleKind) says what `offset` counts from.
 ///
-/// For all frames but the leaf it is one byte *before* the return address, so that it lies inside
-/// the call.
+/// For all frames except the leaf, it is one byte *before* the return address, so that it lies
+/// inside the call.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Frame {
     /// The module that holds the code.
@@ -21,8 +20,8 @@ pub struct Frame {
     pub offset: u64,
 }
 
-/// All stacks of a trace, each once; frames are stored leaf first, kernel frames before user
-/// frames. Id 0 is the empty stack.
+/// All stacks of a trace, each once. Frames are stored leaf first, so kernel frames come before
+/// user frames. Id 0 is the empty stack.
 #[derive(Clone, Debug)]
 pub struct Stacks {
     frames: Vec<Frame>,
@@ -63,7 +62,7 @@ impl Stacks {
     pub fn intern(&mut self, frames: &[FrameId], kernel_len: u16) -> StackId {
         let mut hasher = FxHasher::default();
         (frames, kernel_len).hash(&mut hasher);
-        // Stacks of equal hash stand one after another, as in any open table.
+        // Stacks of equal hash are in consecutive slots.
         let mut slot = hasher.finish();
         while let Some(&id) = self.by_hash.get(&slot) {
             if self.frames_of(id) == frames && self.kernel_len(id) == usize::from(kernel_len) {
@@ -89,7 +88,7 @@ impl Stacks {
         self.flat.get(start..end).unwrap_or(&[])
     }
 
-    /// How many of a stack's first frames are kernel frames.
+    /// Number of kernel frames, which come first in a stack.
     pub fn kernel_len(&self, id: StackId) -> usize {
         self.kernel_lens.get(id.index()).map_or(0, |&len| usize::from(len))
     }
@@ -106,7 +105,7 @@ impl Stacks {
         &frames[self.kernel_len(id).min(frames.len())..]
     }
 
-    /// The location behind a frame id.
+    /// The location of a frame.
     pub fn frame(&self, id: FrameId) -> Option<Frame> {
         self.frames.get(id.index()).copied()
     }
@@ -121,7 +120,7 @@ impl Stacks {
         self.ends.len()
     }
 
-    /// True when only the empty stack is there.
+    /// True if there is only the empty stack.
     pub fn is_empty(&self) -> bool {
         self.ends.len() <= 1
     }

@@ -30,13 +30,13 @@ impl Strings {
         id
     }
 
-    /// The id of `text`, if it is stored.
+    /// The id of `text`, if it is interned.
     pub fn find(&self, text: &str) -> Option<NameId> {
         self.ids.get(text).copied()
     }
 
-    /// Rewrites the texts for which `rewrite` has another one; their ids stay. Two may read the
-    /// same afterwards.
+    /// Replaces the texts for which `rewrite` returns another one. Ids stay, and two ids may have
+    /// the same text afterwards.
     pub(crate) fn rewrite(&mut self, rewrite: impl Fn(&str) -> Option<String>) {
         for (index, text) in self.texts.iter_mut().enumerate() {
             let Some(new) = rewrite(text) else { continue };

@@ -1,4 +1,4 @@
-//! Names for frames.
+//! Names of frames.
 
 use crate::{FrameId, NameId};
 
@@ -7,13 +7,13 @@ use crate::{FrameId, NameId};
 pub struct Symbol {
     /// The demangled function name.
     pub function: NameId,
-    /// The source file, empty when unknown.
+    /// The source file; empty if unknown.
     pub file: NameId,
-    /// The source line, 0 when unknown.
+    /// The source line; 0 if unknown.
     pub line: u32,
 }
 
-/// The names of a trace's frames, by [`FrameId`]: what is not named is not in it.
+/// The names of a trace's frames, by [`FrameId`]. Frames without a name are not in it.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     ranges: Vec<(u32, u32)>,
@@ -21,7 +21,7 @@ pub struct Symbols {
 }
 
 impl Symbols {
-    /// Names `frame`: its functions, innermost (inlined) first. Replaces what was there.
+    /// Names `frame`: its functions, innermost (inlined) first. Replaces earlier names.
     pub fn set(&mut self, frame: FrameId, symbols: &[Symbol]) {
         if self.ranges.len() <= frame.index() {
             self.ranges.resize(frame.index() + 1, (0, 0));
@@ -31,7 +31,7 @@ impl Symbols {
         self.ranges[frame.index()] = (start, self.symbols.len() as u32);
     }
 
-    /// The functions at `frame`, innermost first; empty when it has no name.
+    /// The functions at `frame`, innermost first; empty if it has no name.
     pub fn get(&self, frame: FrameId) -> &[Symbol] {
         let (start, end) = self.ranges.get(frame.index()).copied().unwrap_or((0, 0));
         self.symbols.get(start as usize..end as usize).unwrap_or(&[])

@@ -15,7 +15,7 @@ pub enum Policy {
     RoundRobin,
     /// `SCHED_BATCH`.
     Batch,
-    /// `SCHED_IDLE`: runs only when nobody else wants the CPU.
+    /// `SCHED_IDLE`: runs only if no other thread wants the CPU.
     Idle,
     /// `SCHED_DEADLINE`.
     Deadline,
@@ -37,7 +37,7 @@ impl Policy {
         }
     }
 
-    /// From the number that `/proc/P/stat` and `sched_getscheduler` give.
+    /// From the number in `/proc/PID/stat` and of `sched_getscheduler`.
     pub const fn from_raw(raw: u32) -> Option<Self> {
         Some(match raw {
             0 => Self::Other,
@@ -59,7 +59,7 @@ pub struct Thread {
     pub tid: u32,
     /// The process it belongs to.
     pub process: ProcessId,
-    /// Its names with the time from which each holds, in order; the first holds from the start.
+    /// Its names in order, each with the time from which it holds. The first holds from the start.
     pub names: Vec<(Time, NameId)>,
     /// When it was created, if that was seen.
     pub start: Option<Time>,
@@ -72,12 +72,12 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// The id of a thread that has none that is known.
+    /// The tid of a thread whose tid is unknown.
     pub const UNKNOWN_TID: u32 = u32::MAX;
 }
 
 impl Process {
-    /// The id of a process that has none that is known.
+    /// The pid of a process whose pid is unknown.
     pub const UNKNOWN_PID: u32 = u32::MAX;
 }
 
@@ -88,9 +88,9 @@ pub struct Process {
     pub pid: u32,
     /// The thread-group leader, whose name is the process's name; on Windows its first thread.
     pub leader: ThreadId,
-    /// The name of its image, where processes have a name of their own (Windows); else empty.
+    /// The name of its image, if processes have names of their own (Windows); else empty.
     pub name: NameId,
-    /// When it began, where that was seen of the process and not only of its leader (Windows).
+    /// When it began, if that was recorded for the process and not only for its leader (Windows).
     pub start: Option<Time>,
     /// When it ended, likewise.
     pub end: Option<Time>,
@@ -100,20 +100,20 @@ pub struct Process {
     pub command_line: NameId,
 }
 
-/// All threads and processes of a trace. Thread 0 and process 0 are the idle thread's.
+/// All threads and processes of a trace. Thread 0 and process 0 are idle.
 #[derive(Clone, Debug)]
 pub struct Threads {
     threads: Vec<Thread>,
     processes: Vec<Process>,
     by_tid: FxHashMap<u32, Vec<ThreadId>>,
-    /// Those that stand for a thread that nobody knows, and which one does for each process.
+    /// Unknown threads, and which of them belongs to each process.
     unknown: Vec<Thread>,
     unknown_of: FxHashMap<ProcessId, ThreadId>,
     unknown_process: Process,
 }
 
 impl Threads {
-    /// Only the idle thread, under the name `idle_name`.
+    /// A table with only the idle thread, called `idle_name`.
     pub fn new(idle_name: NameId) -> Self {
         let unknown_process = Process { pid: Process::UNKNOWN_PID, ..Process::default() };
         let mut threads = Self {
@@ -152,8 +152,8 @@ impl Threads {
         id
     }
 
-    /// What stands for a thread of `process` of which nothing else is known, called `name`. The
-    /// process may be [`ProcessId::UNKNOWN`], which is then called `name` too.
+    /// The unknown thread of `process`, for events that only have the process. It is called `name`.
+    /// The process may be [`ProcessId::UNKNOWN`], which is then called `name` too.
     pub fn unknown_of(&mut self, process: ProcessId, name: NameId) -> ThreadId {
         if process == ProcessId::UNKNOWN {
             self.unknown_process.name = name;
@@ -181,7 +181,7 @@ impl Threads {
         self.threads.get(id.index()).or_else(unknown).unwrap_or(&self.threads[0])
     }
 
-    /// The same, to complete it while reading.
+    /// The thread `id`, to complete it while reading.
     pub fn get_mut(&mut self, id: ThreadId) -> Option<&mut Thread> {
         self.threads.get_mut(id.index())
     }
@@ -194,7 +194,7 @@ impl Threads {
         self.processes.get(id.index()).unwrap_or(&self.processes[0])
     }
 
-    /// The same, to complete it while reading.
+    /// The process `id`, to complete it while reading.
     pub fn process_mut(&mut self, id: ProcessId) -> Option<&mut Process> {
         self.processes.get_mut(id.index())
     }
@@ -253,28 +253,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_nobody_knows_is_in_no_list() {
+    fn an_unknown_thread_is_in_no_list() {
         let (idle, unknown) = (NameId(1), NameId(2));
         let mut threads = Threads::new(idle);
         let process = threads.add_process(Process { pid: 40, ..Process::default() });
-        let of_it = threads.unknown_of(process, unknown);
-        let of_none = threads.unknown_of(ProcessId::UNKNOWN, unknown);
-        assert_eq!((of_it, threads.len()), (threads.unknown_of(process, unknown), 1));
+        let of_process = threads.unknown_of(process, unknown);
+        let of_unknown = threads.unknown_of(ProcessId::UNKNOWN, unknown);
+        assert_eq!((of_process, threads.len()), (threads.unknown_of(process, unknown), 1));
         assert!(
-            of_it != of_none
-                && of_it.is_unknown()
-                && of_none.is_unknown()
+            of_process != of_unknown
+                && of_process.is_unknown()
+                && of_unknown.is_unknown()
                 && !ThreadId::IDLE.is_unknown()
         );
         assert_eq!(
-            (threads.process_of(of_it).pid, threads.get(of_it).tid),
+            (threads.process_of(of_process).pid, threads.get(of_process).tid),
             (40, Thread::UNKNOWN_TID)
         );
         assert_eq!(
-            (threads.process_of(of_none).pid, threads.process_of(of_none).name),
+            (threads.process_of(of_unknown).pid, threads.process_of(of_unknown).name),
             (Process::UNKNOWN_PID, unknown)
         );
-        assert_eq!(threads.name_at(of_it, Time::ZERO), unknown);
+        assert_eq!(threads.name_at(of_process, Time::ZERO), unknown);
         assert_eq!((threads.iter().count(), threads.processes().count()), (1, 2));
     }
 }

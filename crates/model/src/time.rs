@@ -10,7 +10,7 @@ pub struct Time(u64);
 impl Time {
     /// The clock's zero.
     pub const ZERO: Self = Self(0);
-    /// The last representable time; stands for "no end".
+    /// The last representable time; means "no end".
     pub const MAX: Self = Self(u64::MAX);
 
     /// From nanoseconds of the trace's clock.
@@ -23,7 +23,7 @@ impl Time {
         self.0
     }
 
-    /// Nanoseconds from `earlier` to `self`; 0 when `earlier` is later.
+    /// Nanoseconds from `earlier` to `self`; 0 if `earlier` is later.
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
@@ -55,7 +55,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// The window from `start` to `end`; empty when `end` is not later.
+    /// The window from `start` to `end`; empty if `end` is not later.
     pub const fn new(start: Time, end: Time) -> Self {
         Self { start, end }
     }
@@ -65,23 +65,29 @@ impl Window {
         self.end.since(self.start)
     }
 
-    /// True when no instant is inside.
+    /// True if it contains no instant.
     pub const fn is_empty(self) -> bool {
         self.end.0 <= self.start.0
     }
 
-    /// True when `time` is inside.
+    /// True if `time` is inside.
     pub const fn contains(self, time: Time) -> bool {
         self.start.0 <= time.0 && time.0 < self.end.0
     }
 
-    /// What both windows share; empty when they do not meet.
+    /// The overlap of both windows; empty if they do not meet.
     pub fn intersect(self, other: Self) -> Self {
         let start = self.start.max(other.start);
         Self { start, end: self.end.min(other.end).max(start) }
     }
 
-    /// True when the windows share at least one instant.
+    /// The smallest window that holds both.
+    #[must_use]
+    pub fn joined(self, other: Self) -> Self {
+        Self { start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+
+    /// True if the windows share at least one instant.
     pub fn overlaps(self, other: Self) -> bool {
         !self.intersect(other).is_empty()
     }

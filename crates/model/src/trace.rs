@@ -2,67 +2,14 @@
 
 use crate::visible;
 use crate::{
-    CUT, Contentions, Frame, FrameId, MachineReport, Module, ModuleId, ModuleKind, Modules, NameId,
-    Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches, Symbols, ThreadId,
-    Threads, Time, Wakings, Warnings, Window,
+    CUT, Contentions, Frame, FrameId, MachineReport, Meta, Module, ModuleId, ModuleKind, Modules,
+    NameId, Origin, Placements, ProviderEvents, Samples, StackId, Stacks, Strings, Switches,
+    Symbols, ThreadId, Threads, Time, Wakings, Warnings, Window,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// The kind of file that a trace was read from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum Format {
-    /// Unhitch's own container.
-    #[default]
-    Hitch,
-    /// Linux `perf.data`.
-    PerfData,
-    /// Event Tracing for Windows.
-    Etl,
-}
-
-impl Format {
-    /// The name in `info --json`.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Hitch => "hitch",
-            Self::PerfData => "perf.data",
-            Self::Etl => "etl",
-        }
-    }
-}
-
-/// Facts about the recording, as far as the file tells them; empty text or 0 where it does not.
-#[derive(Clone, Debug, Default)]
-pub struct Meta {
-    /// The kind of file.
-    pub format: Format,
-    /// Host name.
-    pub host: String,
-    /// Kernel release, or the Windows build.
-    pub kernel: String,
-    /// Machine architecture, as `uname -m` says it.
-    pub arch: String,
-    /// CPUs of the machine.
-    pub cpus: u16,
-    /// Memory of the machine, bytes.
-    pub memory_bytes: u64,
-    /// Wall-clock time of [`Time::ZERO`], nanoseconds since the Unix epoch.
-    pub epoch_ns: Option<i128>,
-    /// The time between two CPU samples of one CPU, nanoseconds.
-    pub sample_period_ns: u64,
-    /// The process whose switches and wake-ups alone were recorded; none when all were.
-    pub only_pid: Option<u32>,
-    /// What produced the file, e.g. "unhitch 0.1.0".
-    pub producer: String,
-    /// The user's words, saved with the trace.
-    pub notes: String,
-    /// Buffers (ETW) or rings (Linux) that the file was made of.
-    pub buffers: u64,
-}
-
-/// The time that one CPU's events really cover.
+/// The time that one CPU's events cover.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CpuSpan {
     /// The CPU.
@@ -76,27 +23,26 @@ pub struct CpuSpan {
 pub struct Loss {
     /// The CPU.
     pub cpu: u16,
-    /// Between the last event before and the first after the loss.
+    /// From the last event before the loss to the first one after it.
     pub window: Window,
-    /// How many events are missing, 0 when unknown.
+    /// Number of missing events; 0 if unknown.
     pub events: u64,
 }
 
-/// A thread that was waiting for a futex when the trace was saved, as `/proc` and the lock word
-/// told.
+/// A thread that was waiting for a futex when the trace was saved, from `/proc` and the lock word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FutexWait {
-    /// When that was read.
+    /// When this was read.
     pub time: Time,
     /// The waiting thread.
     pub waiter: ThreadId,
     /// Address of the futex word in its process, avma.
     pub word_avma: u64,
-    /// The thread that held the lock, where the lock says so.
+    /// The owner of the lock, if the lock word has it.
     pub owner: Option<ThreadId>,
 }
 
-/// What a recording may be without.
+/// Kinds of events that a recording may lack.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Recorded {
     /// Context switches.
@@ -108,7 +54,7 @@ pub enum Recorded {
 }
 
 impl Recorded {
-    /// The word in JSON.
+    /// The name in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Switches => "switches",
@@ -118,7 +64,7 @@ impl Recorded {
     }
 }
 
-/// A recording: everything observed, nothing concluded. Immutable once read.
+/// A recording: everything observed, nothing inferred. Immutable once read.
 #[derive(Clone, Debug)]
 pub struct Trace {
     /// Facts about the recording.
@@ -139,10 +85,10 @@ pub struct Trace {
     pub wakings: Wakings,
     /// CPU samples.
     pub samples: Samples,
-    /// Who came on which CPU, by the kernel's records of that (`PERF_RECORD_SWITCH`): the switches
-    /// tell it again, where none is missing.
+    /// Threads coming on CPUs, by the kernel's `PERF_RECORD_SWITCH`. They repeat the switches, as
+    /// far as none is missing.
     pub arrivals: Placements,
-    /// Which CPU the scheduler chose for a thread that was not running.
+    /// CPUs that the scheduler chose for threads that were not running.
     pub migrations: Placements,
     /// Kernel lock contention.
     pub contentions: Contentions,
@@ -150,18 +96,17 @@ pub struct Trace {
     pub events: ProviderEvents,
     /// Futex waits at the time of the save.
     pub futex_waits: Vec<FutexWait>,
-    /// What the machine and its control groups reported of themselves; empty where nothing was
-    /// recorded.
+    /// Counters of the machine and its control groups; empty if none were recorded.
     pub machine: MachineReport,
     /// What each CPU's events cover, by CPU.
     pub spans: Vec<CpuSpan>,
     /// Where events are missing, by start.
     pub losses: Vec<Loss>,
-    /// Records of the file by kind, the ignored ones included.
+    /// Number of the file's records by kind, including ignored ones.
     pub by_kind: BTreeMap<String, u64>,
-    /// What is damaged, lost or guessed.
+    /// Messages about what is damaged, lost or guessed.
     pub warnings: Warnings,
-    /// Whether its names were made [`visible`].
+    /// True if its names were made [`visible`].
     pub is_for_text: bool,
 }
 
@@ -195,7 +140,7 @@ impl Default for Trace {
 }
 
 impl Trace {
-    /// The window that *every* CPU's events cover: outside it, what a thread did on an uncovered
+    /// The window that *every* CPU's events cover. Outside it, what a thread did on an uncovered
     /// CPU is unknown. Empty without events.
     pub fn common_window(&self) -> Window {
         let start = self.spans.iter().map(|span| span.window.start).max().unwrap_or_default();
@@ -203,8 +148,7 @@ impl Trace {
         Window::new(start, end.max(start))
     }
 
-    /// The window of all that the file holds: every CPU's events, and those of no CPU. Empty
-    /// without events.
+    /// The window of everything in the file, including events without a CPU. Empty without events.
     pub fn extent(&self) -> Window {
         let columns = [
             &self.switches.time,
@@ -217,20 +161,19 @@ impl Trace {
             |times: &&Vec<Time>| Some(Window::new(*times.first()?, times.last()?.plus(1)));
         let windows =
             columns.iter().filter_map(of_column).chain(self.spans.iter().map(|span| span.window));
-        windows
-            .reduce(|a, b| Window::new(a.start.min(b.start), a.end.max(b.end)))
-            .unwrap_or_default()
+        windows.reduce(Window::joined).unwrap_or_default()
     }
 
-    /// The instant that all times for people count from: of an `.etl` its first session's start, as
-    /// PerfView and WPA have it; else the first event of the trace. Every number that is not a
-    /// clock's own is relative to it.
+    /// The instant that printed times are relative to, see [`Meta::origin`].
     pub fn origin(&self) -> Time {
-        if self.meta.format == Format::Etl { Time::ZERO } else { self.extent().start }
+        match self.meta.origin {
+            Origin::SessionStart => Time::ZERO,
+            Origin::FirstEvent => self.extent().start,
+        }
     }
 
-    /// How many switches, wake-ups, samples and events of providers lie outside the window that
-    /// every CPU's events cover.
+    /// Number of switches, wake-ups, samples and provider events outside the window that every
+    /// CPU's events cover.
     pub fn uncovered_events(&self) -> u64 {
         let covered = self.common_window();
         let columns =
@@ -242,7 +185,7 @@ impl Trace {
         columns.iter().map(|times| (times.len() - inside(times)) as u64).sum()
     }
 
-    /// What was recorded, as far as the trace shows it.
+    /// True if the trace has events of this kind.
     pub fn has(&self, recorded: Recorded) -> bool {
         match recorded {
             Recorded::Switches => !self.switches.is_empty(),
@@ -251,8 +194,8 @@ impl Trace {
         }
     }
 
-    /// The trace as text may show it: every name, note and warning on one line and without control
-    /// characters ([`visible`]). Its ids, times and numbers are the same. Paths of modules stay as
+    /// The trace for printing: every name, note and warning is on one line, without control
+    /// characters ([`visible`]). Ids, times and numbers stay the same. Paths of modules stay as
     /// they are until they are [`shown`](Self::shown).
     pub fn for_text(mut self) -> Self {
         let changed = |text: &str| match visible(text) {
@@ -264,7 +207,7 @@ impl Trace {
                 *text = new;
             }
         };
-        // Of a path the file's name is still to be found, and what is written out has a backslash.
+        // Paths still have to be split at backslashes, and escapes contain some.
         let paths: Vec<Option<String>> = self
             .modules
             .iter()
@@ -291,7 +234,7 @@ impl Trace {
         self
     }
 
-    /// What an event carries, or a module's path, as it is to be shown: made [`visible`] in a trace
+    /// A payload's text or a module's path for printing: made [`visible`] in a trace
     /// [for text](Self::for_text).
     pub fn shown(&self, text: String) -> String {
         if self.is_for_text { visible(&text).into_owned() } else { text }
@@ -312,7 +255,7 @@ impl Trace {
         self.name(self.process_name_id(id, time))
     }
 
-    /// The same as an id.
+    /// The same, as an id.
     pub fn process_name_id(&self, id: ThreadId, time: Time) -> NameId {
         let process = self.threads.process_of(id);
         if process.name.is_empty() {
@@ -322,15 +265,15 @@ impl Trace {
         }
     }
 
-    /// The frame that marks where a stack was cut, see [`ModuleKind::Cut`].
+    /// The frame that marks a cut in a stack, see [`ModuleKind::Cut`].
     pub fn cut_frame(&mut self) -> FrameId {
         let path = self.strings.intern(CUT);
         let module = self.modules.intern(Module::cut(path));
         self.stacks.intern_frame(Frame { module, offset: 0 })
     }
 
-    /// What a stack prints, root first: function names, inlined ones included; `module+0xoffset`
-    /// where there is no name.
+    /// The printed form of a stack, root first: function names, including inlined ones;
+    /// `module+0xoffset` for frames without a name.
     pub fn stack_names(&self, id: StackId) -> Vec<String> {
         let mut names: Vec<String> =
             self.stacks.frames_of(id).iter().flat_map(|&frame| self.frame_names(frame)).collect();
@@ -338,7 +281,7 @@ impl Trace {
         names
     }
 
-    /// What a frame prints, innermost function first.
+    /// The printed form of a frame, innermost function first.
     pub fn frame_names(&self, id: FrameId) -> Vec<String> {
         let symbols = self.symbols.get(id);
         if !symbols.is_empty() {

@@ -1,7 +1,6 @@
-//! Numbers as people read them, wherever they are told. Numbers carry units; hangs read in seconds,
-//! waits in ms and µs.
+//! Formats numbers for people. Numbers have units; hangs are in seconds, waits in ms and µs.
 
-/// A duration with three significant digits: `2.81 s`, `115.6 ms`, `52.0 µs`.
+/// A duration: `2.810 s`, `115.6 ms`, `52.0 µs`, `999 ns`.
 pub fn duration(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -29,7 +28,7 @@ pub fn plural(n: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// A part of a whole: `99.1 %`. Never rounds up to 100 what is less.
+/// A part of a whole, rounded down: `99.1 %`. Only the whole is `100.0 %`.
 pub fn percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "0 %".to_owned();
@@ -38,8 +37,8 @@ pub fn percent(part: u64, whole: u64) -> String {
     format!("{}.{} %", tenths / 10, tenths % 10)
 }
 
-/// Parts of their sum, which add up to exactly 100.0 %: each is rounded down, and the tenths that
-/// are left go to those that lost most. Only what is all of it has 100.0 %.
+/// Shares of the parts' sum, which add up to exactly 100.0 %. Each is rounded down, and the
+/// remaining tenths go to the parts that lost most. Only the whole is `100.0 %`.
 pub fn percents(parts: &[u64]) -> Vec<String> {
     let whole: u128 = parts.iter().map(|&part| u128::from(part)).sum();
     if whole == 0 {
@@ -56,7 +55,7 @@ pub fn percents(parts: &[u64]) -> Vec<String> {
     tenths.into_iter().map(|tenths| format!("{}.{} %", tenths / 10, tenths % 10)).collect()
 }
 
-/// A part of a whole, rounded: `99.4 %`. 100 and 0 are said of all and nothing only.
+/// A part of a whole, rounded: `99.4 %`. Only the whole is `100.0 %`, and only nothing is `0.0 %`.
 pub fn rounded_percent(part: u64, whole: u64) -> String {
     if whole == 0 {
         return "0 %".to_owned();

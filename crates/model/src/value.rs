@@ -1,4 +1,4 @@
-//! [`Value`]: what a field of an event holds, and how it reads.
+//! [`Value`]: the value of an event's field, and how it prints.
 
 use crate::NameId;
 use std::{borrow::Cow, fmt, net::IpAddr};
@@ -10,11 +10,11 @@ pub enum Value<'a> {
     Unsigned(u64),
     /// A number that may be negative.
     Signed(i64),
-    /// A number that people read as hexadecimal: an address, a handle, flags.
+    /// A number that is shown as hexadecimal: an address, a handle, flags.
     Hex(u64),
     /// A number with a fraction.
     Float(f64),
-    /// Yes or no.
+    /// True or false.
     Bool(bool),
     /// A text.
     Text(Cow<'a, str>),
@@ -26,18 +26,18 @@ pub enum Value<'a> {
     SystemTime([u16; 8]),
     /// A security identifier, empty for none.
     Sid(&'a [u8]),
-    /// An address in a network.
+    /// A network address.
     Ip(IpAddr),
-    /// Bytes that nothing more is known of.
+    /// Bytes of unknown meaning.
     Bytes(&'a [u8]),
-    /// Several of one kind.
+    /// Several values of one type.
     List(Vec<Value<'a>>),
-    /// Several of different kinds, with their names.
+    /// Values of different types, with their names.
     Struct(Vec<(NameId, Value<'a>)>),
 }
 
 impl Value<'_> {
-    /// The number, of a field that holds one that is not negative.
+    /// The value of a number that is not negative.
     pub fn as_u64(&self) -> Option<u64> {
         match *self {
             Self::Unsigned(n) | Self::Hex(n) | Self::FileTime(n) => Some(n),
@@ -47,7 +47,7 @@ impl Value<'_> {
         }
     }
 
-    /// The number, of a field that holds one.
+    /// The value of a number.
     pub fn as_f64(&self) -> Option<f64> {
         match *self {
             Self::Float(n) => Some(n),
@@ -56,7 +56,7 @@ impl Value<'_> {
         }
     }
 
-    /// The text, of a field that holds one.
+    /// The value of a text.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),
@@ -65,8 +65,8 @@ impl Value<'_> {
     }
 }
 
-/// Bytes of unknown meaning are shown up to here.
-const SHOWN_BYTES: usize = 32;
+/// Maximum number of bytes of unknown meaning that are shown.
+const MAX_SHOWN_BYTES: usize = 32;
 
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -85,8 +85,8 @@ impl fmt::Display for Value<'_> {
             Self::Sid(bytes) => sid(bytes, f),
             Self::Ip(address) => write!(f, "{address}"),
             Self::Bytes(bytes) => {
-                bytes.iter().take(SHOWN_BYTES).try_for_each(|byte| write!(f, "{byte:02x}"))?;
-                if bytes.len() > SHOWN_BYTES {
+                bytes.iter().take(MAX_SHOWN_BYTES).try_for_each(|byte| write!(f, "{byte:02x}"))?;
+                if bytes.len() > MAX_SHOWN_BYTES {
                     write!(f, "… ({} bytes)", bytes.len())
                 } else {
                     Ok(())
@@ -123,12 +123,12 @@ pub fn guid_text(bytes: &[u8; 16]) -> String {
     )
 }
 
-/// Days of 400 years: the calendar repeats after them.
+/// Days in 400 years, after which the calendar repeats.
 const ERA_DAYS: u64 = 146_097;
 
 fn file_time(ticks: u64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (days, of_day) = (ticks / 864_000_000_000, ticks % 864_000_000_000);
-    // 1601 begins an era; counting years from March puts the leap day at the end of one.
+    // 1601 begins an era. Counting years from March puts the leap day at the end of a year.
     let days = days + ERA_DAYS * 4 + 306;
     let (era, day) = (days / ERA_DAYS, days % ERA_DAYS);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;

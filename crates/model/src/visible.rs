@@ -1,17 +1,16 @@
-//! Text from a trace as a terminal may show it: nothing in it moves the cursor, breaks a line or
-//! turns letters around.
+//! Makes text from a trace safe for a terminal: nothing in it moves the cursor, breaks a line or
+//! reverses letters.
 //!
-//! Names, paths, payloads and notes were written by whoever was recorded. Unicode's lists of what
-//! must not be passed through: C0, DEL and C1 (ISO 6429), the bidirectional controls (UAX #9 §2),
-//! and the separators of lines and paragraphs. *Why escaped and not left out:* two names that
-//! differ only there must look different. A backslash stays one, or every Windows path would be
-//! unreadable.
+//! Names, paths, payloads and notes come from the recorded programs. Escaped are C0, DEL and C1
+//! (ISO 6429), the bidirectional controls (UAX #9 §2), and the separators of lines and paragraphs.
+//! *Why escaped and not removed*: two names that differ only there must look different. A backslash
+//! is not escaped, or every Windows path would be unreadable.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::path::Path;
 
-/// True for a character that a terminal acts on rather than shows.
+/// True for a character that a terminal acts on instead of showing it.
 pub const fn is_control(c: char) -> bool {
     matches!(c,
         '\0'..='\x1f' | '\x7f'..='\u{9f}'
@@ -19,23 +18,23 @@ pub const fn is_control(c: char) -> bool {
         | '\u{2028}' | '\u{2029}')
 }
 
-/// `text` on one line, every control character written out: `\n`, `\x1b`, `\u{202e}`.
+/// `text` on one line, with every control character escaped: `\n`, `\x1b`, `\u{202e}`.
 pub fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, is_control)
 }
 
-/// The same for text of several lines, of which the ends are its own.
+/// The same for text of several lines. Line ends stay.
 pub fn visible_lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| c != '\n' && is_control(c))
 }
 
-/// A path on one line. What is not Unicode in it reads as U+FFFD.
+/// A path on one line. Parts that are not Unicode become U+FFFD.
 pub fn visible_path(path: &Path) -> String {
     visible(&path.to_string_lossy()).into_owned()
 }
 
 fn escaped(text: &str, is_unwanted: impl Fn(char) -> bool) -> Cow<'_, str> {
-    // Nearly every text has none, and most are ASCII.
+    // Nearly every text has no control characters, and most are ASCII.
     if !text.bytes().any(|byte| !(b' '..0x7f).contains(&byte)) || !text.contains(&is_unwanted) {
         return Cow::Borrowed(text);
     }

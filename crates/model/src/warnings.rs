@@ -1,7 +1,7 @@
-//! The one place where damage, loss and guesses are reported.
+//! [`Warnings`]: the only way to report damage, loss and guesses.
 
-/// What went wrong or is missing, in words for the user; each message once, with a count. Reaches
-/// the text, the JSON and the page.
+/// Messages to the user about what went wrong or is missing, each once with a count. They reach the
+/// text, the JSON and the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Warnings {
     messages: Vec<(String, u64)>,
@@ -27,7 +27,7 @@ impl Warnings {
         }
     }
 
-    /// The messages in the order of their first appearance, repeated ones with their count.
+    /// The messages in the order of their first appearance, with the count of repeated ones.
     pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
         self.messages.iter().map(|(message, count)| match count {
             1 => message.clone(),
@@ -35,7 +35,7 @@ impl Warnings {
         })
     }
 
-    /// Rewrites the messages.
+    /// Changes each message.
     pub(crate) fn rewrite(&mut self, rewrite: impl Fn(&mut String)) {
         self.messages.iter_mut().for_each(|(message, _)| rewrite(message));
     }

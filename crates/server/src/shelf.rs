@@ -107,7 +107,7 @@ impl Shelf {
         if format != Some("hitch") {
             return Ok(entry);
         }
-        match container::facts(&path) {
+        match container::read_meta(&path) {
             Ok(Some((meta, notes))) => {
                 let start = meta.spans.iter().map(|span| span.start_ns).max();
                 let end = meta.spans.iter().map(|span| span.end_ns).max();
@@ -170,7 +170,7 @@ impl Shelf {
     pub fn notes(&self, name: &str) -> Option<String> {
         let (path, _) = self.find(name).ok()?;
         let facts = (format_of(&path, name) == Some("hitch"))
-            .then(|| container::facts(&path).ok().flatten());
+            .then(|| container::read_meta(&path).ok().flatten());
         facts.flatten().map(|(_, notes)| notes)
     }
 

@@ -1,40 +1,38 @@
-//! Reads the machine code of a function: from its file, from the vdso, from the running kernel's
-//! memory or from a kernel image.
+//! Reads the machine code of a function from its file, the vdso, the running kernel's memory or a
+//! kernel image.
 //!
 //! Formats: ELF; `/proc/kcore` is an ELF core file of the kernel's memory (`fs/proc/kcore.c`,
-//! `proc_kcore(5)`), its `PT_LOAD` segments by avma. *Why so many refusals*: the instructions of
-//! another build look just as plausible beside the samples as the right ones.
+//! `proc_kcore(5)`), with `PT_LOAD` segments by avma. *Why so many refusals*: next to the samples,
+//! the instructions of another build look as plausible as the right ones.
 
 use crate::files::LocalFiles;
 use crate::kernel_image::KernelImage;
-use crate::module::{Means, Missing, Module, Recorded};
+use crate::machine_code::{Code, Isa, NoCode, bounds, read_at};
+use crate::module::{Missing, Module, RecordedFile, Resources};
 use crate::{kernel, origin, vdso};
 use object::elf;
 use object::read::elf::{FileHeader, ProgramHeader};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read, Seek};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use unhitch_model::{ModuleId, ModuleKind, Trace};
 
-/// How much is read before and after samples whose function is not known.
-const RAW_MARGIN_BYTES: u64 = 256;
-/// A longer function is read around its samples only.
-const MAX_CODE_BYTES: u64 = 256 << 10;
-/// The headers of `/proc/kcore` lie at its start; real ones have some kilobytes.
+/// Maximum number of bytes that are read of the headers of `/proc/kcore`, which lie at its start.
+/// Real ones have a few kilobytes.
 const MAX_CORE_HEADER_BYTES: u64 = 1 << 20;
 
-/// Where code is looked for. The default is this machine.
+/// Where to look for code. The default is this machine.
 #[derive(Clone, Debug)]
 pub struct CodeOptions {
-    /// Folders of separate debug files: they know where functions end.
+    /// Folders of separate debug files, which say where functions end.
     pub debug_dirs: Vec<PathBuf>,
     /// The kernel's symbol list.
     pub kallsyms: PathBuf,
     /// The kernel's memory.
     pub kcore: PathBuf,
-    /// The same, opened while the process was permitted to.
+    /// The same, opened while the process still had the right to.
     pub opened_kcore: Option<Arc<Mutex<File>>>,
     /// A `vmlinux` to read kernel code from instead.
     pub kernel_image: Option<PathBuf>,
@@ -52,100 +50,11 @@ impl Default for CodeOptions {
     }
 }
 
-/// Whose instructions code consists of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Isa {
-    /// x86.
-    X86 {
-        /// 32 or 64.
-        bits: u32,
-    },
-    /// Any other.
-    Other,
-}
-
-impl Isa {
-    pub(crate) fn of_machine(machine: u16) -> Self {
-        match elf::Machine(machine) {
-            elf::EM_X86_64 => Self::X86 { bits: 64 },
-            elf::EM_386 => Self::X86 { bits: 32 },
-            _ => Self::Other,
-        }
-    }
-}
-
-/// Machine code.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Code {
-    /// Module offset of the first byte, see [`ModuleKind`].
-    pub start: u64,
-    /// The code.
-    pub bytes: Vec<u8>,
-    /// The address that a disassembler shows for `start`: svma for files, avma for the kernel.
-    pub start_address: u64,
-    /// True when this is one function by the symbol table, false when it is what lies around the
-    /// samples.
-    pub is_function: bool,
-    /// Whose instructions these are.
-    pub isa: Isa,
-    /// Where it was read.
-    pub source: PathBuf,
-    /// Why it may not be what ran, if it may not.
-    pub doubt: Option<&'static str>,
-}
-
-/// Why there is no code.
-#[derive(Clone, PartialEq, Eq, thiserror::Error, Debug)]
-#[non_exhaustive]
-pub enum NoCode {
-    /// The module is not of this trace.
-    #[error("the trace does not say which module it is in")]
-    NoModule,
-    /// Gone, a special file, or not permitted.
-    #[error("{0} is gone or cannot be read")]
-    Unreadable(String),
-    /// Not an ELF file, or cut off.
-    #[error("{0} is damaged or not an ELF file")]
-    Damaged(String),
-    /// The build ids, or the times, differ.
-    #[error("{path} is not the file that was recorded: {how}")]
-    OtherBuild {
-        /// The file.
-        path: String,
-        /// How that is known.
-        how: &'static str,
-    },
-    /// JIT code and the like.
-    #[error("code in anonymous memory (JIT) is not in the recording")]
-    Anonymous,
-    /// Of a Windows trace.
-    #[error("the code of Windows images is not in the recording, and cannot be read here")]
-    Image,
-    /// The trace is from elsewhere.
-    #[error("{0}; give the kernel that was recorded with --kernel-image VMLINUX")]
-    OtherKernel(&'static str),
-    /// No `/proc/kcore`, or not permitted.
-    #[error(
-        "{path} cannot be read ({kind}): it takes root and a kernel with CONFIG_PROC_KCORE; or give --kernel-image VMLINUX"
-    )]
-    NoKcore {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        kind: io::ErrorKind,
-    },
-    /// The kernel image does not fit the trace.
-    #[error("{path} is not the kernel that was recorded: {how}")]
-    OtherImage {
-        /// The file.
-        path: PathBuf,
-        /// How that is known.
-        how: &'static str,
-    },
-}
-
-/// The code of the function in which the module offsets `near` are, or what lies around them where
-/// no function is known.
+/// The code of the function that has the module offsets `near`, or the code around them if no
+/// function is known.
+///
+/// # Errors
+/// If the code is not on this machine, cannot be read, or may not be what was recorded.
 pub fn code(
     trace: &Trace,
     module: ModuleId,
@@ -165,25 +74,6 @@ pub fn code(
     }
 }
 
-/// `extent`, if it is a function of bearable length around `near`; else `near` with a margin.
-pub(crate) fn bounds(extent: Option<Range<u64>>, near: &Range<u64>) -> (Range<u64>, bool) {
-    let fits = |extent: &Range<u64>| {
-        extent.contains(&near.start)
-            && near.end <= extent.end
-            && extent.end - extent.start <= MAX_CODE_BYTES
-    };
-    match extent.filter(fits) {
-        Some(extent) => (extent, true),
-        None => {
-            let end = near
-                .end
-                .min(near.start.saturating_add(MAX_CODE_BYTES))
-                .saturating_add(RAW_MARGIN_BYTES);
-            (near.start.saturating_sub(RAW_MARGIN_BYTES)..end, false)
-        }
-    }
-}
-
 fn file_code(
     trace: &Trace,
     path: &str,
@@ -195,20 +85,21 @@ fn file_code(
     if path == vdso::NAME && origin::foreign(&trace.meta).is_some() {
         return Err(NoCode::Unreadable(path.to_owned()));
     }
-    let recorded = Recorded { build_id, until: origin::recorded_until(trace) };
+    let recorded = RecordedFile { build_id, until: origin::recorded_until(trace) };
     let files = LocalFiles {
         kallsyms: options.kallsyms.clone(),
         perf_map_dir: origin::PERF_MAP_DIR.into(),
     };
-    let means = Means::new(Arc::new(files), options.debug_dirs.clone(), false, 0);
-    let module = Module::open(path, recorded, &means).map_err(|missing| match missing {
+    let resources = Resources::new(Arc::new(files), options.debug_dirs.clone(), false, 0);
+    let module = Module::open(path, recorded, &resources).map_err(|missing| match missing {
         Missing::Unreadable => NoCode::Unreadable(path.to_owned()),
         Missing::OtherBuild => other_build("the build ids differ"),
         Missing::WrittenSince => other_build("it was written after the recording"),
         _ => NoCode::Damaged(path.to_owned()),
     })?;
-    let (bounds, is_function) = bounds(module.extent_at(near.start, &means), &near);
-    let (elf, mut image) = module.code(&means).map_err(|_| NoCode::Unreadable(path.to_owned()))?;
+    let (bounds, is_function) = bounds(module.extent_at(near.start, &resources), &near);
+    let (elf, mut image) =
+        module.code(&resources).map_err(|_| NoCode::Unreadable(path.to_owned()))?;
     let bytes = read_at(&mut image, bounds.start, bounds.end - bounds.start)
         .map_err(|_| NoCode::Damaged(path.to_owned()))?;
     if (bytes.len() as u64) < near.start - bounds.start {
@@ -270,7 +161,7 @@ fn open_core(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Reads as much of `avmas` as lies in one segment with `near_avma`.
+/// Reads the part of `avmas` that lies in the same segment as `near_avma`.
 fn read_core(
     core: &mut (impl Read + Seek),
     avmas: &Range<u64>,
@@ -294,34 +185,4 @@ fn read_core(
     let bytes =
         read_at(core, file_offset.checked_add(start - segment.start).ok_or_else(damaged)?, len)?;
     Ok((start, bytes, Isa::of_machine(header.e_machine(endian).0)))
-}
-
-/// Up to `len` bytes from `offset` on, fewer at the end of the file.
-pub(crate) fn read_at(
-    image: &mut (impl Read + Seek + ?Sized),
-    offset: u64,
-    len: u64,
-) -> io::Result<Vec<u8>> {
-    image.seek(SeekFrom::Start(offset))?;
-    let mut bytes = Vec::new();
-    image.take(len).read_to_end(&mut bytes)?;
-    Ok(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn functions_are_read_whole_and_other_code_with_a_margin() {
-        assert_eq!(bounds(Some(0x100..0x140), &(0x110..0x120)), (0x100..0x140, true));
-        assert_eq!(
-            bounds(Some(0x100..0x140), &(0x110..0x150)),
-            (0x10..0x250, false),
-            "samples behind its end"
-        );
-        assert_eq!(bounds(None, &(0x110..0x120)), (0x10..0x220, false));
-        assert_eq!(bounds(Some(0..u64::MAX), &(0x10..0x20)), (0..0x120, false));
-        assert_eq!(bounds(None, &(0..u64::MAX)), (0..MAX_CODE_BYTES + RAW_MARGIN_BYTES, false));
-    }
 }

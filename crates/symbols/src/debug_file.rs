@@ -1,9 +1,9 @@
 //! Finds the separate debug file of a stripped one.
 //!
 //! Format: "Separate Debug Files" of the GDB manual: `DEBUG_DIR/.build-id/xx/yyyy.debug` by build
-//! id, and the file named by `.gnu_debuglink`, beside the stripped file, in its `.debug` folder, or
-//! under `DEBUG_DIR` with the stripped file's own folder. *Why each candidate is checked*: a debug
-//! file of another build gives names that look right and are wrong.
+//! id, and the file named by `.gnu_debuglink`, in the stripped file's folder, in `.debug` there, or
+//! under `DEBUG_DIR` with the path of that folder. *Why each candidate is checked*: a debug file of
+//! another build gives names that look right and are wrong.
 
 use crate::elf::Elf;
 use crate::files::{self, Files, Identity, Wanted};
@@ -12,18 +12,18 @@ use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 
-/// A longer debug file is not summed: a debug link is the last resort, and the file that it names
-/// may be sparse.
+/// Maximum length of a debug file whose checksum is computed, bytes. A debug link is the last
+/// resort, and its file may be sparse.
 const MAX_SUMMED_BYTES: u64 = 256 << 20;
 
-/// A separate debug file that belongs to the file that it was asked for.
+/// A separate debug file of the right build.
 pub(crate) struct DebugFile {
     pub(crate) wanted: Wanted,
     pub(crate) identity: Identity,
     pub(crate) elf: Elf,
 }
 
-/// The debug file of `elf`, which was read from `module`.
+/// Finds the debug file of `elf`, which was read from `module`.
 pub(crate) fn find(
     files: &dyn Files,
     module: &Wanted,
@@ -38,19 +38,19 @@ pub(crate) fn find(
         let name = Path::new(file_name(name)?);
         let path = module.path();
         let folder = path.parent()?;
-        let beside = [folder.join(name), folder.join(".debug").join(name)].into_iter();
+        let near = [folder.join(name), folder.join(".debug").join(name)].into_iter();
         let below = debug_dirs
             .iter()
             .map(|dir| dir.join(folder.strip_prefix("/").unwrap_or(folder)).join(name));
-        let candidates = beside.chain(below).filter(|candidate| candidate != path);
+        let candidates = near.chain(below).filter(|candidate| candidate != path);
         candidates
             .map(|candidate| module.debug(candidate))
             .find_map(|candidate| accept(files, candidate, elf, Some(*crc)))
     })
 }
 
-/// The file that `debug`'s `.gnu_debugaltlink` names: what dwz moved out of several debug files
-/// into one.
+/// Finds the file that `debug`'s `.gnu_debugaltlink` names, into which dwz moved what several debug
+/// files share.
 pub(crate) fn find_shared(
     files: &dyn Files,
     of: &Wanted,
@@ -86,7 +86,7 @@ fn accept(files: &dyn Files, wanted: Wanted, elf: &Elf, crc: Option<u32>) -> Opt
     belongs.then_some(DebugFile { wanted, identity, elf: debug })
 }
 
-/// The CRC-32 of a whole file, as zlib's: what `.gnu_debuglink` holds.
+/// The CRC-32 of a whole file, like zlib's, which `.gnu_debuglink` holds.
 fn crc32(file: &mut (impl Read + Seek)) -> Option<u32> {
     let mut sum = crc32fast::Hasher::new();
     let mut chunk = vec![0; 256 << 10];
@@ -104,7 +104,7 @@ pub(crate) fn crc_at(path: &Path) -> Option<u32> {
     crc32(&mut files::open_regular(path).ok()?)
 }
 
-/// A debug link names a file, never a path.
+/// The file name in a debug link. A path in it is ignored.
 pub(crate) fn file_name(name: &[u8]) -> Option<&OsStr> {
     Path::new(path_of(name)?).file_name()
 }

@@ -1,16 +1,17 @@
 //! Makes linker symbols readable: Rust paths without hashes, C++ names without parameters.
 //!
 //! Formats: the Rust legacy and v0 manglings, the Itanium C++ ABI, and the version suffix
-//! (`@@GLIBC_2.2.5`) that glibc's own symbol table carries. *Why no parameters*: the name is what
-//! stacks are grouped and searched by, and it has to fit a line beside its callers.
+//! (`@@GLIBC_2.2.5`) of glibc's symbol table. *Why no parameters*: stacks are grouped and searched
+//! by name, and a name must fit on a line with its callers.
 
 use cpp_demangle::{DemangleOptions, DemangleWrite, ParseOptions, Symbol};
 use std::fmt;
 
-/// Deep enough for real templates, shallow enough for the small stack of a worker thread.
-const CPP_RECURSION_LIMIT: u32 = 64;
+/// Maximum depth of a C++ name: enough for real templates, not too much for the small stack of a
+/// worker thread.
+const MAX_CPP_DEPTH: u32 = 64;
 
-/// The readable form of the linker symbol `name`; `name` itself where it is not mangled.
+/// The readable form of the linker symbol `name`, or `name` itself if it is not mangled.
 pub(crate) fn demangle(name: &str) -> String {
     let name = match name.find('@') {
         Some(at) if at > 0 => &name[..at],
@@ -26,13 +27,11 @@ fn cpp(name: &str) -> Option<String> {
     if !name.starts_with("_Z") {
         return None;
     }
-    let symbol = Symbol::new_with_options(
-        name,
-        &ParseOptions::default().recursion_limit(CPP_RECURSION_LIMIT),
-    )
-    .ok()?;
+    let symbol =
+        Symbol::new_with_options(name, &ParseOptions::default().recursion_limit(MAX_CPP_DEPTH))
+            .ok()?;
     let options =
-        DemangleOptions::new().no_params().no_return_type().recursion_limit(CPP_RECURSION_LIMIT);
+        DemangleOptions::new().no_params().no_return_type().recursion_limit(MAX_CPP_DEPTH);
     let mut out = Bounded(String::new());
     symbol.structured_demangle(&mut out, &options).ok().map(|()| out.0)
 }
@@ -53,16 +52,16 @@ impl DemangleWrite for Bounded {
     }
 }
 
-/// Longer names of Microsoft's compiler stay as they are: their demangler descends without a limit,
-/// and real names are shorter.
+/// Maximum length of a name of Microsoft's compiler that is demangled, bytes. The demangler
+/// recurses without a limit, and real names are shorter.
 const MAX_MSVC_LEN: usize = 2048;
-/// Digits refer to earlier parts, and those to still earlier ones: 115 bytes took gigabytes, and
-/// the demangler itself has no limit. With so many digits it takes some ten MiB at most; the names
-/// of the standard library have one digit in some thirty bytes.
+/// Maximum number of digits in such a name. Digits refer to earlier parts, which may refer to still
+/// earlier ones: 115 bytes took gigabytes, and the demangler has no limit. With this many digits it
+/// takes about 10 MiB at most. Names of the standard library have about one digit in 30 bytes.
 const MAX_MSVC_DIGITS: usize = 32;
 
-/// The readable form of a name in a PDB: C++ names without parameters, C names without what the
-/// calling convention hung onto them.
+/// The readable form of a name in a PDB: C++ names without parameters, C names without the calling
+/// convention's decoration.
 pub(crate) fn demangle_msvc(name: &str) -> String {
     if name.starts_with('?') {
         let digits = name.bytes().filter(u8::is_ascii_digit).count();
@@ -77,7 +76,7 @@ pub(crate) fn demangle_msvc(name: &str) -> String {
         .rsplit_once('@')
         .filter(|(_, bytes)| !bytes.is_empty() && bytes.bytes().all(|byte| byte.is_ascii_digit()));
     let bare = bare.and_then(|(stem, _)| stem.strip_prefix(['_', '@']));
-    // Rust's own names come to PDBs as they are.
+    // PDBs have Rust's own manglings.
     bare.map_or_else(|| demangle(name), str::to_owned)
 }
 

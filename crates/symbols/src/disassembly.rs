@@ -1,26 +1,26 @@
 //! Disassembles machine code around samples.
 //!
-//! Format: the Intel and AMD manuals, decoded with the `iced-x86` crate and written as `objdump`
-//! and `perf annotate` write it (AT&T syntax). *Why samples take part*: x86 instructions have no
-//! fixed length, but every sample was taken at the start of one. Where no function is known, they
-//! alone tell where to begin.
+//! Format: the Intel and AMD manuals, decoded with the `iced-x86` crate and printed like `objdump`
+//! and `perf annotate` (AT&T syntax). *Why samples are needed*: x86 instructions have no fixed
+//! length, but every sample was taken at the start of one. If no function is known, only samples
+//! show where to begin.
 
-use crate::code::{Code, Isa};
+use crate::machine_code::{Code, Isa};
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Formatter, GasFormatter};
 
 /// One instruction.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Instruction {
-    /// Module offset, as [`Code::start`].
+    /// Module offset, like [`Code::start`].
     pub offset: u64,
-    /// The address that disassemblers show, as [`Code::start_address`].
+    /// The address that disassemblers show, like [`Code::start_address`].
     pub address: u64,
     /// Its length in bytes.
     pub len: u32,
-    /// As text; `(bad)` where the bytes are no instruction.
+    /// As text; `(bad)` if the bytes are not an instruction.
     pub text: String,
-    /// The module offset where it jumps or may jump, when the code says so; calls do not count. Its
-    /// own for an instruction that repeats itself.
+    /// The module offset that it jumps or may jump to, if the code has it; its own offset if it
+    /// repeats itself. Calls do not count.
     pub target: Option<u64>,
     /// True when the next instruction may follow.
     pub falls_through: bool,
@@ -29,7 +29,7 @@ pub struct Instruction {
 }
 
 /// The instructions of `code`. `sampled` are module offsets, ascending, at which instructions are
-/// known to start. None for another machine than x86.
+/// known to start. `None` for machines other than x86.
 pub fn disassemble(code: &Code, sampled: &[u64]) -> Option<Vec<Instruction>> {
     let Isa::X86 { bits } = code.isa else { return None };
     let sampled: Vec<usize> = sampled
@@ -54,7 +54,7 @@ pub fn disassemble(code: &Code, sampled: &[u64]) -> Option<Vec<Instruction>> {
         let at = decoder.position();
         let decoded = decoder.decode();
         while anchors.next_if(|&anchor| anchor <= at).is_some() {}
-        // What would run over a sampled address is data, or was entered in its middle.
+        // An instruction across a sampled address is data, or was entered in its middle.
         let anchor = anchors.peek().copied().filter(|&anchor| anchor < at + decoded.len());
         let len = anchor.map_or(decoded.len(), |anchor| anchor - at);
         if anchor.is_some() {
@@ -107,13 +107,12 @@ fn decoder(code: &Code, bits: u32, at: usize) -> Decoder<'_> {
 }
 
 fn move_to(decoder: &mut Decoder<'_>, code: &Code, at: usize) {
-    // It fails behind the end only, and stays where it is.
+    // This fails only behind the end, and then does not move.
     let _ = decoder.set_position(at);
     decoder.set_ip(code.start_address.wrapping_add(at as u64));
 }
 
-/// True when decoding from `begin` comes to an instruction that starts at `anchor`, over valid ones
-/// only.
+/// True if decoding from `begin` leads over valid instructions to one that starts at `anchor`.
 fn leads_to(code: &Code, bits: u32, begin: usize, anchor: usize) -> bool {
     let mut decoder = decoder(code, bits, begin);
     while decoder.can_decode() && decoder.position() < anchor {

@@ -1,31 +1,27 @@
 //! The tables of one ELF file that naming needs: loadable segments, build id, functions.
 //!
 //! Format: System V ABI, chapters 4 and 5 (`elf(5)`), read with the `object` crate through
-//! [`Limited`], which reads only what is asked for. *Why so little is kept*: a recorder keeps these
-//! tables for as long as it runs, so a function costs 24 bytes and its name stays in the file until
-//! a frame asks for it.
+//! [`Limited`], which reads only what is needed. *Why so little is kept*: a recorder keeps these
+//! tables as long as it runs, so a function takes 24 bytes and its name stays in the file until a
+//! frame needs it.
 
-use crate::limited::Limited;
+use crate::limited::{Image, Limited};
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{FileKind, Object, ObjectSection, elf};
 use rustc_hash::FxHashMap;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::SeekFrom;
 use std::ops::Range;
 
-/// Files and memory images alike.
-pub(crate) trait Image: Read + Seek + Send {}
-impl<T: Read + Seek + Send> Image for T {}
-
-/// Mapping starts and ends are rounded to pages, of 64 KiB at most; no segment is taken to reach
-/// further than that beyond its file range.
+/// Maximum length of a page, bytes. Mappings start and end at pages, so a segment may reach this
+/// far beyond its file range.
 const MAX_PAGE_BYTES: u64 = 64 << 10;
-/// How many symbols are looked at before an address for one that contains it: functions may hold
-/// others (cold parts, assembler labels).
+/// Maximum number of symbols before an address that are searched for one that contains it.
+/// Functions may contain others (cold parts, assembler labels).
 const MAX_NESTING: usize = 64;
-/// No section can be unpacked to more than this many times its length (zlib's limit): what claims
-/// more would only take memory.
+/// Maximum ratio of a section's unpacked to its packed length, which is zlib's own limit. A section
+/// that claims more is not read.
 const MAX_RATIO: u64 = 1032;
-/// Longest symbol name read; C++ has names of many kilobytes.
+/// Maximum length of a symbol name, bytes. C++ has names of many kilobytes.
 const MAX_NAME_BYTES: u64 = 64 << 10;
 
 /// A `PT_LOAD` segment.
@@ -64,18 +60,18 @@ pub(crate) struct Elf {
     pub(crate) debuglink: Option<(Vec<u8>, u32)>,
     /// `.gnu_debugaltlink`: file name and build id of the debug file shared with others (dwz).
     pub(crate) debugaltlink: Option<(Vec<u8>, Vec<u8>)>,
-    /// True with a full symbol table, false when only exported functions are known.
+    /// True with a full symbol table, false if only exported functions are known.
     pub(crate) has_symtab: bool,
     /// Uncompressed size of all DWARF sections, 0 without `.debug_info`.
     pub(crate) dwarf_bytes: u64,
     /// Where procedure linkage stubs are.
     pub(crate) plt_svmas: Vec<Range<u64>>,
-    /// `e_machine`, which says whose instructions these are.
+    /// `e_machine`, the instruction set.
     pub(crate) machine: u16,
 }
 
 impl Elf {
-    /// Reads the tables; none when `image` is not an ELF file or its headers are damaged.
+    /// Reads the tables; `None` if `image` is not an ELF file or its headers are damaged.
     pub(crate) fn read(image: impl Image) -> Option<Self> {
         let cache = Limited::new(image);
         match FileKind::parse(&cache).ok()? {
@@ -107,8 +103,8 @@ impl Elf {
         for section in file.sections() {
             let Ok(name) = section.name_bytes() else { continue };
             if name.starts_with(b".debug_") || name.starts_with(b".zdebug_") {
-                // A separate debug file keeps the headers of sections that it does not hold, and
-                // the other way round.
+                // A separate debug file has headers of sections whose content is in the stripped
+                // file, and vice versa.
                 let bytes = section.compressed_file_range().map_or(0, |range| {
                     match range.uncompressed_size {
                         claimed if claimed > range.compressed_size.saturating_mul(MAX_RATIO) => {
@@ -165,8 +161,8 @@ impl Elf {
                 elf::STB_WEAK => Binding::Weak,
                 _ => Binding::Global,
             };
-            // Of a stripped file only what it exports is known: nothing says that the next name is
-            // where a symbol without a size ends.
+            // A stripped file has only its exported symbols, so a symbol without a size need not
+            // end at the next one.
             if size == 0 && !self.has_symtab {
                 continue;
             }
@@ -179,10 +175,10 @@ impl Elf {
         self.functions = settle(found);
     }
 
-    /// The address that the linker stated for what lies at `file_offset`.
+    /// The svma of the byte at `file_offset`.
     ///
-    /// Mappings are rounded to pages, so code is also executed a little before and after the file
-    /// range that its segment states.
+    /// Mappings are rounded to pages, so code may also run a little before and after the file range
+    /// of its segment.
     pub(crate) fn svma(&self, file_offset: u64) -> Option<u64> {
         let distance = |segment: &Segment| match &segment.file_offsets {
             range if file_offset < range.start => range.start - file_offset,
@@ -205,12 +201,12 @@ impl Elf {
         self.functions.capacity() * size_of::<Function>() + size_of::<Self>()
     }
 
-    /// True when not one function is known.
+    /// True if no function is known.
     pub(crate) fn is_nameless(&self) -> bool {
         self.functions.is_empty()
     }
 
-    /// The linker symbol of the function that covers `svma`; its text is read from `image`, the
+    /// The linker symbol of the function that covers `svma`, read from `image`, which must be the
     /// file that the tables were read from.
     pub(crate) fn function_at(&self, image: &mut dyn Image, svma: u64) -> Option<String> {
         let after = self.functions.partition_point(|function| function.svmas.start <= svma);
@@ -227,8 +223,8 @@ impl Elf {
             .rev()
             .skip_while(|function| function.svmas.start > start)
             .take_while(|function| function.svmas.start == start);
-        // Of several names for one function, the one without decoration is the one that people
-        // know: `read`, not `__GI___read`.
+        // If a function has several names, people know the one without decoration: `read`, not
+        // `__GI___read`.
         aliases
             .filter(|function| svma < function.svmas.end)
             .filter_map(|function| Some((self.name(image, function.name)?, function.binding)))
@@ -238,7 +234,7 @@ impl Elf {
             .map(|(name, _)| name)
     }
 
-    /// The function that covers `svma`, without the smaller ones around it.
+    /// The extent of the function that covers `svma`; of nested functions, the innermost one.
     pub(crate) fn extent_at(&self, svma: u64) -> Option<Range<u64>> {
         let after = self.functions.partition_point(|function| function.svmas.start <= svma);
         let found = self
@@ -251,7 +247,7 @@ impl Elf {
         Some(found.svmas.clone())
     }
 
-    /// Where the function of each linker symbol is; several functions may have one name.
+    /// The extents of the functions with each linker symbol. Several functions may share a name.
     pub(crate) fn functions_by_name(
         &self,
         image: &mut dyn Image,
@@ -265,7 +261,7 @@ impl Elf {
         by_name
     }
 
-    /// Where in the file the byte at `svma` is.
+    /// The file offset of the byte at `svma`.
     pub(crate) fn file_offset(&self, svma: u64) -> Option<u64> {
         self.segments.iter().find_map(|segment| {
             let offset = segment.file_offsets.start.checked_add(svma.checked_sub(segment.svma)?)?;
@@ -286,7 +282,7 @@ impl Elf {
                 None => name.extend_from_slice(bytes),
                 Some(len) => {
                     name.extend_from_slice(&bytes[..len]);
-                    // `$x` and the like mark instruction sets on Arm and RISC-V; they name nothing.
+                    // Symbols like `$x` mark instruction sets on Arm and RISC-V and name nothing.
                     return String::from_utf8(name)
                         .ok()
                         .filter(|name| !name.is_empty() && !name.starts_with('$'));
@@ -313,8 +309,8 @@ fn segments<'a, H: FileHeader, I: Image>(file: &ElfFile<'a, H, &'a Limited<I>>) 
         .collect()
 }
 
-/// Sorts functions and gives those without a size (the flag) an end: the next function. Those
-/// inside another one are dropped, they are assembler labels.
+/// Sorts functions, and ends those without a size (the flag) at the next function. Drops those
+/// inside another function, which are assembler labels.
 fn settle(mut found: Vec<(Function, bool)>) -> Vec<Function> {
     found.sort_unstable_by_key(|(function, is_unsized)| {
         (function.svmas.start, *is_unsized, function.name)

@@ -1,9 +1,8 @@
-//! Where naming gets its files from: what there is to ask for, and how this process opens them
-//! itself.
+//! The files that naming needs, and how this process opens them itself.
 //!
-//! *Why behind a trait*: the files that a trace names belong to other users, who may change them
-//! while they are read. A recorder that runs as root reads them in a process without rights, which
-//! asks for descriptors; everybody else opens them with the user's own rights.
+//! *Why a trait*: the files that a trace mentions belong to other users, who may change them while
+//! they are read. A recorder that runs as root reads them in a process without rights, which
+//! requests file descriptors. Everybody else opens them with the user's own rights.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -13,16 +12,16 @@ use std::time::SystemTime;
 /// A file that naming needs.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Wanted {
-    /// What a process had mapped, by the path that the kernel told.
+    /// A file that a process had mapped, by the path that the kernel reported.
     Mapped(PathBuf),
-    /// What may be the debug file of something mapped.
+    /// A candidate for the debug file of a mapped file.
     Debug {
-        /// Where it may be.
+        /// Where the candidate lies.
         path: PathBuf,
         /// The mapped file.
         of: PathBuf,
     },
-    /// The map that the runtime of this process wrote of its JIT code.
+    /// The JIT map that the runtime of this process wrote.
     PerfMap(u32),
     /// The kernel's symbol list.
     KernelSymbols,
@@ -31,7 +30,7 @@ pub enum Wanted {
 }
 
 impl Wanted {
-    /// A debug file of the same mapped file.
+    /// A candidate for a debug file of the same mapped file.
     pub(crate) fn debug(&self, path: PathBuf) -> Self {
         let of = match self {
             Self::Mapped(of) | Self::Debug { of, .. } => of.clone(),
@@ -40,7 +39,7 @@ impl Wanted {
         Self::Debug { path, of }
     }
 
-    /// Where it lies; empty for what has no path of its own.
+    /// Where it lies; empty if it has no path of its own.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::Mapped(path) | Self::Debug { path, .. } => path,
@@ -51,20 +50,20 @@ impl Wanted {
 
 /// Opens files.
 pub trait Files: Send + Sync {
-    /// Opens a file for reading; only regular ones, and those of the kernel.
+    /// Opens a file for reading. Only regular files, and those of the kernel, are opened.
     ///
     /// # Errors
-    /// What the system said, or why it must not be opened.
+    /// The system's error, or why the file must not be opened.
     fn open(&self, wanted: &Wanted) -> io::Result<File>;
 }
 
-/// What tells one state of a file from another without reading it.
+/// The state of a file, which changes when the file is written or replaced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     pub(crate) len_bytes: u64,
     pub(crate) modified: Option<SystemTime>,
     inode: u64,
-    /// The owner; 0 where there are none.
+    /// The owner; 0 on systems without owners.
     pub(crate) owner: u32,
 }
 
@@ -81,7 +80,7 @@ impl Identity {
     }
 }
 
-/// Opens a regular file, and tells its state.
+/// Opens a regular file. Also returns its state.
 pub(crate) fn open(files: &dyn Files, wanted: &Wanted) -> io::Result<(File, Identity)> {
     let file = files.open(wanted)?;
     let metadata = file.metadata()?;
@@ -91,7 +90,7 @@ pub(crate) fn open(files: &dyn Files, wanted: &Wanted) -> io::Result<(File, Iden
     Ok((file, Identity::of(&metadata)))
 }
 
-/// True when the file is still in that state.
+/// True if the file is still in that state.
 pub(crate) fn is_current(files: &dyn Files, wanted: &Wanted, identity: Identity) -> bool {
     open(files, wanted).is_ok_and(|(_, now)| now == identity)
 }
@@ -99,7 +98,7 @@ pub(crate) fn is_current(files: &dyn Files, wanted: &Wanted, identity: Identity)
 /// Files opened by this process, with its own rights.
 #[derive(Clone, Debug)]
 pub struct LocalFiles {
-    /// The kernel's symbol list; the list of its modules lies beside it.
+    /// The kernel's symbol list. The list of its modules is in the same folder.
     pub kallsyms: PathBuf,
     /// The folder of JIT maps, `perf-PID.map`.
     pub perf_map_dir: PathBuf,
@@ -119,10 +118,11 @@ impl Files for LocalFiles {
     }
 }
 
-/// The perf map of a process that lives in a container: in its own `/tmp`, under its own number.
+/// The perf map of a process in a container, which is in the container's `/tmp`, under the pid
+/// inside the container.
 ///
 /// # Errors
-/// When the process is gone.
+/// If the process is gone.
 pub fn contained_perf_map(pid: u32) -> io::Result<PathBuf> {
     let process = Path::new("/proc").join(pid.to_string());
     let status = std::fs::read_to_string(process.join("status"))?;
@@ -133,17 +133,17 @@ pub fn contained_perf_map(pid: u32) -> io::Result<PathBuf> {
     Ok(process.join("root/tmp").join(format!("perf-{inner}.map")))
 }
 
-/// Opens the regular file at `path` for reading, without waiting: opening a pipe or a device that
+/// Opens the regular file at `path` for reading, without blocking. Opening a pipe or a device that
 /// somebody put there would block or have side effects.
 pub(crate) fn open_regular(path: &Path) -> io::Result<File> {
     open_with_flags(path, 0)
 }
 
-/// The same for what the process `pid` wrote: anybody may write to `/tmp`, so it must belong to the
-/// process's user, to root or to us.
+/// The same for a file that the process `pid` wrote. Anybody may write to `/tmp`, so the file must
+/// belong to the process's user, to root or to this process's user.
 fn open_own(path: &Path, pid: u32) -> io::Result<File> {
-    /// `O_NOFOLLOW` of `asm-generic/fcntl.h`, the same on every machine that Linux's perf runs on
-    /// but Alpha and PA-RISC.
+    /// `O_NOFOLLOW` of `asm-generic/fcntl.h`, the same on every machine with perf except Alpha and
+    /// PA-RISC.
     const O_NOFOLLOW: i32 =
         if cfg!(any(target_arch = "arm", target_arch = "aarch64")) { 0o100_000 } else { 0o400_000 };
     let file = open_with_flags(path, O_NOFOLLOW)?;
@@ -167,8 +167,8 @@ fn open_with_flags(path: &Path, flags: i32) -> io::Result<File> {
     options.read(true);
     #[cfg(target_os = "linux")]
     {
-        /// `O_NONBLOCK` of `asm-generic/fcntl.h`: a pipe put here after the check above must not
-        /// hold us up.
+        /// `O_NONBLOCK` of `asm-generic/fcntl.h`, in case somebody put a pipe here after the check
+        /// above.
         const O_NONBLOCK: i32 = 0o4000;
         std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, O_NONBLOCK | flags);
     }

@@ -1,23 +1,23 @@
-//! Doors to readers of bytes in memory, for fuzz targets: in the program each belongs to a file on
-//! disk.
+//! Entry points to readers of bytes in memory, for fuzz targets. Elsewhere these readers work on
+//! files.
 
 use crate::files::{LocalFiles, Wanted};
 use crate::{debug_file, demangle, elf::Elf, kernel, pdb::Pdb, perf_map, plt, unwind_table};
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-/// Reads a perf map; names of what is at `avmas`.
+/// Reads a perf map. Returns the names at `avmas`.
 pub fn perf_map(text: &[u8], avmas: &[u64]) -> Vec<Option<String>> {
     perf_map::names_at(text, avmas)
 }
 
-/// Reads a list of kernel symbols; names of what is at `avmas`.
+/// Reads a list of kernel symbols. Returns the names at `avmas`.
 pub fn kallsyms(text: &[u8], avmas: &[u64]) -> Vec<Option<String>> {
     kernel::names(text.to_vec(), avmas)
 }
 
-/// Reads an ELF file with its linkage stubs and unwind table; names of what is at `svmas`, and
-/// whether it is an ELF file.
+/// Reads an ELF file with its linkage stubs and unwind table. Returns the names at `svmas`; `None`
+/// if it is not an ELF file.
 pub fn elf(bytes: &[u8], svmas: &[u64]) -> Option<Vec<Option<String>>> {
     let elf = Elf::read(Cursor::new(bytes))?;
     let stubs = plt::stubs(Cursor::new(bytes));
@@ -38,13 +38,13 @@ pub fn elf(bytes: &[u8], svmas: &[u64]) -> Option<Vec<Option<String>>> {
     Some(names)
 }
 
-/// The name that the debug link of the ELF file `bytes` has for its debug file.
+/// The name of the debug file in the debug link of the ELF file `bytes`.
 pub fn debug_link(bytes: &[u8]) -> Option<Vec<u8>> {
     Elf::read(Cursor::new(bytes))?.debuglink.map(|(name, _)| name)
 }
 
-/// The debug file of the stripped file at `path`, looked for beside it and in `debug_dirs`. With
-/// `any_crc` the checksum of a debug link is taken for right, since no mutation would ever hit it.
+/// Finds the debug file of the stripped file at `path`, in its folder and in `debug_dirs`. With
+/// `any_crc`, any checksum in a debug link counts as right, because no mutation would ever hit it.
 pub fn debug_file(
     path: &Path,
     stripped: &[u8],
@@ -62,7 +62,7 @@ pub fn debug_file(
     Some(found.wanted.path().to_owned())
 }
 
-/// Reads a PDB; names of what is at `rvas`.
+/// Reads a PDB. Returns the names at `rvas`.
 pub fn pdb(bytes: &[u8], rvas: &[u32]) -> Option<Vec<Option<String>>> {
     Pdb::open(Cursor::new(bytes)).map(|mut pdb| pdb.names(rvas))
 }

@@ -1,18 +1,18 @@
-//! Names the frames of a Windows trace by the PDBs of its images.
+//! Names the frames of a Windows trace from the PDBs of its images.
 //!
-//! A frame's offset is an RVA, its module's build id the PDB's GUID and age. *Why no other build's
-//! PDB*: its names look right and are wrong.
+//! A frame's offset is an RVA, and its module's build id is the PDB's GUID and age. *Why no PDB of
+//! another build*: its names look right and are wrong.
 
 use crate::demangle::demangle_msvc;
+use crate::naming::{listed, set_names};
 use crate::pdb::PdbId;
 use crate::pdb::server::Fetching;
 use crate::pdb::store::{NoPdb, SymbolPath};
-use crate::{LISTED_MODULES, set_names};
 use rayon::prelude::*;
 use std::collections::BTreeMap;
 use unhitch_model::{FrameId, ModuleKind, Trace};
 
-/// Why an image's frames have no names, in the order in which it is told.
+/// Why an image's frames have no names, in the order of the warnings.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 enum Nameless {
     NotRecorded,
@@ -28,8 +28,8 @@ struct Job {
     rvas: Vec<u32>,
 }
 
-/// Names every frame of an image that has no name yet; says in the trace's warnings which have none
-/// and why.
+/// Names every frame of an image that has no name yet. Adds to the trace's warnings which images
+/// get no names, and why.
 pub(crate) fn name(trace: &mut Trace, path: &SymbolPath, fetching: &Fetching) {
     let jobs = jobs(trace);
     if jobs.is_empty() {
@@ -37,8 +37,8 @@ pub(crate) fn name(trace: &mut Trace, path: &SymbolPath, fetching: &Fetching) {
     }
     let recorded = jobs.iter().filter(|job| job.id.is_some()).count();
     if path.is_empty() && recorded > 0 {
-        // Methods of .NET have names without any PDB.
-        let but = if trace.symbols.is_empty() { "" } else { " but those of .NET's methods" };
+        // Methods of .NET have names without a PDB.
+        let but = if trace.symbols.is_empty() { "" } else { " except those of .NET methods" };
         trace.warnings.add(format!("no function names{but}: {}", advice(path, recorded)));
         return;
     }
@@ -94,11 +94,7 @@ impl Job {
 
 impl Nameless {
     fn warning(self, images: &[&str], path: &SymbolPath) -> String {
-        let more = if images.len() > LISTED_MODULES { ", …" } else { "" };
-        let listed = format!(
-            "{}{more}",
-            images.iter().take(LISTED_MODULES).copied().collect::<Vec<_>>().join(", ")
-        );
+        let listed = listed(images);
         let count = match images.len() {
             1 => "1 image".to_owned(),
             n => format!("{n} images"),
@@ -106,15 +102,16 @@ impl Nameless {
         match self {
             Self::NotRecorded => {
                 format!(
-                    "no symbols for {count}, whose PDBs the trace does not tell (xperf -merge, UIforETW and WPR add that): {listed}"
+                    "no symbols for {count}, whose PDBs the trace does not identify (xperf -merge, \
+                     UIforETW and WPR add that): {listed}"
                 )
             }
             Self::Pdb(NoPdb::NotThere) => {
                 format!("no symbols for {listed}: {}", advice(path, images.len()))
             }
-            Self::Pdb(NoPdb::OtherBuild) => format!(
-                "no symbols for {count}, of which only PDBs of other builds were found: {listed}"
-            ),
+            Self::Pdb(NoPdb::OtherBuild) => {
+                format!("no symbols for {count}: only PDBs of other builds were found: {listed}")
+            }
             Self::Pdb(NoPdb::Damaged) => {
                 format!("no symbols for {count}, whose PDBs are damaged: {listed}")
             }
@@ -123,14 +120,15 @@ impl Nameless {
             }
             Self::Pdb(NoPdb::Compressed) => {
                 format!(
-                    "no symbols for {count}, whose PDBs are compressed (.pd_; expand them with expand or cabextract): {listed}"
+                    "no symbols for {count}, whose PDBs are compressed (.pd_; expand them with \
+                     expand or cabextract): {listed}"
                 )
             }
         }
     }
 }
 
-/// What to do about PDBs that are not there.
+/// What to do about missing PDBs.
 fn advice(path: &SymbolPath, images: usize) -> String {
     let pdbs = if images == 1 {
         "the PDB of 1 image is".to_owned()
@@ -140,7 +138,8 @@ fn advice(path: &SymbolPath, images: usize) -> String {
     let servers = path.servers().collect::<Vec<_>>().join(", ");
     match servers.as_str() {
         _ if path.is_empty() => format!(
-            "{pdbs} wanted; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"
+            "{pdbs} needed; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with \
+             --symbols"
         ),
         "" => format!("{pdbs} in none of the folders of the symbol path"),
         servers => format!("{pdbs} neither in the folders of the symbol path nor on {servers}"),

@@ -1,8 +1,8 @@
-//! Runs jobs on several threads, and leaves behind those that get nowhere.
+//! Runs jobs on several threads, and abandons those that make no progress.
 //!
-//! *Why threads that can be left*: a read of a file on a dead server, or on a file system that its
-//! owner stopped, never ends and cannot be called back. *Why the process's own CPU time is the
-//! measure*: on a busy machine, work goes slowly; it is waiting that must end.
+//! *Why threads that can be abandoned*: reading a file on a dead server, or on a file system that
+//! its owner stopped, never returns and cannot be cancelled. *Why the process's own CPU time is the
+//! measure*: on a busy machine work is slow, but only waiting must end.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -10,18 +10,18 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long nothing may happen, neither a job end nor the process use a CPU.
-const QUIET: Duration = Duration::from_millis(1200);
-/// Less CPU time than this is none: somebody else's thread.
-const STIRRING: Duration = Duration::from_millis(5);
-/// How often it is looked whether anything happens.
-const GLANCE: Duration = Duration::from_millis(50);
-/// Threads beyond the number of CPUs: so many jobs may wait without holding up the others.
+/// Maximum time without progress: no job ends, and the process uses no CPU.
+const MAX_IDLE: Duration = Duration::from_millis(1200);
+/// Minimum CPU time that counts as progress. Less may come from unrelated threads.
+const MIN_PROGRESS: Duration = Duration::from_millis(5);
+/// The time between two checks for progress.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Threads beyond the number of CPUs. This many jobs may wait without holding up the others.
 const SPARE_THREADS: usize = 2;
 
-/// Runs `work` on each job, the first ones first, and `meanwhile` on this thread. Gives the jobs
-/// that ended. With `effort`, the CPU time that all may take together, it also ends when that is
-/// used up, or when nothing happens any more; what still works then is left behind.
+/// Runs `work` on each job, in their order, and `meanwhile` on this thread. Returns the jobs that
+/// ended. `effort` is the maximum CPU time for all jobs together. With it, this also returns when
+/// the effort is used up or when there is no progress; jobs that still run are abandoned then.
 pub(crate) fn run<J: Send + 'static>(
     jobs: Vec<J>,
     work: impl Fn(&mut J) + Send + Sync + 'static,
@@ -54,23 +54,23 @@ pub(crate) fn run<J: Send + 'static>(
     drop(sender);
     meanwhile();
     let mut done = Vec::with_capacity(wanted);
-    let mut stirred = (Instant::now(), cpu_time());
+    let mut progress = (Instant::now(), cpu_time());
     while done.len() < wanted {
-        match receiver.recv_timeout(GLANCE) {
+        match receiver.recv_timeout(CHECK_INTERVAL) {
             Ok(job) => {
                 done.push(job);
-                stirred = (Instant::now(), cpu_time());
+                progress = (Instant::now(), cpu_time());
             }
             Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 let now = cpu_time();
-                if now.saturating_sub(stirred.1) > STIRRING {
-                    stirred = (Instant::now(), now);
+                if now.saturating_sub(progress.1) > MIN_PROGRESS {
+                    progress = (Instant::now(), now);
                 }
             }
         }
         let is_over =
-            |effort| cpu_time().saturating_sub(begun) > effort || stirred.0.elapsed() > QUIET;
+            |effort| cpu_time().saturating_sub(begun) > effort || progress.0.elapsed() > MAX_IDLE;
         if effort.is_some_and(is_over) {
             queue.lock().map(|mut queue| queue.clear()).unwrap_or_default();
             done.extend(receiver.try_iter());
@@ -80,14 +80,14 @@ pub(crate) fn run<J: Send + 'static>(
     done
 }
 
-/// What this process has used of the CPUs so far.
+/// CPU time that this process has used so far.
 #[cfg(unix)]
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Here nobody sets a limit.
+/// No limit is set on this system.
 #[cfg(not(unix))]
 fn cpu_time() -> Duration {
     Duration::ZERO
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_is_left_behind_and_the_rest_is_done() {
+    fn waiting_jobs_are_abandoned_and_the_rest_is_done() {
         let (hold, held) = channel::<()>();
         let held = Mutex::new(held);
         // As many wait as there are spare threads; then their number must not matter either.

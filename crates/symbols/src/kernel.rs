@@ -1,8 +1,8 @@
 //! Names kernel addresses from the running kernel's symbol list.
 //!
 //! Format: `/proc/kallsyms`, a line `ADDRESS TYPE name[\t[module]]` per symbol
-//! (`kernel/kallsyms.c`, `s_show`), types as `nm(1)` gives them. *Why all types are kept*: symbols
-//! have no size; a function ends where anything else begins.
+//! (`kernel/kallsyms.c`, `s_show`), with the types of `nm(1)`. *Why all types are kept*: symbols
+//! have no size, so a function ends where anything else begins.
 
 use crate::files::{Files, Wanted};
 use rustc_hash::FxHashSet;
@@ -11,18 +11,19 @@ use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A list longer than this is read up to here; real ones have 5 to 20 MB.
+/// Maximum number of bytes that are read of the list. Real ones have 5 to 20 MB.
 const MAX_LIST_BYTES: u64 = 64 << 20;
-/// No function is taken to be longer: behind the last one of a module lies nothing for a while.
+/// Maximum length of a function, bytes. The last function of a module is followed by a gap.
 const MAX_FUNCTION_BYTES: u64 = 64 << 10;
 
-/// The kernel's symbols, read again when modules come or go or when an address is not found.
+/// The kernel's symbols. They are read again when modules come or go, or when an address is not
+/// found.
 #[derive(Default)]
 pub(crate) struct Kernel {
     table: Table,
-    /// The module list at that time.
+    /// The module list when the table was read.
     modules: Option<Vec<u8>>,
-    /// Addresses that the present table does not have.
+    /// Addresses that the table does not have.
     unknown: FxHashSet<u64>,
 }
 
@@ -31,7 +32,7 @@ pub(crate) struct Kernel {
 pub(crate) enum Unnamed {
     /// The list cannot be read.
     Unreadable(PathBuf, io::ErrorKind),
-    /// The list shows zeros instead of addresses.
+    /// The list has zeros instead of addresses.
     Hidden(PathBuf),
 }
 
@@ -54,7 +55,7 @@ impl Unnamed {
 }
 
 impl Kernel {
-    /// Names each of `avmas`, with the list in `kallsyms`.
+    /// Names each of `avmas` from the list in `kallsyms`.
     pub(crate) fn name(
         &mut self,
         files: &dyn Files,
@@ -77,13 +78,12 @@ impl Kernel {
     }
 }
 
-/// From the start of the function at `avma` to where anything else begins, by the list in
-/// `kallsyms`.
+/// From the start of the function at `avma` to the next symbol, by the list in `kallsyms`.
 pub(crate) fn extent_at(kallsyms: &Path, avma: u64) -> Option<Range<u64>> {
     Table::read(File::open(kallsyms), kallsyms).ok()?.extent_at(avma)
 }
 
-/// Names each of `avmas`, with a list that was read already.
+/// Names each of `avmas` from a list in memory.
 pub(crate) fn names(list: Vec<u8>, avmas: &[u64]) -> Vec<Option<String>> {
     let table = Table::parse(list);
     avmas.iter().map(|&avma| table.function_at(avma)).collect()
@@ -102,7 +102,7 @@ struct Table {
     text: Vec<u8>,
 }
 
-/// `name` is where its name starts in the text; it ends with the line.
+/// A symbol. `name` is where its name starts in the text; the name ends with the line.
 struct Symbol {
     avma: u64,
     name: u32,
@@ -135,15 +135,14 @@ impl Table {
             }
             line_start += line.len() + 1;
         }
-        // Of several names for one address, a global one in the list's order is what the kernel
-        // itself prints.
+        // If an address has several names, the kernel itself prints the first global one.
         symbols.sort_by_key(|symbol| {
             (symbol.avma, !symbol.kind.is_ascii_uppercase() || symbol.kind == b'W', symbol.name)
         });
         Self { symbols, text }
     }
 
-    /// Without what is too long to be a function.
+    /// The extent of the function at `avma`, at most [`MAX_FUNCTION_BYTES`] long.
     fn extent_at(&self, avma: u64) -> Option<Range<u64>> {
         let after = self.symbols.partition_point(|symbol| symbol.avma <= avma);
         let start_avma = self.symbols.get(after.checked_sub(1)?)?.avma;
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_told_from_addresses() {
+    fn zeros_are_not_addresses() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kallsyms");
         std::fs::write(&path, "0000000000000000 T _text\n0000000000000000 t helper\n").unwrap();

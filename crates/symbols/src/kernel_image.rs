@@ -1,15 +1,13 @@
-//! Reads kernel code from a `vmlinux`, and finds out by how much the recorded kernel was moved
-//! against it.
+//! Reads kernel code from a `vmlinux`, and finds the offset at which the recorded kernel ran.
 //!
-//! Format: ELF. The kernel moves itself at its start by a multiple of 2 MiB
-//! (`CONFIG_RANDOMIZE_BASE`, at least `CONFIG_PHYSICAL_ALIGN`). *Why the names tell by how much*: a
-//! trace has the names of the functions that were on its stacks, the image says where those were
-//! linked, and only one distance suits them all. So it works on any machine, and an image of
-//! another build is noticed.
+//! Format: ELF. The kernel moves itself at boot by a multiple of 2 MiB (`CONFIG_RANDOMIZE_BASE`, at
+//! least `CONFIG_PHYSICAL_ALIGN`). *Why the offset is found by names*: the trace has the names of
+//! the functions on its stacks, the image says where they were linked, and only one offset fits
+//! them all. This works on any machine, and detects an image of another build.
 
-use crate::code::{Code, Isa, NoCode, bounds, read_at};
 use crate::elf::Elf;
 use crate::files::open_regular;
+use crate::machine_code::{Code, Isa, NoCode, bounds, read_at};
 use crate::module::same_build;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,17 +15,17 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use unhitch_model::{FrameId, ModuleId, Trace};
 
-/// The kernel moves in steps of this, on x86 and on 64-bit Arm.
+/// The kernel's offset is a multiple of this, bytes, on x86 and 64-bit Arm.
 const STEP_BYTES: u64 = 2 << 20;
-/// This many of a trace's frames are compared with the image.
+/// Maximum number of a trace's frames that are compared with the image.
 const MAX_COMPARED: usize = 4096;
 
-/// A kernel image that fits a trace.
+/// A kernel image that matches a trace.
 pub(crate) struct KernelImage {
     path: PathBuf,
     file: File,
     elf: Elf,
-    /// What to add to an svma for the avma.
+    /// avma minus svma.
     moved: u64,
 }
 
@@ -45,7 +43,7 @@ impl KernelImage {
             return Err(other("the build ids differ"));
         }
         if elf.is_nameless() {
-            return Err(other("it has no symbols, so nothing tells where it was loaded"));
+            return Err(other("it has no symbols, so it is unknown where it was loaded"));
         }
         let moved = moved(trace, module, &elf, &mut file)
             .ok_or_else(|| other("its functions are not where the recorded ones were"))?;
@@ -56,7 +54,7 @@ impl KernelImage {
     pub(crate) fn code(mut self, near: Range<u64>) -> Result<Code, NoCode> {
         let not_in_it = NoCode::OtherImage {
             path: self.path.clone(),
-            how: "it does not hold this code (that of a kernel module?)",
+            how: "it does not contain this code (is it a kernel module's?)",
         };
         let svmas = near.start.wrapping_sub(self.moved)..near.end.wrapping_sub(self.moved);
         let (bounds, is_function) = bounds(self.elf.extent_at(svmas.start), &svmas);
@@ -73,15 +71,13 @@ impl KernelImage {
             is_function,
             isa: Isa::of_machine(self.elf.machine),
             source: self.path,
-            doubt: Some(
-                "it is the code as linked; a running kernel patches some of its instructions",
-            ),
+            doubt: Some("this is the code as linked; a running kernel patches some instructions"),
         })
     }
 }
 
-/// By how much the kernel of `trace` was moved: what suits more than half of its frames whose names
-/// the image has.
+/// The offset at which the kernel of `trace` ran: the one that fits more than half of its frames
+/// whose names the image has.
 fn moved(trace: &Trace, module: ModuleId, elf: &Elf, file: &mut File) -> Option<u64> {
     let by_name = elf.functions_by_name(file);
     let mut votes: BTreeMap<u64, usize> = BTreeMap::new();
@@ -94,15 +90,15 @@ fn moved(trace: &Trace, module: ModuleId, elf: &Elf, file: &mut File) -> Option<
     });
     for (avma, functions) in named.take(MAX_COMPARED) {
         compared += 1;
-        let mut suiting: Vec<u64> = functions
+        let mut fitting: Vec<u64> = functions
             .iter()
             .filter_map(|svmas| {
                 let moved = avma.checked_sub(svmas.start)? / STEP_BYTES * STEP_BYTES;
                 svmas.contains(&(avma - moved)).then_some(moved)
             })
             .collect();
-        suiting.dedup();
-        suiting.into_iter().for_each(|moved| *votes.entry(moved).or_default() += 1);
+        fitting.dedup();
+        fitting.into_iter().for_each(|moved| *votes.entry(moved).or_default() += 1);
     }
     votes
         .into_iter()

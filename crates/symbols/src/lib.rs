@@ -1,13 +1,36 @@
-//! Names the frames of a [`Trace`]: functions, source lines and inlined functions.
+//! Names the frames of a [`Trace`](unhitch_model::Trace): functions, source lines and inlined
+//! functions.
 //!
-//! What an offset counts from is said by [`ModuleKind`]; each kind has its source: `/proc/kallsyms`
-//! for the kernel, ELF and DWARF for files, PDBs for Windows images, the runtime's perf map for JIT
-//! code. [`code`] and [`disassemble`] give the instructions behind the names. *Why on the recording
-//! machine, at every save*: only there the files are the ones that ran. So everything read is kept
-//! for the next save by a [`Symbolizer`].
+//! Names come from `/proc/kallsyms` for the kernel, from ELF and DWARF for files, from PDBs for
+//! Windows images, and from the runtime's perf map for JIT code. A frame's
+//! [`ModuleKind`](unhitch_model::ModuleKind) decides. [`code()`] and [`disassemble`] give the
+//! instructions behind the names. *Why on the recording machine, at every save*: only there are the
+//! files the ones that ran. A [`Symbolizer`] therefore keeps what it read for the next save.
 //!
-//! Whatever a file claims, naming one trace takes no more than some 400 MB of memory; [`Files`]
-//! says who opens files.
+//! Whatever a file claims, naming one trace takes no more than about 400 MB of memory. [`Files`]
+//! decides who opens files.
+//!
+//! Name a frame in the kernel from a symbol list:
+//!
+//! ```
+//! use unhitch_model::{Frame, Module, ModuleKind, Trace};
+//! use unhitch_symbols::{Options, Symbolizer};
+//!
+//! let folder = tempfile::tempdir()?;
+//! let kallsyms = folder.path().join("kallsyms");
+//! std::fs::write(&kallsyms, "ffffffff81000000 T schedule\nffffffff81000100 T other\n")?;
+//!
+//! let mut trace = Trace::default();
+//! let path = trace.strings.intern("[kernel]");
+//! let build_id = Vec::new();
+//! let kernel = trace.modules.intern(Module { path, kind: ModuleKind::Kernel, build_id });
+//! let avma = 0xffff_ffff_8100_0042;
+//! let frame = trace.stacks.intern_frame(Frame { module: kernel, offset: avma });
+//!
+//! Symbolizer::new(Options { kallsyms, ..Options::default() }).resolve(&mut trace);
+//! assert_eq!(trace.frame_names(frame), ["schedule"]);
+//! # Ok::<(), std::io::Error>(())
+//! ```
 
 mod code;
 mod debug_file;
@@ -15,6 +38,7 @@ mod demangle;
 mod disassembly;
 mod elf;
 pub mod files;
+mod function;
 #[doc(hidden)]
 pub mod fuzzing;
 mod images;
@@ -23,354 +47,28 @@ mod kernel;
 mod kernel_image;
 mod limited;
 mod lines;
+mod machine_code;
 mod module;
+mod naming;
 mod origin;
 mod pdb;
 mod perf_map;
 mod plt;
+mod symbolizer;
 mod unwind_table;
 mod vdso;
 
-pub use code::{Code, CodeOptions, Isa, NoCode, code};
+pub use code::{CodeOptions, code};
 pub use disassembly::{Instruction, disassemble};
+pub use files::{Files, LocalFiles, Wanted};
+pub use machine_code::{Code, Isa, NoCode};
 pub use pdb::server::Fetching;
 pub use pdb::store::SymbolPath;
+pub use symbolizer::{Options, Symbolizer};
 
-pub use files::{Files, LocalFiles, Wanted};
-
-use kernel::Kernel;
-use module::{Function, Functions, Means, Missing, Module, Recorded};
-use perf_map::PerfMap;
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::time::{Duration, SystemTime};
-use unhitch_model::{Format, FrameId, ModuleKind, Symbol, Trace};
-
-/// Files and maps that this many saves in a row did not mention are forgotten.
-const KEPT_SAVES: u64 = 8;
-/// Where only root can put files: these are read before all others.
-const SYSTEM_FOLDERS: [&str; 5] = ["/usr", "/lib", "/bin", "/sbin", "/opt"];
-/// A warning lists this many modules by name.
-const LISTED_MODULES: usize = 5;
-
-/// Reads the code that the kernel maps into every process: from our own memory, which a process
-/// without rights cannot open later.
+/// Reads the vdso, the code that the kernel maps into every process, from this process's memory. A
+/// process that gives up its rights cannot open that later.
 pub fn read_vdso() {
-    // What cannot be read now is told when names are wanted.
+    // Naming reports it if this fails.
     let _ = vdso::image();
-}
-
-/// Where names are looked for. The default is this machine.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Folders of separate debug files.
-    pub debug_dirs: Vec<PathBuf>,
-    /// The kernel's symbol list.
-    pub kallsyms: PathBuf,
-    /// The folder of JIT maps, `perf-PID.map`.
-    pub perf_map_dir: PathBuf,
-    /// Where the PDBs of Windows images are looked for; nowhere by default.
-    pub pdbs: SymbolPath,
-    /// How PDBs are fetched from the servers among these.
-    pub fetching: Fetching,
-    /// Whether to look up inlined functions and source lines where a file has DWARF.
-    pub lines: bool,
-    /// CPU time that naming one trace may take. With a limit, files that do not answer are given up
-    /// too.
-    pub effort: Option<Duration>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            debug_dirs: vec!["/usr/lib/debug".into()],
-            kallsyms: origin::KALLSYMS.into(),
-            perf_map_dir: origin::PERF_MAP_DIR.into(),
-            pdbs: SymbolPath::default(),
-            fetching: Fetching::default(),
-            lines: true,
-            effort: None,
-        }
-    }
-}
-
-/// Names frames, and keeps what it read for the next trace.
-pub struct Symbolizer {
-    options: Options,
-    files: Arc<dyn Files>,
-    kernel: Kernel,
-    modules: FxHashMap<FileKey, Kept<Module>>,
-    perf_maps: FxHashMap<u32, Kept<PerfMap>>,
-    saves: u64,
-    left_work_behind: bool,
-}
-
-/// Path and recorded build id.
-type FileKey = (String, Vec<u8>);
-
-struct Kept<T> {
-    last_used: u64,
-    value: T,
-}
-
-/// Frames that have no names yet, and their offsets.
-#[derive(Default)]
-struct Frames {
-    ids: Vec<FrameId>,
-    offsets: Vec<u64>,
-}
-
-/// The frames of one mapped file.
-struct Job {
-    key: FileKey,
-    frames: Frames,
-    module: Option<Module>,
-    names: Vec<Functions>,
-    missing: Option<Missing>,
-}
-
-impl Symbolizer {
-    /// Reads nothing yet; opens files itself.
-    pub fn new(options: Options) -> Self {
-        let files = LocalFiles {
-            kallsyms: options.kallsyms.clone(),
-            perf_map_dir: options.perf_map_dir.clone(),
-        };
-        Self::with_files(options, Arc::new(files))
-    }
-
-    /// Reads nothing yet; gets its files from `files`.
-    pub fn with_files(options: Options, files: Arc<dyn Files>) -> Self {
-        let (modules, perf_maps) = (FxHashMap::default(), FxHashMap::default());
-        Self {
-            options,
-            files,
-            kernel: Kernel::default(),
-            modules,
-            perf_maps,
-            saves: 0,
-            left_work_behind: false,
-        }
-    }
-
-    /// True when files that did not answer may still be read: on threads that were left behind.
-    pub fn left_work_behind(&self) -> bool {
-        self.left_work_behind
-    }
-
-    /// Reads the kernel's symbols, the largest table of all, so that a later
-    /// [`Symbolizer::resolve`] need not.
-    pub fn prepare(&mut self) {
-        // What cannot be read now is told when names are wanted.
-        let _ = self.kernel.name(&*self.files, &self.options.kallsyms, &[]);
-    }
-
-    /// Names every frame of `trace` that has no name yet, in `trace.symbols`; says in
-    /// `trace.warnings` what has none and why.
-    ///
-    /// Frames whose module is gone, damaged or of another build stay without a name: no name is
-    /// better than a wrong one.
-    pub fn resolve(&mut self, trace: &mut Trace) {
-        if trace.meta.format == Format::Etl {
-            images::name(trace, &self.options.pdbs, &self.options.fetching);
-            return;
-        }
-        self.saves += 1;
-        let mut by_module: BTreeMap<_, Frames> = BTreeMap::new();
-        for (index, frame) in trace.stacks.frames().iter().enumerate() {
-            let id = FrameId(index as u32);
-            if trace.symbols.get(id).is_empty() {
-                let frames = by_module.entry(frame.module).or_default();
-                frames.ids.push(id);
-                frames.offsets.push(frame.offset);
-            }
-        }
-        let foreign = origin::foreign(&trace.meta);
-        let (mut jobs, mut jit, mut kernel) = (Vec::new(), Vec::new(), Frames::default());
-        for (id, mut frames) in by_module {
-            let Some(module) = trace.modules.get(id) else { continue };
-            match module.kind {
-                ModuleKind::Kernel => {
-                    kernel.ids.append(&mut frames.ids);
-                    kernel.offsets.append(&mut frames.offsets);
-                }
-                ModuleKind::Anonymous { .. }
-                    if foreign.is_some()
-                        && self.options.perf_map_dir == Path::new(origin::PERF_MAP_DIR) => {}
-                ModuleKind::Anonymous { pid } => jit.push((pid, frames)),
-                ModuleKind::Image { .. } | ModuleKind::Jit { .. } | ModuleKind::Cut => {}
-                ModuleKind::File => {
-                    let key = (trace.name(module.path).to_owned(), module.build_id.clone());
-                    let is_here = key.0.starts_with('/') && !key.0.starts_with("/memfd:")
-                        || key.0 == vdso::NAME && foreign.is_none();
-                    if is_here {
-                        let module = self.modules.remove(&key).map(|kept| kept.value);
-                        jobs.push(Job { key, frames, module, names: Vec::new(), missing: None });
-                    }
-                }
-            }
-        }
-        jobs.sort_by_key(|job| {
-            !SYSTEM_FOLDERS.iter().any(|folder| Path::new(&job.key.0).starts_with(folder))
-        });
-        let foreign_kernel =
-            foreign.filter(|_| self.options.kallsyms == Path::new(origin::KALLSYMS));
-        let pending: FxHashSet<FileKey> = jobs.iter().map(|job| job.key.clone()).collect();
-        let kept_bytes = self.modules.values().map(|kept| kept.value.memory()).sum();
-        let means = Means::new(
-            Arc::clone(&self.files),
-            self.options.debug_dirs.clone(),
-            self.options.lines,
-            kept_bytes,
-        );
-        let until = origin::recorded_until(trace);
-        let mut kernel_names = Ok(Vec::new());
-        let done = jobs::run(
-            jobs,
-            move |job: &mut Job| job.run(until, &means),
-            self.options.effort,
-            || {
-                kernel_names = match foreign_kernel {
-                    _ if kernel.ids.is_empty() => Ok(Vec::new()),
-                    Some(why) => Err(format!("kernel functions have no names: {why}")),
-                    None => self
-                        .kernel
-                        .name(&*self.files, &self.options.kallsyms, &kernel.offsets)
-                        .map_err(|unnamed| unnamed.warning()),
-                };
-            },
-        );
-        match kernel_names {
-            Ok(names) => set_names(trace, kernel.ids.into_iter().zip(names)),
-            Err(warning) => trace.warnings.add(warning),
-        }
-        self.finish(trace, done, pending);
-        self.name_jit(trace, jit);
-        self.modules
-            .values_mut()
-            .filter(|kept| kept.last_used < self.saves)
-            .for_each(|kept| kept.value.close_dwarf());
-        self.modules.retain(|_, kept| kept.last_used + KEPT_SAVES > self.saves);
-        self.perf_maps.retain(|_, kept| kept.last_used + KEPT_SAVES > self.saves);
-    }
-
-    /// Names JIT code by the maps of its processes.
-    fn name_jit(&mut self, trace: &mut Trace, processes: Vec<(u32, Frames)>) {
-        let pending: FxHashSet<u32> = processes.iter().map(|(pid, _)| *pid).collect();
-        let known = processes
-            .into_iter()
-            .map(|(pid, frames)| (pid, frames, self.perf_maps.remove(&pid).map(|kept| kept.value)))
-            .collect();
-        let files = Arc::clone(&self.files);
-        let read = move |job: &mut (u32, Frames, Option<PerfMap>)| {
-            job.2 = PerfMap::read(&*files, job.0, &job.1.offsets, job.2.take());
-        };
-        let done = jobs::run(known, read, self.options.effort, || {});
-        let mut late = pending;
-        let mut cut = Vec::new();
-        for (pid, frames, map) in done {
-            late.remove(&pid);
-            let Some(map) = map else { continue };
-            set_names(
-                trace,
-                frames
-                    .ids
-                    .iter()
-                    .copied()
-                    .zip(frames.offsets.iter().map(|&avma| map.function_at(avma))),
-            );
-            if map.is_cut() {
-                cut.push(pid);
-            }
-            self.perf_maps.insert(pid, Kept { last_used: self.saves, value: map });
-        }
-        for pid in cut {
-            trace.warnings.add(format!(
-                "JIT code of process {pid} may lack names or have old ones: its map is longer than {} MiB, and was read up to there",
-                perf_map::MAX_MAP_BYTES >> 20
-            ));
-        }
-        self.left_work_behind |= !late.is_empty();
-        for pid in late {
-            trace.warnings.add(format!(
-                "JIT code of process {pid} has no names: reading its map took too long"
-            ));
-        }
-    }
-
-    fn finish(&mut self, trace: &mut Trace, done: Vec<Job>, mut pending: FxHashSet<FileKey>) {
-        let mut missing: BTreeMap<Missing, Vec<String>> = BTreeMap::new();
-        let mut miss = |why, path: &str| {
-            missing
-                .entry(why)
-                .or_default()
-                .push(path.rsplit('/').next().unwrap_or_default().to_owned())
-        };
-        for job in done {
-            pending.remove(&job.key);
-            for (&frame, functions) in job.frames.ids.iter().zip(&job.names) {
-                set_functions(trace, frame, functions);
-            }
-            if let Some(why) = job.missing {
-                miss(why, &job.key.0);
-            }
-            if let Some(module) = job.module {
-                self.modules.insert(job.key, Kept { last_used: self.saves, value: module });
-            }
-        }
-        self.left_work_behind |= !pending.is_empty();
-        pending.iter().for_each(|(path, _)| miss(Missing::Late, path));
-        for (why, mut files) in missing {
-            let modules = files.len();
-            files.sort_unstable();
-            files.dedup();
-            let more = if files.len() > LISTED_MODULES { ", …" } else { "" };
-            let listed = files
-                .iter()
-                .take(LISTED_MODULES)
-                .map(String::as_str)
-                .collect::<Vec<_>>()
-                .join(", ");
-            trace.warnings.add(why.warning(modules, &format!("{listed}{more}")));
-        }
-    }
-}
-
-impl Job {
-    fn run(&mut self, until: Option<SystemTime>, means: &Means) {
-        let known = self.module.take().filter(|module| module.is_current(&*means.files));
-        let recorded = Recorded { build_id: &self.key.1, until };
-        match known.map_or_else(|| Module::open(&self.key.0, recorded, means), Ok) {
-            Ok(mut module) => {
-                (self.names, self.missing) = module.name(&self.frames.offsets, means);
-                self.module = module.keep(means);
-            }
-            Err(why) => self.missing = Some(why),
-        }
-    }
-}
-
-fn set_names(trace: &mut Trace, names: impl Iterator<Item = (FrameId, Option<String>)>) {
-    for (frame, name) in names {
-        if let Some(name) = name {
-            set_functions(trace, frame, &[Function { name, file: String::new(), line: 0 }]);
-        }
-    }
-}
-
-fn set_functions(trace: &mut Trace, frame: FrameId, functions: &[Function]) {
-    let strings = &mut trace.strings;
-    let symbols: Vec<Symbol> = functions
-        .iter()
-        .map(|Function { name, file, line }| Symbol {
-            function: strings.intern(name),
-            file: strings.intern(file),
-            line: *line,
-        })
-        .collect();
-    if !symbols.is_empty() {
-        trace.symbols.set(frame, &symbols);
-    }
 }

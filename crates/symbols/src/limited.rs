@@ -1,23 +1,27 @@
-//! Reads an ELF file in bounds: its headers may claim tables of any length, and a sparse file makes
-//! good on the claim.
+//! Limits how much of an ELF file is read: its headers may claim tables of any length, and a sparse
+//! file can back the claim.
 
-use crate::elf::Image;
 use object::{ReadCache, ReadRef};
 use std::cell::{Cell, RefCell};
+use std::io::{Read, Seek};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most that is read of one file's headers and tables. The symbol table of the largest browsers
-/// has 100 MB.
+/// Maximum number of bytes that are read of one file's headers and tables. The symbol table of the
+/// largest browsers has 100 MB.
 const MAX_BYTES: u64 = 128 << 20;
-/// Of files of which more than this is read, only one is read at a time.
+/// Maximum number of bytes that are read of a file while another large file is being read.
 const LARGE_BYTES: u64 = 8 << 20;
 
-/// Who holds this reads a large file: together they could claim more memory than a recorder may
+/// Held while a large file is read. Several at once could take more memory than a recorder may
 /// have.
 static LARGE: Mutex<()> = Mutex::new(());
 
-/// A file of which no more than [`MAX_BYTES`] are read.
+/// A file, or an image in memory.
+pub(crate) trait Image: Read + Seek + Send {}
+impl<T: Read + Seek + Send> Image for T {}
+
+/// A file of which at most [`MAX_BYTES`] are read.
 pub(crate) struct Limited<I: Image> {
     cache: ReadCache<I>,
     taken: Cell<u64>,
@@ -25,7 +29,7 @@ pub(crate) struct Limited<I: Image> {
 }
 
 impl<I: Image> Limited<I> {
-    /// Reads nothing yet.
+    /// Wraps `image`. Reads nothing yet.
     pub(crate) fn new(image: I) -> Self {
         Self { cache: ReadCache::new(image), taken: Cell::new(0), large: RefCell::new(None) }
     }

@@ -1,14 +1,13 @@
 //! Inlined functions and source lines of one file, from its DWARF.
 //!
-//! Format: DWARF 2 to 5, read with the `addr2line` crate. *Why it stays open between two saves*:
-//! opening means decompressing and indexing all of it, 150 ms for libc's. *Why it is read into
-//! memory and not mapped*: whoever truncates a mapped file kills its reader. What split DWARF keeps
-//! in further files (`.dwo`, `.dwp`) is not read.
+//! Format: DWARF 2 to 5, read with the `addr2line` crate. Split DWARF (`.dwo`, `.dwp`) is not read.
+//! *Why it stays open between saves*: opening decompresses and indexes all of it, which takes 150
+//! ms for libc. *Why it is not mapped*: truncating a mapped file kills its reader.
 
 use crate::demangle::demangle;
 use crate::files::{self, Files, Identity, Wanted};
+use crate::function::Function;
 use crate::limited::Limited;
-use crate::module::Function;
 use addr2line::Context;
 use gimli::{EndianArcSlice, RunTimeEndian, SectionId};
 use object::{CompressionFormat, Object, ObjectSection};
@@ -16,8 +15,8 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// A file with more DWARF than this gets no lines: reading it could take longer, and more memory,
-/// than the recorder may.
+/// Maximum DWARF of a file, bytes. A file with more gets no lines, because reading it could take
+/// longer, and more memory, than the recorder may use.
 pub(crate) const MAX_DWARF_BYTES: u64 = 96 << 20;
 
 type Section = EndianArcSlice<RunTimeEndian>;
@@ -29,8 +28,8 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Reads the DWARF of `file`, and of the file `shared` with others that it refers to. None when
-    /// it is damaged.
+    /// Reads the DWARF of `file`, and of the `shared` file that it refers to. `None` if it is
+    /// damaged.
     pub(crate) fn read(file: File, shared: Option<(Wanted, File, Identity)>) -> Option<Self> {
         let mut dwarf = load(file, |section| gimli::Dwarf::load(section))?;
         let shared = shared.and_then(|(wanted, file, identity)| {
@@ -41,15 +40,15 @@ impl Lines {
         Some(Self { context: Context::from_dwarf(dwarf).ok()?, shared })
     }
 
-    /// True when the shared file has not changed since.
+    /// True if the shared file has not changed since.
     pub(crate) fn is_current(&self, files: &dyn Files) -> bool {
         self.shared
             .as_ref()
             .is_none_or(|(wanted, identity)| files::is_current(files, wanted, *identity))
     }
 
-    /// The functions at `svma`, innermost first. The outermost, the only one that is not inlined,
-    /// gets the linker's name for it, `symbol`, where that is known.
+    /// The functions at `svma`, innermost first. The outermost function is the only one that is not
+    /// inlined. It gets the name of the linker's `symbol`, if that is known.
     pub(crate) fn functions_at(&self, svma: u64, symbol: Option<&str>) -> Vec<Function> {
         let mut functions = Vec::new();
         // addr2line adds one to the address.
@@ -81,10 +80,10 @@ impl Lines {
     }
 }
 
-/// Gives `load` the sections of `file` that it asks for, each read into memory.
+/// Calls `load` with a function that reads a section of `file` into memory.
 fn load<T>(
     file: File,
-    load: impl FnOnce(&dyn Fn(SectionId) -> Result<Section, gimli::Error>) -> Result<T, gimli::Error>,
+    load: impl FnOnce(&dyn Fn(SectionId) -> gimli::Result<Section>) -> gimli::Result<T>,
 ) -> Option<T> {
     let limited = Limited::new(file.try_clone().ok()?);
     let object = object::File::parse(&limited).ok()?;
@@ -96,7 +95,7 @@ fn load<T>(
     load(&section).ok()
 }
 
-/// The bytes of a section, unpacked; none when the file has no such section.
+/// The bytes of a section, unpacked; empty if the file has no such section.
 fn read<'a>(
     object: &object::File<'a, &'a Limited<File>>,
     name: &str,

@@ -1,13 +1,15 @@
 //! One mapped file: names its locations and remembers them.
 //!
-//! Frames give file offsets ([`ModuleKind::File`](unhitch_model::ModuleKind)), symbols and DWARF
-//! stated addresses (svma), see [`Elf::svma`]. *Why names are remembered by offset*: two saves of a
-//! flight recorder share nearly all their frames, so most of a save is one hash lookup per frame.
+//! Frames have file offsets ([`ModuleKind::File`](unhitch_model::ModuleKind)), symbols and DWARF
+//! have svmas, see [`Elf::svma`]. *Why names are kept by offset*: two saves of a flight recorder
+//! share nearly all their frames, so most of a save is one hash lookup per frame.
 
 use crate::debug_file::{self, DebugFile};
 use crate::demangle::demangle;
-use crate::elf::{Elf, Image};
+use crate::elf::Elf;
 use crate::files::{self, Files, Identity, Wanted};
+use crate::function::{Function, Functions};
+use crate::limited::Image;
 use crate::lines::{Lines, MAX_DWARF_BYTES};
 use crate::{plt, unwind_table, vdso};
 use rustc_hash::FxHashMap;
@@ -18,17 +20,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-/// A file with more remembered locations than this is a program that never repeats itself; forget
-/// and start again.
+/// Maximum number of remembered locations of a file. A program with more never repeats itself, so
+/// they are all dropped.
 const MAX_REMEMBERED: usize = 1 << 18;
 
-/// DWARF that is read for one trace, at most.
+/// Maximum DWARF that is read for one trace, bytes.
 const MAX_ALL_DWARF_BYTES: u64 = 128 << 20;
-/// Memory that tables and DWARF may take from one trace to the next.
+/// Maximum memory for tables and DWARF that are kept between traces, bytes.
 const MAX_KEPT_BYTES: u64 = 64 << 20;
 
-/// What naming one trace may use.
-pub(crate) struct Means {
+/// The files and the memory that naming one trace may use.
+pub(crate) struct Resources {
     pub(crate) files: Arc<dyn Files>,
     pub(crate) debug_dirs: Vec<PathBuf>,
     pub(crate) lines: bool,
@@ -36,8 +38,8 @@ pub(crate) struct Means {
     kept_bytes_left: AtomicU64,
 }
 
-impl Means {
-    /// With `kept_bytes` in use since the last trace.
+impl Resources {
+    /// Resources of which `kept_bytes` are in use since the last trace.
     pub(crate) fn new(
         files: Arc<dyn Files>,
         debug_dirs: Vec<PathBuf>,
@@ -55,32 +57,19 @@ impl Means {
     }
 }
 
-/// Takes `bytes` of what is left, if there is as much.
+/// Takes `bytes` of what is left. False if there is not enough.
 fn take(left: &AtomicU64, bytes: u64) -> bool {
     left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
 }
 
-/// One function at a location.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Function {
-    pub(crate) name: String,
-    /// Source file, empty when unknown.
-    pub(crate) file: String,
-    /// Source line, 0 when unknown.
-    pub(crate) line: u32,
-}
-
-/// The functions at one location, innermost first; empty when it has no name.
-pub(crate) type Functions = Arc<[Function]>;
-
-/// Why a module's frames have no names, in the words of the warning.
+/// Why a module's frames have no names.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Missing {
-    /// No file, no right to read it, or not a regular file.
+    /// The file is missing, may not be read, or is not a regular file.
     Unreadable,
-    /// Neither ELF nor whole.
+    /// The file is damaged, or is not an ELF file.
     Damaged,
-    /// Another build than the recorded one lies at the path.
+    /// The file at the path is another build than the recorded one.
     OtherBuild,
     /// No build id proves that it is the recorded one, and the file was written after the
     /// recording.
@@ -106,7 +95,8 @@ impl Missing {
             }
             Self::OtherBuild => {
                 format!(
-                    "no symbols for {count} {modules}, replaced by another build since (the build ids differ): {names}"
+                    "no symbols for {count} {modules}, replaced by another build since (the build \
+                     ids differ): {names}"
                 )
             }
             Self::WrittenSince => {
@@ -116,7 +106,8 @@ impl Missing {
                 "no symbols for {count} {modules}, stripped and without a debug file: {names}"
             ),
             Self::TooMuchDwarf => format!(
-                "no source lines for {count} {modules} with more than {} MiB of debug information, or beyond {} MiB in all: {names}",
+                "no source lines for {count} {modules} with more than {} MiB of debug information, \
+                 or beyond {} MiB in all: {names}",
                 MAX_DWARF_BYTES >> 20,
                 MAX_ALL_DWARF_BYTES >> 20
             ),
@@ -127,19 +118,19 @@ impl Missing {
     }
 }
 
-/// What a recording tells of a mapped file, by which the file at its path is known again.
+/// What a recording has to identify a mapped file.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Recorded<'a> {
-    /// Empty when it was not recorded.
+pub(crate) struct RecordedFile<'a> {
+    /// Empty if it was not recorded.
     pub(crate) build_id: &'a [u8],
-    /// When the recording ended; none when that is not known.
+    /// When the recording ended; `None` if unknown.
     pub(crate) until: Option<SystemTime>,
 }
 
 /// A mapped file with its tables and the locations named so far.
 pub(crate) struct Module {
     wanted: Wanted,
-    /// True when its build id proves that it is the recorded file.
+    /// True if its build id proves that it is the recorded file.
     pub(crate) is_proven: bool,
     identity: Option<Identity>,
     elf: Elf,
@@ -151,16 +142,20 @@ pub(crate) struct Module {
 }
 
 impl Module {
-    /// Reads the file at `path` (or the running kernel's vdso), which must have the recorded build
-    /// id if both have one, and else must not have been written since.
-    pub(crate) fn open(path: &str, recorded: Recorded<'_>, means: &Means) -> Result<Self, Missing> {
-        // The kernel appends this to the path of a file that was unlinked; what lies there now must
+    /// Reads the file at `path`, or the running kernel's vdso. If both have a build id it must be
+    /// the recorded one; otherwise the file must not have been written since the recording.
+    pub(crate) fn open(
+        path: &str,
+        recorded: RecordedFile<'_>,
+        resources: &Resources,
+    ) -> Result<Self, Missing> {
+        // The kernel appends this to the path of an unlinked file. A file that is there now must
         // prove that it is the same.
         let (path, unlinked) =
             path.strip_suffix(" (deleted)").map_or((path, false), |path| (path, true));
         let wanted = Wanted::Mapped(path.into());
         let (image, identity) =
-            open_image(&*means.files, &wanted).map_err(|_| Missing::Unreadable)?;
+            open_image(&*resources.files, &wanted).map_err(|_| Missing::Unreadable)?;
         let elf = Elf::read(image).ok_or(Missing::Damaged)?;
         let is_proven = !recorded.build_id.is_empty() && !elf.build_id.is_empty();
         if is_proven && !same_build(recorded.build_id, &elf.build_id) {
@@ -177,7 +172,7 @@ impl Module {
         let debug = if elf.has_symtab && elf.dwarf_bytes > 0 {
             None
         } else {
-            debug_file::find(&*means.files, &wanted, &elf, &means.debug_dirs)
+            debug_file::find(&*resources.files, &wanted, &elf, &resources.debug_dirs)
         };
         Ok(Self {
             wanted,
@@ -193,21 +188,21 @@ impl Module {
     }
 
     /// The tables of the file itself, and the image to read its code from.
-    pub(crate) fn code(&self, means: &Means) -> io::Result<(&Elf, Box<dyn Image>)> {
-        Ok((&self.elf, open_image(&*means.files, &self.wanted)?.0))
+    pub(crate) fn code(&self, resources: &Resources) -> io::Result<(&Elf, Box<dyn Image>)> {
+        Ok((&self.elf, open_image(&*resources.files, &self.wanted)?.0))
     }
 
     /// The file offsets of the function that covers `file_offset`.
-    pub(crate) fn extent_at(&self, file_offset: u64, means: &Means) -> Option<Range<u64>> {
+    pub(crate) fn extent_at(&self, file_offset: u64, resources: &Resources) -> Option<Range<u64>> {
         let svma = self.elf.svma(file_offset)?;
         let unwound =
-            || unwind_table::extent_at(open_image(&*means.files, &self.wanted).ok()?.0, svma);
+            || unwind_table::extent_at(open_image(&*resources.files, &self.wanted).ok()?.0, svma);
         let extent = self.symbols().1.extent_at(svma).or_else(unwound)?;
         let start = file_offset.checked_sub(svma.checked_sub(extent.start)?)?;
         Some(start..start.checked_add(extent.end - extent.start)?)
     }
 
-    /// True when the files that this was read from have not changed since.
+    /// True if the files that this was read from have not changed since.
     pub(crate) fn is_current(&self, files: &dyn Files) -> bool {
         let is_current = |wanted, identity| files::is_current(files, wanted, identity);
         self.debug.as_ref().is_none_or(|debug| is_current(&debug.wanted, debug.identity))
@@ -215,11 +210,11 @@ impl Module {
             && self.identity.is_none_or(|identity| is_current(&self.wanted, identity))
     }
 
-    /// Names each of `file_offsets`, and what is missing from the names.
+    /// Names each of `file_offsets`. Also returns what is missing from the names.
     pub(crate) fn name(
         &mut self,
         file_offsets: &[u64],
-        means: &Means,
+        resources: &Resources,
     ) -> (Vec<Functions>, Option<Missing>) {
         if self.remembered.len() > MAX_REMEMBERED {
             self.remembered.clear();
@@ -231,7 +226,7 @@ impl Module {
             .collect();
         fresh.sort_unstable();
         if !fresh.is_empty() {
-            self.name_fresh(&fresh, means);
+            self.name_fresh(&fresh, resources);
         }
         let names = file_offsets
             .iter()
@@ -248,7 +243,7 @@ impl Module {
 
     /// Memory that it takes, bytes.
     pub(crate) fn memory(&self) -> u64 {
-        /// Of a location with its names.
+        /// Memory of a location with its names, estimated.
         const REMEMBERED_BYTES: usize = 256;
         let dwarf =
             self.lines.as_ref().and_then(|_| self.dwarf()).map_or(0, |(_, elf)| elf.dwarf_bytes);
@@ -256,37 +251,37 @@ impl Module {
         dwarf + (tables + self.remembered.len() * REMEMBERED_BYTES) as u64
     }
 
-    /// Lets go of what is too large to be kept for the next trace; none where that is everything.
-    pub(crate) fn keep(mut self, means: &Means) -> Option<Self> {
-        if take(&means.kept_bytes_left, self.memory()) {
+    /// Drops what is too large to keep for the next trace; `None` if that is everything.
+    pub(crate) fn keep(mut self, resources: &Resources) -> Option<Self> {
+        if take(&resources.kept_bytes_left, self.memory()) {
             return Some(self);
         }
         self.close_dwarf();
-        take(&means.kept_bytes_left, self.memory()).then_some(self)
+        take(&resources.kept_bytes_left, self.memory()).then_some(self)
     }
 
-    /// Closes the DWARF; the locations named so far stay named.
+    /// Closes the DWARF. Locations named so far stay named.
     pub(crate) fn close_dwarf(&mut self) {
         self.lines = None;
     }
 
-    fn open_lines(&mut self, means: &Means) -> Option<Lines> {
-        let files = &*means.files;
+    fn open_lines(&mut self, resources: &Resources) -> Option<Lines> {
+        let files = &*resources.files;
         let (wanted, elf) = self.dwarf()?;
-        let shared = debug_file::find_shared(files, wanted, elf, &means.debug_dirs);
+        let shared = debug_file::find_shared(files, wanted, elf, &resources.debug_dirs);
         let bytes = elf.dwarf_bytes;
-        if bytes > MAX_DWARF_BYTES || !take(&means.dwarf_bytes_left, bytes) {
+        if bytes > MAX_DWARF_BYTES || !take(&resources.dwarf_bytes_left, bytes) {
             self.has_too_much_dwarf = true;
             return None;
         }
         Lines::read(files::open(files, wanted).ok()?.0, shared)
     }
 
-    fn name_fresh(&mut self, file_offsets: &[u64], means: &Means) {
-        if means.lines && self.lines.is_none() {
-            self.lines = self.open_lines(means);
+    fn name_fresh(&mut self, file_offsets: &[u64], resources: &Resources) {
+        if resources.lines && self.lines.is_none() {
+            self.lines = self.open_lines(resources);
         }
-        let Ok((mut image, _)) = open_image(&*means.files, self.symbols().0) else { return };
+        let Ok((mut image, _)) = open_image(&*resources.files, self.symbols().0) else { return };
         for &offset in file_offsets {
             let functions = self.elf.svma(offset).map_or_else(Vec::new, |svma| {
                 let symbol = self
@@ -294,7 +289,7 @@ impl Module {
                     .1
                     .function_at(&mut *image, svma)
                     .map(|symbol| demangle(&symbol))
-                    .or_else(|| self.stub_at(svma, means));
+                    .or_else(|| self.stub_at(svma, resources));
                 let inlined = self
                     .lines
                     .as_ref()
@@ -329,13 +324,13 @@ impl Module {
             .find(|(_, elf)| elf.dwarf_bytes > 0)
     }
 
-    fn stub_at(&mut self, svma: u64, means: &Means) -> Option<String> {
+    fn stub_at(&mut self, svma: u64, resources: &Resources) -> Option<String> {
         if !self.elf.plt_svmas.iter().any(|range| range.contains(&svma)) {
             return None;
         }
         let wanted = &self.wanted;
         let read = || {
-            open_image(&*means.files, wanted)
+            open_image(&*resources.files, wanted)
                 .map(|(image, _)| plt::stubs(image))
                 .unwrap_or_default()
         };
@@ -381,9 +376,9 @@ mod tests {
         let path = dir.path().join("pipe");
         assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
         let files = LocalFiles { kallsyms: PathBuf::new(), perf_map_dir: PathBuf::new() };
-        let means = Means::new(Arc::new(files), Vec::new(), true, 0);
+        let resources = Resources::new(Arc::new(files), Vec::new(), true, 0);
         assert_eq!(
-            Module::open(path.to_str().unwrap(), Recorded::default(), &means).err(),
+            Module::open(path.to_str().unwrap(), RecordedFile::default(), &resources).err(),
             Some(Missing::Unreadable)
         );
     }

@@ -1,8 +1,8 @@
-//! Tells whether a trace can be from this machine since its last start; only then its own symbol
-//! list and JIT maps apply.
+//! Decides whether a trace can be from this machine since its last boot. Only then do this
+//! machine's symbol list and JIT maps apply.
 //!
-//! Format: `proc_sys_kernel(5)` and `btime` of `proc_stat(5)`. *Why the start matters*: the kernel
-//! lies at another address after each start, and pids begin anew, so the same machine's list gives
+//! Format: `proc_sys_kernel(5)` and `btime` of `proc_stat(5)`. *Why the boot matters*: after each
+//! boot the kernel lies at another address and pids start over, so the same machine's list gives
 //! wrong names that look right.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -12,10 +12,11 @@ use unhitch_model::{Meta, Trace};
 pub(crate) const KALLSYMS: &str = "/proc/kallsyms";
 /// Where JIT runtimes put their maps.
 pub(crate) const PERF_MAP_DIR: &str = "/tmp";
-/// By how much the clock may have been corrected between the recording and now.
-const CLOCK_SLACK_S: i128 = 60;
+/// Maximum correction of the clock between the recording and now, seconds.
+const MAX_CLOCK_CORRECTION_S: i128 = 60;
 
-/// Why the trace is not from this machine as it runs now; none when it is, or when it does not say.
+/// Why the trace is not from this machine since its last boot; `None` if it is, or if that is
+/// unknown.
 pub(crate) fn foreign(meta: &Meta) -> Option<&'static str> {
     let differs = |recorded: &str, path| {
         !recorded.is_empty()
@@ -25,19 +26,20 @@ pub(crate) fn foreign(meta: &Meta) -> Option<&'static str> {
         return Some("the trace is from another machine");
     }
     if differs(&meta.kernel, "/proc/sys/kernel/osrelease") {
-        return Some("the trace is from another kernel than the one that runs now");
+        return Some("the trace is from another kernel than the running one");
     }
-    // The monotonic clock starts with the kernel and stands still while the machine sleeps: its
-    // zero moves forward, never back.
+    // The monotonic clock starts with the kernel and stops while the machine sleeps, so its zero
+    // only moves forward.
     let started_before = |epoch_ns: i128| {
-        boot_time_s().is_some_and(|boot_s| epoch_ns / 1_000_000_000 + CLOCK_SLACK_S < boot_s)
+        boot_time_s()
+            .is_some_and(|boot_s| epoch_ns / 1_000_000_000 + MAX_CLOCK_CORRECTION_S < boot_s)
     };
     meta.epoch_ns
         .is_some_and(started_before)
         .then_some("the machine was restarted since the recording")
 }
 
-/// When the recording ended, by the wall clock; a file written later is not what ran.
+/// When the recording ended, by the wall clock. A file written later is not what ran.
 pub(crate) fn recorded_until(trace: &Trace) -> Option<SystemTime> {
     let end_ns =
         u64::try_from(trace.meta.epoch_ns?).ok()?.checked_add(trace.common_window().end.nanos())?;

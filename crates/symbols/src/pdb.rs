@@ -1,38 +1,35 @@
-//! [`Pdb`]: the symbol file of a Windows image, and the functions that it has at places in that
-//! image.
+//! [`Pdb`]: the symbol file of a Windows image, and the functions at RVAs of that image.
 //!
-//! Format: "The PDB File Format" of the LLVM documentation, and microsoft/microsoft-pdb. Places are
-//! RVAs: they count from where the image is loaded. *Why places are asked for together*: a
-//! browser's PDB has millions of symbols and a trace thousands of places, so the symbols are walked
-//! once, and only what some place needs is kept.
+//! Format: "The PDB File Format" of the LLVM documentation, and microsoft/microsoft-pdb. *Why all
+//! RVAs are named together*: a browser's PDB has millions of symbols and a trace has thousands of
+//! RVAs, so the symbols are walked once and only those that some RVA needs are kept.
 
+mod lookups;
 mod msf;
 mod omap;
-mod places;
+mod sections;
 pub(crate) mod server;
 pub(crate) mod store;
 
+use lookups::Lookups;
 use msf::{Bytes, Msf};
 use omap::Omap;
-use places::Places;
+use sections::{Section, section, sections_of};
 use std::io::{Read, Seek};
 
-/// The streams that every PDB has.
+/// Numbers of streams that every PDB has.
 const INFORMATION: usize = 1;
 const DEBUG_INFORMATION: usize = 3;
-/// Where in the list of optional streams these are.
+/// Indices in the list of optional streams.
 const OMAP_TO_SOURCE: usize = 3;
 const SECTIONS: usize = 5;
 const ORIGINAL_SECTIONS: usize = 10;
-/// `IMAGE_SECTION_HEADER`.
-const SECTION_LEN: usize = 40;
-const EXECUTABLE: u32 = 0x2000_0000;
-/// No such stream.
+/// Marks a missing stream.
 const NONE: u16 = 0xffff;
 const CONTRIBUTIONS_V60: u32 = 0xeffe_0000 + 19_970_605;
 const CONTRIBUTIONS_V2: u32 = 0xeffe_0000 + 20_140_516;
 
-/// What joins an image and its PDB: the GUID as it lies in memory, and the age.
+/// What links an image and its PDB: the GUID as it lies in memory, and the age.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct PdbId {
     pub(crate) guid: [u8; 16],
@@ -40,13 +37,13 @@ pub(crate) struct PdbId {
 }
 
 impl PdbId {
-    /// From a module's build id; none for one that was not recorded.
+    /// From a module's build id; `None` if it was not recorded.
     pub(crate) fn from_build_id(build_id: &[u8]) -> Option<Self> {
         let (guid, age) = build_id.split_first_chunk::<16>()?;
         Some(Self { guid: *guid, age: u32::from_le_bytes(*age.first_chunk()?) })
     }
 
-    /// The folder in a symbol store: 32 digits of the GUID and the age.
+    /// The folder in a symbol store: the GUID's 32 digits and the age.
     pub(crate) fn folder(&self) -> String {
         let [a0, a1, a2, a3, b0, b1, c0, c1, rest @ ..] = self.guid;
         let (a, b, c) = (
@@ -59,15 +56,7 @@ impl PdbId {
     }
 }
 
-/// A section of an image.
-#[derive(Clone, Copy)]
-struct Section {
-    rva: u32,
-    len: u32,
-    executable: bool,
-}
-
-/// A module's stream, and how much of it are symbols.
+/// A module's stream, and the length of its symbols.
 struct ModuleStream {
     stream: usize,
     symbol_bytes: usize,
@@ -92,7 +81,7 @@ pub(crate) struct Pdb<F> {
 }
 
 impl<F: Read + Seek> Pdb<F> {
-    /// Reads the tables; none when it is no PDB, or is damaged.
+    /// Reads the tables; `None` if it is not a PDB, or is damaged.
     pub(crate) fn open(file: F) -> Option<Self> {
         let mut msf = Msf::open(file)?;
         let information = msf.stream(INFORMATION)?;
@@ -125,8 +114,7 @@ impl<F: Read + Seek> Pdb<F> {
             let stream = Bytes(optional.get(number * 2..)?).u16()?;
             (stream != NONE).then_some(usize::from(stream))
         };
-        // Where the linker's tools have moved the code afterwards, symbols tell places of before
-        // that.
+        // If tools moved the code after linking, the symbols still have the old RVAs.
         let omap = optional(OMAP_TO_SOURCE).and_then(|stream| Omap::parse(&msf.stream(stream)?));
         let sections = omap
             .as_ref()
@@ -138,17 +126,17 @@ impl<F: Read + Seek> Pdb<F> {
         Some(Self { msf, id: PdbId { guid, age }, records, sections, contributions, modules, omap })
     }
 
-    /// The build that it belongs to.
+    /// The build it belongs to.
     pub(crate) fn id(&self) -> PdbId {
         self.id
     }
 
-    /// The linker's names of the functions that cover `rvas`; none where there is none.
+    /// The linker's names of the functions at `rvas`; `None` where there is no function.
     pub(crate) fn names(&mut self, rvas: &[u32]) -> Vec<Option<String>> {
         let at_source = |rva: &u32| self.omap.as_ref().map_or(Some(*rva), |omap| omap.source(*rva));
-        let mut places = Places::new(rvas.iter().map(at_source));
-        // A module tells where its functions end, so it is believed before the public symbols.
-        for module in self.modules_of(&places) {
+        let mut lookups = Lookups::new(rvas.iter().map(at_source));
+        // Module symbols have the functions' lengths, so they take precedence over public symbols.
+        for module in self.modules_of(&lookups) {
             let Some(ModuleStream { stream, symbol_bytes }) = self.modules.get(usize::from(module))
             else {
                 continue;
@@ -158,16 +146,16 @@ impl<F: Read + Seek> Pdb<F> {
                 .get(..(*symbol_bytes).min(bytes.len()))
                 .and_then(|symbols| symbols.get(4..))
                 .unwrap_or(&[]);
-            places.add_procedures(symbols, &self.sections);
+            lookups.add_procedures(symbols, &self.sections);
         }
         if let Some(records) = self.msf.stream(self.records) {
-            places.add_publics(&records, &self.sections);
+            lookups.add_publics(&records, &self.sections);
         }
-        places.into_names()
+        lookups.into_names()
     }
 
-    /// The modules that the places are in, each once.
-    fn modules_of(&self, places: &Places) -> Vec<u16> {
+    /// The modules that contain the RVAs, each once.
+    fn modules_of(&self, lookups: &Lookups) -> Vec<u16> {
         let module_at = |rva: u32| {
             let before = self
                 .contributions
@@ -178,41 +166,14 @@ impl<F: Read + Seek> Pdb<F> {
                 .filter(|contribution| rva < contribution.end)
                 .map(|contribution| contribution.module)
         };
-        let mut modules: Vec<u16> = places.rvas().filter_map(module_at).collect();
+        let mut modules: Vec<u16> = lookups.rvas().filter_map(module_at).collect();
         modules.sort_unstable();
         modules.dedup();
         modules
     }
 }
 
-impl Section {
-    /// The RVA of a place in the section.
-    fn rva(&self, offset: u32) -> Option<u32> {
-        (offset < self.len).then(|| self.rva.checked_add(offset))?
-    }
-}
-
-/// The section with this number, which counts from 1.
-fn section(sections: &[Section], number: u16) -> Option<&Section> {
-    sections.get(usize::from(number).checked_sub(1)?)
-}
-
-fn sections_of(bytes: &[u8]) -> Vec<Section> {
-    let section = |header: &[u8]| {
-        let mut header = Bytes(header);
-        header.take(8)?;
-        let (virtual_len, rva, file_len) = (header.u32()?, header.u32()?, header.u32()?);
-        header.take(16)?;
-        Some(Section {
-            rva,
-            len: virtual_len.max(file_len),
-            executable: header.u32()? & EXECUTABLE != 0,
-        })
-    };
-    bytes.chunks_exact(SECTION_LEN).filter_map(section).collect()
-}
-
-/// By place.
+/// The contributions to executable sections, by RVA.
 fn contributions_of(bytes: &[u8], sections: &[Section]) -> Vec<Contribution> {
     let mut bytes = Bytes(bytes);
     let len = match bytes.u32() {

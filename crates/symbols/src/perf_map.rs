@@ -1,29 +1,29 @@
 //! Names JIT code from the map that its runtime writes to `/tmp/perf-PID.map`.
 //!
 //! Format: `tools/perf/Documentation/jit-interface.txt`: a line `START SIZE name` per function,
-//! both numbers hexadecimal, the start an avma. *Why the last line wins*: runtimes only append, and
-//! write again where they reuse memory.
+//! both numbers hexadecimal, the start an avma. *Why the last line wins*: runtimes only append, so
+//! when they reuse memory they add another line for it.
 
 use crate::files::{self, Files, Identity, Wanted};
 use rustc_hash::FxHashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Range;
 
-/// A map longer than this is read up to here.
+/// Maximum number of bytes that are read of a map.
 pub(crate) const MAX_MAP_BYTES: u64 = 32 << 20;
-/// A line longer than this is cut: no name is as long.
+/// Maximum length of a line, bytes. A longer one is cut; no name is that long.
 const MAX_LINE_BYTES: u64 = 64 << 10;
 
-/// The names found in one process's map so far. *Why not the map itself*: it may hold a million
-/// functions, of which a trace has some hundred.
+/// The names found in one process's map so far. *Why not the map itself*: it may have a million
+/// functions, of which a trace uses a few hundred.
 pub(crate) struct PerfMap {
     identity: Identity,
     names: FxHashMap<u64, Option<String>>,
 }
 
 impl PerfMap {
-    /// Names each of `avmas` in the process `pid`, by `known` as far as that still holds. None when
-    /// it has no map.
+    /// Names each of `avmas` in the process `pid`, from `known` if the map has not changed since.
+    /// `None` if the process has no map.
     pub(crate) fn read(
         files: &dyn Files,
         pid: u32,
@@ -43,18 +43,18 @@ impl PerfMap {
         Some(Self { identity, names })
     }
 
-    /// The function at one of the addresses that were asked for.
+    /// The function at one of the addresses passed to [`PerfMap::read`].
     pub(crate) fn function_at(&self, avma: u64) -> Option<String> {
         self.names.get(&avma).cloned().flatten()
     }
 
-    /// True when the end of the map was not read.
+    /// True if the end of the map was not read.
     pub(crate) fn is_cut(&self) -> bool {
         self.identity.len_bytes > MAX_MAP_BYTES
     }
 }
 
-/// The function at each of `avmas` by the lines of `map`; a line that is damaged is left out.
+/// The function at each of `avmas`, from the lines of `map`. Damaged lines are skipped.
 pub(crate) fn names_at(mut map: impl BufRead, avmas: &[u64]) -> Vec<Option<String>> {
     let mut sorted: Vec<(u64, usize)> = avmas.iter().copied().zip(0..).collect();
     sorted.sort_unstable();
@@ -83,8 +83,8 @@ fn parse(line: &[u8]) -> Option<(Range<u64>, Range<usize>)> {
     (!name.is_empty()).then(|| (start_avma..start_avma.saturating_add(size.max(1)), name))
 }
 
-/// The number that begins at `start` and ends at a blank, and where that is. Maps have millions of
-/// them.
+/// Parses the number that begins at `start` and ends at a blank. Also returns the blank's index.
+/// This is fast because maps have millions of numbers.
 fn hexadecimal(line: &[u8], start: usize) -> Option<(u64, usize)> {
     const DIGITS: usize = 16;
     let first = if line.get(start..)?.starts_with(b"0x") { start + 2 } else { start };

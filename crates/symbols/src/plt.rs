@@ -1,23 +1,22 @@
 //! Names procedure linkage stubs after what they jump to, as `name@plt`.
 //!
-//! Format: the x86-64 psABI, section 5.2: a stub is `jmp *slot(%rip)`, perhaps after `endbr64` or
+//! Format: the x86-64 psABI, section 5.2: a stub is `jmp *slot(%rip)`, possibly after `endbr64` or
 //! with a `bnd` prefix, and a dynamic relocation says which function's address the slot gets. *Why
 //! the code is decoded*: the order of stubs differs between linkers and between `.plt`, `.plt.sec`
-//! and `.plt.got`; the slot that a stub jumps through does not lie.
+//! and `.plt.got`, but the slot that a stub jumps through is always right.
 
-use crate::elf::Image;
-use crate::limited::Limited;
+use crate::limited::{Image, Limited};
 use object::read::elf::{ElfFile64, FileHeader};
 use object::{Object, ObjectSection, ObjectSymbol, RelocationFlags, RelocationTarget, elf};
 use rustc_hash::FxHashMap;
 
-/// Stubs are 8 bytes (`.plt.got`) or 16; a section of mixed sizes does not occur.
+/// Minimum length of a stub, bytes. Stubs have 8 bytes (`.plt.got`) or 16; no section mixes both.
 const STUB_BYTES: usize = 8;
-/// A section with more stubs than any linker makes is damaged.
+/// Maximum length of a section of stubs, bytes. No linker makes a longer one.
 const MAX_SECTION_BYTES: u64 = 16 << 20;
 
-/// All stubs of the file `image`: the svma of the 8-byte slot that holds the jump, and the linker
-/// symbol that it leads to.
+/// All stubs of the file `image`: the svma of the 8 bytes that contain the jump, and the linker
+/// symbol of its target.
 pub(crate) fn stubs(image: impl Image) -> FxHashMap<u64, String> {
     let cache = Limited::new(image);
     read(&cache).unwrap_or_default()

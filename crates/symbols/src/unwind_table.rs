@@ -1,12 +1,11 @@
-//! Where functions without a symbol begin and end: by the table that exceptions are unwound with,
-//! which no stripped file lacks.
+//! Finds where functions without a symbol begin and end, from the table for unwinding exceptions,
+//! which even stripped files have.
 //!
 //! Format: `.eh_frame` of the Linux Standard Base, read with the `gimli` crate. *Why all of it is
-//! walked*: only one address is asked for, and the sorted index `.eh_frame_hdr` is not in every
-//! file.
+//! walked*: there is only one address to look up, and not every file has the sorted index
+//! `.eh_frame_hdr`.
 
-use crate::elf::Image;
-use crate::limited::Limited;
+use crate::limited::{Image, Limited};
 use gimli::{BaseAddresses, EhFrame, EndianSlice, RunTimeEndian, UnwindSection};
 use object::{File, Object, ObjectSection};
 use std::ops::Range;

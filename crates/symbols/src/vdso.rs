@@ -1,20 +1,20 @@
-//! Reads the vdso: the small ELF file that the kernel maps into every process and that lies on no
+//! Reads the vdso: the small ELF file that the kernel maps into every process, and that is not on
 //! disk.
 //!
-//! Format: `proc_pid_maps(5)` and `proc_pid_mem(5)`. *Why our own*: all processes of one kernel
-//! have the same image, and our own is always readable.
+//! Format: `proc_pid_maps(5)` and `proc_pid_mem(5)`. *Why from this process*: all processes of one
+//! kernel have the same image, and a process can always read its own.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::OnceLock;
 
-/// The path under which maps list it.
+/// Its path in a process's maps.
 pub(crate) const NAME: &str = "[vdso]";
-/// Real ones are two pages.
+/// Maximum number of bytes that are read. Real ones have two pages.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// The image mapped into this process. It is read once: a process that gave up its rights later has
-/// it still.
+/// The image mapped into this process. It is read once, so that it is still there after the process
+/// gave up its rights.
 pub(crate) fn image() -> io::Result<&'static [u8]> {
     static IMAGE: OnceLock<io::Result<Vec<u8>>> = OnceLock::new();
     IMAGE.get_or_init(read).as_deref().map_err(|error| error.kind().into())

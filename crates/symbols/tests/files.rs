@@ -343,7 +343,7 @@ fn kernel_and_jit_frames_have_names() {
     assert_eq!(trace.frame_names(other), ["[anon]+0x7f0080"]);
     assert!(trace.warnings.is_empty(), "{:?}", trace.warnings);
 
-    etl.meta.format = unhitch_model::Format::Etl;
+    etl.meta.system = unhitch_model::System::Windows;
     Symbolizer::new(options(dir.path())).resolve(&mut etl);
     assert!(etl.symbols.is_empty(), "Windows addresses mean nothing here");
 }

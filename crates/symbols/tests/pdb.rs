@@ -3,7 +3,7 @@
 
 use std::path::Path;
 use unhitch_etl_writer::{Guid, Pdb, Procedure, Public};
-use unhitch_model::{Format, Frame, FrameId, Module, ModuleKind, Trace};
+use unhitch_model::{Frame, FrameId, Module, ModuleKind, System, Trace};
 use unhitch_symbols::{Options, SymbolPath, Symbolizer};
 
 const GUID: Guid =
@@ -35,7 +35,7 @@ fn pdb() -> Pdb {
 /// A trace whose one image has frames at [`RVAS`].
 fn trace(guid: Guid, age: u32) -> Trace {
     let mut trace = Trace::default();
-    trace.meta.format = Format::Etl;
+    trace.meta.system = System::Windows;
     let path = trace.strings.intern("\\Device\\HarddiskVolume3\\Program Files\\Widget\\widget.dll");
     let pdb = trace.strings.intern("D:\\build\\out\\widget.pdb");
     let kind = ModuleKind::Image { pdb, timestamp: 1, size_bytes: 0x10_0000, kernel: false };
@@ -106,7 +106,7 @@ fn another_build_names_nothing() {
         assert!(trace.symbols.is_empty());
         assert_eq!(
             warnings,
-            ["no symbols for 1 image, of which only PDBs of other builds were found: widget.dll"]
+            ["no symbols for 1 image: only PDBs of other builds were found: widget.dll"]
         );
     }
 }
@@ -118,7 +118,7 @@ fn what_is_missing_is_said() {
     let told = |path: &str| resolve(&mut trace(GUID, AGE), path).join("\n");
     assert_eq!(
         told(""),
-        "no function names: the PDB of 1 image is wanted; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"
+        "no function names: the PDB of 1 image is needed; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"
     );
     assert_eq!(
         told(&format!("{place}")),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use unhitch_etl_writer::{Guid, Pdb, Public};
-use unhitch_model::{Format, Frame, FrameId, Module, ModuleKind, Trace};
+use unhitch_model::{Frame, FrameId, Module, ModuleKind, System, Trace};
 use unhitch_symbols::{Fetching, Options, SymbolPath, Symbolizer};
 
 const GUID: Guid =
@@ -70,7 +70,7 @@ fn pdb(guid: Guid) -> Vec<u8> {
 /// A trace with a frame in each of these images, whose PDBs are called like them.
 fn trace(images: &[&str]) -> Trace {
     let mut trace = Trace::default();
-    trace.meta.format = Format::Etl;
+    trace.meta.system = System::Windows;
     for image in images {
         let path = trace.strings.intern(&format!("C:\\{image}.dll"));
         let pdb = trace.strings.intern(&format!("D:\\out\\{}.pdb", image.trim_end_matches('2')));
@@ -86,7 +86,7 @@ fn trace(images: &[&str]) -> Trace {
 }
 
 fn short() -> Fetching {
-    Fetching { most_bytes: 1 << 20, patience: Duration::from_secs(1), ..Fetching::default() }
+    Fetching { max_bytes: 1 << 20, patience: Duration::from_secs(1), ..Fetching::default() }
 }
 
 /// The name of the first frame, and the warnings.
@@ -149,7 +149,7 @@ fn without_a_server_or_a_place_to_keep_it_nothing_is_asked_for() {
     let bare = SymbolPath::parse(&format!("srv*{}", server.url), None);
     let (_, warnings) = resolve(&["widget"], &bare);
     let said = format!(
-        "no symbols for 1 image, whose PDBs were not fetched: {} has no folder for what it gives",
+        "no symbols for 1 image, whose PDBs were not fetched: {} has no folder to fetch files into",
         server.url
     );
     assert!(warnings[0].starts_with(&said), "{warnings:?}");
@@ -194,19 +194,19 @@ fn nothing_wrong_is_kept() {
         [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), whole.clone(), vec![0; (1 << 20) + 1 - whole.len()]]
             .concat();
     for (answer, said) in [
-        (ok(&other), "gave PDBs of other builds"),
-        (ok(&cut), "gave what is no PDB, or not all of it"),
-        (ok(b"<html>Sign in</html>"), "gave what is no PDB, or not all of it"),
-        (ok(b""), "gave what is no PDB, or not all of it"),
+        (ok(&other), "sent PDBs of other builds"),
+        (ok(&cut), "sent something that is not a whole PDB"),
+        (ok(b"<html>Sign in</html>"), "sent something that is not a whole PDB"),
+        (ok(b""), "sent something that is not a whole PDB"),
         (broken_off, "broke off"),
         // Its length is not said, and it ends too early.
         (
             [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), cut.clone()].concat(),
-            "gave what is no PDB, or not all of it",
+            "sent something that is not a whole PDB",
         ),
-        (too_long_said, "gave more than 1 MiB for a PDB"),
-        (too_long, "gave more than 1 MiB for a PDB"),
-        (just_too_long, "gave more than 1 MiB for a PDB"),
+        (too_long_said, "sent more than 1 MiB for a PDB"),
+        (too_long, "sent more than 1 MiB for a PDB"),
+        (just_too_long, "sent more than 1 MiB for a PDB"),
         (status("403 Forbidden"), "answered with status 403"),
     ] {
         let cache = tempfile::tempdir().unwrap();

@@ -1,12 +1,13 @@
-//! Adds the names to a container that is on the disk already.
+//! Adds the function names to a container that is on disk already.
 //!
-//! *Why after the rest*: names come from files of other users, which may make whoever reads them
-//! wait, fail or die; by then the trace is safe. A zip ends with its directory: the new member
-//! takes the directory's place, and the directory follows it. Both are put together in memory
-//! first, so that the file lacks a directory only while one write lasts; what a crash leaves then
-//! is read by [`recover`](super::recover).
+//! *Why after the rest*: names come from files of other users, which may make their reader wait,
+//! fail or die. By then the trace is safe. A zip ends with its directory: the new member takes the
+//! directory's place, and the new directory follows. Both are built in memory first, so the file
+//! lacks a directory only during one write. [`recover`](super::recover) reads what a crash leaves
+//! at that moment.
 
-use super::{SYMBOLS, SymbolFile};
+use super::members::SYMBOLS;
+use super::symbols::SymbolFile;
 use crate::Error;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,11 +15,11 @@ use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
 
-/// Adds `symbols` to the container `file`, open for reading and writing, which lies at `path`;
-/// gives its new length in bytes.
+/// Adds `symbols` to the container `file`, which is open for reading and writing and lies at
+/// `path`. Returns its new length in bytes.
 ///
 /// # Errors
-/// When it is no container, has names already, or cannot be written; it is then as it was.
+/// If it is not a container, has names already, or cannot be written. The file is then unchanged.
 pub fn add_symbols(file: &File, path: &Path, symbols: &SymbolFile) -> Result<u64, Error> {
     let json =
         serde_json::to_vec(symbols).map_err(|source| Error::Json { entry: SYMBOLS, source })?;
@@ -32,7 +33,7 @@ pub fn add_symbols(file: &File, path: &Path, symbols: &SymbolFile) -> Result<u64
         )
         .and_then(|()| zip.write_all(&json).map_err(ZipError::Io));
     if let Err(error) = written {
-        // Dropped, it would try to finish the archive.
+        // Its destructor would try to finish the archive.
         std::mem::forget(zip);
         return Err(error.into());
     }
@@ -45,14 +46,14 @@ pub fn add_symbols(file: &File, path: &Path, symbols: &SymbolFile) -> Result<u64
         out.sync_all()
     };
     write(&new).map_err(|source| {
-        // On a full disk too: these bytes have their place.
+        // Works on a full disk too, because these bytes have their space already.
         let _ = write(&old);
         Error::Io { path: path.to_owned(), source }
     })?;
     Ok(start + new.len() as u64)
 }
 
-/// A file whose end, from `start` on, is changed in memory only.
+/// A file whose end, from `start` on, changes in memory only.
 struct Tail<'a> {
     file: &'a File,
     start: u64,
@@ -61,7 +62,7 @@ struct Tail<'a> {
 }
 
 impl<'a> Tail<'a> {
-    /// And the end as it is now.
+    /// Also returns the file's present end.
     fn read(mut file: &'a File, start: u64) -> io::Result<(Self, Vec<u8>)> {
         let mut bytes = Vec::new();
         file.seek(SeekFrom::Start(start))?;
@@ -69,7 +70,7 @@ impl<'a> Tail<'a> {
         Ok((Self { file, start, bytes: bytes.clone(), at: 0 }, bytes))
     }
 
-    /// Where in the end it stands; none before it.
+    /// The position within the end; `None` before it.
     fn at(&self) -> Option<usize> {
         usize::try_from(self.at.checked_sub(self.start)?).ok()
     }

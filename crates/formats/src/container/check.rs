@@ -1,11 +1,11 @@
-//! Whether a container's members are what was written: the zip has a CRC-32 of each (APPNOTE.TXT,
-//! 4.4.7).
+//! Checks whether a container's members are what was written: the zip has a CRC-32 of each
+//! (APPNOTE.TXT, 4.4.7).
 //!
-//! A member that differs is reported by its name, and what can still be read of it is used: one
-//! flipped bit in 200 MiB of records is no reason to lose a hang that cannot be made again, and no
-//! reason to be silent either.
+//! A damaged member is reported by name, and what can still be read of it is used. One flipped bit
+//! in 200 MiB of records is no reason to lose a hang that cannot be reproduced, but it must be
+//! reported.
 
-use super::{MEMBERS, PERF_DATA};
+use super::members::{self, PERF_DATA};
 use crate::Error;
 use rayon::prelude::*;
 use std::io::{Cursor, Read};
@@ -13,26 +13,26 @@ use unhitch_model::Warnings;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-/// A zip in memory.
+/// A zip file in memory.
 pub(super) type Zip<'a> = ZipArchive<Cursor<&'a [u8]>>;
 
-/// The longest member, other than the records, that is unpacked, in bytes.
+/// Maximum number of bytes that a member other than the records is unpacked to.
 const MAX_MEMBER_LEN: u64 = 512 << 20;
-/// What is packed may grow to at most so many times its length, or to the second number of bytes if
-/// that is more: half-empty buffers pack well, events to a fifth or an eighth, JSON to a tenth.
-/// What packs better was made to fill the reader's memory.
+/// Maximum length of unpacked content: this many times its packed length, or the second number of
+/// bytes if that is more. Half-empty buffers compress well, events 5 to 8 times, JSON 10 times.
+/// A higher ratio means a file made to fill the reader's memory.
 const MAX_GROWTH: (u64, u64) = (16, 32 << 20);
-/// Members that nobody reads are unpacked, to check them, up to this many bytes in all.
+/// Maximum number of bytes, in all, that members which no reader uses are unpacked to for a check.
 const MAX_UNREAD_LEN: u64 = 64 << 20;
-/// Members whose names are compared, and that are checked though nobody reads them, at most.
+/// Maximum number of members whose names are compared and whose content is checked.
 const MAX_MEMBERS: usize = 1024;
-/// Length of the header before a member's bytes up to the name, and where it has the name's length.
+/// Length of a member's local header up to the name, and where it has the name's length, bytes.
 const HEADER_LEN: usize = 30;
 const NAME_LEN_AT: usize = 26;
 
-/// The CRC-32 of mapped bytes, computed on all cores; `release` lets pages go that were summed.
+/// The CRC-32 of mapped bytes, computed on all cores. `release` drops pages that are done.
 pub(super) fn crc32(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> u32 {
-    /// Long enough that joining the sums costs nothing, short enough to stay in a core's cache.
+    /// Bytes per sum: enough that joining the sums costs nothing, few enough for a core's cache.
     const PART_LEN: usize = 1 << 20;
     let sum = |part: &[u8]| {
         let mut hasher = crc32fast::Hasher::new();
@@ -47,32 +47,34 @@ pub(super) fn crc32(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> u32 {
     bytes.par_chunks(PART_LEN).map(sum).reduce(crc32fast::Hasher::new, join).finalize()
 }
 
-/// What is said of a member whose bytes are not those that were written.
+/// The warning for a member whose bytes are not those that were written.
 pub(super) fn damaged(name: &str, why: &str) -> String {
     format!(
-        "{name} in the container is damaged ({why}): what could be read of it is used, and may be wrong"
+        "{name} in the container is damaged ({why}): what could be read of it is used, and may be \
+         wrong"
     )
 }
 
-/// The two checksums in words.
+/// Both checksums, for [`damaged`].
 pub(super) fn mismatch(written: u32, found: u32) -> String {
-    format!("its checksum is {found:08x}, and was {written:08x} when it was written")
+    format!("its checksum is {found:08x}, but was {written:08x} when it was written")
 }
 
-/// To how many bytes what takes `packed_len` may be unpacked, `most` at most.
-pub(super) fn allowed(packed_len: u64, most: u64) -> u64 {
-    packed_len.saturating_mul(MAX_GROWTH.0).max(MAX_GROWTH.1).min(most)
+/// Maximum number of bytes that `packed_len` bytes may be unpacked to; never more than `limit`.
+pub(super) fn allowed(packed_len: u64, limit: u64) -> u64 {
+    packed_len.saturating_mul(MAX_GROWTH.0).max(MAX_GROWTH.1).min(limit)
 }
 
-/// What is said of a member that is longer than that.
+/// The warning for a member that is longer than [`allowed`].
 pub(super) fn too_long(name: &str, allowed: u64) -> String {
     format!(
-        "{name} in the container is longer than {} MiB, too much for what it is packed in: the rest is left out",
+        "{name} in the container unpacks to more than {} MiB, too much for its packed length: the \
+         rest is left out",
         allowed >> 20
     )
 }
 
-/// The bytes of a member, as far as it can be unpacked; `None` when there is none. Damage goes to
+/// The bytes of a member, as far as it can be unpacked; `None` if there is none. Damage goes to
 /// `warnings`.
 pub(super) fn member(zip: &mut Zip<'_>, name: &str, warnings: &mut Warnings) -> Option<Vec<u8>> {
     let entry = match zip.by_name(name) {
@@ -94,7 +96,7 @@ pub(super) fn member(zip: &mut Zip<'_>, name: &str, warnings: &mut Warnings) -> 
     Some(bytes)
 }
 
-/// Checks the members that no reader of ours needs, such as `lab.json`.
+/// Checks the members that no reader uses, such as `lab.json`.
 pub(super) fn unread(zip: &mut Zip<'_>, warnings: &mut Warnings) {
     let mut left = MAX_UNREAD_LEN;
     for index in 0..zip.len().min(MAX_MEMBERS) {
@@ -103,7 +105,7 @@ pub(super) fn unread(zip: &mut Zip<'_>, warnings: &mut Warnings) {
             continue;
         };
         let name = entry.name().map(|name| name.into_owned()).unwrap_or_default();
-        if MEMBERS.contains(&name.as_str()) || entry.is_dir() {
+        if members::KNOWN.contains(&name.as_str()) || entry.is_dir() {
             continue;
         }
         match std::io::copy(&mut entry.take(left), &mut std::io::sink()) {
@@ -120,8 +122,8 @@ pub(super) fn unread(zip: &mut Zip<'_>, warnings: &mut Warnings) {
     }
 }
 
-/// A member stands under its name before its bytes and in the directory at the end. Where the two
-/// differ one of them is damaged, and a member may seem to be missing.
+/// Compares the names before the members' bytes with those in the directory at the end. If they
+/// differ, one of them is damaged, and a member may seem to be missing.
 pub(super) fn names(zip: &mut Zip<'_>, bytes: &[u8], warnings: &mut Warnings) {
     for index in 0..zip.len().min(MAX_MEMBERS) {
         let Ok(entry) = zip.by_index_raw(index) else { continue };
@@ -144,7 +146,8 @@ pub(super) fn names(zip: &mut Zip<'_>, bytes: &[u8], warnings: &mut Warnings) {
     }
 }
 
-/// The index of the records among the members, by its name in the directory or before its bytes.
+/// The index of the records among the members, found by their name in the directory or before their
+/// bytes.
 pub(super) fn records(zip: &mut Zip<'_>, bytes: &[u8]) -> Result<usize, Error> {
     if let Some(index) = zip.index_for_name(PERF_DATA) {
         return Ok(index);

@@ -1,8 +1,8 @@
-//! `machine.json`: what the machine and its control groups reported of themselves while recording.
+//! `machine.json`: counters of the machine and its control groups, read while recording.
 //!
-//! Counters as the kernel keeps them, since the machine or the group was started, each with its
-//! unit in its name; what happened in between is their difference. Times are nanoseconds of the
-//! trace's clock. A missing field has its default, so that older files stay readable.
+//! The counters are the kernel's own, counted since the machine or the group was started; what
+//! happened between two readings is their difference. Names have the unit. Times are nanoseconds of
+//! the trace's clock. A missing field has its default, so that older files stay readable.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -17,12 +17,12 @@ use unhitch_model::{
 pub struct MachineFile {
     /// Version of this layout: 1.
     pub version: u32,
-    /// The control groups; all else refers to them by their place here, from 0.
+    /// The control groups. Everything else refers to them by their index here, from 0.
     pub groups: Vec<GroupName>,
-    /// Who was in them.
+    /// The tasks in them.
     pub members: Vec<Member>,
-    /// The readings, by time: the first at or before the start of what the trace covers, where
-    /// there was one; the last at the save.
+    /// The readings, by time. The first one is at or before the start of what the trace covers, if
+    /// there was one that early; the last one is at the save.
     pub readings: Vec<MachineReading>,
 }
 
@@ -36,13 +36,13 @@ pub struct GroupName {
     pub path: String,
 }
 
-/// In which groups a task was.
+/// The groups of a task.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Member {
-    /// The task: a process by its pid, or a thread that is elsewhere than its process.
+    /// The task: a process by its pid, or a thread whose groups differ from its process's.
     pub tid: u32,
-    /// When it was last seen there.
+    /// When it was last seen in them.
     pub time_ns: u64,
     /// Its groups, one of each hierarchy.
     pub groups: Vec<u32>,
@@ -54,15 +54,15 @@ pub struct Member {
 pub struct MachineReading {
     /// When.
     pub time_ns: u64,
-    /// The host's time (`/proc/stat`), summed over CPUs.
+    /// CPU time that the host gave to others (`/proc/stat`), summed over CPUs.
     pub steal_ns: Option<u64>,
     /// `/proc/pressure/*` by resource.
     pub pressure: BTreeMap<String, PressureTotals>,
-    /// Some counters of `/proc/vmstat`, by their names there.
+    /// Some counters of `/proc/vmstat`, by the kernel's names.
     pub vmstat: BTreeMap<String, u64>,
-    /// Accounts of control groups; without what was never limited and never came to a limit.
+    /// Accounts of control groups. Left out are those that never had a limit and never reached one.
     pub groups: Vec<GroupAccounts>,
-    /// True when every control group was looked at.
+    /// True if every control group was read.
     pub whole: bool,
 }
 
@@ -70,9 +70,9 @@ pub struct MachineReading {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct PressureTotals {
-    /// Some task waited.
+    /// Some task was waiting.
     pub some_ns: u64,
-    /// All tasks that had work waited.
+    /// All tasks that had work were waiting.
     pub full_ns: u64,
 }
 
@@ -103,7 +103,7 @@ pub struct CpuTotals {
     pub periods: u64,
     /// Periods in which it used up its quota.
     pub throttled_periods: u64,
-    /// How long it was kept from CPUs, summed over CPUs.
+    /// How long its tasks were kept off CPUs, summed over CPUs.
     pub throttled_ns: u64,
 }
 
@@ -115,7 +115,7 @@ pub struct MemoryTotals {
     pub limit_bytes: Option<u64>,
     /// Memory in use.
     pub used_bytes: u64,
-    /// How often it came to a limit, by the kernel's names.
+    /// How often it reached a limit, by the kernel's names.
     pub events: BTreeMap<String, u64>,
 }
 
@@ -133,18 +133,18 @@ pub struct DeviceTotals {
     pub reads: u64,
     /// Writes.
     pub writes: u64,
-    /// Its limits there, as the kernel writes them in `io.max`; empty without.
+    /// Its limits there, as the kernel writes them in `io.max`; empty if it has none.
     pub limits: String,
 }
 
 impl MachineFile {
-    /// Name and content of the member, for [`ContainerParts::extra`](super::ContainerParts::extra).
+    /// The member's name and content, for [`ContainerParts::extra`](super::ContainerParts::extra).
     pub fn entry(&self) -> Option<(String, Vec<u8>)> {
-        // Nothing in it can fail to be JSON.
-        serde_json::to_vec(self).ok().map(|json| (super::MACHINE.to_owned(), json))
+        // All of it can be written as JSON, so this never fails.
+        serde_json::to_vec(self).ok().map(|json| (super::members::MACHINE.to_owned(), json))
     }
 
-    /// Puts what it says into `trace`. Whatever refers to a group that is not listed is left out.
+    /// Adds its content to `trace`. Leaves out references to groups that are not listed.
     pub(super) fn apply(self, trace: &mut Trace) {
         let known = self.groups.len() as u32;
         let mut readings: Vec<Reading> =

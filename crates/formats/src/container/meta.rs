@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 pub struct ContainerMeta {
     /// Version of this layout: 1.
     pub version: u32,
-    /// What wrote the file, e.g. `unhitch 0.1.0`.
+    /// The program that wrote the file, e.g. `unhitch 0.1.0`.
     pub producer: String,
     /// Host name.
     pub host: String,
-    /// Kernel release, as `uname -r` says it.
+    /// Kernel release, in the words of `uname -r`.
     pub kernel: String,
-    /// Architecture, as `uname -m` says it.
+    /// Architecture, in the words of `uname -m`.
     pub arch: String,
     /// CPUs of the machine.
     pub cpus: u16,
@@ -27,21 +27,21 @@ pub struct ContainerMeta {
     pub clock: String,
     /// Wall-clock time of the clock's zero, nanoseconds since the Unix epoch.
     pub epoch_ns: Option<i64>,
-    /// The time between two CPU samples of one CPU.
+    /// The time between two CPU samples of one CPU, nanoseconds.
     pub sample_period_ns: u64,
-    /// The recorder's options as used.
+    /// The recorder's options.
     pub recorder: serde_json::Value,
-    /// What each CPU's events really cover.
+    /// What each CPU's events cover.
     pub spans: Vec<CpuWindow>,
     /// Where events are missing.
     pub losses: Vec<CpuLoss>,
-    /// What `/proc` said about threads at the time of the save.
+    /// What `/proc` showed about threads at the time of the save.
     pub threads: Vec<ThreadFacts>,
-    /// What `/proc` said about processes at the time of the save.
+    /// What `/proc` showed about processes at the time of the save.
     pub processes: Vec<ProcessFacts>,
     /// Threads that were waiting for a futex at the time of the save.
     pub futex_waits: Vec<FutexWaiter>,
-    /// What the recorder has to say about damage, loss and guesses.
+    /// The recorder's warnings about damage, loss and guesses.
     pub warnings: Vec<String>,
 }
 
@@ -93,7 +93,7 @@ pub struct ThreadFacts {
 pub struct ProcessFacts {
     /// Process id.
     pub pid: u32,
-    /// Its command line, words joined by blanks.
+    /// Its command line, with blanks between the arguments.
     pub command_line: String,
 }
 
@@ -101,12 +101,12 @@ pub struct ProcessFacts {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FutexWaiter {
-    /// When that was read.
+    /// When this was read.
     pub time_ns: u64,
     /// The waiting thread.
     pub tid: u32,
     /// Address of the futex word in its process, avma.
     pub word_avma: u64,
-    /// The thread that held the lock, where the lock says so.
+    /// The owner of the lock, if the lock word has it.
     pub owner_tid: Option<u32>,
 }

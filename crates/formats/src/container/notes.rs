@@ -1,10 +1,10 @@
-//! Replaces a container's notes, its only part that changes after the recording.
+//! Replaces a container's notes, the only part that changes after the recording.
 //!
-//! The container is written anew under a temporary name and takes the old one's place whole: who
-//! has the old one open goes on reading it.
+//! The container is written again under a temporary name and then replaces the old one in one step.
+//! A process that has the old one open goes on reading that.
 
+use super::members::{NOTES, PERF_DATA};
 use super::write::{Readers, Temporary, create};
-use super::{NOTES, PERF_DATA};
 use crate::Error;
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Write};
@@ -12,10 +12,10 @@ use std::path::Path;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipArchive, ZipWriter, result::ZipError};
 
-/// Replaces the notes of the container at `path`; nothing else in it changes.
+/// Replaces the notes of the container at `path`. Nothing else in it changes.
 ///
 /// # Errors
-/// When it is no container or cannot be written; it is then as it was.
+/// If it is not a container or cannot be written. The file is then unchanged.
 pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
     let folder =
         path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -28,7 +28,7 @@ pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
     let mut out = ZipWriter::new(BufWriter::with_capacity(1 << 20, file));
     let written = copy(&mut zip, &mut out, notes);
     if let Err(error) = written {
-        // Dropped, it would try once more to finish an archive that is about to be removed, and
+        // Its destructor would try again to finish an archive that is about to be removed, and
         // print that it cannot.
         std::mem::forget(out);
         return Err(error);
@@ -38,8 +38,8 @@ pub fn set_notes(path: &Path, notes: &str) -> Result<(), Error> {
     fs::rename(&temporary.0, path).map_err(Error::at(path))
 }
 
-/// Whoever may read the container's group may read it anew. Others never: what an older version
-/// left open is closed.
+/// Who may read the new file: the owner, and the group if it may read the old one. Others never
+/// may, even if an older version allowed it.
 #[cfg(unix)]
 fn readers_of(about: &fs::Metadata) -> Readers {
     use std::os::unix::fs::MetadataExt;
@@ -61,8 +61,8 @@ fn copy(
         match &*entry.name()? {
             NOTES => {}
             PERF_DATA if entry.compression() == CompressionMethod::Stored => {
-                // Copied as it is it would lose the border that it is mapped on. Its checksum is
-                // made anew, so damage must end the copy here.
+                // A raw copy would lose the alignment for mapping. The checksum is computed anew,
+                // so damage must end the copy here.
                 let options =
                     SimpleFileOptions::default().compression_method(CompressionMethod::Stored);
                 out.start_file(PERF_DATA, options.with_alignment(8).large_file(true))?;
@@ -79,7 +79,7 @@ fn copy(
     Ok(())
 }
 
-/// Copies the records; the reader compares their checksum at the end.
+/// Copies the records. The reader compares their checksum at the end.
 fn copy_checked(records: &mut impl io::Read, out: &mut impl Write) -> Result<(), Error> {
     let mut buffer = vec![0; 1 << 20];
     loop {
@@ -94,7 +94,7 @@ fn copy_checked(records: &mut impl io::Read, out: &mut impl Write) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ContainerMeta, ContainerParts, facts, write_container};
+    use super::super::{ContainerMeta, ContainerParts, read_meta, write_container};
     use super::*;
     use std::io::Read;
 
@@ -114,7 +114,7 @@ mod tests {
         write_container(&path, parts).unwrap();
         for notes in ["new", "", "longer than before\nby far"] {
             set_notes(&path, notes).unwrap();
-            assert_eq!(facts(&path).unwrap(), Some((meta.clone(), notes.to_owned())));
+            assert_eq!(read_meta(&path).unwrap(), Some((meta.clone(), notes.to_owned())));
         }
         let mut zip = ZipArchive::new(File::open(&path).unwrap()).unwrap();
         assert_eq!(zip.len(), 4, "perf.data, meta.json, lab.json and notes.md");
@@ -124,7 +124,7 @@ mod tests {
         assert!(read == perf_data);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "nothing is left behind");
         fs::write(&path, b"no zip").unwrap();
-        assert!(set_notes(&path, "x").is_err() && facts(&path).unwrap().is_none());
+        assert!(set_notes(&path, "x").is_err() && read_meta(&path).unwrap().is_none());
         assert_eq!(fs::read(&path).unwrap(), b"no zip");
     }
 }

@@ -1,10 +1,13 @@
-//! Reads a container: its `perf.data` in place, and what the other entries add.
+//! Reads a container: its `perf.data` in place, and the entries that add to it.
 //!
-//! Every entry that is inflated is held to a limit, whatever its header claims.
+//! Every entry is unpacked up to a limit only, whatever its header claims.
 
 use super::check::{self, Zip};
+use super::machine::MachineFile;
+use super::members::{MACHINE, META, NOTES, PERF_DATA, SYMBOLS};
+use super::meta::ContainerMeta;
 use super::recover;
-use super::{ContainerMeta, MACHINE, META, MachineFile, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
+use super::symbols::SymbolFile;
 use crate::{Error, etl, perf_data};
 use serde::de::DeserializeOwned;
 use std::io::{Cursor, Read, Seek};
@@ -14,8 +17,8 @@ use unhitch_model::{
 };
 use zip::{CompressionMethod, ZipArchive};
 
-/// A `perf.data` that somebody compressed is unpacked to at most this, and to what
-/// [`check::allowed`] says.
+/// Maximum number of bytes that a compressed `perf.data` is unpacked to; [`check::allowed`] may
+/// allow less.
 const MAX_PERF_DATA_LEN: u64 = 8 << 30;
 
 /// True for a zip.
@@ -43,19 +46,19 @@ pub(crate) fn read(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Tra
     let mut trace = records(bytes, &mut zip, release, &mut warnings)?;
     check::names(&mut zip, bytes, &mut warnings);
     add_members(&mut trace, &mut zip, &mut warnings);
-    // What is damaged comes first: everything else is to be read with that in mind.
+    // Damage comes first, because it puts everything else in doubt.
     warnings.merge(std::mem::take(&mut trace.warnings));
     trace.warnings = warnings;
     Ok(trace)
 }
 
-/// Adds what the members besides the records say.
+/// Adds the content of the members other than the records.
 fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, warnings: &mut Warnings) {
     trace.meta.format = Format::Hitch;
     match json::<ContainerMeta>(zip, META, warnings) {
         Some(meta) => apply_meta(meta, trace),
         None => warnings.add(
-            "the container has no readable meta.json: what each CPU's events cover is guessed",
+            "the container has no readable meta.json: what each CPU's events cover is a guess",
         ),
     }
     if let Some(machine) = json::<MachineFile>(zip, MACHINE, warnings) {
@@ -67,7 +70,7 @@ fn add_members(trace: &mut Trace, zip: &mut Zip<'_>, warnings: &mut Warnings) {
     check::unread(zip, warnings);
 }
 
-/// Reads what is left of a container that has lost its end. None where there are no records.
+/// Reads what is left of a container that has lost its end; `None` if there are no records.
 fn read_without_directory(
     bytes: &[u8],
     release: &(dyn Fn(&[u8]) + Sync),
@@ -76,7 +79,10 @@ fn read_without_directory(
     let mut zip = Zip::new(Cursor::new(&found.others[..])).ok()?;
     let records = bytes.get(found.records)?;
     let mut warnings = Warnings::default();
-    warnings.add("the container is cut off, or its directory is damaged: what was found of its members is used, others are missing");
+    warnings.add(
+        "the container is cut off, or its directory is damaged: the members that were found are \
+         used, others are missing",
+    );
     let (trace, sum) = rayon::join(
         || perf_data::load(records, release),
         || found.crc32.map(|_| check::crc32(records, release)),
@@ -94,7 +100,8 @@ fn read_without_directory(
     }))
 }
 
-/// Decodes the records, in place where they are stored, and compares their checksum meanwhile.
+/// Decodes the records, in place if they are stored uncompressed, and compares their checksum
+/// meanwhile.
 fn records(
     bytes: &[u8],
     zip: &mut Zip<'_>,
@@ -130,7 +137,7 @@ fn records(
     trace
 }
 
-/// The names of the `.etl` files of a zip that has no `perf.data`.
+/// The names of the `.etl` files of a zip without a `perf.data`.
 pub(super) fn windows_traces<R: Read + Seek>(zip: &ZipArchive<R>) -> Vec<String> {
     if zip.index_for_name(PERF_DATA).is_some() {
         return Vec::new();
@@ -145,11 +152,11 @@ pub(super) fn windows_traces<R: Read + Seek>(zip: &ZipArchive<R>) -> Vec<String>
         .collect()
 }
 
-/// The `.etl` files of a zip, largest first: the kernel's session before those of single programs.
-/// None of a container of ours.
+/// The `.etl` files of a zip, largest first, so that the kernel's session comes before those of
+/// single programs. Empty for Unhitch's own container.
 pub(crate) fn unpack_etl(bytes: &[u8], warnings: &mut Warnings) -> Result<Vec<Vec<u8>>, Error> {
     let mut zip = Zip::new(Cursor::new(bytes))?;
-    // How many events they may hold is limited by the length of the zip as well.
+    // The length of the zip also limits how much all files together may unpack to.
     let mut allowed = check::allowed(bytes.len() as u64, u64::MAX);
     let mut files = Vec::new();
     for name in windows_traces(&zip) {
@@ -165,21 +172,22 @@ pub(crate) fn unpack_etl(bytes: &[u8], warnings: &mut Warnings) -> Result<Vec<Ve
             ));
         } else if (unpacked.len() as u64) < whole {
             warnings.add(format!(
-                "{name} in the zip was read up to byte {}: it is too long for its zip to be sane",
+                "{name} in the zip was read up to byte {}: it unpacks to more than a zip of this \
+                 length can honestly hold",
                 unpacked.len()
             ));
         }
         if etl::is_etl(&unpacked) {
             files.push((name, unpacked));
         } else {
-            warnings.add(format!("{name} in the zip is not an .etl file, and was left out"));
+            warnings.add(format!("{name} in the zip is not an .etl file and was left out"));
         }
     }
     files.sort_by(|a, b| b.1.len().cmp(&a.1.len()).then(a.0.cmp(&b.0)));
     Ok(files.into_iter().map(|(_, unpacked)| unpacked).collect())
 }
 
-/// A member that is JSON; `None` when there is none, or none that can be read.
+/// A JSON member; `None` if it is missing or cannot be read.
 fn json<T: DeserializeOwned>(zip: &mut Zip<'_>, name: &str, warnings: &mut Warnings) -> Option<T> {
     let text = check::member(zip, name, warnings)?;
     let parsed = serde_json::from_slice(&text);
@@ -191,7 +199,7 @@ fn json<T: DeserializeOwned>(zip: &mut Zip<'_>, name: &str, warnings: &mut Warni
         .ok()
 }
 
-/// The recorder knows better than what can be worked out from the records.
+/// Applies `meta.json`, which takes precedence over what follows from the records.
 fn apply_meta(meta: ContainerMeta, trace: &mut Trace) {
     let facts = &mut trace.meta;
     (facts.producer, facts.host, facts.kernel, facts.arch) =

@@ -1,32 +1,32 @@
-//! Finds the members of a container without its directory: one whose end was cut off, or that a
-//! crash left while names were added.
+//! Finds the members of a container that lacks its directory, because its end was cut off or a
+//! crash interrupted the adding of names.
 //!
 //! Format: APPNOTE.TXT 4.3.7; each member follows a header with its name and length. The members
-//! but the records are given a new directory, in memory.
+//! other than the records get a new directory in memory.
 
-use super::PERF_DATA;
+use super::members::PERF_DATA;
 use std::ops::Range;
 
 const LOCAL: &[u8; 4] = b"PK\x03\x04";
 const LOCAL_LEN: usize = 30;
-/// A length that stands in the extra field instead (4.5.3).
+/// This length means that the real one is in the extra field (4.5.3).
 const ZIP64: u32 = u32::MAX;
-/// Members that are looked at, at most.
+/// Maximum number of members that are looked at.
 const MAX_MEMBERS: usize = 64;
-/// All that is copied of them, bytes.
+/// Maximum number of bytes that are copied of them, in all.
 const MAX_COPIED_LEN: usize = 512 << 20;
 
-/// What was found of a container.
+/// The members that were found.
 pub(super) struct Found {
-    /// Where the records are, as far as they are there.
+    /// Where the records are, as far as they exist.
     pub(super) records: Range<usize>,
-    /// The checksum that the records were written with; none where their end is missing.
+    /// The checksum that the records were written with; `None` if their end is missing.
     pub(super) crc32: Option<u32>,
-    /// The other members as a zip.
+    /// The other members, as a zip.
     pub(super) others: Vec<u8>,
 }
 
-/// Walks the headers from the first on. None where there are no records.
+/// Walks the headers from the first one on; `None` if there are no records.
 pub(super) fn find(bytes: &[u8]) -> Option<Found> {
     let (mut at, mut records, mut crc32) = (0, None, None);
     let (mut others, mut directory, mut count) = (Vec::new(), Vec::new(), 0_u16);
@@ -35,7 +35,7 @@ pub(super) fn find(bytes: &[u8]) -> Option<Found> {
         let end = bytes.len().min(member.content.end);
         let is_whole = end == member.content.end;
         if member.name == PERF_DATA.as_bytes() {
-            // Compressed records are somebody else's work, and in no haste.
+            // Unhitch does not compress records, so this is not a save that was interrupted.
             if member.method != 0 {
                 return None;
             }
@@ -69,7 +69,7 @@ struct Member<'a> {
     name: &'a [u8],
     method: u16,
     crc32: u32,
-    /// May reach beyond the end of the file.
+    /// Where the content is; may reach beyond the end of the file.
     content: Range<usize>,
 }
 
@@ -103,7 +103,7 @@ impl<'a> Member<'a> {
     }
 }
 
-/// The packed length in a zip64 extra field: after the unpacked one.
+/// The packed length in a zip64 extra field, which follows the unpacked length.
 fn long_len(mut extra: &[u8]) -> Option<usize> {
     loop {
         let (id, len) = (

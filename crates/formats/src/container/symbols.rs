@@ -1,9 +1,8 @@
-//! `symbols.json`: function names by module and offset, resolved where the code is: on the
-//! recording machine.
+//! `symbols.json`: function names by module and offset, resolved on the recording machine, where
+//! the code is.
 //!
-//! Names stand once in a list; frames refer to them by index. A frame belongs to a module of the
-//! same path, kind and build id, so that a file can be read beside another trace's symbols without
-//! mixing up two versions of a library.
+//! Each name is in a list once, and frames refer to it by index. A frame matches a module of the
+//! same path, kind and build id, so that two versions of a library are never mixed up.
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
@@ -16,10 +15,10 @@ use unhitch_model::{Frame, FrameId, Module, ModuleKind, Symbol, Trace};
 pub struct SymbolFile {
     /// Version of this layout: 1.
     version: u32,
-    /// Every function and file name once; the first is empty.
+    /// Every function and file name once. The first one is empty.
     names: Vec<String>,
     modules: Vec<NamedModule>,
-    /// What has no name, and why.
+    /// Which frames have no names, and why.
     warnings: Vec<String>,
 }
 
@@ -49,14 +48,14 @@ impl From<ModuleKind> for Kind {
     fn from(kind: ModuleKind) -> Self {
         match kind {
             ModuleKind::Kernel => Self::Kernel,
-            // A container holds no Windows trace, and the place of a cut has no name to be kept.
+            // A container holds no Windows trace, and a cut has no name to keep.
             ModuleKind::File | ModuleKind::Image { .. } | ModuleKind::Cut => Self::File,
             ModuleKind::Anonymous { pid } | ModuleKind::Jit { pid, .. } => Self::Anonymous { pid },
         }
     }
 }
 
-/// Indices into the names of function and file, and the line.
+/// Indices of the function's and the file's name, and the line.
 type Function = (u32, u32, u32);
 
 impl SymbolFile {
@@ -92,18 +91,18 @@ impl SymbolFile {
         file
     }
 
-    /// With what there is to say of frames without names.
+    /// Adds warnings about frames without names.
     #[must_use]
     pub fn with_warnings(self, warnings: Vec<String>) -> Self {
         Self { warnings, ..self }
     }
 
-    /// What has no name, and why.
+    /// Which frames have no names, and why.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// Names the frames of `trace` that this file knows. Frames that have names already get these.
+    /// Names the frames of `trace` that this file knows, even those that have names already.
     pub fn apply(&self, trace: &mut Trace) {
         self.warnings.iter().for_each(|warning| trace.warnings.add(warning.clone()));
         let key = |path: &str, kind: Kind, build_id: &str| format!("{kind:?} {build_id} {path}");

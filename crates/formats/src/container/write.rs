@@ -1,10 +1,12 @@
-//! Writes a container so that it is there whole or not at all.
+//! Writes a container completely or not at all.
 //!
-//! It grows under a temporary name in the target's folder, is synced, and then linked to its name,
-//! which fails when the name is taken: a trace of a hang cannot be made again, so none is ever
-//! overwritten.
+//! It is written under a temporary name in the target's folder, synced, and then linked to its
+//! name, which fails if the name is taken. A trace of a hang cannot be recorded again, so none is
+//! ever overwritten.
 
-use super::{ContainerMeta, META, NOTES, PERF_DATA, SYMBOLS, SymbolFile};
+use super::members::{META, NOTES, PERF_DATA, SYMBOLS};
+use super::meta::ContainerMeta;
+use super::symbols::SymbolFile;
 use crate::Error;
 use serde::Serialize;
 use std::{
@@ -14,7 +16,7 @@ use std::{
 };
 use zip::{CompressionMethod, ZipWriter, write::SimpleFileOptions};
 
-/// What goes into a container.
+/// The content of a container.
 pub struct ContainerParts<'a> {
     /// Becomes `meta.json`.
     pub meta: &'a ContainerMeta,
@@ -28,7 +30,7 @@ pub struct ContainerParts<'a> {
     pub extra: Vec<(String, Vec<u8>)>,
 }
 
-/// Who may read a file. A trace shows what all programs of a machine did.
+/// Who may read a file. A trace shows what every program of a machine did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Readers {
     /// Its owner alone (0600).
@@ -38,16 +40,17 @@ pub enum Readers {
     Group(u32),
 }
 
-/// Writes `parts` to `path`, for its owner alone; gives the file, which can be read and written.
+/// Writes `parts` to `path`, readable by the owner only. Returns the file, open for reading and
+/// writing.
 ///
 /// # Errors
-/// [`Error::Exists`] when there is a file already; else what went wrong. In both cases nothing is
-/// left behind.
+/// [`Error::Exists`] if the file exists already; else what went wrong. Neither leaves anything
+/// behind.
 pub fn write_container(path: &Path, parts: ContainerParts<'_>) -> Result<File, Error> {
     write_container_for(Readers::Owner, path, parts)
 }
 
-/// The same, for others than the owner too.
+/// The same, readable by `readers`.
 ///
 /// # Errors
 /// Those of [`write_container`].
@@ -59,8 +62,8 @@ pub fn write_container_for(
     write(path, parts, readers)
 }
 
-/// A new file. It is its owner's from the first byte on; a group is let in when it is the file's,
-/// which takes two steps.
+/// Creates a file. Only its owner may read it at first. A group may read it once the file belongs
+/// to the group, which takes two steps.
 pub(super) fn create(path: &Path, readers: Readers) -> io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create_new(true);
@@ -68,7 +71,7 @@ pub(super) fn create(path: &Path, readers: Readers) -> io::Result<File> {
     {
         use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, fchown};
         let file = options.mode(0o600).open(path)?;
-        // A trace is not given up because its owner may not hand it to that group.
+        // If the owner may not give the file to that group, the trace is still saved.
         if let Readers::Group(group) = readers
             && fchown(&file, None, Some(group)).is_ok()
         {
@@ -102,13 +105,13 @@ fn write(path: &Path, parts: ContainerParts<'_>, readers: Readers) -> Result<Fil
     let file = out.into_inner().map_err(|error| Error::at(path)(error.into_error()))?;
     file.sync_all().map_err(Error::at(path))?;
     publish(&temporary.0, path)?;
-    // The trace is there, under its name. A folder that cannot be synced (some file systems know no
-    // such thing) is no failed save.
+    // The trace has its name now. If the folder cannot be synced, as on some file systems, the save
+    // has not failed.
     let _ = File::open(folder).and_then(|folder| folder.sync_all());
     Ok(file)
 }
 
-/// Gives the finished file its name, never taking it from another.
+/// Gives the finished file its name. Never replaces another file.
 fn publish(temporary: &Path, path: &Path) -> Result<(), Error> {
     let exists_or = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => Error::Exists(path.to_owned()),
@@ -117,8 +120,7 @@ fn publish(temporary: &Path, path: &Path) -> Result<(), Error> {
     match fs::hard_link(temporary, path) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(exists_or(error)),
-        // A file system without hard links: claim the name with an empty file, which is then ours
-        // to replace.
+        // A file system without hard links: claim the name with an empty file, then replace that.
         Err(_) => {
             create(path, Readers::Owner).map_err(exists_or)?;
             fs::rename(temporary, path).map_err(|error| {
@@ -129,12 +131,12 @@ fn publish(temporary: &Path, path: &Path) -> Result<(), Error> {
     }
 }
 
-/// A file that goes away with this.
+/// A file that is removed when this is dropped.
 pub(super) struct Temporary(pub PathBuf);
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        // It is gone already where it was renamed.
+        // It may have been renamed, and is gone then.
         let _ = fs::remove_file(&self.0);
     }
 }
@@ -144,7 +146,7 @@ fn write_zip<W: Write + Seek>(out: &mut W, parts: ContainerParts<'_>) -> Result<
     match write_entries(&mut zip, parts) {
         Ok(()) => Ok(zip.finish().map(drop)?),
         Err(error) => {
-            // Dropped, it would try once more to finish an archive that is about to be removed, and
+            // Its destructor would try again to finish an archive that is about to be removed, and
             // print that it cannot.
             std::mem::forget(zip);
             Err(error)
@@ -183,8 +185,8 @@ fn json(entry: &'static str, value: &impl Serialize) -> Result<Vec<u8>, Error> {
     serde_json::to_vec(value).map_err(|source| Error::Json { entry, source })
 }
 
-/// The name of a new trace: `stamp` is local time as `YYYY-MM-DD_HH-MM-SS`. What a file name cannot
-/// hold becomes `-`.
+/// The file name of a new trace. `stamp` is local time as `YYYY-MM-DD_HH-MM-SS`. Characters of
+/// `what` that may not be in file names become `-`.
 pub fn trace_file_name(stamp: &str, what: &str) -> String {
     let keep = |letter: char| {
         if letter.is_alphanumeric() || "._-".contains(letter) { letter } else { '-' }

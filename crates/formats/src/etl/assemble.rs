@@ -1,187 +1,148 @@
-//! Decoded buffers to the trace: names and lives first, then stacks to their events, then the
-//! columns.
+//! Assembles the trace from decoded buffers: names and lifetimes first, then the stacks of each
+//! event, then the columns.
 
 use super::{
+    buffer::u32_at,
     catalogue::Catalogue,
     clock::{Clock, LogHeader, utf16_z},
     columns::{self, Settled, StackIndex, by_time},
-    decode::is_kernel,
+    coverage,
     event::NOBODY,
     hook,
     images::Spaces,
-    join::{self, Definitions},
-    load::Merged,
+    join::{self, Definitions, Joined, Target},
+    kinds::KindTable,
+    merged::Merged,
     methods::Methods,
-    others,
+    parts::Parts,
     paths::Paths,
-    rows::{Chunk, Naming, Other, Ready, Sample, StackRecord, Switch},
-    tasks,
+    provider_events::{self, Kind},
+    rows::{Chunk, Naming, ProviderEvent, Ready, Sample, StackRecord, Switch},
+    space_id::is_kernel_avma,
+    tasks::{self, ProcessIndex},
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::mem;
-use unhitch_model::{CpuSpan, Loss, NameId, Threads, Trace, Warnings, Window, units};
+use unhitch_model::{NameId, Threads, Trace, Warnings, units};
 
-/// Fills `trace` with all that the buffers hold.
+/// Fills `trace` with the content of the buffers.
 pub(super) fn assemble(
     merged: Merged,
     headers: &[LogHeader],
     trace: &mut Trace,
     warnings: &mut Warnings,
 ) {
-    let Merged { mut chunks, parts, kinds } = merged;
+    let Merged { mut chunks, parts, kinds: kind_table } = merged;
     let first = headers.first().cloned().unwrap_or_default();
     let pointer_bytes = first.pointer_bytes;
-    let clock = Clock::new(
-        headers.iter().map(|header| header.zero).min().unwrap_or(0),
-        first.ticks_per_second(),
-    );
+    let zero = headers.iter().map(|header| header.zero).min().unwrap_or(0);
+    let clock = Clock::new(zero, first.ticks_per_second());
 
     let naming = naming(&mut chunks);
-    let switches = taken(&mut chunks, |chunk| &mut chunk.switches);
-    let readies = taken(&mut chunks, |chunk| &mut chunk.readies);
-    let samples = taken(&mut chunks, |chunk| &mut chunk.samples);
-    let records = taken(&mut chunks, |chunk| &mut chunk.stacks);
-    let definitions = taken(&mut chunks, |chunk| &mut chunk.definitions);
-    let others = taken(&mut chunks, |chunk| &mut chunk.others).into_iter().zip(0_u32..);
-    let others =
-        others.map(|(rows, chunk)| rows.into_iter().map(|row| (chunk, row)).collect()).collect();
-    // What has the most rows on one core, the rest on another.
-    let (records, (switches, readies, samples, definitions, rows)) = rayon::join(
-        || by_time(records, |row| row.at),
-        || {
-            (
-                by_time(switches, |row| row.ticks),
-                by_time(readies, |row| row.ticks),
-                by_time(samples, |row| row.ticks),
-                Definitions::new(by_time(definitions, |row| row.at).into_iter()),
-                by_time(others, |(_, row): &(u32, Other)| row.ticks),
-            )
-        },
-    );
-
-    let mut kept = vec![false; kinds.kinds.len()];
-    rows.iter().for_each(|(_, row)| {
-        kept.iter_mut().skip(row.kind as usize).take(1).for_each(|kept| *kept = true)
-    });
-    let mut catalogue = Catalogue::new(&naming);
-    let kinds_of_trace = others::kinds(&kinds, &kept, &mut catalogue, pointer_bytes, trace);
-    if catalogue.left_out > 0 {
-        warnings.add(format!(
-            "{} descriptions of events have more fields than can be kept: those are shown as bytes",
-            catalogue.left_out
-        ));
-    }
-    for (kind, count) in kinds_of_trace.iter().zip(&kinds.counts) {
-        *trace.by_kind.entry(kind.name.clone()).or_default() += count;
-    }
-
-    let threads = mem::replace(&mut trace.threads, Threads::new(NameId::EMPTY));
-    let mentioned = mentioned(&switches, &readies, &samples, &records, &rows);
-    let mut built =
-        tasks::build(&naming, &mentioned, clock, pointer_bytes, threads, &mut trace.strings);
-    trace.threads = mem::replace(&mut built.threads, Threads::new(NameId::EMPTY));
-    if built.homeless > 0 {
-        warnings.add(format!(
-            "the trace does not tell of {} threads what process they belong to",
-            built.homeless
-        ));
-    }
+    let mut rows = Rows::take(&mut chunks);
+    let kinds = describe_kinds(&kind_table, &rows, &naming, pointer_bytes, trace, warnings);
+    let processes = name_tasks(&rows, &naming, clock, pointer_bytes, trace, warnings);
     let paths = Paths::new(&naming, pointer_bytes, &mut trace.strings);
-    let spaces = Spaces::new(
-        &naming,
-        |ticks| clock.time(ticks),
-        &built.processes,
-        &paths,
-        pointer_bytes,
-        trace,
-    );
+    let time = |ticks| clock.time(ticks);
+    let spaces = Spaces::new(&naming, time, &processes, &paths, pointer_bytes, trace);
 
-    let (targets_readies, (targets_switches, targets_samples, targets_others)) = rayon::join(
-        || columns::targets_of_readies(&readies, &switches),
-        || {
-            let of_others = others::targets(&rows, &chunks, &kinds_of_trace, &switches);
-            (
-                columns::targets_of_switches(&switches),
-                columns::targets_of_samples(&samples),
-                of_others,
-            )
-        },
-    );
-    let kernel_part = |part: u32| {
-        parts.words(part).first().is_some_and(|avma| is_kernel(*avma, usize::from(pointer_bytes)))
-    };
-    let targets = [&targets_switches[..], &targets_readies, &targets_samples, &targets_others];
-    let [on_switch, on_ready, on_sample, on_other] =
-        join::join(targets, &records, &definitions, kernel_part, warnings);
-    drop((records, definitions));
+    let targets = Targets::new(&rows, &chunks, &kinds);
+    let joined = targets.join(&mut rows, &parts, pointer_bytes, warnings);
 
     let settled = Settled::new(clock, &trace.threads);
-    let methods = Methods::new(&rows, &chunks, &kinds, &built.processes, clock);
-    match methods.nameless() {
-        0 => {}
-        1 => warnings.add(
-            "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): \
-             its code is shown as addresses",
-        ),
-        count => warnings.add(format!(
-            "{} methods of .NET were recorded without names (MethodLoad, not MethodLoadVerbose): \
-             their code is shown as addresses",
-            units::count(count as u64)
-        )),
-    }
-    let mut stacks = StackIndex::new(&built.processes, &spaces, &parts, methods);
-    // Stacks become the trace's on one core, what else there is of the columns on another.
-    let threads = mem::replace(&mut trace.threads, Threads::new(NameId::EMPTY));
-    let (stack_ids, rest) = rayon::join(
-        || {
-            let waits = columns::wait_stacks(&switches, &on_switch);
-            let waits = waits
-                .iter()
-                .zip(&switches)
-                .map(|(joined, row)| stacks.stack(*joined, clock.time(row.ticks), trace))
-                .collect();
-            let wakes = on_ready
-                .iter()
-                .zip(&readies)
-                .map(|(joined, row)| stacks.stack(*joined, clock.time(row.ticks), trace))
-                .collect();
-            (waits, wakes, stacks.samples(&samples, &on_sample, &settled, &threads, trace))
-        },
-        || {
-            let wakings = columns::wakings(
-                &readies,
-                &targets_readies,
-                &on_ready,
-                &switches,
-                &settled,
-                &threads,
-            );
-            (columns::switches(&switches, &settled), wakings, columns::samples(&samples, &settled))
-        },
-    );
-    trace.threads = threads;
-    (trace.switches, trace.wakings, trace.samples) = rest;
-    (trace.switches.stack, trace.wakings.stack, trace.samples.stack) = stack_ids;
-    others::add(
-        &rows,
+    let methods = Methods::new(&rows.provider_events, &chunks, &kind_table, &processes, clock);
+    warn_of_nameless_methods(methods.nameless(), warnings);
+    let mut stacks = StackIndex::new(&processes, &spaces, &parts, methods);
+    fill_columns(&rows, &targets, &joined, &settled, &mut stacks, trace);
+    provider_events::add(
+        &rows.provider_events,
         &chunks,
-        &targets_others,
-        &on_other,
-        &kinds_of_trace,
+        &targets.provider_events,
+        &joined.provider_events,
+        &kinds,
         &paths,
         &settled,
-        &built.processes,
+        &processes,
         &mut stacks,
         trace,
     );
 
-    machine(&naming, trace);
-    trace.spans = spans(&chunks, clock);
-    trace.losses = losses(&chunks, headers, clock, &trace.spans, warnings);
-    early(&chunks, clock, warnings);
+    describe_machine(&naming, trace);
+    trace.spans = coverage::spans(&chunks, clock);
+    trace.losses = coverage::losses(&chunks, headers, clock, &trace.spans, warnings);
+    coverage::warn_of_early_events(&chunks, clock, warnings);
 }
 
-/// The events that name something, by time; of equal times in the order of the file.
+/// The rows of all buffers, each kind by time.
+struct Rows {
+    switches: Vec<Switch>,
+    readies: Vec<Ready>,
+    samples: Vec<Sample>,
+    stacks: Vec<StackRecord>,
+    definitions: Definitions,
+    /// With the number of the chunk that has the payload.
+    provider_events: Vec<(u32, ProviderEvent)>,
+}
+
+impl Rows {
+    /// Takes the rows out of the chunks.
+    fn take(chunks: &mut [Chunk]) -> Self {
+        let switches = taken(chunks, |chunk| &mut chunk.switches);
+        let readies = taken(chunks, |chunk| &mut chunk.readies);
+        let samples = taken(chunks, |chunk| &mut chunk.samples);
+        let stacks = taken(chunks, |chunk| &mut chunk.stacks);
+        let definitions = taken(chunks, |chunk| &mut chunk.definitions);
+        let events = taken(chunks, |chunk| &mut chunk.provider_events).into_iter().zip(0_u32..);
+        let events: Vec<Vec<(u32, ProviderEvent)>> = events
+            .map(|(events, chunk)| events.into_iter().map(|event| (chunk, event)).collect())
+            .collect();
+        // There are more stacks than anything else: they get a core of their own.
+        let (stacks, (switches, readies, samples, definitions, provider_events)) = rayon::join(
+            || by_time(stacks, |row| row.at),
+            || {
+                (
+                    by_time(switches, |row| row.ticks),
+                    by_time(readies, |row| row.ticks),
+                    by_time(samples, |row| row.ticks),
+                    Definitions::new(by_time(definitions, |row| row.at).into_iter()),
+                    by_time(events, |(_, row)| row.ticks),
+                )
+            },
+        );
+        Self { switches, readies, samples, stacks, definitions, provider_events }
+    }
+
+    /// All threads that some event is about, each with the process that the first event to name one
+    /// gives it; [`NOBODY`] if none does.
+    fn threads(&self) -> FxHashMap<u32, u32> {
+        let (scheduled, mut all) = rayon::join(
+            || {
+                let switched = self.switches.iter().flat_map(|row| [row.new_tid, row.old_tid]);
+                let tids = switched.chain(self.readies.iter().map(|row| row.tid));
+                tids.chain(self.samples.iter().map(|row| row.tid)).collect::<FxHashSet<u32>>()
+            },
+            || {
+                let mut all: FxHashMap<u32, u32> = FxHashMap::default();
+                let of_stacks = self.stacks.iter().map(|row| (row.tid, row.pid));
+                let of_events = self.provider_events.iter().map(|(_, row)| (row.tid, row.pid));
+                for (tid, pid) in of_stacks.chain(of_events) {
+                    let known = all.entry(tid).or_insert(pid);
+                    if *known == NOBODY {
+                        *known = pid;
+                    }
+                }
+                all
+            },
+        );
+        for tid in scheduled {
+            all.entry(tid).or_insert(NOBODY);
+        }
+        all.remove(&NOBODY);
+        all
+    }
+}
+
+/// The events that name something, by time; those of equal times in the order of the file.
 fn naming(chunks: &mut [Chunk]) -> Vec<Naming> {
     let mut all: Vec<Naming> =
         Vec::with_capacity(chunks.iter().map(|chunk| chunk.naming.len()).sum());
@@ -190,51 +151,176 @@ fn naming(chunks: &mut [Chunk]) -> Vec<Naming> {
     all
 }
 
-/// The rows of one kind of each buffer.
+/// The rows of one kind, from each buffer.
 fn taken<T>(chunks: &mut [Chunk], rows: impl Fn(&mut Chunk) -> &mut Vec<T>) -> Vec<Vec<T>> {
     chunks.iter_mut().map(|chunk| mem::take(rows(chunk))).collect()
 }
 
-/// All threads that any event is about, with their process where one says so: the first that does.
-fn mentioned(
-    switches: &[Switch],
-    readies: &[Ready],
-    samples: &[Sample],
-    records: &[StackRecord],
-    others: &[(u32, Other)],
-) -> FxHashMap<u32, u32> {
-    let (scheduled, mut all) = rayon::join(
-        || {
-            let tids = switches
-                .iter()
-                .flat_map(|row| [row.new_tid, row.old_tid])
-                .chain(readies.iter().map(|row| row.tid));
-            tids.chain(samples.iter().map(|row| row.tid)).collect::<FxHashSet<u32>>()
-        },
-        || {
-            let mut all: FxHashMap<u32, u32> = FxHashMap::default();
-            for (tid, pid) in records
-                .iter()
-                .map(|row| (row.tid, row.pid))
-                .chain(others.iter().map(|(_, row)| (row.tid, row.pid)))
-            {
-                let known = all.entry(tid).or_insert(pid);
-                if *known == NOBODY {
-                    *known = pid;
-                }
-            }
-            all
-        },
-    );
-    for tid in scheduled {
-        all.entry(tid).or_insert(NOBODY);
+/// Describes the file's kinds of events, and counts their events in the trace.
+fn describe_kinds(
+    table: &KindTable,
+    rows: &Rows,
+    naming: &[Naming],
+    pointer_bytes: u8,
+    trace: &mut Trace,
+    warnings: &mut Warnings,
+) -> Vec<Kind> {
+    let mut kept = vec![false; table.kinds.len()];
+    for (_, event) in &rows.provider_events {
+        if let Some(kept) = kept.get_mut(event.kind as usize) {
+            *kept = true;
+        }
     }
-    all.remove(&NOBODY);
-    all
+    let mut catalogue = Catalogue::new(naming);
+    let kinds = provider_events::kinds(table, &kept, &mut catalogue, pointer_bytes, trace);
+    if catalogue.left_out > 0 {
+        warnings.add(format!(
+            "{} event descriptions have more fields than can be kept: these events show as bytes",
+            catalogue.left_out
+        ));
+    }
+    for (kind, count) in kinds.iter().zip(&table.counts) {
+        *trace.by_kind.entry(kind.name.clone()).or_default() += count;
+    }
+    kinds
 }
 
-/// What the trace says of the machine.
-fn machine(naming: &[Naming], trace: &mut Trace) {
+/// Fills the trace's threads and processes; returns its processes by id.
+fn name_tasks(
+    rows: &Rows,
+    naming: &[Naming],
+    clock: Clock,
+    pointer_bytes: u8,
+    trace: &mut Trace,
+    warnings: &mut Warnings,
+) -> ProcessIndex {
+    let threads = mem::replace(&mut trace.threads, Threads::new(NameId::EMPTY));
+    let mentioned = rows.threads();
+    let tasks = tasks::build(naming, &mentioned, clock, pointer_bytes, threads, &mut trace.strings);
+    trace.threads = tasks.threads;
+    if tasks.homeless > 0 {
+        warnings.add(format!(
+            "the trace does not say which process {} belong to",
+            units::plural(tasks.homeless, "thread")
+        ));
+    }
+    tasks.processes
+}
+
+/// The events that may have a stack, one list for each column.
+struct Targets {
+    switches: Vec<Target>,
+    readies: Vec<Target>,
+    samples: Vec<Target>,
+    provider_events: Vec<Target>,
+}
+
+/// The stack of each of these events.
+struct JoinedStacks {
+    switches: Vec<Joined>,
+    readies: Vec<Joined>,
+    samples: Vec<Joined>,
+    provider_events: Vec<Joined>,
+}
+
+impl Targets {
+    fn new(rows: &Rows, chunks: &[Chunk], kinds: &[Kind]) -> Self {
+        let (readies, (switches, samples, provider_events)) = rayon::join(
+            || columns::targets_of_readies(&rows.readies, &rows.switches),
+            || {
+                let events = &rows.provider_events;
+                let of_events = provider_events::targets(events, chunks, kinds, &rows.switches);
+                (
+                    columns::targets_of_switches(&rows.switches),
+                    columns::targets_of_samples(&rows.samples),
+                    of_events,
+                )
+            },
+        );
+        Self { switches, readies, samples, provider_events }
+    }
+
+    /// Finds the stack of each event. Frees the rows of stacks, which nothing needs afterwards.
+    fn join(
+        &self,
+        rows: &mut Rows,
+        parts: &Parts,
+        pointer_bytes: u8,
+        warnings: &mut Warnings,
+    ) -> JoinedStacks {
+        let is_kernel = |part: u32| {
+            let first = parts.words(part).first();
+            first.is_some_and(|avma| is_kernel_avma(*avma, usize::from(pointer_bytes)))
+        };
+        let columns = [&self.switches[..], &self.readies, &self.samples, &self.provider_events];
+        let (records, definitions) =
+            (mem::take(&mut rows.stacks), mem::take(&mut rows.definitions));
+        let [switches, readies, samples, provider_events] =
+            join::join(columns, &records, &definitions, is_kernel, warnings);
+        JoinedStacks { switches, readies, samples, provider_events }
+    }
+}
+
+fn warn_of_nameless_methods(nameless: usize, warnings: &mut Warnings) {
+    match nameless {
+        0 => {}
+        1 => warnings.add(
+            "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): \
+             its code shows as addresses",
+        ),
+        count => warnings.add(format!(
+            "{} methods of .NET were recorded without names (MethodLoad, not MethodLoadVerbose): \
+             their code shows as addresses",
+            units::count(count as u64)
+        )),
+    }
+}
+
+/// Fills the columns of switches, wake-ups and samples: their stacks on one core, the rest on
+/// another.
+fn fill_columns(
+    rows: &Rows,
+    targets: &Targets,
+    joined: &JoinedStacks,
+    settled: &Settled,
+    stacks: &mut StackIndex<'_>,
+    trace: &mut Trace,
+) {
+    let Rows { switches, readies, samples, .. } = rows;
+    let threads = mem::replace(&mut trace.threads, Threads::new(NameId::EMPTY));
+    let (stack_ids, columns) = rayon::join(
+        || {
+            let waits = columns::wait_stacks(switches, &joined.switches);
+            let waits = waits
+                .iter()
+                .zip(switches)
+                .map(|(joined, row)| stacks.stack(*joined, settled.clock.time(row.ticks), trace))
+                .collect();
+            let wakes = joined.readies.iter().zip(readies);
+            let wakes = wakes
+                .map(|(joined, row)| stacks.stack(*joined, settled.clock.time(row.ticks), trace))
+                .collect();
+            (waits, wakes, stacks.samples(samples, &joined.samples, settled, &threads, trace))
+        },
+        || {
+            let wakings = columns::wakings(
+                readies,
+                &targets.readies,
+                &joined.readies,
+                switches,
+                settled,
+                &threads,
+            );
+            (columns::switches(switches, settled), wakings, columns::samples(samples, settled))
+        },
+    );
+    trace.threads = threads;
+    (trace.switches, trace.wakings, trace.samples) = columns;
+    (trace.switches.stack, trace.wakings.stack, trace.samples.stack) = stack_ids;
+}
+
+/// Fills the facts about the machine.
+fn describe_machine(naming: &[Naming], trace: &mut Trace) {
     for event in naming {
         match event.hook {
             hook::COMPUTER => {
@@ -242,7 +328,7 @@ fn machine(naming: &[Naming], trace: &mut Trace) {
                 if !name.is_empty() {
                     trace.meta.host = name;
                 }
-                let mib = super::buffer::u32_at(&event.payload, 8).unwrap_or(0);
+                let mib = u32_at(&event.payload, 8).unwrap_or(0);
                 trace.meta.memory_bytes = u64::from(mib) << 20;
             }
             hook::BUILD_INFO => {
@@ -252,111 +338,14 @@ fn machine(naming: &[Naming], trace: &mut Trace) {
                     trace.meta.kernel = format!("{product}, build {lab}");
                 }
             }
-            // In 100 ns; the profiling timer has number 0.
+            // The interval is in units of 100 ns. The profiling timer is source 0.
             hook::SAMPLE_HOOKS_FIRST..=hook::SAMPLE_HOOKS_LAST => {
-                let source = super::buffer::u32_at(&event.payload, 0);
-                if let (Some(0), Some(interval)) =
-                    (source, super::buffer::u32_at(&event.payload, 4))
-                {
+                let source = u32_at(&event.payload, 0);
+                if let (Some(0), Some(interval)) = (source, u32_at(&event.payload, 4)) {
                     trace.meta.sample_period_ns = u64::from(interval) * 100;
                 }
             }
             _ => {}
         }
-    }
-}
-
-/// What each CPU's events cover: from its first scheduling event, since a circular session keeps of
-/// each CPU what it has; to its last. Without scheduling events, all that the trace spans.
-fn spans(chunks: &[Chunk], clock: Clock) -> Vec<CpuSpan> {
-    let mut by_cpu: FxHashMap<u16, (i64, i64)> = FxHashMap::default();
-    let scheduled = chunks.iter().any(|chunk| chunk.scheduling.is_some());
-    let range = |chunk: &Chunk| if scheduled { chunk.scheduling } else { chunk.ticks };
-    for (cpu, (first, last)) in chunks.iter().filter_map(|chunk| Some((chunk.cpu, range(chunk)?))) {
-        let span = by_cpu.entry(cpu).or_insert((first, last));
-        *span = (span.0.min(first), span.1.max(last));
-    }
-    let earliest = by_cpu.values().map(|(first, _)| *first).min().unwrap_or(0);
-    let mut spans: Vec<CpuSpan> = by_cpu
-        .into_iter()
-        .map(|(cpu, (first, last))| {
-            let start = if scheduled { first } else { earliest };
-            CpuSpan { cpu, window: Window::new(clock.time(start), clock.time(last).plus(1)) }
-        })
-        .collect();
-    spans.sort_by_key(|span| span.cpu);
-    spans
-}
-
-/// Where buffers say that events are missing: between the last event before on that CPU and their
-/// first; and where events say so.
-fn losses(
-    chunks: &[Chunk],
-    headers: &[LogHeader],
-    clock: Clock,
-    spans: &[CpuSpan],
-    warnings: &mut Warnings,
-) -> Vec<Loss> {
-    let events: u64 = headers.iter().map(|header| u64::from(header.events_lost)).sum();
-    let buffers: u64 = headers.iter().map(|header| u64::from(header.buffers_lost)).sum();
-    if events > 0 {
-        warnings.add(format!("{events} events were lost: the session had no free buffer for them"));
-    }
-    if buffers > 0 {
-        warnings.add(format!("{buffers} buffers were lost: they could not be written in time"));
-    }
-    let mut losses = Vec::new();
-    let mut before: FxHashMap<u16, i64> = FxHashMap::default();
-    for chunk in chunks {
-        let Some((first, last)) = chunk.ticks else { continue };
-        let start = before.get(&chunk.cpu).copied().unwrap_or(first).min(first);
-        let flagged = chunk.lost.then_some((start, first));
-        let windows = flagged
-            .iter()
-            .chain(&chunk.losses)
-            .map(|(from, to)| Window::new(clock.time(*from), clock.time(*to)));
-        losses.extend(windows.map(|window| Loss { cpu: chunk.cpu, window, events: 0 }));
-        let known = before.entry(chunk.cpu).or_insert(last);
-        *known = last.max(*known);
-    }
-    losses.sort_by_key(|loss| (loss.window.start, loss.cpu));
-    if let Some(first) = losses.first() {
-        let (places, at) = (
-            units::plural(losses.len() as u64, "place"),
-            units::duration(first.window.end.nanos()),
-        );
-        warnings.add(format!(
-            "events are missing in {places}, first on CPU {} before {at} from the start: waits and running times around are wrong",
-            first.cpu
-        ));
-    }
-    match losses.first_mut() {
-        // The header has one number for all.
-        Some(loss) => loss.events = events,
-        None if events > 0 => {
-            let at = spans.first().map(|span| span.window.end).unwrap_or_default();
-            losses.push(Loss {
-                cpu: spans.first().map_or(0, |span| span.cpu),
-                window: Window::new(at, at),
-                events,
-            });
-            warnings.add(
-                "where events were lost is not told: waits and running times near it are wrong",
-            );
-        }
-        None => {}
-    }
-    losses
-}
-
-/// Events before the beginning have no time of their own.
-fn early(chunks: &[Chunk], clock: Clock, warnings: &mut Warnings) {
-    let early = chunks
-        .iter()
-        .filter_map(|chunk| chunk.ticks)
-        .filter(|(first, _)| clock.is_before(*first))
-        .count();
-    if early > 0 {
-        warnings.add(format!("{early} buffers hold events from before the trace's start; those are told as at its start"));
     }
 }

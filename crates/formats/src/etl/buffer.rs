@@ -1,15 +1,15 @@
 //! [`Buffer`]: one buffer of an ETW session, as `WMI_BUFFER_HEADER` describes it, and the walk over
-//! all of a file.
+//! the buffers of a file.
 //!
-//! A file is buffers back to back, each as long as it says itself: a relogged or compressed file
-//! has buffers of every length.
+//! A file consists of buffers back to back. Each one states its own length, because relogged and
+//! compressed files have buffers of any length.
 
 use super::xpress;
 use unhitch_model::Warnings;
 
-/// Length of `WMI_BUFFER_HEADER`; events follow it.
+/// Length of `WMI_BUFFER_HEADER`, bytes. The events follow it.
 pub(crate) const BUFFER_HEADER_LEN: usize = 0x48;
-/// ETW itself allows no larger one; nothing larger is unpacked.
+/// Maximum length of a buffer, bytes. ETW allows no larger one, so nothing larger is unpacked.
 pub(crate) const MAX_BUFFER_LEN: usize = 16 << 20;
 
 /// `ETW_BUFFER_FLAG_*`.
@@ -27,15 +27,15 @@ pub(crate) struct Buffer<'a> {
     pub offset: usize,
     /// The CPU that wrote it.
     pub cpu: u16,
-    /// How many bytes of events it holds, unpacked.
+    /// Length of its events when unpacked, bytes.
     pub used: usize,
-    /// The events, or what they were packed to.
+    /// The events, possibly compressed.
     data: &'a [u8],
     flags: u16,
 }
 
 impl<'a> Buffer<'a> {
-    /// Reads the header at `offset`. The second value is where the next buffer begins.
+    /// Reads the header at `offset`. Also returns where the next buffer begins.
     fn read(bytes: &'a [u8], offset: usize) -> Option<(Self, usize)> {
         let rest = bytes.get(offset..)?;
         let header = rest.first_chunk::<BUFFER_HEADER_LEN>()?;
@@ -43,8 +43,8 @@ impl<'a> Buffer<'a> {
         if size < BUFFER_HEADER_LEN {
             return None;
         }
-        // Vista and Windows 7 leave SavedOffset at 0: there the length is in Offset alone. Later
-        // ones write both, but in the first buffer of a relogged file Offset is too large.
+        // Vista and Windows 7 leave SavedOffset at 0 and have the length only in Offset. Later
+        // versions write both, but in the first buffer of a relogged file Offset is too large.
         let saved = if saved == 0 { u32_at(header, 0x30)? as usize } else { saved };
         let flags = u16_at(header, 0x34)?;
         let cpu = match flags & flag::PROC_INDEX {
@@ -59,12 +59,12 @@ impl<'a> Buffer<'a> {
         Some((Self { offset, cpu, used, data, flags }, offset.checked_add(size)?))
     }
 
-    /// The first one of a file.
+    /// The first buffer of a file.
     pub(crate) fn first(bytes: &'a [u8]) -> Option<Self> {
         Self::read(bytes, 0).map(|(buffer, _)| buffer)
     }
 
-    /// All that can be read of a file, in their order.
+    /// The buffers of a file that can be read, in their order.
     pub(crate) fn all(bytes: &'a [u8]) -> impl Iterator<Item = Self> {
         let mut offset = 0;
         std::iter::from_fn(move || {
@@ -74,23 +74,23 @@ impl<'a> Buffer<'a> {
         })
     }
 
-    /// What lies in the file, without the header.
+    /// The content as it lies in the file, without the header.
     pub(crate) fn data(&self) -> &'a [u8] {
         self.data
     }
 
-    /// True when it is packed.
+    /// True if its events are compressed.
     pub(crate) fn is_compressed(&self) -> bool {
         self.flags & flag::COMPRESSED != 0
     }
 
-    /// True when the session says that events before or in it were lost.
+    /// True if the session says that events in or before it were lost.
     pub(crate) fn lost_events(&self) -> bool {
         self.flags & (flag::EVENTS_LOST | flag::BUFFER_LOST) != 0
     }
 
-    /// Its events, and what is wrong with them: a packed buffer that is damaged gives what is
-    /// before the damage. `unpacked` is where a packed one is unpacked to.
+    /// Its events, and what is wrong with them. A damaged compressed buffer gives the events before
+    /// the damage. A compressed buffer is unpacked to `unpacked`.
     pub(crate) fn events<'b>(&self, unpacked: &'b mut Vec<u8>) -> (&'b [u8], Option<String>)
     where
         'a: 'b,
@@ -100,7 +100,7 @@ impl<'a> Buffer<'a> {
         }
         if self.used > MAX_BUFFER_LEN {
             let what = format!(
-                "claims to unpack to {} bytes, which no ETW buffer does: it was left out",
+                "claims to unpack to {} bytes, more than any ETW buffer: it was left out",
                 self.used
             );
             return (&[], Some(what));
@@ -113,18 +113,18 @@ impl<'a> Buffer<'a> {
     }
 }
 
-/// Unpacked, the events of a trace may be so many times as long as its files, or the second number
-/// of bytes if that is more; what goes beyond is left out. XPRESS can make gigabytes of a few
-/// bytes, real traces become up to six times as long.
+/// Maximum length of a trace's unpacked events: this many times the length of its files, or the
+/// second number of bytes if that is more. Buffers beyond that are left out. XPRESS can expand a
+/// few bytes to gigabytes; real traces become up to six times as long.
 const MAX_GROWTH: (usize, usize) = (16, 4 << 20);
 
-/// How many bytes of events may be unpacked from files that take `on_disk` bytes, in a zip or not.
+/// Maximum number of bytes of events for files that take `on_disk` bytes, in a zip or not.
 pub(crate) fn allowed(on_disk: usize) -> usize {
     on_disk.saturating_mul(MAX_GROWTH.0).max(MAX_GROWTH.1)
 }
 
-/// All buffers of a file in their order. What cannot be one is told in `warnings`. `allowed` is how
-/// many bytes of events may still be unpacked.
+/// The buffers of a file in their order. Damage goes to `warnings`. `allowed` is the number of
+/// bytes of events that may still be unpacked.
 pub(crate) fn walk<'a>(
     bytes: &'a [u8],
     allowed: &mut usize,
@@ -134,16 +134,22 @@ pub(crate) fn walk<'a>(
     let (mut offset, mut left_out) = (0, 0_u64);
     while offset < bytes.len() {
         let Some((buffer, next)) = Buffer::read(bytes, offset) else {
-            // A log of fixed size that was never filled, or whose session crashed, ends in zeros.
+            // A log of fixed size ends in zeros if it was never filled or its session crashed.
             if bytes.get(offset..).is_some_and(|rest| rest.iter().any(|byte| *byte != 0)) {
                 let rest = bytes.len() - offset;
-                warnings.add(format!("the file is damaged at offset {offset}, where a buffer should begin: {rest} bytes are not readable"));
+                warnings.add(format!(
+                    "the file is damaged at offset {offset}, where a buffer should begin: {rest} \
+                     bytes cannot be read"
+                ));
             }
             break;
         };
         if next > bytes.len() {
-            warnings
-                .add(format!("the file is cut off inside the buffer at offset {offset}: {} bytes of it are missing", next - bytes.len()));
+            warnings.add(format!(
+                "the file is cut off inside the buffer at offset {offset}: {} bytes of the \
+                     buffer are missing",
+                next - bytes.len()
+            ));
         }
         match allowed.checked_sub(if buffer.used > MAX_BUFFER_LEN { 0 } else { buffer.used }) {
             Some(rest) => {
@@ -157,7 +163,8 @@ pub(crate) fn walk<'a>(
     if left_out > 0 {
         let limit = MAX_GROWTH.0;
         warnings.add(format!(
-            "{left_out} buffers were left out: unpacked, the events would be more than {limit} times as long as what is on the disk"
+            "{left_out} buffers were left out: unpacked, the events would be more than {limit} \
+             times as long as the files on disk"
         ));
     }
     buffers
@@ -177,4 +184,10 @@ pub(crate) fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
 
 pub(crate) fn i64_at(bytes: &[u8], at: usize) -> Option<i64> {
     Some(i64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// An address of the recorded machine.
+#[inline]
+pub(crate) fn pointer_at(bytes: &[u8], at: usize, pointer_bytes: usize) -> Option<u64> {
+    if pointer_bytes == 4 { u32_at(bytes, at).map(u64::from) } else { u64_at(bytes, at) }
 }

@@ -1,5 +1,4 @@
-//! [`Catalogue`]: what is known of the kinds of events of a trace, from the trace itself and from
-//! our own tables.
+//! [`Catalogue`]: descriptions of kinds of events, from the trace itself and from built-in tables.
 
 use super::{
     hook, kernel,
@@ -16,29 +15,32 @@ use unhitch_model::{EventKind, Field, Layout, Trace, ValueMap, guid_text};
 /// A provider's GUID, and the name of one of its maps.
 type MapName = ([u8; 16], String);
 
-/// All descriptions that there are.
+/// All known descriptions.
 #[derive(Default)]
 pub(super) struct Catalogue {
     schemas: FxHashMap<Subject, Schema>,
     providers: FxHashMap<[u8; 16], String>,
     maps: FxHashMap<MapName, Map>,
-    /// Those that the trace has by now, by their number there.
+    /// Numbers of the maps that the trace has already.
     map_numbers: FxHashMap<MapName, u32>,
-    /// How many fields, and named values of fields, may still be described; how many of them the
-    /// trace's kinds of events may still have.
-    allowed: [usize; 2],
-    /// Descriptions beyond that.
+    /// Fields and named values that may still be added to the descriptions here.
+    descriptions_left: usize,
+    /// Fields that may still be added to the trace's kinds of events.
+    fields_left: usize,
+    /// Number of descriptions that were beyond these limits.
     pub left_out: u64,
 }
 
-/// Real traces describe some ten thousand. Kinds of events share descriptions and descriptions
-/// share texts, so that few bytes of a file could become a thousand times as much.
-const MOST_FIELDS: usize = 1 << 17;
+/// Maximum number of fields and named values. Real traces describe about ten thousand. Kinds of
+/// events share descriptions and descriptions share texts, so a small file could expand a
+/// thousandfold.
+const MAX_FIELDS: usize = 1 << 17;
 
 impl Catalogue {
-    /// Reads what the naming events describe, and our own tables for what they do not.
+    /// Reads the descriptions among the naming events.
     pub(super) fn new(naming: &[Naming]) -> Self {
-        let mut all = Self { allowed: [MOST_FIELDS; 2], ..Self::default() };
+        let mut all =
+            Self { descriptions_left: MAX_FIELDS, fields_left: MAX_FIELDS, ..Self::default() };
         let mut chunks = Chunks::default();
         for event in naming {
             match event.hook {
@@ -51,7 +53,7 @@ impl Catalogue {
                     {
                         all.providers.insert(*guid, schema.provider.clone());
                     }
-                    if all.allows(0, schema.fields.len()) {
+                    if all.may_describe(schema.fields.len()) {
                         all.schemas.insert(subject, schema);
                     }
                 }
@@ -59,8 +61,8 @@ impl Catalogue {
                     let Some((guid, rest)) = event.payload.split_first_chunk::<16>() else {
                         continue;
                     };
-                    if let Some((name, map)) =
-                        schema::map_info(rest).filter(|(_, map)| all.allows(0, map.entries.len()))
+                    if let Some((name, map)) = schema::map_info(rest)
+                        .filter(|(_, map)| all.may_describe(map.entries.len()))
                     {
                         all.maps.insert((*guid, name), map);
                     }
@@ -73,13 +75,14 @@ impl Catalogue {
                     let described = manifest::read(*guid, &xml);
                     all.providers.insert(*guid, described.provider);
                     for (subject, schema) in described.events {
-                        if !all.schemas.contains_key(&subject) && all.allows(0, schema.fields.len())
+                        if !all.schemas.contains_key(&subject)
+                            && all.may_describe(schema.fields.len())
                         {
                             all.schemas.insert(subject, schema);
                         }
                     }
                     for (name, map) in described.maps {
-                        if all.allows(0, map.entries.len()) {
+                        if all.may_describe(map.entries.len()) {
                             all.maps.insert((*guid, name), map);
                         }
                     }
@@ -90,21 +93,12 @@ impl Catalogue {
         all
     }
 
-    /// True when so many fields more may be described, or had by the trace's kinds of events (1).
-    fn allows(&mut self, of: usize, fields: usize) -> bool {
-        let rest = self
-            .allowed
-            .get_mut(of)
-            .and_then(|allowed| Some((allowed.checked_sub(fields)?, allowed)));
-        let Some((rest, allowed)) = rest else {
-            self.left_out += 1;
-            return false;
-        };
-        *allowed = rest;
-        true
+    /// True if `fields` more may be described; counts them.
+    fn may_describe(&mut self, fields: usize) -> bool {
+        take(&mut self.descriptions_left, fields, &mut self.left_out)
     }
 
-    /// Our own table.
+    /// The built-in table.
     fn known() -> Self {
         let mut all = Self::default();
         let (mut guid, mut provider) = ([0; 16], "");
@@ -143,7 +137,7 @@ impl Catalogue {
         all
     }
 
-    /// What the trace shall call a kind, and how its payload is read.
+    /// The trace's name for a kind of event, and the layout of its payload.
     pub(super) fn describe(
         &mut self,
         key: &KindKey,
@@ -232,7 +226,7 @@ impl Catalogue {
         mut schema: Schema,
         trace: &mut Trace,
     ) -> EventKind {
-        if !self.allows(1, schema.fields.len()) {
+        if !take(&mut self.fields_left, schema.fields.len(), &mut self.left_out) {
             schema.fields = Vec::new();
         }
         let provider = match (
@@ -282,12 +276,27 @@ impl Catalogue {
     }
 }
 
+/// Takes `count` from `left`. If there is not enough left, counts that in `left_out` instead.
+fn take(left: &mut usize, count: usize, left_out: &mut u64) -> bool {
+    match left.checked_sub(count) {
+        Some(rest) => {
+            *left = rest;
+            true
+        }
+        None => {
+            *left_out += 1;
+            false
+        }
+    }
+}
+
 static KNOWN: LazyLock<Catalogue> = LazyLock::new(Catalogue::known);
 
 /// The provider of the kernel's own events.
 pub(super) const KERNEL: &str = "Windows Kernel";
 
-/// Of a table of our own: fields are only added at the end.
+/// Marks descriptions of the built-in table, which hold for all versions: newer ones only add
+/// fields at the end.
 const ANY_VERSION: u8 = u8::MAX;
 
 /// `8c416c79-d49b-4f01-a467-e56d3aa8234c` as it lies in memory.
@@ -318,7 +327,7 @@ mod tests {
             assert!(words[2..].iter().all(|word| kernel::schema_field(word).is_some()), "{line}");
             lines += 1;
         }
-        // Win32k's are there under both of its GUIDs.
+        // Win32k's events are there under both of its GUIDs.
         assert_eq!(catalogue.schemas.len(), lines + 8);
         let guid = parse_guid("8c416c79-d49b-4f01-a467-e56d3aa8234c").unwrap();
         assert_eq!(

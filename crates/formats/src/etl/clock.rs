@@ -1,15 +1,15 @@
-//! [`LogHeader`]: the first event of every file (`TRACE_LOGFILE_HEADER`), which says what its
-//! timestamps count; [`Clock`]: those counts as time.
+//! [`LogHeader`]: the first event of every file (`TRACE_LOGFILE_HEADER`), which says what
+//! timestamps count. [`Clock`]: converts timestamps to time.
 
 use super::buffer::{u32_at, u64_at};
 use unhitch_model::Time;
 
-/// `TRACE_LOGFILE_HEADER`, as far as it is needed.
+/// The used fields of `TRACE_LOGFILE_HEADER`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LogHeader {
-    /// The time of the event that carries it: zero of the trace.
+    /// Timestamp of the event that carries it, which is the trace's zero.
     pub zero: i64,
-    /// Length of a pointer on the machine that was traced.
+    /// Length of a pointer on the recorded machine, bytes.
     pub pointer_bytes: u8,
     pub build: u32,
     pub cpus: u32,
@@ -18,13 +18,13 @@ pub(crate) struct LogHeader {
     pub events_lost: u32,
     pub buffers_lost: u32,
     pub cpu_mhz: u32,
-    /// 1 performance counter, 2 system time, 3 CPU cycles.
+    /// 1: performance counter, 2: system time, 3: CPU cycles.
     pub clock_type: u32,
     pub frequency: u64,
     /// When the session began, 100 ns since 1601.
     pub start: u64,
     pub session: String,
-    /// How many buffers the session says it wrote.
+    /// Number of buffers that the session claims to have written.
     pub buffers_written: u32,
 }
 
@@ -54,7 +54,7 @@ impl LogHeader {
         })
     }
 
-    /// Ticks of the timestamps in a second; never zero.
+    /// Ticks per second; never zero.
     pub(crate) fn ticks_per_second(&self) -> u64 {
         match self.clock_type {
             2 => 10_000_000,
@@ -64,21 +64,22 @@ impl LogHeader {
         .max(1)
     }
 
-    /// True when `other` was recorded by the same system at about the same time: its clock and the
-    /// wall clock went on alike.
-    pub(crate) fn is_beside(&self, other: &Self) -> bool {
-        /// 100 ns: an hour between the beginnings, a second between the clocks.
-        const APART: i128 = 36_000_000_000;
-        const DRIFT: i128 = 10_000_000;
+    /// True if `other` was recorded by the same system at about the same time: between the two
+    /// starts, its clock and the wall clock advanced by the same amount.
+    pub(crate) fn is_concurrent_with(&self, other: &Self) -> bool {
+        /// Maximum time between the starts: an hour, in units of 100 ns.
+        const MAX_APART: i128 = 36_000_000_000;
+        /// Maximum difference between the clocks: a second, in units of 100 ns.
+        const MAX_DRIFT: i128 = 10_000_000;
         let wall = i128::from(other.start) - i128::from(self.start);
         let ticks = i128::from(other.zero) - i128::from(self.zero);
         let counted = ticks * 10_000_000 / i128::from(self.ticks_per_second());
-        wall.abs() <= APART && (wall - counted).abs() <= DRIFT
+        wall.abs() <= MAX_APART && (wall - counted).abs() <= MAX_DRIFT
     }
 
     /// Wall-clock time of `zero`, nanoseconds since the Unix epoch.
     pub(crate) fn epoch_ns(&self) -> Option<i128> {
-        /// 1970 in 100 ns since 1601.
+        /// 1970, in units of 100 ns since 1601.
         const UNIX: i128 = 116_444_736_000_000_000;
         let start =
             if self.clock_type == 2 { i128::from(self.zero) } else { i128::from(self.start) };
@@ -86,12 +87,11 @@ impl LogHeader {
     }
 }
 
-/// Timestamps as [`Time`].
+/// Converts timestamps to [`Time`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     zero: i64,
-    /// Nanoseconds per tick where that is whole, as it nearly always is (10 MHz); 0 where it is
-    /// not.
+    /// Nanoseconds per tick if that is a whole number, as it nearly always is (10 MHz); else 0.
     whole_ns: u64,
     ticks_per_second: u64,
 }
@@ -107,7 +107,7 @@ impl Clock {
         Self { zero, whole_ns, ticks_per_second }
     }
 
-    /// A timestamp as nanoseconds since the trace's start; zero when it is before.
+    /// A timestamp as nanoseconds since the trace's start; zero if it is earlier.
     #[inline]
     pub(crate) fn time(&self, ticks: i64) -> Time {
         let since = if ticks > self.zero { ticks.wrapping_sub(self.zero) as u64 } else { 0 };
@@ -119,7 +119,7 @@ impl Clock {
         ticks < self.zero
     }
 
-    /// A number of ticks in nanoseconds.
+    /// Converts a number of ticks to nanoseconds.
     #[inline]
     pub(crate) fn nanos(&self, ticks: u64) -> u64 {
         if self.whole_ns > 0 {
@@ -130,7 +130,7 @@ impl Clock {
     }
 }
 
-/// A text up to its zero, and what follows it.
+/// Reads a UTF-16 text up to its terminating zero. Also returns what follows.
 pub(crate) fn utf16_z(bytes: &[u8]) -> (String, &[u8]) {
     let units = bytes.as_chunks::<2>().0;
     let len = units.iter().position(|unit| *unit == [0; 2]).unwrap_or(units.len());

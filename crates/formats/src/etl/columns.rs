@@ -1,27 +1,30 @@
-//! Rows of all buffers to the trace's columns, with threads, stacks and times settled.
+//! Turns the rows of all buffers into the trace's columns, and resolves their threads, stacks and
+//! times.
 
 use super::{
     clock::Clock,
     event::NOBODY,
-    images::{SpaceId, Spaces},
+    images::Spaces,
     join::{Joined, Target},
     methods::{Methods, WHOLE},
     parts::Parts,
     rows::{Ready, Sample, Switch},
+    space_id::SpaceId,
     tasks::ProcessIndex,
 };
-use crate::perf_data::tasks::ThreadIndex;
+use crate::thread_index::ThreadIndex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, binary_heap::PeekMut};
 use std::vec;
 use unhitch_model::{
     FrameId, ProcessId, Samples, StackId, Switches, TaskState, ThreadId, Threads, Time, Trace,
-    WaitReason, WakeFlags, Wakings, Window,
+    WaitReason, WakeFlags, Waking, Wakings, Window,
 };
 
-/// The rows of one kind, by time, from those of each buffer; of equal times in the order of the
-/// buffers. Buffers come by CPU and time, so they are a few long runs, of which one pass makes one.
+/// Merges the rows of each buffer into one list by time; rows of equal times stay in the order of
+/// their buffers. Buffers come by CPU and time, so they form a few long runs, and one pass merges
+/// those.
 pub(super) fn by_time<T: Copy>(buffers: Vec<Vec<T>>, ticks: impl Fn(&T) -> i64) -> Vec<T> {
     let mut all = Vec::with_capacity(buffers.iter().map(Vec::len).sum());
     let mut runs: Vec<Vec<Vec<T>>> = Vec::new();
@@ -56,7 +59,7 @@ pub(super) fn by_time<T: Copy>(buffers: Vec<Vec<T>>, ticks: impl Fn(&T) -> i64) 
     all
 }
 
-/// Rows in order, in several buffers, each of which is given back once it is read.
+/// Rows in order, in several buffers. Each buffer is freed once it is read.
 struct Run<T> {
     buffer: Vec<T>,
     at: usize,
@@ -84,7 +87,7 @@ impl<T> Run<T> {
     }
 }
 
-/// Who was on each CPU, as the switches tell.
+/// Which thread was on each CPU, by the switches.
 pub(super) struct Running<'a> {
     switches: &'a [Switch],
     next: usize,
@@ -101,7 +104,7 @@ impl<'a> Running<'a> {
     }
 
     /// The thread on `cpu` just before `ticks`, which must not decrease from call to call;
-    /// [`NOBODY`] where no switch tells.
+    /// [`NOBODY`] for a CPU without switches.
     pub(super) fn before(&mut self, ticks: i64, cpu: u16) -> u32 {
         while let Some(switch) = self.switches.get(self.next).filter(|switch| switch.ticks < ticks)
         {
@@ -112,7 +115,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// What turns the file's numbers into the trace's.
+/// Converts the file's ticks and thread ids to the trace's.
 pub(super) struct Settled {
     pub clock: Clock,
     threads: ThreadIndex,
@@ -129,16 +132,16 @@ impl Settled {
     }
 }
 
-/// A part, its space and how often that had changed, and whether it is the innermost one.
+/// A part, its address space, the space's epoch, and whether the part is the innermost one.
 type PartKey = (u32, SpaceId, u32, bool);
 
-/// What turns parts of stacks into the trace's stacks.
+/// Turns stack parts into the trace's stacks.
 pub(super) struct StackIndex<'a> {
     processes: &'a ProcessIndex,
     spaces: &'a Spaces,
     parts: &'a Parts,
     methods: Methods<'a>,
-    /// Stacks, and how long their addresses mean the same.
+    /// Stacks, each with the window in which its addresses mean the same.
     known: FxHashMap<(Joined, [u32; 2], SpaceId), (StackId, Window)>,
     frames: FxHashMap<PartKey, (Box<[FrameId]>, Window)>,
 }
@@ -185,8 +188,8 @@ impl<'a> StackIndex<'a> {
         stack
     }
 
-    /// The stack of each sample; of those without one, a stack of the one instruction. `threads`
-    /// are the trace's.
+    /// The stack of each sample. A sample without one gets a stack of its instruction alone.
+    /// `threads` are the trace's.
     pub(super) fn samples(
         &mut self,
         rows: &[Sample],
@@ -212,8 +215,9 @@ impl<'a> StackIndex<'a> {
         rows.iter().zip(joined).map(stack).collect()
     }
 
-    /// Adds the frames of a part to `frames`; returns how long its addresses mean the same.
-    #[allow(clippy::too_many_arguments, reason = "all of it decides what an address means")]
+    /// Adds the frames of a part to `frames`. Returns the window in which its addresses mean the
+    /// same.
+    #[allow(clippy::too_many_arguments, reason = "all of them decide what an address means")]
     fn part(
         &mut self,
         part: u32,
@@ -233,7 +237,7 @@ impl<'a> StackIndex<'a> {
             return *window;
         }
         let mut window = WHOLE;
-        // All but the innermost are return addresses: the call is before them.
+        // All but the innermost are return addresses, which lie behind the call.
         let call = |index: usize, avma: u64| {
             if innermost && index == 0 { avma } else { avma.wrapping_sub(1) }
         };
@@ -259,7 +263,7 @@ pub(super) fn targets_of_switches(switches: &[Switch]) -> Vec<Target> {
     switches.iter().map(|row| Target { ticks: row.ticks, tid: row.new_tid, cpu: row.cpu }).collect()
 }
 
-/// Whose doing each wake-up was: the thread in the header, else the one on that CPU.
+/// The waker of each wake-up: the thread in the header, else the one on that CPU.
 pub(super) fn targets_of_readies(readies: &[Ready], switches: &[Switch]) -> Vec<Target> {
     let mut running = Running::new(switches);
     let by = |row: &Ready, running: &mut Running<'_>| match row.by_tid {
@@ -276,8 +280,8 @@ pub(super) fn targets_of_samples(samples: &[Sample]) -> Vec<Target> {
     samples.iter().map(|row| Target { ticks: row.ticks, tid: row.tid, cpu: row.cpu }).collect()
 }
 
-/// ETW tells the stack of the thread that comes on: where it had waited. The trace has it at the
-/// switch with which that wait began.
+/// Moves wait stacks to where the waits begin. ETW records the stack of the thread that comes on,
+/// which is where it had waited; the trace has it at the switch with which that wait began.
 pub(super) fn wait_stacks(switches: &[Switch], joined: &[Joined]) -> Vec<Joined> {
     let mut waits = vec![Joined::default(); switches.len()];
     let mut left: FxHashMap<u32, usize> = FxHashMap::default();
@@ -303,7 +307,7 @@ mod state {
     pub const WAITING_FOR_SWAP_IN: u8 = 9;
 }
 
-/// The model's state for a thread that left its CPU in this one, for this reason.
+/// The model's state for a thread that left its CPU.
 fn task_state(switch: &Switch) -> TaskState {
     /// `KWAIT_REASON`: PageIn, WrPageIn, WrPhysicalFault.
     const PAGING: [u8; 3] = [2, 9, 39];
@@ -323,41 +327,33 @@ fn task_state(switch: &Switch) -> TaskState {
     }
 }
 
-/// 0 to 31, more is more urgent, 16 and up real-time; as the model has it.
+/// A Windows priority (0 to 31, larger is more urgent, 16 and up real-time) on the model's scale.
 fn priority(windows: i8) -> i16 {
     let windows = i16::from(windows);
     if windows < 16 { 139 - windows } else { 115 - windows }
 }
 
-/// The columns of the switches but for their stacks.
+/// The columns of the switches. All stacks are empty.
 pub(super) fn switches(rows: &[Switch], settled: &Settled) -> Switches {
-    let len = rows.len();
-    let mut out = Switches {
-        time: Vec::with_capacity(len),
-        cpu: Vec::with_capacity(len),
-        prev: Vec::with_capacity(len),
-        next: Vec::with_capacity(len),
-        prev_state: Vec::with_capacity(len),
-        prev_reason: Vec::with_capacity(len),
-        prev_prio: Vec::with_capacity(len),
-        next_prio: Vec::with_capacity(len),
-        stack: Vec::new(),
-    };
+    let mut out = Switches::with_capacity(rows.len());
     for row in rows {
         let time = settled.clock.time(row.ticks);
-        out.time.push(time);
-        out.cpu.push(row.cpu);
-        out.prev.push(settled.thread(row.old_tid, time));
-        out.next.push(settled.thread(row.new_tid, time));
-        out.prev_state.push(task_state(row));
-        out.prev_reason.push(WaitReason::new(row.wait_reason, row.wait_mode & 1 == 1));
-        out.prev_prio.push(priority(row.old_priority));
-        out.next_prio.push(priority(row.new_priority));
+        out.push(unhitch_model::Switch {
+            time,
+            cpu: row.cpu,
+            prev: settled.thread(row.old_tid, time),
+            next: settled.thread(row.new_tid, time),
+            prev_state: task_state(row),
+            prev_reason: Some(WaitReason::new(row.wait_reason, row.wait_mode & 1 == 1)),
+            prev_prio: priority(row.old_priority),
+            next_prio: priority(row.new_priority),
+            stack: StackId::EMPTY,
+        });
     }
     out
 }
 
-/// The same of the wake-ups.
+/// The columns of the wake-ups. All stacks are empty.
 pub(super) fn wakings(
     rows: &[Ready],
     targets: &[Target],
@@ -366,7 +362,7 @@ pub(super) fn wakings(
     settled: &Settled,
     threads: &Threads,
 ) -> Wakings {
-    let mut out = Wakings::default();
+    let mut out = Wakings::with_capacity(rows.len());
     let target_cpus = target_cpus(rows, switches);
     let mut ran: FxHashSet<ThreadId> = FxHashSet::default();
     let mut switches = switches.iter().peekable();
@@ -387,21 +383,25 @@ pub(super) fn wakings(
         if row.in_dpc {
             flags = flags.with(WakeFlags::HARDIRQ);
         }
-        // The first time that a thread is ready which was seen to start.
+        // The first time that a thread is ready whose start was recorded.
         if threads.get(wakee).start.is_some() && ran.insert(wakee) {
             flags = flags.with(WakeFlags::NEW);
         }
-        out.time.push(time);
-        out.cpu.push(row.cpu);
-        out.waker.push(settled.thread(by, time));
-        out.wakee.push(wakee);
-        out.target_cpu.push(target_cpu);
-        out.flags.push(flags);
+        out.push(Waking {
+            time,
+            cpu: row.cpu,
+            waker: settled.thread(by, time),
+            wakee,
+            target_cpu,
+            flags,
+            stack: StackId::EMPTY,
+        });
     }
     out
 }
 
-/// ReadyThread does not say for which CPU: the one on which the thread came next.
+/// The CPU that each thread was woken for. ReadyThread does not have it, so this is the CPU on
+/// which the thread runs next.
 fn target_cpus(rows: &[Ready], switches: &[Switch]) -> Vec<u16> {
     let mut next: FxHashMap<u32, u16> = FxHashMap::default();
     let mut switches = switches.iter().rev().peekable();
@@ -419,15 +419,18 @@ fn target_cpus(rows: &[Ready], switches: &[Switch]) -> Vec<u16> {
     cpus
 }
 
-/// The same of the samples.
+/// The columns of the samples. All stacks are empty.
 pub(super) fn samples(rows: &[Sample], settled: &Settled) -> Samples {
-    let mut out = Samples::default();
+    let mut out = Samples::with_capacity(rows.len());
     for row in rows {
         let time = settled.clock.time(row.ticks);
-        out.time.push(time);
-        out.cpu.push(row.cpu);
-        out.thread.push(settled.thread(row.tid, time));
-        out.in_interrupt.push(row.in_interrupt);
+        out.push(unhitch_model::Sample {
+            time,
+            cpu: row.cpu,
+            thread: settled.thread(row.tid, time),
+            stack: StackId::EMPTY,
+            in_interrupt: Some(row.in_interrupt),
+        });
     }
     out
 }

@@ -1,50 +1,51 @@
-//! [`Decoder`]: buffers to rows.
+//! [`Decoder`]: decodes buffers to rows.
 //!
-//! One per worker: what repeats (parts of stacks, kinds of events) is stored once per worker and
-//! united later. Nothing is allocated per event but for the rare ones that name something.
+//! Each worker has one. Stack parts and kinds of events, which repeat, are stored once per worker
+//! and merged later. Only the rare events that name something allocate memory of their own.
 
 use super::{
-    buffer::{Buffer, i64_at, u16_at, u32_at, u64_at},
-    event::{Event, Events, Manifest, What, ext, extended},
+    buffer::{Buffer, i64_at, pointer_at, u16_at, u32_at},
+    event::{Event, EventClass, Events, Manifest, ext, extended},
     hook,
     kinds::KindTable,
     manifest,
     parts::Parts,
-    rows::{Chunk, Definition, Naming, Other, PartRef, Ready, Sample, StackRecord, Switch},
+    rows::{Chunk, Definition, Naming, PartRef, ProviderEvent, Ready, Sample, StackRecord, Switch},
+    space_id::is_kernel_avma,
 };
 use std::mem;
 
-/// What the decoder must know of a file.
+/// What the decoder must know about a buffer's file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct About {
-    /// Number of the file.
-    pub file: usize,
-    /// Length of the traced machine's pointers.
+pub(super) struct FileContext {
+    /// Number of the file, from 0.
+    pub number: usize,
+    /// Length of a pointer on the recorded machine, bytes.
     pub pointer_bytes: usize,
-    /// Keep every event as it is, also those that become something else.
+    /// Keep every event unchanged, even those that become something else.
     pub keep_all: bool,
 }
 
-/// Windows walks up to 192 frames; a stack is cut to this many of each side, so that few bytes
-/// cannot become many frames.
-const MOST_FRAMES: usize = 256;
+/// Maximum number of frames that are kept of each side of a stack, so that a few bytes cannot
+/// become many frames. Windows walks up to 192.
+const MAX_FRAMES: usize = 256;
 
-/// A cache line of kinds: hook and version, and their number.
+/// Number of entries in the cache from hook and version to the kind's number.
 const CACHE: usize = 256;
 
-/// Decodes buffers one after the other.
+/// Decodes one buffer after another.
 pub(super) struct Decoder {
     pub chunks: Vec<Chunk>,
     pub parts: Parts,
     pub kinds: KindTable,
     cache: Box<[(u32, u32); CACHE]>,
-    /// Where buffers are unpacked, one after the other.
+    /// Memory for unpacking, reused for each buffer.
     unpacked: Vec<u8>,
-    /// Scheduling events whose payload hides behind hardware counters.
+    /// Number of scheduling events that carry hardware counters, which hide the payload.
     pub with_counters: u64,
-    /// Events too short for what they claim to be.
+    /// Number of events that are shorter than their layout.
     pub too_short: u64,
-    /// Samples that stand for more or less than one interval.
+    /// Number of samples that do not count exactly one interval.
     pub miscounted: u64,
 }
 
@@ -62,26 +63,26 @@ impl Decoder {
         }
     }
 
-    pub(super) fn decode(&mut self, buffer: &Buffer<'_>, about: About) {
+    pub(super) fn decode(&mut self, buffer: &Buffer<'_>, file: FileContext) {
         let mut unpacked = mem::take(&mut self.unpacked);
         let (data, damage) = buffer.events(&mut unpacked);
         let mut chunk = Chunk {
             cpu: buffer.cpu,
             offset: buffer.offset,
-            file: about.file,
+            file: file.number,
             lost: buffer.lost_events(),
             ..Chunk::default()
         };
         let mut events = Events::new(data);
         for event in events.by_ref() {
-            self.event(&event, &mut chunk, about);
-            if !matches!(event.what, What::Unknown | What::Message) {
+            self.event(&event, &mut chunk, file);
+            if !matches!(event.class, EventClass::Unknown | EventClass::Message) {
                 widen(&mut chunk.ticks, event.ticks);
             }
         }
         let stopped = events.damage().map(|at| {
             let rest = data.len().saturating_sub(at);
-            format!("holds no event {at} bytes after its header: {rest} bytes were left out")
+            format!("has no event {at} bytes after its header: {rest} bytes were left out")
         });
         chunk.damage = damage.or(stopped);
         self.unpacked = unpacked;
@@ -89,14 +90,15 @@ impl Decoder {
     }
 
     #[inline]
-    fn event(&mut self, event: &Event<'_>, chunk: &mut Chunk, about: About) {
-        let (hook, version, counters) = match event.what {
-            What::Hook { hook, version, counters } => (hook, version, counters),
-            What::Classic { guid, opcode, version, .. } => match hook::of_class(guid, opcode) {
+    fn event(&mut self, event: &Event<'_>, chunk: &mut Chunk, file: FileContext) {
+        let (hook, version, counters) = match event.class {
+            EventClass::Hook { hook, version, counters } => (hook, version, counters),
+            EventClass::Classic { guid, opcode, version, .. } => match hook::of_class(guid, opcode)
+            {
                 Some(hook) => (hook, version, false),
-                None => return self.other(event, &event.what, chunk),
+                None => return self.other(event, &event.class, chunk),
             },
-            What::Manifest(manifest) => {
+            EventClass::Manifest(manifest) => {
                 self.own_stack(&manifest, event, chunk);
                 if manifest.id == manifest::EVENT_ID {
                     let payload = [&manifest.guid[..], event.payload].concat().into();
@@ -108,10 +110,10 @@ impl Decoder {
                         payload,
                     });
                 }
-                return self.other(event, &event.what, chunk);
+                return self.other(event, &event.class, chunk);
             }
-            What::Message | What::Unknown => {
-                self.kinds.count(&event.what);
+            EventClass::Message | EventClass::Unknown => {
+                self.kinds.count(&event.class);
                 return;
             }
         };
@@ -121,9 +123,9 @@ impl Decoder {
                 u64::from(matches!(hook, hook::CSWITCH | hook::READY_THREAD | hook::SAMPLE));
             true
         } else {
-            self.hook(hook, version, event, chunk, about)
+            self.hook(hook, version, event, chunk, file)
         };
-        if !consumed || about.keep_all {
+        if !consumed || file.keep_all {
             keep(kind, event, chunk);
         }
     }
@@ -138,19 +140,19 @@ impl Decoder {
             }
             return *kind;
         }
-        let kind = self.kinds.count(&What::Hook { hook, version, counters: false });
+        let kind = self.kinds.count(&EventClass::Hook { hook, version, counters: false });
         if let Some(line) = self.cache.get_mut(at) {
             *line = (key, kind);
         }
         kind
     }
 
-    fn other(&mut self, event: &Event<'_>, what: &What<'_>, chunk: &mut Chunk) {
-        let kind = self.kinds.count(what);
+    fn other(&mut self, event: &Event<'_>, class: &EventClass<'_>, chunk: &mut Chunk) {
+        let kind = self.kinds.count(class);
         keep(kind, event, chunk);
     }
 
-    /// True when the event has become something else and need not be kept as it is.
+    /// True if the event became something else and need not be kept unchanged.
     #[inline]
     fn hook(
         &mut self,
@@ -158,14 +160,14 @@ impl Decoder {
         version: u8,
         event: &Event<'_>,
         chunk: &mut Chunk,
-        about: About,
+        file: FileContext,
     ) -> bool {
         let scheduling = match hook {
             hook::CSWITCH => switch(event, chunk),
             hook::READY_THREAD => ready(event, chunk),
-            hook::SAMPLE => self.sample(event, chunk, about.pointer_bytes),
+            hook::SAMPLE => self.sample(event, chunk, file.pointer_bytes),
             hook::STACK..=hook::STACK_KEY_USER => {
-                let read = self.stack(hook, event, chunk, about.pointer_bytes);
+                let read = self.stack(hook, event, chunk, file.pointer_bytes);
                 self.too_short += u64::from(read.is_none());
                 return true;
             }
@@ -238,7 +240,7 @@ impl Decoder {
             }
             hook::STACK_KEY_CREATE | hook::STACK_KEY_DELETE | hook::STACK_KEY_RUNDOWN => {
                 let key = pointer_at(payload, 0, pointer_bytes)?;
-                // Which process it belongs to is said by those who refer to it.
+                // The records that refer to the key have the process.
                 let part = self.parts.intern(words(payload.get(pointer_bytes..)?, pointer_bytes));
                 chunk.definitions.push(Definition {
                     at: event.ticks,
@@ -252,7 +254,7 @@ impl Decoder {
         Some(())
     }
 
-    /// Stores addresses, innermost first, as a kernel's and a user's part.
+    /// Stores addresses, innermost first, as a kernel part and a user part.
     fn addresses(
         &mut self,
         bytes: &[u8],
@@ -260,8 +262,9 @@ impl Decoder {
         record: StackRecord,
         chunk: &mut Chunk,
     ) {
-        let kernel_len =
-            words(bytes, pointer_bytes).take_while(|word| is_kernel(*word, pointer_bytes)).count();
+        let kernel_len = words(bytes, pointer_bytes)
+            .take_while(|word| is_kernel_avma(*word, pointer_bytes))
+            .count();
         let kernel = self.parts.intern(words(bytes, pointer_bytes).take(kernel_len));
         let user = self.parts.intern(words(bytes, pointer_bytes).skip(kernel_len));
         for part in [kernel, user].into_iter().filter(|part| *part != 0) {
@@ -269,7 +272,7 @@ impl Decoder {
         }
     }
 
-    /// A stack among an event's extended items.
+    /// Reads a stack among an event's extended items.
     fn own_stack(&mut self, manifest: &Manifest<'_>, event: &Event<'_>, chunk: &mut Chunk) {
         if manifest.extended.is_empty() {
             return;
@@ -301,7 +304,7 @@ fn widen(range: &mut Option<(i64, i64)>, ticks: i64) {
 }
 
 fn keep(kind: u32, event: &Event<'_>, chunk: &mut Chunk) {
-    chunk.others.push(Other {
+    chunk.provider_events.push(ProviderEvent {
         ticks: event.ticks,
         cpu: chunk.cpu,
         tid: event.tid,
@@ -313,7 +316,7 @@ fn keep(kind: u32, event: &Event<'_>, chunk: &mut Chunk) {
     chunk.payloads.extend_from_slice(event.payload);
 }
 
-/// `CSwitch`; version 1 has quanta where later ones have the C-state, the rest is the same.
+/// `CSwitch`. Version 1 has quanta where later ones have the C-state; the rest is the same.
 #[inline]
 fn switch(event: &Event<'_>, chunk: &mut Chunk) -> Option<()> {
     let [
@@ -363,7 +366,7 @@ fn ready(event: &Event<'_>, chunk: &mut Chunk) -> Option<()> {
     Some(())
 }
 
-/// Events that name something are kept whole. True for those that need not be shown besides.
+/// Keeps events that name something. True for those that need not be shown as events as well.
 fn rare(hook: u16, version: u8, event: &Event<'_>, chunk: &mut Chunk) -> bool {
     let (names, consumed) = match hook {
         hook::PROCESS_START | hook::PROCESS_END | hook::PROCESS_DEFUNCT => (true, false),
@@ -381,13 +384,13 @@ fn rare(hook: u16, version: u8, event: &Event<'_>, chunk: &mut Chunk) -> bool {
         hook::LOST..=0xfbff => {
             let before = chunk.ticks.map_or(event.ticks, |(_, last)| last.min(event.ticks));
             match chunk.losses.last_mut().filter(|(_, last)| *last == before) {
-                // Told again.
+                // A second report of the same loss.
                 Some((_, last)) => *last = event.ticks,
                 None => chunk.losses.push((before, event.ticks)),
             }
             (false, false)
         }
-        // The session's own records, the machine's configuration, counters of processes at the
+        // The session's own records, the machine's configuration, and the process counters at the
         // beginning and the end.
         hook::SESSION_FIRST..=hook::SESSION_LAST
         | 0x0b00..=0x0bff
@@ -409,20 +412,9 @@ fn rare(hook: u16, version: u8, event: &Event<'_>, chunk: &mut Chunk) -> bool {
     consumed
 }
 
-#[inline]
-pub(super) fn is_kernel(avma: u64, pointer_bytes: usize) -> bool {
-    avma >> (pointer_bytes * 8 - 1) != 0
-}
-
-/// An address of the traced machine.
-#[inline]
-pub(super) fn pointer_at(bytes: &[u8], at: usize, pointer_bytes: usize) -> Option<u64> {
-    if pointer_bytes == 4 { u32_at(bytes, at).map(u64::from) } else { u64_at(bytes, at) }
-}
-
 fn words(bytes: &[u8], pointer_bytes: usize) -> impl Iterator<Item = u64> {
     bytes
         .chunks_exact(pointer_bytes.max(1))
-        .take(MOST_FRAMES)
+        .take(MAX_FRAMES)
         .map(move |word| pointer_at(word, 0, pointer_bytes).unwrap_or(0))
 }

@@ -1,30 +1,30 @@
-//! [`Events`]: the events of a buffer, whatever kind of header they have.
+//! [`Events`]: the events of a buffer, with headers of all kinds.
 //!
-//! The first word of a header is a marker whose third byte tells its type; the layouts are those of
-//! `ntwmi.h` and `evntcons.h`. An event of unknown type is still skipped by its size, a size that
-//! cannot be ends the buffer: nothing tells where the next event begins.
+//! The first word of a header is a marker whose third byte is its type; the layouts are those of
+//! `ntwmi.h` and `evntcons.h`. An event of unknown type is skipped by its size. An impossible size
+//! ends the buffer, because there is no way to find the next event.
 
 use super::buffer::{i64_at, u16_at, u32_at, u64_at};
 
-/// No thread or process: kernel events with the short header do not say whose they are.
+/// No thread or process. Kernel events with the short header have neither.
 pub(crate) const NOBODY: u32 = u32::MAX;
 
-/// What kind of event it is, as its header tells.
+/// The class of an event, by its header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum What<'a> {
-    /// Of the kernel: group (high byte) and type.
+pub(crate) enum EventClass<'a> {
+    /// An event of the kernel. The hook has the group in its high byte and the type in its low one.
     Hook {
         hook: u16,
         /// The payload's version.
         version: u8,
-        /// Hardware counters stand beside the payload.
+        /// The event carries hardware counters, which hide the payload.
         counters: bool,
     },
-    /// Of a provider with a GUID and an opcode only (MOF).
+    /// An event of a provider with only a GUID and an opcode (MOF).
     Classic { guid: &'a [u8; 16], opcode: u8, version: u8, level: u8 },
-    /// Of a provider with a manifest, or one that describes itself.
+    /// An event of a provider with a manifest, or an event that describes itself.
     Manifest(Manifest<'a>),
-    /// WPP debug output: its text is in the PDB of the program.
+    /// WPP debug output, whose text is in the program's PDB.
     Message,
     /// None of these.
     Unknown,
@@ -40,7 +40,7 @@ pub(crate) struct Manifest<'a> {
     pub opcode: u8,
     pub task: u16,
     pub keyword: u64,
-    /// Length of a pointer in the program that wrote it.
+    /// Length of a pointer in the program that wrote it, bytes.
     pub pointer_bytes: u8,
     /// The extended items, see [`extended`].
     pub extended: &'a [u8],
@@ -55,7 +55,7 @@ pub(crate) struct Event<'a> {
     pub tid: u32,
     /// Header's process, or [`NOBODY`].
     pub pid: u32,
-    pub what: What<'a>,
+    pub class: EventClass<'a>,
     pub payload: &'a [u8],
 }
 
@@ -86,11 +86,11 @@ impl<'a> Events<'a> {
         Self { data, at: 0 }
     }
 
-    /// Where in the data the iteration stopped, if that is not the end of the events.
+    /// Where in the data the iteration stopped, if it stopped before the end of the events.
     pub(crate) fn damage(&self) -> Option<usize> {
         let rest = self.data.get(self.at..)?;
-        // The unused rest of a buffer is filled with ones; less than the shortest header is
-        // padding.
+        // The unused rest of a buffer is filled with ones. Fewer bytes than the shortest header has
+        // are padding.
         (rest.len() >= 8 && rest.first_chunk::<4>() != Some(&[0xff; 4])).then_some(self.at)
     }
 }
@@ -124,7 +124,7 @@ impl<'a> Iterator for Events<'a> {
                 ticks: 0,
                 tid: NOBODY,
                 pid: NOBODY,
-                what: What::Unknown,
+                class: EventClass::Unknown,
                 payload: &[],
             }),
         }?;
@@ -133,36 +133,38 @@ impl<'a> Iterator for Events<'a> {
     }
 }
 
-/// The low byte is the version; counters are told by the others.
+/// Bits of the version word that mean hardware counters; its low byte is the version.
 const COUNTERS: u16 = 0x8700;
 
 #[inline]
 fn perf_info(bytes: &[u8]) -> Option<Event<'_>> {
     let (version, hook) = (u16_at(bytes, 0)?, u16_at(bytes, 6)?);
-    let what = What::Hook { hook, version: version as u8, counters: version & COUNTERS != 0 };
+    let class =
+        EventClass::Hook { hook, version: version as u8, counters: version & COUNTERS != 0 };
     Some(Event {
         ticks: i64_at(bytes, 8)?,
         tid: NOBODY,
         pid: NOBODY,
-        what,
+        class,
         payload: bytes.get(16..)?,
     })
 }
 
 fn system(bytes: &[u8], header_len: usize) -> Option<Event<'_>> {
     let (version, hook) = (u16_at(bytes, 0)?, u16_at(bytes, 6)?);
-    let what = What::Hook { hook, version: version as u8, counters: version & COUNTERS != 0 };
+    let class =
+        EventClass::Hook { hook, version: version as u8, counters: version & COUNTERS != 0 };
     Some(Event {
         ticks: i64_at(bytes, 0x10)?,
         tid: u32_at(bytes, 8)?,
         pid: u32_at(bytes, 0xc)?,
-        what,
+        class,
         payload: bytes.get(header_len..)?,
     })
 }
 
 fn full(bytes: &[u8], header_len: usize) -> Option<Event<'_>> {
-    let what = What::Classic {
+    let class = EventClass::Classic {
         guid: bytes.get(0x18..)?.first_chunk()?,
         opcode: *bytes.get(4)?,
         version: u16_at(bytes, 6)? as u8,
@@ -172,7 +174,7 @@ fn full(bytes: &[u8], header_len: usize) -> Option<Event<'_>> {
         ticks: i64_at(bytes, 0x10)?,
         tid: u32_at(bytes, 8)?,
         pid: u32_at(bytes, 0xc)?,
-        what,
+        class,
         payload: bytes.get(header_len..)?,
     })
 }
@@ -188,10 +190,10 @@ fn manifest(bytes: &[u8], pointer_bytes: u8) -> Option<Event<'_>> {
     let (extended, payload) = all.split_at_checked(len)?;
     let guid = bytes.get(0x18..)?.first_chunk()?;
     let (version, level, opcode) = (*bytes.get(0x2a)?, *bytes.get(0x2c)?, *bytes.get(0x2d)?);
-    let what = if flags & CLASSIC != 0 {
-        What::Classic { guid, opcode, version, level }
+    let class = if flags & CLASSIC != 0 {
+        EventClass::Classic { guid, opcode, version, level }
     } else {
-        What::Manifest(Manifest {
+        EventClass::Manifest(Manifest {
             guid,
             id: u16_at(bytes, 0x28)?,
             version,
@@ -207,12 +209,12 @@ fn manifest(bytes: &[u8], pointer_bytes: u8) -> Option<Event<'_>> {
         ticks: i64_at(bytes, 0x10)?,
         tid: u32_at(bytes, 8)?,
         pid: u32_at(bytes, 0xc)?,
-        what,
+        class,
         payload,
     })
 }
 
-/// `WMI_TRACE_MESSAGE_PACKET`: which items stand before the arguments is told by the options.
+/// `WMI_TRACE_MESSAGE_PACKET`. The options say which items precede the arguments.
 fn message(bytes: &[u8]) -> Option<Event<'_>> {
     const SEQUENCE: u16 = 1;
     const GUID: u16 = 2;
@@ -239,7 +241,7 @@ fn message(bytes: &[u8]) -> Option<Event<'_>> {
         (tid, pid) = (u32_at(bytes, at)?, u32_at(bytes, at + 4)?);
         at += 8;
     }
-    Some(Event { ticks, tid, pid, what: What::Message, payload: bytes.get(at..)? })
+    Some(Event { ticks, tid, pid, class: EventClass::Message, payload: bytes.get(at..)? })
 }
 
 /// `EVENT_HEADER_EXT_TYPE_*`.

@@ -1,19 +1,19 @@
-//! Doors to single readers, for fuzz targets: through a whole `.etl` mutated bytes reach them too
-//! seldom.
+//! Entry points to single readers, for fuzz targets: mutated bytes of a whole `.etl` would reach
+//! them too seldom.
 //!
-//! Each returns something that can be compared, so that a target sees whether reading twice gives
-//! the same.
+//! Each returns something comparable, so that a target can check that reading twice gives the same
+//! result.
 
 use super::{manifest, schema, trace_logging, xpress};
 
-/// Unpacks XPRESS; the error is where it is damaged.
+/// Unpacks XPRESS. The error is the offset of the damage.
 pub fn unpack(packed: &[u8], len: usize) -> (Vec<u8>, Result<(), usize>) {
     let mut out = Vec::new();
     let result = xpress::unpack(packed, len, &mut out);
     (out, result)
 }
 
-/// Reads a manifest; counts its events, their fields and its maps' entries.
+/// Reads a manifest. Returns its provider and the numbers of events, fields and map entries.
 pub fn manifest(xml: &str) -> (String, usize, usize, usize) {
     let described = manifest::read([0; 16], xml);
     let fields = described.events.iter().map(|(_, schema)| schema.fields.len()).sum();
@@ -21,8 +21,8 @@ pub fn manifest(xml: &str) -> (String, usize, usize, usize) {
     (described.provider, described.events.len(), fields, entries)
 }
 
-/// Reads the description that a TraceLogging event carries: its name, and how many fields there
-/// are.
+/// Reads the description that a TraceLogging event carries. Returns its name and the number of
+/// fields.
 pub fn trace_logging(schema: &[u8]) -> Option<(String, usize)> {
     trace_logging::schema(schema).map(|schema| (schema.name, schema.fields.len()))
 }

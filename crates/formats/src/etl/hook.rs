@@ -1,5 +1,5 @@
-//! The kernel's events by their hook: group (high byte) and type, as in `ntwmi.h`; and the MOF
-//! classes that hold the same events under a GUID and an opcode.
+//! The kernel's events by their hook, which is a group (high byte) and a type, as in `ntwmi.h`; and
+//! the MOF classes that have the same events under a GUID and an opcode.
 
 pub(super) const HEADER: u16 = 0x0000;
 /// The session's own records.
@@ -19,7 +19,7 @@ pub(super) const THREAD_SET_NAME: u16 = 0x0548;
 pub(super) const CSWITCH: u16 = 0x0524;
 pub(super) const READY_THREAD: u16 = 0x0532;
 pub(super) const SAMPLE: u16 = 0x0f2e;
-/// Setting of the sampling interval, its value at the beginning and at the end.
+/// The sampling interval: when it is set, and its value at the beginning and the end.
 pub(super) const SAMPLE_HOOKS_FIRST: u16 = 0x0f48;
 pub(super) const SAMPLE_HOOKS_LAST: u16 = 0x0f4a;
 /// File objects and their names: opened, created, deleted, at the beginning or end.
@@ -36,12 +36,12 @@ pub(super) const IMAGE_UNLOAD: u16 = 0x1402;
 pub(super) const IMAGE_DC_START: u16 = 0x1403;
 pub(super) const IMAGE_DC_END: u16 = 0x1404;
 
-/// Numbers of our own for classic events that have no hook: they are never in a file.
+/// Made-up hooks for classic events that have none. They are never in a file.
 pub(super) const IMAGE_ID: u16 = 0xfe00;
 pub(super) const IMAGE_RSDS: u16 = 0xfe24;
-/// The same of managed code.
+/// The same for managed code.
 pub(super) const IMAGE_IL_RSDS: u16 = 0xfe25;
-/// Classes beside the kernel's groups.
+/// Classes outside the kernel's groups.
 pub(super) const SYS_CONFIG: u16 = 0xfd00;
 pub(super) const BUILD_INFO: u16 = 0xfd20;
 pub(super) const SYSTEM_PATHS: u16 = 0xfd21;
@@ -51,13 +51,13 @@ pub(super) const EVENT_INFO: u16 = 0xfc20;
 pub(super) const EVENT_MAP_INFO: u16 = 0xfc21;
 /// RT_LostEvent: an event, a buffer or a file was lost.
 pub(super) const LOST: u16 = 0xfb00;
-/// A part of an EventSource's manifest, behind the provider's GUID.
+/// The provider's GUID and a part of its EventSource manifest.
 pub(super) const MANIFEST: u16 = 0xfa00;
 
 /// The end of a GUID that many classes share: `…-fe05-11d0-9dda-00c04fd7ba7c`.
 const COMMON: [u8; 12] = [0x05, 0xfe, 0xd0, 0x11, 0x9d, 0xda, 0x00, 0xc0, 0x4f, 0xd7, 0xba, 0x7c];
 
-/// The hook of a classic event of the kernel or the tools that merge its traces; `None` for any
+/// The hook of a classic event of the kernel or of the tools that merge traces; `None` for any
 /// other class.
 pub(super) fn of_class(guid: &[u8; 16], opcode: u8) -> Option<u16> {
     let (first, rest) = guid.split_first_chunk::<4>()?;
@@ -82,12 +82,14 @@ pub(super) fn of_class(guid: &[u8; 16], opcode: u8) -> Option<u16> {
     Some(group | u16::from(opcode))
 }
 
-/// What merging tools add of the system's benchmark: {ed54dff8-c409-4cf6-bf83-05e1e61a09c4}.
+/// Results of the system assessment, which merging tools add:
+/// {ed54dff8-c409-4cf6-bf83-05e1e61a09c4}.
 const ASSESSMENT: [u8; 16] = [
     0xf8, 0xdf, 0x54, 0xed, 0x09, 0xc4, 0xf6, 0x4c, 0xbf, 0x83, 0x05, 0xe1, 0xe6, 0x1a, 0x09, 0xc4,
 ];
 
-/// True for classic events that describe others, images or the system and that merging tools add.
+/// True for the classic events that merging tools add. They describe other events, images or the
+/// system.
 pub(super) fn is_metadata(guid: &[u8; 16], opcode: u8) -> bool {
     let group = of_class(guid, opcode).map(|hook| hook & 0xff00);
     matches!(group, Some(IMAGE_ID | SYS_CONFIG | META_DATA)) || *guid == ASSESSMENT
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_are_told_by_their_guid() {
+    fn classes_are_known_by_their_guid() {
         let guid = |text: &str| -> [u8; 16] {
             let hex: String = text.chars().filter(|c| *c != '-').collect();
             let mut bytes: [u8; 16] =

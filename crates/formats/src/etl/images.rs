@@ -1,13 +1,20 @@
-//! Programs and libraries in memory: which image an address meant, in which process and when.
+//! Programs and libraries in memory: which image an address of a process belonged to at a time.
 //!
-//! Image events tell where an image lies; the events that merging tools put beside them at the same
-//! time (ImageID) tell what it is: its PDB's GUID and age, its time stamp. A later image at the
-//! same address counts from when it was loaded.
+//! Image events say where an image lies. The ImageID events that merging tools add at the same time
+//! identify it: its PDB's GUID and age, its time stamp. A later image at the same address counts
+//! from its load on.
 
-use super::{hook, kernel, methods::Found, paths::Paths, rows::Naming, tasks::ProcessIndex};
+use super::{
+    hook, kernel,
+    methods::Found,
+    paths::Paths,
+    rows::Naming,
+    space_id::{SpaceId, is_kernel_avma},
+    tasks::ProcessIndex,
+};
 use rustc_hash::FxHashMap;
 use unhitch_model::{
-    Frame, FrameId, Module, ModuleId, ModuleKind, NameId, ProcessId, Symbol, Time, Trace, Value,
+    Frame, FrameId, Module, ModuleId, ModuleKind, NameId, Symbol, Time, Trace, Value,
 };
 
 /// The images of one address space.
@@ -15,7 +22,7 @@ use unhitch_model::{
 struct Space {
     /// By base, those of equal base by time.
     images: Vec<Image>,
-    /// When something was loaded where something else had been; in order.
+    /// When an image was loaded over another one, in order.
     reloads: Vec<Time>,
 }
 
@@ -27,16 +34,16 @@ struct Image {
     module: ModuleId,
 }
 
-/// Images may overlap: one that was unloaded, and its successor. So many are looked at below an
-/// address.
-const MOST_BELOW: usize = 64;
+/// Maximum number of images below an address that are looked at. Images may overlap: an unloaded
+/// one and its successor.
+const MAX_BELOW: usize = 64;
 
 impl Space {
     fn module_at(&self, avma: u64, time: Time) -> Option<&Image> {
         let below = self.images.partition_point(|image| image.base <= avma);
-        let around = self.images.get(below.saturating_sub(MOST_BELOW)..below)?.iter().rev();
+        let around = self.images.get(below.saturating_sub(MAX_BELOW)..below)?.iter().rev();
         let around = around.filter(|image| avma - image.base < image.size);
-        // The last one that was there by then; before the first was loaded, the first.
+        // The last one loaded by then; before the first load, the first one.
         around.min_by_key(|image| {
             if image.from <= time {
                 (0, time.since(image.from))
@@ -71,19 +78,7 @@ pub(super) struct Spaces {
     jit: NameId,
 }
 
-/// An address space.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct SpaceId(u32);
-
-impl SpaceId {
-    pub(super) const KERNEL: Self = Self(0);
-
-    pub(super) fn of(process: ProcessId) -> Self {
-        Self(process.0.saturating_add(1))
-    }
-}
-
-/// What ImageID events say of the image that is loaded at that time.
+/// The content of the ImageID events of one image.
 #[derive(Clone, Default)]
 struct Identity {
     build_id: Vec<u8>,
@@ -92,8 +87,7 @@ struct Identity {
 }
 
 impl Spaces {
-    /// Reads the naming events, which must be in the order of time. `times` are those of the
-    /// events.
+    /// Reads the naming events, which must be by time. `times` converts their ticks.
     pub(super) fn new(
         naming: &[Naming],
         times: impl Fn(i64) -> Time,
@@ -121,21 +115,12 @@ impl Spaces {
         all.spaces.resize_with(count, Space::default);
         let mut last: FxHashMap<(SpaceId, u64), ModuleId> = FxHashMap::default();
         for event in naming {
-            let loaded = event.hook == hook::IMAGE_LOAD;
-            if !loaded
-                && !matches!(
-                    event.hook,
-                    hook::IMAGE_UNLOAD | hook::IMAGE_DC_START | hook::IMAGE_DC_END
-                )
-            {
-                continue;
-            }
             let Some((base, size, pid, timestamp, file)) = image(event, pointer_bytes, trace)
             else {
                 continue;
             };
             let time = times(event.ticks);
-            let space = if super::decode::is_kernel(base, all.pointer_bytes) {
+            let space = if is_kernel_avma(base, all.pointer_bytes) {
                 SpaceId::KERNEL
             } else if let Some(process) = processes.at(pid, time) {
                 SpaceId::of(process)
@@ -145,7 +130,7 @@ impl Spaces {
             let identity = identities.get(&(event.ticks, base)).cloned().unwrap_or_default();
             let known = last.get(&(space, base)).copied();
             let path = trace.strings.intern(&paths.dos(&file));
-            // The rundown tells again what was told; only with an identity it may tell more.
+            // The rundown repeats known images. It adds something only if it has an identity.
             let same =
                 known.and_then(|id| trace.modules.get(id)).filter(|module| module.path == path);
             if same.is_some_and(|same| {
@@ -169,7 +154,7 @@ impl Spaces {
                 image.module = module;
                 continue;
             }
-            let from = if loaded { time } else { Time::ZERO };
+            let from = if event.hook == hook::IMAGE_LOAD { time } else { Time::ZERO };
             space.images.push(Image { base, size, from, module });
         }
         all.spaces.iter_mut().for_each(Space::finish);
@@ -179,19 +164,20 @@ impl Spaces {
 
     /// True for an address of the kernel.
     pub(super) fn is_kernel(&self, avma: u64) -> bool {
-        super::decode::is_kernel(avma, self.pointer_bytes)
+        is_kernel_avma(avma, self.pointer_bytes)
     }
 
-    /// True for an address where no program of Windows has code: the lowest 64 KiB, and what lies
-    /// between the halves. *Why no more is known:* code that a program made at run time lies
-    /// anywhere, and not every runtime says where.
+    /// True for an address where no Windows program has code: the lowest 64 KiB, and the gap
+    /// between the two halves. *Why no stricter*: code generated at run time may lie anywhere else,
+    /// and not every runtime reports where.
     pub(super) fn is_never_code(&self, avma: u64) -> bool {
         const LOWEST: u64 = 0x1_0000;
         const USER_END: u64 = 1 << 47;
         !self.is_kernel(avma) && !(LOWEST..USER_END).contains(&avma)
     }
 
-    /// How often the space had changed by `time`: within one number, an address means the same.
+    /// Number of changes of the space up to `time`. An address means the same as long as this
+    /// number stays.
     #[inline]
     pub(super) fn epoch(&self, space: SpaceId, time: Time) -> u32 {
         self.spaces
@@ -199,7 +185,7 @@ impl Spaces {
             .map_or(0, |space| space.reloads.partition_point(|reload| *reload <= time) as u32)
     }
 
-    /// The frame of an address, which lies in `method` if the runtime says so.
+    /// The frame of an address, which lies in `method` if the runtime reported one there.
     pub(super) fn frame(
         &self,
         space: SpaceId,
@@ -209,7 +195,7 @@ impl Spaces {
         method: Option<Found>,
         trace: &mut Trace,
     ) -> FrameId {
-        let is_kernel = super::decode::is_kernel(avma, self.pointer_bytes);
+        let is_kernel = is_kernel_avma(avma, self.pointer_bytes);
         let space = if is_kernel { SpaceId::KERNEL } else { space };
         let image = self.spaces.get(space.0 as usize).and_then(|space| space.module_at(avma, time));
         let frame = match (image, method) {
@@ -228,15 +214,15 @@ impl Spaces {
             }
         };
         let frame = trace.stacks.intern_frame(frame);
-        // Compiled ahead of time: the code is the image's, the name the runtime's.
+        // Compiled ahead of time: the code is in the image, the name comes from the runtime.
         if let Some(method) = method.filter(|_| trace.symbols.get(frame).is_empty()) {
             name(frame, method.name, trace);
         }
         frame
     }
 
-    /// The frame of an address in code that was compiled at run time. What another method's code
-    /// was at the same address has a frame of its own.
+    /// The frame of an address in code that was compiled at run time. Each method that was at the
+    /// address gets a frame of its own.
     fn jit_frame(&self, pid: u32, avma: u64, method: Found, trace: &mut Trace) -> FrameId {
         let path = if method.file.is_empty() { self.jit } else { method.file };
         let mut generation = 0;
@@ -258,19 +244,24 @@ impl Spaces {
     }
 }
 
-/// So many methods at one address are told apart.
+/// Maximum number of methods at one address that are distinguished.
 const MAX_GENERATIONS: u32 = 1 << 10;
 
 fn name(frame: FrameId, function: NameId, trace: &mut Trace) {
     trace.symbols.set(frame, &[Symbol { function, file: NameId::EMPTY, line: 0 }]);
 }
 
-/// Base, size, process, time stamp and path of an image event.
+/// Base, size, process, time stamp and path of an image event; `None` for other events.
 fn image(
     event: &Naming,
     pointer_bytes: u8,
     trace: &mut Trace,
 ) -> Option<(u64, u64, u32, u32, String)> {
+    const EVENTS: [u16; 4] =
+        [hook::IMAGE_LOAD, hook::IMAGE_UNLOAD, hook::IMAGE_DC_START, hook::IMAGE_DC_END];
+    if !EVENTS.contains(&event.hook) {
+        return None;
+    }
     let layout = kernel::layout(event.hook, event.version, pointer_bytes, &mut trace.strings);
     let (mut base, mut size, mut pid, mut timestamp, mut file) =
         (None, None, event.pid, 0, String::new());
@@ -285,7 +276,7 @@ fn image(
     Some((base?, size?, pid, timestamp, file))
 }
 
-/// By time and base.
+/// The identities of images, by time and base.
 fn identities(
     naming: &[Naming],
     pointer_bytes: u8,
@@ -307,7 +298,7 @@ fn identities(
         let Some(base) = base else { continue };
         let identity = identities.entry((event.ticks, base)).or_default();
         match (event.hook, guid) {
-            // Of an image that has both, the native PDB is the one that names its machine code.
+            // If an image has both, the native PDB has the names of its machine code.
             (hook::IMAGE_RSDS | hook::IMAGE_IL_RSDS, Some(guid))
                 if event.hook == hook::IMAGE_RSDS || identity.build_id.is_empty() =>
             {

@@ -1,9 +1,9 @@
-//! Stacks to their events.
+//! Joins stacks to their events.
 //!
-//! A `StackWalk` event names its event by time alone; the thread and the CPU settle ties. The
-//! kernel's part is told at once. The user's part is told when the thread returns to user mode,
-//! once, under the time of the first event that waits for it: it belongs to all of the thread's
-//! events that have a kernel part and no user part yet.
+//! A `StackWalk` event refers to its event by time only; the thread and the CPU settle ties. The
+//! kernel part is written at once. The user part is written once, when the thread returns to user
+//! mode, with the time of the first event that waits for it. It belongs to all events of the thread
+//! that have a kernel part and no user part yet.
 
 use super::{
     event::NOBODY,
@@ -17,12 +17,12 @@ use unhitch_model::Warnings;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub ticks: i64,
-    /// Whose stack it would be; [`NOBODY`] when only the stack tells.
+    /// The thread whose stack it would be; [`NOBODY`] if only the stack knows.
     pub tid: u32,
     pub cpu: u16,
 }
 
-/// The stack of an event: numbers of parts, 0 for none, and whose stack it is.
+/// The stack of an event: the numbers of its parts (0 for none), its process and its thread.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Joined {
     pub kernel: u32,
@@ -31,17 +31,18 @@ pub(super) struct Joined {
     pub tid: u32,
 }
 
-/// So many events of one time are looked at: more are no machine's, and would take forever.
-const MOST_AT_ONCE: usize = 256;
+/// Maximum number of events of one time that are looked at. No machine has more, and looking at
+/// more would take forever.
+const MAX_AT_ONCE: usize = 256;
 
-/// So many records are sought at least before a core begins anew, far from the last one.
-const FEWEST_SOUGHT: usize = 1 << 15;
+/// Minimum number of records per job, since the first search of a job starts far from its target.
+const MIN_PER_JOB: usize = 1 << 15;
 
-/// Which column, and which row of it.
-type Place = (usize, usize);
+/// Index of a column, and index of a row in it.
+type RowIndex = (usize, usize);
 
 /// Finds the event of every stack. `columns` hold the events by time, `records` are in the order in
-/// which they were told. Returns the stacks of each column's events.
+/// which they were written. Returns the stacks of each column's events.
 pub(super) fn join<const N: usize>(
     columns: [&[Target]; N],
     records: &[StackRecord],
@@ -50,7 +51,7 @@ pub(super) fn join<const N: usize>(
     warnings: &mut Warnings,
 ) -> [Vec<Joined>; N] {
     let mut joined = columns.map(|column| vec![Joined::default(); column.len()]);
-    let mut waiting: FxHashMap<u32, Vec<Place>> = FxHashMap::default();
+    let mut waiting: FxHashMap<u32, Vec<RowIndex>> = FxHashMap::default();
     let mut undefined = 0_u64;
     let mut join_all = |records: &[StackRecord], sought: Vec<Sought<N>>| {
         for (record, sought) in records.iter().zip(sought) {
@@ -69,7 +70,7 @@ pub(super) fn join<const N: usize>(
                     stack.kernel = part;
                 }
             }
-            // Threads of the system never return to user mode.
+            // Threads of the System process never return to user mode.
             let returns = !record.own && record.pid != 0 && record.pid != 4;
             if !user && returns {
                 waiting.entry(record.tid).or_default().extend(place);
@@ -88,9 +89,9 @@ pub(super) fn join<const N: usize>(
             }
         }
     };
-    // Records are joined in their order, on one core; the others seek for those that come next.
+    // One core joins the records in their order, while the others search for the next ones.
     let mut sought: (&[StackRecord], Vec<Sought<N>>) = (&[], Vec::new());
-    for next in records.chunks(FEWEST_SOUGHT * 4 * rayon::current_num_threads()) {
+    for next in records.chunks(MIN_PER_JOB * 4 * rayon::current_num_threads()) {
         let (records, found) = sought;
         let ((), found) = rayon::join(
             || join_all(records, found),
@@ -100,27 +101,29 @@ pub(super) fn join<const N: usize>(
     }
     join_all(sought.0, sought.1);
     if undefined > 0 {
-        warnings.add(format!("{undefined} parts of stacks are missing: the session never told what their keys stand for"));
+        warnings.add(format!(
+            "{undefined} stack parts are missing: the session never defined their keys"
+        ));
     }
     joined
 }
 
-/// What is known of a record before it is its turn.
+/// The result of searching for a record, before it is joined.
 struct Sought<const N: usize> {
-    /// Which part it tells, and whether that is the user's; none when its key was never defined.
+    /// Its part, and whether that is a user part; `None` if its key was never defined.
     part: Option<(u32, bool)>,
-    /// In each column the first event that is not before the record's.
+    /// In each column, the first event that is not earlier than the record's event.
     first: [u32; N],
 }
 
-/// Seeks for these records, on all cores.
+/// Searches for these records on all cores.
 fn seek_all<const N: usize>(
     columns: &[&[Target]; N],
     records: &[StackRecord],
     definitions: &Definitions,
     is_kernel: impl Fn(u32) -> bool + Sync,
 ) -> Vec<Sought<N>> {
-    // Where the last search ended, in the columns and for each key.
+    // Where the last search ended, for each column and each key.
     let hints = || ([0; N], vec![0; definitions.of_key.len()]);
     let seek_one = |(rows, places): &mut ([usize; N], Vec<usize>), record: &StackRecord| {
         let part = match record.part {
@@ -134,30 +137,30 @@ fn seek_all<const N: usize>(
         }
         Sought { part, first: rows.map(|row| row as u32) }
     };
-    records.par_iter().with_min_len(FEWEST_SOUGHT).map_init(hints, seek_one).collect()
+    records.par_iter().with_min_len(MIN_PER_JOB).map_init(hints, seek_one).collect()
 }
 
-/// The event of a stack: of all at that very time the one of the same thread, then of the same CPU,
-/// then one that has none yet.
+/// The event of a stack: among all events of that time, preferably one of the same thread, then one
+/// of the same CPU, then one without a stack.
 fn find<const N: usize>(
     columns: &[&[Target]; N],
     joined: &[Vec<Joined>; N],
     first: &[u32; N],
     record: &StackRecord,
     user: bool,
-) -> Option<Place> {
-    let mut best: Option<((bool, bool, bool), Place)> = None;
+) -> Option<RowIndex> {
+    let mut best: Option<((bool, bool, bool), RowIndex)> = None;
     for (index, (column, first)) in columns.iter().zip(first).enumerate() {
         for (row, target) in column
             .iter()
             .enumerate()
             .skip(*first as usize)
-            .take(MOST_AT_ONCE)
+            .take(MAX_AT_ONCE)
             .take_while(|(_, target)| target.ticks == record.of)
         {
             let same_thread = target.tid == record.tid;
             let same_cpu = target.cpu == record.cpu;
-            // Another thread's stack is never taken for this one's.
+            // A stack is never given to another thread's event.
             let may_be = same_thread || same_cpu && target.tid == NOBODY;
             if !may_be {
                 continue;
@@ -177,8 +180,8 @@ fn find<const N: usize>(
     best.map(|(_, place)| place)
 }
 
-/// The first in `column` that is not `early`, searched from `hint` in growing steps: records come
-/// nearly in the order of their events.
+/// The index of the first row that is not `early`. The search starts at `hint` and grows its steps,
+/// because records come nearly in the order of their events.
 fn seek<T>(column: &[T], hint: usize, early: impl Fn(&T) -> bool) -> usize {
     let before = |at: usize| column.get(at).is_some_and(&early);
     let mut step = 1;
@@ -203,17 +206,17 @@ fn seek<T>(column: &[T], hint: usize, early: impl Fn(&T) -> bool) -> usize {
     low + column.get(low..high).unwrap_or_default().partition_point(&early)
 }
 
-/// What keys of stored stacks stand for. Keys are addresses in the kernel and used again: what was
-/// meant is told when the key is taken back, or at the end.
+/// The stack parts that keys stand for. Keys are kernel addresses, which are reused. A key is
+/// defined when it is withdrawn, or at the end of the session.
 #[derive(Default)]
 pub(super) struct Definitions {
-    /// Each key's place in `of_key`.
+    /// Each key's index in `of_key`.
     keys: FxHashMap<u64, u32>,
     of_key: Vec<Vec<Definition>>,
 }
 
 impl Definitions {
-    /// From definitions in the order of time.
+    /// From definitions by time.
     pub(super) fn new(definitions: impl Iterator<Item = Definition>) -> Self {
         let mut all = Self::default();
         for definition in definitions {
@@ -226,8 +229,8 @@ impl Definitions {
         all
     }
 
-    /// The part that `key` meant at a time: the first definition then or later; else the last one
-    /// that was told in advance. `hints` say for each key where the last search ended.
+    /// The part that `key` stood for at a time: the first definition then or later, else the last
+    /// one that was written in advance. `hints` has for each key where the last search ended.
     pub(super) fn part(&self, key: u64, at: i64, hints: &mut [usize]) -> Option<u32> {
         let place = *self.keys.get(&key)? as usize;
         let (definitions, hint) = (self.of_key.get(place)?, hints.get_mut(place)?);
@@ -286,15 +289,16 @@ mod tests {
     }
 
     #[test]
-    fn keys_mean_what_is_told_next() {
-        let told = |at, part, first| Definition { at, key: 7, part, first };
-        let definitions = Definitions::new([told(10, 1, false), told(20, 2, false)].into_iter());
+    fn a_key_stands_for_what_is_defined_next() {
+        let defined = |at, part, first| Definition { at, key: 7, part, first };
+        let definitions =
+            Definitions::new([defined(10, 1, false), defined(20, 2, false)].into_iter());
         assert_eq!(
             [5, 10, 11, 20, 21].map(|at| definitions.part(7, at, &mut [0])),
             [Some(1), Some(1), Some(2), Some(2), None]
         );
         assert_eq!(definitions.part(8, 0, &mut [0]), None);
-        let in_advance = Definitions::new([told(10, 1, true), told(20, 2, true)].into_iter());
+        let in_advance = Definitions::new([defined(10, 1, true), defined(20, 2, true)].into_iter());
         assert_eq!(
             [5, 15, 25].map(|at| in_advance.part(7, at, &mut [1])),
             [None, Some(1), Some(2)]

@@ -1,4 +1,4 @@
-//! The kernel's own events: their names and how their payloads are laid out, from
+//! The kernel's own events: their names and the layouts of their payloads, from
 //! `kernel_events.txt`.
 
 use super::{hook, schema::SchemaField};
@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 use unhitch_model::{Count, Field, FieldType, Layout, Strings};
 
-/// A kind of event as the table has it.
+/// A kind of event in the table.
 pub(super) struct KernelEvent {
     /// Class and name, e.g. `DiskIO/Read`.
     pub name: &'static str,
@@ -30,7 +30,7 @@ pub(super) fn event(hook: u16) -> Option<&'static KernelEvent> {
     EVENTS.get(&hook)
 }
 
-/// What a hook is called.
+/// The name of a hook.
 pub(super) fn name(hook: u16) -> String {
     let class = match hook & 0xff00 {
         _ if event(hook).is_some() => return event(hook).map_or("", |event| event.name).to_owned(),
@@ -40,14 +40,14 @@ pub(super) fn name(hook: u16) -> String {
         hook::LOST => "Lost",
         _ => return format!("event {hook:#06x}"),
     };
-    // The number of a class is our own, and in no file.
+    // The group of these hooks is made up, so only the opcode is shown.
     format!("{class}/opcode {}", hook & 0xff)
 }
 
-/// The layout of a hook's payload of this version; without fields where the table has none.
+/// The layout of this version of a hook's payload; without fields if the table has none.
 pub(super) fn layout(hook: u16, version: u8, pointer_bytes: u8, strings: &mut Strings) -> Layout {
     let fields = event(hook).and_then(|event| {
-        // Older than the oldest that is known: the oldest is likelier than none.
+        // For versions before the oldest known one, the oldest is more likely right than none.
         event.versions.iter().find(|(from, _)| *from <= version).or(event.versions.last())
     });
     let fields = fields.map(|(_, fields)| fields.as_slice()).unwrap_or_default();
@@ -61,7 +61,7 @@ pub(super) fn layout(hook: u16, version: u8, pointer_bytes: u8, strings: &mut St
     Layout { fields: fields.collect(), pointer_bytes }
 }
 
-/// A field in words of the table, for the tables of other providers.
+/// A field in the table's notation, for the tables of other providers.
 pub(super) fn schema_field(word: &'static str) -> Option<SchemaField> {
     let (name, Shape { kind, count, length }) = field(word)?;
     Some(SchemaField { name: name.to_owned(), kind, count, length, map: None })

@@ -1,11 +1,10 @@
-//! [`KindTable`]: which kinds of events a file holds, and how many of each, before any of them has
-//! a name.
+//! [`KindTable`]: the kinds of events of a file and the number of each, before they get names.
 
-use super::event::{Manifest, What, ext, extended};
+use super::event::{EventClass, Manifest, ext, extended};
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 
-/// What tells one kind of event from another.
+/// The properties that distinguish kinds of events.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) enum KindKey {
     Hook {
@@ -27,9 +26,9 @@ pub(super) enum KindKey {
         task: u16,
         keyword: u64,
         pointer_bytes: u8,
-        /// TraceLogging: the event's description of itself; else empty.
+        /// TraceLogging: the event's own description; else empty.
         schema: Box<[u8]>,
-        /// What it says of its provider; else empty.
+        /// The provider's traits, if the event has them; else empty.
         traits: Box<[u8]>,
     },
     Message,
@@ -41,39 +40,41 @@ pub(super) enum KindKey {
 pub(super) struct KindTable {
     pub kinds: Vec<KindKey>,
     pub counts: Vec<u64>,
-    /// Events of kinds beyond [`MOST_KINDS`]: counted as unknown.
+    /// Number of events of kinds beyond [`MAX_KINDS`], which count as unknown.
     pub beyond: u64,
-    /// By hash; kinds of equal hash stand one after another.
+    /// Numbers by hash; kinds of equal hash are in consecutive slots.
     slots: FxHashMap<u64, u32>,
 }
 
-/// Real traces have some hundred; a hostile one has one per event.
-const MOST_KINDS: usize = 1 << 14;
+/// Maximum number of kinds that are distinguished. Real traces have a few hundred; a hostile one
+/// may have one per event.
+pub(super) const MAX_KINDS: usize = 1 << 14;
 
 impl KindTable {
-    /// The number of an event's kind, counted.
-    pub(super) fn count(&mut self, what: &What<'_>) -> u32 {
-        let (schema, traits) = match what {
-            What::Manifest(manifest) if !manifest.extended.is_empty() => described(manifest),
+    /// Counts an event. Returns the number of its kind.
+    pub(super) fn count(&mut self, class: &EventClass<'_>) -> u32 {
+        let (schema, traits) = match class {
+            EventClass::Manifest(manifest) if !manifest.extended.is_empty() => described(manifest),
             _ => (&[][..], &[][..]),
         };
         let mut hasher = FxHasher::default();
-        match what {
-            What::Hook { hook, version, .. } => (0, hook, version).hash(&mut hasher),
-            What::Classic { guid, opcode, version, level } => {
+        match class {
+            EventClass::Hook { hook, version, .. } => (0, hook, version).hash(&mut hasher),
+            EventClass::Classic { guid, opcode, version, level } => {
                 (1, guid, opcode, version, level).hash(&mut hasher)
             }
-            What::Manifest(m) => {
+            EventClass::Manifest(m) => {
                 (2, m.guid, m.id, m.version, m.level, m.opcode, m.task, m.keyword, m.pointer_bytes)
                     .hash(&mut hasher);
                 (schema, traits).hash(&mut hasher);
             }
-            What::Message => 3.hash(&mut hasher),
-            What::Unknown => 4.hash(&mut hasher),
+            EventClass::Message => 3.hash(&mut hasher),
+            EventClass::Unknown => 4.hash(&mut hasher),
         }
         let mut slot = hasher.finish();
         while let Some(&number) = self.slots.get(&slot) {
-            if self.kinds.get(number as usize).is_some_and(|key| is_of(key, what, schema, traits)) {
+            if self.kinds.get(number as usize).is_some_and(|key| is_of(key, class, schema, traits))
+            {
                 if let Some(count) = self.counts.get_mut(number as usize) {
                     *count += 1;
                 }
@@ -81,22 +82,22 @@ impl KindTable {
             }
             slot = slot.wrapping_add(1);
         }
-        if self.kinds.len() >= MOST_KINDS && *what != What::Unknown {
+        if self.kinds.len() >= MAX_KINDS && *class != EventClass::Unknown {
             self.beyond += 1;
-            return self.count(&What::Unknown);
+            return self.count(&EventClass::Unknown);
         }
         let number = self.kinds.len() as u32;
-        self.kinds.push(key(what, schema, traits));
+        self.kinds.push(key(class, schema, traits));
         self.counts.push(1);
         self.slots.insert(slot, number);
         number
     }
 
-    /// Adds all of `other`; returns the numbers that its kinds have here.
+    /// Adds all of `other`. Returns the numbers that its kinds have here.
     pub(super) fn union(&mut self, other: Self, known: &mut FxHashMap<KindKey, u32>) -> Vec<u32> {
         self.beyond += other.beyond;
         let numbers = other.kinds.into_iter().zip(other.counts).map(|(key, count)| {
-            let is_beyond = self.kinds.len() >= MOST_KINDS
+            let is_beyond = self.kinds.len() >= MAX_KINDS
                 && key != KindKey::Unknown
                 && !known.contains_key(&key);
             self.beyond += if is_beyond { count } else { 0 };
@@ -127,13 +128,13 @@ fn described<'a>(manifest: &Manifest<'a>) -> (&'a [u8], &'a [u8]) {
     (schema, traits)
 }
 
-fn key(what: &What<'_>, schema: &[u8], traits: &[u8]) -> KindKey {
-    match *what {
-        What::Hook { hook, version, .. } => KindKey::Hook { hook, version },
-        What::Classic { guid, opcode, version, level } => {
+fn key(class: &EventClass<'_>, schema: &[u8], traits: &[u8]) -> KindKey {
+    match *class {
+        EventClass::Hook { hook, version, .. } => KindKey::Hook { hook, version },
+        EventClass::Classic { guid, opcode, version, level } => {
             KindKey::Classic { guid: *guid, opcode, version, level }
         }
-        What::Manifest(Manifest {
+        EventClass::Manifest(Manifest {
             guid,
             id,
             version,
@@ -155,19 +156,19 @@ fn key(what: &What<'_>, schema: &[u8], traits: &[u8]) -> KindKey {
             schema: schema.into(),
             traits: traits.into(),
         },
-        What::Message => KindKey::Message,
-        What::Unknown => KindKey::Unknown,
+        EventClass::Message => KindKey::Message,
+        EventClass::Unknown => KindKey::Unknown,
     }
 }
 
-fn is_of(key: &KindKey, what: &What<'_>, schema: &[u8], traits: &[u8]) -> bool {
-    match (key, what) {
-        (KindKey::Hook { hook, version }, What::Hook { hook: h, version: v, .. }) => {
+fn is_of(key: &KindKey, class: &EventClass<'_>, schema: &[u8], traits: &[u8]) -> bool {
+    match (key, class) {
+        (KindKey::Hook { hook, version }, EventClass::Hook { hook: h, version: v, .. }) => {
             (hook, version) == (h, v)
         }
         (
             KindKey::Classic { guid, opcode, version, level },
-            What::Classic { guid: g, opcode: o, version: v, level: l },
+            EventClass::Classic { guid: g, opcode: o, version: v, level: l },
         ) => guid == *g && (opcode, version, level) == (o, v, l),
         (
             KindKey::Manifest {
@@ -182,7 +183,7 @@ fn is_of(key: &KindKey, what: &What<'_>, schema: &[u8], traits: &[u8]) -> bool {
                 schema: s,
                 traits: t,
             },
-            What::Manifest(m),
+            EventClass::Manifest(m),
         ) => {
             guid == m.guid
                 && (*id, *version, *level, *opcode, *task)
@@ -191,7 +192,7 @@ fn is_of(key: &KindKey, what: &What<'_>, schema: &[u8], traits: &[u8]) -> bool {
                 && **s == *schema
                 && **t == *traits
         }
-        (KindKey::Message, What::Message) | (KindKey::Unknown, What::Unknown) => true,
+        (KindKey::Message, EventClass::Message) | (KindKey::Unknown, EventClass::Unknown) => true,
         _ => false,
     }
 }

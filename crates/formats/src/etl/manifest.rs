@@ -1,7 +1,7 @@
-//! Manifests of .NET's EventSource: XML that a provider writes into the trace, in chunks, as events
+//! Manifests of .NET's EventSource: XML that a provider writes into the trace in chunks, as events
 //! of its own.
 //!
-//! Only what an EventSource writes is understood: no entities but the five of XML, no structs.
+//! This reads only what an EventSource writes: XML's five entities but no others, and no structs.
 
 use super::{
     buffer::u16_at,
@@ -14,7 +14,7 @@ use unhitch_model::Count;
 /// The event that carries a part of a manifest.
 pub(super) const EVENT_ID: u16 = 0xfffe;
 
-/// What that event holds.
+/// The fields of that event.
 pub(super) fn chunk_schema() -> Schema {
     let words = [
         "Format:u8",
@@ -36,14 +36,14 @@ pub(super) fn chunk_schema() -> Schema {
 #[derive(Default)]
 pub(super) struct Chunks(FxHashMap<[u8; 16], Vec<Option<Vec<u8>>>>);
 
-/// Fields of events may take so many times the manifest's length.
+/// Maximum memory for the fields of events: this many times the manifest's length.
 const MAX_GROWTH: usize = 16;
 
-/// The most chunks: a manifest is up to a few hundred KiB.
+/// Maximum number of chunks. A manifest has up to a few hundred KiB.
 const MAX_CHUNKS: u16 = 256;
 
 impl Chunks {
-    /// Adds an event's payload. Returns the whole text with its last chunk.
+    /// Adds an event's payload. The last missing chunk returns the whole text.
     pub(super) fn add(&mut self, guid: [u8; 16], payload: &[u8]) -> Option<String> {
         let [1, _, _, 0x5b] = *payload.first_chunk::<4>()? else { return None };
         let (total, index) = (u16_at(payload, 4)?.min(MAX_CHUNKS), u16_at(payload, 6)?);
@@ -132,11 +132,12 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
             }
         }
     }
-    // Events share templates; together their fields should not take much more than there is text.
+    // Events share templates. Together, their fields should not take much more memory than the
+    // text.
     let mut allowed = xml.len().saturating_mul(MAX_GROWTH);
     for (id, version, symbol, task, opcode, template) in events {
         let value = opcodes.get(&opcode).copied().or(standard_opcode(&opcode)).unwrap_or(0) as u8;
-        // A task that only repeats the event's name says nothing that the symbol does not.
+        // Without a task, the symbol is the name.
         let name = if task.is_empty() { symbol } else { event_name(&task, &opcode, value, id) };
         let fields = template.and_then(|template| templates.get(&template));
         let fields = fields
@@ -144,14 +145,14 @@ pub(super) fn read(guid: [u8; 16], xml: &str) -> Described {
             .cloned()
             .unwrap_or_default();
         let subject = Subject { guid, id, version, classic: false };
-        // The provider's name is known by its GUID: in each event it would be as often there as the
-        // file has room for events.
+        // The provider's name is left out: the GUID has it, and a copy in each event would multiply
+        // it by the number of events.
         described.events.push((subject, Schema { provider: String::new(), name, fields }));
     }
     described
 }
 
-/// Bytes that a copy of `fields` takes.
+/// Memory that a copy of `fields` takes, bytes.
 fn cost(fields: &[SchemaField]) -> usize {
     let texts = |field: &SchemaField| field.name.len() + field.map.as_ref().map_or(0, String::len);
     fields.iter().map(|field| size_of::<SchemaField>() + texts(field)).sum()
@@ -251,7 +252,7 @@ fn tags(xml: &str) -> impl Iterator<Item = Tag<'_>> {
     })
 }
 
-/// What is read of a text: many elements may refer to one.
+/// The start of a text, up to [`MAX_NAME_LEN`]: many elements may refer to one text.
 fn beginning(text: &str) -> &str {
     let end = (0..=MAX_NAME_LEN.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
     end.and_then(|end| text.get(..end)).unwrap_or_default()

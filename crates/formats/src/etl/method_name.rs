@@ -1,18 +1,17 @@
-//! A method of .NET as a stack trace of .NET shows it: `System.String.Concat(String, String)`.
+//! Formats methods of .NET as its stack traces do: `System.String.Concat(String, String)`.
 //!
 //! The runtime's events have the type (`Dictionary`2[System.__Canon,System.__Canon]`), the method,
-//! and the signature in the words of the intermediate language (`instance void  (!0,unsigned
-//! int8[])`). *Why rewritten*: those words are long, and most of them tell nothing about which
-//! method it is.
+//! and the signature in intermediate language (`instance void  (!0,unsigned int8[])`). *Why
+//! rewritten*: signatures are long, and most of their words do not help to identify the method.
 
-/// The name of the method of these names and signature. What cannot be understood stays as it is.
+/// Formats a method. Parts that cannot be parsed stay as they are.
 pub(super) fn method_name(type_name: &str, method: &str, signature: &str) -> String {
     let mut name = instantiation(type_name, false, MAX_DEPTH);
     if !name.is_empty() {
         name.push('.');
     }
     name.push_str(&instantiation(method, false, MAX_DEPTH));
-    // Static or not, and what it returns, does not tell methods apart.
+    // Methods do not differ in being static or in what they return alone.
     let parameters = signature.find("  (").map(|at| at + 2).or(signature.find('('));
     if let Some(parameters) = parameters.and_then(|at| signature.get(at + 1..)) {
         let parameters = parameters.trim_end().strip_suffix(')').unwrap_or(parameters);
@@ -25,10 +24,10 @@ pub(super) fn method_name(type_name: &str, method: &str, signature: &str) -> Str
     name
 }
 
-/// Types in types are followed to this depth.
+/// Maximum depth of types in types that are formatted.
 const MAX_DEPTH: u8 = 16;
 
-/// Parts between commas that no bracket encloses; of nothing none.
+/// The parts between commas outside brackets. Empty parts are left out.
 fn split(list: &str) -> Vec<&str> {
     let (mut parts, mut depth, mut start) = (Vec::new(), 0_usize, 0);
     for (at, letter) in list.char_indices() {
@@ -47,7 +46,7 @@ fn split(list: &str) -> Vec<&str> {
     parts
 }
 
-/// The words of the intermediate language, and the types that they stand for.
+/// The intermediate language's names of types, and .NET's.
 const TYPES: [(&str, &str); 21] = [
     ("bool", "Boolean"),
     ("char", "Char"),
@@ -72,7 +71,7 @@ const TYPES: [(&str, &str); 21] = [
     ("refany", "TypedReference"),
 ];
 
-/// Of a parameter: without its namespace, as `Exception.StackTrace` has it.
+/// A parameter's type without its namespace, as in `Exception.StackTrace`.
 fn parameter(text: &str, depth: u8) -> String {
     let mut text = text.trim();
     while let Some(rest) =
@@ -88,8 +87,8 @@ fn parameter(text: &str, depth: u8) -> String {
     }
 }
 
-/// A type or method with what its parameters stand for: `List`1[System.Int32]` and `List`1<int32>`
-/// are `List<Int32>`. `short`: without the namespace.
+/// A type or method with its type arguments: `List`1[System.Int32]` and `List`1<int32>` are
+/// `List<Int32>`. With `short`, without the namespace.
 fn instantiation(text: &str, short: bool, depth: u8) -> String {
     let Some(depth) = depth.checked_sub(1) else { return text.to_owned() };
     let bracket = arguments(text);
@@ -114,8 +113,8 @@ fn instantiation(text: &str, short: bool, depth: u8) -> String {
     name
 }
 
-/// Where the arguments of a generic type begin. Brackets of arrays hold none, and a name that the
-/// compiler made (`<Main>d__0`) has its own in front.
+/// Where the type arguments begin. Brackets of arrays hold none, and names that the compiler made
+/// (`<Main>d__0`) start with brackets of their own.
 fn arguments(text: &str) -> Option<usize> {
     let counted = text.find('`').unwrap_or(0);
     let after = text.get(counted..)?;
@@ -129,7 +128,7 @@ fn arguments(text: &str) -> Option<usize> {
     }
 }
 
-/// Where the bracket closes with which `text` begins.
+/// Where the bracket at the start of `text` closes.
 fn closing(text: &str) -> Option<usize> {
     let mut depth = 0_usize;
     for (at, letter) in text.char_indices() {
@@ -147,7 +146,7 @@ fn closing(text: &str) -> Option<usize> {
     None
 }
 
-/// Without the counts of parameters: a backquote and digits.
+/// Removes the numbers of type parameters: a backquote and digits.
 fn without_counts(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut in_count = false;

@@ -1,32 +1,31 @@
-//! [`Methods`]: which method of .NET an address meant, in which process and when.
+//! [`Methods`]: which method of .NET an address of a process belonged to at a time.
 //!
-//! The runtime reports where it puts machine code (`MethodLoad`, `MethodUnload`), and lists what is
-//! there when a session begins or ends (`MethodDCStart`, `MethodDCEnd`); the layouts are those of
-//! `ClrEtwAll.man`. *Why by time*: a heap of code is used again, so that an address means one
-//! method now and another one later.
+//! The runtime reports where it puts machine code (`MethodLoad`, `MethodUnload`), and lists
+//! existing code when a session begins or ends (`MethodDCStart`, `MethodDCEnd`); the layouts are
+//! those of `ClrEtwAll.man`. *Why by time*: the runtime reuses code memory, so an address may
+//! belong to different methods at different times.
 
 use super::{
     buffer::{u16_at, u32_at, u64_at},
     clock::{Clock, utf16_z},
-    images::SpaceId,
     kinds::{KindKey, KindTable},
     method_name::method_name,
-    others,
-    rows::{Chunk, Other},
+    rows::{self, Chunk, ProviderEvent},
+    space_id::SpaceId,
     tasks::ProcessIndex,
 };
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use unhitch_model::{NameId, Time, Trace, Window};
 
-/// All methods of a trace. `'a`: the payloads of its events, from which names are made when an
-/// address asks for them.
+/// All methods of a trace. `'a` is the lifetime of the payloads, from which names are made on
+/// demand.
 #[derive(Default)]
 pub(super) struct Methods<'a> {
     spaces: FxHashMap<SpaceId, Space<'a>>,
     /// The files of the runtime's modules.
     modules: FxHashMap<(SpaceId, u64), &'a [u8]>,
-    /// Names and files that were asked for, by space and place.
+    /// Methods that were named already, by space and index.
     named: FxHashMap<(SpaceId, u32), Found>,
 }
 
@@ -35,6 +34,7 @@ pub(super) struct Methods<'a> {
 struct Space<'a> {
     /// By their start, those of equal start by time.
     methods: Vec<Method<'a>>,
+    /// Length of the longest method, bytes.
     longest: u64,
 }
 
@@ -47,38 +47,40 @@ struct Method<'a> {
     life: Window,
     id: u64,
     module: u64,
-    /// Type, name and signature one after another; nothing where only the numbers were recorded.
+    /// Type, name and signature, one after another; empty if only the numbers were recorded.
     names: &'a [u8],
 }
 
-/// What an address means.
+/// The method at an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub name: NameId,
-    /// The file of the method's module, empty where it is not known.
+    /// The file of the method's module; empty if unknown.
     pub file: NameId,
-    /// The runtime compiled it while the program ran: its code is in no file.
+    /// The runtime compiled it while the program ran, so its code is in no file.
     pub is_jitted: bool,
 }
 
-/// What an event says of a method.
+/// What an event says about a method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Said {
+enum Change {
     Load,
     Unload,
-    /// It is there, and nobody saw it come.
-    There,
+    /// The method exists; its load was not recorded.
+    Listed,
 }
 
-/// What the event of a kind is about.
+/// The subject of a kind of event.
 #[derive(Clone, Copy)]
-enum About {
+enum Subject {
     Method {
-        said: Said,
+        change: Change,
+        /// The event has the names.
         verbose: bool,
     },
-    /// A module, its file's path that many bytes into the payload.
+    /// A module.
     Module {
+        /// Where the payload has the file's path, bytes.
         path_at: usize,
     },
 }
@@ -92,56 +94,56 @@ const RUNDOWN: [u8; 16] = [
     0x1c, 0x02, 0x69, 0xa6, 0x50, 0xc4, 0x09, 0x46, 0xa0, 0x35, 0x5a, 0xf5, 0x9a, 0xf4, 0xdf, 0x18,
 ];
 
-fn about(key: &KindKey) -> Option<About> {
+fn subject(key: &KindKey) -> Option<Subject> {
     let KindKey::Manifest { guid, id, .. } = key else { return None };
-    let method = |said, verbose| Some(About::Method { said, verbose });
+    let method = |change, verbose| Some(Subject::Method { change, verbose });
     match (*guid, *id) {
-        // .NET 2 lists what is there by its only provider.
-        (RUNTIME, 135 | 136) | (RUNDOWN, 141 | 142) => method(Said::There, false),
-        (RUNTIME, 137 | 138) | (RUNDOWN, 143 | 144) => method(Said::There, true),
-        (RUNTIME, 141) => method(Said::Load, false),
-        (RUNTIME, 142) => method(Said::Unload, false),
-        (RUNTIME, 143) => method(Said::Load, true),
-        (RUNTIME, 144) => method(Said::Unload, true),
-        (RUNTIME | RUNDOWN, 151) | (RUNDOWN, 152) => Some(About::Module { path_at: 32 }),
+        // .NET 2 has only one provider, which lists existing methods too.
+        (RUNTIME, 135 | 136) | (RUNDOWN, 141 | 142) => method(Change::Listed, false),
+        (RUNTIME, 137 | 138) | (RUNDOWN, 143 | 144) => method(Change::Listed, true),
+        (RUNTIME, 141) => method(Change::Load, false),
+        (RUNTIME, 142) => method(Change::Unload, false),
+        (RUNTIME, 143) => method(Change::Load, true),
+        (RUNTIME, 144) => method(Change::Unload, true),
+        (RUNTIME | RUNDOWN, 151) | (RUNDOWN, 152) => Some(Subject::Module { path_at: 32 }),
         (RUNTIME, 152) | (RUNTIME | RUNDOWN, 153) | (RUNDOWN, 154) => {
-            Some(About::Module { path_at: 24 })
+            Some(Subject::Module { path_at: 24 })
         }
         _ => None,
     }
 }
 
-/// `MethodFlags`: made at run time without a method of its own, or compiled.
+/// `MethodFlags`: a dynamic method, or one compiled at run time.
 const DYNAMIC: u32 = 1;
 const JITTED: u32 = 8;
 
-/// Where the three names of a verbose event begin.
+/// Where the three names of a verbose event begin, bytes.
 const NAMES_AT: usize = 36;
 
 impl<'a> Methods<'a> {
-    /// Reads the events about methods among `rows`, which must be in the order of time.
+    /// Reads the events about methods among `rows`, which must be by time.
     pub(super) fn new(
-        rows: &[(u32, Other)],
+        rows: &[(u32, ProviderEvent)],
         chunks: &'a [Chunk],
         kinds: &KindTable,
         processes: &ProcessIndex,
         clock: Clock,
     ) -> Self {
-        let kinds: Vec<Option<About>> = kinds.kinds.iter().map(about).collect();
+        let kinds: Vec<Option<Subject>> = kinds.kinds.iter().map(subject).collect();
         let mut all = Self::default();
         let mut live: FxHashMap<SpaceId, Live<'a>> = FxHashMap::default();
         for (chunk, row) in rows {
-            let Some(about) = kinds.get(row.kind as usize).copied().flatten() else { continue };
+            let Some(subject) = kinds.get(row.kind as usize).copied().flatten() else { continue };
             let time = clock.time(row.ticks);
             let Some(process) = processes.at(row.pid, time) else { continue };
-            let (space, payload) = (SpaceId::of(process), others::payload(chunks, *chunk, row));
-            match about {
-                About::Method { said, verbose } => {
+            let (space, payload) = (SpaceId::of(process), rows::payload(chunks, *chunk, row));
+            match subject {
+                Subject::Method { change, verbose } => {
                     if let Some(method) = method(payload, verbose) {
-                        live.entry(space).or_default().event(method, said, time);
+                        live.entry(space).or_default().event(method, change, time);
                     }
                 }
-                About::Module { path_at } => {
+                Subject::Module { path_at } => {
                     let (module, path) = (u64_at(payload, 0), payload.get(path_at..));
                     if let Some((module, path)) =
                         module.zip(path).filter(|(_, path)| u16_at(path, 0) != Some(0))
@@ -155,7 +157,7 @@ impl<'a> Methods<'a> {
         all
     }
 
-    /// How many methods were recorded without a name that any event has.
+    /// Number of methods for which no event has a name.
     pub(super) fn nameless(&self) -> usize {
         self.spaces
             .values()
@@ -164,8 +166,7 @@ impl<'a> Methods<'a> {
             .count()
     }
 
-    /// What `avma` means at a time, if it is in a method that has a name; and how long it means
-    /// that.
+    /// The named method that has `avma` at a time, and the window in which that holds.
     pub(super) fn at(
         &mut self,
         space: SpaceId,
@@ -202,10 +203,10 @@ impl<'a> Methods<'a> {
 /// All of time.
 pub(super) const WHOLE: Window = Window::new(Time::ZERO, Time::MAX);
 
-/// The longest name that is read, in bytes: names of methods are made of three.
+/// Maximum length of each of a method's three names, bytes.
 const MAX_NAME_LEN: usize = 2048;
 
-/// A text up to its zero, and what follows it.
+/// Reads a text up to its terminating zero. Also returns what follows.
 fn text(bytes: &[u8]) -> (String, &[u8]) {
     let units = bytes.as_chunks::<2>().0;
     let len = units.iter().position(|unit| *unit == [0; 2]).unwrap_or(units.len()) * 2;
@@ -213,7 +214,7 @@ fn text(bytes: &[u8]) -> (String, &[u8]) {
     (utf16_z(read).0, bytes.get(len + 2..).unwrap_or_default())
 }
 
-/// A method as its event has it; it lives for all of time until other events say otherwise.
+/// Reads a method from its event. Other events may shorten its life.
 fn method(payload: &[u8], verbose: bool) -> Option<Method<'_>> {
     let flags = u32_at(payload, 32)?;
     Some(Method {
@@ -230,7 +231,7 @@ fn method(payload: &[u8], verbose: bool) -> Option<Method<'_>> {
 /// The methods of a space while its events are followed.
 #[derive(Default)]
 struct Live<'a> {
-    /// Places of those that are there, by their start; they do not overlap.
+    /// Indices of the live methods by their start. They do not overlap.
     there: BTreeMap<u64, usize>,
     methods: Vec<Method<'a>>,
     /// Names by the number of the method, for events without.
@@ -238,7 +239,7 @@ struct Live<'a> {
 }
 
 impl<'a> Live<'a> {
-    fn event(&mut self, method: Method<'a>, said: Said, time: Time) {
+    fn event(&mut self, method: Method<'a>, change: Change, time: Time) {
         if !method.names.is_empty() {
             self.names.insert(method.id, method.names);
         }
@@ -248,24 +249,24 @@ impl<'a> Live<'a> {
         let known =
             self.there.get(&method.start_avma).and_then(|place| self.methods.get_mut(*place));
         let known = known.filter(|known| (known.id, known.len) == (method.id, method.len));
-        let life = match (said, known) {
-            (Said::Unload, Some(known)) => {
+        let life = match (change, known) {
+            (Change::Unload, Some(known)) => {
                 known.life = Window::new(known.life.start, time);
                 self.there.remove(&method.start_avma);
                 return;
             }
-            // Told twice: by both providers, or at the beginning and at the end.
+            // A repetition: by both providers, or at the beginning and at the end.
             (_, Some(known)) => {
                 known.names = if known.names.is_empty() { method.names } else { known.names };
                 return;
             }
-            (Said::Load, None) => Window::new(time, Time::MAX),
-            (Said::There, None) => WHOLE,
-            // It was there from the beginning.
-            (Said::Unload, None) => Window::new(Time::ZERO, time),
+            (Change::Load, None) => Window::new(time, Time::MAX),
+            (Change::Listed, None) => WHOLE,
+            // It existed from the beginning.
+            (Change::Unload, None) => Window::new(Time::ZERO, time),
         };
         let end = method.start_avma.saturating_add(u64::from(method.len));
-        // What lay there is gone, though nothing said so.
+        // Methods that it overlaps are gone, even if no event said so.
         while let Some((&start, &place)) = self.there.range(..end).next_back() {
             let Some(other) = self.methods.get_mut(place) else { break };
             if start.saturating_add(u64::from(other.len)) <= method.start_avma {
@@ -274,7 +275,7 @@ impl<'a> Live<'a> {
             other.life = Window::new(other.life.start, time.max(other.life.start));
             self.there.remove(&start);
         }
-        if said != Said::Unload {
+        if change != Change::Unload {
             self.there.insert(method.start_avma, self.methods.len());
         }
         self.methods.push(Method { life, ..method });
@@ -290,12 +291,12 @@ impl<'a> Live<'a> {
     }
 }
 
-/// So many methods that begin below an address are looked at: those of one time do not overlap, and
-/// only those that came after each other do.
+/// Maximum number of methods below an address that are looked at. Methods of one time do not
+/// overlap; only those that replaced each other do.
 const MAX_BELOW: usize = 256;
 
 impl Space<'_> {
-    /// The place of the method that an address is in at a time, and how long it means that.
+    /// The index of the method that has an address at a time, and the window in which that holds.
     fn at(&self, avma: u64, time: Time) -> (Option<usize>, Window) {
         let below = self.methods.partition_point(|method| method.start_avma <= avma);
         let (mut best, mut window) = (None::<(Time, usize)>, WHOLE);
@@ -308,14 +309,14 @@ impl Space<'_> {
             if offset >= u64::from(method.len) {
                 continue;
             }
-            // What it means changes when any of them comes or goes.
+            // The answer changes when any of these methods comes or goes.
             for change in [method.life.start, method.life.end] {
                 window = match change <= time {
                     true => Window::new(window.start.max(change), window.end),
                     false => Window::new(window.start, window.end.min(change)),
                 };
             }
-            // One that was seen to come is there rather than one that was there from the beginning.
+            // A method whose load was recorded takes precedence over one from the beginning.
             if method.life.contains(time) && best.is_none_or(|(from, _)| from <= method.life.start)
             {
                 best = Some((method.life.start, place));
@@ -329,9 +330,9 @@ impl Space<'_> {
 mod tests {
     use super::*;
 
-    fn space(events: &[(Said, u64, u64, u32, u64)]) -> Space<'static> {
+    fn space(events: &[(Change, u64, u64, u32, u64)]) -> Space<'static> {
         let mut live = Live::default();
-        for &(said, id, start_avma, len, at) in events {
+        for &(change, id, start_avma, len, at) in events {
             let method = Method {
                 start_avma,
                 len,
@@ -341,7 +342,7 @@ mod tests {
                 module: 0,
                 names: &[1],
             };
-            live.event(method, said, Time::from_nanos(at));
+            live.event(method, change, Time::from_nanos(at));
         }
         live.finish()
     }
@@ -356,13 +357,13 @@ mod tests {
     #[test]
     fn an_address_means_what_was_loaded_there_last() {
         let space = space(&[
-            (Said::Load, 1, 0x1000, 0x100, 10),
-            (Said::Unload, 1, 0x1000, 0x100, 20),
-            (Said::Load, 2, 0x1040, 0x40, 30),
-            // Nothing told that 2 was unloaded.
-            (Said::Load, 3, 0x1000, 0x80, 40),
-            (Said::There, 3, 0x1000, 0x80, 50),
-            (Said::There, 4, 0x2000, 0x80, 50),
+            (Change::Load, 1, 0x1000, 0x100, 10),
+            (Change::Unload, 1, 0x1000, 0x100, 20),
+            (Change::Load, 2, 0x1040, 0x40, 30),
+            // No event says that 2 was unloaded.
+            (Change::Load, 3, 0x1000, 0x80, 40),
+            (Change::Listed, 3, 0x1000, 0x80, 50),
+            (Change::Listed, 4, 0x2000, 0x80, 50),
         ]);
         let seen = [5, 15, 25, 35, 45].map(|time| at(&space, 0x1050, time));
         let expected = [
@@ -381,7 +382,7 @@ mod tests {
     #[test]
     fn what_is_unloaded_unseen_was_there_before() {
         let space =
-            space(&[(Said::Unload, 1, 0x1000, 0x100, 20), (Said::There, 2, 0x1000, 0x10, 90)]);
+            space(&[(Change::Unload, 1, 0x1000, 0x100, 20), (Change::Listed, 2, 0x1000, 0x10, 90)]);
         assert_eq!([5, 30].map(|time| at(&space, 0x1020, time).0), [Some(1), None]);
         assert_eq!(at(&space, 0x1008, 30).0, Some(2));
     }

@@ -1,8 +1,7 @@
-//! [`Parts`]: the kernel's and the users' parts of stacks by content, before their addresses mean
-//! anything.
+//! [`Parts`]: kernel and user parts of stacks by content, before their addresses are resolved.
 //!
-//! ETW tells the two halves of a stack apart, the kernel's at once, the user's when the thread
-//! returns to it; a kernel half may be shared by thousands of events, so that each is stored once.
+//! ETW writes the two parts of a stack separately: the kernel part at once, the user part when the
+//! thread returns to user mode. Thousands of events may share a part, so each is stored once.
 
 use rustc_hash::FxHasher;
 use std::hash::Hasher;
@@ -15,12 +14,12 @@ struct Part {
     len: u32,
 }
 
-/// All parts, each once. Number 0 is the empty one.
+/// All parts, each once. Number 0 is the empty part.
 #[derive(Debug)]
 pub(super) struct Parts {
     parts: Vec<Part>,
     words: Vec<u64>,
-    /// Open addressing: numbers of parts, 0 is free.
+    /// Open addressing. A slot has the number of a part; 0 is free.
     slots: Vec<u32>,
 }
 
@@ -49,7 +48,7 @@ impl Parts {
         self.insert(hasher.finish(), start)
     }
 
-    /// Takes the words from `start` on as a part, or drops them for one that is the same.
+    /// Makes the words from `start` on a part, or drops them if there is an equal part.
     fn insert(&mut self, hash: u64, start: usize) -> u32 {
         let mask = self.slots.len() - 1;
         let mut at = hash as usize & mask;
@@ -104,7 +103,7 @@ impl Parts {
             .unwrap_or_default()
     }
 
-    /// Adds all of `other`; returns the numbers that its parts have here.
+    /// Adds all of `other`. Returns the numbers that its parts have here.
     pub(super) fn union(&mut self, other: &Self) -> Vec<u32> {
         (0..other.parts.len() as u32)
             .map(|number| {

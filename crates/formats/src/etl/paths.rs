@@ -1,21 +1,21 @@
-//! [`Paths`]: the kernel's paths as users know them, `\Device\HarddiskVolume2\x` as `C:\x`; and the
-//! names of file objects.
+//! [`Paths`]: converts the kernel's paths to those that users know (`\Device\HarddiskVolume2\x` to
+//! `C:\x`), and names file objects.
 
-use super::{clock::utf16_z, decode::pointer_at, hook, kernel, rows::Naming};
+use super::{buffer::pointer_at, clock::utf16_z, hook, kernel, rows::Naming};
 use rustc_hash::FxHashMap;
 use unhitch_model::{NameId, Strings, Value};
 
-/// What the trace says of volumes and files.
+/// The trace's volumes and files.
 #[derive(Default)]
 pub(super) struct Paths {
-    /// Beginnings of kernel paths and what they are for users, longest first.
+    /// Prefixes of kernel paths and the users' form of them, longest first.
     volumes: Vec<(String, String)>,
-    /// By file object: from when on it had which name.
+    /// By file object: its names, each with the time from which it holds.
     files: FxHashMap<u64, Vec<(i64, NameId)>>,
 }
 
 impl Paths {
-    /// Reads the naming events, which must be in the order of time.
+    /// Reads the naming events, which must be by time.
     pub(super) fn new(naming: &[Naming], pointer_bytes: u8, strings: &mut Strings) -> Self {
         let mut paths = Self::default();
         for event in naming.iter().filter(|event| event.hook == hook::VOLUME_MAPPING) {
@@ -35,7 +35,7 @@ impl Paths {
         // Network shares.
         paths.volumes.push(("\\Device\\Mup\\".to_owned(), "\\\\".to_owned()));
         if let Some(windows) = paths.windows(naming) {
-            // Windows 8 tells paths of its own folder without the volume.
+            // Windows 8 writes paths in its own folder without the volume.
             paths.volumes.push((windows.get(2..).unwrap_or_default().to_owned(), windows));
         }
         paths.volumes.sort_by_key(|(nt, _)| std::cmp::Reverse(nt.len()));
@@ -61,7 +61,7 @@ impl Paths {
             .then_some(windows)
     }
 
-    /// A kernel path as users know it.
+    /// Converts a kernel path to the form that users know.
     pub(super) fn dos(&self, path: &str) -> String {
         let volume = self.volumes.iter().find_map(|(nt, dos)| {
             Some((path.get(..nt.len())?.eq_ignore_ascii_case(nt).then_some(nt)?, dos))
@@ -72,7 +72,7 @@ impl Paths {
         }
     }
 
-    /// The name of a file object at a time: the last one it was given by then, else the first.
+    /// The name of a file object at a time: the last one it got by then, else the first.
     pub(super) fn file(&self, key: u64, ticks: i64) -> Option<NameId> {
         let names = self.files.get(&key)?;
         let next = names.partition_point(|(from, _)| *from <= ticks);

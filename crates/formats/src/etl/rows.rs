@@ -1,5 +1,5 @@
-//! What the decoder makes of events: rows with the file's own numbers, before names, threads and
-//! times are settled.
+//! The rows that the decoder makes of events. They hold the file's own numbers: names, threads and
+//! times are resolved later.
 
 /// A context switch (`CSwitch`).
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
@@ -15,14 +15,13 @@ pub(super) struct Switch {
     pub state: u8,
 }
 
-/// A thread was made ready (`ReadyThread`).
+/// A wake-up (`ReadyThread`).
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub(super) struct Ready {
     pub ticks: i64,
     pub cpu: u16,
     pub tid: u32,
-    /// The header's thread, which did it; [`NOBODY`](super::event::NOBODY) where the header has
-    /// none.
+    /// The waker, from the event's header; [`NOBODY`](super::event::NOBODY) if the header has none.
     pub by_tid: u32,
     pub in_dpc: bool,
 }
@@ -37,9 +36,9 @@ pub(super) struct Sample {
     pub instruction: u64,
 }
 
-/// Any other event that is kept; its payload is in its chunk's `payloads`.
+/// Any other event that is kept. Its payload is in its chunk's `payloads`.
 #[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Other {
+pub(super) struct ProviderEvent {
     pub ticks: i64,
     pub cpu: u16,
     pub tid: u32,
@@ -50,41 +49,42 @@ pub(super) struct Other {
     pub payload_len: u32,
 }
 
-/// A part of the stack of some event, told by a `StackWalk` event.
+/// A `StackWalk` event: one part of the stack of another event.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StackRecord {
-    /// When it was told.
+    /// Time of the `StackWalk` event, ticks.
     pub at: i64,
-    /// The event that it belongs to.
+    /// Time of the event whose stack it is, ticks.
     pub of: i64,
     pub cpu: u16,
     pub pid: u32,
     pub tid: u32,
     pub part: PartRef,
-    /// The event itself carried it: it says nothing of the thread's other events.
+    /// The event itself carried the stack, so it is not the stack of the thread's other events.
     pub own: bool,
 }
 
-/// The frames of a part, or where to find them.
+/// A stack part, or the key to look it up with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PartRef {
-    /// The number of a part.
+    /// Number of the part.
     Here(u32),
-    /// Those that the session had stored under this key.
+    /// The part that the session cached under this key.
     Key { key: u64, user: bool },
 }
 
-/// What a key stood for until it was told.
+/// The stack part that a key stood for until then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Definition {
     pub at: i64,
     pub key: u64,
     pub part: u32,
-    /// Told when the key was given out, not when it was taken back.
+    /// Written when the key was assigned, not when it was withdrawn.
     pub first: bool,
 }
 
-/// A process, thread, image, or another rare event that names something; kept whole.
+/// An event about a process, thread, image or anything else with a name. They are rare and kept
+/// whole.
 #[derive(Clone, Debug)]
 pub(super) struct Naming {
     pub ticks: i64,
@@ -94,30 +94,45 @@ pub(super) struct Naming {
     pub payload: Box<[u8]>,
 }
 
-/// What one buffer held.
+/// The rows of one buffer.
 #[derive(Default, Debug)]
 pub(super) struct Chunk {
     pub cpu: u16,
-    /// The buffer's place in its file.
+    /// Where the buffer begins in its file, bytes.
     pub offset: usize,
     /// Number of the file.
     pub file: usize,
-    /// First and last event's time; the first after the last when there is none.
+    /// Times of the first and the last event, ticks.
     pub ticks: Option<(i64, i64)>,
     /// The same of switches, wake-ups and samples.
     pub scheduling: Option<(i64, i64)>,
-    /// Its header says that events before or in it were lost.
+    /// The buffer's header says that events in or before it were lost.
     pub lost: bool,
-    /// Where events in it say so themselves: the time of the one before, and of the event.
+    /// Losses that events in it report: from the event before to the report, ticks.
     pub losses: Vec<(i64, i64)>,
     pub switches: Vec<Switch>,
     pub readies: Vec<Ready>,
     pub samples: Vec<Sample>,
-    pub others: Vec<Other>,
+    pub provider_events: Vec<ProviderEvent>,
     pub payloads: Vec<u8>,
     pub stacks: Vec<StackRecord>,
     pub definitions: Vec<Definition>,
     pub naming: Vec<Naming>,
-    /// What is wrong with it.
+    /// The end of a sentence that begins with where the buffer is.
     pub damage: Option<String>,
+}
+
+impl Chunk {
+    /// The payload of one of its provider events.
+    pub(super) fn payload(&self, event: &ProviderEvent) -> &[u8] {
+        self.payloads
+            .get(event.payload_start..)
+            .and_then(|rest| rest.get(..event.payload_len as usize))
+            .unwrap_or_default()
+    }
+}
+
+/// The payload of a provider event of the chunk with this number.
+pub(super) fn payload<'a>(chunks: &'a [Chunk], chunk: u32, event: &ProviderEvent) -> &'a [u8] {
+    chunks.get(chunk as usize).map(|chunk| chunk.payload(event)).unwrap_or_default()
 }

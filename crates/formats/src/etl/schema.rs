@@ -1,6 +1,5 @@
-//! Descriptions of events as a file carries them: `TRACE_EVENT_INFO` and `EVENT_MAP_INFO`
-//! (`tdh.h`), which tools add when they merge a trace, and the types that all descriptions are made
-//! of.
+//! Event descriptions in a file: `TRACE_EVENT_INFO` and `EVENT_MAP_INFO` (`tdh.h`), which tools add
+//! when they merge a trace, and the types that all descriptions use.
 
 use super::{
     buffer::{u16_at, u32_at},
@@ -8,7 +7,7 @@ use super::{
 };
 use unhitch_model::{Count, FieldType};
 
-/// What is known of a kind of event before it is the trace's.
+/// The description of a kind of event, not yet in the trace's form.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Schema {
     pub provider: String,
@@ -16,14 +15,14 @@ pub(super) struct Schema {
     pub fields: Vec<SchemaField>,
 }
 
-/// A field of it; members of a struct follow it.
+/// A field of a description. The members of a struct follow it.
 #[derive(Clone, Debug)]
 pub(super) struct SchemaField {
     pub name: String,
     pub kind: FieldType,
     pub count: Count,
     pub length: Count,
-    /// The name of a map of its provider.
+    /// The name of one of its provider's maps.
     pub map: Option<String>,
 }
 
@@ -34,18 +33,20 @@ pub(super) struct Map {
     pub entries: Vec<(u64, String)>,
 }
 
-/// Which events a `TRACE_EVENT_INFO` describes.
+/// The events that a `TRACE_EVENT_INFO` describes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Subject {
-    /// The provider; of classic events the class.
+    /// The provider; for classic events the class.
     pub guid: [u8; 16],
-    /// The event's number; of classic events the opcode.
+    /// The event's number; for classic events the opcode.
     pub id: u16,
     pub version: u8,
     pub classic: bool,
 }
 
+/// Maximum number of properties that are read of a description.
 const MAX_PROPERTIES: u32 = 1024;
+/// Maximum depth of structs in structs that are read.
 const MAX_DEPTH: u8 = 4;
 
 /// Reads a `TRACE_EVENT_INFO`.
@@ -80,7 +81,7 @@ pub(super) fn event_info(bytes: &[u8]) -> Option<(Subject, Schema)> {
     Some((subject, schema))
 }
 
-/// Task and opcode; what both leave open is told by the number.
+/// The name of an event: its task and opcode, or its number if it has neither.
 pub(super) fn event_name(task: &str, opcode_name: &str, opcode: u8, id: u16) -> String {
     let opcode_name = match (opcode_name.trim(), opcode) {
         ("win:Info" | "Info", _) | (_, 0) => "",
@@ -101,7 +102,7 @@ struct Properties<'a> {
     bytes: &'a [u8],
     count: u32,
     fields: Vec<SchemaField>,
-    /// Numbers of properties with those of their fields.
+    /// Indices of properties with those of their fields.
     places: Vec<(u16, u16)>,
 }
 
@@ -111,7 +112,7 @@ impl Properties<'_> {
         const LENGTH_IS_FIELD: u32 = 2;
         const COUNT_IS_FIELD: u32 = 4;
         const COUNT_IS_FIXED: u32 = 0x20;
-        // Each property once: a struct that holds itself, or one in many, would grow without end.
+        // Each property is read once: a struct that contains itself would grow without end.
         if index >= self.count || depth > MAX_DEPTH || self.fields.len() >= self.count as usize {
             return None;
         }
@@ -144,7 +145,7 @@ impl Properties<'_> {
             for member in 0..second {
                 self.add(u32::from(first) + u32::from(member), depth + 1)?;
             }
-            // Members of members are among them.
+            // Includes members of members.
             let members = u16::try_from(self.fields.len() - mine - 1).ok()?;
             self.fields.get_mut(mine)?.kind = FieldType::Struct { members };
             return Some(());
@@ -161,8 +162,8 @@ impl Properties<'_> {
     }
 }
 
-/// `TDH_INTYPE_*` and `TDH_OUTTYPE_*`; the second value is whether a length is said beside the
-/// type.
+/// The type for `TDH_INTYPE_*` and `TDH_OUTTYPE_*`. Also returns whether the description may state
+/// a length.
 pub(super) fn in_type(kind: u16, out: u16) -> Option<(FieldType, bool)> {
     const PORT: u16 = 22;
     const SOCKET_ADDRESS: u16 = 25;
@@ -212,7 +213,7 @@ pub(super) fn in_type(kind: u16, out: u16) -> Option<(FieldType, bool)> {
     })
 }
 
-/// Reads an `EVENT_MAP_INFO`: its name and entries. Only maps whose values are numbers are of use.
+/// Reads an `EVENT_MAP_INFO`: its name and entries. Only maps with numeric values are useful.
 pub(super) fn map_info(bytes: &[u8]) -> Option<(String, Map)> {
     const BITS: u32 = 2;
     const MAX_ENTRIES: u32 = 4096;
@@ -229,7 +230,7 @@ pub(super) fn map_info(bytes: &[u8]) -> Option<(String, Map)> {
     Some((text_at(bytes, u32_at(bytes, 0)?)?, Map { bits: flags & BITS != 0, entries }))
 }
 
-/// The longest name that is read, in bytes: a description may refer to one text a thousand times.
+/// Maximum length of a name, bytes: a description may refer to one text a thousand times.
 pub(super) const MAX_NAME_LEN: usize = 512;
 
 fn text_at(bytes: &[u8], at: u32) -> Option<String> {

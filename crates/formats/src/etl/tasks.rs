@@ -1,9 +1,9 @@
 //! Threads and processes of a Windows trace: which incarnations there were, and which one an id
 //! meant at a time.
 //!
-//! Start and end events bound a life. What is only in the rundown at the end (DCEnd) was there from
-//! the beginning; a thread that no event names at all is known by what ran. Ids are reused at once,
-//! so that an end without a start, or a start without an end, begins a new life.
+//! Start and end events bound a lifetime. What only the rundown at the end (DCEnd) lists existed
+//! from the beginning. A thread that no event names is known because it ran. Ids are reused at
+//! once, so an end without a start, or a start without an end, begins a new incarnation.
 
 use super::{buffer::u32_at, clock::Clock, clock::utf16_z, hook, kernel, rows::Naming};
 use rustc_hash::FxHashMap;
@@ -13,11 +13,11 @@ use unhitch_model::{NameId, Process, ProcessId, Strings, Thread, ThreadId, Threa
 pub(super) struct Tasks {
     pub threads: Threads,
     pub processes: ProcessIndex,
-    /// Threads whose process nothing tells.
+    /// Number of threads whose process is unknown.
     pub homeless: u64,
 }
 
-/// Process ids at a time, to incarnations.
+/// Which incarnation a process id means at a time.
 #[derive(Default)]
 pub(super) struct ProcessIndex(FxHashMap<u32, Vec<(Time, ProcessId)>>);
 
@@ -46,8 +46,8 @@ struct Builder<'a> {
     pointer_bytes: u8,
 }
 
-/// Builds all from the naming events, which must be in the order of time, and from the threads that
-/// events mention with the process they were seen in ([`NOBODY`](super::event::NOBODY) for none).
+/// Builds the tables from the naming events, which must be by time, and from the threads that
+/// events mention, each with its process ([`NOBODY`](super::event::NOBODY) if no event has it).
 pub(super) fn build(
     naming: &[Naming],
     mentioned: &FxHashMap<u32, u32>,
@@ -64,7 +64,7 @@ pub(super) fn build(
         pointer_bytes,
     };
     builder.index.0.insert(0, vec![(Time::ZERO, ProcessId(0))]);
-    // As Windows has it in its own events. Processes with a name do not go by one of their threads.
+    // The name that Windows uses. A process with a name of its own is not called by a thread's.
     let idle = builder.strings.intern("Idle");
     if let Some(process) = builder.threads.process_mut(ProcessId(0)) {
         process.name = idle;
@@ -77,14 +77,14 @@ pub(super) fn build(
             | hook::PROCESS_DC_START
             | hook::PROCESS_DC_END => builder.process(event, time),
             hook::THREAD_START | hook::THREAD_END | hook::THREAD_DC_START | hook::THREAD_DC_END => {
-                // What is cut off names nobody.
+                // A truncated event names no thread.
                 let _ = builder.thread(event, time);
             }
             hook::THREAD_SET_NAME => {
                 let ids = u32_at(&event.payload, 0).zip(u32_at(&event.payload, 4));
                 let name = utf16_z(event.payload.get(8..).unwrap_or_default()).0;
                 if let Some((pid, tid)) = ids {
-                    let id = builder.alive(tid, pid, time);
+                    let id = builder.alive(tid, pid);
                     builder.name(id, time, &name);
                 }
             }
@@ -149,9 +149,10 @@ impl Builder<'_> {
                 self.end(tid, time);
                 self.add(tid, pid, Some(time))
             }
-            _ => self.alive(tid, pid, time),
+            _ => self.alive(tid, pid),
         };
-        // Seven addresses and two words, then the name: its version is the same as without.
+        // Seven addresses and two words, then the name. Events without the name have the same
+        // version.
         let named = payload
             .get(16 + 7 * usize::from(self.pointer_bytes)..)
             .filter(|_| event.version >= 3)
@@ -173,11 +174,11 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// The thread's life at `time`, which is begun if there is none.
-    fn alive(&mut self, tid: u32, pid: u32, _time: Time) -> ThreadId {
+    /// The live incarnation of a thread. Begins one if there is none.
+    fn alive(&mut self, tid: u32, pid: u32) -> ThreadId {
         match self.threads.incarnations(tid).last().copied() {
             Some(id) if self.ended.get(id.index()) == Some(&false) => id,
-            // Its start is lost: it came after the end of the last one.
+            // Its start was lost, but it was after the end of the last one.
             Some(before) => {
                 let end = self.threads.get(before).end;
                 self.add(tid, pid, end)
@@ -198,7 +199,7 @@ impl Builder<'_> {
         if let Some(thread) = self.threads.get_mut(id) {
             thread.end = Some(time);
         }
-        // A process is there as long as one of its threads.
+        // A process lives as long as its threads.
         if let Some(end) =
             self.threads.process_mut(process).and_then(|process| process.end.as_mut())
         {
@@ -208,8 +209,7 @@ impl Builder<'_> {
 
     fn add(&mut self, tid: u32, pid: u32, start: Option<Time>) -> ThreadId {
         let latest = self.index.latest(pid);
-        // A thread that starts in a process that has ended belongs to a new one, whose start is
-        // lost.
+        // A thread that starts in an ended process belongs to a new process whose start was lost.
         let process = match latest.filter(|id| start.is_none() || !self.has_ended(*id)) {
             Some(id) => id,
             None => self.begin(pid, start.filter(|_| latest.is_some())),
@@ -292,8 +292,8 @@ impl Builder<'_> {
         Tasks { threads: self.threads, processes: self.index, homeless }
     }
 
-    /// A process without a name goes by its number; a thread without one by its process's, as on
-    /// Linux.
+    /// Names processes without a name by their number, and threads without a name like their
+    /// process, as on Linux.
     fn name_the_nameless(&mut self) {
         let processes: Vec<(ProcessId, u32, NameId)> =
             self.threads.processes().map(|(id, process)| (id, process.pid, process.name)).collect();

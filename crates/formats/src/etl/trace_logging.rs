@@ -6,7 +6,7 @@ use super::{
 };
 use unhitch_model::{Count, FieldType};
 
-/// Reads the description of an event (`EVENT_HEADER_EXT_TYPE_EVENT_SCHEMA_TL`): length, tags, name,
+/// Reads an event's description (`EVENT_HEADER_EXT_TYPE_EVENT_SCHEMA_TL`): length, tags, name,
 /// fields.
 pub(super) fn schema(bytes: &[u8]) -> Option<Schema> {
     let len = usize::from(u16_at(bytes, 0)?);
@@ -15,7 +15,7 @@ pub(super) fn schema(bytes: &[u8]) -> Option<Schema> {
     let name = reader.text()?;
     let mut schema = Schema { name, ..Schema::default() };
     while !reader.rest.is_empty() {
-        // What is cut off is left out.
+        // A truncated field is left out.
         if reader.field(&mut schema.fields, 0).is_none() {
             break;
         }
@@ -43,7 +43,7 @@ impl Reader<'_> {
         Some(u16::from_le_bytes([self.u8()?, self.u8()?]))
     }
 
-    /// Bytes of which all but the last have the highest bit.
+    /// Skips tags: bytes that all have the highest bit set, except the last one.
     fn tags(&mut self) -> Option<()> {
         while self.u8()? & 0x80 != 0 {}
         Some(())
@@ -105,7 +105,7 @@ impl Reader<'_> {
     }
 }
 
-/// `TlgIn*` are numbered as `TDH_INTYPE_*`, `TlgOut*` are not.
+/// `TlgIn*` have the numbers of `TDH_INTYPE_*`; `TlgOut*` have their own.
 fn field_type(kind: u8, out: u8) -> Option<(FieldType, Count)> {
     const BOOLEAN: u8 = 3;
     const HEX: u8 = 4;

@@ -1,22 +1,22 @@
-//! Plain LZ77 of XPRESS ([MS-XCA] 2.4), as ETW packs its buffers.
+//! Unpacks the plain LZ77 variant of XPRESS ([MS-XCA] 2.4), with which ETW compresses its buffers.
 //!
-//! Words of 32 flags, highest first: 0 is a byte to copy, 1 a match of 16 bits: 13 of distance, 3
-//! of length. Longer lengths go on in a nibble (two matches share a byte), a byte, 16 and 32 bits.
+//! A word has 32 flags, highest first. 0 is a literal byte. 1 is a match of 16 bits: 13 bits of
+//! distance and 3 of length. Longer lengths continue in a nibble (two matches share a byte), a
+//! byte, 16 and 32 bits.
 
-/// Flags in a word, and so the most bytes between two matches that are copied at once, however few
-/// of them count: copies of known length are a few instructions. Room for as many lies behind what
-/// is unpacked.
+/// Flags in a word, and so the maximum number of literal bytes between two matches. Always this
+/// many are copied at once, even if fewer count, because a copy of known length takes few
+/// instructions. The output has room for as many behind its end.
 const FLAGS: usize = 32;
-/// What a match has at least.
-const SHORTEST: usize = 3;
+/// Minimum length of a match, bytes.
+const MIN_MATCH: usize = 3;
 
-/// Unpacks `packed` to `out`, which then holds `len` bytes and nothing else.
+/// Unpacks `packed` to `out`, which then holds exactly `len` bytes.
 ///
 /// # Errors
-/// Where in `packed` it is damaged or ends too early; `out` then holds what came before.
+/// The offset at which `packed` is damaged or ends too early. `out` then holds what came before.
 pub(crate) fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(), usize> {
-    // No match of a sane stream is that much longer than its bytes; a wrong `len` must not take
-    // memory for nothing.
+    // Real streams do not expand more than this, and a wrong `len` must not cost memory.
     let likely = len.min(packed.len().saturating_mul(64));
     out.resize(likely + FLAGS, 0);
     let (mut done, mut result) = unpack_to(packed, likely, out);
@@ -28,8 +28,8 @@ pub(crate) fn unpack(packed: &[u8], len: usize, out: &mut Vec<u8>) -> Result<(),
     result
 }
 
-/// Unpacks to the first `len` bytes of `out`, behind which there must be room; says how many there
-/// are.
+/// Unpacks to the first `len` bytes of `out`, which must have room behind them. Returns the number
+/// of bytes unpacked.
 fn unpack_to(packed: &[u8], len: usize, out: &mut [u8]) -> (usize, Result<(), usize>) {
     let mut input = Input { packed, at: 0, nibble: 0 };
     let mut done = 0;
@@ -69,8 +69,8 @@ fn unpack_to(packed: &[u8], len: usize, out: &mut [u8]) -> (usize, Result<(), us
     (done, Ok(()))
 }
 
-/// Copies `length` bytes from `start` to `to`, which lies after it: what is copied may be copied
-/// again.
+/// Copies `length` bytes from `start` forward to `to`. The ranges may overlap, so that copied bytes
+/// are copied again.
 #[inline]
 fn copy(out: &mut [u8], start: usize, to: usize, length: usize) {
     match to - start {
@@ -88,8 +88,8 @@ fn copy(out: &mut [u8], start: usize, to: usize, length: usize) {
     }
 }
 
-/// The same for what lies `N` bytes apart or more. Most matches are no longer than one run; behind
-/// the last there is room.
+/// The same for a distance of at least `N` bytes. Most matches are no longer than one run, and the
+/// output has room behind the last one.
 #[inline]
 fn copy_runs<const N: usize>(out: &mut [u8], start: usize, to: usize, length: usize) {
     let mut copied = 0;
@@ -110,7 +110,7 @@ fn copy_runs<const N: usize>(out: &mut [u8], start: usize, to: usize, length: us
 struct Input<'a> {
     packed: &'a [u8],
     at: usize,
-    /// Where the byte is of which the next nibble is the upper half; 0 for none.
+    /// Offset of the byte whose upper half is the next nibble; 0 for none.
     nibble: usize,
 }
 
@@ -137,15 +137,15 @@ impl Input<'_> {
         self.take().map(u32::from_le_bytes)
     }
 
-    /// How far back a match lies, and how long it is.
+    /// The distance and the length of a match.
     #[inline]
     fn one_match(&mut self) -> Option<(usize, usize)> {
         let token = usize::from(self.u16()?);
         let (distance, low) = ((token >> 3) + 1, token & 7);
-        Some((distance, if low < 7 { low + SHORTEST } else { self.long()? }))
+        Some((distance, if low < 7 { low + MIN_MATCH } else { self.long()? }))
     }
 
-    /// The length of a match that its token has no room for.
+    /// The length of a match that does not fit into its token.
     fn long(&mut self) -> Option<usize> {
         let nibble = match std::mem::take(&mut self.nibble) {
             0 => {
@@ -155,18 +155,18 @@ impl Input<'_> {
             at => self.packed.get(at)? >> 4,
         };
         if nibble < 15 {
-            return Some(usize::from(nibble) + 7 + SHORTEST);
+            return Some(usize::from(nibble) + 7 + MIN_MATCH);
         }
         let byte = self.u8()?;
         if byte < 255 {
-            return Some(usize::from(byte) + 15 + 7 + SHORTEST);
+            return Some(usize::from(byte) + 15 + 7 + MIN_MATCH);
         }
         let long = match self.u16()? {
             0 => self.u32()? as usize,
             long => usize::from(long),
         };
         // The long forms hold the whole length.
-        (long >= 15 + 7).then_some(long.checked_add(SHORTEST)?)
+        (long >= 15 + 7).then_some(long.checked_add(MIN_MATCH)?)
     }
 }
 

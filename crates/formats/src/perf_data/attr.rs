@@ -1,7 +1,7 @@
 //! [`EventAttr`]: what an event counts and what its samples carry.
 //!
 //! `struct perf_event_attr` of `include/uapi/linux/perf_event.h`. The same bytes go to
-//! `perf_event_open` and stand in every file, hence one definition for recorder, writer and reader.
+//! `perf_event_open` and into every file, so recorder, writer and reader share one definition.
 
 use crate::{Error, cursor::Cursor};
 
@@ -20,7 +20,9 @@ pub const SW_TASK_CLOCK: u64 = 1;
 pub const SW_DUMMY: u64 = 9;
 
 macro_rules! bits {
-    ($($(#[$doc:meta])* $name:ident = $bit:expr;)*) => { $($(#[$doc])* pub const $name: u64 = 1 << $bit;)* };
+    ($($(#[$doc:meta])* $name:ident = $bit:expr;)*) => {
+        $($(#[$doc])* pub const $name: u64 = 1 << $bit;)*
+    };
 }
 
 /// Bits of [`EventAttr::flags`].
@@ -70,7 +72,7 @@ pub mod flag {
         EXCLUDE_CALLCHAIN_USER = 22;
         /// MMAP2 records in place of MMAP.
         MMAP2 = 23;
-        /// COMM records tell an exec.
+        /// COMM records are flagged after an exec.
         COMM_EXEC = 24;
         /// `clockid` holds.
         USE_CLOCKID = 25;
@@ -163,8 +165,7 @@ pub mod read_format {
     }
 }
 
-/// `struct perf_event_attr`, field for field; unions under the name that tracepoints and clocks
-/// use.
+/// `struct perf_event_attr`, field by field. Unions go by the name that tracepoints and clocks use.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct EventAttr {
     /// `type`: `PERF_TYPE_*`.
@@ -210,16 +211,16 @@ pub struct EventAttr {
 }
 
 impl EventAttr {
-    /// Length of the newest layout known here, `PERF_ATTR_SIZE_VER8`.
+    /// Length of the newest layout known here, bytes: `PERF_ATTR_SIZE_VER8`.
     pub const ENCODED_LEN: usize = 136;
-    /// `PERF_ATTR_SIZE_VER0`, the least that a file may have.
+    /// `PERF_ATTR_SIZE_VER0`, the shortest layout that a file may have, bytes.
     pub(crate) const MIN_LEN: usize = 64;
-    /// `PERF_ATTR_SIZE_VER5`: all that tracepoints and clocks need. A perf older than the layout it
-    /// meets refuses the file.
+    /// `PERF_ATTR_SIZE_VER5`, bytes: enough for tracepoints and clocks. A perf that is older than
+    /// the file's layout refuses the file.
     pub(crate) const COMPATIBLE_LEN: usize = 112;
 
-    /// The bytes that `perf_event_open` takes. Older kernels accept them while the fields they do
-    /// not know are 0.
+    /// The bytes that `perf_event_open` takes. Older kernels accept them as long as the fields that
+    /// they do not know are 0.
     pub fn encode(&self) -> [u8; Self::ENCODED_LEN] {
         let mut out = [0; Self::ENCODED_LEN];
         let mut at = 0;
@@ -252,7 +253,7 @@ impl EventAttr {
         out
     }
 
-    /// The bytes of a file's attribute, cut to `len` and saying so.
+    /// The bytes of a file's attribute, cut to `len`, with `len` in their size field.
     pub(crate) fn encode_len(&self, len: usize) -> Vec<u8> {
         let mut bytes = self.encode().to_vec();
         bytes[4..8].copy_from_slice(&(len as u32).to_le_bytes());
@@ -260,11 +261,11 @@ impl EventAttr {
         bytes
     }
 
-    /// From the bytes of any version: fields that an old one lacks are 0, fields of a newer one are
-    /// ignored.
+    /// Reads the bytes of any version. Fields that an old version lacks are 0; fields of a newer
+    /// one are ignored.
     ///
     /// # Errors
-    /// When there are fewer bytes than the oldest version has.
+    /// If there are fewer bytes than the oldest version has.
     pub fn decode(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() < Self::MIN_LEN {
             return Err(Error::truncated("an event attribute of at least 64 bytes", bytes.len()));

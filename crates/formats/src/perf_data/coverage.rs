@@ -20,8 +20,8 @@ impl Covered {
         }
     }
 
-    /// A recorder that keeps all it gets starts all CPUs together, one that overwrites keeps what
-    /// each CPU's ring still holds.
+    /// What each CPU's events cover. A recorder that keeps everything starts all CPUs together; one
+    /// that overwrites its rings keeps what each CPU's ring still holds.
     pub(crate) fn spans(&self, each_from_its_first: bool) -> Vec<CpuSpan> {
         let earliest = self.0.iter().map(|(first, _)| *first).min().unwrap_or(0);
         let covered = self.0.iter().enumerate().filter(|(_, (first, last))| first <= last);
@@ -42,9 +42,9 @@ impl Covered {
 pub(crate) fn losses(side_band: &[Timed<'_>], trace: &Trace, warnings: &mut Warnings) -> Vec<Loss> {
     let mut losses: Vec<Loss> = Vec::new();
     let mut by_cpu = BTreeMap::<Option<u16>, u64>::new();
-    // Times come in order, those of zero first: these are the sums that perf adds when it ends.
-    for Timed { time, cpu, what } in side_band.iter().rev() {
-        let SideBand::Lost { events } = *what else { continue };
+    // Records come by time. Those at time zero are the totals that perf adds when it ends.
+    for Timed { time, cpu, record } in side_band.iter().rev() {
+        let SideBand::Lost { events } = *record else { continue };
         let cpu = cpu.and_then(|cpu| u16::try_from(cpu).ok());
         if *time == Time::ZERO && by_cpu.contains_key(&cpu) {
             continue;
@@ -60,7 +60,7 @@ pub(crate) fn losses(side_band: &[Timed<'_>], trace: &Trace, warnings: &mut Warn
         losses.push(Loss { cpu: span.cpu, window, events });
     }
     for (cpu, events) in by_cpu {
-        let cpu = cpu.map_or("a CPU that is not named".to_owned(), |cpu| format!("CPU {cpu}"));
+        let cpu = cpu.map_or("an unknown CPU".to_owned(), |cpu| format!("CPU {cpu}"));
         warnings.add(format!("{events} events of {cpu} were lost: the recorder could not keep up"));
     }
     if !losses.is_empty() {
@@ -73,7 +73,7 @@ pub(crate) fn losses(side_band: &[Timed<'_>], trace: &Trace, warnings: &mut Warn
     losses
 }
 
-/// Lets each window begin no earlier than the last of these events, or the last loss, on its CPU.
+/// Moves the start of each window up to the last of these events, or the last loss, on its CPU.
 fn narrow(losses: &mut [Loss], times: &[Time], cpus: &[u16]) {
     let mut last = FxHashMap::<u16, Time>::default();
     let mut events = times.iter().zip(cpus).peekable();

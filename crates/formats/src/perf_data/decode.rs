@@ -1,7 +1,7 @@
-//! Samples to rows: the inner loop of the loader, run on many chunks of a file at once.
+//! Decodes samples to rows: the loader's inner loop, which runs on many chunks of a file at once.
 //!
-//! Rows hold thread ids as the kernel gives them and stacks by their number in the decoder's own
-//! [`StackTable`]: what they mean depends on other chunks, so it is settled when all are decoded.
+//! Rows hold the kernel's thread ids and the stack's number in the decoder's own [`StackTable`].
+//! What these mean depends on other chunks, so it is resolved when all chunks are decoded.
 
 use super::{
     events::{ContentionFields, Event, Events, Role, SwitchFields, WakingFields},
@@ -64,8 +64,7 @@ pub(crate) struct Contention {
     pub end: bool,
 }
 
-/// The rows of one chunk, in the order of the file. Stacks are by their number in the decoder's
-/// table.
+/// The rows of one chunk, in the order of the file. Stacks are numbers in the decoder's table.
 #[derive(Default)]
 pub(crate) struct Rows {
     pub switches: Vec<Row<Switch>>,
@@ -76,27 +75,27 @@ pub(crate) struct Rows {
     pub contentions: Vec<Row<Contention>>,
 }
 
-/// Decodes chunks, each later in the file than the one before, and keeps what it finds in them.
+/// Decodes chunks in the order of the file, and keeps their rows.
 pub(crate) struct Decoder<'a> {
     events: &'a Events,
     /// By the number of the chunk.
     pub chunks: Vec<(usize, Rows)>,
     rows: Rows,
     pub stacks: StackTable<'a>,
-    /// Samples by event, and last those of no known event.
+    /// Number of samples of each event; the last entry counts samples of unknown events.
     pub counts: Vec<u64>,
     /// First and last time by CPU; an empty window where the CPU has none.
     pub covered: Vec<(u64, u64)>,
     pub hints: Hints,
     /// Samples that could not be read.
     pub damaged: u64,
-    /// The last name of a thread that was passed on.
+    /// The last name of a thread that went to the hints.
     named: Vec<(u32, [u8; 16])>,
-    /// The last process of a thread that was passed on.
+    /// The last process of a thread that went to the hints.
     owned: Vec<(u32, u32)>,
 }
 
-/// Threads seen lately, by the low bits of their id.
+/// Number of recently seen threads that are remembered, by the low bits of their id.
 const SEEN: usize = 1024;
 
 impl<'a> Decoder<'a> {
@@ -115,7 +114,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// Decodes the samples of a chunk, and the switches beside them.
+    /// Decodes the samples of a chunk and its `PERF_RECORD_SWITCH` records.
     pub(crate) fn decode(&mut self, index: usize, chunk: &'a [u8]) {
         let events = self.events;
         for record in Records::new(chunk) {
@@ -146,8 +145,8 @@ impl<'a> Decoder<'a> {
             return Some(());
         }
         let cpu = u16::try_from(fields.cpu).ok()?;
-        // A tracepoint knows the current thread even when it is exiting and has no id any more, and
-        // knows it by its global id.
+        // A tracepoint has the current thread's global id, even while the thread is exiting and
+        // has no other id any more.
         let tid = event
             .common_pid
             .and_then(|field| field.value(fields.raw))
@@ -193,7 +192,7 @@ impl<'a> Decoder<'a> {
         Some(())
     }
 
-    /// `None` when nothing tells who came, when and where.
+    /// `None` if the record lacks the thread, the time or the CPU.
     fn arrival(&mut self, record: &Record<'a>) -> Option<()> {
         let trailer =
             Some(self.events.trailer(record.body)).filter(|trailer| trailer.time != Time::ZERO)?;
@@ -248,7 +247,7 @@ impl<'a> Decoder<'a> {
         if at.new {
             flags = flags.with(WakeFlags::NEW);
             self.hints.lives.push((sample.time, wakee, Life::FirstWake));
-            // The name seen before was that of another thread with this id.
+            // The name seen so far belonged to an earlier thread with this id.
             self.named[wakee as usize % SEEN] = (u32::MAX, [0; 16]);
         }
         let stack = self.stacks.intern(sample.pid, sample.call_chain);
@@ -325,7 +324,8 @@ fn comm(field: Field, raw: &[u8]) -> Option<[u8; 16]> {
     Some(name)
 }
 
-/// `prev_state`: the state's lowest bit; a bit above them all tells that the thread was preempted.
+/// The lowest set bit of `prev_state` is the state. A bit above all states means that the thread
+/// was preempted.
 const fn task_state(bits: u64) -> TaskState {
     match bits & 0xff {
         0 if bits == 0 => TaskState::Runnable,

@@ -1,9 +1,9 @@
-//! [`Events`]: what each event of a file is to Unhitch, and which event a sample is of.
+//! [`Events`]: what Unhitch does with each event of a file, and which event a sample belongs to.
 
 use super::{
-    EventDesc,
     attr::{self, EventAttr, flag},
-    feature::About,
+    description::EventDesc,
+    feature::FileDescription,
     sample::{SampleLayout, Trailer},
 };
 use crate::tracepoint::{EventFormat, Field};
@@ -39,7 +39,7 @@ pub(crate) struct ContentionFields {
     pub begin: bool,
 }
 
-/// What a sample of an event is turned into.
+/// What a sample of an event becomes.
 pub(crate) enum Role {
     Switch(SwitchFields),
     Waking(WakingFields),
@@ -71,14 +71,14 @@ pub(crate) struct Event {
 pub(crate) struct Events {
     list: Vec<Event>,
     by_id: FxHashMap<u64, u16>,
-    /// Where a sample holds its event's id; `None` when all are of the first event.
+    /// Where a sample holds its event's id; `None` if all samples belong to the first event.
     id_offset: Option<usize>,
     /// The time between two CPU samples of one CPU, 0 when unknown.
     pub sample_period_ns: u64,
 }
 
 impl Events {
-    pub(crate) fn new(about: &About, warnings: &mut Warnings) -> Self {
+    pub(crate) fn new(about: &FileDescription, warnings: &mut Warnings) -> Self {
         let formats: Vec<(String, EventFormat)> = about
             .features
             .tracing_data
@@ -125,7 +125,10 @@ impl Events {
             let mut role = match format {
                 Some(format) => tracepoint_role(name, format, has_waking),
                 None if desc.attr.kind == attr::TYPE_TRACEPOINT => {
-                    warnings.add(format!("{name}: the file does not describe this tracepoint, its samples were left out"));
+                    warnings.add(format!(
+                        "{name}: the file does not describe this tracepoint; its samples were left \
+                         out"
+                    ));
                     Role::Ignored
                 }
                 None => clock_role(desc, name, &mut clock, warnings),
@@ -135,30 +138,39 @@ impl Events {
             }
             if !matches!(role, Role::Ignored) && !layout.has_time_and_cpu() {
                 warnings.add(format!(
-                    "{name}: recorded without time or CPU, its samples were left out; record all CPUs: \
-                     perf record -a -g -e sched:sched_switch -e sched:sched_waking -e cpu-clock"
+                    "{name}: recorded without time or CPU; its samples were left out; record all \
+                     CPUs: perf record -a -g -e sched:sched_switch -e sched:sched_waking -e cpu-clock"
                 ));
                 role = Role::Ignored;
             }
             let common_pid = format.and_then(|format| format.field("common_pid"));
             events.list.push(Event { name: name.clone(), layout, common_pid, role });
         }
-        if events.list.len() > 1 {
-            events.id_offset = events.list.iter().find_map(|event| event.layout.id_offset());
-            if events.list.iter().any(|event| event.layout.id_offset() != events.id_offset)
-                || events.id_offset.is_none()
-            {
-                warnings.add("the samples of this file do not say in the same place which event they are of: some may be misread");
-            }
-        }
+        events.find_id_offset(warnings);
         events
+    }
+
+    /// Finds where samples have the id of their event. With one event they need none.
+    fn find_id_offset(&mut self, warnings: &mut Warnings) {
+        if self.list.len() <= 1 {
+            return;
+        }
+        self.id_offset = self.list.iter().find_map(|event| event.layout.id_offset());
+        if self.list.iter().any(|event| event.layout.id_offset() != self.id_offset)
+            || self.id_offset.is_none()
+        {
+            warnings.add(
+                "the events of this file put their id at different places of a sample: some \
+                 samples may be misread",
+            );
+        }
     }
 
     pub(crate) fn list(&self) -> &[Event] {
         &self.list
     }
 
-    /// The number of the event that a sample is of.
+    /// The number of the event that a sample belongs to.
     #[inline]
     pub(crate) fn of_sample(&self, body: &[u8]) -> Option<u16> {
         let Some(at) = self.id_offset else { return Some(0) };
@@ -166,7 +178,7 @@ impl Events {
         self.by_id.get(&id).copied()
     }
 
-    /// The trailer of a record that is no sample.
+    /// The trailer of a record that is not a sample.
     pub(crate) fn trailer(&self, body: &[u8]) -> Trailer {
         // An identifier, where there is one, is the last word.
         let id = body.last_chunk().map(|id| u64::from_le_bytes(*id));
@@ -192,7 +204,7 @@ fn name_of(event: &EventDesc, better: Option<&str>) -> String {
     let software =
         || SOFTWARE.get(usize::try_from(event.attr.config).ok()?).map(|name| (*name).to_owned());
     match (better, event.attr.kind) {
-        // Names given with `-e name=…` hide what a tracepoint is; its description does not.
+        // A name given with `-e name=…` hides which tracepoint it is; its description does not.
         (Some(name), _) => name.to_owned(),
         _ if !event.name.is_empty() => event.name.clone(),
         (_, attr::TYPE_SOFTWARE) => {
@@ -204,9 +216,9 @@ fn name_of(event: &EventDesc, better: Option<&str>) -> String {
     }
 }
 
-/// The first event that samples what CPUs do is the one; a second would count the same time twice.
-/// Only the kinds of cores of a hybrid machine have one each: they differ in the upper half of
-/// `config`.
+/// Takes the first event that samples CPUs as the clock, because a second one would count the same
+/// time twice. Only the core types of a hybrid machine have one each, which differ in the upper
+/// half of `config`.
 fn clock_role<'a>(
     desc: &EventDesc,
     name: &'a str,
@@ -214,8 +226,8 @@ fn clock_role<'a>(
     warnings: &mut Warnings,
 ) -> Role {
     let EventAttr { kind, config, .. } = desc.attr;
-    // Of the software events only the two clocks tick with time spent; others mark what happened,
-    // or nothing.
+    // Of the software events only the two clocks tick with CPU time; the others mark occurrences or
+    // nothing.
     let ticks = match kind {
         attr::TYPE_SOFTWARE => matches!(config, attr::SW_CPU_CLOCK | attr::SW_TASK_CLOCK),
         _ => desc.attr.sample_period > 0,
@@ -246,7 +258,7 @@ fn tracepoint_role(name: &str, format: &EventFormat, has_waking: bool) -> Role {
     try_tracepoint_role(name, format, has_waking).unwrap_or(Role::Ignored)
 }
 
-/// `None` when the event matters but lacks a field it cannot do without.
+/// `None` if the event matters but lacks a required field.
 fn try_tracepoint_role(name: &str, format: &EventFormat, has_waking: bool) -> Option<Role> {
     let field = |name: &str| format.field(name);
     Some(match name {
@@ -259,7 +271,7 @@ fn try_tracepoint_role(name: &str, format: &EventFormat, has_waking: bool) -> Op
             prev_comm: field("prev_comm"),
             next_comm: field("next_comm"),
         }),
-        // Where wakings are recorded, the wake-ups that follow them tell nothing new.
+        // With `sched_waking` recorded, the `sched_wakeup` that follows it adds nothing.
         "sched:sched_wakeup" if has_waking => Role::Ignored,
         "sched:sched_waking" | "sched:sched_wakeup" | "sched:sched_wakeup_new" => {
             Role::Waking(WakingFields {

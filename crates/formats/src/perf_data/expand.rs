@@ -1,8 +1,8 @@
 //! Unpacks `perf record -z`.
 //!
-//! COMPRESSED records (`struct perf_record_compressed`) hold pieces of one zstd stream, which as a
-//! rule is never ended; what comes out are records again, cut anywhere. COMPRESSED2 is the same
-//! with its length stated, because it is padded.
+//! COMPRESSED records (`struct perf_record_compressed`) hold pieces of one zstd stream, which is
+//! usually never finished. The stream unpacks to records, which the pieces may cut anywhere.
+//! COMPRESSED2 is the same but padded, so it also has the length of its content.
 
 use super::{
     record::kind,
@@ -12,10 +12,10 @@ use crate::cursor::Cursor;
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use unhitch_model::Warnings;
 
-/// Records of scheduling shrink to a tenth or a fiftieth of their size; what claims to unpack to
-/// more than this many times its size is made to harm.
+/// Maximum ratio of unpacked to packed bytes. Scheduling records compress 10 to 50 times; a higher
+/// ratio means a hostile file.
 const MAX_RATIO: usize = 200;
-/// No recording is unpacked to more than this.
+/// Maximum number of bytes that a recording is unpacked to.
 const MAX_LEN: usize = 8 << 30;
 
 /// All records of `data`: the plain ones, then the unpacked ones.
@@ -36,12 +36,12 @@ pub(crate) fn expand(data: &[u8], warnings: &mut Warnings) -> Vec<u8> {
     }
     let max_len = out.len().saturating_add(stream.len().saturating_mul(MAX_RATIO).min(MAX_LEN));
     if let Err(error) = unpack(&stream, &mut out, max_len) {
-        warnings.add(format!("compressed records: {error}; the rest of them was left out"));
+        warnings.add(format!("compressed records: {error}; the rest was left out"));
     }
     out
 }
 
-/// True for records that hold packed ones.
+/// True for records that hold compressed records.
 pub(crate) fn is_packed(record_kind: u32) -> bool {
     matches!(record_kind, kind::COMPRESSED | kind::COMPRESSED2)
 }
@@ -58,21 +58,21 @@ fn packed<'a>(record: &Record<'a>) -> Option<&'a [u8]> {
     }
 }
 
-/// Appends what `stream` holds to `out`; an error tells why it could not be all.
+/// Unpacks `stream` to the end of `out`. The error says why not all of it could be unpacked.
 fn unpack(mut stream: &[u8], out: &mut Vec<u8>, max_len: usize) -> Result<(), String> {
     let mut decoder = FrameDecoder::new();
     while !stream.is_empty() {
         decoder.reset(&mut stream).map_err(|error| error.to_string())?;
         let mut result = Ok(());
         while !decoder.is_finished() {
-            // Between two blocks is where perf leaves its stream.
+            // perf leaves its stream between two blocks.
             let at_end = stream.is_empty();
             let decoded = decoder.decode_blocks(&mut stream, BlockDecodingStrategy::UptoBlocks(1));
             if let Err(error) = decoded {
                 result = if at_end { Ok(()) } else { Err(error.to_string()) };
                 stream = &[];
-                // An empty last block, with a checksum for a frame that wants one, makes the
-                // decoder give away what it still holds.
+                // An empty last block, with a checksum for frames that have one, makes the decoder
+                // hand out what it still holds.
                 let end = [1, 0, 0, 0, 0, 0, 0];
                 decoder
                     .decode_blocks(&end[..], BlockDecodingStrategy::UptoBlocks(1))

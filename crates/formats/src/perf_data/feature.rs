@@ -1,9 +1,14 @@
-//! The feature sections behind a file's data, and the same as records of a pipe.
+//! The feature sections behind a file's data, which a pipe has as records.
 //!
 //! `HEADER_*` in `tools/perf/util/header.h`; each is a bit of the file header. A damaged section
-//! costs what it tells, never the trace.
+//! loses its own content, never the trace.
 
-use super::{ClockData, EventDesc, Features, attr::EventAttr, record::misc, records::Records};
+use super::{
+    attr::EventAttr,
+    description::{ClockData, EventDesc, Features},
+    record::misc,
+    records::Records,
+};
 use crate::{
     cursor::{Cursor, until_nul},
     tracepoint::TracingData,
@@ -24,27 +29,27 @@ pub(crate) const EVENT_DESC: u32 = 12;
 pub(crate) const SAMPLE_TIME: u32 = 21;
 pub(crate) const CLOCK_ID: u32 = 23;
 pub(crate) const CLOCK_DATA: u32 = 29;
-/// The header has room for this many.
+/// Number of features that the header has room for.
 pub(crate) const COUNT: u32 = 256;
 
-/// More events than any machine can open; what is beyond is damage.
+/// Maximum number of events. No machine can open more, so anything beyond is damage.
 pub(crate) const MAX_EVENTS: usize = 4096;
 
-/// All that a file says about itself besides its records.
+/// What a file says about itself outside its records.
 #[derive(Default)]
-pub(crate) struct About {
+pub(crate) struct FileDescription {
     /// The events, in the order of their attributes.
     pub events: Vec<EventDesc>,
-    /// Names that a pipe gives to events afterwards, by the id of an instance.
+    /// Names that a pipe gives to events later, by the id of an instance.
     pub renamed: Vec<(u64, String)>,
     /// Machine and recording.
     pub features: Features,
-    /// Build ids by path, where MMAP records do not carry them.
+    /// Build ids by path, for MMAP records that do not carry them.
     pub build_ids: FxHashMap<Vec<u8>, Vec<u8>>,
 }
 
-impl About {
-    /// Takes over one feature section; `None` when it is damaged.
+impl FileDescription {
+    /// Reads one feature section; `None` if it is damaged.
     pub(crate) fn read_section(&mut self, feature: u32, section: &[u8]) -> Option<()> {
         let mut from = Cursor::new(section);
         let features = &mut self.features;
@@ -84,7 +89,7 @@ impl About {
         Some(())
     }
 
-    /// Attributes and ids stand in the header too, only the names do not.
+    /// Takes the events' names from the section. The header has the rest.
     fn read_event_desc(&mut self, from: &mut Cursor<'_>) -> Option<()> {
         let count = from.u32()?;
         let attr_len = from.u32()? as usize;
@@ -112,7 +117,7 @@ impl About {
         Some(())
     }
 
-    /// An event of a pipe, `struct perf_record_header_attr`.
+    /// Adds an event of a pipe, `struct perf_record_header_attr`.
     pub(crate) fn read_attr(&mut self, body: &[u8]) -> Option<()> {
         let len = match Cursor::new(body.get(4..)?).u32()? as usize {
             0 => EventAttr::MIN_LEN,
@@ -124,19 +129,19 @@ impl About {
         (self.events.len() < MAX_EVENTS).then(|| self.events.push(event))
     }
 
-    /// A feature section of a pipe, `struct perf_record_header_feature`.
+    /// Reads a feature section of a pipe, `struct perf_record_header_feature`.
     pub(crate) fn read_feature(&mut self, body: &[u8]) -> Option<()> {
         let mut from = Cursor::new(body);
         let feature = u32::try_from(from.u64()?).ok()?;
         self.read_section(feature, from.rest())
     }
 
-    /// A pipe's event gets its name, `struct perf_record_event_update`.
+    /// Names an event of a pipe, `struct perf_record_event_update`.
     pub(crate) fn read_event_update(&mut self, body: &[u8]) -> Option<()> {
         const NAME: u64 = 2;
         let mut from = Cursor::new(body);
-        let (what, id) = (from.u64()?, from.u64()?);
-        if what == NAME {
+        let (kind, id) = (from.u64()?, from.u64()?);
+        if kind == NAME {
             self.renamed.push((id, String::from_utf8_lossy(until_nul(from.rest())).into_owned()));
         }
         Some(())

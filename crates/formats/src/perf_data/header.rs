@@ -1,21 +1,29 @@
 //! The header of a `perf.data`: where everything is.
 //!
-//! `struct perf_file_header` of `tools/perf/util/header.h`. perf fills in the data's size last: a
-//! file whose recorder was killed says 0 there and has no feature sections; its records are whole
-//! nevertheless.
+//! `struct perf_file_header` of `tools/perf/util/header.h`. perf fills in the size of the data
+//! last. If the recorder was killed, the size is 0 and there are no feature sections, but the
+//! records are complete.
 
-use super::{EventDesc, FILE_HEADER_LEN, MAGIC, attr::EventAttr, feature, feature::About};
+use super::{
+    attr::EventAttr,
+    description::EventDesc,
+    feature::{self, FileDescription},
+};
 use crate::{Error, cursor::Cursor};
 use unhitch_model::Warnings;
 
-/// A pipe's header is this short and is followed by records only.
+/// `"PERFILE2"`, the first eight bytes of a file of this machine's byte order.
+pub(crate) const MAGIC: &[u8; 8] = b"PERFILE2";
+/// Length of a file's header, bytes.
+pub(crate) const FILE_HEADER_LEN: u64 = 104;
+/// Length of a pipe's header, bytes. Only records follow it.
 const PIPE_HEADER_LEN: u64 = 16;
-/// Offset and length behind each attribute.
+/// Length of the offset and length behind each attribute, bytes.
 const SECTION_LEN: u64 = 16;
 
 /// The records, and what the header says about them.
 pub(crate) struct Header<'a> {
-    pub about: About,
+    pub about: FileDescription,
     pub data: &'a [u8],
 }
 
@@ -28,7 +36,7 @@ impl<'a> Header<'a> {
         }
         let len = from.u64().ok_or_else(|| Error::truncated("the header of a perf.data", 8))?;
         if len == PIPE_HEADER_LEN {
-            return Ok(Self { about: About::default(), data: from.rest() });
+            return Ok(Self { about: FileDescription::default(), data: from.rest() });
         }
         if len < FILE_HEADER_LEN {
             let expected = "a header length of 16 (pipe) or at least 104 (file)";
@@ -38,7 +46,7 @@ impl<'a> Header<'a> {
             .ok_or_else(|| Error::truncated("the header of a perf.data", bytes.len()))?
     }
 
-    /// `None` when the header itself is cut off.
+    /// `None` if the header itself is cut off.
     fn read_file(
         bytes: &'a [u8],
         mut from: Cursor<'a>,
@@ -50,7 +58,7 @@ impl<'a> Header<'a> {
         let _event_types = (from.u64()?, from.u64()?);
         let bits = [from.u64()?, from.u64()?, from.u64()?, from.u64()?];
 
-        let mut about = About::default();
+        let mut about = FileDescription::default();
         match read_attrs(bytes, attr_len, attrs_at, attrs_len, warnings) {
             Ok(events) => about.events = events,
             Err(error) => return Some(Err(error)),
@@ -58,14 +66,16 @@ impl<'a> Header<'a> {
         let rest = usize::try_from(data_at).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
         let data = match usize::try_from(data_len) {
             Ok(0) => {
-                warnings
-                    .add("the recorder was killed before it finished the file: names of events and facts about the machine are missing");
+                warnings.add(
+                    "the recorder was killed before it finished the file: names of events and \
+                     facts about the machine are missing",
+                );
                 rest
             }
             Ok(len) if len <= rest.len() => &rest[..len],
             _ => {
                 warnings.add(format!(
-                    "the file is cut off: {} of {data_len} bytes of records are there",
+                    "the file is cut off: it has {} of {data_len} bytes of records",
                     rest.len()
                 ));
                 rest
@@ -106,7 +116,7 @@ fn wrong_magic(bytes: &[u8]) -> Error {
     }
 }
 
-/// One offset and length of a table, and what they point at.
+/// Reads an offset and a length from a table; returns what they point at.
 fn read_section<'a>(bytes: &'a [u8], table: &mut Cursor<'_>) -> Option<&'a [u8]> {
     part(bytes, table.u64()?, table.u64()?)
 }
@@ -134,8 +144,8 @@ fn read_attrs(
     let attrs = part(bytes, attrs_at, attrs_len)
         .ok_or_else(|| damaged("the attributes inside the file", attrs_at, 24))?;
     let mut events = Vec::new();
-    // No honest file has more ids than bytes for them; a dishonest one may point at the same bytes
-    // again and again.
+    // No honest file has more ids than it has bytes for them. A hostile one may point at the same
+    // bytes again and again.
     let mut ids_left = bytes.len() / 8;
     for bytes_of_event in attrs.chunks_exact(entry).take(feature::MAX_EVENTS) {
         let (attr, ids) = bytes_of_event.split_at(entry - SECTION_LEN as usize);

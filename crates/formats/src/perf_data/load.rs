@@ -1,14 +1,14 @@
-//! The loader: a `perf.data` to a [`Trace`].
+//! The loader: turns a `perf.data` into a [`Trace`].
 //!
-//! 1. A walk over the record headers sorts out the side-band and cuts the data into chunks
+//! 1. Walk over the record headers, collect the side-band and cut the data into chunks
 //!    ([`super::walk`]).
-//! 2. The chunks are decoded to rows on all cores ([`super::decode`]).
-//! 3. What rows say of threads and addresses is settled with the side-band ([`super::tasks`],
+//! 2. Decode the chunks to rows on all cores ([`super::decode`]).
+//! 3. Resolve the threads and addresses of the rows with the side-band ([`super::tasks`],
 //!    [`super::space`]).
-//! 4. The rows of each kind are sorted by time and become the trace's columns.
+//! 4. Sort the rows of each kind by time and turn them into the trace's columns.
 //!
-//! The file's pages are let go chunk by chunk, so that rows take the place of the file in memory
-//! instead of joining it.
+//! The file's pages are released chunk by chunk, so that the rows replace the file in memory
+//! instead of adding to it.
 
 use super::{
     attr::flag,
@@ -16,25 +16,26 @@ use super::{
     decode::{Contention, Decoder, Placement, Row, Rows, Sample, Switch, Waking},
     events::Events,
     expand,
-    feature::About,
+    feature::FileDescription,
     header::Header,
     record::kind,
-    resolve::{self, Resolved},
+    resolve::{self, StackOverTime},
     side_band::{self, Timed},
     space::Spaces,
     stack_table::StackTable,
-    tasks::{self, Hints, ThreadIndex},
+    tasks::{self, Hints},
     walk::{self, Walker},
 };
-use crate::Error;
+use crate::{Error, thread_index::ThreadIndex};
 use rayon::prelude::*;
 use std::{borrow::Cow, mem};
 use unhitch_model::{
     ContentionKind, Contentions, Format, Meta, Placements, Samples, StackId, Switches, ThreadId,
-    Threads, Time, Trace, Wakings, Warnings,
+    Threads, Time, Trace, Wakings, Warnings, units,
 };
 
-/// Reads a whole file. `release` is told which parts of `bytes` are not needed any more, or seldom.
+/// Reads a whole file. `release` is called with each part of `bytes` that is no longer needed, or
+/// only seldom.
 pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
     let mut warnings = Warnings::default();
     let Header { mut about, data } = Header::read(bytes, &mut warnings)?;
@@ -47,15 +48,15 @@ pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Tra
     let events = Events::new(&about, &mut warnings);
     if events.list().is_empty() {
         return Err(Error::Unsupported(
-            "the perf.data names no events: without them no record can be read".to_owned(),
+            "the perf.data describes no events; without them no record can be read".to_owned(),
         ));
     }
     let decoders = decode_all(&events, &mut walker, release);
     Ok(assemble(&about, &events, walker, decoders, warnings, release))
 }
 
-/// Whichever core is free takes the next chunk: it walks it and decodes it while it is in its
-/// cache.
+/// Decodes the chunks on all cores. Each core takes the next chunk when it is free, walks it, and
+/// decodes it while it is still in the core's cache.
 fn decode_all<'a>(
     events: &'a Events,
     walker: &mut Walker<'a>,
@@ -75,7 +76,7 @@ fn decode_all<'a>(
 }
 
 fn assemble<'a>(
-    about: &About,
+    about: &FileDescription,
     events: &Events,
     walker: Walker<'a>,
     decoders: Vec<Decoder<'a>>,
@@ -89,7 +90,7 @@ fn assemble<'a>(
         walker.side_band.iter().filter_map(|record| side_band::read(record, events)).collect();
     if side_band.len() < walker.side_band.len() {
         warnings.add(format!(
-            "{} records beside the samples are damaged and were left out",
+            "{} records that are not samples are damaged and were left out",
             walker.side_band.len() - side_band.len()
         ));
     }
@@ -119,7 +120,7 @@ fn assemble<'a>(
     trace
 }
 
-fn meta(about: &About, events: &Events) -> Meta {
+fn meta(about: &FileDescription, events: &Events) -> Meta {
     let features = &about.features;
     Meta {
         format: Format::PerfData,
@@ -137,7 +138,7 @@ fn meta(about: &About, events: &Events) -> Meta {
     }
 }
 
-/// All chunks together.
+/// What all chunks hold.
 struct Merged<'a> {
     rows: Rows,
     stacks: StackTable<'a>,
@@ -171,7 +172,7 @@ fn merge<'a>(
     }
     chunks.sort_unstable_by_key(|(index, ..)| *index);
     if damaged > 0 {
-        warnings.add(format!("{damaged} samples are damaged and were left out"));
+        warnings.add(format!("left out {}", units::plural(damaged, "damaged sample")));
     }
     let names =
         events.list().iter().map(|event| event.name.as_str()).chain(["SAMPLE of no known event"]);
@@ -181,7 +182,7 @@ fn merge<'a>(
     Merged { rows: sort_all(chunks), stacks, hints, covered }
 }
 
-/// Rows with the numbers that their stacks have in the whole file.
+/// The rows of each chunk, with the numbers that the chunk's stacks have in the whole file.
 type Chunks<'a, T> = Vec<(Vec<Row<T>>, &'a [u32])>;
 
 fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
@@ -202,12 +203,12 @@ fn sort_all(chunks: Vec<(usize, Rows, &[u32])>) -> Rows {
         || rayon::join(|| sorted(wakings), || (sorted(samples), sorted(contentions))),
     );
     let mut rows = Rows { switches, wakings, samples, arrivals, migrations, contentions };
-    place_exiting(&mut rows.samples, &rows.switches);
+    identify_exiting(&mut rows.samples, &rows.switches);
     rows
 }
 
-/// One list by time. A CPU's own rows are in order already: laid out by CPU they are a few long
-/// runs, which a merging sort likes.
+/// One list by time. Each CPU's own rows are in order already, so laid out by CPU they form a few
+/// long runs, which a merge sort handles fast.
 fn sorted<T: Copy + Default>(chunks: Chunks<'_, T>) -> Vec<Row<T>> {
     let mut next = Vec::new();
     for row in chunks.iter().flat_map(|(rows, _)| rows) {
@@ -233,9 +234,9 @@ fn sorted<T: Copy + Default>(chunks: Chunks<'_, T>) -> Vec<Row<T>> {
     all
 }
 
-/// A thread that is exiting has no id any more when it is sampled; the switches tell who was on the
-/// CPU.
-fn place_exiting(samples: &mut [Row<Sample>], switches: &[Row<Switch>]) {
+/// Gives samples of exiting threads, which have no id any more, the thread that was on the CPU by
+/// the switches.
+fn identify_exiting(samples: &mut [Row<Sample>], switches: &[Row<Switch>]) {
     if samples.iter().all(|row| row.of.tid != u32::MAX) {
         return;
     }
@@ -251,10 +252,10 @@ fn place_exiting(samples: &mut [Row<Sample>], switches: &[Row<Switch>]) {
     }
 }
 
-/// What turns rows into columns.
+/// Converts the rows' thread ids and stack numbers to the trace's.
 struct Columns {
     threads: ThreadIndex,
-    stacks: Vec<Resolved>,
+    stacks: Vec<StackOverTime>,
 }
 
 impl Columns {
@@ -288,89 +289,78 @@ fn fill(trace: &mut Trace, rows: Rows, columns: &Columns) {
 }
 
 fn switches(rows: Vec<Row<Switch>>, columns: &Columns) -> Switches {
-    let len = rows.len();
-    let mut out = Switches {
-        time: Vec::with_capacity(len),
-        cpu: Vec::with_capacity(len),
-        prev: Vec::with_capacity(len),
-        next: Vec::with_capacity(len),
-        prev_state: Vec::with_capacity(len),
-        prev_reason: Vec::new(),
-        prev_prio: Vec::with_capacity(len),
-        next_prio: Vec::with_capacity(len),
-        stack: Vec::with_capacity(len),
-    };
+    let mut out = Switches::with_capacity(rows.len());
     for row in &rows {
         let time = Time::from_nanos(row.time);
-        out.time.push(time);
-        out.cpu.push(row.cpu);
-        out.prev.push(columns.thread(row.of.prev, time));
-        out.next.push(columns.thread(row.of.next, time));
-        out.prev_state.push(row.of.prev_state);
-        out.prev_prio.push(row.of.prev_prio);
-        out.next_prio.push(row.of.next_prio);
-        out.stack.push(columns.stack(row));
+        out.push(unhitch_model::Switch {
+            time,
+            cpu: row.cpu,
+            prev: columns.thread(row.of.prev, time),
+            next: columns.thread(row.of.next, time),
+            prev_state: row.of.prev_state,
+            prev_reason: None,
+            prev_prio: row.of.prev_prio,
+            next_prio: row.of.next_prio,
+            stack: columns.stack(row),
+        });
     }
     out
 }
 
 fn wakings(rows: Vec<Row<Waking>>, columns: &Columns) -> Wakings {
-    let len = rows.len();
-    let mut out = Wakings {
-        time: Vec::with_capacity(len),
-        cpu: Vec::with_capacity(len),
-        waker: Vec::with_capacity(len),
-        wakee: Vec::with_capacity(len),
-        target_cpu: Vec::with_capacity(len),
-        flags: Vec::with_capacity(len),
-        stack: Vec::with_capacity(len),
-    };
+    let mut out = Wakings::with_capacity(rows.len());
     for row in &rows {
         let time = Time::from_nanos(row.time);
-        out.time.push(time);
-        out.cpu.push(row.cpu);
-        out.waker.push(columns.thread(row.of.waker, time));
-        out.wakee.push(columns.thread(row.of.wakee, time));
-        out.target_cpu.push(row.of.target_cpu);
-        out.flags.push(row.of.flags);
-        out.stack.push(columns.stack(row));
+        out.push(unhitch_model::Waking {
+            time,
+            cpu: row.cpu,
+            waker: columns.thread(row.of.waker, time),
+            wakee: columns.thread(row.of.wakee, time),
+            target_cpu: row.of.target_cpu,
+            flags: row.of.flags,
+            stack: columns.stack(row),
+        });
     }
     out
 }
 
 fn samples(rows: Vec<Row<Sample>>, columns: &Columns) -> Samples {
-    let mut out = Samples::default();
+    let mut out = Samples::with_capacity(rows.len());
     for row in &rows {
         let time = Time::from_nanos(row.time);
-        out.time.push(time);
-        out.cpu.push(row.cpu);
-        out.thread.push(columns.thread(row.of.tid, time));
-        out.stack.push(columns.stack(row));
+        out.push(unhitch_model::Sample {
+            time,
+            cpu: row.cpu,
+            thread: columns.thread(row.of.tid, time),
+            stack: columns.stack(row),
+            in_interrupt: None,
+        });
     }
     out
 }
 
 fn placements(rows: &[Row<Placement>], columns: &Columns) -> Placements {
-    let mut out = Placements::default();
+    let mut out = Placements::with_capacity(rows.len());
     for row in rows {
         let time = Time::from_nanos(row.time);
-        out.time.push(time);
-        out.cpu.push(row.cpu);
-        out.thread.push(columns.thread(row.of.tid, time));
+        let thread = columns.thread(row.of.tid, time);
+        out.push(unhitch_model::Placement { time, cpu: row.cpu, thread });
     }
     out
 }
 
 fn contentions(rows: Vec<Row<Contention>>, columns: &Columns) -> Contentions {
-    let mut out = Contentions::default();
+    let mut out = Contentions::with_capacity(rows.len());
     for row in &rows {
         let time = Time::from_nanos(row.time);
-        out.time.push(time);
-        out.thread.push(columns.thread(row.of.tid, time));
-        out.kind.push(if row.of.end { ContentionKind::End } else { ContentionKind::Begin });
-        out.lock_avma.push(row.of.lock_avma);
-        out.flags.push(row.of.flags);
-        out.stack.push(columns.stack(row));
+        out.push(unhitch_model::Contention {
+            time,
+            thread: columns.thread(row.of.tid, time),
+            kind: if row.of.end { ContentionKind::End } else { ContentionKind::Begin },
+            lock_avma: row.of.lock_avma,
+            flags: row.of.flags,
+            stack: columns.stack(row),
+        });
     }
     out
 }

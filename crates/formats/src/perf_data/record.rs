@@ -1,12 +1,14 @@
-//! Encoders of single records: the recorder's snapshot of `/proc`, and every trace that a test
-//! makes up.
+//! Encodes single records, for the recorder's snapshot of `/proc` and for traces made by tests.
 //!
 //! `enum perf_event_type` of `include/uapi/linux/perf_event.h`. All records end with the
 //! [`SampleId`] that [`flag::SAMPLE_ID_ALL`](super::attr::flag::SAMPLE_ID_ALL) adds for a sample
-//! type of `TID|TIME|CPU|IDENTIFIER`; a file that holds them must give its events these four.
+//! type of `TID|TIME|CPU|IDENTIFIER`, so the events of a file that holds them need these four bits.
 
-use super::{RECORD_HEADER_LEN, attr::sample};
+use super::attr::sample;
 use unhitch_model::Time;
+
+/// Length of a record's header, bytes: type (4), misc (2), size (2).
+pub(crate) const RECORD_HEADER_LEN: usize = 8;
 
 /// Record types of the kernel, and those that only `perf` writes (64 and above).
 pub mod kind {
@@ -94,7 +96,7 @@ pub mod kind {
 
 /// Bits of a record header's `misc`.
 pub mod misc {
-    /// In which mode the CPU was: these three bits.
+    /// These three bits are the CPU's mode.
     pub const CPUMODE_MASK: u16 = 7;
     /// The kernel's.
     pub const KERNEL: u16 = 1;
@@ -102,42 +104,42 @@ pub mod misc {
     pub const USER: u16 = 2;
     /// COMM: because of an exec.
     pub const COMM_EXEC: u16 = 1 << 13;
-    /// SWITCH: the thread leaves its CPU, rather than coming on it.
+    /// SWITCH: the thread leaves its CPU; otherwise it comes on it.
     pub const SWITCH_OUT: u16 = 1 << 13;
     /// MMAP, MMAP2: a mapping that cannot be executed.
     pub const MMAP_DATA: u16 = 1 << 13;
-    /// MMAP2: a build id stands in place of device and inode.
+    /// MMAP2: a build id takes the place of device and inode.
     pub const MMAP_BUILD_ID: u16 = 1 << 14;
-    /// BUILD_ID: the id's length is given.
+    /// BUILD_ID: the record has the id's length.
     pub const BUILD_ID_SIZE: u16 = 1 << 15;
 }
 
-/// Markers between the parts of a call chain: what follows belongs to …
+/// Markers between the parts of a call chain. Each says whose addresses follow.
 pub mod context {
-    /// … the kernel.
+    /// The kernel's.
     pub const KERNEL: u64 = -128i64 as u64;
-    /// … the user program.
+    /// The user program's.
     pub const USER: u64 = -512i64 as u64;
-    /// … a user stack that is delivered later; one word, its cookie, follows.
+    /// Those of a user stack that is delivered later. One word follows, its cookie.
     pub const USER_DEFERRED: u64 = -640i64 as u64;
-    /// … a guest's, of which a trace of its host knows nothing: hypervisor, guest, its kernel, its
-    /// user program.
+    /// Those of a hypervisor, a guest, a guest's kernel and a guest's user program, which a trace
+    /// of the host cannot resolve.
     pub const OTHERS: [u64; 4] = [-32i64 as u64, -2048i64 as u64, -2176i64 as u64, -2560i64 as u64];
 
-    /// True for a marker, which is no address.
+    /// True for a marker, which is not an address.
     pub fn is_marker(word: u64) -> bool {
         matches!(word, KERNEL | USER | USER_DEFERRED) || OTHERS.contains(&word)
     }
 }
 
-/// Who, when, where and of which event: the trailer of every record that is not a sample.
+/// Thread, time, CPU and event: the trailer of every record that is not a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SampleId {
     /// Process id.
     pub pid: u32,
     /// Thread id.
     pub tid: u32,
-    /// When; zero for a record that only tells what was there already.
+    /// When; zero for a record that describes what existed before the recording.
     pub time: Time,
     /// On which CPU.
     pub cpu: u32,
@@ -170,10 +172,10 @@ pub struct Mmap2<'a> {
     pub kernel: bool,
 }
 
-/// A sample, of a tracepoint or a clock. Which of it is written is said by the sample type.
+/// A sample of a tracepoint or a clock. The sample type decides which fields are written.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sample<'a> {
-    /// Who, when, where, of which event.
+    /// Thread, time, CPU and event.
     pub id: SampleId,
     /// Instruction pointer.
     pub ip: u64,
@@ -187,7 +189,7 @@ pub struct Sample<'a> {
     pub raw: &'a [u8],
 }
 
-/// Starts a record; its size is set by [`end`].
+/// Starts a record. [`end`] sets its size.
 fn begin(out: &mut Vec<u8>, kind: u32, misc: u16) -> usize {
     let start = out.len();
     out.extend_from_slice(&kind.to_le_bytes());
@@ -196,9 +198,9 @@ fn begin(out: &mut Vec<u8>, kind: u32, misc: u16) -> usize {
     start
 }
 
-/// Completes the record that began at `start`. One that would not fit its 16-bit size is left out:
-/// no caller's data is that long (paths end at 4096 bytes, chains at 127 frames, tracepoints at a
-/// page).
+/// Completes the record that began at `start`. Leaves it out if its size does not fit into 16 bits,
+/// which no caller's data can cause: paths have at most 4096 bytes, chains 127 frames, tracepoints
+/// a page.
 fn end(out: &mut Vec<u8>, start: usize) {
     match u16::try_from(out.len() - start) {
         Ok(size) => out[start + 6..start + RECORD_HEADER_LEN].copy_from_slice(&size.to_le_bytes()),

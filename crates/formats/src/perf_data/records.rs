@@ -1,10 +1,10 @@
-//! [`Records`]: the records of a stretch of data, one after the other.
+//! [`Records`]: an iterator over the records of some data.
 //!
 //! `struct perf_event_header` of `include/uapi/linux/perf_event.h`. Two of perf's own records are
-//! followed by a payload that their 16-bit size cannot count. Damage ends the iteration: where one
-//! size is wrong, nothing tells where the next record begins.
+//! followed by a payload that their 16-bit size does not include. Damage ends the iteration: after
+//! a wrong size, there is no way to find the next record.
 
-use super::{RECORD_HEADER_LEN, record::kind};
+use super::record::{RECORD_HEADER_LEN, kind};
 use crate::cursor::Cursor;
 
 /// One record.
@@ -16,7 +16,7 @@ pub(crate) struct Record<'a> {
     pub misc: u16,
     /// What follows the header.
     pub body: &'a [u8],
-    /// What follows the record but belongs to it.
+    /// The payload behind the record.
     pub payload: &'a [u8],
 }
 
@@ -44,9 +44,9 @@ impl<'a> Records<'a> {
         }
         Some(match self.header() {
             Some((_, _, size)) if size < RECORD_HEADER_LEN => {
-                format!("a record says that it is {size} bytes long, {rest} bytes are not readable")
+                format!("a record claims to be {size} bytes long; {rest} bytes cannot be read")
             }
-            _ => format!("the last record is cut off, {rest} bytes are not readable"),
+            _ => format!("the last record is cut off; {rest} bytes cannot be read"),
         })
     }
 

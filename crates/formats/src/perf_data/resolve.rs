@@ -1,26 +1,26 @@
-//! Raw call chains to interned stacks.
+//! Resolves raw call chains to interned stacks.
 
 use super::{
     record::context,
-    space::{Place, Spaces},
+    space::{FrameOverTime, Spaces},
     stack_table::{RawStack, StackTable},
 };
 use unhitch_model::{FrameId, StackId, Time, Trace};
 
-/// What a raw stack is: one stack, or another one after the process mapped something else.
+/// The stack that a raw call chain stands for. It changes when the process maps something else.
 #[derive(Clone)]
-pub(crate) enum Resolved {
-    Always(StackId),
-    /// From when on; by time, the first from the beginning.
+pub(crate) enum StackOverTime {
+    Fixed(StackId),
+    /// Each stack with the time from which it holds; by time, the first from the beginning.
     Varying(Box<[(Time, StackId)]>),
 }
 
-impl Resolved {
+impl StackOverTime {
     /// The stack at `time`.
     #[inline]
     pub(crate) fn at(&self, time: Time) -> StackId {
         match self {
-            Self::Always(id) => *id,
+            Self::Fixed(id) => *id,
             Self::Varying(stacks) => {
                 let next = stacks.partition_point(|(from, _)| *from <= time);
                 stacks[next.saturating_sub(1)].1
@@ -34,12 +34,12 @@ pub(crate) fn resolve(
     table: &StackTable<'_>,
     spaces: &mut Spaces,
     trace: &mut Trace,
-) -> Vec<Resolved> {
+) -> Vec<StackOverTime> {
     let mut buffers = Buffers::default();
     table.stacks().iter().map(|stack| resolve_one(stack, spaces, trace, &mut buffers)).collect()
 }
 
-/// Memory that is used for one stack after the other.
+/// Memory that is reused for each stack.
 #[derive(Default)]
 struct Buffers {
     kernel: Vec<u64>,
@@ -52,10 +52,10 @@ fn resolve_one(
     spaces: &mut Spaces,
     trace: &mut Trace,
     buffers: &mut Buffers,
-) -> Resolved {
+) -> StackOverTime {
     let Buffers { kernel, user, frames } = buffers;
     split(stack.words, kernel, user);
-    // All but the leaf are return addresses: the call is before them.
+    // All but the leaf are return addresses, which lie behind the call.
     let call = |index: usize, avma: u64| if index == 0 { avma } else { avma.wrapping_sub(1) };
     frames.clear();
     for avma in kernel.iter() {
@@ -64,20 +64,20 @@ fn resolve_one(
     let kernel_len = frames.len() as u16;
     let mut varying = Vec::new();
     for avma in user.iter() {
-        match spaces.user_place(stack.pid, call(frames.len(), *avma), trace) {
-            Place::Fixed(Some(frame)) => frames.push(frame),
-            Place::Fixed(None) => {
+        match spaces.user_frame(stack.pid, call(frames.len(), *avma), trace) {
+            FrameOverTime::Fixed(Some(frame)) => frames.push(frame),
+            FrameOverTime::Fixed(None) => {
                 frames.push(trace.cut_frame());
                 break;
             }
-            Place::Varying(history) => {
+            FrameOverTime::Varying(history) => {
                 frames.push(FrameId::default());
                 varying.push((frames.len() - 1, history));
             }
         }
     }
     if varying.is_empty() {
-        return Resolved::Always(trace.stacks.intern(frames, kernel_len));
+        return StackOverTime::Fixed(trace.stacks.intern(frames, kernel_len));
     }
     let mut changes: Vec<Time> =
         varying.iter().flat_map(|(_, history)| history.iter().map(|(from, _)| *from)).collect();
@@ -90,7 +90,7 @@ fn resolve_one(
             let next = history.partition_point(|(from, _)| *from <= time);
             match history[next.saturating_sub(1)].1 {
                 Some(frame) => frames[*index] = frame,
-                // What is code at one time may be none at another.
+                // The address may be code at one time and not at another.
                 None => {
                     frames[*index] = trace.cut_frame();
                     len = index + 1;
@@ -100,15 +100,15 @@ fn resolve_one(
         }
         (time, trace.stacks.intern(&frames[..len], kernel_len))
     };
-    Resolved::Varying(changes.into_iter().map(stack_from).collect())
+    StackOverTime::Varying(changes.into_iter().map(stack_from).collect())
 }
 
-/// The kernel's and the user program's addresses of a call chain. Guests have no place in a trace
-/// of their host.
+/// Splits a call chain into the kernel's and the user program's addresses. A trace of the host
+/// cannot resolve those of a guest.
 fn split(words: &[u8], kernel: &mut Vec<u64>, user: &mut Vec<u64>) {
     kernel.clear();
     user.clear();
-    // Without a marker the address tells: the kernel has the upper half.
+    // Without a marker the address decides: the kernel has the upper half.
     let mut context = 0;
     let mut words = words.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
     while let Some(word) = words.next() {

@@ -1,8 +1,8 @@
 //! Where the fields of an event's samples lie.
 //!
-//! The comment on `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`: which fields are
-//! there, and so where they are, depends on the `sample_type` of the event. The offsets are worked
-//! out once per event; up to the call chain all fields are of fixed length.
+//! Specified by the comment on `PERF_RECORD_SAMPLE` in `include/uapi/linux/perf_event.h`: which
+//! fields exist, and so where they lie, depends on the event's `sample_type`. The offsets are
+//! computed once per event. Up to the call chain all fields have a fixed length.
 
 use super::attr::{EventAttr, read_format, sample};
 use crate::cursor::Cursor;
@@ -25,7 +25,7 @@ pub(crate) struct SampleLayout {
     sample_id_all: bool,
 }
 
-/// The fields of one sample that matter here.
+/// The fields of one sample that are used.
 pub(crate) struct SampleFields<'a> {
     pub ip: &'a [u8],
     pub pid: u32,
@@ -37,7 +37,7 @@ pub(crate) struct SampleFields<'a> {
     pub raw: &'a [u8],
 }
 
-/// The trailer of a record that is no sample. What the event does not record is 0 or `None`.
+/// The trailer of a record that is not a sample. What the event does not record is 0 or `None`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Trailer {
     pub time: Time,
@@ -87,7 +87,7 @@ impl SampleLayout {
         }
     }
 
-    /// Where a sample says which event it is of.
+    /// Where a sample has the id of its event.
     pub(crate) fn id_offset(&self) -> Option<usize> {
         self.id
     }
@@ -96,7 +96,7 @@ impl SampleLayout {
         self.time.is_some() && self.cpu.is_some()
     }
 
-    /// Reads a sample's body; `None` when a length in it is wrong.
+    /// Reads a sample's body; `None` if a length in it is wrong.
     #[inline]
     pub(crate) fn read<'a>(&self, body: &'a [u8]) -> Option<SampleFields<'a>> {
         let (fixed, rest) = body.split_at_checked(self.fixed_len)?;
@@ -126,14 +126,14 @@ impl SampleLayout {
         })
     }
 
-    /// Reads the trailer of a record that is no sample: `sample_id` in the comment on
+    /// Reads the trailer of a record that is not a sample: `sample_id` in the comment on
     /// `PERF_RECORD_MMAP`.
     pub(crate) fn read_trailer(&self, body: &[u8]) -> Trailer {
         let mut trailer = Trailer::default();
         if !self.sample_id_all {
             return trailer;
         }
-        // Last field first: the record's own fields before it are of any length.
+        // From the last field to the first: the record's own fields before them have any length.
         let mut end = body.len();
         for bit in [
             sample::IDENTIFIER,
@@ -155,7 +155,7 @@ impl SampleLayout {
             }
             end = at;
         }
-        // perf writes -1 where it knows no time.
+        // perf writes -1 for an unknown time.
         trailer.time = if trailer.time == Time::MAX { Time::ZERO } else { trailer.time };
         trailer
     }

@@ -1,4 +1,4 @@
-//! The records beside the samples: who was created, renamed, mapped, lost.
+//! The side-band: records of forks, exits, names, mappings and losses between the samples.
 //!
 //! `enum perf_event_type` of `include/uapi/linux/perf_event.h`.
 
@@ -20,11 +20,11 @@ pub(crate) struct Mmap<'a> {
     pub path: &'a [u8],
     pub build_id: &'a [u8],
     pub kernel: bool,
-    /// False for a mapping of data, where no return address can point to.
+    /// False for a mapping of data, which no return address can point into.
     pub executable: bool,
 }
 
-/// What a record says.
+/// The content of a record.
 #[derive(Clone, Copy)]
 pub(crate) enum SideBand<'a> {
     Mmap(Mmap<'a>),
@@ -34,26 +34,26 @@ pub(crate) enum SideBand<'a> {
     Lost { events: u64 },
 }
 
-/// A record with its time, zero for what was there before the recording, and its CPU.
+/// A record with its CPU and its time, which is zero for what existed before the recording.
 #[derive(Clone, Copy)]
 pub(crate) struct Timed<'a> {
     pub time: Time,
     pub cpu: Option<u32>,
-    pub what: SideBand<'a>,
+    pub record: SideBand<'a>,
 }
 
-/// True for the records that [`read`] understands.
+/// True for the types of records that [`read`] understands.
 pub(crate) fn is_known(record_kind: u32) -> bool {
     use kind::*;
     matches!(record_kind, MMAP | MMAP2 | COMM | FORK | EXIT | LOST | LOST_SAMPLES)
 }
 
-/// Reads a record; `None` when it is damaged.
+/// Reads a record; `None` if it is damaged.
 pub(crate) fn read<'a>(record: &Record<'a>, events: &Events) -> Option<Timed<'a>> {
     let trailer = events.trailer(record.body);
     let mut from = Cursor::new(record.body);
     let mut time = trailer.time;
-    let what = match record.kind {
+    let content = match record.kind {
         kind::COMM => {
             let exec = record.misc & misc::COMM_EXEC != 0;
             SideBand::Comm {
@@ -80,7 +80,7 @@ pub(crate) fn read<'a>(record: &Record<'a>, events: &Events) -> Option<Timed<'a>
         kind::MMAP | kind::MMAP2 => SideBand::Mmap(read_mmap(record, &mut from)?),
         _ => return None,
     };
-    Some(Timed { time, cpu: trailer.cpu, what })
+    Some(Timed { time, cpu: trailer.cpu, record: content })
 }
 
 /// `mmap(2)`: the mapping may be executed.
@@ -98,7 +98,7 @@ fn read_mmap<'a>(record: &Record<'a>, from: &mut Cursor<'a>) -> Option<Mmap<'a>>
             build_id = &identity[4..4 + usize::from(identity[0]).min(20)];
         }
         let (protection, _flags) = (from.u32()?, from.u32()?);
-        // 0 is what writers put there that do not know.
+        // Writers that do not know the protection put 0 there.
         executable &= protection == 0 || protection & PROT_EXEC != 0;
     }
     let kernel = record.misc & misc::CPUMODE_MASK == misc::KERNEL;

@@ -1,21 +1,21 @@
-//! [`Spaces`]: what an address meant, in which process, at which time.
+//! [`Spaces`]: what an address of a process meant at a time.
 //!
-//! MMAP records give the mappings, FORK copies them to a child, an exec ends them. An address is
-//! looked up once per process, not once per event; only where a process mapped something else over
-//! it does the answer depend on the time.
+//! MMAP records add mappings, FORK records copy them to the child, an exec ends them. An address is
+//! looked up once per process, not once per event. The answer depends on the time only if the
+//! process mapped something else over the address.
 
 use super::side_band::{Mmap, SideBand, Timed};
 use rustc_hash::FxHashMap;
 use std::rc::Rc;
 use unhitch_model::{Frame, FrameId, Module, ModuleId, ModuleKind, Time, Trace};
 
-/// What is at an address: a frame, or none where no executable mapping covers it, so that it is no
-/// code.
+/// The frame at an address of a process; `None` if no executable mapping covers it, so that it is
+/// not code.
 #[derive(Clone)]
-pub(crate) enum Place {
-    /// The same as long as the process lives.
+pub(crate) enum FrameOverTime {
+    /// The same for the whole life of the process.
     Fixed(Option<FrameId>),
-    /// Something else from each time on; the first from the beginning.
+    /// Each frame with the time from which it holds; by time, the first from the beginning.
     Varying(Rc<[(Time, Option<FrameId>)]>),
 }
 
@@ -44,10 +44,10 @@ struct Space {
 pub(crate) struct Spaces {
     by_pid: FxHashMap<u32, Vec<Space>>,
     kernel: ModuleId,
-    known: FxHashMap<(u32, u64), Place>,
+    known: FxHashMap<(u32, u64), FrameOverTime>,
 }
 
-/// A chain of forks without an exec that is longer than this is followed no further.
+/// Maximum number of forks without an exec that are followed back to find a mapping.
 const MAX_FORKS: usize = 64;
 
 impl Spaces {
@@ -59,8 +59,8 @@ impl Spaces {
     ) -> Self {
         let mut kernel_build_id: &[u8] = &[];
         let mut by_pid = FxHashMap::<u32, Vec<Space>>::default();
-        for Timed { time, what, .. } in side_band {
-            match *what {
+        for Timed { time, record, .. } in side_band {
+            match *record {
                 SideBand::Fork { pid, ppid, .. } if pid != ppid && *time != Time::ZERO => {
                     let parent = by_pid.get(&ppid).map(|spaces| (ppid, spaces.len() - 1));
                     by_pid.entry(pid).or_default().push(Space::new(*time, parent));
@@ -105,28 +105,28 @@ impl Spaces {
         trace.stacks.intern_frame(Frame { module: self.kernel, offset: avma })
     }
 
-    /// What is at a user address of process `pid`.
-    pub(crate) fn user_place(&mut self, pid: u32, avma: u64, trace: &mut Trace) -> Place {
+    /// The frame at a user address of process `pid`.
+    pub(crate) fn user_frame(&mut self, pid: u32, avma: u64, trace: &mut Trace) -> FrameOverTime {
         if let Some([space]) = self.by_pid.get(&pid).map(Vec::as_slice)
             && let Some(mapping) = space.only_mapping(avma)
         {
-            return Place::Fixed(Some(mapping.frame(avma, trace)));
+            return FrameOverTime::Fixed(Some(mapping.frame(avma, trace)));
         }
         if let Some(known) = self.known.get(&(pid, avma)) {
             return known.clone();
         }
-        let place = self.find_place(pid, avma, trace);
-        self.known.insert((pid, avma), place.clone());
-        place
+        let found = self.find_user_frame(pid, avma, trace);
+        self.known.insert((pid, avma), found.clone());
+        found
     }
 
-    fn find_place(&self, pid: u32, avma: u64, trace: &mut Trace) -> Place {
+    fn find_user_frame(&self, pid: u32, avma: u64, trace: &mut Trace) -> FrameOverTime {
         let mut history = Vec::new();
         for (number, space) in self.by_pid.get(&pid).into_iter().flatten().enumerate() {
             let mut covering = self.covering(pid, number, avma);
             if covering.is_empty() {
-                // A snapshot of the process that was not taken in this space tells more than
-                // nothing.
+                // A mapping from another space of the process is better than none: the snapshot
+                // may have been taken in that one.
                 covering = self.by_pid[&pid]
                     .iter()
                     .map(|other| other.covering(avma))
@@ -135,7 +135,7 @@ impl Spaces {
                 covering.truncate(1);
             }
             if covering.is_empty() {
-                // Where no code of the process is known, nothing is known of this address either.
+                // If no code of the process is known, this address may still be code.
                 let unknown =
                     (!self.knows_mappings(pid, number)).then(|| anonymous_frame(pid, avma, trace));
                 history.push((space.from, unknown));
@@ -147,14 +147,14 @@ impl Spaces {
         }
         history.dedup_by_key(|(_, frame)| *frame);
         match history[..] {
-            [] => Place::Fixed(Some(anonymous_frame(pid, avma, trace))),
-            [(_, frame)] => Place::Fixed(frame),
-            _ => Place::Varying(history.into()),
+            [] => FrameOverTime::Fixed(Some(anonymous_frame(pid, avma, trace))),
+            [(_, frame)] => FrameOverTime::Fixed(frame),
+            _ => FrameOverTime::Varying(history.into()),
         }
     }
 
-    /// A space and those that it was copied from, the nearest first, each with the time up to which
-    /// it counts.
+    /// A space and those it was copied from, nearest first, each with the time up to which its
+    /// mappings count.
     fn lineage(&self, pid: u32, number: usize) -> impl Iterator<Item = (&Space, Time)> {
         let get =
             |pid: u32, number: usize| self.by_pid.get(&pid).and_then(|spaces| spaces.get(number));
@@ -166,14 +166,12 @@ impl Spaces {
         std::iter::successors(first, parent_of).take(MAX_FORKS)
     }
 
-    /// True when some code of the space is known: then an address that no mapping covers is no
-    /// code.
+    /// True if some code of the space is known. Then an address that no mapping covers is not code.
     fn knows_mappings(&self, pid: u32, number: usize) -> bool {
         self.lineage(pid, number).any(|(space, _)| !space.mappings.is_empty())
     }
 
-    /// The mappings that cover `avma`, oldest first: the space's own, else the one that it
-    /// inherited.
+    /// The mappings that cover `avma`, oldest first: the space's own, else the inherited one.
     fn covering(&self, pid: u32, number: usize, avma: u64) -> Vec<&Mapping> {
         for (space, until) in self.lineage(pid, number) {
             let mut covering = space.covering(avma);
@@ -207,14 +205,14 @@ impl Space {
             .collect();
     }
 
-    /// All mappings that may cover `avma`; the first does.
+    /// The mappings that may cover `avma`. The first one does.
     fn candidates(&self, avma: u64) -> &[Mapping] {
         let end = self.mappings.partition_point(|mapping| mapping.start_avma <= avma);
         let begin = self.highest_end[..end].partition_point(|highest| *highest <= avma);
         &self.mappings[begin..end]
     }
 
-    /// The mapping that covers `avma` if it is the only one, as it is nearly always.
+    /// The mapping that covers `avma` if it is the only one, which is nearly always the case.
     fn only_mapping(&self, avma: u64) -> Option<&Mapping> {
         match self.candidates(avma) {
             [only] => Some(only),
@@ -269,7 +267,8 @@ impl Mapping {
     }
 }
 
-/// Names that the kernel gives to memory without a file: there is no code to be found under them.
+/// True for the names that the kernel gives to memory without a file. No code can be read from
+/// them.
 fn is_anonymous(path: &[u8]) -> bool {
     const NAMES: [&[u8]; 8] = [
         b"//anon",

@@ -1,7 +1,7 @@
-//! [`StackTable`]: call chains by content, before their addresses mean anything.
+//! [`StackTable`]: call chains by content, before their addresses are resolved.
 //!
-//! A trace has far fewer stacks than events, so a chain is compared as raw bytes and only a new one
-//! is looked at closely. The words stay in the file: the table holds references, no copies.
+//! A trace has far fewer stacks than events, so chains are compared as raw bytes, and each distinct
+//! one is resolved once. The table refers to the words in the file and does not copy them.
 
 /// A call chain as recorded, with its markers. Its user addresses belong to the process `pid`.
 #[derive(Clone, Copy)]
@@ -14,7 +14,7 @@ pub(crate) struct RawStack<'a> {
 /// Distinct call chains. Number 0 is the empty one.
 pub(crate) struct StackTable<'a> {
     stacks: Vec<RawStack<'a>>,
-    /// Open addressing: the upper half of a hash and the number of its stack; 0 is free.
+    /// Open addressing. A slot has the upper half of a hash and the number of its stack; 0 is free.
     slots: Vec<u64>,
 }
 
@@ -29,8 +29,8 @@ impl<'a> StackTable<'a> {
         self.insert(RawStack { hash: hash(pid, words), pid, words })
     }
 
-    /// One table of several, and for each of them which number its stacks have in it. The numbers
-    /// follow the place of the first occurrence in the file, however the work was shared.
+    /// Merges tables. Returns the merged table, and the numbers that the stacks of each table have
+    /// in it. Numbers follow the first occurrence in the file, however the work was shared.
     pub(crate) fn union(tables: &[&Self]) -> (Self, Vec<Vec<u32>>) {
         let mut all = Self::new();
         let mut numbers: Vec<Vec<u32>> = tables
@@ -93,8 +93,8 @@ impl<'a> StackTable<'a> {
     }
 }
 
-/// Two words at a time by a folded 128-bit product, as wyhash does: it is the one thing done for
-/// every byte of a trace.
+/// Hashes two words at a time with a folded 128-bit product, as wyhash does. This runs over every
+/// byte of every call chain.
 #[inline]
 fn hash(pid: u32, words: &[u8]) -> u64 {
     const A: u64 = 0x2d35_8dcc_aa6c_78a5;

@@ -1,15 +1,15 @@
-//! Threads and processes: which incarnations there were, and which one a thread id meant at a time.
+//! Threads and processes: which incarnations there were, and when each lived.
 //!
-//! FORK, COMM and EXIT records tell it, tracepoints of the same events confirm it or stand in, and
-//! what a context switch or a sample says of a thread fills the gaps: perf may have lost the
-//! record, or never recorded it.
+//! FORK, COMM and EXIT records are the main source. Tracepoints of the same events confirm them or
+//! replace them. What context switches and samples say about a thread fills the gaps, because perf
+//! may have lost a record or never written it.
 
 use super::side_band::{SideBand, Timed};
 use crate::cursor::until_nul;
 use rustc_hash::FxHashMap;
 use unhitch_model::{Process, ProcessId, Strings, Thread, ThreadId, Threads, Time};
 
-/// What a tracepoint says about the life of a thread.
+/// An event in a thread's life, from a tracepoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Life {
     /// `parent` created it.
@@ -22,22 +22,23 @@ pub(crate) enum Life {
     Renamed([u8; 16]),
 }
 
-/// What samples say of threads, each change once. Each list in any order.
+/// What samples say about threads, each change once. The lists are in no particular order.
 #[derive(Default)]
 pub(crate) struct Hints {
     /// Time, thread, its name then.
     pub names: Vec<(u64, u32, [u8; 16])>,
-    /// Time, thread, its process; `u32::MAX` where it has left it.
+    /// Time, thread, its process; `u32::MAX` once the thread has left it.
     pub owners: Vec<(u64, u32, u32)>,
     /// Time, thread, what happened to it.
     pub lives: Vec<(u64, u32, Life)>,
 }
 
-/// Everything that tells of a birth tells once; the second time is another birth.
+/// What has reported a thread's birth. Each source reports a birth once, so a second report from
+/// the same source is another birth.
 const BY_RECORD: u8 = 1;
 const BY_TRACEPOINT: u8 = 2;
 const BY_WAKE_UP: u8 = 4;
-/// Named by a record: hints are not needed.
+/// A record named the thread, so hints are not needed.
 const NAMED: u8 = 8;
 
 struct Builder<'a> {
@@ -47,13 +48,14 @@ struct Builder<'a> {
     processes: FxHashMap<u32, ProcessId>,
     /// By thread: which of the flags above hold.
     flags: Vec<u8>,
-    /// By thread id: processes that samples put it in, by time.
+    /// By thread id: the processes that samples show it in, by time.
     owners: FxHashMap<u32, Vec<(u64, u32)>>,
     /// By thread id: when samples first show it.
     first_seen: FxHashMap<u32, u64>,
 }
 
-/// Builds the tables of threads. `side_band` and the tables come out sorted by time.
+/// Builds the table of threads. `side_band` must be sorted by time; each thread's names come out by
+/// time.
 pub(crate) fn build(
     threads: Threads,
     strings: &mut Strings,
@@ -88,12 +90,12 @@ pub(crate) fn build(
     }
 
     let mut lives = hints.lives.iter().peekable();
-    for Timed { time, what, .. } in side_band {
-        // At the same instant the record comes first: it knows more.
+    for Timed { time, record, .. } in side_band {
+        // At the same instant the record goes first, because it holds more.
         while let Some((at, tid, life)) = lives.next_if(|(at, ..)| *at < time.nanos()) {
             builder.live(Time::from_nanos(*at), *tid, *life);
         }
-        builder.record(*time, what);
+        builder.record(*time, record);
     }
     for (at, tid, life) in lives {
         builder.live(Time::from_nanos(*at), *tid, *life);
@@ -109,9 +111,9 @@ pub(crate) fn build(
 }
 
 impl Builder<'_> {
-    fn record(&mut self, time: Time, what: &SideBand<'_>) {
-        match *what {
-            // perf describes the threads that are there already as forked at time zero.
+    fn record(&mut self, time: Time, record: &SideBand<'_>) {
+        match *record {
+            // perf describes the threads that exist already as forked at time zero.
             SideBand::Fork { pid, ppid, tid, .. } if time == Time::ZERO => {
                 let id = self.known(tid, Some(pid));
                 let process = self.threads.get(id).process;
@@ -134,7 +136,8 @@ impl Builder<'_> {
             SideBand::Exit { tid } => self.gone(time, tid),
             SideBand::Comm { pid, tid, name, .. } => {
                 let id = match self.latest(tid) {
-                    // Its birth was not recorded: a name is not given to the dead.
+                    // An exited thread gets no name, so this is a new one whose birth was not
+                    // recorded.
                     Some(id) if self.threads.get(id).end.is_some_and(|end| end < time) => {
                         self.begin(time, tid, Some(pid), None)
                     }
@@ -171,21 +174,21 @@ impl Builder<'_> {
         if tid == 0 {
             return;
         }
-        // The same birth told by another, or a thread that a snapshot names and that did nothing
-        // before.
+        // Either another source reported this birth, or a snapshot named the thread, which did
+        // nothing before.
         let unseen = self.first_seen.get(&tid).is_none_or(|first| *first >= time.nanos());
-        let told = self.latest(tid).filter(|id| {
+        let known = self.latest(tid).filter(|id| {
             let thread = self.threads.get(*id);
             thread.end.is_none()
                 && self.flags[id.index()] & by == 0
                 && (thread.start.is_some() || unseen)
         });
-        let id = told.unwrap_or_else(|| self.begin(time, tid, pid, ppid));
-        let first_told = self
+        let id = known.unwrap_or_else(|| self.begin(time, tid, pid, ppid));
+        let is_first_report = self
             .threads
             .get_mut(id)
             .is_some_and(|thread| thread.start.replace(thread.start.unwrap_or(time)).is_none());
-        let inherits = told.is_none() || first_told;
+        let inherits = known.is_none() || is_first_report;
         self.flag(id, by);
         if let Some(parent) =
             self.latest(ptid).filter(|parent| inherits && *parent != ThreadId::IDLE)
@@ -226,7 +229,8 @@ impl Builder<'_> {
         }
     }
 
-    /// The latest incarnation of `tid`; if there is none, one that was there from the beginning.
+    /// The latest incarnation of `tid`; if there is none, a new one that existed from the
+    /// beginning.
     fn known(&mut self, tid: u32, pid: Option<u32>) -> ThreadId {
         if let Some(id) = self.latest(tid) {
             return id;
@@ -239,7 +243,7 @@ impl Builder<'_> {
         self.known(tid, None)
     }
 
-    /// The process that samples put `tid` in from `start` on; else its own.
+    /// The process that samples show for `tid` from `start` on; else its own.
     fn owner(&self, tid: u32, start: Time) -> u32 {
         let owners = self.owners.get(&tid).map_or(&[][..], Vec::as_slice);
         owners
@@ -268,7 +272,7 @@ impl Builder<'_> {
         })
     }
 
-    /// A process with its leader, which is returned.
+    /// Adds a process with its leader, which is returned.
     fn add_process(&mut self, pid: u32, start: Option<Time>, parent_pid: Option<u32>) -> ThreadId {
         let leader = ThreadId::IDLE;
         let process =
@@ -318,45 +322,6 @@ impl Builder<'_> {
         let text = until_nul(name);
         if self.flags[id.index()] & NAMED == 0 && !text.is_empty() {
             self.name(id, time, text);
-        }
-    }
-}
-
-/// Thread ids at a time, to incarnations.
-pub(crate) struct ThreadIndex(FxHashMap<u32, Incarnations>);
-
-enum Incarnations {
-    One(ThreadId),
-    /// With their start, by it.
-    Many(Box<[(Time, ThreadId)]>),
-}
-
-impl ThreadIndex {
-    pub(crate) fn new(threads: &Threads) -> Self {
-        let mut index = FxHashMap::default();
-        for (_, thread) in threads.iter() {
-            index.entry(thread.tid).or_insert_with(|| match threads.incarnations(thread.tid) {
-                [only] => Incarnations::One(*only),
-                many => Incarnations::Many(
-                    many.iter()
-                        .map(|id| (threads.get(*id).start.unwrap_or(Time::ZERO), *id))
-                        .collect(),
-                ),
-            });
-        }
-        Self(index)
-    }
-
-    /// The incarnation of `tid` at `time`, as [`Threads::at`] has it.
-    #[inline]
-    pub(crate) fn at(&self, tid: u32, time: Time) -> ThreadId {
-        match self.0.get(&tid) {
-            Some(Incarnations::One(id)) => *id,
-            Some(Incarnations::Many(many)) => {
-                let next = many.partition_point(|(start, _)| *start <= time);
-                many[next.saturating_sub(1)].1
-            }
-            None => ThreadId::IDLE,
         }
     }
 }

@@ -1,11 +1,11 @@
 //! [`Walker`]: the serial part of reading, kept small.
 //!
-//! A record tells only where the next one begins, so somebody has to go from header to header
-//! before others can share the work. This is also where everything that is no sample is found.
+//! A record only says where the next one begins, so one thread must go from header to header before
+//! others can share the work. On the way it collects everything that is not a sample.
 
 use super::{
     expand,
-    feature::{self, About},
+    feature::{self, FileDescription},
     record::kind,
     records::{Record, Records},
     side_band,
@@ -13,18 +13,19 @@ use super::{
 use std::collections::BTreeMap;
 use unhitch_model::Warnings;
 
-/// Large enough that the cost per chunk vanishes, small enough to stay in a core's cache.
+/// Length of a chunk, bytes: large enough that the cost per chunk does not matter, small enough for
+/// a core's cache.
 const CHUNK_LEN: usize = 512 << 10;
 
-/// Cuts the data into chunks of whole records; collects the side-band meanwhile.
+/// Cuts the data into chunks of whole records, and collects the side-band.
 pub(crate) struct Walker<'a> {
     pub data: &'a [u8],
     records: Records<'a>,
     pub side_band: Vec<Record<'a>>,
-    /// Records that are no samples, by type.
+    /// Number of records that are not samples, by type.
     pub counts: BTreeMap<u32, u64>,
     /// Build ids, which perf writes last.
-    pub build_ids: About,
+    pub build_ids: FileDescription,
 }
 
 impl<'a> Walker<'a> {
@@ -34,7 +35,7 @@ impl<'a> Walker<'a> {
             records: Records::new(data),
             side_band: Vec::new(),
             counts: BTreeMap::new(),
-            build_ids: About::default(),
+            build_ids: FileDescription::default(),
         }
     }
 
@@ -58,8 +59,8 @@ impl<'a> Iterator for Walker<'a> {
 
     fn next(&mut self) -> Option<&'a [u8]> {
         let start = self.records.position();
-        // From header to header every step would wait for memory: reading the lines beforehand,
-        // none waits for another.
+        // Going from header to header, every step would wait for memory. Touching all cache lines
+        // first makes these waits overlap.
         let ahead = &self.data[start..self.data.len().min(start + CHUNK_LEN)];
         std::hint::black_box(ahead.iter().step_by(64).fold(0, |all, byte| all ^ byte));
         while self.records.position() - start < CHUNK_LEN {
@@ -74,9 +75,13 @@ impl<'a> Iterator for Walker<'a> {
     }
 }
 
-/// What the records before the first sample say about the file: in a pipe all there is, in a file
-/// nothing new. True when the samples are packed.
-pub(crate) fn read_prologue(data: &[u8], about: &mut About, warnings: &mut Warnings) -> bool {
+/// Reads what the records before the first sample say about the file. In a pipe that is all there
+/// is; in a file it is nothing new. True if the samples are compressed.
+pub(crate) fn read_prologue(
+    data: &[u8],
+    about: &mut FileDescription,
+    warnings: &mut Warnings,
+) -> bool {
     for record in Records::new(data) {
         let understood = match record.kind {
             kind::SAMPLE => return false,

@@ -1,70 +1,20 @@
 //! Writes a `perf.data` that `perf` itself reads.
 //!
-//! Layout after `tools/perf/util/header.c`: header, each event's ids, the events' attributes, the
-//! records, and directly behind them the table of feature sections in the order of their bits, then
-//! the sections. All sizes are known before the first byte goes out, so that a save streams
-//! straight from the rings' copies into the file.
+//! The layout follows `tools/perf/util/header.c`: header, each event's ids, the events' attributes,
+//! the records, directly behind them the table of feature sections in the order of their bits, then
+//! the sections. All sizes are known before the first byte is written, so a save streams straight
+//! from the copies of the rings into the file.
 
 use super::{
-    FILE_HEADER_LEN, MAGIC,
     attr::{EventAttr, flag},
+    description::{EventDesc, Features},
     feature,
+    header::{FILE_HEADER_LEN, MAGIC},
 };
-use crate::tracepoint::TracingData;
 use std::io::{self, Write};
-use unhitch_model::Window;
 
-/// One event of the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventDesc {
-    /// As perf names it: `sched:sched_switch`, `cpu-clock`, `dummy:HG`.
-    pub name: String,
-    /// What it counts and carries.
-    pub attr: EventAttr,
-    /// The ids of its instances, one per CPU as a rule; samples name them.
-    pub ids: Vec<u64>,
-}
-
-/// One instant on two clocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ClockData {
-    /// The trace's clock, `CLOCK_*`.
-    pub clockid: u32,
-    /// Wall-clock time, nanoseconds since the Unix epoch.
-    pub wall_ns: u64,
-    /// The same instant on the trace's clock.
-    pub clock_ns: u64,
-}
-
-/// Facts about machine and recording.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Features {
-    /// Host name.
-    pub host: String,
-    /// Kernel release, as `uname -r` says it.
-    pub kernel: String,
-    /// Architecture, as `uname -m` says it.
-    pub arch: String,
-    /// What recorded, e.g. `unhitch 0.1.0`; stands where perf has its version.
-    pub producer: String,
-    /// CPUs in use.
-    pub cpus_online: u32,
-    /// CPUs of the machine.
-    pub cpus_available: u32,
-    /// Memory of the machine, KiB.
-    pub memory_kib: u64,
-    /// The recorder's command line.
-    pub command_line: Vec<String>,
-    /// Descriptions of the tracepoints.
-    pub tracing_data: TracingData,
-    /// Relation of the trace's clock to wall-clock time.
-    pub clock_id: Option<ClockData>,
-    /// From the first to the last sample.
-    pub sample_window: Option<Window>,
-}
-
-/// Writes a whole file: `data` holds the records, as many pieces as there are. Returns the length
-/// of the file.
+/// Writes a whole file. `data` holds the records in any number of pieces. Returns the length of the
+/// file in bytes.
 ///
 /// # Errors
 /// Those of `out`.
@@ -121,7 +71,8 @@ pub fn write(
     Ok(at)
 }
 
-/// The shortest layout that holds every event: an older perf refuses what is longer than it knows.
+/// The shortest layout that holds every event, because an older perf refuses a longer one than it
+/// knows.
 fn attr_len(events: &[EventDesc]) -> usize {
     let long = events.iter().any(|event| {
         event.attr.encode()[EventAttr::COMPATIBLE_LEN..].iter().any(|&byte| byte != 0)
@@ -185,7 +136,8 @@ fn put_u64s(out: &mut Vec<u8>, words: &[u64]) {
     words.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
 }
 
-/// `perf_header_string`: length with padding, text, at least one NUL, padded to 64 bytes.
+/// `perf_header_string`: the length with padding, then the text with at least one NUL, padded to 64
+/// bytes.
 fn put_text(out: &mut Vec<u8>, text: &str) {
     let len = (text.len() + 1).next_multiple_of(64);
     put_u32s(out, &[len as u32]);

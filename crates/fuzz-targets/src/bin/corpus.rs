@@ -1,17 +1,18 @@
-//! Takes inputs out of the kept corpora, and puts them in; `tools/fuzz` runs it.
+//! Unpacks and updates the kept corpora; `tools/fuzz` runs it.
 //!
 //! `corpus targets` lists the targets, `corpus unpack TARGET FOLDER` writes its seeds and kept
-//! inputs, `corpus keep TARGET FOLDER` keeps what is in the folder, `corpus find TARGET NAME FILE`
-//! keeps a find, `corpus run TARGET FILE…` runs inputs without a fuzzer. *Why small ones first*: of
-//! inputs that reach the same code the smallest is kept (libFuzzer's merge has sorted them out),
-//! and what does not fit into a share is left out.
+//! inputs, `corpus keep TARGET FOLDER` keeps the folder's inputs, `corpus find TARGET NAME FILE`
+//! keeps a find, `corpus run TARGET FILE…` runs inputs without a fuzzer. *Why small ones first*:
+//! among inputs that reach the same code, the smallest is kept (libFuzzer's merge has dropped the
+//! others), and inputs beyond a target's share are left out.
 
 use std::path::Path;
 use std::process::ExitCode;
 use std::{fs, io};
 use unhitch_fuzz_targets::{TARGETS, Target, corpus, one_thread, run, seeds};
 
-/// Packed inputs of one target, bytes; all together stay below a few hundred KiB.
+/// Maximum length of the packed inputs of one target, bytes. All targets together stay below a few
+/// hundred KiB.
 const MAX_KEPT_LEN: usize = 16 << 10;
 
 fn main() -> ExitCode {
@@ -27,7 +28,8 @@ fn main() -> ExitCode {
         ["find", name, input, file] => find(name, input, Path::new(file)),
         ["run", name, files @ ..] => run_files(name, files),
         _ => Err(io::Error::other(
-            "usage: corpus targets | unpack TARGET FOLDER | keep TARGET FOLDER | find TARGET NAME FILE | run TARGET FILE…",
+            "usage: corpus targets | unpack TARGET FOLDER | keep TARGET FOLDER | \
+             find TARGET NAME FILE | run TARGET FILE…",
         )),
     };
     match result {
@@ -54,7 +56,7 @@ fn unpack(name: &str, folder: &Path) -> io::Result<()> {
         .try_for_each(|(input, bytes)| fs::write(folder.join(input), bytes))
 }
 
-/// Seeds need not be kept; finds (`find-…`) always are.
+/// Keeps the inputs of a folder. Seeds need not be kept; finds (`find-…`) always are.
 fn keep(name: &str, folder: &Path) -> io::Result<()> {
     let seeds = seeds::of(named(name)?.name);
     let mut inputs = Vec::new();
@@ -69,7 +71,7 @@ fn keep(name: &str, folder: &Path) -> io::Result<()> {
     corpus::write(name, &inputs, MAX_KEPT_LEN)
 }
 
-/// Adds an input that was a find, as `find-NAME`.
+/// Adds a find, as `find-NAME`.
 fn find(name: &str, input: &str, file: &Path) -> io::Result<()> {
     let mut inputs = corpus::read(named(name)?.name)?;
     inputs.insert(0, (format!("find-{input}"), fs::read(file)?));

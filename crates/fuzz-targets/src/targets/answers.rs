@@ -1,4 +1,4 @@
-//! Answers over traces of made-up records, and the rules that a user may give for their waits.
+//! Answers about traces of made-up records, and users' rules for wait classes.
 
 use super::perf_data::in_frame;
 use crate::check;
@@ -8,15 +8,15 @@ use unhitch_formats::read_bytes;
 
 static RULES: LazyLock<Rules> = LazyLock::new(Rules::default);
 
-/// 52 days, nanoseconds: of a longer trace, sums over many CPUs do not always fit into 64 bits.
-/// Readers let such a one through when a damaged record has a wild time.
+/// Maximum length of a trace, nanoseconds: 52 days. In a longer one, sums over many CPUs may exceed
+/// 64 bits. Readers accept such a trace if a damaged record has a wrong time.
 const MAX_TRACE_NS: u64 = 1 << 52;
 
 pub(super) fn run(bytes: &[u8]) {
     of_any_length(bytes, MAX_TRACE_NS);
 }
 
-/// The same, of traces up to that length.
+/// The same, for traces up to that length.
 pub fn of_any_length(bytes: &[u8], max_ns: u64) {
     if let Some(Ok(trace)) = in_frame(bytes).map(|file| read_bytes(&file)) {
         check::answers(trace, &RULES, max_ns);

@@ -1,5 +1,4 @@
-//! Windows traces: whole files, events in buffers that are right but for them, and single
-//! descriptions of events.
+//! Windows traces: whole files, events in otherwise valid buffers, and single event descriptions.
 
 use crate::check;
 use std::sync::LazyLock;
@@ -9,7 +8,7 @@ use unhitch_formats::read_bytes;
 use unhitch_model::Trace;
 
 pub(super) fn file(bytes: &[u8]) {
-    // Others have targets of their own, and no Windows trace begins like them.
+    // Other formats have their own targets, and no Windows trace begins like them.
     if !bytes.starts_with(b"PK") && !bytes.starts_with(b"PERFILE2") {
         read(bytes, |bytes| read_bytes(bytes).ok());
     }
@@ -23,7 +22,7 @@ fn read(bytes: &[u8], with: impl Fn(&[u8]) -> Option<Trace>) {
     }
 }
 
-/// Buffers of files without events, of either width of pointers: all that is before the first
+/// The beginnings of files without events, for both pointer widths: all bytes before the first
 /// event.
 static HEADS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
     [4, 8].map(|pointer_width| {
@@ -31,12 +30,12 @@ static HEADS: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
             .finish()
     })
 });
-/// Enough for the event that every file begins with.
+/// Length of a buffer for the event that every file begins with, bytes.
 const HEAD_LEN: usize = 1024;
 const BUFFER_HEADER_LEN: usize = 0x48;
 
-/// The first byte says what the buffers are like, the second how much of the rest is in the first
-/// of them.
+/// The first byte selects the kind of buffers, the second how much of the rest is in the first
+/// one.
 pub(super) fn events(bytes: &[u8]) {
     let Some((&[flags, cut], events)) = bytes.split_first_chunk::<2>() else { return };
     let [narrow, wide] = &*HEADS;
@@ -47,7 +46,7 @@ pub(super) fn events(bytes: &[u8]) {
     if flags & 2 == 0 {
         read(&file, |bytes| read_bytes(bytes).ok());
     } else {
-        // Every event keeps its payload: this reads all fields of all kinds.
+        // Keeps the payload of every event, so that all fields of all kinds are read.
         read(&file, |bytes| every_event(&[bytes]).ok());
     }
 }
@@ -71,7 +70,7 @@ pub(super) fn manifest(bytes: &[u8]) {
     assert_eq!(fuzzing::manifest(&xml), fuzzing::manifest(&xml), "two readings differ");
 }
 
-/// The first byte says which description the rest is.
+/// The first byte selects the reader for the rest.
 pub(super) fn schema(bytes: &[u8]) {
     let Some((kind, rest)) = bytes.split_first() else { return };
     let fields = match kind % 4 {
@@ -86,7 +85,8 @@ pub(super) fn schema(bytes: &[u8]) {
     );
 }
 
-/// The first two bytes say how long it should be; what cannot be unpacked is packed and comes back.
+/// The first two bytes are the unpacked length. Input that cannot be unpacked is compressed and
+/// must come back unchanged.
 pub(super) fn xpress(bytes: &[u8]) {
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else { return };
     let len = usize::from(u16::from_le_bytes(*len));
@@ -99,7 +99,7 @@ pub(super) fn xpress(bytes: &[u8]) {
         result.is_ok_and(|()| true) || result.is_err_and(|at| at <= rest.len()),
         "damaged behind the end"
     );
-    // More bytes never change what fewer have said already.
+    // More bytes never change what fewer bytes unpacked to.
     let (less, _) = fuzzing::unpack(rest, len / 2);
     assert!(
         unpacked.len() < less.len() || unpacked.starts_with(&less),

@@ -1,4 +1,4 @@
-//! Containers: whole zips, and a zip that is right but for the texts in it.
+//! Containers: whole zips, and valid zips with mutated texts.
 
 use crate::{check, zips};
 use unhitch_formats::read_bytes;

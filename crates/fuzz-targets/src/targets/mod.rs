@@ -1,4 +1,4 @@
-//! [`TARGETS`], the one registry: adding a target is a function and a line, and a binary in
+//! [`TARGETS`], the registry. A new target needs a function, a line here, and a binary in
 //! `fuzz/Cargo.toml`.
 
 pub mod answers;
@@ -8,21 +8,22 @@ mod perf_data;
 mod symbols;
 mod tracepoint;
 
-/// A reader with the checks of what it read.
+/// A reader with checks of what it read.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// By which it is asked for, and its corpus is called.
+    /// Its name, which is also that of its corpus.
     pub name: &'static str,
-    /// Longer inputs are cut: what a reader does with few bytes it does with many, and slower.
+    /// Maximum length of an input, bytes. Longer ones are cut, because many bytes reach no more
+    /// code than few, only slower.
     pub max_len: usize,
-    /// So many bytes of memory an input of one byte may take, and so many any input.
+    /// Maximum memory, bytes: per byte of input, and a base for any input.
     pub memory: (usize, usize),
     /// Reads the bytes.
     pub run: fn(&[u8]),
 }
 
 impl Target {
-    /// How much memory an input of `len` bytes may take.
+    /// Maximum memory for an input of `len` bytes, bytes.
     pub const fn max_memory(&self, len: usize) -> usize {
         self.memory.0 * len + self.memory.1
     }
@@ -33,12 +34,12 @@ impl Target {
     }
 }
 
-/// What docs/windows.md promises of a Windows trace; without the 128 MiB of a large one, which no
-/// few kilobytes should take.
+/// The limit in docs/windows.md for a Windows trace, without the 128 MiB for large ones, which a
+/// few kilobytes should not take.
 const ETL_MEMORY: (usize, usize) = (96, 16 << 20);
-/// Texts become tables, of a few words per line.
+/// Texts become tables with a few words per line.
 const TEXT_MEMORY: (usize, usize) = (96, 64 << 10);
-/// Traces: tables and indices of their own whatever they hold.
+/// Every trace has some tables and indices, whatever it contains.
 const TRACE_MEMORY: (usize, usize) = (256, 1 << 20);
 
 macro_rules! targets {
@@ -74,13 +75,13 @@ targets! {
     XPRESS "xpress" 1024 TRACE_MEMORY etl::xpress;
 }
 
-/// Packed records may become 200 times as long.
+/// Compressed records may expand 200 times.
 const PERF_MEMORY: (usize, usize) = (1024, 2 << 20);
-/// A zip of ours is read like what it holds; one of Windows traces may unpack to 32 MiB.
+/// A container is read like its content; a zip of Windows traces may unpack to 32 MiB.
 const ZIP_MEMORY: (usize, usize) = (1024, 64 << 20);
-/// Explaining takes tables per thread, per CPU and per stack.
+/// Explaining needs tables per thread, per CPU and per stack.
 const ANSWER_MEMORY: (usize, usize) = (4096, 16 << 20);
 /// Debug information is unpacked and indexed.
 const FILE_MEMORY: (usize, usize) = (1024, 4 << 20);
-/// Mangled names repeat their parts; how often is limited, though not by much (`MAX_MSVC_DIGITS`).
+/// Mangled names repeat their parts. How often is limited, but not tightly (`MAX_MSVC_DIGITS`).
 const NAME_MEMORY: (usize, usize) = (4096, 128 << 20);

@@ -1,5 +1,4 @@
-//! `perf.data`: whole, as a file or a pipe, and record by record in a file or a pipe that is right
-//! but for them.
+//! `perf.data`: whole files and pipes, and mutated records in otherwise valid files and pipes.
 
 use crate::{check, perf};
 use std::sync::LazyLock;
@@ -15,13 +14,14 @@ pub(super) fn file(bytes: &[u8]) {
 fn read_twice(bytes: &[u8]) {
     let Ok(trace) = read_bytes(bytes) else { return };
     check::trace(&trace);
-    // Twice is half as fast; one in some is enough, since whatever differs does so for many inputs.
+    // Reading twice takes twice as long. A fraction of the inputs is enough, because a difference
+    // shows for many inputs.
     if bytes.len().is_multiple_of(8) && bytes.last().is_some_and(|byte| byte % 4 == 0) {
         check::same(&trace, &read_bytes(bytes).expect("what was read once is read again"));
     }
 }
 
-/// What stands before the records of a file, with the place of the records' length, and what stands
+/// The bytes before the records of a file, with the offset of the records' length, and the bytes
 /// behind them.
 pub(crate) struct Frame {
     head: Vec<u8>,
@@ -30,7 +30,7 @@ pub(crate) struct Frame {
 
 /// Where a file's header has the length of its records.
 const DATA_LEN_AT: usize = 48;
-/// A mark that no header holds.
+/// Bytes that no header contains.
 const MARK: &[u8] = b"<records>";
 
 static FILE: LazyLock<Frame> = LazyLock::new(|| {
@@ -43,7 +43,7 @@ static FILE: LazyLock<Frame> = LazyLock::new(|| {
 });
 static PIPE: LazyLock<Vec<u8>> = LazyLock::new(perf::pipe_head);
 
-/// The records after the first byte, which says what they are in.
+/// The first byte selects file or pipe, the rest are the records.
 pub(super) fn in_frame(bytes: &[u8]) -> Option<Vec<u8>> {
     let (&first, records) = bytes.split_first()?;
     if first % 2 == 0 {
@@ -53,8 +53,8 @@ pub(super) fn in_frame(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(head.len() + records.len() + tail.len());
     out.extend_from_slice(head);
     out.extend_from_slice(records);
-    // The feature sections' offsets count from the start of the file: the table behind the records
-    // is moved with them.
+    // The feature sections' offsets count from the start of the file, so the table behind the
+    // records moves with them.
     let mut tail = tail.clone();
     let moved = (records.len() as u64).wrapping_sub(MARK.len() as u64);
     let (at, end) = (head.len() + MARK.len(), tail.len());
@@ -77,11 +77,11 @@ pub(super) fn records(bytes: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::seeds;
+    use crate::perf_records;
 
     #[test]
     fn both_frames_hold_the_same_events() {
-        let records = seeds::perf_records();
+        let records = perf_records::perf_records();
         let read =
             |kind: u8| read_bytes(&in_frame(&[&[kind][..], &records].concat()).unwrap()).unwrap();
         let (pipe, file) = (read(0), read(1));

@@ -1,4 +1,4 @@
-//! What names come from: ELF files with their debug files, PDBs, lists of symbols, mangled names.
+//! Sources of names: ELF files with debug files, PDBs, lists of symbols, mangled names.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use unhitch_model::{Frame, Module, ModuleKind, Trace};
 use unhitch_symbols::{Options, Symbolizer, fuzzing};
 
-/// Where lists are asked: at what they say themselves, and at the ends.
+/// Addresses to look up in lists: those in the list itself, and the extremes.
 fn addresses(bytes: &[u8]) -> Vec<u64> {
     let number = |line: &[u8]| {
         let digits = line.split(|byte| *byte == b' ').next()?;
@@ -34,7 +34,7 @@ pub(super) fn demangle(bytes: &[u8]) {
     let _ = fuzzing::demangle(&name, true);
 }
 
-/// Places all over a small program, and at the ends.
+/// Addresses all over a small program, and the extremes.
 const PLACES: [u64; 12] = [
     0,
     1,
@@ -62,7 +62,7 @@ pub(super) fn pdb(bytes: &[u8]) {
     );
 }
 
-/// A folder in memory where there is one: files are written and read at every run.
+/// A folder in memory, if there is one, because every run writes and reads files.
 struct Folder {
     dir: tempfile::TempDir,
     program: PathBuf,
@@ -78,8 +78,7 @@ static FOLDER: LazyLock<Folder> = LazyLock::new(|| {
     Folder { dir, program, debug_dirs }
 });
 
-/// By the way that a saved trace goes: the file is opened, its debug file looked for, and frames
-/// all over it named.
+/// Does what a save does: opens the file, finds its debug file, and names frames all over it.
 pub(super) fn dwarf(bytes: &[u8]) {
     if !bytes.starts_with(b"\x7fELF") {
         return;
@@ -102,8 +101,8 @@ pub(super) fn dwarf(bytes: &[u8]) {
     Symbolizer::new(options).resolve(&mut trace);
 }
 
-/// The first two bytes say how long the stripped file is; the rest is its debug file, put where its
-/// debug link says.
+/// The first two bytes are the length of the stripped file. The rest is its debug file, which is
+/// put where the debug link says.
 pub(super) fn debug_files(bytes: &[u8]) {
     const MAX_NAME_LEN: usize = 32;
     let Some((len, rest)) = bytes.split_first_chunk::<2>() else { return };

@@ -1,4 +1,5 @@
-//! The kernel's descriptions of its tracepoints: one text, and the blob of all that a file carries.
+//! The kernel's descriptions of its tracepoints: single texts, and a file's section with all of
+//! them.
 
 use unhitch_formats::tracepoint::{EventFormat, TracingData};
 
@@ -9,7 +10,7 @@ const FIELDS: [&str; 6] = ["prev_pid", "prev_state", "next_comm", "lock_addr", "
 pub(super) fn run(bytes: &[u8]) {
     if let Ok(data) = TracingData::decode(bytes) {
         data.events.iter().for_each(|(_, text)| format(text));
-        // What was no text has become longer.
+        // Invalid UTF-8 has become longer.
         let is_text =
             data.events.iter().all(|(system, _)| !system.contains(char::REPLACEMENT_CHARACTER));
         let again = TracingData::decode(&data.encode());
@@ -21,7 +22,7 @@ pub(super) fn run(bytes: &[u8]) {
     format(&String::from_utf8_lossy(bytes));
 }
 
-/// Writing puts the tracepoints of a system together; names with a NUL cannot come from a file.
+/// Writing groups the tracepoints by system. Names with a NUL cannot come from a file.
 fn by_system(data: &TracingData) -> TracingData {
     let mut data = data.clone();
     data.events.sort_by(|a, b| a.0.cmp(&b.0));

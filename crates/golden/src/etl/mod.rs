@@ -1,16 +1,18 @@
-//! Events to an `.etl` file, as Windows 10 would have recorded them with UIforETW, merged by
+//! Writes events to an `.etl` file, as if recorded on Windows 10 with UIforETW and merged by
 //! `xperf`.
 //!
-//! What differs from Linux: a context switch carries the stack of the thread that *comes*, which is
-//! where it had left; what ran before a session is told by a rundown; a deferred procedure call is
-//! an event of its own; names of functions are in PDBs beside the trace. The clock counts
-//! nanoseconds, finer than real ones do, so that figures stay exact.
+//! Differences from Linux: a context switch has the stack of the thread that *comes on*, which is
+//! where it had left; a rundown lists what ran before the session; a deferred procedure call is an
+//! event of its own; function names are in PDBs. The clock counts nanoseconds, finer than real
+//! ones, so that figures stay exact.
 
 mod names;
+mod scheduler;
 
 use crate::code::{Code, Stack};
-use crate::machine::{Event, IDLE, Left, Machine, Note, Thread, What};
+use crate::machine::{Action, Event, IDLE, Left, Machine, Note, Thread};
 use names::{image_path, process_name, symbol_id};
+use scheduler::code;
 use std::collections::{BTreeMap, BTreeSet};
 use unhitch_etl_writer::{
     CSwitch, Compression, Image, Interrupt, KernelEvent, Options, Process, ReadyThread, Rundown,
@@ -19,43 +21,30 @@ use unhitch_etl_writer::{
 
 pub(crate) use names::symbol_files;
 
-/// The kernel's cache of stacks is this small, so that keys mean several stacks in turn.
+/// Size of the kernel's stack cache: small, so that keys are reused for several stacks.
 const CACHED_STACKS: usize = 96;
-/// `Rundown`: the pid under which the kernel's images are told.
+/// `Rundown`: the pid of the kernel's images.
 const KERNEL: u32 = 0;
 const BUILD: u32 = 17_134;
 /// A class and an image that the delay event names.
 const WINDOW: (&str, &str) =
     ("TaskManagerWindow", "\\Device\\HarddiskVolume3\\Windows\\System32\\Taskmgr.exe");
-/// Had visible windows, new input, foreground.
+/// Visible windows, new input, foreground.
 const DELAY_FLAGS: u32 = 0x806;
 /// UIforETW's private mode: any letter is an A.
 const PRIVATE_KEY: (u32, &str) = (0x41, "A");
-/// A deferred procedure call before its wake-up.
+/// Length of a deferred procedure call before its wake-up.
 const DPC_NS: u64 = 900;
 /// Dynamic priority of a normal thread.
 const PRIORITY: i8 = 8;
 
-/// What the kernel adds to a story's stacks, innermost last.
-const SWITCH_FRAMES: &str = "nt!KiCommitThreadWait nt!KiSwapThread nt!KiSwapContext";
-const PREEMPT_FRAMES: &str = "nt!KiDispatchInterrupt nt!KiSwapContext";
-const READY_FRAMES: &str = "nt!KiTryUnwaitThread nt!KiReadyThread";
-const IDLE_FRAMES: &str = "nt!KiIdleLoop nt!PoIdle";
-/// Of the clock's ticks on an idle CPU, one in so many is there.
+/// One in this many of the clock's ticks on an idle CPU is recorded.
 const IDLE_TICKS: usize = 64;
 
-/// A birth or a death, which are no events of the scheduler.
+/// A birth or an exit, which are not events of the scheduler.
 enum Life {
     Born { parent: Thread, child: Thread },
     Ended(Thread),
-}
-
-/// The machine's code with the scheduler's functions, as the kernel's PDB has them too.
-fn code(machine: &Machine) -> (Code, [Stack; 4]) {
-    let mut code = machine.code.clone();
-    let frames =
-        [SWITCH_FRAMES, PREEMPT_FRAMES, READY_FRAMES, IDLE_FRAMES].map(|frames| code.stack(frames));
-    (code, frames)
 }
 
 /// The whole file.
@@ -105,7 +94,7 @@ pub(crate) fn trace(machine: &Machine, events: &[Event]) -> Vec<u8> {
     writer.finish()
 }
 
-/// Births and deaths by time, with the CPU on which each happens.
+/// Births and exits by time, each with its CPU.
 fn lives(machine: &Machine) -> Vec<(u64, usize, Life)> {
     let births = machine
         .births
@@ -129,7 +118,7 @@ fn lives(machine: &Machine) -> Vec<(u64, usize, Life)> {
     lives
 }
 
-/// The images that each process maps: what its stacks show. The kernel's are under [`KERNEL`].
+/// The images that each process maps, from its stacks. Those of the kernel are under [`KERNEL`].
 fn images(machine: &Machine, code: &Code, events: &[Event]) -> BTreeMap<u32, BTreeSet<usize>> {
     let is_kernel: Vec<bool> = code.images().map(|(_, _, kernel, _)| kernel).collect();
     let mut images = BTreeMap::<u32, BTreeSet<usize>>::new();
@@ -137,11 +126,11 @@ fn images(machine: &Machine, code: &Code, events: &[Event]) -> BTreeMap<u32, BTr
         images.entry(KERNEL).or_default().insert(number);
     }
     for event in events {
-        let (thread, stack) = match event.what {
-            What::Switch { prev, left, .. } => (prev, left.stack()),
-            What::Waking { waker, stack, .. } => (waker, stack),
-            What::Sample { thread, stack } => (thread, stack),
-            What::Note { .. } => continue,
+        let (thread, stack) = match event.action {
+            Action::Switch { prev, left, .. } => (prev, left.stack()),
+            Action::Waking { waker, stack, .. } => (waker, stack),
+            Action::Sample { thread, stack } => (thread, stack),
+            Action::Note { .. } => continue,
         };
         let mapped = images.entry(machine.tasks[thread.0].pid).or_default();
         mapped.extend(code.images_of(stack).filter(|number| !is_kernel[*number]));
@@ -156,7 +145,7 @@ struct Encoder<'a> {
     stacks: StackCache,
     /// How each thread last left.
     left: BTreeMap<Thread, Left>,
-    /// Who is on each CPU.
+    /// The thread on each CPU.
     on: Vec<Thread>,
     images: BTreeMap<u32, BTreeSet<usize>>,
     switch: Stack,
@@ -170,7 +159,7 @@ impl Encoder<'_> {
         (task.pid, task.tid)
     }
 
-    /// Everything that is there when the session begins or ends.
+    /// Lists everything that exists when the session begins or ends.
     fn rundown(&mut self, when: Rundown, ns: u64) {
         if when == Rundown::First {
             metadata::build_info(
@@ -212,7 +201,7 @@ impl Encoder<'_> {
 
     fn thread(&mut self, when: Rundown, ns: u64, cpu: u16, thread: Thread, creator: (u32, u32)) {
         let task = &self.machine.tasks[thread.0];
-        // A thread that is called like its process has no name of its own.
+        // A thread with the name of its process has no name of its own.
         let named = process_name(self.machine, task.pid).strip_suffix(".exe") != Some(&task.comm)
             && !task.comm.ends_with(".exe");
         let name = Some(if named && task.pid > 4 { task.comm.as_str() } else { "" });
@@ -245,7 +234,7 @@ impl Encoder<'_> {
     }
 
     fn sampling(&mut self) {
-        // In units of 100 ns, as near as that comes.
+        // Rounded to units of 100 ns.
         let units = ((self.machine.period_ns + 50) / 100) as u32;
         self.writer.kernel(0, 0, &KernelEvent::SampleInterval { first: true, units });
     }
@@ -273,12 +262,12 @@ impl Encoder<'_> {
 
     fn event(&mut self, event: &Event) {
         let (ns, cpu) = (event.time - self.machine.start, event.cpu as u16);
-        match event.what {
-            What::Switch { prev, left, next } => {
+        match event.action {
+            Action::Switch { prev, left, next } => {
                 self.cswitch(ns, cpu, prev, left, next);
                 self.on[event.cpu] = next;
             }
-            What::Waking { waker, wakee, interrupt, stack, .. } => {
+            Action::Waking { waker, wakee, interrupt, stack, .. } => {
                 let tid = self.ids(wakee).1;
                 self.writer.kernel(
                     cpu,
@@ -292,7 +281,7 @@ impl Encoder<'_> {
                     self.writer.kernel(cpu, ns, &KernelEvent::Dpc(Interrupt { entry_ns, routine }));
                 }
             }
-            What::Sample { thread, stack } => {
+            Action::Sample { thread, stack } => {
                 let (tid, instruction) = (self.ids(thread).1, self.code.leaf_avma(stack));
                 self.writer.kernel(
                     cpu,
@@ -301,11 +290,11 @@ impl Encoder<'_> {
                 );
                 self.stack(ns, cpu, thread, stack, None);
             }
-            What::Note { thread, note: Note::Key } => {
+            Action::Note { thread, note: Note::Key } => {
                 let ids = self.ids(thread);
                 uiforetw::key_down(&mut self.writer, cpu, ns, ids, PRIVATE_KEY.0, PRIVATE_KEY.1);
             }
-            What::Note { thread, note: Note::UiDelay(delay_ms) } => {
+            Action::Note { thread, note: Note::UiDelay(delay_ms) } => {
                 let delay = win32k::Delay {
                     flags: DELAY_FLAGS,
                     delay_ms,
@@ -339,7 +328,7 @@ impl Encoder<'_> {
             ..CSwitch::default()
         };
         self.writer.kernel(cpu, ns, &KernelEvent::CSwitch(switch));
-        // Where the one that comes had left.
+        // The stack of the thread that comes on, from when it left.
         if let Some(was) = self.left.get(&next).copied().filter(|_| next != IDLE) {
             let scheduler =
                 if matches!(was, Left::Preempted(_)) { self.preempt } else { self.switch };
@@ -348,7 +337,7 @@ impl Encoder<'_> {
         self.left.insert(prev, left);
     }
 
-    /// The kernel's word for a wait.
+    /// The kernel's reason for a wait.
     fn reason(&self, stack: Stack) -> u8 {
         let waits_in = |functions: &[&str]| {
             functions.iter().any(|function| self.code.is_inside(stack, function))
@@ -370,7 +359,7 @@ impl Encoder<'_> {
         }
     }
 
-    /// The stack of the event just written, under the functions that the kernel adds.
+    /// Writes the stack of the last event, with the frames that the kernel adds on top.
     fn stack(&mut self, ns: u64, cpu: u16, thread: Thread, stack: Stack, added: Option<Stack>) {
         let chain = self.code.chain(stack);
         let added = added.map_or(&[][..], |added| &self.code.chain(added).kernel);

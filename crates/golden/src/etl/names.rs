@@ -1,9 +1,10 @@
-//! What things are called on Windows: images, processes, symbol files.
+//! Names on Windows: images, processes, symbol files.
 
+use super::scheduler::code;
 use crate::machine::Machine;
 use unhitch_etl_writer::{Guid, Pdb, Public};
 
-/// Images that are libraries; all others are programs.
+/// Images that are libraries. All others are programs.
 const LIBRARIES: [&str; 10] = [
     "chrome",
     "kernelbase",
@@ -18,7 +19,7 @@ const LIBRARIES: [&str; 10] = [
 ];
 const SYSTEM: &str = "\\Device\\HarddiskVolume3\\Windows\\System32";
 
-/// Image name of a process: that of its first thread, or of whichever is known.
+/// Image name of a process: its first thread's name, or that of any known thread.
 pub(super) fn process_name(machine: &Machine, pid: u32) -> String {
     let of_process = || machine.tasks.iter().filter(|task| task.pid == pid);
     let task = of_process().find(|task| task.tid == pid).or_else(|| of_process().next());
@@ -41,10 +42,10 @@ pub(super) fn image_path(image: &str) -> String {
     }
 }
 
-/// What joins an image and its symbol file: id, age, and the file's name.
+/// What links an image and its symbol file: id, age, and the file's name.
 pub(super) fn symbol_id(image: &str, functions: &[(&str, u64)]) -> (Guid, u32, String) {
-    // FNV-1a of all that is in it: any number that differs from image to image, and from one
-    // trace's build of it to another's, as they lie in one symbol store.
+    // FNV-1a of the content: a number that differs between images, and between the builds of an
+    // image in different traces, because they share one symbol store.
     let of_functions =
         functions.iter().flat_map(|(name, offset)| name.bytes().chain(offset.to_le_bytes()));
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
@@ -61,7 +62,7 @@ pub(super) fn symbol_id(image: &str, functions: &[(&str, u64)]) -> (Guid, u32, S
 
 /// The PDBs of all images: path in a symbol store, and content.
 pub(crate) fn symbol_files(machine: &Machine) -> Vec<(String, Vec<u8>)> {
-    let (code, _) = super::code(machine);
+    let (code, _) = code(machine);
     let file = |(image, functions): (&str, Vec<(&str, u64)>)| {
         let (guid, age, name) = symbol_id(image, &functions);
         let public = |(function, offset): (&str, u64)| Public {
@@ -80,7 +81,7 @@ pub(crate) fn symbol_files(machine: &Machine) -> Vec<(String, Vec<u8>)> {
     code.images().map(|(image, _, _, functions)| file((image, functions))).collect()
 }
 
-/// As the linker has it: `a::b::c` is a C++ function without parameters, anything else C.
+/// The linker's name: `a::b::c` is a C++ function without parameters, anything else is C.
 fn mangled(function: &str) -> String {
     let mut parts: Vec<&str> = function.split("::").collect();
     if parts.len() == 1 {

@@ -1,42 +1,42 @@
-//! The window system's lock: who gets it after whom, and what they do before and after.
+//! The window system's lock: the order of its owners, and what they do before and after.
 //!
-//! First comes the plan of all grants, a script rather than a simulation: ending processes in turn,
-//! and between them whoever has to draw. Then their stays on CPUs follow. So the sum of all waits
-//! depends only on when each comes back, and can be set exactly.
+//! First all grants are planned, as a script rather than a simulation: exiting processes in turn,
+//! with drawing threads in between. Their stays on CPUs follow from the plan. The sum of all waits
+//! then depends only on when each thread comes back, and can be set exactly.
 
-use super::{
+use super::script::{
     CPUS, END_NS, HANG_FROM_NS, HANG_UNTIL_NS, INSIDE_NS, LONGEST_WAIT_NS, START_NS, WAKES,
 };
 use crate::code::Stack;
-use crate::dice::Dice;
 use crate::machine::{Left, Machine, Note, Thread};
+use crate::split_mix64::SplitMix64;
 use crate::type_an_email::TIMER;
 
-/// What the storm came to.
+/// The result of the storm.
 pub(super) struct Storm {
     pub taskmgr: Thread,
     /// Waits that ended inside `NtGdiCloseProcess`, in sum.
     pub waited_ns: u64,
-    /// How many of these began with a process coming back for the lock.
+    /// Number of these that began with a process coming back for the lock.
     pub returns: u64,
 }
 
-/// Processes that end at a time, and how often each needs the lock for that.
+/// Number of processes that exit at a time, and how often each needs the lock for that.
 const ENDING: usize = 58;
 const TURNS: usize = 24;
-/// A build's compilers have these CPUs, the build service the next.
+/// The CPUs of the build's compilers. The build service has the next one.
 const COMPILER_CPUS: std::ops::Range<usize> = 0..20;
 const SERVICE_CPU: usize = 20;
 const TASKMGR_CPU: usize = 21;
-/// Whoever draws or reads input has a CPU of its own from here.
+/// Each thread that draws or reads input has a CPU of its own, from this one on.
 const FIRST_DRAWING_CPU: usize = 22;
 const ENDING_CPUS: std::ops::Range<usize> = 31..CPUS;
-/// When the user-interface thread gets the lock, milliseconds after the hang's start.
+/// When the UI thread gets the lock, milliseconds after the hang's start.
 const TASKMGR_MS: [u64; 17] =
     [14, 52, 131, 158, 229, LONG, 391, 437, 529, 602, 655, 701, 792, 838, 916, 1_003, 1_066];
-/// This one after its longest wait.
+/// Stands for the grant after its longest wait.
 const LONG: u64 = 0;
-/// Image and thread of whoever draws or reads input, and what for.
+/// Image and tid of the threads that draw or read input, and the function that they call.
 const DRAWING: [(&str, u32, &str); 9] = [
     ("conhost", 66_520, "NtUserCallTwoParam"),
     ("UIforETW", 33_140, "NtUserSetTimer"),
@@ -48,7 +48,7 @@ const DRAWING: [(&str, u32, &str); 9] = [
     ("explorer", 7_012, "NtUserSetWindowPos"),
     ("chrome", 27_300, "NtUserPeekMessage"),
 ];
-/// So many of them, in this order, stand before the user-interface thread in its longest wait.
+/// Number of these that are ahead of the UI thread, in this order, in its longest wait.
 const IN_CHAIN: usize = 5;
 
 const EXIT: &str = "gomacc!main ucrtbase!exit ntdll!RtlExitUserProcess nt!NtTerminateProcess nt!PspExitThread nt!PspExitProcess win32k!W32pProcessCallout";
@@ -56,13 +56,13 @@ const DISK: &str = "nt!KiIdleLoop nt!KiRetireDpcList storport!RaidUnitCompleteRe
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Who {
-    /// A place in the round of ending processes, and which turn of that place it is.
+    /// A slot in the round of exiting processes, and the number of its turn.
     Ending(usize, usize),
     Drawing(usize),
     Taskmgr,
 }
 
-/// `who` is woken, comes on a CPU with the lock in hand, and releases it, waking the next.
+/// `who` is woken, comes on a CPU owning the lock, and releases it, which wakes the next one.
 #[derive(Clone, Copy)]
 struct Grant {
     who: Who,
@@ -73,12 +73,12 @@ struct Grant {
 
 pub(super) fn record(machine: &mut Machine, delay_ns: u64, longer: u64) -> Storm {
     compile(machine);
-    let mut dice = Dice::new(2017);
-    let grants = plan(&mut dice);
+    let mut random = SplitMix64::new(2017);
+    let grants = plan(&mut random);
     machine.thread(72_392, 72_392, "Taskmgr");
     let taskmgr = machine.thread(72_392, 69_196, "Taskmgr");
     let mut emitter =
-        Emitter { machine, dice, grants, threads: Vec::new(), since: Vec::new(), returns: 0 };
+        Emitter { machine, random, grants, threads: Vec::new(), since: Vec::new(), returns: 0 };
     emitter.threads.resize(emitter.grants.len(), taskmgr);
     emitter.since.resize(emitter.grants.len(), 0);
     emitter.ending(delay_ns, longer);
@@ -88,25 +88,25 @@ pub(super) fn record(machine: &mut Machine, delay_ns: u64, longer: u64) -> Storm
     Storm { taskmgr, waited_ns, returns: emitter.returns }
 }
 
-/// All grants, one after the other without a pause.
-fn plan(dice: &mut Dice) -> Vec<Grant> {
+/// All grants, one after another without a pause.
+fn plan(random: &mut SplitMix64) -> Vec<Grant> {
     const MS: u64 = 1_000_000;
-    let holds = dice.with_sum(WAKES, 120_000, 256_000, INSIDE_NS);
+    let holds = random.with_sum(WAKES, 120_000, 256_000, INSIDE_NS);
     let mut grants: Vec<Grant> = Vec::new();
     let mut due: Vec<u64> =
-        (0..DRAWING.len()).map(|_| HANG_FROM_NS + dice.between(12 * MS, 70 * MS)).collect();
+        (0..DRAWING.len()).map(|_| HANG_FROM_NS + random.between(12 * MS, 70 * MS)).collect();
     let mut targets = TASKMGR_MS.iter().peekable();
     let mut taskmgr_released = 0;
     for (number, hold) in holds.into_iter().enumerate() {
         let who = Who::Ending(number % ENDING, number / ENDING);
-        // The first one finds the lock free.
+        // For the first one, the lock is free.
         match grants.last().map(|before| before.released) {
             None => {
                 let on = HANG_FROM_NS + 30_000;
                 grants.push(Grant { who, woken: on, on, released: on + hold });
             }
             Some(woken) => {
-                let on = woken + dice.between(5_000, 8_200);
+                let on = woken + random.between(5_000, 8_200);
                 grants.push(Grant { who, woken, on, released: on + hold });
             }
         }
@@ -117,7 +117,7 @@ fn plan(dice: &mut Dice) -> Vec<Grant> {
             Some(long) if now >= long => {
                 (0..IN_CHAIN).map(Who::Drawing).chain([Who::Taskmgr]).collect()
             }
-            // Before the longest wait ends, nobody who is in its chain has just been there.
+            // Before the longest wait ends, no thread of its chain has had the lock recently.
             Some(long) if now + 8 * MS >= long => Vec::new(),
             _ => {
                 let mut next: Vec<Who> = (0..DRAWING.len())
@@ -132,14 +132,16 @@ fn plan(dice: &mut Dice) -> Vec<Grant> {
                 next
             }
         };
-        // Nobody but the user-interface thread comes last.
+        // The UI thread comes last.
         let next = if number + 1 == WAKES { vec![Who::Taskmgr] } else { next };
         for who in next {
             let woken = grants.last().map_or(0, |grant| grant.released);
-            let on = woken + dice.between(5_000, 8_200);
-            let released = on + dice.between(3_000, 9_000);
+            let on = woken + random.between(5_000, 8_200);
+            let released = on + random.between(3_000, 9_000);
             match who {
-                Who::Drawing(drawing) => due[drawing] = released + dice.between(75 * MS, 120 * MS),
+                Who::Drawing(drawing) => {
+                    due[drawing] = released + random.between(75 * MS, 120 * MS)
+                }
                 _ => {
                     targets.next();
                     taskmgr_released = released;
@@ -155,7 +157,7 @@ fn plan(dice: &mut Dice) -> Vec<Grant> {
     grants
 }
 
-/// The build itself: compilers on nearly half of the CPUs, now and then waiting for a file.
+/// The build itself: compilers on nearly half of the CPUs, which sometimes wait for a file.
 fn compile(machine: &mut Machine) {
     let code = &mut machine.code;
     let disk = code.stack(DISK);
@@ -168,29 +170,29 @@ fn compile(machine: &mut Machine) {
         "llvm::SelectionDAGISel::runOnMachineFunction",
     ]
     .map(|function| code.stack(&format!("clang-cl!main clang-cl!{function}")));
-    let mut dice = Dice::new(17);
+    let mut random = SplitMix64::new(17);
     for cpu in COMPILER_CPUS {
         let compiler = machine.thread(50_000 + 4 * cpu as u32, 50_000 + 4 * cpu as u32, "clang-cl");
         let mut from = START_NS;
         loop {
-            let to = from + dice.between(3_000_000, 14_000_000);
+            let to = from + random.between(3_000_000, 14_000_000);
             if to > END_NS - 20_000_000 {
                 machine.run(cpu, compiler, (from, END_NS), &work, Left::Sleeping(read));
                 break;
             }
             machine.run(cpu, compiler, (from, to), &work, Left::Sleeping(read));
-            let read_at = to + dice.between(90_000, 400_000);
+            let read_at = to + random.between(90_000, 400_000);
             machine.interrupt(read_at, cpu, compiler, disk);
-            from = read_at + dice.between(5_000, 9_000);
+            from = read_at + random.between(5_000, 9_000);
         }
     }
 }
 
 struct Emitter<'a> {
     machine: &'a mut Machine,
-    dice: Dice,
+    random: SplitMix64,
     grants: Vec<Grant>,
-    /// Of each grant: who got it, since when it waited.
+    /// For each grant: its thread, and since when that waited.
     threads: Vec<Thread>,
     since: Vec<u64>,
     returns: u64,
@@ -201,7 +203,7 @@ impl Emitter<'_> {
         (0..self.grants.len()).filter(|number| is(self.grants[*number].who)).collect()
     }
 
-    /// Processes that end: each wants the lock a few times, and the next process follows it.
+    /// Exiting processes: each wants the lock a few times, then the next process follows.
     fn ending(&mut self, delay_ns: u64, longer: u64) {
         let code = &mut self.machine.code;
         let close = format!("{EXIT} win32k!GdiProcessCallout win32k!NtGdiCloseProcess");
@@ -233,7 +235,7 @@ impl Emitter<'_> {
             let mut thread = service;
             for (turn, &number) in turns.iter().enumerate() {
                 let grant = self.grants[number];
-                // The places begin with processes that are at different points of their end.
+                // The slots begin with processes at different points of their exit.
                 let is_first = turn == 0 || (turn + place) % TURNS == 0;
                 let is_last = turn + 1 == turns.len() || (turn + 1 + place) % TURNS == 0;
                 let mut on = grant.on;
@@ -241,11 +243,11 @@ impl Emitter<'_> {
                     pid += 4;
                     thread = self.machine.thread(pid, pid, "gomacc");
                     self.machine.wake(called, service, thread, reply);
-                    let begins = called + self.dice.between(5_000, 8_200);
+                    let begins = called + self.random.between(5_000, 8_200);
                     if number == 0 {
                         on = begins;
                     } else {
-                        let since = begins + self.dice.between(50_000, 90_000);
+                        let since = begins + self.random.between(50_000, 90_000);
                         self.run_ending(
                             thread,
                             (begins, since),
@@ -261,7 +263,7 @@ impl Emitter<'_> {
                 if on < grant.on {
                     phases.insert(0, (on, vec![exit]));
                 }
-                let after = grant.released + self.dice.between(30_000, 60_000);
+                let after = grant.released + self.random.between(30_000, 60_000);
                 if is_last {
                     self.run_ending(thread, (on, after), phases, Left::Dead(gone));
                     self.machine.exits.push((after - 2_000, thread));
@@ -291,7 +293,7 @@ impl Emitter<'_> {
         self.machine.run_phases(cpu, thread, stay, phases, left);
     }
 
-    /// Whoever draws or reads input: called by a timer, it wants the lock once.
+    /// Threads that draw or read input: woken by a timer, each wants the lock once.
     fn drawing(&mut self) {
         for (drawing, (image, tid, function)) in DRAWING.into_iter().enumerate() {
             let code = &mut self.machine.code;
@@ -307,21 +309,23 @@ impl Emitter<'_> {
             let mut free_from = HANG_FROM_NS + 100_000;
             for number in self.numbers(|who| who == Who::Drawing(drawing)) {
                 let grant = self.grants[number];
-                let waits =
-                    self.dice.between(5_000_000, 52_000_000).min(grant.woken - free_from - 100_000);
+                let waits = self
+                    .random
+                    .between(5_000_000, 52_000_000)
+                    .min(grant.woken - free_from - 100_000);
                 let since = grant.woken - waits;
-                let on = since - self.dice.between(20_000, 60_000);
+                let on = since - self.random.between(20_000, 60_000);
                 self.machine.interrupt(on - 7_000, cpu, thread, timer);
                 self.machine.run(cpu, thread, (on, since), &[work], Left::Blocked(wait));
-                free_from = grant.released + self.dice.between(20_000, 200_000);
+                free_from = grant.released + self.random.between(20_000, 200_000);
                 self.machine.run(cpu, thread, (grant.on, free_from), &[work], Left::Sleeping(rest));
                 (self.threads[number], self.since[number]) = (thread, since);
             }
         }
     }
 
-    /// The user-interface thread: called at the start of the hang, it needs the lock again and
-    /// again before it is done.
+    /// The UI thread: woken at the start of the hang, it needs the lock again and again before it
+    /// is done.
     fn taskmgr(&mut self, taskmgr: Thread) {
         let code = &mut self.machine.code;
         let timer = code.stack(TIMER);
@@ -332,7 +336,7 @@ impl Emitter<'_> {
         let wait = code.stack(
             "taskmgr!wWinMain user32!DispatchMessageW taskmgr!TaskManagerWindow::UpdateView user32!SendMessageW win32k!NtUserMessageCall win32k!EnterCrit",
         );
-        // Before and after the hang it is called often, and soon done.
+        // Before and after the hang it is woken often, and is soon done.
         for step in (1..16)
             .flat_map(|step| [START_NS + step * 17_000_000, HANG_UNTIL_NS + step * 17_000_000])
         {
@@ -357,7 +361,7 @@ impl Emitter<'_> {
             let since = if is_long {
                 grant.woken - LONGEST_WAIT_NS
             } else {
-                before + self.dice.between(80_000, 400_000)
+                before + self.random.between(80_000, 400_000)
             };
             assert!(since > before + 20_000, "no time to run before the wait {index}");
             self.machine.run(TASKMGR_CPU, taskmgr, (on, since), &[work], Left::Blocked(wait));
@@ -372,8 +376,8 @@ impl Emitter<'_> {
         );
     }
 
-    /// Every release wakes the next in the plan. Returns the sum of the waits that ended inside
-    /// `NtGdiCloseProcess`.
+    /// Every release wakes the next thread of the plan. Returns the sum of the waits that ended
+    /// inside `NtGdiCloseProcess`.
     fn hand_over(&mut self) -> u64 {
         let leave = "win32k!LeaveCrit nt!ExReleaseResourceLite";
         let code = &mut self.machine.code;

@@ -1,21 +1,21 @@
-//! The stall and its end: who wants the lock when, and who lets whom through.
+//! The stall and its end: when each thread wants the lock, and who hands it to whom.
 //!
-//! Compilers and services that want to write alone are let in one after another; those that share
-//! the lock come in together, last.
+//! Compilers and services that want the lock exclusively get it one after another. Those that share
+//! it get it together, last.
 
-use super::{
+use super::script::{
     ACQUIRE, CHECKPOINT, COMPILERS, CPUS, CREATE, Compiler, EDITOR_CPU, END_NS, HOLD_FROM_NS,
     HOLD_UNTIL_NS, HOLDER_CPU, RECOVERY_NS, RECOVERY_SWITCHES, RELEASE, START_NS, WRITE, compiling,
 };
-use crate::dice::{Dice, scale};
 use crate::machine::{Left, Machine, Thread};
+use crate::split_mix64::{SplitMix64, scale};
 
-/// Services that want to write while the lock is held: one after another, and shared.
+/// Numbers of services that want to write while the lock is held: exclusively, and shared.
 const ALONE: usize = 40;
 const SHARED: usize = 94;
-/// The last of them is there longest, and then lets the last compiler go on.
+/// How long the last of them stays; then it wakes the last compiler.
 const LAST_STAYS_NS: u64 = 40_000;
-/// Everyone who waits to write waits for so long in sum: 174 times 1.184 s.
+/// Sum of the waits of all writers: 174 times 1.184 s.
 const WRITERS_WAITED_NS: u64 = 174 * 1_184_000_000;
 const SERVICES: [&str; 12] = [
     "mspdbsrv",
@@ -40,16 +40,16 @@ struct Service {
     woken: u64,
 }
 
-/// A place in the chain.
+/// A thread of the chain: the compiler or service with this index.
 #[derive(Clone, Copy)]
-enum Link {
+enum Waiter {
     Compiler(usize),
     Service(usize),
 }
 
 pub(super) fn record(
     machine: &mut Machine,
-    dice: &mut Dice,
+    random: &mut SplitMix64,
     holder: Thread,
     compilers: &[Compiler],
 ) {
@@ -67,33 +67,33 @@ pub(super) fn record(
     let editor = machine.thread(9_120, 9_120, "devenv");
     let parse = machine.code.stack("devenv!main cpfe!edg_parse");
     machine.run(EDITOR_CPU, editor, (START_NS, END_NS), &[parse], Left::Sleeping(parse));
-    let mut services = services(machine, dice);
+    let mut services = services(machine, random);
     let links = links();
     let (released, compilers_waited_ns) =
-        let_through(machine, dice, holder, compilers, &mut services, &links);
-    let last = let_in_shared(machine, dice, &mut services, links.last().copied(), released);
+        let_through(machine, random, holder, compilers, &mut services, &links);
+    let last = wake_shared(machine, random, &mut services, links.last().copied(), released);
     let recovered = wait_for_symbols(machine, last);
-    // The compilers' waits are given; the services' are made to fit the sum.
+    // The compilers' waits are given. Those of the services are chosen to fit the sum.
     let mut waits: Vec<u64> = services.iter().map(|service| service.waits).collect();
     scale(&mut waits, WRITERS_WAITED_NS - compilers_waited_ns);
     services.iter_mut().zip(waits).for_each(|(service, waits)| service.waits = waits);
     arrive(machine, compilers, services);
-    complete(machine, dice, recovered);
+    complete(machine, random, recovered);
 }
 
 fn wait(machine: &mut Machine, image: &str, call: &str, acquire: &str) -> crate::code::Stack {
     machine.code.stack(&format!("{image}!main {call} ntfs!NtfsAcquireVcb {acquire}"))
 }
 
-fn services(machine: &mut Machine, dice: &mut Dice) -> Vec<Service> {
+fn services(machine: &mut Machine, random: &mut SplitMix64) -> Vec<Service> {
     const MS: u64 = 1_000_000;
     let alone = (0..ALONE as u64)
         .rev()
-        .map(|step| 340 * MS + step * 63 * MS + dice.between(0, 60 * MS))
+        .map(|step| 340 * MS + step * 63 * MS + random.between(0, 60 * MS))
         .collect::<Vec<u64>>();
     let shared = (0..SHARED as u64)
         .rev()
-        .map(|step| 30 * MS + step * 3_200_000 + dice.between(0, 2_800_000));
+        .map(|step| 30 * MS + step * 3_200_000 + random.between(0, 2_800_000));
     let waits: Vec<u64> = alone.into_iter().chain(shared).collect();
     let mut services = Vec::new();
     for (number, waits) in waits.into_iter().enumerate() {
@@ -106,29 +106,29 @@ fn services(machine: &mut Machine, dice: &mut Dice) -> Vec<Service> {
 }
 
 /// The chain: two compilers first, a service last.
-fn links() -> Vec<Link> {
-    let mut links = vec![Link::Compiler(0), Link::Compiler(1)];
+fn links() -> Vec<Waiter> {
+    let mut links = vec![Waiter::Compiler(0), Waiter::Compiler(1)];
     let places = COMPILERS - 2 + ALONE;
     for place in 0..places {
         let (service, next) = (place * ALONE / places, (place + 1) * ALONE / places);
         links.push(if next > service {
-            Link::Service(service)
+            Waiter::Service(service)
         } else {
-            Link::Compiler(2 + place - service)
+            Waiter::Compiler(2 + place - service)
         });
     }
     links
 }
 
-/// One after another; returns when the last one releases the lock, and how long the compilers had
-/// waited to write.
+/// Hands the lock to one thread after another. Returns when the last one releases it, and how long
+/// the compilers had waited to write.
 fn let_through(
     machine: &mut Machine,
-    dice: &mut Dice,
+    random: &mut SplitMix64,
     holder: Thread,
     compilers: &[Compiler],
     services: &mut [Service],
-    links: &[Link],
+    links: &[Waiter],
 ) -> (u64, u64) {
     let compiling = compiling(machine);
     let mut woken = HOLD_UNTIL_NS;
@@ -136,20 +136,20 @@ fn let_through(
         (holder, machine.code.stack(&format!("{CHECKPOINT} ntfs!NtfsReleaseVcb {RELEASE}")));
     let (mut guests, mut waited_ns) = (Vec::new(), 0);
     for (place, link) in links.iter().enumerate() {
-        let on = woken + dice.between(5_000, 9_000);
-        let released = on + if place == 0 { 75_000 } else { dice.between(92_000, 106_000) };
+        let on = woken + random.between(5_000, 9_000);
+        let released = on + if place == 0 { 75_000 } else { random.between(92_000, 106_000) };
         let (thread, image, call) = match *link {
-            Link::Compiler(number) => (
+            Waiter::Compiler(number) => (
                 compilers[number].thread,
                 "cl.exe",
                 if compilers[number].creates { CREATE } else { WRITE },
             ),
-            Link::Service(number) => (services[number].thread, services[number].image, WRITE),
+            Waiter::Service(number) => (services[number].thread, services[number].image, WRITE),
         };
         machine.wake(woken, waker.0, thread, waker.1);
         let inside = machine.code.stack(&format!("{image}!main {call}"));
         match *link {
-            Link::Compiler(number) => {
+            Waiter::Compiler(number) => {
                 waited_ns +=
                     if compilers[number].creates { 0 } else { woken - compilers[number].blocks };
                 let phases = vec![(on, vec![inside]), (released, compiling.clone())];
@@ -161,9 +161,9 @@ fn let_through(
                     Left::Sleeping(inside),
                 );
             }
-            Link::Service(number) => {
+            Waiter::Service(number) => {
                 services[number].woken = woken;
-                guests.push((thread, on, released + dice.between(30_000, 90_000), inside, image));
+                guests.push((thread, on, released + random.between(30_000, 90_000), inside, image));
             }
         }
         waker = (
@@ -172,23 +172,23 @@ fn let_through(
         );
         woken = released;
     }
-    // When all compilers have their CPUs again, it is clear where there is room.
+    // Free CPUs are known once all compilers have theirs again.
     for (thread, on, until, work, image) in guests {
         place(machine, thread, (on, until), work, image);
     }
     (woken, waited_ns)
 }
 
-/// Those that share the lock, woken by the last of the chain from `released` on; returns the last
-/// one with its wake-up.
-fn let_in_shared(
+/// Wakes the threads that share the lock, from `released` on, by the last one of the chain. Returns
+/// the last of them with its wake-up.
+fn wake_shared(
     machine: &mut Machine,
-    dice: &mut Dice,
+    random: &mut SplitMix64,
     services: &mut [Service],
-    last: Option<Link>,
+    last: Option<Waiter>,
     released: u64,
 ) -> (Thread, &'static str, u64) {
-    let Some(Link::Service(last)) = last else { panic!("a service is the last of the chain") };
+    let Some(Waiter::Service(last)) = last else { panic!("a service is the last of the chain") };
     let (waker, image) = (services[last].thread, services[last].image);
     let release =
         machine.code.stack(&format!("{image}!main {WRITE} ntfs!NtfsReleaseVcb {RELEASE}"));
@@ -199,7 +199,7 @@ fn let_in_shared(
         end = (service.thread, service.image, service.woken);
         machine.wake(service.woken, waker, service.thread, release);
         let on = service.woken + 5_000 + number as u64 * 6_000;
-        let stays = dice.between(22_000, 40_000);
+        let stays = random.between(22_000, 40_000);
         let until = on + if number + 1 == SHARED { LAST_STAYS_NS } else { stays };
         let work = machine.code.stack(&format!("{}!main {WRITE}", service.image));
         place(machine, end.0, (on, until), work, end.1);
@@ -207,8 +207,8 @@ fn let_in_shared(
     end
 }
 
-/// A compiler waits for the symbol server, which waits for the lock; its CPU goes to the holder,
-/// and it is the last to come back: returns when.
+/// A compiler waits for the symbol server, which waits for the lock. Its CPU goes to the holder,
+/// and it is the last to come back. Returns when.
 fn wait_for_symbols(machine: &mut Machine, (server, image, woken): (Thread, &str, u64)) -> u64 {
     let compiler = machine.thread(30_000, 30_000, "cl.exe");
     let wait = machine.code.stack(
@@ -223,14 +223,14 @@ fn wait_for_symbols(machine: &mut Machine, (server, image, woken): (Thread, &str
         &compiling,
         Left::Sleeping(wait),
     );
-    let told = woken + 5_000 + (SHARED as u64 - 1) * 6_000 + LAST_STAYS_NS - 4_000;
-    let recovered = told + 9_000;
-    machine.wake(told, server, compiler, reply);
+    let replied = woken + 5_000 + (SHARED as u64 - 1) * 6_000 + LAST_STAYS_NS - 4_000;
+    let recovered = replied + 9_000;
+    machine.wake(replied, server, compiler, reply);
     machine.run(HOLDER_CPU, compiler, (recovered, END_NS), &compiling, Left::Sleeping(wait));
     recovered
 }
 
-/// On a free CPU, or on one that is taken from its thread for a moment. Either makes two switches.
+/// Runs a thread on a free CPU, or preempts one for a moment. Either makes two switches.
 fn place(
     machine: &mut Machine,
     thread: Thread,
@@ -251,7 +251,7 @@ fn place(
     cpu
 }
 
-/// Services come one after another while the lock is held: called by a timer, they run, and want to
+/// Services arrive one after another while the lock is held: woken by a timer, they run and want to
 /// write.
 fn arrive(machine: &mut Machine, compilers: &[Compiler], services: Vec<Service>) {
     let timer = machine.code.stack(crate::type_an_email::TIMER);
@@ -270,9 +270,9 @@ fn arrive(machine: &mut Machine, compilers: &[Compiler], services: Vec<Service>)
     }
 }
 
-/// What was written reaches the disk: as many moments of kernel threads as make the recovery's
-/// number of switches.
-fn complete(machine: &mut Machine, dice: &mut Dice, recovered: u64) {
+/// Writes reach the disk: enough short runs of kernel threads to make the recovery's number of
+/// switches.
+fn complete(machine: &mut Machine, random: &mut SplitMix64, recovered: u64) {
     let disk = machine.code.stack(
         "nt!KiRetireDpcList storport!RaidUnitCompleteRequest nt!IopCompleteRequest nt!KeSetEvent",
     );
@@ -285,9 +285,9 @@ fn complete(machine: &mut Machine, dice: &mut Dice, recovered: u64) {
         let from = HOLD_UNTIL_NS
             + 300_000
             + number * (recovered - HOLD_UNTIL_NS - 500_000) / (missing / 2)
-            + dice.between(0, 60_000);
+            + random.between(0, 60_000);
         let cpu =
-            place(machine, thread, (from, from + dice.between(15_000, 45_000)), work, "System");
+            place(machine, thread, (from, from + random.between(15_000, 45_000)), work, "System");
         machine.interrupt(from - 3_000, cpu, thread, disk);
     }
 }

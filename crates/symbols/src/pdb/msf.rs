@@ -1,15 +1,15 @@
-//! [`Msf`]: streams in blocks, the container of a PDB.
+//! [`Msf`]: the container of a PDB, with streams in blocks.
 //!
-//! Format: "The MSF File Format" of the LLVM documentation. A stream is a list of blocks; the
-//! directory that lists them is one itself. Nothing is allocated that the file does not hold: no
-//! stream can be longer than the file.
+//! Format: "The MSF File Format" of the LLVM documentation. A stream is a list of blocks. The
+//! directory that lists the streams is a stream itself. No stream may be longer than the file, so
+//! reading never allocates more than that.
 
 use std::io::{Read, Seek, SeekFrom};
 
 const MAGIC: &[u8; 32] = b"Microsoft C/C++ MSF 7.00\r\n\x1aDS\0\0\0";
-/// The length of a stream that is not there.
+/// The length of a missing stream.
 const NO_STREAM: u32 = u32::MAX;
-/// The largest streams of real PDBs have a few hundred MB.
+/// Maximum length of a stream, bytes. The largest ones in real PDBs have a few hundred MB.
 const MAX_STREAM_BYTES: u64 = 1 << 30;
 
 /// The streams of a file.
@@ -20,7 +20,7 @@ pub(super) struct Msf<F> {
     streams: Vec<Stream>,
 }
 
-/// Length, and the blocks in their order.
+/// A stream: its length, and its blocks in order.
 struct Stream {
     len: u64,
     blocks: Vec<u32>,
@@ -39,13 +39,12 @@ impl<F: Read + Seek> Msf<F> {
         if !(512..=1 << 16).contains(&block_len) || !block_len.is_power_of_two() {
             return None;
         }
-        // One that was not copied to its end would have names for some places and say nothing of
-        // the others.
+        // A truncated copy would have names for some RVAs and silently none for others.
         if file_len < u64::from(blocks) * block_len {
             return None;
         }
         let mut msf = Self { file, file_len, block_len, streams: Vec::new() };
-        // The blocks that list the directory's blocks follow each other.
+        // The blocks that list the directory's blocks are consecutive.
         let map_len = directory_len.div_ceil(block_len).checked_mul(4)?;
         let map_blocks = u32::try_from(map_len.div_ceil(block_len)).ok()?;
         let map = msf.read(&Stream {
@@ -57,7 +56,7 @@ impl<F: Read + Seek> Msf<F> {
         Some(msf)
     }
 
-    /// The whole stream; none when the file does not have it.
+    /// The whole stream; `None` if the file does not have it.
     pub(super) fn stream(&mut self, number: usize) -> Option<Vec<u8>> {
         let stream = self.streams.get_mut(number)?;
         let taken = Stream { len: stream.len, blocks: std::mem::take(&mut stream.blocks) };
@@ -74,7 +73,7 @@ impl<F: Read + Seek> Msf<F> {
         }
         let mut out = vec![0; usize::try_from(stream.len).ok()?];
         let mut rest = out.as_mut_slice();
-        // Blocks that follow each other are read together.
+        // Consecutive blocks are read at once.
         for run in stream.blocks.chunk_by(|a, b| a.checked_add(1) == Some(*b)) {
             let len = (self.block_len * run.len() as u64).min(rest.len() as u64);
             let start = u64::from(*run.first()?) * self.block_len;
@@ -87,7 +86,7 @@ impl<F: Read + Seek> Msf<F> {
     }
 }
 
-/// Number of streams, their lengths, their blocks.
+/// Reads the directory: the number of streams, their lengths, their blocks.
 fn streams(directory: &[u8], block_len: u64) -> Option<Vec<Stream>> {
     let mut directory = Bytes(directory);
     let count = directory.u32()? as usize;
@@ -104,7 +103,7 @@ fn streams(directory: &[u8], block_len: u64) -> Option<Vec<Stream>> {
     Some(streams)
 }
 
-/// What is left to read of some bytes.
+/// The bytes that are left to read.
 #[derive(Clone, Copy)]
 pub(super) struct Bytes<'a>(pub(super) &'a [u8]);
 
@@ -123,7 +122,7 @@ impl<'a> Bytes<'a> {
         self.take(4)?.first_chunk().map(|bytes| u32::from_le_bytes(*bytes))
     }
 
-    /// Up to a zero, which is left out.
+    /// The bytes up to a zero. Consumes the zero too.
     pub(super) fn text(&mut self) -> Option<&'a [u8]> {
         let len = self.0.iter().position(|byte| *byte == 0)?;
         let text = self.take(len)?;

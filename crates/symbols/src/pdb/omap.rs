@@ -1,14 +1,14 @@
-//! [`Omap`]: where code was before the image was rearranged.
+//! [`Omap`]: maps RVAs to those before the image was rearranged.
 //!
-//! Format: `OMAP_DATA` of `cvexefmt.h`: pairs of RVAs, sorted by the first; each holds up to the
-//! next. Windows' own images were arranged by use until Windows 8, after their PDBs were made.
+//! Format: `OMAP_DATA` of `cvexefmt.h`: pairs of RVAs, sorted by the first. Each holds up to the
+//! next. Until Windows 8, Windows' own images were rearranged by use after their PDBs were made.
 
 use super::msf::Bytes;
 
 pub(super) struct Omap(Vec<(u32, u32)>);
 
 impl Omap {
-    /// None when it is empty.
+    /// Reads the pairs; `None` if there are none.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let pair = |pair: &[u8]| {
             let mut pair = Bytes(pair);
@@ -19,7 +19,7 @@ impl Omap {
         (!pairs.is_empty()).then_some(Self(pairs))
     }
 
-    /// Where the code that now is at `rva` was; none for code that was added.
+    /// The old RVA of the code that is at `rva` now; `None` for code that was added.
     pub(super) fn source(&self, rva: u32) -> Option<u32> {
         let (from, to) =
             *self.0.get(self.0.partition_point(|(from, _)| *from <= rva).checked_sub(1)?)?;

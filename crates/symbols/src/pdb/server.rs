@@ -1,10 +1,10 @@
-//! [`Server`]: a symbol server, from which PDBs are fetched into a cache.
+//! [`Server`]: a symbol server. Fetches its PDBs into a cache.
 //!
-//! Protocol: "SymSrv" of Microsoft's documentation: a GET of `SERVER/NAME/KEY/NAME`, the key being
-//! the GUID and the age. *Why the program `curl` does it*: Windows, macOS and nearly every Linux
-//! have it, with the system's certificates and proxies; linked, that would be thirteen more crates
-//! to build and to keep safe (`ureq`, C and assembly among them), for requests that most people
-//! never make.
+//! Protocol: "SymSrv" of Microsoft's documentation: a GET of `SERVER/NAME/KEY/NAME`, where the key
+//! is the GUID and the age. *Why the program `curl`*: Windows, macOS and nearly every Linux have
+//! it, with the system's certificates and proxies. A linked client would be thirteen more crates to
+//! build and to keep safe (`ureq`, C and assembly among them), for requests that most people never
+//! make.
 
 use super::{Pdb, PdbId};
 use std::collections::HashMap;
@@ -16,37 +16,36 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// A file takes at most so long, seconds.
-const LONGEST: u64 = 3600;
-/// What curl writes behind a file: the status, three digits.
+/// Maximum time for fetching one file, seconds.
+const MAX_FETCH_S: u64 = 3600;
+/// Length of the HTTP status that curl writes behind the file, bytes.
 const STATUS_LEN: u64 = 3;
-/// Exit statuses of curl that tell of the file, not of the server: it ended too early, it is too
-/// long.
+/// curl's exit statuses for problems of the file, not the server: it ended early, or is too long.
 const ENDED_EARLY: i32 = 18;
 const TOO_LONG: i32 = 63;
 
-/// How PDBs are fetched.
+/// How to fetch PDBs.
 #[derive(Clone, Debug)]
 pub struct Fetching {
-    /// Longer files are not taken, bytes.
-    pub most_bytes: u64,
-    /// A server that does not answer or sends nothing for so long (whole seconds) is given up.
+    /// Maximum length of a file, bytes.
+    pub max_bytes: u64,
+    /// Maximum time that a server may not answer or send anything (whole seconds).
     pub patience: Duration,
-    /// Is told the address of each file before it is asked for.
-    pub told: fn(&str),
+    /// Called with the URL of each file before the request.
+    pub announce: fn(&str),
 }
 
 impl Default for Fetching {
     fn default() -> Self {
-        // Larger ones are not known: a browser's has 4 GB.
-        Self { most_bytes: 8 << 30, patience: Duration::from_secs(30), told: |_| {} }
+        // The largest known one has 4 GB, a browser's.
+        Self { max_bytes: 8 << 30, patience: Duration::from_secs(30), announce: |_| {} }
     }
 }
 
-/// What a server said to a request.
+/// A server's answer to a request.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// It lies here now.
+    /// The file, fetched to this path.
     Fetched(PathBuf),
     /// The server does not have it.
     NotThere,
@@ -54,21 +53,21 @@ pub(super) enum Answer {
     Failed(String),
 }
 
-/// A PDB by its name.
-type Wanted = (String, PdbId);
+/// A PDB's name and id.
+type PdbKey = (String, PdbId);
 
-/// A server, and what it has answered: nothing is asked for twice.
+/// A server with its answers. Nothing is requested twice.
 #[derive(Debug)]
 pub(super) struct Server {
     url: String,
     shown: String,
     cache: Option<PathBuf>,
-    answers: Mutex<HashMap<Wanted, Arc<OnceLock<Answer>>>>,
-    /// Why it is not asked any more.
+    answers: Mutex<HashMap<PdbKey, Arc<OnceLock<Answer>>>>,
+    /// Why it gets no more requests.
     given_up: OnceLock<String>,
 }
 
-/// A request that failed: for this file, or for all.
+/// Why a request failed: because of this file, or of the server.
 enum Failure {
     NotThere,
     File(String),
@@ -92,7 +91,7 @@ impl Server {
         }
     }
 
-    /// Its address without a password.
+    /// Its URL without a password.
     pub(super) fn shown(&self) -> &str {
         &self.shown
     }
@@ -103,7 +102,7 @@ impl Server {
     }
 
     /// Fetches the PDB called `name`, unless that was tried already.
-    pub(super) fn ask(&self, name: &str, id: PdbId, fetching: &Fetching) -> Answer {
+    pub(super) fn request(&self, name: &str, id: PdbId, fetching: &Fetching) -> Answer {
         let answer = {
             let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(answers.entry((name.to_owned(), id)).or_default())
@@ -117,7 +116,7 @@ impl Server {
                 Ok(path) => return Answer::Fetched(path),
                 Err(Failure::NotThere) => return Answer::NotThere,
                 Err(Failure::File(why)) => why,
-                // Of requests at the same time, the first that failed speaks for all.
+                // If several requests run at once, the first failure counts for all.
                 Err(Failure::Server(why)) => self.given_up.get_or_init(|| why).clone(),
             };
             Answer::Failed(format!("{} {reason}", self.shown))
@@ -127,7 +126,7 @@ impl Server {
 
     fn fetch(&self, name: &str, id: PdbId, fetching: &Fetching) -> Result<PathBuf, Failure> {
         let cache = self.cache.as_deref().ok_or_else(|| {
-            Failure::Server("has no folder for what it gives (srv*FOLDER*SERVER)".to_owned())
+            Failure::Server("has no folder to fetch files into (srv*FOLDER*SERVER)".to_owned())
         })?;
         let unwritable = |error: io::Error| {
             Failure::Server(format!("was not asked: {}: {error}", cache.display()))
@@ -136,12 +135,12 @@ impl Server {
             fs::create_dir_all(cache).and_then(|()| new_file(cache)).map_err(unwritable)?;
         let (key, encoded) = (id.folder(), encoded(name));
         let place = format!("{encoded}/{key}/{encoded}");
-        (fetching.told)(&format!("{}/{place}", self.shown));
+        (fetching.announce)(&format!("{}/{place}", self.shown));
         get(&format!("{}/{place}", self.url), &mut file, fetching)?;
         match file.reopen().ok().and_then(Pdb::open) {
             Some(pdb) if pdb.id() == id => {}
-            Some(_) => return Err(Failure::File("gave PDBs of other builds".to_owned())),
-            None => return Err(Failure::File("gave what is no PDB, or not all of it".to_owned())),
+            Some(_) => return Err(Failure::File("sent PDBs of other builds".to_owned())),
+            None => return Err(Failure::File("sent something that is not a whole PDB".to_owned())),
         }
         let folder = cache.join(name).join(key);
         let path = folder.join(name);
@@ -150,7 +149,7 @@ impl Server {
     }
 }
 
-/// A file that nobody sees until it is whole, with the rights that others would have.
+/// A file under a temporary name until it is complete, with the permissions of ordinary files.
 fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".fetching-");
@@ -161,13 +160,13 @@ fn new_file(folder: &Path) -> io::Result<NamedTempFile> {
 
 /// Writes what is at `url` to `file`.
 fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), Failure> {
-    let broken = |error: io::Error| Failure::Server(format!("cannot be asked: {error}"));
+    let broken = |error: io::Error| Failure::Server(format!("cannot be reached: {error}"));
     let mut command = Command::new("curl");
     let mut option = |name: &str, value: String| {
         command.arg(name).arg(value);
     };
     let patience = fetching.patience.as_secs().max(1).to_string();
-    // First, so that the user's own options do not change what is printed.
+    // First, so that the user's own options cannot change the output.
     option("--disable", "--silent".to_owned());
     option("--show-error", "--fail".to_owned());
     option("--location", "--globoff".to_owned());
@@ -176,42 +175,42 @@ fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), F
     option("--connect-timeout", patience.clone());
     option("--speed-time", patience);
     option("--speed-limit", 1.to_string());
-    option("--max-time", LONGEST.to_string());
-    option("--max-filesize", fetching.most_bytes.to_string());
+    option("--max-time", MAX_FETCH_S.to_string());
+    option("--max-filesize", fetching.max_bytes.to_string());
     option("--user-agent", concat!("unhitch/", env!("CARGO_PKG_VERSION")).to_owned());
     option("--write-out", "%{http_code}".to_owned());
     if ["http://127.0.0.1", "http://localhost"].iter().any(|here| url.starts_with(here)) {
         option("--noproxy", "*".to_owned());
     }
-    // Not as an argument: other users can see those, and there may be a password in it.
+    // Not as an argument, which other users can see: it may contain a password.
     option("--config", "-".to_owned());
     let piped = Stdio::piped;
     let mut child = command.stdin(piped()).stdout(piped()).stderr(piped()).spawn().map_err(
         |error| match error.kind() {
             io::ErrorKind::NotFound => Failure::Server(
-                "was not asked: the program curl, which does that, is not here".to_owned(),
+                "was not asked: the program curl, which does that, is not installed".to_owned(),
             ),
             _ => broken(error),
         },
     )?;
     let mut copy = || {
-        // A curl that takes no address says why on standard error.
+        // If curl does not read the URL, it says why on standard error.
         let _ = child.stdin.take().map(|mut stdin| writeln!(stdin, "url = {url:?}"));
-        let most = fetching.most_bytes.saturating_add(STATUS_LEN);
+        let max_len = fetching.max_bytes.saturating_add(STATUS_LEN);
         child
             .stdout
             .take()
-            .map_or(Ok(0), |out| io::copy(&mut out.take(most.saturating_add(1)), file))
-            .map(|len| (len, len > most))
+            .map_or(Ok(0), |out| io::copy(&mut out.take(max_len.saturating_add(1)), file))
+            .map(|len| (len, len > max_len))
     };
     let copied = copy();
     if copied.as_ref().map_or(true, |(_, is_too_long)| *is_too_long) {
-        // What else it would send is not wanted.
+        // The rest of the file is not needed.
         let _ = child.kill();
     }
     let output = child.wait_with_output().map_err(broken)?;
     let too_long =
-        || Failure::File(format!("gave more than {} MiB for a PDB", fetching.most_bytes >> 20));
+        || Failure::File(format!("sent more than {} MiB for a PDB", fetching.max_bytes >> 20));
     let (len, is_too_long) = copied.map_err(broken)?;
     if is_too_long {
         return Err(too_long());
@@ -228,10 +227,10 @@ fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), F
         (Some(TOO_LONG), _) => Err(too_long()),
         (Some(ENDED_EARLY), _) => Err(Failure::File("broke off".to_owned())),
         (_, "404" | "410") => Err(Failure::NotThere),
-        // A server may have rights by file; what else it answers is the same for all.
+        // A server may refuse single files. Other statuses apply to all.
         (_, "403") => Err(Failure::File("answered with status 403".to_owned())),
         (Some(0 | 22), status) => Err(Failure::Server(format!("answered with status {status}"))),
-        // Of some errors curl says much more than what went wrong.
+        // For some errors curl prints much more than the reason.
         _ => Err(Failure::Server(format!(
             "did not answer ({})",
             String::from_utf8_lossy(&output.stderr).lines().next().unwrap_or_default()
@@ -239,7 +238,7 @@ fn get(url: &str, file: &mut NamedTempFile, fetching: &Fetching) -> Result<(), F
     }
 }
 
-/// A name as a part of an address.
+/// Percent-encodes a name for a URL.
 fn encoded(name: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
     name.bytes()

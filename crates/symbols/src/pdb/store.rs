@@ -1,9 +1,9 @@
-//! [`SymbolPath`]: where PDBs are looked for, in the words of `_NT_SYMBOL_PATH`.
+//! [`SymbolPath`]: where to look for PDBs, in the syntax of `_NT_SYMBOL_PATH`.
 //!
 //! Format: "Symbol path for Windows debuggers" and "Using SymStore" of Microsoft's documentation:
 //! folders, `cache*FOLDER`, and `srv*CACHE*…*SERVER`, with semicolons between them. *Why all
-//! folders before any server*: the id tells whether a PDB is the right one, so the order changes
-//! nothing but how much goes over the network.
+//! folders come before any server*: the id proves that a PDB is the right one, so the order only
+//! changes how much goes over the network.
 
 use super::server::{Answer, Fetching, Server};
 use super::{Pdb, PdbId};
@@ -12,8 +12,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Folders to look into, in their order, and servers to ask for what is in none. A clone shares
-/// what the servers have answered.
+/// Folders to search in order, and servers to ask for PDBs that are in none of them. Clones share
+/// the servers' answers.
 #[derive(Clone, Default, Debug)]
 pub struct SymbolPath {
     folders: Vec<PathBuf>,
@@ -25,20 +25,20 @@ pub struct SymbolPath {
 pub(crate) enum NoPdb {
     /// In none of the folders, and on no server.
     NotThere,
-    /// Those that are there belong to other builds.
+    /// Only PDBs of other builds were found.
     OtherBuild,
-    /// It is no PDB, or is damaged.
+    /// It is not a PDB, or is damaged.
     Damaged,
-    /// This server may have it, and did not give it, and why.
+    /// A server may have it but did not send it; which one, and why.
     NotFetched(String),
-    /// It lies in the store as a cabinet.
+    /// The store has it as a cabinet.
     Compressed,
 }
 
 impl SymbolPath {
-    /// Reads `text`, as `_NT_SYMBOL_PATH` has it. What servers give goes into the first folder of
-    /// their `srv*` element, else of the `cache*` element before it, else into `user_cache`;
-    /// without any of these they are not asked.
+    /// Parses `text` in the syntax of `_NT_SYMBOL_PATH`. Fetched files go into the first folder of
+    /// the server's `srv*` element, else of the `cache*` element before it, else into `user_cache`.
+    /// Without any of these, the server gets no requests.
     pub fn parse(text: &str, user_cache: Option<&Path>) -> Self {
         let mut path = Self::default();
         let mut cache = user_cache.map(Path::to_path_buf);
@@ -63,28 +63,28 @@ impl SymbolPath {
         path
     }
 
-    /// True when there is nowhere to look.
+    /// True if there is nowhere to look.
     pub fn is_empty(&self) -> bool {
         self.folders.is_empty() && self.servers.is_empty()
     }
 
-    /// The folders to look into; what is fetched is put into one of them.
+    /// The folders to search. Fetched files go into one of them.
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 
-    /// Whether a server is asked for what is in none of the folders.
+    /// True if servers are asked for PDBs that are in none of the folders.
     pub fn has_servers(&self) -> bool {
         !self.servers.is_empty()
     }
 
-    /// The addresses of the servers, without passwords.
+    /// The URLs of the servers, without passwords.
     pub(crate) fn servers(&self) -> impl Iterator<Item = &str> {
         self.servers.iter().map(|server| server.shown())
     }
 
-    /// Opens the PDB with this id, which the linker wrote to `recorded`, a path of the machine that
-    /// built it.
+    /// Opens the PDB with this id. `recorded` is the path to which the linker wrote it on the build
+    /// machine.
     pub(crate) fn find(
         &self,
         recorded: &str,
@@ -110,7 +110,7 @@ impl SymbolPath {
             .iter()
             .flat_map(|folder| candidates(folder, name, id))
             .map(Answer::Fetched);
-        let far = self.servers.iter().map(|server| server.ask(name, id, fetching));
+        let far = self.servers.iter().map(|server| server.request(name, id, fetching));
         for answer in near.chain(far) {
             let found = match answer {
                 Answer::Fetched(path) => open(&path),
@@ -126,11 +126,12 @@ impl SymbolPath {
     }
 }
 
-/// In a store, in one with two levels, and beside other files.
+/// Where a PDB may lie in a folder: as in a symbol store, as in a store with two levels, or
+/// directly in the folder.
 fn candidates(folder: &Path, name: &str, id: PdbId) -> Vec<PathBuf> {
     let key = id.folder();
     let mut stores = Vec::new();
-    // Servers for Windows do not care about case; folders elsewhere do.
+    // Windows servers ignore case; folders on other systems do not.
     for name in [name.to_owned(), name.to_ascii_lowercase()] {
         let level = name.get(..2).unwrap_or_default().to_owned();
         for key in [key.clone(), key.to_ascii_lowercase()] {

@@ -1,11 +1,11 @@
-//! Which files belong to a trace that was not merged: xperf's `kernel.etl` and `user.etl`,
-//! PerfView's `NAME.etl` and `NAME.kernel.etl`.
+//! Finds the files of a trace that was not merged: xperf's `kernel.etl` and `user.etl`, PerfView's
+//! `NAME.etl` and `NAME.kernel.etl`.
 
 use std::path::{Path, PathBuf};
 
-/// The files beside `path` that by their names are of the same recording, and exist. Whether they
-/// are is told by their content.
-pub(crate) fn beside(path: &Path) -> Vec<PathBuf> {
+/// The files in the folder of `path` whose names say that they are of the same recording. Only
+/// their content shows whether they are.
+pub(crate) fn sibling_files(path: &Path) -> Vec<PathBuf> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Vec::new() };
     let names = names(name).into_iter().map(|name| path.with_file_name(name));
     names.filter(|other| other.is_file()).collect()

@@ -1,12 +1,12 @@
-//! [`Dice`]: numbers that look random and are the same in every run.
+//! [`SplitMix64`]: pseudo-random numbers that are the same in every run.
 //!
-//! SplitMix64 (Steele, Lea, Flood 2014). No library: what a library draws may change with its
-//! version, and the traces with it.
+//! Algorithm: SplitMix64 (Steele, Lea, Flood 2014). *Why no library*: another version of a library
+//! may draw other numbers, and the traces would change.
 
-/// A sequence of numbers that is fixed by its seed.
-pub(crate) struct Dice(u64);
+/// A sequence of numbers that its seed determines.
+pub(crate) struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -19,19 +19,19 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// At least `low`, below `high`.
+    /// A number in `low..high`.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.next() % (high - low)
     }
 
-    /// Brings `items` into any order.
+    /// Shuffles `items`.
     pub(crate) fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.between(0, last as u64 + 1) as usize);
         }
     }
 
-    /// `count` numbers whose mean is near the middle of `low` and `high`, and whose sum is `sum`.
+    /// `count` numbers between about `low` and `high`, scaled so that their sum is exactly `sum`.
     pub(crate) fn with_sum(&mut self, count: usize, low: u64, high: u64, sum: u64) -> Vec<u64> {
         let mut numbers: Vec<u64> = (0..count).map(|_| self.between(low, high)).collect();
         scale(&mut numbers, sum);
@@ -39,7 +39,7 @@ impl Dice {
     }
 }
 
-/// Makes `numbers` larger or smaller by one factor, so that their sum is `sum`.
+/// Scales `numbers` so that their sum is exactly `sum`.
 pub(crate) fn scale(numbers: &mut [u64], sum: u64) {
     let before: u64 = numbers.iter().sum();
     numbers.iter_mut().for_each(|number| {
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn sums_are_exact_and_runs_are_equal() {
-        let numbers = Dice::new(7).with_sum(1_000, 50, 150, 123_456);
+        let numbers = SplitMix64::new(7).with_sum(1_000, 50, 150, 123_456);
         assert_eq!(numbers.iter().sum::<u64>(), 123_456);
-        assert_eq!(numbers, Dice::new(7).with_sum(1_000, 50, 150, 123_456));
+        assert_eq!(numbers, SplitMix64::new(7).with_sum(1_000, 50, 150, 123_456));
     }
 }

@@ -1,6 +1,6 @@
-//! The events of all providers to the trace's [`ProviderEvents`](unhitch_model::ProviderEvents),
-//! with what the file says elsewhere: the name of the file that a transfer was for, and how long it
-//! took.
+//! Adds the events of all providers to the trace's
+//! [`ProviderEvents`](unhitch_model::ProviderEvents), with what other events say about them: the
+//! name of the file that a transfer was for, and how long it took.
 
 use super::{
     catalogue::Catalogue,
@@ -9,7 +9,7 @@ use super::{
     join::{Joined, Target},
     kinds::{KindKey, KindTable},
     paths::Paths,
-    rows::{Chunk, Other, Switch},
+    rows::{self, Chunk, ProviderEvent, Switch},
     tasks::ProcessIndex,
 };
 use rustc_hash::FxHashMap;
@@ -18,30 +18,33 @@ use unhitch_model::{
     Time, Trace,
 };
 
-/// What the payload of a kind of event lets us say besides.
+/// A kind of event, and which of its fields answer further questions.
 #[derive(Clone, Default)]
 pub(super) struct Kind {
     pub id: Option<KindId>,
-    /// What the trace calls it.
+    /// Its name in the trace.
     pub name: String,
     layout: Layout,
-    /// Fields of the file's that are answered.
+    /// The thread that an event is about.
     thread: Option<NameId>,
+    /// The file object, which has a name.
     file_key: Option<NameId>,
+    /// How long it took, ticks.
     elapsed: Option<NameId>,
+    /// When it began, ticks.
     began: Option<NameId>,
-    /// The process that an event is for, where its payload says so.
+    /// The process that an event is for.
     process: Option<NameId>,
-    /// Written by whoever ran when the network had something: the thread in the header is not whose
-    /// event it is.
+    /// Network events are written by whichever thread was running: the thread in the header has
+    /// nothing to do with them.
     is_of_bystander: bool,
 }
 
-/// Our own fields, behind those of the payload.
+/// Fields that are added behind those of the payload.
 const ELAPSED: &str = "ElapsedMs";
 const FILE: &str = "FileName";
 
-/// Describes every kind of the file; those of which an event is kept become the trace's.
+/// Describes every kind of event of the file. Only the `kept` ones become kinds of the trace.
 pub(super) fn kinds(
     table: &KindTable,
     kept: &[bool],
@@ -58,7 +61,7 @@ pub(super) fn kinds(
             if out.name.starts_with("TcpIp/") || out.name.starts_with("UdpIp/") {
                 out.is_of_bystander = true;
             }
-            out.look_at(&trace.strings);
+            out.find_fields(&trace.strings);
             if out.elapsed.or(out.began).is_some() {
                 kind.layout
                     .fields
@@ -82,20 +85,19 @@ pub(super) fn kinds(
 
 /// True for a field that says which process an event is for.
 fn is_process(kind: &Kind, field: &str) -> bool {
-    // Of events about a process, it is not whose event it is.
+    // Here the field is the subject of the event, not its owner.
     if kind.name.starts_with("Process/") {
         return false;
     }
-    // What UDP's first version calls the context is the process, and behind it the length.
+    // UDP's first version calls the process "context"; the length follows it.
     field.eq_ignore_ascii_case("pid")
         || field.eq_ignore_ascii_case("ProcessID")
         || kind.is_of_bystander && field == "context"
 }
 
 impl Kind {
-    fn look_at(&mut self, strings: &Strings) {
-        // Names of a process's image have no file object, and those events are known by their own
-        // means.
+    fn find_fields(&mut self, strings: &Strings) {
+        // Events that name a file object need no name themselves.
         for field in &self.layout.fields {
             match strings.get(field.name) {
                 "IssuingThreadID" | "TThreadID" => self.thread = Some(field.name),
@@ -112,19 +114,18 @@ impl Kind {
     }
 }
 
-/// Whose event each is, as far as the file tells: the thread in the payload, in the header, or on
-/// the CPU.
+/// The thread of each event: the one in its payload, else in its header, else on its CPU.
 pub(super) fn targets(
-    rows: &[(u32, Other)],
+    rows: &[(u32, ProviderEvent)],
     chunks: &[Chunk],
     kinds: &[Kind],
     switches: &[Switch],
 ) -> Vec<Target> {
     let mut running = Running::new(switches);
-    let whose = |chunk: u32, row: &Other, running: &mut Running<'_>| {
+    let whose = |chunk: u32, row: &ProviderEvent, running: &mut Running<'_>| {
         let kind = kinds.get(row.kind as usize);
         let named = kind.and_then(|kind| {
-            kind.layout.value(payload(chunks, chunk, row), kind.thread?)?.as_u64()
+            kind.layout.value(rows::payload(chunks, chunk, row), kind.thread?)?.as_u64()
         });
         match (named.and_then(|tid| u32::try_from(tid).ok()), row.tid) {
             (Some(tid), _) => tid,
@@ -141,34 +142,25 @@ pub(super) fn targets(
         .collect()
 }
 
-pub(super) fn payload<'a>(chunks: &'a [Chunk], chunk: u32, row: &Other) -> &'a [u8] {
-    let payloads =
-        chunks.get(chunk as usize).map(|chunk| chunk.payloads.as_slice()).unwrap_or_default();
-    payloads
-        .get(row.payload_start..)
-        .and_then(|rest| rest.get(..row.payload_len as usize))
-        .unwrap_or_default()
-}
-
-/// So many processes that nothing but payloads names are told apart: more are no machine's.
+/// Maximum number of processes that are known from payloads only. No machine has more.
 const MAX_PROCESSES_OF_PAYLOADS: usize = 1 << 12;
 
-/// Whose event each is, in the trace's threads.
+/// Finds the thread of the trace that each event belongs to.
 struct Owners<'a> {
     processes: &'a ProcessIndex,
     settled: &'a Settled,
-    /// Processes that only payloads name.
+    /// Processes that are known from payloads only.
     more: FxHashMap<u32, ProcessId>,
     unknown: NameId,
 }
 
 impl Owners<'_> {
-    /// The thread `tid` when the event is its own; else an unknown one of the process in the
-    /// payload, which the network's events and those of deferred procedure calls name.
+    /// The thread `tid` if the event is its own. Otherwise the unknown thread of the process in the
+    /// payload, which network events and those of deferred procedure calls have.
     fn thread(
         &mut self,
         kind: &Kind,
-        row: &Other,
+        row: &ProviderEvent,
         tid: u32,
         time: Time,
         payload: &[u8],
@@ -211,13 +203,13 @@ impl Owners<'_> {
     }
 }
 
-/// What threads and processes are called of which nothing is known.
+/// The name of threads and processes of which nothing is known.
 const UNKNOWN: &str = "(unknown)";
 
 /// Adds the events to the trace.
-#[allow(clippy::too_many_arguments, reason = "everything that was settled before meets here")]
+#[allow(clippy::too_many_arguments, reason = "it needs all tables that were built before")]
 pub(super) fn add(
-    rows: &[(u32, Other)],
+    rows: &[(u32, ProviderEvent)],
     chunks: &[Chunk],
     targets: &[Target],
     joined: &[Joined],
@@ -242,7 +234,7 @@ pub(super) fn add(
         } else {
             target.tid
         };
-        let payload = payload(chunks, *chunk, row);
+        let payload = rows::payload(chunks, *chunk, row);
         let thread = owners.thread(kind, row, tid, time, payload, trace);
         let head = EventHead {
             time,
@@ -266,7 +258,7 @@ pub(super) fn add(
 }
 
 impl Kind {
-    /// Appends our own fields. False when the payload lacks fields before them.
+    /// Appends the added fields. False if the payload does not have all fields before them.
     fn append(
         &self,
         ticks: i64,
@@ -289,7 +281,7 @@ impl Kind {
                 key = number;
             }
         });
-        // Bytes that no field covers would be taken for ours.
+        // Bytes that no field covers would be read as the added fields.
         if read != self.layout.fields.len() || rest > 0 {
             return false;
         }

@@ -1,7 +1,8 @@
-//! What a container says about itself without its records being read: for lists of traces.
+//! Reads what lists of traces show about a container, without its records.
 
+use super::members::{META, NOTES};
+use super::meta::ContainerMeta;
 use super::read::windows_traces;
-use super::{ContainerMeta, META, NOTES};
 use crate::Error;
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -9,14 +10,14 @@ use std::path::Path;
 use zip::ZipArchive;
 use zip::result::ZipError;
 
-/// Facts for a list are not worth more than this.
+/// Maximum number of bytes that are read of each member: a list is not worth more.
 const MAX_LEN: u64 = 16 << 20;
 
-/// The `meta.json` and the notes of the container at `path`; `None` when it is no container.
+/// The `meta.json` and the notes of the container at `path`; `None` if it is not a container.
 ///
 /// # Errors
-/// When it cannot be read, or is damaged.
-pub fn facts(path: &Path) -> Result<Option<(ContainerMeta, String)>, Error> {
+/// If it cannot be read, or is damaged.
+pub fn read_meta(path: &Path) -> Result<Option<(ContainerMeta, String)>, Error> {
     let file = File::open(path).map_err(Error::at(path))?;
     let mut zip = match ZipArchive::new(BufReader::new(file)) {
         Ok(zip) => zip,
@@ -39,8 +40,7 @@ pub fn facts(path: &Path) -> Result<Option<(ContainerMeta, String)>, Error> {
     Ok(Some((meta, String::from_utf8_lossy(&notes).into_owned())))
 }
 
-/// True for a zip in which Windows' `.etl` files are read, as UIforETW and people who send traces
-/// make them.
+/// True for a zip with `.etl` files of Windows, as made by UIforETW and by people who send traces.
 pub fn holds_etl(path: &Path) -> bool {
     let zip = File::open(path).ok().and_then(|file| ZipArchive::new(BufReader::new(file)).ok());
     zip.is_some_and(|zip| !windows_traces(&zip).is_empty())

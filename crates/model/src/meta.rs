@@ -1,0 +1,112 @@
+//! [`Meta`]: facts about a recording, and what its recorder can and cannot do.
+//!
+//! Readers set them. *Why capabilities*: analyses must not ask which file format a trace came from.
+//! They ask for the property that matters to them.
+
+/// The kind of file that a trace was read from.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Format {
+    /// Unhitch's own container.
+    #[default]
+    Hitch,
+    /// Linux `perf.data`.
+    PerfData,
+    /// Event Tracing for Windows.
+    Etl,
+}
+
+impl Format {
+    /// The name in `info --json`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Hitch => "hitch",
+            Self::PerfData => "perf.data",
+            Self::Etl => "etl",
+        }
+    }
+}
+
+/// The operating system that was recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum System {
+    /// Linux.
+    #[default]
+    Linux,
+    /// Windows.
+    Windows,
+}
+
+impl System {
+    /// A priority of [`Switches`](crate::Switches) as the system's users know it, if it is a
+    /// real-time one: 1–99 on Linux, 16–31 on Windows; larger is more urgent.
+    pub fn real_time_priority(self, kernel: i16) -> Option<i16> {
+        let (kernel_range, most_urgent) = match self {
+            Self::Linux => (0..99, 99),
+            Self::Windows => (84..100, 115),
+        };
+        kernel_range.contains(&kernel).then(|| most_urgent - kernel)
+    }
+}
+
+/// The instant that printed times are relative to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
+pub enum Origin {
+    /// The first event of the trace.
+    #[default]
+    FirstEvent,
+    /// The start of the first session of the trace, as in PerfView and WPA.
+    SessionStart,
+}
+
+/// Facts about the recording, as far as the file has them; empty text or 0 where it does not.
+#[derive(Clone, Debug, Default)]
+pub struct Meta {
+    /// The kind of file.
+    pub format: Format,
+    /// The recorded operating system. It decides how priorities read, where function names come
+    /// from, and how to record what is missing.
+    pub system: System,
+    /// True if the recorder reports every event that it drops. Linux drops context switches without
+    /// a word on some machines.
+    pub counts_losses: bool,
+    /// What printed times are relative to.
+    pub origin: Origin,
+    /// Host name.
+    pub host: String,
+    /// Kernel release, or the Windows build.
+    pub kernel: String,
+    /// Machine architecture, in the words of `uname -m`.
+    pub arch: String,
+    /// Number of CPUs of the machine.
+    pub cpus: u16,
+    /// Memory of the machine, bytes.
+    pub memory_bytes: u64,
+    /// Wall-clock time of [`Time::ZERO`](crate::Time::ZERO), nanoseconds since the Unix epoch.
+    pub epoch_ns: Option<i128>,
+    /// The time between two CPU samples of one CPU, nanoseconds.
+    pub sample_period_ns: u64,
+    /// The only process whose switches and wake-ups were recorded; `None` if all were.
+    pub only_pid: Option<u32>,
+    /// The program that wrote the file, e.g. "unhitch 0.1.0".
+    pub producer: String,
+    /// The user's notes, saved with the trace.
+    pub notes: String,
+    /// Number of buffers (ETW) or rings (Linux) that the file was made from.
+    pub buffers: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn real_time_priorities_are_those_that_users_set() {
+        let linux = [-1, 0, 49, 98, 99, 120].map(|prio| System::Linux.real_time_priority(prio));
+        assert_eq!(linux, [None, Some(99), Some(50), Some(1), None, None]);
+        let windows = [83, 84, 99, 100, 131].map(|prio| System::Windows.real_time_priority(prio));
+        assert_eq!(windows, [None, Some(31), Some(16), None, None]);
+    }
+}
