@@ -41,11 +41,13 @@ fuzz: ## fuzz every reader FUZZ_SECONDS (60) long, or FUZZ_TARGET alone
 fmt: ## format the code
 	@tools/setup lint
 	@$(CARGO) fmt --all
+	@tools/page format
 
-lint: ## check format, lints, and what dependencies bring along
+lint: ## check format, lints, licences and known faults of dependencies
 	@tools/setup lint
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@tools/page lint
 	@tools/check-dependencies
 
 clean: ## remove what was built and what the demo left
