@@ -10,7 +10,16 @@ export interface Command {
   /** `timeline.zoom-in`: unique. */
   readonly id: string;
   /** Part of the help it stands in. */
-  readonly group: "Trace" | "View" | "Timeline" | "Wait chain" | "Selection" | "Table" | "Stacks" | "Copy" | "Help";
+  readonly group:
+    | "Trace"
+    | "View"
+    | "Timeline"
+    | "Wait chain"
+    | "Selection"
+    | "Table"
+    | "Stacks"
+    | "Copy"
+    | "Help";
   readonly title: string;
   readonly keys?: readonly string[];
   /** Whether it makes sense now; absent means always. */
@@ -59,7 +68,9 @@ export function run(id: string): boolean {
 }
 
 /** The chord of a key event in the form that `Command.keys` is written in. */
-export function chordOf(event: Pick<KeyboardEvent, "code" | "ctrlKey" | "metaKey" | "altKey" | "shiftKey">): string {
+export function chordOf(
+  event: Pick<KeyboardEvent, "code" | "ctrlKey" | "metaKey" | "altKey" | "shiftKey">,
+): string {
   const parts: string[] = [];
   if (event.ctrlKey || event.metaKey) parts.push("Ctrl");
   if (event.altKey) parts.push("Alt");
@@ -97,7 +108,10 @@ const held = new Map<string, Command>();
 
 /** Whether typing goes into this element. */
 function isField(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+  );
 }
 
 /** Binds the keys of all commands; call once. Views that handle a key themselves call `preventDefault` and are left alone. */
@@ -106,7 +120,9 @@ export function listen(to: Window): void {
     if (event.defaultPrevented || event.isComposing) return;
     const chord = chordOf(event);
     const typing = isField(event.target);
-    const command = all().find((c) => c.keys?.includes(chord) && (!typing || c.inFields) && available(c));
+    const command = all().find(
+      (c) => c.keys?.includes(chord) && (!typing || c.inFields) && available(c),
+    );
     if (!command) return;
     event.preventDefault();
     if (event.repeat && !command.repeats) return;

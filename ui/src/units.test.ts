@@ -1,5 +1,15 @@
 import { expect, test } from "vitest";
-import { bytesText, confine, count, durationText, ns, percent, plural, range, timeText } from "./units";
+import {
+  bytesText,
+  confine,
+  count,
+  durationText,
+  ns,
+  percent,
+  plural,
+  range,
+  timeText,
+} from "./units";
 
 test("durations read like those of the command line", () => {
   const cases: [number, string][] = [

@@ -34,7 +34,10 @@ export interface Range {
   readonly to: Ns;
 }
 
-export const range = (from: number, to: number): Range => ({ from: ns(Math.min(from, to)), to: ns(Math.max(from, to)) });
+export const range = (from: number, to: number): Range => ({
+  from: ns(Math.min(from, to)),
+  to: ns(Math.max(from, to)),
+});
 export const lengthOf = (r: Range): Duration => duration(r.to - r.from);
 
 /** The part of `inner` within `outer`, moved rather than cut where it fits, and never empty. */

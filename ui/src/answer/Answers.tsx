@@ -28,7 +28,11 @@ effect(() => {
   // Before the summary nobody knows how long the trace is, and so where in it the stall is.
   if (!worst || trace === null || summary.value.data === null || openedFor === trace) return;
   openedFor = trace;
-  const untouched = store.stall.peek() === null && store.shown.peek() === null && !store.isSelecting(store.selection.peek()) && store.view.peek() === "answers";
+  const untouched =
+    store.stall.peek() === null &&
+    store.shown.peek() === null &&
+    !store.isSelecting(store.selection.peek()) &&
+    store.view.peek() === "answers";
   if (untouched) store.openStall(worst.id, worst);
 });
 
@@ -49,7 +53,13 @@ function Open() {
   const { data, error, loading } = stallDetail.value;
   if (store.stall.value === null && !store.canExplain.value) {
     const none = stalls.value.data?.stalls.length === 0;
-    return <p class="empty">{none ? "Nothing hung for long enough to be told. Tables and Stacks show what the threads did." : "Choose a stall on the left, or in the picture above."}</p>;
+    return (
+      <p class="empty">
+        {none
+          ? "Nothing hung for long enough to be told. Tables and Stacks show what the threads did."
+          : "Choose a stall on the left, or in the picture above."}
+      </p>
+    );
   }
   if (error) return <Trouble error={error} />;
   if (!data) return <Busy what="Following the waits …" />;
@@ -59,7 +69,9 @@ function Open() {
 function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
   for (const lane of answer.lanes) remember(lane.who);
   const known = mentions(answer);
-  const clauses = answer.clauses.map((clause) => (clause.kind === "headline" ? clause : linked(clause, known)));
+  const clauses = answer.clauses.map((clause) =>
+    clause.kind === "headline" ? clause : linked(clause, known),
+  );
   const chain = clauses.filter((clause) => clause.kind === "chain");
   return (
     <article class="answer" data-answer={answer.id} aria-busy={stale} aria-labelledby="answer-head">
@@ -67,7 +79,11 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
         <h1 id="answer-head">
           <Clauses clauses={clauses} kinds={["headline"]} />
         </h1>
-        <button class="btn" aria-haspopup="menu" onClick={(event) => openMenu("Copy the answer", copies(answer), event.currentTarget)}>
+        <button
+          class="btn"
+          aria-haspopup="menu"
+          onClick={(event) => openMenu("Copy the answer", copies(answer), event.currentTarget)}
+        >
           Copy ▾
         </button>
       </header>
@@ -108,14 +124,26 @@ function Walk({ answer }: { answer: StallAnswer }) {
   const last = answer.chain.length - 1;
   return (
     <span class="walk">
-      <button class="btn small" disabled={at === 0} onClick={() => go(at === null ? last : at - 1)} title="Earlier ( [ )">
+      <button
+        class="btn small"
+        disabled={at === 0}
+        onClick={() => go(at === null ? last : at - 1)}
+        title="Earlier ( [ )"
+      >
         ‹ earlier
       </button>
-      <button class="btn small" disabled={at === last} onClick={() => go(at === null ? 0 : at + 1)} title="Later ( ] )">
+      <button
+        class="btn small"
+        disabled={at === last}
+        onClick={() => go(at === null ? 0 : at + 1)}
+        title="Later ( ] )"
+      >
         later ›
       </button>
       <span class="dim" data-hop={at ?? ""}>
-        {at === null ? plural(answer.chain.length, "link") : `link ${at + 1} of ${answer.chain.length}`}
+        {at === null
+          ? plural(answer.chain.length, "link")
+          : `link ${at + 1} of ${answer.chain.length}`}
       </span>
     </span>
   );
@@ -127,11 +155,23 @@ function Hop({ answer }: { answer: StallAnswer }) {
   return (
     <div class="hop">
       <p>
-        <strong>{whoText(link.who)}</strong> {doing(link)} for {durationText(link.ns)} from {timeText(link.from, 1000)}
+        <strong>{whoText(link.who)}</strong> {doing(link)} for {durationText(link.ns)} from{" "}
+        {timeText(link.from, 1000)}
         {link.wake && (
           <>
             , until{" "}
-            <button class="proof" onClick={() => link.wake && follow({ lane: link.wake.by_lane, from: link.wake.at, to: null, event: link.wake.waking === null ? null : { waking: link.wake.waking } })}>
+            <button
+              class="proof"
+              onClick={() =>
+                link.wake &&
+                follow({
+                  lane: link.wake.by_lane,
+                  from: link.wake.at,
+                  to: null,
+                  event: link.wake.waking === null ? null : { waking: link.wake.waking },
+                })
+              }
+            >
               {link.wake.by ? whoText(link.wake.by) : "an interrupt"}
             </button>{" "}
             woke it ({link.wake.context.replaceAll("_", " ")}
@@ -164,23 +204,42 @@ function fetchReport(): void {
 }
 
 function copies(answer: StallAnswer) {
-  const headline = answer.clauses.find((clause) => clause.kind === "headline")?.text.trim() ?? answer.headline;
-  const parts = answer.partition.map((part) => ({ label: part.label, who: part.who ? whoText(part.who) : "", time: durationText(part.ns), share: percent(part.ns, answer.duration_ns) }));
+  const headline =
+    answer.clauses.find((clause) => clause.kind === "headline")?.text.trim() ?? answer.headline;
+  const parts = answer.partition.map((part) => ({
+    label: part.label,
+    who: part.who ? whoText(part.who) : "",
+    time: durationText(part.ns),
+    share: percent(part.ns, answer.duration_ns),
+  }));
   const pictures = () => {
-    const found = ["overview-picture", "partition-picture"].map((id) => document.getElementById(id));
+    const found = ["overview-picture", "partition-picture"].map((id) =>
+      document.getElementById(id),
+    );
     return svgText(
-      found.filter((element): element is SVGSVGElement & HTMLElement => element instanceof SVGSVGElement),
+      found.filter(
+        (element): element is SVGSVGElement & HTMLElement => element instanceof SVGSVGElement,
+      ),
       headline,
     );
   };
   const name = `${store.trace.value ?? "trace"}-stall-${answer.id}`;
   return [
     { title: "Answer as text", run: () => void copy(answer.text, "the answer as text") },
-    { title: "Answer as Markdown", run: () => void copy(markdown(headline, answer.clauses, parts), "the answer as Markdown") },
-    { title: "Answer as JSON", run: () => void copy(JSON.stringify(answer, null, 2), "the answer as JSON") },
+    {
+      title: "Answer as Markdown",
+      run: () => void copy(markdown(headline, answer.clauses, parts), "the answer as Markdown"),
+    },
+    {
+      title: "Answer as JSON",
+      run: () => void copy(JSON.stringify(answer, null, 2), "the answer as JSON"),
+    },
     { title: "Report of the trace as one HTML file", run: () => fetchReport() },
     { title: "Link to this place", run: () => void copy(location.href, "the link") },
-    { title: "Picture as SVG", run: () => download(`${name}.svg`, new Blob([pictures().svg], { type: "image/svg+xml" })) },
+    {
+      title: "Picture as SVG",
+      run: () => download(`${name}.svg`, new Blob([pictures().svg], { type: "image/svg+xml" })),
+    },
     {
       title: "Picture as PNG",
       run: () => {

@@ -10,11 +10,7 @@ function Words({ line }: { line: readonly Piece[] }) {
       {head.label && <span class="label">{head.label} </span>}
       {line.map(({ text, link }, i) => {
         const shown = text.slice(i === 0 ? head.rest : 0);
-        return link ? (
-          <Proof key={i} link={link} text={shown} />
-        ) : (
-          shown
-        );
+        return link ? <Proof key={i} link={link} text={shown} /> : shown;
       })}
     </>
   );
@@ -41,14 +37,23 @@ function Proof({ link, text }: { link: ClauseLink; text: string }) {
 }
 
 /** The sentences of some kinds, in order; indented lines are stacks. */
-export function Clauses({ clauses, kinds }: { clauses: readonly Clause[]; kinds: readonly Clause["kind"][] }) {
+export function Clauses({
+  clauses,
+  kinds,
+}: {
+  clauses: readonly Clause[];
+  kinds: readonly Clause["kind"][];
+}) {
   return (
     <>
       {clauses
         .filter((clause) => kinds.includes(clause.kind))
         .flatMap((clause, i) =>
           lines(pieces(clause)).map((line, at) => (
-            <p key={`${i} ${at}`} class={`clause ${clause.kind}${line[0]?.text.startsWith("  ") ? " quoted" : ""}`}>
+            <p
+              key={`${i} ${at}`}
+              class={`clause ${clause.kind}${line[0]?.text.startsWith("  ") ? " quoted" : ""}`}
+            >
               <Words line={line} />
             </p>
           )),

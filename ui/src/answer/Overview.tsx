@@ -26,7 +26,10 @@ export function Overview() {
   const x = (at: Ns) => ((at - extent.from) / length) * width;
   const at = (event: PointerEvent): Ns => {
     const left = ref.current?.getBoundingClientRect().left ?? 0;
-    return ns(extent.from + (Math.max(0, Math.min(width, event.clientX - left)) / Math.max(1, width)) * length);
+    return ns(
+      extent.from +
+        (Math.max(0, Math.min(width, event.clientX - left)) / Math.max(1, width)) * length,
+    );
   };
   const shown = store.window.value;
   const chosen = drag.value ? range(drag.value.from, drag.value.to) : store.selection.value.range;
@@ -61,15 +64,38 @@ export function Overview() {
       }}
     >
       {width > 0 && (
-        <svg width={width} height={HEIGHT} viewBox={`0 0 ${width} ${HEIGHT}`} role="img" aria-label={pictureText(list.length, top)} id="overview-picture">
+        <svg
+          width={width}
+          height={HEIGHT}
+          viewBox={`0 0 ${width} ${HEIGHT}`}
+          role="img"
+          aria-label={pictureText(list.length, top)}
+          id="overview-picture"
+        >
           <defs>
             <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse">
-              <path d="M-1 1L1 -1M0 6L6 0M5 7L7 5" stroke="var(--bg)" stroke-opacity="0.5" stroke-width="1.5" />
+              <path
+                d="M-1 1L1 -1M0 6L6 0M5 7L7 5"
+                stroke="var(--bg)"
+                stroke-opacity="0.5"
+                stroke-width="1.5"
+              />
             </pattern>
           </defs>
           <rect width={width} height={HEIGHT} fill="var(--panel)" />
-          {busy && <path d={area(busy.busy, top, width, HEIGHT)} fill="var(--ran)" fill-opacity="0.38" />}
-          {chosen && <rect x={x(chosen.from)} width={Math.max(1, x(chosen.to) - x(chosen.from))} height={HEIGHT} fill="var(--select)" stroke="var(--accent)" stroke-opacity="0.7" />}
+          {busy && (
+            <path d={area(busy.busy, top, width, HEIGHT)} fill="var(--ran)" fill-opacity="0.38" />
+          )}
+          {chosen && (
+            <rect
+              x={x(chosen.from)}
+              width={Math.max(1, x(chosen.to) - x(chosen.from))}
+              height={HEIGHT}
+              fill="var(--select)"
+              stroke="var(--accent)"
+              stroke-opacity="0.7"
+            />
+          )}
           {pack(list.slice(0, MOST), extent, width, ROWS).map((bar) => {
             const open = store.stall.value === bar.stall.id;
             const near = concerns(bar.stall, store.selection.value);
@@ -86,20 +112,63 @@ export function Overview() {
                 }}
               >
                 <title>{barText(bar.stall)}</title>
-                <rect x={bar.x} y={y} width={bar.width} height={ROW} rx="2" fill="var(--bad)" fill-opacity={0.35 + 0.65 * bar.stall.severity} stroke={open ? "var(--text)" : "none"} stroke-width="1.5" />
-                {bar.stall.kind === "machine" && <rect x={bar.x} y={y} width={bar.width} height={ROW} rx="2" fill="url(#hatch)" pointer-events="none" />}
+                <rect
+                  x={bar.x}
+                  y={y}
+                  width={bar.width}
+                  height={ROW}
+                  rx="2"
+                  fill="var(--bad)"
+                  fill-opacity={0.35 + 0.65 * bar.stall.severity}
+                  stroke={open ? "var(--text)" : "none"}
+                  stroke-width="1.5"
+                />
+                {bar.stall.kind === "machine" && (
+                  <rect
+                    x={bar.x}
+                    y={y}
+                    width={bar.width}
+                    height={ROW}
+                    rx="2"
+                    fill="url(#hatch)"
+                    pointer-events="none"
+                  />
+                )}
                 {bar.width > 46 && (
-                  <text x={bar.x + 5} y={y + 10} font-size="10.5" font-weight="600" fill="var(--text)" stroke="var(--panel)" stroke-width="3" paint-order="stroke" pointer-events="none">
+                  <text
+                    x={bar.x + 5}
+                    y={y + 10}
+                    font-size="10.5"
+                    font-weight="600"
+                    fill="var(--text)"
+                    stroke="var(--panel)"
+                    stroke-width="3"
+                    paint-order="stroke"
+                    pointer-events="none"
+                  >
                     {label(bar.stall.id, bar.stall.duration_ns, bar.stall.victims, bar.width)}
                   </text>
                 )}
               </g>
             );
           })}
-          <text x={width - 6} y={HEIGHT - 5} font-size="10.5" text-anchor="end" fill="var(--dim)" pointer-events="none">
+          <text
+            x={width - 6}
+            y={HEIGHT - 5}
+            font-size="10.5"
+            text-anchor="end"
+            fill="var(--dim)"
+            pointer-events="none"
+          >
             {plural(top, "CPU")} · {durationText(length)}
           </text>
-          <rect x={x(shown.from)} y={HEIGHT - 3} width={Math.max(2, x(shown.to) - x(shown.from))} height="3" fill="var(--accent)" />
+          <rect
+            x={x(shown.from)}
+            y={HEIGHT - 3}
+            width={Math.max(2, x(shown.to) - x(shown.from))}
+            height="3"
+            fill="var(--accent)"
+          />
         </svg>
       )}
     </div>
@@ -111,7 +180,14 @@ function label(id: number, length: number, victims: number, width: number): stri
   return victims > 1 && width > 150 ? `${short} · ${plural(victims, "victim")}` : short;
 }
 
-function barText(stall: { id: number; from: Ns; duration_ns: number; cause: string; victims: number; victim: Parameters<typeof whoText>[0] }): string {
+function barText(stall: {
+  id: number;
+  from: Ns;
+  duration_ns: number;
+  cause: string;
+  victims: number;
+  victim: Parameters<typeof whoText>[0];
+}): string {
   const others = stall.victims > 1 ? ` and ${stall.victims - 1} more` : "";
   return `#${stall.id}: ${durationText(stall.duration_ns)} from ${timeText(stall.from)}\n${stall.victim ? whoText(stall.victim) + others : "the whole machine"}\n${stall.cause}`;
 }

@@ -15,7 +15,13 @@ const HEIGHT = 26;
 const MOST = 6;
 
 /** The bar over its whole width; below it the same numbers, and beside them what is told. */
-export function Partition({ answer, children }: { answer: StallAnswer; children: ComponentChildren }) {
+export function Partition({
+  answer,
+  children,
+}: {
+  answer: StallAnswer;
+  children: ComponentChildren;
+}) {
   const ref = useRef<HTMLDivElement>(null);
   const width = useSize(ref).value.width;
   const all = useSignal(false);
@@ -25,14 +31,36 @@ export function Partition({ answer, children }: { answer: StallAnswer; children:
     <section class="partition" aria-label="Where the time went">
       <div ref={ref} class="partition-bar">
         {width > 0 && (
-          <svg width={width} height={HEIGHT} viewBox={`0 0 ${width} ${HEIGHT}`} role="img" aria-label="The parts as one bar; the table below holds the same numbers" id="partition-picture">
+          <svg
+            width={width}
+            height={HEIGHT}
+            viewBox={`0 0 ${width} ${HEIGHT}`}
+            role="img"
+            aria-label="The parts as one bar; the table below holds the same numbers"
+            id="partition-picture"
+          >
             <Patterns id="part" />
             {segments(answer.partition, width).map((segment) => (
               <g key={segment.x}>
                 <title>{`${shareText(segment)}: ${durationText(segment.ns)}`}</title>
-                <rect x={segment.x} width={Math.max(0.5, segment.width - 1)} height={HEIGHT} fill={`url(#${patternId("part", segment.part.state)})`} />
+                <rect
+                  x={segment.x}
+                  width={Math.max(0.5, segment.width - 1)}
+                  height={HEIGHT}
+                  fill={`url(#${patternId("part", segment.part.state)})`}
+                />
                 {segment.width > 90 && (
-                  <text x={segment.x + 8} y={HEIGHT / 2 + 4} font-size="11.5" font-weight="600" fill="var(--text)" stroke="var(--panel)" stroke-width="3.5" stroke-linejoin="round" paint-order="stroke">
+                  <text
+                    x={segment.x + 8}
+                    y={HEIGHT / 2 + 4}
+                    font-size="11.5"
+                    font-weight="600"
+                    fill="var(--text)"
+                    stroke="var(--panel)"
+                    stroke-width="3.5"
+                    stroke-linejoin="round"
+                    paint-order="stroke"
+                  >
                     {cut(shareText(segment), segment.width)}
                   </text>
                 )}
@@ -45,13 +73,22 @@ export function Partition({ answer, children }: { answer: StallAnswer; children:
         <table class="parts">
           <tbody>
             {shown.map((share, i) => (
-              <Row key={i} share={share} total={answer.duration_ns} more={() => (all.value = true)} />
+              <Row
+                key={i}
+                share={share}
+                total={answer.duration_ns}
+                more={() => (all.value = true)}
+              />
             ))}
             <tr class="sum">
               <td class="num">{durationText(sum)}</td>
               <td class="num">{percent(sum, answer.duration_ns)}</td>
               <td />
-              <td colSpan={2}>{sum === answer.duration_ns ? "the whole stall, to the nanosecond" : "WARNING: not the whole stall; this answer is wrong somewhere, and that is a bug"}</td>
+              <td colSpan={2}>
+                {sum === answer.duration_ns
+                  ? "the whole stall, to the nanosecond"
+                  : "WARNING: not the whole stall; this answer is wrong somewhere, and that is a bug"}
+              </td>
             </tr>
           </tbody>
         </table>
@@ -81,7 +118,11 @@ function Row({ share, total, more }: { share: Share; total: number; more: () => 
             {count(parts)} more
           </button>
         ) : person ? (
-          <button class="proof" title="Only this thread, everywhere" onClick={() => store.select({ thread: person.thread })}>
+          <button
+            class="proof"
+            title="Only this thread, everywhere"
+            onClick={() => store.select({ thread: person.thread })}
+          >
             {who(part)}
           </button>
         ) : (
@@ -97,7 +138,11 @@ function shareText(share: Share): string {
 }
 
 function who(part: Part): string {
-  return part.who ? whoText(part.who) : part.what === "runnable" || part.what === "waited_for_cpu" ? "nobody (idle)" : "";
+  return part.who
+    ? whoText(part.who)
+    : part.what === "runnable" || part.what === "waited_for_cpu"
+      ? "nobody (idle)"
+      : "";
 }
 
 function cut(text: string, width: number): string {

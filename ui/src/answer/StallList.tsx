@@ -23,12 +23,22 @@ const MOST = 200;
 export function StallList() {
   const { data, error } = stalls.value;
   if (error) return <Trouble error={error} />;
-  if (!data) return <Busy what={`Judging the waits … ${Math.round((status.value.data?.progress ?? 0) * 100)} %`} />;
+  if (!data)
+    return (
+      <Busy
+        what={`Judging the waits … ${Math.round((status.value.data?.progress ?? 0) * 100)} %`}
+      />
+    );
   if (data.stalls.length === 0) return <p class="empty">{data.nothing ?? "No stall was found."}</p>;
   const selection = store.selection.value;
   // The open stall selects its own time; the list is then still the whole list.
-  const restricts = selection.thread !== null || selection.process !== null || (selection.range !== null && store.stall.value === null);
-  const inside = restricts ? data.stalls.filter((entry) => concerns(entry, selection)) : data.stalls;
+  const restricts =
+    selection.thread !== null ||
+    selection.process !== null ||
+    (selection.range !== null && store.stall.value === null);
+  const inside = restricts
+    ? data.stalls.filter((entry) => concerns(entry, selection))
+    : data.stalls;
   const outside = restricts ? data.stalls.filter((entry) => !concerns(entry, selection)) : [];
   return (
     <>
@@ -44,7 +54,15 @@ export function StallList() {
           <button
             class="proof"
             onClick={() => {
-              store.table.value = { preset: "stalls", table: "stalls", by: [], show: [], graph: [], where: "", sort: "" };
+              store.table.value = {
+                preset: "stalls",
+                table: "stalls",
+                by: [],
+                show: [],
+                graph: [],
+                where: "",
+                sort: "",
+              };
               store.view.value = "tables";
             }}
           >
@@ -71,17 +89,25 @@ function Row({ entry }: { entry: StallEntry }) {
   const others = entry.victims > 1 ? ` +${entry.victims - 1}` : "";
   return (
     <li>
-      <button class={open ? "stall open" : "stall"} aria-current={open ? "true" : undefined} data-stall-row={entry.id} onClick={() => store.openStall(entry.id, entry)}>
+      <button
+        class={open ? "stall open" : "stall"}
+        aria-current={open ? "true" : undefined}
+        data-stall-row={entry.id}
+        onClick={() => store.openStall(entry.id, entry)}
+      >
         <span class="stall-head">
           <span class="severity" aria-hidden="true">
             <span style={{ height: `${Math.max(8, entry.severity * 100)}%` }} />
           </span>
           <strong>{durationText(entry.duration_ns)}</strong>
-          <span class="stall-who">{entry.victim ? whoText(entry.victim) + others : "whole machine"}</span>
+          <span class="stall-who">
+            {entry.victim ? whoText(entry.victim) + others : "whole machine"}
+          </span>
         </span>
         <span class="stall-cause">{entry.cause}</span>
         <span class="stall-meta">
-          #{entry.id} · {KINDS[entry.kind] ?? entry.kind.replaceAll("_", " ")} · at {timeText(entry.from)}
+          #{entry.id} · {KINDS[entry.kind] ?? entry.kind.replaceAll("_", " ")} · at{" "}
+          {timeText(entry.from)}
           {entry.evidence !== "direct" && <em class="tag"> {entry.evidence}</em>}
         </span>
       </button>

@@ -39,16 +39,26 @@ export function label(text: string): { label: string; rest: number } {
 }
 
 /** An answer as Markdown, for a bug report. */
-export function markdown(headline: string, clauses: readonly Clause[], partition: readonly { label: string; who: string; time: string; share: string }[]): string {
-  const of = (...kinds: Clause["kind"][]) => clauses.filter((clause) => kinds.includes(clause.kind));
+export function markdown(
+  headline: string,
+  clauses: readonly Clause[],
+  partition: readonly { label: string; who: string; time: string; share: string }[],
+): string {
+  const of = (...kinds: Clause["kind"][]) =>
+    clauses.filter((clause) => kinds.includes(clause.kind));
   const out = [`### ${headline}`, ""];
   for (const line of of("story").flatMap((clause) => clause.text.split("\n"))) {
     if (line.trim() !== "") out.push(line.startsWith("  ") ? `> \`${line.trim()}\`` : line, "");
   }
-  for (const clause of of("cause", "machine", "input", "evidence", "remedy", "warning")) out.push(`* ${clause.text.trim()}`);
+  for (const clause of of("cause", "machine", "input", "evidence", "remedy", "warning"))
+    out.push(`* ${clause.text.trim()}`);
   const chain = of("chain");
-  if (chain.length) out.push("", "The chain:", "", ...chain.map((clause) => `* ${clause.text.trim()}`));
+  if (chain.length)
+    out.push("", "The chain:", "", ...chain.map((clause) => `* ${clause.text.trim()}`));
   out.push("", "| time | share | what | who |", "|---:|---:|---|---|");
-  for (const part of partition) out.push(`| ${part.time} | ${part.share} | ${part.label} | ${part.who.replaceAll("|", "\\|")} |`);
+  for (const part of partition)
+    out.push(
+      `| ${part.time} | ${part.share} | ${part.label} | ${part.who.replaceAll("|", "\\|")} |`,
+    );
   return `${out.join("\n")}\n`;
 }

@@ -27,7 +27,11 @@ export function follow(target: Target): void {
       if (to === target.from) store.show(range(target.from - 5e5, target.from + 5e5));
       else store.showAround(range(target.from, to), 0.15);
     }
-    if (target.lane !== null) store.reveal.value = { lane: target.lane, at: (target.from ?? store.window.peek().from) as Ns };
+    if (target.lane !== null)
+      store.reveal.value = {
+        lane: target.lane,
+        at: (target.from ?? store.window.peek().from) as Ns,
+      };
     if (store.layout.value === "view") store.layout.value = "split";
   });
 }

@@ -20,11 +20,25 @@ export function mentions(answer: Pick<StallAnswer, "chain" | "lanes" | "from" | 
   // The longest wait that somebody ended shows best what it did.
   const woken = answer.chain.filter((link) => link.wake?.by).sort((a, b) => b.ns - a.ns);
   for (const { wake } of woken) {
-    if (wake?.by && wake.by.tid !== 0) add(whoText(wake.by), { lane: wake.by_lane, from: wake.at, to: null, event: wake.waking === null ? null : { waking: wake.waking } });
+    if (wake?.by && wake.by.tid !== 0)
+      add(whoText(wake.by), {
+        lane: wake.by_lane,
+        from: wake.at,
+        to: null,
+        event: wake.waking === null ? null : { waking: wake.waking },
+      });
   }
-  for (const { who, lane } of answer.lanes) add(whoText(who), { lane, from: answer.from, to: answer.to, event: null });
+  for (const { who, lane } of answer.lanes)
+    add(whoText(who), { lane, from: answer.from, to: answer.to, event: null });
   for (const link of answer.chain) {
-    for (const { who } of link.occupants) if (who.tid !== 0) add(whoText(who), { lane: `t${who.thread}`, from: link.from, to: link.to, event: null });
+    for (const { who } of link.occupants)
+      if (who.tid !== 0)
+        add(whoText(who), {
+          lane: `t${who.thread}`,
+          from: link.from,
+          to: link.to,
+          event: null,
+        });
   }
   return [...found.values()].sort((a, b) => b.text.length - a.text.length);
 }
@@ -32,12 +46,18 @@ export function mentions(answer: Pick<StallAnswer, "chain" | "lanes" | "from" | 
 /** A clause with links on the names that have none yet. */
 export function linked(clause: Clause, known: readonly Mention[]): Clause {
   const links = [...clause.links];
-  const free = (start: number, end: number) => links.every((link) => end <= link.start || start >= link.end);
+  const free = (start: number, end: number) =>
+    links.every((link) => end <= link.start || start >= link.end);
   for (const { text, link } of known) {
-    for (let at = clause.text.indexOf(text); at >= 0; at = clause.text.indexOf(text, at + text.length)) {
+    for (
+      let at = clause.text.indexOf(text);
+      at >= 0;
+      at = clause.text.indexOf(text, at + text.length)
+    ) {
       const end = at + text.length;
       // `gomacc 807` is not the beginning of `gomacc 80720`.
-      if (!/\d/.test(clause.text[end] ?? "") && free(at, end)) links.push({ start: at, end, ...link });
+      if (!/\d/.test(clause.text[end] ?? "") && free(at, end))
+        links.push({ start: at, end, ...link });
     }
   }
   return { ...clause, links };

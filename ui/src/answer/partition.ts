@@ -21,7 +21,12 @@ function together(parts: readonly Part[]): Share[] {
   for (const part of parts) {
     const kind = `${part.label} ${part.state}`;
     const other = kinds.get(kind);
-    kinds.set(kind, other ? { part: other.part, parts: other.parts + 1, ns: other.ns + part.ns } : { part, parts: 1, ns: part.ns });
+    kinds.set(
+      kind,
+      other
+        ? { part: other.part, parts: other.parts + 1, ns: other.ns + part.ns }
+        : { part, parts: 1, ns: part.ns },
+    );
   }
   return [...kinds.values()].sort((a, b) => b.ns - a.ns);
 }
@@ -34,15 +39,20 @@ export function segments(parts: readonly Part[], width: number, narrowest = 3): 
   const large = parts.filter((part) => part.ns * scale >= narrowest);
   const small = parts.filter((part) => part.ns * scale < narrowest);
   let ns = 0;
-  return [...large.map((part) => ({ part, parts: 1, ns: part.ns })), ...together(small)].map((share) => {
-    const x = ns * scale;
-    ns += share.ns;
-    return { ...share, x, width: share.ns * scale };
-  });
+  return [...large.map((part) => ({ part, parts: 1, ns: part.ns })), ...together(small)].map(
+    (share) => {
+      const x = ns * scale;
+      ns += share.ns;
+      return { ...share, x, width: share.ns * scale };
+    },
+  );
 }
 
 /** The first `most` parts, and the rest by kind; a rest of one is told as itself. */
 export function told(parts: readonly Part[], most: number): Share[] {
   const keep = parts.length <= most + 1 ? parts.length : most;
-  return [...parts.slice(0, keep).map((part) => ({ part, parts: 1, ns: part.ns })), ...together(parts.slice(keep))];
+  return [
+    ...parts.slice(0, keep).map((part) => ({ part, parts: 1, ns: part.ns })),
+    ...together(parts.slice(keep)),
+  ];
 }

@@ -13,7 +13,12 @@ export interface Bar {
 const NARROWEST = 4;
 
 /** The worst take the lowest rows; what finds no room in `rows` rows shares the last one. */
-export function pack(stalls: readonly StallEntry[], extent: Range, width: number, rows: number): Bar[] {
+export function pack(
+  stalls: readonly StallEntry[],
+  extent: Range,
+  width: number,
+  rows: number,
+): Bar[] {
   const scale = width / Math.max(1, extent.to - extent.from);
   const taken: [number, number][][] = Array.from({ length: rows }, () => []);
   const worstFirst = [...stalls].sort((a, b) => b.severity - a.severity || a.id - b.id);
@@ -28,11 +33,19 @@ export function pack(stalls: readonly StallEntry[], extent: Range, width: number
 }
 
 /** A step curve as an SVG path that is closed at the bottom; values from 0 to `top`. */
-export function area(values: readonly number[], top: number, width: number, height: number): string {
+export function area(
+  values: readonly number[],
+  top: number,
+  width: number,
+  height: number,
+): string {
   if (values.length === 0 || top <= 0) return "";
   const step = width / values.length;
   const at = (value: number) => (height - (Math.min(value, top) / top) * height).toFixed(1);
   let path = `M0 ${height}`;
-  values.forEach((value, i) => (path += `L${(i * step).toFixed(1)} ${at(value)}L${((i + 1) * step).toFixed(1)} ${at(value)}`));
+  values.forEach(
+    (value, i) =>
+      (path += `L${(i * step).toFixed(1)} ${at(value)}L${((i + 1) * step).toFixed(1)} ${at(value)}`),
+  );
   return `${path}L${width} ${height}Z`;
 }

@@ -11,7 +11,11 @@ test("the newest question wins, the older request is cancelled", async () => {
   const open = new Map<string, { answer: (value: string) => void; signal: AbortSignal }>();
   const { answer, stop } = ask<string>(() => {
     const key = text.value;
-    return { key, subject: "s", ask: (abort) => new Promise((resolve) => open.set(key, { answer: resolve, signal: abort })) };
+    return {
+      key,
+      subject: "s",
+      ask: (abort) => new Promise((resolve) => open.set(key, { answer: resolve, signal: abort })),
+    };
   });
   text.value = "b";
   expect(open.get("a")?.signal.aborted).toBe(true);
@@ -31,7 +35,10 @@ test("the answer about something else does not stay, and an error is told", asyn
   const { answer } = ask<number>(() => ({
     key: String(subject.value),
     subject: String(subject.value),
-    ask: () => (subject.peek() === 1 ? Promise.resolve(1) : Promise.reject(new ApiError(404, "no such trace", "look again"))),
+    ask: () =>
+      subject.peek() === 1
+        ? Promise.resolve(1)
+        : Promise.reject(new ApiError(404, "no such trace", "look again")),
   }));
   await settle();
   expect(answer.value.data).toBe(1);

@@ -15,7 +15,13 @@ const NOTHING = { data: null, error: null, loading: false } as const;
  * `question` reads signals and returns a function that asks, or `null` for nothing to ask. It is called again whenever one of those
  * signals changes. `same` tells whether a new question is about the same thing, so that the old answer may stay meanwhile.
  */
-export function ask<T>(question: () => { key: string; subject?: string; ask: (signal: AbortSignal) => Promise<T> } | null): {
+export function ask<T>(
+  question: () => {
+    key: string;
+    subject?: string;
+    ask: (signal: AbortSignal) => Promise<T>;
+  } | null,
+): {
   answer: ReadonlySignal<Answer<T>>;
   again: () => void;
   stop: () => void;
@@ -64,5 +70,7 @@ export function ask<T>(question: () => { key: string; subject?: string; ask: (si
 }
 
 export function asApiError(error: unknown): ApiError {
-  return error instanceof ApiError ? error : new ApiError(0, error instanceof Error ? error.message : String(error), "");
+  return error instanceof ApiError
+    ? error
+    : new ApiError(0, error instanceof Error ? error.message : String(error), "");
 }

@@ -16,7 +16,9 @@ export class ApiError extends Error {
 }
 
 /** Parameters of a request; `null`, `undefined` and empty texts are left out. */
-export type Params = Readonly<Record<string, string | number | boolean | null | undefined | readonly string[]>>;
+export type Params = Readonly<
+  Record<string, string | number | boolean | null | undefined | readonly string[]>
+>;
 
 export function query(params: Params): string {
   const out = new URLSearchParams();
@@ -43,7 +45,11 @@ async function request(path: string, init: RequestInit): Promise<Response> {
     response = await fetch(path, { credentials: "same-origin", ...init });
   } catch (error) {
     if (isAbort(error)) throw error;
-    throw new ApiError(0, "the server does not answer", "Is `unhitch view` still running? Start it again and open the address it prints.");
+    throw new ApiError(
+      0,
+      "the server does not answer",
+      "Is `unhitch view` still running? Start it again and open the address it prints.",
+    );
   }
   if (response.ok) return response;
   let message = `${response.status} ${response.statusText}`;
@@ -58,20 +64,37 @@ async function request(path: string, init: RequestInit): Promise<Response> {
   throw new ApiError(response.status, message, hint);
 }
 
-export async function getJson<T>(path: string, params: Params = {}, signal?: AbortSignal): Promise<T> {
+export async function getJson<T>(
+  path: string,
+  params: Params = {},
+  signal?: AbortSignal,
+): Promise<T> {
   return (await (await request(path + query(params), { signal: signal ?? null })).json()) as T;
 }
 
-export async function getBytes(path: string, params: Params = {}, signal?: AbortSignal): Promise<ArrayBuffer> {
+export async function getBytes(
+  path: string,
+  params: Params = {},
+  signal?: AbortSignal,
+): Promise<ArrayBuffer> {
   return (await request(path + query(params), { signal: signal ?? null })).arrayBuffer();
 }
 
-export async function getText(path: string, params: Params = {}, signal?: AbortSignal): Promise<string> {
+export async function getText(
+  path: string,
+  params: Params = {},
+  signal?: AbortSignal,
+): Promise<string> {
   return (await request(path + query(params), { signal: signal ?? null })).text();
 }
 
 /** Sends a change; `body` is sent as JSON unless it is a file. */
-export async function send<T>(method: "POST" | "PATCH" | "DELETE" | "PUT", path: string, body?: unknown, signal?: AbortSignal): Promise<T | null> {
+export async function send<T>(
+  method: "POST" | "PATCH" | "DELETE" | "PUT",
+  path: string,
+  body?: unknown,
+  signal?: AbortSignal,
+): Promise<T | null> {
   const init: RequestInit = { method, signal: signal ?? null };
   if (body instanceof Blob) {
     init.body = body;
@@ -80,7 +103,9 @@ export async function send<T>(method: "POST" | "PATCH" | "DELETE" | "PUT", path:
     init.headers = { "content-type": "application/json" };
   }
   const response = await request(path, init);
-  return response.headers.get("content-type")?.includes("json") ? ((await response.json()) as T) : null;
+  return response.headers.get("content-type")?.includes("json")
+    ? ((await response.json()) as T)
+    : null;
 }
 
 export function isAbort(error: unknown): boolean {

@@ -5,12 +5,26 @@ import { type Range, range } from "../units";
 import { type Answer, ask, asApiError } from "./ask";
 import { getJson, isAbort, tracePath } from "./client";
 import { whoText } from "./who";
-import type { Curve, Lanes, ServerInfo, StallAnswer, StallEntry, Stalls, Status, Summary, Tables, Who } from "./types";
+import type {
+  Curve,
+  Lanes,
+  ServerInfo,
+  StallAnswer,
+  StallEntry,
+  Stalls,
+  Status,
+  Summary,
+  Tables,
+  Who,
+} from "./types";
 
 /** Milliseconds between two questions while the server works. */
 const POLL = 300;
 
-export const server = ask<ServerInfo>(() => ({ key: "server", ask: (signal) => getJson("/api/server", {}, signal) })).answer;
+export const server = ask<ServerInfo>(() => ({
+  key: "server",
+  ask: (signal) => getJson("/api/server", {}, signal),
+})).answer;
 
 /** How far the server is with the open trace. */
 export const status = signal<Answer<Status>>({ data: null, error: null, loading: false });
@@ -48,7 +62,11 @@ const tablesReady = computed(() => status.value.data?.ready.tables ?? false);
 const stallsReady = computed(() => status.value.data?.ready.stalls ?? false);
 
 /** A question about the open trace that waits until `ready`. */
-function ofTrace<T>(ready: () => boolean, resource: () => string | null, params: () => Record<string, string | number | null> = () => ({})) {
+function ofTrace<T>(
+  ready: () => boolean,
+  resource: () => string | null,
+  params: () => Record<string, string | number | null> = () => ({}),
+) {
   return ask<T>(() => {
     const trace = store.trace.value;
     if (trace === null || !ready()) return null;
@@ -82,10 +100,17 @@ export const stalls = ofTrace<Stalls>(
 /** The open stall, or the selected stretch of the selected thread: its chain, partition, clauses. */
 export const stallDetail = ofTrace<StallAnswer>(
   () => stallsReady.value,
-  () => (store.stall.value !== null ? `stall/${store.stall.value}` : store.canExplain.value ? "explain" : null),
+  () =>
+    store.stall.value !== null
+      ? `stall/${store.stall.value}`
+      : store.canExplain.value
+        ? "explain"
+        : null,
   (): Record<string, number | null> => {
     const { thread, range } = store.selection.value;
-    return store.stall.value !== null || range === null ? {} : { thread, from: Math.round(range.from), to: Math.round(range.to) };
+    return store.stall.value !== null || range === null
+      ? {}
+      : { thread, from: Math.round(range.from), to: Math.round(range.to) };
   },
 ).answer;
 /** Busy CPUs over the whole trace, for the strip on top. */
@@ -112,7 +137,10 @@ export function remember(who: Who | null | undefined): void {
 
 const unnamed = computed(() => {
   const { thread, process } = store.selection.value;
-  return (thread !== null && !known.value.has(`t${thread}`)) || (process !== null && !known.value.has(`p${process}`));
+  return (
+    (thread !== null && !known.value.has(`t${thread}`)) ||
+    (process !== null && !known.value.has(`p${process}`))
+  );
 });
 const lanes = ofTrace<Lanes>(
   () => lanesReady.value && unnamed.value,
@@ -125,7 +153,18 @@ effect(() => {
   const names = new Map(known.peek());
   for (const process of data.processes) {
     names.set(`p${process.process}`, `${process.name} ${process.pid}`);
-    for (const { thread, tid, name } of process.threads) names.set(`t${thread}`, whoText({ thread, tid, name, pid: process.pid, process: process.name, process_id: process.process }));
+    for (const { thread, tid, name } of process.threads)
+      names.set(
+        `t${thread}`,
+        whoText({
+          thread,
+          tid,
+          name,
+          pid: process.pid,
+          process: process.name,
+          process_id: process.process,
+        }),
+      );
   }
   known.value = names;
 });
@@ -146,7 +185,17 @@ export function processName(ix: number): string {
 export function concerns(entry: StallEntry, selection: store.Selection): boolean {
   const r: Range | null = selection.range;
   if (r !== null && (entry.to <= r.from || entry.from >= r.to)) return false;
-  if (selection.thread !== null && entry.victim?.thread !== selection.thread && entry.culprit?.thread !== selection.thread) return false;
-  if (selection.process !== null && entry.victim?.process_id !== selection.process && entry.culprit?.process_id !== selection.process) return false;
+  if (
+    selection.thread !== null &&
+    entry.victim?.thread !== selection.thread &&
+    entry.culprit?.thread !== selection.thread
+  )
+    return false;
+  if (
+    selection.process !== null &&
+    entry.victim?.process_id !== selection.process &&
+    entry.culprit?.process_id !== selection.process
+  )
+    return false;
   return true;
 }

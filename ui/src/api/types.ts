@@ -136,7 +136,11 @@ export interface Stalls {
   nothing: string | null;
 }
 
-export type EventRef = { switch: number } | { waking: number } | { sample: number } | { provider: number };
+export type EventRef =
+  | { switch: number }
+  | { waking: number }
+  | { sample: number }
+  | { provider: number };
 
 export interface ClauseLink {
   start: number;
@@ -148,7 +152,17 @@ export interface ClauseLink {
 }
 
 export interface Clause {
-  kind: "headline" | "story" | "cause" | "machine" | "input" | "evidence" | "remedy" | "chain" | "partition" | "warning";
+  kind:
+    | "headline"
+    | "story"
+    | "cause"
+    | "machine"
+    | "input"
+    | "evidence"
+    | "remedy"
+    | "chain"
+    | "partition"
+    | "warning";
   text: string;
   links: ClauseLink[];
 }
@@ -203,11 +217,29 @@ export interface StallAnswer {
   duration_ns: number;
   victim: Who | null;
   victims: Who[];
-  cause: { pattern: string; culprit: Who | null; function: string | null; evidence: Evidence; evidence_words: string; text: string; advice: string };
+  cause: {
+    pattern: string;
+    culprit: Who | null;
+    function: string | null;
+    evidence: Evidence;
+    evidence_words: string;
+    text: string;
+    advice: string;
+  };
   figures: { wakes: number; wakes_in_vain: number; idle_share: number };
   lanes: { lane: string; who: Who; role: string; depth: number }[];
   chain: ChainLink[];
-  arrows: { from_lane: string; to_lane: string; at: Ns; waking: number; context: string; evidence: Evidence; label: string; link: number; depth: number }[];
+  arrows: {
+    from_lane: string;
+    to_lane: string;
+    at: Ns;
+    waking: number;
+    context: string;
+    evidence: Evidence;
+    label: string;
+    link: number;
+    depth: number;
+  }[];
   partition: Part[];
   clauses: Clause[];
   text: string;
@@ -320,21 +352,69 @@ export interface HotFunction {
   no_code: string | null;
   notes: string[];
   loop: string | null;
-  lines: { offset: string; address: string | null; text: string; samples: number; share: number; origin: string | null; in_loop: boolean }[];
+  lines: {
+    offset: string;
+    address: string | null;
+    text: string;
+    samples: number;
+    share: number;
+    origin: string | null;
+    in_loop: boolean;
+  }[];
 }
 
 export interface Found {
   total: { threads: number; processes: number; functions: number };
   threads: { who: Who; lane: string }[];
   processes: { process: ProcessIx; pid: number; name: string; command_line: string }[];
-  functions: { name: string; module: string | null; waits: number; wakes: number; samples: number }[];
+  functions: {
+    name: string;
+    module: string | null;
+    waits: number;
+    wakes: number;
+    samples: number;
+  }[];
 }
 
 export type EventAnswer =
-  | { kind: "switch"; index: number; time: Ns; cpu: number; prev: Who; next: Who; prev_state: string; prev_prio: number; next_prio: number; stack: StackRef | null }
-  | { kind: "waking"; index: number; time: Ns; cpu: number; by: Who | null; of: Who; target_cpu: number; context: string; flags: string[]; redundant: boolean; ended_sleep_ns: number | null; stack: StackRef | null }
+  | {
+      kind: "switch";
+      index: number;
+      time: Ns;
+      cpu: number;
+      prev: Who;
+      next: Who;
+      prev_state: string;
+      prev_prio: number;
+      next_prio: number;
+      stack: StackRef | null;
+    }
+  | {
+      kind: "waking";
+      index: number;
+      time: Ns;
+      cpu: number;
+      by: Who | null;
+      of: Who;
+      target_cpu: number;
+      context: string;
+      flags: string[];
+      redundant: boolean;
+      ended_sleep_ns: number | null;
+      stack: StackRef | null;
+    }
   | { kind: "sample"; index: number; time: Ns; cpu: number; who: Who; stack: StackRef | null }
-  | { kind: "provider"; index: number; time: Ns; cpu: number; who: Who; provider: string | null; name: string | null; fields: { name: string; value: string }[]; stack: StackRef | null };
+  | {
+      kind: "provider";
+      index: number;
+      time: Ns;
+      cpu: number;
+      who: Who;
+      provider: string | null;
+      name: string | null;
+      fields: { name: string; value: string }[];
+      stack: StackRef | null;
+    };
 
 export interface Lanes {
   cpus: { lane: string; cpu: number; busy_ns: number; samples: number }[];
@@ -348,7 +428,20 @@ export interface Lanes {
     started: boolean;
     ended: boolean;
     relevance: number;
-    threads: { lane: string; thread: ThreadIx; tid: number; name: string; from: Ns; to: Ns; ran_ns: number; runnable_ns: number | null; switches: number; samples: number; relevance: number; role: string | null }[];
+    threads: {
+      lane: string;
+      thread: ThreadIx;
+      tid: number;
+      name: string;
+      from: Ns;
+      to: Ns;
+      ran_ns: number;
+      runnable_ns: number | null;
+      switches: number;
+      samples: number;
+      relevance: number;
+      role: string | null;
+    }[];
   }[];
   quiet?: number;
 }

@@ -73,8 +73,19 @@ function picture(): { text: string; width: number; height: number } | null {
   if (!ctx || now.tree.boxes.length === 0) return null;
   const { of, form, root } = store.stacks.peek();
   const title = `${form === "icicle" ? "Icicle" : "Flame graph"} of ${of}s${root.length > 0 ? ` below ${root.at(-1) ?? ""}` : ""}: ${store.trace.peek() ?? ""}`;
-  const text = svg(now.tree, now.zoom, { title, width: now.width, rowHeight: ROW, up: now.up, dark: now.dark, found: now.searching ? now.found : new Set() }, measureFor(ctx, now.font), (index) =>
-    describe(index).join("\n"),
+  const text = svg(
+    now.tree,
+    now.zoom,
+    {
+      title,
+      width: now.width,
+      rowHeight: ROW,
+      up: now.up,
+      dark: now.dark,
+      found: now.searching ? now.found : new Set(),
+    },
+    measureFor(ctx, now.font),
+    (index) => describe(index).join("\n"),
   );
   return { text, width: now.width, height: now.tree.depth * ROW + 28 };
 }
@@ -88,7 +99,13 @@ async function savePng(): Promise<void> {
 function commands(): () => void {
   const when = () => store.view.value === "stacks" && model.tree.value.boxes.length > 0;
   return register(
-    { id: "flame.svg-copy", group: "Copy", title: "Copy the flame graph as SVG", when, run: () => void copy(picture()?.text ?? "", "the flame graph as SVG") },
+    {
+      id: "flame.svg-copy",
+      group: "Copy",
+      title: "Copy the flame graph as SVG",
+      when,
+      run: () => void copy(picture()?.text ?? "", "the flame graph as SVG"),
+    },
     {
       id: "flame.svg-save",
       group: "Copy",
@@ -96,18 +113,43 @@ function commands(): () => void {
       when,
       run: () => {
         const made = picture();
-        if (made) download(`${store.stacks.peek().of}s.svg`, new Blob([made.text], { type: "image/svg+xml" }));
+        if (made)
+          download(
+            `${store.stacks.peek().of}s.svg`,
+            new Blob([made.text], { type: "image/svg+xml" }),
+          );
       },
     },
-    { id: "flame.png-save", group: "Copy", title: "Save the flame graph as PNG", when, run: () => void savePng() },
-    { id: "flame.all", group: "Stacks", title: "Show all stacks again", when, run: () => model.makeRoot(0) },
+    {
+      id: "flame.png-save",
+      group: "Copy",
+      title: "Save the flame graph as PNG",
+      when,
+      run: () => void savePng(),
+    },
+    {
+      id: "flame.all",
+      group: "Stacks",
+      title: "Show all stacks again",
+      when,
+      run: () => model.makeRoot(0),
+    },
   );
 }
 
-function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, canvas: HTMLCanvasElement): () => void {
+function follow(
+  root: HTMLElement,
+  scroller: HTMLElement,
+  room: HTMLElement,
+  canvas: HTMLCanvasElement,
+): () => void {
   let frame = 0;
   const settle = () => {
-    root.dataset.ready = String(frame === 0 && !model.asked.answer.peek().loading && (model.asked.answer.peek().data !== null || model.asked.answer.peek().error !== null));
+    root.dataset.ready = String(
+      frame === 0 &&
+        !model.asked.answer.peek().loading &&
+        (model.asked.answer.peek().data !== null || model.asked.answer.peek().error !== null),
+    );
   };
   const draw = () => {
     frame = 0;
@@ -141,7 +183,15 @@ function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, can
       if (up()) scroller.scrollTop = height;
     }),
     effect(() => {
-      void [model.tree.value, model.zoom.value, model.size.value, model.scroll.value, model.found.value, model.focus.value, model.hovered.value];
+      void [
+        model.tree.value,
+        model.zoom.value,
+        model.size.value,
+        model.scroll.value,
+        model.found.value,
+        model.focus.value,
+        model.hovered.value,
+      ];
       void [theme.value, store.stacks.value, store.search.value, model.asked.answer.value];
       if (frame === 0) frame = requestAnimationFrame(draw);
       settle();
@@ -150,7 +200,9 @@ function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, can
       const box = model.tree.value.boxes[model.focus.value];
       if (!box) return;
       const { height } = model.size.peek();
-      const top = treeTop(model.tree.peek(), ROW, height, up()) + rowTop(box.depth, model.tree.peek(), ROW, up());
+      const top =
+        treeTop(model.tree.peek(), ROW, height, up()) +
+        rowTop(box.depth, model.tree.peek(), ROW, up());
       if (top < scroller.scrollTop) scroller.scrollTop = top;
       else if (top + ROW > scroller.scrollTop + height) scroller.scrollTop = top + ROW - height;
     }),
@@ -168,7 +220,13 @@ function Tip({ at }: { at: { x: number; y: number } | null }) {
   const index = model.hovered.value;
   useLayoutEffect(() => {
     if (!at || !box.current) return;
-    const { left, top } = placeTip(at.x, at.y, box.current.offsetWidth, box.current.offsetHeight, model.size.peek());
+    const { left, top } = placeTip(
+      at.x,
+      at.y,
+      box.current.offsetWidth,
+      box.current.offsetHeight,
+      model.size.peek(),
+    );
     box.current.style.left = `${left}px`;
     box.current.style.top = `${top}px`;
   }, [at, index]);
@@ -187,8 +245,10 @@ function Tip({ at }: { at: { x: number; y: number } | null }) {
 /** What stands in the middle when there is nothing to draw. */
 function Empty() {
   const { data, error, loading } = model.asked.answer.value;
-  if (error) return <p class="fl-empty">{error.hint ? `${error.message}. ${error.hint}` : error.message}</p>;
-  if (data && model.tree.value.total === 0) return <p class="fl-empty">The selection holds no {store.stacks.value.of}s with stacks.</p>;
+  if (error)
+    return <p class="fl-empty">{error.hint ? `${error.message}. ${error.hint}` : error.message}</p>;
+  if (data && model.tree.value.total === 0)
+    return <p class="fl-empty">The selection holds no {store.stacks.value.of}s with stacks.</p>;
   if (!data && loading) return <p class="fl-empty">Adding up the stacks…</p>;
   return null;
 }
@@ -198,7 +258,9 @@ function Found() {
   if (store.search.value === "" || model.tree.value.boxes.length === 0) return null;
   return (
     <p class="fl-found" role="status">
-      {found.error ? `The search is no regular expression: ${found.error}` : `${found.boxes.size} found, in ${percent(found.share, 1)} of all`}
+      {found.error
+        ? `The search is no regular expression: ${found.error}`
+        : `${found.boxes.size} found, in ${percent(found.share, 1)} of all`}
     </p>
   );
 }
@@ -219,7 +281,11 @@ export function Flame() {
     const [x, y] = [event.clientX - (box?.left ?? 0), event.clientY - (box?.top ?? 0)];
     const { width, height } = model.size.peek();
     const top = treeTop(model.tree.peek(), ROW, height, up()) - model.scroll.peek();
-    return { x, y, index: boxAt(model.tree.peek(), model.zoom.peek(), width, ROW, up(), x, y - top) };
+    return {
+      x,
+      y,
+      index: boxAt(model.tree.peek(), model.zoom.peek(), width, ROW, up(), x, y - top),
+    };
   };
   return (
     <div class="flame fl" ref={root} data-ready="false">
@@ -251,7 +317,9 @@ export function Flame() {
                 if (index < 0) return;
                 // Clicking what fills the width already goes one frame back.
                 const root = model.rootBox.peek().index;
-                model.makeRoot(index === root ? Math.max(0, model.tree.peek().boxes[root]?.parent ?? 0) : index);
+                model.makeRoot(
+                  index === root ? Math.max(0, model.tree.peek().boxes[root]?.parent ?? 0) : index,
+                );
               }}
               onDblClick={(event) => model.butterfly(under(event).index)}
               onContextMenu={(event) => {

@@ -16,7 +16,13 @@ export function ContextMenu({ menu, close }: { menu: Menu; close: () => void }) 
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     if (!box.current) return;
-    const { left, top } = placeTip(menu.x - 14, menu.y - 16, box.current.offsetWidth, box.current.offsetHeight, model.size.peek());
+    const { left, top } = placeTip(
+      menu.x - 14,
+      menu.y - 16,
+      box.current.offsetWidth,
+      box.current.offsetHeight,
+      model.size.peek(),
+    );
     box.current.style.left = `${left}px`;
     box.current.style.top = `${top}px`;
     box.current.querySelector("button")?.focus();
@@ -35,7 +41,8 @@ export function ContextMenu({ menu, close }: { menu: Menu; close: () => void }) 
     const here = buttons.indexOf(document.activeElement as HTMLButtonElement);
     if (event.key === "Escape") close();
     else if (event.key === "ArrowDown") buttons[(here + 1) % buttons.length]?.focus();
-    else if (event.key === "ArrowUp") buttons[(here + buttons.length - 1) % buttons.length]?.focus();
+    else if (event.key === "ArrowUp")
+      buttons[(here + buttons.length - 1) % buttons.length]?.focus();
     else return;
     event.preventDefault();
   };
@@ -47,7 +54,8 @@ export function ContextMenu({ menu, close }: { menu: Menu; close: () => void }) 
       ref={box}
       onKeyDown={onMenuKey}
       onFocusOut={(event) => {
-        if (!(event.relatedTarget instanceof Node && box.current?.contains(event.relatedTarget))) close();
+        if (!(event.relatedTarget instanceof Node && box.current?.contains(event.relatedTarget)))
+          close();
       }}
     >
       {items.map(([title, run]) => (

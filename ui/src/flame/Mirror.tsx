@@ -63,7 +63,8 @@ export function FlameMirror({ onKeyDown }: { onKeyDown: (event: KeyboardEvent) =
   const tree = model.tree.value;
   const data = model.asked.answer.value.data;
   const current = model.focus.value < 0 ? model.rootBox.value.index : model.focus.value;
-  const text = (index: number) => frameLines(tree, index, data?.of ?? "wait", data?.unit ?? "ns").join(", ");
+  const text = (index: number) =>
+    frameLines(tree, index, data?.of ?? "wait", data?.unit ?? "ns").join(", ");
   const above = path(tree, current);
   const children = tree.boxes[current]?.children.slice(0, MOST_CHILDREN) ?? [];
   return (
@@ -76,12 +77,27 @@ export function FlameMirror({ onKeyDown }: { onKeyDown: (event: KeyboardEvent) =
       onKeyDown={onKeyDown}
     >
       {above.map((box) => (
-        <div key={box.index} id={`frame-${box.index}`} role="treeitem" aria-level={box.depth + 1} aria-selected={box.index === current} aria-expanded={box.children.length > 0 ? true : undefined} data-frame={box.frame.name}>
+        <div
+          key={box.index}
+          id={`frame-${box.index}`}
+          role="treeitem"
+          aria-level={box.depth + 1}
+          aria-selected={box.index === current}
+          aria-expanded={box.children.length > 0 ? true : undefined}
+          data-frame={box.frame.name}
+        >
           {text(box.index)}
         </div>
       ))}
       {children.map((index) => (
-        <div key={index} id={`frame-${index}`} role="treeitem" aria-level={(tree.boxes[index]?.depth ?? 0) + 1} aria-selected={false} data-frame={tree.boxes[index]?.frame.name}>
+        <div
+          key={index}
+          id={`frame-${index}`}
+          role="treeitem"
+          aria-level={(tree.boxes[index]?.depth ?? 0) + 1}
+          aria-selected={false}
+          data-frame={tree.boxes[index]?.frame.name}
+        >
           {text(index)}
         </div>
       ))}

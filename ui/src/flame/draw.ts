@@ -30,12 +30,18 @@ const LEAST_PX = 0.4;
 const TEXT_PX = 22;
 
 /** The whole picture's height in CSS pixels; a flame graph stands on the floor of the view. */
-export const treeHeight = (tree: Tree, rowHeight: number, view: number, up: boolean): number => (up ? Math.max(tree.depth * rowHeight, view) : tree.depth * rowHeight);
+export const treeHeight = (tree: Tree, rowHeight: number, view: number, up: boolean): number =>
+  up ? Math.max(tree.depth * rowHeight, view) : tree.depth * rowHeight;
 
 /** Where the tree's first row begins within that height. */
-export const treeTop = (tree: Tree, rowHeight: number, view: number, up: boolean): number => treeHeight(tree, rowHeight, view, up) - tree.depth * rowHeight;
+export const treeTop = (tree: Tree, rowHeight: number, view: number, up: boolean): number =>
+  treeHeight(tree, rowHeight, view, up) - tree.depth * rowHeight;
 
-export function drawFlame(ctx: CanvasRenderingContext2D, scene: FlameScene, measure: Measure): void {
+export function drawFlame(
+  ctx: CanvasRenderingContext2D,
+  scene: FlameScene,
+  measure: Measure,
+): void {
   const { tree, width, height, rowHeight } = scene;
   ctx.fillStyle = scene.ground;
   ctx.fillRect(0, 0, width, height);
@@ -70,11 +76,28 @@ export function drawFlame(ctx: CanvasRenderingContext2D, scene: FlameScene, meas
     const box = tree.boxes[index];
     if (!box) continue;
     const { x, width: w } = onScreen(box, scene.zoom, width);
-    if (w > 0) outline(ctx, colour, x, origin + rowTop(box.depth, tree, rowHeight, scene.up), w, rowHeight, 2);
+    if (w > 0)
+      outline(
+        ctx,
+        colour,
+        x,
+        origin + rowTop(box.depth, tree, rowHeight, scene.up),
+        w,
+        rowHeight,
+        2,
+      );
   }
 }
 
-function outline(ctx: CanvasRenderingContext2D, colour: string, x: number, y: number, width: number, height: number, line: number): void {
+function outline(
+  ctx: CanvasRenderingContext2D,
+  colour: string,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  line: number,
+): void {
   ctx.strokeStyle = colour;
   ctx.lineWidth = line;
   ctx.strokeRect(x + line / 2, y + line / 2, Math.max(width - line - 1, 1), height - line - 1);

@@ -34,7 +34,9 @@ const whole = { left: 0, width: 1 };
 describe("the layout", () => {
   test("every box lies within its parent, siblings side by side", () => {
     expect(tree.depth).toBe(4);
-    expect(tree.boxes.map((b) => [b.depth, b.left, b.width].map((n) => Math.round(n * 100) / 100))).toEqual([
+    expect(
+      tree.boxes.map((b) => [b.depth, b.left, b.width].map((n) => Math.round(n * 100) / 100)),
+    ).toEqual([
       [0, 0, 1],
       [1, 0, 0.8],
       [2, 0, 0.5],
@@ -45,10 +47,14 @@ describe("the layout", () => {
   });
 
   test("children that claim more than their parent are cut, and orphans have no width", () => {
-    const bad = lay(frames({ ...answer, nodes: { ...answer.nodes, value: [100, 80, 500, 30, 20, 10] } }));
+    const bad = lay(
+      frames({ ...answer, nodes: { ...answer.nodes, value: [100, 80, 500, 30, 20, 10] } }),
+    );
     expect(bad.boxes[2]?.width).toBeCloseTo(0.8);
     expect(bad.boxes[4]?.width).toBe(0);
-    const orphan = lay(frames({ ...answer, nodes: { ...answer.nodes, parent: [-1, 0, 1, 2, 5, 0] } }));
+    const orphan = lay(
+      frames({ ...answer, nodes: { ...answer.nodes, parent: [-1, 0, 1, 2, 5, 0] } }),
+    );
     expect(orphan.boxes[4]?.width).toBe(0);
     expect(lay([]).depth).toBe(0);
   });
@@ -113,23 +119,56 @@ describe("search", () => {
 describe("the look", () => {
   test("colours hang on the module, shades on the function, the kernel stands out", () => {
     expect(hue("libc.so.6", false)).toBe(hue("libc.so.6", false));
-    const frame = (name: string, module: string, kernel = false) => ({ name, module, kernel, others: false });
+    const frame = (name: string, module: string, kernel = false) => ({
+      name,
+      module,
+      kernel,
+      others: false,
+    });
     expect(colourOf(frame("a", "m"), false, true)).toBe(colourOf(frame("a", "m"), false, true));
     expect(hue("[kernel]", true)).toBeLessThan(hue("anything", false));
-    expect(colourOf(frame("a", "m"), false, true)).not.toBe(colourOf(frame("a", "m"), false, false));
+    expect(colourOf(frame("a", "m"), false, true)).not.toBe(
+      colourOf(frame("a", "m"), false, false),
+    );
   });
 
   test("words of a frame", () => {
-    expect(frameLines(tree, 2, "wait", "ns")).toEqual(["read", "50 ns, 50.0 % of all, 5 waits", "62.5 % of main", "20 ns ended in it", "prog"]);
-    expect(frameLines(tree, 0, "wait", "ns")).toEqual(["(all)", "100 ns, 100.0 % of all, 9 waits", "10 ns without a stack"]);
+    expect(frameLines(tree, 2, "wait", "ns")).toEqual([
+      "read",
+      "50 ns, 50.0 % of all, 5 waits",
+      "62.5 % of main",
+      "20 ns ended in it",
+      "prog",
+    ]);
+    expect(frameLines(tree, 0, "wait", "ns")).toEqual([
+      "(all)",
+      "100 ns, 100.0 % of all, 9 waits",
+      "10 ns without a stack",
+    ]);
     expect(frameLines(tree, 5, "wait", "ns")[0]).toContain("too narrow");
     expect(frameLines(tree, 77, "wait", "ns")).toEqual([]);
     expect(stackText(tree, 3)).toBe("main\nread\nfutex_wait");
   });
 
   test("the picture stands alone and cannot be broken by names", () => {
-    const hostile = { ...answer, strings: answer.strings.map((s) => (s === "read" ? `<script>"&'\u0001` : s)) };
-    const text = svg(lay(frames(hostile)), whole, { title: "a & b", width: 600, rowHeight: 18, up: true, dark: false, found: new Set([1]) }, (t) => t.length * 6, () => "<value>");
+    const hostile = {
+      ...answer,
+      strings: answer.strings.map((s) => (s === "read" ? `<script>"&'\u0001` : s)),
+    };
+    const text = svg(
+      lay(frames(hostile)),
+      whole,
+      {
+        title: "a & b",
+        width: 600,
+        rowHeight: 18,
+        up: true,
+        dark: false,
+        found: new Set([1]),
+      },
+      (t) => t.length * 6,
+      () => "<value>",
+    );
     expect(text).not.toContain("<script>");
     expect(text).not.toContain("\u0001");
     expect(text).toContain("a &#38; b");

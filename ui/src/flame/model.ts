@@ -20,14 +20,34 @@ const rootKeys = signal("");
 /** Widths are asked for in steps, so that dragging a border does not ask at every pixel. */
 const px = computed(() => Math.ceil(Math.max(size.value.width, 1) / 200) * 200);
 
-const shape = computed(() => (store.view.value === "stacks" && (store.stacks.value.form === "flame" || store.stacks.value.form === "icicle") ? store.stacks.value.of : null));
+const shape = computed(() =>
+  store.view.value === "stacks" &&
+  (store.stacks.value.form === "flame" || store.stacks.value.form === "icicle")
+    ? store.stacks.value.of
+    : null,
+);
 
 export const asked = ask<FlameAnswer>(() => {
   const trace = store.trace.value;
   const of = shape.value;
-  if (trace === null || of === null || size.value.width === 0 || !(status.value.data?.ready.tables ?? false)) return null;
-  const params = { of, px: px.value, root: rootKeys.value, ...whereParams(store.selection.value, of) };
-  return { key: JSON.stringify([trace, params]), subject: `${trace} ${of}`, ask: (signal) => getJson<FlameAnswer>(tracePath(trace, "flame"), params, signal) };
+  if (
+    trace === null ||
+    of === null ||
+    size.value.width === 0 ||
+    !(status.value.data?.ready.tables ?? false)
+  )
+    return null;
+  const params = {
+    of,
+    px: px.value,
+    root: rootKeys.value,
+    ...whereParams(store.selection.value, of),
+  };
+  return {
+    key: JSON.stringify([trace, params]),
+    subject: `${trace} ${of}`,
+    ask: (signal) => getJson<FlameAnswer>(tracePath(trace, "flame"), params, signal),
+  };
 });
 
 const NO_TREE: Tree = { boxes: [], depth: 0, total: 0 };

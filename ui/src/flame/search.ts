@@ -14,7 +14,9 @@ const NOTHING: Found = { boxes: new Set(), share: 0, error: null };
 /** `/text/` is a regular expression, anything else is looked for as it stands; both without regard to case. */
 export function matcher(text: string): ((name: string) => boolean) | { error: string } | null {
   if (text === "") return null;
-  const expression = /^\/(.+)\/?$/.exec(text.endsWith("/") && text.length > 1 ? text.slice(0, -1) : text)?.[1];
+  const expression = /^\/(.+)\/?$/.exec(
+    text.endsWith("/") && text.length > 1 ? text.slice(0, -1) : text,
+  )?.[1];
   if (text.startsWith("/") && expression) {
     try {
       const regex = new RegExp(expression, "i");

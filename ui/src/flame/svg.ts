@@ -16,10 +16,18 @@ export interface Picture {
 /** Text for XML; control characters that XML forbids become U+FFFD. */
 export const escape = (text: string): string =>
   // biome-ignore lint: the control characters are what is looked for
-  text.replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "\ufffd").replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
+  text
+    .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "\ufffd")
+    .replace(/[&<>"']/g, (c) => `&#${c.charCodeAt(0)};`);
 
 /** `label` tells a frame's value as people read it. */
-export function svg(tree: Tree, zoom: Zoom, picture: Picture, measure: Measure, label: (index: number) => string): string {
+export function svg(
+  tree: Tree,
+  zoom: Zoom,
+  picture: Picture,
+  measure: Measure,
+  label: (index: number) => string,
+): string {
   const { width, rowHeight, up, dark, found, title } = picture;
   const head = 24;
   const height = head + tree.depth * rowHeight + 4;
@@ -37,7 +45,10 @@ export function svg(tree: Tree, zoom: Zoom, picture: Picture, measure: Measure, 
     const colour = colourOf(box.frame, box.parent < 0, dark);
     const edge = found.has(box.index) ? ` stroke="${ink}" stroke-width="1.5"` : "";
     const text = w > 24 ? cutFunction(box.frame.name, w - 6, measure) : "";
-    const drawn = text === "" ? "" : `<text x="${round(x + 3)}" y="${round(y + rowHeight * 0.7)}" fill="${inkOn(colour)}">${escape(text)}</text>`;
+    const drawn =
+      text === ""
+        ? ""
+        : `<text x="${round(x + 3)}" y="${round(y + rowHeight * 0.7)}" fill="${inkOn(colour)}">${escape(text)}</text>`;
     out.push(
       `<g><title>${escape(label(box.index))}</title><rect x="${round(x)}" y="${y}" width="${round(Math.max(w - 0.5, 0.5))}" height="${rowHeight - 1}" fill="${css(colour)}"${edge}/>${drawn}</g>`,
     );

@@ -51,7 +51,15 @@ export function lay(frames: readonly Frame[]): Tree {
     const free = above ? above.width - filled[frame.parent]! : index === 0 ? 1 : 0;
     const width = Math.max(0, Math.min(total > 0 ? frame.value / total : 0, free));
     const left = above ? above.left + filled[frame.parent]! : 0;
-    boxes.push({ frame, index, depth, left, width, parent: above ? frame.parent : -1, children: [] });
+    boxes.push({
+      frame,
+      index,
+      depth,
+      left,
+      width,
+      parent: above ? frame.parent : -1,
+      children: [],
+    });
     filled.push(0);
     if (above) {
       filled[frame.parent]! += width;
@@ -85,7 +93,15 @@ export const rowTop = (depth: number, tree: Tree, rowHeight: number, up: boolean
   (up ? tree.depth - 1 - depth : depth) * rowHeight;
 
 /** The box under a point, or -1. */
-export function boxAt(tree: Tree, zoom: Zoom, screen: number, rowHeight: number, up: boolean, x: number, y: number): number {
+export function boxAt(
+  tree: Tree,
+  zoom: Zoom,
+  screen: number,
+  rowHeight: number,
+  up: boolean,
+  x: number,
+  y: number,
+): number {
   const row = Math.floor(y / rowHeight);
   const depth = up ? tree.depth - 1 - row : row;
   const at = zoom.left + (x / screen) * zoom.width;
@@ -130,7 +146,9 @@ export function follow(tree: Tree, names: readonly string[]): { index: number; f
   let index = 0;
   let found = 0;
   for (const name of names) {
-    const next = tree.boxes[index]?.children.find((child) => tree.boxes[child]?.frame.name === name && !tree.boxes[child].frame.others);
+    const next = tree.boxes[index]?.children.find(
+      (child) => tree.boxes[child]?.frame.name === name && !tree.boxes[child].frame.others,
+    );
     if (next === undefined) break;
     index = next;
     found++;
@@ -139,7 +157,14 @@ export function follow(tree: Tree, names: readonly string[]): { index: number; f
 }
 
 /** The names from below the root to a box, as the store keeps them. */
-export const namesTo = (tree: Tree, index: number): string[] => path(tree, index).slice(1).map((box) => box.frame.name);
+export const namesTo = (tree: Tree, index: number): string[] =>
+  path(tree, index)
+    .slice(1)
+    .map((box) => box.frame.name);
 
 /** The keys from below the root to a box, as the server is asked for it. */
-export const keysTo = (tree: Tree, index: number): string => path(tree, index).slice(1).map((box) => box.frame.key).join(".");
+export const keysTo = (tree: Tree, index: number): string =>
+  path(tree, index)
+    .slice(1)
+    .map((box) => box.frame.key)
+    .join(".");

@@ -2,7 +2,17 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-export function Dialog({ label, onClose, children, wide }: { label: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
+export function Dialog({
+  label,
+  onClose,
+  children,
+  wide,
+}: {
+  label: string;
+  onClose: () => void;
+  children: ComponentChildren;
+  wide?: boolean;
+}) {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const dialog = ref.current;

@@ -20,9 +20,21 @@ interface Open {
 const open = signal<Open | null>(null);
 
 /** Opens a menu beside the element, or at the pointer for a mouse event of its own. */
-export function openMenu(label: string, items: readonly MenuItem[], at: Element | { x: number; y: number }): void {
-  const place = at instanceof Element ? { x: at.getBoundingClientRect().left, y: at.getBoundingClientRect().bottom + 2 } : at;
-  open.value = { label, items, ...place, back: document.activeElement instanceof HTMLElement ? document.activeElement : null };
+export function openMenu(
+  label: string,
+  items: readonly MenuItem[],
+  at: Element | { x: number; y: number },
+): void {
+  const place =
+    at instanceof Element
+      ? { x: at.getBoundingClientRect().left, y: at.getBoundingClientRect().bottom + 2 }
+      : at;
+  open.value = {
+    label,
+    items,
+    ...place,
+    back: document.activeElement instanceof HTMLElement ? document.activeElement : null,
+  };
 }
 
 function close(giveBack = true): void {

@@ -10,7 +10,13 @@ export function Patterns({ id }: { id: string }) {
   return (
     <defs>
       {STATES.map((state) => (
-        <pattern key={state.id} id={patternId(id, state.code)} width="8" height="8" patternUnits="userSpaceOnUse">
+        <pattern
+          key={state.id}
+          id={patternId(id, state.code)}
+          width="8"
+          height="8"
+          patternUnits="userSpaceOnUse"
+        >
           <Tile state={state} />
         </pattern>
       ))}

@@ -1,7 +1,10 @@
 /** Pictures of the page as files of their own: the colours, which are the page's variables, are written out. */
 
 /** The pictures one below the other as the text of one SVG, with a title. */
-export function svgText(pictures: readonly SVGSVGElement[], title: string): { svg: string; width: number; height: number } {
+export function svgText(
+  pictures: readonly SVGSVGElement[],
+  title: string,
+): { svg: string; width: number; height: number } {
   const style = getComputedStyle(document.documentElement);
   const color = (name: string) => style.getPropertyValue(name).trim() || "#888";
   const pad = 16;
@@ -23,7 +26,11 @@ export function svgText(pictures: readonly SVGSVGElement[], title: string): { sv
   const whole = width + 2 * pad;
   const body = `<rect width="100%" height="100%" fill="${color("--panel")}"/><text x="${pad}" y="${pad + 12}" font-size="14" font-weight="600" fill="${color("--text")}">${escaped(title)}</text>${parts.join("")}`;
   const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${whole}" height="${y}" font-family="sans-serif" font-size="12">${body}</svg>`;
-  return { svg: svg.replace(/var\((--[a-z-]+)\)/g, (_, name: string) => color(name)), width: whole, height: y };
+  return {
+    svg: svg.replace(/var\((--[a-z-]+)\)/g, (_, name: string) => color(name)),
+    width: whole,
+    height: y,
+  };
 }
 
 export function escaped(text: string): string {

@@ -14,7 +14,8 @@ export function useSize(ref: { readonly current: Element | null }): ReadonlySign
     if (!element) return;
     const measure = () => {
       const { width, height } = element.getBoundingClientRect();
-      if (width !== size.peek().width || height !== size.peek().height) size.value = { width, height };
+      if (width !== size.peek().width || height !== size.peek().height)
+        size.value = { width, height };
     };
     measure();
     const observer = new ResizeObserver(measure);

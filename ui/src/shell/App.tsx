@@ -28,7 +28,15 @@ export function App() {
   return (
     <>
       <Header />
-      {store.trace.value === null ? single === null && server.value.data !== null ? <Traces /> : <ServerGone /> : <OneTrace key={store.trace.value} />}
+      {store.trace.value === null ? (
+        single === null && server.value.data !== null ? (
+          <Traces />
+        ) : (
+          <ServerGone />
+        )
+      ) : (
+        <OneTrace key={store.trace.value} />
+      )}
       <Palette />
       <Help />
       <TraceNotes />
@@ -76,7 +84,12 @@ function OneTrace() {
       <Restriction />
       <Split
         upper={
-          <section class="view" id="view" role="tabpanel" aria-labelledby={`tab-${store.view.value}`}>
+          <section
+            class="view"
+            id="view"
+            role="tabpanel"
+            aria-labelledby={`tab-${store.view.value}`}
+          >
             <View />
             <Details />
           </section>
@@ -102,7 +115,13 @@ function Leave() {
   );
 }
 
-const STAGES: Readonly<Record<string, string>> = { unopened: "Opening", reading: "Reading the file", indexing: "Sorting switches and wake-ups", judging: "Judging the waits", ready: "Opening" };
+const STAGES: Readonly<Record<string, string>> = {
+  unopened: "Opening",
+  reading: "Reading the file",
+  indexing: "Sorting switches and wake-ups",
+  judging: "Judging the waits",
+  ready: "Opening",
+};
 
 function Loading() {
   const { data } = status.value;

@@ -21,7 +21,12 @@ function Open() {
         const trace = store.trace.value;
         const event = store.event.value;
         if (trace === null || event === null) return null;
-        return { key: `${trace} ${event.kind} ${event.index}`, subject: event.kind, ask: (signal) => getJson(tracePath(trace, "event"), { [event.kind]: event.index }, signal) };
+        return {
+          key: `${trace} ${event.kind} ${event.index}`,
+          subject: event.kind,
+          ask: (signal) =>
+            getJson(tracePath(trace, "event"), { [event.kind]: event.index }, signal),
+        };
       }),
     [],
   );
@@ -30,7 +35,11 @@ function Open() {
     <aside class="details" aria-label="Event" data-event={data ? `${data.kind}-${data.index}` : ""}>
       <header>
         <h2>{data ? TITLES[data.kind] : "Event"}</h2>
-        <button class="btn small" aria-label="Close the details" onClick={() => (store.event.value = null)}>
+        <button
+          class="btn small"
+          aria-label="Close the details"
+          onClick={() => (store.event.value = null)}
+        >
           ✕
         </button>
       </header>
@@ -41,7 +50,12 @@ function Open() {
   );
 }
 
-const TITLES = { switch: "Context switch", waking: "Wake-up", sample: "CPU sample", provider: "Noted event" } as const;
+const TITLES = {
+  switch: "Context switch",
+  waking: "Wake-up",
+  sample: "CPU sample",
+  provider: "Noted event",
+} as const;
 
 function Facts({ event }: { event: EventAnswer }) {
   const rows: [string, string | Who][] = [
@@ -49,16 +63,30 @@ function Facts({ event }: { event: EventAnswer }) {
     ["CPU", String(event.cpu)],
   ];
   if (event.kind === "switch") {
-    rows.push(["off", event.prev], ["left as", event.prev_state], ["on", event.next], ["priority", `${event.prev_prio} → ${event.next_prio}`]);
+    rows.push(
+      ["off", event.prev],
+      ["left as", event.prev_state],
+      ["on", event.next],
+      ["priority", `${event.prev_prio} → ${event.next_prio}`],
+    );
   } else if (event.kind === "waking") {
     if (event.by) rows.push(["by", event.by]);
-    rows.push(["of", event.of], ["context", event.context.replaceAll("_", " ")], ["to CPU", String(event.target_cpu)]);
-    if (event.ended_sleep_ns !== null) rows.push(["ended a sleep of", durationText(event.ended_sleep_ns)]);
+    rows.push(
+      ["of", event.of],
+      ["context", event.context.replaceAll("_", " ")],
+      ["to CPU", String(event.target_cpu)],
+    );
+    if (event.ended_sleep_ns !== null)
+      rows.push(["ended a sleep of", durationText(event.ended_sleep_ns)]);
     if (event.redundant) rows.push(["redundant", "it was awake already"]);
   } else if (event.kind === "sample") {
     rows.push(["executing", event.who]);
   } else {
-    rows.push(["what", event.name ?? "not known"], ["noted by", event.provider ?? "not known"], ["in", event.who]);
+    rows.push(
+      ["what", event.name ?? "not known"],
+      ["noted by", event.provider ?? "not known"],
+      ["in", event.who],
+    );
     for (const { name, value } of event.fields) rows.push([name || "payload", value]);
   }
   return (
@@ -71,7 +99,11 @@ function Facts({ event }: { event: EventAnswer }) {
           </div>
         ))}
       </dl>
-      {event.stack ? <StackFrames stack={event.stack} /> : <p class="dim">No stack was recorded.</p>}
+      {event.stack ? (
+        <StackFrames stack={event.stack} />
+      ) : (
+        <p class="dim">No stack was recorded.</p>
+      )}
     </>
   );
 }
@@ -82,7 +114,11 @@ function Person({ who }: { who: Who }) {
   remember(who);
   if (who.tid === 0) return <>nobody (idle)</>;
   return (
-    <button class="proof" title="Only this thread, everywhere" onClick={() => store.select({ thread: who.thread })}>
+    <button
+      class="proof"
+      title="Only this thread, everywhere"
+      onClick={() => store.select({ thread: who.thread })}
+    >
       {whoText(who)}
     </button>
   );

@@ -19,7 +19,13 @@ export function Help() {
             <dl>
               {commands.map((command) => (
                 <div key={command.id}>
-                  <dt>{command.keys?.length ? command.keys.map((key) => <kbd key={key}>{chordText(key)}</kbd>) : <span class="dim">palette</span>}</dt>
+                  <dt>
+                    {command.keys?.length ? (
+                      command.keys.map((key) => <kbd key={key}>{chordText(key)}</kbd>)
+                    ) : (
+                      <span class="dim">palette</span>
+                    )}
+                  </dt>
                   <dd>{command.title}</dd>
                 </div>
               ))}
@@ -38,7 +44,11 @@ export function Help() {
               </li>
             ))}
           </ul>
-          <p class="dim">Keys are places on the keyboard: WASD is where it is on an English one. Everything is also in a menu, a button or the palette. What is underlined in an answer leads to what proves it.</p>
+          <p class="dim">
+            Keys are places on the keyboard: WASD is where it is on an English one. Everything is
+            also in a menu, a button or the palette. What is underlined in an answer leads to what
+            proves it.
+          </p>
         </section>
       </div>
       <button class="btn" autoFocus onClick={() => (helpOpen.value = false)}>

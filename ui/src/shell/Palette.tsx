@@ -55,7 +55,14 @@ function Open() {
       />
       <ul id="palette-list" class="palette-list" role="listbox" aria-label="Commands">
         {list.map((command, i) => (
-          <li key={command.id} id={`command-${i}`} role="option" aria-selected={i === current} class={i === current ? "hit current" : "hit"} onClick={() => go(i)}>
+          <li
+            key={command.id}
+            id={`command-${i}`}
+            role="option"
+            aria-selected={i === current}
+            class={i === current ? "hit current" : "hit"}
+            onClick={() => go(i)}
+          >
             <span class="hit-kind">{command.group}</span>
             <span class="hit-name">{command.title}</span>
             {command.keys?.[0] && <kbd>{chordText(command.keys[0])}</kbd>}

@@ -8,39 +8,84 @@ export function Restriction() {
   const chips: { id: string; what: string; text: string; clear: Partial<store.Selection> }[] = [];
   if (range !== null) {
     const length = lengthOf(range);
-    chips.push({ id: "range", what: "time", text: `${timeText(range.from, length / 100)} – ${timeText(range.to, length / 100)} (${durationText(length)})`, clear: { range: null } });
+    chips.push({
+      id: "range",
+      what: "time",
+      text: `${timeText(range.from, length / 100)} – ${timeText(range.to, length / 100)} (${durationText(length)})`,
+      clear: { range: null },
+    });
   }
-  if (thread !== null) chips.push({ id: "thread", what: "thread", text: threadName(thread), clear: { thread: null } });
-  if (process !== null) chips.push({ id: "process", what: "process", text: processName(process), clear: { process: null } });
-  if (stack !== null) chips.push({ id: "stack", what: "stacks with", text: stack, clear: { stack: null } });
+  if (thread !== null)
+    chips.push({
+      id: "thread",
+      what: "thread",
+      text: threadName(thread),
+      clear: { thread: null },
+    });
+  if (process !== null)
+    chips.push({
+      id: "process",
+      what: "process",
+      text: processName(process),
+      clear: { process: null },
+    });
+  if (stack !== null)
+    chips.push({ id: "stack", what: "stacks with", text: stack, clear: { stack: null } });
   return (
-    <div class="restriction" role="group" aria-label="Selection: everything shown is restricted to it">
-      {chips.length === 0 && <span class="dim">Everything is shown. Drag in the timeline or the picture above to select a time; it filters every view.</span>}
+    <div
+      class="restriction"
+      role="group"
+      aria-label="Selection: everything shown is restricted to it"
+    >
+      {chips.length === 0 && (
+        <span class="dim">
+          Everything is shown. Drag in the timeline or the picture above to select a time; it
+          filters every view.
+        </span>
+      )}
       {chips.map((chip) => (
         <span key={chip.id} class="chip" data-chip={chip.id}>
           <span class="dim">{chip.what}</span>
           <span class="chip-text" title={chip.text}>
             {chip.text}
           </span>
-          <button aria-label={`Remove the restriction to this ${chip.what}`} onClick={() => store.select(chip.clear)}>
+          <button
+            aria-label={`Remove the restriction to this ${chip.what}`}
+            onClick={() => store.select(chip.clear)}
+          >
             ✕
           </button>
         </span>
       ))}
-      {stack !== null && <span class="note">does not restrict {store.view.value === "answers" ? "the stalls and the timeline" : "the timeline"}</span>}
+      {stack !== null && (
+        <span class="note">
+          does not restrict{" "}
+          {store.view.value === "answers" ? "the stalls and the timeline" : "the timeline"}
+        </span>
+      )}
       {chips.length > 1 && (
         <button class="btn small" onClick={() => store.clearSelection()}>
           Clear all
         </button>
       )}
       {store.canExplain.value && store.stall.value !== null && (
-        <button class="btn small" title="What did this thread do in this time? (E)" onClick={store.explain}>
+        <button
+          class="btn small"
+          title="What did this thread do in this time? (E)"
+          onClick={store.explain}
+        >
           Explain this
         </button>
       )}
       <span class="layouts" role="group" aria-label="Room">
         {store.LAYOUTS.map((layout) => (
-          <button key={layout} class="btn small" aria-pressed={store.layout.value === layout} onClick={() => (store.layout.value = layout)} title={`${TITLES[layout]} (Z goes round)`}>
+          <button
+            key={layout}
+            class="btn small"
+            aria-pressed={store.layout.value === layout}
+            onClick={() => (store.layout.value = layout)}
+            title={`${TITLES[layout]} (Z goes round)`}
+          >
             {NAMES[layout]}
           </button>
         ))}
@@ -50,4 +95,8 @@ export function Restriction() {
 }
 
 const NAMES = { split: "Both", view: "View", timeline: "Timeline" } as const;
-const TITLES = { split: "The view above, the timeline below", view: "The view alone", timeline: "The timeline alone" } as const;
+const TITLES = {
+  split: "The view above, the timeline below",
+  view: "The view alone",
+  timeline: "The timeline alone",
+} as const;

@@ -35,8 +35,16 @@ export function SearchBox() {
         const text = asked.value;
         if (trace === null || text.length < 2) return null;
         const isRegex = /^\/.+\/$/.test(text);
-        const params = { q: isRegex ? text.slice(1, -1) : text, regex: isRegex ? 1 : 0, limit: 30 };
-        return { key: JSON.stringify([trace, params]), subject: trace, ask: (signal) => getJson(tracePath(trace, "search"), params, signal) };
+        const params = {
+          q: isRegex ? text.slice(1, -1) : text,
+          regex: isRegex ? 1 : 0,
+          limit: 30,
+        };
+        return {
+          key: JSON.stringify([trace, params]),
+          subject: trace,
+          ask: (signal) => getJson(tracePath(trace, "search"), params, signal),
+        };
       }),
     [],
   );
@@ -76,7 +84,12 @@ export function SearchBox() {
   const current = Math.min(at.value, Math.max(0, hits.length - 1));
 
   return (
-    <div class="search" onFocusOut={(event) => !event.currentTarget.contains(event.relatedTarget as Node | null) && (open.value = false)}>
+    <div
+      class="search"
+      onFocusOut={(event) =>
+        !event.currentTarget.contains(event.relatedTarget as Node | null) && (open.value = false)
+      }
+    >
       <input
         ref={field}
         role="combobox"
@@ -97,14 +110,14 @@ export function SearchBox() {
         }}
         onKeyDown={(event) => {
           const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-          if (move !== undefined && hits.length > 0) at.value = (current + move + hits.length) % hits.length;
+          if (move !== undefined && hits.length > 0)
+            at.value = (current + move + hits.length) % hits.length;
           else if (event.key === "Enter") {
             if (stale) {
               asked.value = store.search.value;
               hurried.value = true;
             } else hits[current]?.go();
-          }
-          else if (event.key === "Escape") {
+          } else if (event.key === "Escape") {
             if (open.value) open.value = false;
             else store.search.value = "";
             if (!open.value) field.current?.blur();
@@ -123,7 +136,15 @@ export function SearchBox() {
           {error && <p class="search-note bad">{error.message}</p>}
           <ul id="search-hits" role="listbox" aria-label="What was found">
             {hits.map((hit, i) => (
-              <li key={hit.id} id={hit.id} role="option" aria-selected={i === current} class={i === current ? "hit current" : "hit"} onPointerDown={(event) => event.preventDefault()} onClick={hit.go}>
+              <li
+                key={hit.id}
+                id={hit.id}
+                role="option"
+                aria-selected={i === current}
+                class={i === current ? "hit current" : "hit"}
+                onPointerDown={(event) => event.preventDefault()}
+                onClick={hit.go}
+              >
                 <span class="hit-kind">{hit.kind}</span>
                 <span class="hit-name">{hit.name}</span>
                 <span class="dim">{hit.more}</span>
@@ -132,7 +153,13 @@ export function SearchBox() {
           </ul>
           {data && (
             <p class="search-note dim">
-              {total === 0 ? "Nothing is called so." : hits.length < total ? `The first ${hits.length} of ${count(total)}.` : "All of them."} {regex ? "Regular expression." : "/…/ is a regular expression."} Enter selects, which filters; the text itself only highlights.
+              {total === 0
+                ? "Nothing is called so."
+                : hits.length < total
+                  ? `The first ${hits.length} of ${count(total)}.`
+                  : "All of them."}{" "}
+              {regex ? "Regular expression." : "/…/ is a regular expression."} Enter selects, which
+              filters; the text itself only highlights.
             </p>
           )}
         </div>
@@ -175,9 +202,23 @@ function hitsOf(found: Found, close: () => void): Hit[] {
       id: `hit-f${i}`,
       kind: "function",
       name: f.name,
-      more: "stacks: " + [f.waits && `${count(f.waits)} wait`, f.wakes && `${count(f.wakes)} wake`, f.samples && `${count(f.samples)} sample`].filter(Boolean).join(", "),
+      more:
+        "stacks: " +
+        [
+          f.waits && `${count(f.waits)} wait`,
+          f.wakes && `${count(f.wakes)} wake`,
+          f.samples && `${count(f.samples)} sample`,
+        ]
+          .filter(Boolean)
+          .join(", "),
       go: () => {
-        store.stacks.value = { ...store.stacks.value, of, form: "butterfly", by: "function", function: f.name };
+        store.stacks.value = {
+          ...store.stacks.value,
+          of,
+          form: "butterfly",
+          by: "function",
+          function: f.name,
+        };
         store.view.value = "stacks";
         if (store.layout.value === "timeline") store.layout.value = "split";
         close();

@@ -38,7 +38,12 @@ export async function svgToPng(svg: string, width: number, height: number): Prom
     canvas.width = width * 2;
     canvas.height = height * 2;
     canvas.getContext("2d")?.drawImage(image, 0, 0, canvas.width, canvas.height);
-    return await new Promise((resolve, reject) => canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))), "image/png"));
+    return await new Promise((resolve, reject) =>
+      canvas.toBlob(
+        (blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))),
+        "image/png",
+      ),
+    );
   } finally {
     URL.revokeObjectURL(url);
   }

@@ -24,14 +24,22 @@ export function Butterfly() {
         const trace = store.trace.value;
         if (trace === null || !status.value.data?.ready.tables) return null;
         const asked = { ...params(), limit: 500 };
-        return { key: JSON.stringify([trace, asked]), subject: `${trace} ${asked.of} ${asked.by}`, ask: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal) };
+        return {
+          key: JSON.stringify([trace, asked]),
+          subject: `${trace} ${asked.of} ${asked.by}`,
+          ask: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal),
+        };
       }),
       wings: ask<Wings>(() => {
         const trace = store.trace.value;
         const name = store.stacks.value.function;
         if (trace === null || name === "" || !status.value.data?.ready.tables) return null;
         const asked = { ...params(), function: name };
-        return { key: JSON.stringify([trace, asked]), subject: name, ask: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal) };
+        return {
+          key: JSON.stringify([trace, asked]),
+          subject: name,
+          ask: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal),
+        };
       }),
     }),
     [],
@@ -47,11 +55,25 @@ export function Butterfly() {
   const wings = questions.wings.answer.value;
   return (
     <div class="butterfly" data-ready={!ranking.loading && !wings.loading}>
-      <div class="ranking">{ranking.error ? <Trouble error={ranking.error} /> : ranking.data ? <Ranked data={ranking.data} /> : <Busy what="Counting the stacks …" />}</div>
+      <div class="ranking">
+        {ranking.error ? (
+          <Trouble error={ranking.error} />
+        ) : ranking.data ? (
+          <Ranked data={ranking.data} />
+        ) : (
+          <Busy what="Counting the stacks …" />
+        )}
+      </div>
       <div class="wings">
-        {store.stacks.value.function === "" && <p class="empty">Choose a function on the left: who leads to it stands above, what it leads to below.</p>}
+        {store.stacks.value.function === "" && (
+          <p class="empty">
+            Choose a function on the left: who leads to it stands above, what it leads to below.
+          </p>
+        )}
         {wings.error && <Trouble error={wings.error} />}
-        {store.stacks.value.function !== "" && !wings.error && !wings.data && <Busy what="Gathering callers and callees …" />}
+        {store.stacks.value.function !== "" && !wings.error && !wings.data && (
+          <Busy what="Gathering callers and callees …" />
+        )}
         {wings.data && <Both data={wings.data} />}
       </div>
     </div>
@@ -70,7 +92,12 @@ function Ranked({ data }: { data: Ranking }) {
   return (
     <>
       <div class="ranking-head">
-        <input aria-label="Filter the names" placeholder="Filter the names" value={filter.value} onInput={(event) => (filter.value = event.currentTarget.value)} />
+        <input
+          aria-label="Filter the names"
+          placeholder="Filter the names"
+          value={filter.value}
+          onInput={(event) => (filter.value = event.currentTarget.value)}
+        />
         <span class="dim">
           {durationText(data.all_total_ns)} {AMOUNT[of]} on {plural(data.all_count, "stack")}
         </span>
@@ -95,7 +122,10 @@ function Ranked({ data }: { data: Ranking }) {
         </thead>
         <tbody>
           {list.map((entry) => (
-            <tr key={entry.name} class={entry.name === store.stacks.value.function ? "current" : ""}>
+            <tr
+              key={entry.name}
+              class={entry.name === store.stacks.value.function ? "current" : ""}
+            >
               <td class="num">{durationText(entry.total_ns)}</td>
               <td class="num">{percent(entry.total_ns, data.all_total_ns)}</td>
               <td class="num">{entry.self_ns ? durationText(entry.self_ns) : ""}</td>
@@ -107,7 +137,10 @@ function Ranked({ data }: { data: Ranking }) {
                   onClick={() => choose(entry.name)}
                   onContextMenu={(event) => {
                     event.preventDefault();
-                    openMenu(entry.name, functionMenu(entry.name, of), { x: event.clientX, y: event.clientY });
+                    openMenu(entry.name, functionMenu(entry.name, of), {
+                      x: event.clientX,
+                      y: event.clientY,
+                    });
                   }}
                 >
                   {entry.name}
@@ -117,8 +150,16 @@ function Ranked({ data }: { data: Ranking }) {
           ))}
         </tbody>
       </table>
-      {data.total > data.ranking.length && <p class="note">The first {count(data.ranking.length)} of {plural(data.total, data.by)}.</p>}
-      {list.length === 0 && <p class="empty">{data.ranking.length === 0 ? "No stack is left by the selection." : "None is called so."}</p>}
+      {data.total > data.ranking.length && (
+        <p class="note">
+          The first {count(data.ranking.length)} of {plural(data.total, data.by)}.
+        </p>
+      )}
+      {list.length === 0 && (
+        <p class="empty">
+          {data.ranking.length === 0 ? "No stack is left by the selection." : "None is called so."}
+        </p>
+      )}
     </>
   );
 }
@@ -126,7 +167,12 @@ function Ranked({ data }: { data: Ranking }) {
 function Both({ data }: { data: Wings }) {
   return (
     <>
-      {data.matched.length > 1 && <p class="note">Together: {data.matched.slice(0, 5).join(", ")}{data.matched.length > 5 && ` and ${data.matched.length - 5} more`}.</p>}
+      {data.matched.length > 1 && (
+        <p class="note">
+          Together: {data.matched.slice(0, 5).join(", ")}
+          {data.matched.length > 5 && ` and ${data.matched.length - 5} more`}.
+        </p>
+      )}
       <Wing title="Callers: who leads to it" node={data.callers} whole={data.all_total_ns} />
       <Wing title="Callees: what it leads to" node={data.callees} whole={data.all_total_ns} />
     </>
@@ -138,14 +184,32 @@ function Wing({ title, node, whole }: { title: string; node: ButterflyNode; whol
     <section class="wing" aria-label={title}>
       <h3 class="section-title">{title}</h3>
       <div role="tree" aria-label={title}>
-        <Branch key={node.name} node={node} whole={whole} top={Math.max(1, node.total_ns)} depth={0} />
+        <Branch
+          key={node.name}
+          node={node}
+          whole={whole}
+          top={Math.max(1, node.total_ns)}
+          depth={0}
+        />
       </div>
     </section>
   );
 }
 
 /** A branch with one child is followed down to where it forks; the rest is opened by hand. */
-function Branch({ node, whole, top, depth, open: initially = true }: { node: ButterflyNode; whole: number; top: number; depth: number; open?: boolean }) {
+function Branch({
+  node,
+  whole,
+  top,
+  depth,
+  open: initially = true,
+}: {
+  node: ButterflyNode;
+  whole: number;
+  top: number;
+  depth: number;
+  open?: boolean;
+}) {
   const open = useSignal(initially && depth < 30);
   const leaf = node.children.length === 0;
   const { of } = store.stacks.value;
@@ -162,15 +226,23 @@ function Branch({ node, whole, top, depth, open: initially = true }: { node: But
           if (event.key === "ArrowRight") open.value = true;
           else if (event.key === "ArrowLeft") open.value = false;
           else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-            const all = [...(event.currentTarget.closest("[role=tree]")?.querySelectorAll<HTMLElement>("[role=treeitem]") ?? [])];
+            const all = [
+              ...(event.currentTarget
+                .closest("[role=tree]")
+                ?.querySelectorAll<HTMLElement>("[role=treeitem]") ?? []),
+            ];
             all[all.indexOf(event.currentTarget) + (event.key === "ArrowDown" ? 1 : -1)]?.focus();
-          } else if (event.key === "Enter") store.stacks.value = { ...store.stacks.value, function: node.name };
+          } else if (event.key === "Enter")
+            store.stacks.value = { ...store.stacks.value, function: node.name };
           else return;
           event.preventDefault();
         }}
         onContextMenu={(event) => {
           event.preventDefault();
-          openMenu(node.name, functionMenu(node.name, of), { x: event.clientX, y: event.clientY });
+          openMenu(node.name, functionMenu(node.name, of), {
+            x: event.clientX,
+            y: event.clientY,
+          });
         }}
       >
         <span class="share" aria-hidden="true">
@@ -178,16 +250,37 @@ function Branch({ node, whole, top, depth, open: initially = true }: { node: But
         </span>
         <span class="num">{durationText(node.total_ns)}</span>
         <span class="num dim">{percent(node.total_ns, whole)}</span>
-        <span class="twist" aria-hidden="true" style={{ marginLeft: `${Math.min(depth, 24) * 12}px` }}>
+        <span
+          class="twist"
+          aria-hidden="true"
+          style={{ marginLeft: `${Math.min(depth, 24) * 12}px` }}
+        >
           {leaf ? "" : open.value ? "▾" : "▸"}
         </span>
-        <span class="branch-name" onDblClick={() => (store.stacks.value = { ...store.stacks.value, function: node.name })}>
+        <span
+          class="branch-name"
+          onDblClick={() => (store.stacks.value = { ...store.stacks.value, function: node.name })}
+        >
           {node.name}
         </span>
       </div>
-      {open.value && node.children.map((child) => <Branch key={child.name} node={child} whole={whole} top={top} depth={depth + 1} open={child.total_ns * 20 > top} />)}
+      {open.value &&
+        node.children.map((child) => (
+          <Branch
+            key={child.name}
+            node={child}
+            whole={whole}
+            top={top}
+            depth={depth + 1}
+            open={child.total_ns * 20 > top}
+          />
+        ))}
       {open.value && (node.cut ?? 0) > 0 && (
-        <div class="branch dim" role="none" style={{ paddingLeft: `${Math.min(depth + 1, 24) * 12 + 250}px` }}>
+        <div
+          class="branch dim"
+          role="none"
+          style={{ paddingLeft: `${Math.min(depth + 1, 24) * 12 + 250}px` }}
+        >
           … and {node.cut} smaller
         </div>
       )}

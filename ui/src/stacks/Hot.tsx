@@ -18,9 +18,16 @@ export function Hot() {
         const name = function_();
         if (trace === null || name === null || !status.value.data?.ready.tables) return null;
         const asked = { ...whereParams(store.selection.value, "sample"), function: name };
-        return { key: JSON.stringify([trace, asked]), subject: `${trace} ${name}`, ask: (signal) => getJson(tracePath(trace, "hot"), asked, signal) };
+        return {
+          key: JSON.stringify([trace, asked]),
+          subject: `${trace} ${name}`,
+          ask: (signal) => getJson(tracePath(trace, "hot"), asked, signal),
+        };
       });
-    return { list: question<HotFunctions>(() => ""), one: question<HotFunction>(() => store.stacks.value.function || null) };
+    return {
+      list: question<HotFunctions>(() => ""),
+      one: question<HotFunction>(() => store.stacks.value.function || null),
+    };
   }, []);
   useEffect(
     () => () => {
@@ -39,9 +46,13 @@ export function Hot() {
         {list.data && <Functions data={list.data} />}
       </div>
       <div class="wings">
-        {store.stacks.value.function === "" && <p class="empty">Choose a function on the left to see its instructions.</p>}
+        {store.stacks.value.function === "" && (
+          <p class="empty">Choose a function on the left to see its instructions.</p>
+        )}
         {one.error && <Trouble error={one.error} />}
-        {store.stacks.value.function !== "" && !one.error && !one.data && <Busy what="Disassembling …" />}
+        {store.stacks.value.function !== "" && !one.error && !one.data && (
+          <Busy what="Disassembling …" />
+        )}
         {one.data && <Instructions data={one.data} />}
       </div>
     </div>
@@ -49,7 +60,8 @@ export function Hot() {
 }
 
 function Functions({ data }: { data: HotFunctions }) {
-  if (data.functions.length === 0) return <p class="empty">No CPU sample is within the selection.</p>;
+  if (data.functions.length === 0)
+    return <p class="empty">No CPU sample is within the selection.</p>;
   return (
     <table class="ranked">
       <thead>
@@ -69,7 +81,16 @@ function Functions({ data }: { data: HotFunctions }) {
             <td class="num">{count(entry.samples)}</td>
             <td class="num">{(entry.share * 100).toFixed(1)} %</td>
             <td>
-              <button class="proof name" title={entry.module ?? ""} onClick={() => (store.stacks.value = { ...store.stacks.value, function: entry.function })}>
+              <button
+                class="proof name"
+                title={entry.module ?? ""}
+                onClick={() =>
+                  (store.stacks.value = {
+                    ...store.stacks.value,
+                    function: entry.function,
+                  })
+                }
+              >
                 {entry.function}
               </button>
             </td>
@@ -82,7 +103,13 @@ function Functions({ data }: { data: HotFunctions }) {
 
 function Instructions({ data }: { data: HotFunction }) {
   const top = Math.max(1, ...data.lines.map((line) => line.samples));
-  const text = () => data.lines.map((line) => `${String(line.samples).padStart(7)}  ${line.address ?? line.offset}  ${line.text}`).join("\n");
+  const text = () =>
+    data.lines
+      .map(
+        (line) =>
+          `${String(line.samples).padStart(7)}  ${line.address ?? line.offset}  ${line.text}`,
+      )
+      .join("\n");
   return (
     <section aria-label={`Instructions of ${data.function}`}>
       <h3 class="section-title">

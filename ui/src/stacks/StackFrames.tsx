@@ -19,7 +19,12 @@ export function StackFrames({ stack }: { stack: StackRef }) {
       ask<StackAnswer>(() => {
         const trace = store.trace.value;
         const { stack: id, kind } = asked.value;
-        return trace === null ? null : { key: `${trace} ${kind} ${id}`, ask: (signal) => getJson(tracePath(trace, "stack"), { id, kind }, signal) };
+        return trace === null
+          ? null
+          : {
+              key: `${trace} ${kind} ${id}`,
+              ask: (signal) => getJson(tracePath(trace, "stack"), { id, kind }, signal),
+            };
       }),
     [],
   );
@@ -31,14 +36,27 @@ export function StackFrames({ stack }: { stack: StackRef }) {
     <section aria-label={NAMES[data.kind]}>
       <h3 class="section-title">
         {NAMES[data.kind]}
-        <button class="btn small" onClick={() => void copy(data.frames.map(frameText).join("\n"), "the stack")}>
+        <button
+          class="btn small"
+          onClick={() => void copy(data.frames.map(frameText).join("\n"), "the stack")}
+        >
           Copy
         </button>
       </h3>
       <ol class="frames">
         {data.frames.map((frame, i) => (
           <li key={i} class={`${frame.kernel ? "kernel" : ""} ${frame.noise ? "noise" : ""}`}>
-            <button class="frame" title={`${frame.module ?? ""} ${frame.file ?? ""}${frame.line ? `:${frame.line}` : ""}`} onClick={(event) => openMenu(frame.function, functionMenu(frame.function, data.kind), event.currentTarget)}>
+            <button
+              class="frame"
+              title={`${frame.module ?? ""} ${frame.file ?? ""}${frame.line ? `:${frame.line}` : ""}`}
+              onClick={(event) =>
+                openMenu(
+                  frame.function,
+                  functionMenu(frame.function, data.kind),
+                  event.currentTarget,
+                )
+              }
+            >
               {frame.function}
               {frame.inlined && <span class="dim"> (inlined)</span>}
             </button>
@@ -51,7 +69,8 @@ export function StackFrames({ stack }: { stack: StackRef }) {
 }
 
 function where(frame: Frame): string {
-  if (frame.file) return `${frame.file.split(/[\\/]/).pop() ?? ""}${frame.line ? `:${frame.line}` : ""}`;
+  if (frame.file)
+    return `${frame.file.split(/[\\/]/).pop() ?? ""}${frame.line ? `:${frame.line}` : ""}`;
   return frame.module?.split(/[\\/]/).pop() ?? "";
 }
 
@@ -72,13 +91,25 @@ export function functionMenu(name: string, of: store.StackKind) {
 }
 
 export function butterfly(name: string, of: store.StackKind): void {
-  store.stacks.value = { ...store.stacks.value, of, form: "butterfly", by: "function", function: name };
+  store.stacks.value = {
+    ...store.stacks.value,
+    of,
+    form: "butterfly",
+    by: "function",
+    function: name,
+  };
   store.view.value = "stacks";
   if (store.layout.value === "timeline") store.layout.value = "split";
 }
 
 function hot(name: string): void {
-  store.stacks.value = { ...store.stacks.value, of: "sample", form: "address", by: "function", function: name };
+  store.stacks.value = {
+    ...store.stacks.value,
+    of: "sample",
+    form: "address",
+    by: "function",
+    function: name,
+  };
   store.view.value = "stacks";
   if (store.layout.value === "timeline") store.layout.value = "split";
 }

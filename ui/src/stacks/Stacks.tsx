@@ -7,7 +7,11 @@ import "./stacks.css";
 
 const OF: readonly { of: store.StackKind; title: string; hint: string }[] = [
   { of: "wait", title: "Waits", hint: "Where threads slept, by the time slept" },
-  { of: "wake", title: "Wakes", hint: "From where threads were woken, by the time of waiting that it ended" },
+  {
+    of: "wake",
+    title: "Wakes",
+    hint: "From where threads were woken, by the time of waiting that it ended",
+  },
   { of: "sample", title: "Samples", hint: "What CPUs were executing" },
 ];
 const FORMS: readonly { form: store.StacksState["form"]; title: string; hint: string }[] = [
@@ -30,7 +34,13 @@ export function Stacks() {
               class="btn small"
               title={entry.hint}
               aria-pressed={state.of === entry.of}
-              onClick={() => change({ of: entry.of, root: [], ...(state.form === "address" && entry.of !== "sample" ? { form: "flame" } : {}) })}
+              onClick={() =>
+                change({
+                  of: entry.of,
+                  root: [],
+                  ...(state.form === "address" && entry.of !== "sample" ? { form: "flame" } : {}),
+                })
+              }
             >
               {entry.title}
             </button>
@@ -38,7 +48,18 @@ export function Stacks() {
         </div>
         <div class="presets" role="group" aria-label="Form">
           {FORMS.map((entry) => (
-            <button key={entry.form} class="btn small" title={entry.hint} aria-pressed={state.form === entry.form} onClick={() => change({ form: entry.form, ...(entry.form === "address" ? { of: "sample" } : {}) })}>
+            <button
+              key={entry.form}
+              class="btn small"
+              title={entry.hint}
+              aria-pressed={state.form === entry.form}
+              onClick={() =>
+                change({
+                  form: entry.form,
+                  ...(entry.form === "address" ? { of: "sample" } : {}),
+                })
+              }
+            >
               {entry.title}
             </button>
           ))}
@@ -46,7 +67,12 @@ export function Stacks() {
         {state.form === "butterfly" && (
           <div class="presets" role="group" aria-label="Count by">
             {(["function", "module", "file"] as const).map((by) => (
-              <button key={by} class="btn small" aria-pressed={state.by === by} onClick={() => change({ by, function: "" })}>
+              <button
+                key={by}
+                class="btn small"
+                aria-pressed={state.by === by}
+                onClick={() => change({ by, function: "" })}
+              >
                 {by}
               </button>
             ))}
@@ -58,7 +84,15 @@ export function Stacks() {
           </button>
         )}
       </div>
-      <div class="stacks-body">{state.form === "butterfly" ? <Butterfly /> : state.form === "address" ? <Hot /> : <Flame />}</div>
+      <div class="stacks-body">
+        {state.form === "butterfly" ? (
+          <Butterfly />
+        ) : state.form === "address" ? (
+          <Hot />
+        ) : (
+          <Flame />
+        )}
+      </div>
     </div>
   );
 }

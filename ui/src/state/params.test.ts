@@ -5,10 +5,23 @@ import { NO_SELECTION } from "./store";
 
 test("a selected function filters the table's own stack column", () => {
   const selection = { ...NO_SELECTION, range: range(1.4, 7), thread: threadIx(3), stack: "lock" };
-  expect(whereParams(selection, "waits")).toEqual({ from: 1, to: 7, thread: 3, process: null, where: "wait stack ~ 'lock'" });
-  expect(whereParams(selection, "sample", "tid = 5 or tid = 6").where).toBe("(tid = 5 or tid = 6) and (stack ~ 'lock')");
+  expect(whereParams(selection, "waits")).toEqual({
+    from: 1,
+    to: 7,
+    thread: 3,
+    process: null,
+    where: "wait stack ~ 'lock'",
+  });
+  expect(whereParams(selection, "sample", "tid = 5 or tid = 6").where).toBe(
+    "(tid = 5 or tid = 6) and (stack ~ 'lock')",
+  );
   expect(whereParams(selection, "lifetimes", " ").where).toBeNull();
-  expect(["waits", "sample", "lifetimes", "stalls"].map(hasStacks)).toEqual([true, true, false, false]);
+  expect(["waits", "sample", "lifetimes", "stalls"].map(hasStacks)).toEqual([
+    true,
+    true,
+    false,
+    false,
+  ]);
 });
 
 test("values are quoted with the quotes that they do not hold", () => {

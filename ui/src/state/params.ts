@@ -32,7 +32,10 @@ export function whereParams(s: Selection, of: string, where = ""): Params {
   const column = STACK_COLUMN[of];
   const parts = where.trim() === "" ? [] : [where.trim()];
   if (s.stack !== null && column !== undefined) parts.push(`${column} ~ ${quoted(s.stack)}`);
-  return { ...selectionParams(s), where: parts.length > 1 ? parts.map((part) => `(${part})`).join(" and ") : (parts[0] ?? null) };
+  return {
+    ...selectionParams(s),
+    where: parts.length > 1 ? parts.map((part) => `(${part})`).join(" and ") : (parts[0] ?? null),
+  };
 }
 
 /** A value of a filter expression. One that holds both kinds of quotes is cut before the second kind: there is no escape for it. */

@@ -5,7 +5,15 @@
  * several signals (opening a stall moves the window too) is one step of the browser's history.
  */
 import { batch, computed, signal } from "@preact/signals";
-import { type Ns, type ProcessIx, type Range, type StallId, type ThreadIx, confine, range } from "../units";
+import {
+  type Ns,
+  type ProcessIx,
+  type Range,
+  type StallId,
+  type ThreadIx,
+  confine,
+  range,
+} from "../units";
 
 /** The views; the timeline stands below each of them. */
 export const VIEWS = ["answers", "tables", "stacks"] as const;
@@ -80,17 +88,36 @@ export const kept = signal<readonly Range[]>([]);
 export const search = signal("");
 /** The event whose details stand beside the view. */
 export const event = signal<EventKey | null>(null);
-export const table = signal<TableState>({ preset: "waits", table: "waits", by: [], show: [], graph: [], where: "", sort: "" });
-export const stacks = signal<StacksState>({ of: "wait", form: "flame", root: [], function: "", by: "function" });
+export const table = signal<TableState>({
+  preset: "waits",
+  table: "waits",
+  by: [],
+  show: [],
+  graph: [],
+  where: "",
+  sort: "",
+});
+export const stacks = signal<StacksState>({
+  of: "wait",
+  form: "flame",
+  root: [],
+  function: "",
+  by: "function",
+});
 
 /** The stretch of time that the timeline shows, always within the trace. */
 export const window = computed<Range>(() => confine(shown.value ?? extent.value, extent.value));
 
 /** Whether one thread and a stretch of time are selected, which can be explained as a stall is. */
-export const canExplain = computed(() => selection.value.thread !== null && selection.value.range !== null);
+export const canExplain = computed(
+  () => selection.value.thread !== null && selection.value.range !== null,
+);
 
 /** Not in the URL, shared by all views: what the pointer is over. */
-export const hovered = signal<{ thread: ThreadIx | null; process: ProcessIx | null }>({ thread: null, process: null });
+export const hovered = signal<{ thread: ThreadIx | null; process: ProcessIx | null }>({
+  thread: null,
+  process: null,
+});
 /** Not in the URL: a lane that the timeline scrolls to and marks, as after a click on a word of the answer. */
 export const reveal = signal<{ lane: string; at: Ns } | null>(null);
 /** Not in the URL: what the live region says to a screen reader. */
@@ -106,7 +133,12 @@ export function show(to: Range | null): void {
 /** Shows a stretch of time with a margin on both sides, as after clicking a stall. */
 export function showAround(what: Range, margin = 0.08): void {
   const extra = Math.max(1000, (what.to - what.from) * margin);
-  show(range(Math.max(extent.value.from, what.from - extra), Math.min(extent.value.to, what.to + extra)));
+  show(
+    range(
+      Math.max(extent.value.from, what.from - extra),
+      Math.min(extent.value.to, what.to + extra),
+    ),
+  );
 }
 
 /** Changes parts of the selection: `select({ thread })`, `select({ range: null })`. */
@@ -160,7 +192,15 @@ export function openTrace(name: string | null): void {
     layout.value = "split";
     kept.value = [];
     search.value = "";
-    table.value = { preset: "waits", table: "waits", by: [], show: [], graph: [], where: "", sort: "" };
+    table.value = {
+      preset: "waits",
+      table: "waits",
+      by: [],
+      show: [],
+      graph: [],
+      where: "",
+      sort: "",
+    };
     stacks.value = { of: "wait", form: "flame", root: [], function: "", by: "function" };
   });
 }
@@ -170,4 +210,3 @@ export function say(text: string): void {
   said.value = text;
   toast.value = text;
 }
-

@@ -26,7 +26,8 @@ export const density = signal<Density>("comfortable");
 /** Takes the stored look or the system's, and writes changes into the document; call once. */
 export function dress(doc: Document): void {
   const look = stored();
-  theme.value = look.theme ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
+  theme.value =
+    look.theme ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
   density.value = look.density === "compact" ? "compact" : "comfortable";
   let first = true;
   effect(() => {

@@ -15,23 +15,46 @@ test("everything comes back as it was written", () => {
     view: "stacks",
     layout: "timeline",
     shown: range(5, 9_007_199_254_740_991),
-    selection: { range: range(1, 2), thread: threadIx(0), process: processIx(7), stack: "operator<<, (&)" },
+    selection: {
+      range: range(1, 2),
+      thread: threadIx(0),
+      process: processIx(7),
+      stack: "operator<<, (&)",
+    },
     stall: 3,
     hop: 0,
     kept: [range(7, 7), range(20, 9_007_199_254_740_991)],
     search: "/a|b/",
     event: { kind: "provider", index: 18 },
-    table: { preset: "waits", table: "switches", by: ["thread", "wait stack"], show: ["count", "sum:off-CPU"], graph: ["max:waited"], where: "waited > 5ms and thread = 'a, b'", sort: "sum:waited:desc" },
-    stacks: { of: "sample", form: "butterfly", root: ["4", "9"], function: "std::vec<a, b>::f", by: "module" },
+    table: {
+      preset: "waits",
+      table: "switches",
+      by: ["thread", "wait stack"],
+      show: ["count", "sum:off-CPU"],
+      graph: ["max:waited"],
+      where: "waited > 5ms and thread = 'a, b'",
+      sort: "sum:waited:desc",
+    },
+    stacks: {
+      of: "sample",
+      form: "butterfly",
+      root: ["4", "9"],
+      function: "std::vec<a, b>::f",
+      by: "module",
+    },
   };
   expect(parse(write(place))).toEqual(place);
 });
 
 test("an ungrouped table is not the preset's grouping", () => {
-  expect(parse(write({ ...USUAL, table: { ...USUAL.table, by: ["none"] } })).table.by).toEqual(["none"]);
+  expect(parse(write({ ...USUAL, table: { ...USUAL.table, by: ["none"] } })).table.by).toEqual([
+    "none",
+  ]);
 });
 
 test("nonsense is as if it were not there", () => {
-  const place = parse("?trace=a&view=x&window=9-5&range=a-b&thread=-1&event=foo-1&stall=1e9&marks=5-4,x,,-1&of=none&form=&layout=full");
+  const place = parse(
+    "?trace=a&view=x&window=9-5&range=a-b&thread=-1&event=foo-1&stall=1e9&marks=5-4,x,,-1&of=none&form=&layout=full",
+  );
   expect(place).toEqual({ ...USUAL, trace: "a" });
 });

@@ -60,7 +60,11 @@ function oneOf<T extends string>(allowed: readonly T[], text: string | null, oth
 
 export function write(place: Place): string {
   const out = new URLSearchParams();
-  const put = (name: string, value: string | number | null, usual: string | number | null = null) => {
+  const put = (
+    name: string,
+    value: string | number | null,
+    usual: string | number | null = null,
+  ) => {
     if (value !== null && value !== "" && value !== usual) out.set(name, String(value));
   };
   put("trace", place.trace);
@@ -94,7 +98,8 @@ export function write(place: Place): string {
 
 export function parse(text: string): Place {
   const from = new URLSearchParams(text);
-  const list = (name: string, separator = ",") => (from.get(name) ?? "").split(separator).filter((part) => part !== "");
+  const list = (name: string, separator = ",") =>
+    (from.get(name) ?? "").split(separator).filter((part) => part !== "");
   const preset = from.get("preset") ?? "waits";
   const thread = parseIndex(from.get("thread"));
   const process = parseIndex(from.get("process"));

@@ -16,7 +16,13 @@ export function Graph({ of, first }: { of: Arrangement; first: TablePage | null 
   if (of.graph.length === 0) return null;
   return (
     <div ref={ref} class="graph" aria-hidden="true">
-      {width > 0 && first && (of.by.length > 0 ? <Bars of={of} page={first} width={width} /> : <Dots of={of} page={first} width={width} />)}
+      {width > 0 &&
+        first &&
+        (of.by.length > 0 ? (
+          <Bars of={of} page={first} width={width} />
+        ) : (
+          <Dots of={of} page={first} width={width} />
+        ))}
     </div>
   );
 }
@@ -24,7 +30,11 @@ export function Graph({ of, first }: { of: Arrangement; first: TablePage | null 
 /** Where a graphed column's value is in a page's cells. */
 function columnIndex(page: TablePage, text: string): number {
   const { aggregate, column } = spec(text);
-  return page.columns.findIndex((c) => (aggregate === "count" ? c.aggregate === "count" : c.column === column && c.aggregate === aggregate));
+  return page.columns.findIndex((c) =>
+    aggregate === "count"
+      ? c.aggregate === "count"
+      : c.column === column && c.aggregate === aggregate,
+  );
 }
 
 function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: number }) {
@@ -41,14 +51,24 @@ function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
         return values.map((value, i) => {
           const height = (value / top) * (HEIGHT - 22);
           const cell = rows[i]?.cells[0] ?? null;
-          const name = (isStack(cell) ? cell.told : cellText(cell, page.columns[0]?.kind ?? "text")) || "(none)";
+          const name =
+            (isStack(cell) ? cell.told : cellText(cell, page.columns[0]?.kind ?? "text")) ||
+            "(none)";
           return (
             <g key={`${text} ${i}`}>
               <title>{`${name}: ${title(text).tag} ${title(text).name} ${cellText(value, kind)}`}</title>
-              <rect x={i * slot + 2 + series * bar} y={HEIGHT - 14 - height} width={Math.max(1, bar - 1)} height={Math.max(1, height)} fill={`var(${COLORS[series % COLORS.length]})`} />
+              <rect
+                x={i * slot + 2 + series * bar}
+                y={HEIGHT - 14 - height}
+                width={Math.max(1, bar - 1)}
+                height={Math.max(1, height)}
+                fill={`var(${COLORS[series % COLORS.length]})`}
+              />
               {series === 0 && slot >= 44 && (
                 <text x={i * slot + 2} y={HEIGHT - 3} font-size="10" fill="var(--dim)">
-                  {name.length > slot / 6 ? `${(isStack(cell) ? name.slice(-Math.floor(slot / 6)) : name.slice(0, Math.floor(slot / 6) - 1)).trim()}…` : name}
+                  {name.length > slot / 6
+                    ? `${(isStack(cell) ? name.slice(-Math.floor(slot / 6)) : name.slice(0, Math.floor(slot / 6) - 1)).trim()}…`
+                    : name}
                 </text>
               )}
             </g>
@@ -72,8 +92,21 @@ function Dots({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
           const x = (((row.from ?? 0) - range.from) / (range.to - range.from)) * width;
           const height = (Number(row.cells[index] ?? 0) / top) * (HEIGHT - 22);
           // As wide as it is long: what overlaps is darker.
-          const span = row.to === null || row.from === null ? 0 : ((row.to - row.from) / (range.to - range.from)) * width;
-          return <rect key={`${text} ${i}`} x={x} y={HEIGHT - 10 - height} width={Math.max(2, span)} height={Math.max(1, height)} fill={`var(${COLORS[series % COLORS.length]})`} fill-opacity="0.45" />;
+          const span =
+            row.to === null || row.from === null
+              ? 0
+              : ((row.to - row.from) / (range.to - range.from)) * width;
+          return (
+            <rect
+              key={`${text} ${i}`}
+              x={x}
+              y={HEIGHT - 10 - height}
+              width={Math.max(2, span)}
+              height={Math.max(1, height)}
+              fill={`var(${COLORS[series % COLORS.length]})`}
+              fill-opacity="0.45"
+            />
+          );
         });
       })}
       <Legend of={of} width={width} more={page.total - page.rows.length} what="rows" />
@@ -81,7 +114,17 @@ function Dots({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
   );
 }
 
-function Legend({ of, width, more, what }: { of: Arrangement; width: number; more: number; what: string }) {
+function Legend({
+  of,
+  width,
+  more,
+  what,
+}: {
+  of: Arrangement;
+  width: number;
+  more: number;
+  what: string;
+}) {
   const names = of.graph.map((text) => `${title(text).tag} ${title(text).name}`.trim()).join(", ");
   return (
     <text x={width - 6} y="12" font-size="11" text-anchor="end" fill="var(--dim)">

@@ -31,7 +31,11 @@ export function Grid({ of, onStack }: GridProps) {
   void model.version.value;
   const root = model.rows();
   const rowHeight = density.value === "compact" ? 20 : 24;
-  const view: scroll.Scrolling = { rows: tree.size(root), rowHeight, viewHeight: Math.max(1, size.value.height - HEAD - rowHeight) };
+  const view: scroll.Scrolling = {
+    rows: tree.size(root),
+    rowHeight,
+    viewHeight: Math.max(1, size.value.height - HEAD - rowHeight),
+  };
   const seen = scroll.visible(view, top.value);
   const texts = [...of.by, ...of.show, ...of.graph];
   const widths = columnWidths(of, size.value.width);
@@ -50,7 +54,8 @@ export function Grid({ of, onStack }: GridProps) {
   const openRow = (place: tree.Place) => {
     if (place.row === null) return;
     if (place.level.path.length < of.by.length) model.toggle(place);
-    else if (place.row.lane !== null || place.row.from !== null) follow({ lane: place.row.lane, from: place.row.from, to: place.row.to });
+    else if (place.row.lane !== null || place.row.from !== null)
+      follow({ lane: place.row.lane, from: place.row.from, to: place.row.to });
   };
   const menuFor = (place: tree.Place, at: number, where: Element | { x: number; y: number }) => {
     const text = texts[at];
@@ -71,12 +76,14 @@ export function Grid({ of, onStack }: GridProps) {
     else if (event.key === "Home") goTo(0);
     else if (event.key === "End") goTo(view.rows - 1);
     else if (event.key === "ArrowRight") {
-      if (place && depth < of.by.length && column.value <= depth && !tree.isOpen(place)) model.toggle(place);
+      if (place && depth < of.by.length && column.value <= depth && !tree.isOpen(place))
+        model.toggle(place);
       else column.value = Math.min(texts.length - 1, column.value + 1);
     } else if (event.key === "ArrowLeft") {
       if (column.value > depth) column.value -= 1;
       else if (place && tree.isOpen(place)) model.toggle(place);
-      else if (place?.level.parent) goTo(tree.visibleIndex(place.level.parent.level, place.level.parent.index));
+      else if (place?.level.parent)
+        goTo(tree.visibleIndex(place.level.parent.level, place.level.parent.index));
       else column.value = Math.max(0, column.value - 1);
     } else if ((event.key === "Enter" || event.key === " ") && place) openRow(place);
     else if ((event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey)) && place) {
@@ -108,7 +115,8 @@ export function Grid({ of, onStack }: GridProps) {
           const text = texts[cell];
           const value = text === undefined ? undefined : cellOf(of, place, text, cell);
           if (isStack(value) && place.level.path.length !== cell) onStack(value);
-          else if (cell <= place.level.path.length || place.level.path.length === of.by.length) openRow(place);
+          else if (cell <= place.level.path.length || place.level.path.length === of.by.length)
+            openRow(place);
         }}
         onMenu={(cell, event) => {
           active.value = at;
@@ -141,26 +149,51 @@ export function Grid({ of, onStack }: GridProps) {
         event.currentTarget.scrollTop += event.deltaY / factor;
       }}
     >
-      <div class="grid-content" role="presentation" style={{ height: `${HEAD + scroll.contentHeight(view) + rowHeight}px`, width: `${whole}px` }}>
+      <div
+        class="grid-content"
+        role="presentation"
+        style={{
+          height: `${HEAD + scroll.contentHeight(view) + rowHeight}px`,
+          width: `${whole}px`,
+        }}
+      >
         <Heads of={of} widths={widths} />
         {rows}
         {/* Rows are placed over this; it puts the totals at the end of the flow, from where they stick to the bottom. */}
         <div role="presentation" style={{ height: `${scroll.contentHeight(view)}px` }} />
         {first && (
-          <div class="grid-row totals" role="row" style={{ gridTemplateColumns: template, height: `${rowHeight}px`, width: `${whole}px` }}>
+          <div
+            class="grid-row totals"
+            role="row"
+            style={{
+              gridTemplateColumns: template,
+              height: `${rowHeight}px`,
+              width: `${whole}px`,
+            }}
+          >
             {texts.map((text, i) => {
               const at = first.columns.findIndex((c) => matches(c, text));
               const total = i < of.by.length ? undefined : first.totals[at];
               return (
-                <span key={text} role="gridcell" class={isNumeric(kindOf(of.info, text)) && i >= of.by.length ? "cell num" : "cell"}>
-                  {i === 0 ? `${plural(first.total, of.by.length > 0 ? "group" : "row")}${of.by.length > 0 ? ` of ${count(first.matched)} rows` : ""}${first.outside > 0 ? `, ${count(first.outside)} outside the span that all CPUs cover` : ""}` : cellText(total ?? null, kindOf(of.info, text))}
+                <span
+                  key={text}
+                  role="gridcell"
+                  class={
+                    isNumeric(kindOf(of.info, text)) && i >= of.by.length ? "cell num" : "cell"
+                  }
+                >
+                  {i === 0
+                    ? `${plural(first.total, of.by.length > 0 ? "group" : "row")}${of.by.length > 0 ? ` of ${count(first.matched)} rows` : ""}${first.outside > 0 ? `, ${count(first.outside)} outside the span that all CPUs cover` : ""}`
+                    : cellText(total ?? null, kindOf(of.info, text))}
                 </span>
               );
             })}
           </div>
         )}
       </div>
-      {first && first.total === 0 && <p class="empty grid-empty">No row is left by the selection and the filter.</p>}
+      {first && first.total === 0 && (
+        <p class="empty grid-empty">No row is left by the selection and the filter.</p>
+      )}
     </div>
   );
 }
@@ -170,7 +203,9 @@ export const HEAD = 30;
 
 function matches(column: { column: string; aggregate: string | null }, text: string): boolean {
   const { aggregate, column: name } = spec(text);
-  return aggregate === "count" ? column.aggregate === "count" : column.column === name && column.aggregate === aggregate;
+  return aggregate === "count"
+    ? column.aggregate === "count"
+    : column.column === name && column.aggregate === aggregate;
 }
 
 /** The cell of a row under a column; `undefined` where the row has none. */
@@ -182,7 +217,9 @@ function cellOf(of: Arrangement, place: tree.Place, text: string, at: number): C
   const leaf = depth === of.by.length;
   const { aggregate, column } = spec(text);
   if (leaf && aggregate === "count") return undefined;
-  const index = leaf ? page.columns.findIndex((c) => c.column === column) : page.columns.findIndex((c) => matches(c, text));
+  const index = leaf
+    ? page.columns.findIndex((c) => c.column === column)
+    : page.columns.findIndex((c) => matches(c, text));
   return index < 0 ? undefined : row.cells[index];
 }
 
@@ -200,7 +237,19 @@ interface RowProps {
   onMenu: (cell: number, event: MouseEvent) => void;
 }
 
-function Row({ of, at, place, texts, template, y, height, width, active, onClick, onMenu }: RowProps) {
+function Row({
+  of,
+  at,
+  place,
+  texts,
+  template,
+  y,
+  height,
+  width,
+  active,
+  onClick,
+  onMenu,
+}: RowProps) {
   const depth = place.level.path.length;
   const grouped = depth < of.by.length;
   const open = tree.isOpen(place);
@@ -215,14 +264,24 @@ function Row({ of, at, place, texts, template, y, height, width, active, onClick
       aria-selected={active !== null}
       data-depth={depth}
       class={`grid-row${at % 2 ? " odd" : ""}${active !== null ? " active" : ""}`}
-      style={{ transform: `translateY(${y}px)`, gridTemplateColumns: template, height: `${height}px`, width: `${width}px` }}
+      style={{
+        transform: `translateY(${y}px)`,
+        gridTemplateColumns: template,
+        height: `${height}px`,
+        width: `${width}px`,
+      }}
     >
       {texts.map((text, i) => {
         const cell = cellOf(of, place, text, i);
         const kind = kindOf(of.info, text);
         const group = i === depth && grouped;
         const moment = !grouped && i === of.by.length - 1 && row?.from != null;
-        const bar = i === of.by.length - 1 ? " gold-edge" : i === of.by.length + of.show.length - 1 && of.graph.length > 0 ? " blue-edge" : "";
+        const bar =
+          i === of.by.length - 1
+            ? " gold-edge"
+            : i === of.by.length + of.show.length - 1 && of.graph.length > 0
+              ? " blue-edge"
+              : "";
         return (
           <span
             key={text}
@@ -240,7 +299,15 @@ function Row({ of, at, place, texts, template, y, height, width, active, onClick
                 {open ? "▾" : "▸"}
               </span>
             )}
-            {row === null ? i === depth ? <span class="dim">…</span> : null : moment && row.from !== null ? <span class="dim">at {timeText(row.from, 1000)}</span> : <Text cell={cell} text={cellText(cell, kind)} group={group} />}
+            {row === null ? (
+              i === depth ? (
+                <span class="dim">…</span>
+              ) : null
+            ) : moment && row.from !== null ? (
+              <span class="dim">at {timeText(row.from, 1000)}</span>
+            ) : (
+              <Text cell={cell} text={cellText(cell, kind)} group={group} />
+            )}
           </span>
         );
       })}
@@ -259,6 +326,11 @@ function Text({ cell, text, group }: { cell: Cell | undefined; text: string; gro
   }
   if (group && text === "") return <span class="dim">(none)</span>;
   const wanted = store.search.value;
-  if (wanted.length < 2 || typeof cell !== "string" || !text.toLowerCase().includes(wanted.toLowerCase())) return <>{text}</>;
+  if (
+    wanted.length < 2 ||
+    typeof cell !== "string" ||
+    !text.toLowerCase().includes(wanted.toLowerCase())
+  )
+    return <>{text}</>;
   return <mark>{text}</mark>;
 }

@@ -23,11 +23,20 @@ import "./table.css";
 const COPIED = 5000;
 
 /** Each reason once, with the columns that hold nothing for it. */
-function byReason(lacks: TablePage["not_recorded"]): { columns: string; why: string; advice: string }[] {
+function byReason(
+  lacks: TablePage["not_recorded"],
+): { columns: string; why: string; advice: string }[] {
   const whys = [...new Set(lacks.map((lack) => lack.why))];
   return whys.map((why) => {
     const alike = lacks.filter((lack) => lack.why === why);
-    return { columns: alike.map((lack) => lack.column).filter(Boolean).join(", "), why, advice: alike[0]?.advice ?? "" };
+    return {
+      columns: alike
+        .map((lack) => lack.column)
+        .filter(Boolean)
+        .join(", "),
+      why,
+      advice: alike[0]?.advice ?? "",
+    };
   });
 }
 
@@ -37,11 +46,36 @@ export function Tables() {
   useEffect(
     () =>
       register(
-        { id: "copy.tsv", group: "Copy", title: "Copy the table as TSV", run: () => void copyAs(tsv, "TSV") },
-        { id: "copy.markdown", group: "Copy", title: "Copy the table as Markdown", run: () => void copyAs(markdownTable, "Markdown") },
-        { id: "copy.json", group: "Copy", title: "Copy the table as JSON", run: () => void copyAs(jsonTable, "JSON") },
-        { id: "table.ungroup", group: "Table", title: "Single rows: no grouping", run: () => (store.table.value = { ...store.table.value, by: ["none"], sort: "" }) },
-        { id: "table.reset", group: "Table", title: "The preset's columns again", run: () => choose(store.table.value.preset) },
+        {
+          id: "copy.tsv",
+          group: "Copy",
+          title: "Copy the table as TSV",
+          run: () => void copyAs(tsv, "TSV"),
+        },
+        {
+          id: "copy.markdown",
+          group: "Copy",
+          title: "Copy the table as Markdown",
+          run: () => void copyAs(markdownTable, "Markdown"),
+        },
+        {
+          id: "copy.json",
+          group: "Copy",
+          title: "Copy the table as JSON",
+          run: () => void copyAs(jsonTable, "JSON"),
+        },
+        {
+          id: "table.ungroup",
+          group: "Table",
+          title: "Single rows: no grouping",
+          run: () => (store.table.value = { ...store.table.value, by: ["none"], sort: "" }),
+        },
+        {
+          id: "table.reset",
+          group: "Table",
+          title: "The preset's columns again",
+          run: () => choose(store.table.value.preset),
+        },
       ),
     [],
   );
@@ -54,13 +88,19 @@ export function Tables() {
   const first = model.rows().pages.get(0) ?? null;
   const ignored: string[] = [...(first?.ignored ?? [])];
   const lacking = byReason(first?.not_recorded ?? []);
-  if (of && store.selection.value.stack !== null && !hasStacks(of.info.table)) ignored.push("function");
+  if (of && store.selection.value.stack !== null && !hasStacks(of.info.table))
+    ignored.push("function");
   return (
     <div class="tables" data-ready={first !== null && model.pending.value === 0}>
       <div class="toolbar" role="toolbar" aria-label="Table">
         <div class="presets" role="group" aria-label="Presets">
           {data.presets.map((preset) => (
-            <button key={preset.id} class="btn small" aria-pressed={store.table.value.preset === preset.id} onClick={() => choose(preset.id)}>
+            <button
+              key={preset.id}
+              class="btn small"
+              aria-pressed={store.table.value.preset === preset.id}
+              onClick={() => choose(preset.id)}
+            >
               {preset.name}
             </button>
           ))}
@@ -68,7 +108,17 @@ export function Tables() {
         <select
           aria-label="Table"
           value={of?.info.table ?? ""}
-          onChange={(event) => (store.table.value = { preset: event.currentTarget.value, table: event.currentTarget.value, by: [], show: [], graph: [], where: "", sort: "" })}
+          onChange={(event) =>
+            (store.table.value = {
+              preset: event.currentTarget.value,
+              table: event.currentTarget.value,
+              by: [],
+              show: [],
+              graph: [],
+              where: "",
+              sort: "",
+            })
+          }
         >
           {data.tables.map((table) => (
             <option key={table.table} value={table.table} title={table.doc}>
@@ -78,7 +128,11 @@ export function Tables() {
         </select>
         <Where />
         {of && (
-          <button class="btn small" aria-haspopup="menu" onClick={(event) => openMenu("Add a column", additions(of), event.currentTarget)}>
+          <button
+            class="btn small"
+            aria-haspopup="menu"
+            onClick={(event) => openMenu("Add a column", additions(of), event.currentTarget)}
+          >
             + Column
           </button>
         )}
@@ -89,8 +143,14 @@ export function Tables() {
             openMenu(
               "Copy the table",
               [
-                { title: "As TSV (spreadsheets)", run: () => void copyAs(tsv, "TSV") },
-                { title: "As Markdown", run: () => void copyAs(markdownTable, "Markdown") },
+                {
+                  title: "As TSV (spreadsheets)",
+                  run: () => void copyAs(tsv, "TSV"),
+                },
+                {
+                  title: "As Markdown",
+                  run: () => void copyAs(markdownTable, "Markdown"),
+                },
                 { title: "As JSON", run: () => void copyAs(jsonTable, "JSON") },
               ],
               event.currentTarget,
@@ -102,7 +162,8 @@ export function Tables() {
       </div>
       {ignored.length > 0 && (
         <p class="note">
-          This table has no column for the selected {ignored.join(" and ")}, so that does not restrict it.
+          This table has no column for the selected {ignored.join(" and ")}, so that does not
+          restrict it.
         </p>
       )}
       {lacking.map(({ columns, why, advice }) => (
@@ -120,7 +181,11 @@ export function Tables() {
               <aside class="details" aria-label="Stack">
                 <header>
                   <h2>Stack</h2>
-                  <button class="btn small" aria-label="Close the stack" onClick={() => (peeked.value = null)}>
+                  <button
+                    class="btn small"
+                    aria-label="Close the stack"
+                    onClick={() => (peeked.value = null)}
+                  >
                     ✕
                   </button>
                 </header>
@@ -163,7 +228,12 @@ function Where() {
         onBlur={(event) => event.currentTarget.form?.requestSubmit()}
       />
       {store.table.value.where !== "" && (
-        <button type="button" class="clear" aria-label="Remove the filter" onClick={() => (store.table.value = { ...store.table.value, where: "" })}>
+        <button
+          type="button"
+          class="clear"
+          aria-label="Remove the filter"
+          onClick={() => (store.table.value = { ...store.table.value, where: "" })}
+        >
           ✕
         </button>
       )}
@@ -174,16 +244,45 @@ function Where() {
 function additions(of: Arrangement) {
   const grouped = of.by.length > 0;
   const list = of.info.columns.flatMap((column) => {
-    const forms = grouped ? aggregatesOf(column).map((aggregate) => `${aggregate}:${column.name}`) : [column.name];
+    const forms = grouped
+      ? aggregatesOf(column).map((aggregate) => `${aggregate}:${column.name}`)
+      : [column.name];
     return [
-      ...(of.by.includes(column.name) ? [] : [{ title: `Group by ${column.name}`, hint: column.doc, run: () => (store.table.value = { ...store.table.value, by: [...of.by, column.name], show: of.show, graph: of.graph }) }]),
+      ...(of.by.includes(column.name)
+        ? []
+        : [
+            {
+              title: `Group by ${column.name}`,
+              hint: column.doc,
+              run: () =>
+                (store.table.value = {
+                  ...store.table.value,
+                  by: [...of.by, column.name],
+                  show: of.show,
+                  graph: of.graph,
+                }),
+            },
+          ]),
       ...forms
         .filter((form) => !of.show.includes(form) && !of.graph.includes(form))
         .slice(0, 1)
-        .map((form) => ({ title: form.replace(":", " "), hint: column.doc, run: () => (store.table.value = { ...store.table.value, by: grouped ? of.by : ["none"], show: [...of.show, form], graph: of.graph }) })),
+        .map((form) => ({
+          title: form.replace(":", " "),
+          hint: column.doc,
+          run: () =>
+            (store.table.value = {
+              ...store.table.value,
+              by: grouped ? of.by : ["none"],
+              show: [...of.show, form],
+              graph: of.graph,
+            }),
+        })),
     ];
   });
-  return [...list.filter((item) => !item.title.startsWith("Group")), ...list.filter((item) => item.title.startsWith("Group"))];
+  return [
+    ...list.filter((item) => !item.title.startsWith("Group")),
+    ...list.filter((item) => item.title.startsWith("Group")),
+  ];
 }
 
 async function copyAs(form: (table: Copied) => string, name: string): Promise<void> {
@@ -197,9 +296,11 @@ async function copyAs(form: (table: Copied) => string, name: string): Promise<vo
       rows: page.rows.map((row) => row.cells),
       more,
     };
-    await copy(form(copied), `${plural(page.rows.length, "row")} as ${name}${more > 0 ? `; ${plural(more, "row")} more were cut` : ""}`);
+    await copy(
+      form(copied),
+      `${plural(page.rows.length, "row")} as ${name}${more > 0 ? `; ${plural(more, "row")} more were cut` : ""}`,
+    );
   } catch {
     store.say("The rows could not be fetched.");
   }
 }
-

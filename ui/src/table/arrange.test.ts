@@ -3,7 +3,13 @@ import type { TableInfo, Tables } from "../api/types";
 import type { TableState } from "../state/store";
 import { UNGROUPED, place, remove, resolve, step } from "./arrange";
 
-const column = (name: string, kind: TableInfo["columns"][number]["kind"], sum = false) => ({ name, kind, sum, aliases: [], doc: "" });
+const column = (name: string, kind: TableInfo["columns"][number]["kind"], sum = false) => ({
+  name,
+  kind,
+  sum,
+  aliases: [],
+  doc: "",
+});
 const waits: TableInfo = {
   table: "waits",
   doc: "",
@@ -11,13 +17,37 @@ const waits: TableInfo = {
   show: ["blocked at", "waited", "thread"],
   aggregates: ["count", "sum:waited"],
   sort: "waited",
-  columns: [column("reason", "text"), column("thread", "text"), column("waited", "duration", true), column("tid", "number"), column("blocked at", "time")],
+  columns: [
+    column("reason", "text"),
+    column("thread", "text"),
+    column("waited", "duration", true),
+    column("tid", "number"),
+    column("blocked at", "time"),
+  ],
 };
 const tables: Tables = {
   tables: [waits],
-  presets: [{ id: "waits", name: "Waits", table: "waits", by: ["thread", "reason"], show: ["count", "sum:waited", "max:waited"], sort: "sum:waited:desc", graph: ["sum:waited"] }],
+  presets: [
+    {
+      id: "waits",
+      name: "Waits",
+      table: "waits",
+      by: ["thread", "reason"],
+      show: ["count", "sum:waited", "max:waited"],
+      sort: "sum:waited:desc",
+      graph: ["sum:waited"],
+    },
+  ],
 };
-const usual: TableState = { preset: "waits", table: "waits", by: [], show: [], graph: [], where: "", sort: "" };
+const usual: TableState = {
+  preset: "waits",
+  table: "waits",
+  by: [],
+  show: [],
+  graph: [],
+  where: "",
+  sort: "",
+};
 
 function arranged(state: Partial<TableState> = {}) {
   const of = resolve(tables, { ...usual, ...state });
@@ -34,7 +64,11 @@ test("without a wish the preset's columns stand, each once", () => {
 });
 
 test("ungrouped, sums are the columns behind them and counts have none", () => {
-  const of = arranged({ by: UNGROUPED, show: ["count", "sum:waited", "thread"], sort: "sum:waited:desc" });
+  const of = arranged({
+    by: UNGROUPED,
+    show: ["count", "sum:waited", "thread"],
+    sort: "sum:waited:desc",
+  });
   expect(of.by).toEqual([]);
   expect(of.show).toEqual(["waited", "thread"]);
   expect(of.sort).toBe("waited:desc");
@@ -59,11 +93,18 @@ test("the last group dragged out leaves single rows, not the preset's groups", (
 });
 
 test("a count cannot be grouped by", () => {
-  expect(place(arranged(), "count", "by", 0)).toEqual({ by: ["thread", "reason"], show: ["count", "max:waited"], graph: ["sum:waited"] });
+  expect(place(arranged(), "count", "by", 0)).toEqual({
+    by: ["thread", "reason"],
+    show: ["count", "max:waited"],
+    graph: ["sum:waited"],
+  });
 });
 
 test("across the blue bar a column is drawn", () => {
-  expect(place(arranged(), "count", "graph", 0)).toMatchObject({ show: ["max:waited"], graph: ["count", "sum:waited"] });
+  expect(place(arranged(), "count", "graph", 0)).toMatchObject({
+    show: ["max:waited"],
+    graph: ["count", "sum:waited"],
+  });
   expect(remove(arranged(), "sum:waited").graph).toEqual([]);
 });
 

@@ -28,7 +28,8 @@ export type AggregateName = (typeof AGGREGATES)[number];
 export function spec(text: string): { aggregate: string | null; column: string } {
   if (text === "count") return { aggregate: "count", column: "" };
   const at = text.indexOf(":");
-  if (at > 0 && (AGGREGATES as readonly string[]).includes(text.slice(0, at))) return { aggregate: text.slice(0, at), column: text.slice(at + 1) };
+  if (at > 0 && (AGGREGATES as readonly string[]).includes(text.slice(0, at)))
+    return { aggregate: text.slice(0, at), column: text.slice(at + 1) };
   return { aggregate: null, column: text };
 }
 
@@ -64,23 +65,46 @@ export function presetOf(tables: Tables, id: string): Preset | undefined {
 /** The state with everything filled in; unknown columns, as of an old link, are dropped. `null` for an unknown table. */
 export function resolve(tables: Tables, state: TableState): Arrangement | null {
   const preset = presetOf(tables, state.preset);
-  const info = tables.tables.find((table) => table.table === (preset && state.table === state.preset ? preset.table : state.table)) ?? tables.tables.find((table) => table.table === preset?.table);
+  const info =
+    tables.tables.find(
+      (table) =>
+        table.table === (preset && state.table === state.preset ? preset.table : state.table),
+    ) ?? tables.tables.find((table) => table.table === preset?.table);
   if (!info) return null;
   const ofPreset = preset?.table === info.table ? preset : undefined;
   const known = (text: string) => {
     const { aggregate, column } = spec(text);
     return aggregate === "count" || columnOf(info, column) !== undefined;
   };
-  const by = (state.by.length === 0 ? (ofPreset?.by ?? info.by) : state.by).filter((name) => columnOf(info, name));
+  const by = (state.by.length === 0 ? (ofPreset?.by ?? info.by) : state.by).filter((name) =>
+    columnOf(info, name),
+  );
   const grouped = by.length > 0;
-  const wanted = state.show.length === 0 ? (ofPreset?.show ?? (grouped ? info.aggregates : info.show)) : state.show;
-  const wantedGraph = state.graph.length === 0 ? (state.show.length === 0 ? (ofPreset?.graph ?? []) : []) : state.graph;
+  const wanted =
+    state.show.length === 0
+      ? (ofPreset?.show ?? (grouped ? info.aggregates : info.show))
+      : state.show;
+  const wantedGraph =
+    state.graph.length === 0
+      ? state.show.length === 0
+        ? (ofPreset?.graph ?? [])
+        : []
+      : state.graph;
   const form = (text: string) => (grouped ? asAggregate(info, text) : asPlain(text));
-  const fit = (list: readonly string[]) => [...new Set(list.filter(known).map(form).filter((text): text is string => text !== null))].filter((text) => !by.includes(text));
+  const fit = (list: readonly string[]) =>
+    [
+      ...new Set(
+        list
+          .filter(known)
+          .map(form)
+          .filter((text): text is string => text !== null),
+      ),
+    ].filter((text) => !by.includes(text));
   const graph = fit(wantedGraph);
   let show = fit(wanted).filter((text) => !graph.includes(text));
   if (show.length + graph.length === 0) show = fit(grouped ? info.aggregates : info.show);
-  const sort = state.sort === "" ? (ofPreset && state.by.length === 0 ? ofPreset.sort : "") : state.sort;
+  const sort =
+    state.sort === "" ? (ofPreset && state.by.length === 0 ? ofPreset.sort : "") : state.sort;
   return { info, by, show, graph, sort: fitSort(sort, grouped, info) };
 }
 
@@ -101,7 +125,12 @@ export function order(sort: string): { what: string; down: boolean } {
 }
 
 /** The state after a column was dragged (or moved by keys) to place `index` of a zone, counted without the column itself. */
-export function place(now: Arrangement, text: string, zone: Zone, index: number): Pick<TableState, "by" | "show" | "graph"> {
+export function place(
+  now: Arrangement,
+  text: string,
+  zone: Zone,
+  index: number,
+): Pick<TableState, "by" | "show" | "graph"> {
   const column = asPlain(text);
   const without = (list: readonly string[]) => list.filter((other) => other !== text);
   let by = without(now.by);
@@ -138,7 +167,11 @@ function named(by: readonly string[]): readonly string[] {
 }
 
 /** Where a column goes by one step to the left (−1) or right (1), across the bars; `null` at the end. */
-export function step(now: Arrangement, text: string, by: -1 | 1): { zone: Zone; index: number } | null {
+export function step(
+  now: Arrangement,
+  text: string,
+  by: -1 | 1,
+): { zone: Zone; index: number } | null {
   const zones: Zone[] = ["by", "show", "graph"];
   const zone = zones.find((name) => now[name].includes(text));
   if (!zone) return null;
@@ -150,7 +183,9 @@ export function step(now: Arrangement, text: string, by: -1 | 1): { zone: Zone; 
 
 export function title(text: string): { name: string; tag: string } {
   const { aggregate, column } = spec(text);
-  return aggregate === "count" ? { name: "count", tag: "" } : { name: column, tag: aggregate ?? "" };
+  return aggregate === "count"
+    ? { name: "count", tag: "" }
+    : { name: column, tag: aggregate ?? "" };
 }
 
 export function kindOf(info: TableInfo, text: string): ColumnKind {

@@ -16,9 +16,20 @@ const TESTS: readonly { test: Test; title: string }[] = [
 ];
 
 /** Whose stacks the functions of a table are on. */
-const OF: Readonly<Record<string, store.StackKind>> = { waits: "wait", switches: "wait", wakes: "wake", samples: "sample" };
+const OF: Readonly<Record<string, store.StackKind>> = {
+  waits: "wait",
+  switches: "wait",
+  wakes: "wake",
+  samples: "sample",
+};
 
-export function cellMenu(arranged: Arrangement, text: string, cell: Cell, row: TableRow | null, onStack: (stack: StackRef) => void): MenuItem[] {
+export function cellMenu(
+  arranged: Arrangement,
+  text: string,
+  cell: Cell,
+  row: TableRow | null,
+  onStack: (stack: StackRef) => void,
+): MenuItem[] {
   const kind = kindOf(arranged.info, text);
   const { aggregate, column } = spec(text);
   const shown = isStack(cell) ? (innermost(cell) ?? "this") : cellText(cell, kind);
@@ -29,25 +40,50 @@ export function cellMenu(arranged: Arrangement, text: string, cell: Cell, row: T
       if ((test === "atLeast" || test === "atMost") && typeof cell !== "number") continue;
       const filter = filterOf(column, kind, cell, test);
       if (filter === null) continue;
-      items.push({ title: `${title} ${shorten(shown)}`, hint: column, run: () => (store.table.value = { ...store.table.value, where: joined(store.table.value.where, filter) }) });
+      items.push({
+        title: `${title} ${shorten(shown)}`,
+        hint: column,
+        run: () =>
+          (store.table.value = {
+            ...store.table.value,
+            where: joined(store.table.value.where, filter),
+          }),
+      });
     }
   }
   if (isStack(cell)) {
     const leaf = innermost(cell);
     items.push({ title: "Show the whole stack", run: () => onStack(cell) });
     if (leaf !== null) {
-      items.push({ title: `Callers and callees of ${shorten(leaf)}`, run: () => butterfly(leaf, cell.kind) });
-      items.push({ title: `Filter everything to stacks with ${shorten(leaf)}`, run: () => store.select({ stack: leaf }) });
+      items.push({
+        title: `Callers and callees of ${shorten(leaf)}`,
+        run: () => butterfly(leaf, cell.kind),
+      });
+      items.push({
+        title: `Filter everything to stacks with ${shorten(leaf)}`,
+        run: () => store.select({ stack: leaf }),
+      });
     }
   }
   if (column === "function" && typeof cell === "string" && aggregate === null) {
     const of = OF[arranged.info.table];
     if (of) items.push(...functionMenu(cell, of).slice(0, 4));
   }
-  if (row && (row.lane !== null || row.from !== null)) items.push({ title: "Show on the timeline", run: () => follow({ lane: row.lane, from: row.from, to: row.to }) });
+  if (row && (row.lane !== null || row.from !== null))
+    items.push({
+      title: "Show on the timeline",
+      run: () => follow({ lane: row.lane, from: row.from, to: row.to }),
+    });
   const lane = /^t(\d+)$/.exec(row?.lane ?? "");
-  if (lane) items.push({ title: "Only this thread, everywhere", run: () => store.select({ thread: Number(lane[1]) as never }) });
-  items.push({ title: "Copy the value", run: () => void copy(isStack(cell) ? cell.told : cellText(cell, kind), "the value") });
+  if (lane)
+    items.push({
+      title: "Only this thread, everywhere",
+      run: () => store.select({ thread: Number(lane[1]) as never }),
+    });
+  items.push({
+    title: "Copy the value",
+    run: () => void copy(isStack(cell) ? cell.told : cellText(cell, kind), "the value"),
+  });
   return items;
 }
 

@@ -23,10 +23,26 @@ test("a stack's innermost function", () => {
 });
 
 test("copies say what was cut, and break no format", () => {
-  const table = { titles: ["thread", "sum waited"], kinds: ["text", "duration"] as const, rows: [["a|b\tc", 22_000_000], [stack, null]], more: 3 };
-  expect(tsv(table)).toBe("thread\tsum waited\na|b c\t22.0 ms\nmain → run → lock::acquire\t\n… and 3 more rows\n");
+  const table = {
+    titles: ["thread", "sum waited"],
+    kinds: ["text", "duration"] as const,
+    rows: [
+      ["a|b\tc", 22_000_000],
+      [stack, null],
+    ],
+    more: 3,
+  };
+  expect(tsv(table)).toBe(
+    "thread\tsum waited\na|b c\t22.0 ms\nmain → run → lock::acquire\t\n… and 3 more rows\n",
+  );
   expect(markdownTable(table)).toContain("| a\\|b\tc | 22.0 ms |");
   expect(markdownTable(table)).toContain("|---|---:|");
-  expect(JSON.parse(jsonTable(table))).toEqual({ rows: [{ thread: "a|b\tc", "sum waited": 22_000_000 }, { thread: stack.told, "sum waited": null }], more: 3 });
+  expect(JSON.parse(jsonTable(table))).toEqual({
+    rows: [
+      { thread: "a|b\tc", "sum waited": 22_000_000 },
+      { thread: stack.told, "sum waited": null },
+    ],
+    more: 3,
+  });
   expect(cellText(1_500_000_000, "time")).toBe("1.500 000 s");
 });

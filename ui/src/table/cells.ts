@@ -29,11 +29,16 @@ export function filterOf(column: string, kind: ColumnKind, cell: Cell, test: Tes
   if (isStack(cell)) {
     const leaf = innermost(cell);
     if (leaf === null) return null;
-    return test === "only" ? `${column} ~ ${quoted(leaf)}` : test === "not" ? `not ${column} ~ ${quoted(leaf)}` : null;
+    return test === "only"
+      ? `${column} ~ ${quoted(leaf)}`
+      : test === "not"
+        ? `not ${column} ~ ${quoted(leaf)}`
+        : null;
   }
   if (cell === null) return null;
   const operator = { only: "=", not: "!=", atLeast: ">=", atMost: "<=" }[test];
-  if (typeof cell === "string") return test === "only" || test === "not" ? `${column} ${operator} ${quoted(cell)}` : null;
+  if (typeof cell === "string")
+    return test === "only" || test === "not" ? `${column} ${operator} ${quoted(cell)}` : null;
   const unit = kind === "duration" || kind === "time" ? "ns" : "";
   return `${column} ${operator} ${cell}${unit}`;
 }
@@ -62,7 +67,10 @@ export interface Copied {
 
 export function tsv(table: Copied): string {
   const clean = (text: string) => text.replace(/[\t\r\n]+/g, " ");
-  const lines = [table.titles, ...table.rows.map((row) => row.map((cell, i) => cellText(cell, table.kinds[i] ?? "text")))].map((row) => row.map(clean).join("\t"));
+  const lines = [
+    table.titles,
+    ...table.rows.map((row) => row.map((cell, i) => cellText(cell, table.kinds[i] ?? "text"))),
+  ].map((row) => row.map(clean).join("\t"));
   if (table.more > 0) lines.push(`… and ${count(table.more)} more rows`);
   return `${lines.join("\n")}\n`;
 }
@@ -70,14 +78,25 @@ export function tsv(table: Copied): string {
 export function markdownTable(table: Copied): string {
   const clean = (text: string) => text.replaceAll("|", "\\|").replace(/[\r\n]+/g, " ");
   const row = (cells: readonly string[]) => `| ${cells.map(clean).join(" | ")} |`;
-  const lines = [row(table.titles), `|${table.kinds.map((kind) => (isNumeric(kind) ? "---:" : "---")).join("|")}|`];
-  for (const cells of table.rows) lines.push(row(cells.map((cell, i) => cellText(cell, table.kinds[i] ?? "text"))));
+  const lines = [
+    row(table.titles),
+    `|${table.kinds.map((kind) => (isNumeric(kind) ? "---:" : "---")).join("|")}|`,
+  ];
+  for (const cells of table.rows)
+    lines.push(row(cells.map((cell, i) => cellText(cell, table.kinds[i] ?? "text"))));
   if (table.more > 0) lines.push("", `… and ${count(table.more)} more rows`);
   return `${lines.join("\n")}\n`;
 }
 
 /** Numbers stay numbers: nanoseconds; stacks are their text. */
 export function jsonTable(table: Copied): string {
-  const rows = table.rows.map((row) => Object.fromEntries(table.titles.map((title, i) => [title, isStack(row[i]) ? (row[i] as StackRef).told : (row[i] ?? null)])));
+  const rows = table.rows.map((row) =>
+    Object.fromEntries(
+      table.titles.map((title, i) => [
+        title,
+        isStack(row[i]) ? (row[i] as StackRef).told : (row[i] ?? null),
+      ]),
+    ),
+  );
   return JSON.stringify({ rows, more: table.more }, null, 2);
 }

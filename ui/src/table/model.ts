@@ -72,11 +72,20 @@ export function want(from: number, to: number): void {
   for (const { level, page } of tree.missing(current, from, to)) void load(trace, of, level, page);
 }
 
-async function load(trace: string, of: Arrangement, level: tree.Level, page: number): Promise<void> {
+async function load(
+  trace: string,
+  of: Arrangement,
+  level: tree.Level,
+  page: number,
+): Promise<void> {
   const mine = controller;
   pending.value += 1;
   try {
-    const data = await getJson<TablePage>(tracePath(trace, "table"), pageParams(of, level, page * tree.PAGE, tree.PAGE), mine.signal);
+    const data = await getJson<TablePage>(
+      tracePath(trace, "table"),
+      pageParams(of, level, page * tree.PAGE, tree.PAGE),
+      mine.signal,
+    );
     if (mine !== controller) return;
     tree.fill(level, page, data);
     version.value += 1;
@@ -92,7 +101,10 @@ export function followTable(): () => void {
   let key = "";
   const stop = effect(() => {
     const of = arrangement.value;
-    const next = of === null ? "" : JSON.stringify([store.trace.value, pageParams(of, tree.root(), 0, 0), of.graph]);
+    const next =
+      of === null
+        ? ""
+        : JSON.stringify([store.trace.value, pageParams(of, tree.root(), 0, 0), of.graph]);
     if (next === key) return;
     key = next;
     again();

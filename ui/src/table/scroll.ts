@@ -26,7 +26,11 @@ export function offsetOf(s: Scrolling, scrollTop: number): number {
 }
 
 /** The rows that can be seen, with `margin` rows on both sides, and where the first is drawn relative to the content's top. */
-export function visible(s: Scrolling, scrollTop: number, margin = 8): { first: number; last: number; top: number } {
+export function visible(
+  s: Scrolling,
+  scrollTop: number,
+  margin = 8,
+): { first: number; last: number; top: number } {
   const offset = offsetOf(s, scrollTop);
   const first = Math.max(0, Math.floor(offset / s.rowHeight) - margin);
   const last = Math.min(s.rows, Math.ceil((offset + s.viewHeight) / s.rowHeight) + margin);
@@ -37,6 +41,11 @@ export function visible(s: Scrolling, scrollTop: number, margin = 8): { first: n
 export function toShow(s: Scrolling, scrollTop: number, index: number): number {
   const offset = offsetOf(s, scrollTop);
   const top = index * s.rowHeight;
-  const wanted = top < offset ? top : top + s.rowHeight > offset + s.viewHeight ? top + s.rowHeight - s.viewHeight : offset;
+  const wanted =
+    top < offset
+      ? top
+      : top + s.rowHeight > offset + s.viewHeight
+        ? top + s.rowHeight - s.viewHeight
+        : offset;
   return wanted / scale(s);
 }

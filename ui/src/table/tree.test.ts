@@ -4,8 +4,29 @@ import { PAGE, fill, isOpen, missing, root, rowAt, size, toggle, visibleIndex } 
 
 /** A page of a level with `total` rows, keyed by their place. */
 function page(total: number, at = 0, prefix = "k"): TablePage {
-  const rows = Array.from({ length: Math.min(PAGE, total - at * PAGE) }, (_, i) => ({ key: `${prefix}${at * PAGE + i}`, cells: [at * PAGE + i], children: null, from: null, to: null, lane: null }));
-  return { table: "waits", level: 0, by: "thread", columns: [], rows, offset: at * PAGE, total, totals: [], matched: total, outside: 0, not_recorded: [], ignored: [], cut: false };
+  const rows = Array.from({ length: Math.min(PAGE, total - at * PAGE) }, (_, i) => ({
+    key: `${prefix}${at * PAGE + i}`,
+    cells: [at * PAGE + i],
+    children: null,
+    from: null,
+    to: null,
+    lane: null,
+  }));
+  return {
+    table: "waits",
+    level: 0,
+    by: "thread",
+    columns: [],
+    rows,
+    offset: at * PAGE,
+    total,
+    totals: [],
+    matched: total,
+    outside: 0,
+    not_recorded: [],
+    ignored: [],
+    cut: false,
+  };
 }
 
 test("an empty tree takes a row while it is on the way, and none when there is nothing", () => {

@@ -74,7 +74,10 @@ export function visibleIndex(of: Level, index: number): number {
 export function toggle(place: Place): boolean {
   if (place.row?.key == null) return false;
   if (place.level.opened.delete(place.index)) return false;
-  place.level.opened.set(place.index, level([...place.level.path, place.row.key], { level: place.level, index: place.index }));
+  place.level.opened.set(
+    place.index,
+    level([...place.level.path, place.row.key], { level: place.level, index: place.index }),
+  );
   return true;
 }
 

@@ -23,16 +23,25 @@ export function setWidth(text: string, width: number): void {
 
 export function columnWidths(of: Arrangement, room: number): number[] {
   const texts = [...of.by, ...of.show, ...of.graph];
-  const widths = texts.map((text, i) => chosen.value.get(text) ?? Math.max(i === 0 ? 190 : 0, USUAL[kindOf(of.info, text)]));
+  const widths = texts.map(
+    (text, i) =>
+      chosen.value.get(text) ?? Math.max(i === 0 ? 190 : 0, USUAL[kindOf(of.info, text)]),
+  );
   const left = room - BESIDE - widths.reduce((sum, width) => sum + width, 0);
   if (left <= 0) {
     // Texts give way first, so that the numbers at the right can be seen.
     const spare = texts.map((text, i) => {
       const kind = kindOf(of.info, text);
-      return chosen.value.has(text) || (kind !== "text" && kind !== "stack") ? 0 : Math.max(0, (widths[i] ?? 0) - LEAST[kind]);
+      return chosen.value.has(text) || (kind !== "text" && kind !== "stack")
+        ? 0
+        : Math.max(0, (widths[i] ?? 0) - LEAST[kind]);
     });
     const all = spare.reduce((sum, width) => sum + width, 0);
-    return all === 0 ? widths : widths.map((width, i) => width - Math.floor((Math.min(-left, all) * (spare[i] ?? 0)) / all));
+    return all === 0
+      ? widths
+      : widths.map(
+          (width, i) => width - Math.floor((Math.min(-left, all) * (spare[i] ?? 0)) / all),
+        );
   }
   const stretch = texts.map((text, i) => {
     const kind = kindOf(of.info, text);
@@ -41,5 +50,7 @@ export function columnWidths(of: Arrangement, room: number): number[] {
     return kind === "text" && (i < of.by.length || of.by.length === 0) ? 1 : 0;
   });
   const parts = stretch.reduce((sum: number, part) => sum + part, 0);
-  return parts === 0 ? widths : widths.map((width, i) => width + Math.floor((left * (stretch[i] ?? 0)) / parts));
+  return parts === 0
+    ? widths
+    : widths.map((width, i) => width + Math.floor((left * (stretch[i] ?? 0)) / parts));
 }

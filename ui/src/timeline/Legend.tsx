@@ -14,7 +14,9 @@ function Swatch({ looks, theme }: { looks: readonly number[]; theme: Theme }) {
     const ctx = canvas.current?.getContext("2d");
     if (!ctx) return;
     const image = new ImageData(WIDTH, HEIGHT);
-    const keys = new Uint16Array(WIDTH).map((_, x) => keyOf(looks[Math.floor((x * looks.length) / WIDTH)] ?? 0, LEVELS - 1, false));
+    const keys = new Uint16Array(WIDTH).map((_, x) =>
+      keyOf(looks[Math.floor((x * looks.length) / WIDTH)] ?? 0, LEVELS - 1, false),
+    );
     blit(keys, buildTable(theme, HEIGHT), HEIGHT, new Uint32Array(image.data.buffer), WIDTH, 0);
     ctx.putImageData(image, 0, 0);
   }, [theme]);
@@ -28,7 +30,12 @@ export function Legend() {
   const open = model.legend.value;
   return (
     <div class="tl-legend">
-      <button type="button" class="btn" aria-expanded={open} onClick={() => (model.legend.value = !open)}>
+      <button
+        type="button"
+        class="btn"
+        aria-expanded={open}
+        onClick={() => (model.legend.value = !open)}
+      >
         Legend
       </button>
       {open && (
@@ -49,7 +56,10 @@ export function Legend() {
           </div>
           <div>
             <dt>arrows</dt>
-            <dd>a wake-up: whole when it was seen, broken when concluded, dotted when records were lost</dd>
+            <dd>
+              a wake-up: whole when it was seen, broken when concluded, dotted when records were
+              lost
+            </dd>
           </div>
           <div>
             <dt>ticks at the foot</dt>

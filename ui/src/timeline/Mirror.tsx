@@ -35,7 +35,10 @@ async function look(row: LaneRow, at: number, step: number): Promise<void> {
 function onKey(event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   const rows = model.layoutNow.peek().rows;
-  const index = Math.max(0, rows.findIndex((r) => r.key === model.row.peek()));
+  const index = Math.max(
+    0,
+    rows.findIndex((r) => r.key === model.row.peek()),
+  );
   const row = rows[index];
   if (!row) return;
   const focus = model.focus.peek();
@@ -90,7 +93,9 @@ function pin(row: LaneRow): void {
   const focus = model.focus.peek();
   if (!focus) return;
   const places = model.places.peek();
-  const x = places.labels + Math.min(Math.max(model.scale.peek().x(focus.from), 0), places.width - places.labels);
+  const x =
+    places.labels +
+    Math.min(Math.max(model.scale.peek().x(focus.from), 0), places.width - places.labels);
   const y = places.head + row.top + row.height - model.scroll.peek();
   model.tip.value = { x, y, lines: sliceLines(row, focus.slice), pinned: true };
 }
@@ -114,7 +119,15 @@ export function Mirror() {
       >
         {rows.map((row) =>
           row.kind === "header" ? (
-            <div key={row.key} id={domId(row.key)} role="treeitem" aria-level={1} aria-expanded={row.open} aria-selected={row.key === current} data-section={row.key}>
+            <div
+              key={row.key}
+              id={domId(row.key)}
+              role="treeitem"
+              aria-level={1}
+              aria-expanded={row.open}
+              aria-selected={row.key === current}
+              data-section={row.key}
+            >
               {row.name}, {row.lanes} lanes
             </div>
           ) : (

@@ -20,14 +20,23 @@ import "./timeline.css";
 /** What the script that measures the drawing listens to; the detail is the milliseconds. */
 export const DRAWN = "timeline-drawn";
 
-function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, base: HTMLCanvasElement, over: HTMLCanvasElement): () => void {
+function follow(
+  root: HTMLElement,
+  scroller: HTMLElement,
+  room: HTMLElement,
+  base: HTMLCanvasElement,
+  over: HTMLCanvasElement,
+): () => void {
   const painter = new Painter(base, over, (ms) => {
     settle();
     if (ms > 0) root.dispatchEvent(new CustomEvent<number>(DRAWN, { detail: ms }));
   });
   // Tests and scripts wait for this rather than for a time.
   const settle = () => {
-    const complete = (model.lanes.peek().cpus.length > 0 && model.views.size > 0) || model.problem.peek() !== "" || status.peek().data?.stage === "failed";
+    const complete =
+      (model.lanes.peek().cpus.length > 0 && model.views.size > 0) ||
+      model.problem.peek() !== "" ||
+      status.peek().data?.stage === "failed";
     const ready = pending.peek() === 0 && !painter.waiting && complete;
     root.dataset.ready = String(ready);
   };
@@ -110,7 +119,13 @@ function Waiting() {
   if (model.lanes.value.cpus.length > 0 || store.trace.value === null) return null;
   const { data, error } = status.value;
   if (error || data?.error) return null;
-  return <p class="tl-problem">{data && data.stage !== "unopened" ? `The server reads the trace: ${Math.round(data.progress * 100)} %` : "The server opens the trace…"}</p>;
+  return (
+    <p class="tl-problem">
+      {data && data.stage !== "unopened"
+        ? `The server reads the trace: ${Math.round(data.progress * 100)} %`
+        : "The server opens the trace…"}
+    </p>
+  );
 }
 
 export function Timeline() {
@@ -120,7 +135,13 @@ export function Timeline() {
   const base = useRef<HTMLCanvasElement>(null);
   const over = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
-    const parts = [root.current, scroller.current, room.current, base.current, over.current] as const;
+    const parts = [
+      root.current,
+      scroller.current,
+      room.current,
+      base.current,
+      over.current,
+    ] as const;
     const [a, b, c, d, e] = parts;
     return a && b && c && d && e ? follow(a, b, c, d, e) : undefined;
   }, []);

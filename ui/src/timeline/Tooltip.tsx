@@ -9,21 +9,36 @@ export function Tooltip() {
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     if (!tip || !box.current) return;
-    const { left, top } = placeTip(tip.x, tip.y, box.current.offsetWidth, box.current.offsetHeight, model.size.peek());
+    const { left, top } = placeTip(
+      tip.x,
+      tip.y,
+      box.current.offsetWidth,
+      box.current.offsetHeight,
+      model.size.peek(),
+    );
     box.current.style.left = `${left}px`;
     box.current.style.top = `${top}px`;
   }, [tip]);
   if (!tip) return null;
   const [title, ...rest] = tip.lines;
   return (
-    <div class={tip.pinned ? "tl-tip pinned" : "tl-tip"} ref={box} role={tip.pinned ? "dialog" : "tooltip"} aria-label="What is there">
+    <div
+      class={tip.pinned ? "tl-tip pinned" : "tl-tip"}
+      ref={box}
+      role={tip.pinned ? "dialog" : "tooltip"}
+      aria-label="What is there"
+    >
       <p class="tl-tip-title">{title}</p>
       {rest.map((line) => (
         <p key={line}>{line}</p>
       ))}
       {tip.pinned && (
         <p class="tl-tip-row">
-          <button type="button" class="btn" onClick={() => void copy(tip.lines.join("\n"), "what is there")}>
+          <button
+            type="button"
+            class="btn"
+            onClick={() => void copy(tip.lines.join("\n"), "what is there")}
+          >
             Copy
           </button>
           <button type="button" class="btn" onClick={() => (model.tip.value = null)}>

@@ -19,15 +19,31 @@ async function sliceAt(lane: string, at: number, step: number): Promise<Slice | 
   const controller = new AbortController();
   asking = controller;
   try {
-    return await getJson<Slice>(tracePath(store.trace.peek() ?? "", "slice"), { lane, at: Math.round(at), step }, controller.signal);
+    return await getJson<Slice>(
+      tracePath(store.trace.peek() ?? "", "slice"),
+      { lane, at: Math.round(at), step },
+      controller.signal,
+    );
   } catch (error) {
-    if (!isAbort(error)) store.say(error instanceof ApiError && error.status !== 404 ? error.message : step === 0 ? "Nothing is there." : "There is no further event on this lane.");
+    if (!isAbort(error))
+      store.say(
+        error instanceof ApiError && error.status !== 404
+          ? error.message
+          : step === 0
+            ? "Nothing is there."
+            : "There is no further event on this lane.",
+      );
     return null;
   }
 }
 
 /** Looks at the slice of a lane at a time: frames it, and moves the window and the lanes just enough to show it, unless it was pointed at. */
-export async function lookAt(lane: string, at: number, step = 0, move = true): Promise<Slice | null> {
+export async function lookAt(
+  lane: string,
+  at: number,
+  step = 0,
+  move = true,
+): Promise<Slice | null> {
   const slice = await sliceAt(lane, at, step);
   if (!slice) return null;
   model.focus.value = { lane, from: slice.from, to: slice.to, slice };
@@ -40,7 +56,9 @@ function startOf(what: Range): Range {
   const window = store.window.peek();
   const length = window.to - window.from;
   if (what.to - what.from < length) return what;
-  return what.from < window.to && what.to > window.from && what.from >= window.from ? window : range(what.from, what.from + length / 10);
+  return what.from < window.to && what.to > window.from && what.from >= window.from
+    ? window
+    : range(what.from, what.from + length / 10);
 }
 
 /** A slice is shown at least so wide that it can be seen. */
@@ -54,7 +72,11 @@ export function showPlace(lane: string, what: Range): void {
   const tooSmall = (clipped.to - clipped.from) * model.scale.peek().pxPerNs < SEEN_PX;
   const long = Math.max((clipped.to - clipped.from) * 12, 2000);
   const middle = (clipped.from + clipped.to) / 2;
-  store.show(tooSmall ? within(range(middle - long / 2, middle + long / 2), whole) : reveal(window, clipped, whole));
+  store.show(
+    tooSmall
+      ? within(range(middle - long / 2, middle + long / 2), whole)
+      : reveal(window, clipped, whole),
+  );
   showLane(lane);
 }
 
@@ -62,7 +84,9 @@ export function showPlace(lane: string, what: Range): void {
 export function showLane(lane: string): void {
   let index = rowOfLane(model.layoutNow.value.rows, lane);
   if (index < 0) {
-    const process = model.lanes.peek().processes.find((p) => p.threads.some((t) => t.lane === lane));
+    const process = model.lanes
+      .peek()
+      .processes.find((p) => p.threads.some((t) => t.lane === lane));
     if (!process) return;
     model.toggle(`p${process.process}`);
     index = rowOfLane(model.layoutNow.value.rows, lane);
@@ -73,7 +97,10 @@ export function showLane(lane: string): void {
 
 export function scrollToRow(row: Row): void {
   const places = model.places.peek();
-  model.scroll.value = Math.max(0, Math.min(scrollTo(row, model.scroll.peek(), lanesHeight(places)), model.scrollEnd()));
+  model.scroll.value = Math.max(
+    0,
+    Math.min(scrollTo(row, model.scroll.peek(), lanesHeight(places)), model.scrollEnd()),
+  );
 }
 
 /** `.` and `,`: the next or previous event of the lane that is looked at. */
@@ -121,7 +148,11 @@ export async function walk(by: 1 | -1): Promise<void> {
   }
   const waker = wakerOf(focus.slice);
   if (!waker) {
-    store.say(focus.slice.wake ? `${wakeText(focus.slice, whoText)}: no thread to go to.` : "Nobody is known to have ended this.");
+    store.say(
+      focus.slice.wake
+        ? `${wakeText(focus.slice, whoText)}: no thread to go to.`
+        : "Nobody is known to have ended this.",
+    );
     return;
   }
   const here = { lane: focus.lane, at: focus.from };
@@ -136,7 +167,9 @@ export function lookAtLink(index: number): void {
   store.hop.value = index;
   model.focus.value = null;
   showPlace(link.lane, range(link.from, link.to));
-  const wake = link.wake ? `, ended by ${whoText(link.wake.by)} from ${link.wake.context}, ${link.wake.evidence}` : "";
+  const wake = link.wake
+    ? `, ended by ${whoText(link.wake.by)} from ${link.wake.context}, ${link.wake.evidence}`
+    : "";
   model.told.value = `Link ${index + 1} of ${chain.chain.length}: ${whoText(link.who)} ${link.class ?? link.state} for ${durationText(link.ns)}${wake}`;
 }
 
@@ -147,7 +180,8 @@ export function mark(keep: boolean): void {
   const x = model.pointerX.peek();
   const places = model.places.peek();
   const at = x !== null && x > places.labels ? model.scale.peek().at(x - places.labels) : null;
-  const marked = selected ?? (focus ? range(focus.from, focus.to) : at !== null ? range(at, at) : null);
+  const marked =
+    selected ?? (focus ? range(focus.from, focus.to) : at !== null ? range(at, at) : null);
   model.passing.value = null;
   if (!marked) {
     store.say("Nothing to mark: choose a slice or a range, or point at a moment.");
@@ -164,12 +198,17 @@ export function mark(keep: boolean): void {
   }
   if (keep) store.kept.value = [...kept, what];
   else model.passing.value = what;
-  store.say(`${keep ? "Kept a mark" : "Marked"} at ${timeText(ns(what.from), 1000)}${what.to > what.from ? `, ${durationText(what.to - what.from)}` : ""}.`);
+  store.say(
+    `${keep ? "Kept a mark" : "Marked"} at ${timeText(ns(what.from), 1000)}${what.to > what.from ? `, ${durationText(what.to - what.from)}` : ""}.`,
+  );
 }
 
 /** A click on a lane's name filters everything by its thread; a second one takes the filter away. */
 export function toggleThread(thread: number): void {
-  store.select({ thread: store.selection.peek().thread === thread ? null : (thread as ThreadIx), process: null });
+  store.select({
+    thread: store.selection.peek().thread === thread ? null : (thread as ThreadIx),
+    process: null,
+  });
 }
 
 /** What F may fit: the selected range, the slice that is looked at, the open stall. */

@@ -5,11 +5,21 @@ import { Scale } from "./scale";
 
 const scale = new Scale(range(0, 1000), px(1000));
 const measure = (text: string) => text.length * 6;
-const wake = (at: number, more: Partial<Wake> = {}): Wake => ({ at, fromY: 100, toY: 50, label: "task · direct", evidence: "direct", strong: true, ...more });
+const wake = (at: number, more: Partial<Wake> = {}): Wake => ({
+  at,
+  fromY: 100,
+  toY: 50,
+  label: "task · direct",
+  evidence: "direct",
+  strong: true,
+  ...more,
+});
 
 describe("arrows of the chain", () => {
   test("run from the waker to the woken at the moment of the wake-up", () => {
-    expect(route([wake(400)], scale, measure)).toMatchObject([{ x: 400, fromY: 100, toY: 50, count: 1, first: 0 }]);
+    expect(route([wake(400)], scale, measure)).toMatchObject([
+      { x: 400, fromY: 100, toY: 50, count: 1, first: 0 },
+    ]);
   });
 
   test("those outside of the window are not drawn", () => {
@@ -17,7 +27,11 @@ describe("arrows of the chain", () => {
   });
 
   test("those in the same pixels are one, counted, as doubtful as the worst of them", () => {
-    const arrows = route([wake(400), wake(402, { evidence: "inferred" }), wake(403), wake(600)], scale, measure);
+    const arrows = route(
+      [wake(400), wake(402, { evidence: "inferred" }), wake(403), wake(600)],
+      scale,
+      measure,
+    );
     expect(arrows.map((a) => [a.x, a.count, a.evidence])).toEqual([
       [403, 3, "inferred"],
       [600, 1, "direct"],
@@ -40,20 +54,28 @@ describe("arrows of the chain", () => {
   });
 
   test("labels never lie on each other nor outside", () => {
-    const wakes = Array.from({ length: 60 }, (_, n) => wake(n * 30, n % 2 ? { fromY: 150, toY: 100 } : {}));
+    const wakes = Array.from({ length: 60 }, (_, n) =>
+      wake(n * 30, n % 2 ? { fromY: 150, toY: 100 } : {}),
+    );
     const boxes = route(wakes, scale, measure).flatMap((a) => (a.label ? [a.label] : []));
     expect(boxes.length).toBeGreaterThan(5);
     for (const [i, a] of boxes.entries()) {
       expect(a.x).toBeGreaterThanOrEqual(0);
       expect(a.x + a.width).toBeLessThanOrEqual(1000);
       for (const b of boxes.slice(i + 1)) {
-        expect(a.x + a.width <= b.x || b.x + b.width <= a.x || Math.abs(a.y - b.y) >= 14).toBe(true);
+        expect(a.x + a.width <= b.x || b.x + b.width <= a.x || Math.abs(a.y - b.y) >= 14).toBe(
+          true,
+        );
       }
     }
   });
 
   test("the last one, which ends the stall, gets its label before all others", () => {
-    const arrows = route([wake(990), wake(985), wake(995)], new Scale(range(900, 1000), px(1000)), measure);
+    const arrows = route(
+      [wake(990), wake(985), wake(995)],
+      new Scale(range(900, 1000), px(1000)),
+      measure,
+    );
     expect(arrows.at(-1)?.label).not.toBeNull();
   });
 

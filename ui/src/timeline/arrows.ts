@@ -31,7 +31,12 @@ export interface Arrow {
   readonly count: number;
   /** The first of them, as an index into the wakes given. */
   readonly first: number;
-  readonly label: { readonly text: string; readonly x: Px; readonly y: number; readonly width: number } | null;
+  readonly label: {
+    readonly text: string;
+    readonly x: Px;
+    readonly y: number;
+    readonly width: number;
+  } | null;
 }
 
 /** Arrows nearer than this are drawn as one. */
@@ -57,7 +62,11 @@ const apart = (a: Box, b: Box): boolean =>
 const worse: { readonly [evidence in Evidence]: number } = { direct: 0, inferred: 1, lost: 2 };
 
 /** Routes every wake-up in the scale's span; `measure` gives a text's width. The order of the result is the order of time. */
-export function route(wakes: readonly Wake[], scale: Scale, measure: (text: string) => number): Arrow[] {
+export function route(
+  wakes: readonly Wake[],
+  scale: Scale,
+  measure: (text: string) => number,
+): Arrow[] {
   const order = wakes
     .map((wake, index) => ({ wake, index }))
     .filter(({ wake }) => wake.at >= scale.window.from && wake.at <= scale.window.to)
@@ -65,7 +74,14 @@ export function route(wakes: readonly Wake[], scale: Scale, measure: (text: stri
   const pairOf = (wake: Wake): string => `${wake.fromY}>${wake.toY}${wake.strong ? "!" : ""}`;
   const crowd = new Map<string, number>();
   for (const { wake } of order) crowd.set(pairOf(wake), (crowd.get(pairOf(wake)) ?? 0) + 1);
-  const merged: { wake: Wake; index: number; fromX: number; x: number; count: number; evidence: Evidence }[] = [];
+  const merged: {
+    wake: Wake;
+    index: number;
+    fromX: number;
+    x: number;
+    count: number;
+    evidence: Evidence;
+  }[] = [];
   const last = new Map<string, (typeof merged)[number]>();
   for (const { wake, index } of order) {
     const x = scale.x(wake.at);
@@ -113,12 +129,24 @@ export function route(wakes: readonly Wake[], scale: Scale, measure: (text: stri
 const STUB = 18;
 
 /** Tries right and left of the shaft at a few heights; a label that fits nowhere is left out rather than drawn over another. */
-function place(text: string, x: number, wake: Wake, screen: number, width: number, taken: Box[]): Arrow["label"] {
+function place(
+  text: string,
+  x: number,
+  wake: Wake,
+  screen: number,
+  width: number,
+  taken: Box[],
+): Arrow["label"] {
   const from = wake.fromY ?? wake.toY + STUB;
   const middle = (from + wake.toY) / 2;
   for (const dy of [0, LABEL_HEIGHT, -LABEL_HEIGHT]) {
     for (const left of [x + GAP, x - GAP - width]) {
-      const box = { left, right: left + width, top: middle + dy - LABEL_HEIGHT / 2, bottom: middle + dy + LABEL_HEIGHT / 2 };
+      const box = {
+        left,
+        right: left + width,
+        top: middle + dy - LABEL_HEIGHT / 2,
+        bottom: middle + dy + LABEL_HEIGHT / 2,
+      };
       if (left < 0 || box.right > screen) continue;
       if (taken.every((other) => apart(box, other))) {
         taken.push(box);

@@ -16,7 +16,8 @@ export function parse(css: string): Pixel | null {
     return pack(n >> 16, (n >> 8) & 255, n & 255);
   }
   const rgb = /^rgba?\(\s*([\d.]+)[\s,]+([\d.]+)[\s,]+([\d.]+)/.exec(text);
-  if (rgb) return pack(Math.round(Number(rgb[1])), Math.round(Number(rgb[2])), Math.round(Number(rgb[3])));
+  if (rgb)
+    return pack(Math.round(Number(rgb[1])), Math.round(Number(rgb[2])), Math.round(Number(rgb[3])));
   return null;
 }
 

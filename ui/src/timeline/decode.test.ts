@@ -4,8 +4,24 @@ import { encode } from "./made_up";
 
 const bytes = encode(-5, 995, 100, [
   { kind: 0, number: 3, slices: [[0, 40, 1, 7]], cells: [[10, 1, 200, 9]] },
-  { kind: 1, number: 12, slices: [[-50, 20, 3], [20, 90, 2]], cells: [] },
-  { kind: 3, number: 12, slices: [], cells: [[2, 1, 255], [3, 1, 1]] },
+  {
+    kind: 1,
+    number: 12,
+    slices: [
+      [-50, 20, 3],
+      [20, 90, 2],
+    ],
+    cells: [],
+  },
+  {
+    kind: 3,
+    number: 12,
+    slices: [],
+    cells: [
+      [2, 1, 255],
+      [3, 1, 1],
+    ],
+  },
 ]);
 
 describe("the binary view", () => {
@@ -41,6 +57,11 @@ describe("the binary view", () => {
   });
 
   test("lanes are called as the server calls them", () => {
-    expect([laneId("cpu", 0), laneId("thread", 5), laneId("cpu-samples", 1), laneId("thread-samples", 2)]).toEqual(["c0", "t5", "sc1", "st2"]);
+    expect([
+      laneId("cpu", 0),
+      laneId("thread", 5),
+      laneId("cpu-samples", 1),
+      laneId("thread-samples", 2),
+    ]).toEqual(["c0", "t5", "sc1", "st2"]);
   });
 });

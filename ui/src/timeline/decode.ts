@@ -41,7 +41,9 @@ const ceil8 = (n: number): number => Math.ceil(n / 8) * 8;
 
 export function decode(bytes: ArrayBuffer): LaneView[] {
   const fail = (what: string, at: number): never => {
-    throw new DecodeError(`the server's view cannot be read: ${what} (byte ${at} of ${bytes.byteLength})`);
+    throw new DecodeError(
+      `the server's view cannot be read: ${what} (byte ${at} of ${bytes.byteLength})`,
+    );
   };
   if (bytes.byteLength < HEAD) fail("shorter than its head", bytes.byteLength);
   const data = new DataView(bytes);
@@ -78,10 +80,13 @@ export function decode(bytes: ArrayBuffer): LaneView[] {
     const word = (n: number) => data.getUint32(entry + 4 * n, true);
     const kind = KINDS[word(0)] ?? fail(`lane ${index} is of kind ${word(0)}`, entry);
     const [firstSlice, sliceCount, firstCell, cellCount] = [word(2), word(3), word(4), word(5)];
-    if (firstSlice + sliceCount > slices) fail(`lane ${index} has slices beyond the last`, entry + 8);
+    if (firstSlice + sliceCount > slices)
+      fail(`lane ${index} has slices beyond the last`, entry + 8);
     if (firstCell + cellCount > cells) fail(`lane ${index} has cells beyond the last`, entry + 16);
-    const u32 = (base: number, first: number, count: number) => new Uint32Array(bytes, base + 4 * first, count);
-    const u8 = (base: number, first: number, count: number) => new Uint8Array(bytes, base + first, count);
+    const u32 = (base: number, first: number, count: number) =>
+      new Uint32Array(bytes, base + 4 * first, count);
+    const u8 = (base: number, first: number, count: number) =>
+      new Uint8Array(bytes, base + first, count);
     out.push({
       lane: laneId(kind, word(1)),
       kind,

@@ -8,7 +8,8 @@ import type { Measure } from "./text";
 function chainRows(scene: Scene): Map<string, LaneRow> {
   const rows = new Map<string, LaneRow>();
   for (const row of scene.layout.rows) {
-    if (row.kind === "lane" && row.depth !== null && !rows.has(row.lane.id)) rows.set(row.lane.id, row);
+    if (row.kind === "lane" && row.depth !== null && !rows.has(row.lane.id))
+      rows.set(row.lane.id, row);
   }
   return rows;
 }
@@ -16,7 +17,10 @@ function chainRows(scene: Scene): Map<string, LaneRow> {
 const middleOf = (scene: Scene, row: LaneRow): number => rowTop(scene, row) + row.height / 2;
 
 /** The arrows of the open stall where they lie now; the hit test uses them too. */
-export function chainArrows(scene: Scene, measure: Measure): { arrows: Arrow[]; wakes: readonly Wake[] } {
+export function chainArrows(
+  scene: Scene,
+  measure: Measure,
+): { arrows: Arrow[]; wakes: readonly Wake[] } {
   const chain = scene.chain;
   if (!chain) return { arrows: [], wakes: [] };
   const rows = chainRows(scene);
@@ -25,7 +29,16 @@ export function chainArrows(scene: Scene, measure: Measure): { arrows: Arrow[]; 
     const to = rows.get(arrow.to_lane);
     if (!to) return [];
     const from = rows.get(arrow.from_lane);
-    return [{ at: arrow.at, fromY: from ? middleOf(scene, from) : null, toY: middleOf(scene, to), label: arrow.label, evidence: arrow.evidence, strong: arrow.to_lane === victim || arrow.link === scene.hop }];
+    return [
+      {
+        at: arrow.at,
+        fromY: from ? middleOf(scene, from) : null,
+        toY: middleOf(scene, to),
+        label: arrow.label,
+        evidence: arrow.evidence,
+        strong: arrow.to_lane === victim || arrow.link === scene.hop,
+      },
+    ];
   });
   return { arrows: route(wakes, scene.scale, measure), wakes };
 }
@@ -50,7 +63,11 @@ export function drawChain(ctx: CanvasRenderingContext2D, scene: Scene, measure: 
   ctx.restore();
 }
 
-function drawLinks(ctx: CanvasRenderingContext2D, scene: Scene, rows: ReadonlyMap<string, LaneRow>): void {
+function drawLinks(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  rows: ReadonlyMap<string, LaneRow>,
+): void {
   const { geometry: g, theme, scale } = scene;
   const width = plotWidth(g);
   scene.chain?.chain.forEach((link, index) => {
@@ -64,7 +81,12 @@ function drawLinks(ctx: CanvasRenderingContext2D, scene: Scene, rows: ReadonlyMa
     ctx.strokeStyle = here ? theme.accent : theme.text;
     ctx.lineWidth = here ? 2.5 : 1;
     ctx.globalAlpha = here ? 1 : 0.7;
-    ctx.strokeRect(g.labels + left + 0.5, rowTop(scene, row) + 1.5, Math.max(right - left - 1, 2), row.height - 4);
+    ctx.strokeRect(
+      g.labels + left + 0.5,
+      rowTop(scene, row) + 1.5,
+      Math.max(right - left - 1, 2),
+      row.height - 4,
+    );
   });
   ctx.globalAlpha = 1;
 }
@@ -79,14 +101,26 @@ function drawArrow(ctx: CanvasRenderingContext2D, scene: Scene, arrow: Arrow): v
   if (arrow.x - arrow.fromX > 3) {
     // Many wake-ups one after another: a band from the first to the last.
     ctx.globalAlpha = arrow.strong ? 0.25 : 0.1;
-    ctx.fillRect(g.labels + arrow.fromX, Math.min(arrow.fromY, arrow.toY), arrow.x - arrow.fromX, Math.abs(arrow.toY - arrow.fromY));
+    ctx.fillRect(
+      g.labels + arrow.fromX,
+      Math.min(arrow.fromY, arrow.toY),
+      arrow.x - arrow.fromX,
+      Math.abs(arrow.toY - arrow.fromY),
+    );
     ctx.globalAlpha = 1;
-    ctx.fillRect(Math.round(g.labels + arrow.fromX), Math.min(arrow.fromY, arrow.toY), 1, Math.abs(arrow.toY - arrow.fromY));
+    ctx.fillRect(
+      Math.round(g.labels + arrow.fromX),
+      Math.min(arrow.fromY, arrow.toY),
+      1,
+      Math.abs(arrow.toY - arrow.fromY),
+    );
   }
   ctx.globalAlpha = arrow.strong ? 1 : 0.35;
   ctx.lineWidth = arrow.count > 1 && arrow.strong ? 2 : 1.25;
   // What was concluded rather than seen is drawn broken, and where records were lost in dots.
-  ctx.setLineDash(arrow.evidence === "direct" ? [] : arrow.evidence === "inferred" ? [5, 3] : [1, 3]);
+  ctx.setLineDash(
+    arrow.evidence === "direct" ? [] : arrow.evidence === "inferred" ? [5, 3] : [1, 3],
+  );
   ctx.beginPath();
   ctx.moveTo(x, arrow.fromY);
   ctx.lineTo(x, tip);

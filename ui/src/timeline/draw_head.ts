@@ -28,11 +28,16 @@ function drawAxis(ctx: CanvasRenderingContext2D, scene: Scene): void {
     ctx.fillStyle = theme.dim;
     ctx.fillRect(x, foot - 9, 1, 9);
     // The last label would be cut by the edge.
-    if (x + 4 + ctx.measureText(tick.label).width <= g.width) ctx.fillText(tick.label, x + 4, g.axis.top + g.axis.height / 2 - 1);
+    if (x + 4 + ctx.measureText(tick.label).width <= g.width)
+      ctx.fillText(tick.label, x + 4, g.axis.top + g.axis.height / 2 - 1);
   }
   ctx.textAlign = "right";
   ctx.fillStyle = theme.dim;
-  ctx.fillText(base ? `time, from ${base.label}` : "time", g.labels - 8, g.axis.top + g.axis.height / 2);
+  ctx.fillText(
+    base ? `time, from ${base.label}` : "time",
+    g.labels - 8,
+    g.axis.top + g.axis.height / 2,
+  );
   ctx.textAlign = "left";
 }
 
@@ -47,7 +52,8 @@ function drawCurve(ctx: CanvasRenderingContext2D, scene: Scene): void {
   ctx.textAlign = "left";
   if (!curve || curve.busy.length === 0 || curve.cpus === 0) return;
   const columnNs = (curve.to - curve.from) / curve.busy.length;
-  const y = (busy: number) => top + height - 1 - (Math.min(busy, curve.cpus) / curve.cpus) * (height - 4);
+  const y = (busy: number) =>
+    top + height - 1 - (Math.min(busy, curve.cpus) / curve.cpus) * (height - 4);
   ctx.save();
   ctx.beginPath();
   ctx.rect(g.labels, top, g.width - g.labels, height);
@@ -71,8 +77,11 @@ function drawCurve(ctx: CanvasRenderingContext2D, scene: Scene): void {
 export function curveText(scene: Scene, at: number): string | null {
   const curve = scene.curve;
   if (!curve || at < curve.from || at >= curve.to) return null;
-  const busy = curve.busy[Math.floor(((at - curve.from) / (curve.to - curve.from)) * curve.busy.length)];
-  return busy === undefined ? null : `${busy.toFixed(1)} of ${curve.cpus} CPUs busy (${percent(busy, curve.cpus)})`;
+  const busy =
+    curve.busy[Math.floor(((at - curve.from) / (curve.to - curve.from)) * curve.busy.length)];
+  return busy === undefined
+    ? null
+    : `${busy.toFixed(1)} of ${curve.cpus} CPUs busy (${percent(busy, curve.cpus)})`;
 }
 
 function drawMarks(ctx: CanvasRenderingContext2D, scene: Scene): void {
@@ -88,7 +97,15 @@ function drawMarks(ctx: CanvasRenderingContext2D, scene: Scene): void {
   ctx.beginPath();
   ctx.rect(g.labels, top, g.width - g.labels, height);
   ctx.clip();
-  for (const loss of scene.losses) hatch(ctx, g.labels + scale.x(loss.from), top + 2, Math.max(3, (loss.to - loss.from) * scale.pxPerNs), height - 4, theme.lost);
+  for (const loss of scene.losses)
+    hatch(
+      ctx,
+      g.labels + scale.x(loss.from),
+      top + 2,
+      Math.max(3, (loss.to - loss.from) * scale.pxPerNs),
+      height - 4,
+      theme.lost,
+    );
   let free = -Infinity;
   for (const mark of scene.marks) {
     const x = g.labels + scale.x(mark.time);
@@ -122,7 +139,14 @@ function flag(ctx: CanvasRenderingContext2D, x: number, top: number, height: num
 }
 
 /** Slanted lines: something is missing here. */
-export function hatch(ctx: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, colour: string): void {
+export function hatch(
+  ctx: CanvasRenderingContext2D,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  colour: string,
+): void {
   ctx.save();
   ctx.beginPath();
   ctx.rect(x, y, width, height);

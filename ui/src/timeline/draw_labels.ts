@@ -5,7 +5,11 @@ import { type Scene, lanesHeight, rowTop } from "./scene";
 import { type Measure, cutEnd } from "./text";
 
 /** A sign and a word for a lane's part, so that it does not hang on colour. */
-const ROLES: { readonly [role: string]: string } = { victim: "● victim", culprit: "▲ culprit", hop: "│ hop" };
+const ROLES: { readonly [role: string]: string } = {
+  victim: "● victim",
+  culprit: "▲ culprit",
+  hop: "│ hop",
+};
 
 export function drawLabels(ctx: CanvasRenderingContext2D, scene: Scene, measure: Measure): void {
   const { geometry: g, theme } = scene;
@@ -49,7 +53,12 @@ function header(ctx: CanvasRenderingContext2D, scene: Scene, row: Header, measur
     ctx.lineTo(7, middle + 4);
   }
   ctx.fill();
-  const count = row.section === "process" ? plural(row.lanes, "thread") : row.section === "cpus" ? String(row.lanes) : plural(row.lanes, "lane");
+  const count =
+    row.section === "process"
+      ? plural(row.lanes, "thread")
+      : row.section === "cpus"
+        ? String(row.lanes)
+        : plural(row.lanes, "lane");
   const right = g.labels - 8 - measure(count);
   ctx.fillText(count, right, middle);
   ctx.fillStyle = theme.text;

@@ -79,7 +79,8 @@ export class LanePainter {
       const top = Math.round(rowTop(scene, row) - g.head);
       const tall = row.height - 3;
       const view = scene.views.get(row.lane.id);
-      if (view && keysOf(view, scale, hue, this.keys)) blit(this.keys, this.table(theme, tall), tall, pixels, width, top + 1);
+      if (view && keysOf(view, scale, hue, this.keys))
+        blit(this.keys, this.table(theme, tall), tall, pixels, width, top + 1);
       const samples = scene.views.get(`s${row.lane.id}`);
       if (samples) samplesInto(samples, scale, ink, pixels, width, width, top + row.height - 1);
     }
@@ -100,7 +101,13 @@ export class LanePainter {
 }
 
 /** A process lived from here to there; an end that was seen has a cap. */
-function lifetime(ctx: CanvasRenderingContext2D, scene: Scene, top: number, height: number, life: { from: number; to: number; started: boolean; ended: boolean }): void {
+function lifetime(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  top: number,
+  height: number,
+  life: { from: number; to: number; started: boolean; ended: boolean },
+): void {
   const { geometry: g, theme, scale } = scene;
   const left = Math.max(g.labels, g.labels + scale.x(life.from));
   const right = Math.min(g.width, g.labels + scale.x(life.to));
@@ -118,13 +125,27 @@ function losses(ctx: CanvasRenderingContext2D, scene: Scene, row: Row): void {
   if (row.kind !== "lane") return;
   const { geometry: g, scale, theme } = scene;
   for (const loss of scene.losses) {
-    if (loss.cpu !== row.lane.number || loss.to < scale.window.from || loss.from > scale.window.to) continue;
+    if (loss.cpu !== row.lane.number || loss.to < scale.window.from || loss.from > scale.window.to)
+      continue;
     const x = Math.max(g.labels, g.labels + scale.x(loss.from));
-    hatch(ctx, x, rowTop(scene, row) + 1, Math.max(3, g.labels + scale.x(loss.to) - x), row.height - 2, theme.lost);
+    hatch(
+      ctx,
+      x,
+      rowTop(scene, row) + 1,
+      Math.max(3, g.labels + scale.x(loss.to) - x),
+      row.height - 2,
+      theme.lost,
+    );
   }
 }
 
-function texts(ctx: CanvasRenderingContext2D, scene: Scene, row: Row, view: LaneView, measure: Measure): void {
+function texts(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  row: Row,
+  view: LaneView,
+  measure: Measure,
+): void {
   const { geometry: g, scale, theme } = scene;
   const width = plotWidth(g);
   const middle = rowTop(scene, row) + row.height / 2;

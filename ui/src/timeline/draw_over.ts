@@ -24,12 +24,19 @@ export function drawOver(ctx: CanvasRenderingContext2D, scene: Scene, pointing: 
   ctx.rect(g.labels, 0, g.width - g.labels, g.height);
   ctx.clip();
   selected(ctx, scene, pointing);
-  scene.kept.forEach((mark, index) => kept(ctx, scene, mark.from, mark.to, mark.kept ? String(index + 1) : "M"));
+  scene.kept.forEach((mark, index) =>
+    kept(ctx, scene, mark.from, mark.to, mark.kept ? String(index + 1) : "M"),
+  );
   cursor(ctx, scene, pointing);
   ctx.restore();
 }
 
-function highlight(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointing, row: Row): void {
+function highlight(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  pointing: Pointing,
+  row: Row,
+): void {
   const { geometry: g, theme, scale } = scene;
   const top = rowTop(scene, row);
   if (row.key === pointing.row) {
@@ -76,16 +83,25 @@ function highlight(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointi
 }
 
 /** From the waker's lane to the slice that is looked at, where both can be seen; the nearest rows of both. */
-function wakeArrow(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointing, rows: readonly Row[]): void {
+function wakeArrow(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  pointing: Pointing,
+  rows: readonly Row[],
+): void {
   const { geometry: g, theme, scale } = scene;
   const { focus } = pointing;
   if (!focus?.wake) return;
   const x = Math.round(g.labels + scale.x(focus.wake.at)) + 0.5;
   if (x < g.labels || x > g.width) return;
-  const middles = (lane: string | null) => rows.flatMap((r) => (r.kind === "lane" && r.lane.id === lane ? [rowTop(scene, r) + r.height / 2] : []));
+  const middles = (lane: string | null) =>
+    rows.flatMap((r) =>
+      r.kind === "lane" && r.lane.id === lane ? [rowTop(scene, r) + r.height / 2] : [],
+    );
   const to = middles(focus.lane)[0];
   if (to === undefined) return;
-  const from = middles(focus.wake.lane).sort((a, b) => Math.abs(a - to) - Math.abs(b - to))[0] ?? to + 22;
+  const from =
+    middles(focus.wake.lane).sort((a, b) => Math.abs(a - to) - Math.abs(b - to))[0] ?? to + 22;
   const down = to > from;
   const tip = to + (down ? -4 : 4);
   ctx.strokeStyle = theme.accent;
@@ -101,7 +117,13 @@ function wakeArrow(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointi
   ctx.lineTo(x + 4, tip + (down ? -7 : 7));
   ctx.closePath();
   ctx.fill();
-  plate(ctx, scene, x + 8 + (ctx.measureText(focus.wake.text).width + 8) / 2, (from + to) / 2, focus.wake.text);
+  plate(
+    ctx,
+    scene,
+    x + 8 + (ctx.measureText(focus.wake.text).width + 8) / 2,
+    (from + to) / 2,
+    focus.wake.text,
+  );
 }
 
 function selected(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointing): void {
@@ -115,10 +137,22 @@ function selected(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointin
   ctx.fillRect(Math.round(left), 0, 1, g.height);
   ctx.fillRect(Math.round(right), 0, 1, g.height);
   const text = durationText(pointing.range.to - pointing.range.from);
-  plate(ctx, scene, (Math.max(left, g.labels) + Math.min(right, g.width)) / 2, g.curve.top + 9, text);
+  plate(
+    ctx,
+    scene,
+    (Math.max(left, g.labels) + Math.min(right, g.width)) / 2,
+    g.curve.top + 9,
+    text,
+  );
 }
 
-function kept(ctx: CanvasRenderingContext2D, scene: Scene, from: number, to: number, label: string): void {
+function kept(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  from: number,
+  to: number,
+  label: string,
+): void {
   const { geometry: g, theme, scale } = scene;
   const left = g.labels + scale.x(from);
   const right = g.labels + scale.x(to);
@@ -130,7 +164,13 @@ function kept(ctx: CanvasRenderingContext2D, scene: Scene, from: number, to: num
     ctx.fillRect(left, g.axis.height - 3, right - left, 3);
   }
   const text = right - left > 1 ? `${label}  ${durationText(to - from)}` : label;
-  plate(ctx, scene, (Math.max(left, g.labels) + Math.min(right, g.width)) / 2, g.marks.top + g.marks.height / 2, text);
+  plate(
+    ctx,
+    scene,
+    (Math.max(left, g.labels) + Math.min(right, g.width)) / 2,
+    g.marks.top + g.marks.height / 2,
+    text,
+  );
 }
 
 function cursor(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointing): void {
@@ -143,7 +183,13 @@ function cursor(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointing)
 }
 
 /** A text on a plate, kept within the plot. */
-function plate(ctx: CanvasRenderingContext2D, scene: Scene, x: number, y: number, text: string): void {
+function plate(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  x: number,
+  y: number,
+  text: string,
+): void {
   const { geometry: g, theme } = scene;
   const width = ctx.measureText(text).width + 8;
   const left = Math.min(Math.max(x - width / 2, g.labels), g.width - width);

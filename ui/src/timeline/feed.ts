@@ -81,15 +81,33 @@ const path = (resource: string): string => tracePath(store.trace.peek() ?? "", r
 
 let sampled: ReadonlySet<string> = new Set();
 
-const near = (): string[] => nearLanes(model.layoutNow.peek().rows, model.scroll.peek(), lanesHeight(model.places.peek()), sampled);
+const near = (): string[] =>
+  nearLanes(
+    model.layoutNow.peek().rows,
+    model.scroll.peek(),
+    lanesHeight(model.places.peek()),
+    sampled,
+  );
 const width = (): number => plotWidth(model.places.peek());
-const drawable = (): boolean => store.trace.peek() !== null && ready() && model.size.peek().width > 0 && store.extent.peek().to > 1;
+const drawable = (): boolean =>
+  store.trace.peek() !== null &&
+  ready() &&
+  model.size.peek().width > 0 &&
+  store.extent.peek().to > 1;
 
 const viewFollower = new Follower<Want>(
-  () => (drawable() ? next(model.views, near(), store.window.peek(), width(), store.extent.peek()) : null),
+  () =>
+    drawable()
+      ? next(model.views, near(), store.window.peek(), width(), store.extent.peek())
+      : null,
   (want) => stillUseful(want, store.window.peek(), width()),
   async (want, signal) => {
-    const params: Params = { from: Math.floor(want.from), to: Math.ceil(want.to), px: want.columns, lanes: want.lanes };
+    const params: Params = {
+      from: Math.floor(want.from),
+      to: Math.ceil(want.to),
+      px: want.columns,
+      lanes: want.lanes,
+    };
     const bytes = await getBytes(path("view"), params, signal);
     for (const view of decode(bytes)) model.views.set(view.lane, view);
     forget(model.views, new Set(near()));
@@ -105,12 +123,23 @@ const curveFollower = new Follower<CurveWant>(
     if (!drawable()) return null;
     const have = model.curve.peek();
     const [window, whole] = [store.window.peek(), store.extent.peek()];
-    const known = have === null ? undefined : { from: have.from, to: have.to, columnNs: (have.to - have.from) / Math.max(1, have.busy.length) };
+    const known =
+      have === null
+        ? undefined
+        : {
+            from: have.from,
+            to: have.to,
+            columnNs: (have.to - have.from) / Math.max(1, have.busy.length),
+          };
     return fitsWell(known, window, width(), whole) ? null : withMargin(window, width(), whole);
   },
   (want) => stillUseful({ ...want, lanes: [] }, store.window.peek(), width()),
   async (want, signal) => {
-    model.curve.value = await getJson<Curve>(path("curve"), { from: Math.floor(want.from), to: Math.ceil(want.to), px: want.columns }, signal);
+    model.curve.value = await getJson<Curve>(
+      path("curve"),
+      { from: Math.floor(want.from), to: Math.ceil(want.to), px: want.columns },
+      signal,
+    );
   },
 );
 
@@ -123,7 +152,10 @@ let lanesFor = "";
 const lanesWish = (): ListWant | null => {
   const trace = store.trace.peek();
   if (trace === null || !ready()) return null;
-  const want = { trace, params: { ...selectionParams(store.selection.peek()), stall: store.stall.peek() } };
+  const want = {
+    trace,
+    params: { ...selectionParams(store.selection.peek()), stall: store.stall.peek() },
+  };
   return JSON.stringify(want) === lanesFor ? null : want;
 };
 const lanesFollower = new Follower<ListWant>(
@@ -132,14 +164,21 @@ const lanesFollower = new Follower<ListWant>(
   async (want, signal) => {
     const data = await getJson<Lanes>(tracePath(want.trace, "lanes"), want.params, signal);
     lanesFor = JSON.stringify(want);
-    sampled = new Set([...data.cpus, ...data.processes.flatMap((p) => p.threads)].filter((l) => l.samples > 0).map((l) => l.lane));
+    sampled = new Set(
+      [...data.cpus, ...data.processes.flatMap((p) => p.threads)]
+        .filter((l) => l.samples > 0)
+        .map((l) => l.lane),
+    );
     model.lanes.value = data;
   },
 );
 
 let marksFor = "";
 const marksFollower = new Follower<string>(
-  () => (store.trace.peek() !== null && ready() && marksFor !== store.trace.peek() ? store.trace.peek() : null),
+  () =>
+    store.trace.peek() !== null && ready() && marksFor !== store.trace.peek()
+      ? store.trace.peek()
+      : null,
   (trace) => trace === store.trace.peek(),
   async (trace, signal) => {
     model.marks.value = await getJson<Marks>(tracePath(trace, "marks"), {}, signal);
@@ -190,7 +229,15 @@ export function start(): () => void {
       untracked(() => curveFollower.poke());
     }),
     effect(() => {
-      void [store.trace.value, store.extent.value, store.window.value, model.places.value, model.layoutNow.value, model.scroll.value, ready()];
+      void [
+        store.trace.value,
+        store.extent.value,
+        store.window.value,
+        model.places.value,
+        model.layoutNow.value,
+        model.scroll.value,
+        ready(),
+      ];
       untracked(() => viewFollower.poke());
     }),
   ];

@@ -4,8 +4,23 @@ import { firstAtLeast, firstEndingAfter } from "./raster";
 import type { Scale } from "./scale";
 
 export type Hit =
-  | { readonly kind: "slice"; readonly index: number; readonly from: number; readonly to: number; readonly state: number; readonly thread: number }
-  | { readonly kind: "cell"; readonly index: number; readonly from: number; readonly to: number; readonly state: number; readonly thread: number; readonly share: number };
+  | {
+      readonly kind: "slice";
+      readonly index: number;
+      readonly from: number;
+      readonly to: number;
+      readonly state: number;
+      readonly thread: number;
+    }
+  | {
+      readonly kind: "cell";
+      readonly index: number;
+      readonly from: number;
+      readonly to: number;
+      readonly state: number;
+      readonly thread: number;
+      readonly share: number;
+    };
 
 /** Short things are easier to hit when the pointer may miss them by so much. */
 const SLACK_PX = 2;
@@ -14,11 +29,13 @@ export function hit(view: LaneView, scale: Scale, x: number): Hit | null {
   const at = scale.at(x);
   const slack = SLACK_PX / scale.pxPerNs;
   const slice = firstEndingAfter(view.end, at);
-  if (slice < view.start.length && (view.start[slice] as number) <= at) return sliceHit(view, slice);
+  if (slice < view.start.length && (view.start[slice] as number) <= at)
+    return sliceHit(view, slice);
   const column = Math.floor((at - view.from) / view.columnNs);
   const cell = nearestCell(view, column, slack / view.columnNs);
   if (cell >= 0) return cellHit(view, cell);
-  if (slice < view.start.length && (view.start[slice] as number) <= at + slack) return sliceHit(view, slice);
+  if (slice < view.start.length && (view.start[slice] as number) <= at + slack)
+    return sliceHit(view, slice);
   return null;
 }
 

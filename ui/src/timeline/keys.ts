@@ -16,7 +16,9 @@ function anchor(): number {
   const window = store.window.peek();
   const x = model.pointerX.peek();
   const labels = model.places.peek().labels;
-  return x !== null && x > labels ? model.scale.peek().at(x - labels) : (window.from + window.to) / 2;
+  return x !== null && x > labels
+    ? model.scale.peek().at(x - labels)
+    : (window.from + window.to) / 2;
 }
 
 function frame(now: number): void {
@@ -56,27 +58,78 @@ function motion(id: string, title: string, keys: string[], part: Partial<Held>):
 
 export function registerKeys(): () => void {
   const whole = () => store.show(null);
-  const command = (id: string, group: Command["group"], title: string, keys: string[], run: () => void, more: Partial<Command> = {}): Command => ({ id, group, title, keys, when: here, run, ...more });
+  const command = (
+    id: string,
+    group: Command["group"],
+    title: string,
+    keys: string[],
+    run: () => void,
+    more: Partial<Command> = {},
+  ): Command => ({ id, group, title, keys, when: here, run, ...more });
   const stop = register(
     motion("timeline.zoom-in", "Zoom in", ["KeyW"], { zoom: -1 }),
     motion("timeline.zoom-out", "Zoom out", ["KeyS"], { zoom: 1 }),
     motion("timeline.earlier", "Pan to earlier", ["KeyA"], { pan: -1 }),
     motion("timeline.later", "Pan to later", ["KeyD"], { pan: 1 }),
-    command("timeline.fit", "Timeline", "Fit the selection, the slice, the stall, then everything", ["KeyF"], () =>
-      store.show(fit(store.window.peek(), fitCandidates(), store.extent.peek())),
+    command(
+      "timeline.fit",
+      "Timeline",
+      "Fit the selection, the slice, the stall, then everything",
+      ["KeyF"],
+      () => store.show(fit(store.window.peek(), fitCandidates(), store.extent.peek())),
     ),
     command("timeline.whole", "Timeline", "Show the whole trace", ["Shift+KeyF"], whole),
-    command("timeline.mark", "Timeline", "Mark what is selected, or the moment pointed at", ["KeyM"], () => mark(false)),
+    command(
+      "timeline.mark",
+      "Timeline",
+      "Mark what is selected, or the moment pointed at",
+      ["KeyM"],
+      () => mark(false),
+    ),
     command("timeline.keep", "Timeline", "Keep a mark there", ["Shift+KeyM"], () => mark(true)),
     command("timeline.unmark", "Timeline", "Take all marks away", [], () => {
       model.passing.value = null;
       store.kept.value = [];
     }),
-    command("timeline.next", "Timeline", "Next event of the lane", ["Period"], () => void stepEvent(1), { repeats: true }),
-    command("timeline.previous", "Timeline", "Previous event of the lane", ["Comma"], () => void stepEvent(-1), { repeats: true }),
-    command("chain.back", "Wait chain", "Back to the cause: previous link, or who woke this", ["BracketLeft"], () => void walk(-1), { repeats: true }),
-    command("chain.on", "Wait chain", "On: next link, or back to whom it woke", ["BracketRight"], () => void walk(1), { repeats: true }),
-    command("timeline.legend", "Timeline", "Show or hide the legend", ["KeyL"], () => (model.legend.value = !model.legend.value)),
+    command(
+      "timeline.next",
+      "Timeline",
+      "Next event of the lane",
+      ["Period"],
+      () => void stepEvent(1),
+      { repeats: true },
+    ),
+    command(
+      "timeline.previous",
+      "Timeline",
+      "Previous event of the lane",
+      ["Comma"],
+      () => void stepEvent(-1),
+      { repeats: true },
+    ),
+    command(
+      "chain.back",
+      "Wait chain",
+      "Back to the cause: previous link, or who woke this",
+      ["BracketLeft"],
+      () => void walk(-1),
+      { repeats: true },
+    ),
+    command(
+      "chain.on",
+      "Wait chain",
+      "On: next link, or back to whom it woke",
+      ["BracketRight"],
+      () => void walk(1),
+      { repeats: true },
+    ),
+    command(
+      "timeline.legend",
+      "Timeline",
+      "Show or hide the legend",
+      ["KeyL"],
+      () => (model.legend.value = !model.legend.value),
+    ),
   );
   return () => {
     held = STILL;

@@ -1,14 +1,49 @@
 import { describe, expect, test } from "vitest";
 import type { StallAnswer } from "../api/types";
-import { CHAIN, COMFORTABLE, COMPACT, CPUS, layout, openAtStart, rowAt, rowOfLane, rowsBetween, scrollTo } from "./layout";
+import {
+  CHAIN,
+  COMFORTABLE,
+  COMPACT,
+  CPUS,
+  layout,
+  openAtStart,
+  rowAt,
+  rowOfLane,
+  rowsBetween,
+  scrollTo,
+} from "./layout";
 import { lanesOf } from "./made_up";
 
 const closed = (...keys: string[]) => new Map(keys.map((key) => [key, false]));
 
 const chain = {
   lanes: [
-    { lane: "t2", who: { thread: 2, tid: 1002, pid: 100, process_id: 1, name: "worker", process: "program1" }, role: "victim", depth: 0 },
-    { lane: "t1", who: { thread: 1, tid: 1001, pid: 100, process_id: 1, name: "worker", process: "program1" }, role: "culprit", depth: 1 },
+    {
+      lane: "t2",
+      who: {
+        thread: 2,
+        tid: 1002,
+        pid: 100,
+        process_id: 1,
+        name: "worker",
+        process: "program1",
+      },
+      role: "victim",
+      depth: 0,
+    },
+    {
+      lane: "t1",
+      who: {
+        thread: 1,
+        tid: 1001,
+        pid: 100,
+        process_id: 1,
+        name: "worker",
+        process: "program1",
+      },
+      role: "culprit",
+      depth: 1,
+    },
   ],
 } as unknown as StallAnswer;
 
@@ -20,8 +55,26 @@ describe("rows", () => {
 
   test("the chain is on top, then the CPUs, then the processes in the server's order", () => {
     const { rows } = layout(lanes, chain, new Map(), COMFORTABLE);
-    expect(rows.map((r) => r.key)).toEqual(["chain", "chain/t2", "chain/t1", "cpus", "cpus/c0", "cpus/c1", "p1", "p1/t1", "p1/t2", "p1/t3", "p2", "p2/t4", "p2/t5"]);
-    expect(rows[1]).toMatchObject({ depth: 0, height: COMFORTABLE.chain, lane: { role: "victim" } });
+    expect(rows.map((r) => r.key)).toEqual([
+      "chain",
+      "chain/t2",
+      "chain/t1",
+      "cpus",
+      "cpus/c0",
+      "cpus/c1",
+      "p1",
+      "p1/t1",
+      "p1/t2",
+      "p1/t3",
+      "p2",
+      "p2/t4",
+      "p2/t5",
+    ]);
+    expect(rows[1]).toMatchObject({
+      depth: 0,
+      height: COMFORTABLE.chain,
+      lane: { role: "victim" },
+    });
   });
 
   test("rows lie on each other without gaps, and the height is their sum", () => {
@@ -36,7 +89,16 @@ describe("rows", () => {
 
   test("a closed section has its header only, and says how many it holds", () => {
     const { rows } = layout(lanes, chain, closed("p1", CHAIN), COMFORTABLE);
-    expect(rows.map((r) => r.key)).toEqual(["chain", "cpus", "cpus/c0", "cpus/c1", "p1", "p2", "p2/t4", "p2/t5"]);
+    expect(rows.map((r) => r.key)).toEqual([
+      "chain",
+      "cpus",
+      "cpus/c0",
+      "cpus/c1",
+      "p1",
+      "p2",
+      "p2/t4",
+      "p2/t5",
+    ]);
     expect(rows[4]).toMatchObject({ open: false, lanes: 3 });
   });
 
@@ -44,12 +106,23 @@ describe("rows", () => {
     const alone = lanesOf(1, [[1, 1]]);
     const thread = alone.processes[0]?.threads[0];
     if (thread) thread.tid = 100;
-    expect(layout(alone, null, new Map(), COMFORTABLE).rows.map((r) => r.key)).toEqual(["cpus", "cpus/c0", "p1/t1"]);
+    expect(layout(alone, null, new Map(), COMFORTABLE).rows.map((r) => r.key)).toEqual([
+      "cpus",
+      "cpus/c0",
+      "p1/t1",
+    ]);
   });
 
   test("of a very long chain the first lanes are drawn, and the one that is looked at", () => {
     const who = chain.lanes[0]?.who;
-    const long = { lanes: Array.from({ length: 300 }, (_, n) => ({ lane: `t${n + 1}`, who, role: "hop", depth: 1 })) } as unknown as StallAnswer;
+    const long = {
+      lanes: Array.from({ length: 300 }, (_, n) => ({
+        lane: `t${n + 1}`,
+        who,
+        role: "hop",
+        depth: 1,
+      })),
+    } as unknown as StallAnswer;
     const { rows } = layout(lanes, long, new Map(), COMFORTABLE, "t200");
     const drawn = rows.filter((r) => r.kind === "lane" && r.depth !== null);
     expect(drawn.length).toBe(31);
@@ -64,7 +137,9 @@ describe("rows", () => {
     ]);
     const turned = { ...many, processes: [...many.processes].reverse() };
     for (const some of [many, turned]) {
-      const headers = layout(some, null, new Map([["p2", true]]), COMFORTABLE).rows.filter((r) => r.kind === "header");
+      const headers = layout(some, null, new Map([["p2", true]]), COMFORTABLE).rows.filter(
+        (r) => r.kind === "header",
+      );
       expect(headers.find((r) => r.key === "p2")).toMatchObject({ open: true });
     }
   });

@@ -17,7 +17,11 @@ export interface Lane {
   readonly process: number;
   readonly role: string | null;
   /** One line of figures, for the mirror and the tooltip. */
-  readonly sums: { readonly ran: number; readonly runnable: number | null; readonly switches: number } | null;
+  readonly sums: {
+    readonly ran: number;
+    readonly runnable: number | null;
+    readonly switches: number;
+  } | null;
 }
 
 interface Place {
@@ -85,7 +89,13 @@ export function openAtStart(lanes: Lanes): Set<string> {
 
 export const processKey = (process: number): string => `p${process}`;
 
-export function layout(lanes: Lanes, chain: Pick<StallAnswer, "lanes"> | null, chosen: ReadonlyMap<string, boolean>, density: Density, hopLane: string | null = null): Layout {
+export function layout(
+  lanes: Lanes,
+  chain: Pick<StallAnswer, "lanes"> | null,
+  chosen: ReadonlyMap<string, boolean>,
+  density: Density,
+  hopLane: string | null = null,
+): Layout {
   const rows: Row[] = [];
   const open = openAtStart(lanes);
   let top = 0;
@@ -93,9 +103,26 @@ export function layout(lanes: Lanes, chain: Pick<StallAnswer, "lanes"> | null, c
     rows.push({ ...row, top } as unknown as Row);
     top += row.height;
   };
-  const section = (key: string, name: string, kind: Header["section"], of: readonly { lane: Lane; depth: number | null }[], process: ProcessLanes | null, height: number, all = of.length) => {
+  const section = (
+    key: string,
+    name: string,
+    kind: Header["section"],
+    of: readonly { lane: Lane; depth: number | null }[],
+    process: ProcessLanes | null,
+    height: number,
+    all = of.length,
+  ) => {
     const isOpen = chosen.get(key) ?? open.has(key);
-    push({ kind: "header", key, height: density.header, section: kind, name, open: isOpen, lanes: all, process });
+    push({
+      kind: "header",
+      key,
+      height: density.header,
+      section: kind,
+      name,
+      open: isOpen,
+      lanes: all,
+      process,
+    });
     if (!isOpen) return;
     for (const { lane, depth } of of) {
       push({ kind: "lane", key: `${key}/${lane.id}`, height, lane, depth, section: key });
@@ -103,11 +130,23 @@ export function layout(lanes: Lanes, chain: Pick<StallAnswer, "lanes"> | null, c
   };
   const known = new Map<string, Lane>();
   for (const process of lanes.processes) {
-    for (const thread of process.threads) known.set(thread.lane, threadLane(thread, process.process));
+    for (const thread of process.threads)
+      known.set(thread.lane, threadLane(thread, process.process));
   }
   if (chain && chain.lanes.length > 0) {
     const hops = chain.lanes.map(({ lane, who, role, depth }) => ({
-      lane: { ...(known.get(lane) ?? { id: lane, kind: "thread" as const, name: `${who.name} ${who.tid}`, number: who.thread, tid: who.tid, process: who.process_id, sums: null }), role },
+      lane: {
+        ...(known.get(lane) ?? {
+          id: lane,
+          kind: "thread" as const,
+          name: `${who.name} ${who.tid}`,
+          number: who.thread,
+          tid: who.tid,
+          process: who.process_id,
+          sums: null,
+        }),
+        role,
+      },
       depth,
     }));
     const drawn = hops.filter(({ lane }, index) => index < CHAIN_LANES || lane.id === hopLane);
@@ -115,7 +154,16 @@ export function layout(lanes: Lanes, chain: Pick<StallAnswer, "lanes"> | null, c
     section(CHAIN, name, "chain", drawn, null, density.chain, hops.length);
   }
   const cpus = lanes.cpus.map((cpu): { lane: Lane; depth: null } => ({
-    lane: { id: cpu.lane, kind: "cpu", name: `CPU ${cpu.cpu}`, number: cpu.cpu, tid: -1, process: -1, role: null, sums: null },
+    lane: {
+      id: cpu.lane,
+      kind: "cpu",
+      name: `CPU ${cpu.cpu}`,
+      number: cpu.cpu,
+      tid: -1,
+      process: -1,
+      role: null,
+      sums: null,
+    },
     depth: null,
   }));
   section(CPUS, "CPUs", "cpus", cpus, null, density.lane);
@@ -127,10 +175,24 @@ export function layout(lanes: Lanes, chain: Pick<StallAnswer, "lanes"> | null, c
     const [only] = threads;
     if (only && threads.length === 1 && only.lane.tid === process.pid) {
       // A header over its only thread, which bears the same name, would say nothing.
-      push({ kind: "lane", key: `${processKey(process.process)}/${only.lane.id}`, height: density.lane, lane: only.lane, depth: null, section: processKey(process.process) });
+      push({
+        kind: "lane",
+        key: `${processKey(process.process)}/${only.lane.id}`,
+        height: density.lane,
+        lane: only.lane,
+        depth: null,
+        section: processKey(process.process),
+      });
       continue;
     }
-    section(processKey(process.process), `${process.name} ${process.pid}`, "process", threads, process, density.lane);
+    section(
+      processKey(process.process),
+      `${process.name} ${process.pid}`,
+      "process",
+      threads,
+      process,
+      density.lane,
+    );
   }
   return { rows, height: top as Px };
 }
@@ -171,7 +233,11 @@ export function rowsBetween(rows: readonly Row[], top: number, bottom: number): 
 }
 
 /** Where to scroll so that a row is seen whole, moving as little as possible. */
-export function scrollTo(row: { top: number; height: number }, scroll: number, height: number): number {
+export function scrollTo(
+  row: { top: number; height: number },
+  scroll: number,
+  height: number,
+): number {
   if (row.top < scroll) return row.top;
   if (row.top + row.height > scroll + height) return row.top + row.height - height;
   return scroll;

@@ -18,7 +18,8 @@ export const lookOfHue = (hue: number): number => STATES.length + 1 + (hue % HUE
 const LOOKS = STATES.length + 1 + HUES;
 
 /** Packs what a column shows into one number. `edge` draws the border that parts a slice from the one before it. */
-export const keyOf = (look: number, level: number, edge: boolean): number => (look << 4) | (edge ? 8 : 0) | level;
+export const keyOf = (look: number, level: number, edge: boolean): number =>
+  (look << 4) | (edge ? 8 : 0) | level;
 export const lookOf = (key: number): number => key >> 4;
 export const KEYS = LOOKS << 4;
 
@@ -64,7 +65,9 @@ export function readTheme(get: (variable: string) => string): Theme {
     font: text("--font", "sans-serif"),
     states: STATES.map((s) => pixel(s.variable)),
     // Neighbouring numbers get hues far apart: seven and sixteen have no common factor.
-    hues: Array.from({ length: HUES }, (_, n) => hsl(((n * 7) % HUES) * (360 / HUES), dark ? 0.42 : 0.5, dark ? 0.52 : 0.6)),
+    hues: Array.from({ length: HUES }, (_, n) =>
+      hsl(((n * 7) % HUES) * (360 / HUES), dark ? 0.42 : 0.5, dark ? 0.52 : 0.6),
+    ),
   };
 }
 
@@ -89,7 +92,12 @@ export function buildTable(theme: Theme, height: number): Uint32Array {
     }
   };
   for (const state of STATES) {
-    fill(lookOfState(state.code), theme.states[state.code] ?? FALLBACK, state.pattern, state.height);
+    fill(
+      lookOfState(state.code),
+      theme.states[state.code] ?? FALLBACK,
+      state.pattern,
+      state.height,
+    );
   }
   const ran = STATES[RAN];
   if (ran) theme.hues.forEach((colour, hue) => fill(lookOfHue(hue), colour, ran.pattern, 1));

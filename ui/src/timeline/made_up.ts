@@ -25,7 +25,9 @@ export function encode(from: number, to: number, columns: number, lanes: LaneSpe
   data.setUint32(32, cells.length, true);
   let [slice, cell] = [0, 0];
   lanes.forEach((lane, n) => {
-    [lane.kind, lane.number, slice, lane.slices.length, cell, lane.cells.length].forEach((v, i) => data.setUint32(40 + 24 * n + 4 * i, v, true));
+    [lane.kind, lane.number, slice, lane.slices.length, cell, lane.cells.length].forEach((v, i) =>
+      data.setUint32(40 + 24 * n + 4 * i, v, true),
+    );
     slice += lane.slices.length;
     cell += lane.cells.length;
   });
@@ -44,10 +46,18 @@ export function encode(from: number, to: number, columns: number, lanes: LaneSpe
 }
 
 /** Lanes of so many CPUs, and of processes with so many threads. */
-export function lanesOf(cpus: number, processes: readonly (readonly [process: number, threads: number])[]): Lanes {
+export function lanesOf(
+  cpus: number,
+  processes: readonly (readonly [process: number, threads: number])[],
+): Lanes {
   let thread = 1;
   return {
-    cpus: Array.from({ length: cpus }, (_, cpu) => ({ lane: `c${cpu}`, cpu, busy_ns: 0, samples: 0 })),
+    cpus: Array.from({ length: cpus }, (_, cpu) => ({
+      lane: `c${cpu}`,
+      cpu,
+      busy_ns: 0,
+      samples: 0,
+    })),
     processes: processes.map(([process, threads]) => ({
       process,
       pid: process * 100,
@@ -60,7 +70,20 @@ export function lanesOf(cpus: number, processes: readonly (readonly [process: nu
       relevance: 0,
       threads: Array.from({ length: threads }, () => {
         const index = thread++;
-        return { lane: `t${index}`, thread: index, tid: 1000 + index, name: "worker", from: 0, to: 1000, ran_ns: 5, runnable_ns: 0, switches: 2, samples: 0, relevance: 0, role: null };
+        return {
+          lane: `t${index}`,
+          thread: index,
+          tid: 1000 + index,
+          name: "worker",
+          from: 0,
+          to: 1000,
+          ran_ns: 5,
+          runnable_ns: 0,
+          switches: 2,
+          samples: 0,
+          relevance: 0,
+          role: null,
+        };
       }),
     })),
   } as unknown as Lanes;

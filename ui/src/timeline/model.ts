@@ -11,7 +11,15 @@ import { COMFORTABLE, COMPACT, type Layout, layout } from "./layout";
 import { type Theme, readTheme } from "./looks";
 import type { Marks, Slice } from "./protocol";
 import { Scale } from "./scale";
-import { type FocusWake, type KeptMark, type Pointing, type Scene, type ThreadName, geometry, plotWidth } from "./scene";
+import {
+  type FocusWake,
+  type KeptMark,
+  type Pointing,
+  type Scene,
+  type ThreadName,
+  geometry,
+  plotWidth,
+} from "./scene";
 import { wakeText, wakerOf } from "./walk";
 
 /** What the server said; `feed.ts` writes them. */
@@ -59,16 +67,32 @@ export const chain = computed(() => {
   return data !== null && data.id === store.stall.value ? data : null;
 });
 
-const hopLane = computed(() => (store.hop.value === null ? null : (chain.value?.chain[store.hop.value]?.lane ?? null)));
+const hopLane = computed(() =>
+  store.hop.value === null ? null : (chain.value?.chain[store.hop.value]?.lane ?? null),
+);
 
 export const places = computed(() => geometry(size.value.width, size.value.height));
-export const layoutNow = computed<Layout>(() => layout(lanes.value, chain.value, chosen.value, density.value === "compact" ? COMPACT : COMFORTABLE, hopLane.value));
+export const layoutNow = computed<Layout>(() =>
+  layout(
+    lanes.value,
+    chain.value,
+    chosen.value,
+    density.value === "compact" ? COMPACT : COMFORTABLE,
+    hopLane.value,
+  ),
+);
 export const scale = computed(() => new Scale(store.window.value, plotWidth(places.value)));
 
 export const names = computed<ReadonlyMap<number, ThreadName>>(() => {
   const out = new Map<number, ThreadName>();
   for (const process of lanes.value.processes) {
-    for (const t of process.threads) out.set(t.thread, { name: t.name, tid: t.tid, process: process.name, processIndex: process.process });
+    for (const t of process.threads)
+      out.set(t.thread, {
+        name: t.name,
+        tid: t.tid,
+        process: process.name,
+        processIndex: process.process,
+      });
   }
   return out;
 });
@@ -79,7 +103,10 @@ const matches = computed(() => {
 });
 
 /** All marks, the kept ones first. */
-const kept = computed<readonly KeptMark[]>(() => [...store.kept.value.map((mark) => ({ ...mark, kept: true })), ...(passing.value === null ? [] : [{ ...passing.value, kept: false }])]);
+const kept = computed<readonly KeptMark[]>(() => [
+  ...store.kept.value.map((mark) => ({ ...mark, kept: true })),
+  ...(passing.value === null ? [] : [{ ...passing.value, kept: false }]),
+]);
 
 export const scene = computed<Scene>(() => {
   void viewsVersion.value;
@@ -104,7 +131,11 @@ export const scene = computed<Scene>(() => {
 
 function wakeOf(slice: Slice): FocusWake | null {
   if (!slice.wake) return null;
-  return { at: slice.wake.at, lane: wakerOf(slice)?.lane ?? null, text: wakeText(slice, (who) => `${who.name} ${who.tid}`) };
+  return {
+    at: slice.wake.at,
+    lane: wakerOf(slice)?.lane ?? null,
+    text: wakeText(slice, (who) => `${who.name} ${who.tid}`),
+  };
 }
 
 export const pointing = computed<Pointing>(() => ({
@@ -119,7 +150,8 @@ export const pointing = computed<Pointing>(() => ({
 export const pixelNs = () => duration(1 / scale.peek().pxPerNs);
 
 /** How far the lanes can be scrolled. */
-export const scrollEnd = () => Math.max(0, layoutNow.peek().height - (places.peek().height - places.peek().head));
+export const scrollEnd = () =>
+  Math.max(0, layoutNow.peek().height - (places.peek().height - places.peek().head));
 
 export function toggle(section: string): void {
   const header = layoutNow.peek().rows.find((r) => r.key === section);

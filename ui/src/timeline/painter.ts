@@ -8,7 +8,12 @@ import type { Pointing, Scene } from "./scene";
 import { type Measure, remembering } from "./text";
 
 /** A canvas of so many CSS pixels, sharp on screens with more. */
-export function fitCanvas(canvas: HTMLCanvasElement, width: number, height: number, ratio: number): CanvasRenderingContext2D | null {
+export function fitCanvas(
+  canvas: HTMLCanvasElement,
+  width: number,
+  height: number,
+  ratio: number,
+): CanvasRenderingContext2D | null {
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== w || canvas.height !== h) {
     canvas.width = w;
@@ -78,7 +83,12 @@ export class Painter {
     this.over = null;
     if (scene) this.drawScene(scene);
     if (over) {
-      const ctx = fitCanvas(this.top, over.scene.geometry.width, over.scene.geometry.height, devicePixelRatio);
+      const ctx = fitCanvas(
+        this.top,
+        over.scene.geometry.width,
+        over.scene.geometry.height,
+        devicePixelRatio,
+      );
       if (ctx) drawOver(ctx, over.scene, over.pointing);
     }
     this.drawn(scene ? performance.now() - begin : 0);

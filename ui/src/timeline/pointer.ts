@@ -55,8 +55,11 @@ export class Pointer {
   private readonly off = new AbortController();
 
   constructor(private readonly canvas: HTMLElement) {
-    const on = <K extends keyof HTMLElementEventMap>(name: K, run: (event: HTMLElementEventMap[K]) => void, passive = true) =>
-      canvas.addEventListener(name, run, { signal: this.off.signal, passive });
+    const on = <K extends keyof HTMLElementEventMap>(
+      name: K,
+      run: (event: HTMLElementEventMap[K]) => void,
+      passive = true,
+    ) => canvas.addEventListener(name, run, { signal: this.off.signal, passive });
     on("pointerdown", (e) => this.down(e));
     on("pointermove", (e) => this.move(e));
     on("pointerup", (e) => this.up(e));
@@ -83,8 +86,16 @@ export class Pointer {
     if (event.button > 1 || (!inPlot && event.button !== 0)) return;
     this.canvas.setPointerCapture(event.pointerId);
     this.hideTip();
-    const panning = !inPlot || event.button === 1 || event.shiftKey || event.pointerType === "touch";
-    this.drag = { kind: panning ? "pan" : "range", x, y, from: store.window.peek().from, scroll: model.scroll.peek(), moved: false };
+    const panning =
+      !inPlot || event.button === 1 || event.shiftKey || event.pointerType === "touch";
+    this.drag = {
+      kind: panning ? "pan" : "range",
+      x,
+      y,
+      from: store.window.peek().from,
+      scroll: model.scroll.peek(),
+      moved: false,
+    };
     if (event.button === 1) event.preventDefault();
   }
 
@@ -122,7 +133,13 @@ export class Pointer {
     if (!drag) return;
     if (drag.moved) {
       const whole = store.extent.peek();
-      if (chosen) store.select({ range: range(Math.max(whole.from, Math.round(chosen.from)), Math.min(whole.to, Math.round(chosen.to))) });
+      if (chosen)
+        store.select({
+          range: range(
+            Math.max(whole.from, Math.round(chosen.from)),
+            Math.min(whole.to, Math.round(chosen.to)),
+          ),
+        });
       return;
     }
     if (event.button === 0) this.click(drag.x, drag.y);
@@ -144,7 +161,12 @@ export class Pointer {
       if (row.lane.kind === "thread") toggleThread(row.lane.number);
       return;
     }
-    const link = row.depth === null ? -1 : (model.chain.peek()?.chain.findIndex((l) => l.lane === row.lane.id && at >= l.from && at < l.to) ?? -1);
+    const link =
+      row.depth === null
+        ? -1
+        : (model.chain
+            .peek()
+            ?.chain.findIndex((l) => l.lane === row.lane.id && at >= l.from && at < l.to) ?? -1);
     if (link >= 0) lookAtLink(link);
     if (!found) {
       model.focus.value = null;
@@ -156,7 +178,12 @@ export class Pointer {
 
   /** Looks at the slice, keeps its tooltip open, and copies it. */
   private async pin(row: LaneRow, found: Hit, at: number, x: number, y: number): Promise<void> {
-    const slice = await lookAt(row.lane.id, found.kind === "slice" ? Math.max(found.from, Math.min(at, found.to - 1)) : at, 0, false);
+    const slice = await lookAt(
+      row.lane.id,
+      found.kind === "slice" ? Math.max(found.from, Math.min(at, found.to - 1)) : at,
+      0,
+      false,
+    );
     if (!slice) return;
     const lines = sliceLines(row, slice);
     model.tip.value = { x, y, lines, pinned: true };
@@ -185,10 +212,16 @@ export class Pointer {
       model.pointerX.value = x;
       const hovered = threadUnder(found);
       const before = store.hovered.peek();
-      if (before.thread !== hovered.thread || before.process !== hovered.process) store.hovered.value = hovered;
+      if (before.thread !== hovered.thread || before.process !== hovered.process)
+        store.hovered.value = hovered;
       this.hideTip();
     });
-    this.canvas.style.cursor = found.row?.kind === "header" || found.at === null ? (found.row ? "pointer" : "default") : "crosshair";
+    this.canvas.style.cursor =
+      found.row?.kind === "header" || found.at === null
+        ? found.row
+          ? "pointer"
+          : "default"
+        : "crosshair";
     this.timer = setTimeout(() => this.showTip(x, y, found), TIP_MS);
   }
 
@@ -209,9 +242,14 @@ export class Pointer {
     const controller = new AbortController();
     this.asked = controller;
     const inside = Math.round(Math.max(what.from, Math.min(at, what.to - 1)));
-    getJson<Slice>(tracePath(store.trace.peek() ?? "", "slice"), { lane: row.lane.id, at: inside }, controller.signal).then(
+    getJson<Slice>(
+      tracePath(store.trace.peek() ?? "", "slice"),
+      { lane: row.lane.id, at: inside },
+      controller.signal,
+    ).then(
       (slice) => {
-        if (this.asked === controller && model.tip.peek()?.pinned === false) model.tip.value = { x, y, lines: sliceLines(row, slice), pinned: false };
+        if (this.asked === controller && model.tip.peek()?.pinned === false)
+          model.tip.value = { x, y, lines: sliceLines(row, slice), pinned: false };
       },
       // What the picture knows stays in the tooltip; a click says why the server does not answer.
       () => undefined,
@@ -229,23 +267,40 @@ export class Pointer {
     const window = store.window.peek();
     this.hideTip();
     if (event.altKey) {
-      model.scroll.value = Math.max(0, Math.min(model.scroll.peek() + event.deltaY * (lines ? 20 : 1), model.scrollEnd()));
+      model.scroll.value = Math.max(
+        0,
+        Math.min(model.scroll.peek() + event.deltaY * (lines ? 20 : 1), model.scrollEnd()),
+      );
       return;
     }
     const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
     if (Math.abs(sideways) > (event.shiftKey ? 0 : Math.abs(event.deltaY))) {
-      store.show(pan(window, (sideways * (lines ? 33 : 1)) / Math.max(1, model.scale.peek().width), whole));
+      store.show(
+        pan(window, (sideways * (lines ? 33 : 1)) / Math.max(1, model.scale.peek().width), whole),
+      );
     } else if (event.deltaY !== 0) {
-      store.show(zoom(window, wheelZoom(event.deltaY, lines), model.scale.peek().at(Math.max(0, x - labels)), whole));
+      store.show(
+        zoom(
+          window,
+          wheelZoom(event.deltaY, lines),
+          model.scale.peek().at(Math.max(0, x - labels)),
+          whole,
+        ),
+      );
     }
   }
 }
 
-function threadUnder({ row, hit: found }: Under): { thread: ThreadIx | null; process: ProcessIx | null } {
+function threadUnder({ row, hit: found }: Under): {
+  thread: ThreadIx | null;
+  process: ProcessIx | null;
+} {
   if (row?.kind === "header") return { thread: null, process: row.process?.process ?? null };
   if (row?.kind !== "lane") return { thread: null, process: null };
-  if (row.lane.kind === "thread") return { thread: row.lane.number as ThreadIx, process: row.lane.process as ProcessIx };
-  if (!found || found.state !== RAN || found.thread === NONE || found.thread === 0) return { thread: null, process: null };
+  if (row.lane.kind === "thread")
+    return { thread: row.lane.number as ThreadIx, process: row.lane.process as ProcessIx };
+  if (!found || found.state !== RAN || found.thread === NONE || found.thread === 0)
+    return { thread: null, process: null };
   const process = model.names.peek().get(found.thread)?.processIndex ?? null;
   return { thread: found.thread as ThreadIx, process: process as ProcessIx | null };
 }

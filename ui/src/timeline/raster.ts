@@ -48,7 +48,8 @@ function cellsInto(view: LaneView, scale: Scale, hue: HueOf, keys: Uint16Array):
     for (let x = from; x < to; x++) {
       const before = keys[x] as number;
       // Several cells in one pixel: the one with more in it is shown, and rest never hides work.
-      if (before === NOTHING || isRest(before) || (!isRest(key) && (before & 7) < level)) keys[x] = key;
+      if (before === NOTHING || isRest(before) || (!isRest(key) && (before & 7) < level))
+        keys[x] = key;
     }
     any = true;
   }
@@ -79,7 +80,14 @@ function slicesInto(view: LaneView, scale: Scale, hue: HueOf, keys: Uint16Array)
 }
 
 /** Writes the lane's pixels: `out` is an image `stride` wide, the lane lies from row `top`, clipped to the image. */
-export function blit(keys: Uint16Array, table: Uint32Array, height: number, out: Uint32Array, stride: number, top: number): void {
+export function blit(
+  keys: Uint16Array,
+  table: Uint32Array,
+  height: number,
+  out: Uint32Array,
+  stride: number,
+  top: number,
+): void {
   const rows = Math.floor(out.length / stride);
   const width = Math.min(keys.length, stride);
   for (let y = Math.max(0, -top); y < height && top + y < rows; y++) {
@@ -93,7 +101,15 @@ export function blit(keys: Uint16Array, table: Uint32Array, height: number, out:
 }
 
 /** Marks where samples are: a short line at the lane's foot per column that holds one. */
-export function samplesInto(view: LaneView, scale: Scale, ink: number, out: Uint32Array, stride: number, width: number, foot: number): void {
+export function samplesInto(
+  view: LaneView,
+  scale: Scale,
+  ink: number,
+  out: Uint32Array,
+  stride: number,
+  width: number,
+  foot: number,
+): void {
   const rows = Math.floor(out.length / stride);
   const put = (x: number, tall: number) => {
     if (x < 0 || x >= width) return;

@@ -14,13 +14,19 @@ export function within(r: Range, whole: Range): Range {
   const most = Math.max(length(whole), 1);
   const least = Math.min(SHORTEST, most);
   const wanted = Math.min(Math.max(length(r), least), most);
-  const from = Math.min(Math.max(r.from - (wanted - length(r)) / 2, whole.from), whole.from + most - wanted);
+  const from = Math.min(
+    Math.max(r.from - (wanted - length(r)) / 2, whole.from),
+    whole.from + most - wanted,
+  );
   return range(from, from + wanted);
 }
 
 /** `factor` < 1 shows less time; the moment `at` stays where it is on the screen. */
 export function zoom(r: Range, factor: number, at: number, whole: Range): Range {
-  const wanted = Math.min(Math.max(length(r) * factor, SHORTEST), Math.max(length(whole), SHORTEST));
+  const wanted = Math.min(
+    Math.max(length(r) * factor, SHORTEST),
+    Math.max(length(whole), SHORTEST),
+  );
   const share = (at - r.from) / Math.max(length(r), 1);
   const from = at - share * wanted;
   return within(range(from, from + wanted), whole);

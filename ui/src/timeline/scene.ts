@@ -34,7 +34,15 @@ export function geometry(width: number, height: number): Geometry {
   const curve = height < 220 ? 20 : 34;
   const axis = { top: 0, height: 22 };
   const marks = { top: axis.height + curve, height: 15 };
-  return { width, height, labels, axis, curve: { top: axis.height, height: curve }, marks, head: marks.top + marks.height };
+  return {
+    width,
+    height,
+    labels,
+    axis,
+    curve: { top: axis.height, height: curve },
+    marks,
+    head: marks.top + marks.height,
+  };
 }
 
 export const plotWidth = (g: Geometry): Px => px(Math.max(1, g.width - g.labels));
@@ -78,10 +86,16 @@ export interface Pointing {
   readonly x: number | null;
   readonly range: Range | null;
   readonly hovered: { readonly thread: number | null; readonly process: number | null };
-  readonly focus: { readonly lane: string; readonly from: number; readonly to: number; readonly wake: FocusWake | null } | null;
+  readonly focus: {
+    readonly lane: string;
+    readonly from: number;
+    readonly to: number;
+    readonly wake: FocusWake | null;
+  } | null;
   /** The row that the keyboard is on; null when the timeline has no focus. */
   readonly row: string | null;
 }
 
 /** The top of a row on the canvas. */
-export const rowTop = (scene: Scene, row: Row): number => scene.geometry.head + row.top - scene.scroll;
+export const rowTop = (scene: Scene, row: Row): number =>
+  scene.geometry.head + row.top - scene.scroll;

@@ -32,8 +32,22 @@ const CHECKS: Pattern = [0xcc, 0xcc, 0x33, 0x33, 0xcc, 0xcc, 0x33, 0x33];
 const FALLING: Pattern = [0x88, 0x44, 0x22, 0x11, 0x88, 0x44, 0x22, 0x11];
 const WAVES: Pattern = [0x00, 0x00, 0x18, 0xe7, 0x00, 0x00, 0x18, 0xe7];
 
-const list: readonly (readonly [id: string, name: string, variable: string, pattern: Pattern, height: number, says: string])[] = [
-  ["unknown", "unknown", "--unknown", CHECKS, 0.6, "lost records or the recording's edge hide what it did"],
+const list: readonly (readonly [
+  id: string,
+  name: string,
+  variable: string,
+  pattern: Pattern,
+  height: number,
+  says: string,
+])[] = [
+  [
+    "unknown",
+    "unknown",
+    "--unknown",
+    CHECKS,
+    0.6,
+    "lost records or the recording's edge hide what it did",
+  ],
   ["ran", "ran", "--ran", PLAIN, 1, "on a CPU"],
   ["runnable", "runnable", "--runnable", RISING, 1, "wanted a CPU and had none"],
   ["lock", "lock", "--lock", CROSSES, 0.8, "waited for a lock that somebody held"],
@@ -47,7 +61,17 @@ const list: readonly (readonly [id: string, name: string, variable: string, patt
   ["network", "network", "--ipc", WAVES, 0.8, "waited for the network"],
 ];
 
-export const STATES: readonly State[] = list.map(([id, name, variable, pattern, height, says], code) => ({ code, id, name, variable, pattern, height, says }));
+export const STATES: readonly State[] = list.map(
+  ([id, name, variable, pattern, height, says], code) => ({
+    code,
+    id,
+    name,
+    variable,
+    pattern,
+    height,
+    says,
+  }),
+);
 
 export const UNKNOWN = 0;
 export const RAN = 1;

@@ -62,7 +62,15 @@ export function ticks(s: Range, width: Px, apart = 110): Ticks {
   }
   for (let n = 0; first + n * step <= s.to; n++) {
     const at = first + n * step;
-    labelled.push({ at: at as Ns, label: offsets ? `+${moment(at - base, step, s.to - base)}` : moment(at, step, s.to) });
+    labelled.push({
+      at: at as Ns,
+      label: offsets ? `+${moment(at - base, step, s.to - base)}` : moment(at, step, s.to),
+    });
   }
-  return { step, base: offsets ? { at: base as Ns, label: moment(base, baseStep) } : null, labelled, small };
+  return {
+    step,
+    base: offsets ? { at: base as Ns, label: moment(base, baseStep) } : null,
+    labelled,
+    small,
+  };
 }

@@ -8,27 +8,49 @@ import type { Scene } from "./scene";
 import { RAN, stateOf } from "./states";
 
 /** The lines for what lies under the pointer on a lane. */
-export function hitLines(scene: Pick<Scene, "names">, row: LaneRow, view: LaneView, hit: Hit): string[] {
+export function hitLines(
+  scene: Pick<Scene, "names">,
+  row: LaneRow,
+  view: LaneView,
+  hit: Hit,
+): string[] {
   const state = stateOf(hit.state);
   const name = hit.thread === NONE ? undefined : scene.names.get(hit.thread);
-  const who = name ? `${name.name} ${name.tid}${name.process === name.name ? "" : ` (${name.process})`}` : "";
-  const title = view.kind === "cpu" && hit.state === RAN && who !== "" ? `${row.lane.name}: ${who}` : `${row.lane.name}: ${state.name}`;
+  const who = name
+    ? `${name.name} ${name.tid}${name.process === name.name ? "" : ` (${name.process})`}`
+    : "";
+  const title =
+    view.kind === "cpu" && hit.state === RAN && who !== ""
+      ? `${row.lane.name}: ${who}`
+      : `${row.lane.name}: ${state.name}`;
   if (hit.kind === "cell") {
-    return [title, `and more in these ${durationText(hit.to - hit.from)}, busy ${percent(hit.share, 1)}`, "too short to tell apart here: zoom in"];
+    return [
+      title,
+      `and more in these ${durationText(hit.to - hit.from)}, busy ${percent(hit.share, 1)}`,
+      "too short to tell apart here: zoom in",
+    ];
   }
-  return [title, `${durationText(hit.to - hit.from)}, from ${timeText(hit.from as never, (hit.to - hit.from) / 100)}`];
+  return [
+    title,
+    `${durationText(hit.to - hit.from)}, from ${timeText(hit.from as never, (hit.to - hit.from) / 100)}`,
+  ];
 }
 
 /** The lines for a slice that the server told; the first names the lane. */
 export function sliceLines(row: LaneRow | null, slice: Slice): string[] {
   const long = durationText(slice.to - slice.from);
   const from = `from ${timeText(slice.from, (slice.to - slice.from) / 100)}`;
-  const out = [`${row?.lane.name ?? slice.lane}: ${slice.text}`, slice.text.includes(long) ? from : `${long}, ${from}`];
+  const out = [
+    `${row?.lane.name ?? slice.lane}: ${slice.text}`,
+    slice.text.includes(long) ? from : `${long}, ${from}`,
+  ];
   if (slice.cpu !== null && row?.lane.kind !== "cpu") out.push(`CPU ${slice.cpu}`);
   if (slice.wait_stack) out.push(`waited in ${slice.wait_stack.told}`);
   if (slice.wake?.stack) out.push(`woken in ${slice.wake.stack.told}`);
   if (slice.samples && slice.samples.count > 0) {
-    out.push(`${count(slice.samples.count)} samples${slice.samples.top ? `, most in ${slice.samples.top.told}` : ""}`);
+    out.push(
+      `${count(slice.samples.count)} samples${slice.samples.top ? `, most in ${slice.samples.top.told}` : ""}`,
+    );
   }
   return out;
 }
@@ -37,16 +59,27 @@ export function headerLines(row: Header): string[] {
   const out = [row.name];
   const process = row.process;
   if (process) {
-    if (process.command_line && process.command_line !== process.name) out.push(process.command_line.slice(0, 160));
-    out.push(`${process.started ? "started at" : "lived before"} ${timeText(process.from)}, ${process.ended ? "ended at" : "lived on after"} ${timeText(process.to)}`);
+    if (process.command_line && process.command_line !== process.name)
+      out.push(process.command_line.slice(0, 160));
+    out.push(
+      `${process.started ? "started at" : "lived before"} ${timeText(process.from)}, ${process.ended ? "ended at" : "lived on after"} ${timeText(process.to)}`,
+    );
   }
   out.push(row.open ? "click: close" : "click: open");
   return out;
 }
 
 /** What a thread did in the window of the selection. */
-export function sumsText({ ran, runnable, switches }: NonNullable<LaneRow["lane"]["sums"]>): string {
-  const parts = [`ran ${durationText(ran)}`, runnable === null ? "" : `runnable ${durationText(runnable)}`, `${count(switches)} switches`];
+export function sumsText({
+  ran,
+  runnable,
+  switches,
+}: NonNullable<LaneRow["lane"]["sums"]>): string {
+  const parts = [
+    `ran ${durationText(ran)}`,
+    runnable === null ? "" : `runnable ${durationText(runnable)}`,
+    `${count(switches)} switches`,
+  ];
   return parts.filter((part) => part !== "").join(", ");
 }
 
@@ -61,7 +94,13 @@ export function laneLines(row: LaneRow): string[] {
 }
 
 /** Where the tooltip lies: beside the pointer, turned to the other side at the edges. */
-export function placeTip(x: number, y: number, width: number, height: number, room: { width: number; height: number }): { left: number; top: number } {
+export function placeTip(
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  room: { width: number; height: number },
+): { left: number; top: number } {
   const left = x + 14 + width <= room.width ? x + 14 : Math.max(0, x - 14 - width);
   const top = y + 16 + height <= room.height ? y + 16 : Math.max(0, y - 10 - height);
   return { left, top };

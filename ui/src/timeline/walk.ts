@@ -3,7 +3,11 @@ import type { ChainLink, Who } from "../api/types";
 import type { Slice } from "./protocol";
 
 /** The next link of the chain: `[` goes back to the cause, `]` on to the end. `from` is null before the first step. */
-export function stepLink(chain: readonly Pick<ChainLink, "from">[], from: number | null, by: -1 | 1): number | null {
+export function stepLink(
+  chain: readonly Pick<ChainLink, "from">[],
+  from: number | null,
+  by: -1 | 1,
+): number | null {
   if (chain.length === 0) return null;
   if (from === null) return by < 0 ? chain.length - 1 : 0;
   return Math.min(Math.max(from + by, 0), chain.length - 1);
@@ -27,5 +31,7 @@ export function wakeText(slice: Slice, name: (who: Who) => string): string {
   const wake = slice.wake;
   if (!wake) return "";
   const source = wake.source ? ` (${wake.source})` : "";
-  return wake.by && wake.by.tid !== 0 ? `woken by ${name(wake.by)} from ${wake.context}${source}` : `woken from ${wake.context}${source}`;
+  return wake.by && wake.by.tid !== 0
+    ? `woken by ${name(wake.by)} from ${wake.context}${source}`
+    : `woken from ${wake.context}${source}`;
 }

@@ -3,10 +3,20 @@ import { range } from "../units";
 import type { LaneView } from "./decode";
 import { COMFORTABLE, layout } from "./layout";
 import { lanesOf } from "./made_up";
-import { MOST_COLUMNS, fits, fitsWell, forget, nearLanes, next, stillUseful, withMargin } from "./wants";
+import {
+  MOST_COLUMNS,
+  fits,
+  fitsWell,
+  forget,
+  nearLanes,
+  next,
+  stillUseful,
+  withMargin,
+} from "./wants";
 
 const whole = range(0, 1_000_000_000);
-const view = (from: number, to: number, columns: number): LaneView => ({ from, to, columns, columnNs: (to - from) / columns }) as LaneView;
+const view = (from: number, to: number, columns: number): LaneView =>
+  ({ from, to, columns, columnNs: (to - from) / columns }) as LaneView;
 
 describe("what is asked for", () => {
   test("one screen of margin on both sides, cut at the trace", () => {
@@ -63,7 +73,10 @@ describe("what is asked for", () => {
       const want = withMargin(window, width, whole);
       // The server takes and gives whole nanoseconds.
       const have = view(Math.floor(want.from), Math.ceil(want.to), want.columns);
-      expect(next(new Map([["c0", have]]), ["c0"], window, width, whole), `${from} ${length} ${width}`).toBeNull();
+      expect(
+        next(new Map([["c0", have]]), ["c0"], window, width, whole),
+        `${from} ${length} ${width}`,
+      ).toBeNull();
     }
   });
 

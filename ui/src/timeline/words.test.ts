@@ -67,8 +67,12 @@ describe("motion", () => {
 
   test("held keys move the window with time, never far in one frame", () => {
     expect(moved(window, { zoom: 0, pan: 1 }, 16, 0, whole).from).toBeGreaterThan(window.from);
-    expect(moved(window, { zoom: -1, pan: 0 }, 16, 450_000, whole).from).toBeGreaterThan(window.from);
-    expect(moved(window, { zoom: 0, pan: 1 }, 10_000, 0, whole).from - window.from).toBeLessThan(10_000);
+    expect(moved(window, { zoom: -1, pan: 0 }, 16, 450_000, whole).from).toBeGreaterThan(
+      window.from,
+    );
+    expect(moved(window, { zoom: 0, pan: 1 }, 10_000, 0, whole).from - window.from).toBeLessThan(
+      10_000,
+    );
     expect(moved(window, STILL, 16, 0, whole)).toBe(window);
   });
 
@@ -107,7 +111,10 @@ describe("walking", () => {
   });
 
   test("goes from a wait to its waker, not to idle or nobody", () => {
-    const slice = (by: unknown) => ({ wake: { at: 77, context: "task", source: null, by, stack: null } }) as unknown as Slice;
+    const slice = (by: unknown) =>
+      ({
+        wake: { at: 77, context: "task", source: null, by, stack: null },
+      }) as unknown as Slice;
     expect(wakerOf(slice({ thread: 9, tid: 4 }))).toEqual({ lane: "t9", at: 77 });
     expect(wakerOf(slice({ thread: 0, tid: 0 }))).toBeNull();
     expect(wakerOf(slice(null))).toBeNull();

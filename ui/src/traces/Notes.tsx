@@ -19,7 +19,13 @@ interface NotesProps {
 
 /** Only our own container has a place for notes. */
 export function Notes(props: NotesProps) {
-  return props.format === "hitch" ? <Field {...props} /> : <p class="notes dim">{props.format === "etl" ? "An .etl" : "A perf.data"} file has no place for notes.</p>;
+  return props.format === "hitch" ? (
+    <Field {...props} />
+  ) : (
+    <p class="notes dim">
+      {props.format === "etl" ? "An .etl" : "A perf.data"} file has no place for notes.
+    </p>
+  );
 }
 
 function Field({ name, notes, changed }: NotesProps) {
@@ -42,6 +48,14 @@ function Field({ name, notes, changed }: NotesProps) {
   // A dialog that closes takes the field away without its being left.
   useEffect(() => () => void save(), []);
   return (
-    <textarea class="notes" aria-label={`Notes on ${name}`} placeholder="Notes" rows={text.value.includes("\n") ? 3 : 1} value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} onBlur={() => void save()} />
+    <textarea
+      class="notes"
+      aria-label={`Notes on ${name}`}
+      placeholder="Notes"
+      rows={text.value.includes("\n") ? 3 : 1}
+      value={text.value}
+      onInput={(event) => (text.value = event.currentTarget.value)}
+      onBlur={() => void save()}
+    />
   );
 }

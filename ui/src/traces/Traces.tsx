@@ -17,7 +17,14 @@ import "./traces.css";
 type Asked = { what: "rename" | "delete"; entry: TraceEntry };
 
 export function Traces() {
-  const list = useMemo(() => ask<{ traces: TraceEntry[] }>(() => ({ key: "traces", ask: (signal) => getJson("/api/traces", {}, signal) })), []);
+  const list = useMemo(
+    () =>
+      ask<{ traces: TraceEntry[] }>(() => ({
+        key: "traces",
+        ask: (signal) => getJson("/api/traces", {}, signal),
+      })),
+    [],
+  );
   useEffect(() => list.stop, []);
   const over = useSignal(false);
   const asked = useSignal<Asked | null>(null);
@@ -36,7 +43,12 @@ export function Traces() {
     }
   };
   const wanted = filter.value.toLowerCase();
-  const shown = data?.traces.filter((entry) => [entry.name, entry.host, entry.notes, entry.first_answer?.text].some((text) => text?.toLowerCase().includes(wanted))) ?? [];
+  const shown =
+    data?.traces.filter((entry) =>
+      [entry.name, entry.host, entry.notes, entry.first_answer?.text].some((text) =>
+        text?.toLowerCase().includes(wanted),
+      ),
+    ) ?? [];
 
   return (
     <main
@@ -55,8 +67,17 @@ export function Traces() {
       }}
     >
       <header class="traces-head">
-        <h1>Traces{server.value.data && <span class="dim"> in {server.value.data.folder}</span>}</h1>
-        <input type="search" aria-label="Filter the traces" placeholder="Filter by name, host, answer, notes" value={filter.value} onInput={(event) => (filter.value = event.currentTarget.value)} />
+        <h1>
+          Traces
+          {server.value.data && <span class="dim"> in {server.value.data.folder}</span>}
+        </h1>
+        <input
+          type="search"
+          aria-label="Filter the traces"
+          placeholder="Filter by name, host, answer, notes"
+          value={filter.value}
+          onInput={(event) => (filter.value = event.currentTarget.value)}
+        />
         {editable && (
           <label class="btn primary">
             Add a file …
@@ -72,7 +93,12 @@ export function Traces() {
           </label>
         )}
       </header>
-      {editable && <p class="dim">Drop a .hitch, perf.data, .etl or zipped .etl file anywhere here to add and open it. It stays on this machine.</p>}
+      {editable && (
+        <p class="dim">
+          Drop a .hitch, perf.data, .etl or zipped .etl file anywhere here to add and open it. It
+          stays on this machine.
+        </p>
+      )}
       {uploads.value.map((one) => (
         <div key={one.id} class="upload" role="status">
           {one.error ? (
@@ -95,7 +121,13 @@ export function Traces() {
       {data && (
         <ul class="trace-list">
           {shown.map((entry) => (
-            <Card key={entry.name} entry={entry} editable={editable} ask={(what) => (asked.value = { what, entry })} changed={list.again} />
+            <Card
+              key={entry.name}
+              entry={entry}
+              editable={editable}
+              ask={(what) => (asked.value = { what, entry })}
+              changed={list.again}
+            />
           ))}
         </ul>
       )}
@@ -103,20 +135,35 @@ export function Traces() {
         <p class="empty">
           {data.traces.length === 0 ? (
             <>
-              No traces yet. Make one with <code>unhitch record</code> or <code>unhitch watch</code>.
+              No traces yet. Make one with <code>unhitch record</code> or <code>unhitch watch</code>
+              .
             </>
           ) : (
             "None fits the filter."
           )}
         </p>
       )}
-      {asked.value?.what === "rename" && <Rename entry={asked.value.entry} close={() => (asked.value = null)} changed={list.again} />}
-      {asked.value?.what === "delete" && <Delete entry={asked.value.entry} close={() => (asked.value = null)} changed={list.again} />}
+      {asked.value?.what === "rename" && (
+        <Rename entry={asked.value.entry} close={() => (asked.value = null)} changed={list.again} />
+      )}
+      {asked.value?.what === "delete" && (
+        <Delete entry={asked.value.entry} close={() => (asked.value = null)} changed={list.again} />
+      )}
     </main>
   );
 }
 
-function Card({ entry, editable, ask: question, changed }: { entry: TraceEntry; editable: boolean; ask: (what: Asked["what"]) => void; changed: () => void }) {
+function Card({
+  entry,
+  editable,
+  ask: question,
+  changed,
+}: {
+  entry: TraceEntry;
+  editable: boolean;
+  ask: (what: Asked["what"]) => void;
+  changed: () => void;
+}) {
   const facts = [
     entry.host,
     entry.duration_ns === null ? null : durationText(entry.duration_ns),
@@ -127,7 +174,11 @@ function Card({ entry, editable, ask: question, changed }: { entry: TraceEntry; 
   return (
     <li class="trace-card" data-trace={entry.name}>
       <div class="trace-main">
-        <button class="trace-open" disabled={entry.error !== null} onClick={() => store.openTrace(entry.name)}>
+        <button
+          class="trace-open"
+          disabled={entry.error !== null}
+          onClick={() => store.openTrace(entry.name)}
+        >
           {entry.name}
         </button>
         <span class="dim">{facts.filter(Boolean).join(" · ")}</span>
@@ -152,14 +203,26 @@ function Card({ entry, editable, ask: question, changed }: { entry: TraceEntry; 
         )}
       </div>
       {entry.error !== null && <p class="bad">{entry.error}</p>}
-      {entry.first_answer && <p class="first-answer">{entry.first_answer.text ?? "No stall was found."}</p>}
-      {!entry.first_answer && entry.error === null && <p class="dim">Not judged yet; open it to hear why it hung.</p>}
+      {entry.first_answer && (
+        <p class="first-answer">{entry.first_answer.text ?? "No stall was found."}</p>
+      )}
+      {!entry.first_answer && entry.error === null && (
+        <p class="dim">Not judged yet; open it to hear why it hung.</p>
+      )}
       <Notes name={entry.name} format={entry.format} notes={entry.notes} changed={changed} />
     </li>
   );
 }
 
-function Rename({ entry, close, changed }: { entry: TraceEntry; close: () => void; changed: () => void }) {
+function Rename({
+  entry,
+  close,
+  changed,
+}: {
+  entry: TraceEntry;
+  close: () => void;
+  changed: () => void;
+}) {
   const name = useSignal(entry.name);
   const wrong = useSignal("");
   return (
@@ -181,7 +244,13 @@ function Rename({ entry, close, changed }: { entry: TraceEntry; close: () => voi
         }}
       >
         <h1 class="dialog-title">Rename the trace</h1>
-        <input class="wide-field" aria-label="New name" autoFocus value={name.value} onInput={(event) => (name.value = event.currentTarget.value)} />
+        <input
+          class="wide-field"
+          aria-label="New name"
+          autoFocus
+          value={name.value}
+          onInput={(event) => (name.value = event.currentTarget.value)}
+        />
         {wrong.value && (
           <p class="bad" role="alert">
             {wrong.value}
@@ -198,13 +267,22 @@ function Rename({ entry, close, changed }: { entry: TraceEntry; close: () => voi
   );
 }
 
-function Delete({ entry, close, changed }: { entry: TraceEntry; close: () => void; changed: () => void }) {
+function Delete({
+  entry,
+  close,
+  changed,
+}: {
+  entry: TraceEntry;
+  close: () => void;
+  changed: () => void;
+}) {
   const wrong = useSignal("");
   return (
     <Dialog label="Delete the trace" onClose={close}>
       <h1 class="dialog-title">Delete this trace?</h1>
       <p>
-        <strong>{entry.name}</strong>, {bytesText(entry.bytes)}, with its notes. This cannot be undone.
+        <strong>{entry.name}</strong>, {bytesText(entry.bytes)}, with its notes. This cannot be
+        undone.
       </p>
       {wrong.value && (
         <p class="bad" role="alert">

@@ -16,7 +16,10 @@ export const uploads = signal<readonly Upload[]>([]);
 let last = 0;
 
 function change(id: number, to: Partial<Upload> | null): void {
-  uploads.value = to === null ? uploads.value.filter((one) => one.id !== id) : uploads.value.map((one) => (one.id === id ? { ...one, ...to } : one));
+  uploads.value =
+    to === null
+      ? uploads.value.filter((one) => one.id !== id)
+      : uploads.value.map((one) => (one.id === id ? { ...one, ...to } : one));
 }
 
 /** Milliseconds that a refusal stays to be read. */
@@ -25,15 +28,24 @@ const READ = 12_000;
 export function upload(file: File, limit: number): Promise<boolean> {
   const id = ++last;
   const request = new XMLHttpRequest();
-  uploads.value = [...uploads.value, { id, name: file.name, progress: 0, error: null, cancel: () => request.abort() }];
+  uploads.value = [
+    ...uploads.value,
+    { id, name: file.name, progress: 0, error: null, cancel: () => request.abort() },
+  ];
   const refuse = (error: string) => {
     change(id, { error });
     setTimeout(() => change(id, null), READ);
     return false;
   };
-  if (file.size > limit) return Promise.resolve(refuse(`${bytesText(file.size)} is more than the ${bytesText(limit)} that the server takes. Copy it into the folder instead.`));
+  if (file.size > limit)
+    return Promise.resolve(
+      refuse(
+        `${bytesText(file.size)} is more than the ${bytesText(limit)} that the server takes. Copy it into the folder instead.`,
+      ),
+    );
   return new Promise((resolve) => {
-    request.upload.onprogress = (event) => change(id, { progress: event.loaded / Math.max(1, event.total) });
+    request.upload.onprogress = (event) =>
+      change(id, { progress: event.loaded / Math.max(1, event.total) });
     request.onabort = () => {
       change(id, null);
       resolve(false);

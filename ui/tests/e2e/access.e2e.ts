@@ -34,9 +34,33 @@ describe.skipIf(unfit("access") !== null)("access", () => {
     // Evaluated by the debugger, which the page's policy does not bind.
     await page.evaluate(AXE);
     return page.evaluate(async () => {
-      const axe = (globalThis as unknown as { axe: { run: (what: Document, options: object) => Promise<{ violations: { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;
+      const axe = (
+        globalThis as unknown as {
+          axe: {
+            run: (
+              what: Document,
+              options: object,
+            ) => Promise<{
+              violations: {
+                id: string;
+                impact: string;
+                nodes: { html: string; failureSummary: string }[];
+              }[];
+            }>;
+          };
+        }
+      ).axe;
       const { violations } = await axe.run(document, { resultTypes: ["violations"] });
-      return violations.filter((v) => v.impact === "serious" || v.impact === "critical").flatMap((v) => v.nodes.slice(0, 3).map((node) => `${v.id}: ${node.html.slice(0, 160)} — ${node.failureSummary.slice(0, 200)}`));
+      return violations
+        .filter((v) => v.impact === "serious" || v.impact === "critical")
+        .flatMap((v) =>
+          v.nodes
+            .slice(0, 3)
+            .map(
+              (node) =>
+                `${v.id}: ${node.html.slice(0, 160)} — ${node.failureSummary.slice(0, 200)}`,
+            ),
+        );
     });
   }
 
@@ -91,7 +115,8 @@ describe.skipIf(unfit("access") !== null)("access", () => {
     await page.keyboard.press("Shift+Slash");
     await page.waitForSelector("dialog");
     const text = await page.locator("dialog").innerText();
-    for (const part of ["Zoom in", "W", "Wait chain", "[", "Search threads"]) expect(text).toContain(part);
+    for (const part of ["Zoom in", "W", "Wait chain", "[", "Search threads"])
+      expect(text).toContain(part);
     await page.keyboard.press("Escape");
     await page.waitForSelector("dialog", { state: "detached" });
   });
@@ -111,23 +136,49 @@ describe.skipIf(unfit("access") !== null)("access", () => {
   function cutOff(): Promise<string[]> {
     return page.evaluate(() => {
       const out: string[] = [];
-      if (document.documentElement.scrollWidth > innerWidth || document.documentElement.scrollHeight > innerHeight) out.push("the document scrolls");
-      for (const element of document.querySelectorAll("button, input, select, textarea, summary, canvas, svg, h1, [role=tab], [role=columnheader]")) {
+      if (
+        document.documentElement.scrollWidth > innerWidth ||
+        document.documentElement.scrollHeight > innerHeight
+      )
+        out.push("the document scrolls");
+      for (const element of document.querySelectorAll(
+        "button, input, select, textarea, summary, canvas, svg, h1, [role=tab], [role=columnheader]",
+      )) {
         const box = element.getBoundingClientRect();
-        if (!element.checkVisibility({ visibilityProperty: true }) || element.closest(".sr-only") || box.width <= 1 || box.height <= 1) continue;
+        if (
+          !element.checkVisibility({ visibilityProperty: true }) ||
+          element.closest(".sr-only") ||
+          box.width <= 1 ||
+          box.height <= 1
+        )
+          continue;
         let [left, right, top, bottom] = [0, innerWidth, 0, innerHeight];
         let scrolls = false;
         for (let above = element.parentElement; above; above = above.parentElement) {
           const [style, edge] = [getComputedStyle(above), above.getBoundingClientRect()];
-          if (style.overflowX !== "visible") [left, right] = [Math.max(left, edge.left), Math.min(right, edge.right)];
+          if (style.overflowX !== "visible")
+            [left, right] = [Math.max(left, edge.left), Math.min(right, edge.right)];
           scrolls ||= /auto|scroll/.test(style.overflowY);
-          if (style.overflowY !== "visible" && !scrolls) [top, bottom] = [Math.max(top, edge.top), Math.min(bottom, edge.bottom)];
+          if (style.overflowY !== "visible" && !scrolls)
+            [top, bottom] = [Math.max(top, edge.top), Math.min(bottom, edge.bottom)];
         }
-        const outside = box.left < left - 1 || box.right > right + 1 || (!scrolls && (box.top < top - 1 || box.bottom > bottom + 1));
+        const outside =
+          box.left < left - 1 ||
+          box.right > right + 1 ||
+          (!scrolls && (box.top < top - 1 || box.bottom > bottom + 1));
         // Nothing else lies over it, unless it is scrolled away.
-        const hit = scrolls ? null : document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
-        const covered = hit !== null && !element.contains(hit) && !hit.contains(element) && element.matches("button, input, select");
-        if (outside || covered) out.push(`${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}: ${[box.left, box.top, box.right, box.bottom].map(Math.round)} in ${[left, top, right, bottom].map(Math.round)}`);
+        const hit = scrolls
+          ? null
+          : document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
+        const covered =
+          hit !== null &&
+          !element.contains(hit) &&
+          !hit.contains(element) &&
+          element.matches("button, input, select");
+        if (outside || covered)
+          out.push(
+            `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}: ${[box.left, box.top, box.right, box.bottom].map(Math.round)} in ${[left, top, right, bottom].map(Math.round)}`,
+          );
       }
       return out;
     });
@@ -138,7 +189,9 @@ describe.skipIf(unfit("access") !== null)("access", () => {
     { width: 3840, height: 2160 },
   ]) {
     for (const theme of ["dark", "light"] as const) {
-      test(`nothing is cut off at ${viewport.width} × ${viewport.height}, ${theme}`, async ({ task }) => {
+      test(`nothing is cut off at ${viewport.width} × ${viewport.height}, ${theme}`, async ({
+        task,
+      }) => {
         await page.setViewportSize(viewport);
         if (theme === "light") await page.keyboard.press("KeyT");
         const whole = async (what: string) => {
@@ -153,7 +206,13 @@ describe.skipIf(unfit("access") !== null)("access", () => {
           ["tables", "a_function_with_a_very_long_name".repeat(5)],
         ] as const) {
           const selected = new URL(there);
-          for (const [name, value] of Object.entries({ view, stack, thread: "1", process: "1" })) selected.searchParams.set(name, value);
+          for (const [name, value] of Object.entries({
+            view,
+            stack,
+            thread: "1",
+            process: "1",
+          }))
+            selected.searchParams.set(name, value);
           await page.goto(selected.href);
           await whole(`${view}, much selected`);
         }
@@ -164,11 +223,16 @@ describe.skipIf(unfit("access") !== null)("access", () => {
         await whole("an event");
         await page.keyboard.press("Escape");
         await page.keyboard.press("Digit2");
-        for (const preset of await page.getByRole("group", { name: "Presets" }).getByRole("button").allInnerTexts()) {
+        for (const preset of await page
+          .getByRole("group", { name: "Presets" })
+          .getByRole("button")
+          .allInnerTexts()) {
           await page.getByRole("button", { name: preset, exact: true }).click();
           await whole(`table ${preset}`);
           // The last column, too, without scrolling.
-          const spill = await page.locator(".grid").evaluate((grid) => grid.scrollWidth - grid.clientWidth);
+          const spill = await page
+            .locator(".grid")
+            .evaluate((grid) => grid.scrollWidth - grid.clientWidth);
           expect({ preset, spill }).toEqual({ preset, spill: 0 });
         }
         await page.keyboard.press("Digit3");

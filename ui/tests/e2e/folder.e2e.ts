@@ -31,19 +31,31 @@ describe.skipIf(unfit("folder") !== null)("folder", () => {
   const card = (name: string) => page.locator(`[data-trace='${name}']`);
 
   test("a file is added, and opens", async () => {
-    await page.locator("input[type=file]").setInputFiles({ name: "second.hitch", mimeType: "application/octet-stream", buffer: readFileSync(STARVE) });
+    await page.locator("input[type=file]").setInputFiles({
+      name: "second.hitch",
+      mimeType: "application/octet-stream",
+      buffer: readFileSync(STARVE),
+    });
     await page.waitForSelector("[data-answer='1']");
     await settled(page);
     expect(new URL(page.url()).searchParams.get("trace")).toBe("second.hitch");
     expect(await page.locator(".trace-file").innerText()).toBe("second.hitch");
-    expect(readFileSync(join(stand.folder, "second.hitch")).equals(readFileSync(STARVE))).toBe(true);
+    expect(readFileSync(join(stand.folder, "second.hitch")).equals(readFileSync(STARVE))).toBe(
+      true,
+    );
     await toList();
     await card("second.hitch").waitFor();
   });
 
   test("of several files none is opened", async () => {
-    const file = (name: string) => ({ name, mimeType: "application/octet-stream", buffer: readFileSync(STARVE) });
-    await page.locator("input[type=file]").setInputFiles([file("many-1.hitch"), file("many-2.hitch")]);
+    const file = (name: string) => ({
+      name,
+      mimeType: "application/octet-stream",
+      buffer: readFileSync(STARVE),
+    });
+    await page
+      .locator("input[type=file]")
+      .setInputFiles([file("many-1.hitch"), file("many-2.hitch")]);
     await card("many-1.hitch").waitFor();
     await card("many-2.hitch").waitFor();
     expect(new URL(page.url()).searchParams.get("trace")).toBeNull();
@@ -53,8 +65,14 @@ describe.skipIf(unfit("folder") !== null)("folder", () => {
     const bytes = readFileSync(STARVE).toString("base64");
     await page.evaluate((text) => {
       const data = new DataTransfer();
-      data.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], "dropped.hitch"));
-      document.querySelector(".traces")?.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+      data.items.add(
+        new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], "dropped.hitch"),
+      );
+      document
+        .querySelector(".traces")
+        ?.dispatchEvent(
+          new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }),
+        );
     }, bytes);
     await page.waitForSelector("[data-answer='1']");
     await settled(page);
@@ -64,13 +82,19 @@ describe.skipIf(unfit("folder") !== null)("folder", () => {
   });
 
   test("what is no trace is refused in words", async () => {
-    await page.locator("input[type=file]").setInputFiles({ name: "letter.hitch", mimeType: "text/plain", buffer: Buffer.from("Dear Sir or Madam") });
+    await page.locator("input[type=file]").setInputFiles({
+      name: "letter.hitch",
+      mimeType: "text/plain",
+      buffer: Buffer.from("Dear Sir or Madam"),
+    });
     const refusal = page.locator(".upload .bad");
     await refusal.waitFor();
     expect(await refusal.innerText()).toMatch(/^letter\.hitch: this is no trace/);
     stand.forgive(/status of 422/);
     expect(await card("letter.hitch").count()).toBe(0);
-    expect(readdirSync(stand.folder).filter((name) => name.includes("letter") || name.startsWith("."))).toEqual([]);
+    expect(
+      readdirSync(stand.folder).filter((name) => name.includes("letter") || name.startsWith(".")),
+    ).toEqual([]);
     expect(new URL(page.url()).searchParams.get("trace")).toBeNull();
   });
 
@@ -81,7 +105,9 @@ describe.skipIf(unfit("folder") !== null)("folder", () => {
     await page.getByText("Notes saved.").first().waitFor({ state: "attached" });
     await page.reload();
     await settled(page);
-    expect(await card("starve.hitch").getByRole("textbox").inputValue()).toBe("typed a letter, nothing came");
+    expect(await card("starve.hitch").getByRole("textbox").inputValue()).toBe(
+      "typed a letter, nothing came",
+    );
   });
 
   test("the notes of an open trace are read and written beside it", async () => {
@@ -93,18 +119,28 @@ describe.skipIf(unfit("folder") !== null)("folder", () => {
     // Esc closes, and what was written stays.
     await page.keyboard.press("Escape");
     await page.getByText("Notes saved.").first().waitFor({ state: "attached" });
-    await page.waitForFunction(() => document.querySelector("button[aria-haspopup=dialog]")?.getAttribute("title") === "it was the inspector");
+    await page.waitForFunction(
+      () =>
+        document.querySelector("button[aria-haspopup=dialog]")?.getAttribute("title") ===
+        "it was the inspector",
+    );
     // The trace is still the one that is open: it was not read anew.
     expect(await page.locator("[data-answer='1']").count()).toBe(1);
     await toList();
-    expect(await card("starve.hitch").getByRole("textbox").inputValue()).toBe("it was the inspector");
-    expect(await card("starve.hitch").locator(".first-answer").innerText()).toContain("lock starvation");
+    expect(await card("starve.hitch").getByRole("textbox").inputValue()).toBe(
+      "it was the inspector",
+    );
+    expect(await card("starve.hitch").locator(".first-answer").innerText()).toContain(
+      "lock starvation",
+    );
   });
 
   test("where a file has no place for notes none are asked for", async () => {
     const bare = card("bare.data");
     expect(await bare.getByRole("textbox").count()).toBe(0);
-    expect(await bare.locator(".notes").innerText()).toBe("A perf.data file has no place for notes.");
+    expect(await bare.locator(".notes").innerText()).toBe(
+      "A perf.data file has no place for notes.",
+    );
   });
 
   test("a name is changed, but not to one that is taken", async () => {
@@ -154,7 +190,11 @@ describe.skipIf(unfit("a single file") !== null)("a single file", () => {
     await page.getByText("Notes saved.").first().waitFor({ state: "attached" });
     await page.reload();
     await page.waitForSelector("[data-answer='1']");
-    await page.waitForFunction(() => document.querySelector("button[aria-haspopup=dialog]")?.getAttribute("title") === "seen on its own");
+    await page.waitForFunction(
+      () =>
+        document.querySelector("button[aria-haspopup=dialog]")?.getAttribute("title") ===
+        "seen on its own",
+    );
     await settled(page);
     await stand.shoot(page, task.name);
     stand.quiet();

@@ -25,13 +25,21 @@ export const STARVE = join(ROOT, "examples/starve.hitch");
 export function browserPath(): string | null {
   const names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
   const folders = (process.env.PATH ?? "").split(delimiter);
-  const candidates = [process.env.CHROMIUM, ...names.flatMap((name) => folders.map((folder) => join(folder, name)))];
+  const candidates = [
+    process.env.CHROMIUM,
+    ...names.flatMap((name) => folders.map((folder) => join(folder, name))),
+  ];
   return candidates.find((path): path is string => path !== undefined && existsSync(path)) ?? null;
 }
 
 /** Why the tests cannot run here, which is said; `null` if they can. */
 export function unfit(name: string): string | null {
-  const why = browserPath() === null ? "no chromium" : !existsSync(UNHITCH) ? `${UNHITCH} was not built` : null;
+  const why =
+    browserPath() === null
+      ? "no chromium"
+      : !existsSync(UNHITCH)
+        ? `${UNHITCH} was not built`
+        : null;
   if (why !== null) console.log(`page, ${name}: skipped, ${why}`);
   return why;
 }
@@ -39,11 +47,18 @@ export function unfit(name: string): string | null {
 /** The golden traces, made anew into `folder`. */
 export async function writeGolden(folder: string): Promise<void> {
   const built = join(TARGET, "debug/examples/write");
-  const [command, args] = existsSync(built) ? [built, [folder]] : ["cargo", ["run", "--quiet", "--locked", "-p", "unhitch-golden", "--example", "write", "--", folder]];
+  const [command, args] = existsSync(built)
+    ? [built, [folder]]
+    : [
+        "cargo",
+        ["run", "--quiet", "--locked", "-p", "unhitch-golden", "--example", "write", "--", folder],
+      ];
   await new Promise<void>((done, failed) => {
     const child = spawn(command, args, { cwd: ROOT, stdio: ["ignore", "ignore", "inherit"] });
     child.on("error", failed);
-    child.on("exit", (code) => (code === 0 ? done() : failed(new Error(`${command} ended with ${code}`))));
+    child.on("exit", (code) =>
+      code === 0 ? done() : failed(new Error(`${command} ended with ${code}`)),
+    );
   });
 }
 
@@ -68,17 +83,33 @@ export class Stand {
     return Stand.startOn((folder) => join(folder, basename(file)), Stand.copy(file));
   }
 
-  private static async startOn(served: (folder: string) => string, fill: (folder: string) => Promise<void> | void): Promise<Stand> {
+  private static async startOn(
+    served: (folder: string) => string,
+    fill: (folder: string) => Promise<void> | void,
+  ): Promise<Stand> {
     const home = mkdtempSync(join(tmpdir(), "unhitch-page-"));
     const folder = join(home, "traces");
     mkdirSync(folder);
     await fill(folder);
     // Where the golden traces have the names of Windows' functions.
     const symbols = join(folder, "symbols");
-    const server = spawn(UNHITCH, ["view", served(folder)], { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, BROWSER: "true", DISPLAY: "", _NT_SYMBOL_PATH: symbols } });
+    const server = spawn(UNHITCH, ["view", served(folder)], {
+      stdio: ["ignore", "pipe", "inherit"],
+      env: { ...process.env, BROWSER: "true", DISPLAY: "", _NT_SYMBOL_PATH: symbols },
+    });
     const address = await firstLine(server);
     // With scroll bars, as people have them: what only fits without does not fit.
-    const browser = await chromium.launch({ executablePath: browserPath() ?? "", timeout: 90_000, ignoreDefaultArgs: ["--hide-scrollbars"], args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none"] });
+    const browser = await chromium.launch({
+      executablePath: browserPath() ?? "",
+      timeout: 90_000,
+      ignoreDefaultArgs: ["--hide-scrollbars"],
+      args: [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--font-render-hinting=none",
+      ],
+    });
     return new Stand(folder, address, server, browser);
   }
 
@@ -90,19 +121,26 @@ export class Stand {
 
   /** A fresh page that has been let in; `query` is what stands behind `?`. */
   async page(query = "", options: Parameters<Browser["newContext"]>[0] = {}): Promise<Page> {
-    const context: BrowserContext = await this.browser.newContext({ viewport: { width: 1280, height: 720 }, colorScheme: "dark", reducedMotion: "reduce", ...options });
+    const context: BrowserContext = await this.browser.newContext({
+      viewport: { width: 1280, height: 720 },
+      colorScheme: "dark",
+      reducedMotion: "reduce",
+      ...options,
+    });
     await context.grantPermissions(["clipboard-read", "clipboard-write"]);
     // While the page is worked on: what was just built, without building the binary anew.
     if (process.env.UNHITCH_DIST) await serveBuilt(context, process.env.UNHITCH_DIST);
     const page = await context.newPage();
     page.setDefaultTimeout(Number(process.env.UNHITCH_PATIENCE ?? 30_000));
     page.on("console", (message) => {
-      if (message.type() === "error" || message.type() === "warning") this.complaints.push(message.text());
+      if (message.type() === "error" || message.type() === "warning")
+        this.complaints.push(message.text());
     });
     page.on("pageerror", (error) => this.complaints.push(String(error)));
     const origin = new URL(this.address).origin;
     page.on("request", (request) => {
-      if (!request.url().startsWith(origin) && !/^(blob|data):/.test(request.url())) this.complaints.push(`a request left the machine: ${request.url()}`);
+      if (!request.url().startsWith(origin) && !/^(blob|data):/.test(request.url()))
+        this.complaints.push(`a request left the machine: ${request.url()}`);
     });
     const address = new URL(this.address);
     for (const [name, value] of new URLSearchParams(query)) address.searchParams.set(name, value);
@@ -128,7 +166,15 @@ export class Stand {
   /** Keeps what is on the screen, named after the test that ends with it. */
   async shoot(page: Page, test: string): Promise<void> {
     mkdirSync(SHOTS, { recursive: true });
-    await page.screenshot({ path: join(SHOTS, `${test.replace(/[^\p{L}\d]+/gu, "-").replace(/^-|-$/g, "").slice(0, 120)}.png`) });
+    await page.screenshot({
+      path: join(
+        SHOTS,
+        `${test
+          .replace(/[^\p{L}\d]+/gu, "-")
+          .replace(/^-|-$/g, "")
+          .slice(0, 120)}.png`,
+      ),
+    });
   }
 
   async stop(): Promise<void> {
@@ -154,7 +200,9 @@ function firstLine(server: ChildProcess): Promise<string> {
   return new Promise((done, failed) => {
     let text = "";
     server.on("error", failed);
-    server.on("exit", (code) => failed(new Error(`the server ended with ${code} before it told its address`)));
+    server.on("exit", (code) =>
+      failed(new Error(`the server ended with ${code} before it told its address`)),
+    );
     server.stdout?.on("data", (data: Buffer) => {
       text += data.toString();
       const line = /https?:\/\/\S+/.exec(text.split("\n")[0] ?? "");
@@ -175,21 +223,39 @@ export async function settled(page: Page): Promise<void> {
   try {
     await page.waitForFunction(() => {
       const parts = [...document.querySelectorAll<HTMLElement>("[data-ready]")];
-      return parts.length > 0 && parts.every((part) => part.dataset.ready === "true") && document.querySelector(".busy, [aria-busy=true]") === null;
+      return (
+        parts.length > 0 &&
+        parts.every((part) => part.dataset.ready === "true") &&
+        document.querySelector(".busy, [aria-busy=true]") === null
+      );
     });
   } catch (error) {
-    const open = await page.evaluate(() => [...document.querySelectorAll<HTMLElement>("[data-ready]:not([data-ready=true]), .busy, [aria-busy=true], .trouble, .tl-problem")].map((part) => `${part.className} ${part.innerText.slice(0, 80)}`));
-    throw new Error(`never settled: ${open.join("; ") || "nothing is there"}`, { cause: error });
+    const open = await page.evaluate(() =>
+      [
+        ...document.querySelectorAll<HTMLElement>(
+          "[data-ready]:not([data-ready=true]), .busy, [aria-busy=true], .trouble, .tl-problem",
+        ),
+      ].map((part) => `${part.className} ${part.innerText.slice(0, 80)}`),
+    );
+    throw new Error(`never settled: ${open.join("; ") || "nothing is there"}`, {
+      cause: error,
+    });
   }
 }
 
 /** The stretch of time that the timeline shows, in ns. */
 export async function shownWindow(page: Page): Promise<{ from: number; to: number }> {
-  return page.locator(".timeline").evaluate((element) => ({ from: Number((element as HTMLElement).dataset.from), to: Number((element as HTMLElement).dataset.to) }));
+  return page.locator(".timeline").evaluate((element) => ({
+    from: Number((element as HTMLElement).dataset.from),
+    to: Number((element as HTMLElement).dataset.to),
+  }));
 }
 
 /** Does something that changes the timeline's window, and waits until it did. */
-export async function windowChanges(page: Page, act: () => Promise<unknown>): Promise<{ before: { from: number; to: number }; after: { from: number; to: number } }> {
+export async function windowChanges(
+  page: Page,
+  act: () => Promise<unknown>,
+): Promise<{ before: { from: number; to: number }; after: { from: number; to: number } }> {
   const before = await shownWindow(page);
   await act();
   await page.waitForFunction((was) => {

@@ -27,18 +27,31 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     // The parts are the whole, to the nanosecond: by the JSON that the page copies.
     await page.getByRole("button", { name: "Copy ▾" }).click();
     await page.getByRole("menuitem", { name: "Answer as JSON" }).click();
-    const copied = JSON.parse(await page.evaluate(() => navigator.clipboard.readText())) as { duration_ns: number; partition: { ns: number }[]; chain: { ns: number }[] };
+    const copied = JSON.parse(await page.evaluate(() => navigator.clipboard.readText())) as {
+      duration_ns: number;
+      partition: { ns: number }[];
+      chain: { ns: number }[];
+    };
     expect(copied.partition.reduce((sum, part) => sum + part.ns, 0)).toBe(copied.duration_ns);
     expect(copied.chain.reduce((sum, link) => sum + link.ns, 0)).toBe(copied.duration_ns);
-    const bar = await page.locator("#partition-picture > g > rect:first-of-type").evaluateAll((rects) => rects.reduce((sum, rect) => sum + Number(rect.getAttribute("width")) + 1, 0));
-    const room = await page.locator(".partition-bar").evaluate((element) => element.getBoundingClientRect().width);
+    const bar = await page
+      .locator("#partition-picture > g > rect:first-of-type")
+      .evaluateAll((rects) =>
+        rects.reduce((sum, rect) => sum + Number(rect.getAttribute("width")) + 1, 0),
+      );
+    const room = await page
+      .locator(".partition-bar")
+      .evaluate((element) => element.getBoundingClientRect().width);
     expect(Math.abs(bar - room)).toBeLessThan(4);
   });
 
   test("the pictures are saved as SVG and as PNG", async () => {
     const save = async (item: string): Promise<Buffer> => {
       await page.getByRole("button", { name: "Copy ▾" }).click();
-      const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("menuitem", { name: item }).click()]);
+      const [download] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("menuitem", { name: item }).click(),
+      ]);
       return readFileSync(await download.path());
     };
     const svg = (await save("Picture as SVG")).toString();
@@ -74,7 +87,10 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.mouse.move(box.x + box.width * 0.5, box.y + box.height * 0.75, { steps: 4 });
     await page.mouse.move(box.x + box.width * 0.6, box.y + box.height * 0.75, { steps: 4 });
     await page.mouse.up();
-    await page.waitForFunction((text) => document.querySelector<HTMLElement>("[data-chip=range]")?.innerText !== text, was);
+    await page.waitForFunction(
+      (text) => document.querySelector<HTMLElement>("[data-chip=range]")?.innerText !== text,
+      was,
+    );
     const selected = await chip.innerText();
     expect(selected).not.toBe(was);
   });
@@ -94,7 +110,9 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
       await settled(page);
       expect(await page.locator("[data-hop]").innerText()).toBe("link 1 of 1");
       expect(new URL(page.url()).searchParams.get("hop")).toBe("0");
-      expect(await page.locator(".hop").innerText()).toMatch(/^typing \d+ .*waited \(lock\) for 1\.\d+ s .*, until inspector \d+/);
+      expect(await page.locator(".hop").innerText()).toMatch(
+        /^typing \d+ .*waited \(lock\) for 1\.\d+ s .*, until inspector \d+/,
+      );
       const there = page.url();
       await page.keyboard.press(key);
       await settled(page);
@@ -127,7 +145,10 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
   test("a column dragged across the gold bar groups by it", async () => {
     await page.keyboard.press("Digit2");
     await settled(page);
-    await page.getByRole("toolbar").getByRole("combobox", { name: "Table" }).selectOption("switches");
+    await page
+      .getByRole("toolbar")
+      .getByRole("combobox", { name: "Table" })
+      .selectOption("switches");
     await settled(page);
     const head = page.locator("[data-column='thread'][data-zone='show']");
     const box = await head.boundingBox();
@@ -155,7 +176,10 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.locator(".grid").focus();
     await page.keyboard.press("Home");
     await page.keyboard.press("ArrowRight");
-    await page.waitForFunction((was) => Number(document.querySelector(".grid")?.getAttribute("aria-rowcount")) > was, rows);
+    await page.waitForFunction(
+      (was) => Number(document.querySelector(".grid")?.getAttribute("aria-rowcount")) > was,
+      rows,
+    );
     await settled(page);
     expect(await page.locator(".grid-row[data-depth='1']").count()).toBeGreaterThan(0);
   });
@@ -167,7 +191,9 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await settled(page);
     expect(new URL(page.url()).searchParams.get("where")).toContain("thread =");
     const names = await page.locator(".grid-row[data-depth='0'] .cell:first-child").allInnerTexts();
-    expect(new Set(names.map((text) => text.replace(/[▸▾]/g, "").trim()))).toEqual(new Set([name.replace(/[▸▾]/g, "").trim()]));
+    expect(new Set(names.map((text) => text.replace(/[▸▾]/g, "").trim()))).toEqual(
+      new Set([name.replace(/[▸▾]/g, "").trim()]),
+    );
     await page.getByRole("button", { name: "Remove the filter" }).click();
     await settled(page);
   });
@@ -200,7 +226,9 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
   test("search finds, counts and selects, which filters", async () => {
     await page.keyboard.press("Slash");
     await page.keyboard.type("typing");
-    await page.waitForFunction(() => Number(document.querySelector<HTMLElement>("[data-found]")?.dataset.found || "0") > 0);
+    await page.waitForFunction(
+      () => Number(document.querySelector<HTMLElement>("[data-found]")?.dataset.found || "0") > 0,
+    );
     await page.waitForSelector("#search-hits [role=option]");
     await page.keyboard.press("Enter");
     await page.waitForSelector("[data-chip=thread]");
@@ -211,7 +239,11 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
 
   test("a function filters what has stacks, and the rest says that it does not", async () => {
     const chips = page.getByRole("group", { name: /^Selection/ });
-    const samples = async () => (await page.locator(".ranked tbody .num:first-child").allInnerTexts()).reduce((sum, text) => sum + Number(text.replace(/\D/g, "")), 0);
+    const samples = async () =>
+      (await page.locator(".ranked tbody .num:first-child").allInnerTexts()).reduce(
+        (sum, text) => sum + Number(text.replace(/\D/g, "")),
+        0,
+      );
     const address = new URL(page.url());
     for (const other of ["thread", "function"]) address.searchParams.delete(other);
     address.searchParams.set("of", "sample");
@@ -232,7 +264,9 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.keyboard.press("Digit2");
     await page.getByRole("button", { name: "Lifetimes" }).click();
     await settled(page);
-    expect(await page.locator(".tables > .note").innerText()).toMatch(/no column for the selected .*function/);
+    expect(await page.locator(".tables > .note").innerText()).toMatch(
+      /no column for the selected .*function/,
+    );
     await page.getByRole("button", { name: "Waits", exact: true }).click();
     await settled(page);
     expect(await page.locator(".tables > .note").count()).toBe(0);
@@ -248,7 +282,10 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
   test("a kept mark is in the address", async () => {
     await page.keyboard.press("Shift+KeyM");
     await page.waitForFunction(() => new URLSearchParams(location.search).has("marks"));
-    const { marks, range } = Object.fromEntries(new URL(page.url()).searchParams) as { marks: string; range: string };
+    const { marks, range } = Object.fromEntries(new URL(page.url()).searchParams) as {
+      marks: string;
+      range: string;
+    };
     expect(marks).toBe(range);
     await page.reload();
     await page.waitForSelector(".timeline");
@@ -273,11 +310,21 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
   test("the address shows the same place again", async () => {
     await page.keyboard.press("Digit1");
     await settled(page);
-    const before = { url: page.url(), window: await shownWindow(page), chips: await page.locator(".chip").allInnerTexts(), answer: await page.locator("[data-answer]").getAttribute("data-answer") };
+    const before = {
+      url: page.url(),
+      window: await shownWindow(page),
+      chips: await page.locator(".chip").allInnerTexts(),
+      answer: await page.locator("[data-answer]").getAttribute("data-answer"),
+    };
     await page.reload();
     await page.waitForSelector("[data-answer]");
     await settled(page);
-    expect({ url: page.url(), window: await shownWindow(page), chips: await page.locator(".chip").allInnerTexts(), answer: await page.locator("[data-answer]").getAttribute("data-answer") }).toEqual(before);
+    expect({
+      url: page.url(),
+      window: await shownWindow(page),
+      chips: await page.locator(".chip").allInnerTexts(),
+      answer: await page.locator("[data-answer]").getAttribute("data-answer"),
+    }).toEqual(before);
   });
 
   test("back goes to where one was", async () => {

@@ -30,7 +30,9 @@ beforeAll(async () => {
 });
 afterAll(async () => {
   await stand?.stop();
-  expect(readdirSync(INTO).reduce((sum, name) => sum + statSync(join(INTO, name)).size, 0)).toBeLessThanOrEqual(LARGEST);
+  expect(
+    readdirSync(INTO).reduce((sum, name) => sum + statSync(join(INTO, name)).size, 0),
+  ).toBeLessThanOrEqual(LARGEST);
 });
 
 /** A picture as WebP, so much smaller. */
@@ -38,13 +40,17 @@ async function webp(png: Buffer, shrunk: number): Promise<Buffer> {
   const page = await stand.browser.newPage();
   const text = await page.evaluate(
     async ({ base64, shrunk, quality }) => {
-      const image = await createImageBitmap(await (await fetch(`data:image/png;base64,${base64}`)).blob());
+      const image = await createImageBitmap(
+        await (await fetch(`data:image/png;base64,${base64}`)).blob(),
+      );
       const canvas = new OffscreenCanvas(image.width / shrunk, image.height / shrunk);
       const context = canvas.getContext("2d");
       if (!context) throw new Error("no canvas");
       context.imageSmoothingQuality = "high";
       context.drawImage(image, 0, 0, canvas.width, canvas.height);
-      const bytes = new Uint8Array(await (await canvas.convertToBlob({ type: "image/webp", quality })).arrayBuffer());
+      const bytes = new Uint8Array(
+        await (await canvas.convertToBlob({ type: "image/webp", quality })).arrayBuffer(),
+      );
       let out = "";
       for (const byte of bytes) out += String.fromCharCode(byte);
       return btoa(out);
@@ -149,8 +155,18 @@ const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
       await page.waitForSelector("#search-hits [role=option]");
     },
   },
-  { name: "palette", trace: "starve.hitch", colorScheme: "dark", act: (page) => page.keyboard.press("Control+Shift+KeyP") },
-  { name: "help", trace: "starve.hitch", colorScheme: "light", act: (page) => page.keyboard.press("Shift+Slash") },
+  {
+    name: "palette",
+    trace: "starve.hitch",
+    colorScheme: "dark",
+    act: (page) => page.keyboard.press("Control+Shift+KeyP"),
+  },
+  {
+    name: "help",
+    trace: "starve.hitch",
+    colorScheme: "light",
+    act: (page) => page.keyboard.press("Shift+Slash"),
+  },
 ];
 
 async function picture(view: View, options: object, name: string, shrunk?: number): Promise<void> {
@@ -163,11 +179,14 @@ async function picture(view: View, options: object, name: string, shrunk?: numbe
   await page.context().close();
 }
 
-for (const part of PARTS) test(part.name, () => picture(part, { ...SMALL, colorScheme: part.colorScheme }, part.name));
+for (const part of PARTS)
+  test(part.name, () => picture(part, { ...SMALL, colorScheme: part.colorScheme }, part.name));
 
 for (const view of VIEWS) {
   for (const colorScheme of ["dark", "light"] as const) {
-    test(`${view.name}, ${colorScheme}`, () => picture(view, { ...SMALL, colorScheme }, `${view.name}-${colorScheme}`));
-    test(`${view.name}, ${colorScheme}, 4K`, () => picture(view, { ...LARGE, colorScheme }, `${view.name}-${colorScheme}-4k`, 2));
+    test(`${view.name}, ${colorScheme}`, () =>
+      picture(view, { ...SMALL, colorScheme }, `${view.name}-${colorScheme}`));
+    test(`${view.name}, ${colorScheme}, 4K`, () =>
+      picture(view, { ...LARGE, colorScheme }, `${view.name}-${colorScheme}-4k`, 2));
   }
 }
