@@ -1,22 +1,22 @@
 /** The view that the page opens on: the stalls, and the open one's answer. */
 import { effect } from "@preact/signals";
-import { asApiError } from "../api/ask";
 import { getText, tracePath } from "../api/client";
 import { remember, stallDetail, stalls, summary } from "../api/data";
-import { whoText } from "../api/who";
+import { asApiError } from "../api/query";
 import type { ChainLink, StallAnswer } from "../api/types";
+import { whoText } from "../api/who";
+import { copy, download, svgToPng } from "../copy";
+import { follow } from "../navigate";
 import { openMenu } from "../parts/Menu";
+import { Busy, Trouble } from "../parts/Messages";
 import { svgText } from "../parts/svg";
-import { Busy, Trouble } from "../parts/Trouble";
-import { copy, download, svgToPng } from "../shell/copy";
 import * as store from "../state/store";
 import { durationText, percent, plural, timeText } from "../units";
 import { Clauses } from "./Clauses";
-import { markdown } from "./clauses";
-import { follow } from "./follow";
 import { linked, mentions } from "./mentions";
 import { Partition } from "./Partition";
 import { StallList } from "./StallList";
+import { markdown } from "./spans";
 import "./answer.css";
 
 /** The worst stall opens by itself: the answer comes first. */

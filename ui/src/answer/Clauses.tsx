@@ -1,7 +1,7 @@
 /** The answer in words, each clause linked to the events that prove it. */
 import type { Clause, ClauseLink } from "../api/types";
-import { type Piece, label, lines, pieces } from "./clauses";
-import { follow } from "./follow";
+import { follow } from "../navigate";
+import { label, lines, type Piece, pieces } from "./spans";
 
 function Words({ line }: { line: readonly Piece[] }) {
   const head = label(line[0]?.text ?? "");

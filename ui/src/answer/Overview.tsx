@@ -5,8 +5,8 @@ import { concerns, curve, stalls } from "../api/data";
 import { whoText } from "../api/who";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
-import { type Ns, durationText, ns, plural, range, timeText } from "../units";
-import { area, pack } from "./severity";
+import { durationText, type Ns, ns, plural, range, timeText } from "../units";
+import { area, pack } from "./bars";
 
 const HEIGHT = 66;
 const ROWS = 3;

@@ -3,13 +3,13 @@ import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import { remember } from "../api/data";
-import { whoText } from "../api/who";
 import type { Part, StallAnswer } from "../api/types";
+import { whoText } from "../api/who";
 import { Patterns, patternId } from "../parts/Patterns";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
 import { count, durationText, percent } from "../units";
-import { type Share, segments, told } from "./partition";
+import { type Share, segments, told } from "./shares";
 
 const HEIGHT = 26;
 const MOST = 6;

@@ -1,8 +1,8 @@
 /** The stalls, worst first, each with its cause in a line; those outside of the selection stand apart. */
 import { concerns, stalls, status } from "../api/data";
-import { whoText } from "../api/who";
 import type { StallEntry } from "../api/types";
-import { Busy, Trouble } from "../parts/Trouble";
+import { whoText } from "../api/who";
+import { Busy, Trouble } from "../parts/Messages";
 import * as store from "../state/store";
 import { durationText, plural, timeText } from "../units";
 

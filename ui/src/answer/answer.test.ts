@@ -1,10 +1,10 @@
 import { expect, test } from "vitest";
 import type { Clause, ClauseLink, Part, StallAnswer, StallEntry, Who } from "../api/types";
 import { ns, range } from "../units";
+import { area, pack } from "./bars";
 import { linked, mentions } from "./mentions";
-import { label, lines, pieces } from "./clauses";
-import { segments, told } from "./partition";
-import { area, pack } from "./severity";
+import { segments, told } from "./shares";
+import { label, lines, pieces } from "./spans";
 
 const link = (start: number, end: number): ClauseLink => ({
   start,

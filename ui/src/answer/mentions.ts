@@ -3,8 +3,9 @@
  *
  * The server links what it knows each clause to rest on; this adds the names in the rest of the text, so that no thread is only a word.
  */
-import { whoText } from "../api/who";
+
 import type { Clause, ClauseLink, StallAnswer } from "../api/types";
+import { whoText } from "../api/who";
 
 interface Mention {
   readonly text: string;

@@ -2,9 +2,8 @@
 import { computed, effect, signal } from "@preact/signals";
 import * as store from "../state/store";
 import { type Range, range } from "../units";
-import { type Answer, ask, asApiError } from "./ask";
 import { getJson, isAbort, tracePath } from "./client";
-import { whoText } from "./who";
+import { type Answer, asApiError, ask } from "./query";
 import type {
   Curve,
   Lanes,
@@ -17,6 +16,7 @@ import type {
   Tables,
   Who,
 } from "./types";
+import { whoText } from "./who";
 
 /** Milliseconds between two questions while the server works. */
 const POLL = 300;

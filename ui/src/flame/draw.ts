@@ -1,8 +1,8 @@
 /** Draws a flame graph: boxes with texts that fit, what a search found, and the frame that is looked at. */
-import { css, inkOn } from "../timeline/colour";
-import { type Measure, cutFunction } from "../timeline/text";
+import { css, inkOn } from "../draw/colour";
+import { cutFunction, type Measure } from "../draw/text";
 import { colourOf } from "./palette";
-import { type Tree, type Zoom, onScreen, rowTop } from "./tree";
+import { onScreen, rowTop, type Tree, type Zoom } from "./tree";
 
 export interface FlameScene {
   readonly tree: Tree;

@@ -1,8 +1,9 @@
 import { describe, expect, test } from "vitest";
-import { type FlameAnswer, frames } from "./answer";
+import { matcher } from "../search";
+import { find } from "./find";
+import { type FlameAnswer, frames } from "./frames";
+import { frameLines, stackText } from "./frameText";
 import { colourOf, hue } from "./palette";
-import { frameLines, stackText } from "./says";
-import { find, matcher } from "./search";
 import { escape, svg } from "./svg";
 import { boxAt, follow, keysTo, lay, namesTo, onScreen, path, step, zoomTo } from "./tree";
 

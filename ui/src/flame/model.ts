@@ -1,13 +1,13 @@
 /** What the flame graph shows: the server's answer for the selection, as a tree, and what is pointed at and looked at. */
 import { computed, signal } from "@preact/signals";
-import { status } from "../api/data";
-import { ask } from "../api/ask";
 import { getJson, tracePath } from "../api/client";
-import { whereParams } from "../state/params";
+import { status } from "../api/data";
+import { whereParams } from "../api/params";
+import { ask } from "../api/query";
 import * as store from "../state/store";
-import { type FlameAnswer, frames } from "./answer";
-import { find } from "./search";
-import { type Tree, follow, keysTo, lay, namesTo, zoomTo } from "./tree";
+import { find } from "./find";
+import { type FlameAnswer, frames } from "./frames";
+import { follow, keysTo, lay, namesTo, type Tree, zoomTo } from "./tree";
 
 export const size = signal({ width: 0, height: 0 });
 export const scroll = signal(0);

@@ -1,5 +1,5 @@
 /** A frame's colour: a hue per module that is the same in every session, shades per function. */
-import { hash, hsl, type Pixel } from "../timeline/colour";
+import { hash, hsl, type Pixel } from "../draw/colour";
 
 /** The kernel is read apart at a glance, in whatever trace. */
 const KERNEL_HUE = 28;

@@ -1,6 +1,6 @@
 /** The flame graph as a picture that stands alone: SVG with the full names as titles. */
-import { css, inkOn } from "../timeline/colour";
-import { cutFunction, type Measure } from "../timeline/text";
+import { css, inkOn } from "../draw/colour";
+import { cutFunction, type Measure } from "../draw/text";
 import { colourOf } from "./palette";
 import { onScreen, rowTop, type Tree, type Zoom } from "./tree";
 

@@ -1,5 +1,5 @@
 /** The states' colours and patterns, those of the timeline, as definitions of an SVG. */
-import { STATES, type State, stateOf } from "../timeline/states";
+import { STATES, type State, stateOf } from "../draw/states";
 
 /** The name of a state's pattern; `id` keeps those of two pictures apart. */
 export function patternId(id: string, code: number): string {

@@ -1,5 +1,5 @@
 /** The size of an element on the screen, followed. */
-import { useSignal, type ReadonlySignal } from "@preact/signals";
+import { type ReadonlySignal, useSignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 
 export interface Size {

@@ -1,10 +1,10 @@
 /** The whole page: the list of traces, or one trace with its views above and the timeline below. */
 import { useEffect } from "preact/hooks";
-import { server, status, summary } from "../api/data";
 import { Answers } from "../answer/Answers";
 import { Overview } from "../answer/Overview";
+import { server, status, summary } from "../api/data";
 import { MenuHost } from "../parts/Menu";
-import { Trouble } from "../parts/Trouble";
+import { Trouble } from "../parts/Messages";
 import { Stacks } from "../stacks/Stacks";
 import * as store from "../state/store";
 import { Tables } from "../table/Tables";
@@ -13,10 +13,10 @@ import { Traces } from "../traces/Traces";
 import { Details } from "./Details";
 import { Header } from "./Header";
 import { Help } from "./Help";
+import { Spoken } from "./Notices";
 import { Palette } from "./Palette";
-import { Restriction } from "./Restriction";
+import { Restriction } from "./SelectionBar";
 import { Split } from "./Split";
-import { Spoken } from "./Spoken";
 import { TraceNotes } from "./TraceNotes";
 import "./commands";
 

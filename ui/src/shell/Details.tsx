@@ -1,11 +1,11 @@
 /** One event of the trace in full: who, where, the stacks with every frame. */
 import { useMemo } from "preact/hooks";
-import { ask } from "../api/ask";
 import { getJson, tracePath } from "../api/client";
 import { remember } from "../api/data";
-import { whoText } from "../api/who";
+import { ask } from "../api/query";
 import type { EventAnswer, Who } from "../api/types";
-import { Busy, Trouble } from "../parts/Trouble";
+import { whoText } from "../api/who";
+import { Busy, Trouble } from "../parts/Messages";
 import { StackFrames } from "../stacks/StackFrames";
 import * as store from "../state/store";
 import { durationText, timeText } from "../units";

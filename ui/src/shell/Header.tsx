@@ -1,6 +1,7 @@
 /** The line on top: where one is, the views, the search, the look. */
-import { chordText, run } from "../commands";
+
 import { server, summary } from "../api/data";
+import { chordText, run } from "../commands";
 import * as store from "../state/store";
 import { theme } from "../state/theme";
 import { durationText, plural } from "../units";

@@ -1,8 +1,8 @@
 /** Help: every key, from the registry of commands. */
 import { all, chordText, registered } from "../commands";
+import { STATES } from "../draw/states";
 import { Dialog } from "../parts/Dialog";
 import { Tile } from "../parts/Patterns";
-import { STATES } from "../timeline/states";
 import { helpOpen } from "./panels";
 
 export function Help() {

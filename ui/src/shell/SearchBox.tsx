@@ -1,11 +1,11 @@
 /** Search: highlights as it is typed; what is found can be walked through, selected (which filters), or opened as a butterfly. */
 import { effect, useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
-import { remember } from "../api/data";
-import { whoText } from "../api/who";
-import { ask } from "../api/ask";
 import { getJson, tracePath } from "../api/client";
+import { remember } from "../api/data";
+import { ask } from "../api/query";
 import type { Found } from "../api/types";
+import { whoText } from "../api/who";
 import * as store from "../state/store";
 import { count } from "../units";
 import { searchFocus } from "./panels";

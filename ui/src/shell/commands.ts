@@ -1,9 +1,10 @@
 /** The shell's own commands; views and canvases register theirs. */
-import { register } from "../commands";
+
 import { server, summary } from "../api/data";
+import { register } from "../commands";
+import { copy } from "../copy";
 import * as store from "../state/store";
 import { density, theme } from "../state/theme";
-import { copy } from "./copy";
 import { helpOpen, notesOpen, paletteOpen, searchFocus } from "./panels";
 
 const inTrace = () => store.trace.value !== null;

@@ -1,13 +1,13 @@
 /** All functions by their share; of one, who leads to it and what it leads to. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { ask } from "../api/ask";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
-import type { Butterfly as Wings, ButterflyNode, Ranking } from "../api/types";
+import { whereParams } from "../api/params";
+import { ask } from "../api/query";
+import type { ButterflyNode, Ranking, Butterfly as Wings } from "../api/types";
 import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Trouble";
-import { whereParams } from "../state/params";
+import { Busy, Trouble } from "../parts/Messages";
 import * as store from "../state/store";
 import { count, durationText, percent, plural } from "../units";
 import { functionMenu } from "./StackFrames";

@@ -1,12 +1,13 @@
 /** A whole stack, root first; a frame opens the butterfly of its function. */
-import { useEffect, useMemo } from "preact/hooks";
+
 import { signal } from "@preact/signals";
-import { ask } from "../api/ask";
+import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
+import { ask } from "../api/query";
 import type { Frame, StackAnswer, StackRef } from "../api/types";
+import { copy } from "../copy";
 import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Trouble";
-import { copy } from "../shell/copy";
+import { Busy, Trouble } from "../parts/Messages";
 import * as store from "../state/store";
 
 const NAMES = { wait: "Waited in", wake: "Woken from", sample: "Executing" } as const;

@@ -2,7 +2,7 @@
 import { Flame } from "../flame/Flame";
 import * as store from "../state/store";
 import { Butterfly } from "./Butterfly";
-import { Hot } from "./Hot";
+import { Hot } from "./HotFunctions";
 import "./stacks.css";
 
 const OF: readonly { of: store.StackKind; title: string; hint: string }[] = [

@@ -6,13 +6,13 @@
  */
 import { batch, computed, signal } from "@preact/signals";
 import {
+  confine,
   type Ns,
   type ProcessIx,
   type Range,
+  range,
   type StallId,
   type ThreadIx,
-  confine,
-  range,
 } from "../units";
 
 /** The views; the timeline stands below each of them. */

@@ -1,6 +1,6 @@
 /** The URL holds what is looked at: parsed at the start and on back and forward, written whenever the store changes. */
 import { batch, effect } from "@preact/signals";
-import { type Range, duration, processIx, range, stallId, threadIx } from "../units";
+import { duration, processIx, type Range, range, stallId, threadIx } from "../units";
 import * as store from "./store";
 
 /** All that the URL says, as the store holds it. */

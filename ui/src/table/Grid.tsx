@@ -2,15 +2,15 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Cell, StackRef } from "../api/types";
-import { follow } from "../answer/follow";
+import { follow } from "../navigate";
 import { openMenu } from "../parts/Menu";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
 import { density } from "../state/theme";
 import { count, plural, timeText } from "../units";
 import { type Arrangement, kindOf, spec } from "./arrange";
-import { cellText, isNumeric, isStack } from "./cells";
 import { cellMenu } from "./cellMenu";
+import { cellText, isNumeric, isStack } from "./cells";
 import { Heads } from "./Heads";
 import * as model from "./model";
 import * as scroll from "./scroll";

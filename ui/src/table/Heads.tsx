@@ -4,7 +4,6 @@ import { openMenu } from "../parts/Menu";
 import * as store from "../state/store";
 import {
   type Arrangement,
-  type Zone,
   aggregatesOf,
   asAggregate,
   asPlain,
@@ -16,6 +15,7 @@ import {
   spec,
   step,
   title,
+  type Zone,
 } from "./arrange";
 import { isNumeric } from "./cells";
 import { setWidth } from "./widths";

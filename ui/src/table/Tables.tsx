@@ -1,15 +1,14 @@
 /** Tables in WPA's grammar: presets, the filter, the picture of the graphed columns, and the grid. */
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { register } from "../commands";
 import { tables } from "../api/data";
-import type { TablePage } from "../api/types";
-import type { StackRef } from "../api/types";
+import { hasStacks } from "../api/params";
+import type { StackRef, TablePage } from "../api/types";
+import { register } from "../commands";
+import { copy } from "../copy";
 import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Trouble";
-import { copy } from "../shell/copy";
+import { Busy, Trouble } from "../parts/Messages";
 import { StackFrames } from "../stacks/StackFrames";
-import { hasStacks } from "../state/params";
 import * as store from "../state/store";
 import { plural } from "../units";
 import { type Arrangement, aggregatesOf } from "./arrange";

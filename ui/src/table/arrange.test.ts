@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { TableInfo, Tables } from "../api/types";
 import type { TableState } from "../state/store";
-import { UNGROUPED, place, remove, resolve, step } from "./arrange";
+import { place, remove, resolve, step, UNGROUPED } from "./arrange";
 
 const column = (name: string, kind: TableInfo["columns"][number]["kind"], sum = false) => ({
   name,

@@ -1,12 +1,12 @@
 /** What can be done with a value of a table: filter in place, select, follow, copy. */
 import type { Cell, StackRef, TableRow } from "../api/types";
-import { follow } from "../answer/follow";
+import { copy } from "../copy";
+import { follow } from "../navigate";
 import type { MenuItem } from "../parts/Menu";
-import { copy } from "../shell/copy";
 import { butterfly, functionMenu } from "../stacks/StackFrames";
 import * as store from "../state/store";
 import { type Arrangement, kindOf, spec } from "./arrange";
-import { type Test, cellText, filterOf, innermost, isStack, joined } from "./cells";
+import { cellText, filterOf, innermost, isStack, joined, type Test } from "./cells";
 
 const TESTS: readonly { test: Test; title: string }[] = [
   { test: "only", title: "Only" },

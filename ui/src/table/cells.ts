@@ -1,6 +1,7 @@
 /** Cells: as people read them, as they are copied, and as a filter on their own value. */
+
+import { quoted } from "../api/params";
 import type { Cell, ColumnKind, StackRef } from "../api/types";
-import { quoted } from "../state/params";
 import { count, durationText, ns, timeText } from "../units";
 
 export function isStack(cell: Cell | undefined): cell is StackRef {

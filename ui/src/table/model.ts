@@ -1,10 +1,10 @@
 /** The table that is looked at: its arrangement, its rows so far, and the pages under way. */
 import { computed, effect, signal } from "@preact/signals";
-import { asApiError } from "../api/ask";
 import { type ApiError, getJson, isAbort, tracePath } from "../api/client";
 import { tables } from "../api/data";
+import { whereParams } from "../api/params";
+import { asApiError } from "../api/query";
 import type { TablePage } from "../api/types";
-import { whereParams } from "../state/params";
 import * as store from "../state/store";
 import { type Arrangement, asPlain, order, resolve } from "./arrange";
 import * as tree from "./tree";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { TablePage } from "../api/types";
-import { PAGE, fill, isOpen, missing, root, rowAt, size, toggle, visibleIndex } from "./tree";
+import { fill, isOpen, missing, PAGE, root, rowAt, size, toggle, visibleIndex } from "./tree";
 
 /** A page of a level with `total` rows, keyed by their place. */
 function page(total: number, at = 0, prefix = "k"): TablePage {

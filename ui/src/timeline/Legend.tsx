@@ -1,9 +1,10 @@
 /** What the colours and patterns mean, drawn by the very tables that draw the lanes. */
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { LEVELS, type Theme, buildTable, keyOf, lookOfHue, lookOfState } from "./looks";
-import * as model from "./model";
-import { blit } from "./raster";
-import { STATES } from "./states";
+import { STATES } from "../draw/states";
+import { type Theme } from "../draw/theme";
+import * as model from "./data/model";
+import { buildTable, keyOf, LEVELS, lookOfHue, lookOfState } from "./draw/looks";
+import { blit } from "./draw/raster";
 
 const WIDTH = 28;
 const HEIGHT = 14;

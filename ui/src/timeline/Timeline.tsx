@@ -3,18 +3,18 @@ import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { status } from "../api/data";
 import { register } from "../commands";
-import { download } from "../shell/copy";
+import { download } from "../copy";
+import { readTheme } from "../draw/theme";
 import * as store from "../state/store";
 import { theme } from "../state/theme";
+import { pending, start } from "./data/fetch";
+import * as model from "./data/model";
+import { Painter } from "./draw/painter";
+import { registerKeys } from "./input/keys";
+import { Pointer } from "./input/pointer";
+import { Mirror } from "./LaneTree";
 import { Legend } from "./Legend";
-import { Mirror } from "./Mirror";
 import { Tooltip } from "./Tooltip";
-import { pending, start } from "./feed";
-import { registerKeys } from "./keys";
-import { readTheme } from "./looks";
-import * as model from "./model";
-import { Painter } from "./painter";
-import { Pointer } from "./pointer";
 import "./timeline.css";
 
 /** What the script that measures the drawing listens to; the detail is the milliseconds. */

@@ -1,8 +1,8 @@
 /** The small box beside the pointer; pinned by a click, it can be read, selected and closed. */
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { copy } from "../shell/copy";
-import * as model from "./model";
-import { placeTip } from "./tips";
+import { copy } from "../copy";
+import { placeTip } from "../draw/tooltip";
+import * as model from "./data/model";
 
 export function Tooltip() {
   const tip = model.tip.value;

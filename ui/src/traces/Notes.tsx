@@ -1,8 +1,8 @@
 /** The user's words about a trace, kept in its file: saved when the field is left or goes. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { asApiError } from "../api/ask";
 import { send } from "../api/client";
+import { asApiError } from "../api/query";
 import * as store from "../state/store";
 
 export function traceAddress(name: string): string {

@@ -1,13 +1,13 @@
 /** The folder: its traces with their first answers; open, note, rename, delete, drop a file in. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { asApiError, ask } from "../api/ask";
 import { getJson, send } from "../api/client";
 import { server } from "../api/data";
+import { asApiError, ask } from "../api/query";
 import type { TraceEntry } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Trouble";
+import { Busy, Trouble } from "../parts/Messages";
 import * as store from "../state/store";
 import { bytesText, durationText, plural } from "../units";
 import { Notes, traceAddress } from "./Notes";

@@ -1,9 +1,9 @@
 /** The folder's traces: notes, names, files that come and go, files that are none. */
-import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { STARVE, Stand, open, settled, unfit } from "./harness";
+import { open, STARVE, Stand, settled, unfit } from "./harness";
 
 describe.skipIf(unfit("folder") !== null)("folder", () => {
   let stand: Stand;

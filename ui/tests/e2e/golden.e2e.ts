@@ -1,8 +1,8 @@
 /** The three famous investigations, each solved with the mouse alone: the answer, its chain link by link, and the evidence that it rests on. */
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { geometry } from "../../src/timeline/scene";
-import { Stand, open, settled, shownWindow, unfit, walkBack, writeGolden } from "./harness";
+import { geometry } from "../../src/timeline/data/scene";
+import { open, Stand, settled, shownWindow, unfit, walkBack, writeGolden } from "./harness";
 
 describe.skipIf(unfit("golden") !== null)("golden", () => {
   let stand: Stand;

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { STARVE, Stand, open, settled, shownWindow, unfit, windowChanges } from "./harness";
+import { open, STARVE, Stand, settled, shownWindow, unfit, windowChanges } from "./harness";
 
 describe.skipIf(unfit("starve") !== null)("starve", () => {
   let stand: Stand;

@@ -1,0 +1,30 @@
+/** Which frames a search finds, and how much of the whole they hold without counting a stack twice. */
+import { matcher } from "../search";
+import type { Tree } from "./tree";
+
+export interface Found {
+  readonly boxes: ReadonlySet<number>;
+  /** Share of the root's value that lies in found frames; one that lies under another is counted once. */
+  readonly share: number;
+  /** What is wrong with the search text; null when nothing is. */
+  readonly error: string | null;
+}
+
+const NOTHING: Found = { boxes: new Set(), share: 0, error: null };
+
+export function find(tree: Tree, text: string): Found {
+  const match = matcher(text);
+  if (match === null) return NOTHING;
+  if (typeof match !== "function") return { ...NOTHING, error: match.error };
+  const boxes = new Set<number>();
+  const inside: boolean[] = [];
+  let share = 0;
+  for (const box of tree.boxes) {
+    const above = box.parent >= 0 && inside[box.parent] === true;
+    const hit = !box.frame.others && (match(box.frame.name) || match(box.frame.module));
+    if (hit) boxes.add(box.index);
+    if (hit && !above) share += box.width;
+    inside.push(hit || above);
+  }
+  return { boxes, share, error: null };
+}

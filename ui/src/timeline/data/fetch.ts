@@ -1,0 +1,248 @@
+/** Brings what the timeline draws from the server: at most one request of a kind is under way, and none that nobody needs. */
+import { effect, signal, untracked } from "@preact/signals";
+import { getBytes, getJson, isAbort, type Params, tracePath } from "../../api/client";
+import { status } from "../../api/data";
+import { selectionParams } from "../../api/params";
+import { asApiError } from "../../api/query";
+import type { Curve, Lanes } from "../../api/types";
+import * as store from "../../state/store";
+import { decode } from "./decode";
+import * as model from "./model";
+import type { Marks } from "./protocol";
+import { fitsWell, forget, nearLanes, next, stillUseful, type Want, withMargin } from "./requests";
+import { lanesHeight, plotWidth } from "./scene";
+
+/** Requests under way; the picture is complete at 0. */
+export const pending = signal(0);
+
+/** Asks again after so long when the server says that it is not ready. */
+const RETRY_MS = 400;
+
+/** Follows a wish that changes all the time: lets a request finish while its answer is useful, and starts the newest wish then. */
+class Follower<W> {
+  private current: { want: W; controller: AbortController } | null = null;
+  private refused = "";
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly wish: () => W | null,
+    private readonly useful: (want: W) => boolean,
+    private readonly bring: (want: W, signal: AbortSignal) => Promise<void>,
+  ) {}
+
+  poke(): void {
+    if (this.current) {
+      if (this.useful(this.current.want)) return;
+      this.stop();
+    }
+    const want = this.wish();
+    // What was refused is not asked again until something else is wanted.
+    if (want === null || JSON.stringify(want) === this.refused) return;
+    const mine = { want, controller: new AbortController() };
+    this.current = mine;
+    pending.value += 1;
+    this.bring(want, mine.controller.signal)
+      .then(() => {
+        this.refused = "";
+        return null;
+      })
+      .catch((error: unknown) => {
+        if (isAbort(error) || this.current !== mine) return;
+        this.refused = JSON.stringify(want);
+        const told = asApiError(error);
+        if (told.status !== 503) {
+          model.problem.value = told.hint ? `${told.message}. ${told.hint}` : told.message;
+          return;
+        }
+        this.timer = setTimeout(() => {
+          this.refused = "";
+          this.poke();
+        }, RETRY_MS);
+      })
+      .finally(() => {
+        pending.value -= 1;
+        if (this.current !== mine) return;
+        this.current = null;
+        this.poke();
+      });
+  }
+
+  stop(): void {
+    clearTimeout(this.timer);
+    this.refused = "";
+    const current = this.current;
+    this.current = null;
+    current?.controller.abort();
+  }
+}
+
+const ready = (): boolean => status.value.data?.ready.lanes ?? false;
+const path = (resource: string): string => tracePath(store.trace.peek() ?? "", resource);
+
+let sampled: ReadonlySet<string> = new Set();
+
+const near = (): string[] =>
+  nearLanes(
+    model.layoutNow.peek().rows,
+    model.scroll.peek(),
+    lanesHeight(model.places.peek()),
+    sampled,
+  );
+const width = (): number => plotWidth(model.places.peek());
+const drawable = (): boolean =>
+  store.trace.peek() !== null &&
+  ready() &&
+  model.size.peek().width > 0 &&
+  store.extent.peek().to > 1;
+
+const viewFollower = new Follower<Want>(
+  () =>
+    drawable()
+      ? next(model.views, near(), store.window.peek(), width(), store.extent.peek())
+      : null,
+  (want) => stillUseful(want, store.window.peek(), width()),
+  async (want, signal) => {
+    const params: Params = {
+      from: Math.floor(want.from),
+      to: Math.ceil(want.to),
+      px: want.columns,
+      lanes: want.lanes,
+    };
+    const bytes = await getBytes(path("view"), params, signal);
+    for (const view of decode(bytes)) model.views.set(view.lane, view);
+    forget(model.views, new Set(near()));
+    model.problem.value = "";
+    model.viewsVersion.value = model.viewsVersion.peek() + 1;
+  },
+);
+
+type CurveWant = Omit<Want, "lanes">;
+
+const curveFollower = new Follower<CurveWant>(
+  () => {
+    if (!drawable()) return null;
+    const have = model.curve.peek();
+    const [window, whole] = [store.window.peek(), store.extent.peek()];
+    const known =
+      have === null
+        ? undefined
+        : {
+            from: have.from,
+            to: have.to,
+            columnNs: (have.to - have.from) / Math.max(1, have.busy.length),
+          };
+    return fitsWell(known, window, width(), whole) ? null : withMargin(window, width(), whole);
+  },
+  (want) => stillUseful({ ...want, lanes: [] }, store.window.peek(), width()),
+  async (want, signal) => {
+    model.curve.value = await getJson<Curve>(
+      path("curve"),
+      { from: Math.floor(want.from), to: Math.ceil(want.to), px: want.columns },
+      signal,
+    );
+  },
+);
+
+interface ListWant {
+  readonly trace: string;
+  readonly params: Params;
+}
+
+let lanesFor = "";
+const lanesWish = (): ListWant | null => {
+  const trace = store.trace.peek();
+  if (trace === null || !ready()) return null;
+  const want = {
+    trace,
+    params: { ...selectionParams(store.selection.peek()), stall: store.stall.peek() },
+  };
+  return JSON.stringify(want) === lanesFor ? null : want;
+};
+const lanesFollower = new Follower<ListWant>(
+  lanesWish,
+  (want) => lanesWish() !== null && JSON.stringify(lanesWish()) === JSON.stringify(want),
+  async (want, signal) => {
+    const data = await getJson<Lanes>(tracePath(want.trace, "lanes"), want.params, signal);
+    lanesFor = JSON.stringify(want);
+    sampled = new Set(
+      [...data.cpus, ...data.processes.flatMap((p) => p.threads)]
+        .filter((l) => l.samples > 0)
+        .map((l) => l.lane),
+    );
+    model.lanes.value = data;
+  },
+);
+
+let marksFor = "";
+const marksFollower = new Follower<string>(
+  () =>
+    store.trace.peek() !== null && ready() && marksFor !== store.trace.peek()
+      ? store.trace.peek()
+      : null,
+  (trace) => trace === store.trace.peek(),
+  async (trace, signal) => {
+    model.marks.value = await getJson<Marks>(tracePath(trace, "marks"), {}, signal);
+    marksFor = trace;
+  },
+);
+
+const followers = [viewFollower, curveFollower, lanesFollower, marksFollower];
+/** The trace that the model holds; a timeline that is put away and shown again finds everything as it was. */
+let held: string | null = null;
+
+function forgetTrace(): void {
+  const trace = store.trace.peek();
+  if (trace === held) return;
+  held = trace;
+  for (const follower of followers) follower.stop();
+  lanesFor = "";
+  marksFor = "";
+  model.views.clear();
+  model.viewsVersion.value = model.viewsVersion.peek() + 1;
+  model.curve.value = null;
+  model.lanes.value = { cpus: [], processes: [] };
+  model.marks.value = { marks: [], losses: [] };
+  model.focus.value = null;
+  model.tip.value = null;
+  model.chosen.value = new Map();
+  model.passing.value = null;
+  model.scroll.value = 0;
+  model.problem.value = "";
+}
+
+/** Starts to follow the store; the result ends it. What the effects do is untracked: they depend on what they name, and on nothing that they change. */
+export function start(): () => void {
+  const ends = [
+    effect(() => {
+      void store.trace.value;
+      untracked(forgetTrace);
+    }),
+    effect(() => {
+      void [store.trace.value, store.selection.value, store.stall.value, ready()];
+      untracked(() => {
+        lanesFollower.poke();
+        marksFollower.poke();
+      });
+    }),
+    effect(() => {
+      void [store.trace.value, store.extent.value, store.window.value, model.places.value, ready()];
+      untracked(() => curveFollower.poke());
+    }),
+    effect(() => {
+      void [
+        store.trace.value,
+        store.extent.value,
+        store.window.value,
+        model.places.value,
+        model.layoutNow.value,
+        model.scroll.value,
+        ready(),
+      ];
+      untracked(() => viewFollower.poke());
+    }),
+  ];
+  return () => {
+    for (const end of ends) end();
+    for (const follower of followers) follower.stop();
+  };
+}

@@ -1,0 +1,160 @@
+/** The timeline's own state, as signals: what is scrolled, opened, focused and marked; and the scene that follows from it and the store. */
+import { computed, signal } from "@preact/signals";
+import { stallDetail } from "../../api/data";
+import type { Curve, Lanes } from "../../api/types";
+import { readTheme, type Theme } from "../../draw/theme";
+import { matcher } from "../../search";
+import * as store from "../../state/store";
+import { density } from "../../state/theme";
+import { duration, type Range } from "../../units";
+import type { LaneView } from "./decode";
+import { COMFORTABLE, COMPACT, type Layout, layout } from "./layout";
+import type { Marks, Slice } from "./protocol";
+import { Scale } from "./scale";
+import {
+  type FocusWake,
+  geometry,
+  type KeptMark,
+  type Pointing,
+  plotWidth,
+  type Scene,
+  type ThreadName,
+} from "./scene";
+import { wakerOf, wakeText } from "./walk";
+
+/** What the server said; `feed.ts` writes them. */
+export const lanes = signal<Lanes>({ cpus: [], processes: [] });
+export const curve = signal<Curve | null>(null);
+export const marks = signal<Marks>({ marks: [], losses: [] });
+export const views = new Map<string, LaneView>();
+/** Counts changes of `views`, which is one map so that its arrays are never copied. */
+export const viewsVersion = signal(0);
+/** Why the timeline cannot be drawn; empty when it can. */
+export const problem = signal("");
+
+export const size = signal({ width: 0, height: 0 });
+export const scroll = signal(0);
+/** The sections that the user opened or closed. */
+export const chosen = signal<ReadonlyMap<string, boolean>>(new Map());
+export const theme = signal<Theme>(readTheme(() => ""));
+
+/** The pointer's place on the canvas, or null. */
+export const pointerX = signal<number | null>(null);
+/** The range while it is dragged; it becomes the selection when the button is let go. */
+export const dragged = signal<Range | null>(null);
+/** The row that the keyboard is on; null when the timeline has not the focus. */
+export const row = signal<string | null>(null);
+/** The slice that is looked at. */
+export const focus = signal<{ lane: string; from: number; to: number; slice: Slice } | null>(null);
+/** Whether the legend of states is shown. */
+export const legend = signal(false);
+/** What the live region of the timeline says. */
+export const told = signal("");
+/** The mark of `M`, gone with the next; those that are kept are in the store. */
+export const passing = signal<Range | null>(null);
+
+export interface Tip {
+  readonly x: number;
+  readonly y: number;
+  readonly lines: readonly string[];
+  readonly pinned: boolean;
+}
+export const tip = signal<Tip | null>(null);
+
+/** The chain of the open stall, once it is there. */
+export const chain = computed(() => {
+  const data = stallDetail.value.data;
+  return data !== null && data.id === store.stall.value ? data : null;
+});
+
+const hopLane = computed(() =>
+  store.hop.value === null ? null : (chain.value?.chain[store.hop.value]?.lane ?? null),
+);
+
+export const places = computed(() => geometry(size.value.width, size.value.height));
+export const layoutNow = computed<Layout>(() =>
+  layout(
+    lanes.value,
+    chain.value,
+    chosen.value,
+    density.value === "compact" ? COMPACT : COMFORTABLE,
+    hopLane.value,
+  ),
+);
+export const scale = computed(() => new Scale(store.window.value, plotWidth(places.value)));
+
+export const names = computed<ReadonlyMap<number, ThreadName>>(() => {
+  const out = new Map<number, ThreadName>();
+  for (const process of lanes.value.processes) {
+    for (const t of process.threads)
+      out.set(t.thread, {
+        name: t.name,
+        tid: t.tid,
+        process: process.name,
+        processIndex: process.process,
+      });
+  }
+  return out;
+});
+
+const matches = computed(() => {
+  const match = matcher(store.search.value);
+  return typeof match === "function" ? match : () => false;
+});
+
+/** All marks, the kept ones first. */
+const kept = computed<readonly KeptMark[]>(() => [
+  ...store.kept.value.map((mark) => ({ ...mark, kept: true })),
+  ...(passing.value === null ? [] : [{ ...passing.value, kept: false }]),
+]);
+
+export const scene = computed<Scene>(() => {
+  void viewsVersion.value;
+  return {
+    geometry: places.value,
+    theme: theme.value,
+    scale: scale.value,
+    layout: layoutNow.value,
+    scroll: scroll.value,
+    views,
+    names: names.value,
+    curve: curve.value,
+    marks: marks.value.marks,
+    losses: marks.value.losses,
+    chain: chain.value,
+    hop: store.hop.value,
+    kept: kept.value,
+    matches: matches.value,
+    selected: { thread: store.selection.value.thread, process: store.selection.value.process },
+  };
+});
+
+function wakeOf(slice: Slice): FocusWake | null {
+  if (!slice.wake) return null;
+  return {
+    at: slice.wake.at,
+    lane: wakerOf(slice)?.lane ?? null,
+    text: wakeText(slice, (who) => `${who.name} ${who.tid}`),
+  };
+}
+
+export const pointing = computed<Pointing>(() => ({
+  x: pointerX.value,
+  range: dragged.value ?? store.selection.value.range,
+  hovered: store.hovered.value,
+  focus: focus.value && { ...focus.value, wake: wakeOf(focus.value.slice) },
+  row: row.value,
+}));
+
+/** Nanoseconds of one pixel. */
+export const pixelNs = () => duration(1 / scale.peek().pxPerNs);
+
+/** How far the lanes can be scrolled. */
+export const scrollEnd = () =>
+  Math.max(0, layoutNow.peek().height - (places.peek().height - places.peek().head));
+
+export function toggle(section: string): void {
+  const header = layoutNow.peek().rows.find((r) => r.key === section);
+  const open = header?.kind === "header" && header.open;
+  chosen.value = new Map(chosen.peek()).set(section, !open);
+}

@@ -1,0 +1,34 @@
+/** Answers of the server that only the timeline asks for, as docs/page-protocol.md says them. */
+import type { Loss, StackRef, Wake, Who } from "../../api/types";
+import type { Ns } from "../../units";
+
+export interface Mark {
+  time: Ns;
+  to: Ns | null;
+  kind: string;
+  label: string;
+  who: Who | null;
+}
+
+export interface Marks {
+  marks: Mark[];
+  losses: Loss[];
+}
+
+/** The answer to `slice`: what is on a lane at a time. */
+export interface Slice {
+  lane: string;
+  who: Who | null;
+  state: string;
+  from: Ns;
+  to: Ns;
+  cpu: number | null;
+  wait_stack: StackRef | null;
+  wake: Pick<Wake, "at" | "context" | "source" | "by" | "stack"> | null;
+  occupants: { who: Who; ns: number }[] | null;
+  samples: { count: number; top: StackRef | null } | null;
+  text: string;
+}
+
+/** The number in a lane's id: `t12` is thread 12, `c3` CPU 3. */
+export const laneNumber = (lane: string): number => Number(lane.replace(/^\D+/, ""));

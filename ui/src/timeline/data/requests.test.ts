@@ -1,0 +1,111 @@
+import { describe, expect, test } from "vitest";
+import { lanesOf } from "../../../tests/fixtures/views";
+import { range } from "../../units";
+import type { LaneView } from "./decode";
+import { COMFORTABLE, layout } from "./layout";
+import {
+  fits,
+  fitsWell,
+  forget,
+  MOST_COLUMNS,
+  nearLanes,
+  next,
+  stillUseful,
+  withMargin,
+} from "./requests";
+
+const whole = range(0, 1_000_000_000);
+const view = (from: number, to: number, columns: number): LaneView =>
+  ({ from, to, columns, columnNs: (to - from) / columns }) as LaneView;
+
+describe("what is asked for", () => {
+  test("one screen of margin on both sides, cut at the trace", () => {
+    const window = range(400_000_000, 500_000_000);
+    const want = withMargin(window, 1000, whole);
+    expect(want.from).toBeCloseTo(300_000_000);
+    expect(want.to).toBeCloseTo(600_000_000);
+    expect(want.columns).toBe(3000);
+    const edge = withMargin(range(0, 100_000_000), 1000, whole);
+    expect(edge.from).toBe(0);
+    expect(edge.columns).toBe(2000);
+  });
+
+  test("never more columns than the server gives, even on the widest screen", () => {
+    for (const width of [200, 1600, 3840, 7680, 8192]) {
+      const want = withMargin(range(400_000_000, 500_000_000), width, whole);
+      expect(want.columns).toBeLessThanOrEqual(MOST_COLUMNS);
+      expect(want.from).toBeLessThanOrEqual(400_000_000);
+      expect(want.to).toBeGreaterThanOrEqual(500_000_000 - 100_000_000 / width);
+    }
+  });
+
+  test("columns lie on a raster of their own, so that panning asks for the same columns", () => {
+    const a = withMargin(range(400_000_000, 500_000_000), 1000, whole);
+    const b = withMargin(range(400_130_000, 500_130_000), 1000, whole);
+    expect((b.from - a.from) % 100_000).toBeCloseTo(0);
+  });
+
+  test("an answer serves its own window and small moves, not another scale", () => {
+    const window = range(400_000_000, 500_000_000);
+    const want = withMargin(window, 1000, whole);
+    const have = view(want.from, want.to, want.columns);
+    expect(fitsWell(have, window, 1000, whole)).toBe(true);
+    expect(fitsWell(have, range(440_000_000, 540_000_000), 1000, whole)).toBe(true);
+    expect(fitsWell(have, range(480_000_000, 580_000_000), 1000, whole)).toBe(false);
+    expect(fits(have, range(480_000_000, 580_000_000), 1000, whole)).toBe(true);
+    expect(fits(have, range(440_000_000, 460_000_000), 1000, whole)).toBe(false);
+    expect(fits(undefined, window, 1000, whole)).toBe(false);
+  });
+
+  test("the whole trace needs no margin", () => {
+    const want = withMargin(whole, 1000, whole);
+    expect(want).toMatchObject({ from: 0, to: 1_000_000_000, columns: 1000 });
+    expect(fitsWell(view(want.from, want.to, want.columns), whole, 1000, whole)).toBe(true);
+  });
+
+  test("what was just answered is not asked again, for many windows", () => {
+    let seed = 1;
+    const random = () => (seed = (seed * 48271) % 2147483647) / 2147483647;
+    for (let n = 0; n < 500; n++) {
+      const length = 10 ** (3 + random() * 6);
+      const from = random() * (1e9 - length);
+      const [window, width] = [range(from, from + length), 300 + Math.floor(random() * 3500)];
+      const want = withMargin(window, width, whole);
+      // The server takes and gives whole nanoseconds.
+      const have = view(Math.floor(want.from), Math.ceil(want.to), want.columns);
+      expect(
+        next(new Map([["c0", have]]), ["c0"], window, width, whole),
+        `${from} ${length} ${width}`,
+      ).toBeNull();
+    }
+  });
+
+  test("only lanes that lack data are asked for", () => {
+    const window = range(400_000_000, 500_000_000);
+    const want = withMargin(window, 1000, whole);
+    const have = new Map([["c0", view(want.from, want.to, want.columns)]]);
+    expect(next(have, ["c0", "t1"], window, 1000, whole)?.lanes).toEqual(["t1"]);
+    expect(next(have, ["c0"], window, 1000, whole)).toBeNull();
+  });
+
+  test("a request under way is given up when it has become useless", () => {
+    const asked = { ...withMargin(range(400_000_000, 500_000_000), 1000, whole), lanes: [] };
+    expect(stillUseful(asked, range(420_000_000, 500_000_000), 1000)).toBe(true);
+    expect(stillUseful(asked, range(450_000_000, 452_000_000), 1000)).toBe(false);
+    expect(stillUseful(asked, range(800_000_000, 900_000_000), 1000)).toBe(false);
+  });
+
+  test("lanes far from the screen are forgotten when there are too many", () => {
+    const have = new Map(Array.from({ length: 20 }, (_, n) => [`t${n}`, view(0, 1, 1)]));
+    forget(have, new Set(["t0", "t19"]), 10);
+    expect(have.size).toBe(10);
+    expect(have.has("t0") && have.has("t19")).toBe(true);
+  });
+
+  test("lanes on the screen come first, with their samples", () => {
+    const { rows } = layout(lanesOf(4, [[1, 30]]), null, new Map(), COMFORTABLE);
+    const lanes = nearLanes(rows, 0, 100, new Set(["c1"]));
+    expect(lanes.slice(0, 3)).toEqual(["c0", "c1", "sc1"]);
+    expect(lanes.length).toBeLessThan(15);
+  });
+});

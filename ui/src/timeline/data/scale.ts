@@ -1,0 +1,67 @@
+/**
+ * The window of time on the screen: its mapping to pixels, and how panning and zooming change it.
+ *
+ * Everything keeps the window within the trace and at least `SHORTEST` long: nothing in a recording is shorter than that.
+ */
+import { type Ns, type Px, type Range, range } from "../../units";
+
+export const SHORTEST = 200;
+
+const length = (r: Range): number => r.to - r.from;
+
+/** Keeps the length where the trace allows it, and moves the window into the trace. */
+export function within(r: Range, whole: Range): Range {
+  const most = Math.max(length(whole), 1);
+  const least = Math.min(SHORTEST, most);
+  const wanted = Math.min(Math.max(length(r), least), most);
+  const from = Math.min(
+    Math.max(r.from - (wanted - length(r)) / 2, whole.from),
+    whole.from + most - wanted,
+  );
+  return range(from, from + wanted);
+}
+
+/** `factor` < 1 shows less time; the moment `at` stays where it is on the screen. */
+export function zoom(r: Range, factor: number, at: number, whole: Range): Range {
+  const wanted = Math.min(
+    Math.max(length(r) * factor, SHORTEST),
+    Math.max(length(whole), SHORTEST),
+  );
+  const share = (at - r.from) / Math.max(length(r), 1);
+  const from = at - share * wanted;
+  return within(range(from, from + wanted), whole);
+}
+
+/** Moves by a share of the window's own length; positive is later. */
+export function pan(r: Range, share: number, whole: Range): Range {
+  const by = length(r) * share;
+  return within(range(r.from + by, r.to + by), whole);
+}
+
+/** Moves the window just enough to show a stretch: not at all when it is in sight, wider when it is longer than the window. */
+export function reveal(r: Range, what: Range, whole: Range): Range {
+  if (what.from >= r.from && what.to <= r.to) return r;
+  const wanted = Math.max(length(r), length(what) * 1.2);
+  const middle = (what.from + what.to) / 2;
+  return within(range(middle - wanted / 2, middle + wanted / 2), whole);
+}
+
+/** The mapping of a window to a width in CSS pixels. */
+export class Scale {
+  readonly pxPerNs: number;
+
+  constructor(
+    readonly window: Range,
+    readonly width: Px,
+  ) {
+    this.pxPerNs = width / Math.max(length(window), 1);
+  }
+
+  x(at: number): Px {
+    return ((at - this.window.from) * this.pxPerNs) as Px;
+  }
+
+  at(x: number): Ns {
+    return (this.window.from + x / this.pxPerNs) as Ns;
+  }
+}

@@ -1,0 +1,225 @@
+/** What can be done on the timeline, whether by mouse, key or palette: look at a slice, walk, mark. */
+
+import { ApiError, getJson, isAbort, tracePath } from "../../api/client";
+import { whoText } from "../../api/who";
+import * as store from "../../state/store";
+import { durationText, ns, type Range, range, type ThreadIx, timeText } from "../../units";
+import { type LaneRow, type Row, rowOfLane, scrollTo } from "../data/layout";
+import * as model from "../data/model";
+import type { Slice } from "../data/protocol";
+import { reveal, within } from "../data/scale";
+import { lanesHeight } from "../data/scene";
+import { type Place, stepLink, wakerOf, wakeText } from "../data/walk";
+
+let asking: AbortController | null = null;
+/** Places that `[` left, for `]` to go back to. */
+let trail: Place[] = [];
+
+async function sliceAt(lane: string, at: number, step: number): Promise<Slice | null> {
+  asking?.abort();
+  const controller = new AbortController();
+  asking = controller;
+  try {
+    return await getJson<Slice>(
+      tracePath(store.trace.peek() ?? "", "slice"),
+      { lane, at: Math.round(at), step },
+      controller.signal,
+    );
+  } catch (error) {
+    if (!isAbort(error))
+      store.say(
+        error instanceof ApiError && error.status !== 404
+          ? error.message
+          : step === 0
+            ? "Nothing is there."
+            : "There is no further event on this lane.",
+      );
+    return null;
+  }
+}
+
+/** Looks at the slice of a lane at a time: frames it, and moves the window and the lanes just enough to show it, unless it was pointed at. */
+export async function lookAt(
+  lane: string,
+  at: number,
+  step = 0,
+  move = true,
+): Promise<Slice | null> {
+  const slice = await sliceAt(lane, at, step);
+  if (!slice) return null;
+  model.focus.value = { lane, from: slice.from, to: slice.to, slice };
+  if (move) showPlace(lane, startOf(range(slice.from, slice.to)));
+  return slice;
+}
+
+/** Of a slice that is longer than the window its start is shown: the user chose how close to look. */
+function startOf(what: Range): Range {
+  const window = store.window.peek();
+  const length = window.to - window.from;
+  if (what.to - what.from < length) return what;
+  return what.from < window.to && what.to > window.from && what.from >= window.from
+    ? window
+    : range(what.from, what.from + length / 10);
+}
+
+/** A slice is shown at least so wide that it can be seen. */
+const SEEN_PX = 6;
+
+/** Moves window and lanes so that a stretch of a lane is seen. */
+export function showPlace(lane: string, what: Range): void {
+  const whole = store.extent.peek();
+  const window = store.window.peek();
+  const clipped = range(Math.max(what.from, whole.from), Math.min(what.to, whole.to));
+  const tooSmall = (clipped.to - clipped.from) * model.scale.peek().pxPerNs < SEEN_PX;
+  const long = Math.max((clipped.to - clipped.from) * 12, 2000);
+  const middle = (clipped.from + clipped.to) / 2;
+  store.show(
+    tooSmall
+      ? within(range(middle - long / 2, middle + long / 2), whole)
+      : reveal(window, clipped, whole),
+  );
+  showLane(lane);
+}
+
+/** Scrolls to a lane, opening its section when it is closed. */
+export function showLane(lane: string): void {
+  let index = rowOfLane(model.layoutNow.value.rows, lane);
+  if (index < 0) {
+    const process = model.lanes
+      .peek()
+      .processes.find((p) => p.threads.some((t) => t.lane === lane));
+    if (!process) return;
+    model.toggle(`p${process.process}`);
+    index = rowOfLane(model.layoutNow.value.rows, lane);
+  }
+  const row = model.layoutNow.value.rows[index];
+  if (row) scrollToRow(row);
+}
+
+export function scrollToRow(row: Row): void {
+  const places = model.places.peek();
+  model.scroll.value = Math.max(
+    0,
+    Math.min(scrollTo(row, model.scroll.peek(), lanesHeight(places)), model.scrollEnd()),
+  );
+}
+
+/** `.` and `,`: the next or previous event of the lane that is looked at. */
+export async function stepEvent(by: 1 | -1): Promise<void> {
+  const focus = model.focus.peek();
+  const window = store.window.peek();
+  if (focus) {
+    await lookAt(focus.lane, by > 0 ? focus.to - 1 : focus.from, by);
+    return;
+  }
+  const lane = currentLane();
+  if (lane) await lookAt(lane, (window.from + window.to) / 2);
+}
+
+/** The lane that keys act on: the keyboard's row, the selected thread, the victim, or the first thread. */
+function currentLane(): string | null {
+  const rows = model.layoutNow.peek().rows.filter((r): r is LaneRow => r.kind === "lane");
+  const selected = store.selection.peek().thread;
+  const found =
+    rows.find((r) => r.key === model.row.peek()) ??
+    rows.find((r) => r.lane.kind === "thread" && r.lane.number === selected) ??
+    rows.find((r) => r.depth !== null) ??
+    rows.find((r) => r.lane.kind === "thread");
+  return found?.lane.id ?? null;
+}
+
+/** `[` and `]`: along the open stall's chain; without one, from the slice that is looked at to who ended it, and back. */
+export async function walk(by: 1 | -1): Promise<void> {
+  const chain = model.chain.peek();
+  if (chain) {
+    const next = stepLink(chain.chain, store.hop.peek(), by);
+    if (next !== null) lookAtLink(next);
+    return;
+  }
+  if (by > 0) {
+    const back = trail.pop();
+    if (back) await lookAt(back.lane, back.at);
+    else store.say("This is where the walk began.");
+    return;
+  }
+  const focus = model.focus.peek();
+  if (!focus) {
+    store.say("Choose a slice first, or open a stall: then [ goes to who woke it.");
+    return;
+  }
+  const waker = wakerOf(focus.slice);
+  if (!waker) {
+    store.say(
+      focus.slice.wake
+        ? `${wakeText(focus.slice, whoText)}: no thread to go to.`
+        : "Nobody is known to have ended this.",
+    );
+    return;
+  }
+  const here = { lane: focus.lane, at: focus.from };
+  if (await lookAt(waker.lane, waker.at)) trail.push(here);
+}
+
+/** Shows a link of the open chain and says it. */
+export function lookAtLink(index: number): void {
+  const chain = model.chain.peek();
+  const link = chain?.chain[index];
+  if (!chain || !link) return;
+  store.hop.value = index;
+  model.focus.value = null;
+  showPlace(link.lane, range(link.from, link.to));
+  const wake = link.wake
+    ? `, ended by ${whoText(link.wake.by)} from ${link.wake.context}, ${link.wake.evidence}`
+    : "";
+  model.told.value = `Link ${index + 1} of ${chain.chain.length}: ${whoText(link.who)} ${link.class ?? link.state} for ${durationText(link.ns)}${wake}`;
+}
+
+/** M marks what is looked at; Shift+M keeps the mark. */
+export function mark(keep: boolean): void {
+  const focus = model.focus.peek();
+  const selected = store.selection.peek().range;
+  const x = model.pointerX.peek();
+  const places = model.places.peek();
+  const at = x !== null && x > places.labels ? model.scale.peek().at(x - places.labels) : null;
+  const marked =
+    selected ?? (focus ? range(focus.from, focus.to) : at !== null ? range(at, at) : null);
+  model.passing.value = null;
+  if (!marked) {
+    store.say("Nothing to mark: choose a slice or a range, or point at a moment.");
+    return;
+  }
+  // Whole nanoseconds, as the address has them.
+  const what = range(Math.round(marked.from), Math.round(marked.to));
+  const kept = store.kept.peek();
+  const others = kept.filter((m) => m.from !== what.from || m.to !== what.to);
+  if (others.length < kept.length) {
+    store.kept.value = others;
+    store.say("Mark taken away.");
+    return;
+  }
+  if (keep) store.kept.value = [...kept, what];
+  else model.passing.value = what;
+  store.say(
+    `${keep ? "Kept a mark" : "Marked"} at ${timeText(ns(what.from), 1000)}${what.to > what.from ? `, ${durationText(what.to - what.from)}` : ""}.`,
+  );
+}
+
+/** A click on a lane's name filters everything by its thread; a second one takes the filter away. */
+export function toggleThread(thread: number): void {
+  store.select({
+    thread: store.selection.peek().thread === thread ? null : (thread as ThreadIx),
+    process: null,
+  });
+}
+
+/** What F may fit: the selected range, the slice that is looked at, the open stall. */
+export function fitCandidates(): Range[] {
+  const out: Range[] = [];
+  const selected = store.selection.peek().range;
+  const focus = model.focus.peek();
+  const chain = model.chain.peek();
+  if (selected) out.push(selected);
+  if (focus) out.push(range(focus.from, focus.to));
+  if (chain) out.push(range(chain.from, chain.to));
+  return out;
+}

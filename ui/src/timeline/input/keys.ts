@@ -1,0 +1,138 @@
+/** The timeline's commands and their keys: WASD, F, M, `[` `]`, `.` `,`. */
+import { type Command, register } from "../../commands";
+import * as store from "../../state/store";
+import * as model from "../data/model";
+import { fitCandidates, mark, stepEvent, walk } from "./actions";
+import { fit, type Held, moved, STILL, stepped } from "./motion";
+
+let held: Held = STILL;
+let last = 0;
+
+const calm = (): boolean => matchMedia("(prefers-reduced-motion: reduce)").matches;
+const here = (): boolean => store.trace.peek() !== null;
+
+/** The moment that zooming keeps in its place: the pointer's, else the middle. */
+function anchor(): number {
+  const window = store.window.peek();
+  const x = model.pointerX.peek();
+  const labels = model.places.peek().labels;
+  return x !== null && x > labels
+    ? model.scale.peek().at(x - labels)
+    : (window.from + window.to) / 2;
+}
+
+function frame(now: number): void {
+  if (held.pan === 0 && held.zoom === 0) return;
+  store.show(moved(store.window.peek(), held, now - last, anchor(), store.extent.peek()));
+  last = now;
+  requestAnimationFrame(frame);
+}
+
+function go(part: Partial<Held>, isHeld: boolean): void {
+  const step = { ...STILL, ...part };
+  // The first press moves a step at once; while the key stays down the window glides.
+  store.show(stepped(store.window.peek(), step, anchor(), store.extent.peek()));
+  if (!isHeld || calm()) return;
+  const still = held.pan === 0 && held.zoom === 0;
+  held = { ...held, ...part };
+  if (!still) return;
+  last = performance.now();
+  requestAnimationFrame(frame);
+}
+
+function motion(id: string, title: string, keys: string[], part: Partial<Held>): Command {
+  return {
+    id,
+    group: "Timeline",
+    title,
+    keys,
+    // With reduced motion each repeat of the key is a step of its own; otherwise holding it glides.
+    repeats: calm(),
+    when: here,
+    run: (isHeld) => go(part, isHeld),
+    released: () => {
+      held = { ...held, ...("pan" in part ? { pan: 0 } : { zoom: 0 }) };
+    },
+  };
+}
+
+export function registerKeys(): () => void {
+  const whole = () => store.show(null);
+  const command = (
+    id: string,
+    group: Command["group"],
+    title: string,
+    keys: string[],
+    run: () => void,
+    more: Partial<Command> = {},
+  ): Command => ({ id, group, title, keys, when: here, run, ...more });
+  const stop = register(
+    motion("timeline.zoom-in", "Zoom in", ["KeyW"], { zoom: -1 }),
+    motion("timeline.zoom-out", "Zoom out", ["KeyS"], { zoom: 1 }),
+    motion("timeline.earlier", "Pan to earlier", ["KeyA"], { pan: -1 }),
+    motion("timeline.later", "Pan to later", ["KeyD"], { pan: 1 }),
+    command(
+      "timeline.fit",
+      "Timeline",
+      "Fit the selection, the slice, the stall, then everything",
+      ["KeyF"],
+      () => store.show(fit(store.window.peek(), fitCandidates(), store.extent.peek())),
+    ),
+    command("timeline.whole", "Timeline", "Show the whole trace", ["Shift+KeyF"], whole),
+    command(
+      "timeline.mark",
+      "Timeline",
+      "Mark what is selected, or the moment pointed at",
+      ["KeyM"],
+      () => mark(false),
+    ),
+    command("timeline.keep", "Timeline", "Keep a mark there", ["Shift+KeyM"], () => mark(true)),
+    command("timeline.unmark", "Timeline", "Take all marks away", [], () => {
+      model.passing.value = null;
+      store.kept.value = [];
+    }),
+    command(
+      "timeline.next",
+      "Timeline",
+      "Next event of the lane",
+      ["Period"],
+      () => void stepEvent(1),
+      { repeats: true },
+    ),
+    command(
+      "timeline.previous",
+      "Timeline",
+      "Previous event of the lane",
+      ["Comma"],
+      () => void stepEvent(-1),
+      { repeats: true },
+    ),
+    command(
+      "chain.back",
+      "Wait chain",
+      "Back to the cause: previous link, or who woke this",
+      ["BracketLeft"],
+      () => void walk(-1),
+      { repeats: true },
+    ),
+    command(
+      "chain.on",
+      "Wait chain",
+      "On: next link, or back to whom it woke",
+      ["BracketRight"],
+      () => void walk(1),
+      { repeats: true },
+    ),
+    command(
+      "timeline.legend",
+      "Timeline",
+      "Show or hide the legend",
+      ["KeyL"],
+      () => (model.legend.value = !model.legend.value),
+    ),
+  );
+  return () => {
+    held = STILL;
+    stop();
+  };
+}

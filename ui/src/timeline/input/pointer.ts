@@ -1,0 +1,325 @@
+/** Mouse, pen, touch and wheel on the timeline's canvas: drag a range, pan, zoom at the pointer, point, pin. */
+import { batch } from "@preact/signals";
+import { getJson, tracePath } from "../../api/client";
+import { copy } from "../../copy";
+import { RAN } from "../../draw/states";
+import * as store from "../../state/store";
+import { ns, type ProcessIx, range, type ThreadIx, timeText } from "../../units";
+import { NONE } from "../data/decode";
+import { type LaneRow, type Row, rowAt } from "../data/layout";
+import * as model from "../data/model";
+import type { Slice } from "../data/protocol";
+import { pan, zoom } from "../data/scale";
+import { curveText, markAt } from "../draw/head";
+import { lookAt, lookAtLink, toggleThread } from "./actions";
+import { type Hit, hit } from "./hit";
+import { wheelZoom } from "./motion";
+import { headerLines, hitLines, laneLines, sliceLines } from "./tooltipText";
+
+/** Less is a click with a shaking hand. */
+const DRAG_PX = 4;
+const TIP_MS = 150;
+
+interface Drag {
+  readonly kind: "range" | "pan";
+  readonly x: number;
+  readonly y: number;
+  readonly from: number;
+  readonly scroll: number;
+  moved: boolean;
+}
+
+interface Under {
+  readonly row: Row | null;
+  readonly hit: Hit | null;
+  /** Null over the column of names. */
+  readonly at: number | null;
+}
+
+/** What lies at a place of the canvas. */
+function under(x: number, y: number): Under {
+  const places = model.places.peek();
+  const scale = model.scale.peek();
+  const at = x > places.labels ? scale.at(x - places.labels) : null;
+  if (y < places.head) return { row: null, hit: null, at };
+  const rows = model.layoutNow.peek().rows;
+  const row = rows[rowAt(rows, y - places.head + model.scroll.peek())] ?? null;
+  const view = row?.kind === "lane" ? model.views.get(row.lane.id) : undefined;
+  return { row, hit: view && at !== null ? hit(view, scale, x - places.labels) : null, at };
+}
+
+export class Pointer {
+  private drag: Drag | null = null;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private asked: AbortController | null = null;
+  private readonly off = new AbortController();
+
+  constructor(private readonly canvas: HTMLElement) {
+    const on = <K extends keyof HTMLElementEventMap>(
+      name: K,
+      run: (event: HTMLElementEventMap[K]) => void,
+      passive = true,
+    ) => canvas.addEventListener(name, run, { signal: this.off.signal, passive });
+    on("pointerdown", (e) => this.down(e));
+    on("pointermove", (e) => this.move(e));
+    on("pointerup", (e) => this.up(e));
+    on("pointercancel", () => this.cancel());
+    on("pointerleave", () => this.leave());
+    on("dblclick", (e) => this.double(e));
+    // Zooming must not scroll the lanes, so the wheel's own effect is taken away.
+    on("wheel", (e) => this.wheel(e), false);
+  }
+
+  stop(): void {
+    this.off.abort();
+    this.hideTip();
+  }
+
+  private place(event: MouseEvent): { x: number; y: number } {
+    const box = this.canvas.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  }
+
+  private down(event: PointerEvent): void {
+    const { x, y } = this.place(event);
+    const inPlot = x > model.places.peek().labels;
+    if (event.button > 1 || (!inPlot && event.button !== 0)) return;
+    this.canvas.setPointerCapture(event.pointerId);
+    this.hideTip();
+    const panning =
+      !inPlot || event.button === 1 || event.shiftKey || event.pointerType === "touch";
+    this.drag = {
+      kind: panning ? "pan" : "range",
+      x,
+      y,
+      from: store.window.peek().from,
+      scroll: model.scroll.peek(),
+      moved: false,
+    };
+    if (event.button === 1) event.preventDefault();
+  }
+
+  private move(event: PointerEvent): void {
+    const { x, y } = this.place(event);
+    const drag = this.drag;
+    if (!drag) {
+      this.point(x, y);
+      return;
+    }
+    if (!drag.moved && Math.hypot(x - drag.x, y - drag.y) < DRAG_PX) return;
+    drag.moved = true;
+    const scale = model.scale.peek();
+    const { labels } = model.places.peek();
+    batch(() => {
+      model.pointerX.value = x;
+      if (drag.kind === "range") {
+        model.dragged.value = range(scale.at(drag.x - labels), scale.at(Math.max(0, x - labels)));
+        return;
+      }
+      if (drag.x > labels) {
+        const window = store.window.peek();
+        const from = drag.from - (x - drag.x) / scale.pxPerNs;
+        store.show(range(from, from + (window.to - window.from)));
+      }
+      model.scroll.value = Math.max(0, Math.min(drag.scroll - (y - drag.y), model.scrollEnd()));
+    });
+  }
+
+  private up(event: PointerEvent): void {
+    const drag = this.drag;
+    this.drag = null;
+    const chosen = model.dragged.peek();
+    model.dragged.value = null;
+    if (!drag) return;
+    if (drag.moved) {
+      const whole = store.extent.peek();
+      if (chosen)
+        store.select({
+          range: range(
+            Math.max(whole.from, Math.round(chosen.from)),
+            Math.min(whole.to, Math.round(chosen.to)),
+          ),
+        });
+      return;
+    }
+    if (event.button === 0) this.click(drag.x, drag.y);
+  }
+
+  private cancel(): void {
+    this.drag = null;
+    model.dragged.value = null;
+  }
+
+  private click(x: number, y: number): void {
+    const { row, hit: found, at } = under(x, y);
+    if (!row) return;
+    if (row.kind === "header") {
+      model.toggle(row.key);
+      return;
+    }
+    if (at === null) {
+      if (row.lane.kind === "thread") toggleThread(row.lane.number);
+      return;
+    }
+    const link =
+      row.depth === null
+        ? -1
+        : (model.chain
+            .peek()
+            ?.chain.findIndex((l) => l.lane === row.lane.id && at >= l.from && at < l.to) ?? -1);
+    if (link >= 0) lookAtLink(link);
+    if (!found) {
+      model.focus.value = null;
+      model.tip.value = null;
+      return;
+    }
+    void this.pin(row, found, at, x, y);
+  }
+
+  /** Looks at the slice, keeps its tooltip open, and copies it. */
+  private async pin(row: LaneRow, found: Hit, at: number, x: number, y: number): Promise<void> {
+    const slice = await lookAt(
+      row.lane.id,
+      found.kind === "slice" ? Math.max(found.from, Math.min(at, found.to - 1)) : at,
+      0,
+      false,
+    );
+    if (!slice) return;
+    const lines = sliceLines(row, slice);
+    model.tip.value = { x, y, lines, pinned: true };
+    model.told.value = lines.join(". ");
+    await copy(lines.join("\n"), "what is there");
+  }
+
+  private double(event: MouseEvent): void {
+    const { x, y } = this.place(event);
+    const { hit: found } = under(x, y);
+    if (found) store.showAround(range(found.from, found.to));
+  }
+
+  private leave(): void {
+    if (this.drag) return;
+    batch(() => {
+      model.pointerX.value = null;
+      store.hovered.value = { thread: null, process: null };
+      this.hideTip();
+    });
+  }
+
+  private point(x: number, y: number): void {
+    const found = under(x, y);
+    batch(() => {
+      model.pointerX.value = x;
+      const hovered = threadUnder(found);
+      const before = store.hovered.peek();
+      if (before.thread !== hovered.thread || before.process !== hovered.process)
+        store.hovered.value = hovered;
+      this.hideTip();
+    });
+    this.canvas.style.cursor =
+      found.row?.kind === "header" || found.at === null
+        ? found.row
+          ? "pointer"
+          : "default"
+        : "crosshair";
+    this.timer = setTimeout(() => this.showTip(x, y, found), TIP_MS);
+  }
+
+  private hideTip(): void {
+    clearTimeout(this.timer);
+    this.asked?.abort();
+    this.asked = null;
+    if (model.tip.peek()?.pinned === false) model.tip.value = null;
+  }
+
+  private showTip(x: number, y: number, found: Under): void {
+    if (model.tip.peek()?.pinned) return;
+    const lines = tipLines(x, y, found);
+    if (lines.length === 0) return;
+    model.tip.value = { x, y, lines, pinned: false };
+    const { row, hit: what, at } = found;
+    if (row?.kind !== "lane" || what?.kind !== "slice" || at === null) return;
+    const controller = new AbortController();
+    this.asked = controller;
+    const inside = Math.round(Math.max(what.from, Math.min(at, what.to - 1)));
+    getJson<Slice>(
+      tracePath(store.trace.peek() ?? "", "slice"),
+      { lane: row.lane.id, at: inside },
+      controller.signal,
+    ).then(
+      (slice) => {
+        if (this.asked === controller && model.tip.peek()?.pinned === false)
+          model.tip.value = { x, y, lines: sliceLines(row, slice), pinned: false };
+      },
+      // What the picture knows stays in the tooltip; a click says why the server does not answer.
+      () => undefined,
+    );
+  }
+
+  private wheel(event: WheelEvent): void {
+    const { x } = this.place(event);
+    const { labels } = model.places.peek();
+    // Over the names, and with Alt, the wheel scrolls the lanes as everywhere.
+    if (x <= labels && !event.ctrlKey) return;
+    event.preventDefault();
+    const lines = event.deltaMode !== 0;
+    const whole = store.extent.peek();
+    const window = store.window.peek();
+    this.hideTip();
+    if (event.altKey) {
+      model.scroll.value = Math.max(
+        0,
+        Math.min(model.scroll.peek() + event.deltaY * (lines ? 20 : 1), model.scrollEnd()),
+      );
+      return;
+    }
+    const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
+    if (Math.abs(sideways) > (event.shiftKey ? 0 : Math.abs(event.deltaY))) {
+      store.show(
+        pan(window, (sideways * (lines ? 33 : 1)) / Math.max(1, model.scale.peek().width), whole),
+      );
+    } else if (event.deltaY !== 0) {
+      store.show(
+        zoom(
+          window,
+          wheelZoom(event.deltaY, lines),
+          model.scale.peek().at(Math.max(0, x - labels)),
+          whole,
+        ),
+      );
+    }
+  }
+}
+
+function threadUnder({ row, hit: found }: Under): {
+  thread: ThreadIx | null;
+  process: ProcessIx | null;
+} {
+  if (row?.kind === "header") return { thread: null, process: row.process?.process ?? null };
+  if (row?.kind !== "lane") return { thread: null, process: null };
+  if (row.lane.kind === "thread")
+    return { thread: row.lane.number as ThreadIx, process: row.lane.process as ProcessIx };
+  if (!found || found.state !== RAN || found.thread === NONE || found.thread === 0)
+    return { thread: null, process: null };
+  const process = model.names.peek().get(found.thread)?.processIndex ?? null;
+  return { thread: found.thread as ThreadIx, process: process as ProcessIx | null };
+}
+
+function tipLines(x: number, y: number, { row, hit: found, at }: Under): string[] {
+  const scene = model.scene.peek();
+  const places = scene.geometry;
+  if (row?.kind === "header") return headerLines(row);
+  if (row?.kind === "lane") {
+    if (at === null) return laneLines(row);
+    const view = model.views.get(row.lane.id);
+    return found && view ? hitLines(scene, row, view, found) : [];
+  }
+  if (at === null) return [];
+  const moment = timeText(ns(at), 1 / scene.scale.pxPerNs);
+  if (y >= places.marks.top) {
+    const mark = markAt(scene, x - places.labels);
+    return mark ? [mark, moment] : [];
+  }
+  const busy = y >= places.curve.top ? curveText(scene, at) : null;
+  return busy ? [busy, moment] : [];
+}

@@ -1,0 +1,95 @@
+/** What the tooltip says: at once what the picture knows, then what the server tells of the slice. */
+
+import { RAN, stateOf } from "../../draw/states";
+import { count, durationText, percent, timeText } from "../../units";
+import { type LaneView, NONE } from "../data/decode";
+import type { Header, LaneRow } from "../data/layout";
+import type { Slice } from "../data/protocol";
+import type { Scene } from "../data/scene";
+import type { Hit } from "./hit";
+
+/** The lines for what lies under the pointer on a lane. */
+export function hitLines(
+  scene: Pick<Scene, "names">,
+  row: LaneRow,
+  view: LaneView,
+  hit: Hit,
+): string[] {
+  const state = stateOf(hit.state);
+  const name = hit.thread === NONE ? undefined : scene.names.get(hit.thread);
+  const who = name
+    ? `${name.name} ${name.tid}${name.process === name.name ? "" : ` (${name.process})`}`
+    : "";
+  const title =
+    view.kind === "cpu" && hit.state === RAN && who !== ""
+      ? `${row.lane.name}: ${who}`
+      : `${row.lane.name}: ${state.name}`;
+  if (hit.kind === "cell") {
+    return [
+      title,
+      `and more in these ${durationText(hit.to - hit.from)}, busy ${percent(hit.share, 1)}`,
+      "too short to tell apart here: zoom in",
+    ];
+  }
+  return [
+    title,
+    `${durationText(hit.to - hit.from)}, from ${timeText(hit.from as never, (hit.to - hit.from) / 100)}`,
+  ];
+}
+
+/** The lines for a slice that the server told; the first names the lane. */
+export function sliceLines(row: LaneRow | null, slice: Slice): string[] {
+  const long = durationText(slice.to - slice.from);
+  const from = `from ${timeText(slice.from, (slice.to - slice.from) / 100)}`;
+  const out = [
+    `${row?.lane.name ?? slice.lane}: ${slice.text}`,
+    slice.text.includes(long) ? from : `${long}, ${from}`,
+  ];
+  if (slice.cpu !== null && row?.lane.kind !== "cpu") out.push(`CPU ${slice.cpu}`);
+  if (slice.wait_stack) out.push(`waited in ${slice.wait_stack.told}`);
+  if (slice.wake?.stack) out.push(`woken in ${slice.wake.stack.told}`);
+  if (slice.samples && slice.samples.count > 0) {
+    out.push(
+      `${count(slice.samples.count)} samples${slice.samples.top ? `, most in ${slice.samples.top.told}` : ""}`,
+    );
+  }
+  return out;
+}
+
+export function headerLines(row: Header): string[] {
+  const out = [row.name];
+  const process = row.process;
+  if (process) {
+    if (process.command_line && process.command_line !== process.name)
+      out.push(process.command_line.slice(0, 160));
+    out.push(
+      `${process.started ? "started at" : "lived before"} ${timeText(process.from)}, ${process.ended ? "ended at" : "lived on after"} ${timeText(process.to)}`,
+    );
+  }
+  out.push(row.open ? "click: close" : "click: open");
+  return out;
+}
+
+/** What a thread did in the window of the selection. */
+export function sumsText({
+  ran,
+  runnable,
+  switches,
+}: NonNullable<LaneRow["lane"]["sums"]>): string {
+  const parts = [
+    `ran ${durationText(ran)}`,
+    runnable === null ? "" : `runnable ${durationText(runnable)}`,
+    `${count(switches)} switches`,
+  ];
+  return parts.filter((part) => part !== "").join(", ");
+}
+
+/** The lines for a lane's name. */
+export function laneLines(row: LaneRow): string[] {
+  const out = [row.lane.name];
+  if (row.lane.role) out.push(row.lane.role);
+  const sums = row.lane.sums;
+  if (sums) out.push(sumsText(sums));
+  if (row.lane.kind === "thread") out.push("click: filter everything by this thread");
+  return out;
+}
