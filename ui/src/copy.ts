@@ -1,11 +1,11 @@
 /** Takes things out of the page: to the clipboard, or as a file. */
-import { say } from "./state/store";
+import { notify } from "./state/store";
 
 /** Copies a text and says so; `what` is told to the user: `the answer as Markdown`. */
 export async function copy(text: string, what: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
-    say(`Copied ${what}.`);
+    notify(`Copied ${what}.`);
   } catch {
     // Without the permission (or the focus) the older way still works.
     const field = document.createElement("textarea");
@@ -14,7 +14,7 @@ export async function copy(text: string, what: string): Promise<void> {
     field.select();
     const done = document.execCommand("copy");
     field.remove();
-    say(done ? `Copied ${what}.` : "The browser does not allow copying here.");
+    notify(done ? `Copied ${what}.` : "The browser does not allow copying here.");
   }
 }
 
@@ -24,7 +24,7 @@ export function download(name: string, blob: Blob): void {
   link.download = name;
   link.click();
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
-  say(`Saved ${name}.`);
+  notify(`Saved ${name}.`);
 }
 
 /** An SVG as a PNG of twice its size, so that it is sharp in a bug report. */

@@ -18,7 +18,7 @@ export function eventKey(event: EventRef): store.EventKey {
   return { kind: "provider", index: event.provider };
 }
 
-export function follow(target: Target): void {
+export function navigateTo(target: Target): void {
   batch(() => {
     if (target.event) store.event.value = eventKey(target.event);
     if (target.from !== null) {

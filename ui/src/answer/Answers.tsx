@@ -1,14 +1,14 @@
 /** The view that the page opens on: the stalls, and the open one's answer. */
 import { effect } from "@preact/signals";
 import { getText, tracePath } from "../api/client";
-import { remember, stallDetail, stalls, summary } from "../api/data";
+import { rememberName, stallDetail, stalls, summary } from "../api/data";
 import { asApiError } from "../api/query";
 import type { ChainLink, StallAnswer } from "../api/types";
 import { whoText } from "../api/who";
 import { copy, download, svgToPng } from "../copy";
-import { follow } from "../navigate";
-import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Messages";
+import { navigateTo } from "../navigate";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { openMenu } from "../parts/MenuHost";
 import { svgText } from "../parts/svg";
 import * as store from "../state/store";
 import { durationText, percent, plural, timeText } from "../units";
@@ -61,13 +61,13 @@ function Open() {
       </p>
     );
   }
-  if (error) return <Trouble error={error} />;
+  if (error) return <ErrorMessage error={error} />;
   if (!data) return <Busy what="Following the waits …" />;
   return <Answer answer={data} stale={loading} />;
 }
 
 function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
-  for (const lane of answer.lanes) remember(lane.who);
+  for (const lane of answer.lanes) rememberName(lane.who);
   const known = mentions(answer);
   const clauses = answer.clauses.map((clause) =>
     clause.kind === "headline" ? clause : linked(clause, known),
@@ -102,7 +102,7 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
             The wait chain
             <Walk answer={answer} />
           </h2>
-          <Hop answer={answer} />
+          <LinkDetails answer={answer} />
           <div class="chain">
             <Clauses clauses={chain} kinds={["chain"]} />
           </div>
@@ -114,12 +114,12 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
 
 /** Goes along the chain: what `[` and `]` do. */
 function Walk({ answer }: { answer: StallAnswer }) {
-  const at = store.hop.value;
+  const at = store.chainLink.value;
   const go = (to: number) => {
     const link = answer.chain[to];
     if (!link) return;
-    store.hop.value = to;
-    follow({ lane: link.lane, from: link.from, to: link.to });
+    store.chainLink.value = to;
+    navigateTo({ lane: link.lane, from: link.from, to: link.to });
   };
   const last = answer.chain.length - 1;
   return (
@@ -140,7 +140,7 @@ function Walk({ answer }: { answer: StallAnswer }) {
       >
         later ›
       </button>
-      <span class="dim" data-hop={at ?? ""}>
+      <span class="dim" data-link={at ?? ""}>
         {at === null
           ? plural(answer.chain.length, "link")
           : `link ${at + 1} of ${answer.chain.length}`}
@@ -149,11 +149,11 @@ function Walk({ answer }: { answer: StallAnswer }) {
   );
 }
 
-function Hop({ answer }: { answer: StallAnswer }) {
-  const link = store.hop.value === null ? undefined : answer.chain[store.hop.value];
+function LinkDetails({ answer }: { answer: StallAnswer }) {
+  const link = store.chainLink.value === null ? undefined : answer.chain[store.chainLink.value];
   if (!link) return null;
   return (
-    <div class="hop">
+    <div class="link-details">
       <p>
         <strong>{whoText(link.who)}</strong> {doing(link)} for {durationText(link.ns)} from{" "}
         {timeText(link.from, 1000)}
@@ -161,10 +161,10 @@ function Hop({ answer }: { answer: StallAnswer }) {
           <>
             , until{" "}
             <button
-              class="proof"
+              class="text-link"
               onClick={() =>
                 link.wake &&
-                follow({
+                navigateTo({
                   lane: link.wake.by_lane,
                   from: link.wake.at,
                   to: null,
@@ -196,10 +196,10 @@ function doing(link: ChainLink): string {
 function fetchReport(): void {
   const trace = store.trace.peek();
   if (trace === null) return;
-  store.say("Writing the report …");
+  store.notify("Writing the report …");
   void getText(tracePath(trace, "report")).then(
     (html) => download(`${trace}.html`, new Blob([html], { type: "text/html" })),
-    (error: unknown) => store.say(asApiError(error).message),
+    (error: unknown) => store.notify(asApiError(error).message),
   );
 }
 
@@ -246,7 +246,7 @@ function copies(answer: StallAnswer) {
         const { svg, width, height } = pictures();
         void svgToPng(svg, width, height).then(
           (blob) => download(`${name}.png`, blob),
-          () => store.say("The picture could not be drawn."),
+          () => store.notify("The picture could not be drawn."),
         );
       },
     },

@@ -1,7 +1,7 @@
 /** The whole recording as one picture: busy CPUs below, stalls above; when, how long, how bad, how many victims. */
 import { useSignal } from "@preact/signals";
 import { useRef } from "preact/hooks";
-import { concerns, curve, stalls } from "../api/data";
+import { curve, matchesSelection, stalls } from "../api/data";
 import { whoText } from "../api/who";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
@@ -12,7 +12,7 @@ const HEIGHT = 66;
 const ROWS = 3;
 const ROW = 13;
 /** The worst; more would only hide each other. */
-const MOST = 500;
+const MAX_STALLS = 500;
 
 export function Overview() {
   const ref = useRef<HTMLDivElement>(null);
@@ -96,9 +96,9 @@ export function Overview() {
               stroke-opacity="0.7"
             />
           )}
-          {pack(list.slice(0, MOST), extent, width, ROWS).map((bar) => {
+          {pack(list.slice(0, MAX_STALLS), extent, width, ROWS).map((bar) => {
             const open = store.stall.value === bar.stall.id;
-            const near = concerns(bar.stall, store.selection.value);
+            const near = matchesSelection(bar.stall, store.selection.value);
             const y = 4 + bar.row * (ROW + 2);
             return (
               <g

@@ -2,19 +2,19 @@
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import { remember } from "../api/data";
+import { rememberName } from "../api/data";
 import type { Part, StallAnswer } from "../api/types";
 import { whoText } from "../api/who";
 import { Patterns, patternId } from "../parts/Patterns";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
 import { count, durationText, percent } from "../units";
-import { type Share, segments, told } from "./shares";
+import { type Share, segments, shownShares } from "./shares";
 
 const HEIGHT = 26;
-const MOST = 6;
+const MAX_ROWS = 6;
 
-/** The bar over its whole width; below it the same numbers, and beside them what is told. */
+/** The bar over its whole width; below it the same numbers, and beside them what is shownShares. */
 export function Partition({
   answer,
   children,
@@ -25,7 +25,7 @@ export function Partition({
   const ref = useRef<HTMLDivElement>(null);
   const width = useSize(ref).value.width;
   const all = useSignal(false);
-  const shown = told(answer.partition, all.value ? Infinity : MOST);
+  const shown = shownShares(answer.partition, all.value ? Infinity : MAX_ROWS);
   const sum = answer.partition.reduce((ns, part) => ns + part.ns, 0);
   return (
     <section class="partition" aria-label="Where the time went">
@@ -100,7 +100,7 @@ export function Partition({
 
 function Row({ share, total, more }: { share: Share; total: number; more: () => void }) {
   const { part, parts, ns } = share;
-  remember(part.who);
+  rememberName(part.who);
   const person = part.who !== null && part.who.tid !== 0 ? part.who : null;
   return (
     <tr>
@@ -114,12 +114,12 @@ function Row({ share, total, more }: { share: Share; total: number; more: () => 
       <td>{part.label}</td>
       <td>
         {parts > 1 ? (
-          <button class="proof" title="Each by itself" onClick={more}>
+          <button class="text-link" title="Each by itself" onClick={more}>
             {count(parts)} more
           </button>
         ) : person ? (
           <button
-            class="proof"
+            class="text-link"
             title="Only this thread, everywhere"
             onClick={() => store.select({ thread: person.thread })}
           >

@@ -1,8 +1,8 @@
 /** The stalls, worst first, each with its cause in a line; those outside of the selection stand apart. */
-import { concerns, stalls, status } from "../api/data";
+import { matchesSelection, stalls, status } from "../api/data";
 import type { StallEntry } from "../api/types";
 import { whoText } from "../api/who";
-import { Busy, Trouble } from "../parts/Messages";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import * as store from "../state/store";
 import { durationText, plural, timeText } from "../units";
 
@@ -18,11 +18,11 @@ const KINDS: Readonly<Record<string, string>> = {
 };
 
 /** More is a table's work. */
-const MOST = 200;
+const MAX_STALLS = 200;
 
 export function StallList() {
   const { data, error } = stalls.value;
-  if (error) return <Trouble error={error} />;
+  if (error) return <ErrorMessage error={error} />;
   if (!data)
     return (
       <Busy
@@ -37,22 +37,24 @@ export function StallList() {
     selection.process !== null ||
     (selection.range !== null && store.stall.value === null);
   const inside = restricts
-    ? data.stalls.filter((entry) => concerns(entry, selection))
+    ? data.stalls.filter((entry) => matchesSelection(entry, selection))
     : data.stalls;
-  const outside = restricts ? data.stalls.filter((entry) => !concerns(entry, selection)) : [];
+  const outside = restricts
+    ? data.stalls.filter((entry) => !matchesSelection(entry, selection))
+    : [];
   return (
     <>
       <h2 class="side-title">{plural(inside.length, "stall")}</h2>
       <ol class="stalls">
-        {inside.slice(0, MOST).map((entry) => (
+        {inside.slice(0, MAX_STALLS).map((entry) => (
           <Row key={entry.id} entry={entry} />
         ))}
       </ol>
-      {inside.length > MOST && (
+      {inside.length > MAX_STALLS && (
         <p class="note">
-          The {MOST} worst.{" "}
+          The {MAX_STALLS} worst.{" "}
           <button
-            class="proof"
+            class="text-link"
             onClick={() => {
               store.table.value = {
                 preset: "stalls",
@@ -74,7 +76,7 @@ export function StallList() {
         <>
           <h2 class="side-title dim">{plural(outside.length, "stall")} outside of the selection</h2>
           <ol class="stalls outside">
-            {outside.slice(0, MOST).map((entry) => (
+            {outside.slice(0, MAX_STALLS).map((entry) => (
               <Row key={entry.id} entry={entry} />
             ))}
           </ol>

@@ -1,12 +1,12 @@
 import { expect, test } from "vitest";
-import type { Clause, ClauseLink, Part, StallAnswer, StallEntry, Who } from "../api/types";
+import type { Clause, Part, StallAnswer, StallEntry, TextLink, Who } from "../api/types";
 import { ns, range } from "../units";
 import { area, pack } from "./bars";
 import { linked, mentions } from "./mentions";
-import { segments, told } from "./shares";
-import { label, lines, pieces } from "./spans";
+import { segments, shownShares } from "./shares";
+import { label, lines, spansOf } from "./spans";
 
-const link = (start: number, end: number): ClauseLink => ({
+const link = (start: number, end: number): TextLink => ({
   start,
   end,
   lane: null,
@@ -17,18 +17,18 @@ const link = (start: number, end: number): ClauseLink => ({
 
 test("a sentence is cut at its links and loses no letter", () => {
   const clause = { text: "Woken by A and B.", links: [link(15, 16), link(9, 10)] };
-  const cut = pieces(clause);
+  const cut = spansOf(clause);
   expect(cut.map((piece) => piece.text)).toEqual(["Woken by ", "A", " and ", "B", "."]);
   expect(cut.map((piece) => piece.link !== null)).toEqual([false, true, false, true, false]);
 });
 
 test("links that overlap or lie outside are left out, the words stay", () => {
   const clause = { text: "abcdef", links: [link(0, 4), link(2, 5), link(5, 99), link(3, 3)] };
-  expect(pieces(clause).map((piece) => piece.text)).toEqual(["abcd", "ef"]);
+  expect(spansOf(clause).map((piece) => piece.text)).toEqual(["abcd", "ef"]);
 });
 
 test("a clause of several lines keeps its links on each", () => {
-  const cut = lines(pieces({ text: "woken by A\n  main → f\nagain", links: [link(9, 20)] }));
+  const cut = lines(spansOf({ text: "woken by A\n  main → f\nagain", links: [link(9, 20)] }));
   expect(cut.map((line) => line.map((piece) => [piece.text, piece.link !== null]))).toEqual([
     [
       ["woken by ", false],
@@ -42,7 +42,7 @@ test("a clause of several lines keeps its links on each", () => {
   ]);
 });
 
-test("the label of a sentence is told apart", () => {
+test("the label of a sentence is shownShares apart", () => {
   expect(label("CAUSE     a long hold")).toEqual({ label: "CAUSE", rest: 10 });
   expect(label("HANG 2.810 s  x")).toEqual({ label: "", rest: 0 });
 });
@@ -67,12 +67,12 @@ test("the bar adds up to its width and to the nanosecond, however small the part
   expect(segments([], 640)).toEqual([]);
 });
 
-test("the rest is told by kind, a rest of one as itself", () => {
+test("the rest is shownShares by kind, a rest of one as itself", () => {
   const parts = [5, 4, 3, 2].map(part);
-  expect(told(parts, 3).map((share) => share.ns)).toEqual([5, 4, 3, 2]);
+  expect(shownShares(parts, 3).map((share) => share.ns)).toEqual([5, 4, 3, 2]);
   const ran = { ...part(1), label: "ran", state: 1 };
   expect(
-    told([...parts, ran], 2).map((share) => [share.part.label, share.parts, share.ns]),
+    shownShares([...parts, ran], 2).map((share) => [share.part.label, share.parts, share.ns]),
   ).toEqual([
     ["lock held by", 1, 5],
     ["lock held by", 1, 4],
@@ -133,9 +133,9 @@ test("every thread that is mentioned leads to its lane, the waker to its wake-up
     ["gomacc 807", "t2", { waking: 7 }],
     ["ui 12", "t1", null],
   ]);
-  const told = {
+  const shownShares = {
     ...clause,
     links: [{ start: 0, end: 30, lane: "t9", from: null, to: null, event: null }],
   };
-  expect(linked(told, mentions(answer)).links).toHaveLength(2);
+  expect(linked(shownShares, mentions(answer)).links).toHaveLength(2);
 });

@@ -10,7 +10,7 @@ export interface Bar {
 }
 
 /** Less cannot be seen or hit. */
-const NARROWEST = 4;
+const MIN_WIDTH_PX = 4;
 
 /** The worst take the lowest rows; what finds no room in `rows` rows shares the last one. */
 export function pack(
@@ -23,7 +23,7 @@ export function pack(
   const taken: [number, number][][] = Array.from({ length: rows }, () => []);
   const worstFirst = [...stalls].sort((a, b) => b.severity - a.severity || a.id - b.id);
   return worstFirst.map((stall) => {
-    const w = Math.max(NARROWEST, (stall.to - stall.from) * scale);
+    const w = Math.max(MIN_WIDTH_PX, (stall.to - stall.from) * scale);
     const x = Math.max(0, Math.min((stall.from - extent.from) * scale, width - w));
     const free = taken.findIndex((row) => row.every(([from, to]) => x + w <= from || x >= to));
     const row = free < 0 ? rows - 1 : free;

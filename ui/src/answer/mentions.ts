@@ -4,12 +4,12 @@
  * The server links what it knows each clause to rest on; this adds the names in the rest of the text, so that no thread is only a word.
  */
 
-import type { Clause, ClauseLink, StallAnswer } from "../api/types";
+import type { Clause, StallAnswer, TextLink } from "../api/types";
 import { whoText } from "../api/who";
 
 interface Mention {
   readonly text: string;
-  readonly link: Omit<ClauseLink, "start" | "end">;
+  readonly link: Omit<TextLink, "start" | "end">;
 }
 
 /** Every thread of the answer once, longest names first, so that none is found inside of another. */

@@ -1,4 +1,4 @@
-/** The parts of a stall as one bar that adds up: what is too small to be seen is told together with its like. */
+/** The parts of a stall as one bar that adds up: what is too small to be seen is shownShares together with its like. */
 import type { Part } from "../api/types";
 
 /** One part, or several of one kind. */
@@ -16,7 +16,7 @@ export interface Segment extends Share {
 }
 
 /** Parts of one kind as one, the largest sum first. */
-function together(parts: readonly Part[]): Share[] {
+function mergeByKind(parts: readonly Part[]): Share[] {
   const kinds = new Map<string, Share>();
   for (const part of parts) {
     const kind = `${part.label} ${part.state}`;
@@ -31,15 +31,15 @@ function together(parts: readonly Part[]): Share[] {
   return [...kinds.values()].sort((a, b) => b.ns - a.ns);
 }
 
-/** Segments whose widths sum to `width` and whose `ns` to the parts'; parts below `narrowest` follow at the end, by kind. */
-export function segments(parts: readonly Part[], width: number, narrowest = 3): Segment[] {
+/** Segments whose widths sum to `width` and whose `ns` to the parts'; parts below `minWidth` navigateTo at the end, by kind. */
+export function segments(parts: readonly Part[], width: number, minWidth = 3): Segment[] {
   const total = parts.reduce((sum, part) => sum + part.ns, 0);
   if (total <= 0 || width <= 0) return [];
   const scale = width / total;
-  const large = parts.filter((part) => part.ns * scale >= narrowest);
-  const small = parts.filter((part) => part.ns * scale < narrowest);
+  const large = parts.filter((part) => part.ns * scale >= minWidth);
+  const small = parts.filter((part) => part.ns * scale < minWidth);
   let ns = 0;
-  return [...large.map((part) => ({ part, parts: 1, ns: part.ns })), ...together(small)].map(
+  return [...large.map((part) => ({ part, parts: 1, ns: part.ns })), ...mergeByKind(small)].map(
     (share) => {
       const x = ns * scale;
       ns += share.ns;
@@ -48,11 +48,11 @@ export function segments(parts: readonly Part[], width: number, narrowest = 3): 
   );
 }
 
-/** The first `most` parts, and the rest by kind; a rest of one is told as itself. */
-export function told(parts: readonly Part[], most: number): Share[] {
+/** The first `most` parts, and the rest by kind; a rest of one is shownShares as itself. */
+export function shownShares(parts: readonly Part[], most: number): Share[] {
   const keep = parts.length <= most + 1 ? parts.length : most;
   return [
     ...parts.slice(0, keep).map((part) => ({ part, parts: 1, ns: part.ns })),
-    ...together(parts.slice(keep)),
+    ...mergeByKind(parts.slice(keep)),
   ];
 }

@@ -1,14 +1,14 @@
 /** An answer's sentences cut into plain text and links to the events that prove them. */
-import type { Clause, ClauseLink } from "../api/types";
+import type { Clause, TextLink } from "../api/types";
 
-export interface Piece {
+export interface Span {
   readonly text: string;
-  readonly link: ClauseLink | null;
+  readonly link: TextLink | null;
 }
 
 /** Links that overlap an earlier one, or lie outside of the text, are left out: the words stay. */
-export function pieces(clause: Pick<Clause, "text" | "links">): Piece[] {
-  const out: Piece[] = [];
+export function spansOf(clause: Pick<Clause, "text" | "links">): Span[] {
+  const out: Span[] = [];
   let at = 0;
   for (const link of [...clause.links].sort((a, b) => a.start - b.start || b.end - a.end)) {
     if (link.start < at || link.end <= link.start || link.end > clause.text.length) continue;
@@ -21,8 +21,8 @@ export function pieces(clause: Pick<Clause, "text" | "links">): Piece[] {
 }
 
 /** Pieces cut at the ends of lines, as a clause may have several; a link that goes on is a link in both. */
-export function lines(of: readonly Piece[]): Piece[][] {
-  const out: Piece[][] = [[]];
+export function lines(of: readonly Span[]): Span[][] {
+  const out: Span[][] = [[]];
   for (const piece of of) {
     piece.text.split("\n").forEach((text, i) => {
       if (i > 0) out.push([]);

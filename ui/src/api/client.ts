@@ -20,7 +20,7 @@ export type Params = Readonly<
   Record<string, string | number | boolean | null | undefined | readonly string[]>
 >;
 
-export function query(params: Params): string {
+export function queryString(params: Params): string {
   const out = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
     if (value === null || value === undefined || value === "") continue;
@@ -69,7 +69,9 @@ export async function getJson<T>(
   params: Params = {},
   signal?: AbortSignal,
 ): Promise<T> {
-  return (await (await request(path + query(params), { signal: signal ?? null })).json()) as T;
+  return (await (
+    await request(path + queryString(params), { signal: signal ?? null })
+  ).json()) as T;
 }
 
 export async function getBytes(
@@ -77,7 +79,7 @@ export async function getBytes(
   params: Params = {},
   signal?: AbortSignal,
 ): Promise<ArrayBuffer> {
-  return (await request(path + query(params), { signal: signal ?? null })).arrayBuffer();
+  return (await request(path + queryString(params), { signal: signal ?? null })).arrayBuffer();
 }
 
 export async function getText(
@@ -85,7 +87,7 @@ export async function getText(
   params: Params = {},
   signal?: AbortSignal,
 ): Promise<string> {
-  return (await request(path + query(params), { signal: signal ?? null })).text();
+  return (await request(path + queryString(params), { signal: signal ?? null })).text();
 }
 
 /** Sends a change; `body` is sent as JSON unless it is a file. */

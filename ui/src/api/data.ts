@@ -3,7 +3,7 @@ import { computed, effect, signal } from "@preact/signals";
 import * as store from "../state/store";
 import { type Range, range } from "../units";
 import { getJson, isAbort, tracePath } from "./client";
-import { type Answer, asApiError, ask } from "./query";
+import { asApiError, liveQuery, type QueryState } from "./query";
 import type {
   Curve,
   Lanes,
@@ -19,15 +19,15 @@ import type {
 import { whoText } from "./who";
 
 /** Milliseconds between two questions while the server works. */
-const POLL = 300;
+const POLL_MS = 300;
 
-export const server = ask<ServerInfo>(() => ({
+export const server = liveQuery<ServerInfo>(() => ({
   key: "server",
-  ask: (signal) => getJson("/api/server", {}, signal),
-})).answer;
+  fetch: (signal) => getJson("/api/server", {}, signal),
+})).state;
 
 /** How far the server is with the open trace. */
-export const status = signal<Answer<Status>>({ data: null, error: null, loading: false });
+export const status = signal<QueryState<Status>>({ data: null, error: null, loading: false });
 
 /** Asks again and again until the trace is ready or has failed; call once. */
 export function watchStatus(): void {
@@ -42,7 +42,7 @@ export function watchStatus(): void {
         const data = await getJson<Status>(tracePath(trace, "status"), {}, controller.signal);
         const done = data.stage === "ready" || data.stage === "failed";
         status.value = { data, error: null, loading: !done };
-        if (!done) timer = setTimeout(() => void poll(), POLL);
+        if (!done) timer = setTimeout(() => void poll(), POLL_MS);
       } catch (error) {
         if (isAbort(error)) return;
         status.value = { data: null, error: asApiError(error), loading: false };
@@ -62,12 +62,12 @@ const tablesReady = computed(() => status.value.data?.ready.tables ?? false);
 const stallsReady = computed(() => status.value.data?.ready.stalls ?? false);
 
 /** A question about the open trace that waits until `ready`. */
-function ofTrace<T>(
+function traceQuery<T>(
   ready: () => boolean,
   resource: () => string | null,
   params: () => Record<string, string | number | null> = () => ({}),
 ) {
-  return ask<T>(() => {
+  return liveQuery<T>(() => {
     const trace = store.trace.value;
     if (trace === null || !ready()) return null;
     const path = resource();
@@ -76,29 +76,29 @@ function ofTrace<T>(
     return {
       key: JSON.stringify([trace, path, asked]),
       subject: trace,
-      ask: (signal: AbortSignal) => getJson<T>(tracePath(trace, path), asked, signal),
+      fetch: (signal: AbortSignal) => getJson<T>(tracePath(trace, path), asked, signal),
     };
   });
 }
 
-const summarised = ofTrace<Summary>(
+const summaryQuery = traceQuery<Summary>(
   () => lanesReady.value,
   () => "summary",
 );
-export const summary = summarised.answer;
+export const summary = summaryQuery.state;
 /** Asks for it again, as after its notes were changed. */
-export const summariseAgain = summarised.again;
-export const tables = ofTrace<Tables>(
+export const refetchSummary = summaryQuery.refetch;
+export const tables = traceQuery<Tables>(
   () => tablesReady.value,
   () => "tables",
-).answer;
+).state;
 /** All stalls of the trace; views tell those outside of the selection apart. */
-export const stalls = ofTrace<Stalls>(
+export const stalls = traceQuery<Stalls>(
   () => stallsReady.value,
   () => "stalls",
-).answer;
+).state;
 /** The open stall, or the selected stretch of the selected thread: its chain, partition, clauses. */
-export const stallDetail = ofTrace<StallAnswer>(
+export const stallDetail = traceQuery<StallAnswer>(
   () => stallsReady.value,
   () =>
     store.stall.value !== null
@@ -112,13 +112,13 @@ export const stallDetail = ofTrace<StallAnswer>(
       ? {}
       : { thread, from: Math.round(range.from), to: Math.round(range.to) };
   },
-).answer;
+).state;
 /** Busy CPUs over the whole trace, for the strip on top. */
-export const curve = ofTrace<Curve>(
+export const curve = traceQuery<Curve>(
   () => lanesReady.value,
   () => "curve",
   () => ({ px: 1200 }),
-).answer;
+).state;
 
 /** The trace's extent follows its summary. */
 effect(() => {
@@ -129,7 +129,7 @@ effect(() => {
 /** The threads' and processes' names are asked for only when something selected has none yet. */
 const known = signal(new Map<string, string>());
 
-export function remember(who: Who | null | undefined): void {
+export function rememberName(who: Who | null | undefined): void {
   if (!who) return;
   known.peek().set(`t${who.thread}`, whoText(who));
   known.peek().set(`p${who.process_id}`, `${who.process} ${who.pid}`);
@@ -142,10 +142,10 @@ const unnamed = computed(() => {
     (process !== null && !known.value.has(`p${process}`))
   );
 });
-const lanes = ofTrace<Lanes>(
+const lanes = traceQuery<Lanes>(
   () => lanesReady.value && unnamed.value,
   () => "lanes",
-).answer;
+).state;
 
 effect(() => {
   const data = lanes.value.data;
@@ -182,7 +182,7 @@ export function processName(ix: number): string {
 }
 
 /** Whether a stall has to do with the selection. */
-export function concerns(entry: StallEntry, selection: store.Selection): boolean {
+export function matchesSelection(entry: StallEntry, selection: store.Selection): boolean {
   const r: Range | null = selection.range;
   if (r !== null && (entry.to <= r.from || entry.from >= r.to)) return false;
   if (

@@ -1,7 +1,7 @@
 import { signal } from "@preact/signals";
 import { expect, test } from "vitest";
 import { ApiError } from "./client";
-import { ask } from "./query";
+import { liveQuery } from "./query";
 
 /** Lets everything that is already decided happen. */
 const settle = () => new Promise((resolve) => setTimeout(resolve));
@@ -9,12 +9,12 @@ const settle = () => new Promise((resolve) => setTimeout(resolve));
 test("the newest question wins, the older request is cancelled", async () => {
   const text = signal("a");
   const open = new Map<string, { answer: (value: string) => void; signal: AbortSignal }>();
-  const { answer, stop } = ask<string>(() => {
+  const { state, stop } = liveQuery<string>(() => {
     const key = text.value;
     return {
       key,
       subject: "s",
-      ask: (abort) => new Promise((resolve) => open.set(key, { answer: resolve, signal: abort })),
+      fetch: (abort) => new Promise((resolve) => open.set(key, { answer: resolve, signal: abort })),
     };
   });
   text.value = "b";
@@ -23,27 +23,27 @@ test("the newest question wins, the older request is cancelled", async () => {
   open.get("b")?.answer("B");
   open.get("a")?.answer("A");
   await settle();
-  expect(answer.value).toEqual({ data: "B", error: null, loading: false });
+  expect(state.value).toEqual({ data: "B", error: null, loading: false });
   text.value = "c";
-  expect(answer.value).toEqual({ data: "B", error: null, loading: true });
+  expect(state.value).toEqual({ data: "B", error: null, loading: true });
   stop();
   expect(open.get("c")?.signal.aborted).toBe(true);
 });
 
 test("the answer about something else does not stay, and an error is told", async () => {
   const subject = signal(1);
-  const { answer } = ask<number>(() => ({
+  const { state } = liveQuery<number>(() => ({
     key: String(subject.value),
     subject: String(subject.value),
-    ask: () =>
+    fetch: () =>
       subject.peek() === 1
         ? Promise.resolve(1)
         : Promise.reject(new ApiError(404, "no such trace", "look again")),
   }));
   await settle();
-  expect(answer.value.data).toBe(1);
+  expect(state.value.data).toBe(1);
   subject.value = 2;
-  expect(answer.value.data).toBeNull();
+  expect(state.value.data).toBeNull();
   await settle();
-  expect(answer.value.error?.hint).toBe("look again");
+  expect(state.value.error?.hint).toBe("look again");
 });

@@ -1,32 +1,40 @@
-/** Keeps an answer of the server beside a question that changes: the newest question wins, older requests are cancelled. */
+/**
+ * Keeps the server's latest answer to a request that changes with the page's signals. The newest
+ * request wins; older ones are cancelled.
+ */
 import { effect, type ReadonlySignal, signal, untracked } from "@preact/signals";
 import { ApiError, isAbort } from "./client";
 
-export interface Answer<T> {
-  /** The latest answer; while a newer one is on its way, the older one. */
+export interface QueryState<T> {
+  /** The latest answer. While a newer one about the same subject loads, the older one. */
   readonly data: T | null;
   readonly error: ApiError | null;
   readonly loading: boolean;
 }
 
+export interface QueryRequest<T> {
+  /** Identifies the request: it is sent again only when its key changes. */
+  readonly key: string;
+  /** What the request is about. The old answer stays visible while a new one with the same subject loads. */
+  readonly subject?: string;
+  readonly fetch: (signal: AbortSignal) => Promise<T>;
+}
+
+export interface LiveQuery<T> {
+  readonly state: ReadonlySignal<QueryState<T>>;
+  /** Sends the current request again. */
+  readonly refetch: () => void;
+  readonly stop: () => void;
+}
+
 const NOTHING = { data: null, error: null, loading: false } as const;
 
 /**
- * `question` reads signals and returns a function that asks, or `null` for nothing to ask. It is called again whenever one of those
- * signals changes. `same` tells whether a new question is about the same thing, so that the old answer may stay meanwhile.
+ * `request` reads signals and returns what to fetch, or `null` for nothing. It runs again whenever
+ * one of those signals changes.
  */
-export function ask<T>(
-  question: () => {
-    key: string;
-    subject?: string;
-    ask: (signal: AbortSignal) => Promise<T>;
-  } | null,
-): {
-  answer: ReadonlySignal<Answer<T>>;
-  again: () => void;
-  stop: () => void;
-} {
-  const answer = signal<Answer<T>>(NOTHING);
+export function liveQuery<T>(request: () => QueryRequest<T> | null): LiveQuery<T> {
+  const state = signal<QueryState<T>>(NOTHING);
   const round = signal(0);
   let current: AbortController | null = null;
   let key: string | null = null;
@@ -34,34 +42,36 @@ export function ask<T>(
 
   const stop = effect(() => {
     const turn = round.value;
-    const next = question();
+    const next = request();
     const nextKey = next === null ? null : `${turn} ${next.key}`;
     if (nextKey === key) return;
     key = nextKey;
     current?.abort();
     if (next === null) {
-      answer.value = NOTHING;
+      state.value = NOTHING;
       return;
     }
     const controller = new AbortController();
     current = controller;
-    const keep = next.subject === subject ? answer.peek().data : null;
+    const keep = next.subject === subject ? state.peek().data : null;
     subject = next.subject;
-    answer.value = { data: keep, error: null, loading: true };
-    untracked(() => next.ask(controller.signal)).then(
+    state.value = { data: keep, error: null, loading: true };
+    untracked(() => next.fetch(controller.signal)).then(
       (data) => {
-        if (current === controller) answer.value = { data, error: null, loading: false };
+        if (current === controller) state.value = { data, error: null, loading: false };
       },
       (error: unknown) => {
         if (current !== controller || isAbort(error)) return;
-        answer.value = { data: null, error: asApiError(error), loading: false };
+        state.value = { data: null, error: asApiError(error), loading: false };
       },
     );
   });
 
   return {
-    answer,
-    again: () => (round.value += 1),
+    state,
+    refetch: () => {
+      round.value += 1;
+    },
     stop: () => {
       current?.abort();
       stop();

@@ -142,7 +142,7 @@ export type EventRef =
   | { sample: number }
   | { provider: number };
 
-export interface ClauseLink {
+export interface TextLink {
   start: number;
   end: number;
   lane: string | null;
@@ -164,7 +164,7 @@ export interface Clause {
     | "partition"
     | "warning";
   text: string;
-  links: ClauseLink[];
+  links: TextLink[];
 }
 
 export interface Wake {
@@ -363,7 +363,7 @@ export interface HotFunction {
   }[];
 }
 
-export interface Found {
+export interface SearchResult {
   total: { threads: number; processes: number; functions: number };
   threads: { who: Who; lane: string }[];
   processes: { process: ProcessIx; pid: number; name: string; command_line: string }[];

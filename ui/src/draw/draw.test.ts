@@ -1,7 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { css, hash, inkOn, mix, pack, parse } from "./colour";
-import { cutEnd, cutFunction, remembering, shortFunction } from "./text";
-import { placeTip } from "./tooltip";
+import { cutEnd, cutFunction, memoise, shortFunction } from "./text";
+import { placeTooltip } from "./tooltip";
 
 const measure = (text: string) => text.length;
 
@@ -25,7 +25,7 @@ describe("texts that fit", () => {
 
   test("measuring is remembered", () => {
     let calls = 0;
-    const known = remembering((text) => (calls++, text.length), 2);
+    const known = memoise((text) => (calls++, text.length), 2);
     known("a");
     known("a");
     known("b");
@@ -59,8 +59,8 @@ describe("colours", () => {
 
 test("tooltips turn away from the edges", () => {
   const room = { width: 400, height: 300 };
-  expect(placeTip(10, 10, 100, 50, room)).toEqual({ left: 24, top: 26 });
-  const corner = placeTip(390, 290, 100, 50, room);
+  expect(placeTooltip(10, 10, 100, 50, room)).toEqual({ left: 24, top: 26 });
+  const corner = placeTooltip(390, 290, 100, 50, room);
   expect(corner.left + 100).toBeLessThanOrEqual(390);
   expect(corner.top + 50).toBeLessThanOrEqual(290);
 });

@@ -12,7 +12,7 @@ export interface State {
   readonly id: string;
   readonly name: string;
   /** For the legend. */
-  readonly says: string;
+  readonly description: string;
   /** The CSS variable of its colour. */
   readonly variable: string;
   readonly pattern: Pattern;
@@ -38,7 +38,7 @@ const list: readonly (readonly [
   variable: string,
   pattern: Pattern,
   height: number,
-  says: string,
+  description: string,
 ])[] = [
   [
     "unknown",
@@ -62,14 +62,14 @@ const list: readonly (readonly [
 ];
 
 export const STATES: readonly State[] = list.map(
-  ([id, name, variable, pattern, height, says], code) => ({
+  ([id, name, variable, pattern, height, description], code) => ({
     code,
     id,
     name,
     variable,
     pattern,
     height,
-    says,
+    description,
   }),
 );
 

@@ -48,7 +48,7 @@ export function cutFunction(name: string, width: number, measure: Measure): stri
 }
 
 /** A measure that remembers, since the same names are drawn in every frame; forgets all when it has seen too many. */
-export function remembering(measure: Measure, most = 20_000): Measure {
+export function memoise(measure: Measure, most = 20_000): Measure {
   const widths = new Map<string, number>();
   return (text) => {
     const known = widths.get(text);

@@ -1,5 +1,5 @@
 /** Where the tooltip lies: beside the pointer, turned to the other side at the edges. */
-export function placeTip(
+export function placeTooltip(
   x: number,
   y: number,
   width: number,

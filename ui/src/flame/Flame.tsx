@@ -5,15 +5,15 @@ import { register } from "../commands";
 import { copy, download, svgToPng } from "../copy";
 import { fitCanvas } from "../draw/canvas";
 import { css } from "../draw/colour";
-import { type Measure, remembering } from "../draw/text";
+import { type Measure, memoise } from "../draw/text";
 import { readTheme } from "../draw/theme";
-import { placeTip } from "../draw/tooltip";
+import { placeTooltip } from "../draw/tooltip";
 import * as store from "../state/store";
 import { theme } from "../state/theme";
 import { percent } from "../units";
 import { drawFlame, type FlameScene, treeHeight, treeTop } from "./draw";
-import { ContextMenu, type Menu } from "./FrameMenu";
-import { FlameMirror, onKey } from "./FrameTree";
+import { FrameMenu, type MenuPlace } from "./FrameMenu";
+import { FrameTree, onKey } from "./FrameTree";
 import { frameLines } from "./frameText";
 import * as model from "./model";
 import { svg } from "./svg";
@@ -30,7 +30,7 @@ function measureFor(ctx: CanvasRenderingContext2D, font: string): Measure {
   if (!measurer.of || measurer.font !== font) {
     const mine = document.createElement("canvas").getContext("2d") ?? ctx;
     mine.font = `11px ${font}`;
-    measurer.of = remembering((text) => mine.measureText(text).width);
+    measurer.of = memoise((text) => mine.measureText(text).width);
     measurer.font = font;
   }
   return measurer.of;
@@ -62,7 +62,7 @@ function scene(): FlameScene {
 }
 
 const describe = (index: number): string[] => {
-  const data = model.asked.answer.peek().data;
+  const data = model.query.state.peek().data;
   return frameLines(model.tree.peek(), index, data?.of ?? "wait", data?.unit ?? "ns");
 };
 
@@ -137,7 +137,7 @@ function commands(): () => void {
   );
 }
 
-function follow(
+function mount(
   root: HTMLElement,
   scroller: HTMLElement,
   room: HTMLElement,
@@ -147,8 +147,8 @@ function follow(
   const settle = () => {
     root.dataset.ready = String(
       frame === 0 &&
-        !model.asked.answer.peek().loading &&
-        (model.asked.answer.peek().data !== null || model.asked.answer.peek().error !== null),
+        !model.query.state.peek().loading &&
+        (model.query.state.peek().data !== null || model.query.state.peek().error !== null),
     );
   };
   const draw = () => {
@@ -169,7 +169,7 @@ function follow(
   scroller.addEventListener("scroll", onScroll, { passive: true });
   const ends = [
     commands(),
-    effect(() => model.followRoot()),
+    effect(() => model.syncRoot()),
     effect(() => {
       // A new tree: what was pointed at is no longer there.
       void model.tree.value;
@@ -192,7 +192,7 @@ function follow(
         model.focus.value,
         model.hovered.value,
       ];
-      void [theme.value, store.stacks.value, store.search.value, model.asked.answer.value];
+      void [theme.value, store.stacks.value, store.search.value, model.query.state.value];
       if (frame === 0) frame = requestAnimationFrame(draw);
       settle();
     }),
@@ -220,7 +220,7 @@ function Tip({ at }: { at: { x: number; y: number } | null }) {
   const index = model.hovered.value;
   useLayoutEffect(() => {
     if (!at || !box.current) return;
-    const { left, top } = placeTip(
+    const { left, top } = placeTooltip(
       at.x,
       at.y,
       box.current.offsetWidth,
@@ -244,7 +244,7 @@ function Tip({ at }: { at: { x: number; y: number } | null }) {
 
 /** What stands in the middle when there is nothing to draw. */
 function Empty() {
-  const { data, error, loading } = model.asked.answer.value;
+  const { data, error, loading } = model.query.state.value;
   if (error)
     return <p class="fl-empty">{error.hint ? `${error.message}. ${error.hint}` : error.message}</p>;
   if (data && model.tree.value.total === 0)
@@ -253,7 +253,7 @@ function Empty() {
   return null;
 }
 
-function Found() {
+function FoundSummary() {
   const found = model.found.value;
   if (store.search.value === "" || model.tree.value.boxes.length === 0) return null;
   return (
@@ -271,10 +271,10 @@ export function Flame() {
   const room = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [at, setAt] = useState<{ x: number; y: number } | null>(null);
-  const [menu, setMenu] = useState<Menu | null>(null);
+  const [menu, setMenu] = useState<MenuPlace | null>(null);
   useEffect(() => {
     const [a, b, c, d] = [root.current, scroller.current, room.current, canvas.current];
-    return a && b && c && d ? follow(a, b, c, d) : undefined;
+    return a && b && c && d ? mount(a, b, c, d) : undefined;
   }, []);
   const under = (event: MouseEvent) => {
     const box = canvas.current?.getBoundingClientRect();
@@ -292,7 +292,7 @@ export function Flame() {
       <div class="fl-scroll" ref={scroller}>
         <div class="fl-room" ref={room}>
           <div class="fl-stack">
-            <FlameMirror
+            <FrameTree
               onKeyDown={(event) =>
                 onKey(event, up(), (index) => {
                   const { width, height } = model.size.peek();
@@ -333,14 +333,14 @@ export function Flame() {
         </div>
       </div>
       <Empty />
-      <Found />
+      <FoundSummary />
       {!menu && <Tip at={at} />}
       {menu && (
-        <ContextMenu
+        <FrameMenu
           menu={menu}
           close={() => {
             setMenu(null);
-            root.current?.querySelector<HTMLElement>(".fl-mirror")?.focus();
+            root.current?.querySelector<HTMLElement>(".fl-tree")?.focus();
           }}
         />
       )}

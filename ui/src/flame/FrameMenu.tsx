@@ -1,22 +1,22 @@
 /** What can be done with a frame, at the pointer or from the keyboard. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { copy } from "../copy";
-import { placeTip } from "../draw/tooltip";
+import { placeTooltip } from "../draw/tooltip";
 import * as store from "../state/store";
 import { stackText } from "./frameText";
 import * as model from "./model";
 
-export interface Menu {
+export interface MenuPlace {
   readonly index: number;
   readonly x: number;
   readonly y: number;
 }
 
-export function ContextMenu({ menu, close }: { menu: Menu; close: () => void }) {
+export function FrameMenu({ menu, close }: { menu: MenuPlace; close: () => void }) {
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     if (!box.current) return;
-    const { left, top } = placeTip(
+    const { left, top } = placeTooltip(
       menu.x - 14,
       menu.y - 16,
       box.current.offsetWidth,

@@ -57,19 +57,19 @@ export function onKey(event: KeyboardEvent, up: boolean, openMenu: (index: numbe
 }
 
 /** More would flood a screen reader; the widest come first. */
-const MOST_CHILDREN = 40;
+const MAX_CHILDREN = 40;
 
-export function FlameMirror({ onKeyDown }: { onKeyDown: (event: KeyboardEvent) => void }) {
+export function FrameTree({ onKeyDown }: { onKeyDown: (event: KeyboardEvent) => void }) {
   const tree = model.tree.value;
-  const data = model.asked.answer.value.data;
+  const data = model.query.state.value.data;
   const current = model.focus.value < 0 ? model.rootBox.value.index : model.focus.value;
   const text = (index: number) =>
     frameLines(tree, index, data?.of ?? "wait", data?.unit ?? "ns").join(", ");
   const above = path(tree, current);
-  const children = tree.boxes[current]?.children.slice(0, MOST_CHILDREN) ?? [];
+  const children = tree.boxes[current]?.children.slice(0, MAX_CHILDREN) ?? [];
   return (
     <div
-      class="fl-mirror"
+      class="fl-tree"
       role="tree"
       tabIndex={0}
       aria-label="Stacks as a graph. Arrows: walk. Enter: fill the width. Backspace: back. B: butterfly. C: copy the stack."

@@ -26,8 +26,8 @@ export interface FlameScene {
 }
 
 /** Less is not seen. */
-const LEAST_PX = 0.4;
-const TEXT_PX = 22;
+const MIN_BOX_PX = 0.4;
+const MIN_LABEL_PX = 22;
 
 /** The whole picture's height in CSS pixels; a flame graph stands on the floor of the view. */
 export const treeHeight = (tree: Tree, rowHeight: number, view: number, up: boolean): number =>
@@ -52,13 +52,13 @@ export function drawFlame(
     const y = origin + rowTop(box.depth, tree, rowHeight, scene.up);
     if (y + rowHeight < 0 || y > height) continue;
     const { x, width: w } = onScreen(box, scene.zoom, width);
-    if (w < LEAST_PX) continue;
+    if (w < MIN_BOX_PX) continue;
     const colour = colourOf(box.frame, box.parent < 0, scene.dark);
     const dimmed = scene.searching && !scene.found.has(box.index);
     ctx.globalAlpha = dimmed ? 0.4 : 1;
     ctx.fillStyle = css(colour);
-    ctx.fillRect(x, y, Math.max(w - (w > 3 ? 1 : 0), LEAST_PX), rowHeight - 1);
-    if (w >= TEXT_PX) {
+    ctx.fillRect(x, y, Math.max(w - (w > 3 ? 1 : 0), MIN_BOX_PX), rowHeight - 1);
+    if (w >= MIN_LABEL_PX) {
       const text = cutFunction(box.frame.name, w - 7, measure);
       if (text !== "") {
         ctx.fillStyle = inkOn(colour);

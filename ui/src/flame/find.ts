@@ -2,7 +2,7 @@
 import { matcher } from "../search";
 import type { Tree } from "./tree";
 
-export interface Found {
+export interface FoundFrames {
   readonly boxes: ReadonlySet<number>;
   /** Share of the root's value that lies in found frames; one that lies under another is counted once. */
   readonly share: number;
@@ -10,9 +10,9 @@ export interface Found {
   readonly error: string | null;
 }
 
-const NOTHING: Found = { boxes: new Set(), share: 0, error: null };
+const NOTHING: FoundFrames = { boxes: new Set(), share: 0, error: null };
 
-export function find(tree: Tree, text: string): Found {
+export function find(tree: Tree, text: string): FoundFrames {
   const match = matcher(text);
   if (match === null) return NOTHING;
   if (typeof match !== "function") return { ...NOTHING, error: match.error };

@@ -4,8 +4,8 @@ import { find } from "./find";
 import { type FlameAnswer, frames } from "./frames";
 import { frameLines, stackText } from "./frameText";
 import { colourOf, hue } from "./palette";
-import { escape, svg } from "./svg";
-import { boxAt, follow, keysTo, lay, namesTo, onScreen, path, step, zoomTo } from "./tree";
+import { escapeXml, svg } from "./svg";
+import { boxAt, findPath, keysTo, lay, namesTo, onScreen, path, step, zoomTo } from "./tree";
 
 /** all 100: main 80 (read 50 (futex 30), write 20), others 10. */
 const answer: FlameAnswer = {
@@ -80,9 +80,9 @@ describe("the layout", () => {
     expect(path(tree, 3).map((b) => b.index)).toEqual([0, 1, 2, 3]);
     expect(namesTo(tree, 3)).toEqual(["main", "read", "futex_wait"]);
     expect(keysTo(tree, 3)).toBe("4.9.2");
-    expect(follow(tree, ["main", "read"])).toEqual({ index: 2, found: 2 });
-    expect(follow(tree, ["main", "gone", "read"])).toEqual({ index: 1, found: 1 });
-    expect(follow(tree, ["(others)"])).toEqual({ index: 0, found: 0 });
+    expect(findPath(tree, ["main", "read"])).toEqual({ index: 2, found: 2 });
+    expect(findPath(tree, ["main", "gone", "read"])).toEqual({ index: 1, found: 1 });
+    expect(findPath(tree, ["(others)"])).toEqual({ index: 0, found: 0 });
   });
 
   test("the keyboard walks callers, the widest callee, and along the row", () => {
@@ -174,6 +174,6 @@ describe("the look", () => {
     expect(text).not.toContain("\u0001");
     expect(text).toContain("a &#38; b");
     expect(text.match(/<rect/g)?.length).toBe(7);
-    expect(escape("<a>")).toBe("&#60;a&#62;");
+    expect(escapeXml("<a>")).toBe("&#60;a&#62;");
   });
 });

@@ -3,11 +3,11 @@ import { computed, signal } from "@preact/signals";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
 import { whereParams } from "../api/params";
-import { ask } from "../api/query";
+import { liveQuery } from "../api/query";
 import * as store from "../state/store";
 import { find } from "./find";
 import { type FlameAnswer, frames } from "./frames";
-import { follow, keysTo, lay, namesTo, type Tree, zoomTo } from "./tree";
+import { findPath, keysTo, lay, namesTo, type Tree, zoomTo } from "./tree";
 
 export const size = signal({ width: 0, height: 0 });
 export const scroll = signal(0);
@@ -27,7 +27,7 @@ const shape = computed(() =>
     : null,
 );
 
-export const asked = ask<FlameAnswer>(() => {
+export const query = liveQuery<FlameAnswer>(() => {
   const trace = store.trace.value;
   const of = shape.value;
   if (
@@ -46,20 +46,20 @@ export const asked = ask<FlameAnswer>(() => {
   return {
     key: JSON.stringify([trace, params]),
     subject: `${trace} ${of}`,
-    ask: (signal) => getJson<FlameAnswer>(tracePath(trace, "flame"), params, signal),
+    fetch: (signal) => getJson<FlameAnswer>(tracePath(trace, "flame"), params, signal),
   };
 });
 
 const NO_TREE: Tree = { boxes: [], depth: 0, total: 0 };
 
 export const tree = computed<Tree>(() => {
-  const data = asked.answer.value.data;
+  const data = query.state.value.data;
   return data ? lay(frames(data)) : NO_TREE;
 });
 
 /** The box that the store's root is; the whole when it is not in the picture. */
 export const rootBox = computed(() => {
-  const { index, found } = follow(tree.value, store.stacks.value.root);
+  const { index, found } = findPath(tree.value, store.stacks.value.root);
   return { index, complete: found === store.stacks.value.root.length };
 });
 
@@ -75,14 +75,14 @@ export function makeRoot(index: number): void {
 }
 
 /** Keeps what the server is asked for in step with the store's names; call in an effect. */
-export function followRoot(): void {
+export function syncRoot(): void {
   const wanted = store.stacks.value.root;
   const { index, complete } = rootBox.value;
   if (wanted.length === 0) {
     rootKeys.value = "";
     return;
   }
-  if (asked.answer.value.loading || asked.answer.value.data === null) return;
+  if (query.state.value.loading || query.state.value.data === null) return;
   const keys = keysTo(tree.peek(), index);
   // A prefix that is found brings its children in the next answer, until all names are; one that no longer exists stays as far as it goes.
   if (complete || keys.length > rootKeys.peek().length) rootKeys.value = keys;

@@ -14,7 +14,7 @@ export interface Picture {
 }
 
 /** Text for XML; control characters that XML forbids become U+FFFD. */
-export const escape = (text: string): string =>
+export const escapeXml = (text: string): string =>
   // biome-ignore lint: the control characters are what is looked for
   text
     .replace(/[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, "\ufffd")
@@ -36,7 +36,7 @@ export function svg(
   const out = [
     `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" viewBox="0 0 ${width} ${height}" font-family="system-ui, sans-serif" font-size="11">`,
     `<rect width="100%" height="100%" fill="${ground}"/>`,
-    `<text x="4" y="16" font-size="13" fill="${ink}">${escape(title)}</text>`,
+    `<text x="4" y="16" font-size="13" fill="${ink}">${escapeXml(title)}</text>`,
   ];
   for (const box of tree.boxes) {
     const { x, width: w } = onScreen(box, zoom, width);
@@ -48,9 +48,9 @@ export function svg(
     const drawn =
       text === ""
         ? ""
-        : `<text x="${round(x + 3)}" y="${round(y + rowHeight * 0.7)}" fill="${inkOn(colour)}">${escape(text)}</text>`;
+        : `<text x="${round(x + 3)}" y="${round(y + rowHeight * 0.7)}" fill="${inkOn(colour)}">${escapeXml(text)}</text>`;
     out.push(
-      `<g><title>${escape(label(box.index))}</title><rect x="${round(x)}" y="${y}" width="${round(Math.max(w - 0.5, 0.5))}" height="${rowHeight - 1}" fill="${css(colour)}"${edge}/>${drawn}</g>`,
+      `<g><title>${escapeXml(label(box.index))}</title><rect x="${round(x)}" y="${y}" width="${round(Math.max(w - 0.5, 0.5))}" height="${rowHeight - 1}" fill="${css(colour)}"${edge}/>${drawn}</g>`,
     );
   }
   out.push("</svg>");

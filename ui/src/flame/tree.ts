@@ -142,7 +142,7 @@ function widest(tree: Tree, children: readonly number[]): number | null {
 }
 
 /** The box that a path of names leads to from the root, and how many of them were found. */
-export function follow(tree: Tree, names: readonly string[]): { index: number; found: number } {
+export function findPath(tree: Tree, names: readonly string[]): { index: number; found: number } {
   let index = 0;
   let found = 0;
   for (const name of names) {

@@ -3,8 +3,8 @@ import { useEffect } from "preact/hooks";
 import { Answers } from "../answer/Answers";
 import { Overview } from "../answer/Overview";
 import { server, status, summary } from "../api/data";
-import { MenuHost } from "../parts/Menu";
-import { Trouble } from "../parts/Messages";
+import { ErrorMessage } from "../parts/ErrorMessage";
+import { MenuHost } from "../parts/MenuHost";
 import { Stacks } from "../stacks/Stacks";
 import * as store from "../state/store";
 import { Tables } from "../table/Tables";
@@ -13,9 +13,9 @@ import { Traces } from "../traces/Traces";
 import { Details } from "./Details";
 import { Header } from "./Header";
 import { Help } from "./Help";
-import { Spoken } from "./Notices";
+import { Notices } from "./Notices";
 import { Palette } from "./Palette";
-import { Restriction } from "./SelectionBar";
+import { SelectionBar } from "./SelectionBar";
 import { Split } from "./Split";
 import { TraceNotes } from "./TraceNotes";
 import "./commands";
@@ -41,14 +41,14 @@ export function App() {
       <Help />
       <TraceNotes />
       <MenuHost />
-      <Spoken />
+      <Notices />
     </>
   );
 }
 
 function ServerGone() {
   const { error } = server.value;
-  return <main class="page-main">{error && <Trouble error={error} />}</main>;
+  return <main class="page-main">{error && <ErrorMessage error={error} />}</main>;
 }
 
 const VIEWS = { answers: Answers, tables: Tables, stacks: Stacks } as const;
@@ -59,7 +59,7 @@ function OneTrace() {
   if (failed) {
     return (
       <main class="page-main">
-        <Trouble error={failed} />
+        <ErrorMessage error={failed} />
         <Leave />
       </main>
     );
@@ -67,8 +67,8 @@ function OneTrace() {
   if (data?.stage === "failed") {
     return (
       <main class="page-main">
-        <div class="trouble" role="alert">
-          <p class="trouble-what">{data.error}</p>
+        <div class="error-box" role="alert">
+          <p class="error-message">{data.error}</p>
           <p class="dim">{data.hint}</p>
         </div>
         <Leave />
@@ -81,7 +81,7 @@ function OneTrace() {
     <main class="page-main" aria-label="Trace">
       <Overview />
       <Warnings />
-      <Restriction />
+      <SelectionBar />
       <Split
         upper={
           <section

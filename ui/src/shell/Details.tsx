@@ -1,11 +1,11 @@
 /** One event of the trace in full: who, where, the stacks with every frame. */
 import { useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
-import { remember } from "../api/data";
-import { ask } from "../api/query";
+import { rememberName } from "../api/data";
+import { liveQuery } from "../api/query";
 import type { EventAnswer, Who } from "../api/types";
 import { whoText } from "../api/who";
-import { Busy, Trouble } from "../parts/Messages";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import { StackFrames } from "../stacks/StackFrames";
 import * as store from "../state/store";
 import { durationText, timeText } from "../units";
@@ -15,22 +15,22 @@ export function Details() {
 }
 
 function Open() {
-  const { answer } = useMemo(
+  const { state } = useMemo(
     () =>
-      ask<EventAnswer>(() => {
+      liveQuery<EventAnswer>(() => {
         const trace = store.trace.value;
         const event = store.event.value;
         if (trace === null || event === null) return null;
         return {
           key: `${trace} ${event.kind} ${event.index}`,
           subject: event.kind,
-          ask: (signal) =>
+          fetch: (signal) =>
             getJson(tracePath(trace, "event"), { [event.kind]: event.index }, signal),
         };
       }),
     [],
   );
-  const { data, error } = answer.value;
+  const { data, error } = state.value;
   return (
     <aside class="details" aria-label="Event" data-event={data ? `${data.kind}-${data.index}` : ""}>
       <header>
@@ -43,9 +43,9 @@ function Open() {
           ✕
         </button>
       </header>
-      {error && <Trouble error={error} />}
+      {error && <ErrorMessage error={error} />}
       {!data && !error && <Busy what="Looking it up …" />}
-      {data && <Facts event={data} />}
+      {data && <EventFields event={data} />}
     </aside>
   );
 }
@@ -57,7 +57,7 @@ const TITLES = {
   provider: "Noted event",
 } as const;
 
-function Facts({ event }: { event: EventAnswer }) {
+function EventFields({ event }: { event: EventAnswer }) {
   const rows: [string, string | Who][] = [
     ["at", timeText(event.time, 1)],
     ["CPU", String(event.cpu)],
@@ -95,7 +95,7 @@ function Facts({ event }: { event: EventAnswer }) {
         {rows.map(([name, value]) => (
           <div key={name}>
             <dt>{name}</dt>
-            <dd>{typeof value === "string" ? value : <Person who={value} />}</dd>
+            <dd>{typeof value === "string" ? value : <ThreadButton who={value} />}</dd>
           </div>
         ))}
       </dl>
@@ -108,14 +108,14 @@ function Facts({ event }: { event: EventAnswer }) {
   );
 }
 
-function Person({ who }: { who: Who }) {
+function ThreadButton({ who }: { who: Who }) {
   // A thread that nobody knows is in no list, so that nothing can be narrowed to it.
   if (who.tid < 0) return <>{whoText(who)}</>;
-  remember(who);
+  rememberName(who);
   if (who.tid === 0) return <>nobody (idle)</>;
   return (
     <button
-      class="proof"
+      class="text-link"
       title="Only this thread, everywhere"
       onClick={() => store.select({ thread: who.thread })}
     >

@@ -36,7 +36,7 @@ export function Help() {
           <h2>Colours</h2>
           <ul class="legend">
             {STATES.map((state) => (
-              <li key={state.id} title={state.says}>
+              <li key={state.id} title={state.description}>
                 <svg class="swatch" width="12" height="12" viewBox="0 0 8 8" aria-hidden="true">
                   <Tile state={state} />
                 </svg>{" "}

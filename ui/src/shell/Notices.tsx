@@ -1,10 +1,10 @@
 /** Short messages: shown for a moment, and read out by screen readers. */
 import { useSignalEffect } from "@preact/signals";
-import { said, toast } from "../state/store";
+import { announced, toast } from "../state/store";
 
 const SHOWN_MS = 3500;
 
-export function Spoken() {
+export function Notices() {
   useSignalEffect(() => {
     if (toast.value === "") return;
     const timer = setTimeout(() => (toast.value = ""), SHOWN_MS);
@@ -13,7 +13,7 @@ export function Spoken() {
   return (
     <>
       <div class="sr-only" role="status" aria-live="polite">
-        {said.value}
+        {announced.value}
       </div>
       {toast.value && (
         <div class="toast" aria-hidden="true">

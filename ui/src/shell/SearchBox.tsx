@@ -2,15 +2,15 @@
 import { effect, useSignal, useSignalEffect } from "@preact/signals";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
-import { remember } from "../api/data";
-import { ask } from "../api/query";
-import type { Found } from "../api/types";
+import { rememberName } from "../api/data";
+import { liveQuery } from "../api/query";
+import type { SearchResult } from "../api/types";
 import { whoText } from "../api/who";
 import * as store from "../state/store";
 import { count } from "../units";
 import { searchFocus } from "./panels";
 
-interface Hit {
+interface SearchEntry {
   readonly id: string;
   readonly kind: string;
   readonly name: string;
@@ -19,18 +19,18 @@ interface Hit {
 }
 
 /** Milliseconds after the last key before the server is asked. */
-const PAUSE = 150;
+const SEARCH_DELAY_MS = 150;
 
 export function SearchBox() {
   const field = useRef<HTMLInputElement>(null);
   const open = useSignal(false);
   const at = useSignal(0);
-  const hurried = useSignal(false);
+  const enterPending = useSignal(false);
   const asked = useSignal(store.search.value);
   const regex = /^\/.*\/$/.test(asked.value);
   const found = useMemo(
     () =>
-      ask<Found>(() => {
+      liveQuery<SearchResult>(() => {
         const trace = store.trace.value;
         const text = asked.value;
         if (trace === null || text.length < 2) return null;
@@ -43,7 +43,7 @@ export function SearchBox() {
         return {
           key: JSON.stringify([trace, params]),
           subject: trace,
-          ask: (signal) => getJson(tracePath(trace, "search"), params, signal),
+          fetch: (signal) => getJson(tracePath(trace, "search"), params, signal),
         };
       }),
     [],
@@ -61,11 +61,11 @@ export function SearchBox() {
   );
   useSignalEffect(() => {
     const text = store.search.value;
-    const timer = setTimeout(() => (asked.value = text), PAUSE);
+    const timer = setTimeout(() => (asked.value = text), SEARCH_DELAY_MS);
     return () => clearTimeout(timer);
   });
 
-  const { data, error, loading } = found.answer.value;
+  const { data, error, loading } = found.state.value;
   // What is shown may still be about the letters before the last one.
   const stale = loading || asked.value !== store.search.value;
   // Afterwards the page's own keys work again.
@@ -77,8 +77,8 @@ export function SearchBox() {
   const total = data ? data.total.threads + data.total.processes + data.total.functions : 0;
   // Enter that came before the answer takes its first line as soon as it is there.
   useEffect(() => {
-    if (!hurried.value || stale) return;
-    hurried.value = false;
+    if (!enterPending.value || stale) return;
+    enterPending.value = false;
     hits[0]?.go();
   });
   const current = Math.min(at.value, Math.max(0, hits.length - 1));
@@ -106,7 +106,7 @@ export function SearchBox() {
           store.search.value = event.currentTarget.value;
           open.value = true;
           at.value = 0;
-          hurried.value = false;
+          enterPending.value = false;
         }}
         onKeyDown={(event) => {
           const move = { ArrowDown: 1, ArrowUp: -1 }[event.key];
@@ -115,7 +115,7 @@ export function SearchBox() {
           else if (event.key === "Enter") {
             if (stale) {
               asked.value = store.search.value;
-              hurried.value = true;
+              enterPending.value = true;
             } else hits[current]?.go();
           } else if (event.key === "Escape") {
             if (open.value) open.value = false;
@@ -168,8 +168,8 @@ export function SearchBox() {
   );
 }
 
-function hitsOf(found: Found, close: () => void): Hit[] {
-  const hits: Hit[] = [];
+function hitsOf(found: SearchResult, close: () => void): SearchEntry[] {
+  const hits: SearchEntry[] = [];
   for (const thread of found.threads) {
     hits.push({
       id: `hit-t${thread.who.thread}`,
@@ -177,7 +177,7 @@ function hitsOf(found: Found, close: () => void): Hit[] {
       name: whoText(thread.who),
       more: "",
       go: () => {
-        remember(thread.who);
+        rememberName(thread.who);
         store.select({ thread: thread.who.thread, process: null });
         store.reveal.value = { lane: thread.lane, at: store.window.value.from };
         close();

@@ -3,7 +3,7 @@ import { processName, threadName } from "../api/data";
 import * as store from "../state/store";
 import { durationText, lengthOf, timeText } from "../units";
 
-export function Restriction() {
+export function SelectionBar() {
   const { range, thread, process, stack } = store.selection.value;
   const chips: { id: string; what: string; text: string; clear: Partial<store.Selection> }[] = [];
   if (range !== null) {
@@ -33,7 +33,7 @@ export function Restriction() {
     chips.push({ id: "stack", what: "stacks with", text: stack, clear: { stack: null } });
   return (
     <div
-      class="restriction"
+      class="selection-bar"
       role="group"
       aria-label="Selection: everything shown is restricted to it"
     >

@@ -6,13 +6,13 @@ import * as store from "../state/store";
 
 /** The upper part's share; kept while the page is open. */
 const share = signal(0.52);
-const LEAST = 0.15;
+const MIN_SHARE = 0.15;
 
 export function Split({ upper, lower }: { upper: ComponentChildren; lower: ComponentChildren }) {
   const ref = useRef<HTMLDivElement>(null);
   const dragging = useSignal(false);
   const layout = store.layout.value;
-  const move = (to: number) => (share.value = Math.min(1 - LEAST, Math.max(LEAST, to)));
+  const move = (to: number) => (share.value = Math.min(1 - MIN_SHARE, Math.max(MIN_SHARE, to)));
   return (
     <div ref={ref} class={`split ${layout}`}>
       {layout !== "timeline" && (
@@ -27,8 +27,8 @@ export function Split({ upper, lower }: { upper: ComponentChildren; lower: Compo
           aria-orientation="horizontal"
           aria-label="Between the view and the timeline"
           aria-valuenow={Math.round(share.value * 100)}
-          aria-valuemin={LEAST * 100}
-          aria-valuemax={100 - LEAST * 100}
+          aria-valuemin={MIN_SHARE * 100}
+          aria-valuemax={100 - MIN_SHARE * 100}
           tabIndex={0}
           onKeyDown={(event) => {
             const step = { ArrowUp: -0.05, ArrowDown: 0.05 }[event.key];

@@ -4,10 +4,10 @@ import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
 import { whereParams } from "../api/params";
-import { ask } from "../api/query";
+import { liveQuery } from "../api/query";
 import type { ButterflyNode, Ranking, Butterfly as Wings } from "../api/types";
-import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Messages";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 import { count, durationText, percent, plural } from "../units";
 import { functionMenu } from "./StackFrames";
@@ -18,19 +18,19 @@ function params() {
 }
 
 export function Butterfly() {
-  const questions = useMemo(
+  const queries = useMemo(
     () => ({
-      ranking: ask<Ranking>(() => {
+      ranking: liveQuery<Ranking>(() => {
         const trace = store.trace.value;
         if (trace === null || !status.value.data?.ready.tables) return null;
         const asked = { ...params(), limit: 500 };
         return {
           key: JSON.stringify([trace, asked]),
           subject: `${trace} ${asked.of} ${asked.by}`,
-          ask: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal),
+          fetch: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal),
         };
       }),
-      wings: ask<Wings>(() => {
+      wings: liveQuery<Wings>(() => {
         const trace = store.trace.value;
         const name = store.stacks.value.function;
         if (trace === null || name === "" || !status.value.data?.ready.tables) return null;
@@ -38,7 +38,7 @@ export function Butterfly() {
         return {
           key: JSON.stringify([trace, asked]),
           subject: name,
-          ask: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal),
+          fetch: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal),
         };
       }),
     }),
@@ -46,18 +46,18 @@ export function Butterfly() {
   );
   useEffect(
     () => () => {
-      questions.ranking.stop();
-      questions.wings.stop();
+      queries.ranking.stop();
+      queries.wings.stop();
     },
     [],
   );
-  const ranking = questions.ranking.answer.value;
-  const wings = questions.wings.answer.value;
+  const ranking = queries.ranking.state.value;
+  const wings = queries.wings.state.value;
   return (
     <div class="butterfly" data-ready={!ranking.loading && !wings.loading}>
       <div class="ranking">
         {ranking.error ? (
-          <Trouble error={ranking.error} />
+          <ErrorMessage error={ranking.error} />
         ) : ranking.data ? (
           <Ranked data={ranking.data} />
         ) : (
@@ -70,7 +70,7 @@ export function Butterfly() {
             Choose a function on the left: who leads to it stands above, what it leads to below.
           </p>
         )}
-        {wings.error && <Trouble error={wings.error} />}
+        {wings.error && <ErrorMessage error={wings.error} />}
         {store.stacks.value.function !== "" && !wings.error && !wings.data && (
           <Busy what="Gathering callers and callees …" />
         )}
@@ -132,7 +132,7 @@ function Ranked({ data }: { data: Ranking }) {
               <td class="num">{count(entry.count)}</td>
               <td>
                 <button
-                  class="proof name"
+                  class="text-link name"
                   data-function={entry.name}
                   onClick={() => choose(entry.name)}
                   onContextMenu={(event) => {

@@ -3,17 +3,17 @@ import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
 import { whereParams } from "../api/params";
-import { ask } from "../api/query";
-import type { HotFunction, HotFunctions } from "../api/types";
+import { liveQuery } from "../api/query";
+import type { HotFunctions as FunctionList, HotFunction } from "../api/types";
 import { copy } from "../copy";
-import { Busy, Trouble } from "../parts/Messages";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import * as store from "../state/store";
 import { count, plural } from "../units";
 
-export function Hot() {
-  const questions = useMemo(() => {
+export function HotFunctions() {
+  const queries = useMemo(() => {
     const question = <T,>(function_: () => string | null) =>
-      ask<T>(() => {
+      liveQuery<T>(() => {
         const trace = store.trace.value;
         const name = function_();
         if (trace === null || name === null || !status.value.data?.ready.tables) return null;
@@ -21,27 +21,27 @@ export function Hot() {
         return {
           key: JSON.stringify([trace, asked]),
           subject: `${trace} ${name}`,
-          ask: (signal) => getJson(tracePath(trace, "hot"), asked, signal),
+          fetch: (signal) => getJson(tracePath(trace, "hot"), asked, signal),
         };
       });
     return {
-      list: question<HotFunctions>(() => ""),
+      list: question<FunctionList>(() => ""),
       one: question<HotFunction>(() => store.stacks.value.function || null),
     };
   }, []);
   useEffect(
     () => () => {
-      questions.list.stop();
-      questions.one.stop();
+      queries.list.stop();
+      queries.one.stop();
     },
     [],
   );
-  const list = questions.list.answer.value;
-  const one = questions.one.answer.value;
+  const list = queries.list.state.value;
+  const one = queries.one.state.value;
   return (
     <div class="butterfly" data-ready={!list.loading && !one.loading}>
       <div class="ranking">
-        {list.error && <Trouble error={list.error} />}
+        {list.error && <ErrorMessage error={list.error} />}
         {!list.data && !list.error && <Busy what="Counting the samples …" />}
         {list.data && <Functions data={list.data} />}
       </div>
@@ -49,7 +49,7 @@ export function Hot() {
         {store.stacks.value.function === "" && (
           <p class="empty">Choose a function on the left to see its instructions.</p>
         )}
-        {one.error && <Trouble error={one.error} />}
+        {one.error && <ErrorMessage error={one.error} />}
         {store.stacks.value.function !== "" && !one.error && !one.data && (
           <Busy what="Disassembling …" />
         )}
@@ -59,7 +59,7 @@ export function Hot() {
   );
 }
 
-function Functions({ data }: { data: HotFunctions }) {
+function Functions({ data }: { data: FunctionList }) {
   if (data.functions.length === 0)
     return <p class="empty">No CPU sample is within the selection.</p>;
   return (
@@ -82,7 +82,7 @@ function Functions({ data }: { data: HotFunctions }) {
             <td class="num">{(entry.share * 100).toFixed(1)} %</td>
             <td>
               <button
-                class="proof name"
+                class="text-link name"
                 title={entry.module ?? ""}
                 onClick={() =>
                   (store.stacks.value = {

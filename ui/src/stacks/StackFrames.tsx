@@ -3,11 +3,11 @@
 import { signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
-import { ask } from "../api/query";
+import { liveQuery } from "../api/query";
 import type { Frame, StackAnswer, StackRef } from "../api/types";
 import { copy } from "../copy";
-import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Messages";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 
 const NAMES = { wait: "Waited in", wake: "Woken from", sample: "Executing" } as const;
@@ -15,23 +15,23 @@ const NAMES = { wait: "Waited in", wake: "Woken from", sample: "Executing" } as 
 export function StackFrames({ stack }: { stack: StackRef }) {
   const asked = useMemo(() => signal(stack), []);
   asked.value = stack;
-  const question = useMemo(
+  const query = useMemo(
     () =>
-      ask<StackAnswer>(() => {
+      liveQuery<StackAnswer>(() => {
         const trace = store.trace.value;
         const { stack: id, kind } = asked.value;
         return trace === null
           ? null
           : {
               key: `${trace} ${kind} ${id}`,
-              ask: (signal) => getJson(tracePath(trace, "stack"), { id, kind }, signal),
+              fetch: (signal) => getJson(tracePath(trace, "stack"), { id, kind }, signal),
             };
       }),
     [],
   );
-  useEffect(() => question.stop, []);
-  const { data, error } = question.answer.value;
-  if (error) return <Trouble error={error} />;
+  useEffect(() => query.stop, []);
+  const { data, error } = query.state.value;
+  if (error) return <ErrorMessage error={error} />;
   if (!data) return <Busy what="Looking up the stack …" />;
   return (
     <section aria-label={NAMES[data.kind]}>

@@ -2,7 +2,7 @@
 import { Flame } from "../flame/Flame";
 import * as store from "../state/store";
 import { Butterfly } from "./Butterfly";
-import { Hot } from "./HotFunctions";
+import { HotFunctions } from "./HotFunctions";
 import "./stacks.css";
 
 const OF: readonly { of: store.StackKind; title: string; hint: string }[] = [
@@ -88,7 +88,7 @@ export function Stacks() {
         {state.form === "butterfly" ? (
           <Butterfly />
         ) : state.form === "address" ? (
-          <Hot />
+          <HotFunctions />
         ) : (
           <Flame />
         )}

@@ -82,9 +82,9 @@ export const layout = signal<Layout>("split");
 /** The open stall; its wait chain is drawn. */
 export const stall = signal<StallId | null>(null);
 /** The hop of the open stall's chain that is looked at, from 0. */
-export const hop = signal<number | null>(null);
+export const chainLink = signal<number | null>(null);
 /** Moments and stretches that the user marked and keeps. */
-export const kept = signal<readonly Range[]>([]);
+export const pageMarks = signal<readonly Range[]>([]);
 export const search = signal("");
 /** The event whose details stand beside the view. */
 export const event = signal<EventKey | null>(null);
@@ -121,7 +121,7 @@ export const hovered = signal<{ thread: ThreadIx | null; process: ProcessIx | nu
 /** Not in the URL: a lane that the timeline scrolls to and marks, as after a click on a word of the answer. */
 export const reveal = signal<{ lane: string; at: Ns } | null>(null);
 /** Not in the URL: what the live region says to a screen reader. */
-export const said = signal("");
+export const announced = signal("");
 /** Not in the URL: a short message at the bottom, as after copying. */
 export const toast = signal("");
 
@@ -159,7 +159,7 @@ export function clearSelection(): void {
 export function openStall(id: StallId, at: Range): void {
   batch(() => {
     stall.value = id;
-    hop.value = null;
+    chainLink.value = null;
     event.value = null;
     reveal.value = null;
     select({ range: at, thread: null, process: null });
@@ -171,7 +171,7 @@ export function openStall(id: StallId, at: Range): void {
 export function explain(): void {
   batch(() => {
     stall.value = null;
-    hop.value = null;
+    chainLink.value = null;
     view.value = "answers";
     if (layout.value === "timeline") layout.value = "split";
   });
@@ -185,12 +185,12 @@ export function openTrace(name: string | null): void {
     shown.value = null;
     selection.value = NO_SELECTION;
     stall.value = null;
-    hop.value = null;
+    chainLink.value = null;
     event.value = null;
     reveal.value = null;
     view.value = "answers";
     layout.value = "split";
-    kept.value = [];
+    pageMarks.value = [];
     search.value = "";
     table.value = {
       preset: "waits",
@@ -206,7 +206,7 @@ export function openTrace(name: string | null): void {
 }
 
 /** Says something to screen readers, and shows it for a moment. */
-export function say(text: string): void {
-  said.value = text;
+export function notify(text: string): void {
+  announced.value = text;
   toast.value = text;
 }

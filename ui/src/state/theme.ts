@@ -6,14 +6,14 @@ export type Density = "comfortable" | "compact";
 
 const KEY = "unhitch-look";
 
-interface Look {
+interface Preferences {
   theme?: Theme;
   density?: Density;
 }
 
-function stored(): Look {
+function stored(): Preferences {
   try {
-    return JSON.parse(localStorage.getItem(KEY) ?? "{}") as Look;
+    return JSON.parse(localStorage.getItem(KEY) ?? "{}") as Preferences;
   } catch {
     // Storage can be forbidden, or hold what another program wrote.
     return {};
@@ -24,7 +24,7 @@ export const theme = signal<Theme>("dark");
 export const density = signal<Density>("comfortable");
 
 /** Takes the stored look or the system's, and writes changes into the document; call once. */
-export function dress(doc: Document): void {
+export function applyTheme(doc: Document): void {
   const look = stored();
   theme.value =
     look.theme ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");

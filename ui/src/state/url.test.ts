@@ -1,16 +1,16 @@
 import { expect, test } from "vitest";
 import { processIx, range, threadIx } from "../units";
-import { type Place, parse, write } from "./url";
+import { parse, type UrlState, write } from "./url";
 
 const USUAL = parse("");
 
-test("a place with nothing special needs no words", () => {
+test("a state with nothing special needs no words", () => {
   expect(write({ ...USUAL, trace: null })).toBe("");
   expect(write(parse("?trace=a.hitch"))).toBe("?trace=a.hitch");
 });
 
 test("everything comes back as it was written", () => {
-  const place: Place = {
+  const state: UrlState = {
     trace: "2026-01-02_03-04-05 ä&?.hitch",
     view: "stacks",
     layout: "timeline",
@@ -22,8 +22,8 @@ test("everything comes back as it was written", () => {
       stack: "operator<<, (&)",
     },
     stall: 3,
-    hop: 0,
-    kept: [range(7, 7), range(20, 9_007_199_254_740_991)],
+    chainLink: 0,
+    pageMarks: [range(7, 7), range(20, 9_007_199_254_740_991)],
     search: "/a|b/",
     event: { kind: "provider", index: 18 },
     table: {
@@ -43,7 +43,7 @@ test("everything comes back as it was written", () => {
       by: "module",
     },
   };
-  expect(parse(write(place))).toEqual(place);
+  expect(parse(write(state))).toEqual(state);
 });
 
 test("an ungrouped table is not the preset's grouping", () => {
@@ -53,8 +53,8 @@ test("an ungrouped table is not the preset's grouping", () => {
 });
 
 test("nonsense is as if it were not there", () => {
-  const place = parse(
+  const state = parse(
     "?trace=a&view=x&window=9-5&range=a-b&thread=-1&event=foo-1&stall=1e9&marks=5-4,x,,-1&of=none&form=&layout=full",
   );
-  expect(place).toEqual({ ...USUAL, trace: "a" });
+  expect(state).toEqual({ ...USUAL, trace: "a" });
 });

@@ -7,7 +7,7 @@ import { type Arrangement, kindOf, spec, title } from "./arrange";
 import { cellText, isStack } from "./cells";
 
 const HEIGHT = 74;
-const MOST = 60;
+const MAX_ENTRIES = 60;
 const COLORS = ["--blue", "--gold", "--lock", "--memory"];
 
 export function Graph({ of, first }: { of: Arrangement; first: TablePage | null }) {
@@ -38,7 +38,7 @@ function columnIndex(page: TablePage, text: string): number {
 }
 
 function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: number }) {
-  const rows = page.rows.slice(0, MOST);
+  const rows = page.rows.slice(0, MAX_ENTRIES);
   const slot = Math.min(90, width / Math.max(1, rows.length));
   const bar = Math.max(1, (slot - 4) / of.graph.length);
   return (

@@ -2,8 +2,8 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Cell, StackRef } from "../api/types";
-import { follow } from "../navigate";
-import { openMenu } from "../parts/Menu";
+import { navigateTo } from "../navigate";
+import { openMenu } from "../parts/MenuHost";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
 import { density } from "../state/theme";
@@ -51,23 +51,27 @@ export function Grid({ of, onStack }: GridProps) {
     const element = ref.current;
     if (element) element.scrollTop = scroll.toShow(view, element.scrollTop, active.value);
   };
-  const openRow = (place: tree.Place) => {
-    if (place.row === null) return;
-    if (place.level.path.length < of.by.length) model.toggle(place);
-    else if (place.row.lane !== null || place.row.from !== null)
-      follow({ lane: place.row.lane, from: place.row.from, to: place.row.to });
+  const openRow = (entry: tree.VisibleRow) => {
+    if (entry.row === null) return;
+    if (entry.level.path.length < of.by.length) model.toggle(entry);
+    else if (entry.row.lane !== null || entry.row.from !== null)
+      navigateTo({ lane: entry.row.lane, from: entry.row.from, to: entry.row.to });
   };
-  const menuFor = (place: tree.Place, at: number, where: Element | { x: number; y: number }) => {
+  const menuFor = (
+    entry: tree.VisibleRow,
+    at: number,
+    where: Element | { x: number; y: number },
+  ) => {
     const text = texts[at];
-    const cell = text === undefined ? undefined : cellOf(of, place, text, at);
+    const cell = text === undefined ? undefined : cellOf(of, entry, text, at);
     if (text === undefined || cell === undefined) return;
-    openMenu("This value", cellMenu(of, text, cell, place.row, onStack), where);
+    openMenu("This value", cellMenu(of, text, cell, entry.row, onStack), where);
   };
 
   const onKeyDown = (event: KeyboardEvent) => {
-    const place = tree.rowAt(root, active.value);
+    const entry = tree.rowAt(root, active.value);
     const perPage = Math.max(1, Math.floor(view.viewHeight / rowHeight) - 1);
-    const depth = place?.level.path.length ?? 0;
+    const depth = entry?.level.path.length ?? 0;
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (event.key === "ArrowDown") goTo(active.value + 1);
     else if (event.key === "ArrowUp") goTo(active.value - 1);
@@ -76,33 +80,33 @@ export function Grid({ of, onStack }: GridProps) {
     else if (event.key === "Home") goTo(0);
     else if (event.key === "End") goTo(view.rows - 1);
     else if (event.key === "ArrowRight") {
-      if (place && depth < of.by.length && column.value <= depth && !tree.isOpen(place))
-        model.toggle(place);
+      if (entry && depth < of.by.length && column.value <= depth && !tree.isOpen(entry))
+        model.toggle(entry);
       else column.value = Math.min(texts.length - 1, column.value + 1);
     } else if (event.key === "ArrowLeft") {
       if (column.value > depth) column.value -= 1;
-      else if (place && tree.isOpen(place)) model.toggle(place);
-      else if (place?.level.parent)
-        goTo(tree.visibleIndex(place.level.parent.level, place.level.parent.index));
+      else if (entry && tree.isOpen(entry)) model.toggle(entry);
+      else if (entry?.level.parent)
+        goTo(tree.visibleIndex(entry.level.parent.level, entry.level.parent.index));
       else column.value = Math.max(0, column.value - 1);
-    } else if ((event.key === "Enter" || event.key === " ") && place) openRow(place);
-    else if ((event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey)) && place) {
+    } else if ((event.key === "Enter" || event.key === " ") && entry) openRow(entry);
+    else if ((event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey)) && entry) {
       const row = document.getElementById(`row-${active.value}`);
-      if (row) menuFor(place, column.value, row);
+      if (row) menuFor(entry, column.value, row);
     } else return;
     event.preventDefault();
   };
 
   const rows = [];
   for (let at = seen.first; at < seen.last; at++) {
-    const place = tree.rowAt(root, at);
-    if (!place) break;
+    const entry = tree.rowAt(root, at);
+    if (!entry) break;
     rows.push(
       <Row
         key={at}
         of={of}
         at={at}
-        place={place}
+        entry={entry}
         texts={texts}
         template={template}
         y={HEAD + seen.top + (at - seen.first) * rowHeight}
@@ -113,15 +117,15 @@ export function Grid({ of, onStack }: GridProps) {
           active.value = at;
           column.value = cell;
           const text = texts[cell];
-          const value = text === undefined ? undefined : cellOf(of, place, text, cell);
-          if (isStack(value) && place.level.path.length !== cell) onStack(value);
-          else if (cell <= place.level.path.length || place.level.path.length === of.by.length)
-            openRow(place);
+          const value = text === undefined ? undefined : cellOf(of, entry, text, cell);
+          if (isStack(value) && entry.level.path.length !== cell) onStack(value);
+          else if (cell <= entry.level.path.length || entry.level.path.length === of.by.length)
+            openRow(entry);
         }}
         onMenu={(cell, event) => {
           active.value = at;
           column.value = cell;
-          menuFor(place, cell, { x: event.clientX, y: event.clientY });
+          menuFor(entry, cell, { x: event.clientX, y: event.clientY });
         }}
       />,
     );
@@ -209,10 +213,15 @@ function matches(column: { column: string; aggregate: string | null }, text: str
 }
 
 /** The cell of a row under a column; `undefined` where the row has none. */
-function cellOf(of: Arrangement, place: tree.Place, text: string, at: number): Cell | undefined {
-  const { row, page } = place;
+function cellOf(
+  of: Arrangement,
+  entry: tree.VisibleRow,
+  text: string,
+  at: number,
+): Cell | undefined {
+  const { row, page } = entry;
   if (!row || !page) return undefined;
-  const depth = place.level.path.length;
+  const depth = entry.level.path.length;
   if (at < of.by.length) return at === depth ? row.cells[0] : undefined;
   const leaf = depth === of.by.length;
   const { aggregate, column } = spec(text);
@@ -226,7 +235,7 @@ function cellOf(of: Arrangement, place: tree.Place, text: string, at: number): C
 interface RowProps {
   of: Arrangement;
   at: number;
-  place: tree.Place;
+  entry: tree.VisibleRow;
   texts: readonly string[];
   template: string;
   y: number;
@@ -240,7 +249,7 @@ interface RowProps {
 function Row({
   of,
   at,
-  place,
+  entry,
   texts,
   template,
   y,
@@ -250,10 +259,10 @@ function Row({
   onClick,
   onMenu,
 }: RowProps) {
-  const depth = place.level.path.length;
+  const depth = entry.level.path.length;
   const grouped = depth < of.by.length;
-  const open = tree.isOpen(place);
-  const { row } = place;
+  const open = tree.isOpen(entry);
+  const { row } = entry;
   return (
     <div
       id={`row-${at}`}
@@ -272,7 +281,7 @@ function Row({
       }}
     >
       {texts.map((text, i) => {
-        const cell = cellOf(of, place, text, i);
+        const cell = cellOf(of, entry, text, i);
         const kind = kindOf(of.info, text);
         const group = i === depth && grouped;
         const moment = !grouped && i === of.by.length - 1 && row?.from != null;
@@ -319,7 +328,7 @@ function Row({
 function Text({ cell, text, group }: { cell: Cell | undefined; text: string; group: boolean }) {
   if (isStack(cell)) {
     return (
-      <span class="told">
+      <span class="stack-text">
         <bdi>{text}</bdi>
       </span>
     );

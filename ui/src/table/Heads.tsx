@@ -1,6 +1,6 @@
 /** The column heads with the gold and the blue bar; columns are dragged across them, or moved by keys. */
 import { useSignal } from "@preact/signals";
-import { openMenu } from "../parts/Menu";
+import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 import {
   type Arrangement,
@@ -9,8 +9,8 @@ import {
   asPlain,
   columnOf,
   kindOf,
+  moveTo,
   order,
-  place,
   remove,
   spec,
   step,
@@ -29,7 +29,7 @@ interface Drag {
 }
 
 /** A press that moves less is a click. */
-const MOVED = 5;
+const MIN_DRAG_PX = 5;
 
 export function Heads({ of, widths }: { of: Arrangement; widths: readonly number[] }) {
   const drag = useSignal<Drag | null>(null);
@@ -71,7 +71,7 @@ export function Heads({ of, widths }: { of: Arrangement; widths: readonly number
   };
   const apply = (text: string, zone: Zone, index: number) => {
     if (zone === "by" && asPlain(text) === null) {
-      store.say("A count cannot be grouped by.");
+      store.notify("A count cannot be grouped by.");
       return;
     }
     if (
@@ -79,11 +79,11 @@ export function Heads({ of, widths }: { of: Arrangement; widths: readonly number
       of.by.length - (of.by.includes(text) ? 1 : 0) > 0 &&
       asAggregate(of.info, text) === null
     ) {
-      store.say(`${title(text).name} has no sum; it shows in single rows.`);
+      store.notify(`${title(text).name} has no sum; it shows in single rows.`);
     }
     store.table.value = {
       ...store.table.value,
-      ...place(of, text, zone, index),
+      ...moveTo(of, text, zone, index),
       sort: store.table.value.sort || of.sort,
     };
   };
@@ -147,7 +147,8 @@ export function Heads({ of, widths }: { of: Arrangement; widths: readonly number
                 if (!drag.value) return;
                 const left =
                   event.currentTarget.closest(".heads")?.getBoundingClientRect().left ?? 0;
-                const moved = drag.value.moved || Math.abs(event.clientX - drag.value.from) > MOVED;
+                const moved =
+                  drag.value.moved || Math.abs(event.clientX - drag.value.from) > MIN_DRAG_PX;
                 drag.value = { ...drag.value, x: event.clientX - left, moved };
               }}
               onPointerUp={() => {

@@ -6,8 +6,8 @@ import { hasStacks } from "../api/params";
 import type { StackRef, TablePage } from "../api/types";
 import { register } from "../commands";
 import { copy } from "../copy";
-import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Messages";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { openMenu } from "../parts/MenuHost";
 import { StackFrames } from "../stacks/StackFrames";
 import * as store from "../state/store";
 import { plural } from "../units";
@@ -19,7 +19,7 @@ import * as model from "./model";
 import "./table.css";
 
 /** More is cut, and that is said. */
-const COPIED = 5000;
+const MAX_COPIED_ROWS = 5000;
 
 /** Each reason once, with the columns that hold nothing for it. */
 function byReason(
@@ -41,7 +41,7 @@ function byReason(
 
 export function Tables() {
   const peeked = useSignal<StackRef | null>(null);
-  useEffect(() => model.followTable(), []);
+  useEffect(() => model.watchTable(), []);
   useEffect(
     () =>
       register(
@@ -79,7 +79,7 @@ export function Tables() {
     [],
   );
   const { data, error } = tables.value;
-  if (error) return <Trouble error={error} />;
+  if (error) return <ErrorMessage error={error} />;
   if (!data) return <Busy what="Preparing the tables …" />;
   const of = model.arrangement.value;
   const trouble = model.error.value;
@@ -170,7 +170,7 @@ export function Tables() {
           Not recorded{columns === "" ? "" : ` (${columns})`}: {why}. {advice}
         </p>
       ))}
-      {trouble && <Trouble error={trouble} again={model.again} />}
+      {trouble && <ErrorMessage error={trouble} retry={model.reload} />}
       {of && !trouble && (
         <>
           <Graph of={of} first={first} />
@@ -286,7 +286,7 @@ function additions(of: Arrangement) {
 
 async function copyAs(form: (table: Copied) => string, name: string): Promise<void> {
   try {
-    const page = await model.everything(COPIED);
+    const page = await model.everything(MAX_COPIED_ROWS);
     if (!page) return;
     const more = page.total - page.rows.length;
     const copied: Copied = {
@@ -300,6 +300,6 @@ async function copyAs(form: (table: Copied) => string, name: string): Promise<vo
       `${plural(page.rows.length, "row")} as ${name}${more > 0 ? `; ${plural(more, "row")} more were cut` : ""}`,
     );
   } catch {
-    store.say("The rows could not be fetched.");
+    store.notify("The rows could not be fetched.");
   }
 }

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import type { TableInfo, Tables } from "../api/types";
 import type { TableState } from "../state/store";
-import { place, remove, resolve, step, UNGROUPED } from "./arrange";
+import { moveTo, remove, resolve, step, UNGROUPED } from "./arrange";
 
 const column = (name: string, kind: TableInfo["columns"][number]["kind"], sum = false) => ({
   name,
@@ -76,24 +76,24 @@ test("ungrouped, sums are the columns behind them and counts have none", () => {
 
 test("a column dragged across the gold bar groups, and back again it does not", () => {
   const of = arranged();
-  const in_ = place(of, "max:waited", "by", 1);
+  const in_ = moveTo(of, "max:waited", "by", 1);
   expect(in_.by).toEqual(["thread", "waited", "reason"]);
   expect(in_.show).toEqual(["count"]);
-  const out = place(arranged(in_), "reason", "show", 0);
+  const out = moveTo(arranged(in_), "reason", "show", 0);
   expect(out.by).toEqual(["thread", "waited"]);
   expect(arranged(out).show).toEqual(["count"]);
 });
 
 test("the last group dragged out leaves single rows, not the preset's groups", () => {
   const of = arranged({ by: ["thread"] });
-  const out = place(of, "thread", "show", 0);
+  const out = moveTo(of, "thread", "show", 0);
   expect(out.by).toEqual(UNGROUPED);
   expect(arranged(out).by).toEqual([]);
   expect(arranged(out).show[0]).toBe("thread");
 });
 
 test("a count cannot be grouped by", () => {
-  expect(place(arranged(), "count", "by", 0)).toEqual({
+  expect(moveTo(arranged(), "count", "by", 0)).toEqual({
     by: ["thread", "reason"],
     show: ["count", "max:waited"],
     graph: ["sum:waited"],
@@ -101,7 +101,7 @@ test("a count cannot be grouped by", () => {
 });
 
 test("across the blue bar a column is drawn", () => {
-  expect(place(arranged(), "count", "graph", 0)).toMatchObject({
+  expect(moveTo(arranged(), "count", "graph", 0)).toMatchObject({
     show: ["max:waited"],
     graph: ["count", "sum:waited"],
   });

@@ -91,7 +91,7 @@ export function resolve(tables: Tables, state: TableState): Arrangement | null {
         : []
       : state.graph;
   const form = (text: string) => (grouped ? asAggregate(info, text) : asPlain(text));
-  const fit = (list: readonly string[]) =>
+  const usable = (list: readonly string[]) =>
     [
       ...new Set(
         list
@@ -100,9 +100,9 @@ export function resolve(tables: Tables, state: TableState): Arrangement | null {
           .filter((text): text is string => text !== null),
       ),
     ].filter((text) => !by.includes(text));
-  const graph = fit(wantedGraph);
-  let show = fit(wanted).filter((text) => !graph.includes(text));
-  if (show.length + graph.length === 0) show = fit(grouped ? info.aggregates : info.show);
+  const graph = usable(wantedGraph);
+  let show = usable(wanted).filter((text) => !graph.includes(text));
+  if (show.length + graph.length === 0) show = usable(grouped ? info.aggregates : info.show);
   const sort =
     state.sort === "" ? (ofPreset && state.by.length === 0 ? ofPreset.sort : "") : state.sort;
   return { info, by, show, graph, sort: fitSort(sort, grouped, info) };
@@ -125,7 +125,7 @@ export function order(sort: string): { what: string; down: boolean } {
 }
 
 /** The state after a column was dragged (or moved by keys) to place `index` of a zone, counted without the column itself. */
-export function place(
+export function moveTo(
   now: Arrangement,
   text: string,
   zone: Zone,

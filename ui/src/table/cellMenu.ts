@@ -1,8 +1,8 @@
-/** What can be done with a value of a table: filter in place, select, follow, copy. */
+/** What can be done with a value of a table: filter in place, select, navigateTo, copy. */
 import type { Cell, StackRef, TableRow } from "../api/types";
 import { copy } from "../copy";
-import { follow } from "../navigate";
-import type { MenuItem } from "../parts/Menu";
+import { navigateTo } from "../navigate";
+import type { MenuItem } from "../parts/MenuHost";
 import { butterfly, functionMenu } from "../stacks/StackFrames";
 import * as store from "../state/store";
 import { type Arrangement, kindOf, spec } from "./arrange";
@@ -72,7 +72,7 @@ export function cellMenu(
   if (row && (row.lane !== null || row.from !== null))
     items.push({
       title: "Show on the timeline",
-      run: () => follow({ lane: row.lane, from: row.from, to: row.to }),
+      run: () => navigateTo({ lane: row.lane, from: row.from, to: row.to }),
     });
   const lane = /^t(\d+)$/.exec(row?.lane ?? "");
   if (lane)

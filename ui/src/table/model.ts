@@ -97,7 +97,7 @@ async function load(
 }
 
 /** Another table, order, filter or selection begins anew. */
-export function followTable(): () => void {
+export function watchTable(): () => void {
   let key = "";
   const stop = effect(() => {
     const of = arrangement.value;
@@ -107,7 +107,7 @@ export function followTable(): () => void {
         : JSON.stringify([store.trace.value, pageParams(of, tree.root(), 0, 0), of.graph]);
     if (next === key) return;
     key = next;
-    again();
+    reload();
   });
   return () => {
     stop();
@@ -117,7 +117,7 @@ export function followTable(): () => void {
   };
 }
 
-export function again(): void {
+export function reload(): void {
   controller.abort();
   controller = new AbortController();
   current = tree.root();
@@ -127,9 +127,9 @@ export function again(): void {
   if (arrangement.peek() !== null) want(0, 1);
 }
 
-export function toggle(place: tree.Place): void {
-  if (place.row === null || place.row.key === null) return;
-  tree.toggle(place);
+export function toggle(entry: tree.VisibleRow): void {
+  if (entry.row === null || entry.row.key === null) return;
+  tree.toggle(entry);
   version.value += 1;
 }
 

@@ -1,7 +1,7 @@
 /** Scrolling through more rows than a browser's scroll bar can hold: beyond a height the bar's place is scaled. */
 
 /** Browsers stop laying out correctly somewhere above 10 million pixels. */
-const TALLEST = 4_000_000;
+const MAX_CONTENT_PX = 4_000_000;
 
 export interface Scrolling {
   readonly rows: number;
@@ -10,7 +10,7 @@ export interface Scrolling {
 }
 
 export function contentHeight(s: Scrolling): number {
-  return Math.min(TALLEST, s.rows * s.rowHeight);
+  return Math.min(MAX_CONTENT_PX, s.rows * s.rowHeight);
 }
 
 /** Pixels scrolled per pixel of the bar: 1 but for very long tables. */

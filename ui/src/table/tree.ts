@@ -15,14 +15,14 @@ export interface Level {
   total: number | null;
   readonly pages: Map<number, TablePage>;
   readonly asked: Set<number>;
-  /** Opened rows by their place in this level, in order. */
+  /** Opened rows by their entry in this level, in order. */
   readonly opened: Map<number, Level>;
 }
 
 /** A visible row. */
-export interface Place {
+export interface VisibleRow {
   readonly level: Level;
-  /** Its place within the level. */
+  /** Its entry within the level. */
   readonly index: number;
   /** `null` while its page is on the way. */
   readonly row: TableRow | null;
@@ -45,7 +45,7 @@ export function size(of: Level): number {
 }
 
 /** The visible row `at` (from 0), or `null` past the end. */
-export function rowAt(of: Level, at: number): Place | null {
+export function rowAt(of: Level, at: number): VisibleRow | null {
   let left = at;
   let next = 0;
   for (const [index, inner] of [...of.opened].sort((a, b) => a[0] - b[0])) {
@@ -63,7 +63,7 @@ export function rowAt(of: Level, at: number): Place | null {
   return { level: of, index, row: page?.rows[index % PAGE] ?? null, page };
 }
 
-/** The visible place of a level's row `index`. */
+/** The visible entry of a level's row `index`. */
 export function visibleIndex(of: Level, index: number): number {
   let at = index;
   for (const [opened, inner] of of.opened) if (opened < index) at += size(inner);
@@ -71,30 +71,30 @@ export function visibleIndex(of: Level, index: number): number {
 }
 
 /** Opens a row or closes it; says whether it is open now. */
-export function toggle(place: Place): boolean {
-  if (place.row?.key == null) return false;
-  if (place.level.opened.delete(place.index)) return false;
-  place.level.opened.set(
-    place.index,
-    level([...place.level.path, place.row.key], { level: place.level, index: place.index }),
+export function toggle(entry: VisibleRow): boolean {
+  if (entry.row?.key == null) return false;
+  if (entry.level.opened.delete(entry.index)) return false;
+  entry.level.opened.set(
+    entry.index,
+    level([...entry.level.path, entry.row.key], { level: entry.level, index: entry.index }),
   );
   return true;
 }
 
-export function isOpen(place: Place): boolean {
-  return place.level.opened.has(place.index);
+export function isOpen(entry: VisibleRow): boolean {
+  return entry.level.opened.has(entry.index);
 }
 
 /** The pages that visible rows `from` to `to` lack and nobody has asked for yet. */
 export function missing(of: Level, from: number, to: number): { level: Level; page: number }[] {
   const out: { level: Level; page: number }[] = [];
   for (let at = from; at < to; at++) {
-    const place = rowAt(of, at);
-    if (place === null) break;
-    const page = Math.floor(place.index / PAGE);
-    if (place.page === null && !place.level.asked.has(page)) {
-      place.level.asked.add(page);
-      out.push({ level: place.level, page });
+    const entry = rowAt(of, at);
+    if (entry === null) break;
+    const page = Math.floor(entry.index / PAGE);
+    if (entry.page === null && !entry.level.asked.has(page)) {
+      entry.level.asked.add(page);
+      out.push({ level: entry.level, page });
     }
   }
   return out;

@@ -7,17 +7,24 @@ const chosen = signal(new Map<string, number>());
 /** Columns of sentences and command lines. */
 const LONG: readonly string[] = ["cause", "command line"];
 
-const NARROWEST = 44;
+const MIN_WIDTH_PX = 44;
 /** To which texts shrink by themselves. */
-const LEAST = { text: 100, stack: 230 } as const;
-const USUAL = { text: 170, stack: 320, duration: 124, time: 128, count: 92, number: 84 } as const;
+const MIN_SHRUNK_PX = { text: 100, stack: 230 } as const;
+const DEFAULT_PX = {
+  text: 170,
+  stack: 320,
+  duration: 124,
+  time: 128,
+  count: 92,
+  number: 84,
+} as const;
 
 /** Right of the last column: a scroll bar, and the handle that makes the column wider. */
-const BESIDE = 22;
+const RIGHT_MARGIN_PX = 22;
 
 export function setWidth(text: string, width: number): void {
   const next = new Map(chosen.value);
-  next.set(text, Math.max(NARROWEST, Math.round(width)));
+  next.set(text, Math.max(MIN_WIDTH_PX, Math.round(width)));
   chosen.value = next;
 }
 
@@ -25,16 +32,16 @@ export function columnWidths(of: Arrangement, room: number): number[] {
   const texts = [...of.by, ...of.show, ...of.graph];
   const widths = texts.map(
     (text, i) =>
-      chosen.value.get(text) ?? Math.max(i === 0 ? 190 : 0, USUAL[kindOf(of.info, text)]),
+      chosen.value.get(text) ?? Math.max(i === 0 ? 190 : 0, DEFAULT_PX[kindOf(of.info, text)]),
   );
-  const left = room - BESIDE - widths.reduce((sum, width) => sum + width, 0);
+  const left = room - RIGHT_MARGIN_PX - widths.reduce((sum, width) => sum + width, 0);
   if (left <= 0) {
     // Texts give way first, so that the numbers at the right can be seen.
     const spare = texts.map((text, i) => {
       const kind = kindOf(of.info, text);
       return chosen.value.has(text) || (kind !== "text" && kind !== "stack")
         ? 0
-        : Math.max(0, (widths[i] ?? 0) - LEAST[kind]);
+        : Math.max(0, (widths[i] ?? 0) - MIN_SHRUNK_PX[kind]);
     });
     const all = spare.reduce((sum, width) => sum + width, 0);
     return all === 0

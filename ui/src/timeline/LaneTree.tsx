@@ -30,12 +30,13 @@ function goTo(row: Row | undefined): void {
 
 async function look(row: LaneRow, at: number, step: number): Promise<void> {
   const slice = await lookAt(row.lane.id, at, step);
-  if (slice) model.told.value = `${sliceLines(row, slice).join(". ")}. At ${timeText(slice.from)}.`;
+  if (slice)
+    model.announcement.value = `${sliceLines(row, slice).join(". ")}. At ${timeText(slice.from)}.`;
 }
 
 function onKey(event: KeyboardEvent): void {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
-  const rows = model.layoutNow.peek().rows;
+  const rows = model.rowLayout.peek().rows;
   const index = Math.max(
     0,
     rows.findIndex((r) => r.key === model.row.peek()),
@@ -93,23 +94,23 @@ function onKey(event: KeyboardEvent): void {
 function pin(row: LaneRow): void {
   const focus = model.focus.peek();
   if (!focus) return;
-  const places = model.places.peek();
+  const geometry = model.canvasGeometry.peek();
   const x =
-    places.labels +
-    Math.min(Math.max(model.scale.peek().x(focus.from), 0), places.width - places.labels);
-  const y = places.head + row.top + row.height - model.scroll.peek();
-  model.tip.value = { x, y, lines: sliceLines(row, focus.slice), pinned: true };
+    geometry.labels +
+    Math.min(Math.max(model.scale.peek().x(focus.from), 0), geometry.width - geometry.labels);
+  const y = geometry.head + row.top + row.height - model.scroll.peek();
+  model.tooltip.value = { x, y, lines: sliceLines(row, focus.slice), pinned: true };
 }
 
-export function Mirror() {
-  const rows = model.layoutNow.value.rows;
+export function LaneTree() {
+  const rows = model.rowLayout.value.rows;
   const current = model.row.value;
   const selected = store.selection.value.thread;
   const active = rows.find((r) => r.key === current);
   return (
     <>
       <div
-        class="tl-mirror"
+        class="tl-tree"
         role="tree"
         tabIndex={0}
         aria-label="Lanes of the timeline. Up and down: lanes. Right and left: events of a lane, or open and close. Enter: details. Space: filter by the thread."
@@ -146,8 +147,8 @@ export function Mirror() {
           ),
         )}
       </div>
-      <p class="tl-told" aria-live="polite">
-        {model.told.value}
+      <p class="tl-announcement" aria-live="polite">
+        {model.announcement.value}
       </p>
     </>
   );

@@ -3,7 +3,7 @@ import { useLayoutEffect, useRef } from "preact/hooks";
 import { STATES } from "../draw/states";
 import { type Theme } from "../draw/theme";
 import * as model from "./data/model";
-import { buildTable, keyOf, LEVELS, lookOfHue, lookOfState } from "./draw/looks";
+import { buildTable, COVER_STEPS, keyOf, lookOfHue, lookOfState } from "./draw/looks";
 import { blit } from "./draw/raster";
 
 const WIDTH = 28;
@@ -16,7 +16,7 @@ function Swatch({ looks, theme }: { looks: readonly number[]; theme: Theme }) {
     if (!ctx) return;
     const image = new ImageData(WIDTH, HEIGHT);
     const keys = new Uint16Array(WIDTH).map((_, x) =>
-      keyOf(looks[Math.floor((x * looks.length) / WIDTH)] ?? 0, LEVELS - 1, false),
+      keyOf(looks[Math.floor((x * looks.length) / WIDTH)] ?? 0, COVER_STEPS - 1, false),
     );
     blit(keys, buildTable(theme, HEIGHT), HEIGHT, new Uint32Array(image.data.buffer), WIDTH, 0);
     ctx.putImageData(image, 0, 0);
@@ -46,7 +46,7 @@ export function Legend() {
               <dt>
                 <Swatch looks={[lookOfState(state.code)]} theme={theme} /> {state.name}
               </dt>
-              <dd>{state.says}</dd>
+              <dd>{state.description}</dd>
             </div>
           ))}
           <div>

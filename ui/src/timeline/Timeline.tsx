@@ -12,7 +12,7 @@ import * as model from "./data/model";
 import { Painter } from "./draw/painter";
 import { registerKeys } from "./input/keys";
 import { Pointer } from "./input/pointer";
-import { Mirror } from "./LaneTree";
+import { LaneTree } from "./LaneTree";
 import { Legend } from "./Legend";
 import { Tooltip } from "./Tooltip";
 import "./timeline.css";
@@ -20,7 +20,7 @@ import "./timeline.css";
 /** What the script that measures the drawing listens to; the detail is the milliseconds. */
 export const DRAWN = "timeline-drawn";
 
-function follow(
+function mount(
   root: HTMLElement,
   scroller: HTMLElement,
   room: HTMLElement,
@@ -52,8 +52,8 @@ function follow(
   };
   scroller.addEventListener("scroll", onScroll, { passive: true });
   const onKey = (event: KeyboardEvent) => {
-    if (event.key !== "Escape" || !model.tip.peek()?.pinned) return;
-    model.tip.value = null;
+    if (event.key !== "Escape" || !model.tooltip.peek()?.pinned) return;
+    model.tooltip.value = null;
     event.preventDefault();
   };
   addEventListener("keydown", onKey, { capture: true });
@@ -76,7 +76,7 @@ function follow(
       });
     }),
     effect(() => {
-      room.style.height = `${model.places.value.head + model.layoutNow.value.height}px`;
+      room.style.height = `${model.canvasGeometry.value.head + model.rowLayout.value.height}px`;
     }),
     effect(() => {
       const wanted = model.scroll.value;
@@ -91,7 +91,7 @@ function follow(
       const window = store.window.value;
       root.dataset.from = String(Math.round(window.from));
       root.dataset.to = String(Math.round(window.to));
-      root.dataset.labels = String(model.places.value.labels);
+      root.dataset.labels = String(model.canvasGeometry.value.labels);
       settle();
     }),
     effect(() => {
@@ -143,14 +143,14 @@ export function Timeline() {
       over.current,
     ] as const;
     const [a, b, c, d, e] = parts;
-    return a && b && c && d && e ? follow(a, b, c, d, e) : undefined;
+    return a && b && c && d && e ? mount(a, b, c, d, e) : undefined;
   }, []);
   return (
     <div class="timeline tl" ref={root} data-ready="false">
       <div class="tl-scroll" ref={scroller}>
         <div class="tl-room" ref={room}>
           <div class="tl-stack">
-            <Mirror />
+            <LaneTree />
             <canvas class="tl-base" ref={base} aria-hidden="true" />
             <canvas class="tl-over" ref={over} aria-hidden="true" />
           </div>

@@ -1,15 +1,15 @@
 /** The small box beside the pointer; pinned by a click, it can be read, selected and closed. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { copy } from "../copy";
-import { placeTip } from "../draw/tooltip";
+import { placeTooltip } from "../draw/tooltip";
 import * as model from "./data/model";
 
 export function Tooltip() {
-  const tip = model.tip.value;
+  const tip = model.tooltip.value;
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     if (!tip || !box.current) return;
-    const { left, top } = placeTip(
+    const { left, top } = placeTooltip(
       tip.x,
       tip.y,
       box.current.offsetWidth,
@@ -41,7 +41,7 @@ export function Tooltip() {
           >
             Copy
           </button>
-          <button type="button" class="btn" onClick={() => (model.tip.value = null)}>
+          <button type="button" class="btn" onClick={() => (model.tooltip.value = null)}>
             Close
           </button>
         </p>

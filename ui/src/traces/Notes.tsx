@@ -5,7 +5,7 @@ import { send } from "../api/client";
 import { asApiError } from "../api/query";
 import * as store from "../state/store";
 
-export function traceAddress(name: string): string {
+export function traceUrl(name: string): string {
   return `/api/traces/${encodeURIComponent(name)}`;
 }
 
@@ -36,13 +36,13 @@ function Field({ name, notes, changed }: NotesProps) {
     if (text.peek() === before) return;
     saved.current = text.peek();
     try {
-      await send("PATCH", traceAddress(name), { notes: saved.current });
-      store.say("Notes saved.");
+      await send("PATCH", traceUrl(name), { notes: saved.current });
+      store.notify("Notes saved.");
       changed();
     } catch (error) {
       saved.current = before;
       const told = asApiError(error);
-      store.say(`Not saved: ${told.message}. ${told.hint}`);
+      store.notify(`Not saved: ${told.message}. ${told.hint}`);
     }
   };
   // A dialog that closes takes the field away without its being left.

@@ -3,33 +3,33 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { getJson, send } from "../api/client";
 import { server } from "../api/data";
-import { asApiError, ask } from "../api/query";
+import { asApiError, liveQuery } from "../api/query";
 import type { TraceEntry } from "../api/types";
 import { Dialog } from "../parts/Dialog";
-import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Messages";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 import { bytesText, durationText, plural } from "../units";
-import { Notes, traceAddress } from "./Notes";
+import { Notes, traceUrl } from "./Notes";
 import { upload, uploads } from "./upload";
 import "./traces.css";
 
-type Asked = { what: "rename" | "delete"; entry: TraceEntry };
+type OpenDialog = { what: "rename" | "delete"; entry: TraceEntry };
 
 export function Traces() {
   const list = useMemo(
     () =>
-      ask<{ traces: TraceEntry[] }>(() => ({
+      liveQuery<{ traces: TraceEntry[] }>(() => ({
         key: "traces",
-        ask: (signal) => getJson("/api/traces", {}, signal),
+        fetch: (signal) => getJson("/api/traces", {}, signal),
       })),
     [],
   );
   useEffect(() => list.stop, []);
   const over = useSignal(false);
-  const asked = useSignal<Asked | null>(null);
+  const asked = useSignal<OpenDialog | null>(null);
   const filter = useSignal("");
-  const { data, error } = list.answer.value;
+  const { data, error } = list.state.value;
   const editable = server.value.data?.editable ?? false;
   const take = (files: FileList | null | undefined) => {
     const added = [...(files ?? [])];
@@ -38,7 +38,7 @@ export function Traces() {
         if (!done) return;
         // One file is added to be looked at, unless its user looks at another by now.
         if (added.length === 1 && store.trace.value === null) store.openTrace(file.name);
-        else list.again();
+        else list.refetch();
       });
     }
   };
@@ -116,7 +116,7 @@ export function Traces() {
           )}
         </div>
       ))}
-      {error && <Trouble error={error} again={list.again} />}
+      {error && <ErrorMessage error={error} retry={list.refetch} />}
       {!data && !error && <Busy what="Looking into the folder …" />}
       {data && (
         <ul class="trace-list">
@@ -126,7 +126,7 @@ export function Traces() {
               entry={entry}
               editable={editable}
               ask={(what) => (asked.value = { what, entry })}
-              changed={list.again}
+              changed={list.refetch}
             />
           ))}
         </ul>
@@ -144,10 +144,18 @@ export function Traces() {
         </p>
       )}
       {asked.value?.what === "rename" && (
-        <Rename entry={asked.value.entry} close={() => (asked.value = null)} changed={list.again} />
+        <Rename
+          entry={asked.value.entry}
+          close={() => (asked.value = null)}
+          changed={list.refetch}
+        />
       )}
       {asked.value?.what === "delete" && (
-        <Delete entry={asked.value.entry} close={() => (asked.value = null)} changed={list.again} />
+        <Delete
+          entry={asked.value.entry}
+          close={() => (asked.value = null)}
+          changed={list.refetch}
+        />
       )}
     </main>
   );
@@ -161,7 +169,7 @@ function Card({
 }: {
   entry: TraceEntry;
   editable: boolean;
-  ask: (what: Asked["what"]) => void;
+  ask: (what: OpenDialog["what"]) => void;
   changed: () => void;
 }) {
   const facts = [
@@ -230,11 +238,11 @@ function Rename({
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          void send("PATCH", traceAddress(entry.name), { name: name.value.trim() }).then(
+          void send("PATCH", traceUrl(entry.name), { name: name.value.trim() }).then(
             () => {
               close();
               changed();
-              store.say("Renamed.");
+              store.notify("Renamed.");
             },
             (error: unknown) => {
               const told = asApiError(error);
@@ -296,11 +304,11 @@ function Delete({
         <button
           class="btn danger"
           onClick={() =>
-            void send("DELETE", traceAddress(entry.name)).then(
+            void send("DELETE", traceUrl(entry.name)).then(
               () => {
                 close();
                 changed();
-                store.say("Deleted.");
+                store.notify("Deleted.");
               },
               (error: unknown) => {
                 const told = asApiError(error);

@@ -1,6 +1,6 @@
 /** Sends a file to the folder; `fetch` cannot tell how far an upload is, so this is the older way. */
 import { signal } from "@preact/signals";
-import { say } from "../state/store";
+import { notify } from "../state/store";
 import { bytesText } from "../units";
 
 export interface Upload {
@@ -23,7 +23,7 @@ function change(id: number, to: Partial<Upload> | null): void {
 }
 
 /** Milliseconds that a refusal stays to be read. */
-const READ = 12_000;
+const ERROR_SHOWN_MS = 12_000;
 
 export function upload(file: File, limit: number): Promise<boolean> {
   const id = ++last;
@@ -34,7 +34,7 @@ export function upload(file: File, limit: number): Promise<boolean> {
   ];
   const refuse = (error: string) => {
     change(id, { error });
-    setTimeout(() => change(id, null), READ);
+    setTimeout(() => change(id, null), ERROR_SHOWN_MS);
     return false;
   };
   if (file.size > limit)
@@ -54,7 +54,7 @@ export function upload(file: File, limit: number): Promise<boolean> {
     request.onload = () => {
       if (request.status === 201) {
         change(id, null);
-        say(`Added ${file.name}.`);
+        notify(`Added ${file.name}.`);
         resolve(true);
         return;
       }

@@ -87,7 +87,7 @@ describe.skipIf(unfit("access") !== null)("access", () => {
   }
 
   test("an event's details and an open menu have no serious finding", async () => {
-    await page.locator(".answer .proof[title*='event']").first().click();
+    await page.locator(".answer .text-link[title*='event']").first().click();
     await page.waitForSelector(".details[data-event]:not([data-event=''])");
     await settled(page);
     expect(await findings()).toEqual([]);
@@ -218,7 +218,7 @@ describe.skipIf(unfit("access") !== null)("access", () => {
         }
         await page.goto(there);
         await page.waitForSelector("[data-answer]");
-        await page.locator(".answer .proof[title*='event']").first().click();
+        await page.locator(".answer .text-link[title*='event']").first().click();
         await page.waitForSelector(".details[data-event]:not([data-event=''])");
         await whole("an event");
         await page.keyboard.press("Escape");

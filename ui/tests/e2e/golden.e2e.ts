@@ -74,7 +74,7 @@ describe.skipIf(unfit("golden") !== null)("golden", () => {
     expect(ended.length * 2).toBeGreaterThan(links.length);
     expect(links.some((link) => link.startsWith("Taskmgr 69196"))).toBe(true);
     // Its waker leads to the wake-up: who, of whom, from where.
-    await page.locator(".hop .proof").click();
+    await page.locator(".hop .text-link").click();
     await details().waitFor();
     await settled(page);
     expect(await details().innerText()).toMatch(/Wake-up.*Woken from.*LeaveCrit/s);
@@ -110,11 +110,11 @@ describe.skipIf(unfit("golden") !== null)("golden", () => {
       ["BracketRight", last],
     ] as const) {
       await page.keyboard.press(key);
-      await page.waitForSelector(`[data-hop='${to}']`);
+      await page.waitForSelector(`[data-link='${to}']`);
       await settled(page);
       expect(new URL(page.url()).searchParams.get("hop")).toBe(String(to));
       const [link, shown] = [chain[to], await shownWindow(page)];
-      expect(await page.locator(".hop").innerText()).toContain(
+      expect(await page.locator(".link-details").innerText()).toContain(
         `${link?.who.name} ${link?.who.tid}`,
       );
       expect(link !== undefined && link.from < shown.to && shown.from < link.to).toBe(true);

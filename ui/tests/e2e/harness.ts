@@ -233,7 +233,7 @@ export async function settled(page: Page): Promise<void> {
     const open = await page.evaluate(() =>
       [
         ...document.querySelectorAll<HTMLElement>(
-          "[data-ready]:not([data-ready=true]), .busy, [aria-busy=true], .trouble, .tl-problem",
+          "[data-ready]:not([data-ready=true]), .busy, [aria-busy=true], .error-box, .tl-problem",
         ),
       ].map((part) => `${part.className} ${part.innerText.slice(0, 80)}`),
     );
@@ -269,13 +269,13 @@ export async function windowChanges(
 /** Walks the open stall's chain back from its end by the mouse; what each link says, in order of time. */
 export async function walkBack(page: Page): Promise<string[]> {
   const earlier = page.getByRole("button", { name: "‹ earlier" });
-  const links = Number.parseInt(await page.locator("[data-hop]").innerText(), 10);
+  const links = Number.parseInt(await page.locator("[data-link]").innerText(), 10);
   expect(links).toBeGreaterThan(0);
   const said: string[] = [];
   for (let at = links - 1; at >= 0; at--) {
     await earlier.click();
-    await page.waitForSelector(`[data-hop='${at}']`);
-    said.unshift(await page.locator(".hop").innerText());
+    await page.waitForSelector(`[data-link='${at}']`);
+    said.unshift(await page.locator(".link-details").innerText());
     expect(new URL(page.url()).searchParams.get("hop")).toBe(String(at));
   }
   expect(await earlier.isDisabled()).toBe(true);

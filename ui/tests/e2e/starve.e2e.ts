@@ -99,18 +99,18 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.locator("[data-stall-row]").first().click();
     await settled(page);
     // This chain is one link: from no link both keys lead to it, and beyond it there is nothing.
-    expect(await page.locator("[data-hop]").innerText()).toBe("1 link");
+    expect(await page.locator("[data-link]").innerText()).toBe("1 link");
     for (const key of ["BracketLeft", "BracketRight"]) {
       await page.locator("[data-stall-row]").first().click();
-      await page.waitForSelector("[data-hop='']");
+      await page.waitForSelector("[data-link='']");
       await settled(page);
       await page.locator(".answers-text").focus();
       await page.keyboard.press(key);
-      await page.waitForSelector("[data-hop='0']");
+      await page.waitForSelector("[data-link='0']");
       await settled(page);
-      expect(await page.locator("[data-hop]").innerText()).toBe("link 1 of 1");
+      expect(await page.locator("[data-link]").innerText()).toBe("link 1 of 1");
       expect(new URL(page.url()).searchParams.get("hop")).toBe("0");
-      expect(await page.locator(".hop").innerText()).toMatch(
+      expect(await page.locator(".link-details").innerText()).toMatch(
         /^typing \d+ .*waited \(lock\) for 1\.\d+ s .*, until inspector \d+/,
       );
       const there = page.url();
@@ -124,8 +124,8 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.locator("[data-stall-row]").first().click();
     await settled(page);
     expect(await page.locator(".clause.remedy").innerText()).toMatch(/^REMEDY/);
-    expect(await page.locator(".clause.remedy .proof").count()).toBe(0);
-    const machine = page.locator(".clause.machine .proof");
+    expect(await page.locator(".clause.remedy .text-link").count()).toBe(0);
+    const machine = page.locator(".clause.machine .text-link");
     expect(await machine.getAttribute("title")).toBe("Show on the timeline");
     await machine.click();
     await settled(page);
@@ -135,7 +135,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
   test("a clause leads to the event that proves it", async () => {
     await page.locator("[data-stall-row]").first().click();
     await settled(page);
-    await page.locator(".answer .proof[title*='event']").first().click();
+    await page.locator(".answer .text-link[title*='event']").first().click();
     await page.waitForSelector(".details[data-event]:not([data-event=''])");
     expect(new URL(page.url()).searchParams.get("event")).toMatch(/^(switch|waking|sample)-\d+$/);
     await page.keyboard.press("Escape");
@@ -201,8 +201,8 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
   test("a wrong filter is explained, and mended", async () => {
     await page.getByRole("textbox", { name: "Filter" }).fill("waited >> 5");
     await page.keyboard.press("Enter");
-    await page.waitForSelector(".tables .trouble");
-    expect(await page.locator(".trouble-what").innerText()).toMatch(/expected|found/);
+    await page.waitForSelector(".tables .error-box");
+    expect(await page.locator(".error-message").innerText()).toMatch(/expected|found/);
     // The browser tells of the 400 that the page asked for.
     await page.getByRole("textbox", { name: "Filter" }).fill("");
     await page.keyboard.press("Enter");

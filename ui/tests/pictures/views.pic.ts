@@ -83,7 +83,7 @@ const VIEWS: readonly View[] = [
     trace: "move-my-mouse.hitch",
     act: async (page) => {
       await page.keyboard.press("BracketLeft");
-      await page.waitForSelector(".hop");
+      await page.waitForSelector(".link-details");
       await page.keyboard.press("KeyZ");
       await page.keyboard.press("KeyZ");
     },
@@ -121,7 +121,7 @@ const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
     trace: "starve.hitch",
     colorScheme: "dark",
     act: async (page) => {
-      await page.locator(".answer .proof[title*='event']").first().click();
+      await page.locator(".answer .text-link[title*='event']").first().click();
       await page.waitForSelector(".details[data-event]:not([data-event=''])");
     },
   },

@@ -9,7 +9,15 @@ import * as store from "../../state/store";
 import { decode } from "./decode";
 import * as model from "./model";
 import type { Marks } from "./protocol";
-import { fitsWell, forget, nearLanes, next, stillUseful, type Want, withMargin } from "./requests";
+import {
+  fitsWell,
+  forget,
+  nearLanes,
+  nextRequest,
+  stillUseful,
+  type ViewRequest,
+  withMargin,
+} from "./requests";
 import { lanesHeight, plotWidth } from "./scene";
 
 /** Requests under way; the picture is complete at 0. */
@@ -18,14 +26,14 @@ export const pending = signal(0);
 /** Asks again after so long when the server says that it is not ready. */
 const RETRY_MS = 400;
 
-/** Follows a wish that changes all the time: lets a request finish while its answer is useful, and starts the newest wish then. */
-class Follower<W> {
+/** Follows a wanted that changes all the time: lets a request finish while its answer is useful, and starts the newest wanted then. */
+class Fetcher<W> {
   private current: { want: W; controller: AbortController } | null = null;
   private refused = "";
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
-    private readonly wish: () => W | null,
+    private readonly wanted: () => W | null,
     private readonly useful: (want: W) => boolean,
     private readonly bring: (want: W, signal: AbortSignal) => Promise<void>,
   ) {}
@@ -35,7 +43,7 @@ class Follower<W> {
       if (this.useful(this.current.want)) return;
       this.stop();
     }
-    const want = this.wish();
+    const want = this.wanted();
     // What was refused is not asked again until something else is wanted.
     if (want === null || JSON.stringify(want) === this.refused) return;
     const mine = { want, controller: new AbortController() };
@@ -79,26 +87,26 @@ class Follower<W> {
 const ready = (): boolean => status.value.data?.ready.lanes ?? false;
 const path = (resource: string): string => tracePath(store.trace.peek() ?? "", resource);
 
-let sampled: ReadonlySet<string> = new Set();
+let lanesWithSamples: ReadonlySet<string> = new Set();
 
 const near = (): string[] =>
   nearLanes(
-    model.layoutNow.peek().rows,
+    model.rowLayout.peek().rows,
     model.scroll.peek(),
-    lanesHeight(model.places.peek()),
-    sampled,
+    lanesHeight(model.canvasGeometry.peek()),
+    lanesWithSamples,
   );
-const width = (): number => plotWidth(model.places.peek());
+const width = (): number => plotWidth(model.canvasGeometry.peek());
 const drawable = (): boolean =>
   store.trace.peek() !== null &&
   ready() &&
   model.size.peek().width > 0 &&
   store.extent.peek().to > 1;
 
-const viewFollower = new Follower<Want>(
+const viewFetcher = new Fetcher<ViewRequest>(
   () =>
     drawable()
-      ? next(model.views, near(), store.window.peek(), width(), store.extent.peek())
+      ? nextRequest(model.views, near(), store.window.peek(), width(), store.extent.peek())
       : null,
   (want) => stillUseful(want, store.window.peek(), width()),
   async (want, signal) => {
@@ -116,9 +124,9 @@ const viewFollower = new Follower<Want>(
   },
 );
 
-type CurveWant = Omit<Want, "lanes">;
+type CurveRequest = Omit<ViewRequest, "lanes">;
 
-const curveFollower = new Follower<CurveWant>(
+const curveFetcher = new Fetcher<CurveRequest>(
   () => {
     if (!drawable()) return null;
     const have = model.curve.peek();
@@ -143,13 +151,13 @@ const curveFollower = new Follower<CurveWant>(
   },
 );
 
-interface ListWant {
+interface ListRequest {
   readonly trace: string;
   readonly params: Params;
 }
 
 let lanesFor = "";
-const lanesWish = (): ListWant | null => {
+const wantedLanes = (): ListRequest | null => {
   const trace = store.trace.peek();
   if (trace === null || !ready()) return null;
   const want = {
@@ -158,13 +166,13 @@ const lanesWish = (): ListWant | null => {
   };
   return JSON.stringify(want) === lanesFor ? null : want;
 };
-const lanesFollower = new Follower<ListWant>(
-  lanesWish,
-  (want) => lanesWish() !== null && JSON.stringify(lanesWish()) === JSON.stringify(want),
+const lanesFetcher = new Fetcher<ListRequest>(
+  wantedLanes,
+  (want) => wantedLanes() !== null && JSON.stringify(wantedLanes()) === JSON.stringify(want),
   async (want, signal) => {
     const data = await getJson<Lanes>(tracePath(want.trace, "lanes"), want.params, signal);
     lanesFor = JSON.stringify(want);
-    sampled = new Set(
+    lanesWithSamples = new Set(
       [...data.cpus, ...data.processes.flatMap((p) => p.threads)]
         .filter((l) => l.samples > 0)
         .map((l) => l.lane),
@@ -174,19 +182,19 @@ const lanesFollower = new Follower<ListWant>(
 );
 
 let marksFor = "";
-const marksFollower = new Follower<string>(
+const marksFetcher = new Fetcher<string>(
   () =>
     store.trace.peek() !== null && ready() && marksFor !== store.trace.peek()
       ? store.trace.peek()
       : null,
   (trace) => trace === store.trace.peek(),
   async (trace, signal) => {
-    model.marks.value = await getJson<Marks>(tracePath(trace, "marks"), {}, signal);
+    model.recordedMarks.value = await getJson<Marks>(tracePath(trace, "marks"), {}, signal);
     marksFor = trace;
   },
 );
 
-const followers = [viewFollower, curveFollower, lanesFollower, marksFollower];
+const fetchers = [viewFetcher, curveFetcher, lanesFetcher, marksFetcher];
 /** The trace that the model holds; a timeline that is put away and shown again finds everything as it was. */
 let held: string | null = null;
 
@@ -194,18 +202,18 @@ function forgetTrace(): void {
   const trace = store.trace.peek();
   if (trace === held) return;
   held = trace;
-  for (const follower of followers) follower.stop();
+  for (const fetcher of fetchers) fetcher.stop();
   lanesFor = "";
   marksFor = "";
   model.views.clear();
   model.viewsVersion.value = model.viewsVersion.peek() + 1;
   model.curve.value = null;
   model.lanes.value = { cpus: [], processes: [] };
-  model.marks.value = { marks: [], losses: [] };
+  model.recordedMarks.value = { marks: [], losses: [] };
   model.focus.value = null;
-  model.tip.value = null;
+  model.tooltip.value = null;
   model.chosen.value = new Map();
-  model.passing.value = null;
+  model.passingMark.value = null;
   model.scroll.value = 0;
   model.problem.value = "";
 }
@@ -220,29 +228,35 @@ export function start(): () => void {
     effect(() => {
       void [store.trace.value, store.selection.value, store.stall.value, ready()];
       untracked(() => {
-        lanesFollower.poke();
-        marksFollower.poke();
+        lanesFetcher.poke();
+        marksFetcher.poke();
       });
-    }),
-    effect(() => {
-      void [store.trace.value, store.extent.value, store.window.value, model.places.value, ready()];
-      untracked(() => curveFollower.poke());
     }),
     effect(() => {
       void [
         store.trace.value,
         store.extent.value,
         store.window.value,
-        model.places.value,
-        model.layoutNow.value,
+        model.canvasGeometry.value,
+        ready(),
+      ];
+      untracked(() => curveFetcher.poke());
+    }),
+    effect(() => {
+      void [
+        store.trace.value,
+        store.extent.value,
+        store.window.value,
+        model.canvasGeometry.value,
+        model.rowLayout.value,
         model.scroll.value,
         ready(),
       ];
-      untracked(() => viewFollower.poke());
+      untracked(() => viewFetcher.poke());
     }),
   ];
   return () => {
     for (const end of ends) end();
-    for (const follower of followers) follower.stop();
+    for (const fetcher of fetchers) fetcher.stop();
   };
 }

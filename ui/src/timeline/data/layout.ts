@@ -24,13 +24,13 @@ export interface Lane {
   } | null;
 }
 
-interface Place {
+interface RowBox {
   readonly key: string;
   readonly top: number;
   readonly height: number;
 }
 
-export interface Header extends Place {
+export interface HeaderRow extends RowBox {
   readonly kind: "header";
   readonly section: "chain" | "cpus" | "process";
   readonly name: string;
@@ -39,7 +39,7 @@ export interface Header extends Place {
   readonly process: ProcessLanes | null;
 }
 
-export interface LaneRow extends Place {
+export interface LaneRow extends RowBox {
   readonly kind: "lane";
   readonly lane: Lane;
   /** Depth in the chain; null outside of it. */
@@ -48,7 +48,7 @@ export interface LaneRow extends Place {
   readonly section: string;
 }
 
-export type Row = Header | LaneRow;
+export type Row = HeaderRow | LaneRow;
 
 export interface Density {
   readonly header: number;
@@ -68,19 +68,19 @@ export interface Layout {
 }
 
 /** How many lanes are open at the start: about two screens of a laptop. */
-const OPEN_LANES = 60;
+const MAX_OPEN_LANES = 60;
 /** More lanes of a chain would be no picture; the one that is looked at is always among them. */
-const CHAIN_LANES = 30;
+const MAX_CHAIN_LANES = 30;
 /** More CPUs than these would push the threads off the first screen. */
-const OPEN_CPUS = 16;
+const MAX_OPEN_CPUS = 16;
 
 /** The sections that are open unless the user chose otherwise: in their order of relevance until a screen or two is full. */
 export function openAtStart(lanes: Lanes): Set<string> {
   const open = new Set<string>([CHAIN]);
-  if (lanes.cpus.length <= OPEN_CPUS) open.add(CPUS);
+  if (lanes.cpus.length <= MAX_OPEN_CPUS) open.add(CPUS);
   let shown = 0;
   for (const process of lanes.processes) {
-    if (shown > 0 && shown + process.threads.length > OPEN_LANES) continue;
+    if (shown > 0 && shown + process.threads.length > MAX_OPEN_LANES) continue;
     shown += process.threads.length;
     open.add(processKey(process.process));
   }
@@ -94,7 +94,7 @@ export function layout(
   chain: Pick<StallAnswer, "lanes"> | null,
   chosen: ReadonlyMap<string, boolean>,
   density: Density,
-  hopLane: string | null = null,
+  shownLinkLane: string | null = null,
 ): Layout {
   const rows: Row[] = [];
   const open = openAtStart(lanes);
@@ -106,7 +106,7 @@ export function layout(
   const section = (
     key: string,
     name: string,
-    kind: Header["section"],
+    kind: HeaderRow["section"],
     of: readonly { lane: Lane; depth: number | null }[],
     process: ProcessLanes | null,
     height: number,
@@ -149,7 +149,9 @@ export function layout(
       },
       depth,
     }));
-    const drawn = hops.filter(({ lane }, index) => index < CHAIN_LANES || lane.id === hopLane);
+    const drawn = hops.filter(
+      ({ lane }, index) => index < MAX_CHAIN_LANES || lane.id === shownLinkLane,
+    );
     const name = drawn.length < hops.length ? `Wait chain, ${drawn.length} of` : "Wait chain";
     section(CHAIN, name, "chain", drawn, null, density.chain, hops.length);
   }

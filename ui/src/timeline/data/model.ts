@@ -14,7 +14,7 @@ import { Scale } from "./scale";
 import {
   type FocusWake,
   geometry,
-  type KeptMark,
+  type PageMark,
   type Pointing,
   plotWidth,
   type Scene,
@@ -25,7 +25,7 @@ import { wakerOf, wakeText } from "./walk";
 /** What the server said; `feed.ts` writes them. */
 export const lanes = signal<Lanes>({ cpus: [], processes: [] });
 export const curve = signal<Curve | null>(null);
-export const marks = signal<Marks>({ marks: [], losses: [] });
+export const recordedMarks = signal<Marks>({ marks: [], losses: [] });
 export const views = new Map<string, LaneView>();
 /** Counts changes of `views`, which is one map so that its arrays are never copied. */
 export const viewsVersion = signal(0);
@@ -49,17 +49,17 @@ export const focus = signal<{ lane: string; from: number; to: number; slice: Sli
 /** Whether the legend of states is shown. */
 export const legend = signal(false);
 /** What the live region of the timeline says. */
-export const told = signal("");
+export const announcement = signal("");
 /** The mark of `M`, gone with the next; those that are kept are in the store. */
-export const passing = signal<Range | null>(null);
+export const passingMark = signal<Range | null>(null);
 
-export interface Tip {
+export interface TooltipState {
   readonly x: number;
   readonly y: number;
   readonly lines: readonly string[];
   readonly pinned: boolean;
 }
-export const tip = signal<Tip | null>(null);
+export const tooltip = signal<TooltipState | null>(null);
 
 /** The chain of the open stall, once it is there. */
 export const chain = computed(() => {
@@ -67,21 +67,21 @@ export const chain = computed(() => {
   return data !== null && data.id === store.stall.value ? data : null;
 });
 
-const hopLane = computed(() =>
-  store.hop.value === null ? null : (chain.value?.chain[store.hop.value]?.lane ?? null),
+const shownLinkLane = computed(() =>
+  store.chainLink.value === null ? null : (chain.value?.chain[store.chainLink.value]?.lane ?? null),
 );
 
-export const places = computed(() => geometry(size.value.width, size.value.height));
-export const layoutNow = computed<Layout>(() =>
+export const canvasGeometry = computed(() => geometry(size.value.width, size.value.height));
+export const rowLayout = computed<Layout>(() =>
   layout(
     lanes.value,
     chain.value,
     chosen.value,
     density.value === "compact" ? COMPACT : COMFORTABLE,
-    hopLane.value,
+    shownLinkLane.value,
   ),
 );
-export const scale = computed(() => new Scale(store.window.value, plotWidth(places.value)));
+export const scale = computed(() => new Scale(store.window.value, plotWidth(canvasGeometry.value)));
 
 export const names = computed<ReadonlyMap<number, ThreadName>>(() => {
   const out = new Map<number, ThreadName>();
@@ -103,27 +103,27 @@ const matches = computed(() => {
 });
 
 /** All marks, the kept ones first. */
-const kept = computed<readonly KeptMark[]>(() => [
-  ...store.kept.value.map((mark) => ({ ...mark, kept: true })),
-  ...(passing.value === null ? [] : [{ ...passing.value, kept: false }]),
+const pageMarks = computed<readonly PageMark[]>(() => [
+  ...store.pageMarks.value.map((mark) => ({ ...mark, kept: true })),
+  ...(passingMark.value === null ? [] : [{ ...passingMark.value, kept: false }]),
 ]);
 
 export const scene = computed<Scene>(() => {
   void viewsVersion.value;
   return {
-    geometry: places.value,
+    geometry: canvasGeometry.value,
     theme: theme.value,
     scale: scale.value,
-    layout: layoutNow.value,
+    layout: rowLayout.value,
     scroll: scroll.value,
     views,
     names: names.value,
     curve: curve.value,
-    marks: marks.value.marks,
-    losses: marks.value.losses,
+    recordedMarks: recordedMarks.value.marks,
+    losses: recordedMarks.value.losses,
     chain: chain.value,
-    hop: store.hop.value,
-    kept: kept.value,
+    chainLink: store.chainLink.value,
+    pageMarks: pageMarks.value,
     matches: matches.value,
     selected: { thread: store.selection.value.thread, process: store.selection.value.process },
   };
@@ -151,10 +151,13 @@ export const pixelNs = () => duration(1 / scale.peek().pxPerNs);
 
 /** How far the lanes can be scrolled. */
 export const scrollEnd = () =>
-  Math.max(0, layoutNow.peek().height - (places.peek().height - places.peek().head));
+  Math.max(
+    0,
+    rowLayout.peek().height - (canvasGeometry.peek().height - canvasGeometry.peek().head),
+  );
 
 export function toggle(section: string): void {
-  const header = layoutNow.peek().rows.find((r) => r.key === section);
+  const header = rowLayout.peek().rows.find((r) => r.key === section);
   const open = header?.kind === "header" && header.open;
   chosen.value = new Map(chosen.peek()).set(section, !open);
 }

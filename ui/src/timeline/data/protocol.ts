@@ -2,7 +2,7 @@
 import type { Loss, StackRef, Wake, Who } from "../../api/types";
 import type { Ns } from "../../units";
 
-export interface Mark {
+export interface RecordedMark {
   time: Ns;
   to: Ns | null;
   kind: string;
@@ -11,7 +11,7 @@ export interface Mark {
 }
 
 export interface Marks {
-  marks: Mark[];
+  marks: RecordedMark[];
   losses: Loss[];
 }
 

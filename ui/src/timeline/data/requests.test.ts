@@ -7,9 +7,9 @@ import {
   fits,
   fitsWell,
   forget,
-  MOST_COLUMNS,
+  MAX_COLUMNS,
   nearLanes,
-  next,
+  nextRequest,
   stillUseful,
   withMargin,
 } from "./requests";
@@ -33,7 +33,7 @@ describe("what is asked for", () => {
   test("never more columns than the server gives, even on the widest screen", () => {
     for (const width of [200, 1600, 3840, 7680, 8192]) {
       const want = withMargin(range(400_000_000, 500_000_000), width, whole);
-      expect(want.columns).toBeLessThanOrEqual(MOST_COLUMNS);
+      expect(want.columns).toBeLessThanOrEqual(MAX_COLUMNS);
       expect(want.from).toBeLessThanOrEqual(400_000_000);
       expect(want.to).toBeGreaterThanOrEqual(500_000_000 - 100_000_000 / width);
     }
@@ -74,7 +74,7 @@ describe("what is asked for", () => {
       // The server takes and gives whole nanoseconds.
       const have = view(Math.floor(want.from), Math.ceil(want.to), want.columns);
       expect(
-        next(new Map([["c0", have]]), ["c0"], window, width, whole),
+        nextRequest(new Map([["c0", have]]), ["c0"], window, width, whole),
         `${from} ${length} ${width}`,
       ).toBeNull();
     }
@@ -84,8 +84,8 @@ describe("what is asked for", () => {
     const window = range(400_000_000, 500_000_000);
     const want = withMargin(window, 1000, whole);
     const have = new Map([["c0", view(want.from, want.to, want.columns)]]);
-    expect(next(have, ["c0", "t1"], window, 1000, whole)?.lanes).toEqual(["t1"]);
-    expect(next(have, ["c0"], window, 1000, whole)).toBeNull();
+    expect(nextRequest(have, ["c0", "t1"], window, 1000, whole)?.lanes).toEqual(["t1"]);
+    expect(nextRequest(have, ["c0"], window, 1000, whole)).toBeNull();
   });
 
   test("a request under way is given up when it has become useless", () => {

@@ -8,10 +8,10 @@ import type { LaneView } from "./decode";
 import { type Row, rowsBetween } from "./layout";
 
 /** The server's limits (docs/page-protocol.md). */
-export const MOST_COLUMNS = 8192;
-export const MOST_LANES = 512;
+export const MAX_COLUMNS = 8192;
+export const MAX_LANES = 512;
 
-export interface Want {
+export interface ViewRequest {
   readonly from: number;
   readonly to: number;
   readonly columns: number;
@@ -26,13 +26,13 @@ export function withMargin(
 ): { from: number; to: number; columns: number } {
   const px = Math.max(1, Math.round(width));
   const column = Math.max((window.to - window.from) / px, 1e-3);
-  const margin = Math.max(0, Math.min(px, Math.floor((MOST_COLUMNS - px) / 2) - 1));
+  const margin = Math.max(0, Math.min(px, Math.floor((MAX_COLUMNS - px) / 2) - 1));
   const first = Math.max(
     Math.floor(window.from / column) - margin,
     Math.floor(whole.from / column),
   );
   const last = Math.min(Math.ceil(window.to / column) + margin, Math.ceil(whole.to / column));
-  const columns = Math.max(1, Math.min(MOST_COLUMNS, last - first));
+  const columns = Math.max(1, Math.min(MAX_COLUMNS, last - first));
   return { from: first * column, to: (first + columns) * column, columns };
 }
 
@@ -77,33 +77,33 @@ export function fitsWell(
 }
 
 /** What to ask for, or null when everything near the screen is known well enough. */
-export function next(
+export function nextRequest(
   have: ReadonlyMap<string, LaneView>,
   near: readonly string[],
   window: Range,
   width: number,
   whole: Range,
-): Want | null {
+): ViewRequest | null {
   const lanes = near
     .filter((lane) => !fitsWell(have.get(lane), window, width, whole))
-    .slice(0, MOST_LANES);
+    .slice(0, MAX_LANES);
   if (lanes.length === 0) return null;
   return { ...withMargin(window, width, whole), lanes };
 }
 
 /** Whether the answer to a request under way is still worth its wait: it is of about this scale, and shows part of the window. */
-export function stillUseful(asked: Want, window: Range, width: number): boolean {
+export function stillUseful(asked: ViewRequest, window: Range, width: number): boolean {
   const ratio =
     (asked.to - asked.from) / asked.columns / ((window.to - window.from) / Math.max(1, width));
   return ratio < 2.5 && ratio > 0.4 && asked.from < window.to && asked.to > window.from;
 }
 
 /** Forgets lanes that are far from the screen when there are more than `most`. */
-export function forget(have: Map<string, LaneView>, near: ReadonlySet<string>, most = 400): void {
-  if (have.size <= most) return;
+export function forget(have: Map<string, LaneView>, near: ReadonlySet<string>, max = 400): void {
+  if (have.size <= max) return;
   for (const lane of [...have.keys()]) {
     if (!near.has(lane)) have.delete(lane);
-    if (have.size <= most) return;
+    if (have.size <= max) return;
   }
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { ns, px, range } from "../../units";
-import { pan, reveal, Scale, SHORTEST, within, zoom } from "./scale";
+import { MIN_WINDOW_NS, pan, reveal, Scale, within, zoom } from "./scale";
 
 const whole = range(0, 1_000_000);
 
@@ -16,7 +16,7 @@ describe("the window of time", () => {
   test("zooming out ends at the trace, and zooming in at the shortest", () => {
     expect(zoom(range(400_000, 500_000), 1000, 450_000, whole)).toEqual(whole);
     const closest = zoom(range(400_000, 500_000), 1e-9, 450_000, whole);
-    expect(closest.to - closest.from).toBeCloseTo(SHORTEST);
+    expect(closest.to - closest.from).toBeCloseTo(MIN_WINDOW_NS);
   });
 
   test("panning keeps the length and stops at the edges", () => {

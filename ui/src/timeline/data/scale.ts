@@ -1,18 +1,18 @@
 /**
  * The window of time on the screen: its mapping to pixels, and how panning and zooming change it.
  *
- * Everything keeps the window within the trace and at least `SHORTEST` long: nothing in a recording is shorter than that.
+ * Everything keeps the window within the trace and at least `MIN_WINDOW_NS` long: nothing in a recording is shorter than that.
  */
 import { type Ns, type Px, type Range, range } from "../../units";
 
-export const SHORTEST = 200;
+export const MIN_WINDOW_NS = 200;
 
 const length = (r: Range): number => r.to - r.from;
 
 /** Keeps the length where the trace allows it, and moves the window into the trace. */
 export function within(r: Range, whole: Range): Range {
   const most = Math.max(length(whole), 1);
-  const least = Math.min(SHORTEST, most);
+  const least = Math.min(MIN_WINDOW_NS, most);
   const wanted = Math.min(Math.max(length(r), least), most);
   const from = Math.min(
     Math.max(r.from - (wanted - length(r)) / 2, whole.from),
@@ -24,8 +24,8 @@ export function within(r: Range, whole: Range): Range {
 /** `factor` < 1 shows less time; the moment `at` stays where it is on the screen. */
 export function zoom(r: Range, factor: number, at: number, whole: Range): Range {
   const wanted = Math.min(
-    Math.max(length(r) * factor, SHORTEST),
-    Math.max(length(whole), SHORTEST),
+    Math.max(length(r) * factor, MIN_WINDOW_NS),
+    Math.max(length(whole), MIN_WINDOW_NS),
   );
   const share = (at - r.from) / Math.max(length(r), 1);
   const from = at - share * wanted;

@@ -4,7 +4,7 @@ import type { Theme } from "../../draw/theme";
 import { type Px, px, type Range } from "../../units";
 import type { LaneView } from "./decode";
 import type { Layout, Row } from "./layout";
-import type { Mark } from "./protocol";
+import type { RecordedMark } from "./protocol";
 import type { Scale } from "./scale";
 
 /** What threads are called, by their index. */
@@ -49,7 +49,7 @@ export const plotWidth = (g: Geometry): Px => px(Math.max(1, g.width - g.labels)
 export const lanesHeight = (g: Geometry): number => Math.max(0, g.height - g.head);
 
 /** A moment or stretch that the user marked. */
-export interface KeptMark extends Range {
+export interface PageMark extends Range {
   readonly kept: boolean;
 }
 
@@ -62,11 +62,11 @@ export interface Scene {
   readonly views: ReadonlyMap<string, LaneView>;
   readonly names: ReadonlyMap<number, ThreadName>;
   readonly curve: Curve | null;
-  readonly marks: readonly Mark[];
+  readonly recordedMarks: readonly RecordedMark[];
   readonly losses: readonly Loss[];
   readonly chain: StallAnswer | null;
-  readonly hop: number | null;
-  readonly kept: readonly KeptMark[];
+  readonly chainLink: number | null;
+  readonly pageMarks: readonly PageMark[];
   /** The lanes whose names match what is searched. */
   readonly matches: (name: string) => boolean;
   readonly selected: { readonly thread: number | null; readonly process: number | null };

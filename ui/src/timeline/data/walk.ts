@@ -14,13 +14,13 @@ export function stepLink(
 }
 
 /** A place on a lane that was walked from. */
-export interface Place {
+export interface LaneTime {
   readonly lane: string;
   readonly at: number;
 }
 
 /** Where the wake-up that ended this slice came from; null when nobody is known to have done it. */
-export function wakerOf(slice: Slice): Place | null {
+export function wakerOf(slice: Slice): LaneTime | null {
   const wake = slice.wake;
   if (!wake || !wake.by || wake.by.tid === 0) return null;
   return { lane: `t${wake.by.thread}`, at: wake.at };

@@ -42,12 +42,12 @@ export interface Arrow {
 /** Arrows nearer than this are drawn as one. */
 const MERGE_PX = 5;
 /** Where there are more than these between two lanes, runs of them are drawn as one band: a fence of arrows would hide the lanes. */
-const MANY = 12;
-const RUN_PX = 25;
-const LABEL_HEIGHT = 14;
-const GAP = 6;
+const DENSE_COUNT = 12;
+const DENSE_MERGE_PX = 25;
+const LABEL_HEIGHT_PX = 14;
+const LABEL_GAP_PX = 6;
 /** Labels of arrows between the same lanes are at least so far apart. */
-const LABEL_APART = 140;
+const MIN_LABEL_DISTANCE_PX = 140;
 
 interface Box {
   left: number;
@@ -59,7 +59,7 @@ interface Box {
 const apart = (a: Box, b: Box): boolean =>
   a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
 
-const worse: { readonly [evidence in Evidence]: number } = { direct: 0, inferred: 1, lost: 2 };
+const DOUBT: { readonly [evidence in Evidence]: number } = { direct: 0, inferred: 1, lost: 2 };
 
 /** Routes every wake-up in the scale's span; `measure` gives a text's width. The order of the result is the order of time. */
 export function route(
@@ -72,8 +72,9 @@ export function route(
     .filter(({ wake }) => wake.at >= scale.window.from && wake.at <= scale.window.to)
     .sort((a, b) => a.wake.at - b.wake.at || a.index - b.index);
   const pairOf = (wake: Wake): string => `${wake.fromY}>${wake.toY}${wake.strong ? "!" : ""}`;
-  const crowd = new Map<string, number>();
-  for (const { wake } of order) crowd.set(pairOf(wake), (crowd.get(pairOf(wake)) ?? 0) + 1);
+  const countByPair = new Map<string, number>();
+  for (const { wake } of order)
+    countByPair.set(pairOf(wake), (countByPair.get(pairOf(wake)) ?? 0) + 1);
   const merged: {
     wake: Wake;
     index: number;
@@ -87,10 +88,13 @@ export function route(
     const x = scale.x(wake.at);
     const pair = pairOf(wake);
     const before = last.get(pair);
-    if (before && x - before.x < ((crowd.get(pair) ?? 0) > MANY ? RUN_PX : MERGE_PX)) {
+    if (
+      before &&
+      x - before.x < ((countByPair.get(pair) ?? 0) > DENSE_COUNT ? DENSE_MERGE_PX : MERGE_PX)
+    ) {
       before.count++;
       before.x = x;
-      if (worse[wake.evidence] > worse[before.evidence]) before.evidence = wake.evidence;
+      if (DOUBT[wake.evidence] > DOUBT[before.evidence]) before.evidence = wake.evidence;
       continue;
     }
     const entry = { wake, index, fromX: x, x, count: 1, evidence: wake.evidence };
@@ -105,17 +109,17 @@ export function route(
     const { wake, index, x, count } = merged[n] as (typeof merged)[number];
     const pair = pairOf(wake);
     // A row of like arrows is labelled once in a while: the same words side by side tell nothing.
-    if (Math.abs((labelledAt.get(pair) ?? Infinity) - x) < LABEL_APART) continue;
+    if (Math.abs((labelledAt.get(pair) ?? Infinity) - x) < MIN_LABEL_DISTANCE_PX) continue;
     const text = count > 1 ? `${wake.label} × ${count}` : wake.label;
     if (text === "" || !wake.strong) continue;
-    const label = place(text, x, wake, scale.width, measure(text), taken);
+    const label = placeLabel(text, x, wake, scale.width, measure(text), taken);
     if (label) labelledAt.set(pair, x);
     labels.set(index, label);
   }
   return merged.map(({ wake, index, fromX, x, count, evidence }) => ({
     fromX: fromX as Px,
     x: x as Px,
-    fromY: wake.fromY ?? wake.toY + STUB,
+    fromY: wake.fromY ?? wake.toY + STUB_PX,
     toY: wake.toY,
     evidence,
     strong: wake.strong,
@@ -126,10 +130,10 @@ export function route(
 }
 
 /** An arrow out of nowhere still has a shaft. */
-const STUB = 18;
+const STUB_PX = 18;
 
 /** Tries right and left of the shaft at a few heights; a label that fits nowhere is left out rather than drawn over another. */
-function place(
+function placeLabel(
   text: string,
   x: number,
   wake: Wake,
@@ -137,15 +141,15 @@ function place(
   width: number,
   taken: Box[],
 ): Arrow["label"] {
-  const from = wake.fromY ?? wake.toY + STUB;
+  const from = wake.fromY ?? wake.toY + STUB_PX;
   const middle = (from + wake.toY) / 2;
-  for (const dy of [0, LABEL_HEIGHT, -LABEL_HEIGHT]) {
-    for (const left of [x + GAP, x - GAP - width]) {
+  for (const dy of [0, LABEL_HEIGHT_PX, -LABEL_HEIGHT_PX]) {
+    for (const left of [x + LABEL_GAP_PX, x - LABEL_GAP_PX - width]) {
       const box = {
         left,
         right: left + width,
-        top: middle + dy - LABEL_HEIGHT / 2,
-        bottom: middle + dy + LABEL_HEIGHT / 2,
+        top: middle + dy - LABEL_HEIGHT_PX / 2,
+        bottom: middle + dy + LABEL_HEIGHT_PX / 2,
       };
       if (left < 0 || box.right > screen) continue;
       if (taken.every((other) => apart(box, other))) {

@@ -37,7 +37,7 @@ export function chainArrows(
         toY: middleOf(scene, to),
         label: arrow.label,
         evidence: arrow.evidence,
-        strong: arrow.to_lane === victim || arrow.link === scene.hop,
+        strong: arrow.to_lane === victim || arrow.link === scene.chainLink,
       },
     ];
   });
@@ -77,7 +77,7 @@ function drawLinks(
     const left = Math.max(-2, scale.x(link.from));
     const right = Math.min(width + 2, scale.x(link.to));
     if (right < 0 || left > width) return;
-    const here = scene.hop === index;
+    const here = scene.chainLink === index;
     if (!here && right - left < 3) return;
     ctx.strokeStyle = here ? theme.accent : theme.text;
     ctx.lineWidth = here ? 2.5 : 1;

@@ -107,7 +107,7 @@ function drawMarks(ctx: CanvasRenderingContext2D, scene: Scene): void {
       theme.lost,
     );
   let free = -Infinity;
-  for (const mark of scene.marks) {
+  for (const mark of scene.recordedMarks) {
     const x = g.labels + scale.x(mark.time);
     const right = mark.to === null ? x : g.labels + scale.x(mark.to);
     if (right < g.labels - 200 || x > g.width) continue;
@@ -173,7 +173,9 @@ export function markAt(scene: Scene, x: number): string | null {
   const slack = 5 / scale.pxPerNs;
   const loss = scene.losses.find((l) => at >= l.from - slack && at <= l.to + slack);
   if (loss) return `${loss.events} events of CPU ${loss.cpu} lost here`;
-  const mark = scene.marks.find((m) => at >= m.time - slack && at <= (m.to ?? m.time) + slack);
+  const mark = scene.recordedMarks.find(
+    (m) => at >= m.time - slack && at <= (m.to ?? m.time) + slack,
+  );
   return mark ? `${mark.kind.replace("_", " ")}${mark.label ? `: ${mark.label}` : ""}` : null;
 }
 

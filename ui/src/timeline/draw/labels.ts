@@ -2,7 +2,7 @@
 
 import { cutEnd, type Measure } from "../../draw/text";
 import { plural } from "../../units";
-import { type Header, type LaneRow, rowsBetween } from "../data/layout";
+import { type HeaderRow, type LaneRow, rowsBetween } from "../data/layout";
 import { lanesHeight, rowTop, type Scene } from "../data/scene";
 
 /** A sign and a word for a lane's part, so that it does not hang on colour. */
@@ -32,7 +32,12 @@ export function drawLabels(ctx: CanvasRenderingContext2D, scene: Scene, measure:
   ctx.fillRect(g.labels - 1, 0, 1, g.height);
 }
 
-function header(ctx: CanvasRenderingContext2D, scene: Scene, row: Header, measure: Measure): void {
+function header(
+  ctx: CanvasRenderingContext2D,
+  scene: Scene,
+  row: HeaderRow,
+  measure: Measure,
+): void {
   const { geometry: g, theme } = scene;
   const top = rowTop(scene, row);
   const middle = top + row.height / 2;

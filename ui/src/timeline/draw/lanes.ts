@@ -16,7 +16,7 @@ import { buildTable, isLabelled } from "./looks";
 import { blit, keysOf, samplesInto } from "./raster";
 
 /** A slice narrower than this has no room for a text. */
-const TEXT_PX = 34;
+const MIN_LABEL_PX = 34;
 
 export class LanePainter {
   private tables = new Map<number, Uint32Array>();
@@ -157,7 +157,7 @@ function texts(
     if (left >= width) break;
     const right = Math.min(width, scale.x(view.end[n] as number));
     const state = view.state[n] as number;
-    if (right - left < TEXT_PX || !isLabelled(state)) continue;
+    if (right - left < MIN_LABEL_PX || !isLabelled(state)) continue;
     const text = cutEnd(sliceLabel(scene, view, n), right - left - 8, measure);
     if (text === "") continue;
     // A plate under the text, since patterns would make it hard to read.

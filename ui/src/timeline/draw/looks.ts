@@ -8,7 +8,7 @@ import { IDLE, type Pattern, RAN, STATES } from "../../draw/states";
 import { FALLBACK, HUES, type Theme } from "../../draw/theme";
 
 /** Levels of cover: how much of the column was spent so. */
-export const LEVELS = 8;
+export const COVER_STEPS = 8;
 
 /** Look 0 is nothing; then the states; then the hues of processes on CPU lanes. */
 export const NOTHING = 0;
@@ -29,8 +29,8 @@ export function buildTable(theme: Theme, height: number): Uint32Array {
     const ink = mix(colour, theme.dark ? 0xff000000 : 0xffffffff, 0.45);
     const border = mix(colour, theme.ground, 0.65);
     const top = Math.round(height * (1 - share));
-    for (let level = 0; level < LEVELS; level++) {
-      const cover = 0.3 + (0.7 * (level + 1)) / LEVELS;
+    for (let level = 0; level < COVER_STEPS; level++) {
+      const cover = 0.3 + (0.7 * (level + 1)) / COVER_STEPS;
       const [plain, inked] = [mix(theme.ground, colour, cover), mix(theme.ground, ink, cover)];
       for (let y = top; y < height; y++) {
         const bits = pattern[y & 7] ?? 0;

@@ -25,7 +25,7 @@ export function drawOver(ctx: CanvasRenderingContext2D, scene: Scene, pointing: 
   ctx.rect(g.labels, 0, g.width - g.labels, g.height);
   ctx.clip();
   selected(ctx, scene, pointing);
-  scene.kept.forEach((mark, index) =>
+  scene.pageMarks.forEach((mark, index) =>
     kept(ctx, scene, mark.from, mark.to, mark.kept ? String(index + 1) : "M"),
   );
   cursor(ctx, scene, pointing);

@@ -1,6 +1,6 @@
 /** Draws the scene in the next animation frame, once per change however many changes came; tells how long it took. */
 import { fitCanvas } from "../../draw/canvas";
-import { type Measure, remembering } from "../../draw/text";
+import { type Measure, memoise } from "../../draw/text";
 import type { Pointing, Scene } from "../data/scene";
 import { drawChain } from "./chain";
 import { drawHead } from "./head";
@@ -83,7 +83,7 @@ export class Painter {
     ctx.font = `11px ${scene.theme.font}`;
     if (!this.measure || this.font !== ctx.font) {
       this.font = ctx.font;
-      this.measure = remembering((text) => ctx.measureText(text).width);
+      this.measure = memoise((text) => ctx.measureText(text).width);
     }
     this.lanes.draw(ctx, scene, this.measure);
     drawChain(ctx, scene, this.measure);

@@ -7,7 +7,7 @@ import { decode } from "../data/decode";
 import { Scale } from "../data/scale";
 import { firstAtLeast, firstEndingAfter } from "../data/sorted";
 import { hit } from "../input/hit";
-import { buildTable, keyOf, LEVELS, lookOf, lookOfHue, lookOfState, NOTHING } from "./looks";
+import { buildTable, COVER_STEPS, keyOf, lookOf, lookOfHue, lookOfState, NOTHING } from "./looks";
 import { blit, keysOf, samplesInto } from "./raster";
 
 const noHue = () => 0;
@@ -31,8 +31,8 @@ describe("lanes as pixels", () => {
     const keys = new Uint16Array(100);
     keysOf(one(1, [[200, 500, LOCK]]), new Scale(range(0, 1000), px(100)), noHue, keys);
     expect(keys[19]).toBe(NOTHING);
-    expect(keys[20]).toBe(keyOf(lookOfState(LOCK), LEVELS - 1, true));
-    expect(keys[21]).toBe(keyOf(lookOfState(LOCK), LEVELS - 1, false));
+    expect(keys[20]).toBe(keyOf(lookOfState(LOCK), COVER_STEPS - 1, true));
+    expect(keys[21]).toBe(keyOf(lookOfState(LOCK), COVER_STEPS - 1, false));
     expect(lookOf(keys[49] ?? 0)).toBe(lookOfState(LOCK));
     expect(keys[50]).toBe(NOTHING);
   });
@@ -40,7 +40,7 @@ describe("lanes as pixels", () => {
   test("a slice that began before the window has no edge on the screen", () => {
     const keys = new Uint16Array(100);
     keysOf(one(1, [[-500, 500, RAN]]), new Scale(range(0, 1000), px(100)), noHue, keys);
-    expect(keys[0]).toBe(keyOf(lookOfState(RAN), LEVELS - 1, false));
+    expect(keys[0]).toBe(keyOf(lookOfState(RAN), COVER_STEPS - 1, false));
   });
 
   test("cells of a zoomed view keep their place in time", () => {
@@ -109,7 +109,7 @@ describe("lanes as pixels", () => {
     const pictures = STATES.map((state) => {
       const out = new Uint32Array(16 * height);
       blit(
-        new Uint16Array(16).fill(keyOf(lookOfState(state.code), LEVELS - 1, false)),
+        new Uint16Array(16).fill(keyOf(lookOfState(state.code), COVER_STEPS - 1, false)),
         table,
         height,
         out,
@@ -126,7 +126,7 @@ describe("lanes as pixels", () => {
       readTheme(() => "#404040"),
       10,
     );
-    const keys = new Uint16Array(8).fill(keyOf(lookOfState(RAN), LEVELS - 1, false));
+    const keys = new Uint16Array(8).fill(keyOf(lookOfState(RAN), COVER_STEPS - 1, false));
     const out = new Uint32Array(8 * 20);
     blit(keys, table, 10, out, 8, -4);
     expect(out.subarray(0, 48).every((p) => p !== 0)).toBe(true);

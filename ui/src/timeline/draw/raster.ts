@@ -9,12 +9,12 @@ import { IDLE, RAN } from "../../draw/states";
 import type { LaneView } from "../data/decode";
 import type { Scale } from "../data/scale";
 import { firstAtLeast, firstEndingAfter } from "../data/sorted";
-import { KEYS, keyOf, LEVELS, lookOf, lookOfHue, lookOfState, NOTHING } from "./looks";
+import { COVER_STEPS, KEYS, keyOf, lookOf, lookOfHue, lookOfState, NOTHING } from "./looks";
 
 /** The hue of a thread on a CPU lane: that of its process. */
 export type HueOf = (thread: number) => number;
 
-const FULL = LEVELS - 1;
+const FULL = COVER_STEPS - 1;
 
 /** A slice narrower than this has no border, or it would be nothing but border. */
 const EDGE_PX = 3;
@@ -43,14 +43,14 @@ function cellsInto(view: LaneView, scale: Scale, hue: HueOf, keys: Uint16Array):
     // Even a cell that is narrower than a pixel is seen.
     const to = Math.min(width, Math.max(from + 1, Math.round(left + columnPx)));
     const state = cellState[first] as number;
-    const level = Math.min(FULL, ((cellCover[first] as number) * LEVELS) >> 8);
+    const level = Math.min(FULL, ((cellCover[first] as number) * COVER_STEPS) >> 8);
     const thread = cellThread[first] as number;
     const look = cpu && state === RAN ? lookOfHue(hue(thread)) : lookOfState(state);
     const key = keyOf(look, state === IDLE ? FULL : level, false);
     for (let x = from; x < to; x++) {
       const before = keys[x] as number;
       // Several cells in one pixel: the one with more in it is shown, and rest never hides work.
-      if (before === NOTHING || isRest(before) || (!isRest(key) && (before & 7) < level))
+      if (before === NOTHING || isIdle(before) || (!isIdle(key) && (before & 7) < level))
         keys[x] = key;
     }
     any = true;
@@ -58,8 +58,8 @@ function cellsInto(view: LaneView, scale: Scale, hue: HueOf, keys: Uint16Array):
   return any;
 }
 
-const REST = lookOfState(IDLE);
-const isRest = (key: number): boolean => lookOf(key) === REST;
+const IDLE_LOOK = lookOfState(IDLE);
+const isIdle = (key: number): boolean => lookOf(key) === IDLE_LOOK;
 
 function slicesInto(view: LaneView, scale: Scale, hue: HueOf, keys: Uint16Array): boolean {
   const width = keys.length;

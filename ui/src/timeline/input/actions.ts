@@ -9,16 +9,16 @@ import * as model from "../data/model";
 import type { Slice } from "../data/protocol";
 import { reveal, within } from "../data/scale";
 import { lanesHeight } from "../data/scene";
-import { type Place, stepLink, wakerOf, wakeText } from "../data/walk";
+import { type LaneTime, stepLink, wakerOf, wakeText } from "../data/walk";
 
-let asking: AbortController | null = null;
+let sliceRequest: AbortController | null = null;
 /** Places that `[` left, for `]` to go back to. */
-let trail: Place[] = [];
+let visited: LaneTime[] = [];
 
 async function sliceAt(lane: string, at: number, step: number): Promise<Slice | null> {
-  asking?.abort();
+  sliceRequest?.abort();
   const controller = new AbortController();
-  asking = controller;
+  sliceRequest = controller;
   try {
     return await getJson<Slice>(
       tracePath(store.trace.peek() ?? "", "slice"),
@@ -27,7 +27,7 @@ async function sliceAt(lane: string, at: number, step: number): Promise<Slice | 
     );
   } catch (error) {
     if (!isAbort(error))
-      store.say(
+      store.notify(
         error instanceof ApiError && error.status !== 404
           ? error.message
           : step === 0
@@ -48,7 +48,7 @@ export async function lookAt(
   const slice = await sliceAt(lane, at, step);
   if (!slice) return null;
   model.focus.value = { lane, from: slice.from, to: slice.to, slice };
-  if (move) showPlace(lane, startOf(range(slice.from, slice.to)));
+  if (move) showOnLane(lane, startOf(range(slice.from, slice.to)));
   return slice;
 }
 
@@ -63,14 +63,14 @@ function startOf(what: Range): Range {
 }
 
 /** A slice is shown at least so wide that it can be seen. */
-const SEEN_PX = 6;
+const MIN_VISIBLE_PX = 6;
 
 /** Moves window and lanes so that a stretch of a lane is seen. */
-export function showPlace(lane: string, what: Range): void {
+export function showOnLane(lane: string, what: Range): void {
   const whole = store.extent.peek();
   const window = store.window.peek();
   const clipped = range(Math.max(what.from, whole.from), Math.min(what.to, whole.to));
-  const tooSmall = (clipped.to - clipped.from) * model.scale.peek().pxPerNs < SEEN_PX;
+  const tooSmall = (clipped.to - clipped.from) * model.scale.peek().pxPerNs < MIN_VISIBLE_PX;
   const long = Math.max((clipped.to - clipped.from) * 12, 2000);
   const middle = (clipped.from + clipped.to) / 2;
   store.show(
@@ -83,24 +83,24 @@ export function showPlace(lane: string, what: Range): void {
 
 /** Scrolls to a lane, opening its section when it is closed. */
 export function showLane(lane: string): void {
-  let index = rowOfLane(model.layoutNow.value.rows, lane);
+  let index = rowOfLane(model.rowLayout.value.rows, lane);
   if (index < 0) {
     const process = model.lanes
       .peek()
       .processes.find((p) => p.threads.some((t) => t.lane === lane));
     if (!process) return;
     model.toggle(`p${process.process}`);
-    index = rowOfLane(model.layoutNow.value.rows, lane);
+    index = rowOfLane(model.rowLayout.value.rows, lane);
   }
-  const row = model.layoutNow.value.rows[index];
+  const row = model.rowLayout.value.rows[index];
   if (row) scrollToRow(row);
 }
 
 export function scrollToRow(row: Row): void {
-  const places = model.places.peek();
+  const geometry = model.canvasGeometry.peek();
   model.scroll.value = Math.max(
     0,
-    Math.min(scrollTo(row, model.scroll.peek(), lanesHeight(places)), model.scrollEnd()),
+    Math.min(scrollTo(row, model.scroll.peek(), lanesHeight(geometry)), model.scrollEnd()),
   );
 }
 
@@ -118,7 +118,7 @@ export async function stepEvent(by: 1 | -1): Promise<void> {
 
 /** The lane that keys act on: the keyboard's row, the selected thread, the victim, or the first thread. */
 function currentLane(): string | null {
-  const rows = model.layoutNow.peek().rows.filter((r): r is LaneRow => r.kind === "lane");
+  const rows = model.rowLayout.peek().rows.filter((r): r is LaneRow => r.kind === "lane");
   const selected = store.selection.peek().thread;
   const found =
     rows.find((r) => r.key === model.row.peek()) ??
@@ -132,24 +132,24 @@ function currentLane(): string | null {
 export async function walk(by: 1 | -1): Promise<void> {
   const chain = model.chain.peek();
   if (chain) {
-    const next = stepLink(chain.chain, store.hop.peek(), by);
+    const next = stepLink(chain.chain, store.chainLink.peek(), by);
     if (next !== null) lookAtLink(next);
     return;
   }
   if (by > 0) {
-    const back = trail.pop();
+    const back = visited.pop();
     if (back) await lookAt(back.lane, back.at);
-    else store.say("This is where the walk began.");
+    else store.notify("This is where the walk began.");
     return;
   }
   const focus = model.focus.peek();
   if (!focus) {
-    store.say("Choose a slice first, or open a stall: then [ goes to who woke it.");
+    store.notify("Choose a slice first, or open a stall: then [ goes to who woke it.");
     return;
   }
   const waker = wakerOf(focus.slice);
   if (!waker) {
-    store.say(
+    store.notify(
       focus.slice.wake
         ? `${wakeText(focus.slice, whoText)}: no thread to go to.`
         : "Nobody is known to have ended this.",
@@ -157,7 +157,7 @@ export async function walk(by: 1 | -1): Promise<void> {
     return;
   }
   const here = { lane: focus.lane, at: focus.from };
-  if (await lookAt(waker.lane, waker.at)) trail.push(here);
+  if (await lookAt(waker.lane, waker.at)) visited.push(here);
 }
 
 /** Shows a link of the open chain and says it. */
@@ -165,13 +165,13 @@ export function lookAtLink(index: number): void {
   const chain = model.chain.peek();
   const link = chain?.chain[index];
   if (!chain || !link) return;
-  store.hop.value = index;
+  store.chainLink.value = index;
   model.focus.value = null;
-  showPlace(link.lane, range(link.from, link.to));
+  showOnLane(link.lane, range(link.from, link.to));
   const wake = link.wake
     ? `, ended by ${whoText(link.wake.by)} from ${link.wake.context}, ${link.wake.evidence}`
     : "";
-  model.told.value = `Link ${index + 1} of ${chain.chain.length}: ${whoText(link.who)} ${link.class ?? link.state} for ${durationText(link.ns)}${wake}`;
+  model.announcement.value = `Link ${index + 1} of ${chain.chain.length}: ${whoText(link.who)} ${link.class ?? link.state} for ${durationText(link.ns)}${wake}`;
 }
 
 /** M marks what is looked at; Shift+M keeps the mark. */
@@ -179,27 +179,27 @@ export function mark(keep: boolean): void {
   const focus = model.focus.peek();
   const selected = store.selection.peek().range;
   const x = model.pointerX.peek();
-  const places = model.places.peek();
-  const at = x !== null && x > places.labels ? model.scale.peek().at(x - places.labels) : null;
+  const geometry = model.canvasGeometry.peek();
+  const at = x !== null && x > geometry.labels ? model.scale.peek().at(x - geometry.labels) : null;
   const marked =
     selected ?? (focus ? range(focus.from, focus.to) : at !== null ? range(at, at) : null);
-  model.passing.value = null;
+  model.passingMark.value = null;
   if (!marked) {
-    store.say("Nothing to mark: choose a slice or a range, or point at a moment.");
+    store.notify("Nothing to mark: choose a slice or a range, or point at a moment.");
     return;
   }
   // Whole nanoseconds, as the address has them.
   const what = range(Math.round(marked.from), Math.round(marked.to));
-  const kept = store.kept.peek();
+  const kept = store.pageMarks.peek();
   const others = kept.filter((m) => m.from !== what.from || m.to !== what.to);
   if (others.length < kept.length) {
-    store.kept.value = others;
-    store.say("Mark taken away.");
+    store.pageMarks.value = others;
+    store.notify("Mark taken away.");
     return;
   }
-  if (keep) store.kept.value = [...kept, what];
-  else model.passing.value = what;
-  store.say(
+  if (keep) store.pageMarks.value = [...kept, what];
+  else model.passingMark.value = what;
+  store.notify(
     `${keep ? "Kept a mark" : "Marked"} at ${timeText(ns(what.from), 1000)}${what.to > what.from ? `, ${durationText(what.to - what.from)}` : ""}.`,
   );
 }

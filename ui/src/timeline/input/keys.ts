@@ -3,7 +3,7 @@ import { type Command, register } from "../../commands";
 import * as store from "../../state/store";
 import * as model from "../data/model";
 import { fitCandidates, mark, stepEvent, walk } from "./actions";
-import { fit, type Held, moved, STILL, stepped } from "./motion";
+import { type Held, moved, nextFit, STILL, stepped } from "./motion";
 
 let held: Held = STILL;
 let last = 0;
@@ -15,7 +15,7 @@ const here = (): boolean => store.trace.peek() !== null;
 function anchor(): number {
   const window = store.window.peek();
   const x = model.pointerX.peek();
-  const labels = model.places.peek().labels;
+  const labels = model.canvasGeometry.peek().labels;
   return x !== null && x > labels
     ? model.scale.peek().at(x - labels)
     : (window.from + window.to) / 2;
@@ -76,7 +76,7 @@ export function registerKeys(): () => void {
       "Timeline",
       "Fit the selection, the slice, the stall, then everything",
       ["KeyF"],
-      () => store.show(fit(store.window.peek(), fitCandidates(), store.extent.peek())),
+      () => store.show(nextFit(store.window.peek(), fitCandidates(), store.extent.peek())),
     ),
     command("timeline.whole", "Timeline", "Show the whole trace", ["Shift+KeyF"], whole),
     command(
@@ -88,8 +88,8 @@ export function registerKeys(): () => void {
     ),
     command("timeline.keep", "Timeline", "Keep a mark there", ["Shift+KeyM"], () => mark(true)),
     command("timeline.unmark", "Timeline", "Take all marks away", [], () => {
-      model.passing.value = null;
-      store.kept.value = [];
+      model.passingMark.value = null;
+      store.pageMarks.value = [];
     }),
     command(
       "timeline.next",

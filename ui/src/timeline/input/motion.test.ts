@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { range } from "../../units";
-import { fit, moved, STILL, stepped, wheelZoom } from "./motion";
+import { moved, nextFit, STILL, stepped, wheelZoom } from "./motion";
 
 describe("motion", () => {
   const whole = range(0, 1_000_000);
@@ -30,11 +30,11 @@ describe("motion", () => {
   });
 
   test("F goes through what can be fitted, at last to the whole", () => {
-    const first = fit(window, [range(100, 200), range(5000, 9000)], whole);
+    const first = nextFit(window, [range(100, 200), range(5000, 9000)], whole);
     expect(first.from).toBeLessThanOrEqual(100);
-    const second = fit(first, [range(100, 200), range(5000, 9000)], whole);
+    const second = nextFit(first, [range(100, 200), range(5000, 9000)], whole);
     expect(second.from).toBeGreaterThan(4000);
-    expect(fit(second, [range(100, 200), range(5000, 9000)], whole)).toEqual(whole);
-    expect(fit(window, [], whole)).toEqual(whole);
+    expect(nextFit(second, [range(100, 200), range(5000, 9000)], whole)).toEqual(whole);
+    expect(nextFit(window, [], whole)).toEqual(whole);
   });
 });

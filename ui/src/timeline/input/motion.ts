@@ -40,7 +40,7 @@ export function wheelZoom(delta: number, lines: boolean): number {
 }
 
 /** Where F goes: to the first of the candidates, or to the next when it is shown already; at last to the whole. */
-export function fit(window: Range, candidates: readonly Range[], whole: Range): Range {
+export function nextFit(window: Range, candidates: readonly Range[], whole: Range): Range {
   const same = (a: Range, b: Range) =>
     Math.abs(a.from - b.from) + Math.abs(a.to - b.to) < (b.to - b.from) * 0.01;
   const targets = [...candidates.map((c) => margin(c, whole)), whole];

@@ -18,7 +18,7 @@ import { headerLines, hitLines, laneLines, sliceLines } from "./tooltipText";
 
 /** Less is a click with a shaking hand. */
 const DRAG_PX = 4;
-const TIP_MS = 150;
+const TOOLTIP_DELAY_MS = 150;
 
 interface Drag {
   readonly kind: "range" | "pan";
@@ -29,7 +29,7 @@ interface Drag {
   moved: boolean;
 }
 
-interface Under {
+interface PointerTarget {
   readonly row: Row | null;
   readonly hit: Hit | null;
   /** Null over the column of names. */
@@ -37,21 +37,21 @@ interface Under {
 }
 
 /** What lies at a place of the canvas. */
-function under(x: number, y: number): Under {
-  const places = model.places.peek();
+function under(x: number, y: number): PointerTarget {
+  const geometry = model.canvasGeometry.peek();
   const scale = model.scale.peek();
-  const at = x > places.labels ? scale.at(x - places.labels) : null;
-  if (y < places.head) return { row: null, hit: null, at };
-  const rows = model.layoutNow.peek().rows;
-  const row = rows[rowAt(rows, y - places.head + model.scroll.peek())] ?? null;
+  const at = x > geometry.labels ? scale.at(x - geometry.labels) : null;
+  if (y < geometry.head) return { row: null, hit: null, at };
+  const rows = model.rowLayout.peek().rows;
+  const row = rows[rowAt(rows, y - geometry.head + model.scroll.peek())] ?? null;
   const view = row?.kind === "lane" ? model.views.get(row.lane.id) : undefined;
-  return { row, hit: view && at !== null ? hit(view, scale, x - places.labels) : null, at };
+  return { row, hit: view && at !== null ? hit(view, scale, x - geometry.labels) : null, at };
 }
 
 export class Pointer {
   private drag: Drag | null = null;
   private timer: ReturnType<typeof setTimeout> | undefined;
-  private asked: AbortController | null = null;
+  private sliceRequest: AbortController | null = null;
   private readonly off = new AbortController();
 
   constructor(private readonly canvas: HTMLElement) {
@@ -72,20 +72,20 @@ export class Pointer {
 
   stop(): void {
     this.off.abort();
-    this.hideTip();
+    this.hideTooltip();
   }
 
-  private place(event: MouseEvent): { x: number; y: number } {
+  private canvasPoint(event: MouseEvent): { x: number; y: number } {
     const box = this.canvas.getBoundingClientRect();
     return { x: event.clientX - box.left, y: event.clientY - box.top };
   }
 
   private down(event: PointerEvent): void {
-    const { x, y } = this.place(event);
-    const inPlot = x > model.places.peek().labels;
+    const { x, y } = this.canvasPoint(event);
+    const inPlot = x > model.canvasGeometry.peek().labels;
     if (event.button > 1 || (!inPlot && event.button !== 0)) return;
     this.canvas.setPointerCapture(event.pointerId);
-    this.hideTip();
+    this.hideTooltip();
     const panning =
       !inPlot || event.button === 1 || event.shiftKey || event.pointerType === "touch";
     this.drag = {
@@ -100,7 +100,7 @@ export class Pointer {
   }
 
   private move(event: PointerEvent): void {
-    const { x, y } = this.place(event);
+    const { x, y } = this.canvasPoint(event);
     const drag = this.drag;
     if (!drag) {
       this.point(x, y);
@@ -109,7 +109,7 @@ export class Pointer {
     if (!drag.moved && Math.hypot(x - drag.x, y - drag.y) < DRAG_PX) return;
     drag.moved = true;
     const scale = model.scale.peek();
-    const { labels } = model.places.peek();
+    const { labels } = model.canvasGeometry.peek();
     batch(() => {
       model.pointerX.value = x;
       if (drag.kind === "range") {
@@ -170,7 +170,7 @@ export class Pointer {
     if (link >= 0) lookAtLink(link);
     if (!found) {
       model.focus.value = null;
-      model.tip.value = null;
+      model.tooltip.value = null;
       return;
     }
     void this.pin(row, found, at, x, y);
@@ -186,13 +186,13 @@ export class Pointer {
     );
     if (!slice) return;
     const lines = sliceLines(row, slice);
-    model.tip.value = { x, y, lines, pinned: true };
-    model.told.value = lines.join(". ");
+    model.tooltip.value = { x, y, lines, pinned: true };
+    model.announcement.value = lines.join(". ");
     await copy(lines.join("\n"), "what is there");
   }
 
   private double(event: MouseEvent): void {
-    const { x, y } = this.place(event);
+    const { x, y } = this.canvasPoint(event);
     const { hit: found } = under(x, y);
     if (found) store.showAround(range(found.from, found.to));
   }
@@ -202,7 +202,7 @@ export class Pointer {
     batch(() => {
       model.pointerX.value = null;
       store.hovered.value = { thread: null, process: null };
-      this.hideTip();
+      this.hideTooltip();
     });
   }
 
@@ -214,7 +214,7 @@ export class Pointer {
       const before = store.hovered.peek();
       if (before.thread !== hovered.thread || before.process !== hovered.process)
         store.hovered.value = hovered;
-      this.hideTip();
+      this.hideTooltip();
     });
     this.canvas.style.cursor =
       found.row?.kind === "header" || found.at === null
@@ -222,25 +222,25 @@ export class Pointer {
           ? "pointer"
           : "default"
         : "crosshair";
-    this.timer = setTimeout(() => this.showTip(x, y, found), TIP_MS);
+    this.timer = setTimeout(() => this.showTooltip(x, y, found), TOOLTIP_DELAY_MS);
   }
 
-  private hideTip(): void {
+  private hideTooltip(): void {
     clearTimeout(this.timer);
-    this.asked?.abort();
-    this.asked = null;
-    if (model.tip.peek()?.pinned === false) model.tip.value = null;
+    this.sliceRequest?.abort();
+    this.sliceRequest = null;
+    if (model.tooltip.peek()?.pinned === false) model.tooltip.value = null;
   }
 
-  private showTip(x: number, y: number, found: Under): void {
-    if (model.tip.peek()?.pinned) return;
-    const lines = tipLines(x, y, found);
+  private showTooltip(x: number, y: number, found: PointerTarget): void {
+    if (model.tooltip.peek()?.pinned) return;
+    const lines = tooltipLines(x, y, found);
     if (lines.length === 0) return;
-    model.tip.value = { x, y, lines, pinned: false };
+    model.tooltip.value = { x, y, lines, pinned: false };
     const { row, hit: what, at } = found;
     if (row?.kind !== "lane" || what?.kind !== "slice" || at === null) return;
     const controller = new AbortController();
-    this.asked = controller;
+    this.sliceRequest = controller;
     const inside = Math.round(Math.max(what.from, Math.min(at, what.to - 1)));
     getJson<Slice>(
       tracePath(store.trace.peek() ?? "", "slice"),
@@ -248,8 +248,8 @@ export class Pointer {
       controller.signal,
     ).then(
       (slice) => {
-        if (this.asked === controller && model.tip.peek()?.pinned === false)
-          model.tip.value = { x, y, lines: sliceLines(row, slice), pinned: false };
+        if (this.sliceRequest === controller && model.tooltip.peek()?.pinned === false)
+          model.tooltip.value = { x, y, lines: sliceLines(row, slice), pinned: false };
       },
       // What the picture knows stays in the tooltip; a click says why the server does not answer.
       () => undefined,
@@ -257,15 +257,15 @@ export class Pointer {
   }
 
   private wheel(event: WheelEvent): void {
-    const { x } = this.place(event);
-    const { labels } = model.places.peek();
+    const { x } = this.canvasPoint(event);
+    const { labels } = model.canvasGeometry.peek();
     // Over the names, and with Alt, the wheel scrolls the lanes as everywhere.
     if (x <= labels && !event.ctrlKey) return;
     event.preventDefault();
     const lines = event.deltaMode !== 0;
     const whole = store.extent.peek();
     const window = store.window.peek();
-    this.hideTip();
+    this.hideTooltip();
     if (event.altKey) {
       model.scroll.value = Math.max(
         0,
@@ -291,7 +291,7 @@ export class Pointer {
   }
 }
 
-function threadUnder({ row, hit: found }: Under): {
+function threadUnder({ row, hit: found }: PointerTarget): {
   thread: ThreadIx | null;
   process: ProcessIx | null;
 } {
@@ -305,9 +305,9 @@ function threadUnder({ row, hit: found }: Under): {
   return { thread: found.thread as ThreadIx, process: process as ProcessIx | null };
 }
 
-function tipLines(x: number, y: number, { row, hit: found, at }: Under): string[] {
+function tooltipLines(x: number, y: number, { row, hit: found, at }: PointerTarget): string[] {
   const scene = model.scene.peek();
-  const places = scene.geometry;
+  const geometry = scene.geometry;
   if (row?.kind === "header") return headerLines(row);
   if (row?.kind === "lane") {
     if (at === null) return laneLines(row);
@@ -316,10 +316,10 @@ function tipLines(x: number, y: number, { row, hit: found, at }: Under): string[
   }
   if (at === null) return [];
   const moment = timeText(ns(at), 1 / scene.scale.pxPerNs);
-  if (y >= places.marks.top) {
-    const mark = markAt(scene, x - places.labels);
+  if (y >= geometry.marks.top) {
+    const mark = markAt(scene, x - geometry.labels);
     return mark ? [mark, moment] : [];
   }
-  const busy = y >= places.curve.top ? curveText(scene, at) : null;
+  const busy = y >= geometry.curve.top ? curveText(scene, at) : null;
   return busy ? [busy, moment] : [];
 }

@@ -3,7 +3,7 @@
 import { RAN, stateOf } from "../../draw/states";
 import { count, durationText, percent, timeText } from "../../units";
 import { type LaneView, NONE } from "../data/decode";
-import type { Header, LaneRow } from "../data/layout";
+import type { HeaderRow, LaneRow } from "../data/layout";
 import type { Slice } from "../data/protocol";
 import type { Scene } from "../data/scene";
 import type { Hit } from "./hit";
@@ -56,7 +56,7 @@ export function sliceLines(row: LaneRow | null, slice: Slice): string[] {
   return out;
 }
 
-export function headerLines(row: Header): string[] {
+export function headerLines(row: HeaderRow): string[] {
   const out = [row.name];
   const process = row.process;
   if (process) {

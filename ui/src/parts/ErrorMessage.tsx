@@ -1,13 +1,13 @@
 /** An answer that did not come: what went wrong, what to do, and work under way. */
 import type { ApiError } from "../api/client";
 
-export function Trouble({ error, again }: { error: ApiError; again?: () => void }) {
+export function ErrorMessage({ error, retry }: { error: ApiError; retry?: () => void }) {
   return (
-    <div class="trouble" role="alert">
-      <p class="trouble-what">{error.message}</p>
+    <div class="error-box" role="alert">
+      <p class="error-message">{error.message}</p>
       {error.hint && <p class="dim">{error.hint}</p>}
-      {again && (
-        <button class="btn" onClick={again}>
+      {retry && (
+        <button class="btn" onClick={retry}>
           Try again
         </button>
       )}
