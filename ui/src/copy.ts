@@ -1,13 +1,13 @@
-/** Takes things out of the page: to the clipboard, or as a file. */
+/** Exports from the page: to the clipboard or to a file. */
 import { notify } from "./state/store";
 
-/** Copies a text and says so; `what` is told to the user: `the answer as Markdown`. */
+/** Copies a text and shows a notice; `what` names the text in it: `the answer as Markdown`. */
 export async function copy(text: string, what: string): Promise<void> {
   try {
     await navigator.clipboard.writeText(text);
     notify(`Copied ${what}.`);
   } catch {
-    // Without the permission (or the focus) the older way still works.
+    // Without the permission (or the focus) the older API still works.
     const field = document.createElement("textarea");
     field.value = text;
     document.body.append(field);
@@ -27,7 +27,7 @@ export function download(name: string, blob: Blob): void {
   notify(`Saved ${name}.`);
 }
 
-/** An SVG as a PNG of twice its size, so that it is sharp in a bug report. */
+/** Renders an SVG as a PNG at twice its size, to be sharp in a bug report. */
 export async function svgToPng(svg: string, width: number, height: number): Promise<Blob> {
   const url = URL.createObjectURL(new Blob([svg], { type: "image/svg+xml" }));
   try {

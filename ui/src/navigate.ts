@@ -1,4 +1,4 @@
-/** Goes to what a word of an answer is about: the lane, the window, the event. */
+/** Navigates to what a link refers to: its lane, its time, its event. */
 import { batch } from "@preact/signals";
 import type { EventRef } from "./api/types";
 import * as store from "./state/store";
@@ -23,7 +23,7 @@ export function navigateTo(target: Target): void {
     if (target.event) store.event.value = eventKey(target.event);
     if (target.from !== null) {
       const to = target.to !== null && target.to > target.from ? target.to : target.from;
-      // A moment is shown with a millisecond around it.
+      // A point in time is shown with half a millisecond on each side.
       if (to === target.from) store.show(range(target.from - 5e5, target.from + 5e5));
       else store.showAround(range(target.from, to), 0.15);
     }

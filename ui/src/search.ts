@@ -1,6 +1,6 @@
-/** What a search text matches. */
+/** How the search box's text matches names. */
 
-/** `/text/` is a regular expression, anything else is looked for as it stands; both without regard to case. */
+/** `/text/` is a regular expression, anything else a substring. Both ignore case. */
 export function matcher(text: string): ((name: string) => boolean) | { error: string } | null {
   if (text === "") return null;
   const expression = /^\/(.+)\/?$/.exec(

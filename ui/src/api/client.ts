@@ -1,10 +1,10 @@
 /**
- * Asks the server; every request can be cancelled, and an error says what to do next.
+ * Requests to the server. Each can be cancelled, and each error comes with a hint at what to do.
  *
- * The token is a cookie that the server set when the page was opened, so requests carry nothing of their own.
+ * The server sets the token as a cookie when the page is opened, so requests carry no credentials.
  */
 
-/** An answer that says no: what is wrong, and what to do. */
+/** A refusal by the server: what is wrong and what to do about it. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -15,7 +15,7 @@ export class ApiError extends Error {
   }
 }
 
-/** Parameters of a request; `null`, `undefined` and empty texts are left out. */
+/** Parameters of a request; `null`, `undefined` and empty strings are omitted. */
 export type Params = Readonly<
   Record<string, string | number | boolean | null | undefined | readonly string[]>
 >;
@@ -59,7 +59,7 @@ async function request(path: string, init: RequestInit): Promise<Response> {
     message = body.error ?? message;
     hint = body.hint ?? "";
   } catch {
-    // Not every refusal has a body; the status is told then.
+    // Without a body, the status is all there is to report.
   }
   throw new ApiError(response.status, message, hint);
 }
@@ -90,7 +90,7 @@ export async function getText(
   return (await request(path + queryString(params), { signal: signal ?? null })).text();
 }
 
-/** Sends a change; `body` is sent as JSON unless it is a file. */
+/** Sends a change. `body` is sent as JSON unless it is a file. */
 export async function send<T>(
   method: "POST" | "PATCH" | "DELETE" | "PUT",
   path: string,

@@ -1,4 +1,4 @@
-/** What every view shares of the open trace: its state, summary, stalls, the open stall, and the tables there are. */
+/** Data of the open trace that several views share: status, summary, stalls, tables, names. */
 import { computed, effect, signal } from "@preact/signals";
 import * as store from "../state/store";
 import { type Range, range } from "../units";
@@ -18,7 +18,7 @@ import type {
 } from "./types";
 import { whoText } from "./who";
 
-/** Milliseconds between two questions while the server works. */
+/** Interval between status requests while the server analyses the trace. */
 const POLL_MS = 300;
 
 export const server = liveQuery<ServerInfo>(() => ({
@@ -26,10 +26,10 @@ export const server = liveQuery<ServerInfo>(() => ({
   fetch: (signal) => getJson("/api/server", {}, signal),
 })).state;
 
-/** How far the server is with the open trace. */
+/** The server's progress with the open trace. */
 export const status = signal<QueryState<Status>>({ data: null, error: null, loading: false });
 
-/** Asks again and again until the trace is ready or has failed; call once. */
+/** Polls until the trace is ready or has failed; call once. */
 export function watchStatus(): void {
   effect(() => {
     const trace = store.trace.value;
@@ -56,12 +56,12 @@ export function watchStatus(): void {
   });
 }
 
-// Computed, so that what depends on them is asked when they turn, and not at each poll.
+// Computed, so that dependent queries run when these change, not at each poll.
 const lanesReady = computed(() => status.value.data?.ready.lanes ?? false);
 const tablesReady = computed(() => status.value.data?.ready.tables ?? false);
 const stallsReady = computed(() => status.value.data?.ready.stalls ?? false);
 
-/** A question about the open trace that waits until `ready`. */
+/** A query about the open trace that waits until `ready`. */
 function traceQuery<T>(
   ready: () => boolean,
   resource: () => string | null,
@@ -86,18 +86,18 @@ const summaryQuery = traceQuery<Summary>(
   () => "summary",
 );
 export const summary = summaryQuery.state;
-/** Asks for it again, as after its notes were changed. */
+/** Fetches the summary again, e.g. after its notes were edited. */
 export const refetchSummary = summaryQuery.refetch;
 export const tables = traceQuery<Tables>(
   () => tablesReady.value,
   () => "tables",
 ).state;
-/** All stalls of the trace; views tell those outside of the selection apart. */
+/** All stalls of the trace, including those outside the selection. */
 export const stalls = traceQuery<Stalls>(
   () => stallsReady.value,
   () => "stalls",
 ).state;
-/** The open stall, or the selected stretch of the selected thread: its chain, partition, clauses. */
+/** The explanation of the open stall, or of the selected thread in the selected range. */
 export const stallDetail = traceQuery<StallAnswer>(
   () => stallsReady.value,
   () =>
@@ -113,20 +113,20 @@ export const stallDetail = traceQuery<StallAnswer>(
       : { thread, from: Math.round(range.from), to: Math.round(range.to) };
   },
 ).state;
-/** Busy CPUs over the whole trace, for the strip on top. */
+/** Busy CPUs over the whole trace, for the overview. */
 export const curve = traceQuery<Curve>(
   () => lanesReady.value,
   () => "curve",
   () => ({ px: 1200 }),
 ).state;
 
-/** The trace's extent follows its summary. */
+// The trace's extent comes with its summary.
 effect(() => {
   const data = summary.value.data;
   if (data) store.extent.value = range(data.from, data.from + Math.max(1, data.duration_ns));
 });
 
-/** The threads' and processes' names are asked for only when something selected has none yet. */
+/** Names by `t` + thread or `p` + process. Lanes are fetched for them only if the selection needs one. */
 const known = signal(new Map<string, string>());
 
 export function rememberName(who: Who | null | undefined): void {
@@ -181,7 +181,7 @@ export function processName(ix: number): string {
   return known.value.get(`p${ix}`) ?? `process #${ix}`;
 }
 
-/** Whether a stall has to do with the selection. */
+/** Whether a stall overlaps the selected range and involves the selected thread and process. */
 export function matchesSelection(entry: StallEntry, selection: store.Selection): boolean {
   const r: Range | null = selection.range;
   if (r !== null && (entry.to <= r.from || entry.from >= r.to)) return false;

@@ -24,7 +24,7 @@ test("a selected function filters the table's own stack column", () => {
   ]);
 });
 
-test("values are quoted with the quotes that they do not hold", () => {
+test("values are quoted with the kind of quotes that they do not contain", () => {
   expect(quoted("a b")).toBe("'a b'");
   expect(quoted("don't")).toBe('"don\'t"');
   expect(quoted(`a'b"c`)).toBe("'a'");

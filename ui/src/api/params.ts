@@ -1,9 +1,9 @@
-/** The selection as parameters of a request. */
+/** Turns the selection into request parameters. */
 
 import type { Selection } from "../state/store";
 import type { Params } from "./client";
 
-/** The column of a table that a selected function filters. */
+/** The column that a selected function filters, by table or by kind of stack. */
 const STACK_COLUMN: Readonly<Record<string, string>> = {
   waits: "wait stack",
   switches: "wait stack",
@@ -23,12 +23,12 @@ export function selectionParams(s: Selection): Params {
   };
 }
 
-/** Whether a selected function filters a table; of the others it filters nothing, which they say. */
+/** Whether a selected function filters a table. Views of the other tables show that it does not. */
 export function hasStacks(of: string): boolean {
   return STACK_COLUMN[of] !== undefined;
 }
 
-/** The selection and a filter, for a table or a kind of stacks. */
+/** The selection and a filter, for a table or a kind of stack. */
 export function whereParams(s: Selection, of: string, where = ""): Params {
   const column = STACK_COLUMN[of];
   const parts = where.trim() === "" ? [] : [where.trim()];
@@ -39,7 +39,10 @@ export function whereParams(s: Selection, of: string, where = ""): Params {
   };
 }
 
-/** A value of a filter expression. One that holds both kinds of quotes is cut before the second kind: there is no escape for it. */
+/**
+ * Quotes a value for a filter expression. There is no escape, so a value with both kinds of quotes
+ * is cut before its first single quote.
+ */
 export function quoted(value: string): string {
   if (!value.includes("'")) return `'${value}'`;
   if (!value.includes('"')) return `"${value}"`;

@@ -3,10 +3,10 @@ import { expect, test } from "vitest";
 import { ApiError } from "./client";
 import { liveQuery } from "./query";
 
-/** Lets everything that is already decided happen. */
+/** Runs all pending microtasks. */
 const settle = () => new Promise((resolve) => setTimeout(resolve));
 
-test("the newest question wins, the older request is cancelled", async () => {
+test("the newest request wins, the older one is cancelled", async () => {
   const text = signal("a");
   const open = new Map<string, { answer: (value: string) => void; signal: AbortSignal }>();
   const { state, stop } = liveQuery<string>(() => {
@@ -30,7 +30,7 @@ test("the newest question wins, the older request is cancelled", async () => {
   expect(open.get("c")?.signal.aborted).toBe(true);
 });
 
-test("the answer about something else does not stay, and an error is told", async () => {
+test("an answer about another subject is dropped, and an error is reported", async () => {
   const subject = signal(1);
   const { state } = liveQuery<number>(() => ({
     key: String(subject.value),

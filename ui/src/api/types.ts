@@ -1,4 +1,7 @@
-/** The JSON of `docs/page-protocol.md`, route by route. Times are ns since the trace's start, durations end in `_ns`. */
+/**
+ * The JSON of `docs/page-protocol.md`, route by route. Times are ns since the trace's start;
+ * durations end in `_ns`.
+ */
 import type { Ns, ProcessIx, StallId, ThreadIx } from "../units";
 
 export interface Who {
@@ -78,11 +81,11 @@ export interface Summary {
   arch: string | null;
   producer: string | null;
   notes: string;
-  /** What all times count from, on the trace's own clock, and in words. */
+  /** What all times count from: on the trace's own clock, and as text. */
   origin_ns: string;
   origin: string;
   start_ns: string;
-  /** When the span that all CPUs cover begins, which is what the page shows. */
+  /** Start of the span that all CPUs cover; the page shows that span. */
   from: Ns;
   duration_ns: number;
   epoch_ns: string | null;
@@ -178,7 +181,7 @@ export interface Wake {
   evidence: Evidence;
 }
 
-/** Without a time and an event where no wake-up was seen but the lock itself says who holds it. */
+/** Has no time and no event if no wake-up was recorded but the lock itself names its owner. */
 export type ChainWake = Omit<Wake, "at" | "waking"> & { at: Ns | null; waking: number | null };
 
 export interface ChainLink {
@@ -301,9 +304,9 @@ export interface TablePage {
   total: number;
   totals: (number | null)[];
   matched: number;
-  /** Of those, how many lie outside the span that all CPUs cover. */
+  /** How many of `matched` lie outside the span that all CPUs cover. */
   outside: number;
-  /** Columns that hold nothing, because what they need was not recorded. */
+  /** Columns that are empty because the recording lacks what they need. */
   not_recorded: { column: string; why: string; advice: string }[];
   ignored: string[];
   cut: boolean;

@@ -1,6 +1,6 @@
 /** Canvas set-up that the timeline and the flame graph share. */
 
-/** A canvas of so many CSS pixels, sharp on screens with more. */
+/** Sizes a canvas in CSS pixels, with `ratio` device pixels for each, and returns its context. */
 export function fitCanvas(
   canvas: HTMLCanvasElement,
   width: number,

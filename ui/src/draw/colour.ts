@@ -1,12 +1,12 @@
-/** Colours as the canvas needs them: packed pixels for blits, CSS text for fills, both from the page's CSS variables. */
+/** Colours for canvases: packed pixels for blits, CSS strings for fills. */
 
-/** A pixel as ImageData stores it on a little-endian machine: 0xAABBGGRR. */
+/** A pixel as `ImageData` stores it on a little-endian machine: 0xAABBGGRR. */
 export type Pixel = number;
 
 export const pack = (r: number, g: number, b: number, a = 255): Pixel =>
   ((a << 24) | (b << 16) | (g << 8) | r) >>> 0;
 
-/** Reads #rgb, #rrggbb and rgb()/rgba() with commas or spaces; null for anything else. */
+/** Parses #rgb, #rrggbb, and rgb() or rgba() with commas or spaces; null for anything else. */
 export function parse(css: string): Pixel | null {
   const text = css.trim().toLowerCase();
   const hex = /^#([0-9a-f]{3}|[0-9a-f]{6})$/.exec(text)?.[1];
@@ -21,7 +21,7 @@ export function parse(css: string): Pixel | null {
   return null;
 }
 
-/** `share` of `top` over the rest of `under`, opaque. */
+/** Blends `share` of `top` into `under`; opaque. */
 export function mix(under: Pixel, top: Pixel, share: number): Pixel {
   const part = (shift: number) =>
     Math.round(((under >>> shift) & 255) * (1 - share) + ((top >>> shift) & 255) * share);
@@ -30,14 +30,14 @@ export function mix(under: Pixel, top: Pixel, share: number): Pixel {
 
 export const css = (p: Pixel): string => `rgb(${p & 255},${(p >>> 8) & 255},${(p >>> 16) & 255})`;
 
-/** Perceived lightness, 0 to 1 (the luma of Rec. 709, gamma left in). */
+/** Perceived lightness from 0 to 1 (Rec. 709 luma without gamma correction). */
 export const lightness = (p: Pixel): number =>
   (0.2126 * (p & 255) + 0.7152 * ((p >>> 8) & 255) + 0.0722 * ((p >>> 16) & 255)) / 255;
 
-/** Black or white, whichever is read better on `p`. */
+/** Black or white, whichever is more legible on `p`. */
 export const inkOn = (p: Pixel): string => (lightness(p) > 0.55 ? "#111" : "#fff");
 
-/** A number from a text that is the same on every machine and in every session (FNV-1a). */
+/** A hash that is the same on every machine and in every session (FNV-1a). */
 export function hash(text: string): number {
   let h = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) {
@@ -46,7 +46,7 @@ export function hash(text: string): number {
   return h >>> 0;
 }
 
-/** Hue in degrees, saturation and lightness in 0 to 1. */
+/** Hue in degrees; saturation and lightness from 0 to 1. */
 export function hsl(hue: number, saturation: number, light: number): Pixel {
   const chroma = saturation * Math.min(light, 1 - light);
   const channel = (n: number) => {

@@ -5,14 +5,14 @@ import { placeTooltip } from "./tooltip";
 
 const measure = (text: string) => text.length;
 
-describe("texts that fit", () => {
-  test("are cut at their end, or left out when nothing would be read", () => {
+describe("labels", () => {
+  test("are cut at their end, or left out if nothing legible remains", () => {
     expect(cutEnd("typing", 10, measure)).toBe("typing");
     expect(cutEnd("a long name", 6, measure)).toBe("a lon…");
     expect(cutEnd("a long name", 2, measure)).toBe("");
   });
 
-  test("functions lose their qualification before their name", () => {
+  test("of functions lose the qualification before the name", () => {
     expect(shortFunction("base::MessagePump::Run(int)")).toBe("Run");
     expect(shortFunction("std::map<a::b, c>::insert<d::e>(f::g const&)")).toBe("insert<d::e>");
     expect(shortFunction("<alloc::vec::Vec<T> as core::fmt::Debug>::fmt")).toBe("fmt");
@@ -23,9 +23,12 @@ describe("texts that fit", () => {
     expect(cutFunction("base::MessagePump::Run", 50, measure)).toBe("base::MessagePump::Run");
   });
 
-  test("measuring is remembered", () => {
+  test("are measured once", () => {
     let calls = 0;
-    const known = memoise((text) => (calls++, text.length), 2);
+    const known = memoise((text) => {
+      calls++;
+      return text.length;
+    }, 2);
     known("a");
     known("a");
     known("b");
@@ -36,7 +39,7 @@ describe("texts that fit", () => {
 });
 
 describe("colours", () => {
-  test("are read from CSS and written back", () => {
+  test("are parsed from CSS and formatted back", () => {
     expect(css(parse("#3fb27f") ?? 0)).toBe("rgb(63,178,127)");
     expect(parse("#abc")).toBe(parse("#aabbcc"));
     expect(parse(" rgb(1 2 3 / 0.5)")).toBe(pack(1, 2, 3));
@@ -44,7 +47,7 @@ describe("colours", () => {
     expect(parse("hotpink")).toBeNull();
   });
 
-  test("mix and keep their ink readable", () => {
+  test("mix, and their ink stays legible", () => {
     expect(mix(pack(0, 0, 0), pack(200, 100, 50), 0.5)).toBe(pack(100, 50, 25));
     expect(inkOn(pack(255, 255, 255))).toBe("#111");
     expect(inkOn(pack(0, 0, 0))).toBe("#fff");
@@ -57,7 +60,7 @@ describe("colours", () => {
   });
 });
 
-test("tooltips turn away from the edges", () => {
+test("tooltips stay within the edges", () => {
   const room = { width: 400, height: 300 };
   expect(placeTooltip(10, 10, 100, 50, room)).toEqual({ left: 24, top: 26 });
   const corner = placeTooltip(390, 290, 100, 50, room);

@@ -1,17 +1,18 @@
 /**
- * What a thread can be doing, in one registry, by the codes of the server's binary view (docs/page-protocol.md).
+ * The registry of thread states, by the codes of the server's binary view (docs/page-protocol.md).
  *
- * Each has a colour, a pattern and a height, so that colour is never the only cue: what costs time stands tall, rest lies low.
+ * Each has a colour, a pattern and a height, so that colour is never the only cue. States that cost
+ * time are tall, idle is low.
  */
 
-/** Eight rows of eight bits; a set bit is drawn in the pattern's ink. */
+/** Eight rows of eight bits; set bits are drawn in the pattern's ink. */
 export type Pattern = readonly [number, number, number, number, number, number, number, number];
 
 export interface State {
   readonly code: number;
   readonly id: string;
   readonly name: string;
-  /** For the legend. */
+  /** What it means, for the legend. */
   readonly description: string;
   /** The CSS variable of its colour. */
   readonly variable: string;
@@ -46,18 +47,18 @@ const list: readonly (readonly [
     "--unknown",
     CHECKS,
     0.6,
-    "lost records or the recording's edge hide what it did",
+    "hidden by lost records or the edge of the recording",
   ],
   ["ran", "ran", "--ran", PLAIN, 1, "on a CPU"],
-  ["runnable", "runnable", "--runnable", RISING, 1, "wanted a CPU and had none"],
-  ["lock", "lock", "--lock", CROSSES, 0.8, "waited for a lock that somebody held"],
+  ["runnable", "runnable", "--runnable", RISING, 1, "ready to run, without a CPU"],
+  ["lock", "lock", "--lock", CROSSES, 0.8, "waited for a lock that another thread held"],
   ["io", "I/O", "--io", BARS, 0.8, "waited for a disk or a file system"],
   ["memory", "memory", "--memory", GRID, 0.8, "waited for memory"],
-  ["timer", "timer", "--timer", DOTS, 0.5, "slept until a time that it had set"],
+  ["timer", "timer", "--timer", DOTS, 0.5, "slept until a timer expired"],
   ["ipc", "IPC", "--ipc", LINES, 0.8, "waited for another process"],
   ["idle", "idle", "--idle", PLAIN, 0.25, "had nothing to do"],
-  ["stopped", "stopped", "--stopped", FALLING, 0.8, "stopped by a signal, a tracer or the freezer"],
-  ["slept", "slept", "--timer", DASHES, 0.6, "slept; its stack does not tell for what"],
+  ["stopped", "stopped", "--stopped", FALLING, 0.8, "stopped by a signal, a debugger or the freezer"],
+  ["slept", "slept", "--timer", DASHES, 0.6, "slept; its stack does not show what for"],
   ["network", "network", "--ipc", WAVES, 0.8, "waited for the network"],
 ];
 
@@ -77,5 +78,5 @@ export const UNKNOWN = 0;
 export const RAN = 1;
 export const IDLE = 8;
 
-/** The state of a code; one that this page does not know is told as unknown. */
+/** The state of a code; `unknown` for codes that this page does not know. */
 export const stateOf = (code: number): State => STATES[code] ?? (STATES[UNKNOWN] as State);

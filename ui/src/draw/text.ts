@@ -1,11 +1,11 @@
-/** Texts that must fit: a label cut so that what tells it apart stays. */
+/** Shortens labels to fit, keeping the part that distinguishes them. */
 
-/** Measures a text in CSS pixels. */
+/** A text's width in CSS pixels. */
 export type Measure = (text: string) => number;
 
 const ELLIPSIS = "…";
 
-/** The longest start of `text` that fits, with an ellipsis; empty when not even two letters do. */
+/** The longest prefix of `text` that fits, with an ellipsis; empty if not even two letters do. */
 export function cutEnd(text: string, width: number, measure: Measure): string {
   if (measure(text) <= width) return text;
   let low = 0;
@@ -18,13 +18,13 @@ export function cutEnd(text: string, width: number, measure: Measure): string {
   return low < 2 ? "" : text.slice(0, low) + ELLIPSIS;
 }
 
-/** The last name of a qualified function, without template and call arguments: `a::b<c>::d(e)` is `d`. */
+/** A function's name without qualification and call arguments: `a::b<c>::d(e)` is `d`. */
 export function shortFunction(name: string): string {
   let depth = 0;
   let start = 0;
   let end = name.length;
   for (let i = 0; i < name.length; i++) {
-    const c = name[i]!;
+    const c = name.charAt(i);
     if (name.startsWith("operator", i)) break;
     if (c === "(" && depth === 0 && i > start) {
       end = i;
@@ -41,19 +41,19 @@ export function shortFunction(name: string): string {
   return short === "" ? name : short;
 }
 
-/** A function's name as well as it fits: whole, without its qualification, then cut. */
+/** A function's name as far as it fits: whole, else without its qualification, else cut. */
 export function cutFunction(name: string, width: number, measure: Measure): string {
   if (measure(name) <= width) return name;
   return cutEnd(shortFunction(name), width, measure);
 }
 
-/** A measure that remembers, since the same names are drawn in every frame; forgets all when it has seen too many. */
-export function memoise(measure: Measure, most = 20_000): Measure {
+/** Caches widths: each frame draws the same names. Clears the cache at `max` entries. */
+export function memoise(measure: Measure, max = 20_000): Measure {
   const widths = new Map<string, number>();
   return (text) => {
     const known = widths.get(text);
     if (known !== undefined) return known;
-    if (widths.size >= most) widths.clear();
+    if (widths.size >= max) widths.clear();
     const width = measure(text);
     widths.set(text, width);
     return width;

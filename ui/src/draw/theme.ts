@@ -1,8 +1,8 @@
-/** The page's CSS variables as the canvases need them. */
+/** The page's CSS variables, as the canvases need them. */
 import { hsl, lightness, type Pixel, parse } from "./colour";
 import { STATES } from "./states";
 
-/** CPU lanes colour what ran by process, in this many hues. */
+/** Number of hues by which CPU lanes distinguish processes. */
 export const HUES = 16;
 
 export interface Theme {
@@ -25,7 +25,7 @@ export interface Theme {
 
 export const FALLBACK: Pixel = 0xff808080;
 
-/** Reads the page's CSS variables; `get` gives the text of one. */
+/** Reads the page's CSS variables; `get` returns the value of one. */
 export function readTheme(get: (variable: string) => string): Theme {
   const pixel = (variable: string): Pixel => parse(get(variable)) ?? FALLBACK;
   const text = (variable: string, otherwise: string): string => get(variable).trim() || otherwise;
@@ -46,7 +46,7 @@ export function readTheme(get: (variable: string) => string): Theme {
     bad: text("--bad", "#d33"),
     font: text("--font", "sans-serif"),
     states: STATES.map((s) => pixel(s.variable)),
-    // Neighbouring numbers get hues far apart: seven and sixteen have no common factor.
+    // Neighbouring numbers get distant hues: 7 and 16 have no common factor.
     hues: Array.from({ length: HUES }, (_, n) =>
       hsl(((n * 7) % HUES) * (360 / HUES), dark ? 0.42 : 0.5, dark ? 0.52 : 0.6),
     ),

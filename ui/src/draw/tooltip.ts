@@ -1,4 +1,4 @@
-/** Where the tooltip lies: beside the pointer, turned to the other side at the edges. */
+/** Places a tooltip next to the pointer, on the other side near an edge. */
 export function placeTooltip(
   x: number,
   y: number,

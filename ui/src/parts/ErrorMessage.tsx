@@ -1,4 +1,4 @@
-/** An answer that did not come: what went wrong, what to do, and work under way. */
+/** What stands in for data: an error with its hint, or a progress note. */
 import type { ApiError } from "../api/client";
 
 export function ErrorMessage({ error, retry }: { error: ApiError; retry?: () => void }) {

@@ -1,4 +1,4 @@
-/** A menu at a place on the screen: arrows move, Enter chooses, Esc and a click elsewhere close. One is open at a time. */
+/** The pop-up menu: arrows move, Enter chooses, Esc or a click elsewhere closes it. One at a time. */
 import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
@@ -14,12 +14,13 @@ interface Open {
   readonly items: readonly MenuItem[];
   readonly x: number;
   readonly y: number;
-  readonly back: HTMLElement | null;
+  /** Gets the focus back when the menu closes. */
+  readonly opener: HTMLElement | null;
 }
 
 const open = signal<Open | null>(null);
 
-/** Opens a menu beside the element, or at the pointer for a mouse event of its own. */
+/** Opens a menu below the element, or at a point. */
 export function openMenu(
   label: string,
   items: readonly MenuItem[],
@@ -33,14 +34,14 @@ export function openMenu(
     label,
     items,
     ...place,
-    back: document.activeElement instanceof HTMLElement ? document.activeElement : null,
+    opener: document.activeElement instanceof HTMLElement ? document.activeElement : null,
   };
 }
 
-function close(giveBack = true): void {
+function close(restoreFocus = true): void {
   const was = open.peek();
   open.value = null;
-  if (giveBack) was?.back?.focus();
+  if (restoreFocus) was?.opener?.focus();
 }
 
 export function MenuHost() {

@@ -1,6 +1,6 @@
-/** Pictures of the page as files of their own: the colours, which are the page's variables, are written out. */
+/** Exports pictures of the page as stand-alone files, with its CSS variables resolved to colours. */
 
-/** The pictures one below the other as the text of one SVG, with a title. */
+/** Stacks the pictures in one SVG with a title. */
 export function svgText(
   pictures: readonly SVGSVGElement[],
   title: string,

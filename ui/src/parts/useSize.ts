@@ -1,4 +1,4 @@
-/** The size of an element on the screen, followed. */
+/** The current size of an element. */
 import { type ReadonlySignal, useSignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 

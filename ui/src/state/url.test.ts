@@ -4,12 +4,12 @@ import { parse, type UrlState, write } from "./url";
 
 const USUAL = parse("");
 
-test("a state with nothing special needs no words", () => {
+test("defaults are not written", () => {
   expect(write({ ...USUAL, trace: null })).toBe("");
   expect(write(parse("?trace=a.hitch"))).toBe("?trace=a.hitch");
 });
 
-test("everything comes back as it was written", () => {
+test("everything is read back as it was written", () => {
   const state: UrlState = {
     trace: "2026-01-02_03-04-05 ä&?.hitch",
     view: "stacks",
@@ -46,13 +46,13 @@ test("everything comes back as it was written", () => {
   expect(parse(write(state))).toEqual(state);
 });
 
-test("an ungrouped table is not the preset's grouping", () => {
+test("an ungrouped table does not fall back to the preset's grouping", () => {
   expect(parse(write({ ...USUAL, table: { ...USUAL.table, by: ["none"] } })).table.by).toEqual([
     "none",
   ]);
 });
 
-test("nonsense is as if it were not there", () => {
+test("invalid values are ignored", () => {
   const state = parse(
     "?trace=a&view=x&window=9-5&range=a-b&thread=-1&event=foo-1&stall=1e9&marks=5-4,x,,-1&of=none&form=&layout=full",
   );

@@ -1,9 +1,9 @@
-/** The URL holds what is looked at: parsed at the start and on back and forward, written whenever the store changes. */
+/** Keeps the store in the URL: reads it at start and on back and forward, writes it on each change. */
 import { batch, effect } from "@preact/signals";
 import { duration, processIx, type Range, range, stallId, threadIx } from "../units";
 import * as store from "./store";
 
-/** All that the URL says, as the store holds it. */
+/** The part of the store that is in the URL. */
 export interface UrlState {
   trace: string | null;
   view: store.View;
@@ -19,15 +19,15 @@ export interface UrlState {
   stacks: store.StacksState;
 }
 
-/** Frames of a flame's root are joined by a character that no function's name holds. */
+/** Separates the frames of a flame graph's root: a character that no function name contains. */
 const FRAMES = "\u001f";
 
-/** `1200-4700`: both ends in ns of the recording. */
+/** `1200-4700`: both ends in ns. */
 function rangeText(r: Range | null): string {
   return r === null ? "" : `${Math.round(r.from)}-${Math.round(r.to)}`;
 }
 
-/** `1200` for a moment. */
+/** As a range, or `1200` for a point in time. */
 function markText(r: Range): string {
   return r.to > r.from ? rangeText(r) : `${Math.round(r.from)}`;
 }
@@ -138,7 +138,7 @@ export function parse(text: string): UrlState {
   };
 }
 
-/** The store's state as a state. Reads every signal of it. */
+/** The store's current state. Subscribes the caller to all of its signals. */
 export function current(): UrlState {
   return {
     trace: store.trace.value,
@@ -173,10 +173,10 @@ function restore(state: UrlState): void {
   });
 }
 
-/** After so long without a change the state becomes an entry of the history; panning makes one, not a hundred. */
+/** After this long without a change, the next one starts a new history entry: a pan is one entry. */
 const SETTLED = duration(400_000_000);
 
-/** Follows the store and the browser's history; call once. */
+/** Synchronises the store with the browser's history; call once. */
 export function syncUrl(win: Window): void {
   restore(parse(win.location.search));
   let timer = 0;
@@ -193,7 +193,7 @@ export function syncUrl(win: Window): void {
     if (next === written) return;
     written = next;
     const address = win.location.pathname + next;
-    // The first change after a rest leaves the state where the user was in the history; what follows quickly replaces it.
+    // The first change after a pause adds an entry; changes that follow quickly replace it.
     if (pushed) win.history.pushState(null, "", address);
     else win.history.replaceState(null, "", address);
     pushed = false;
