@@ -1,4 +1,4 @@
-/** The view that the page opens on: the stalls, and the open one's answer. */
+/** The Answers view, which the page opens with: the list of stalls and the open stall's answer. */
 import { effect } from "@preact/signals";
 import { getText, tracePath } from "../api/client";
 import { rememberName, stallDetail, stalls, summary } from "../api/data";
@@ -19,13 +19,13 @@ import { StallList } from "./StallList";
 import { markdown } from "./spans";
 import "./answer.css";
 
-/** The worst stall opens by itself: the answer comes first. */
+/** The trace whose worst stall was opened automatically, so that the page starts with an answer. */
 let openedFor: string | null = null;
 effect(() => {
   const worst = stalls.value.data?.stalls[0];
   const trace = store.trace.value;
   if (trace === null) openedFor = null;
-  // Before the summary nobody knows how long the trace is, and so where in it the stall is.
+  // The trace's extent, which places the stall, comes with the summary.
   if (!worst || trace === null || summary.value.data === null || openedFor === trace) return;
   openedFor = trace;
   const untouched =
@@ -56,13 +56,13 @@ function Open() {
     return (
       <p class="empty">
         {none
-          ? "Nothing hung for long enough to be told. Tables and Stacks show what the threads did."
-          : "Choose a stall on the left, or in the picture above."}
+          ? "Nothing hung long enough to report. Tables and Stacks show what the threads did."
+          : "Choose a stall on the left or in the overview above."}
       </p>
     );
   }
   if (error) return <ErrorMessage error={error} />;
-  if (!data) return <Busy what="Following the waits …" />;
+  if (!data) return <Busy what="Following the wait chain …" />;
   return <Answer answer={data} stale={loading} />;
 }
 
@@ -97,10 +97,10 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
         </div>
       </Partition>
       {chain.length > 0 && (
-        <section aria-label="The wait chain">
+        <section aria-label="Wait chain">
           <h2 class="section-title">
-            The wait chain
-            <Walk answer={answer} />
+            Wait chain
+            <ChainButtons answer={answer} />
           </h2>
           <LinkDetails answer={answer} />
           <div class="chain">
@@ -112,8 +112,8 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
   );
 }
 
-/** Goes along the chain: what `[` and `]` do. */
-function Walk({ answer }: { answer: StallAnswer }) {
+/** Buttons for what `[` and `]` do: step along the chain. */
+function ChainButtons({ answer }: { answer: StallAnswer }) {
   const at = store.chainLink.value;
   const go = (to: number) => {
     const link = answer.chain[to];
@@ -192,7 +192,7 @@ function doing(link: ChainLink): string {
   return link.class ? `waited (${link.class.replaceAll("_", " ")})` : "slept";
 }
 
-/** The file that `unhitch report` writes. */
+/** Downloads the file that `unhitch report` writes. */
 function fetchReport(): void {
   const trace = store.trace.peek();
   if (trace === null) return;
@@ -234,8 +234,8 @@ function copies(answer: StallAnswer) {
       title: "Answer as JSON",
       run: () => void copy(JSON.stringify(answer, null, 2), "the answer as JSON"),
     },
-    { title: "Report of the trace as one HTML file", run: () => fetchReport() },
-    { title: "Link to this place", run: () => void copy(location.href, "the link") },
+    { title: "Report on the trace as one HTML file", run: () => fetchReport() },
+    { title: "Link to this view", run: () => void copy(location.href, "the link") },
     {
       title: "Picture as SVG",
       run: () => download(`${name}.svg`, new Blob([pictures().svg], { type: "image/svg+xml" })),
@@ -246,7 +246,7 @@ function copies(answer: StallAnswer) {
         const { svg, width, height } = pictures();
         void svgToPng(svg, width, height).then(
           (blob) => download(`${name}.png`, blob),
-          () => store.notify("The picture could not be drawn."),
+          () => store.notify("The picture could not be rendered."),
         );
       },
     },

@@ -1,4 +1,4 @@
-/** The answer in words, each clause linked to the events that prove it. */
+/** The answer's sentences, linked to the events that prove them. */
 import type { Clause, TextLink } from "../api/types";
 import { navigateTo } from "../navigate";
 import { label, lines, type Span, spansOf } from "./spans";
@@ -16,7 +16,7 @@ function SpanLine({ line }: { line: readonly Span[] }) {
   );
 }
 
-/** A part of a sentence that leads somewhere. No `<button>`: browsers do not break one into lines where the sentence breaks. */
+/** A linked span. Not a `<button>`: browsers do not wrap one across lines like text. */
 function SpanLink({ link, text }: { link: TextLink; text: string }) {
   return (
     <span
@@ -36,7 +36,7 @@ function SpanLink({ link, text }: { link: TextLink; text: string }) {
   );
 }
 
-/** The sentences of some kinds, in order; indented lines are stacks. */
+/** The clauses of the given kinds, in order. Indented lines are stacks. */
 export function Clauses({
   clauses,
   kinds,

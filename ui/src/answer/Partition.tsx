@@ -1,4 +1,4 @@
-/** Where the stall's time went: one bar, and the sum that proves it. */
+/** Where the stall's time went: a bar, and a table whose sum is the whole stall. */
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
@@ -14,7 +14,7 @@ import { type Share, segments, shownShares } from "./shares";
 const HEIGHT = 26;
 const MAX_ROWS = 6;
 
-/** The bar over its whole width; below it the same numbers, and beside them what is shownShares. */
+/** The bar in full width; below it the table, with the sentences (`children`) next to it. */
 export function Partition({
   answer,
   children,
@@ -36,7 +36,7 @@ export function Partition({
             height={HEIGHT}
             viewBox={`0 0 ${width} ${HEIGHT}`}
             role="img"
-            aria-label="The parts as one bar; the table below holds the same numbers"
+            aria-label="The parts as one bar. The table below has the same numbers."
             id="partition-picture"
           >
             <Patterns id="part" />
@@ -87,7 +87,7 @@ export function Partition({
               <td colSpan={2}>
                 {sum === answer.duration_ns
                   ? "the whole stall, to the nanosecond"
-                  : "WARNING: not the whole stall; this answer is wrong somewhere, and that is a bug"}
+                  : "WARNING: not the whole stall: this answer is wrong somewhere. That is a bug."}
               </td>
             </tr>
           </tbody>
@@ -101,7 +101,7 @@ export function Partition({
 function Row({ share, total, more }: { share: Share; total: number; more: () => void }) {
   const { part, parts, ns } = share;
   rememberName(part.who);
-  const person = part.who !== null && part.who.tid !== 0 ? part.who : null;
+  const thread = part.who !== null && part.who.tid !== 0 ? part.who : null;
   return (
     <tr>
       <td class="num">{durationText(ns)}</td>
@@ -114,14 +114,14 @@ function Row({ share, total, more }: { share: Share; total: number; more: () => 
       <td>{part.label}</td>
       <td>
         {parts > 1 ? (
-          <button class="text-link" title="Each by itself" onClick={more}>
+          <button class="text-link" title="List them one by one" onClick={more}>
             {count(parts)} more
           </button>
-        ) : person ? (
+        ) : thread ? (
           <button
             class="text-link"
-            title="Only this thread, everywhere"
-            onClick={() => store.select({ thread: person.thread })}
+            title="Filter all views by this thread"
+            onClick={() => store.select({ thread: thread.thread })}
           >
             {who(part)}
           </button>

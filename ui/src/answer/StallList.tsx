@@ -1,4 +1,4 @@
-/** The stalls, worst first, each with its cause in a line; those outside of the selection stand apart. */
+/** The stalls, worst first, each with its cause; those outside the selection are listed separately. */
 import { matchesSelection, stalls, status } from "../api/data";
 import type { StallEntry } from "../api/types";
 import { whoText } from "../api/who";
@@ -6,10 +6,10 @@ import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import * as store from "../state/store";
 import { durationText, plural, timeText } from "../units";
 
-/** Names of the kinds of stalls as headings say them. */
+/** Short names of the kinds of stall. */
 const KINDS: Readonly<Record<string, string>> = {
-  event_loop: "did not answer",
-  unwanted_wait: "waited unwantedly",
+  event_loop: "did not respond",
+  unwanted_wait: "unwanted wait",
   cpu_starvation: "got no CPU",
   lock_starvation: "never got its lock",
   machine: "whole machine",
@@ -17,7 +17,7 @@ const KINDS: Readonly<Record<string, string>> = {
   ui_delay: "UI delay",
 };
 
-/** More is a table's work. */
+/** Maximum stalls listed; the Tables view has all of them. */
 const MAX_STALLS = 200;
 
 export function StallList() {
@@ -26,12 +26,12 @@ export function StallList() {
   if (!data)
     return (
       <Busy
-        what={`Judging the waits … ${Math.round((status.value.data?.progress ?? 0) * 100)} %`}
+        what={`Analysing the waits … ${Math.round((status.value.data?.progress ?? 0) * 100)} %`}
       />
     );
   if (data.stalls.length === 0) return <p class="empty">{data.nothing ?? "No stall was found."}</p>;
   const selection = store.selection.value;
-  // The open stall selects its own time; the list is then still the whole list.
+  // An open stall selects its own time, which must not shorten the list.
   const restricts =
     selection.thread !== null ||
     selection.process !== null ||
@@ -74,7 +74,7 @@ export function StallList() {
       )}
       {outside.length > 0 && (
         <>
-          <h2 class="side-title dim">{plural(outside.length, "stall")} outside of the selection</h2>
+          <h2 class="side-title dim">{plural(outside.length, "stall")} outside the selection</h2>
           <ol class="stalls outside">
             {outside.slice(0, MAX_STALLS).map((entry) => (
               <Row key={entry.id} entry={entry} />

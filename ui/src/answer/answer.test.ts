@@ -15,14 +15,14 @@ const link = (start: number, end: number): TextLink => ({
   event: null,
 });
 
-test("a sentence is cut at its links and loses no letter", () => {
+test("a clause is split at its links and loses no letter", () => {
   const clause = { text: "Woken by A and B.", links: [link(15, 16), link(9, 10)] };
   const cut = spansOf(clause);
   expect(cut.map((piece) => piece.text)).toEqual(["Woken by ", "A", " and ", "B", "."]);
   expect(cut.map((piece) => piece.link !== null)).toEqual([false, true, false, true, false]);
 });
 
-test("links that overlap or lie outside are left out, the words stay", () => {
+test("links that overlap or exceed the text become text", () => {
   const clause = { text: "abcdef", links: [link(0, 4), link(2, 5), link(5, 99), link(3, 3)] };
   expect(spansOf(clause).map((piece) => piece.text)).toEqual(["abcd", "ef"]);
 });
@@ -42,7 +42,7 @@ test("a clause of several lines keeps its links on each", () => {
   ]);
 });
 
-test("the label of a sentence is shownShares apart", () => {
+test("the label of a sentence is recognised", () => {
   expect(label("CAUSE     a long hold")).toEqual({ label: "CAUSE", rest: 10 });
   expect(label("HANG 2.810 s  x")).toEqual({ label: "", rest: 0 });
 });
@@ -56,7 +56,7 @@ const part = (value: number): Part => ({
   state: 3,
 });
 
-test("the bar adds up to its width and to the nanosecond, however small the parts", () => {
+test("the bar adds up to its width, and to the nanosecond, however small the parts", () => {
   const parts = [part(1_000_000), part(700), ...Array.from({ length: 300 }, (_, i) => part(i + 1))];
   const bar = segments(parts, 640);
   const total = parts.reduce((sum, p) => sum + p.ns, 0);
@@ -67,7 +67,7 @@ test("the bar adds up to its width and to the nanosecond, however small the part
   expect(segments([], 640)).toEqual([]);
 });
 
-test("the rest is shownShares by kind, a rest of one as itself", () => {
+test("the rest is merged by kind, unless it is a single part", () => {
   const parts = [5, 4, 3, 2].map(part);
   expect(shownShares(parts, 3).map((share) => share.ns)).toEqual([5, 4, 3, 2]);
   const ran = { ...part(1), label: "ran", state: 1 };
@@ -84,7 +84,7 @@ test("the rest is shownShares by kind, a rest of one as itself", () => {
 const stall = (id: number, from: number, to: number, severity: number) =>
   ({ id, from: ns(from), to: ns(to), severity }) as unknown as StallEntry;
 
-test("stalls that overlap stand one above the other, the worst lowest in number", () => {
+test("overlapping stalls are stacked, the worst in the first row", () => {
   const bars = pack(
     [stall(2, 0, 100, 0.5), stall(1, 50, 100, 1), stall(3, 120, 121, 0.1)],
     range(0, 1000),
@@ -96,7 +96,7 @@ test("stalls that overlap stand one above the other, the worst lowest in number"
   expect(bars.every((bar) => bar.width >= 4 && bar.x >= 0 && bar.x + bar.width <= 1000)).toBe(true);
 });
 
-test("the curve is closed at the bottom and never above its top", () => {
+test("the curve is closed at the bottom and clipped at the top", () => {
   expect(area([0, 2, 5], 2, 30, 10)).toBe(
     "M0 10L0.0 10.0L10.0 10.0L10.0 0.0L20.0 0.0L20.0 0.0L30.0 0.0L30 10Z",
   );
@@ -106,7 +106,7 @@ test("the curve is closed at the bottom and never above its top", () => {
 const who = (thread: number, name: string, tid: number) =>
   ({ thread, tid, pid: tid, process_id: thread, name, process: name }) as unknown as Who;
 
-test("every thread that is mentioned leads to its lane, the waker to its wake-up", () => {
+test("every thread mentioned links to its lane, a waker to its wake-up", () => {
   const answer = {
     from: ns(0),
     to: ns(9),
@@ -133,9 +133,9 @@ test("every thread that is mentioned leads to its lane, the waker to its wake-up
     ["gomacc 807", "t2", { waking: 7 }],
     ["ui 12", "t1", null],
   ]);
-  const shownShares = {
+  const alreadyLinked = {
     ...clause,
     links: [{ start: 0, end: 30, lane: "t9", from: null, to: null, event: null }],
   };
-  expect(linked(shownShares, mentions(answer)).links).toHaveLength(2);
+  expect(linked(alreadyLinked, mentions(answer)).links).toHaveLength(2);
 });

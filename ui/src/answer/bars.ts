@@ -1,4 +1,4 @@
-/** Where the stalls stand in the picture of the whole recording: time to the right, one above the other where they overlap. */
+/** Lays out the stalls of the overview: in time order, stacked in rows where they overlap. */
 import type { StallEntry } from "../api/types";
 import type { Range } from "../units";
 
@@ -9,10 +9,10 @@ export interface Bar {
   readonly row: number;
 }
 
-/** Less cannot be seen or hit. */
+/** A narrower bar could not be seen or clicked. */
 const MIN_WIDTH_PX = 4;
 
-/** The worst take the lowest rows; what finds no room in `rows` rows shares the last one. */
+/** The worst stalls get the first rows. Those that fit in none of `rows` rows share the last one. */
 export function pack(
   stalls: readonly StallEntry[],
   extent: Range,
@@ -32,7 +32,7 @@ export function pack(
   });
 }
 
-/** A step curve as an SVG path that is closed at the bottom; values from 0 to `top`. */
+/** The area under a step curve, as an SVG path; values from 0 to `top`. */
 export function area(
   values: readonly number[],
   top: number,
@@ -43,9 +43,8 @@ export function area(
   const step = width / values.length;
   const at = (value: number) => (height - (Math.min(value, top) / top) * height).toFixed(1);
   let path = `M0 ${height}`;
-  values.forEach(
-    (value, i) =>
-      (path += `L${(i * step).toFixed(1)} ${at(value)}L${((i + 1) * step).toFixed(1)} ${at(value)}`),
-  );
+  for (const [i, value] of values.entries()) {
+    path += `L${(i * step).toFixed(1)} ${at(value)}L${((i + 1) * step).toFixed(1)} ${at(value)}`;
+  }
   return `${path}L${width} ${height}Z`;
 }

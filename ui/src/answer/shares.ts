@@ -1,11 +1,11 @@
-/** The parts of a stall as one bar that adds up: what is too small to be seen is shownShares together with its like. */
+/** The parts of a stall, with those too small to show merged by kind, so that the sum is exact. */
 import type { Part } from "../api/types";
 
 /** One part, or several of one kind. */
 export interface Share {
-  /** The part, or one for all of its kind. */
+  /** The part, or the first of its kind. */
   readonly part: Part;
-  /** How many parts it stands for. */
+  /** Number of parts it stands for. */
   readonly parts: number;
   readonly ns: number;
 }
@@ -15,7 +15,7 @@ export interface Segment extends Share {
   readonly width: number;
 }
 
-/** Parts of one kind as one, the largest sum first. */
+/** Merges parts of one kind; the largest sum first. */
 function mergeByKind(parts: readonly Part[]): Share[] {
   const kinds = new Map<string, Share>();
   for (const part of parts) {
@@ -31,7 +31,10 @@ function mergeByKind(parts: readonly Part[]): Share[] {
   return [...kinds.values()].sort((a, b) => b.ns - a.ns);
 }
 
-/** Segments whose widths sum to `width` and whose `ns` to the parts'; parts below `minWidth` navigateTo at the end, by kind. */
+/**
+ * Segments of the bar: their widths add up to `width`, their `ns` to the parts' total. Parts narrower
+ * than `minWidth` are at the end, merged by kind.
+ */
 export function segments(parts: readonly Part[], width: number, minWidth = 3): Segment[] {
   const total = parts.reduce((sum, part) => sum + part.ns, 0);
   if (total <= 0 || width <= 0) return [];
@@ -48,9 +51,9 @@ export function segments(parts: readonly Part[], width: number, minWidth = 3): S
   );
 }
 
-/** The first `most` parts, and the rest by kind; a rest of one is shownShares as itself. */
-export function shownShares(parts: readonly Part[], most: number): Share[] {
-  const keep = parts.length <= most + 1 ? parts.length : most;
+/** The first `max` parts, and the rest merged by kind. A single remaining part stays as it is. */
+export function shownShares(parts: readonly Part[], max: number): Share[] {
+  const keep = parts.length <= max + 1 ? parts.length : max;
   return [
     ...parts.slice(0, keep).map((part) => ({ part, parts: 1, ns: part.ns })),
     ...mergeByKind(parts.slice(keep)),

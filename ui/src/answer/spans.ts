@@ -1,4 +1,4 @@
-/** An answer's sentences cut into plain text and links to the events that prove them. */
+/** Splits an answer's clauses into spans: plain text, and links to the events that prove it. */
 import type { Clause, TextLink } from "../api/types";
 
 export interface Span {
@@ -6,7 +6,7 @@ export interface Span {
   readonly link: TextLink | null;
 }
 
-/** Links that overlap an earlier one, or lie outside of the text, are left out: the words stay. */
+/** Splits a clause at its links. Links that overlap an earlier one or exceed the text become text. */
 export function spansOf(clause: Pick<Clause, "text" | "links">): Span[] {
   const out: Span[] = [];
   let at = 0;
@@ -20,7 +20,7 @@ export function spansOf(clause: Pick<Clause, "text" | "links">): Span[] {
   return out;
 }
 
-/** Pieces cut at the ends of lines, as a clause may have several; a link that goes on is a link in both. */
+/** Splits spans into lines. A link across a line break is a link on both lines. */
 export function lines(of: readonly Span[]): Span[][] {
   const out: Span[][] = [[]];
   for (const piece of of) {
@@ -32,7 +32,7 @@ export function lines(of: readonly Span[]): Span[][] {
   return out.filter((line) => line.length > 0);
 }
 
-/** `CAUSE     a long hold` cut into the label and where the sentence begins; no label for an ordinary sentence. */
+/** The label of `CAUSE     a long hold` and where the sentence begins; empty without a label. */
 export function label(text: string): { label: string; rest: number } {
   const match = /^([A-Z]{4,10})\s{2,}/.exec(text);
   return match ? { label: match[1] ?? "", rest: match[0].length } : { label: "", rest: 0 };
@@ -54,7 +54,7 @@ export function markdown(
     out.push(`* ${clause.text.trim()}`);
   const chain = of("chain");
   if (chain.length)
-    out.push("", "The chain:", "", ...chain.map((clause) => `* ${clause.text.trim()}`));
+    out.push("", "Wait chain:", "", ...chain.map((clause) => `* ${clause.text.trim()}`));
   out.push("", "| time | share | what | who |", "|---:|---:|---|---|");
   for (const part of partition)
     out.push(

@@ -57,7 +57,14 @@ const list: readonly (readonly [
   ["timer", "timer", "--timer", DOTS, 0.5, "slept until a timer expired"],
   ["ipc", "IPC", "--ipc", LINES, 0.8, "waited for another process"],
   ["idle", "idle", "--idle", PLAIN, 0.25, "had nothing to do"],
-  ["stopped", "stopped", "--stopped", FALLING, 0.8, "stopped by a signal, a debugger or the freezer"],
+  [
+    "stopped",
+    "stopped",
+    "--stopped",
+    FALLING,
+    0.8,
+    "stopped by a signal, a debugger or the freezer",
+  ],
   ["slept", "slept", "--timer", DASHES, 0.6, "slept; its stack does not show what for"],
   ["network", "network", "--ipc", WAVES, 0.8, "waited for the network"],
 ];

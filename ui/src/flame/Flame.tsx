@@ -1,4 +1,4 @@
-/** The flame graph or icicle of the selection's stacks. Fills its parent; the toolbar above it is not its own. */
+/** The flame graph or icicle of the selection's stacks. Fills its parent; has no toolbar of its own. */
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { register } from "../commands";
@@ -22,25 +22,25 @@ import "./flame.css";
 
 export const ROW = 18;
 
-const measurer: { of: Measure | null; font: string } = { of: null, font: "" };
+const cached: { measure: Measure | null; font: string } = { measure: null, font: "" };
 
-/** The measure for the page's font, shared with the picture that is copied. */
+/** Measures text in the page's font; shared with the exported picture. */
 function measureFor(ctx: CanvasRenderingContext2D, font: string): Measure {
   ctx.font = `11px ${font}`;
-  if (!measurer.of || measurer.font !== font) {
-    const mine = document.createElement("canvas").getContext("2d") ?? ctx;
-    mine.font = `11px ${font}`;
-    measurer.of = memoise((text) => mine.measureText(text).width);
-    measurer.font = font;
+  if (!cached.measure || cached.font !== font) {
+    const own = document.createElement("canvas").getContext("2d") ?? ctx;
+    own.font = `11px ${font}`;
+    cached.measure = memoise((text) => own.measureText(text).width);
+    cached.font = font;
   }
-  return measurer.of;
+  return cached.measure;
 }
 
-const up = (): boolean => store.stacks.value.form !== "icicle";
+const growsUp = (): boolean => store.stacks.value.form !== "icicle";
 
 function scene(): FlameScene {
   const style = getComputedStyle(document.documentElement);
-  const looks = readTheme((variable) => style.getPropertyValue(variable));
+  const colours = readTheme((variable) => style.getPropertyValue(variable));
   const found = model.found.value;
   return {
     tree: model.tree.value,
@@ -48,16 +48,16 @@ function scene(): FlameScene {
     ...model.size.value,
     scroll: model.scroll.value,
     rowHeight: ROW,
-    up: up(),
-    dark: looks.dark,
+    up: growsUp(),
+    dark: colours.dark,
     found: found.boxes,
     searching: store.search.value !== "" && found.error === null,
     focus: model.focus.value,
     hovered: model.hovered.value,
-    font: looks.font,
-    ground: css(looks.ground),
-    text: looks.text,
-    accent: looks.accent,
+    font: colours.font,
+    ground: css(colours.ground),
+    text: colours.text,
+    accent: colours.accent,
   };
 }
 
@@ -66,13 +66,15 @@ const describe = (index: number): string[] => {
   return frameLines(model.tree.peek(), index, data?.of ?? "wait", data?.unit ?? "ns");
 };
 
-/** The picture as SVG, as wide as it is on the screen. */
+/** The graph as SVG, as wide as on the screen. */
 function picture(): { text: string; width: number; height: number } | null {
   const ctx = document.createElement("canvas").getContext("2d");
   const now = scene();
   if (!ctx || now.tree.boxes.length === 0) return null;
   const { of, form, root } = store.stacks.peek();
-  const title = `${form === "icicle" ? "Icicle" : "Flame graph"} of ${of}s${root.length > 0 ? ` below ${root.at(-1) ?? ""}` : ""}: ${store.trace.peek() ?? ""}`;
+  const graph = form === "icicle" ? "Icicle" : "Flame graph";
+  const below = root.length > 0 ? ` below ${root.at(-1) ?? ""}` : "";
+  const title = `${graph} of ${of}s${below}: ${store.trace.peek() ?? ""}`;
   const text = svg(
     now.tree,
     now.zoom,
@@ -171,16 +173,16 @@ function mount(
     commands(),
     effect(() => model.syncRoot()),
     effect(() => {
-      // A new tree: what was pointed at is no longer there.
+      // In a new tree, the old indices mean nothing.
       void model.tree.value;
       model.hovered.value = -1;
       model.focus.value = -1;
     }),
     effect(() => {
-      const height = treeHeight(model.tree.value, ROW, model.size.value.height, up());
+      const height = treeHeight(model.tree.value, ROW, model.size.value.height, growsUp());
       room.style.height = `${height}px`;
-      // A flame graph is read from its foot.
-      if (up()) scroller.scrollTop = height;
+      // A flame graph starts at the bottom.
+      if (growsUp()) scroller.scrollTop = height;
     }),
     effect(() => {
       void [
@@ -201,8 +203,8 @@ function mount(
       if (!box) return;
       const { height } = model.size.peek();
       const top =
-        treeTop(model.tree.peek(), ROW, height, up()) +
-        rowTop(box.depth, model.tree.peek(), ROW, up());
+        treeTop(model.tree.peek(), ROW, height, growsUp()) +
+        rowTop(box.depth, model.tree.peek(), ROW, growsUp());
       if (top < scroller.scrollTop) scroller.scrollTop = top;
       else if (top + ROW > scroller.scrollTop + height) scroller.scrollTop = top + ROW - height;
     }),
@@ -242,13 +244,13 @@ function Tip({ at }: { at: { x: number; y: number } | null }) {
   );
 }
 
-/** What stands in the middle when there is nothing to draw. */
+/** Shown in place of an empty graph. */
 function Empty() {
   const { data, error, loading } = model.query.state.value;
   if (error)
     return <p class="fl-empty">{error.hint ? `${error.message}. ${error.hint}` : error.message}</p>;
   if (data && model.tree.value.total === 0)
-    return <p class="fl-empty">The selection holds no {store.stacks.value.of}s with stacks.</p>;
+    return <p class="fl-empty">The selection has no {store.stacks.value.of}s with stacks.</p>;
   if (!data && loading) return <p class="fl-empty">Adding up the stacks…</p>;
   return null;
 }
@@ -259,8 +261,8 @@ function FoundSummary() {
   return (
     <p class="fl-found" role="status">
       {found.error
-        ? `The search is no regular expression: ${found.error}`
-        : `${found.boxes.size} found, in ${percent(found.share, 1)} of all`}
+        ? `Not a regular expression: ${found.error}`
+        : `${found.boxes.size} found, in ${percent(found.share, 1)} of the total`}
     </p>
   );
 }
@@ -280,11 +282,11 @@ export function Flame() {
     const box = canvas.current?.getBoundingClientRect();
     const [x, y] = [event.clientX - (box?.left ?? 0), event.clientY - (box?.top ?? 0)];
     const { width, height } = model.size.peek();
-    const top = treeTop(model.tree.peek(), ROW, height, up()) - model.scroll.peek();
+    const top = treeTop(model.tree.peek(), ROW, height, growsUp()) - model.scroll.peek();
     return {
       x,
       y,
-      index: boxAt(model.tree.peek(), model.zoom.peek(), width, ROW, up(), x, y - top),
+      index: boxAt(model.tree.peek(), model.zoom.peek(), width, ROW, growsUp(), x, y - top),
     };
   };
   return (
@@ -294,7 +296,7 @@ export function Flame() {
           <div class="fl-stack">
             <FrameTree
               onKeyDown={(event) =>
-                onKey(event, up(), (index) => {
+                onKey(event, growsUp(), (index) => {
                   const { width, height } = model.size.peek();
                   setMenu({ index, x: width / 3, y: height / 3 });
                 })
@@ -315,7 +317,7 @@ export function Flame() {
               onClick={(event) => {
                 const { index } = under(event);
                 if (index < 0) return;
-                // Clicking what fills the width already goes one frame back.
+                // Clicking the frame that already fills the width goes back to its caller.
                 const root = model.rootBox.peek().index;
                 model.makeRoot(
                   index === root ? Math.max(0, model.tree.peek().boxes[root]?.parent ?? 0) : index,

@@ -1,4 +1,4 @@
-/** What can be done with a frame, at the pointer or from the keyboard. */
+/** A frame's context menu. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { copy } from "../copy";
 import { placeTooltip } from "../draw/tooltip";
@@ -31,8 +31,8 @@ export function FrameMenu({ menu, close }: { menu: MenuPlace; close: () => void 
   if (!frame) return null;
   const items: [string, () => void][] = [
     ["Butterfly: callers and callees", () => model.butterfly(menu.index)],
-    ["Make it fill the width", () => model.makeRoot(menu.index)],
-    ["Filter everything by this function", () => store.select({ stack: frame.name })],
+    ["Zoom to this frame", () => model.makeRoot(menu.index)],
+    ["Filter all views by this function", () => store.select({ stack: frame.name })],
     ["Copy the name", () => void copy(frame.name, "the function's name")],
     ["Copy the stack", () => void copy(stackText(model.tree.peek(), menu.index), "the stack")],
   ];

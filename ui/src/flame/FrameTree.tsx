@@ -1,10 +1,13 @@
-/** The flame graph as a tree of text, for screen readers and the keyboard: the path to the frame that is looked at, and what lies on it. */
+/**
+ * The flame graph as a text tree, for screen readers and the keyboard: the path to the current frame
+ * and its callees.
+ */
 import { copy } from "../copy";
 import { frameLines, stackText } from "./frameText";
 import * as model from "./model";
 import { path, step } from "./tree";
 
-/** Keys of the graph when it has the focus; the registry leaves them alone. */
+/** The graph's own keys while it has the focus. */
 export function onKey(event: KeyboardEvent, up: boolean, openMenu: (index: number) => void): void {
   const tree = model.tree.peek();
   if (event.ctrlKey || event.metaKey || event.altKey || tree.boxes.length === 0) return;
@@ -13,7 +16,7 @@ export function onKey(event: KeyboardEvent, up: boolean, openMenu: (index: numbe
     model.focus.value = model.focus.peek() < 0 ? at : step(tree, at, to);
   };
   switch (event.code) {
-    // The arrows follow the picture: in a flame graph callees lie above.
+    // Arrow keys follow the picture: a flame graph has callees above.
     case "ArrowUp":
       go(up ? "callee" : "caller");
       break;
@@ -56,8 +59,12 @@ export function onKey(event: KeyboardEvent, up: boolean, openMenu: (index: numbe
   event.preventDefault();
 }
 
-/** More would flood a screen reader; the widest come first. */
+/** Maximum callees listed, widest first: more would flood a screen reader. */
 const MAX_CHILDREN = 40;
+
+const LABEL =
+  "Graph of stacks. Arrow keys: move. Enter: zoom to the frame. Backspace: zoom out. " +
+  "B: butterfly. C: copy the stack.";
 
 export function FrameTree({ onKeyDown }: { onKeyDown: (event: KeyboardEvent) => void }) {
   const tree = model.tree.value;
@@ -72,7 +79,7 @@ export function FrameTree({ onKeyDown }: { onKeyDown: (event: KeyboardEvent) => 
       class="fl-tree"
       role="tree"
       tabIndex={0}
-      aria-label="Stacks as a graph. Arrows: walk. Enter: fill the width. Backspace: back. B: butterfly. C: copy the stack."
+      aria-label={LABEL}
       aria-activedescendant={tree.boxes[current] ? `frame-${current}` : undefined}
       onKeyDown={onKeyDown}
     >

@@ -1,4 +1,4 @@
-/** Draws a flame graph: boxes with texts that fit, what a search found, and the frame that is looked at. */
+/** Draws a flame graph: labelled boxes, search hits, the hovered and the focused frame. */
 import { css, inkOn } from "../draw/colour";
 import { cutFunction, type Measure } from "../draw/text";
 import { colourOf } from "./palette";
@@ -9,10 +9,10 @@ export interface FlameScene {
   readonly zoom: Zoom;
   readonly width: number;
   readonly height: number;
-  /** How far it is scrolled down. */
+  /** Vertical scroll offset in pixels. */
   readonly scroll: number;
   readonly rowHeight: number;
-  /** Grows upwards: a flame graph; else an icicle. */
+  /** True for a flame graph, which grows upwards; false for an icicle. */
   readonly up: boolean;
   readonly dark: boolean;
   readonly found: ReadonlySet<number>;
@@ -25,15 +25,15 @@ export interface FlameScene {
   readonly accent: string;
 }
 
-/** Less is not seen. */
+/** Boxes narrower than this are invisible and not drawn. */
 const MIN_BOX_PX = 0.4;
 const MIN_LABEL_PX = 22;
 
-/** The whole picture's height in CSS pixels; a flame graph stands on the floor of the view. */
+/** Height of the whole graph in CSS pixels; a flame graph fills the view at least. */
 export const treeHeight = (tree: Tree, rowHeight: number, view: number, up: boolean): number =>
   up ? Math.max(tree.depth * rowHeight, view) : tree.depth * rowHeight;
 
-/** Where the tree's first row begins within that height. */
+/** Top of the tree's first row within that height. */
 export const treeTop = (tree: Tree, rowHeight: number, view: number, up: boolean): number =>
   treeHeight(tree, rowHeight, view, up) - tree.depth * rowHeight;
 
@@ -66,7 +66,7 @@ export function drawFlame(
       }
     }
     ctx.globalAlpha = 1;
-    // Found is a line below too, so that it does not hang on brightness.
+    // Search hits also get an outline: brightness is not the only cue.
     if (scene.searching && !dimmed) outline(ctx, scene.text, x, y, w, rowHeight, 1);
   }
   for (const [index, colour] of [

@@ -1,12 +1,12 @@
-/** Which frames a search finds, and how much of the whole they hold without counting a stack twice. */
+/** Searches the frames, and adds up their share without counting a stack twice. */
 import { matcher } from "../search";
 import type { Tree } from "./tree";
 
 export interface FoundFrames {
   readonly boxes: ReadonlySet<number>;
-  /** Share of the root's value that lies in found frames; one that lies under another is counted once. */
+  /** Share of the root's value in the frames found; nested hits count once. */
   readonly share: number;
-  /** What is wrong with the search text; null when nothing is. */
+  /** What is wrong with the search text; null if it is valid. */
   readonly error: string | null;
 }
 

@@ -33,7 +33,7 @@ const tree = lay(frames(answer));
 const whole = { left: 0, width: 1 };
 
 describe("the layout", () => {
-  test("every box lies within its parent, siblings side by side", () => {
+  test("every box is within its parent, siblings side by side", () => {
     expect(tree.depth).toBe(4);
     expect(
       tree.boxes.map((b) => [b.depth, b.left, b.width].map((n) => Math.round(n * 100) / 100)),
@@ -47,7 +47,7 @@ describe("the layout", () => {
     ]);
   });
 
-  test("children that claim more than their parent are cut, and orphans have no width", () => {
+  test("children larger than their parent are clipped, and orphans have no width", () => {
     const bad = lay(
       frames({ ...answer, nodes: { ...answer.nodes, value: [100, 80, 500, 30, 20, 10] } }),
     );
@@ -60,7 +60,7 @@ describe("the layout", () => {
     expect(lay([]).depth).toBe(0);
   });
 
-  test("a root fills the width, its ancestors lie under it", () => {
+  test("a root fills the width, as do its ancestors", () => {
     const zoom = zoomTo(tree, 2);
     expect(onScreen(tree.boxes[2]!, zoom, 1000)).toEqual({ x: 0, width: 1000 });
     expect(onScreen(tree.boxes[1]!, zoom, 1000)).toEqual({ x: 0, width: 1000 });
@@ -85,7 +85,7 @@ describe("the layout", () => {
     expect(findPath(tree, ["(others)"])).toEqual({ index: 0, found: 0 });
   });
 
-  test("the keyboard walks callers, the widest callee, and along the row", () => {
+  test("keys go to the caller, the widest callee, and along the row", () => {
     expect(step(tree, 1, "callee")).toBe(2);
     expect(step(tree, 2, "caller")).toBe(1);
     expect(step(tree, 2, "right")).toBe(4);
@@ -97,20 +97,20 @@ describe("the layout", () => {
 });
 
 describe("search", () => {
-  test("counts what lies under a found frame once", () => {
+  test("counts nested hits once", () => {
     const found = find(tree, "/main|read/");
     expect([...found.boxes]).toEqual([1, 2]);
     expect(found.share).toBeCloseTo(0.8);
   });
 
-  test("takes text as it stands, in names and modules, in any case", () => {
+  test("matches text literally, in names and modules, ignoring case", () => {
     expect([...find(tree, "FUTEX").boxes]).toEqual([3]);
     expect([...find(tree, "[kernel]").boxes]).toEqual([3]);
     expect(find(tree, "").boxes.size).toBe(0);
     expect(find(tree, "others").boxes.size).toBe(0);
   });
 
-  test("a wrong expression is told, not thrown", () => {
+  test("an invalid expression is reported, not thrown", () => {
     expect(find(tree, "/(/").error).not.toBeNull();
     expect(typeof matcher("/a.c/")).toBe("function");
     expect((matcher("/") as (name: string) => boolean)("a/b")).toBe(true);
@@ -118,7 +118,7 @@ describe("search", () => {
 });
 
 describe("the look", () => {
-  test("colours hang on the module, shades on the function, the kernel stands out", () => {
+  test("hues depend on the module, shades on the function, the kernel stands out", () => {
     expect(hue("libc.so.6", false)).toBe(hue("libc.so.6", false));
     const frame = (name: string, module: string, kernel = false) => ({
       name,
@@ -133,17 +133,17 @@ describe("the look", () => {
     );
   });
 
-  test("words of a frame", () => {
+  test("description of a frame", () => {
     expect(frameLines(tree, 2, "wait", "ns")).toEqual([
       "read",
-      "50 ns, 50.0 % of all, 5 waits",
+      "50 ns, 50.0 % of the total, 5 waits",
       "62.5 % of main",
-      "20 ns ended in it",
+      "20 ns in the function itself",
       "prog",
     ]);
     expect(frameLines(tree, 0, "wait", "ns")).toEqual([
       "(all)",
-      "100 ns, 100.0 % of all, 9 waits",
+      "100 ns, 100.0 % of the total, 9 waits",
       "10 ns without a stack",
     ]);
     expect(frameLines(tree, 5, "wait", "ns")[0]).toContain("too narrow");
@@ -151,7 +151,7 @@ describe("the look", () => {
     expect(stackText(tree, 3)).toBe("main\nread\nfutex_wait");
   });
 
-  test("the picture stands alone and cannot be broken by names", () => {
+  test("the SVG stands alone and no name can break it", () => {
     const hostile = {
       ...answer,
       strings: answer.strings.map((s) => (s === "read" ? `<script>"&'\u0001` : s)),

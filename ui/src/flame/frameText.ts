@@ -1,4 +1,4 @@
-/** A frame in words, for the tooltip, the mirror and the picture's titles. */
+/** Describes a frame for the tooltip, the text tree and the titles in the SVG. */
 import { count, durationText, percent, plural } from "../units";
 import { path, type Tree } from "./tree";
 
@@ -8,7 +8,7 @@ const NOUNS: { readonly [of: string]: readonly [one: string, many: string] } = {
   sample: ["sample", "samples"],
 };
 
-/** `unit` is the server's: nanoseconds, or a mere number. */
+/** `unit` is the server's: `ns`, or a count. */
 export const valueText = (value: number, unit: string): string =>
   unit === "ns" ? durationText(value) : count(value);
 
@@ -20,12 +20,13 @@ export function frameLines(tree: Tree, index: number, of: string, unit: string):
   if (others)
     return [
       "frames too narrow to draw",
-      `${valueText(value, unit)}, ${percent(value, tree.total)} of all`,
-      "click on what they lie on to see them",
+      `${valueText(value, unit)}, ${percent(value, tree.total)} of the total`,
+      "click their caller to see them",
     ];
   const lines = [
     name,
-    `${valueText(value, unit)}, ${percent(value, tree.total)} of all, ${plural(stacks, one, many)}`,
+    `${valueText(value, unit)}, ${percent(value, tree.total)} of the total, ` +
+      plural(stacks, one, many),
   ];
   if (box.parent < 0) {
     if (self > 0) lines.push(`${valueText(self, unit)} without a stack`);
@@ -34,12 +35,12 @@ export function frameLines(tree: Tree, index: number, of: string, unit: string):
   const above = tree.boxes[box.parent];
   if (above && above.parent >= 0)
     lines.push(`${percent(value, above.frame.value)} of ${above.frame.name}`);
-  if (self > 0 && self < value) lines.push(`${valueText(self, unit)} ended in it`);
+  if (self > 0 && self < value) lines.push(`${valueText(self, unit)} in the function itself`);
   if (module !== "") lines.push(module);
   return lines;
 }
 
-/** The stack from the root to a frame, one per line, for copying. */
+/** The stack from the root to a frame, one function per line, for copying. */
 export const stackText = (tree: Tree, index: number): string =>
   path(tree, index)
     .slice(1)

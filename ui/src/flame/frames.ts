@@ -1,4 +1,7 @@
-/** The server's answer to `flame` as frames (docs/page-protocol.md); what does not add up is left out rather than drawn wrong. */
+/**
+ * Decodes the server's `flame` answer (docs/page-protocol.md). A frame whose parent is not before it
+ * becomes an orphan, which gets no width, rather than being drawn in the wrong place.
+ */
 import type { Frame } from "./tree";
 
 export interface FlameAnswer {
@@ -23,7 +26,7 @@ export interface FlameAnswer {
   cut_px: number;
 }
 
-/** The key of the frame that stands for all that were too narrow to send. */
+/** Key of the frame that stands for all frames too narrow to send. */
 export const OTHERS = -1;
 
 export function frames(answer: FlameAnswer): Frame[] {

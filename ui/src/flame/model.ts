@@ -1,4 +1,4 @@
-/** What the flame graph shows: the server's answer for the selection, as a tree, and what is pointed at and looked at. */
+/** The flame graph's state: the server's answer as a tree; the hovered and the focused frame. */
 import { computed, signal } from "@preact/signals";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
@@ -14,10 +14,13 @@ export const scroll = signal(0);
 export const hovered = signal(-1);
 export const focus = signal(-1);
 
-/** The keys of the frame that fills the width, for the server. Names may be too deep to be found at first: then it is asked step by step. */
+/**
+ * The keys of the frame that fills the width, for the server. A name too deep for the first answer
+ * is found step by step.
+ */
 const rootKeys = signal("");
 
-/** Widths are asked for in steps, so that dragging a border does not ask at every pixel. */
+/** Widths are requested in steps, so that resizing does not send a request per pixel. */
 const px = computed(() => Math.ceil(Math.max(size.value.width, 1) / 200) * 200);
 
 const shape = computed(() =>
@@ -57,7 +60,7 @@ export const tree = computed<Tree>(() => {
   return data ? lay(frames(data)) : NO_TREE;
 });
 
-/** The box that the store's root is; the whole when it is not in the picture. */
+/** The box of the store's root, or its deepest ancestor found. */
 export const rootBox = computed(() => {
   const { index, found } = findPath(tree.value, store.stacks.value.root);
   return { index, complete: found === store.stacks.value.root.length };
@@ -67,14 +70,14 @@ export const zoom = computed(() => zoomTo(tree.value, rootBox.value.index));
 
 export const found = computed(() => find(tree.value, store.search.value));
 
-/** Makes a frame fill the width; the root shows everything again. */
+/** Makes a frame fill the width; the root (0) shows everything. */
 export function makeRoot(index: number): void {
   const box = tree.peek().boxes[index];
   if (!box || box.frame.others) return;
   store.stacks.value = { ...store.stacks.peek(), root: namesTo(tree.peek(), index) };
 }
 
-/** Keeps what the server is asked for in step with the store's names; call in an effect. */
+/** Updates the requested keys from the store's names; call in an effect. */
 export function syncRoot(): void {
   const wanted = store.stacks.value.root;
   const { index, complete } = rootBox.value;
@@ -84,7 +87,8 @@ export function syncRoot(): void {
   }
   if (query.state.value.loading || query.state.value.data === null) return;
   const keys = keysTo(tree.peek(), index);
-  // A prefix that is found brings its children in the next answer, until all names are; one that no longer exists stays as far as it goes.
+  // Each found prefix brings its children in the next answer, until all names are found. If a name
+  // no longer exists, the search ends there.
   if (complete || keys.length > rootKeys.peek().length) rootKeys.value = keys;
 }
 

@@ -1,4 +1,4 @@
-/** The whole page: the list of traces, or one trace with its views above and the timeline below. */
+/** The page: the list of traces, or one trace with its view above and the timeline below. */
 import { useEffect } from "preact/hooks";
 import { Answers } from "../answer/Answers";
 import { Overview } from "../answer/Overview";
@@ -10,6 +10,7 @@ import * as store from "../state/store";
 import { Tables } from "../table/Tables";
 import { Timeline } from "../timeline/Timeline";
 import { Traces } from "../traces/Traces";
+import { plural } from "../units";
 import { Details } from "./Details";
 import { Header } from "./Header";
 import { Help } from "./Help";
@@ -118,8 +119,8 @@ function Leave() {
 const STAGES: Readonly<Record<string, string>> = {
   unopened: "Opening",
   reading: "Reading the file",
-  indexing: "Sorting switches and wake-ups",
-  judging: "Judging the waits",
+  indexing: "Indexing switches and wake-ups",
+  judging: "Analysing the waits",
   ready: "Opening",
 };
 
@@ -139,7 +140,7 @@ function Loading() {
   );
 }
 
-/** What is lost or doubtful in the trace is said where everybody sees it. */
+/** What the trace lost or leaves in doubt, where nobody can miss it. */
 function Warnings() {
   const warnings = summary.value.data?.warnings ?? [];
   const lost = summary.value.data?.lost ?? 0;
@@ -147,7 +148,7 @@ function Warnings() {
   return (
     <details class="warnings">
       <summary>
-        {lost > 0 ? `${lost.toLocaleString("en")} events were lost` : warnings[0]}
+        {lost > 0 ? `${plural(lost, "event")} lost` : warnings[0]}
         {warnings.length > 1 && ` (and ${warnings.length - 1} more)`}
       </summary>
       <ul>

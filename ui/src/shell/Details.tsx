@@ -1,4 +1,4 @@
-/** One event of the trace in full: who, where, the stacks with every frame. */
+/** The details panel: one event of the trace, with its full stack. */
 import { useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
 import { rememberName } from "../api/data";
@@ -37,14 +37,14 @@ function Open() {
         <h2>{data ? TITLES[data.kind] : "Event"}</h2>
         <button
           class="btn small"
-          aria-label="Close the details"
+          aria-label="Close the event"
           onClick={() => (store.event.value = null)}
         >
           ✕
         </button>
       </header>
       {error && <ErrorMessage error={error} />}
-      {!data && !error && <Busy what="Looking it up …" />}
+      {!data && !error && <Busy what="Loading the event …" />}
       {data && <EventFields event={data} />}
     </aside>
   );
@@ -54,7 +54,7 @@ const TITLES = {
   switch: "Context switch",
   waking: "Wake-up",
   sample: "CPU sample",
-  provider: "Noted event",
+  provider: "Provider event",
 } as const;
 
 function EventFields({ event }: { event: EventAnswer }) {
@@ -64,28 +64,28 @@ function EventFields({ event }: { event: EventAnswer }) {
   ];
   if (event.kind === "switch") {
     rows.push(
-      ["off", event.prev],
-      ["left as", event.prev_state],
-      ["on", event.next],
+      ["off CPU", event.prev],
+      ["state", event.prev_state],
+      ["on CPU", event.next],
       ["priority", `${event.prev_prio} → ${event.next_prio}`],
     );
   } else if (event.kind === "waking") {
-    if (event.by) rows.push(["by", event.by]);
+    if (event.by) rows.push(["waker", event.by]);
     rows.push(
-      ["of", event.of],
+      ["woken", event.of],
       ["context", event.context.replaceAll("_", " ")],
-      ["to CPU", String(event.target_cpu)],
+      ["target CPU", String(event.target_cpu)],
     );
     if (event.ended_sleep_ns !== null)
-      rows.push(["ended a sleep of", durationText(event.ended_sleep_ns)]);
-    if (event.redundant) rows.push(["redundant", "it was awake already"]);
+      rows.push(["ended a wait of", durationText(event.ended_sleep_ns)]);
+    if (event.redundant) rows.push(["redundant", "the thread was already awake"]);
   } else if (event.kind === "sample") {
     rows.push(["executing", event.who]);
   } else {
     rows.push(
-      ["what", event.name ?? "not known"],
-      ["noted by", event.provider ?? "not known"],
-      ["in", event.who],
+      ["event", event.name ?? "unknown"],
+      ["provider", event.provider ?? "unknown"],
+      ["thread", event.who],
     );
     for (const { name, value } of event.fields) rows.push([name || "payload", value]);
   }
@@ -109,14 +109,14 @@ function EventFields({ event }: { event: EventAnswer }) {
 }
 
 function ThreadButton({ who }: { who: Who }) {
-  // A thread that nobody knows is in no list, so that nothing can be narrowed to it.
+  // An unknown thread is in no list, so nothing can be filtered by it.
   if (who.tid < 0) return <>{whoText(who)}</>;
   rememberName(who);
   if (who.tid === 0) return <>nobody (idle)</>;
   return (
     <button
       class="text-link"
-      title="Only this thread, everywhere"
+      title="Filter all views by this thread"
       onClick={() => store.select({ thread: who.thread })}
     >
       {whoText(who)}

@@ -1,4 +1,4 @@
-/** The line on top: where one is, the views, the search, the look. */
+/** The header: the open trace, tabs, search, theme and help. */
 
 import { server, summary } from "../api/data";
 import { chordText, run } from "../commands";
@@ -76,7 +76,7 @@ function TraceName({ name }: { name: string }) {
   );
 }
 
-/** Says whether there are notes, and in its tooltip which. */
+/** Shows whether there are notes; its tooltip shows them. */
 function NotesButton() {
   const data = summary.value.data;
   if (data === null) return null;

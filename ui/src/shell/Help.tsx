@@ -1,4 +1,4 @@
-/** Help: every key, from the registry of commands. */
+/** The help: every command with its keys, from the registry. */
 import { all, chordText, registered } from "../commands";
 import { STATES } from "../draw/states";
 import { Dialog } from "../parts/Dialog";
@@ -45,9 +45,9 @@ export function Help() {
             ))}
           </ul>
           <p class="dim">
-            Keys are places on the keyboard: WASD is where it is on an English one. Everything is
-            also in a menu, a button or the palette. What is underlined in an answer leads to what
-            proves it.
+            Keys are physical positions: WASD is where it is on an English keyboard. Everything can
+            also be done with a menu, a button or the palette. Underlined text in an answer links to
+            its evidence.
           </p>
         </section>
       </div>

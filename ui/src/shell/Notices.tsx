@@ -1,4 +1,4 @@
-/** Short messages: shown for a moment, and read out by screen readers. */
+/** Short messages: shown for a moment, and announced to screen readers. */
 import { useSignalEffect } from "@preact/signals";
 import { announced, toast } from "../state/store";
 

@@ -1,4 +1,4 @@
-/** What everything is restricted to, each part to be taken away by itself; and how the room is divided. */
+/** The selection that filters every view, each part with its own remove button; and the layout. */
 import { processName, threadName } from "../api/data";
 import * as store from "../state/store";
 import { durationText, lengthOf, timeText } from "../units";
@@ -10,7 +10,7 @@ export function SelectionBar() {
     const length = lengthOf(range);
     chips.push({
       id: "range",
-      what: "time",
+      what: "time range",
       text: `${timeText(range.from, length / 100)} – ${timeText(range.to, length / 100)} (${durationText(length)})`,
       clear: { range: null },
     });
@@ -30,17 +30,13 @@ export function SelectionBar() {
       clear: { process: null },
     });
   if (stack !== null)
-    chips.push({ id: "stack", what: "stacks with", text: stack, clear: { stack: null } });
+    chips.push({ id: "stack", what: "function", text: stack, clear: { stack: null } });
   return (
-    <div
-      class="selection-bar"
-      role="group"
-      aria-label="Selection: everything shown is restricted to it"
-    >
+    <div class="selection-bar" role="group" aria-label="Selection, which filters every view">
       {chips.length === 0 && (
         <span class="dim">
-          Everything is shown. Drag in the timeline or the picture above to select a time; it
-          filters every view.
+          No filter. Drag in the timeline or the overview to select a time range, which filters
+          every view.
         </span>
       )}
       {chips.map((chip) => (
@@ -50,7 +46,7 @@ export function SelectionBar() {
             {chip.text}
           </span>
           <button
-            aria-label={`Remove the restriction to this ${chip.what}`}
+            aria-label={`Remove the filter by ${chip.what}`}
             onClick={() => store.select(chip.clear)}
           >
             ✕
@@ -59,7 +55,7 @@ export function SelectionBar() {
       ))}
       {stack !== null && (
         <span class="note">
-          does not restrict{" "}
+          does not filter{" "}
           {store.view.value === "answers" ? "the stalls and the timeline" : "the timeline"}
         </span>
       )}
@@ -71,20 +67,20 @@ export function SelectionBar() {
       {store.canExplain.value && store.stall.value !== null && (
         <button
           class="btn small"
-          title="What did this thread do in this time? (E)"
+          title="What did this thread do in this time range? (E)"
           onClick={store.explain}
         >
           Explain this
         </button>
       )}
-      <span class="layouts" role="group" aria-label="Room">
+      <span class="layouts" role="group" aria-label="Layout">
         {store.LAYOUTS.map((layout) => (
           <button
             key={layout}
             class="btn small"
             aria-pressed={store.layout.value === layout}
             onClick={() => (store.layout.value = layout)}
-            title={`${TITLES[layout]} (Z goes round)`}
+            title={`${TITLES[layout]} (Z cycles)`}
           >
             {NAMES[layout]}
           </button>
@@ -96,7 +92,7 @@ export function SelectionBar() {
 
 const NAMES = { split: "Both", view: "View", timeline: "Timeline" } as const;
 const TITLES = {
-  split: "The view above, the timeline below",
-  view: "The view alone",
-  timeline: "The timeline alone",
+  split: "View above, timeline below",
+  view: "View only",
+  timeline: "Timeline only",
 } as const;

@@ -1,10 +1,10 @@
-/** Two parts one above the other with a bar between that can be dragged, or moved by arrow keys. */
+/** Two panes, one above the other, with a separator that can be dragged or moved by arrow keys. */
 import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import * as store from "../state/store";
 
-/** The upper part's share; kept while the page is open. */
+/** The upper pane's share of the height; lasts as long as the page. */
 const share = signal(0.52);
 const MIN_SHARE = 0.15;
 

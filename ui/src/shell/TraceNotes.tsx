@@ -1,4 +1,4 @@
-/** The open trace's notes, to be read and written beside what they are about. */
+/** The dialog with the open trace's notes. */
 import { refetchSummary, summary } from "../api/data";
 import { Dialog } from "../parts/Dialog";
 import { Notes } from "../traces/Notes";

@@ -1,4 +1,4 @@
-/** The shell's own commands; views and canvases register theirs. */
+/** Commands of the page as a whole. Views register their own. */
 
 import { server, summary } from "../api/data";
 import { register } from "../commands";
@@ -81,7 +81,7 @@ register(
   {
     id: "view.maximise",
     group: "View",
-    title: "View only, both, timeline only",
+    title: "Cycle the layout: both, view only, timeline only",
     keys: ["KeyZ"],
     when: inTrace,
     run: () => {
@@ -92,14 +92,14 @@ register(
   {
     id: "view.theme",
     group: "View",
-    title: "Dark or light",
+    title: "Switch between dark and light",
     keys: ["KeyT"],
     run: () => (theme.value = theme.value === "dark" ? "light" : "dark"),
   },
   {
     id: "view.density",
     group: "View",
-    title: "Comfortable or compact rows",
+    title: "Switch between comfortable and compact rows",
     run: () => (density.value = density.value === "compact" ? "comfortable" : "compact"),
   },
   {
@@ -110,7 +110,7 @@ register(
     when: () =>
       inTrace() && (store.isSelecting(store.selection.value) || store.event.value !== null),
     run: () => {
-      // The details go first: Esc takes one thing at a time.
+      // Esc undoes one thing at a time, the details first.
       if (store.event.value !== null) store.event.value = null;
       else store.clearSelection();
     },
@@ -118,7 +118,7 @@ register(
   {
     id: "selection.explain",
     group: "Selection",
-    title: "Explain what the selected thread did in the selected time",
+    title: "Explain what the selected thread did in the selected time range",
     keys: ["KeyE"],
     when: () => inTrace() && store.canExplain.value,
     run: store.explain,
@@ -126,7 +126,7 @@ register(
   {
     id: "copy.link",
     group: "Copy",
-    title: "Copy a link to this place",
+    title: "Copy a link to this view",
     when: inTrace,
     run: () => void copy(location.href, "the link"),
   },

@@ -1,4 +1,4 @@
-/** All functions by their share; of one, who leads to it and what it leads to. */
+/** All functions ranked by share; for one of them, its callers and callees. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
@@ -67,7 +67,7 @@ export function Butterfly() {
       <div class="wings">
         {store.stacks.value.function === "" && (
           <p class="empty">
-            Choose a function on the left: who leads to it stands above, what it leads to below.
+            Choose a function on the left to see its callers above and its callees below.
           </p>
         )}
         {wings.error && <ErrorMessage error={wings.error} />}
@@ -80,8 +80,8 @@ export function Butterfly() {
   );
 }
 
-/** Names of a kind's amounts. */
-const AMOUNT = { wait: "waited", wake: "wait ended", sample: "CPU time" } as const;
+/** What each kind of stack adds up. */
+const AMOUNT = { wait: "waited", wake: "waits ended", sample: "CPU time" } as const;
 
 function Ranked({ data }: { data: Ranking }) {
   const filter = useSignal("");
@@ -157,7 +157,7 @@ function Ranked({ data }: { data: Ranking }) {
       )}
       {list.length === 0 && (
         <p class="empty">
-          {data.ranking.length === 0 ? "No stack is left by the selection." : "None is called so."}
+          {data.ranking.length === 0 ? "The selection has no stacks." : "No name matches."}
         </p>
       )}
     </>
@@ -173,8 +173,8 @@ function Both({ data }: { data: Wings }) {
           {data.matched.length > 5 && ` and ${data.matched.length - 5} more`}.
         </p>
       )}
-      <Wing title="Callers: who leads to it" node={data.callers} whole={data.all_total_ns} />
-      <Wing title="Callees: what it leads to" node={data.callees} whole={data.all_total_ns} />
+      <Wing title="Callers" node={data.callers} whole={data.all_total_ns} />
+      <Wing title="Callees" node={data.callees} whole={data.all_total_ns} />
     </>
   );
 }
@@ -196,7 +196,7 @@ function Wing({ title, node, whole }: { title: string; node: ButterflyNode; whol
   );
 }
 
-/** A branch with one child is followed down to where it forks; the rest is opened by hand. */
+/** A node of the tree. Opens by itself if it holds over 5 % of the root's time, to a depth of 30. */
 function Branch({
   node,
   whole,

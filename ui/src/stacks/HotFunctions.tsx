@@ -1,4 +1,4 @@
-/** Samples by address: which instructions of a function the CPUs were seen at. */
+/** Samples by address: a function's instructions, and the samples on each. */
 import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
@@ -12,7 +12,7 @@ import { count, plural } from "../units";
 
 export function HotFunctions() {
   const queries = useMemo(() => {
-    const question = <T,>(function_: () => string | null) =>
+    const hotQuery = <T,>(function_: () => string | null) =>
       liveQuery<T>(() => {
         const trace = store.trace.value;
         const name = function_();
@@ -25,8 +25,8 @@ export function HotFunctions() {
         };
       });
     return {
-      list: question<FunctionList>(() => ""),
-      one: question<HotFunction>(() => store.stacks.value.function || null),
+      list: hotQuery<FunctionList>(() => ""),
+      one: hotQuery<HotFunction>(() => store.stacks.value.function || null),
     };
   }, []);
   useEffect(
@@ -60,8 +60,7 @@ export function HotFunctions() {
 }
 
 function Functions({ data }: { data: FunctionList }) {
-  if (data.functions.length === 0)
-    return <p class="empty">No CPU sample is within the selection.</p>;
+  if (data.functions.length === 0) return <p class="empty">The selection has no CPU samples.</p>;
   return (
     <table class="ranked">
       <thead>

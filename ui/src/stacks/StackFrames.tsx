@@ -1,4 +1,4 @@
-/** A whole stack, root first; a frame opens the butterfly of its function. */
+/** A whole stack, root first. Each frame opens a menu for its function. */
 
 import { signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
@@ -32,7 +32,7 @@ export function StackFrames({ stack }: { stack: StackRef }) {
   useEffect(() => query.stop, []);
   const { data, error } = query.state.value;
   if (error) return <ErrorMessage error={error} />;
-  if (!data) return <Busy what="Looking up the stack …" />;
+  if (!data) return <Busy what="Loading the stack …" />;
   return (
     <section aria-label={NAMES[data.kind]}>
       <h3 class="section-title">
@@ -80,14 +80,14 @@ export function frameText(frame: Frame): string {
   return place ? `${frame.function} (${place})` : frame.function;
 }
 
-/** What can be done with a function, wherever one is shown. */
+/** The menu of a function, the same wherever one is shown. */
 export function functionMenu(name: string, of: store.StackKind) {
   return [
     { title: "Callers and callees (butterfly)", run: () => butterfly(name, of) },
-    { title: "Filter everything to stacks with it", run: () => store.select({ stack: name }) },
-    { title: "Highlight it", run: () => (store.search.value = name) },
+    { title: "Filter all views by this function", run: () => store.select({ stack: name }) },
+    { title: "Highlight it everywhere", run: () => (store.search.value = name) },
     { title: "Samples by address, with instructions", run: () => hot(name) },
-    { title: "Copy its name", run: () => void copy(name, "the name") },
+    { title: "Copy the name", run: () => void copy(name, "the name") },
   ];
 }
 

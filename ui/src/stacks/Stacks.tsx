@@ -1,4 +1,4 @@
-/** Stacks of waits, wakes and samples: flame graph, icicle, butterfly, and samples by address. */
+/** The Stacks view: flame graph, icicle, butterfly and samples by address. */
 import { Flame } from "../flame/Flame";
 import * as store from "../state/store";
 import { Butterfly } from "./Butterfly";
@@ -6,18 +6,22 @@ import { HotFunctions } from "./HotFunctions";
 import "./stacks.css";
 
 const OF: readonly { of: store.StackKind; title: string; hint: string }[] = [
-  { of: "wait", title: "Waits", hint: "Where threads slept, by the time slept" },
+  { of: "wait", title: "Waits", hint: "Where threads waited, by wait time" },
   {
     of: "wake",
     title: "Wakes",
-    hint: "From where threads were woken, by the time of waiting that it ended",
+    hint: "Where threads were woken from, by the wait time that ended",
   },
-  { of: "sample", title: "Samples", hint: "What CPUs were executing" },
+  { of: "sample", title: "Samples", hint: "What the CPUs executed" },
 ];
 const FORMS: readonly { form: store.StacksState["form"]; title: string; hint: string }[] = [
   { form: "flame", title: "Flame", hint: "The root at the bottom" },
-  { form: "icicle", title: "Icicle", hint: "The root on top" },
-  { form: "butterfly", title: "Butterfly", hint: "All functions; callers and callees of one" },
+  { form: "icicle", title: "Icicle", hint: "The root at the top" },
+  {
+    form: "butterfly",
+    title: "Butterfly",
+    hint: "All functions, and the callers and callees of one",
+  },
   { form: "address", title: "By address", hint: "Samples by instruction" },
 ];
 
@@ -80,7 +84,7 @@ export function Stacks() {
         )}
         {(state.form === "flame" || state.form === "icicle") && state.root.length > 0 && (
           <button class="btn small" onClick={() => change({ root: [] })}>
-            Zoom out to all
+            Zoom out
           </button>
         )}
       </div>

@@ -140,3 +140,8 @@ export async function everything(limit: number): Promise<TablePage | null> {
   if (trace === null || of === null) return null;
   return getJson<TablePage>(tracePath(trace, "table"), pageParams(of, tree.root(), 0, limit));
 }
+
+/** Shows a preset, or a table by its own name, with its default columns. */
+export function choosePreset(preset: string): void {
+  store.table.value = { preset, table: preset, by: [], show: [], graph: [], where: "", sort: "" };
+}

@@ -1,4 +1,4 @@
-/** The user's words about a trace, kept in its file: saved when the field is left or goes. */
+/** The user's notes on a trace, kept in its file. Saved when the field loses focus or is removed. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { send } from "../api/client";
@@ -12,18 +12,18 @@ export function traceUrl(name: string): string {
 interface NotesProps {
   name: string;
   format: string;
-  /** As the file has them when the field appears. */
+  /** The file's notes when the field appears. */
   notes: string;
   changed: () => void;
 }
 
-/** Only our own container has a place for notes. */
+/** Only the .hitch format can store notes. */
 export function Notes(props: NotesProps) {
   return props.format === "hitch" ? (
     <Field {...props} />
   ) : (
     <p class="notes dim">
-      {props.format === "etl" ? "An .etl" : "A perf.data"} file has no place for notes.
+      {props.format === "etl" ? "An .etl" : "A perf.data"} file cannot store notes.
     </p>
   );
 }
@@ -41,11 +41,11 @@ function Field({ name, notes, changed }: NotesProps) {
       changed();
     } catch (error) {
       saved.current = before;
-      const told = asApiError(error);
-      store.notify(`Not saved: ${told.message}. ${told.hint}`);
+      const { message, hint } = asApiError(error);
+      store.notify(`Not saved: ${message}. ${hint}`);
     }
   };
-  // A dialog that closes takes the field away without its being left.
+  // A closing dialog removes the field without a blur event.
   useEffect(() => () => void save(), []);
   return (
     <textarea

@@ -1,4 +1,4 @@
-/** Sends a file to the folder; `fetch` cannot tell how far an upload is, so this is the older way. */
+/** Uploads a file to the trace folder. `fetch` reports no upload progress, hence XMLHttpRequest. */
 import { signal } from "@preact/signals";
 import { notify } from "../state/store";
 import { bytesText } from "../units";
@@ -6,7 +6,7 @@ import { bytesText } from "../units";
 export interface Upload {
   readonly id: number;
   readonly name: string;
-  /** 0 to 1. */
+  /** From 0 to 1. */
   readonly progress: number;
   readonly error: string | null;
   readonly cancel: () => void;
@@ -22,7 +22,7 @@ function change(id: number, to: Partial<Upload> | null): void {
       : uploads.value.map((one) => (one.id === id ? { ...one, ...to } : one));
 }
 
-/** Milliseconds that a refusal stays to be read. */
+/** How long an error stays visible. */
 const ERROR_SHOWN_MS = 12_000;
 
 export function upload(file: File, limit: number): Promise<boolean> {
@@ -40,7 +40,8 @@ export function upload(file: File, limit: number): Promise<boolean> {
   if (file.size > limit)
     return Promise.resolve(
       refuse(
-        `${bytesText(file.size)} is more than the ${bytesText(limit)} that the server takes. Copy it into the folder instead.`,
+        `${bytesText(file.size)} exceeds the server's limit of ${bytesText(limit)}. ` +
+          "Copy the file into the folder instead.",
       ),
     );
   return new Promise((resolve) => {
@@ -58,14 +59,14 @@ export function upload(file: File, limit: number): Promise<boolean> {
         resolve(true);
         return;
       }
-      let told = `${request.status} ${request.statusText}`;
+      let reason = `${request.status} ${request.statusText}`;
       try {
         const body = JSON.parse(request.responseText) as { error?: string; hint?: string };
-        told = `${body.error ?? told}. ${body.hint ?? ""}`;
+        reason = `${body.error ?? reason}. ${body.hint ?? ""}`;
       } catch {
-        // A refusal without a body is told by its status.
+        // Without a body, the status is all there is to report.
       }
-      resolve(refuse(told));
+      resolve(refuse(reason));
     };
     request.open("POST", `/api/traces?name=${encodeURIComponent(file.name)}`);
     request.setRequestHeader("content-type", "application/octet-stream");

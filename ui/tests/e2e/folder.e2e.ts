@@ -135,11 +135,11 @@ describe.skipIf(unfit("folder") !== null)("folder", () => {
     );
   });
 
-  test("where a file has no place for notes none are asked for", async () => {
+  test("a file that cannot store notes has no field for them", async () => {
     const bare = card("bare.data");
     expect(await bare.getByRole("textbox").count()).toBe(0);
     expect(await bare.locator(".notes").innerText()).toBe(
-      "A perf.data file has no place for notes.",
+      "A perf.data file cannot store notes.",
     );
   });
 
@@ -160,11 +160,11 @@ describe.skipIf(unfit("folder") !== null)("folder", () => {
   test("deleting asks first", async () => {
     await page.getByRole("button", { name: "More for third.hitch" }).click();
     await page.getByRole("menuitem", { name: "Delete …" }).click();
-    await page.getByRole("button", { name: "Keep it" }).click();
+    await page.getByRole("button", { name: "Cancel" }).click();
     expect(await card("third.hitch").count()).toBe(1);
     await page.getByRole("button", { name: "More for third.hitch" }).click();
     await page.getByRole("menuitem", { name: "Delete …" }).click();
-    await page.getByRole("button", { name: "Delete it" }).click();
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
     await card("third.hitch").waitFor({ state: "detached" });
     expect(existsSync(join(stand.folder, "third.hitch"))).toBe(false);
   });

@@ -179,7 +179,7 @@ describe.skipIf(unfit("golden") !== null)("golden", () => {
     await page.getByRole("button", { name: "Wakes" }).click();
     await settled(page);
     expect(await page.locator(".flame [data-frame='main']").innerText()).toMatch(
-      /^main, 6\d\.\d+ s, .* of all, 5,\d+ wake-ups, .*gomacc/,
+      /^main, 6\d\.\d+ s, .* of the total, 5,\d+ wake-ups, .*gomacc/,
     );
     await page.getByRole("button", { name: "Butterfly" }).click();
     await settled(page);
@@ -190,7 +190,7 @@ describe.skipIf(unfit("golden") !== null)("golden", () => {
     // What Windows cannot keep in its file is not asked for.
     await page.getByRole("button", { name: "Notes", exact: true }).click();
     expect(await page.getByRole("dialog", { name: "Notes" }).innerText()).toContain(
-      "has no place for notes",
+      "cannot store notes",
     );
     expect(await page.getByRole("dialog", { name: "Notes" }).getByRole("textbox").count()).toBe(0);
     await page.getByRole("button", { name: "Close", exact: true }).click();
@@ -204,7 +204,7 @@ describe.skipIf(unfit("golden") !== null)("golden", () => {
     await page.getByRole("button", { name: /^28 keys$/ }).click();
     await details().waitFor();
     await settled(page);
-    expect(await details().innerText()).toMatch(/Noted event.*\(private\)/s);
+    expect(await details().innerText()).toMatch(/Provider event.*\(private\)/s);
     // The first of them stands where the window now begins, less its margin.
     const [shown, box] = [await shownWindow(page), await page.locator(".timeline").boundingBox()];
     const marks = await page.evaluate(

@@ -257,10 +257,10 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     const some = await samples();
     expect(some).toBeGreaterThan(0);
     expect(some).toBeLessThan(all);
-    expect(await chips.innerText()).toContain("does not restrict the timeline");
+    expect(await chips.innerText()).toContain("does not filter the timeline");
     await page.keyboard.press("Digit1");
     await settled(page);
-    expect(await chips.innerText()).toContain("does not restrict the stalls and the timeline");
+    expect(await chips.innerText()).toContain("does not filter the stalls and the timeline");
     await page.keyboard.press("Digit2");
     await page.getByRole("button", { name: "Lifetimes" }).click();
     await settled(page);
@@ -270,7 +270,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.getByRole("button", { name: "Waits", exact: true }).click();
     await settled(page);
     expect(await page.locator(".tables > .note").count()).toBe(0);
-    await page.getByRole("button", { name: "Remove the restriction to this stacks with" }).click();
+    await page.getByRole("button", { name: "Remove the filter by function" }).click();
     await page.keyboard.press("Slash");
     await page.keyboard.type("typing");
     await page.waitForSelector("#search-hits [role=option]");
