@@ -25,7 +25,7 @@ const bytes = encode(-5, 995, 100, [
 ]);
 
 describe("the binary view", () => {
-  test("is read lane by lane, in place", () => {
+  test("is decoded lane by lane, in place", () => {
     const [cpu, thread, samples] = decode(bytes);
     expect([cpu?.lane, thread?.lane, samples?.lane]).toEqual(["c3", "t12", "st12"]);
     expect(cpu?.columnNs).toBe(10);
@@ -38,13 +38,13 @@ describe("the binary view", () => {
     expect([...(cpu?.cellThread ?? [])]).toEqual([9]);
   });
 
-  test("an answer that is cut anywhere is refused, never read beyond", () => {
+  test("a truncated answer is rejected, and never read beyond its end", () => {
     for (let length = 0; length < bytes.byteLength; length++) {
       expect(() => decode(bytes.slice(0, length))).toThrow(DecodeError);
     }
   });
 
-  test("any flipped bit is refused or read within bounds", () => {
+  test("any flipped bit is rejected or decoded within bounds", () => {
     for (let bit = 0; bit < bytes.byteLength * 8; bit++) {
       const flipped = new Uint8Array(bytes.slice(0));
       flipped[bit >> 3]! ^= 1 << (bit & 7);
@@ -56,7 +56,7 @@ describe("the binary view", () => {
     }
   });
 
-  test("lanes are called as the server calls them", () => {
+  test("lanes have the server's ids", () => {
     expect([
       laneId("cpu", 0),
       laneId("thread", 5),

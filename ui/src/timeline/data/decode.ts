@@ -1,7 +1,8 @@
 /**
- * Reads the server's binary view (`UHV1` in docs/page-protocol.md) in place: typed arrays over the answer's own bytes.
+ * Decodes the server's binary view (`UHV1` in docs/page-protocol.md) in place: typed arrays over the
+ * answer's bytes.
  *
- * What does not add up is refused with the byte where it went wrong; nothing is read beyond the answer's end.
+ * Rejects inconsistent data with the offset of the error, and never reads beyond the end.
  */
 
 export const NONE = 0xffffffff;
@@ -9,23 +10,23 @@ export const NONE = 0xffffffff;
 export type LaneKind = "cpu" | "thread" | "cpu-samples" | "thread-samples";
 const KINDS: readonly LaneKind[] = ["cpu", "thread", "cpu-samples", "thread-samples"];
 
-/** One lane of a view; all arrays are in order of time. */
+/** One lane of a view; all arrays are in time order. */
 export interface LaneView {
   readonly lane: string;
   readonly kind: LaneKind;
-  /** What the columns of the cells divide: `from + i · columnNs`. */
+  /** The range that the cells' columns divide: column `i` begins at `from + i · columnNs`. */
   readonly from: number;
   readonly to: number;
   readonly columns: number;
   readonly columnNs: number;
-  /** Whole slices, not clipped to the window, not overlapping. */
+  /** Slices do not overlap and are not clipped to the range. */
   readonly start: Float64Array;
   readonly end: Float64Array;
   readonly state: Uint8Array;
   readonly thread: Uint32Array;
   readonly event: Uint32Array;
   readonly wake: Uint32Array;
-  /** What was too short for a slice, a column each. */
+  /** Cells sum up, column by column, what is too short for slices. */
   readonly cellColumn: Uint16Array;
   readonly cellState: Uint8Array;
   readonly cellCover: Uint8Array;
@@ -109,7 +110,7 @@ export function decode(bytes: ArrayBuffer): LaneView[] {
   return out;
 }
 
-/** The text id that the other routes call a lane by. */
+/** A lane's id in the other routes. */
 export function laneId(kind: LaneKind, number: number): string {
   const prefix = { cpu: "c", thread: "t", "cpu-samples": "sc", "thread-samples": "st" }[kind];
   return `${prefix}${number}`;

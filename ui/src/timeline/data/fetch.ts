@@ -1,4 +1,4 @@
-/** Brings what the timeline draws from the server: at most one request of a kind is under way, and none that nobody needs. */
+/** Fetches the timeline's data: at most one request of each kind at a time, and none that is useless. */
 import { effect, signal, untracked } from "@preact/signals";
 import { getBytes, getJson, isAbort, type Params, tracePath } from "../../api/client";
 import { status } from "../../api/data";
@@ -20,13 +20,16 @@ import {
 } from "./requests";
 import { lanesHeight, plotWidth } from "./scene";
 
-/** Requests under way; the picture is complete at 0. */
+/** Number of requests in flight; the picture is complete at 0. */
 export const pending = signal(0);
 
-/** Asks again after so long when the server says that it is not ready. */
+/** Retries after this long when the server is not ready. */
 const RETRY_MS = 400;
 
-/** Follows a wanted that changes all the time: lets a request finish while its answer is useful, and starts the newest wanted then. */
+/**
+ * Keeps up with data needs that change all the time. Lets a request finish as long as its answer is
+ * useful, and then sends the one wanted by then.
+ */
 class Fetcher<W> {
   private current: { want: W; controller: AbortController } | null = null;
   private refused = "";
@@ -44,7 +47,7 @@ class Fetcher<W> {
       this.stop();
     }
     const want = this.wanted();
-    // What was refused is not asked again until something else is wanted.
+    // A request that failed is not repeated until something else is wanted.
     if (want === null || JSON.stringify(want) === this.refused) return;
     const mine = { want, controller: new AbortController() };
     this.current = mine;
@@ -57,9 +60,9 @@ class Fetcher<W> {
       .catch((error: unknown) => {
         if (isAbort(error) || this.current !== mine) return;
         this.refused = JSON.stringify(want);
-        const told = asApiError(error);
-        if (told.status !== 503) {
-          model.problem.value = told.hint ? `${told.message}. ${told.hint}` : told.message;
+        const { status: code, message, hint } = asApiError(error);
+        if (code !== 503) {
+          model.problem.value = hint ? `${message}. ${hint}` : message;
           return;
         }
         this.timer = setTimeout(() => {
@@ -195,7 +198,7 @@ const marksFetcher = new Fetcher<string>(
 );
 
 const fetchers = [viewFetcher, curveFetcher, lanesFetcher, marksFetcher];
-/** The trace that the model holds; a timeline that is put away and shown again finds everything as it was. */
+/** The model's trace. A timeline that is unmounted and mounted again finds its data still there. */
 let held: string | null = null;
 
 function forgetTrace(): void {
@@ -218,7 +221,10 @@ function forgetTrace(): void {
   model.problem.value = "";
 }
 
-/** Starts to follow the store; the result ends it. What the effects do is untracked: they depend on what they name, and on nothing that they change. */
+/**
+ * Starts to fetch what the store needs; returns a function that stops. The effects run their work
+ * untracked: they depend on the signals they name, and on none that they change.
+ */
 export function start(): () => void {
   const ends = [
     effect(() => {

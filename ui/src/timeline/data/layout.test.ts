@@ -7,7 +7,7 @@ import {
   COMPACT,
   CPUS,
   layout,
-  openAtStart,
+  openByDefault,
   rowAt,
   rowOfLane,
   rowsBetween,
@@ -77,7 +77,7 @@ describe("rows", () => {
     });
   });
 
-  test("rows lie on each other without gaps, and the height is their sum", () => {
+  test("rows follow each other without gaps, and the height is their sum", () => {
     const { rows, height } = layout(lanes, chain, closed(CPUS), COMPACT);
     let top = 0;
     for (const row of rows) {
@@ -87,7 +87,7 @@ describe("rows", () => {
     expect(height).toBe(top);
   });
 
-  test("a closed section has its header only, and says how many it holds", () => {
+  test("a closed section is only its header, which has the number of its lanes", () => {
     const { rows } = layout(lanes, chain, closed("p1", CHAIN), COMFORTABLE);
     expect(rows.map((r) => r.key)).toEqual([
       "chain",
@@ -102,7 +102,7 @@ describe("rows", () => {
     expect(rows[4]).toMatchObject({ open: false, lanes: 3 });
   });
 
-  test("a process that is one thread is one row, without a header", () => {
+  test("a process with one thread is one row, without a header", () => {
     const alone = lanesOf(1, [[1, 1]]);
     const thread = alone.processes[0]?.threads[0];
     if (thread) thread.tid = 100;
@@ -113,7 +113,7 @@ describe("rows", () => {
     ]);
   });
 
-  test("of a very long chain the first lanes are drawn, and the one that is looked at", () => {
+  test("of a very long chain, the first lanes and the current link's are drawn", () => {
     const who = chain.lanes[0]?.who;
     const long = {
       lanes: Array.from({ length: 300 }, (_, n) => ({
@@ -130,7 +130,7 @@ describe("rows", () => {
     expect(rows[0]).toMatchObject({ name: "Wait chain, 31 of", lanes: 300 });
   });
 
-  test("what was opened by hand stays open when the order changes", () => {
+  test("a section opened by the user stays open when the order changes", () => {
     const many = lanesOf(1, [
       [1, 80],
       [2, 30],
@@ -144,20 +144,20 @@ describe("rows", () => {
     }
   });
 
-  test("many threads are not all open at the start, but the most relevant process always is", () => {
+  test("not all of many threads are open by default, but the most relevant process is", () => {
     const many = lanesOf(64, [
       [1, 500],
       [2, 20],
       [3, 300],
       [4, 30],
     ]);
-    const open = openAtStart(many);
+    const open = openByDefault(many);
     expect(open.has("p1")).toBe(true);
     expect(open.has("p3")).toBe(false);
     expect(open.has(CPUS)).toBe(false);
   });
 
-  test("finding the row at a height, and the rows on a screen", () => {
+  test("finds the row at a height, and the rows on a screen", () => {
     const { rows, height } = layout(lanes, null, new Map(), COMFORTABLE);
     expect(rowAt(rows, 0)).toBe(0);
     expect(rowAt(rows, COMFORTABLE.header)).toBe(1);
@@ -167,13 +167,13 @@ describe("rows", () => {
     expect(rowsBetween([], 0, 100)).toEqual([]);
   });
 
-  test("scrolling moves no more than needed", () => {
+  test("scrolls no more than needed", () => {
     expect(scrollTo({ top: 100, height: 20 }, 50, 100)).toBe(50);
     expect(scrollTo({ top: 10, height: 20 }, 50, 100)).toBe(10);
     expect(scrollTo({ top: 200, height: 20 }, 50, 100)).toBe(120);
   });
 
-  test("a lane is found in the chain before its process", () => {
+  test("finds a lane in the chain before its process", () => {
     const { rows } = layout(lanes, chain, new Map(), COMFORTABLE);
     expect(rows[rowOfLane(rows, "t1")]?.key).toBe("chain/t1");
     expect(rowOfLane(rows, "t99")).toBe(-1);

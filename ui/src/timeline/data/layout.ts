@@ -1,22 +1,22 @@
-/** Which rows the timeline has and where they lie: the wait chain on top, then the CPUs, then the threads by process. */
+/** Lays out the timeline's rows: the wait chain on top, then the CPUs, then threads by process. */
 import type { Lanes, StallAnswer } from "../../api/types";
 import type { Px } from "../../units";
 
 export type ProcessLanes = Lanes["processes"][number];
 type ThreadLane = ProcessLanes["threads"][number];
 
-/** A lane of a row; `id` is the server's name of it. */
+/** A lane; `id` is the server's. */
 export interface Lane {
   readonly id: string;
   readonly kind: "cpu" | "thread";
   readonly name: string;
-  /** The cpu's number, or the thread's index. */
+  /** The CPU's number or the thread's index. */
   readonly number: number;
   readonly tid: number;
   /** Index of the process; -1 for a CPU. */
   readonly process: number;
   readonly role: string | null;
-  /** One line of figures, for the mirror and the tooltip. */
+  /** Totals for the text tree and the tooltip. */
   readonly sums: {
     readonly ran: number;
     readonly runnable: number | null;
@@ -42,7 +42,7 @@ export interface HeaderRow extends RowBox {
 export interface LaneRow extends RowBox {
   readonly kind: "lane";
   readonly lane: Lane;
-  /** Depth in the chain; null outside of it. */
+  /** Depth in the wait chain; null outside it. */
   readonly depth: number | null;
   /** Key of the header above it. */
   readonly section: string;
@@ -67,15 +67,15 @@ export interface Layout {
   readonly height: Px;
 }
 
-/** How many lanes are open at the start: about two screens of a laptop. */
+/** Maximum thread lanes open by default: about two screens of a laptop. */
 const MAX_OPEN_LANES = 60;
-/** More lanes of a chain would be no picture; the one that is looked at is always among them. */
+/** Maximum lanes drawn of a chain, besides the current link's: more would not make a picture. */
 const MAX_CHAIN_LANES = 30;
-/** More CPUs than these would push the threads off the first screen. */
+/** With more CPUs than this, their section is closed by default, to keep threads on the first screen. */
 const MAX_OPEN_CPUS = 16;
 
-/** The sections that are open unless the user chose otherwise: in their order of relevance until a screen or two is full. */
-export function openAtStart(lanes: Lanes): Set<string> {
+/** The sections open by default: in order of relevance, until a screen or two is full. */
+export function openByDefault(lanes: Lanes): Set<string> {
   const open = new Set<string>([CHAIN]);
   if (lanes.cpus.length <= MAX_OPEN_CPUS) open.add(CPUS);
   let shown = 0;
@@ -89,6 +89,61 @@ export function openAtStart(lanes: Lanes): Set<string> {
 
 export const processKey = (process: number): string => `p${process}`;
 
+/** A lane to lay out, with its depth in the chain. */
+interface LaneEntry {
+  readonly lane: Lane;
+  readonly depth: number | null;
+}
+
+interface Section {
+  readonly key: string;
+  readonly kind: HeaderRow["section"];
+  readonly name: string;
+  readonly entries: readonly LaneEntry[];
+  /** Number of lanes to show in the header; by default, all entries. */
+  readonly count?: number;
+  readonly process: ProcessLanes | null;
+  /** Height of its lanes. */
+  readonly height: number;
+}
+
+/** Rows one below the other. */
+class RowStack {
+  readonly rows: Row[] = [];
+  height = 0;
+
+  constructor(
+    private readonly isOpen: (section: string) => boolean,
+    private readonly headerHeight: number,
+  ) {}
+
+  addSection({ key, kind, name, entries, count, process, height }: Section): void {
+    const open = this.isOpen(key);
+    const lanes = count ?? entries.length;
+    this.add({
+      kind: "header",
+      key,
+      height: this.headerHeight,
+      section: kind,
+      name,
+      open,
+      lanes,
+      process,
+    });
+    if (open) for (const entry of entries) this.addLane(key, entry, height);
+  }
+
+  addLane(section: string, { lane, depth }: LaneEntry, height: number): void {
+    this.add({ kind: "lane", key: `${section}/${lane.id}`, height, lane, depth, section });
+  }
+
+  private add(row: Omit<HeaderRow, "top"> | Omit<LaneRow, "top">): void {
+    this.rows.push({ ...row, top: this.height });
+    this.height += row.height;
+  }
+}
+
+/** Lays out the rows; `chosen` holds the sections that the user opened (true) or closed (false). */
 export function layout(
   lanes: Lanes,
   chain: Pick<StallAnswer, "lanes"> | null,
@@ -96,107 +151,100 @@ export function layout(
   density: Density,
   shownLinkLane: string | null = null,
 ): Layout {
-  const rows: Row[] = [];
-  const open = openAtStart(lanes);
-  let top = 0;
-  const push = <T extends Omit<Row, "top">>(row: T) => {
-    rows.push({ ...row, top } as unknown as Row);
-    top += row.height;
-  };
-  const section = (
-    key: string,
-    name: string,
-    kind: HeaderRow["section"],
-    of: readonly { lane: Lane; depth: number | null }[],
-    process: ProcessLanes | null,
-    height: number,
-    all = of.length,
-  ) => {
-    const isOpen = chosen.get(key) ?? open.has(key);
-    push({
-      kind: "header",
-      key,
-      height: density.header,
-      section: kind,
-      name,
-      open: isOpen,
-      lanes: all,
-      process,
-    });
-    if (!isOpen) return;
-    for (const { lane, depth } of of) {
-      push({ kind: "lane", key: `${key}/${lane.id}`, height, lane, depth, section: key });
-    }
-  };
+  const open = openByDefault(lanes);
+  const stack = new RowStack((key) => chosen.get(key) ?? open.has(key), density.header);
   const known = new Map<string, Lane>();
   for (const process of lanes.processes) {
     for (const thread of process.threads)
       known.set(thread.lane, threadLane(thread, process.process));
   }
-  if (chain && chain.lanes.length > 0) {
-    const hops = chain.lanes.map(({ lane, who, role, depth }) => ({
-      lane: {
-        ...(known.get(lane) ?? {
-          id: lane,
-          kind: "thread" as const,
-          name: `${who.name} ${who.tid}`,
-          number: who.thread,
-          tid: who.tid,
-          process: who.process_id,
-          sums: null,
-        }),
-        role,
-      },
-      depth,
-    }));
-    const drawn = hops.filter(
-      ({ lane }, index) => index < MAX_CHAIN_LANES || lane.id === shownLinkLane,
-    );
-    const name = drawn.length < hops.length ? `Wait chain, ${drawn.length} of` : "Wait chain";
-    section(CHAIN, name, "chain", drawn, null, density.chain, hops.length);
-  }
-  const cpus = lanes.cpus.map((cpu): { lane: Lane; depth: null } => ({
+  if (chain && chain.lanes.length > 0)
+    stack.addSection(chainSection(chain, known, density, shownLinkLane));
+  stack.addSection({
+    key: CPUS,
+    kind: "cpus",
+    name: "CPUs",
+    entries: lanes.cpus.map((cpu) => ({ lane: cpuLane(cpu), depth: null })),
+    process: null,
+    height: density.lane,
+  });
+  for (const process of lanes.processes) addProcess(stack, process, known, density);
+  return { rows: stack.rows, height: stack.height as Px };
+}
+
+function chainSection(
+  chain: Pick<StallAnswer, "lanes">,
+  known: ReadonlyMap<string, Lane>,
+  density: Density,
+  shownLinkLane: string | null,
+): Section {
+  const all = chain.lanes.map(({ lane, who, role, depth }) => ({
     lane: {
-      id: cpu.lane,
-      kind: "cpu",
-      name: `CPU ${cpu.cpu}`,
-      number: cpu.cpu,
-      tid: -1,
-      process: -1,
-      role: null,
-      sums: null,
+      ...(known.get(lane) ?? {
+        id: lane,
+        kind: "thread" as const,
+        name: `${who.name} ${who.tid}`,
+        number: who.thread,
+        tid: who.tid,
+        process: who.process_id,
+        sums: null,
+      }),
+      role,
     },
-    depth: null,
+    depth,
   }));
-  section(CPUS, "CPUs", "cpus", cpus, null, density.lane);
-  for (const process of lanes.processes) {
-    const threads = process.threads.flatMap((thread) => {
-      const lane = known.get(thread.lane);
-      return lane ? [{ lane, depth: null }] : [];
-    });
-    const [only] = threads;
-    if (only && threads.length === 1 && only.lane.tid === process.pid) {
-      // A header over its only thread, which bears the same name, would say nothing.
-      push({
-        kind: "lane",
-        key: `${processKey(process.process)}/${only.lane.id}`,
-        height: density.lane,
-        lane: only.lane,
-        depth: null,
-        section: processKey(process.process),
-      });
-      continue;
-    }
-    section(
-      processKey(process.process),
-      `${process.name} ${process.pid}`,
-      "process",
-      threads,
-      process,
-      density.lane,
-    );
+  const entries = all.filter(
+    ({ lane }, index) => index < MAX_CHAIN_LANES || lane.id === shownLinkLane,
+  );
+  return {
+    key: CHAIN,
+    kind: "chain",
+    name: entries.length < all.length ? `Wait chain, ${entries.length} of` : "Wait chain",
+    entries,
+    count: all.length,
+    process: null,
+    height: density.chain,
+  };
+}
+
+function addProcess(
+  stack: RowStack,
+  process: ProcessLanes,
+  known: ReadonlyMap<string, Lane>,
+  density: Density,
+): void {
+  const key = processKey(process.process);
+  const entries = process.threads.flatMap((thread) => {
+    const lane = known.get(thread.lane);
+    return lane ? [{ lane, depth: null }] : [];
+  });
+  const [only] = entries;
+  if (only && entries.length === 1 && only.lane.tid === process.pid) {
+    // A header would only repeat the name of its single thread.
+    stack.addLane(key, only, density.lane);
+    return;
   }
-  return { rows, height: top as Px };
+  stack.addSection({
+    key,
+    kind: "process",
+    name: `${process.name} ${process.pid}`,
+    entries,
+    process,
+    height: density.lane,
+  });
+}
+
+function cpuLane(cpu: Lanes["cpus"][number]): Lane {
+  return {
+    id: cpu.lane,
+    kind: "cpu",
+    name: `CPU ${cpu.cpu}`,
+    number: cpu.cpu,
+    tid: -1,
+    process: -1,
+    role: null,
+    sums: null,
+  };
 }
 
 function threadLane(thread: ThreadLane, process: number): Lane {
@@ -226,7 +274,7 @@ export function rowAt(rows: readonly Row[], y: number): number {
   return -1;
 }
 
-/** The rows between two heights. */
+/** The rows that overlap a range of heights. */
 export function rowsBetween(rows: readonly Row[], top: number, bottom: number): readonly Row[] {
   const first = Math.max(rowAt(rows, Math.max(top, 0)), 0);
   let end = first;
@@ -234,7 +282,7 @@ export function rowsBetween(rows: readonly Row[], top: number, bottom: number): 
   return rows.slice(first, end);
 }
 
-/** Where to scroll so that a row is seen whole, moving as little as possible. */
+/** The scroll offset that shows all of a row with the least movement. */
 export function scrollTo(
   row: { top: number; height: number },
   scroll: number,
@@ -245,7 +293,7 @@ export function scrollTo(
   return scroll;
 }
 
-/** The row of a lane: in the chain when it is there, else where it belongs; -1 when its section is closed. */
+/** A lane's first row: in the chain if it is there, else in its section. -1 if that is closed. */
 export function rowOfLane(rows: readonly Row[], lane: string): number {
   return rows.findIndex((row) => row.kind === "lane" && row.lane.id === lane);
 }

@@ -1,4 +1,4 @@
-/** The timeline's own state, as signals: what is scrolled, opened, focused and marked; and the scene that follows from it and the store. */
+/** The timeline's state, and the scene computed from it and the store. */
 import { computed, signal } from "@preact/signals";
 import { stallDetail } from "../../api/data";
 import type { Curve, Lanes } from "../../api/types";
@@ -22,14 +22,14 @@ import {
 } from "./scene";
 import { wakerOf, wakeText } from "./walk";
 
-/** What the server said; `feed.ts` writes them. */
+/** The server's answers, written by `fetch.ts`. */
 export const lanes = signal<Lanes>({ cpus: [], processes: [] });
 export const curve = signal<Curve | null>(null);
 export const recordedMarks = signal<Marks>({ marks: [], losses: [] });
 export const views = new Map<string, LaneView>();
-/** Counts changes of `views`, which is one map so that its arrays are never copied. */
+/** Changes with `views`, which is mutated so that its arrays are never copied. */
 export const viewsVersion = signal(0);
-/** Why the timeline cannot be drawn; empty when it can. */
+/** Why the timeline cannot be drawn; empty if it can. */
 export const problem = signal("");
 
 export const size = signal({ width: 0, height: 0 });
@@ -38,19 +38,19 @@ export const scroll = signal(0);
 export const chosen = signal<ReadonlyMap<string, boolean>>(new Map());
 export const theme = signal<Theme>(readTheme(() => ""));
 
-/** The pointer's place on the canvas, or null. */
+/** The pointer's x on the canvas, or null. */
 export const pointerX = signal<number | null>(null);
-/** The range while it is dragged; it becomes the selection when the button is let go. */
+/** The range being dragged; it becomes the selection when the button is released. */
 export const dragged = signal<Range | null>(null);
-/** The row that the keyboard is on; null when the timeline has not the focus. */
+/** The key of the keyboard's current row; null while the timeline does not have the focus. */
 export const row = signal<string | null>(null);
-/** The slice that is looked at. */
+/** The current slice. */
 export const focus = signal<{ lane: string; from: number; to: number; slice: Slice } | null>(null);
 /** Whether the legend of states is shown. */
 export const legend = signal(false);
-/** What the live region of the timeline says. */
+/** Text of the timeline's live region. */
 export const announcement = signal("");
-/** The mark of `M`, gone with the next; those that are kept are in the store. */
+/** The temporary mark set by `M`, which the next one replaces. Kept marks are in the store. */
 export const passingMark = signal<Range | null>(null);
 
 export interface TooltipState {
@@ -61,7 +61,7 @@ export interface TooltipState {
 }
 export const tooltip = signal<TooltipState | null>(null);
 
-/** The chain of the open stall, once it is there. */
+/** The open stall's answer, once loaded. */
 export const chain = computed(() => {
   const data = stallDetail.value.data;
   return data !== null && data.id === store.stall.value ? data : null;
@@ -102,7 +102,7 @@ const matches = computed(() => {
   return typeof match === "function" ? match : () => false;
 });
 
-/** All marks, the kept ones first. */
+/** The page's marks, kept ones first. */
 const pageMarks = computed<readonly PageMark[]>(() => [
   ...store.pageMarks.value.map((mark) => ({ ...mark, kept: true })),
   ...(passingMark.value === null ? [] : [{ ...passingMark.value, kept: false }]),
@@ -149,7 +149,7 @@ export const pointing = computed<Pointing>(() => ({
 /** Nanoseconds of one pixel. */
 export const pixelNs = () => duration(1 / scale.peek().pxPerNs);
 
-/** How far the lanes can be scrolled. */
+/** Maximum scroll offset of the lanes. */
 export const scrollEnd = () =>
   Math.max(
     0,

@@ -1,4 +1,4 @@
-/** Answers of the server that only the timeline asks for, as docs/page-protocol.md says them. */
+/** Server answers that only the timeline uses (docs/page-protocol.md). */
 import type { Loss, StackRef, Wake, Who } from "../../api/types";
 import type { Ns } from "../../units";
 
@@ -15,7 +15,7 @@ export interface Marks {
   losses: Loss[];
 }
 
-/** The answer to `slice`: what is on a lane at a time. */
+/** The answer to `slice`: the slice of a lane at a time. */
 export interface Slice {
   lane: string;
   who: Who | null;

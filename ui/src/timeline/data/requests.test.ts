@@ -18,8 +18,8 @@ const whole = range(0, 1_000_000_000);
 const view = (from: number, to: number, columns: number): LaneView =>
   ({ from, to, columns, columnNs: (to - from) / columns }) as LaneView;
 
-describe("what is asked for", () => {
-  test("one screen of margin on both sides, cut at the trace", () => {
+describe("requests", () => {
+  test("have one screen of margin on both sides, clipped to the trace", () => {
     const window = range(400_000_000, 500_000_000);
     const want = withMargin(window, 1000, whole);
     expect(want.from).toBeCloseTo(300_000_000);
@@ -30,7 +30,7 @@ describe("what is asked for", () => {
     expect(edge.columns).toBe(2000);
   });
 
-  test("never more columns than the server gives, even on the widest screen", () => {
+  test("never exceed the server's limit of columns, even on the widest screen", () => {
     for (const width of [200, 1600, 3840, 7680, 8192]) {
       const want = withMargin(range(400_000_000, 500_000_000), width, whole);
       expect(want.columns).toBeLessThanOrEqual(MAX_COLUMNS);
@@ -39,13 +39,13 @@ describe("what is asked for", () => {
     }
   });
 
-  test("columns lie on a raster of their own, so that panning asks for the same columns", () => {
+  test("align columns to a fixed grid, so that panning requests the same columns", () => {
     const a = withMargin(range(400_000_000, 500_000_000), 1000, whole);
     const b = withMargin(range(400_130_000, 500_130_000), 1000, whole);
     expect((b.from - a.from) % 100_000).toBeCloseTo(0);
   });
 
-  test("an answer serves its own window and small moves, not another scale", () => {
+  test("have answers that serve their window and small moves, but no other scale", () => {
     const window = range(400_000_000, 500_000_000);
     const want = withMargin(window, 1000, whole);
     const have = view(want.from, want.to, want.columns);
@@ -57,21 +57,24 @@ describe("what is asked for", () => {
     expect(fits(undefined, window, 1000, whole)).toBe(false);
   });
 
-  test("the whole trace needs no margin", () => {
+  test("need no margin for the whole trace", () => {
     const want = withMargin(whole, 1000, whole);
     expect(want).toMatchObject({ from: 0, to: 1_000_000_000, columns: 1000 });
     expect(fitsWell(view(want.from, want.to, want.columns), whole, 1000, whole)).toBe(true);
   });
 
-  test("what was just answered is not asked again, for many windows", () => {
+  test("are not repeated once answered, for many windows", () => {
     let seed = 1;
-    const random = () => (seed = (seed * 48271) % 2147483647) / 2147483647;
+    const random = () => {
+      seed = (seed * 48271) % 2147483647;
+      return seed / 2147483647;
+    };
     for (let n = 0; n < 500; n++) {
       const length = 10 ** (3 + random() * 6);
       const from = random() * (1e9 - length);
       const [window, width] = [range(from, from + length), 300 + Math.floor(random() * 3500)];
       const want = withMargin(window, width, whole);
-      // The server takes and gives whole nanoseconds.
+      // The server works in whole nanoseconds.
       const have = view(Math.floor(want.from), Math.ceil(want.to), want.columns);
       expect(
         nextRequest(new Map([["c0", have]]), ["c0"], window, width, whole),
@@ -80,7 +83,7 @@ describe("what is asked for", () => {
     }
   });
 
-  test("only lanes that lack data are asked for", () => {
+  test("are for the lanes that lack data only", () => {
     const window = range(400_000_000, 500_000_000);
     const want = withMargin(window, 1000, whole);
     const have = new Map([["c0", view(want.from, want.to, want.columns)]]);
@@ -88,21 +91,21 @@ describe("what is asked for", () => {
     expect(nextRequest(have, ["c0"], window, 1000, whole)).toBeNull();
   });
 
-  test("a request under way is given up when it has become useless", () => {
+  test("are cancelled once their answer would be useless", () => {
     const asked = { ...withMargin(range(400_000_000, 500_000_000), 1000, whole), lanes: [] };
     expect(stillUseful(asked, range(420_000_000, 500_000_000), 1000)).toBe(true);
     expect(stillUseful(asked, range(450_000_000, 452_000_000), 1000)).toBe(false);
     expect(stillUseful(asked, range(800_000_000, 900_000_000), 1000)).toBe(false);
   });
 
-  test("lanes far from the screen are forgotten when there are too many", () => {
+  test("drop lanes far from the screen if there are too many", () => {
     const have = new Map(Array.from({ length: 20 }, (_, n) => [`t${n}`, view(0, 1, 1)]));
     forget(have, new Set(["t0", "t19"]), 10);
     expect(have.size).toBe(10);
     expect(have.has("t0") && have.has("t19")).toBe(true);
   });
 
-  test("lanes on the screen come first, with their samples", () => {
+  test("put lanes on the screen first, with their samples", () => {
     const { rows } = layout(lanesOf(4, [[1, 30]]), null, new Map(), COMFORTABLE);
     const lanes = nearLanes(rows, 0, 100, new Set(["c1"]));
     expect(lanes.slice(0, 3)).toEqual(["c0", "c1", "sc1"]);

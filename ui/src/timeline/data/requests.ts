@@ -1,7 +1,8 @@
 /**
- * What to ask the server for next: the lanes on the screen, and one screen of margin on every side.
+ * Decides what to request next: the lanes on the screen, with a margin of one screen on each side.
  *
- * What is known already may be drawn scaled until better data comes; a request is given up only when its answer would be of no use.
+ * Until better data arrives, the old is drawn scaled. A request is cancelled only if its answer would
+ * be useless.
  */
 import { type Range, range } from "../../units";
 import type { LaneView } from "./decode";
@@ -18,7 +19,7 @@ export interface ViewRequest {
   readonly lanes: readonly string[];
 }
 
-/** The window with its margin, cut at the trace, on whole columns so that panning does not make the picture shimmer. */
+/** The window with a margin, clipped to the trace, in whole columns so that panning does not shimmer. */
 export function withMargin(
   window: Range,
   width: number,
@@ -36,13 +37,13 @@ export function withMargin(
   return { from: first * column, to: (first + columns) * column, columns };
 }
 
-/** How far the data's columns may be off the screen's before they look coarse, or hide what should be slices. */
+/** Maximum ratio of data to screen columns; beyond it, data looks coarse or hides slices in cells. */
 const SCALE_SLACK = 1.02;
 
-/** What of known data tells whether it fits. */
+/** The range and resolution of a lane's data. */
 type Extent = Pick<LaneView, "from" | "to" | "columnNs">;
 
-/** Whether a lane's data is as good as a new answer for this window. */
+/** Whether a lane's data is as good for this window as a new answer would be. */
 export function fits(
   view: Extent | undefined,
   window: Range,
@@ -59,7 +60,7 @@ export function fits(
   );
 }
 
-/** Fits, and there is still half a screen of margin on both sides. */
+/** Whether the data fits and still has half a screen of margin on both sides. */
 export function fitsWell(
   view: Extent | undefined,
   window: Range,
@@ -76,7 +77,7 @@ export function fitsWell(
   return view.from <= wide.from + column && view.to >= wide.to - column;
 }
 
-/** What to ask for, or null when everything near the screen is known well enough. */
+/** The next request, or null if the data near the screen is good enough. */
 export function nextRequest(
   have: ReadonlyMap<string, LaneView>,
   near: readonly string[],
@@ -91,14 +92,14 @@ export function nextRequest(
   return { ...withMargin(window, width, whole), lanes };
 }
 
-/** Whether the answer to a request under way is still worth its wait: it is of about this scale, and shows part of the window. */
+/** Whether a request's answer is still useful: at about this scale, and showing part of the window. */
 export function stillUseful(asked: ViewRequest, window: Range, width: number): boolean {
   const ratio =
     (asked.to - asked.from) / asked.columns / ((window.to - window.from) / Math.max(1, width));
   return ratio < 2.5 && ratio > 0.4 && asked.from < window.to && asked.to > window.from;
 }
 
-/** Forgets lanes that are far from the screen when there are more than `most`. */
+/** Drops lanes that are not near the screen while there are more than `max`. */
 export function forget(have: Map<string, LaneView>, near: ReadonlySet<string>, max = 400): void {
   if (have.size <= max) return;
   for (const lane of [...have.keys()]) {
@@ -107,7 +108,7 @@ export function forget(have: Map<string, LaneView>, near: ReadonlySet<string>, m
   }
 }
 
-/** The lanes near the screen: those on it first, then a screen below and above; with samples where there are any. */
+/** Lanes near the screen, with their samples: those on it first, then a screen below and above. */
 export function nearLanes(
   rows: readonly Row[],
   scroll: number,

@@ -1,7 +1,8 @@
 /**
- * The window of time on the screen: its mapping to pixels, and how panning and zooming change it.
+ * The time window on the screen: its mapping to pixels, panning and zooming.
  *
- * Everything keeps the window within the trace and at least `MIN_WINDOW_NS` long: nothing in a recording is shorter than that.
+ * All functions keep the window within the trace and at least `MIN_WINDOW_NS` long: nothing in a
+ * recording is shorter than that.
  */
 import { type Ns, type Px, type Range, range } from "../../units";
 
@@ -9,7 +10,7 @@ export const MIN_WINDOW_NS = 200;
 
 const length = (r: Range): number => r.to - r.from;
 
-/** Keeps the length where the trace allows it, and moves the window into the trace. */
+/** Moves the window into the trace, keeping its length if the trace allows. */
 export function within(r: Range, whole: Range): Range {
   const most = Math.max(length(whole), 1);
   const least = Math.min(MIN_WINDOW_NS, most);
@@ -21,7 +22,7 @@ export function within(r: Range, whole: Range): Range {
   return range(from, from + wanted);
 }
 
-/** `factor` < 1 shows less time; the moment `at` stays where it is on the screen. */
+/** Zooms by `factor` (below 1: in), keeping the time `at` in its place on the screen. */
 export function zoom(r: Range, factor: number, at: number, whole: Range): Range {
   const wanted = Math.min(
     Math.max(length(r) * factor, MIN_WINDOW_NS),
@@ -32,13 +33,13 @@ export function zoom(r: Range, factor: number, at: number, whole: Range): Range 
   return within(range(from, from + wanted), whole);
 }
 
-/** Moves by a share of the window's own length; positive is later. */
+/** Moves by a share of the window's length; positive is later. */
 export function pan(r: Range, share: number, whole: Range): Range {
   const by = length(r) * share;
   return within(range(r.from + by, r.to + by), whole);
 }
 
-/** Moves the window just enough to show a stretch: not at all when it is in sight, wider when it is longer than the window. */
+/** Moves the window to show a range: not at all if it is visible, and widened if it is longer. */
 export function reveal(r: Range, what: Range, whole: Range): Range {
   if (what.from >= r.from && what.to <= r.to) return r;
   const wanted = Math.max(length(r), length(what) * 1.2);
@@ -46,7 +47,7 @@ export function reveal(r: Range, what: Range, whole: Range): Range {
   return within(range(middle - wanted / 2, middle + wanted / 2), whole);
 }
 
-/** The mapping of a window to a width in CSS pixels. */
+/** Maps a window to a width in CSS pixels. */
 export class Scale {
   readonly pxPerNs: number;
 

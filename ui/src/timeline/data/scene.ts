@@ -1,4 +1,4 @@
-/** Everything that one picture of the timeline is made from, and where its parts lie. */
+/** Everything that one picture of the timeline is drawn from, and the geometry of its parts. */
 import type { Curve, Loss, StallAnswer } from "../../api/types";
 import type { Theme } from "../../draw/theme";
 import { type Px, px, type Range } from "../../units";
@@ -7,7 +7,7 @@ import type { Layout, Row } from "./layout";
 import type { RecordedMark } from "./protocol";
 import type { Scale } from "./scale";
 
-/** What threads are called, by their index. */
+/** A thread's name and process. */
 export interface ThreadName {
   readonly name: string;
   readonly tid: number;
@@ -19,17 +19,17 @@ export interface ThreadName {
 export interface Geometry {
   readonly width: number;
   readonly height: number;
-  /** Width of the column with the lanes' names. */
+  /** Width of the label column. */
   readonly labels: number;
   readonly axis: { readonly top: number; readonly height: number };
   readonly curve: { readonly top: number; readonly height: number };
   readonly marks: { readonly top: number; readonly height: number };
-  /** Where the lanes begin. */
+  /** Top of the lanes. */
   readonly head: number;
 }
 
 export function geometry(width: number, height: number): Geometry {
-  // A third of a narrow picture would be too much for names, and long names would not gain from more.
+  // A fixed width would take a third of a narrow canvas; few names need more than 240 px.
   const labels = Math.round(Math.min(240, Math.max(120, width * 0.16)));
   const curve = height < 220 ? 20 : 34;
   const axis = { top: 0, height: 22 };
@@ -48,8 +48,9 @@ export function geometry(width: number, height: number): Geometry {
 export const plotWidth = (g: Geometry): Px => px(Math.max(1, g.width - g.labels));
 export const lanesHeight = (g: Geometry): number => Math.max(0, g.height - g.head);
 
-/** A moment or stretch that the user marked. */
+/** A mark that the user set on the page: a point in time or a range. */
 export interface PageMark extends Range {
+  /** Kept until removed, rather than replaced by the next. */
   readonly kept: boolean;
 }
 
@@ -67,22 +68,22 @@ export interface Scene {
   readonly chain: StallAnswer | null;
   readonly chainLink: number | null;
   readonly pageMarks: readonly PageMark[];
-  /** The lanes whose names match what is searched. */
+  /** Whether a lane's name matches the search. */
   readonly matches: (name: string) => boolean;
   readonly selected: { readonly thread: number | null; readonly process: number | null };
 }
 
-/** What ended the slice that is looked at. */
+/** The wake-up that ended the current slice. */
 export interface FocusWake {
   readonly at: number;
-  /** The waker's lane; null when it was no thread. */
+  /** The waker's lane; null if it was not a thread. */
   readonly lane: string | null;
   readonly text: string;
 }
 
-/** What changes with every move of the pointer, drawn over the scene. */
+/** What changes with each move of the pointer or key press, drawn over the scene. */
 export interface Pointing {
-  /** In the canvas; null when the pointer is elsewhere. */
+  /** On the canvas; null if the pointer is elsewhere. */
   readonly x: number | null;
   readonly range: Range | null;
   readonly hovered: { readonly thread: number | null; readonly process: number | null };
@@ -92,10 +93,10 @@ export interface Pointing {
     readonly to: number;
     readonly wake: FocusWake | null;
   } | null;
-  /** The row that the keyboard is on; null when the timeline has no focus. */
+  /** The keyboard's current row; null if the timeline does not have the focus. */
   readonly row: string | null;
 }
 
-/** The top of a row on the canvas. */
+/** A row's top on the canvas. */
 export const rowTop = (scene: Scene, row: Row): number =>
   scene.geometry.head + row.top - scene.scroll;

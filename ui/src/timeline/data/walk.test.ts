@@ -5,7 +5,7 @@ import { stepLink, wakerOf } from "./walk";
 describe("walking", () => {
   const chain = [{ from: 0 }, { from: 1 }, { from: 2 }] as never;
 
-  test("begins at the end of the chain, stays within it", () => {
+  test("starts at an end of the chain and stays within it", () => {
     expect(stepLink(chain, null, -1)).toBe(2);
     expect(stepLink(chain, null, 1)).toBe(0);
     expect(stepLink(chain, 2, -1)).toBe(1);
@@ -14,7 +14,7 @@ describe("walking", () => {
     expect(stepLink([], null, 1)).toBeNull();
   });
 
-  test("goes from a wait to its waker, not to idle or nobody", () => {
+  test("goes from a wait to its waker, unless that is idle or unknown", () => {
     const slice = (by: unknown) =>
       ({
         wake: { at: 77, context: "task", source: null, by, stack: null },

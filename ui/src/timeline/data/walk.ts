@@ -1,8 +1,8 @@
-/** Where `[` and `]` go: along the links of a stall's chain, or from a wait to the thread that ended it and back. */
+/** Where `[` and `]` go: along a stall's wait chain, or from a wait to its waker and back. */
 import type { ChainLink, Who } from "../../api/types";
 import type { Slice } from "./protocol";
 
-/** The next link of the chain: `[` goes back to the cause, `]` on to the end. `from` is null before the first step. */
+/** The next link: `[` (−1) goes back, towards the cause, `]` (1) forward. `from` is null at first. */
 export function stepLink(
   chain: readonly Pick<ChainLink, "from">[],
   from: number | null,
@@ -13,20 +13,20 @@ export function stepLink(
   return Math.min(Math.max(from + by, 0), chain.length - 1);
 }
 
-/** A place on a lane that was walked from. */
+/** A point in time on a lane. */
 export interface LaneTime {
   readonly lane: string;
   readonly at: number;
 }
 
-/** Where the wake-up that ended this slice came from; null when nobody is known to have done it. */
+/** Where the wake-up that ended this slice came from; null if the waker is unknown or no thread. */
 export function wakerOf(slice: Slice): LaneTime | null {
   const wake = slice.wake;
-  if (!wake || !wake.by || wake.by.tid === 0) return null;
+  if (!wake?.by || wake.by.tid === 0) return null;
   return { lane: `t${wake.by.thread}`, at: wake.at };
 }
 
-/** What a slice's wake-up was, for the label and the mirror: `woken by writer 4713 from task`. */
+/** Describes a slice's wake-up: `woken by writer 4713 from task`. */
 export function wakeText(slice: Slice, name: (who: Who) => string): string {
   const wake = slice.wake;
   if (!wake) return "";
