@@ -1,7 +1,8 @@
 /**
- * The timeline as a tree of text: for screen readers, and for the keyboard. The row that it is on is framed on the canvas.
+ * The timeline as a text tree, for screen readers and the keyboard. The canvas frames its current
+ * row.
  *
- * One element takes the focus (`aria-activedescendant`), so that a thousand lanes are one stop of the Tab key.
+ * One element has the focus (`aria-activedescendant`), so that a thousand lanes are one tab stop.
  */
 
 import * as store from "../state/store";
@@ -13,7 +14,7 @@ import { sliceLines, sumsText } from "./input/tooltipText";
 
 const domId = (key: string): string => `lane-${key.replace(/[^\w-]/g, "_")}`;
 
-/** A lane in words: its name, its part in the stall, what it did in the window of the selection. */
+/** Describes a lane: its name, its role in the stall, its totals in the selected time range. */
 export function laneText(row: LaneRow): string {
   const sums = row.lane.sums;
   const parts = [row.lane.name];
@@ -90,7 +91,7 @@ function onKey(event: KeyboardEvent): void {
   if (act()) event.preventDefault();
 }
 
-/** Opens the tooltip of the slice that is looked at, below its lane. */
+/** Pins the current slice's tooltip below its lane. */
 function pin(row: LaneRow): void {
   const focus = model.focus.peek();
   if (!focus) return;
@@ -101,6 +102,10 @@ function pin(row: LaneRow): void {
   const y = geometry.head + row.top + row.height - model.scroll.peek();
   model.tooltip.value = { x, y, lines: sliceLines(row, focus.slice), pinned: true };
 }
+
+const LABEL =
+  "Lanes of the timeline. Up and down: previous and next lane. Right and left: events of a lane, or " +
+  "open and close a section. Enter: details. Space: filter by the thread.";
 
 export function LaneTree() {
   const rows = model.rowLayout.value.rows;
@@ -113,7 +118,7 @@ export function LaneTree() {
         class="tl-tree"
         role="tree"
         tabIndex={0}
-        aria-label="Lanes of the timeline. Up and down: lanes. Right and left: events of a lane, or open and close. Enter: details. Space: filter by the thread."
+        aria-label={LABEL}
         aria-activedescendant={active ? domId(active.key) : undefined}
         onKeyDown={onKey}
         onFocus={() => (model.row.value ??= rows[0]?.key ?? null)}

@@ -1,4 +1,4 @@
-/** What the colours and patterns mean, drawn by the very tables that draw the lanes. */
+/** The legend of colours and patterns, drawn with the same tables as the lanes. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { STATES } from "../draw/states";
 import { type Theme } from "../draw/theme";
@@ -53,18 +53,15 @@ export function Legend() {
             <dt>
               <Swatch looks={HUES} theme={theme} /> on a CPU
             </dt>
-            <dd>a colour per process</dd>
+            <dd>one colour per process</dd>
           </div>
           <div>
             <dt>arrows</dt>
-            <dd>
-              a wake-up: whole when it was seen, broken when concluded, dotted when records were
-              lost
-            </dd>
+            <dd>a wake-up: solid if observed, dashed if inferred, dotted if records were lost</dd>
           </div>
           <div>
-            <dt>ticks at the foot</dt>
-            <dd>samples</dd>
+            <dt>ticks at the bottom</dt>
+            <dd>CPU samples</dd>
           </div>
         </dl>
       )}

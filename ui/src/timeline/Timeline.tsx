@@ -1,4 +1,4 @@
-/** The timeline: lanes of CPUs and threads, and the wait chain of the open stall on top. Fills its parent. */
+/** The timeline: lanes of CPUs and threads, with the open stall's wait chain on top. Fills its parent. */
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { status } from "../api/data";
@@ -17,7 +17,7 @@ import { Legend } from "./Legend";
 import { Tooltip } from "./Tooltip";
 import "./timeline.css";
 
-/** What the script that measures the drawing listens to; the detail is the milliseconds. */
+/** The event of a drawn frame, for the script that measures drawing; its detail is the time in ms. */
 export const DRAWN = "timeline-drawn";
 
 function mount(
@@ -31,7 +31,7 @@ function mount(
     settle();
     if (ms > 0) root.dispatchEvent(new CustomEvent<number>(DRAWN, { detail: ms }));
   });
-  // Tests and scripts wait for this rather than for a time.
+  // Tests and scripts wait for this attribute rather than for a time.
   const settle = () => {
     const complete =
       (model.lanes.peek().cpus.length > 0 && model.views.size > 0) ||
@@ -69,7 +69,7 @@ function mount(
     }),
     effect(() => {
       void theme.value;
-      // The attribute that the variables hang on is set by another effect of the same change.
+      // Another effect of the same change sets the attribute that the variables depend on.
       queueMicrotask(() => {
         const style = getComputedStyle(document.documentElement);
         model.theme.value = readTheme((variable) => style.getPropertyValue(variable));
@@ -83,7 +83,7 @@ function mount(
       if (Math.abs(scroller.scrollTop - wanted) >= 1) scroller.scrollTop = wanted;
     }),
     effect(() => {
-      // A stall that was opened is on top.
+      // The chain of a newly opened stall is on top.
       if (model.chain.value) model.scroll.value = 0;
     }),
     effect(() => {
@@ -122,8 +122,8 @@ function Waiting() {
   return (
     <p class="tl-problem">
       {data && data.stage !== "unopened"
-        ? `The server reads the trace: ${Math.round(data.progress * 100)} %`
-        : "The server opens the trace…"}
+        ? `Reading the trace: ${Math.round(data.progress * 100)} %`
+        : "Opening the trace …"}
     </p>
   );
 }
@@ -135,14 +135,8 @@ export function Timeline() {
   const base = useRef<HTMLCanvasElement>(null);
   const over = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
-    const parts = [
-      root.current,
-      scroller.current,
-      room.current,
-      base.current,
-      over.current,
-    ] as const;
-    const [a, b, c, d, e] = parts;
+    const [a, b, c] = [root.current, scroller.current, room.current];
+    const [d, e] = [base.current, over.current];
     return a && b && c && d && e ? mount(a, b, c, d, e) : undefined;
   }, []);
   return (

@@ -1,4 +1,4 @@
-/** The small box beside the pointer; pinned by a click, it can be read, selected and closed. */
+/** The tooltip at the pointer. Pinned by a click, its text can be selected and copied. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { copy } from "../copy";
 import { placeTooltip } from "../draw/tooltip";
@@ -26,7 +26,7 @@ export function Tooltip() {
       class={tip.pinned ? "tl-tip pinned" : "tl-tip"}
       ref={box}
       role={tip.pinned ? "dialog" : "tooltip"}
-      aria-label="What is there"
+      aria-label="Description"
     >
       <p class="tl-tip-title">{title}</p>
       {rest.map((line) => (
@@ -37,7 +37,7 @@ export function Tooltip() {
           <button
             type="button"
             class="btn"
-            onClick={() => void copy(tip.lines.join("\n"), "what is there")}
+            onClick={() => void copy(tip.lines.join("\n"), "the description")}
           >
             Copy
           </button>

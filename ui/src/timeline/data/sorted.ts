@@ -1,6 +1,6 @@
 /** Binary searches in sorted columns. */
 
-/** The first index whose value is at least `least`, in a sorted array. */
+/** The first index whose value is at least `least`. */
 export function firstAtLeast(sorted: ArrayLike<number>, least: number): number {
   let low = 0;
   let high = sorted.length;
@@ -12,7 +12,7 @@ export function firstAtLeast(sorted: ArrayLike<number>, least: number): number {
   return low;
 }
 
-/** The first slice that ends after `at`; slices do not overlap, so that their ends are sorted too. */
+/** The first slice that ends after `at`. Slices do not overlap, so their ends are sorted, too. */
 export function firstEndingAfter(end: Float64Array, at: number): number {
   let low = 0;
   let high = end.length;

@@ -16,17 +16,17 @@ const wake = (at: number, more: Partial<Wake> = {}): Wake => ({
 });
 
 describe("arrows of the chain", () => {
-  test("run from the waker to the woken at the moment of the wake-up", () => {
+  test("go from the waker to the woken thread at the time of the wake-up", () => {
     expect(route([wake(400)], scale, measure)).toMatchObject([
       { x: 400, fromY: 100, toY: 50, count: 1, first: 0 },
     ]);
   });
 
-  test("those outside of the window are not drawn", () => {
+  test("are not drawn outside the window", () => {
     expect(route([wake(-1), wake(1001)], scale, measure)).toEqual([]);
   });
 
-  test("those in the same pixels are one, counted, as doubtful as the worst of them", () => {
+  test("in the same pixels are merged, counted, and have the weakest evidence", () => {
     const arrows = route(
       [wake(400), wake(402, { evidence: "inferred" }), wake(403), wake(600)],
       scale,
@@ -40,11 +40,11 @@ describe("arrows of the chain", () => {
     expect(arrows[0]?.label?.text).toBe("task · direct × 3");
   });
 
-  test("between other lanes they stay apart", () => {
+  test("between different lanes are not merged", () => {
     expect(route([wake(400), wake(401, { fromY: 150, toY: 100 })], scale, measure).length).toBe(2);
   });
 
-  test("a fence of arrows becomes a band; a gap in it is seen", () => {
+  test("become a band if dense, and a gap stays visible", () => {
     const fence = Array.from({ length: 100 }, (_, n) => wake(100 + n * 4 + (n >= 50 ? 200 : 0)));
     const arrows = route(fence, scale, measure);
     expect(arrows.map((a) => [a.fromX, a.x, a.count])).toEqual([
@@ -53,7 +53,7 @@ describe("arrows of the chain", () => {
     ]);
   });
 
-  test("labels never lie on each other nor outside", () => {
+  test("have labels that do not overlap and stay within the plot", () => {
     const wakes = Array.from({ length: 60 }, (_, n) =>
       wake(n * 30, n % 2 ? { fromY: 150, toY: 100 } : {}),
     );
@@ -70,7 +70,7 @@ describe("arrows of the chain", () => {
     }
   });
 
-  test("the last one, which ends the stall, gets its label before all others", () => {
+  test("have the label of the last one, which ends the stall, before all others", () => {
     const arrows = route(
       [wake(990), wake(985), wake(995)],
       new Scale(range(900, 1000), px(1000)),
@@ -79,7 +79,7 @@ describe("arrows of the chain", () => {
     expect(arrows.at(-1)?.label).not.toBeNull();
   });
 
-  test("only strong ones are labelled, and are not merged with faint ones", () => {
+  test("have labels only if strong, and are not merged with faint ones", () => {
     const arrows = route([wake(400, { strong: false }), wake(402)], scale, measure);
     expect(arrows.map((a) => [a.strong, a.label !== null])).toEqual([
       [false, false],
@@ -87,7 +87,7 @@ describe("arrows of the chain", () => {
     ]);
   });
 
-  test("a waker without a lane still gives an arrow", () => {
+  test("are drawn even if the waker has no lane", () => {
     const [arrow] = route([wake(10, { fromY: null })], scale, measure);
     expect(arrow?.fromY).not.toBe(arrow?.toY);
   });

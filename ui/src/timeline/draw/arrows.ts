@@ -1,6 +1,6 @@
 /**
- * Where the arrows of a wait chain run: from the waker's lane to the woken one's at the moment of the wake-up, with labels that do not
- * lie on each other.
+ * Routes the arrows of a wait chain, from the waker's lane to the woken thread's at the time of the
+ * wake-up, and places their labels without overlap.
  */
 
 import type { Evidence } from "../../api/types";
@@ -10,26 +10,27 @@ import type { Scale } from "../data/scale";
 /** One wake-up between two lanes of the chain. */
 export interface Wake {
   readonly at: number;
-  /** The rows, by their middle line in pixels; `null` when the waker has no lane (an interrupt, a thread that is not shown). */
+  /** Middle of the waker's row in pixels; `null` if it has none (interrupt, thread not shown). */
   readonly fromY: number | null;
+  /** Middle of the woken thread's row. */
   readonly toY: number;
   readonly label: string;
   readonly evidence: Evidence;
-  /** Ends the victim's wait, or the link that is looked at: drawn strongly and labelled, the others faintly. */
+  /** Ends the victim's wait or the current link: drawn strong and with a label, unlike the others. */
   readonly strong: boolean;
 }
 
 export interface Arrow {
-  /** Where the first and the last of them are; the head is at the last. */
+  /** Positions of the first and the last wake-up; the head is at the last. */
   readonly fromX: Px;
   readonly x: Px;
   readonly fromY: number;
   readonly toY: number;
   readonly evidence: Evidence;
   readonly strong: boolean;
-  /** How many wake-ups it stands for; they fell into the same pixels. */
+  /** Number of wake-ups it stands for, too close to draw one by one. */
   readonly count: number;
-  /** The first of them, as an index into the wakes given. */
+  /** Index of the first of them in the list of wakes. */
   readonly first: number;
   readonly label: {
     readonly text: string;
@@ -39,14 +40,14 @@ export interface Arrow {
   } | null;
 }
 
-/** Arrows nearer than this are drawn as one. */
+/** Arrows closer than this are merged. */
 const MERGE_PX = 5;
-/** Where there are more than these between two lanes, runs of them are drawn as one band: a fence of arrows would hide the lanes. */
+/** Above this many arrows between two lanes, runs of them become bands: a fence would hide the lanes. */
 const DENSE_COUNT = 12;
 const DENSE_MERGE_PX = 25;
 const LABEL_HEIGHT_PX = 14;
 const LABEL_GAP_PX = 6;
-/** Labels of arrows between the same lanes are at least so far apart. */
+/** Minimum distance between labels of arrows between the same lanes. */
 const MIN_LABEL_DISTANCE_PX = 140;
 
 interface Box {
@@ -61,7 +62,7 @@ const apart = (a: Box, b: Box): boolean =>
 
 const DOUBT: { readonly [evidence in Evidence]: number } = { direct: 0, inferred: 1, lost: 2 };
 
-/** Routes every wake-up in the scale's span; `measure` gives a text's width. The order of the result is the order of time. */
+/** Routes every wake-up within the scale's window, in time order. */
 export function route(
   wakes: readonly Wake[],
   scale: Scale,
@@ -102,13 +103,13 @@ export function route(
     last.set(pair, entry);
   }
   const taken: Box[] = [];
-  // The last wake-up ends the stall: it gets its label first, then backwards in time.
+  // Labels are placed backwards in time: the last wake-up, which ends the stall, must get one.
   const labels = new Map<number, Arrow["label"]>();
   const labelledAt = new Map<string, number>();
   for (let n = merged.length - 1; n >= 0; n--) {
     const { wake, index, x, count } = merged[n] as (typeof merged)[number];
     const pair = pairOf(wake);
-    // A row of like arrows is labelled once in a while: the same words side by side tell nothing.
+    // Of a row of similar arrows, only some get a label: repeating it would add nothing.
     if (Math.abs((labelledAt.get(pair) ?? Infinity) - x) < MIN_LABEL_DISTANCE_PX) continue;
     const text = count > 1 ? `${wake.label} × ${count}` : wake.label;
     if (text === "" || !wake.strong) continue;
@@ -129,10 +130,10 @@ export function route(
   }));
 }
 
-/** An arrow out of nowhere still has a shaft. */
+/** Length of an arrow without a waker's row. */
 const STUB_PX = 18;
 
-/** Tries right and left of the shaft at a few heights; a label that fits nowhere is left out rather than drawn over another. */
+/** Tries right and left of the shaft at a few heights. A label that fits nowhere is omitted. */
 function placeLabel(
   text: string,
   x: number,

@@ -1,11 +1,11 @@
-/** Draws the wait chain over its lanes: a frame around each link, and an arrow with its evidence for each wake-up that ended one. */
+/** Draws the wait chain over its lanes: a frame per link, an arrow per wake-up. */
 
 import type { Measure } from "../../draw/text";
 import type { LaneRow } from "../data/layout";
 import { plotWidth, rowTop, type Scene } from "../data/scene";
 import { type Arrow, route, type Wake } from "./arrows";
 
-/** The rows of the chain by their lane. */
+/** The chain's rows by lane. */
 function chainRows(scene: Scene): Map<string, LaneRow> {
   const rows = new Map<string, LaneRow>();
   for (const row of scene.layout.rows) {
@@ -17,7 +17,7 @@ function chainRows(scene: Scene): Map<string, LaneRow> {
 
 const middleOf = (scene: Scene, row: LaneRow): number => rowTop(scene, row) + row.height / 2;
 
-/** The arrows of the open stall where they lie now; the hit test uses them too. */
+/** The open stall's arrows, routed for the current scene. */
 export function chainArrows(
   scene: Scene,
   measure: Measure,
@@ -100,7 +100,7 @@ function drawArrow(ctx: CanvasRenderingContext2D, scene: Scene, arrow: Arrow): v
   ctx.strokeStyle = arrow.strong ? theme.text : theme.dim;
   ctx.fillStyle = ctx.strokeStyle;
   if (arrow.x - arrow.fromX > 3) {
-    // Many wake-ups one after another: a band from the first to the last.
+    // A run of wake-ups is a band from the first to the last.
     ctx.globalAlpha = arrow.strong ? 0.25 : 0.1;
     ctx.fillRect(
       g.labels + arrow.fromX,
@@ -118,7 +118,7 @@ function drawArrow(ctx: CanvasRenderingContext2D, scene: Scene, arrow: Arrow): v
   }
   ctx.globalAlpha = arrow.strong ? 1 : 0.35;
   ctx.lineWidth = arrow.count > 1 && arrow.strong ? 2 : 1.25;
-  // What was concluded rather than seen is drawn broken, and where records were lost in dots.
+  // Solid: observed. Dashed: inferred. Dotted: records lost.
   ctx.setLineDash(
     arrow.evidence === "direct" ? [] : arrow.evidence === "inferred" ? [5, 3] : [1, 3],
   );

@@ -1,4 +1,4 @@
-/** Draws what stands above the lanes: the time axis, the curve of busy CPUs, and the row of marks and losses. */
+/** Draws the head above the lanes: time axis, curve of busy CPUs, row of marks and losses. */
 import { percent } from "../../units";
 import { type Geometry, plotWidth, type Scene } from "../data/scene";
 import { ticks } from "./ticks";
@@ -27,7 +27,7 @@ function drawAxis(ctx: CanvasRenderingContext2D, scene: Scene): void {
     const x = Math.round(g.labels + scale.x(tick.at));
     ctx.fillStyle = theme.dim;
     ctx.fillRect(x, foot - 9, 1, 9);
-    // The last label would be cut by the edge.
+    // A label that the edge would cut is omitted.
     if (x + 4 + ctx.measureText(tick.label).width <= g.width)
       ctx.fillText(tick.label, x + 4, g.axis.top + g.axis.height / 2 - 1);
   }
@@ -73,7 +73,7 @@ function drawCurve(ctx: CanvasRenderingContext2D, scene: Scene): void {
   ctx.restore();
 }
 
-/** How many CPUs were busy at a time, in words. */
+/** The number of busy CPUs at a time, for the tooltip. */
 export function curveText(scene: Scene, at: number): string | null {
   const curve = scene.curve;
   if (!curve || at < curve.from || at >= curve.to) return null;
@@ -138,7 +138,7 @@ function flag(ctx: CanvasRenderingContext2D, x: number, top: number, height: num
   ctx.fill();
 }
 
-/** Slanted lines: something is missing here. */
+/** Hatches an area where records are lost. */
 export function hatch(
   ctx: CanvasRenderingContext2D,
   x: number,
@@ -154,7 +154,7 @@ export function hatch(
   ctx.strokeStyle = colour;
   ctx.lineWidth = 1;
   ctx.beginPath();
-  // Lines stay where they are in the picture's own raster; only those on the screen are drawn.
+  // The lines keep to a fixed grid; only those on the screen are drawn.
   const first = Math.floor((Math.max(x, 0) - height) / 5) * 5;
   const last = Math.min(x + width, Math.max(x, 0) + 8192);
   for (let left = first; left < last; left += 5) {
@@ -166,7 +166,7 @@ export function hatch(
   ctx.restore();
 }
 
-/** The mark at a place of the marks row, told; null when there is none. */
+/** Describes the mark or loss at a position of the marks row; null if there is none. */
 export function markAt(scene: Scene, x: number): string | null {
   const { scale } = scene;
   const at = scale.at(x);

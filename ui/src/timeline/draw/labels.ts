@@ -1,11 +1,11 @@
-/** Draws the column of names at the left: sections with their triangle, lanes with their part in the story. */
+/** Draws the label column: section headers with a triangle, lanes with their role in the stall. */
 
 import { cutEnd, type Measure } from "../../draw/text";
 import { plural } from "../../units";
 import { type HeaderRow, type LaneRow, rowsBetween } from "../data/layout";
 import { lanesHeight, rowTop, type Scene } from "../data/scene";
 
-/** A sign and a word for a lane's part, so that it does not hang on colour. */
+/** A sign and a word per role, so that colour is not the only cue. */
 const ROLES: { readonly [role: string]: string } = {
   victim: "● victim",
   culprit: "▲ culprit",
@@ -84,13 +84,13 @@ function lane(ctx: CanvasRenderingContext2D, scene: Scene, row: LaneRow, measure
   }
   const left = 18 + (row.depth ?? 0) * 6;
   const role = row.lane.role === null ? "" : (ROLES[row.lane.role] ?? "");
-  // In the chain there is room for the part below the name.
+  // Rows of the chain have room for the role below the name.
   const below = role !== "" && row.height >= 26;
-  const beside = role !== "" && !below ? (role[0] ?? "") : "";
+  const sign = role !== "" && !below ? (role[0] ?? "") : "";
   ctx.fillStyle = scene.matches(row.lane.name) ? theme.accent : theme.text;
-  const room = g.labels - left - 8 - (beside ? 14 : 0);
+  const room = g.labels - left - 8 - (sign ? 14 : 0);
   ctx.fillText(cutEnd(row.lane.name, room, measure), left, below ? middle - 6 : middle);
   ctx.fillStyle = theme.dim;
   if (below) ctx.fillText(role, left, middle + 7);
-  if (beside) ctx.fillText(beside, g.labels - 16, middle);
+  if (sign) ctx.fillText(sign, g.labels - 16, middle);
 }

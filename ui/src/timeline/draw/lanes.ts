@@ -1,5 +1,6 @@
 /**
- * Draws the lanes: one blit for all slices and cells on the screen, then the texts of the slices that have room for one.
+ * Draws the lanes: one blit for all slices and cells on the screen, then labels on slices with room
+ * for one.
  */
 
 import { mix, parse } from "../../draw/colour";
@@ -15,7 +16,7 @@ import { hatch } from "./head";
 import { buildTable, isLabelled } from "./looks";
 import { blit, keysOf, samplesInto } from "./raster";
 
-/** A slice narrower than this has no room for a text. */
+/** A narrower slice has no room for a label. */
 const MIN_LABEL_PX = 34;
 
 export class LanePainter {
@@ -25,7 +26,7 @@ export class LanePainter {
   private image: ImageData | null = null;
   private keys = new Uint16Array(0);
 
-  /** Draws every row on the screen; `measure` is for the font that is set. */
+  /** Draws every row on the screen; `measure` is for the context's font. */
   draw(ctx: CanvasRenderingContext2D, scene: Scene, measure: Measure): void {
     const { geometry: g, theme } = scene;
     const rows = rowsBetween(scene.layout.rows, scene.scroll, scene.scroll + lanesHeight(g));
@@ -103,7 +104,7 @@ export class LanePainter {
   }
 }
 
-/** A process lived from here to there; an end that was seen has a cap. */
+/** Draws a process's lifetime as a line; a start or exit within the recording has a cap. */
 function lifetime(
   ctx: CanvasRenderingContext2D,
   scene: Scene,
@@ -160,7 +161,7 @@ function texts(
     if (right - left < MIN_LABEL_PX || !isLabelled(state)) continue;
     const text = cutEnd(sliceLabel(scene, view, n), right - left - 8, measure);
     if (text === "") continue;
-    // A plate under the text, since patterns would make it hard to read.
+    // On a plate, since patterns make text hard to read.
     const w = measure(text);
     const x = g.labels + left + 3;
     ctx.fillStyle = theme.panel;
@@ -172,7 +173,7 @@ function texts(
   }
 }
 
-/** What stands in a slice: who ran on the CPU; what the thread did, and whom it has to do with. */
+/** A slice's label: on a CPU the thread that ran; on a thread its state and the other thread involved. */
 export function sliceLabel(scene: Pick<Scene, "names">, view: LaneView, index: number): string {
   const code = view.state[index] as number;
   const thread = view.thread[index] as number;

@@ -1,4 +1,7 @@
-/** Draws what follows the pointer and the keyboard over the lanes: cursor, selected range, marks, highlights. Cheap enough for every move. */
+/**
+ * Draws the overlay that follows pointer and keyboard: cursor, selected range, marks, highlights.
+ * Cheap enough for every move of the pointer.
+ */
 
 import { RAN } from "../../draw/states";
 import { durationText, timeText } from "../../units";
@@ -25,9 +28,8 @@ export function drawOver(ctx: CanvasRenderingContext2D, scene: Scene, pointing: 
   ctx.rect(g.labels, 0, g.width - g.labels, g.height);
   ctx.clip();
   selected(ctx, scene, pointing);
-  scene.pageMarks.forEach((mark, index) =>
-    kept(ctx, scene, mark.from, mark.to, mark.kept ? String(index + 1) : "M"),
-  );
+  for (const [index, mark] of scene.pageMarks.entries())
+    pageMark(ctx, scene, mark.from, mark.to, mark.kept ? String(index + 1) : "M");
   cursor(ctx, scene, pointing);
   ctx.restore();
 }
@@ -52,7 +54,7 @@ function highlight(
     ctx.fillRect(0, top, g.width, row.height - 1);
   }
   const view = scene.views.get(row.lane.id);
-  // On the CPUs, where the thread that is pointed at (or selected) ran.
+  // On CPU lanes, where the hovered (or selected) thread ran.
   const wanted = thread ?? scene.selected.thread;
   if (view && row.lane.kind === "cpu" && wanted !== null) {
     ctx.fillStyle = theme.text;
@@ -83,7 +85,7 @@ function highlight(
   }
 }
 
-/** From the waker's lane to the slice that is looked at, where both can be seen; the nearest rows of both. */
+/** An arrow from the waker's row, the nearest one on the screen, to the current slice. */
 function wakeArrow(
   ctx: CanvasRenderingContext2D,
   scene: Scene,
@@ -147,7 +149,7 @@ function selected(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointin
   );
 }
 
-function kept(
+function pageMark(
   ctx: CanvasRenderingContext2D,
   scene: Scene,
   from: number,
@@ -183,7 +185,7 @@ function cursor(ctx: CanvasRenderingContext2D, scene: Scene, pointing: Pointing)
   plate(ctx, scene, pointing.x, g.axis.top + g.axis.height / 2, timeText(at, 1 / scale.pxPerNs));
 }
 
-/** A text on a plate, kept within the plot. */
+/** Text on a plate, within the plot. */
 function plate(
   ctx: CanvasRenderingContext2D,
   scene: Scene,

@@ -1,4 +1,4 @@
-/** Draws the scene in the next animation frame, once per change however many changes came; tells how long it took. */
+/** Draws the scene in the next animation frame, once for all changes until then, and times it. */
 import { fitCanvas } from "../../draw/canvas";
 import { type Measure, memoise } from "../../draw/text";
 import type { Pointing, Scene } from "../data/scene";
@@ -16,7 +16,7 @@ export class Painter {
   private measure: Measure | null = null;
   private font = "";
 
-  /** `drawn` is called after each picture with its milliseconds; 0 for one of the pointer only. */
+  /** `drawn` is called after each frame with its duration in ms; 0 if only the overlay was drawn. */
   constructor(
     private readonly base: HTMLCanvasElement,
     private readonly top: HTMLCanvasElement,
@@ -42,7 +42,7 @@ export class Painter {
     this.frame = 0;
   }
 
-  /** What is on the screen, as a PNG: lanes and, over them, selection and marks. */
+  /** The picture on the screen as a PNG: the lanes with the overlay. */
   async png(): Promise<Blob | null> {
     const canvas = document.createElement("canvas");
     canvas.width = this.base.width;

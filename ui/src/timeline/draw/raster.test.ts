@@ -37,25 +37,25 @@ describe("lanes as pixels", () => {
     expect(keys[50]).toBe(NOTHING);
   });
 
-  test("a slice that began before the window has no edge on the screen", () => {
+  test("a slice that began before the window has no edge", () => {
     const keys = new Uint16Array(100);
     keysOf(one(1, [[-500, 500, RAN]]), new Scale(range(0, 1000), px(100)), noHue, keys);
     expect(keys[0]).toBe(keyOf(lookOfState(RAN), COVER_STEPS - 1, false));
   });
 
-  test("cells of a zoomed view keep their place in time", () => {
+  test("cells keep their time when the view is zoomed", () => {
     const keys = new Uint16Array(100);
     const view = one(1, [], [[10, RAN, 255]]);
     keysOf(view, new Scale(range(0, 1000), px(100)), noHue, keys);
     expect([...keys].map((k) => k !== NOTHING).lastIndexOf(true)).toBe(10);
-    // Zoomed in five times around the cell: 100..110 of 50..250 is 25..30.
+    // Zoomed in five-fold around the cell: 100..110 of 50..250 is 25..30.
     keysOf(view, new Scale(range(50, 250), px(100)), noHue, keys);
     expect([...keys].map((k, x) => (k !== NOTHING ? x : -1)).filter((x) => x >= 0)).toEqual([
       25, 26, 27, 28, 29,
     ]);
   });
 
-  test("of several cells in a pixel the fullest is seen, and rest never hides work", () => {
+  test("of several cells in a pixel, the fullest is shown, and idle never hides anything else", () => {
     const keys = new Uint16Array(10);
     const scale = new Scale(range(0, 1000), px(10));
     keysOf(
@@ -102,7 +102,7 @@ describe("lanes as pixels", () => {
     expect(lookOf(keys[60] ?? 0)).toBe(lookOfHue(8));
   });
 
-  test("states differ in pattern or height, not only in colour", () => {
+  test("states differ in pattern or height, not just in colour", () => {
     const grey = { ...readTheme(() => "#808080"), states: STATES.map(() => 0xff808080) };
     const height = 17;
     const table = buildTable(grey, height);
@@ -121,7 +121,7 @@ describe("lanes as pixels", () => {
     expect(new Set(pictures).size).toBe(STATES.length);
   });
 
-  test("a lane that is half above or below the image is clipped", () => {
+  test("a lane partly above or below the image is clipped", () => {
     const table = buildTable(
       readTheme(() => "#404040"),
       10,
@@ -136,7 +136,7 @@ describe("lanes as pixels", () => {
     expect([...out].filter((p) => p !== 0).length).toBe(5 * 8);
   });
 
-  test("samples are lines at the foot, within the image", () => {
+  test("samples are ticks at the bottom, within the image", () => {
     const out = new Uint32Array(100 * 10);
     samplesInto(
       one(
@@ -158,7 +158,7 @@ describe("lanes as pixels", () => {
     expect([...out].filter((p) => p === 7).length).toBe(2 + 3);
   });
 
-  test("searching sorted arrays", () => {
+  test("sorted arrays are searched", () => {
     expect(firstAtLeast([1, 3, 5], 3)).toBe(1);
     expect(firstAtLeast([1, 3, 5], 6)).toBe(3);
     expect(firstEndingAfter(new Float64Array([10, 20, 30]), 20)).toBe(2);
@@ -166,7 +166,7 @@ describe("lanes as pixels", () => {
   });
 });
 
-describe("what lies under the pointer", () => {
+describe("the pointer hits", () => {
   const view = one(
     1,
     [
@@ -202,7 +202,7 @@ describe("what lies under the pointer", () => {
     });
   });
 
-  test("nothing where nothing is, but a near miss counts", () => {
+  test("nothing in an empty place, but a near miss counts", () => {
     expect(hit(view, scale, 36)).toBeNull();
     expect(hit(view, scale, 39)).toMatchObject({ kind: "cell", index: 0 });
     expect(hit(view, scale, 99)).toBeNull();

@@ -1,8 +1,8 @@
 /**
- * Draws lanes into the pixels of one ImageData: slices, and the cells of what is too dense for slices.
+ * Rasterises lanes into an `ImageData`: slices, and cells for what is too dense for slices.
  *
- * First each screen column of a lane gets a key (what is seen there), then rows of pixels are looked up. Work is bounded by the
- * pixels of the screen, whatever the trace holds.
+ * First each screen column of a lane gets a key (what to show there), then its pixels are looked up.
+ * The work is bounded by the pixels of the screen, whatever the trace contains.
  */
 
 import { IDLE, RAN } from "../../draw/states";
@@ -11,15 +11,15 @@ import type { Scale } from "../data/scale";
 import { firstAtLeast, firstEndingAfter } from "../data/sorted";
 import { COVER_STEPS, KEYS, keyOf, lookOf, lookOfHue, lookOfState, NOTHING } from "./looks";
 
-/** The hue of a thread on a CPU lane: that of its process. */
+/** The hue of a thread on a CPU lane: its process's. */
 export type HueOf = (thread: number) => number;
 
 const FULL = COVER_STEPS - 1;
 
-/** A slice narrower than this has no border, or it would be nothing but border. */
+/** A narrower slice has no border: it would be all border. */
 const EDGE_PX = 3;
 
-/** Fills `keys` (one per screen column) for a lane; a column that nothing covers is `NOTHING`. Returns whether anything is there. */
+/** Fills `keys`, one per screen column, with `NOTHING` where the lane is empty. Returns if it is not. */
 export function keysOf(view: LaneView, scale: Scale, hue: HueOf, keys: Uint16Array): boolean {
   keys.fill(0);
   const cells = cellsInto(view, scale, hue, keys);
@@ -40,17 +40,17 @@ function cellsInto(view: LaneView, scale: Scale, hue: HueOf, keys: Uint16Array):
     const left = origin + (cellColumn[first] as number) * columnPx;
     if (left >= width) break;
     const from = Math.max(0, Math.round(left));
-    // Even a cell that is narrower than a pixel is seen.
+    // A cell is visible even if it is narrower than a pixel.
     const to = Math.min(width, Math.max(from + 1, Math.round(left + columnPx)));
     const state = cellState[first] as number;
-    const level = Math.min(FULL, ((cellCover[first] as number) * COVER_STEPS) >> 8);
+    const cover = Math.min(FULL, ((cellCover[first] as number) * COVER_STEPS) >> 8);
     const thread = cellThread[first] as number;
     const look = cpu && state === RAN ? lookOfHue(hue(thread)) : lookOfState(state);
-    const key = keyOf(look, state === IDLE ? FULL : level, false);
+    const key = keyOf(look, state === IDLE ? FULL : cover, false);
     for (let x = from; x < to; x++) {
       const before = keys[x] as number;
-      // Several cells in one pixel: the one with more in it is shown, and rest never hides work.
-      if (before === NOTHING || isIdle(before) || (!isIdle(key) && (before & 7) < level))
+      // Of several cells in one pixel, the fullest is shown; idle never hides anything else.
+      if (before === NOTHING || isIdle(before) || (!isIdle(key) && (before & 7) < cover))
         keys[x] = key;
     }
     any = true;
@@ -81,7 +81,7 @@ function slicesInto(view: LaneView, scale: Scale, hue: HueOf, keys: Uint16Array)
   return any;
 }
 
-/** Writes the lane's pixels: `out` is an image `stride` wide, the lane lies from row `top`, clipped to the image. */
+/** Writes a lane's pixels from row `top` of `out`, an image `stride` wide; clips to the image. */
 export function blit(
   keys: Uint16Array,
   table: Uint32Array,
@@ -102,7 +102,7 @@ export function blit(
   }
 }
 
-/** Marks where samples are: a short line at the lane's foot per column that holds one. */
+/** Draws samples: a short tick at the lane's bottom for each column with a sample. */
 export function samplesInto(
   view: LaneView,
   scale: Scale,

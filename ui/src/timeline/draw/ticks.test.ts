@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { px, range } from "../../units";
-import { moment, roundStep, ticks } from "./ticks";
+import { roundStep, tickLabel, ticks } from "./ticks";
 
 describe("the time axis", () => {
   test("steps are 1, 2 or 5 times a power of ten", () => {
@@ -8,14 +8,14 @@ describe("the time axis", () => {
     expect(roundStep(2e6).step).toBe(2e6);
   });
 
-  test("labels have the digits that tell them apart, and their unit", () => {
-    expect(moment(1.5e9, 5e8)).toBe("1.5 s");
-    expect(moment(1.25e9, 1e7)).toBe("1.25 s");
-    expect(moment(20e6, 1e7)).toBe("20 ms");
-    expect(moment(2500, 100)).toBe("2.5 µs");
+  test("labels have just enough digits to differ, and a unit", () => {
+    expect(tickLabel(1.5e9, 5e8)).toBe("1.5 s");
+    expect(tickLabel(1.25e9, 1e7)).toBe("1.25 s");
+    expect(tickLabel(20e6, 1e7)).toBe("20 ms");
+    expect(tickLabel(2500, 100)).toBe("2.5 µs");
   });
 
-  test("labels of one axis differ, rise, and are not crowded", () => {
+  test("labels of an axis differ and are not crowded", () => {
     for (const [from, to] of [
       [0, 2e9],
       [0.3e9, 0.31e9],
@@ -33,7 +33,7 @@ describe("the time axis", () => {
     }
   });
 
-  test("deep inside a long trace labels are offsets from a round moment", () => {
+  test("deep in a long trace, labels are offsets from a round time", () => {
     const { base, labelled } = ticks(range(5_000_000_000_000, 5_000_000_000_900), px(1200));
     expect(base).not.toBeNull();
     expect(labelled[0]?.label.startsWith("+")).toBe(true);

@@ -1,4 +1,4 @@
-/** The ticks of the time axis: round steps, and labels with just the digits that tell neighbours apart. */
+/** The ticks of the time axis: round steps, and labels with just enough digits to differ. */
 import { lengthOf, type Ns, type Px, type Range } from "../../units";
 
 export interface Tick {
@@ -7,12 +7,12 @@ export interface Tick {
 }
 
 export interface Ticks {
-  /** The distance of two labelled ticks. */
+  /** Distance between labelled ticks. */
   readonly step: number;
-  /** What the labels count from when they are offsets; null when they count from the trace's start. */
+  /** What offset labels count from; null if labels count from the trace's start. */
   readonly base: { readonly at: Ns; readonly label: string } | null;
   readonly labelled: readonly Tick[];
-  /** The unlabelled ones between. */
+  /** The unlabelled ticks between. */
   readonly small: readonly Ns[];
 }
 
@@ -23,7 +23,7 @@ const UNITS = [
   { ns: 1, name: "ns" },
 ] as const;
 
-/** The smallest of 1, 2, 5 × 10ⁿ that is at least `least`, and into how many parts it divides well. */
+/** The smallest of 1, 2, 5 × 10ⁿ that is at least `least`, and the number of parts it divides into. */
 export function roundStep(least: number): { step: number; parts: number } {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
   for (const [digit, parts] of [
@@ -36,19 +36,20 @@ export function roundStep(least: number): { step: number; parts: number } {
   return { step: 10 * power, parts: 5 };
 }
 
-/** A moment to the precision of `step`: 1.25 s, 980 ms; in the unit that fits the largest of its axis, so that neighbours compare. */
-export function moment(at: number, step: number, largest = at): string {
+/** Formats a time to the precision of `step`, in the unit that fits `largest`, the axis's end. */
+export function tickLabel(at: number, step: number, largest = at): string {
   const scale = Math.max(Math.abs(largest), step);
   const unit = UNITS.find((u) => scale >= u.ns) ?? UNITS[3];
   const digits = Math.max(0, Math.ceil(Math.log10(unit.ns / step) - 1e-9));
   return `${(at / unit.ns).toFixed(digits)} ${unit.name}`;
 }
 
-/** Ticks for a span drawn this wide; labels at least `apart` pixels from each other. */
+/** Ticks for a range drawn `width` wide, with labels at least `apart` pixels from each other. */
 export function ticks(s: Range, width: Px, apart = 110): Ticks {
   const { step, parts } = roundStep((lengthOf(s) * apart) / Math.max(width, 1));
   const first = Math.ceil(s.from / step) * step;
-  // Beyond seven digits a label is compared digit by digit; an offset from a round moment is read at once.
+  // Labels of over seven digits must be compared digit by digit; an offset from a round time reads
+  // at once.
   const offsets = s.from / step > 1e6;
   const { step: baseStep } = roundStep(Math.max(lengthOf(s), step) * 10);
   const base = offsets ? Math.floor(s.from / baseStep) * baseStep : 0;
@@ -64,12 +65,12 @@ export function ticks(s: Range, width: Px, apart = 110): Ticks {
     const at = first + n * step;
     labelled.push({
       at: at as Ns,
-      label: offsets ? `+${moment(at - base, step, s.to - base)}` : moment(at, step, s.to),
+      label: offsets ? `+${tickLabel(at - base, step, s.to - base)}` : tickLabel(at, step, s.to),
     });
   }
   return {
     step,
-    base: offsets ? { at: base as Ns, label: moment(base, baseStep) } : null,
+    base: offsets ? { at: base as Ns, label: tickLabel(base, baseStep) } : null,
     labelled,
     small,
   };

@@ -1,4 +1,4 @@
-/** What can be done on the timeline, whether by mouse, key or palette: look at a slice, walk, mark. */
+/** The timeline's actions, by mouse, key or palette: show a slice, walk along the chain, mark. */
 
 import { ApiError, getJson, isAbort, tracePath } from "../../api/client";
 import { whoText } from "../../api/who";
@@ -12,8 +12,8 @@ import { lanesHeight } from "../data/scene";
 import { type LaneTime, stepLink, wakerOf, wakeText } from "../data/walk";
 
 let sliceRequest: AbortController | null = null;
-/** Places that `[` left, for `]` to go back to. */
-let visited: LaneTime[] = [];
+/** Where `[` came from, for `]` to go back to. */
+const visited: LaneTime[] = [];
 
 async function sliceAt(lane: string, at: number, step: number): Promise<Slice | null> {
   sliceRequest?.abort();
@@ -31,14 +31,17 @@ async function sliceAt(lane: string, at: number, step: number): Promise<Slice | 
         error instanceof ApiError && error.status !== 404
           ? error.message
           : step === 0
-            ? "Nothing is there."
-            : "There is no further event on this lane.",
+            ? "There is nothing at this time."
+            : "This lane has no further event.",
       );
     return null;
   }
 }
 
-/** Looks at the slice of a lane at a time: frames it, and moves the window and the lanes just enough to show it, unless it was pointed at. */
+/**
+ * Makes the slice of a lane at a time (or `step` slices on) the current one. With `move`, scrolls the
+ * window and the lanes just enough to show it.
+ */
 export async function lookAt(
   lane: string,
   at: number,
@@ -52,7 +55,7 @@ export async function lookAt(
   return slice;
 }
 
-/** Of a slice that is longer than the window its start is shown: the user chose how close to look. */
+/** What to show of a slice: its start, if it is longer than the window, to keep the user's zoom. */
 function startOf(what: Range): Range {
   const window = store.window.peek();
   const length = window.to - window.from;
@@ -62,10 +65,10 @@ function startOf(what: Range): Range {
     : range(what.from, what.from + length / 10);
 }
 
-/** A slice is shown at least so wide that it can be seen. */
+/** A slice that would be narrower is zoomed in on. */
 const MIN_VISIBLE_PX = 6;
 
-/** Moves window and lanes so that a stretch of a lane is seen. */
+/** Moves window and lanes to show a range of a lane. */
 export function showOnLane(lane: string, what: Range): void {
   const whole = store.extent.peek();
   const window = store.window.peek();
@@ -81,7 +84,7 @@ export function showOnLane(lane: string, what: Range): void {
   showLane(lane);
 }
 
-/** Scrolls to a lane, opening its section when it is closed. */
+/** Scrolls to a lane, opening its section if it is closed. */
 export function showLane(lane: string): void {
   let index = rowOfLane(model.rowLayout.value.rows, lane);
   if (index < 0) {
@@ -104,7 +107,7 @@ export function scrollToRow(row: Row): void {
   );
 }
 
-/** `.` and `,`: the next or previous event of the lane that is looked at. */
+/** `.` and `,`: the next or previous event of the current lane. */
 export async function stepEvent(by: 1 | -1): Promise<void> {
   const focus = model.focus.peek();
   const window = store.window.peek();
@@ -116,7 +119,7 @@ export async function stepEvent(by: 1 | -1): Promise<void> {
   if (lane) await lookAt(lane, (window.from + window.to) / 2);
 }
 
-/** The lane that keys act on: the keyboard's row, the selected thread, the victim, or the first thread. */
+/** The lane that keys act on: the keyboard's row, the selected thread, the victim, the first thread. */
 function currentLane(): string | null {
   const rows = model.rowLayout.peek().rows.filter((r): r is LaneRow => r.kind === "lane");
   const selected = store.selection.peek().thread;
@@ -128,7 +131,7 @@ function currentLane(): string | null {
   return found?.lane.id ?? null;
 }
 
-/** `[` and `]`: along the open stall's chain; without one, from the slice that is looked at to who ended it, and back. */
+/** `[` and `]`: along the open stall's chain; without one, from the current slice to its waker and back. */
 export async function walk(by: 1 | -1): Promise<void> {
   const chain = model.chain.peek();
   if (chain) {
@@ -139,12 +142,12 @@ export async function walk(by: 1 | -1): Promise<void> {
   if (by > 0) {
     const back = visited.pop();
     if (back) await lookAt(back.lane, back.at);
-    else store.notify("This is where the walk began.");
+    else store.notify("This is where you started.");
     return;
   }
   const focus = model.focus.peek();
   if (!focus) {
-    store.notify("Choose a slice first, or open a stall: then [ goes to who woke it.");
+    store.notify("Click a slice or open a stall first: then [ goes to the waker.");
     return;
   }
   const waker = wakerOf(focus.slice);
@@ -152,7 +155,7 @@ export async function walk(by: 1 | -1): Promise<void> {
     store.notify(
       focus.slice.wake
         ? `${wakeText(focus.slice, whoText)}: no thread to go to.`
-        : "Nobody is known to have ended this.",
+        : "No known wake-up ended this.",
     );
     return;
   }
@@ -160,7 +163,7 @@ export async function walk(by: 1 | -1): Promise<void> {
   if (await lookAt(waker.lane, waker.at)) visited.push(here);
 }
 
-/** Shows a link of the open chain and says it. */
+/** Shows a link of the open chain and announces it. */
 export function lookAtLink(index: number): void {
   const chain = model.chain.peek();
   const link = chain?.chain[index];
@@ -171,10 +174,11 @@ export function lookAtLink(index: number): void {
   const wake = link.wake
     ? `, ended by ${whoText(link.wake.by)} from ${link.wake.context}, ${link.wake.evidence}`
     : "";
-  model.announcement.value = `Link ${index + 1} of ${chain.chain.length}: ${whoText(link.who)} ${link.class ?? link.state} for ${durationText(link.ns)}${wake}`;
+  const what = `${whoText(link.who)} ${link.class ?? link.state} for ${durationText(link.ns)}`;
+  model.announcement.value = `Link ${index + 1} of ${chain.chain.length}: ${what}${wake}`;
 }
 
-/** M marks what is looked at; Shift+M keeps the mark. */
+/** M marks the selection or the current slice; Shift+M keeps the mark. A second time removes it. */
 export function mark(keep: boolean): void {
   const focus = model.focus.peek();
   const selected = store.selection.peek().range;
@@ -185,26 +189,25 @@ export function mark(keep: boolean): void {
     selected ?? (focus ? range(focus.from, focus.to) : at !== null ? range(at, at) : null);
   model.passingMark.value = null;
   if (!marked) {
-    store.notify("Nothing to mark: choose a slice or a range, or point at a moment.");
+    store.notify("Nothing to mark: select a slice or a range, or point at a time.");
     return;
   }
-  // Whole nanoseconds, as the address has them.
+  // Whole nanoseconds, as in the URL.
   const what = range(Math.round(marked.from), Math.round(marked.to));
-  const kept = store.pageMarks.peek();
-  const others = kept.filter((m) => m.from !== what.from || m.to !== what.to);
-  if (others.length < kept.length) {
+  const marks = store.pageMarks.peek();
+  const others = marks.filter((m) => m.from !== what.from || m.to !== what.to);
+  if (others.length < marks.length) {
     store.pageMarks.value = others;
-    store.notify("Mark taken away.");
+    store.notify("Mark removed.");
     return;
   }
-  if (keep) store.pageMarks.value = [...kept, what];
+  if (keep) store.pageMarks.value = [...marks, what];
   else model.passingMark.value = what;
-  store.notify(
-    `${keep ? "Kept a mark" : "Marked"} at ${timeText(ns(what.from), 1000)}${what.to > what.from ? `, ${durationText(what.to - what.from)}` : ""}.`,
-  );
+  const length = what.to > what.from ? `, ${durationText(what.to - what.from)}` : "";
+  store.notify(`${keep ? "Kept a mark" : "Marked"} at ${timeText(ns(what.from), 1000)}${length}.`);
 }
 
-/** A click on a lane's name filters everything by its thread; a second one takes the filter away. */
+/** A click on a lane's name filters all views by its thread; a second one removes the filter. */
 export function toggleThread(thread: number): void {
   store.select({
     thread: store.selection.peek().thread === thread ? null : (thread as ThreadIx),
@@ -212,7 +215,7 @@ export function toggleThread(thread: number): void {
   });
 }
 
-/** What F may fit: the selected range, the slice that is looked at, the open stall. */
+/** What F can fit: the selected range, the current slice, the open stall. */
 export function fitCandidates(): Range[] {
   const out: Range[] = [];
   const selected = store.selection.peek().range;

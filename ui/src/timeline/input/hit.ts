@@ -1,4 +1,4 @@
-/** What of a lane lies under the pointer: a slice, or a column of what is too dense for slices. */
+/** Hit test on a lane: a slice, or a cell of what is too dense for slices. */
 import type { LaneView } from "../data/decode";
 import type { Scale } from "../data/scale";
 import { firstAtLeast, firstEndingAfter } from "../data/sorted";
@@ -22,7 +22,7 @@ export type Hit =
       readonly share: number;
     };
 
-/** Short things are easier to hit when the pointer may miss them by so much. */
+/** The pointer may miss by this much, which makes short slices easier to hit. */
 const SLACK_PX = 2;
 
 export function hit(view: LaneView, scale: Scale, x: number): Hit | null {

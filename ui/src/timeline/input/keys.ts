@@ -11,7 +11,7 @@ let last = 0;
 const calm = (): boolean => matchMedia("(prefers-reduced-motion: reduce)").matches;
 const here = (): boolean => store.trace.peek() !== null;
 
-/** The moment that zooming keeps in its place: the pointer's, else the middle. */
+/** The time that zooming keeps in place: the pointer's, else the middle. */
 function anchor(): number {
   const window = store.window.peek();
   const x = model.pointerX.peek();
@@ -30,7 +30,7 @@ function frame(now: number): void {
 
 function go(part: Partial<Held>, isHeld: boolean): void {
   const step = { ...STILL, ...part };
-  // The first press moves a step at once; while the key stays down the window glides.
+  // A press moves one step at once; while the key is held, the window glides.
   store.show(stepped(store.window.peek(), step, anchor(), store.extent.peek()));
   if (!isHeld || calm()) return;
   const still = held.pan === 0 && held.zoom === 0;
@@ -46,7 +46,7 @@ function motion(id: string, title: string, keys: string[], part: Partial<Held>):
     group: "Timeline",
     title,
     keys,
-    // With reduced motion each repeat of the key is a step of its own; otherwise holding it glides.
+    // With reduced motion, each repeat of the key is a step, as nothing glides.
     repeats: calm(),
     when: here,
     run: (isHeld) => go(part, isHeld),
@@ -74,7 +74,7 @@ export function registerKeys(): () => void {
     command(
       "timeline.fit",
       "Timeline",
-      "Fit the selection, the slice, the stall, then everything",
+      "Fit the selection, the slice, the stall, the whole trace in turn",
       ["KeyF"],
       () => store.show(nextFit(store.window.peek(), fitCandidates(), store.extent.peek())),
     ),
@@ -82,12 +82,14 @@ export function registerKeys(): () => void {
     command(
       "timeline.mark",
       "Timeline",
-      "Mark what is selected, or the moment pointed at",
+      "Mark the selection, the slice or the time at the pointer",
       ["KeyM"],
       () => mark(false),
     ),
-    command("timeline.keep", "Timeline", "Keep a mark there", ["Shift+KeyM"], () => mark(true)),
-    command("timeline.unmark", "Timeline", "Take all marks away", [], () => {
+    command("timeline.keep", "Timeline", "Set a mark that is kept", ["Shift+KeyM"], () =>
+      mark(true),
+    ),
+    command("timeline.unmark", "Timeline", "Remove all marks", [], () => {
       model.passingMark.value = null;
       store.pageMarks.value = [];
     }),
@@ -110,7 +112,7 @@ export function registerKeys(): () => void {
     command(
       "chain.back",
       "Wait chain",
-      "Back to the cause: previous link, or who woke this",
+      "Back, towards the cause: previous link, or the waker",
       ["BracketLeft"],
       () => void walk(-1),
       { repeats: true },
@@ -118,7 +120,7 @@ export function registerKeys(): () => void {
     command(
       "chain.on",
       "Wait chain",
-      "On: next link, or back to whom it woke",
+      "Forward: next link, or back to the woken thread",
       ["BracketRight"],
       () => void walk(1),
       { repeats: true },

@@ -1,23 +1,23 @@
-/** Smooth panning and zooming while a key is held: how far the window moves in a frame. */
+/** Panning and zooming by keys and wheel: how far the window moves. */
 import type { Range } from "../../units";
 import { pan, zoom } from "../data/scale";
 
 export interface Held {
-  /** -1 zooms in, 1 out. */
+  /** −1 zooms in, 1 out. */
   readonly zoom: -1 | 0 | 1;
   readonly pan: -1 | 0 | 1;
 }
 
 export const STILL: Held = { zoom: 0, pan: 0 };
 
-/** Screens per second. */
+/** In screens per second. */
 const PAN_SPEED = 1.2;
-/** The window's length doubles or halves so many times in a second. */
+/** How often per second the window's length doubles or halves. */
 const ZOOM_SPEED = 3.2;
 
-/** The window after `ms` milliseconds of held keys; zooming keeps `at` in its place. */
+/** The window after keys were held for `ms` milliseconds; zooming keeps `at` in place. */
 export function moved(window: Range, held: Held, ms: number, at: number, whole: Range): Range {
-  // A frame that came very late must not throw the window across the trace.
+  // A late frame must not throw the window across the trace.
   const seconds = Math.min(ms, 50) / 1000;
   let out = window;
   if (held.zoom !== 0) out = zoom(out, 2 ** (held.zoom * ZOOM_SPEED * seconds), at, whole);
@@ -25,7 +25,7 @@ export function moved(window: Range, held: Held, ms: number, at: number, whole: 
   return out;
 }
 
-/** One press of a key without holding it, or with reduced motion. */
+/** The window after one press of a key. */
 export function stepped(window: Range, held: Held, at: number, whole: Range): Range {
   let out = window;
   if (held.zoom !== 0) out = zoom(out, held.zoom < 0 ? 1 / 1.5 : 1.5, at, whole);
@@ -33,13 +33,13 @@ export function stepped(window: Range, held: Held, at: number, whole: Range): Ra
   return out;
 }
 
-/** The factor of a turn of the wheel; `lines` says that the browser counts lines rather than pixels. */
+/** The zoom factor of a wheel event; `lines`: the browser counts lines instead of pixels. */
 export function wheelZoom(delta: number, lines: boolean): number {
   const px = Math.max(-400, Math.min(400, delta * (lines ? 33 : 1)));
   return Math.exp(px * 0.002);
 }
 
-/** Where F goes: to the first of the candidates, or to the next when it is shown already; at last to the whole. */
+/** Where F goes: to the first candidate, or the one after the candidate shown; at last to the whole. */
 export function nextFit(window: Range, candidates: readonly Range[], whole: Range): Range {
   const same = (a: Range, b: Range) =>
     Math.abs(a.from - b.from) + Math.abs(a.to - b.to) < (b.to - b.from) * 0.01;

@@ -1,4 +1,4 @@
-/** Mouse, pen, touch and wheel on the timeline's canvas: drag a range, pan, zoom at the pointer, point, pin. */
+/** Mouse, pen, touch and wheel on the timeline: select a range, pan, zoom, hover, pin a tooltip. */
 import { batch } from "@preact/signals";
 import { getJson, tracePath } from "../../api/client";
 import { copy } from "../../copy";
@@ -16,7 +16,7 @@ import { type Hit, hit } from "./hit";
 import { wheelZoom } from "./motion";
 import { headerLines, hitLines, laneLines, sliceLines } from "./tooltipText";
 
-/** Less is a click with a shaking hand. */
+/** A drag shorter than this is a click by a shaky hand. */
 const DRAG_PX = 4;
 const TOOLTIP_DELAY_MS = 150;
 
@@ -32,11 +32,11 @@ interface Drag {
 interface PointerTarget {
   readonly row: Row | null;
   readonly hit: Hit | null;
-  /** Null over the column of names. */
+  /** Null over the label column. */
   readonly at: number | null;
 }
 
-/** What lies at a place of the canvas. */
+/** What is at a point of the canvas. */
 function under(x: number, y: number): PointerTarget {
   const geometry = model.canvasGeometry.peek();
   const scale = model.scale.peek();
@@ -66,7 +66,7 @@ export class Pointer {
     on("pointercancel", () => this.cancel());
     on("pointerleave", () => this.leave());
     on("dblclick", (e) => this.double(e));
-    // Zooming must not scroll the lanes, so the wheel's own effect is taken away.
+    // Not passive: zooming must prevent the wheel from scrolling the lanes.
     on("wheel", (e) => this.wheel(e), false);
   }
 
@@ -176,7 +176,7 @@ export class Pointer {
     void this.pin(row, found, at, x, y);
   }
 
-  /** Looks at the slice, keeps its tooltip open, and copies it. */
+  /** Makes the slice current, pins its tooltip and copies its text. */
   private async pin(row: LaneRow, found: Hit, at: number, x: number, y: number): Promise<void> {
     const slice = await lookAt(
       row.lane.id,
@@ -188,7 +188,7 @@ export class Pointer {
     const lines = sliceLines(row, slice);
     model.tooltip.value = { x, y, lines, pinned: true };
     model.announcement.value = lines.join(". ");
-    await copy(lines.join("\n"), "what is there");
+    await copy(lines.join("\n"), "the description");
   }
 
   private double(event: MouseEvent): void {
@@ -251,7 +251,7 @@ export class Pointer {
         if (this.sliceRequest === controller && model.tooltip.peek()?.pinned === false)
           model.tooltip.value = { x, y, lines: sliceLines(row, slice), pinned: false };
       },
-      // What the picture knows stays in the tooltip; a click says why the server does not answer.
+      // On failure, the tooltip keeps what the page knows. A click shows the error.
       () => undefined,
     );
   }
@@ -259,7 +259,7 @@ export class Pointer {
   private wheel(event: WheelEvent): void {
     const { x } = this.canvasPoint(event);
     const { labels } = model.canvasGeometry.peek();
-    // Over the names, and with Alt, the wheel scrolls the lanes as everywhere.
+    // Over the labels, the wheel scrolls the lanes as usual; elsewhere, with Alt.
     if (x <= labels && !event.ctrlKey) return;
     event.preventDefault();
     const lines = event.deltaMode !== 0;

@@ -1,14 +1,14 @@
-/** What the tooltip says: at once what the picture knows, then what the server tells of the slice. */
+/** The tooltip's text: first what the page knows, then the server's details of the slice. */
 
 import { RAN, stateOf } from "../../draw/states";
-import { count, durationText, percent, timeText } from "../../units";
+import { durationText, percent, plural, timeText } from "../../units";
 import { type LaneView, NONE } from "../data/decode";
 import type { HeaderRow, LaneRow } from "../data/layout";
 import type { Slice } from "../data/protocol";
 import type { Scene } from "../data/scene";
 import type { Hit } from "./hit";
 
-/** The lines for what lies under the pointer on a lane. */
+/** The lines for a slice or cell under the pointer. */
 export function hitLines(
   scene: Pick<Scene, "names">,
   row: LaneRow,
@@ -28,7 +28,7 @@ export function hitLines(
     return [
       title,
       `and more in these ${durationText(hit.to - hit.from)}, busy ${percent(hit.share, 1)}`,
-      "too short to tell apart here: zoom in",
+      "too short to show one by one: zoom in",
     ];
   }
   return [
@@ -37,7 +37,7 @@ export function hitLines(
   ];
 }
 
-/** The lines for a slice that the server told; the first names the lane. */
+/** The lines for a slice, from the server's answer. */
 export function sliceLines(row: LaneRow | null, slice: Slice): string[] {
   const long = durationText(slice.to - slice.from);
   const from = `from ${timeText(slice.from, (slice.to - slice.from) / 100)}`;
@@ -49,9 +49,8 @@ export function sliceLines(row: LaneRow | null, slice: Slice): string[] {
   if (slice.wait_stack) out.push(`waited in ${slice.wait_stack.told}`);
   if (slice.wake?.stack) out.push(`woken in ${slice.wake.stack.told}`);
   if (slice.samples && slice.samples.count > 0) {
-    out.push(
-      `${count(slice.samples.count)} samples${slice.samples.top ? `, most in ${slice.samples.top.told}` : ""}`,
-    );
+    const top = slice.samples.top ? `, most in ${slice.samples.top.told}` : "";
+    out.push(`${plural(slice.samples.count, "sample")}${top}`);
   }
   return out;
 }
@@ -62,15 +61,15 @@ export function headerLines(row: HeaderRow): string[] {
   if (process) {
     if (process.command_line && process.command_line !== process.name)
       out.push(process.command_line.slice(0, 160));
-    out.push(
-      `${process.started ? "started at" : "lived before"} ${timeText(process.from)}, ${process.ended ? "ended at" : "lived on after"} ${timeText(process.to)}`,
-    );
+    const start = `${process.started ? "started at" : "running before"} ${timeText(process.from)}`;
+    const end = `${process.ended ? "exited at" : "still running at"} ${timeText(process.to)}`;
+    out.push(`${start}, ${end}`);
   }
   out.push(row.open ? "click: close" : "click: open");
   return out;
 }
 
-/** What a thread did in the window of the selection. */
+/** A thread's totals in the selected time range. */
 export function sumsText({
   ran,
   runnable,
@@ -79,7 +78,7 @@ export function sumsText({
   const parts = [
     `ran ${durationText(ran)}`,
     runnable === null ? "" : `runnable ${durationText(runnable)}`,
-    `${count(switches)} switches`,
+    plural(switches, "switch", "switches"),
   ];
   return parts.filter((part) => part !== "").join(", ");
 }
@@ -90,6 +89,6 @@ export function laneLines(row: LaneRow): string[] {
   if (row.lane.role) out.push(row.lane.role);
   const sums = row.lane.sums;
   if (sums) out.push(sumsText(sums));
-  if (row.lane.kind === "thread") out.push("click: filter everything by this thread");
+  if (row.lane.kind === "thread") out.push("click: filter all views by this thread");
   return out;
 }
