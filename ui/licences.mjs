@@ -1,5 +1,5 @@
-// Fails unless every package in the lock file has an accepted licence. `make lint` runs it; it needs
-// neither the network nor the packages.
+// Fails unless every package in the lock file has an accepted licence. `make lint` runs it; it
+// needs neither the network nor the packages.
 import { readFileSync } from "node:fs";
 
 /** Licences that require no more than a notice. */

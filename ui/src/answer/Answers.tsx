@@ -80,6 +80,7 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
           <Clauses clauses={clauses} kinds={["headline"]} />
         </h1>
         <button
+          type="button"
           class="btn"
           aria-haspopup="menu"
           onClick={(event) => openMenu("Copy the answer", copies(answer), event.currentTarget)}
@@ -125,6 +126,7 @@ function ChainButtons({ answer }: { answer: StallAnswer }) {
   return (
     <span class="walk">
       <button
+        type="button"
         class="btn small"
         disabled={at === 0}
         onClick={() => go(at === null ? last : at - 1)}
@@ -133,6 +135,7 @@ function ChainButtons({ answer }: { answer: StallAnswer }) {
         ‹ earlier
       </button>
       <button
+        type="button"
         class="btn small"
         disabled={at === last}
         onClick={() => go(at === null ? 0 : at + 1)}
@@ -161,6 +164,7 @@ function LinkDetails({ answer }: { answer: StallAnswer }) {
           <>
             , until{" "}
             <button
+              type="button"
               class="text-link"
               onClick={() =>
                 link.wake &&

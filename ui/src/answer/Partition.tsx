@@ -114,11 +114,12 @@ function Row({ share, total, more }: { share: Share; total: number; more: () => 
       <td>{part.label}</td>
       <td>
         {parts > 1 ? (
-          <button class="text-link" title="List them one by one" onClick={more}>
+          <button type="button" class="text-link" title="List them one by one" onClick={more}>
             {count(parts)} more
           </button>
         ) : thread ? (
           <button
+            type="button"
             class="text-link"
             title="Filter all views by this thread"
             onClick={() => store.select({ thread: thread.thread })}

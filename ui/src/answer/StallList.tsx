@@ -1,4 +1,6 @@
-/** The stalls, worst first, each with its cause; those outside the selection are listed separately. */
+/**
+ * The stalls, worst first, each with its cause; those outside the selection are listed separately.
+ */
 import { matchesSelection, stalls, status } from "../api/data";
 import type { StallEntry } from "../api/types";
 import { whoText } from "../api/who";
@@ -54,6 +56,7 @@ export function StallList() {
         <p class="note">
           The {MAX_STALLS} worst.{" "}
           <button
+            type="button"
             class="text-link"
             onClick={() => {
               store.table.value = {
@@ -92,6 +95,7 @@ function Row({ entry }: { entry: StallEntry }) {
   return (
     <li>
       <button
+        type="button"
         class={open ? "stall open" : "stall"}
         aria-current={open ? "true" : undefined}
         data-stall-row={entry.id}

@@ -12,7 +12,9 @@ export interface Bar {
 /** A narrower bar could not be seen or clicked. */
 const MIN_WIDTH_PX = 4;
 
-/** The worst stalls get the first rows. Those that fit in none of `rows` rows share the last one. */
+/**
+ * The worst stalls get the first rows. Those that fit in none of `rows` rows share the last one.
+ */
 export function pack(
   stalls: readonly StallEntry[],
   extent: Range,

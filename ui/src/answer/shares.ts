@@ -32,8 +32,8 @@ function mergeByKind(parts: readonly Part[]): Share[] {
 }
 
 /**
- * Segments of the bar: their widths add up to `width`, their `ns` to the parts' total. Parts narrower
- * than `minWidth` are at the end, merged by kind.
+ * Segments of the bar: their widths add up to `width`, their `ns` to the parts' total. Parts
+ * narrower than `minWidth` are at the end, merged by kind.
  */
 export function segments(parts: readonly Part[], width: number, minWidth = 3): Segment[] {
   const total = parts.reduce((sum, part) => sum + part.ns, 0);

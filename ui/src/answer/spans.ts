@@ -6,7 +6,9 @@ export interface Span {
   readonly link: TextLink | null;
 }
 
-/** Splits a clause at its links. Links that overlap an earlier one or exceed the text become text. */
+/**
+ * Splits a clause at its links. Links that overlap an earlier one or exceed the text become text.
+ */
 export function spansOf(clause: Pick<Clause, "text" | "links">): Span[] {
   const out: Span[] = [];
   let at = 0;

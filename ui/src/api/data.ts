@@ -126,7 +126,10 @@ effect(() => {
   if (data) store.extent.value = range(data.from, data.from + Math.max(1, data.duration_ns));
 });
 
-/** Names by `t` + thread or `p` + process. Lanes are fetched for them only if the selection needs one. */
+/**
+ * Names by `t` + thread or `p` + process. Lanes are fetched for them only if the selection needs
+ * one.
+ */
 const known = signal(new Map<string, string>());
 
 export function rememberName(who: Who | null | undefined): void {

@@ -15,7 +15,10 @@ export interface QueryState<T> {
 export interface QueryRequest<T> {
   /** Identifies the request: it is sent again only when its key changes. */
   readonly key: string;
-  /** What the request is about. The old answer stays visible while a new one with the same subject loads. */
+  /**
+   * What the request is about. The old answer stays visible while a new one with the same subject
+   * loads.
+   */
   readonly subject?: string;
   readonly fetch: (signal: AbortSignal) => Promise<T>;
 }

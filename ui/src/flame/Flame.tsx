@@ -1,4 +1,6 @@
-/** The flame graph or icicle of the selection's stacks. Fills its parent; has no toolbar of its own. */
+/**
+ * The flame graph or icicle of the selection's stacks. Fills its parent; has no toolbar of its own.
+ */
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { register } from "../commands";

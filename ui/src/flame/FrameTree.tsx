@@ -1,6 +1,6 @@
 /**
- * The flame graph as a text tree, for screen readers and the keyboard: the path to the current frame
- * and its callees.
+ * The flame graph as a text tree, for screen readers and the keyboard: the path to the current
+ * frame and its callees.
  */
 import { copy } from "../copy";
 import { frameLines, stackText } from "./frameText";

@@ -1,6 +1,6 @@
 /**
- * Decodes the server's `flame` answer (docs/page-protocol.md). A frame whose parent is not before it
- * becomes an orphan, which gets no width, rather than being drawn in the wrong place.
+ * Decodes the server's `flame` answer (docs/page-protocol.md). A frame whose parent is not before
+ * it becomes an orphan, which gets no width, rather than being drawn in the wrong place.
  */
 import type { Frame } from "./tree";
 

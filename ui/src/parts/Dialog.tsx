@@ -1,4 +1,6 @@
-/** A modal dialog: the browser's `<dialog>` traps the focus, closes on Esc, and restores the focus. */
+/**
+ * A modal dialog: the browser's `<dialog>` traps the focus, closes on Esc, and restores the focus.
+ */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 

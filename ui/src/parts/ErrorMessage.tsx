@@ -7,7 +7,7 @@ export function ErrorMessage({ error, retry }: { error: ApiError; retry?: () => 
       <p class="error-message">{error.message}</p>
       {error.hint && <p class="dim">{error.hint}</p>}
       {retry && (
-        <button class="btn" onClick={retry}>
+        <button type="button" class="btn" onClick={retry}>
           Try again
         </button>
       )}

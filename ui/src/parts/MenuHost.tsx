@@ -1,4 +1,6 @@
-/** The pop-up menu: arrows move, Enter chooses, Esc or a click elsewhere closes it. One at a time. */
+/**
+ * The pop-up menu: arrows move, Enter chooses, Esc or a click elsewhere closes it. One at a time.
+ */
 import { signal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 
@@ -87,6 +89,7 @@ export function MenuHost() {
     >
       {current.items.map((item) => (
         <button
+          type="button"
           key={item.title}
           role="menuitem"
           tabIndex={-1}

@@ -1,4 +1,6 @@
-/** Exports pictures of the page as stand-alone files, with its CSS variables resolved to colours. */
+/**
+ * Exports pictures of the page as stand-alone files, with its CSS variables resolved to colours.
+ */
 
 /** Stacks the pictures in one SVG with a title. */
 export function svgText(
@@ -24,8 +26,15 @@ export function svgText(
     width = Math.max(width, Math.round(box.width));
   }
   const whole = width + 2 * pad;
-  const body = `<rect width="100%" height="100%" fill="${color("--panel")}"/><text x="${pad}" y="${pad + 12}" font-size="14" font-weight="600" fill="${color("--text")}">${escaped(title)}</text>${parts.join("")}`;
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${whole}" height="${y}" font-family="sans-serif" font-size="12">${body}</svg>`;
+  const svg = [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${whole}" height="${y}" `,
+    'font-family="sans-serif" font-size="12">',
+    `<rect width="100%" height="100%" fill="${color("--panel")}"/>`,
+    `<text x="${pad}" y="${pad + 12}" font-size="14" font-weight="600" fill="${color("--text")}">`,
+    `${escaped(title)}</text>`,
+    ...parts,
+    "</svg>",
+  ].join("");
   return {
     svg: svg.replace(/var\((--[a-z-]+)\)/g, (_, name: string) => color(name)),
     width: whole,

@@ -109,7 +109,7 @@ function Leave() {
   if (server.value.data?.single !== null) return null;
   return (
     <p class="leave">
-      <button class="btn" onClick={() => store.openTrace(null)}>
+      <button type="button" class="btn" onClick={() => store.openTrace(null)}>
         All traces
       </button>
     </p>
@@ -133,7 +133,7 @@ function Loading() {
         {STAGES[data?.stage ?? "unopened"]} … {share} %
       </p>
       <progress max={100} value={share} aria-label="Progress" />
-      <button class="btn" onClick={() => store.openTrace(null)}>
+      <button type="button" class="btn" onClick={() => store.openTrace(null)}>
         Cancel
       </button>
     </main>

@@ -36,6 +36,7 @@ function Open() {
       <header>
         <h2>{data ? TITLES[data.kind] : "Event"}</h2>
         <button
+          type="button"
           class="btn small"
           aria-label="Close the event"
           onClick={() => (store.event.value = null)}
@@ -115,6 +116,7 @@ function ThreadButton({ who }: { who: Who }) {
   if (who.tid === 0) return <>nobody (idle)</>;
   return (
     <button
+      type="button"
       class="text-link"
       title="Filter all views by this thread"
       onClick={() => store.select({ thread: who.thread })}

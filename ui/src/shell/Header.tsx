@@ -18,6 +18,7 @@ export function Header() {
   return (
     <header class="header">
       <button
+        type="button"
         class="brand"
         onClick={() => run("trace.list")}
         title={open === null ? undefined : "All traces"}
@@ -36,6 +37,7 @@ export function Header() {
       )}
       <span class="header-end">
         <button
+          type="button"
           class="btn quiet"
           onClick={() => run("palette")}
           title={`Run any command (${chordText("Ctrl+Shift+KeyP")})`}
@@ -43,6 +45,7 @@ export function Header() {
           Commands
         </button>
         <button
+          type="button"
           class="btn quiet"
           onClick={() => run("view.theme")}
           aria-label={theme.value === "dark" ? "Light colours" : "Dark colours"}
@@ -51,6 +54,7 @@ export function Header() {
           {theme.value === "dark" ? "☀" : "☾"}
         </button>
         <button
+          type="button"
           class="btn quiet"
           onClick={() => run("help")}
           aria-label="Keys and commands"
@@ -66,7 +70,14 @@ export function Header() {
 function TraceName({ name }: { name: string }) {
   const data = summary.value.data;
   const facts = data
-    ? `${data.host ? `${data.host} · ` : ""}${plural(data.cpus, "CPU")} · ${durationText(data.duration_ns)} · ${plural(data.switches, "switch", "switches")}`
+    ? [
+        data.host,
+        plural(data.cpus, "CPU"),
+        durationText(data.duration_ns),
+        plural(data.switches, "switch", "switches"),
+      ]
+        .filter(Boolean)
+        .join(" · ")
     : "";
   return (
     <span class="trace-name" title={`${name}\n${facts}`}>
@@ -82,6 +93,7 @@ function NotesButton() {
   if (data === null) return null;
   return (
     <button
+      type="button"
       class="btn quiet"
       aria-haspopup="dialog"
       title={data.notes || "No notes yet"}
@@ -113,6 +125,7 @@ function Tabs() {
         const current = store.view.value === tab.view;
         return (
           <button
+            type="button"
             key={tab.view}
             id={`tab-${tab.view}`}
             role="tab"

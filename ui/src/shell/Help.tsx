@@ -51,7 +51,7 @@ export function Help() {
           </p>
         </section>
       </div>
-      <button class="btn" autoFocus onClick={() => (helpOpen.value = false)}>
+      <button type="button" class="btn" autoFocus onClick={() => (helpOpen.value = false)}>
         Close
       </button>
     </Dialog>

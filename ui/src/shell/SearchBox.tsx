@@ -1,5 +1,6 @@
 /**
- * The search box. Typing highlights; a hit can be selected, which filters, or opened as a butterfly.
+ * The search box. Typing highlights; a hit can be selected, which filters, or opened as a
+ * butterfly.
  */
 import {
   effect,
@@ -8,6 +9,7 @@ import {
   useSignal,
   useSignalEffect,
 } from "@preact/signals";
+import type { RefObject } from "preact";
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
 import { rememberName } from "../api/data";
@@ -32,16 +34,24 @@ const MAX_HITS = 30;
 /** A shorter text would match nearly everything. */
 const MIN_LENGTH = 2;
 
-/** Searches for `text` in the open trace. */
-function useSearch(text: Signal<string>): ReadonlySignal<QueryState<SearchResult>> {
+interface Search {
+  readonly state: ReadonlySignal<QueryState<SearchResult>>;
+  /** The text that was sent to the server. */
+  readonly sent: Signal<string>;
+}
+
+/** Searches the open trace for the search text, once the user pauses. */
+function useSearch(): Search {
+  const sent = useSignal(store.search.value);
   const query = useMemo(
     () =>
       liveQuery<SearchResult>(() => {
         const trace = store.trace.value;
-        if (trace === null || text.value.length < MIN_LENGTH) return null;
-        const regex = /^\/(.+)\/$/.exec(text.value)?.[1];
+        const text = sent.value;
+        if (trace === null || text.length < MIN_LENGTH) return null;
+        const regex = /^\/(.+)\/$/.exec(text)?.[1];
         const params = {
-          q: regex ?? text.value,
+          q: regex ?? text,
           regex: regex === undefined ? 0 : 1,
           limit: MAX_HITS,
         };
@@ -54,19 +64,18 @@ function useSearch(text: Signal<string>): ReadonlySignal<QueryState<SearchResult
     [],
   );
   useEffect(() => query.stop, []);
-  return query.state;
+  useSignalEffect(() => {
+    const text = store.search.value;
+    const timer = setTimeout(() => {
+      sent.value = text;
+    }, SEARCH_DELAY_MS);
+    return () => clearTimeout(timer);
+  });
+  return { state: query.state, sent };
 }
 
-const totalOf = ({ total }: SearchResult): number =>
-  total.threads + total.processes + total.functions;
-
-export function SearchBox() {
-  const field = useRef<HTMLInputElement>(null);
-  const open = useSignal(false);
-  const at = useSignal(0);
-  const enterPending = useSignal(false);
-  const sent = useSignal(store.search.value);
-  const { data, error, loading } = useSearch(sent).value;
+/** Focuses the field on request. */
+function useFocusRequests(field: RefObject<HTMLInputElement | null>): void {
   // A signal's effect, because a component's waits for a frame: letters typed meanwhile would run
   // commands.
   useEffect(
@@ -78,13 +87,19 @@ export function SearchBox() {
       }),
     [],
   );
-  useSignalEffect(() => {
-    const text = store.search.value;
-    const timer = setTimeout(() => {
-      sent.value = text;
-    }, SEARCH_DELAY_MS);
-    return () => clearTimeout(timer);
-  });
+}
+
+const totalOf = ({ total }: SearchResult): number =>
+  total.threads + total.processes + total.functions;
+
+export function SearchBox() {
+  const field = useRef<HTMLInputElement>(null);
+  const open = useSignal(false);
+  const at = useSignal(0);
+  const enterPending = useSignal(false);
+  const { state, sent } = useSearch();
+  const { data, error, loading } = state.value;
+  useFocusRequests(field);
 
   // The hits shown may be those of an earlier text.
   const stale = loading || sent.value !== store.search.value;

@@ -8,10 +8,11 @@ export function SelectionBar() {
   const chips: { id: string; what: string; text: string; clear: Partial<store.Selection> }[] = [];
   if (range !== null) {
     const length = lengthOf(range);
+    const [from, to] = [range.from, range.to].map((at) => timeText(at, length / 100));
     chips.push({
       id: "range",
       what: "time range",
-      text: `${timeText(range.from, length / 100)} – ${timeText(range.to, length / 100)} (${durationText(length)})`,
+      text: `${from} – ${to} (${durationText(length)})`,
       clear: { range: null },
     });
   }
@@ -46,6 +47,7 @@ export function SelectionBar() {
             {chip.text}
           </span>
           <button
+            type="button"
             aria-label={`Remove the filter by ${chip.what}`}
             onClick={() => store.select(chip.clear)}
           >
@@ -60,12 +62,13 @@ export function SelectionBar() {
         </span>
       )}
       {chips.length > 1 && (
-        <button class="btn small" onClick={() => store.clearSelection()}>
+        <button type="button" class="btn small" onClick={() => store.clearSelection()}>
           Clear all
         </button>
       )}
       {store.canExplain.value && store.stall.value !== null && (
         <button
+          type="button"
           class="btn small"
           title="What did this thread do in this time range? (E)"
           onClick={store.explain}
@@ -76,6 +79,7 @@ export function SelectionBar() {
       <span class="layouts" role="group" aria-label="Layout">
         {store.LAYOUTS.map((layout) => (
           <button
+            type="button"
             key={layout}
             class="btn small"
             aria-pressed={store.layout.value === layout}

@@ -13,7 +13,7 @@ export function TraceNotes() {
       <h1 class="dialog-title">Notes on {data.name}</h1>
       <Notes name={data.name} format={data.format} notes={data.notes} changed={refetchSummary} />
       <div class="dialog-buttons">
-        <button class="btn" onClick={close}>
+        <button type="button" class="btn" onClick={close}>
           Close
         </button>
       </div>

@@ -1,6 +1,6 @@
 /**
- * Fuzzy search: all letters typed must occur in order. Adjacent letters and letters at the start of a
- * word score higher.
+ * Fuzzy search: all letters typed must occur in order. Adjacent letters and letters at the start of
+ * a word score higher.
  */
 
 /** How well `text` matches, higher is better; `null` if it does not. */

@@ -132,6 +132,7 @@ function Ranked({ data }: { data: Ranking }) {
               <td class="num">{count(entry.count)}</td>
               <td>
                 <button
+                  type="button"
                   class="text-link name"
                   data-function={entry.name}
                   onClick={() => choose(entry.name)}
@@ -196,7 +197,9 @@ function Wing({ title, node, whole }: { title: string; node: ButterflyNode; whol
   );
 }
 
-/** A node of the tree. Opens by itself if it holds over 5 % of the root's time, to a depth of 30. */
+/**
+ * A node of the tree. Opens by itself if it holds over 5 % of the root's time, to a depth of 30.
+ */
 function Branch({
   node,
   whole,

@@ -81,6 +81,7 @@ function Functions({ data }: { data: FunctionList }) {
             <td class="num">{(entry.share * 100).toFixed(1)} %</td>
             <td>
               <button
+                type="button"
                 class="text-link name"
                 title={entry.module ?? ""}
                 onClick={() =>
@@ -113,7 +114,11 @@ function Instructions({ data }: { data: HotFunction }) {
     <section aria-label={`Instructions of ${data.function}`}>
       <h3 class="section-title">
         {data.function}
-        <button class="btn small" onClick={() => void copy(text(), "the instructions")}>
+        <button
+          type="button"
+          class="btn small"
+          onClick={() => void copy(text(), "the instructions")}
+        >
           Copy
         </button>
       </h3>

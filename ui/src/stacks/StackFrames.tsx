@@ -38,6 +38,7 @@ export function StackFrames({ stack }: { stack: StackRef }) {
       <h3 class="section-title">
         {NAMES[data.kind]}
         <button
+          type="button"
           class="btn small"
           onClick={() => void copy(data.frames.map(frameText).join("\n"), "the stack")}
         >
@@ -48,8 +49,9 @@ export function StackFrames({ stack }: { stack: StackRef }) {
         {data.frames.map((frame, i) => (
           <li key={i} class={`${frame.kernel ? "kernel" : ""} ${frame.noise ? "noise" : ""}`}>
             <button
+              type="button"
               class="frame"
-              title={`${frame.module ?? ""} ${frame.file ?? ""}${frame.line ? `:${frame.line}` : ""}`}
+              title={sourceOf(frame)}
               onClick={(event) =>
                 openMenu(
                   frame.function,
@@ -69,6 +71,12 @@ export function StackFrames({ stack }: { stack: StackRef }) {
   );
 }
 
+/** A frame's module and source line, with full paths. */
+function sourceOf({ module, file, line }: Frame): string {
+  return `${module ?? ""} ${file ?? ""}${line ? `:${line}` : ""}`;
+}
+
+/** A frame's source line, or its module, without folders. */
 function where(frame: Frame): string {
   if (frame.file)
     return `${frame.file.split(/[\\/]/).pop() ?? ""}${frame.line ? `:${frame.line}` : ""}`;

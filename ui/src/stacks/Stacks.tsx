@@ -34,6 +34,7 @@ export function Stacks() {
         <div class="presets" role="group" aria-label="Stacks of">
           {OF.map((entry) => (
             <button
+              type="button"
               key={entry.of}
               class="btn small"
               title={entry.hint}
@@ -53,6 +54,7 @@ export function Stacks() {
         <div class="presets" role="group" aria-label="Form">
           {FORMS.map((entry) => (
             <button
+              type="button"
               key={entry.form}
               class="btn small"
               title={entry.hint}
@@ -72,6 +74,7 @@ export function Stacks() {
           <div class="presets" role="group" aria-label="Count by">
             {(["function", "module", "file"] as const).map((by) => (
               <button
+                type="button"
                 key={by}
                 class="btn small"
                 aria-pressed={state.by === by}
@@ -83,7 +86,7 @@ export function Stacks() {
           </div>
         )}
         {(state.form === "flame" || state.form === "icicle") && state.root.length > 0 && (
-          <button class="btn small" onClick={() => change({ root: [] })}>
+          <button type="button" class="btn small" onClick={() => change({ root: [] })}>
             Zoom out
           </button>
         )}

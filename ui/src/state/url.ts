@@ -1,4 +1,6 @@
-/** Keeps the store in the URL: reads it at start and on back and forward, writes it on each change. */
+/**
+ * Keeps the store in the URL: reads it at start and on back and forward, writes it on each change.
+ */
 import { batch, effect } from "@preact/signals";
 import { duration, processIx, type Range, range, stallId, threadIx } from "../units";
 import * as store from "./store";
@@ -173,7 +175,9 @@ function restore(state: UrlState): void {
   });
 }
 
-/** After this long without a change, the next one starts a new history entry: a pan is one entry. */
+/**
+ * After this long without a change, the next one starts a new history entry: a pan is one entry.
+ */
 const SETTLED = duration(400_000_000);
 
 /** Synchronises the store with the browser's history; call once. */

@@ -1,12 +1,14 @@
-/** The columns right of the blue bar as a picture: bars of the first groups, or single rows over time. */
+/** Draws the columns right of the blue bar: groups as bars, single rows over time. */
 import { useRef } from "preact/hooks";
 import type { TablePage } from "../api/types";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
+import { count } from "../units";
 import { type Arrangement, kindOf, spec, title } from "./arrange";
 import { cellText, isStack } from "./cells";
 
 const HEIGHT = 74;
+/** Maximum groups drawn. */
 const MAX_ENTRIES = 60;
 const COLORS = ["--blue", "--gold", "--lock", "--memory"];
 
@@ -27,7 +29,16 @@ export function Graph({ of, first }: { of: Arrangement; first: TablePage | null 
   );
 }
 
-/** Where a graphed column's value is in a page's cells. */
+/** Approximate width of a character of a bar's name. */
+const CHAR_PX = 6;
+
+/** Cuts a name at its end, or a stack at its root. */
+function shorten(name: string, length: number, stack: boolean): string {
+  if (name.length <= length) return name;
+  return `${(stack ? name.slice(-length) : name.slice(0, length - 1)).trim()}…`;
+}
+
+/** Index of a graphed column in a page's cells. */
 function columnIndex(page: TablePage, text: string): number {
   const { aggregate, column } = spec(text);
   return page.columns.findIndex((c) =>
@@ -66,9 +77,7 @@ function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
               />
               {series === 0 && slot >= 44 && (
                 <text x={i * slot + 2} y={HEIGHT - 3} font-size="10" fill="var(--dim)">
-                  {name.length > slot / 6
-                    ? `${(isStack(cell) ? name.slice(-Math.floor(slot / 6)) : name.slice(0, Math.floor(slot / 6) - 1)).trim()}…`
-                    : name}
+                  {shorten(name, Math.floor(slot / CHAR_PX), isStack(cell))}
                 </text>
               )}
             </g>
@@ -91,7 +100,7 @@ function Dots({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
         return rows.map((row, i) => {
           const x = (((row.from ?? 0) - range.from) / (range.to - range.from)) * width;
           const height = (Number(row.cells[index] ?? 0) / top) * (HEIGHT - 22);
-          // As wide as it is long: what overlaps is darker.
+          // As wide as the row is long; overlaps are darker.
           const span =
             row.to === null || row.from === null
               ? 0
@@ -128,7 +137,7 @@ function Legend({
   const names = of.graph.map((text) => `${title(text).tag} ${title(text).name}`.trim()).join(", ");
   return (
     <text x={width - 6} y="12" font-size="11" text-anchor="end" fill="var(--dim)">
-      {more > 0 ? `${names}; ${more.toLocaleString("en")} more ${what} are not drawn` : names}
+      {more > 0 ? `${names}; ${count(more)} more ${what} not drawn` : names}
     </text>
   );
 }

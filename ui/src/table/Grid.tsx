@@ -222,7 +222,9 @@ function goRight({ of, texts, column }: GridState, entry: tree.VisibleRow | null
   else column.value = Math.min(texts.length - 1, column.value + 1);
 }
 
-/** Goes to the previous cell; from the group's name, closes the group or goes to the group above. */
+/**
+ * Goes to the previous cell; from the group's name, closes the group or goes to the group above.
+ */
 function goLeft({ column, goTo }: GridState, entry: tree.VisibleRow | null): void {
   const depth = entry?.level.path.length ?? 0;
   if (column.value > depth) column.value -= 1;

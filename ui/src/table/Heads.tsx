@@ -1,4 +1,6 @@
-/** The column heads, and the gold and blue bars across which columns are dragged or moved by keys. */
+/**
+ * The column heads, and the gold and blue bars across which columns are dragged or moved by keys.
+ */
 import { type Signal, useSignal } from "@preact/signals";
 import type { ButtonHTMLAttributes, TargetedKeyboardEvent } from "preact";
 import { type MenuItem, openMenu } from "../parts/MenuHost";

@@ -1,4 +1,6 @@
-/** The Tables view, arranged as in WPA: toolbar, graph of the columns right of the blue bar, grid. */
+/**
+ * The Tables view, arranged as in WPA: toolbar, graph of the columns right of the blue bar, grid.
+ */
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { tables } from "../api/data";

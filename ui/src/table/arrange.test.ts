@@ -55,7 +55,7 @@ function arranged(state: Partial<TableState> = {}) {
   return of;
 }
 
-test("without a wish the preset's columns stand, each once", () => {
+test("by default the preset's columns are shown, each once", () => {
   const of = arranged();
   expect(of.by).toEqual(["thread", "reason"]);
   expect(of.show).toEqual(["count", "max:waited"]);
@@ -63,7 +63,7 @@ test("without a wish the preset's columns stand, each once", () => {
   expect(of.sort).toBe("sum:waited:desc");
 });
 
-test("ungrouped, sums are the columns behind them and counts have none", () => {
+test("ungrouped, sums become their columns and counts disappear", () => {
   const of = arranged({
     by: UNGROUPED,
     show: ["count", "sum:waited", "thread"],
@@ -74,7 +74,7 @@ test("ungrouped, sums are the columns behind them and counts have none", () => {
   expect(of.sort).toBe("waited:desc");
 });
 
-test("a column dragged across the gold bar groups, and back again it does not", () => {
+test("a column dragged across the gold bar groups; dragged back, it does not", () => {
   const of = arranged();
   const in_ = moveTo(of, "max:waited", "by", 1);
   expect(in_.by).toEqual(["thread", "waited", "reason"]);
@@ -100,7 +100,7 @@ test("a count cannot be grouped by", () => {
   });
 });
 
-test("across the blue bar a column is drawn", () => {
+test("a column right of the blue bar is drawn", () => {
   expect(moveTo(arranged(), "count", "graph", 0)).toMatchObject({
     show: ["max:waited"],
     graph: ["count", "sum:waited"],
@@ -108,7 +108,7 @@ test("across the blue bar a column is drawn", () => {
   expect(remove(arranged(), "sum:waited").graph).toEqual([]);
 });
 
-test("steps by keys go across both bars and stop at the ends", () => {
+test("steps cross both bars and stop at the ends", () => {
   const of = arranged();
   expect(step(of, "thread", -1)).toBeNull();
   expect(step(of, "reason", 1)).toEqual({ zone: "show", index: 0 });

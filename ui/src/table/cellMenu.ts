@@ -1,4 +1,4 @@
-/** What can be done with a value of a table: filter in place, select, navigateTo, copy. */
+/** The menu of a table's cell: filter by its value, select, show on the timeline, copy. */
 import type { Cell, StackRef, TableRow } from "../api/types";
 import { copy } from "../copy";
 import { navigateTo } from "../navigate";
@@ -15,7 +15,7 @@ const TESTS: readonly { test: Test; title: string }[] = [
   { test: "atMost", title: "At most" },
 ];
 
-/** Whose stacks the functions of a table are on. */
+/** The kind of stacks that a table's functions are on. */
 const OF: Readonly<Record<string, store.StackKind>> = {
   waits: "wait",
   switches: "wait",
@@ -34,7 +34,7 @@ export function cellMenu(
   const { aggregate, column } = spec(text);
   const shown = isStack(cell) ? (innermost(cell) ?? "this") : cellText(cell, kind);
   const items: MenuItem[] = [];
-  // A filter works on single rows; a sum of them is no row's value.
+  // A filter applies to single rows, and a sum is not the value of any row.
   if (aggregate === null || aggregate === "min" || aggregate === "max") {
     for (const { test, title } of TESTS) {
       if ((test === "atLeast" || test === "atMost") && typeof cell !== "number") continue;
@@ -60,7 +60,7 @@ export function cellMenu(
         run: () => butterfly(leaf, cell.kind),
       });
       items.push({
-        title: `Filter everything to stacks with ${shorten(leaf)}`,
+        title: `Filter all views by ${shorten(leaf)}`,
         run: () => store.select({ stack: leaf }),
       });
     }
@@ -77,7 +77,7 @@ export function cellMenu(
   const lane = /^t(\d+)$/.exec(row?.lane ?? "");
   if (lane)
     items.push({
-      title: "Only this thread, everywhere",
+      title: "Filter all views by this thread",
       run: () => store.select({ thread: Number(lane[1]) as never }),
     });
   items.push({

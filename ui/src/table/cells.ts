@@ -1,4 +1,4 @@
-/** Cells: as people read them, as they are copied, and as a filter on their own value. */
+/** Cells as text, as copied, and as a filter by their value. */
 
 import { quoted } from "../api/params";
 import type { Cell, ColumnKind, StackRef } from "../api/types";
@@ -18,14 +18,14 @@ export function cellText(cell: Cell | undefined, kind: ColumnKind): string {
   return Number.isInteger(cell) ? String(cell) : cell.toFixed(2);
 }
 
-/** Whether a cell stands at the right, digits below digits. */
+/** Whether cells of a kind are right-aligned. */
 export function isNumeric(kind: ColumnKind): boolean {
   return kind === "duration" || kind === "time" || kind === "count" || kind === "number";
 }
 
 export type Test = "only" | "not" | "atLeast" | "atMost";
 
-/** A filter expression that a cell's own value makes; `null` where there is none. */
+/** A filter expression by a cell's value; `null` if there is none. */
 export function filterOf(column: string, kind: ColumnKind, cell: Cell, test: Test): string | null {
   if (isStack(cell)) {
     const leaf = innermost(cell);
@@ -44,17 +44,17 @@ export function filterOf(column: string, kind: ColumnKind, cell: Cell, test: Tes
   return `${column} ${operator} ${cell}${unit}`;
 }
 
-/** The innermost function of a stack as it is told. */
+/** The innermost function in a stack's text; `null` if it has none. */
 export function innermost(stack: StackRef): string | null {
   const last = stack.told.split(" → ").at(-1)?.trim() ?? "";
   return last === "" || last.startsWith("(") || last === "…" ? null : last.replace(/^…/, "");
 }
 
-/** Joins a filter to those there are. */
+/** Adds a condition to a filter. */
 export function joined(where: string, more: string): string {
   const now = where.trim();
   if (now === "") return more;
-  // `or` binds less than `and`.
+  // `and` binds tighter than `or`.
   return / or /i.test(now) ? `(${now}) and ${more}` : `${now} and ${more}`;
 }
 
@@ -62,7 +62,7 @@ export interface Copied {
   readonly titles: readonly string[];
   readonly kinds: readonly ColumnKind[];
   readonly rows: readonly (readonly Cell[])[];
-  /** Rows that there are beyond those copied. */
+  /** Number of rows that were not copied. */
   readonly more: number;
 }
 
@@ -89,7 +89,7 @@ export function markdownTable(table: Copied): string {
   return `${lines.join("\n")}\n`;
 }
 
-/** Numbers stay numbers: nanoseconds; stacks are their text. */
+/** Numbers stay numbers (times in ns); stacks are text. */
 export function jsonTable(table: Copied): string {
   const rows = table.rows.map((row) =>
     Object.fromEntries(

@@ -1,4 +1,4 @@
-/** The table that is looked at: its arrangement, its rows so far, and the pages under way. */
+/** The current table: its columns, the rows loaded so far, and the pages in flight. */
 import { computed, effect, signal } from "@preact/signals";
 import { type ApiError, getJson, isAbort, tracePath } from "../api/client";
 import { tables } from "../api/data";
@@ -14,10 +14,10 @@ export const arrangement = computed<Arrangement | null>(() => {
   return data ? resolve(data, store.table.value) : null;
 });
 
-/** Turns with each change of `level`s below. */
+/** Changes with the loaded rows, which are mutated. */
 export const version = signal(0);
 export const error = signal<ApiError | null>(null);
-/** How many pages are on the way. */
+/** Number of pages in flight. */
 export const pending = signal(0);
 
 let current = tree.root();
@@ -28,7 +28,7 @@ export function rows(): tree.Level {
   return current;
 }
 
-/** The columns that a level is asked for. */
+/** The columns to request for a level. */
 function shown(of: Arrangement, level: tree.Level): string[] {
   const all = [...of.show, ...of.graph];
   if (level.path.length < of.by.length) return all;
@@ -36,13 +36,13 @@ function shown(of: Arrangement, level: tree.Level): string[] {
   return plain.length > 0 ? plain : [...of.info.show];
 }
 
-/** The order of a level: groups by the user's, single rows by the column behind it. */
+/** A level's sort order: the user's for groups, the aggregate's column for single rows. */
 function sorted(of: Arrangement, level: tree.Level): string {
   const { what, down } = order(of.sort);
   if (what === "") return "";
   const direction = down ? "desc" : "asc";
   if (level.path.length < of.by.length) {
-    // Another level's group column cannot order this one.
+    // A level cannot be sorted by another level's group column.
     const isGroup = of.by.includes(what);
     return isGroup && of.by[level.path.length] !== what ? "" : `${what}:${direction}`;
   }
@@ -64,7 +64,7 @@ export function pageParams(of: Arrangement, level: tree.Level, offset: number, l
   };
 }
 
-/** Asks for the pages that a screen of rows lacks. */
+/** Requests the missing pages of a screen of rows. */
 export function want(from: number, to: number): void {
   const trace = store.trace.peek();
   const of = arrangement.peek();
@@ -96,7 +96,7 @@ async function load(
   }
 }
 
-/** Another table, order, filter or selection begins anew. */
+/** Reloads whenever the table, order, filter or selection changes. */
 export function watchTable(): () => void {
   let key = "";
   const stop = effect(() => {
@@ -111,7 +111,7 @@ export function watchTable(): () => void {
   });
   return () => {
     stop();
-    // Rows of another selection are not shown, not even for a moment, when the view comes back.
+    // Drops the rows, so that the view never starts with those of another selection.
     controller.abort();
     current = tree.root();
   };
@@ -133,7 +133,7 @@ export function toggle(entry: tree.VisibleRow): void {
   version.value += 1;
 }
 
-/** The first rows of the outermost level, for copying. */
+/** Fetches the first rows of the outermost level, for copying. */
 export async function everything(limit: number): Promise<TablePage | null> {
   const trace = store.trace.peek();
   const of = arrangement.peek();

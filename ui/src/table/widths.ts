@@ -1,14 +1,14 @@
-/** Widths of the columns: as the user dragged them, else by kind; the widest kinds share what is left. */
+/** Column widths: the user's, else by kind. Long kinds share the remaining width. */
 import { signal } from "@preact/signals";
 import { type Arrangement, kindOf } from "./arrange";
 
 const chosen = signal(new Map<string, number>());
 
-/** Columns of sentences and command lines. */
+/** Columns with long texts. */
 const LONG: readonly string[] = ["cause", "command line"];
 
 const MIN_WIDTH_PX = 44;
-/** To which texts shrink by themselves. */
+/** Texts shrink to these widths to make room. */
 const MIN_SHRUNK_PX = { text: 100, stack: 230 } as const;
 const DEFAULT_PX = {
   text: 170,
@@ -19,7 +19,7 @@ const DEFAULT_PX = {
   number: 84,
 } as const;
 
-/** Right of the last column: a scroll bar, and the handle that makes the column wider. */
+/** Room right of the last column, for the scroll bar and the resize handle. */
 const RIGHT_MARGIN_PX = 22;
 
 export function setWidth(text: string, width: number): void {
@@ -36,7 +36,7 @@ export function columnWidths(of: Arrangement, room: number): number[] {
   );
   const left = room - RIGHT_MARGIN_PX - widths.reduce((sum, width) => sum + width, 0);
   if (left <= 0) {
-    // Texts give way first, so that the numbers at the right can be seen.
+    // Texts shrink, so that the numbers at the right stay visible.
     const spare = texts.map((text, i) => {
       const kind = kindOf(of.info, text);
       return chosen.value.has(text) || (kind !== "text" && kind !== "stack")

@@ -1,7 +1,7 @@
 /** The legend of colours and patterns, drawn with the same tables as the lanes. */
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { STATES } from "../draw/states";
-import { type Theme } from "../draw/theme";
+import type { Theme } from "../draw/theme";
 import * as model from "./data/model";
 import { buildTable, COVER_STEPS, keyOf, lookOfHue, lookOfState } from "./draw/looks";
 import { blit } from "./draw/raster";

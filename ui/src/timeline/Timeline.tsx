@@ -1,4 +1,7 @@
-/** The timeline: lanes of CPUs and threads, with the open stall's wait chain on top. Fills its parent. */
+/**
+ * The timeline: lanes of CPUs and threads, with the open stall's wait chain on top. Fills its
+ * parent.
+ */
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { status } from "../api/data";
@@ -17,7 +20,9 @@ import { Legend } from "./Legend";
 import { Tooltip } from "./Tooltip";
 import "./timeline.css";
 
-/** The event of a drawn frame, for the script that measures drawing; its detail is the time in ms. */
+/**
+ * The event of a drawn frame, for the script that measures drawing; its detail is the time in ms.
+ */
 export const DRAWN = "timeline-drawn";
 
 function mount(

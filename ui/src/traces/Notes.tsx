@@ -1,4 +1,6 @@
-/** The user's notes on a trace, kept in its file. Saved when the field loses focus or is removed. */
+/**
+ * The user's notes on a trace, kept in its file. Saved when the field loses focus or is removed.
+ */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { send } from "../api/client";

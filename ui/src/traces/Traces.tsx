@@ -1,4 +1,6 @@
-/** The trace folder: each trace with its first answer and notes; open, rename, delete, add files. */
+/**
+ * The trace folder: each trace with its first answer and notes; open, rename, delete, add files.
+ */
 import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { getJson, send } from "../api/client";
@@ -224,6 +226,7 @@ function Card({ entry, editable, openDialog, changed }: CardProps) {
     <li class="trace-card" data-trace={entry.name}>
       <div class="trace-main">
         <button
+          type="button"
           class="trace-open"
           disabled={entry.error !== null}
           onClick={() => store.openTrace(entry.name)}
@@ -233,6 +236,7 @@ function Card({ entry, editable, openDialog, changed }: CardProps) {
         <span class="dim">{facts.filter(Boolean).join(" · ")}</span>
         {editable && (
           <button
+            type="button"
             class="btn small"
             aria-haspopup="menu"
             aria-label={`More for ${entry.name}`}
@@ -331,10 +335,11 @@ function Delete({ entry, close, changed }: DialogProps) {
         </p>
       )}
       <div class="dialog-buttons">
-        <button class="btn" autoFocus onClick={close}>
+        <button type="button" class="btn" autoFocus onClick={close}>
           Cancel
         </button>
         <button
+          type="button"
           class="btn danger"
           onClick={() =>
             void send("DELETE", traceUrl(entry.name)).then(

@@ -1,4 +1,7 @@
-/** For everybody: by keyboard alone, by screen reader, in both looks, on small and large screens, within the size of the first load. */
+/**
+ * For everybody: by keyboard alone, by screen reader, in both looks, on small and large screens,
+ * within the size of the first load.
+ */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { gzipSync } from "node:zlib";
@@ -132,7 +135,10 @@ describe.skipIf(unfit("access") !== null)("access", () => {
     expect(await page.locator(".timeline [data-lane]").count()).toBeGreaterThan(2);
   });
 
-  /** Controls that are cut off: by the window, or by a part of the page that does not scroll to them. Sideways nothing needs to scroll. */
+  /**
+   * Controls that are cut off: by the window, or by a part of the page that does not scroll to
+   * them. Sideways nothing needs to scroll.
+   */
   function cutOff(): Promise<string[]> {
     return page.evaluate(() => {
       const out: string[] = [];

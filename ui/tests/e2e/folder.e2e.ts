@@ -138,9 +138,7 @@ describe.skipIf(unfit("folder") !== null)("folder", () => {
   test("a file that cannot store notes has no field for them", async () => {
     const bare = card("bare.data");
     expect(await bare.getByRole("textbox").count()).toBe(0);
-    expect(await bare.locator(".notes").innerText()).toBe(
-      "A perf.data file cannot store notes.",
-    );
+    expect(await bare.locator(".notes").innerText()).toBe("A perf.data file cannot store notes.");
   });
 
   test("a name is changed, but not to one that is taken", async () => {

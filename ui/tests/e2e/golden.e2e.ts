@@ -1,4 +1,7 @@
-/** The three famous investigations, each solved with the mouse alone: the answer, its chain link by link, and the evidence that it rests on. */
+/**
+ * The three famous investigations, each solved with the mouse alone: the answer, its chain link by
+ * link, and the evidence that it rests on.
+ */
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { geometry } from "../../src/timeline/data/scene";

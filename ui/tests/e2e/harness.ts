@@ -1,8 +1,8 @@
 /**
  * Starts the real server and a real browser for a test file, and ends both.
  *
- * Waits are on what the page says of itself (`data-ready`, texts, the address), never on time. What the console complains of, and every
- * request that would leave the machine, fails the file.
+ * Waits are on what the page says of itself (`data-ready`, texts, the address), never on time. What
+ * the console complains of, and every request that would leave the machine, fails the file.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -158,7 +158,10 @@ export class Stand {
     expect(complaints).toEqual([]);
   }
 
-  /** The browser itself tells of refused requests; those that a test provokes are taken off the list. */
+  /**
+   * The browser itself tells of refused requests; those that a test provokes are taken off the
+   * list.
+   */
   forgive(what: RegExp): void {
     this.complaints = this.complaints.filter((text) => !what.test(text));
   }
@@ -266,7 +269,10 @@ export async function windowChanges(
   return { before, after: await shownWindow(page) };
 }
 
-/** Walks the open stall's chain back from its end by the mouse; what each link says, in order of time. */
+/**
+ * Walks the open stall's chain back from its end by the mouse; what each link says, in order of
+ * time.
+ */
 export async function walkBack(page: Page): Promise<string[]> {
   const earlier = page.getByRole("button", { name: "‹ earlier" });
   const links = Number.parseInt(await page.locator("[data-link]").innerText(), 10);

@@ -1,6 +1,7 @@
 /**
- * Takes the pictures of docs/page.md: each view dark and light, on a small and on a 4K screen, and some that show a part. Run by
- * `tools/page pictures`. They are WebP, and those of 4K half as wide and high, so that the repository stays small.
+ * Takes the pictures of docs/page.md: each view dark and light, on a small and on a 4K screen, and
+ * some that show a part. Run by `tools/page pictures`. They are WebP, and those of 4K half as wide
+ * and high, so that the repository stays small.
  */
 import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";

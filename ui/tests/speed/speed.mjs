@@ -1,11 +1,14 @@
 /**
- * Measures the page's drawing in headless Chromium against a running server: `UNHITCH_ADDRESS=http://… npm run speed`.
+ * Measures the page's drawing in headless Chromium against a running server:
+ * `UNHITCH_ADDRESS=http://… npm run speed`.
  *
- * `UNHITCH_ADDRESS` is the line that `unhitch view TRACE` prints, with its token; `UNHITCH_TRACE` names a trace when it serves a folder.
- * Prints one line per figure with its goal. Ends with 0 when all goals are met, 1 when one is missed, 2 when nothing could be measured.
+ * `UNHITCH_ADDRESS` is the line that `unhitch view TRACE` prints, with its token; `UNHITCH_TRACE`
+ * names a trace when it serves a folder. Prints one line per figure with its goal. Ends with 0 when
+ * all goals are met, 1 when one is missed, 2 when nothing could be measured.
  *
- * *What is measured:* the milliseconds from the start of a frame's callback until its picture is handed to the browser, for every picture
- * drawn while panning and zooming with keys and wheel; the browser's own rastering is in the distance of the frames.
+ * *What is measured:* the milliseconds from the start of a frame's callback until its picture is
+ * handed to the browser, for every picture drawn while panning and zooming with keys and wheel; the
+ * browser's own rastering is in the distance of the frames.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -40,8 +43,9 @@ function figure(name, text, value, goal, unit) {
 }
 
 /**
- * Memory of a process in MiB, as the system counts it: resident, and its share of that, in which what several of the browser's processes
- * have in common (its code, first of all) is divided among them. Zero where the system does not tell.
+ * Memory of a process in MiB, as the system counts it: resident, and its share of that, in which
+ * what several of the browser's processes have in common (its code, first of all) is divided among
+ * them. Zero where the system does not tell.
  */
 function memoryOf(pid) {
   try {

@@ -1,6 +1,6 @@
 /**
- * Decodes the server's binary view (`UHV1` in docs/page-protocol.md) in place: typed arrays over the
- * answer's bytes.
+ * Decodes the server's binary view (`UHV1` in docs/page-protocol.md) in place: typed arrays over
+ * the answer's bytes.
  *
  * Rejects inconsistent data with the offset of the error, and never reads beyond the end.
  */

@@ -1,4 +1,7 @@
-/** Fetches the timeline's data: at most one request of each kind at a time, and none that is useless. */
+/**
+ * Fetches the timeline's data: at most one request of each kind at a time, and none that is
+ * useless.
+ */
 import { effect, signal, untracked } from "@preact/signals";
 import { getBytes, getJson, isAbort, type Params, tracePath } from "../../api/client";
 import { status } from "../../api/data";

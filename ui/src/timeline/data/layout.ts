@@ -71,7 +71,10 @@ export interface Layout {
 const MAX_OPEN_LANES = 60;
 /** Maximum lanes drawn of a chain, besides the current link's: more would not make a picture. */
 const MAX_CHAIN_LANES = 30;
-/** With more CPUs than this, their section is closed by default, to keep threads on the first screen. */
+/**
+ * With more CPUs than this, their section is closed by default, to keep threads on the first
+ * screen.
+ */
 const MAX_OPEN_CPUS = 16;
 
 /** The sections open by default: in order of relevance, until a screen or two is full. */

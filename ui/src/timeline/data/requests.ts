@@ -1,8 +1,8 @@
 /**
  * Decides what to request next: the lanes on the screen, with a margin of one screen on each side.
  *
- * Until better data arrives, the old is drawn scaled. A request is cancelled only if its answer would
- * be useless.
+ * Until better data arrives, the old is drawn scaled. A request is cancelled only if its answer
+ * would be useless.
  */
 import { type Range, range } from "../../units";
 import type { LaneView } from "./decode";
@@ -19,7 +19,10 @@ export interface ViewRequest {
   readonly lanes: readonly string[];
 }
 
-/** The window with a margin, clipped to the trace, in whole columns so that panning does not shimmer. */
+/**
+ * The window with a margin, clipped to the trace, in whole columns so that panning does not
+ * shimmer.
+ */
 export function withMargin(
   window: Range,
   width: number,
@@ -37,7 +40,9 @@ export function withMargin(
   return { from: first * column, to: (first + columns) * column, columns };
 }
 
-/** Maximum ratio of data to screen columns; beyond it, data looks coarse or hides slices in cells. */
+/**
+ * Maximum ratio of data to screen columns; beyond it, data looks coarse or hides slices in cells.
+ */
 const SCALE_SLACK = 1.02;
 
 /** The range and resolution of a lane's data. */
@@ -92,7 +97,9 @@ export function nextRequest(
   return { ...withMargin(window, width, whole), lanes };
 }
 
-/** Whether a request's answer is still useful: at about this scale, and showing part of the window. */
+/**
+ * Whether a request's answer is still useful: at about this scale, and showing part of the window.
+ */
 export function stillUseful(asked: ViewRequest, window: Range, width: number): boolean {
   const ratio =
     (asked.to - asked.from) / asked.columns / ((window.to - window.from) / Math.max(1, width));

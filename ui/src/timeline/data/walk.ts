@@ -2,7 +2,9 @@
 import type { ChainLink, Who } from "../../api/types";
 import type { Slice } from "./protocol";
 
-/** The next link: `[` (−1) goes back, towards the cause, `]` (1) forward. `from` is null at first. */
+/**
+ * The next link: `[` (−1) goes back, towards the cause, `]` (1) forward. `from` is null at first.
+ */
 export function stepLink(
   chain: readonly Pick<ChainLink, "from">[],
   from: number | null,

@@ -16,7 +16,9 @@ export interface Wake {
   readonly toY: number;
   readonly label: string;
   readonly evidence: Evidence;
-  /** Ends the victim's wait or the current link: drawn strong and with a label, unlike the others. */
+  /**
+   * Ends the victim's wait or the current link: drawn strong and with a label, unlike the others.
+   */
   readonly strong: boolean;
 }
 
@@ -42,7 +44,10 @@ export interface Arrow {
 
 /** Arrows closer than this are merged. */
 const MERGE_PX = 5;
-/** Above this many arrows between two lanes, runs of them become bands: a fence would hide the lanes. */
+/**
+ * Above this many arrows between two lanes, runs of them become bands: a fence would hide the
+ * lanes.
+ */
 const DENSE_COUNT = 12;
 const DENSE_MERGE_PX = 25;
 const LABEL_HEIGHT_PX = 14;

@@ -6,7 +6,7 @@
 import { mix, parse } from "../../draw/colour";
 import { RAN, STATES, stateOf } from "../../draw/states";
 import { cutEnd, type Measure } from "../../draw/text";
-import { type Theme } from "../../draw/theme";
+import type { Theme } from "../../draw/theme";
 import type { LaneView } from "../data/decode";
 import { NONE } from "../data/decode";
 import { type Row, rowsBetween } from "../data/layout";
@@ -173,7 +173,10 @@ function texts(
   }
 }
 
-/** A slice's label: on a CPU the thread that ran; on a thread its state and the other thread involved. */
+/**
+ * A slice's label: on a CPU the thread that ran; on a thread its state and the other thread
+ * involved.
+ */
 export function sliceLabel(scene: Pick<Scene, "names">, view: LaneView, index: number): string {
   const code = view.state[index] as number;
   const thread = view.thread[index] as number;

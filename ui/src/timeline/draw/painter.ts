@@ -16,7 +16,9 @@ export class Painter {
   private measure: Measure | null = null;
   private font = "";
 
-  /** `drawn` is called after each frame with its duration in ms; 0 if only the overlay was drawn. */
+  /**
+   * `drawn` is called after each frame with its duration in ms; 0 if only the overlay was drawn.
+   */
   constructor(
     private readonly base: HTMLCanvasElement,
     private readonly top: HTMLCanvasElement,

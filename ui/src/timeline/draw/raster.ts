@@ -1,8 +1,8 @@
 /**
  * Rasterises lanes into an `ImageData`: slices, and cells for what is too dense for slices.
  *
- * First each screen column of a lane gets a key (what to show there), then its pixels are looked up.
- * The work is bounded by the pixels of the screen, whatever the trace contains.
+ * First each screen column of a lane gets a key (what to show there), then its pixels are looked
+ * up. The work is bounded by the pixels of the screen, whatever the trace contains.
  */
 
 import { IDLE, RAN } from "../../draw/states";
@@ -19,7 +19,10 @@ const FULL = COVER_STEPS - 1;
 /** A narrower slice has no border: it would be all border. */
 const EDGE_PX = 3;
 
-/** Fills `keys`, one per screen column, with `NOTHING` where the lane is empty. Returns if it is not. */
+/**
+ * Fills `keys`, one per screen column, with `NOTHING` where the lane is empty. Returns if it is
+ * not.
+ */
 export function keysOf(view: LaneView, scale: Scale, hue: HueOf, keys: Uint16Array): boolean {
   keys.fill(0);
   const cells = cellsInto(view, scale, hue, keys);

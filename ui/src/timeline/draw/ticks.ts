@@ -23,7 +23,9 @@ const UNITS = [
   { ns: 1, name: "ns" },
 ] as const;
 
-/** The smallest of 1, 2, 5 × 10ⁿ that is at least `least`, and the number of parts it divides into. */
+/**
+ * The smallest of 1, 2, 5 × 10ⁿ that is at least `least`, and the number of parts it divides into.
+ */
 export function roundStep(least: number): { step: number; parts: number } {
   const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
   for (const [digit, parts] of [

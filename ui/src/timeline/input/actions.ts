@@ -39,8 +39,8 @@ async function sliceAt(lane: string, at: number, step: number): Promise<Slice | 
 }
 
 /**
- * Makes the slice of a lane at a time (or `step` slices on) the current one. With `move`, scrolls the
- * window and the lanes just enough to show it.
+ * Makes the slice of a lane at a time (or `step` slices on) the current one. With `move`, scrolls
+ * the window and the lanes just enough to show it.
  */
 export async function lookAt(
   lane: string,
@@ -119,7 +119,9 @@ export async function stepEvent(by: 1 | -1): Promise<void> {
   if (lane) await lookAt(lane, (window.from + window.to) / 2);
 }
 
-/** The lane that keys act on: the keyboard's row, the selected thread, the victim, the first thread. */
+/**
+ * The lane that keys act on: the keyboard's row, the selected thread, the victim, the first thread.
+ */
 function currentLane(): string | null {
   const rows = model.rowLayout.peek().rows.filter((r): r is LaneRow => r.kind === "lane");
   const selected = store.selection.peek().thread;
@@ -131,7 +133,10 @@ function currentLane(): string | null {
   return found?.lane.id ?? null;
 }
 
-/** `[` and `]`: along the open stall's chain; without one, from the current slice to its waker and back. */
+/**
+ * `[` and `]`: along the open stall's chain; without one, from the current slice to its waker and
+ * back.
+ */
 export async function walk(by: 1 | -1): Promise<void> {
   const chain = model.chain.peek();
   if (chain) {

@@ -39,7 +39,9 @@ export function wheelZoom(delta: number, lines: boolean): number {
   return Math.exp(px * 0.002);
 }
 
-/** Where F goes: to the first candidate, or the one after the candidate shown; at last to the whole. */
+/**
+ * Where F goes: to the first candidate, or the one after the candidate shown; at last to the whole.
+ */
 export function nextFit(window: Range, candidates: readonly Range[], whole: Range): Range {
   const same = (a: Range, b: Range) =>
     Math.abs(a.from - b.from) + Math.abs(a.to - b.to) < (b.to - b.from) * 0.01;

@@ -1,7 +1,7 @@
 /** The tooltip's text: first what the page knows, then the server's details of the slice. */
 
 import { RAN, stateOf } from "../../draw/states";
-import { durationText, percent, plural, timeText } from "../../units";
+import { durationText, ns, percent, plural, timeText } from "../../units";
 import { type LaneView, NONE } from "../data/decode";
 import type { HeaderRow, LaneRow } from "../data/layout";
 import type { Slice } from "../data/protocol";
@@ -33,7 +33,8 @@ export function hitLines(
   }
   return [
     title,
-    `${durationText(hit.to - hit.from)}, from ${timeText(hit.from as never, (hit.to - hit.from) / 100)}`,
+    `${durationText(hit.to - hit.from)}, ` +
+      `from ${timeText(ns(hit.from), (hit.to - hit.from) / 100)}`,
   ];
 }
 
