@@ -54,7 +54,8 @@ test("an ungrouped table does not fall back to the preset's grouping", () => {
 
 test("invalid values are ignored", () => {
   const state = parse(
-    "?trace=a&view=x&window=9-5&range=a-b&thread=-1&event=foo-1&stall=1e9&marks=5-4,x,,-1&of=none&form=&layout=full",
+    "?trace=a&view=x&window=9-5&range=a-b&thread=-1&event=foo-1&stall=1e9&marks=5-4,x,,-1" +
+      "&of=none&form=&layout=full",
   );
   expect(state).toEqual({ ...USUAL, trace: "a" });
 });

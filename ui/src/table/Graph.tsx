@@ -59,6 +59,7 @@ function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
         const values = rows.map((row) => Number(row.cells[index] ?? 0));
         const top = Math.max(1, ...values);
         const kind = kindOf(of.info, text);
+        const { tag, name: column } = title(text);
         return values.map((value, i) => {
           const height = (value / top) * (HEIGHT - 22);
           const cell = rows[i]?.cells[0] ?? null;
@@ -67,7 +68,7 @@ function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
             "(none)";
           return (
             <g key={`${text} ${i}`}>
-              <title>{`${name}: ${title(text).tag} ${title(text).name} ${cellText(value, kind)}`}</title>
+              <title>{`${name}: ${tag} ${column} ${cellText(value, kind)}`}</title>
               <rect
                 x={i * slot + 2 + series * bar}
                 y={HEIGHT - 14 - height}

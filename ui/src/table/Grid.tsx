@@ -103,7 +103,7 @@ export function Grid({ of, onStack }: GridProps) {
       >
         <Heads of={of} widths={widths} />
         {visibleRows(state, visible, template, whole)}
-        {/* Rows are drawn over this. It puts the totals at the end, where they stick to the bottom. */}
+        {/* Rows are drawn over this. It puts the totals last, where they stick to the bottom. */}
         <div role="presentation" style={{ height: `${scroll.contentHeight(view)}px` }} />
         {first && (
           <Totals

@@ -104,8 +104,8 @@ function pin(row: LaneRow): void {
 }
 
 const LABEL =
-  "Lanes of the timeline. Up and down: previous and next lane. Right and left: events of a lane, or " +
-  "open and close a section. Enter: details. Space: filter by the thread.";
+  "Lanes of the timeline. Up and down: previous and next lane. Right and left: events of a lane, " +
+  "or open and close a section. Enter: details. Space: filter by the thread.";
 
 export function LaneTree() {
   const rows = model.rowLayout.value.rows;

@@ -1,40 +1,40 @@
 /**
- * For everybody: by keyboard alone, by screen reader, in both looks, on small and large screens,
- * within the size of the first load.
+ * Accessibility: keyboard only, screen readers, both themes, small and large screens, and the size
+ * of the first load.
  */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { gzipSync } from "node:zlib";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { STARVE, Stand, settled, unfit } from "./harness";
+import { STARVE, settled, skipReason, TestBed } from "./harness";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-/** Bytes after gzip. */
-const FIRST_LOAD = 150_000;
+/** Maximum size of the first load, in bytes after gzip. */
+const MAX_FIRST_LOAD = 150_000;
 
-describe.skipIf(unfit("access") !== null)("access", () => {
-  let stand: Stand;
+describe.skipIf(skipReason("access") !== null)("access", () => {
+  let bed: TestBed;
   let page: Page;
 
   beforeAll(async () => {
-    stand = await Stand.start(Stand.copy(STARVE));
+    bed = await TestBed.start(TestBed.copy(STARVE));
   });
-  afterAll(() => stand?.stop());
+  afterAll(() => bed?.stop());
   beforeEach(async () => {
-    page = await stand.page("trace=starve.hitch");
+    page = await bed.page("trace=starve.hitch");
     await page.waitForSelector("[data-answer]");
     await settled(page);
   });
   afterEach(async ({ task }) => {
-    await stand.shoot(page, `access ${task.name}`);
+    await bed.screenshot(page, `access ${task.name}`);
     await page.context().close();
-    stand.quiet();
+    bed.expectNoComplaints();
   });
 
-  /** What axe finds serious or critical, in short. */
+  /** Serious and critical findings of axe, abbreviated. */
   async function findings(): Promise<string[]> {
-    // Evaluated by the debugger, which the page's policy does not bind.
+    // Evaluated by the debugger, to which the page's content security policy does not apply.
     await page.evaluate(AXE);
     return page.evaluate(async () => {
       const axe = (
@@ -100,12 +100,12 @@ describe.skipIf(unfit("access") !== null)("access", () => {
   });
 
   test("the list of traces has no serious finding", async () => {
-    await page.goto(new URL("/", stand.address).href);
+    await page.goto(new URL("/", bed.address).href);
     await page.waitForSelector("[data-trace]");
     expect(await findings()).toEqual([]);
   });
 
-  test("the palette runs a command by keyboard alone", async () => {
+  test("the palette runs a command by keyboard only", async () => {
     await page.keyboard.press("Control+Shift+KeyP");
     await page.waitForSelector("dialog input");
     await page.keyboard.type("tables");
@@ -124,7 +124,7 @@ describe.skipIf(unfit("access") !== null)("access", () => {
     await page.waitForSelector("dialog", { state: "detached" });
   });
 
-  test("the lanes are a tree that the keyboard walks", async () => {
+  test("the lanes are a tree for the keyboard", async () => {
     const tree = page.locator(".timeline [role=tree]");
     await tree.focus();
     await page.keyboard.press("ArrowDown");
@@ -136,8 +136,8 @@ describe.skipIf(unfit("access") !== null)("access", () => {
   });
 
   /**
-   * Controls that are cut off: by the window, or by a part of the page that does not scroll to
-   * them. Sideways nothing needs to scroll.
+   * Controls that are cut off by the window, or by an element that cannot be scrolled to show them.
+   * Nothing may need horizontal scrolling.
    */
   function cutOff(): Promise<string[]> {
     return page.evaluate(() => {
@@ -148,7 +148,8 @@ describe.skipIf(unfit("access") !== null)("access", () => {
       )
         out.push("the document scrolls");
       for (const element of document.querySelectorAll(
-        "button, input, select, textarea, summary, canvas, svg, h1, [role=tab], [role=columnheader]",
+        "button, input, select, textarea, summary, canvas, svg, h1, " +
+          "[role=tab], [role=columnheader]",
       )) {
         const box = element.getBoundingClientRect();
         if (
@@ -172,7 +173,7 @@ describe.skipIf(unfit("access") !== null)("access", () => {
           box.left < left - 1 ||
           box.right > right + 1 ||
           (!scrolls && (box.top < top - 1 || box.bottom > bottom + 1));
-        // Nothing else lies over it, unless it is scrolled away.
+        // Another element may cover it only if it is scrolled out of sight.
         const hit = scrolls
           ? null
           : document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
@@ -181,10 +182,11 @@ describe.skipIf(unfit("access") !== null)("access", () => {
           !element.contains(hit) &&
           !hit.contains(element) &&
           element.matches("button, input, select");
-        if (outside || covered)
-          out.push(
-            `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}: ${[box.left, box.top, box.right, box.bottom].map(Math.round)} in ${[left, top, right, bottom].map(Math.round)}`,
-          );
+        if (!outside && !covered) continue;
+        const name = `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}`;
+        const own = [box.left, box.top, box.right, box.bottom].map(Math.round);
+        const room = [left, top, right, bottom].map(Math.round);
+        out.push(`${name}: ${own} in ${room}`);
       }
       return out;
     });
@@ -202,7 +204,7 @@ describe.skipIf(unfit("access") !== null)("access", () => {
         if (theme === "light") await page.keyboard.press("KeyT");
         const whole = async (what: string) => {
           await settled(page);
-          await stand.shoot(page, `access ${task.name} ${what}`);
+          await bed.screenshot(page, `access ${task.name} ${what}`);
           expect({ what, cut: await cutOff() }).toEqual({ what, cut: [] });
         };
         await whole("answers");
@@ -220,7 +222,7 @@ describe.skipIf(unfit("access") !== null)("access", () => {
           }))
             selected.searchParams.set(name, value);
           await page.goto(selected.href);
-          await whole(`${view}, much selected`);
+          await whole(`${view}, long selection`);
         }
         await page.goto(there);
         await page.waitForSelector("[data-answer]");
@@ -235,7 +237,7 @@ describe.skipIf(unfit("access") !== null)("access", () => {
           .allInnerTexts()) {
           await page.getByRole("button", { name: preset, exact: true }).click();
           await whole(`table ${preset}`);
-          // The last column, too, without scrolling.
+          // All columns fit without scrolling.
           const spill = await page
             .locator(".grid")
             .evaluate((grid) => grid.scrollWidth - grid.clientWidth);
@@ -246,7 +248,7 @@ describe.skipIf(unfit("access") !== null)("access", () => {
           await page.getByRole("button", { name: form, exact: true }).click();
           await whole(form);
         }
-        await page.goto(new URL("/", stand.address).href);
+        await page.goto(new URL("/", bed.address).href);
         await page.waitForSelector("[data-trace]");
         await whole("traces");
       });
@@ -259,11 +261,11 @@ describe.skipIf(unfit("access") !== null)("access", () => {
     page.on("response", (response) => {
       if (response.ok() && !response.url().includes("/api/")) seen.push(response.body());
     });
-    await page.goto(new URL("/", stand.address).href);
+    await page.goto(new URL("/", bed.address).href);
     await page.waitForSelector("[data-trace]");
     await settled(page);
     for (const body of await Promise.all(seen)) bytes += gzipSync(body).length;
     expect(bytes).toBeGreaterThan(10_000);
-    expect(bytes).toBeLessThan(FIRST_LOAD);
+    expect(bytes).toBeLessThan(MAX_FIRST_LOAD);
   });
 });

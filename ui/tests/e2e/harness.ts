@@ -1,8 +1,8 @@
 /**
- * Starts the real server and a real browser for a test file, and ends both.
+ * Starts the real server and a real browser for a test file, and stops both.
  *
- * Waits are on what the page says of itself (`data-ready`, texts, the address), never on time. What
- * the console complains of, and every request that would leave the machine, fails the file.
+ * Tests wait for the page's own signs (`data-ready`, texts, the URL), never for a time. Any error
+ * or warning on the console, and any request that would leave the machine, fails the test.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -11,7 +11,7 @@ import { basename, delimiter, join, resolve } from "node:path";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { expect } from "vitest";
 
-/** Where the last screen of every test is kept, for a look after a failure; git ignores it. */
+/** Every test's last screen, to look at after a failure; git ignores it. */
 const SHOTS = resolve(import.meta.dirname, "../../shots");
 
 const ROOT = resolve(import.meta.dirname, "../../..");
@@ -21,7 +21,7 @@ const TARGET = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target");
 export const UNHITCH = process.env.UNHITCH_BIN ?? join(TARGET, "debug/unhitch");
 export const STARVE = join(ROOT, "examples/starve.hitch");
 
-/** The browser, or `null`: the tests then say that they were skipped. */
+/** The browser, or `null`, in which case the tests are skipped. */
 export function browserPath(): string | null {
   const names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
   const folders = (process.env.PATH ?? "").split(delimiter);
@@ -32,8 +32,8 @@ export function browserPath(): string | null {
   return candidates.find((path): path is string => path !== undefined && existsSync(path)) ?? null;
 }
 
-/** Why the tests cannot run here, which is said; `null` if they can. */
-export function unfit(name: string): string | null {
+/** Why the tests cannot run here, which is also printed; `null` if they can. */
+export function skipReason(name: string): string | null {
   const why =
     browserPath() === null
       ? "no chromium"
@@ -44,7 +44,7 @@ export function unfit(name: string): string | null {
   return why;
 }
 
-/** The golden traces, made anew into `folder`. */
+/** Generates the golden traces in `folder`. */
 export async function writeGolden(folder: string): Promise<void> {
   const built = join(TARGET, "debug/examples/write");
   const [command, args] = existsSync(built)
@@ -57,13 +57,13 @@ export async function writeGolden(folder: string): Promise<void> {
     const child = spawn(command, args, { cwd: ROOT, stdio: ["ignore", "ignore", "inherit"] });
     child.on("error", failed);
     child.on("exit", (code) =>
-      code === 0 ? done() : failed(new Error(`${command} ended with ${code}`)),
+      code === 0 ? done() : failed(new Error(`${command} exited with ${code}`)),
     );
   });
 }
 
 /** A server and a browser for one test file. */
-export class Stand {
+export class TestBed {
   private complaints: string[] = [];
 
   private constructor(
@@ -73,32 +73,32 @@ export class Stand {
     readonly browser: Browser,
   ) {}
 
-  /** Serves a folder of its own into which `fill` puts the traces. */
-  static async start(fill: (folder: string) => Promise<void> | void): Promise<Stand> {
-    return Stand.startOn((folder) => folder, fill);
+  /** Serves a new folder, which `fill` fills with traces. */
+  static async start(fill: (folder: string) => Promise<void> | void): Promise<TestBed> {
+    return TestBed.startOn((folder) => folder, fill);
   }
 
   /** Serves a single trace. */
-  static async single(file: string): Promise<Stand> {
-    return Stand.startOn((folder) => join(folder, basename(file)), Stand.copy(file));
+  static async single(file: string): Promise<TestBed> {
+    return TestBed.startOn((folder) => join(folder, basename(file)), TestBed.copy(file));
   }
 
   private static async startOn(
     served: (folder: string) => string,
     fill: (folder: string) => Promise<void> | void,
-  ): Promise<Stand> {
+  ): Promise<TestBed> {
     const home = mkdtempSync(join(tmpdir(), "unhitch-page-"));
     const folder = join(home, "traces");
     mkdirSync(folder);
     await fill(folder);
-    // Where the golden traces have the names of Windows' functions.
+    // The golden traces' symbols of Windows functions.
     const symbols = join(folder, "symbols");
     const server = spawn(UNHITCH, ["view", served(folder)], {
       stdio: ["ignore", "pipe", "inherit"],
       env: { ...process.env, BROWSER: "true", DISPLAY: "", _NT_SYMBOL_PATH: symbols },
     });
     const address = await firstLine(server);
-    // With scroll bars, as people have them: what only fits without does not fit.
+    // With scroll bars, which take space in real browsers, too.
     const browser = await chromium.launch({
       executablePath: browserPath() ?? "",
       timeout: 90_000,
@@ -110,7 +110,7 @@ export class Stand {
         "--font-render-hinting=none",
       ],
     });
-    return new Stand(folder, address, server, browser);
+    return new TestBed(folder, address, server, browser);
   }
 
   static copy(...files: string[]): (folder: string) => void {
@@ -119,7 +119,7 @@ export class Stand {
     };
   }
 
-  /** A fresh page that has been let in; `query` is what stands behind `?`. */
+  /** Opens a new page with the token; `query` is added to the URL. */
   async page(query = "", options: Parameters<Browser["newContext"]>[0] = {}): Promise<Page> {
     const context: BrowserContext = await this.browser.newContext({
       viewport: { width: 1280, height: 720 },
@@ -128,7 +128,7 @@ export class Stand {
       ...options,
     });
     await context.grantPermissions(["clipboard-read", "clipboard-write"]);
-    // While the page is worked on: what was just built, without building the binary anew.
+    // For work on the page: serves ui/dist, so that the binary need not be rebuilt.
     if (process.env.UNHITCH_DIST) await serveBuilt(context, process.env.UNHITCH_DIST);
     const page = await context.newPage();
     page.setDefaultTimeout(Number(process.env.UNHITCH_PATIENCE ?? 30_000));
@@ -145,29 +145,26 @@ export class Stand {
     const address = new URL(this.address);
     for (const [name, value] of new URLSearchParams(query)) address.searchParams.set(name, value);
     await page.goto(address.href);
-    // The address with the token leads on to the one without.
+    // The URL with the token redirects to the one without.
     await page.waitForURL((url) => !url.searchParams.has("token"));
     await page.waitForSelector(".header");
     return page;
   }
 
-  /** What browser and page complained of since the last time; must be nothing. */
-  quiet(): void {
+  /** Fails if browser or page complained since the last call. */
+  expectNoComplaints(): void {
     const complaints = this.complaints;
     this.complaints = [];
     expect(complaints).toEqual([]);
   }
 
-  /**
-   * The browser itself tells of refused requests; those that a test provokes are taken off the
-   * list.
-   */
-  forgive(what: RegExp): void {
+  /** Drops complaints that a test provokes: the browser reports refused requests. */
+  allow(what: RegExp): void {
     this.complaints = this.complaints.filter((text) => !what.test(text));
   }
 
-  /** Keeps what is on the screen, named after the test that ends with it. */
-  async shoot(page: Page, test: string): Promise<void> {
+  /** Saves a screenshot, named after the test. */
+  async screenshot(page: Page, test: string): Promise<void> {
     mkdirSync(SHOTS, { recursive: true });
     await page.screenshot({
       path: join(
@@ -198,13 +195,13 @@ async function serveBuilt(context: BrowserContext, dist: string): Promise<void> 
   );
 }
 
-/** The address is the first line that the server prints. */
+/** The first line that the server prints: its URL. */
 function firstLine(server: ChildProcess): Promise<string> {
   return new Promise((done, failed) => {
     let text = "";
     server.on("error", failed);
     server.on("exit", (code) =>
-      failed(new Error(`the server ended with ${code} before it told its address`)),
+      failed(new Error(`the server exited with ${code} before it printed its URL`)),
     );
     server.stdout?.on("data", (data: Buffer) => {
       text += data.toString();
@@ -214,14 +211,14 @@ function firstLine(server: ChildProcess): Promise<string> {
   });
 }
 
-/** Opens a trace as a person does: by its name in the list. */
+/** Opens a trace from the list, as a user does. */
 export async function open(page: Page, name: string): Promise<void> {
   await page.getByRole("button", { name, exact: true }).click();
   await page.waitForSelector("[data-answer]");
   await settled(page);
 }
 
-/** Everything that is asked for has come and is drawn. */
+/** Waits until everything requested has arrived and is drawn. */
 export async function settled(page: Page): Promise<void> {
   try {
     await page.waitForFunction(() => {
@@ -240,13 +237,13 @@ export async function settled(page: Page): Promise<void> {
         ),
       ].map((part) => `${part.className} ${part.innerText.slice(0, 80)}`),
     );
-    throw new Error(`never settled: ${open.join("; ") || "nothing is there"}`, {
+    throw new Error(`never settled: ${open.join("; ") || "the page is empty"}`, {
       cause: error,
     });
   }
 }
 
-/** The stretch of time that the timeline shows, in ns. */
+/** The time range that the timeline shows, in ns. */
 export async function shownWindow(page: Page): Promise<{ from: number; to: number }> {
   return page.locator(".timeline").evaluate((element) => ({
     from: Number((element as HTMLElement).dataset.from),
@@ -254,7 +251,7 @@ export async function shownWindow(page: Page): Promise<{ from: number; to: numbe
   }));
 }
 
-/** Does something that changes the timeline's window, and waits until it did. */
+/** Runs an action that changes the timeline's window, and waits for the change. */
 export async function windowChanges(
   page: Page,
   act: () => Promise<unknown>,
@@ -269,22 +266,19 @@ export async function windowChanges(
   return { before, after: await shownWindow(page) };
 }
 
-/**
- * Walks the open stall's chain back from its end by the mouse; what each link says, in order of
- * time.
- */
+/** Steps back through the open stall's chain by mouse. Returns the links' texts in time order. */
 export async function walkBack(page: Page): Promise<string[]> {
   const earlier = page.getByRole("button", { name: "‹ earlier" });
   const links = Number.parseInt(await page.locator("[data-link]").innerText(), 10);
   expect(links).toBeGreaterThan(0);
-  const said: string[] = [];
+  const texts: string[] = [];
   for (let at = links - 1; at >= 0; at--) {
     await earlier.click();
     await page.waitForSelector(`[data-link='${at}']`);
-    said.unshift(await page.locator(".link-details").innerText());
+    texts.unshift(await page.locator(".link-details").innerText());
     expect(new URL(page.url()).searchParams.get("hop")).toBe(String(at));
   }
   expect(await earlier.isDisabled()).toBe(true);
   await settled(page);
-  return said;
+  return texts;
 }

@@ -2,29 +2,29 @@
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { open, STARVE, Stand, settled, shownWindow, unfit, windowChanges } from "./harness";
+import { open, STARVE, settled, shownWindow, skipReason, TestBed, windowChanges } from "./harness";
 
-describe.skipIf(unfit("starve") !== null)("starve", () => {
-  let stand: Stand;
+describe.skipIf(skipReason("starve") !== null)("starve", () => {
+  let bed: TestBed;
   let page: Page;
 
   beforeAll(async () => {
-    stand = await Stand.start(Stand.copy(STARVE));
-    page = await stand.page();
+    bed = await TestBed.start(TestBed.copy(STARVE));
+    page = await bed.page();
   });
-  afterAll(() => stand?.stop());
+  afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
-    await stand.shoot(page, `starve ${task.name}`);
-    stand.quiet();
+    await bed.screenshot(page, `starve ${task.name}`);
+    bed.expectNoComplaints();
   });
 
-  test("the answer comes first, and adds up", async () => {
+  test("the page starts with the answer, and its parts add up", async () => {
     await open(page, "starve.hitch");
     const answer = page.locator("[data-answer]");
     expect(await answer.locator("h1").innerText()).toMatch(/^HANG/);
     expect(await answer.locator(".cause").innerText()).toMatch(/lock starvation/);
     expect(await page.locator("[data-stall-row]").count()).toBeGreaterThan(0);
-    // The parts are the whole, to the nanosecond: by the JSON that the page copies.
+    // The copied JSON's parts add up to the whole, to the nanosecond.
     await page.getByRole("button", { name: "Copy ▾" }).click();
     await page.getByRole("menuitem", { name: "Answer as JSON" }).click();
     const copied = JSON.parse(await page.evaluate(() => navigator.clipboard.readText())) as {
@@ -45,7 +45,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     expect(Math.abs(bar - room)).toBeLessThan(4);
   });
 
-  test("the pictures are saved as SVG and as PNG", async () => {
+  test("the pictures can be saved as SVG and as PNG", async () => {
     const save = async (item: string): Promise<Buffer> => {
       await page.getByRole("button", { name: "Copy ▾" }).click();
       const [download] = await Promise.all([
@@ -57,7 +57,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     const svg = (await save("Picture as SVG")).toString();
     expect(svg).toMatch(/^<svg [^>]*xmlns="http:\/\/www\.w3\.org\/2000\/svg"/);
     expect(svg).toContain("lock held by inspector");
-    // A file of its own knows none of the page's variables.
+    // A stand-alone file has none of the page's variables.
     expect(svg).not.toContain("var(");
     const png = await save("Picture as PNG");
     expect(png.subarray(1, 4).toString()).toBe("PNG");
@@ -98,7 +98,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
   test("the chain is followed with [ and ]", async () => {
     await page.locator("[data-stall-row]").first().click();
     await settled(page);
-    // This chain is one link: from no link both keys lead to it, and beyond it there is nothing.
+    // This chain has one link: both keys lead to it, and none leads beyond it.
     expect(await page.locator("[data-link]").innerText()).toBe("1 link");
     for (const key of ["BracketLeft", "BracketRight"]) {
       await page.locator("[data-stall-row]").first().click();
@@ -120,7 +120,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     }
   });
 
-  test("what advises proves nothing, and what is said of the machine is a stretch of time", async () => {
+  test("advice has no links, and a sentence on the machine links to a time range", async () => {
     await page.locator("[data-stall-row]").first().click();
     await settled(page);
     expect(await page.locator(".clause.remedy").innerText()).toMatch(/^REMEDY/);
@@ -132,7 +132,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     expect(await page.locator(".details").count()).toBe(0);
   });
 
-  test("a clause leads to the event that proves it", async () => {
+  test("a clause links to the event that proves it", async () => {
     await page.locator("[data-stall-row]").first().click();
     await settled(page);
     await page.locator(".answer .text-link[title*='event']").first().click();
@@ -162,7 +162,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.waitForSelector("[data-column='thread'][data-zone='by']");
     await settled(page);
     expect(new URL(page.url()).searchParams.get("by")).toBe("thread");
-    // And by keys: back over the bar, then in again.
+    // By keys: back across the bar, then in again.
     await page.locator("[data-column='thread'] .head-button").focus();
     await page.keyboard.press("Alt+ArrowRight");
     await page.waitForSelector("[data-column='thread'][data-zone='show']");
@@ -184,7 +184,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     expect(await page.locator(".grid-row[data-depth='1']").count()).toBeGreaterThan(0);
   });
 
-  test("a cell filters in place", async () => {
+  test("a cell's menu filters by its value", async () => {
     const name = await page.locator(".grid-row[data-depth='0'] .cell").first().innerText();
     await page.locator(".grid-row[data-depth='0'] .cell").first().click({ button: "right" });
     await page.getByRole("menuitem", { name: /^Only/ }).click();
@@ -198,19 +198,19 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await settled(page);
   });
 
-  test("a wrong filter is explained, and mended", async () => {
+  test("an invalid filter is explained, and can be corrected", async () => {
     await page.getByRole("textbox", { name: "Filter" }).fill("waited >> 5");
     await page.keyboard.press("Enter");
     await page.waitForSelector(".tables .error-box");
     expect(await page.locator(".error-message").innerText()).toMatch(/expected|found/);
-    // The browser tells of the 400 that the page asked for.
+    // The browser reports the 400, which is expected.
     await page.getByRole("textbox", { name: "Filter" }).fill("");
     await page.keyboard.press("Enter");
     await settled(page);
-    stand.forgive(/status of 400/);
+    bed.allow(/status of 400/);
   });
 
-  test("the butterfly of the function that lets the lock go", async () => {
+  test("the butterfly of the function that releases the lock", async () => {
     await page.keyboard.press("Escape");
     await page.locator(".grid").focus();
     await page.keyboard.press("Digit3");
@@ -223,7 +223,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     expect(await page.locator(".wing").last().innerText()).toContain("futex_wake");
   });
 
-  test("search finds, counts and selects, which filters", async () => {
+  test("a search hit can be selected, which filters", async () => {
     await page.keyboard.press("Slash");
     await page.keyboard.type("typing");
     await page.waitForFunction(
@@ -237,7 +237,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     expect(await page.locator("[data-function*='release_document']").count()).toBeGreaterThan(0);
   });
 
-  test("a function filters what has stacks, and the rest says that it does not", async () => {
+  test("a function filters views with stacks; the others show that it does not", async () => {
     const chips = page.getByRole("group", { name: /^Selection/ });
     const samples = async () =>
       (await page.locator(".ranked tbody .num:first-child").allInnerTexts()).reduce(
@@ -279,7 +279,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await settled(page);
   });
 
-  test("a kept mark is in the address", async () => {
+  test("a kept mark is in the URL", async () => {
     await page.keyboard.press("Shift+KeyM");
     await page.waitForFunction(() => new URLSearchParams(location.search).has("marks"));
     const { marks, range } = Object.fromEntries(new URL(page.url()).searchParams) as {
@@ -291,12 +291,12 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.waitForSelector(".timeline");
     await settled(page);
     expect(new URL(page.url()).searchParams.get("marks")).toBe(marks);
-    // The same mark once more takes it away: it was there.
+    // Setting the same mark again removes it.
     await page.keyboard.press("Shift+KeyM");
     await page.waitForFunction(() => !new URLSearchParams(location.search).has("marks"));
   });
 
-  test("the selected stretch of the selected thread is explained like a stall", async () => {
+  test("a selected thread in a selected time range is explained like a stall", async () => {
     await page.keyboard.press("KeyE");
     await page.waitForSelector("[data-answer='0']");
     await settled(page);
@@ -307,7 +307,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await settled(page);
   });
 
-  test("the address shows the same place again", async () => {
+  test("the URL restores the view", async () => {
     await page.keyboard.press("Digit1");
     await settled(page);
     const before = {
@@ -327,7 +327,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     }).toEqual(before);
   });
 
-  test("back goes to where one was", async () => {
+  test("Back returns to the previous view", async () => {
     await page.keyboard.press("Digit3");
     await page.waitForSelector(".stacks");
     await page.goBack();

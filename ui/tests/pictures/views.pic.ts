@@ -1,44 +1,44 @@
 /**
- * Takes the pictures of docs/page.md: each view dark and light, on a small and on a 4K screen, and
- * some that show a part. Run by `tools/page pictures`. They are WebP, and those of 4K half as wide
- * and high, so that the repository stays small.
+ * Takes the pictures for docs/page.md: each view dark and light, on a small and on a 4K screen, and
+ * some details. Run by `tools/page pictures`. They are WebP, and the 4K ones are halved in size, to
+ * keep the repository small.
  */
 import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { STARVE, Stand, settled, unfit, writeGolden } from "../e2e/harness";
+import { STARVE, settled, skipReason, TestBed, writeGolden } from "../e2e/harness";
 
 const INTO = resolve(import.meta.dirname, "../../../docs/images");
-/** Bytes of all pictures together. */
-const LARGEST = 4_000_000;
+/** Maximum size of all pictures together, in bytes. */
+const MAX_TOTAL = 4_000_000;
 const QUALITY = 0.78;
 
 const SMALL = { viewport: { width: 1280, height: 720 } };
-/** 4K as it is looked at: two pixels for one. */
+/** 4K at the usual scaling of 2. */
 const LARGE = { viewport: { width: 1920, height: 1080 }, deviceScaleFactor: 2 };
 
-let stand: Stand;
+let bed: TestBed;
 
 beforeAll(async () => {
-  expect(unfit("pictures")).toBeNull();
+  expect(skipReason("pictures")).toBeNull();
   rmSync(INTO, { recursive: true, force: true });
   mkdirSync(INTO, { recursive: true });
-  stand = await Stand.start(async (folder) => {
+  bed = await TestBed.start(async (folder) => {
     await writeGolden(folder);
-    Stand.copy(STARVE)(folder);
+    TestBed.copy(STARVE)(folder);
   });
 });
 afterAll(async () => {
-  await stand?.stop();
+  await bed?.stop();
   expect(
     readdirSync(INTO).reduce((sum, name) => sum + statSync(join(INTO, name)).size, 0),
-  ).toBeLessThanOrEqual(LARGEST);
+  ).toBeLessThanOrEqual(MAX_TOTAL);
 });
 
-/** A picture as WebP, so much smaller. */
+/** Converts a picture to WebP, reduced by the factor `shrunk`. */
 async function webp(png: Buffer, shrunk: number): Promise<Buffer> {
-  const page = await stand.browser.newPage();
+  const page = await bed.browser.newPage();
   const text = await page.evaluate(
     async ({ base64, shrunk, quality }) => {
       const image = await createImageBitmap(
@@ -64,15 +64,15 @@ async function webp(png: Buffer, shrunk: number): Promise<Buffer> {
 
 async function take(page: Page, name: string, shrunk = 1): Promise<void> {
   await settled(page);
-  // What somebody has just pointed at is no part of the view.
+  // Moves the pointer away, so that nothing is hovered.
   await page.mouse.move(0, 0);
-  await stand.shoot(page, `picture ${name}`);
+  await bed.screenshot(page, `picture ${name}`);
   writeFileSync(join(INTO, `${name}.webp`), await webp(await page.screenshot(), shrunk));
 }
 
 interface View {
   name: string;
-  /** The trace; none for the list of them. */
+  /** The trace; `null` for the list of traces. */
   trace: string | null;
   act?: (page: Page) => Promise<unknown>;
 }
@@ -110,11 +110,11 @@ const VIEWS: readonly View[] = [
       await page.locator(".ranked .name").first().click();
     },
   },
-  // Last, when the others were opened and have told their first answers.
+  // Last: the list shows the first answers of the traces opened before.
   { name: "traces", trace: null },
 ];
 
-/** What else the words of docs/page.md speak of. */
+/** Other details shown in docs/page.md. */
 const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
   { name: "machine", trace: "sixty-three-cores.hitch", colorScheme: "dark" },
   {
@@ -171,8 +171,8 @@ const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
 ];
 
 async function picture(view: View, options: object, name: string, shrunk?: number): Promise<void> {
-  const page = await stand.page(view.trace === null ? "" : `trace=${view.trace}`, options);
-  // The worst stall opens by itself first, as for a user.
+  const page = await bed.page(view.trace === null ? "" : `trace=${view.trace}`, options);
+  // The worst stall opens automatically first.
   await page.waitForSelector(view.trace === null ? "[data-trace]" : "[data-answer]");
   await settled(page);
   await view.act?.(page);

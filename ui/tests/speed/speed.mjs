@@ -2,13 +2,13 @@
  * Measures the page's drawing in headless Chromium against a running server:
  * `UNHITCH_ADDRESS=http://… npm run speed`.
  *
- * `UNHITCH_ADDRESS` is the line that `unhitch view TRACE` prints, with its token; `UNHITCH_TRACE`
- * names a trace when it serves a folder. Prints one line per figure with its goal. Ends with 0 when
- * all goals are met, 1 when one is missed, 2 when nothing could be measured.
+ * `UNHITCH_ADDRESS` is the line that `unhitch view TRACE` prints, with its token. `UNHITCH_TRACE`
+ * names the trace if a folder is served. Prints one line per figure with its goal. Exits with 0 if
+ * all goals are met, 1 if one is missed, 2 if nothing could be measured.
  *
- * *What is measured:* the milliseconds from the start of a frame's callback until its picture is
- * handed to the browser, for every picture drawn while panning and zooming with keys and wheel; the
- * browser's own rastering is in the distance of the frames.
+ * *What is measured:* the time from the start of a frame's callback until its picture is handed to
+ * the browser, for every picture drawn while panning and zooming by keys and wheel. The browser's
+ * own rastering shows in the intervals between frames.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -17,7 +17,7 @@ import { chromium } from "playwright-core";
 const GOALS = { drawMs: 16, memoryMib: 300, usableMs: 3000 };
 const ROUNDS = 60;
 
-/** The browser, looked for as the end-to-end tests do. */
+/** Finds the browser as the end-to-end tests do. */
 function browserPath() {
   const folders = (process.env.PATH ?? "").split(delimiter);
   const names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
@@ -35,6 +35,9 @@ function cannot(why) {
 const at = (sorted, share) =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
 
+const spread = (sorted) =>
+  `median ${at(sorted, 0.5).toFixed(1)} ms, 95 % ${at(sorted, 0.95).toFixed(1)} ms`;
+
 let missed = false;
 function figure(name, text, value, goal, unit) {
   const met = value <= goal;
@@ -43,9 +46,8 @@ function figure(name, text, value, goal, unit) {
 }
 
 /**
- * Memory of a process in MiB, as the system counts it: resident, and its share of that, in which
- * what several of the browser's processes have in common (its code, first of all) is divided among
- * them. Zero where the system does not tell.
+ * A process's memory in MiB: resident (Rss), and its proportional share (Pss), which divides what
+ * the browser's processes have in common, mostly code. Zero if the system does not report it.
  */
 function memoryOf(pid) {
   try {
@@ -135,9 +137,7 @@ try {
     frames.push(...seen.frames);
     const sorted = seen.draws.sort((a, b) => a - b);
     if (sorted.length > 0)
-      console.log(
-        `page ${name}: ${sorted.length} pictures, median ${at(sorted, 0.5).toFixed(1)} ms, 95 % ${at(sorted, 0.95).toFixed(1)} ms`,
-      );
+      console.log(`page ${name}: ${sorted.length} pictures, ${spread(sorted)}`);
   };
   await act("zooming by wheel", async () => {
     for (let n = 0; n < ROUNDS; n++) await turn(0, n % 20 < 14 ? -120 : 120);
@@ -170,9 +170,7 @@ try {
     "ms",
   );
   console.log(`page draw, 95 %: ${at(draws, 0.95).toFixed(1)} ms`);
-  console.log(
-    `page frames: median ${at(frames, 0.5).toFixed(1)} ms, 95 % ${at(frames, 0.95).toFixed(1)} ms apart`,
-  );
+  console.log(`page frames: ${spread(frames)} apart`);
 
   const cdp = await context.newCDPSession(page);
   await cdp.send("Performance.enable");

@@ -55,7 +55,7 @@ describe("lanes as pixels", () => {
     ]);
   });
 
-  test("of several cells in a pixel, the fullest is shown, and idle never hides anything else", () => {
+  test("of several cells in a pixel, the fullest is shown, and idle hides nothing else", () => {
     const keys = new Uint16Array(10);
     const scale = new Scale(range(0, 1000), px(10));
     keysOf(
