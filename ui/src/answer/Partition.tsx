@@ -69,7 +69,7 @@ export function Partition({
           </svg>
         )}
       </div>
-      <div class="beside">
+      <div class="partition-body">
         <table class="parts">
           <tbody>
             {shown.map((share, i) => (

@@ -35,8 +35,8 @@ function markText(r: Range): string {
 }
 
 function parseMark(text: string): Range[] {
-  const moment = /^\d{1,16}$/.test(text) ? range(Number(text), Number(text)) : parseRange(text);
-  return moment === null ? [] : [moment];
+  const mark = /^\d{1,16}$/.test(text) ? range(Number(text), Number(text)) : parseRange(text);
+  return mark === null ? [] : [mark];
 }
 
 function parseRange(text: string | null): Range | null {

@@ -315,11 +315,11 @@ function tooltipLines(x: number, y: number, { row, hit: found, at }: PointerTarg
     return found && view ? hitLines(scene, row, view, found) : [];
   }
   if (at === null) return [];
-  const moment = timeText(ns(at), 1 / scene.scale.pxPerNs);
+  const time = timeText(ns(at), 1 / scene.scale.pxPerNs);
   if (y >= geometry.marks.top) {
     const mark = markAt(scene, x - geometry.labels);
-    return mark ? [mark, moment] : [];
+    return mark ? [mark, time] : [];
   }
   const busy = y >= geometry.curve.top ? curveText(scene, at) : null;
-  return busy ? [busy, moment] : [];
+  return busy ? [busy, time] : [];
 }
