@@ -72,11 +72,11 @@ function traceQuery<T>(
     if (trace === null || !ready()) return null;
     const path = resource();
     if (path === null) return null;
-    const asked = params();
+    const query = params();
     return {
-      key: JSON.stringify([trace, path, asked]),
+      key: JSON.stringify([trace, path, query]),
       subject: trace,
-      fetch: (signal: AbortSignal) => getJson<T>(tracePath(trace, path), asked, signal),
+      fetch: (signal: AbortSignal) => getJson<T>(tracePath(trace, path), query, signal),
     };
   });
 }

@@ -12,7 +12,8 @@ import * as store from "../state/store";
 import { count, durationText, percent, plural } from "../units";
 import { functionMenu } from "./StackFrames";
 
-function params() {
+/** Parameters of both queries. */
+function stackParams() {
   const { of, by } = store.stacks.value;
   return { of, by, ...whereParams(store.selection.value, of) };
 }
@@ -23,22 +24,22 @@ export function Butterfly() {
       ranking: liveQuery<Ranking>(() => {
         const trace = store.trace.value;
         if (trace === null || !status.value.data?.ready.tables) return null;
-        const asked = { ...params(), limit: 500 };
+        const params = { ...stackParams(), limit: 500 };
         return {
-          key: JSON.stringify([trace, asked]),
-          subject: `${trace} ${asked.of} ${asked.by}`,
-          fetch: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal),
+          key: JSON.stringify([trace, params]),
+          subject: `${trace} ${params.of} ${params.by}`,
+          fetch: (signal) => getJson(tracePath(trace, "butterfly"), params, signal),
         };
       }),
       wings: liveQuery<Wings>(() => {
         const trace = store.trace.value;
         const name = store.stacks.value.function;
         if (trace === null || name === "" || !status.value.data?.ready.tables) return null;
-        const asked = { ...params(), function: name };
+        const params = { ...stackParams(), function: name };
         return {
-          key: JSON.stringify([trace, asked]),
+          key: JSON.stringify([trace, params]),
           subject: name,
-          fetch: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal),
+          fetch: (signal) => getJson(tracePath(trace, "butterfly"), params, signal),
         };
       }),
     }),

@@ -12,16 +12,16 @@ import { count, plural } from "../units";
 
 export function HotFunctions() {
   const queries = useMemo(() => {
-    const hotQuery = <T,>(function_: () => string | null) =>
+    const hotQuery = <T,>(functionName: () => string | null) =>
       liveQuery<T>(() => {
         const trace = store.trace.value;
-        const name = function_();
+        const name = functionName();
         if (trace === null || name === null || !status.value.data?.ready.tables) return null;
-        const asked = { ...whereParams(store.selection.value, "sample"), function: name };
+        const params = { ...whereParams(store.selection.value, "sample"), function: name };
         return {
-          key: JSON.stringify([trace, asked]),
+          key: JSON.stringify([trace, params]),
           subject: `${trace} ${name}`,
-          fetch: (signal) => getJson(tracePath(trace, "hot"), asked, signal),
+          fetch: (signal) => getJson(tracePath(trace, "hot"), params, signal),
         };
       });
     return {

@@ -13,13 +13,13 @@ import * as store from "../state/store";
 const NAMES = { wait: "Waited in", wake: "Woken from", sample: "Executing" } as const;
 
 export function StackFrames({ stack }: { stack: StackRef }) {
-  const asked = useMemo(() => signal(stack), []);
-  asked.value = stack;
+  const shown = useMemo(() => signal(stack), []);
+  shown.value = stack;
   const query = useMemo(
     () =>
       liveQuery<StackAnswer>(() => {
         const trace = store.trace.value;
-        const { stack: id, kind } = asked.value;
+        const { stack: id, kind } = shown.value;
         return trace === null
           ? null
           : {

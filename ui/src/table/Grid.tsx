@@ -60,7 +60,7 @@ export function Grid({ of, onStack }: GridProps) {
   const whole = widths.reduce((sum, width) => sum + width, 0);
 
   useEffect(() => {
-    model.want(visible.first, visible.last);
+    model.requestRows(visible.first, visible.last);
   });
 
   const goTo = (index: number) => {

@@ -65,7 +65,7 @@ export function pageParams(of: Arrangement, level: tree.Level, offset: number, l
 }
 
 /** Requests the missing pages of a screen of rows. */
-export function want(from: number, to: number): void {
+export function requestRows(from: number, to: number): void {
   const trace = store.trace.peek();
   const of = arrangement.peek();
   if (trace === null || of === null || error.peek() !== null) return;
@@ -78,21 +78,21 @@ async function load(
   level: tree.Level,
   page: number,
 ): Promise<void> {
-  const mine = controller;
+  const request = controller;
   pending.value += 1;
   try {
     const data = await getJson<TablePage>(
       tracePath(trace, "table"),
       pageParams(of, level, page * tree.PAGE, tree.PAGE),
-      mine.signal,
+      request.signal,
     );
-    if (mine !== controller) return;
+    if (request !== controller) return;
     tree.fill(level, page, data);
     version.value += 1;
   } catch (failure) {
-    if (mine === controller && !isAbort(failure)) error.value = asApiError(failure);
+    if (request === controller && !isAbort(failure)) error.value = asApiError(failure);
   } finally {
-    if (mine === controller) pending.value -= 1;
+    if (request === controller) pending.value -= 1;
   }
 }
 
@@ -124,7 +124,7 @@ export function reload(): void {
   error.value = null;
   pending.value = 0;
   version.value = version.peek() + 1;
-  if (arrangement.peek() !== null) want(0, 1);
+  if (arrangement.peek() !== null) requestRows(0, 1);
 }
 
 export function toggle(entry: tree.VisibleRow): void {

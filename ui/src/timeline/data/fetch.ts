@@ -30,60 +30,60 @@ export const pending = signal(0);
 const RETRY_MS = 400;
 
 /**
- * Keeps up with data needs that change all the time. Lets a request finish as long as its answer is
- * useful, and then sends the one wanted by then.
+ * Serves a need for data that changes all the time. Lets a request finish as long as its answer is
+ * useful, and then sends the one needed by then.
  */
-class Fetcher<W> {
-  private current: { want: W; controller: AbortController } | null = null;
-  private refused = "";
+class Fetcher<R> {
+  private current: { request: R; controller: AbortController } | null = null;
+  private failed = "";
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   constructor(
-    private readonly wanted: () => W | null,
-    private readonly useful: (want: W) => boolean,
-    private readonly bring: (want: W, signal: AbortSignal) => Promise<void>,
+    private readonly next: () => R | null,
+    private readonly isUseful: (request: R) => boolean,
+    private readonly load: (request: R, signal: AbortSignal) => Promise<void>,
   ) {}
 
-  poke(): void {
+  update(): void {
     if (this.current) {
-      if (this.useful(this.current.want)) return;
+      if (this.isUseful(this.current.request)) return;
       this.stop();
     }
-    const want = this.wanted();
-    // A request that failed is not repeated until something else is wanted.
-    if (want === null || JSON.stringify(want) === this.refused) return;
-    const mine = { want, controller: new AbortController() };
-    this.current = mine;
+    const request = this.next();
+    // A request that failed is not repeated until another one is needed.
+    if (request === null || JSON.stringify(request) === this.failed) return;
+    const started = { request, controller: new AbortController() };
+    this.current = started;
     pending.value += 1;
-    this.bring(want, mine.controller.signal)
+    this.load(request, started.controller.signal)
       .then(() => {
-        this.refused = "";
+        this.failed = "";
         return null;
       })
       .catch((error: unknown) => {
-        if (isAbort(error) || this.current !== mine) return;
-        this.refused = JSON.stringify(want);
+        if (isAbort(error) || this.current !== started) return;
+        this.failed = JSON.stringify(request);
         const { status: code, message, hint } = asApiError(error);
         if (code !== 503) {
           model.problem.value = hint ? `${message}. ${hint}` : message;
           return;
         }
         this.timer = setTimeout(() => {
-          this.refused = "";
-          this.poke();
+          this.failed = "";
+          this.update();
         }, RETRY_MS);
       })
       .finally(() => {
         pending.value -= 1;
-        if (this.current !== mine) return;
+        if (this.current !== started) return;
         this.current = null;
-        this.poke();
+        this.update();
       });
   }
 
   stop(): void {
     clearTimeout(this.timer);
-    this.refused = "";
+    this.failed = "";
     const current = this.current;
     this.current = null;
     current?.controller.abort();
@@ -114,13 +114,13 @@ const viewFetcher = new Fetcher<ViewRequest>(
     drawable()
       ? nextRequest(model.views, near(), store.window.peek(), width(), store.extent.peek())
       : null,
-  (want) => stillUseful(want, store.window.peek(), width()),
-  async (want, signal) => {
+  (request) => stillUseful(request, store.window.peek(), width()),
+  async (request, signal) => {
     const params: Params = {
-      from: Math.floor(want.from),
-      to: Math.ceil(want.to),
-      px: want.columns,
-      lanes: want.lanes,
+      from: Math.floor(request.from),
+      to: Math.ceil(request.to),
+      px: request.columns,
+      lanes: request.lanes,
     };
     const bytes = await getBytes(path("view"), params, signal);
     for (const view of decode(bytes)) model.views.set(view.lane, view);
@@ -147,11 +147,11 @@ const curveFetcher = new Fetcher<CurveRequest>(
           };
     return fitsWell(known, window, width(), whole) ? null : withMargin(window, width(), whole);
   },
-  (want) => stillUseful({ ...want, lanes: [] }, store.window.peek(), width()),
-  async (want, signal) => {
+  (request) => stillUseful({ ...request, lanes: [] }, store.window.peek(), width()),
+  async (request, signal) => {
     model.curve.value = await getJson<Curve>(
       path("curve"),
-      { from: Math.floor(want.from), to: Math.ceil(want.to), px: want.columns },
+      { from: Math.floor(request.from), to: Math.ceil(request.to), px: request.columns },
       signal,
     );
   },
@@ -166,18 +166,18 @@ let lanesFor = "";
 const wantedLanes = (): ListRequest | null => {
   const trace = store.trace.peek();
   if (trace === null || !ready()) return null;
-  const want = {
+  const request = {
     trace,
     params: { ...selectionParams(store.selection.peek()), stall: store.stall.peek() },
   };
-  return JSON.stringify(want) === lanesFor ? null : want;
+  return JSON.stringify(request) === lanesFor ? null : request;
 };
 const lanesFetcher = new Fetcher<ListRequest>(
   wantedLanes,
-  (want) => wantedLanes() !== null && JSON.stringify(wantedLanes()) === JSON.stringify(want),
-  async (want, signal) => {
-    const data = await getJson<Lanes>(tracePath(want.trace, "lanes"), want.params, signal);
-    lanesFor = JSON.stringify(want);
+  (request) => wantedLanes() !== null && JSON.stringify(wantedLanes()) === JSON.stringify(request),
+  async (request, signal) => {
+    const data = await getJson<Lanes>(tracePath(request.trace, "lanes"), request.params, signal);
+    lanesFor = JSON.stringify(request);
     lanesWithSamples = new Set(
       [...data.cpus, ...data.processes.flatMap((p) => p.threads)]
         .filter((l) => l.samples > 0)
@@ -237,8 +237,8 @@ export function start(): () => void {
     effect(() => {
       void [store.trace.value, store.selection.value, store.stall.value, ready()];
       untracked(() => {
-        lanesFetcher.poke();
-        marksFetcher.poke();
+        lanesFetcher.update();
+        marksFetcher.update();
       });
     }),
     effect(() => {
@@ -249,7 +249,7 @@ export function start(): () => void {
         model.canvasGeometry.value,
         ready(),
       ];
-      untracked(() => curveFetcher.poke());
+      untracked(() => curveFetcher.update());
     }),
     effect(() => {
       void [
@@ -261,7 +261,7 @@ export function start(): () => void {
         model.scroll.value,
         ready(),
       ];
-      untracked(() => viewFetcher.poke());
+      untracked(() => viewFetcher.update());
     }),
   ];
   return () => {

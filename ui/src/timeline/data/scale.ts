@@ -12,12 +12,12 @@ const length = (r: Range): number => r.to - r.from;
 
 /** Moves the window into the trace, keeping its length if the trace allows. */
 export function within(r: Range, whole: Range): Range {
-  const most = Math.max(length(whole), 1);
-  const least = Math.min(MIN_WINDOW_NS, most);
-  const wanted = Math.min(Math.max(length(r), least), most);
+  const max = Math.max(length(whole), 1);
+  const min = Math.min(MIN_WINDOW_NS, max);
+  const wanted = Math.min(Math.max(length(r), min), max);
   const from = Math.min(
     Math.max(r.from - (wanted - length(r)) / 2, whole.from),
-    whole.from + most - wanted,
+    whole.from + max - wanted,
   );
   return range(from, from + wanted);
 }
