@@ -48,7 +48,7 @@ export function SelectionBar() {
           </span>
           <button
             type="button"
-            aria-label={`Remove the filter by ${chip.what}`}
+            aria-label={`Remove the selected ${chip.what}`}
             onClick={() => store.select(chip.clear)}
           >
             ✕

@@ -270,7 +270,7 @@ describe.skipIf(skipReason("starve") !== null)("starve", () => {
     await page.getByRole("button", { name: "Waits", exact: true }).click();
     await settled(page);
     expect(await page.locator(".tables > .note").count()).toBe(0);
-    await page.getByRole("button", { name: "Remove the filter by function" }).click();
+    await page.getByRole("button", { name: "Remove the selected function" }).click();
     await page.keyboard.press("Slash");
     await page.keyboard.type("typing");
     await page.waitForSelector("#search-hits [role=option]");
