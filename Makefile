@@ -42,11 +42,13 @@ fuzz: ## fuzz every reader for FUZZ_SECONDS (60), or only FUZZ_TARGET
 fmt: ## format the code
 	@tools/setup lint
 	@$(CARGO) fmt --all
+	@tools/page format
 
-lint: ## check formatting, lints and dependencies
+lint: ## check format, lints, licences and known faults of dependencies
 	@tools/setup lint
 	@$(CARGO) fmt --all --check
 	@$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@tools/page lint
 	@tools/check-dependencies
 
 clean: ## remove build output and the demo

@@ -353,15 +353,15 @@ fn kernel_code_of_another_machine_takes_its_image() {
     let trace = folder.path().join("kernel.data");
     std::fs::write(&trace, made.file()).unwrap();
     assert!(text(&[], &trace).contains("[kernel]+0xffffffff81234567"));
-    let text = text(&["--function", "[kernel]+0xffffffff81234567"], &trace);
+    let code = text(&["--function", "[kernel]+0xffffffff81234567"], &trace);
     assert!(
-        text.contains("NO CODE   the trace is from another machine; give the kernel that was recorded with --kernel-image VMLINUX"),
-        "{text}"
+        code.contains("NO CODE   the trace is from another machine; give the kernel that was recorded with --kernel-image VMLINUX"),
+        "{code}"
     );
     assert!(
-        text.contains("KERNEL    while the kernel has interrupts disabled")
-            && text.contains("ffffffff81234567"),
-        "{text}"
+        code.contains("KERNEL    while the kernel has interrupts disabled")
+            && code.contains("ffffffff81234567"),
+        "{code}"
     );
     let image = this_program();
     let wrong = text(

@@ -1,4 +1,6 @@
-// Logic only: nothing here needs a browser.
+// Logic tests: none needs a browser.
 import { defineConfig } from "vitest/config";
 
-export default defineConfig({ test: { include: ["src/**/*.test.ts"], environment: "node" } });
+export default defineConfig({
+  test: { include: ["src/**/*.test.ts", "tests/*.test.ts"], environment: "node" },
+});

@@ -1,9 +1,12 @@
 import { expect, test } from "vitest";
 import { all, available, chordOf, chordText, register, run } from "./commands";
 
-const key = (code: string, modifiers: Partial<Record<"ctrlKey" | "metaKey" | "altKey" | "shiftKey", boolean>> = {}) => ({ code, ctrlKey: false, metaKey: false, altKey: false, shiftKey: false, ...modifiers });
+const key = (
+  code: string,
+  modifiers: Partial<Record<"ctrlKey" | "metaKey" | "altKey" | "shiftKey", boolean>> = {},
+) => ({ code, ctrlKey: false, metaKey: false, altKey: false, shiftKey: false, ...modifiers });
 
-test("chords name the key's place and the modifiers in one order", () => {
+test("chords name the physical key, with modifiers in a fixed order", () => {
   expect(chordOf(key("KeyP", { shiftKey: true, ctrlKey: true }))).toBe("Ctrl+Shift+KeyP");
   expect(chordOf(key("KeyK", { metaKey: true }))).toBe("Ctrl+KeyK");
   expect(chordText("Ctrl+Shift+KeyP")).toBe("Ctrl+Shift+P");
@@ -11,14 +14,16 @@ test("chords name the key's place and the modifiers in one order", () => {
   expect(chordText("Shift+Slash")).toBe("?");
 });
 
-test("commands come and go together, and no two have one name", () => {
+test("commands are registered and unregistered together, and their ids are unique", () => {
   let ran = 0;
   let possible = false;
   const away = register(
     { id: "a", group: "View", title: "A", run: () => (ran += 1) },
     { id: "b", group: "View", title: "B", when: () => possible, run: () => (ran += 10) },
   );
-  expect(() => register({ id: "a", group: "View", title: "again", run: () => {} })).toThrow("two commands");
+  expect(() => register({ id: "a", group: "View", title: "again", run: () => {} })).toThrow(
+    "two commands",
+  );
   expect(run("a")).toBe(true);
   expect(run("b")).toBe(false);
   possible = true;

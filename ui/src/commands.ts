@@ -1,34 +1,44 @@
 /**
- * The one registry of commands: palette, keys and the help are all made from it.
+ * The registry of commands, from which palette, key bindings and help are built.
  *
- * Keys are physical (`KeyboardEvent.code`), so that WASD is where the fingers are on any layout. Modifiers stand before in the order
- * Ctrl, Alt, Shift: `Shift+KeyM`, `Ctrl+Shift+KeyP`; Cmd counts as Ctrl.
+ * Keys are physical (`KeyboardEvent.code`), so that WASD is under the same fingers on any layout.
+ * Modifiers come first, in the order Ctrl, Alt, Shift: `Shift+KeyM`, `Ctrl+Shift+KeyP`. Cmd counts
+ * as Ctrl.
  */
 import { signal } from "@preact/signals";
 
 export interface Command {
-  /** `timeline.zoom-in`: unique. */
+  /** Unique, such as `timeline.zoom-in`. */
   readonly id: string;
-  /** Part of the help it stands in. */
-  readonly group: "Trace" | "View" | "Timeline" | "Wait chain" | "Selection" | "Table" | "Stacks" | "Copy" | "Help";
+  /** The section of the help that lists it. */
+  readonly group:
+    | "Trace"
+    | "View"
+    | "Timeline"
+    | "Wait chain"
+    | "Selection"
+    | "Table"
+    | "Stacks"
+    | "Copy"
+    | "Help";
   readonly title: string;
   readonly keys?: readonly string[];
-  /** Whether it makes sense now; absent means always. */
+  /** Whether it can run now. Absent: always. */
   readonly when?: () => boolean;
-  /** Runs also on the repeats of a held key; otherwise only the first counts. */
+  /** Also runs on the repeats of a held key. */
   readonly repeats?: boolean;
-  /** Runs also while a text is typed into a field. */
+  /** Also runs while the user types into a field. */
   readonly inFields?: boolean;
-  /** `held` is true for a key (with `released` called at its end), false from the palette. */
+  /** `held`: run by a key, so that `released` will follow. False if run from the palette. */
   readonly run: (held: boolean) => void;
   readonly released?: () => void;
 }
 
 const commands = new Map<string, Command>();
-/** Counts registrations, so that the palette follows. */
+/** Changes with each registration, so that the palette updates. */
 export const registered = signal(0);
 
-/** Adds commands; the result takes them away again, to be called when the part that owns them goes. */
+/** Registers commands. Returns a function that unregisters them, for when their owner unmounts. */
 export function register(...list: Command[]): () => void {
   for (const command of list) {
     if (commands.has(command.id)) throw new Error(`two commands are called ${command.id}`);
@@ -41,7 +51,7 @@ export function register(...list: Command[]): () => void {
   };
 }
 
-/** All commands in the order in which they were registered. */
+/** All commands in order of registration. */
 export function all(): Command[] {
   return [...commands.values()];
 }
@@ -50,7 +60,7 @@ export function available(command: Command): boolean {
   return command.when?.() ?? true;
 }
 
-/** Runs a command by its id, as buttons do; says whether it existed and could run. */
+/** Runs a command by its id, as buttons do. Returns whether it exists and could run. */
 export function run(id: string): boolean {
   const command = commands.get(id);
   if (!command || !available(command)) return false;
@@ -58,8 +68,10 @@ export function run(id: string): boolean {
   return true;
 }
 
-/** The chord of a key event in the form that `Command.keys` is written in. */
-export function chordOf(event: Pick<KeyboardEvent, "code" | "ctrlKey" | "metaKey" | "altKey" | "shiftKey">): string {
+/** A key event's chord, in the form of `Command.keys`. */
+export function chordOf(
+  event: Pick<KeyboardEvent, "code" | "ctrlKey" | "metaKey" | "altKey" | "shiftKey">,
+): string {
   const parts: string[] = [];
   if (event.ctrlKey || event.metaKey) parts.push("Ctrl");
   if (event.altKey) parts.push("Alt");
@@ -68,7 +80,7 @@ export function chordOf(event: Pick<KeyboardEvent, "code" | "ctrlKey" | "metaKey
   return parts.join("+");
 }
 
-/** A chord as people read it: `Ctrl+Shift+P`, `[`. */
+/** A chord for display: `Ctrl+Shift+P`, `[`. */
 export function chordText(chord: string): string {
   const names: Record<string, string> = {
     BracketLeft: "[",
@@ -95,18 +107,23 @@ export function chordText(chord: string): string {
 
 const held = new Map<string, Command>();
 
-/** Whether typing goes into this element. */
+/** Whether this element takes typed text. */
 function isField(target: EventTarget | null): boolean {
-  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
+  return (
+    target instanceof HTMLElement &&
+    (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName))
+  );
 }
 
-/** Binds the keys of all commands; call once. Views that handle a key themselves call `preventDefault` and are left alone. */
+/** Binds the keys of all commands; call once. A view that handles a key calls `preventDefault`. */
 export function listen(to: Window): void {
   to.addEventListener("keydown", (event) => {
     if (event.defaultPrevented || event.isComposing) return;
     const chord = chordOf(event);
     const typing = isField(event.target);
-    const command = all().find((c) => c.keys?.includes(chord) && (!typing || c.inFields) && available(c));
+    const command = all().find(
+      (c) => c.keys?.includes(chord) && (!typing || c.inFields) && available(c),
+    );
     if (!command) return;
     event.preventDefault();
     if (event.repeat && !command.repeats) return;
@@ -114,8 +131,10 @@ export function listen(to: Window): void {
     if (command.released) held.set(event.code, command);
   });
   to.addEventListener("keyup", (event) => release(event.code));
-  // A key that is let go in another window is never reported.
-  to.addEventListener("blur", () => [...held.keys()].forEach(release));
+  // A key released in another window is never reported.
+  to.addEventListener("blur", () => {
+    for (const code of [...held.keys()]) release(code);
+  });
 }
 
 function release(code: string): void {

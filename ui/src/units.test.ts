@@ -1,7 +1,17 @@
 import { expect, test } from "vitest";
-import { bytesText, confine, count, durationText, ns, percent, plural, range, timeText } from "./units";
+import {
+  bytesText,
+  confine,
+  count,
+  durationText,
+  ns,
+  percent,
+  plural,
+  range,
+  timeText,
+} from "./units";
 
-test("durations read like those of the command line", () => {
+test("durations are formatted as on the command line", () => {
   const cases: [number, string][] = [
     [0, "0 ns"],
     [12, "12 ns"],
@@ -18,19 +28,19 @@ test("durations read like those of the command line", () => {
   for (const [value, text] of cases) expect(durationText(value)).toBe(text);
 });
 
-test("a point in time has the digits that the resolution can tell apart", () => {
+test("a point in time has the digits that the resolution resolves", () => {
   expect(timeText(ns(563_000_000), 1e6)).toBe("0.563 s");
   expect(timeText(ns(1_103_204_000), 1000)).toBe("1.103 204 s");
   expect(timeText(ns(1), 1)).toBe("0.000 000 001 s");
 });
 
-test("a share is cut, so that only all of it reads as all", () => {
+test("a share is truncated: only the whole reads as 100 %", () => {
   expect(percent(9_999, 10_000)).toBe("99.9 %");
   expect(percent(10_000, 10_000)).toBe("100.0 %");
   expect(percent(1, 0)).toBe("–");
 });
 
-test("a stretch is moved into the trace, and cut only when it is longer", () => {
+test("a range is moved into the trace, and clipped only if it is longer", () => {
   const whole = range(0, 1000);
   expect(confine(range(-50, 50), whole)).toEqual(range(0, 100));
   expect(confine(range(950, 1050), whole)).toEqual(range(900, 1000));

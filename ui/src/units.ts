@@ -1,24 +1,24 @@
 /**
- * Numbers that must not be mixed up, as branded types, and how people read them.
+ * Branded number types for quantities that must not be mixed up, and their formatting.
  *
- * Why all times are relative to the trace's start: a machine that is up for 104 days has a clock beyond 2^53 ns, which a JavaScript
- * number cannot hold. An offset into a recording always fits.
+ * Why all times are relative to the trace's start: after 104 days of uptime a machine's clock
+ * exceeds 2^53 ns, which a JavaScript number cannot hold. An offset into a recording always fits.
  */
 
 declare const brand: unique symbol;
 type Branded<T, B extends string> = T & { readonly [brand]: B };
 
-/** A point in time: nanoseconds since the trace's origin, which `unhitch info` states. */
+/** A point in time: nanoseconds since the trace's origin, which `unhitch info` prints. */
 export type Ns = Branded<number, "Ns">;
 /** A length of time in nanoseconds. */
 export type Duration = Branded<number, "Duration">;
-/** A length or place on the screen in CSS pixels. */
+/** A length or position on the screen in CSS pixels. */
 export type Px = Branded<number, "Px">;
-/** Index of a thread in the trace's list of threads; stable for a file. */
+/** Index into the trace's list of threads. Stable for a given file. */
 export type ThreadIx = Branded<number, "ThreadIx">;
-/** Index of a process in the trace's list of processes; stable for a file. */
+/** Index into the trace's list of processes. Stable for a given file. */
 export type ProcessIx = Branded<number, "ProcessIx">;
-/** Number of a stall as `unhitch why` numbers them, from 1. */
+/** A stall's number, from 1, as in `unhitch why`. */
 export type StallId = Branded<number, "StallId">;
 
 export const ns = (value: number): Ns => value as Ns;
@@ -28,23 +28,26 @@ export const threadIx = (value: number): ThreadIx => value as ThreadIx;
 export const processIx = (value: number): ProcessIx => value as ProcessIx;
 export const stallId = (value: number): StallId => value as StallId;
 
-/** A stretch of time, `from` inclusive, `to` exclusive. */
+/** A time range: `from` inclusive, `to` exclusive. */
 export interface Range {
   readonly from: Ns;
   readonly to: Ns;
 }
 
-export const range = (from: number, to: number): Range => ({ from: ns(Math.min(from, to)), to: ns(Math.max(from, to)) });
+export const range = (from: number, to: number): Range => ({
+  from: ns(Math.min(from, to)),
+  to: ns(Math.max(from, to)),
+});
 export const lengthOf = (r: Range): Duration => duration(r.to - r.from);
 
-/** The part of `inner` within `outer`, moved rather than cut where it fits, and never empty. */
+/** Fits `inner` into `outer`: moves it if that is enough, else clips it. Never empty. */
 export function confine(inner: Range, outer: Range): Range {
   const length = Math.max(1, Math.min(inner.to - inner.from, outer.to - outer.from));
   const from = Math.min(Math.max(inner.from, outer.from), outer.to - length);
   return range(from, from + length);
 }
 
-/** A duration as people read it: `2.810 s`, `22.0 ms`, `7.6 µs`, `12 ns`; the same form as the command line's. */
+/** Formats a duration as the command line does: `2.810 s`, `22.0 ms`, `7.6 µs`, `12 ns`. */
 export function durationText(value: number): string {
   const sign = value < 0 ? "−" : "";
   const n = Math.abs(value);
@@ -54,30 +57,30 @@ export function durationText(value: number): string {
   return `${sign}${Math.round(n)} ns`;
 }
 
-/** A point in time of the recording, with as many digits as `resolution` (in ns) can tell apart: `1.103 204 s`. */
+/** Formats a point in time with the digits that `resolution` (in ns) resolves: `1.103 204 s`. */
 export function timeText(at: Ns, resolution = 1e6): string {
   const digits = Math.min(9, Math.max(3, Math.ceil(9 - Math.log10(Math.max(1, resolution)))));
   const [whole = "0", fraction = ""] = (at / 1e9).toFixed(digits).split(".");
   return `${thousands(whole)}.${fraction.replace(/(\d{3})(?=\d)/g, "$1 ")} s`;
 }
 
-/** A number with commas: `5,768`. */
+/** Formats a count: `5,768`. */
 export function count(value: number): string {
   return thousands(String(Math.round(value)));
 }
 
-/** A count with its noun: `1 stall`, `5,768 wake-ups`. */
+/** Formats a count with its noun: `1 stall`, `5,768 wake-ups`. */
 export function plural(value: number, one: string, many = `${one}s`): string {
   return `${count(value)} ${value === 1 ? one : many}`;
 }
 
-/** A share with one digit, cut rather than rounded so that 99.97 % does not read as all: `99.9 %`. */
+/** Formats a share: `99.9 %`. Truncates, so that 99.97 % does not read as all of it. */
 export function percent(part: number, whole: number): string {
   if (whole <= 0) return "–";
   return `${(Math.floor((part / whole) * 1000 + 1e-9) / 10).toFixed(1)} %`;
 }
 
-/** A size of a file: `14.2 MiB`. */
+/** Formats a file size: `14.2 MiB`. */
 export function bytesText(value: number): string {
   if (value < 1024) return `${value} B`;
   const units = ["KiB", "MiB", "GiB", "TiB"];

@@ -1,34 +1,38 @@
-/** The view that the page opens on: the stalls, and the open one's answer. */
+/** The Answers view, which the page opens with: the list of stalls and the open stall's answer. */
 import { effect } from "@preact/signals";
-import { asApiError } from "../api/ask";
 import { getText, tracePath } from "../api/client";
-import { remember, stallDetail, stalls, summary } from "../api/data";
-import { whoText } from "../api/who";
+import { rememberName, stallDetail, stalls, summary } from "../api/data";
+import { asApiError } from "../api/query";
 import type { ChainLink, StallAnswer } from "../api/types";
-import { openMenu } from "../parts/Menu";
+import { whoText } from "../api/who";
+import { copy, download, svgToPng } from "../copy";
+import { navigateTo } from "../navigate";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { openMenu } from "../parts/MenuHost";
 import { svgText } from "../parts/svg";
-import { Busy, Trouble } from "../parts/Trouble";
-import { copy, download, svgToPng } from "../shell/copy";
 import * as store from "../state/store";
 import { durationText, percent, plural, timeText } from "../units";
 import { Clauses } from "./Clauses";
-import { markdown } from "./clauses";
-import { follow } from "./follow";
 import { linked, mentions } from "./mentions";
 import { Partition } from "./Partition";
 import { StallList } from "./StallList";
+import { markdown } from "./spans";
 import "./answer.css";
 
-/** The worst stall opens by itself: the answer comes first. */
+/** The trace whose worst stall was opened automatically, so that the page starts with an answer. */
 let openedFor: string | null = null;
 effect(() => {
   const worst = stalls.value.data?.stalls[0];
   const trace = store.trace.value;
   if (trace === null) openedFor = null;
-  // Before the summary nobody knows how long the trace is, and so where in it the stall is.
+  // The trace's extent, which places the stall, comes with the summary.
   if (!worst || trace === null || summary.value.data === null || openedFor === trace) return;
   openedFor = trace;
-  const untouched = store.stall.peek() === null && store.shown.peek() === null && !store.isSelecting(store.selection.peek()) && store.view.peek() === "answers";
+  const untouched =
+    store.stall.peek() === null &&
+    store.shown.peek() === null &&
+    !store.isSelecting(store.selection.peek()) &&
+    store.view.peek() === "answers";
   if (untouched) store.openStall(worst.id, worst);
 });
 
@@ -49,17 +53,25 @@ function Open() {
   const { data, error, loading } = stallDetail.value;
   if (store.stall.value === null && !store.canExplain.value) {
     const none = stalls.value.data?.stalls.length === 0;
-    return <p class="empty">{none ? "Nothing hung for long enough to be told. Tables and Stacks show what the threads did." : "Choose a stall on the left, or in the picture above."}</p>;
+    return (
+      <p class="empty">
+        {none
+          ? "Nothing hung long enough to report. Tables and Stacks show what the threads did."
+          : "Choose a stall on the left or in the overview above."}
+      </p>
+    );
   }
-  if (error) return <Trouble error={error} />;
-  if (!data) return <Busy what="Following the waits …" />;
+  if (error) return <ErrorMessage error={error} />;
+  if (!data) return <Busy what="Following the wait chain …" />;
   return <Answer answer={data} stale={loading} />;
 }
 
 function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
-  for (const lane of answer.lanes) remember(lane.who);
+  for (const lane of answer.lanes) rememberName(lane.who);
   const known = mentions(answer);
-  const clauses = answer.clauses.map((clause) => (clause.kind === "headline" ? clause : linked(clause, known)));
+  const clauses = answer.clauses.map((clause) =>
+    clause.kind === "headline" ? clause : linked(clause, known),
+  );
   const chain = clauses.filter((clause) => clause.kind === "chain");
   return (
     <article class="answer" data-answer={answer.id} aria-busy={stale} aria-labelledby="answer-head">
@@ -67,7 +79,12 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
         <h1 id="answer-head">
           <Clauses clauses={clauses} kinds={["headline"]} />
         </h1>
-        <button class="btn" aria-haspopup="menu" onClick={(event) => openMenu("Copy the answer", copies(answer), event.currentTarget)}>
+        <button
+          type="button"
+          class="btn"
+          aria-haspopup="menu"
+          onClick={(event) => openMenu("Copy the answer", copies(answer), event.currentTarget)}
+        >
           Copy ▾
         </button>
       </header>
@@ -81,12 +98,12 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
         </div>
       </Partition>
       {chain.length > 0 && (
-        <section aria-label="The wait chain">
+        <section aria-label="Wait chain">
           <h2 class="section-title">
-            The wait chain
-            <Walk answer={answer} />
+            Wait chain
+            <ChainButtons answer={answer} />
           </h2>
-          <Hop answer={answer} />
+          <LinkDetails answer={answer} />
           <div class="chain">
             <Clauses clauses={chain} kinds={["chain"]} />
           </div>
@@ -96,42 +113,69 @@ function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
   );
 }
 
-/** Goes along the chain: what `[` and `]` do. */
-function Walk({ answer }: { answer: StallAnswer }) {
-  const at = store.hop.value;
+/** Buttons for what `[` and `]` do: step along the chain. */
+function ChainButtons({ answer }: { answer: StallAnswer }) {
+  const at = store.chainLink.value;
   const go = (to: number) => {
     const link = answer.chain[to];
     if (!link) return;
-    store.hop.value = to;
-    follow({ lane: link.lane, from: link.from, to: link.to });
+    store.chainLink.value = to;
+    navigateTo({ lane: link.lane, from: link.from, to: link.to });
   };
   const last = answer.chain.length - 1;
   return (
     <span class="walk">
-      <button class="btn small" disabled={at === 0} onClick={() => go(at === null ? last : at - 1)} title="Earlier ( [ )">
+      <button
+        type="button"
+        class="btn small"
+        disabled={at === 0}
+        onClick={() => go(at === null ? last : at - 1)}
+        title="Earlier ( [ )"
+      >
         ‹ earlier
       </button>
-      <button class="btn small" disabled={at === last} onClick={() => go(at === null ? 0 : at + 1)} title="Later ( ] )">
+      <button
+        type="button"
+        class="btn small"
+        disabled={at === last}
+        onClick={() => go(at === null ? 0 : at + 1)}
+        title="Later ( ] )"
+      >
         later ›
       </button>
-      <span class="dim" data-hop={at ?? ""}>
-        {at === null ? plural(answer.chain.length, "link") : `link ${at + 1} of ${answer.chain.length}`}
+      <span class="dim" data-link={at ?? ""}>
+        {at === null
+          ? plural(answer.chain.length, "link")
+          : `link ${at + 1} of ${answer.chain.length}`}
       </span>
     </span>
   );
 }
 
-function Hop({ answer }: { answer: StallAnswer }) {
-  const link = store.hop.value === null ? undefined : answer.chain[store.hop.value];
+function LinkDetails({ answer }: { answer: StallAnswer }) {
+  const link = store.chainLink.value === null ? undefined : answer.chain[store.chainLink.value];
   if (!link) return null;
   return (
-    <div class="hop">
+    <div class="link-details">
       <p>
-        <strong>{whoText(link.who)}</strong> {doing(link)} for {durationText(link.ns)} from {timeText(link.from, 1000)}
+        <strong>{whoText(link.who)}</strong> {doing(link)} for {durationText(link.ns)} from{" "}
+        {timeText(link.from, 1000)}
         {link.wake && (
           <>
             , until{" "}
-            <button class="proof" onClick={() => link.wake && follow({ lane: link.wake.by_lane, from: link.wake.at, to: null, event: link.wake.waking === null ? null : { waking: link.wake.waking } })}>
+            <button
+              type="button"
+              class="text-link"
+              onClick={() =>
+                link.wake &&
+                navigateTo({
+                  lane: link.wake.by_lane,
+                  from: link.wake.at,
+                  to: null,
+                  event: link.wake.waking === null ? null : { waking: link.wake.waking },
+                })
+              }
+            >
               {link.wake.by ? whoText(link.wake.by) : "an interrupt"}
             </button>{" "}
             woke it ({link.wake.context.replaceAll("_", " ")}
@@ -152,42 +196,61 @@ function doing(link: ChainLink): string {
   return link.class ? `waited (${link.class.replaceAll("_", " ")})` : "slept";
 }
 
-/** The file that `unhitch report` writes. */
+/** Downloads the file that `unhitch report` writes. */
 function fetchReport(): void {
   const trace = store.trace.peek();
   if (trace === null) return;
-  store.say("Writing the report …");
+  store.notify("Writing the report …");
   void getText(tracePath(trace, "report")).then(
     (html) => download(`${trace}.html`, new Blob([html], { type: "text/html" })),
-    (error: unknown) => store.say(asApiError(error).message),
+    (error: unknown) => store.notify(asApiError(error).message),
   );
 }
 
 function copies(answer: StallAnswer) {
-  const headline = answer.clauses.find((clause) => clause.kind === "headline")?.text.trim() ?? answer.headline;
-  const parts = answer.partition.map((part) => ({ label: part.label, who: part.who ? whoText(part.who) : "", time: durationText(part.ns), share: percent(part.ns, answer.duration_ns) }));
+  const headline =
+    answer.clauses.find((clause) => clause.kind === "headline")?.text.trim() ?? answer.headline;
+  const parts = answer.partition.map((part) => ({
+    label: part.label,
+    who: part.who ? whoText(part.who) : "",
+    time: durationText(part.ns),
+    share: percent(part.ns, answer.duration_ns),
+  }));
   const pictures = () => {
-    const found = ["overview-picture", "partition-picture"].map((id) => document.getElementById(id));
+    const found = ["overview-picture", "partition-picture"].map((id) =>
+      document.getElementById(id),
+    );
     return svgText(
-      found.filter((element): element is SVGSVGElement & HTMLElement => element instanceof SVGSVGElement),
+      found.filter(
+        (element): element is SVGSVGElement & HTMLElement => element instanceof SVGSVGElement,
+      ),
       headline,
     );
   };
   const name = `${store.trace.value ?? "trace"}-stall-${answer.id}`;
   return [
     { title: "Answer as text", run: () => void copy(answer.text, "the answer as text") },
-    { title: "Answer as Markdown", run: () => void copy(markdown(headline, answer.clauses, parts), "the answer as Markdown") },
-    { title: "Answer as JSON", run: () => void copy(JSON.stringify(answer, null, 2), "the answer as JSON") },
-    { title: "Report of the trace as one HTML file", run: () => fetchReport() },
-    { title: "Link to this place", run: () => void copy(location.href, "the link") },
-    { title: "Picture as SVG", run: () => download(`${name}.svg`, new Blob([pictures().svg], { type: "image/svg+xml" })) },
+    {
+      title: "Answer as Markdown",
+      run: () => void copy(markdown(headline, answer.clauses, parts), "the answer as Markdown"),
+    },
+    {
+      title: "Answer as JSON",
+      run: () => void copy(JSON.stringify(answer, null, 2), "the answer as JSON"),
+    },
+    { title: "Report on the trace as one HTML file", run: () => fetchReport() },
+    { title: "Link to this view", run: () => void copy(location.href, "the link") },
+    {
+      title: "Picture as SVG",
+      run: () => download(`${name}.svg`, new Blob([pictures().svg], { type: "image/svg+xml" })),
+    },
     {
       title: "Picture as PNG",
       run: () => {
         const { svg, width, height } = pictures();
         void svgToPng(svg, width, height).then(
           (blob) => download(`${name}.png`, blob),
-          () => store.say("The picture could not be drawn."),
+          () => store.notify("The picture could not be rendered."),
         );
       },
     },

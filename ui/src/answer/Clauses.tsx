@@ -1,38 +1,34 @@
-/** The answer in words, each clause linked to the events that prove it. */
-import type { Clause, ClauseLink } from "../api/types";
-import { type Piece, label, lines, pieces } from "./clauses";
-import { follow } from "./follow";
+/** The answer's sentences, linked to the events that prove them. */
+import type { Clause, TextLink } from "../api/types";
+import { navigateTo } from "../navigate";
+import { label, lines, type Span, spansOf } from "./spans";
 
-function Words({ line }: { line: readonly Piece[] }) {
+function SpanLine({ line }: { line: readonly Span[] }) {
   const head = label(line[0]?.text ?? "");
   return (
     <>
       {head.label && <span class="label">{head.label} </span>}
       {line.map(({ text, link }, i) => {
         const shown = text.slice(i === 0 ? head.rest : 0);
-        return link ? (
-          <Proof key={i} link={link} text={shown} />
-        ) : (
-          shown
-        );
+        return link ? <SpanLink key={i} link={link} text={shown} /> : shown;
       })}
     </>
   );
 }
 
-/** A part of a sentence that leads somewhere. No `<button>`: browsers do not break one into lines where the sentence breaks. */
-function Proof({ link, text }: { link: ClauseLink; text: string }) {
+/** A linked span. Not a `<button>`: browsers do not wrap one across lines like text. */
+function SpanLink({ link, text }: { link: TextLink; text: string }) {
   return (
     <span
-      class="proof"
+      class="text-link"
       role="button"
       tabIndex={0}
       title={link.event ? "Show the event that proves this" : "Show on the timeline"}
-      onClick={() => follow(link)}
+      onClick={() => navigateTo(link)}
       onKeyDown={(event) => {
         if (event.key !== "Enter" && event.key !== " ") return;
         event.preventDefault();
-        follow(link);
+        navigateTo(link);
       }}
     >
       {text}
@@ -40,16 +36,25 @@ function Proof({ link, text }: { link: ClauseLink; text: string }) {
   );
 }
 
-/** The sentences of some kinds, in order; indented lines are stacks. */
-export function Clauses({ clauses, kinds }: { clauses: readonly Clause[]; kinds: readonly Clause["kind"][] }) {
+/** The clauses of the given kinds, in order. Indented lines are stacks. */
+export function Clauses({
+  clauses,
+  kinds,
+}: {
+  clauses: readonly Clause[];
+  kinds: readonly Clause["kind"][];
+}) {
   return (
     <>
       {clauses
         .filter((clause) => kinds.includes(clause.kind))
         .flatMap((clause, i) =>
-          lines(pieces(clause)).map((line, at) => (
-            <p key={`${i} ${at}`} class={`clause ${clause.kind}${line[0]?.text.startsWith("  ") ? " quoted" : ""}`}>
-              <Words line={line} />
+          lines(spansOf(clause)).map((line, at) => (
+            <p
+              key={`${i} ${at}`}
+              class={`clause ${clause.kind}${line[0]?.text.startsWith("  ") ? " quoted" : ""}`}
+            >
+              <SpanLine line={line} />
             </p>
           )),
         )}

@@ -1,108 +1,215 @@
-/** The whole recording as one picture: busy CPUs below, stalls above; when, how long, how bad, how many victims. */
-import { useSignal } from "@preact/signals";
+/** The overview: the whole recording in one picture, busy CPUs below, stalls above. */
+import { type Signal, useSignal } from "@preact/signals";
+import type { RefObject } from "preact";
 import { useRef } from "preact/hooks";
-import { concerns, curve, stalls } from "../api/data";
+import { curve, matchesSelection, stalls } from "../api/data";
+import type { Curve, StallEntry } from "../api/types";
 import { whoText } from "../api/who";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
-import { type Ns, durationText, ns, plural, range, timeText } from "../units";
-import { area, pack } from "./severity";
+import { durationText, type Ns, ns, plural, type Range, range, timeText } from "../units";
+import { area, type Bar, pack } from "./bars";
 
 const HEIGHT = 66;
 const ROWS = 3;
 const ROW = 13;
-/** The worst; more would only hide each other. */
-const MOST = 500;
+/** Maximum bars drawn, the worst stalls first: more would hide each other. */
+const MAX_STALLS = 500;
+/** A drag shorter than this is a click. */
+const MIN_DRAG_PX = 4;
+
+interface Drag {
+  readonly from: Ns;
+  readonly to: Ns;
+}
 
 export function Overview() {
   const ref = useRef<HTMLDivElement>(null);
-  const size = useSize(ref);
-  const drag = useSignal<{ from: Ns; to: Ns } | null>(null);
-  const { width } = size.value;
-  const extent = store.extent.value;
+  const { width } = useSize(ref).value;
+  const drag = useSignal<Drag | null>(null);
   const busy = curve.value.data;
   const list = stalls.value.data?.stalls ?? [];
-  const length = extent.to - extent.from;
-  const x = (at: Ns) => ((at - extent.from) / length) * width;
-  const at = (event: PointerEvent): Ns => {
-    const left = ref.current?.getBoundingClientRect().left ?? 0;
-    return ns(extent.from + (Math.max(0, Math.min(width, event.clientX - left)) / Math.max(1, width)) * length);
-  };
-  const shown = store.window.value;
-  const chosen = drag.value ? range(drag.value.from, drag.value.to) : store.selection.value.range;
-  const top = busy?.cpus ?? 1;
-
-  const finish = () => {
-    const dragged = drag.value;
-    drag.value = null;
-    if (!dragged) return;
-    const picked = range(dragged.from, dragged.to);
-    if (((picked.to - picked.from) / length) * width < 4) return;
-    store.select({ range: picked });
-    store.showAround(picked, 0.02);
-  };
-
+  const dragged = drag.value;
+  const chosen = dragged ? range(dragged.from, dragged.to) : store.selection.value.range;
   return (
     <div
       ref={ref}
       class="overview"
       data-ready={width > 0 && busy !== null && stalls.value.data !== null}
-      onPointerDown={(event) => {
-        if (event.button !== 0 || (event.target as Element).closest("[data-stall]")) return;
-        ref.current?.setPointerCapture(event.pointerId);
-        drag.value = { from: at(event), to: at(event) };
-      }}
-      onPointerMove={(event) => drag.value && (drag.value = { ...drag.value, to: at(event) })}
-      onPointerUp={finish}
-      onPointerCancel={() => (drag.value = null)}
+      {...dragHandlers(ref, drag, width)}
       onDblClick={() => {
         store.select({ range: null });
         store.show(null);
       }}
     >
       {width > 0 && (
-        <svg width={width} height={HEIGHT} viewBox={`0 0 ${width} ${HEIGHT}`} role="img" aria-label={pictureText(list.length, top)} id="overview-picture">
-          <defs>
-            <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse">
-              <path d="M-1 1L1 -1M0 6L6 0M5 7L7 5" stroke="var(--bg)" stroke-opacity="0.5" stroke-width="1.5" />
-            </pattern>
-          </defs>
-          <rect width={width} height={HEIGHT} fill="var(--panel)" />
-          {busy && <path d={area(busy.busy, top, width, HEIGHT)} fill="var(--ran)" fill-opacity="0.38" />}
-          {chosen && <rect x={x(chosen.from)} width={Math.max(1, x(chosen.to) - x(chosen.from))} height={HEIGHT} fill="var(--select)" stroke="var(--accent)" stroke-opacity="0.7" />}
-          {pack(list.slice(0, MOST), extent, width, ROWS).map((bar) => {
-            const open = store.stall.value === bar.stall.id;
-            const near = concerns(bar.stall, store.selection.value);
-            const y = 4 + bar.row * (ROW + 2);
-            return (
-              <g
-                key={bar.stall.id}
-                data-stall={bar.stall.id}
-                opacity={near || open ? 1 : 0.45}
-                cursor="pointer"
-                onClick={() => {
-                  store.view.value = "answers";
-                  store.openStall(bar.stall.id, bar.stall);
-                }}
-              >
-                <title>{barText(bar.stall)}</title>
-                <rect x={bar.x} y={y} width={bar.width} height={ROW} rx="2" fill="var(--bad)" fill-opacity={0.35 + 0.65 * bar.stall.severity} stroke={open ? "var(--text)" : "none"} stroke-width="1.5" />
-                {bar.stall.kind === "machine" && <rect x={bar.x} y={y} width={bar.width} height={ROW} rx="2" fill="url(#hatch)" pointer-events="none" />}
-                {bar.width > 46 && (
-                  <text x={bar.x + 5} y={y + 10} font-size="10.5" font-weight="600" fill="var(--text)" stroke="var(--panel)" stroke-width="3" paint-order="stroke" pointer-events="none">
-                    {label(bar.stall.id, bar.stall.duration_ns, bar.stall.victims, bar.width)}
-                  </text>
-                )}
-              </g>
-            );
-          })}
-          <text x={width - 6} y={HEIGHT - 5} font-size="10.5" text-anchor="end" fill="var(--dim)" pointer-events="none">
-            {plural(top, "CPU")} · {durationText(length)}
-          </text>
-          <rect x={x(shown.from)} y={HEIGHT - 3} width={Math.max(2, x(shown.to) - x(shown.from))} height="3" fill="var(--accent)" />
+        <svg
+          width={width}
+          height={HEIGHT}
+          viewBox={`0 0 ${width} ${HEIGHT}`}
+          role="img"
+          aria-label={pictureText(list.length, busy?.cpus ?? 1)}
+          id="overview-picture"
+        >
+          <Background busy={busy} chosen={chosen} width={width} />
+          {pack(list.slice(0, MAX_STALLS), store.extent.value, width, ROWS).map((bar) => (
+            <StallBar key={bar.stall.id} bar={bar} />
+          ))}
+          <Footer cpus={busy?.cpus ?? 1} width={width} />
         </svg>
       )}
     </div>
+  );
+}
+
+/** Selects a time range by dragging. */
+function dragHandlers(
+  ref: RefObject<HTMLDivElement | null>,
+  drag: Signal<Drag | null>,
+  width: number,
+): preact.HTMLAttributes<HTMLDivElement> {
+  const { from, to } = store.extent.value;
+  const timeAt = (event: PointerEvent): Ns => {
+    const left = ref.current?.getBoundingClientRect().left ?? 0;
+    const x = Math.max(0, Math.min(width, event.clientX - left));
+    return ns(from + (x / Math.max(1, width)) * (to - from));
+  };
+  return {
+    onPointerDown: (event) => {
+      if (event.button !== 0 || (event.target as Element).closest("[data-stall]")) return;
+      ref.current?.setPointerCapture(event.pointerId);
+      drag.value = { from: timeAt(event), to: timeAt(event) };
+    },
+    onPointerMove: (event) => {
+      if (drag.value) drag.value = { ...drag.value, to: timeAt(event) };
+    },
+    onPointerUp: () => {
+      const dragged = drag.value;
+      drag.value = null;
+      if (!dragged) return;
+      const picked = range(dragged.from, dragged.to);
+      if (((picked.to - picked.from) / (to - from)) * width < MIN_DRAG_PX) return;
+      store.select({ range: picked });
+      store.showAround(picked, 0.02);
+    },
+    onPointerCancel: () => {
+      drag.value = null;
+    },
+  };
+}
+
+/** Maps times of the trace to the width of the picture. */
+function timeScale(width: number): (at: Ns) => number {
+  const { from, to } = store.extent.value;
+  return (at) => ((at - from) / (to - from)) * width;
+}
+
+interface BackgroundProps {
+  busy: Curve | null;
+  chosen: Range | null;
+  width: number;
+}
+
+function Background({ busy, chosen, width }: BackgroundProps) {
+  const x = timeScale(width);
+  return (
+    <>
+      <defs>
+        <pattern id="hatch" width="6" height="6" patternUnits="userSpaceOnUse">
+          <path
+            d="M-1 1L1 -1M0 6L6 0M5 7L7 5"
+            stroke="var(--bg)"
+            stroke-opacity="0.5"
+            stroke-width="1.5"
+          />
+        </pattern>
+      </defs>
+      <rect width={width} height={HEIGHT} fill="var(--panel)" />
+      {busy && (
+        <path d={area(busy.busy, busy.cpus, width, HEIGHT)} fill="var(--ran)" fill-opacity="0.38" />
+      )}
+      {chosen && (
+        <rect
+          x={x(chosen.from)}
+          width={Math.max(1, x(chosen.to) - x(chosen.from))}
+          height={HEIGHT}
+          fill="var(--select)"
+          stroke="var(--accent)"
+          stroke-opacity="0.7"
+        />
+      )}
+    </>
+  );
+}
+
+function StallBar({ bar }: { bar: Bar }) {
+  const { stall, x, width, row } = bar;
+  const open = store.stall.value === stall.id;
+  const selected = matchesSelection(stall, store.selection.value);
+  const box = { x, y: 4 + row * (ROW + 2), width, height: ROW, rx: "2" };
+  return (
+    <g
+      data-stall={stall.id}
+      opacity={selected || open ? 1 : 0.45}
+      cursor="pointer"
+      onClick={() => {
+        store.view.value = "answers";
+        store.openStall(stall.id, stall);
+      }}
+    >
+      <title>{barText(stall)}</title>
+      <rect
+        {...box}
+        fill="var(--bad)"
+        fill-opacity={0.35 + 0.65 * stall.severity}
+        stroke={open ? "var(--text)" : "none"}
+        stroke-width="1.5"
+      />
+      {stall.kind === "machine" && <rect {...box} fill="url(#hatch)" pointer-events="none" />}
+      {width > 46 && (
+        <text
+          x={x + 5}
+          y={box.y + 10}
+          font-size="10.5"
+          font-weight="600"
+          fill="var(--text)"
+          stroke="var(--panel)"
+          stroke-width="3"
+          paint-order="stroke"
+          pointer-events="none"
+        >
+          {label(stall.id, stall.duration_ns, stall.victims, width)}
+        </text>
+      )}
+    </g>
+  );
+}
+
+/** The trace's length, and the timeline's window as a line at the bottom. */
+function Footer({ cpus, width }: { cpus: number; width: number }) {
+  const x = timeScale(width);
+  const { from, to } = store.extent.value;
+  const shown = store.window.value;
+  return (
+    <>
+      <text
+        x={width - 6}
+        y={HEIGHT - 5}
+        font-size="10.5"
+        text-anchor="end"
+        fill="var(--dim)"
+        pointer-events="none"
+      >
+        {plural(cpus, "CPU")} · {durationText(to - from)}
+      </text>
+      <rect
+        x={x(shown.from)}
+        y={HEIGHT - 3}
+        width={Math.max(2, x(shown.to) - x(shown.from))}
+        height="3"
+        fill="var(--accent)"
+      />
+    </>
   );
 }
 
@@ -111,11 +218,16 @@ function label(id: number, length: number, victims: number, width: number): stri
   return victims > 1 && width > 150 ? `${short} · ${plural(victims, "victim")}` : short;
 }
 
-function barText(stall: { id: number; from: Ns; duration_ns: number; cause: string; victims: number; victim: Parameters<typeof whoText>[0] }): string {
+function barText(stall: StallEntry): string {
   const others = stall.victims > 1 ? ` and ${stall.victims - 1} more` : "";
-  return `#${stall.id}: ${durationText(stall.duration_ns)} from ${timeText(stall.from)}\n${stall.victim ? whoText(stall.victim) + others : "the whole machine"}\n${stall.cause}`;
+  const victim = stall.victim ? whoText(stall.victim) + others : "the whole machine";
+  const time = `${durationText(stall.duration_ns)} from ${timeText(stall.from)}`;
+  return `#${stall.id}: ${time}\n${victim}\n${stall.cause}`;
 }
 
 function pictureText(count: number, cpus: number): string {
-  return `The whole recording: ${plural(count, "stall")} over the curve of how many of ${plural(cpus, "CPU")} were busy. The list of stalls says the same in words.`;
+  return (
+    `The whole recording: ${plural(count, "stall")} above a curve of busy CPUs, out of ${cpus}. ` +
+    "The list of stalls has the same information as text."
+  );
 }

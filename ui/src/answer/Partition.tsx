@@ -1,38 +1,66 @@
-/** Where the stall's time went: one bar, and the sum that proves it. */
+/** Where the stall's time went: a bar, and a table whose sum is the whole stall. */
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
-import { remember } from "../api/data";
-import { whoText } from "../api/who";
+import { rememberName } from "../api/data";
 import type { Part, StallAnswer } from "../api/types";
+import { whoText } from "../api/who";
 import { Patterns, patternId } from "../parts/Patterns";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
 import { count, durationText, percent } from "../units";
-import { type Share, segments, told } from "./partition";
+import { type Share, segments, shownShares } from "./shares";
 
 const HEIGHT = 26;
-const MOST = 6;
+const MAX_ROWS = 6;
 
-/** The bar over its whole width; below it the same numbers, and beside them what is told. */
-export function Partition({ answer, children }: { answer: StallAnswer; children: ComponentChildren }) {
+/** The bar in full width; below it the table, with the sentences (`children`) next to it. */
+export function Partition({
+  answer,
+  children,
+}: {
+  answer: StallAnswer;
+  children: ComponentChildren;
+}) {
   const ref = useRef<HTMLDivElement>(null);
   const width = useSize(ref).value.width;
   const all = useSignal(false);
-  const shown = told(answer.partition, all.value ? Infinity : MOST);
+  const shown = shownShares(answer.partition, all.value ? Infinity : MAX_ROWS);
   const sum = answer.partition.reduce((ns, part) => ns + part.ns, 0);
   return (
     <section class="partition" aria-label="Where the time went">
       <div ref={ref} class="partition-bar">
         {width > 0 && (
-          <svg width={width} height={HEIGHT} viewBox={`0 0 ${width} ${HEIGHT}`} role="img" aria-label="The parts as one bar; the table below holds the same numbers" id="partition-picture">
+          <svg
+            width={width}
+            height={HEIGHT}
+            viewBox={`0 0 ${width} ${HEIGHT}`}
+            role="img"
+            aria-label="The parts as one bar. The table below has the same numbers."
+            id="partition-picture"
+          >
             <Patterns id="part" />
             {segments(answer.partition, width).map((segment) => (
               <g key={segment.x}>
                 <title>{`${shareText(segment)}: ${durationText(segment.ns)}`}</title>
-                <rect x={segment.x} width={Math.max(0.5, segment.width - 1)} height={HEIGHT} fill={`url(#${patternId("part", segment.part.state)})`} />
+                <rect
+                  x={segment.x}
+                  width={Math.max(0.5, segment.width - 1)}
+                  height={HEIGHT}
+                  fill={`url(#${patternId("part", segment.part.state)})`}
+                />
                 {segment.width > 90 && (
-                  <text x={segment.x + 8} y={HEIGHT / 2 + 4} font-size="11.5" font-weight="600" fill="var(--text)" stroke="var(--panel)" stroke-width="3.5" stroke-linejoin="round" paint-order="stroke">
+                  <text
+                    x={segment.x + 8}
+                    y={HEIGHT / 2 + 4}
+                    font-size="11.5"
+                    font-weight="600"
+                    fill="var(--text)"
+                    stroke="var(--panel)"
+                    stroke-width="3.5"
+                    stroke-linejoin="round"
+                    paint-order="stroke"
+                  >
                     {cut(shareText(segment), segment.width)}
                   </text>
                 )}
@@ -41,17 +69,26 @@ export function Partition({ answer, children }: { answer: StallAnswer; children:
           </svg>
         )}
       </div>
-      <div class="beside">
+      <div class="partition-body">
         <table class="parts">
           <tbody>
             {shown.map((share, i) => (
-              <Row key={i} share={share} total={answer.duration_ns} more={() => (all.value = true)} />
+              <Row
+                key={i}
+                share={share}
+                total={answer.duration_ns}
+                more={() => (all.value = true)}
+              />
             ))}
             <tr class="sum">
               <td class="num">{durationText(sum)}</td>
               <td class="num">{percent(sum, answer.duration_ns)}</td>
               <td />
-              <td colSpan={2}>{sum === answer.duration_ns ? "the whole stall, to the nanosecond" : "WARNING: not the whole stall; this answer is wrong somewhere, and that is a bug"}</td>
+              <td colSpan={2}>
+                {sum === answer.duration_ns
+                  ? "the whole stall, to the nanosecond"
+                  : "WARNING: not the whole stall: this answer is wrong somewhere. That is a bug."}
+              </td>
             </tr>
           </tbody>
         </table>
@@ -63,8 +100,8 @@ export function Partition({ answer, children }: { answer: StallAnswer; children:
 
 function Row({ share, total, more }: { share: Share; total: number; more: () => void }) {
   const { part, parts, ns } = share;
-  remember(part.who);
-  const person = part.who !== null && part.who.tid !== 0 ? part.who : null;
+  rememberName(part.who);
+  const thread = part.who !== null && part.who.tid !== 0 ? part.who : null;
   return (
     <tr>
       <td class="num">{durationText(ns)}</td>
@@ -77,11 +114,16 @@ function Row({ share, total, more }: { share: Share; total: number; more: () => 
       <td>{part.label}</td>
       <td>
         {parts > 1 ? (
-          <button class="proof" title="Each by itself" onClick={more}>
+          <button type="button" class="text-link" title="List them one by one" onClick={more}>
             {count(parts)} more
           </button>
-        ) : person ? (
-          <button class="proof" title="Only this thread, everywhere" onClick={() => store.select({ thread: person.thread })}>
+        ) : thread ? (
+          <button
+            type="button"
+            class="text-link"
+            title="Filter all views by this thread"
+            onClick={() => store.select({ thread: thread.thread })}
+          >
             {who(part)}
           </button>
         ) : (
@@ -97,7 +139,11 @@ function shareText(share: Share): string {
 }
 
 function who(part: Part): string {
-  return part.who ? whoText(part.who) : part.what === "runnable" || part.what === "waited_for_cpu" ? "nobody (idle)" : "";
+  return part.who
+    ? whoText(part.who)
+    : part.what === "runnable" || part.what === "waited_for_cpu"
+      ? "nobody (idle)"
+      : "";
 }
 
 function cut(text: string, width: number): string {

@@ -1,15 +1,17 @@
-/** The stalls, worst first, each with its cause in a line; those outside of the selection stand apart. */
-import { concerns, stalls, status } from "../api/data";
-import { whoText } from "../api/who";
+/**
+ * The stalls, worst first, each with its cause; those outside the selection are listed separately.
+ */
+import { matchesSelection, stalls, status } from "../api/data";
 import type { StallEntry } from "../api/types";
-import { Busy, Trouble } from "../parts/Trouble";
+import { whoText } from "../api/who";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import * as store from "../state/store";
 import { durationText, plural, timeText } from "../units";
 
-/** Names of the kinds of stalls as headings say them. */
+/** Short names of the kinds of stall. */
 const KINDS: Readonly<Record<string, string>> = {
-  event_loop: "did not answer",
-  unwanted_wait: "waited unwantedly",
+  event_loop: "did not respond",
+  unwanted_wait: "unwanted wait",
   cpu_starvation: "got no CPU",
   lock_starvation: "never got its lock",
   machine: "whole machine",
@@ -17,34 +19,55 @@ const KINDS: Readonly<Record<string, string>> = {
   ui_delay: "UI delay",
 };
 
-/** More is a table's work. */
-const MOST = 200;
+/** Maximum stalls listed; the Tables view has all of them. */
+const MAX_STALLS = 200;
 
 export function StallList() {
   const { data, error } = stalls.value;
-  if (error) return <Trouble error={error} />;
-  if (!data) return <Busy what={`Judging the waits … ${Math.round((status.value.data?.progress ?? 0) * 100)} %`} />;
+  if (error) return <ErrorMessage error={error} />;
+  if (!data)
+    return (
+      <Busy
+        what={`Analysing the waits … ${Math.round((status.value.data?.progress ?? 0) * 100)} %`}
+      />
+    );
   if (data.stalls.length === 0) return <p class="empty">{data.nothing ?? "No stall was found."}</p>;
   const selection = store.selection.value;
-  // The open stall selects its own time; the list is then still the whole list.
-  const restricts = selection.thread !== null || selection.process !== null || (selection.range !== null && store.stall.value === null);
-  const inside = restricts ? data.stalls.filter((entry) => concerns(entry, selection)) : data.stalls;
-  const outside = restricts ? data.stalls.filter((entry) => !concerns(entry, selection)) : [];
+  // An open stall selects its own time, which must not shorten the list.
+  const restricts =
+    selection.thread !== null ||
+    selection.process !== null ||
+    (selection.range !== null && store.stall.value === null);
+  const inside = restricts
+    ? data.stalls.filter((entry) => matchesSelection(entry, selection))
+    : data.stalls;
+  const outside = restricts
+    ? data.stalls.filter((entry) => !matchesSelection(entry, selection))
+    : [];
   return (
     <>
       <h2 class="side-title">{plural(inside.length, "stall")}</h2>
       <ol class="stalls">
-        {inside.slice(0, MOST).map((entry) => (
+        {inside.slice(0, MAX_STALLS).map((entry) => (
           <Row key={entry.id} entry={entry} />
         ))}
       </ol>
-      {inside.length > MOST && (
+      {inside.length > MAX_STALLS && (
         <p class="note">
-          The {MOST} worst.{" "}
+          The {MAX_STALLS} worst.{" "}
           <button
-            class="proof"
+            type="button"
+            class="text-link"
             onClick={() => {
-              store.table.value = { preset: "stalls", table: "stalls", by: [], show: [], graph: [], where: "", sort: "" };
+              store.table.value = {
+                preset: "stalls",
+                table: "stalls",
+                by: [],
+                show: [],
+                graph: [],
+                where: "",
+                sort: "",
+              };
               store.view.value = "tables";
             }}
           >
@@ -54,9 +77,9 @@ export function StallList() {
       )}
       {outside.length > 0 && (
         <>
-          <h2 class="side-title dim">{plural(outside.length, "stall")} outside of the selection</h2>
+          <h2 class="side-title dim">{plural(outside.length, "stall")} outside the selection</h2>
           <ol class="stalls outside">
-            {outside.slice(0, MOST).map((entry) => (
+            {outside.slice(0, MAX_STALLS).map((entry) => (
               <Row key={entry.id} entry={entry} />
             ))}
           </ol>
@@ -71,17 +94,26 @@ function Row({ entry }: { entry: StallEntry }) {
   const others = entry.victims > 1 ? ` +${entry.victims - 1}` : "";
   return (
     <li>
-      <button class={open ? "stall open" : "stall"} aria-current={open ? "true" : undefined} data-stall-row={entry.id} onClick={() => store.openStall(entry.id, entry)}>
+      <button
+        type="button"
+        class={open ? "stall open" : "stall"}
+        aria-current={open ? "true" : undefined}
+        data-stall-row={entry.id}
+        onClick={() => store.openStall(entry.id, entry)}
+      >
         <span class="stall-head">
           <span class="severity" aria-hidden="true">
             <span style={{ height: `${Math.max(8, entry.severity * 100)}%` }} />
           </span>
           <strong>{durationText(entry.duration_ns)}</strong>
-          <span class="stall-who">{entry.victim ? whoText(entry.victim) + others : "whole machine"}</span>
+          <span class="stall-who">
+            {entry.victim ? whoText(entry.victim) + others : "whole machine"}
+          </span>
         </span>
         <span class="stall-cause">{entry.cause}</span>
         <span class="stall-meta">
-          #{entry.id} · {KINDS[entry.kind] ?? entry.kind.replaceAll("_", " ")} · at {timeText(entry.from)}
+          #{entry.id} · {KINDS[entry.kind] ?? entry.kind.replaceAll("_", " ")} · at{" "}
+          {timeText(entry.from)}
           {entry.evidence !== "direct" && <em class="tag"> {entry.evidence}</em>}
         </span>
       </button>

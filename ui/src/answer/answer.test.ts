@@ -1,42 +1,62 @@
 import { expect, test } from "vitest";
-import type { Clause, ClauseLink, Part, StallAnswer, StallEntry, Who } from "../api/types";
+import type { Clause, Part, StallAnswer, StallEntry, TextLink, Who } from "../api/types";
 import { ns, range } from "../units";
+import { area, pack } from "./bars";
 import { linked, mentions } from "./mentions";
-import { label, lines, pieces } from "./clauses";
-import { segments, told } from "./partition";
-import { area, pack } from "./severity";
+import { segments, shownShares } from "./shares";
+import { label, lines, spansOf } from "./spans";
 
-const link = (start: number, end: number): ClauseLink => ({ start, end, lane: null, from: null, to: null, event: null });
+const link = (start: number, end: number): TextLink => ({
+  start,
+  end,
+  lane: null,
+  from: null,
+  to: null,
+  event: null,
+});
 
-test("a sentence is cut at its links and loses no letter", () => {
+test("a clause is split at its links and loses no letter", () => {
   const clause = { text: "Woken by A and B.", links: [link(15, 16), link(9, 10)] };
-  const cut = pieces(clause);
+  const cut = spansOf(clause);
   expect(cut.map((piece) => piece.text)).toEqual(["Woken by ", "A", " and ", "B", "."]);
   expect(cut.map((piece) => piece.link !== null)).toEqual([false, true, false, true, false]);
 });
 
-test("links that overlap or lie outside are left out, the words stay", () => {
+test("links that overlap or exceed the text become text", () => {
   const clause = { text: "abcdef", links: [link(0, 4), link(2, 5), link(5, 99), link(3, 3)] };
-  expect(pieces(clause).map((piece) => piece.text)).toEqual(["abcd", "ef"]);
+  expect(spansOf(clause).map((piece) => piece.text)).toEqual(["abcd", "ef"]);
 });
 
 test("a clause of several lines keeps its links on each", () => {
-  const cut = lines(pieces({ text: "woken by A\n  main → f\nagain", links: [link(9, 20)] }));
+  const cut = lines(spansOf({ text: "woken by A\n  main → f\nagain", links: [link(9, 20)] }));
   expect(cut.map((line) => line.map((piece) => [piece.text, piece.link !== null]))).toEqual([
-    [["woken by ", false], ["A", true]],
-    [["  main → ", true], ["f", false]],
+    [
+      ["woken by ", false],
+      ["A", true],
+    ],
+    [
+      ["  main → ", true],
+      ["f", false],
+    ],
     [["again", false]],
   ]);
 });
 
-test("the label of a sentence is told apart", () => {
+test("the label of a sentence is recognised", () => {
   expect(label("CAUSE     a long hold")).toEqual({ label: "CAUSE", rest: 10 });
   expect(label("HANG 2.810 s  x")).toEqual({ label: "", rest: 0 });
 });
 
-const part = (value: number): Part => ({ what: "lock", label: "lock held by", who: null, ns: value, share: 0, state: 3 });
+const part = (value: number): Part => ({
+  what: "lock",
+  label: "lock held by",
+  who: null,
+  ns: value,
+  share: 0,
+  state: 3,
+});
 
-test("the bar adds up to its width and to the nanosecond, however small the parts", () => {
+test("the bar adds up to its width, and to the nanosecond, however small the parts", () => {
   const parts = [part(1_000_000), part(700), ...Array.from({ length: 300 }, (_, i) => part(i + 1))];
   const bar = segments(parts, 640);
   const total = parts.reduce((sum, p) => sum + p.ns, 0);
@@ -47,11 +67,13 @@ test("the bar adds up to its width and to the nanosecond, however small the part
   expect(segments([], 640)).toEqual([]);
 });
 
-test("the rest is told by kind, a rest of one as itself", () => {
+test("the rest is merged by kind, unless it is a single part", () => {
   const parts = [5, 4, 3, 2].map(part);
-  expect(told(parts, 3).map((share) => share.ns)).toEqual([5, 4, 3, 2]);
+  expect(shownShares(parts, 3).map((share) => share.ns)).toEqual([5, 4, 3, 2]);
   const ran = { ...part(1), label: "ran", state: 1 };
-  expect(told([...parts, ran], 2).map((share) => [share.part.label, share.parts, share.ns])).toEqual([
+  expect(
+    shownShares([...parts, ran], 2).map((share) => [share.part.label, share.parts, share.ns]),
+  ).toEqual([
     ["lock held by", 1, 5],
     ["lock held by", 1, 4],
     ["lock held by", 2, 5],
@@ -59,35 +81,61 @@ test("the rest is told by kind, a rest of one as itself", () => {
   ]);
 });
 
-const stall = (id: number, from: number, to: number, severity: number) => ({ id, from: ns(from), to: ns(to), severity }) as unknown as StallEntry;
+const stall = (id: number, from: number, to: number, severity: number) =>
+  ({ id, from: ns(from), to: ns(to), severity }) as unknown as StallEntry;
 
-test("stalls that overlap stand one above the other, the worst lowest in number", () => {
-  const bars = pack([stall(2, 0, 100, 0.5), stall(1, 50, 100, 1), stall(3, 120, 121, 0.1)], range(0, 1000), 1000, 2);
+test("overlapping stalls are stacked, the worst in the first row", () => {
+  const bars = pack(
+    [stall(2, 0, 100, 0.5), stall(1, 50, 100, 1), stall(3, 120, 121, 0.1)],
+    range(0, 1000),
+    1000,
+    2,
+  );
   const row = (id: number) => bars.find((bar) => bar.stall.id === (id as never))?.row;
   expect([row(1), row(2), row(3)]).toEqual([0, 1, 0]);
   expect(bars.every((bar) => bar.width >= 4 && bar.x >= 0 && bar.x + bar.width <= 1000)).toBe(true);
 });
 
-test("the curve is closed at the bottom and never above its top", () => {
-  expect(area([0, 2, 5], 2, 30, 10)).toBe("M0 10L0.0 10.0L10.0 10.0L10.0 0.0L20.0 0.0L20.0 0.0L30.0 0.0L30 10Z");
+test("the curve is closed at the bottom and clipped at the top", () => {
+  expect(area([0, 2, 5], 2, 30, 10)).toBe(
+    "M0 10L0.0 10.0L10.0 10.0L10.0 0.0L20.0 0.0L20.0 0.0L30.0 0.0L30 10Z",
+  );
   expect(area([], 2, 30, 10)).toBe("");
 });
 
-const who = (thread: number, name: string, tid: number) => ({ thread, tid, pid: tid, process_id: thread, name, process: name }) as unknown as Who;
+const who = (thread: number, name: string, tid: number) =>
+  ({ thread, tid, pid: tid, process_id: thread, name, process: name }) as unknown as Who;
 
-test("every thread that is mentioned leads to its lane, the waker to its wake-up", () => {
+test("every thread mentioned links to its lane, a waker to its wake-up", () => {
   const answer = {
     from: ns(0),
     to: ns(9),
     lanes: [{ lane: "t1", who: who(1, "ui", 12), role: "victim", depth: 0 }],
-    chain: [{ ns: 9, from: ns(0), to: ns(9), occupants: [], wake: { at: ns(9), waking: 7, by: who(2, "gomacc", 807), by_lane: "t2" } }],
+    chain: [
+      {
+        ns: 9,
+        from: ns(0),
+        to: ns(9),
+        occupants: [],
+        wake: { at: ns(9), waking: 7, by: who(2, "gomacc", 807), by_lane: "t2" },
+      },
+    ],
   } as unknown as StallAnswer;
-  const clause: Clause = { kind: "story", text: "gomacc 80720 let gomacc 807 go, which woke ui 12.", links: [] };
+  const clause: Clause = {
+    kind: "story",
+    text: "gomacc 80720 let gomacc 807 go, which woke ui 12.",
+    links: [],
+  };
   const links = linked(clause, mentions(answer)).links;
-  expect(links.map((link) => [clause.text.slice(link.start, link.end), link.lane, link.event])).toEqual([
+  expect(
+    links.map((link) => [clause.text.slice(link.start, link.end), link.lane, link.event]),
+  ).toEqual([
     ["gomacc 807", "t2", { waking: 7 }],
     ["ui 12", "t1", null],
   ]);
-  const told = { ...clause, links: [{ start: 0, end: 30, lane: "t9", from: null, to: null, event: null }] };
-  expect(linked(told, mentions(answer)).links).toHaveLength(2);
+  const alreadyLinked = {
+    ...clause,
+    links: [{ start: 0, end: 30, lane: "t9", from: null, to: null, event: null }],
+  };
+  expect(linked(alreadyLinked, mentions(answer)).links).toHaveLength(2);
 });

@@ -1,10 +1,10 @@
 /**
- * Asks the server; every request can be cancelled, and an error says what to do next.
+ * Requests to the server. Each can be cancelled, and each error comes with a hint at what to do.
  *
- * The token is a cookie that the server set when the page was opened, so requests carry nothing of their own.
+ * The server sets the token as a cookie when the page is opened, so requests carry no credentials.
  */
 
-/** An answer that says no: what is wrong, and what to do. */
+/** A refusal by the server: what is wrong and what to do about it. */
 export class ApiError extends Error {
   constructor(
     readonly status: number,
@@ -15,10 +15,12 @@ export class ApiError extends Error {
   }
 }
 
-/** Parameters of a request; `null`, `undefined` and empty texts are left out. */
-export type Params = Readonly<Record<string, string | number | boolean | null | undefined | readonly string[]>>;
+/** Parameters of a request; `null`, `undefined` and empty strings are omitted. */
+export type Params = Readonly<
+  Record<string, string | number | boolean | null | undefined | readonly string[]>
+>;
 
-export function query(params: Params): string {
+export function queryString(params: Params): string {
   const out = new URLSearchParams();
   for (const [name, value] of Object.entries(params)) {
     if (value === null || value === undefined || value === "") continue;
@@ -43,7 +45,11 @@ async function request(path: string, init: RequestInit): Promise<Response> {
     response = await fetch(path, { credentials: "same-origin", ...init });
   } catch (error) {
     if (isAbort(error)) throw error;
-    throw new ApiError(0, "the server does not answer", "Is `unhitch view` still running? Start it again and open the address it prints.");
+    throw new ApiError(
+      0,
+      "the server does not answer",
+      "Is `unhitch view` still running? Start it again and open the address it prints.",
+    );
   }
   if (response.ok) return response;
   let message = `${response.status} ${response.statusText}`;
@@ -53,25 +59,44 @@ async function request(path: string, init: RequestInit): Promise<Response> {
     message = body.error ?? message;
     hint = body.hint ?? "";
   } catch {
-    // Not every refusal has a body; the status is told then.
+    // Without a body, the status is all there is to report.
   }
   throw new ApiError(response.status, message, hint);
 }
 
-export async function getJson<T>(path: string, params: Params = {}, signal?: AbortSignal): Promise<T> {
-  return (await (await request(path + query(params), { signal: signal ?? null })).json()) as T;
+export async function getJson<T>(
+  path: string,
+  params: Params = {},
+  signal?: AbortSignal,
+): Promise<T> {
+  return (await (
+    await request(path + queryString(params), { signal: signal ?? null })
+  ).json()) as T;
 }
 
-export async function getBytes(path: string, params: Params = {}, signal?: AbortSignal): Promise<ArrayBuffer> {
-  return (await request(path + query(params), { signal: signal ?? null })).arrayBuffer();
+export async function getBytes(
+  path: string,
+  params: Params = {},
+  signal?: AbortSignal,
+): Promise<ArrayBuffer> {
+  return (await request(path + queryString(params), { signal: signal ?? null })).arrayBuffer();
 }
 
-export async function getText(path: string, params: Params = {}, signal?: AbortSignal): Promise<string> {
-  return (await request(path + query(params), { signal: signal ?? null })).text();
+export async function getText(
+  path: string,
+  params: Params = {},
+  signal?: AbortSignal,
+): Promise<string> {
+  return (await request(path + queryString(params), { signal: signal ?? null })).text();
 }
 
-/** Sends a change; `body` is sent as JSON unless it is a file. */
-export async function send<T>(method: "POST" | "PATCH" | "DELETE" | "PUT", path: string, body?: unknown, signal?: AbortSignal): Promise<T | null> {
+/** Sends a change. `body` is sent as JSON unless it is a file. */
+export async function send<T>(
+  method: "POST" | "PATCH" | "DELETE" | "PUT",
+  path: string,
+  body?: unknown,
+  signal?: AbortSignal,
+): Promise<T | null> {
   const init: RequestInit = { method, signal: signal ?? null };
   if (body instanceof Blob) {
     init.body = body;
@@ -80,7 +105,9 @@ export async function send<T>(method: "POST" | "PATCH" | "DELETE" | "PUT", path:
     init.headers = { "content-type": "application/json" };
   }
   const response = await request(path, init);
-  return response.headers.get("content-type")?.includes("json") ? ((await response.json()) as T) : null;
+  return response.headers.get("content-type")?.includes("json")
+    ? ((await response.json()) as T)
+    : null;
 }
 
 export function isAbort(error: unknown): boolean {

@@ -1,21 +1,35 @@
-/** What every view shares of the open trace: its state, summary, stalls, the open stall, and the tables there are. */
+/** Data of the open trace that several views share: status, summary, stalls, tables, names. */
 import { computed, effect, signal } from "@preact/signals";
 import * as store from "../state/store";
 import { type Range, range } from "../units";
-import { type Answer, ask, asApiError } from "./ask";
 import { getJson, isAbort, tracePath } from "./client";
+import { asApiError, liveQuery, type QueryState } from "./query";
+import type {
+  Curve,
+  Lanes,
+  ServerInfo,
+  StallAnswer,
+  StallEntry,
+  Stalls,
+  Status,
+  Summary,
+  Tables,
+  Who,
+} from "./types";
 import { whoText } from "./who";
-import type { Curve, Lanes, ServerInfo, StallAnswer, StallEntry, Stalls, Status, Summary, Tables, Who } from "./types";
 
-/** Milliseconds between two questions while the server works. */
-const POLL = 300;
+/** Interval between status requests while the server analyses the trace. */
+const POLL_MS = 300;
 
-export const server = ask<ServerInfo>(() => ({ key: "server", ask: (signal) => getJson("/api/server", {}, signal) })).answer;
+export const server = liveQuery<ServerInfo>(() => ({
+  key: "server",
+  fetch: (signal) => getJson("/api/server", {}, signal),
+})).state;
 
-/** How far the server is with the open trace. */
-export const status = signal<Answer<Status>>({ data: null, error: null, loading: false });
+/** The server's progress with the open trace. */
+export const status = signal<QueryState<Status>>({ data: null, error: null, loading: false });
 
-/** Asks again and again until the trace is ready or has failed; call once. */
+/** Polls until the trace is ready or has failed; call once. */
 export function watchStatus(): void {
   effect(() => {
     const trace = store.trace.value;
@@ -28,7 +42,7 @@ export function watchStatus(): void {
         const data = await getJson<Status>(tracePath(trace, "status"), {}, controller.signal);
         const done = data.stage === "ready" || data.stage === "failed";
         status.value = { data, error: null, loading: !done };
-        if (!done) timer = setTimeout(() => void poll(), POLL);
+        if (!done) timer = setTimeout(() => void poll(), POLL_MS);
       } catch (error) {
         if (isAbort(error)) return;
         status.value = { data: null, error: asApiError(error), loading: false };
@@ -42,69 +56,83 @@ export function watchStatus(): void {
   });
 }
 
-// Computed, so that what depends on them is asked when they turn, and not at each poll.
+// Computed, so that dependent queries run when these change, not at each poll.
 const lanesReady = computed(() => status.value.data?.ready.lanes ?? false);
 const tablesReady = computed(() => status.value.data?.ready.tables ?? false);
 const stallsReady = computed(() => status.value.data?.ready.stalls ?? false);
 
-/** A question about the open trace that waits until `ready`. */
-function ofTrace<T>(ready: () => boolean, resource: () => string | null, params: () => Record<string, string | number | null> = () => ({})) {
-  return ask<T>(() => {
+/** A query about the open trace that waits until `ready`. */
+function traceQuery<T>(
+  ready: () => boolean,
+  resource: () => string | null,
+  params: () => Record<string, string | number | null> = () => ({}),
+) {
+  return liveQuery<T>(() => {
     const trace = store.trace.value;
     if (trace === null || !ready()) return null;
     const path = resource();
     if (path === null) return null;
-    const asked = params();
+    const query = params();
     return {
-      key: JSON.stringify([trace, path, asked]),
+      key: JSON.stringify([trace, path, query]),
       subject: trace,
-      ask: (signal: AbortSignal) => getJson<T>(tracePath(trace, path), asked, signal),
+      fetch: (signal: AbortSignal) => getJson<T>(tracePath(trace, path), query, signal),
     };
   });
 }
 
-const summarised = ofTrace<Summary>(
+const summaryQuery = traceQuery<Summary>(
   () => lanesReady.value,
   () => "summary",
 );
-export const summary = summarised.answer;
-/** Asks for it again, as after its notes were changed. */
-export const summariseAgain = summarised.again;
-export const tables = ofTrace<Tables>(
+export const summary = summaryQuery.state;
+/** Fetches the summary again, e.g. after its notes were edited. */
+export const refetchSummary = summaryQuery.refetch;
+export const tables = traceQuery<Tables>(
   () => tablesReady.value,
   () => "tables",
-).answer;
-/** All stalls of the trace; views tell those outside of the selection apart. */
-export const stalls = ofTrace<Stalls>(
+).state;
+/** All stalls of the trace, including those outside the selection. */
+export const stalls = traceQuery<Stalls>(
   () => stallsReady.value,
   () => "stalls",
-).answer;
-/** The open stall, or the selected stretch of the selected thread: its chain, partition, clauses. */
-export const stallDetail = ofTrace<StallAnswer>(
+).state;
+/** The explanation of the open stall, or of the selected thread in the selected range. */
+export const stallDetail = traceQuery<StallAnswer>(
   () => stallsReady.value,
-  () => (store.stall.value !== null ? `stall/${store.stall.value}` : store.canExplain.value ? "explain" : null),
+  () =>
+    store.stall.value !== null
+      ? `stall/${store.stall.value}`
+      : store.canExplain.value
+        ? "explain"
+        : null,
   (): Record<string, number | null> => {
     const { thread, range } = store.selection.value;
-    return store.stall.value !== null || range === null ? {} : { thread, from: Math.round(range.from), to: Math.round(range.to) };
+    return store.stall.value !== null || range === null
+      ? {}
+      : { thread, from: Math.round(range.from), to: Math.round(range.to) };
   },
-).answer;
-/** Busy CPUs over the whole trace, for the strip on top. */
-export const curve = ofTrace<Curve>(
+).state;
+/** Busy CPUs over the whole trace, for the overview. */
+export const curve = traceQuery<Curve>(
   () => lanesReady.value,
   () => "curve",
   () => ({ px: 1200 }),
-).answer;
+).state;
 
-/** The trace's extent follows its summary. */
+// The trace's extent comes with its summary.
 effect(() => {
   const data = summary.value.data;
   if (data) store.extent.value = range(data.from, data.from + Math.max(1, data.duration_ns));
 });
 
-/** The threads' and processes' names are asked for only when something selected has none yet. */
+/**
+ * Names by `t` + thread or `p` + process. Lanes are fetched for them only if the selection needs
+ * one.
+ */
 const known = signal(new Map<string, string>());
 
-export function remember(who: Who | null | undefined): void {
+export function rememberName(who: Who | null | undefined): void {
   if (!who) return;
   known.peek().set(`t${who.thread}`, whoText(who));
   known.peek().set(`p${who.process_id}`, `${who.process} ${who.pid}`);
@@ -112,12 +140,15 @@ export function remember(who: Who | null | undefined): void {
 
 const unnamed = computed(() => {
   const { thread, process } = store.selection.value;
-  return (thread !== null && !known.value.has(`t${thread}`)) || (process !== null && !known.value.has(`p${process}`));
+  return (
+    (thread !== null && !known.value.has(`t${thread}`)) ||
+    (process !== null && !known.value.has(`p${process}`))
+  );
 });
-const lanes = ofTrace<Lanes>(
+const lanes = traceQuery<Lanes>(
   () => lanesReady.value && unnamed.value,
   () => "lanes",
-).answer;
+).state;
 
 effect(() => {
   const data = lanes.value.data;
@@ -125,7 +156,18 @@ effect(() => {
   const names = new Map(known.peek());
   for (const process of data.processes) {
     names.set(`p${process.process}`, `${process.name} ${process.pid}`);
-    for (const { thread, tid, name } of process.threads) names.set(`t${thread}`, whoText({ thread, tid, name, pid: process.pid, process: process.name, process_id: process.process }));
+    for (const { thread, tid, name } of process.threads)
+      names.set(
+        `t${thread}`,
+        whoText({
+          thread,
+          tid,
+          name,
+          pid: process.pid,
+          process: process.name,
+          process_id: process.process,
+        }),
+      );
   }
   known.value = names;
 });
@@ -142,11 +184,21 @@ export function processName(ix: number): string {
   return known.value.get(`p${ix}`) ?? `process #${ix}`;
 }
 
-/** Whether a stall has to do with the selection. */
-export function concerns(entry: StallEntry, selection: store.Selection): boolean {
+/** Whether a stall overlaps the selected range and involves the selected thread and process. */
+export function matchesSelection(entry: StallEntry, selection: store.Selection): boolean {
   const r: Range | null = selection.range;
   if (r !== null && (entry.to <= r.from || entry.from >= r.to)) return false;
-  if (selection.thread !== null && entry.victim?.thread !== selection.thread && entry.culprit?.thread !== selection.thread) return false;
-  if (selection.process !== null && entry.victim?.process_id !== selection.process && entry.culprit?.process_id !== selection.process) return false;
+  if (
+    selection.thread !== null &&
+    entry.victim?.thread !== selection.thread &&
+    entry.culprit?.thread !== selection.thread
+  )
+    return false;
+  if (
+    selection.process !== null &&
+    entry.victim?.process_id !== selection.process &&
+    entry.culprit?.process_id !== selection.process
+  )
+    return false;
   return true;
 }

@@ -1,4 +1,7 @@
-/** The JSON of `docs/page-protocol.md`, route by route. Times are ns since the trace's start, durations end in `_ns`. */
+/**
+ * The JSON of `docs/page-protocol.md`, route by route. Times are ns since the trace's start;
+ * durations end in `_ns`.
+ */
 import type { Ns, ProcessIx, StallId, ThreadIx } from "../units";
 
 export interface Who {
@@ -78,11 +81,11 @@ export interface Summary {
   arch: string | null;
   producer: string | null;
   notes: string;
-  /** What all times count from, on the trace's own clock, and in words. */
+  /** What all times count from: on the trace's own clock, and as text. */
   origin_ns: string;
   origin: string;
   start_ns: string;
-  /** When the span that all CPUs cover begins, which is what the page shows. */
+  /** Start of the span that all CPUs cover; the page shows that span. */
   from: Ns;
   duration_ns: number;
   epoch_ns: string | null;
@@ -136,9 +139,13 @@ export interface Stalls {
   nothing: string | null;
 }
 
-export type EventRef = { switch: number } | { waking: number } | { sample: number } | { provider: number };
+export type EventRef =
+  | { switch: number }
+  | { waking: number }
+  | { sample: number }
+  | { provider: number };
 
-export interface ClauseLink {
+export interface TextLink {
   start: number;
   end: number;
   lane: string | null;
@@ -148,9 +155,19 @@ export interface ClauseLink {
 }
 
 export interface Clause {
-  kind: "headline" | "story" | "cause" | "machine" | "input" | "evidence" | "remedy" | "chain" | "partition" | "warning";
+  kind:
+    | "headline"
+    | "story"
+    | "cause"
+    | "machine"
+    | "input"
+    | "evidence"
+    | "remedy"
+    | "chain"
+    | "partition"
+    | "warning";
   text: string;
-  links: ClauseLink[];
+  links: TextLink[];
 }
 
 export interface Wake {
@@ -164,7 +181,7 @@ export interface Wake {
   evidence: Evidence;
 }
 
-/** Without a time and an event where no wake-up was seen but the lock itself says who holds it. */
+/** Has no time and no event if no wake-up was recorded but the lock itself names its owner. */
 export type ChainWake = Omit<Wake, "at" | "waking"> & { at: Ns | null; waking: number | null };
 
 export interface ChainLink {
@@ -203,11 +220,29 @@ export interface StallAnswer {
   duration_ns: number;
   victim: Who | null;
   victims: Who[];
-  cause: { pattern: string; culprit: Who | null; function: string | null; evidence: Evidence; evidence_words: string; text: string; advice: string };
+  cause: {
+    pattern: string;
+    culprit: Who | null;
+    function: string | null;
+    evidence: Evidence;
+    evidence_words: string;
+    text: string;
+    advice: string;
+  };
   figures: { wakes: number; wakes_in_vain: number; idle_share: number };
   lanes: { lane: string; who: Who; role: string; depth: number }[];
   chain: ChainLink[];
-  arrows: { from_lane: string; to_lane: string; at: Ns; waking: number; context: string; evidence: Evidence; label: string; link: number; depth: number }[];
+  arrows: {
+    from_lane: string;
+    to_lane: string;
+    at: Ns;
+    waking: number;
+    context: string;
+    evidence: Evidence;
+    label: string;
+    link: number;
+    depth: number;
+  }[];
   partition: Part[];
   clauses: Clause[];
   text: string;
@@ -269,9 +304,9 @@ export interface TablePage {
   total: number;
   totals: (number | null)[];
   matched: number;
-  /** Of those, how many lie outside the span that all CPUs cover. */
+  /** How many of `matched` lie outside the span that all CPUs cover. */
   outside: number;
-  /** Columns that hold nothing, because what they need was not recorded. */
+  /** Columns that are empty because the recording lacks what they need. */
   not_recorded: { column: string; why: string; advice: string }[];
   ignored: string[];
   cut: boolean;
@@ -320,21 +355,69 @@ export interface HotFunction {
   no_code: string | null;
   notes: string[];
   loop: string | null;
-  lines: { offset: string; address: string | null; text: string; samples: number; share: number; origin: string | null; in_loop: boolean }[];
+  lines: {
+    offset: string;
+    address: string | null;
+    text: string;
+    samples: number;
+    share: number;
+    origin: string | null;
+    in_loop: boolean;
+  }[];
 }
 
-export interface Found {
+export interface SearchResult {
   total: { threads: number; processes: number; functions: number };
   threads: { who: Who; lane: string }[];
   processes: { process: ProcessIx; pid: number; name: string; command_line: string }[];
-  functions: { name: string; module: string | null; waits: number; wakes: number; samples: number }[];
+  functions: {
+    name: string;
+    module: string | null;
+    waits: number;
+    wakes: number;
+    samples: number;
+  }[];
 }
 
 export type EventAnswer =
-  | { kind: "switch"; index: number; time: Ns; cpu: number; prev: Who; next: Who; prev_state: string; prev_prio: number; next_prio: number; stack: StackRef | null }
-  | { kind: "waking"; index: number; time: Ns; cpu: number; by: Who | null; of: Who; target_cpu: number; context: string; flags: string[]; redundant: boolean; ended_sleep_ns: number | null; stack: StackRef | null }
+  | {
+      kind: "switch";
+      index: number;
+      time: Ns;
+      cpu: number;
+      prev: Who;
+      next: Who;
+      prev_state: string;
+      prev_prio: number;
+      next_prio: number;
+      stack: StackRef | null;
+    }
+  | {
+      kind: "waking";
+      index: number;
+      time: Ns;
+      cpu: number;
+      by: Who | null;
+      of: Who;
+      target_cpu: number;
+      context: string;
+      flags: string[];
+      redundant: boolean;
+      ended_sleep_ns: number | null;
+      stack: StackRef | null;
+    }
   | { kind: "sample"; index: number; time: Ns; cpu: number; who: Who; stack: StackRef | null }
-  | { kind: "provider"; index: number; time: Ns; cpu: number; who: Who; provider: string | null; name: string | null; fields: { name: string; value: string }[]; stack: StackRef | null };
+  | {
+      kind: "provider";
+      index: number;
+      time: Ns;
+      cpu: number;
+      who: Who;
+      provider: string | null;
+      name: string | null;
+      fields: { name: string; value: string }[];
+      stack: StackRef | null;
+    };
 
 export interface Lanes {
   cpus: { lane: string; cpu: number; busy_ns: number; samples: number }[];
@@ -348,7 +431,20 @@ export interface Lanes {
     started: boolean;
     ended: boolean;
     relevance: number;
-    threads: { lane: string; thread: ThreadIx; tid: number; name: string; from: Ns; to: Ns; ran_ns: number; runnable_ns: number | null; switches: number; samples: number; relevance: number; role: string | null }[];
+    threads: {
+      lane: string;
+      thread: ThreadIx;
+      tid: number;
+      name: string;
+      from: Ns;
+      to: Ns;
+      ran_ns: number;
+      runnable_ns: number | null;
+      switches: number;
+      samples: number;
+      relevance: number;
+      role: string | null;
+    }[];
   }[];
   quiet?: number;
 }

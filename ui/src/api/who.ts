@@ -1,7 +1,7 @@
-/** Threads as they are told to people. */
+/** Formats threads. */
 import type { Who } from "./types";
 
-/** `typing 4712 (lab-starve 4711)`; the process is left out for its leader of the same name. */
+/** `typing 4712 (lab-starve 4711)`; without the process for its main thread of the same name. */
 export function whoText(who: Who | null): string {
   if (who === null) return "unknown";
   if (who.tid === 0) return "nobody (idle)";

@@ -1,46 +1,48 @@
-/** The flame graph or icicle of the selection's stacks. Fills its parent; the toolbar above it is not its own. */
+/**
+ * The flame graph or icicle of the selection's stacks. Fills its parent; has no toolbar of its own.
+ */
 import { effect } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { register } from "../commands";
-import { copy, download, svgToPng } from "../shell/copy";
+import { copy, download, svgToPng } from "../copy";
+import { fitCanvas } from "../draw/canvas";
+import { css } from "../draw/colour";
+import { type Measure, memoise } from "../draw/text";
+import { readTheme } from "../draw/theme";
+import { placeTooltip } from "../draw/tooltip";
 import * as store from "../state/store";
 import { theme } from "../state/theme";
-import { css } from "../timeline/colour";
-import { readTheme } from "../timeline/looks";
-import { fitCanvas } from "../timeline/painter";
-import { type Measure, remembering } from "../timeline/text";
-import { placeTip } from "../timeline/tips";
 import { percent } from "../units";
-import { type FlameScene, drawFlame, treeHeight, treeTop } from "./draw";
-import { ContextMenu, type Menu } from "./Menu";
-import { FlameMirror, onKey } from "./Mirror";
+import { drawFlame, type FlameScene, treeHeight, treeTop } from "./draw";
+import { FrameMenu, type MenuPlace } from "./FrameMenu";
+import { FrameTree, onKey } from "./FrameTree";
+import { frameLines } from "./frameText";
 import * as model from "./model";
-import { frameLines } from "./says";
 import { svg } from "./svg";
 import { boxAt, rowTop } from "./tree";
 import "./flame.css";
 
 export const ROW = 18;
 
-const measurer: { of: Measure | null; font: string } = { of: null, font: "" };
+const cached: { measure: Measure | null; font: string } = { measure: null, font: "" };
 
-/** The measure for the page's font, shared with the picture that is copied. */
+/** Measures text in the page's font; shared with the exported picture. */
 function measureFor(ctx: CanvasRenderingContext2D, font: string): Measure {
   ctx.font = `11px ${font}`;
-  if (!measurer.of || measurer.font !== font) {
-    const mine = document.createElement("canvas").getContext("2d") ?? ctx;
-    mine.font = `11px ${font}`;
-    measurer.of = remembering((text) => mine.measureText(text).width);
-    measurer.font = font;
+  if (!cached.measure || cached.font !== font) {
+    const own = document.createElement("canvas").getContext("2d") ?? ctx;
+    own.font = `11px ${font}`;
+    cached.measure = memoise((text) => own.measureText(text).width);
+    cached.font = font;
   }
-  return measurer.of;
+  return cached.measure;
 }
 
-const up = (): boolean => store.stacks.value.form !== "icicle";
+const growsUp = (): boolean => store.stacks.value.form !== "icicle";
 
 function scene(): FlameScene {
   const style = getComputedStyle(document.documentElement);
-  const looks = readTheme((variable) => style.getPropertyValue(variable));
+  const colours = readTheme((variable) => style.getPropertyValue(variable));
   const found = model.found.value;
   return {
     tree: model.tree.value,
@@ -48,33 +50,46 @@ function scene(): FlameScene {
     ...model.size.value,
     scroll: model.scroll.value,
     rowHeight: ROW,
-    up: up(),
-    dark: looks.dark,
+    up: growsUp(),
+    dark: colours.dark,
     found: found.boxes,
     searching: store.search.value !== "" && found.error === null,
     focus: model.focus.value,
     hovered: model.hovered.value,
-    font: looks.font,
-    ground: css(looks.ground),
-    text: looks.text,
-    accent: looks.accent,
+    font: colours.font,
+    ground: css(colours.ground),
+    text: colours.text,
+    accent: colours.accent,
   };
 }
 
 const describe = (index: number): string[] => {
-  const data = model.asked.answer.peek().data;
+  const data = model.query.state.peek().data;
   return frameLines(model.tree.peek(), index, data?.of ?? "wait", data?.unit ?? "ns");
 };
 
-/** The picture as SVG, as wide as it is on the screen. */
+/** The graph as SVG, as wide as on the screen. */
 function picture(): { text: string; width: number; height: number } | null {
   const ctx = document.createElement("canvas").getContext("2d");
   const now = scene();
   if (!ctx || now.tree.boxes.length === 0) return null;
   const { of, form, root } = store.stacks.peek();
-  const title = `${form === "icicle" ? "Icicle" : "Flame graph"} of ${of}s${root.length > 0 ? ` below ${root.at(-1) ?? ""}` : ""}: ${store.trace.peek() ?? ""}`;
-  const text = svg(now.tree, now.zoom, { title, width: now.width, rowHeight: ROW, up: now.up, dark: now.dark, found: now.searching ? now.found : new Set() }, measureFor(ctx, now.font), (index) =>
-    describe(index).join("\n"),
+  const graph = form === "icicle" ? "Icicle" : "Flame graph";
+  const below = root.length > 0 ? ` below ${root.at(-1) ?? ""}` : "";
+  const title = `${graph} of ${of}s${below}: ${store.trace.peek() ?? ""}`;
+  const text = svg(
+    now.tree,
+    now.zoom,
+    {
+      title,
+      width: now.width,
+      rowHeight: ROW,
+      up: now.up,
+      dark: now.dark,
+      found: now.searching ? now.found : new Set(),
+    },
+    measureFor(ctx, now.font),
+    (index) => describe(index).join("\n"),
   );
   return { text, width: now.width, height: now.tree.depth * ROW + 28 };
 }
@@ -88,7 +103,13 @@ async function savePng(): Promise<void> {
 function commands(): () => void {
   const when = () => store.view.value === "stacks" && model.tree.value.boxes.length > 0;
   return register(
-    { id: "flame.svg-copy", group: "Copy", title: "Copy the flame graph as SVG", when, run: () => void copy(picture()?.text ?? "", "the flame graph as SVG") },
+    {
+      id: "flame.svg-copy",
+      group: "Copy",
+      title: "Copy the flame graph as SVG",
+      when,
+      run: () => void copy(picture()?.text ?? "", "the flame graph as SVG"),
+    },
     {
       id: "flame.svg-save",
       group: "Copy",
@@ -96,18 +117,43 @@ function commands(): () => void {
       when,
       run: () => {
         const made = picture();
-        if (made) download(`${store.stacks.peek().of}s.svg`, new Blob([made.text], { type: "image/svg+xml" }));
+        if (made)
+          download(
+            `${store.stacks.peek().of}s.svg`,
+            new Blob([made.text], { type: "image/svg+xml" }),
+          );
       },
     },
-    { id: "flame.png-save", group: "Copy", title: "Save the flame graph as PNG", when, run: () => void savePng() },
-    { id: "flame.all", group: "Stacks", title: "Show all stacks again", when, run: () => model.makeRoot(0) },
+    {
+      id: "flame.png-save",
+      group: "Copy",
+      title: "Save the flame graph as PNG",
+      when,
+      run: () => void savePng(),
+    },
+    {
+      id: "flame.all",
+      group: "Stacks",
+      title: "Show all stacks again",
+      when,
+      run: () => model.makeRoot(0),
+    },
   );
 }
 
-function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, canvas: HTMLCanvasElement): () => void {
+function mount(
+  root: HTMLElement,
+  scroller: HTMLElement,
+  room: HTMLElement,
+  canvas: HTMLCanvasElement,
+): () => void {
   let frame = 0;
   const settle = () => {
-    root.dataset.ready = String(frame === 0 && !model.asked.answer.peek().loading && (model.asked.answer.peek().data !== null || model.asked.answer.peek().error !== null));
+    root.dataset.ready = String(
+      frame === 0 &&
+        !model.query.state.peek().loading &&
+        (model.query.state.peek().data !== null || model.query.state.peek().error !== null),
+    );
   };
   const draw = () => {
     frame = 0;
@@ -127,22 +173,30 @@ function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, can
   scroller.addEventListener("scroll", onScroll, { passive: true });
   const ends = [
     commands(),
-    effect(() => model.followRoot()),
+    effect(() => model.syncRoot()),
     effect(() => {
-      // A new tree: what was pointed at is no longer there.
+      // In a new tree, the old indices mean nothing.
       void model.tree.value;
       model.hovered.value = -1;
       model.focus.value = -1;
     }),
     effect(() => {
-      const height = treeHeight(model.tree.value, ROW, model.size.value.height, up());
+      const height = treeHeight(model.tree.value, ROW, model.size.value.height, growsUp());
       room.style.height = `${height}px`;
-      // A flame graph is read from its foot.
-      if (up()) scroller.scrollTop = height;
+      // A flame graph starts at the bottom.
+      if (growsUp()) scroller.scrollTop = height;
     }),
     effect(() => {
-      void [model.tree.value, model.zoom.value, model.size.value, model.scroll.value, model.found.value, model.focus.value, model.hovered.value];
-      void [theme.value, store.stacks.value, store.search.value, model.asked.answer.value];
+      void [
+        model.tree.value,
+        model.zoom.value,
+        model.size.value,
+        model.scroll.value,
+        model.found.value,
+        model.focus.value,
+        model.hovered.value,
+      ];
+      void [theme.value, store.stacks.value, store.search.value, model.query.state.value];
       if (frame === 0) frame = requestAnimationFrame(draw);
       settle();
     }),
@@ -150,7 +204,9 @@ function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, can
       const box = model.tree.value.boxes[model.focus.value];
       if (!box) return;
       const { height } = model.size.peek();
-      const top = treeTop(model.tree.peek(), ROW, height, up()) + rowTop(box.depth, model.tree.peek(), ROW, up());
+      const top =
+        treeTop(model.tree.peek(), ROW, height, growsUp()) +
+        rowTop(box.depth, model.tree.peek(), ROW, growsUp());
       if (top < scroller.scrollTop) scroller.scrollTop = top;
       else if (top + ROW > scroller.scrollTop + height) scroller.scrollTop = top + ROW - height;
     }),
@@ -168,7 +224,13 @@ function Tip({ at }: { at: { x: number; y: number } | null }) {
   const index = model.hovered.value;
   useLayoutEffect(() => {
     if (!at || !box.current) return;
-    const { left, top } = placeTip(at.x, at.y, box.current.offsetWidth, box.current.offsetHeight, model.size.peek());
+    const { left, top } = placeTooltip(
+      at.x,
+      at.y,
+      box.current.offsetWidth,
+      box.current.offsetHeight,
+      model.size.peek(),
+    );
     box.current.style.left = `${left}px`;
     box.current.style.top = `${top}px`;
   }, [at, index]);
@@ -184,21 +246,25 @@ function Tip({ at }: { at: { x: number; y: number } | null }) {
   );
 }
 
-/** What stands in the middle when there is nothing to draw. */
+/** Shown in place of an empty graph. */
 function Empty() {
-  const { data, error, loading } = model.asked.answer.value;
-  if (error) return <p class="fl-empty">{error.hint ? `${error.message}. ${error.hint}` : error.message}</p>;
-  if (data && model.tree.value.total === 0) return <p class="fl-empty">The selection holds no {store.stacks.value.of}s with stacks.</p>;
+  const { data, error, loading } = model.query.state.value;
+  if (error)
+    return <p class="fl-empty">{error.hint ? `${error.message}. ${error.hint}` : error.message}</p>;
+  if (data && model.tree.value.total === 0)
+    return <p class="fl-empty">The selection has no {store.stacks.value.of}s with stacks.</p>;
   if (!data && loading) return <p class="fl-empty">Adding up the stacks…</p>;
   return null;
 }
 
-function Found() {
+function FoundSummary() {
   const found = model.found.value;
   if (store.search.value === "" || model.tree.value.boxes.length === 0) return null;
   return (
     <p class="fl-found" role="status">
-      {found.error ? `The search is no regular expression: ${found.error}` : `${found.boxes.size} found, in ${percent(found.share, 1)} of all`}
+      {found.error
+        ? `Not a regular expression: ${found.error}`
+        : `${found.boxes.size} found, in ${percent(found.share, 1)} of the total`}
     </p>
   );
 }
@@ -209,26 +275,30 @@ export function Flame() {
   const room = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [at, setAt] = useState<{ x: number; y: number } | null>(null);
-  const [menu, setMenu] = useState<Menu | null>(null);
+  const [menu, setMenu] = useState<MenuPlace | null>(null);
   useEffect(() => {
     const [a, b, c, d] = [root.current, scroller.current, room.current, canvas.current];
-    return a && b && c && d ? follow(a, b, c, d) : undefined;
+    return a && b && c && d ? mount(a, b, c, d) : undefined;
   }, []);
   const under = (event: MouseEvent) => {
     const box = canvas.current?.getBoundingClientRect();
     const [x, y] = [event.clientX - (box?.left ?? 0), event.clientY - (box?.top ?? 0)];
     const { width, height } = model.size.peek();
-    const top = treeTop(model.tree.peek(), ROW, height, up()) - model.scroll.peek();
-    return { x, y, index: boxAt(model.tree.peek(), model.zoom.peek(), width, ROW, up(), x, y - top) };
+    const top = treeTop(model.tree.peek(), ROW, height, growsUp()) - model.scroll.peek();
+    return {
+      x,
+      y,
+      index: boxAt(model.tree.peek(), model.zoom.peek(), width, ROW, growsUp(), x, y - top),
+    };
   };
   return (
     <div class="flame fl" ref={root} data-ready="false">
       <div class="fl-scroll" ref={scroller}>
         <div class="fl-room" ref={room}>
           <div class="fl-stack">
-            <FlameMirror
+            <FrameTree
               onKeyDown={(event) =>
-                onKey(event, up(), (index) => {
+                onKey(event, growsUp(), (index) => {
                   const { width, height } = model.size.peek();
                   setMenu({ index, x: width / 3, y: height / 3 });
                 })
@@ -249,9 +319,11 @@ export function Flame() {
               onClick={(event) => {
                 const { index } = under(event);
                 if (index < 0) return;
-                // Clicking what fills the width already goes one frame back.
+                // Clicking the frame that already fills the width goes back to its caller.
                 const root = model.rootBox.peek().index;
-                model.makeRoot(index === root ? Math.max(0, model.tree.peek().boxes[root]?.parent ?? 0) : index);
+                model.makeRoot(
+                  index === root ? Math.max(0, model.tree.peek().boxes[root]?.parent ?? 0) : index,
+                );
               }}
               onDblClick={(event) => model.butterfly(under(event).index)}
               onContextMenu={(event) => {
@@ -265,14 +337,14 @@ export function Flame() {
         </div>
       </div>
       <Empty />
-      <Found />
+      <FoundSummary />
       {!menu && <Tip at={at} />}
       {menu && (
-        <ContextMenu
+        <FrameMenu
           menu={menu}
           close={() => {
             setMenu(null);
-            root.current?.querySelector<HTMLElement>(".fl-mirror")?.focus();
+            root.current?.querySelector<HTMLElement>(".fl-tree")?.focus();
           }}
         />
       )}

@@ -1,18 +1,18 @@
-/** Draws a flame graph: boxes with texts that fit, what a search found, and the frame that is looked at. */
-import { css, inkOn } from "../timeline/colour";
-import { type Measure, cutFunction } from "../timeline/text";
+/** Draws a flame graph: labelled boxes, search hits, the hovered and the focused frame. */
+import { css, inkOn } from "../draw/colour";
+import { cutFunction, type Measure } from "../draw/text";
 import { colourOf } from "./palette";
-import { type Tree, type Zoom, onScreen, rowTop } from "./tree";
+import { onScreen, rowTop, type Tree, type Zoom } from "./tree";
 
 export interface FlameScene {
   readonly tree: Tree;
   readonly zoom: Zoom;
   readonly width: number;
   readonly height: number;
-  /** How far it is scrolled down. */
+  /** Vertical scroll offset in pixels. */
   readonly scroll: number;
   readonly rowHeight: number;
-  /** Grows upwards: a flame graph; else an icicle. */
+  /** True for a flame graph, which grows upwards; false for an icicle. */
   readonly up: boolean;
   readonly dark: boolean;
   readonly found: ReadonlySet<number>;
@@ -25,17 +25,23 @@ export interface FlameScene {
   readonly accent: string;
 }
 
-/** Less is not seen. */
-const LEAST_PX = 0.4;
-const TEXT_PX = 22;
+/** Boxes narrower than this are invisible and not drawn. */
+const MIN_BOX_PX = 0.4;
+const MIN_LABEL_PX = 22;
 
-/** The whole picture's height in CSS pixels; a flame graph stands on the floor of the view. */
-export const treeHeight = (tree: Tree, rowHeight: number, view: number, up: boolean): number => (up ? Math.max(tree.depth * rowHeight, view) : tree.depth * rowHeight);
+/** Height of the whole graph in CSS pixels; a flame graph fills the view at least. */
+export const treeHeight = (tree: Tree, rowHeight: number, view: number, up: boolean): number =>
+  up ? Math.max(tree.depth * rowHeight, view) : tree.depth * rowHeight;
 
-/** Where the tree's first row begins within that height. */
-export const treeTop = (tree: Tree, rowHeight: number, view: number, up: boolean): number => treeHeight(tree, rowHeight, view, up) - tree.depth * rowHeight;
+/** Top of the tree's first row within that height. */
+export const treeTop = (tree: Tree, rowHeight: number, view: number, up: boolean): number =>
+  treeHeight(tree, rowHeight, view, up) - tree.depth * rowHeight;
 
-export function drawFlame(ctx: CanvasRenderingContext2D, scene: FlameScene, measure: Measure): void {
+export function drawFlame(
+  ctx: CanvasRenderingContext2D,
+  scene: FlameScene,
+  measure: Measure,
+): void {
   const { tree, width, height, rowHeight } = scene;
   ctx.fillStyle = scene.ground;
   ctx.fillRect(0, 0, width, height);
@@ -46,13 +52,13 @@ export function drawFlame(ctx: CanvasRenderingContext2D, scene: FlameScene, meas
     const y = origin + rowTop(box.depth, tree, rowHeight, scene.up);
     if (y + rowHeight < 0 || y > height) continue;
     const { x, width: w } = onScreen(box, scene.zoom, width);
-    if (w < LEAST_PX) continue;
+    if (w < MIN_BOX_PX) continue;
     const colour = colourOf(box.frame, box.parent < 0, scene.dark);
     const dimmed = scene.searching && !scene.found.has(box.index);
     ctx.globalAlpha = dimmed ? 0.4 : 1;
     ctx.fillStyle = css(colour);
-    ctx.fillRect(x, y, Math.max(w - (w > 3 ? 1 : 0), LEAST_PX), rowHeight - 1);
-    if (w >= TEXT_PX) {
+    ctx.fillRect(x, y, Math.max(w - (w > 3 ? 1 : 0), MIN_BOX_PX), rowHeight - 1);
+    if (w >= MIN_LABEL_PX) {
       const text = cutFunction(box.frame.name, w - 7, measure);
       if (text !== "") {
         ctx.fillStyle = inkOn(colour);
@@ -60,7 +66,7 @@ export function drawFlame(ctx: CanvasRenderingContext2D, scene: FlameScene, meas
       }
     }
     ctx.globalAlpha = 1;
-    // Found is a line below too, so that it does not hang on brightness.
+    // Search hits also get an outline: brightness is not the only cue.
     if (scene.searching && !dimmed) outline(ctx, scene.text, x, y, w, rowHeight, 1);
   }
   for (const [index, colour] of [
@@ -70,11 +76,28 @@ export function drawFlame(ctx: CanvasRenderingContext2D, scene: FlameScene, meas
     const box = tree.boxes[index];
     if (!box) continue;
     const { x, width: w } = onScreen(box, scene.zoom, width);
-    if (w > 0) outline(ctx, colour, x, origin + rowTop(box.depth, tree, rowHeight, scene.up), w, rowHeight, 2);
+    if (w > 0)
+      outline(
+        ctx,
+        colour,
+        x,
+        origin + rowTop(box.depth, tree, rowHeight, scene.up),
+        w,
+        rowHeight,
+        2,
+      );
   }
 }
 
-function outline(ctx: CanvasRenderingContext2D, colour: string, x: number, y: number, width: number, height: number, line: number): void {
+function outline(
+  ctx: CanvasRenderingContext2D,
+  colour: string,
+  x: number,
+  y: number,
+  width: number,
+  height: number,
+  line: number,
+): void {
   ctx.strokeStyle = colour;
   ctx.lineWidth = line;
   ctx.strokeRect(x + line / 2, y + line / 2, Math.max(width - line - 1, 1), height - line - 1);

@@ -1,10 +1,10 @@
-/** A frame's colour: a hue per module that is the same in every session, shades per function. */
-import { hash, hsl, type Pixel } from "../timeline/colour";
+/** A frame's colour: a hue per module, stable across sessions, and a shade per function. */
+import { hash, hsl, type Pixel } from "../draw/colour";
 
-/** The kernel is read apart at a glance, in whatever trace. */
+/** The kernel has the same distinct hue in every trace. */
 const KERNEL_HUE = 28;
 
-/** The hue of a module, in degrees; the warm ones are left to the kernel. */
+/** A module's hue in degrees; warm hues are reserved for the kernel. */
 export function hue(module: string, kernel: boolean): number {
   return kernel ? KERNEL_HUE : 70 + (hash(module) % 27) * 10;
 }

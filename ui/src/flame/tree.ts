@@ -1,5 +1,6 @@
 /**
- * A flame graph's frames as boxes: shares of the root's width, one depth per row, in the order that the server gave.
+ * Lays out a flame graph: each frame a box, its width a share of the root's, one row per depth, in
+ * the server's order.
  */
 
 /** One frame as the server sends it: parents before children, siblings in the order to draw. */
@@ -8,25 +9,25 @@ export interface Frame {
   readonly parent: number;
   readonly name: string;
   readonly module: string;
-  /** Nanoseconds of waits, or number of samples; children sum to at most this. */
+  /** Nanoseconds of waits, or number of samples. The children's sum is at most this. */
   readonly value: number;
-  /** What ended in this frame itself. */
+  /** The part of `value` for which this was the innermost frame. */
   readonly self: number;
-  /** How many stacks go through it. */
+  /** Number of stacks that contain it. */
   readonly count: number;
-  /** What the server calls this frame below its parent; -1 for the others. */
+  /** The server's key for this frame below its parent; -1 for `others`. */
   readonly key: number;
-  /** Stands for the frames that were too narrow to send. */
+  /** Stands for all frames too narrow to send. */
   readonly others: boolean;
   readonly kernel: boolean;
 }
 
 export interface Box {
   readonly frame: Frame;
-  /** Index in the list of frames, and in the list of boxes. */
+  /** Index in the list of frames and in the list of boxes. */
   readonly index: number;
   readonly depth: number;
-  /** Left edge and width as shares of the whole. */
+  /** Left edge and width, as shares of the root's width. */
   readonly left: number;
   readonly width: number;
   readonly parent: number;
@@ -39,7 +40,7 @@ export interface Tree {
   readonly total: number;
 }
 
-/** Lays the frames out; a frame whose parent comes after it, or that is wider than its parent, is cut to what fits. */
+/** Lays out the frames. One that follows no parent, or is too wide for it, is clipped. */
 export function lay(frames: readonly Frame[]): Tree {
   const boxes: Box[] = [];
   const filled: number[] = [];
@@ -48,13 +49,22 @@ export function lay(frames: readonly Frame[]): Tree {
   frames.forEach((frame, index) => {
     const above = boxes[frame.parent];
     const depth = above ? above.depth + 1 : 0;
-    const free = above ? above.width - filled[frame.parent]! : index === 0 ? 1 : 0;
+    const used = filled[frame.parent] ?? 0;
+    const free = above ? above.width - used : index === 0 ? 1 : 0;
     const width = Math.max(0, Math.min(total > 0 ? frame.value / total : 0, free));
-    const left = above ? above.left + filled[frame.parent]! : 0;
-    boxes.push({ frame, index, depth, left, width, parent: above ? frame.parent : -1, children: [] });
+    const left = above ? above.left + used : 0;
+    boxes.push({
+      frame,
+      index,
+      depth,
+      left,
+      width,
+      parent: above ? frame.parent : -1,
+      children: [],
+    });
     filled.push(0);
     if (above) {
-      filled[frame.parent]! += width;
+      filled[frame.parent] = used + width;
       above.children.push(index);
     }
     deepest = Math.max(deepest, depth);
@@ -62,7 +72,7 @@ export function lay(frames: readonly Frame[]): Tree {
   return { boxes, depth: boxes.length > 0 ? deepest + 1 : 0, total };
 }
 
-/** What part of the tree is shown how: a frame chosen as root fills the width, its ancestors lie around it. */
+/** The part of the tree that fills the width: the chosen frame's. Its ancestors fill it, too. */
 export interface Zoom {
   readonly left: number;
   readonly width: number;
@@ -73,33 +83,41 @@ export function zoomTo(tree: Tree, root: number): Zoom {
   return box && box.width > 0 ? { left: box.left, width: box.width } : { left: 0, width: 1 };
 }
 
-/** Left edge and width in pixels, cut at the screen. */
+/** Left edge and width in pixels, clipped to the screen. */
 export function onScreen(box: Box, zoom: Zoom, screen: number): { x: number; width: number } {
   const x = Math.max(0, ((box.left - zoom.left) / zoom.width) * screen);
   const right = Math.min(screen, ((box.left + box.width - zoom.left) / zoom.width) * screen);
   return { x, width: right - x };
 }
 
-/** The row of a depth: flame graphs grow upwards, icicles downwards. */
+/** Top of a depth's row: flame graphs grow upwards, icicles downwards. */
 export const rowTop = (depth: number, tree: Tree, rowHeight: number, up: boolean): number =>
   (up ? tree.depth - 1 - depth : depth) * rowHeight;
 
 /** The box under a point, or -1. */
-export function boxAt(tree: Tree, zoom: Zoom, screen: number, rowHeight: number, up: boolean, x: number, y: number): number {
+export function boxAt(
+  tree: Tree,
+  zoom: Zoom,
+  screen: number,
+  rowHeight: number,
+  up: boolean,
+  x: number,
+  y: number,
+): number {
   const row = Math.floor(y / rowHeight);
   const depth = up ? tree.depth - 1 - row : row;
   const at = zoom.left + (x / screen) * zoom.width;
   return tree.boxes.findIndex((b) => b.depth === depth && at >= b.left && at < b.left + b.width);
 }
 
-/** The frames from the root to this one, for the tooltip and for the server. */
+/** The boxes from the root to this one. */
 export function path(tree: Tree, index: number): Box[] {
   const out: Box[] = [];
   for (let box = tree.boxes[index]; box; box = tree.boxes[box.parent]) out.push(box);
   return out.reverse();
 }
 
-/** Where the keyboard goes from a frame: up and down in the picture's sense of callers and callees is left to the caller. */
+/** The box that a key moves to. Whether up means caller or callee is up to the caller. */
 export function step(tree: Tree, from: number, to: "caller" | "callee" | "left" | "right"): number {
   const box = tree.boxes[from];
   if (!box) return tree.boxes.length > 0 ? 0 : -1;
@@ -109,7 +127,7 @@ export function step(tree: Tree, from: number, to: "caller" | "callee" | "left" 
     case "callee":
       return widest(tree, box.children) ?? from;
     default: {
-      // Along the row, across the borders of parents: the eye sees a row, not a family.
+      // Along the row, across parents: the eye sees a row, not siblings.
       const row = tree.boxes.filter((b) => b.depth === box.depth).sort((a, b) => a.left - b.left);
       const place = row.findIndex((b) => b.index === from) + (to === "left" ? -1 : 1);
       return row[place]?.index ?? from;
@@ -120,17 +138,20 @@ export function step(tree: Tree, from: number, to: "caller" | "callee" | "left" 
 function widest(tree: Tree, children: readonly number[]): number | null {
   let best: number | null = null;
   for (const child of children) {
-    if (best === null || tree.boxes[child]!.width > tree.boxes[best]!.width) best = child;
+    const width = tree.boxes[child]?.width ?? 0;
+    if (best === null || width > (tree.boxes[best]?.width ?? 0)) best = child;
   }
   return best;
 }
 
-/** The box that a path of names leads to from the root, and how many of them were found. */
-export function follow(tree: Tree, names: readonly string[]): { index: number; found: number } {
+/** Follows a path of names from the root: the box reached, and how many names were found. */
+export function findPath(tree: Tree, names: readonly string[]): { index: number; found: number } {
   let index = 0;
   let found = 0;
   for (const name of names) {
-    const next = tree.boxes[index]?.children.find((child) => tree.boxes[child]?.frame.name === name && !tree.boxes[child].frame.others);
+    const next = tree.boxes[index]?.children.find(
+      (child) => tree.boxes[child]?.frame.name === name && !tree.boxes[child].frame.others,
+    );
     if (next === undefined) break;
     index = next;
     found++;
@@ -138,8 +159,15 @@ export function follow(tree: Tree, names: readonly string[]): { index: number; f
   return { index, found };
 }
 
-/** The names from below the root to a box, as the store keeps them. */
-export const namesTo = (tree: Tree, index: number): string[] => path(tree, index).slice(1).map((box) => box.frame.name);
+/** The names from below the root to a box, as in the store. */
+export const namesTo = (tree: Tree, index: number): string[] =>
+  path(tree, index)
+    .slice(1)
+    .map((box) => box.frame.name);
 
-/** The keys from below the root to a box, as the server is asked for it. */
-export const keysTo = (tree: Tree, index: number): string => path(tree, index).slice(1).map((box) => box.frame.key).join(".");
+/** The keys from below the root to a box, as sent to the server. */
+export const keysTo = (tree: Tree, index: number): string =>
+  path(tree, index)
+    .slice(1)
+    .map((box) => box.frame.key)
+    .join(".");

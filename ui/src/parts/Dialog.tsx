@@ -1,8 +1,20 @@
-/** A modal dialog on the browser's own `<dialog>`: it keeps the focus inside, closes on Esc, and gives the focus back. */
+/**
+ * A modal dialog: the browser's `<dialog>` traps the focus, closes on Esc, and restores the focus.
+ */
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-export function Dialog({ label, onClose, children, wide }: { label: string; onClose: () => void; children: ComponentChildren; wide?: boolean }) {
+export function Dialog({
+  label,
+  onClose,
+  children,
+  wide,
+}: {
+  label: string;
+  onClose: () => void;
+  children: ComponentChildren;
+  wide?: boolean;
+}) {
   const ref = useRef<HTMLDialogElement>(null);
   useEffect(() => {
     const dialog = ref.current;
@@ -23,7 +35,7 @@ export function Dialog({ label, onClose, children, wide }: { label: string; onCl
         onClose();
       }}
       onClick={(event) => event.target === ref.current && onClose()}
-      // The page's own keys rest while a dialog is open.
+      // The page's shortcuts are off while a dialog is open.
       onKeyDown={(event) => event.stopPropagation()}
     >
       <div class="dialog-body">{children}</div>

@@ -1,7 +1,7 @@
-/** The states' colours and patterns, those of the timeline, as definitions of an SVG. */
-import { STATES, type State, stateOf } from "../timeline/states";
+/** The timeline's colours and patterns of states, as SVG definitions. */
+import { STATES, type State, stateOf } from "../draw/states";
 
-/** The name of a state's pattern; `id` keeps those of two pictures apart. */
+/** The id of a state's pattern; `id` distinguishes several pictures on the page. */
 export function patternId(id: string, code: number): string {
   return `${id}-${stateOf(code).id}`;
 }
@@ -10,7 +10,13 @@ export function Patterns({ id }: { id: string }) {
   return (
     <defs>
       {STATES.map((state) => (
-        <pattern key={state.id} id={patternId(id, state.code)} width="8" height="8" patternUnits="userSpaceOnUse">
+        <pattern
+          key={state.id}
+          id={patternId(id, state.code)}
+          width="8"
+          height="8"
+          patternUnits="userSpaceOnUse"
+        >
           <Tile state={state} />
         </pattern>
       ))}

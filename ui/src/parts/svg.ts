@@ -1,7 +1,12 @@
-/** Pictures of the page as files of their own: the colours, which are the page's variables, are written out. */
+/**
+ * Exports pictures of the page as stand-alone files, with its CSS variables resolved to colours.
+ */
 
-/** The pictures one below the other as the text of one SVG, with a title. */
-export function svgText(pictures: readonly SVGSVGElement[], title: string): { svg: string; width: number; height: number } {
+/** Stacks the pictures in one SVG with a title. */
+export function svgText(
+  pictures: readonly SVGSVGElement[],
+  title: string,
+): { svg: string; width: number; height: number } {
   const style = getComputedStyle(document.documentElement);
   const color = (name: string) => style.getPropertyValue(name).trim() || "#888";
   const pad = 16;
@@ -21,9 +26,20 @@ export function svgText(pictures: readonly SVGSVGElement[], title: string): { sv
     width = Math.max(width, Math.round(box.width));
   }
   const whole = width + 2 * pad;
-  const body = `<rect width="100%" height="100%" fill="${color("--panel")}"/><text x="${pad}" y="${pad + 12}" font-size="14" font-weight="600" fill="${color("--text")}">${escaped(title)}</text>${parts.join("")}`;
-  const svg = `<svg xmlns="http://www.w3.org/2000/svg" width="${whole}" height="${y}" font-family="sans-serif" font-size="12">${body}</svg>`;
-  return { svg: svg.replace(/var\((--[a-z-]+)\)/g, (_, name: string) => color(name)), width: whole, height: y };
+  const svg = [
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${whole}" height="${y}" `,
+    'font-family="sans-serif" font-size="12">',
+    `<rect width="100%" height="100%" fill="${color("--panel")}"/>`,
+    `<text x="${pad}" y="${pad + 12}" font-size="14" font-weight="600" fill="${color("--text")}">`,
+    `${escaped(title)}</text>`,
+    ...parts,
+    "</svg>",
+  ].join("");
+  return {
+    svg: svg.replace(/var\((--[a-z-]+)\)/g, (_, name: string) => color(name)),
+    width: whole,
+    height: y,
+  };
 }
 
 export function escaped(text: string): string {

@@ -1,5 +1,5 @@
-/** The size of an element on the screen, followed. */
-import { useSignal, type ReadonlySignal } from "@preact/signals";
+/** The current size of an element. */
+import { type ReadonlySignal, useSignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 
 export interface Size {
@@ -14,7 +14,8 @@ export function useSize(ref: { readonly current: Element | null }): ReadonlySign
     if (!element) return;
     const measure = () => {
       const { width, height } = element.getBoundingClientRect();
-      if (width !== size.peek().width || height !== size.peek().height) size.value = { width, height };
+      if (width !== size.peek().width || height !== size.peek().height)
+        size.value = { width, height };
     };
     measure();
     const observer = new ResizeObserver(measure);

@@ -1,22 +1,23 @@
-/** The whole page: the list of traces, or one trace with its views above and the timeline below. */
+/** The page: the list of traces, or one trace with its view above and the timeline below. */
 import { useEffect } from "preact/hooks";
-import { server, status, summary } from "../api/data";
 import { Answers } from "../answer/Answers";
 import { Overview } from "../answer/Overview";
-import { MenuHost } from "../parts/Menu";
-import { Trouble } from "../parts/Trouble";
+import { server, status, summary } from "../api/data";
+import { ErrorMessage } from "../parts/ErrorMessage";
+import { MenuHost } from "../parts/MenuHost";
 import { Stacks } from "../stacks/Stacks";
 import * as store from "../state/store";
 import { Tables } from "../table/Tables";
 import { Timeline } from "../timeline/Timeline";
 import { Traces } from "../traces/Traces";
+import { plural } from "../units";
 import { Details } from "./Details";
 import { Header } from "./Header";
 import { Help } from "./Help";
+import { Notices } from "./Notices";
 import { Palette } from "./Palette";
-import { Restriction } from "./Restriction";
+import { SelectionBar } from "./SelectionBar";
 import { Split } from "./Split";
-import { Spoken } from "./Spoken";
 import { TraceNotes } from "./TraceNotes";
 import "./commands";
 
@@ -28,19 +29,27 @@ export function App() {
   return (
     <>
       <Header />
-      {store.trace.value === null ? single === null && server.value.data !== null ? <Traces /> : <ServerGone /> : <OneTrace key={store.trace.value} />}
+      {store.trace.value === null ? (
+        single === null && server.value.data !== null ? (
+          <Traces />
+        ) : (
+          <ServerGone />
+        )
+      ) : (
+        <OneTrace key={store.trace.value} />
+      )}
       <Palette />
       <Help />
       <TraceNotes />
       <MenuHost />
-      <Spoken />
+      <Notices />
     </>
   );
 }
 
 function ServerGone() {
   const { error } = server.value;
-  return <main class="page-main">{error && <Trouble error={error} />}</main>;
+  return <main class="page-main">{error && <ErrorMessage error={error} />}</main>;
 }
 
 const VIEWS = { answers: Answers, tables: Tables, stacks: Stacks } as const;
@@ -51,7 +60,7 @@ function OneTrace() {
   if (failed) {
     return (
       <main class="page-main">
-        <Trouble error={failed} />
+        <ErrorMessage error={failed} />
         <Leave />
       </main>
     );
@@ -59,8 +68,8 @@ function OneTrace() {
   if (data?.stage === "failed") {
     return (
       <main class="page-main">
-        <div class="trouble" role="alert">
-          <p class="trouble-what">{data.error}</p>
+        <div class="error-box" role="alert">
+          <p class="error-message">{data.error}</p>
           <p class="dim">{data.hint}</p>
         </div>
         <Leave />
@@ -73,10 +82,15 @@ function OneTrace() {
     <main class="page-main" aria-label="Trace">
       <Overview />
       <Warnings />
-      <Restriction />
+      <SelectionBar />
       <Split
         upper={
-          <section class="view" id="view" role="tabpanel" aria-labelledby={`tab-${store.view.value}`}>
+          <section
+            class="view"
+            id="view"
+            role="tabpanel"
+            aria-labelledby={`tab-${store.view.value}`}
+          >
             <View />
             <Details />
           </section>
@@ -95,14 +109,20 @@ function Leave() {
   if (server.value.data?.single !== null) return null;
   return (
     <p class="leave">
-      <button class="btn" onClick={() => store.openTrace(null)}>
+      <button type="button" class="btn" onClick={() => store.openTrace(null)}>
         All traces
       </button>
     </p>
   );
 }
 
-const STAGES: Readonly<Record<string, string>> = { unopened: "Opening", reading: "Reading the file", indexing: "Sorting switches and wake-ups", judging: "Judging the waits", ready: "Opening" };
+const STAGES: Readonly<Record<string, string>> = {
+  unopened: "Opening",
+  reading: "Reading the file",
+  indexing: "Indexing switches and wake-ups",
+  judging: "Analysing the waits",
+  ready: "Opening",
+};
 
 function Loading() {
   const { data } = status.value;
@@ -113,14 +133,14 @@ function Loading() {
         {STAGES[data?.stage ?? "unopened"]} … {share} %
       </p>
       <progress max={100} value={share} aria-label="Progress" />
-      <button class="btn" onClick={() => store.openTrace(null)}>
+      <button type="button" class="btn" onClick={() => store.openTrace(null)}>
         Cancel
       </button>
     </main>
   );
 }
 
-/** What is lost or doubtful in the trace is said where everybody sees it. */
+/** What the trace lost or leaves in doubt, where nobody can miss it. */
 function Warnings() {
   const warnings = summary.value.data?.warnings ?? [];
   const lost = summary.value.data?.lost ?? 0;
@@ -128,7 +148,7 @@ function Warnings() {
   return (
     <details class="warnings">
       <summary>
-        {lost > 0 ? `${lost.toLocaleString("en")} events were lost` : warnings[0]}
+        {lost > 0 ? `${plural(lost, "event")} lost` : warnings[0]}
         {warnings.length > 1 && ` (and ${warnings.length - 1} more)`}
       </summary>
       <ul>

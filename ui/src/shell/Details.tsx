@@ -1,11 +1,11 @@
-/** One event of the trace in full: who, where, the stacks with every frame. */
+/** The details panel: one event of the trace, with its full stack. */
 import { useMemo } from "preact/hooks";
-import { ask } from "../api/ask";
 import { getJson, tracePath } from "../api/client";
-import { remember } from "../api/data";
-import { whoText } from "../api/who";
+import { rememberName } from "../api/data";
+import { liveQuery } from "../api/query";
 import type { EventAnswer, Who } from "../api/types";
-import { Busy, Trouble } from "../parts/Trouble";
+import { whoText } from "../api/who";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
 import { StackFrames } from "../stacks/StackFrames";
 import * as store from "../state/store";
 import { durationText, timeText } from "../units";
@@ -15,50 +15,79 @@ export function Details() {
 }
 
 function Open() {
-  const { answer } = useMemo(
+  const { state } = useMemo(
     () =>
-      ask<EventAnswer>(() => {
+      liveQuery<EventAnswer>(() => {
         const trace = store.trace.value;
         const event = store.event.value;
         if (trace === null || event === null) return null;
-        return { key: `${trace} ${event.kind} ${event.index}`, subject: event.kind, ask: (signal) => getJson(tracePath(trace, "event"), { [event.kind]: event.index }, signal) };
+        return {
+          key: `${trace} ${event.kind} ${event.index}`,
+          subject: event.kind,
+          fetch: (signal) =>
+            getJson(tracePath(trace, "event"), { [event.kind]: event.index }, signal),
+        };
       }),
     [],
   );
-  const { data, error } = answer.value;
+  const { data, error } = state.value;
   return (
     <aside class="details" aria-label="Event" data-event={data ? `${data.kind}-${data.index}` : ""}>
       <header>
         <h2>{data ? TITLES[data.kind] : "Event"}</h2>
-        <button class="btn small" aria-label="Close the details" onClick={() => (store.event.value = null)}>
+        <button
+          type="button"
+          class="btn small"
+          aria-label="Close the event"
+          onClick={() => (store.event.value = null)}
+        >
           ✕
         </button>
       </header>
-      {error && <Trouble error={error} />}
-      {!data && !error && <Busy what="Looking it up …" />}
-      {data && <Facts event={data} />}
+      {error && <ErrorMessage error={error} />}
+      {!data && !error && <Busy what="Loading the event …" />}
+      {data && <EventFields event={data} />}
     </aside>
   );
 }
 
-const TITLES = { switch: "Context switch", waking: "Wake-up", sample: "CPU sample", provider: "Noted event" } as const;
+const TITLES = {
+  switch: "Context switch",
+  waking: "Wake-up",
+  sample: "CPU sample",
+  provider: "Provider event",
+} as const;
 
-function Facts({ event }: { event: EventAnswer }) {
+function EventFields({ event }: { event: EventAnswer }) {
   const rows: [string, string | Who][] = [
     ["at", timeText(event.time, 1)],
     ["CPU", String(event.cpu)],
   ];
   if (event.kind === "switch") {
-    rows.push(["off", event.prev], ["left as", event.prev_state], ["on", event.next], ["priority", `${event.prev_prio} → ${event.next_prio}`]);
+    rows.push(
+      ["off CPU", event.prev],
+      ["state", event.prev_state],
+      ["on CPU", event.next],
+      ["priority", `${event.prev_prio} → ${event.next_prio}`],
+    );
   } else if (event.kind === "waking") {
-    if (event.by) rows.push(["by", event.by]);
-    rows.push(["of", event.of], ["context", event.context.replaceAll("_", " ")], ["to CPU", String(event.target_cpu)]);
-    if (event.ended_sleep_ns !== null) rows.push(["ended a sleep of", durationText(event.ended_sleep_ns)]);
-    if (event.redundant) rows.push(["redundant", "it was awake already"]);
+    if (event.by) rows.push(["waker", event.by]);
+    rows.push(
+      ["woken", event.of],
+      ["context", event.context.replaceAll("_", " ")],
+      ["target CPU", String(event.target_cpu)],
+    );
+    if (event.ended_sleep_ns !== null)
+      rows.push(["ended a wait of", durationText(event.ended_sleep_ns)]);
+    if (event.redundant) rows.push(["redundant", "the thread was already awake"]);
   } else if (event.kind === "sample") {
     rows.push(["executing", event.who]);
   } else {
-    rows.push(["what", event.name ?? "not known"], ["noted by", event.provider ?? "not known"], ["in", event.who]);
+    rows.push(
+      ["event", event.name ?? "unknown"],
+      ["provider", event.provider ?? "unknown"],
+      ["thread", event.who],
+    );
     for (const { name, value } of event.fields) rows.push([name || "payload", value]);
   }
   return (
@@ -67,22 +96,31 @@ function Facts({ event }: { event: EventAnswer }) {
         {rows.map(([name, value]) => (
           <div key={name}>
             <dt>{name}</dt>
-            <dd>{typeof value === "string" ? value : <Person who={value} />}</dd>
+            <dd>{typeof value === "string" ? value : <ThreadButton who={value} />}</dd>
           </div>
         ))}
       </dl>
-      {event.stack ? <StackFrames stack={event.stack} /> : <p class="dim">No stack was recorded.</p>}
+      {event.stack ? (
+        <StackFrames stack={event.stack} />
+      ) : (
+        <p class="dim">No stack was recorded.</p>
+      )}
     </>
   );
 }
 
-function Person({ who }: { who: Who }) {
-  // A thread that nobody knows is in no list, so that nothing can be narrowed to it.
+function ThreadButton({ who }: { who: Who }) {
+  // An unknown thread is in no list, so nothing can be filtered by it.
   if (who.tid < 0) return <>{whoText(who)}</>;
-  remember(who);
+  rememberName(who);
   if (who.tid === 0) return <>nobody (idle)</>;
   return (
-    <button class="proof" title="Only this thread, everywhere" onClick={() => store.select({ thread: who.thread })}>
+    <button
+      type="button"
+      class="text-link"
+      title="Filter all views by this thread"
+      onClick={() => store.select({ thread: who.thread })}
+    >
       {whoText(who)}
     </button>
   );

@@ -1,6 +1,7 @@
-/** The line on top: where one is, the views, the search, the look. */
-import { chordText, run } from "../commands";
+/** The header: the open trace, tabs, search, theme and help. */
+
 import { server, summary } from "../api/data";
+import { chordText, run } from "../commands";
 import * as store from "../state/store";
 import { theme } from "../state/theme";
 import { durationText, plural } from "../units";
@@ -16,7 +17,13 @@ export function Header() {
   const open = store.trace.value;
   return (
     <header class="header">
-      <button class="brand" onClick={() => run("trace.list")} title={open === null ? undefined : "All traces"} disabled={open === null || server.value.data?.single !== null}>
+      <button
+        type="button"
+        class="brand"
+        onClick={() => run("trace.list")}
+        title={open === null ? undefined : "All traces"}
+        disabled={open === null || server.value.data?.single !== null}
+      >
         <img src="./icon.svg" width="20" height="20" alt="" />
         <span>Unhitch</span>
       </button>
@@ -29,13 +36,30 @@ export function Header() {
         </>
       )}
       <span class="header-end">
-        <button class="btn quiet" onClick={() => run("palette")} title={`Run any command (${chordText("Ctrl+Shift+KeyP")})`}>
+        <button
+          type="button"
+          class="btn quiet"
+          onClick={() => run("palette")}
+          title={`Run any command (${chordText("Ctrl+Shift+KeyP")})`}
+        >
           Commands
         </button>
-        <button class="btn quiet" onClick={() => run("view.theme")} aria-label={theme.value === "dark" ? "Light colours" : "Dark colours"} title="Dark or light (T)">
+        <button
+          type="button"
+          class="btn quiet"
+          onClick={() => run("view.theme")}
+          aria-label={theme.value === "dark" ? "Light colours" : "Dark colours"}
+          title="Dark or light (T)"
+        >
           {theme.value === "dark" ? "☀" : "☾"}
         </button>
-        <button class="btn quiet" onClick={() => run("help")} aria-label="Keys and commands" title="Keys and commands (?)">
+        <button
+          type="button"
+          class="btn quiet"
+          onClick={() => run("help")}
+          aria-label="Keys and commands"
+          title="Keys and commands (?)"
+        >
           ?
         </button>
       </span>
@@ -45,7 +69,16 @@ export function Header() {
 
 function TraceName({ name }: { name: string }) {
   const data = summary.value.data;
-  const facts = data ? `${data.host ? `${data.host} · ` : ""}${plural(data.cpus, "CPU")} · ${durationText(data.duration_ns)} · ${plural(data.switches, "switch", "switches")}` : "";
+  const facts = data
+    ? [
+        data.host,
+        plural(data.cpus, "CPU"),
+        durationText(data.duration_ns),
+        plural(data.switches, "switch", "switches"),
+      ]
+        .filter(Boolean)
+        .join(" · ")
+    : "";
   return (
     <span class="trace-name" title={`${name}\n${facts}`}>
       <span class="trace-file">{name}</span>
@@ -54,12 +87,18 @@ function TraceName({ name }: { name: string }) {
   );
 }
 
-/** Says whether there are notes, and in its tooltip which. */
+/** Shows whether there are notes; its tooltip shows them. */
 function NotesButton() {
   const data = summary.value.data;
   if (data === null) return null;
   return (
-    <button class="btn quiet" aria-haspopup="dialog" title={data.notes || "No notes yet"} onClick={() => run("trace.notes")}>
+    <button
+      type="button"
+      class="btn quiet"
+      aria-haspopup="dialog"
+      title={data.notes || "No notes yet"}
+      onClick={() => run("trace.notes")}
+    >
       Notes{data.notes !== "" && " •"}
     </button>
   );
@@ -85,7 +124,18 @@ function Tabs() {
       {TABS.map((tab) => {
         const current = store.view.value === tab.view;
         return (
-          <button key={tab.view} id={`tab-${tab.view}`} role="tab" aria-selected={current} aria-controls={current ? "view" : undefined} tabIndex={current ? 0 : -1} class="tab" title={`${tab.title} (${chordText(tab.key)})`} onClick={() => run(`view.${tab.view}`)}>
+          <button
+            type="button"
+            key={tab.view}
+            id={`tab-${tab.view}`}
+            role="tab"
+            aria-selected={current}
+            aria-controls={current ? "view" : undefined}
+            tabIndex={current ? 0 : -1}
+            class="tab"
+            title={`${tab.title} (${chordText(tab.key)})`}
+            onClick={() => run(`view.${tab.view}`)}
+          >
             {tab.title}
           </button>
         );

@@ -1,8 +1,8 @@
-/** Help: every key, from the registry of commands. */
+/** The help: every command with its keys, from the registry. */
 import { all, chordText, registered } from "../commands";
+import { STATES } from "../draw/states";
 import { Dialog } from "../parts/Dialog";
 import { Tile } from "../parts/Patterns";
-import { STATES } from "../timeline/states";
 import { helpOpen } from "./panels";
 
 export function Help() {
@@ -19,7 +19,13 @@ export function Help() {
             <dl>
               {commands.map((command) => (
                 <div key={command.id}>
-                  <dt>{command.keys?.length ? command.keys.map((key) => <kbd key={key}>{chordText(key)}</kbd>) : <span class="dim">palette</span>}</dt>
+                  <dt>
+                    {command.keys?.length ? (
+                      command.keys.map((key) => <kbd key={key}>{chordText(key)}</kbd>)
+                    ) : (
+                      <span class="dim">palette</span>
+                    )}
+                  </dt>
                   <dd>{command.title}</dd>
                 </div>
               ))}
@@ -30,7 +36,7 @@ export function Help() {
           <h2>Colours</h2>
           <ul class="legend">
             {STATES.map((state) => (
-              <li key={state.id} title={state.says}>
+              <li key={state.id} title={state.description}>
                 <svg class="swatch" width="12" height="12" viewBox="0 0 8 8" aria-hidden="true">
                   <Tile state={state} />
                 </svg>{" "}
@@ -38,10 +44,14 @@ export function Help() {
               </li>
             ))}
           </ul>
-          <p class="dim">Keys are places on the keyboard: WASD is where it is on an English one. Everything is also in a menu, a button or the palette. What is underlined in an answer leads to what proves it.</p>
+          <p class="dim">
+            Keys are physical positions: WASD is where it is on an English keyboard. Everything can
+            also be done with a menu, a button or the palette. Underlined text in an answer links to
+            its evidence.
+          </p>
         </section>
       </div>
-      <button class="btn" autoFocus onClick={() => (helpOpen.value = false)}>
+      <button type="button" class="btn" autoFocus onClick={() => (helpOpen.value = false)}>
         Close
       </button>
     </Dialog>

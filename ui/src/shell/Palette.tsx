@@ -1,4 +1,4 @@
-/** The command palette: every command by its name, from the registry. */
+/** The command palette: every command of the registry by name. */
 import { useSignal } from "@preact/signals";
 import { all, available, chordText, registered } from "../commands";
 import { Dialog } from "../parts/Dialog";
@@ -23,7 +23,7 @@ function Open() {
   const go = (index: number) => {
     const command = list[index];
     close();
-    // After the dialog has given the focus back, or a command that takes it would lose it again.
+    // Runs after the dialog restored the focus, so that a command which moves it keeps it.
     if (command) setTimeout(() => command.run(false));
   };
   return (
@@ -35,7 +35,7 @@ function Open() {
         aria-expanded="true"
         aria-controls="palette-list"
         aria-activedescendant={list[current] ? `command-${current}` : undefined}
-        placeholder="What to do?"
+        placeholder="Type a command"
         autoFocus
         spellcheck={false}
         value={text.value}
@@ -55,13 +55,20 @@ function Open() {
       />
       <ul id="palette-list" class="palette-list" role="listbox" aria-label="Commands">
         {list.map((command, i) => (
-          <li key={command.id} id={`command-${i}`} role="option" aria-selected={i === current} class={i === current ? "hit current" : "hit"} onClick={() => go(i)}>
+          <li
+            key={command.id}
+            id={`command-${i}`}
+            role="option"
+            aria-selected={i === current}
+            class={i === current ? "hit current" : "hit"}
+            onClick={() => go(i)}
+          >
             <span class="hit-kind">{command.group}</span>
             <span class="hit-name">{command.title}</span>
             {command.keys?.[0] && <kbd>{chordText(command.keys[0])}</kbd>}
           </li>
         ))}
-        {list.length === 0 && <li class="dim pad">No command is called so.</li>}
+        {list.length === 0 && <li class="dim pad">No command matches.</li>}
       </ul>
     </Dialog>
   );

@@ -1,18 +1,18 @@
-/** Two parts one above the other with a bar between that can be dragged, or moved by arrow keys. */
+/** Two panes, one above the other, with a separator that can be dragged or moved by arrow keys. */
 import { signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useRef } from "preact/hooks";
 import * as store from "../state/store";
 
-/** The upper part's share; kept while the page is open. */
+/** The upper pane's share of the height; lasts as long as the page. */
 const share = signal(0.52);
-const LEAST = 0.15;
+const MIN_SHARE = 0.15;
 
 export function Split({ upper, lower }: { upper: ComponentChildren; lower: ComponentChildren }) {
   const ref = useRef<HTMLDivElement>(null);
   const dragging = useSignal(false);
   const layout = store.layout.value;
-  const move = (to: number) => (share.value = Math.min(1 - LEAST, Math.max(LEAST, to)));
+  const move = (to: number) => (share.value = Math.min(1 - MIN_SHARE, Math.max(MIN_SHARE, to)));
   return (
     <div ref={ref} class={`split ${layout}`}>
       {layout !== "timeline" && (
@@ -27,8 +27,8 @@ export function Split({ upper, lower }: { upper: ComponentChildren; lower: Compo
           aria-orientation="horizontal"
           aria-label="Between the view and the timeline"
           aria-valuenow={Math.round(share.value * 100)}
-          aria-valuemin={LEAST * 100}
-          aria-valuemax={100 - LEAST * 100}
+          aria-valuemin={MIN_SHARE * 100}
+          aria-valuemax={100 - MIN_SHARE * 100}
           tabIndex={0}
           onKeyDown={(event) => {
             const step = { ArrowUp: -0.05, ArrowDown: 0.05 }[event.key];

@@ -1,5 +1,5 @@
-/** The open trace's notes, to be read and written beside what they are about. */
-import { summariseAgain, summary } from "../api/data";
+/** The dialog with the open trace's notes. */
+import { refetchSummary, summary } from "../api/data";
 import { Dialog } from "../parts/Dialog";
 import { Notes } from "../traces/Notes";
 import { notesOpen } from "./panels";
@@ -11,9 +11,9 @@ export function TraceNotes() {
   return (
     <Dialog label="Notes" onClose={close}>
       <h1 class="dialog-title">Notes on {data.name}</h1>
-      <Notes name={data.name} format={data.format} notes={data.notes} changed={summariseAgain} />
+      <Notes name={data.name} format={data.format} notes={data.notes} changed={refetchSummary} />
       <div class="dialog-buttons">
-        <button class="btn" onClick={close}>
+        <button type="button" class="btn" onClick={close}>
           Close
         </button>
       </div>

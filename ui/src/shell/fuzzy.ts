@@ -1,6 +1,9 @@
-/** Finds what was meant by a few letters: all of them in order; better the closer together and the nearer to the beginnings of words. */
+/**
+ * Fuzzy search: all letters typed must occur in order. Adjacent letters and letters at the start of
+ * a word score higher.
+ */
 
-/** A mark for how well `text` fits, higher is better; `null` if it does not. */
+/** How well `text` matches, higher is better; `null` if it does not. */
 export function score(text: string, wanted: string): number | null {
   const t = text.toLowerCase();
   let at = 0;
@@ -18,7 +21,7 @@ export function score(text: string, wanted: string): number | null {
   return sum - text.length / 100;
 }
 
-/** The fitting ones, best first; all in their own order for an empty text. */
+/** The items that match, best first. An empty search keeps all in their order. */
 export function rank<T>(list: readonly T[], wanted: string, text: (item: T) => string): T[] {
   if (wanted.trim() === "") return [...list];
   return list

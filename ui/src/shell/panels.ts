@@ -1,8 +1,8 @@
-/** What is open above the page; not in the URL, since a link shows a place and not a menu. */
+/** Which dialogs are open. Not in the URL: a link shows a view, not a dialog. */
 import { signal } from "@preact/signals";
 
 export const paletteOpen = signal(false);
 export const helpOpen = signal(false);
 export const notesOpen = signal(false);
-/** Counts requests to put the focus into the search field. */
+/** Changes with each request to focus the search field. */
 export const searchFocus = signal(0);

@@ -1,65 +1,88 @@
-/** All functions by their share; of one, who leads to it and what it leads to. */
+/** All functions ranked by share; for one of them, its callers and callees. */
 import { useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { ask } from "../api/ask";
 import { getJson, tracePath } from "../api/client";
 import { status } from "../api/data";
-import type { Butterfly as Wings, ButterflyNode, Ranking } from "../api/types";
-import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Trouble";
-import { whereParams } from "../state/params";
+import { whereParams } from "../api/params";
+import { liveQuery } from "../api/query";
+import type { ButterflyNode, Ranking, Butterfly as Wings } from "../api/types";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 import { count, durationText, percent, plural } from "../units";
 import { functionMenu } from "./StackFrames";
 
-function params() {
+/** Parameters of both queries. */
+function stackParams() {
   const { of, by } = store.stacks.value;
   return { of, by, ...whereParams(store.selection.value, of) };
 }
 
 export function Butterfly() {
-  const questions = useMemo(
+  const queries = useMemo(
     () => ({
-      ranking: ask<Ranking>(() => {
+      ranking: liveQuery<Ranking>(() => {
         const trace = store.trace.value;
         if (trace === null || !status.value.data?.ready.tables) return null;
-        const asked = { ...params(), limit: 500 };
-        return { key: JSON.stringify([trace, asked]), subject: `${trace} ${asked.of} ${asked.by}`, ask: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal) };
+        const params = { ...stackParams(), limit: 500 };
+        return {
+          key: JSON.stringify([trace, params]),
+          subject: `${trace} ${params.of} ${params.by}`,
+          fetch: (signal) => getJson(tracePath(trace, "butterfly"), params, signal),
+        };
       }),
-      wings: ask<Wings>(() => {
+      wings: liveQuery<Wings>(() => {
         const trace = store.trace.value;
         const name = store.stacks.value.function;
         if (trace === null || name === "" || !status.value.data?.ready.tables) return null;
-        const asked = { ...params(), function: name };
-        return { key: JSON.stringify([trace, asked]), subject: name, ask: (signal) => getJson(tracePath(trace, "butterfly"), asked, signal) };
+        const params = { ...stackParams(), function: name };
+        return {
+          key: JSON.stringify([trace, params]),
+          subject: name,
+          fetch: (signal) => getJson(tracePath(trace, "butterfly"), params, signal),
+        };
       }),
     }),
     [],
   );
   useEffect(
     () => () => {
-      questions.ranking.stop();
-      questions.wings.stop();
+      queries.ranking.stop();
+      queries.wings.stop();
     },
     [],
   );
-  const ranking = questions.ranking.answer.value;
-  const wings = questions.wings.answer.value;
+  const ranking = queries.ranking.state.value;
+  const wings = queries.wings.state.value;
   return (
     <div class="butterfly" data-ready={!ranking.loading && !wings.loading}>
-      <div class="ranking">{ranking.error ? <Trouble error={ranking.error} /> : ranking.data ? <Ranked data={ranking.data} /> : <Busy what="Counting the stacks …" />}</div>
+      <div class="ranking">
+        {ranking.error ? (
+          <ErrorMessage error={ranking.error} />
+        ) : ranking.data ? (
+          <Ranked data={ranking.data} />
+        ) : (
+          <Busy what="Counting the stacks …" />
+        )}
+      </div>
       <div class="wings">
-        {store.stacks.value.function === "" && <p class="empty">Choose a function on the left: who leads to it stands above, what it leads to below.</p>}
-        {wings.error && <Trouble error={wings.error} />}
-        {store.stacks.value.function !== "" && !wings.error && !wings.data && <Busy what="Gathering callers and callees …" />}
+        {store.stacks.value.function === "" && (
+          <p class="empty">
+            Choose a function on the left to see its callers above and its callees below.
+          </p>
+        )}
+        {wings.error && <ErrorMessage error={wings.error} />}
+        {store.stacks.value.function !== "" && !wings.error && !wings.data && (
+          <Busy what="Gathering callers and callees …" />
+        )}
         {wings.data && <Both data={wings.data} />}
       </div>
     </div>
   );
 }
 
-/** Names of a kind's amounts. */
-const AMOUNT = { wait: "waited", wake: "wait ended", sample: "CPU time" } as const;
+/** What each kind of stack adds up. */
+const AMOUNT = { wait: "waited", wake: "waits ended", sample: "CPU time" } as const;
 
 function Ranked({ data }: { data: Ranking }) {
   const filter = useSignal("");
@@ -70,7 +93,12 @@ function Ranked({ data }: { data: Ranking }) {
   return (
     <>
       <div class="ranking-head">
-        <input aria-label="Filter the names" placeholder="Filter the names" value={filter.value} onInput={(event) => (filter.value = event.currentTarget.value)} />
+        <input
+          aria-label="Filter the names"
+          placeholder="Filter the names"
+          value={filter.value}
+          onInput={(event) => (filter.value = event.currentTarget.value)}
+        />
         <span class="dim">
           {durationText(data.all_total_ns)} {AMOUNT[of]} on {plural(data.all_count, "stack")}
         </span>
@@ -95,19 +123,26 @@ function Ranked({ data }: { data: Ranking }) {
         </thead>
         <tbody>
           {list.map((entry) => (
-            <tr key={entry.name} class={entry.name === store.stacks.value.function ? "current" : ""}>
+            <tr
+              key={entry.name}
+              class={entry.name === store.stacks.value.function ? "current" : ""}
+            >
               <td class="num">{durationText(entry.total_ns)}</td>
               <td class="num">{percent(entry.total_ns, data.all_total_ns)}</td>
               <td class="num">{entry.self_ns ? durationText(entry.self_ns) : ""}</td>
               <td class="num">{count(entry.count)}</td>
               <td>
                 <button
-                  class="proof name"
+                  type="button"
+                  class="text-link name"
                   data-function={entry.name}
                   onClick={() => choose(entry.name)}
                   onContextMenu={(event) => {
                     event.preventDefault();
-                    openMenu(entry.name, functionMenu(entry.name, of), { x: event.clientX, y: event.clientY });
+                    openMenu(entry.name, functionMenu(entry.name, of), {
+                      x: event.clientX,
+                      y: event.clientY,
+                    });
                   }}
                 >
                   {entry.name}
@@ -117,8 +152,16 @@ function Ranked({ data }: { data: Ranking }) {
           ))}
         </tbody>
       </table>
-      {data.total > data.ranking.length && <p class="note">The first {count(data.ranking.length)} of {plural(data.total, data.by)}.</p>}
-      {list.length === 0 && <p class="empty">{data.ranking.length === 0 ? "No stack is left by the selection." : "None is called so."}</p>}
+      {data.total > data.ranking.length && (
+        <p class="note">
+          The first {count(data.ranking.length)} of {plural(data.total, data.by)}.
+        </p>
+      )}
+      {list.length === 0 && (
+        <p class="empty">
+          {data.ranking.length === 0 ? "The selection has no stacks." : "No name matches."}
+        </p>
+      )}
     </>
   );
 }
@@ -126,9 +169,14 @@ function Ranked({ data }: { data: Ranking }) {
 function Both({ data }: { data: Wings }) {
   return (
     <>
-      {data.matched.length > 1 && <p class="note">Together: {data.matched.slice(0, 5).join(", ")}{data.matched.length > 5 && ` and ${data.matched.length - 5} more`}.</p>}
-      <Wing title="Callers: who leads to it" node={data.callers} whole={data.all_total_ns} />
-      <Wing title="Callees: what it leads to" node={data.callees} whole={data.all_total_ns} />
+      {data.matched.length > 1 && (
+        <p class="note">
+          Together: {data.matched.slice(0, 5).join(", ")}
+          {data.matched.length > 5 && ` and ${data.matched.length - 5} more`}.
+        </p>
+      )}
+      <Wing title="Callers" node={data.callers} whole={data.all_total_ns} />
+      <Wing title="Callees" node={data.callees} whole={data.all_total_ns} />
     </>
   );
 }
@@ -138,14 +186,34 @@ function Wing({ title, node, whole }: { title: string; node: ButterflyNode; whol
     <section class="wing" aria-label={title}>
       <h3 class="section-title">{title}</h3>
       <div role="tree" aria-label={title}>
-        <Branch key={node.name} node={node} whole={whole} top={Math.max(1, node.total_ns)} depth={0} />
+        <Branch
+          key={node.name}
+          node={node}
+          whole={whole}
+          top={Math.max(1, node.total_ns)}
+          depth={0}
+        />
       </div>
     </section>
   );
 }
 
-/** A branch with one child is followed down to where it forks; the rest is opened by hand. */
-function Branch({ node, whole, top, depth, open: initially = true }: { node: ButterflyNode; whole: number; top: number; depth: number; open?: boolean }) {
+/**
+ * A node of the tree. Opens by itself if it holds over 5 % of the root's time, to a depth of 30.
+ */
+function Branch({
+  node,
+  whole,
+  top,
+  depth,
+  open: initially = true,
+}: {
+  node: ButterflyNode;
+  whole: number;
+  top: number;
+  depth: number;
+  open?: boolean;
+}) {
   const open = useSignal(initially && depth < 30);
   const leaf = node.children.length === 0;
   const { of } = store.stacks.value;
@@ -162,15 +230,23 @@ function Branch({ node, whole, top, depth, open: initially = true }: { node: But
           if (event.key === "ArrowRight") open.value = true;
           else if (event.key === "ArrowLeft") open.value = false;
           else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
-            const all = [...(event.currentTarget.closest("[role=tree]")?.querySelectorAll<HTMLElement>("[role=treeitem]") ?? [])];
+            const all = [
+              ...(event.currentTarget
+                .closest("[role=tree]")
+                ?.querySelectorAll<HTMLElement>("[role=treeitem]") ?? []),
+            ];
             all[all.indexOf(event.currentTarget) + (event.key === "ArrowDown" ? 1 : -1)]?.focus();
-          } else if (event.key === "Enter") store.stacks.value = { ...store.stacks.value, function: node.name };
+          } else if (event.key === "Enter")
+            store.stacks.value = { ...store.stacks.value, function: node.name };
           else return;
           event.preventDefault();
         }}
         onContextMenu={(event) => {
           event.preventDefault();
-          openMenu(node.name, functionMenu(node.name, of), { x: event.clientX, y: event.clientY });
+          openMenu(node.name, functionMenu(node.name, of), {
+            x: event.clientX,
+            y: event.clientY,
+          });
         }}
       >
         <span class="share" aria-hidden="true">
@@ -178,16 +254,37 @@ function Branch({ node, whole, top, depth, open: initially = true }: { node: But
         </span>
         <span class="num">{durationText(node.total_ns)}</span>
         <span class="num dim">{percent(node.total_ns, whole)}</span>
-        <span class="twist" aria-hidden="true" style={{ marginLeft: `${Math.min(depth, 24) * 12}px` }}>
+        <span
+          class="twist"
+          aria-hidden="true"
+          style={{ marginLeft: `${Math.min(depth, 24) * 12}px` }}
+        >
           {leaf ? "" : open.value ? "▾" : "▸"}
         </span>
-        <span class="branch-name" onDblClick={() => (store.stacks.value = { ...store.stacks.value, function: node.name })}>
+        <span
+          class="branch-name"
+          onDblClick={() => (store.stacks.value = { ...store.stacks.value, function: node.name })}
+        >
           {node.name}
         </span>
       </div>
-      {open.value && node.children.map((child) => <Branch key={child.name} node={child} whole={whole} top={top} depth={depth + 1} open={child.total_ns * 20 > top} />)}
+      {open.value &&
+        node.children.map((child) => (
+          <Branch
+            key={child.name}
+            node={child}
+            whole={whole}
+            top={top}
+            depth={depth + 1}
+            open={child.total_ns * 20 > top}
+          />
+        ))}
       {open.value && (node.cut ?? 0) > 0 && (
-        <div class="branch dim" role="none" style={{ paddingLeft: `${Math.min(depth + 1, 24) * 12 + 250}px` }}>
+        <div
+          class="branch dim"
+          role="none"
+          style={{ paddingLeft: `${Math.min(depth + 1, 24) * 12 + 250}px` }}
+        >
           … and {node.cut} smaller
         </div>
       )}

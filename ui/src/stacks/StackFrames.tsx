@@ -1,44 +1,65 @@
-/** A whole stack, root first; a frame opens the butterfly of its function. */
-import { useEffect, useMemo } from "preact/hooks";
+/** A whole stack, root first. Each frame opens a menu for its function. */
+
 import { signal } from "@preact/signals";
-import { ask } from "../api/ask";
+import { useEffect, useMemo } from "preact/hooks";
 import { getJson, tracePath } from "../api/client";
+import { liveQuery } from "../api/query";
 import type { Frame, StackAnswer, StackRef } from "../api/types";
-import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Trouble";
-import { copy } from "../shell/copy";
+import { copy } from "../copy";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 
 const NAMES = { wait: "Waited in", wake: "Woken from", sample: "Executing" } as const;
 
 export function StackFrames({ stack }: { stack: StackRef }) {
-  const asked = useMemo(() => signal(stack), []);
-  asked.value = stack;
-  const question = useMemo(
+  const shown = useMemo(() => signal(stack), []);
+  shown.value = stack;
+  const query = useMemo(
     () =>
-      ask<StackAnswer>(() => {
+      liveQuery<StackAnswer>(() => {
         const trace = store.trace.value;
-        const { stack: id, kind } = asked.value;
-        return trace === null ? null : { key: `${trace} ${kind} ${id}`, ask: (signal) => getJson(tracePath(trace, "stack"), { id, kind }, signal) };
+        const { stack: id, kind } = shown.value;
+        return trace === null
+          ? null
+          : {
+              key: `${trace} ${kind} ${id}`,
+              fetch: (signal) => getJson(tracePath(trace, "stack"), { id, kind }, signal),
+            };
       }),
     [],
   );
-  useEffect(() => question.stop, []);
-  const { data, error } = question.answer.value;
-  if (error) return <Trouble error={error} />;
-  if (!data) return <Busy what="Looking up the stack …" />;
+  useEffect(() => query.stop, []);
+  const { data, error } = query.state.value;
+  if (error) return <ErrorMessage error={error} />;
+  if (!data) return <Busy what="Loading the stack …" />;
   return (
     <section aria-label={NAMES[data.kind]}>
       <h3 class="section-title">
         {NAMES[data.kind]}
-        <button class="btn small" onClick={() => void copy(data.frames.map(frameText).join("\n"), "the stack")}>
+        <button
+          type="button"
+          class="btn small"
+          onClick={() => void copy(data.frames.map(frameText).join("\n"), "the stack")}
+        >
           Copy
         </button>
       </h3>
       <ol class="frames">
         {data.frames.map((frame, i) => (
           <li key={i} class={`${frame.kernel ? "kernel" : ""} ${frame.noise ? "noise" : ""}`}>
-            <button class="frame" title={`${frame.module ?? ""} ${frame.file ?? ""}${frame.line ? `:${frame.line}` : ""}`} onClick={(event) => openMenu(frame.function, functionMenu(frame.function, data.kind), event.currentTarget)}>
+            <button
+              type="button"
+              class="frame"
+              title={sourceOf(frame)}
+              onClick={(event) =>
+                openMenu(
+                  frame.function,
+                  functionMenu(frame.function, data.kind),
+                  event.currentTarget,
+                )
+              }
+            >
               {frame.function}
               {frame.inlined && <span class="dim"> (inlined)</span>}
             </button>
@@ -50,8 +71,15 @@ export function StackFrames({ stack }: { stack: StackRef }) {
   );
 }
 
+/** A frame's module and source line, with full paths. */
+function sourceOf({ module, file, line }: Frame): string {
+  return `${module ?? ""} ${file ?? ""}${line ? `:${line}` : ""}`;
+}
+
+/** A frame's source line, or its module, without folders. */
 function where(frame: Frame): string {
-  if (frame.file) return `${frame.file.split(/[\\/]/).pop() ?? ""}${frame.line ? `:${frame.line}` : ""}`;
+  if (frame.file)
+    return `${frame.file.split(/[\\/]/).pop() ?? ""}${frame.line ? `:${frame.line}` : ""}`;
   return frame.module?.split(/[\\/]/).pop() ?? "";
 }
 
@@ -60,25 +88,37 @@ export function frameText(frame: Frame): string {
   return place ? `${frame.function} (${place})` : frame.function;
 }
 
-/** What can be done with a function, wherever one is shown. */
+/** The menu of a function, the same wherever one is shown. */
 export function functionMenu(name: string, of: store.StackKind) {
   return [
     { title: "Callers and callees (butterfly)", run: () => butterfly(name, of) },
-    { title: "Filter everything to stacks with it", run: () => store.select({ stack: name }) },
-    { title: "Highlight it", run: () => (store.search.value = name) },
+    { title: "Filter all views by this function", run: () => store.select({ stack: name }) },
+    { title: "Highlight it everywhere", run: () => (store.search.value = name) },
     { title: "Samples by address, with instructions", run: () => hot(name) },
-    { title: "Copy its name", run: () => void copy(name, "the name") },
+    { title: "Copy the name", run: () => void copy(name, "the name") },
   ];
 }
 
 export function butterfly(name: string, of: store.StackKind): void {
-  store.stacks.value = { ...store.stacks.value, of, form: "butterfly", by: "function", function: name };
+  store.stacks.value = {
+    ...store.stacks.value,
+    of,
+    form: "butterfly",
+    by: "function",
+    function: name,
+  };
   store.view.value = "stacks";
   if (store.layout.value === "timeline") store.layout.value = "split";
 }
 
 function hot(name: string): void {
-  store.stacks.value = { ...store.stacks.value, of: "sample", form: "address", by: "function", function: name };
+  store.stacks.value = {
+    ...store.stacks.value,
+    of: "sample",
+    form: "address",
+    by: "function",
+    function: name,
+  };
   store.view.value = "stacks";
   if (store.layout.value === "timeline") store.layout.value = "split";
 }

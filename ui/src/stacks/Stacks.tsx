@@ -1,19 +1,27 @@
-/** Stacks of waits, wakes and samples: flame graph, icicle, butterfly, and samples by address. */
+/** The Stacks view: flame graph, icicle, butterfly and samples by address. */
 import { Flame } from "../flame/Flame";
 import * as store from "../state/store";
 import { Butterfly } from "./Butterfly";
-import { Hot } from "./Hot";
+import { HotFunctions } from "./HotFunctions";
 import "./stacks.css";
 
 const OF: readonly { of: store.StackKind; title: string; hint: string }[] = [
-  { of: "wait", title: "Waits", hint: "Where threads slept, by the time slept" },
-  { of: "wake", title: "Wakes", hint: "From where threads were woken, by the time of waiting that it ended" },
-  { of: "sample", title: "Samples", hint: "What CPUs were executing" },
+  { of: "wait", title: "Waits", hint: "Where threads waited, by wait time" },
+  {
+    of: "wake",
+    title: "Wakes",
+    hint: "Where threads were woken from, by the wait time that ended",
+  },
+  { of: "sample", title: "Samples", hint: "What the CPUs executed" },
 ];
 const FORMS: readonly { form: store.StacksState["form"]; title: string; hint: string }[] = [
   { form: "flame", title: "Flame", hint: "The root at the bottom" },
-  { form: "icicle", title: "Icicle", hint: "The root on top" },
-  { form: "butterfly", title: "Butterfly", hint: "All functions; callers and callees of one" },
+  { form: "icicle", title: "Icicle", hint: "The root at the top" },
+  {
+    form: "butterfly",
+    title: "Butterfly",
+    hint: "All functions, and the callers and callees of one",
+  },
   { form: "address", title: "By address", hint: "Samples by instruction" },
 ];
 
@@ -26,11 +34,18 @@ export function Stacks() {
         <div class="presets" role="group" aria-label="Stacks of">
           {OF.map((entry) => (
             <button
+              type="button"
               key={entry.of}
               class="btn small"
               title={entry.hint}
               aria-pressed={state.of === entry.of}
-              onClick={() => change({ of: entry.of, root: [], ...(state.form === "address" && entry.of !== "sample" ? { form: "flame" } : {}) })}
+              onClick={() =>
+                change({
+                  of: entry.of,
+                  root: [],
+                  ...(state.form === "address" && entry.of !== "sample" ? { form: "flame" } : {}),
+                })
+              }
             >
               {entry.title}
             </button>
@@ -38,7 +53,19 @@ export function Stacks() {
         </div>
         <div class="presets" role="group" aria-label="Form">
           {FORMS.map((entry) => (
-            <button key={entry.form} class="btn small" title={entry.hint} aria-pressed={state.form === entry.form} onClick={() => change({ form: entry.form, ...(entry.form === "address" ? { of: "sample" } : {}) })}>
+            <button
+              type="button"
+              key={entry.form}
+              class="btn small"
+              title={entry.hint}
+              aria-pressed={state.form === entry.form}
+              onClick={() =>
+                change({
+                  form: entry.form,
+                  ...(entry.form === "address" ? { of: "sample" } : {}),
+                })
+              }
+            >
               {entry.title}
             </button>
           ))}
@@ -46,19 +73,33 @@ export function Stacks() {
         {state.form === "butterfly" && (
           <div class="presets" role="group" aria-label="Count by">
             {(["function", "module", "file"] as const).map((by) => (
-              <button key={by} class="btn small" aria-pressed={state.by === by} onClick={() => change({ by, function: "" })}>
+              <button
+                type="button"
+                key={by}
+                class="btn small"
+                aria-pressed={state.by === by}
+                onClick={() => change({ by, function: "" })}
+              >
                 {by}
               </button>
             ))}
           </div>
         )}
         {(state.form === "flame" || state.form === "icicle") && state.root.length > 0 && (
-          <button class="btn small" onClick={() => change({ root: [] })}>
-            Zoom out to all
+          <button type="button" class="btn small" onClick={() => change({ root: [] })}>
+            Zoom out
           </button>
         )}
       </div>
-      <div class="stacks-body">{state.form === "butterfly" ? <Butterfly /> : state.form === "address" ? <Hot /> : <Flame />}</div>
+      <div class="stacks-body">
+        {state.form === "butterfly" ? (
+          <Butterfly />
+        ) : state.form === "address" ? (
+          <HotFunctions />
+        ) : (
+          <Flame />
+        )}
+      </div>
     </div>
   );
 }

@@ -1,4 +1,4 @@
-/** Dark or light, and how dense: kept by the browser, since they are the reader's and not the trace's. */
+/** Colour theme and density. The browser stores them: they belong to the user, not to the trace. */
 import { effect, signal } from "@preact/signals";
 
 export type Theme = "dark" | "light";
@@ -6,16 +6,16 @@ export type Density = "comfortable" | "compact";
 
 const KEY = "unhitch-look";
 
-interface Look {
+interface Preferences {
   theme?: Theme;
   density?: Density;
 }
 
-function stored(): Look {
+function stored(): Preferences {
   try {
-    return JSON.parse(localStorage.getItem(KEY) ?? "{}") as Look;
+    return JSON.parse(localStorage.getItem(KEY) ?? "{}") as Preferences;
   } catch {
-    // Storage can be forbidden, or hold what another program wrote.
+    // Storage can be forbidden, or hold something that another program wrote.
     return {};
   }
 }
@@ -23,21 +23,22 @@ function stored(): Look {
 export const theme = signal<Theme>("dark");
 export const density = signal<Density>("comfortable");
 
-/** Takes the stored look or the system's, and writes changes into the document; call once. */
-export function dress(doc: Document): void {
-  const look = stored();
-  theme.value = look.theme ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
-  density.value = look.density === "compact" ? "compact" : "comfortable";
+/** Applies the stored or the system's theme and keeps the document up to date; call once. */
+export function applyTheme(doc: Document): void {
+  const preferences = stored();
+  theme.value =
+    preferences.theme ?? (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
+  density.value = preferences.density === "compact" ? "compact" : "comfortable";
   let first = true;
   effect(() => {
     doc.documentElement.dataset.theme = theme.value;
     doc.documentElement.dataset.density = density.value;
-    const look = JSON.stringify({ theme: theme.value, density: density.value });
+    const changed = JSON.stringify({ theme: theme.value, density: density.value });
     if (!first) {
       try {
-        localStorage.setItem(KEY, look);
+        localStorage.setItem(KEY, changed);
       } catch {
-        // It then lasts as long as the page.
+        // Without storage, the choice lasts as long as the page.
       }
     }
     first = false;

@@ -1,37 +1,61 @@
 import { expect, test } from "vitest";
 import { processIx, range, threadIx } from "../units";
-import { type Place, parse, write } from "./url";
+import { parse, type UrlState, write } from "./url";
 
 const USUAL = parse("");
 
-test("a place with nothing special needs no words", () => {
+test("defaults are not written", () => {
   expect(write({ ...USUAL, trace: null })).toBe("");
   expect(write(parse("?trace=a.hitch"))).toBe("?trace=a.hitch");
 });
 
-test("everything comes back as it was written", () => {
-  const place: Place = {
+test("everything is read back as it was written", () => {
+  const state: UrlState = {
     trace: "2026-01-02_03-04-05 ä&?.hitch",
     view: "stacks",
     layout: "timeline",
     shown: range(5, 9_007_199_254_740_991),
-    selection: { range: range(1, 2), thread: threadIx(0), process: processIx(7), stack: "operator<<, (&)" },
+    selection: {
+      range: range(1, 2),
+      thread: threadIx(0),
+      process: processIx(7),
+      stack: "operator<<, (&)",
+    },
     stall: 3,
-    hop: 0,
-    kept: [range(7, 7), range(20, 9_007_199_254_740_991)],
+    chainLink: 0,
+    pageMarks: [range(7, 7), range(20, 9_007_199_254_740_991)],
     search: "/a|b/",
     event: { kind: "provider", index: 18 },
-    table: { preset: "waits", table: "switches", by: ["thread", "wait stack"], show: ["count", "sum:off-CPU"], graph: ["max:waited"], where: "waited > 5ms and thread = 'a, b'", sort: "sum:waited:desc" },
-    stacks: { of: "sample", form: "butterfly", root: ["4", "9"], function: "std::vec<a, b>::f", by: "module" },
+    table: {
+      preset: "waits",
+      table: "switches",
+      by: ["thread", "wait stack"],
+      show: ["count", "sum:off-CPU"],
+      graph: ["max:waited"],
+      where: "waited > 5ms and thread = 'a, b'",
+      sort: "sum:waited:desc",
+    },
+    stacks: {
+      of: "sample",
+      form: "butterfly",
+      root: ["4", "9"],
+      function: "std::vec<a, b>::f",
+      by: "module",
+    },
   };
-  expect(parse(write(place))).toEqual(place);
+  expect(parse(write(state))).toEqual(state);
 });
 
-test("an ungrouped table is not the preset's grouping", () => {
-  expect(parse(write({ ...USUAL, table: { ...USUAL.table, by: ["none"] } })).table.by).toEqual(["none"]);
+test("an ungrouped table does not fall back to the preset's grouping", () => {
+  expect(parse(write({ ...USUAL, table: { ...USUAL.table, by: ["none"] } })).table.by).toEqual([
+    "none",
+  ]);
 });
 
-test("nonsense is as if it were not there", () => {
-  const place = parse("?trace=a&view=x&window=9-5&range=a-b&thread=-1&event=foo-1&stall=1e9&marks=5-4,x,,-1&of=none&form=&layout=full");
-  expect(place).toEqual({ ...USUAL, trace: "a" });
+test("invalid values are ignored", () => {
+  const state = parse(
+    "?trace=a&view=x&window=9-5&range=a-b&thread=-1&event=foo-1&stall=1e9&marks=5-4,x,,-1" +
+      "&of=none&form=&layout=full",
+  );
+  expect(state).toEqual({ ...USUAL, trace: "a" });
 });

@@ -1,40 +1,42 @@
-/** The URL holds what is looked at: parsed at the start and on back and forward, written whenever the store changes. */
+/**
+ * Keeps the store in the URL: reads it at start and on back and forward, writes it on each change.
+ */
 import { batch, effect } from "@preact/signals";
-import { type Range, duration, processIx, range, stallId, threadIx } from "../units";
+import { duration, processIx, type Range, range, stallId, threadIx } from "../units";
 import * as store from "./store";
 
-/** All that the URL says, as the store holds it. */
-export interface Place {
+/** The part of the store that is in the URL. */
+export interface UrlState {
   trace: string | null;
   view: store.View;
   layout: store.Layout;
   shown: Range | null;
   selection: store.Selection;
   stall: number | null;
-  hop: number | null;
-  kept: readonly Range[];
+  chainLink: number | null;
+  pageMarks: readonly Range[];
   search: string;
   event: store.EventKey | null;
   table: store.TableState;
   stacks: store.StacksState;
 }
 
-/** Frames of a flame's root are joined by a character that no function's name holds. */
+/** Separates the frames of a flame graph's root: a character that no function name contains. */
 const FRAMES = "\u001f";
 
-/** `1200-4700`: both ends in ns of the recording. */
+/** `1200-4700`: both ends in ns. */
 function rangeText(r: Range | null): string {
   return r === null ? "" : `${Math.round(r.from)}-${Math.round(r.to)}`;
 }
 
-/** `1200` for a moment. */
+/** As a range, or `1200` for a point in time. */
 function markText(r: Range): string {
   return r.to > r.from ? rangeText(r) : `${Math.round(r.from)}`;
 }
 
 function parseMark(text: string): Range[] {
-  const moment = /^\d{1,16}$/.test(text) ? range(Number(text), Number(text)) : parseRange(text);
-  return moment === null ? [] : [moment];
+  const mark = /^\d{1,16}$/.test(text) ? range(Number(text), Number(text)) : parseRange(text);
+  return mark === null ? [] : [mark];
 }
 
 function parseRange(text: string | null): Range | null {
@@ -58,43 +60,48 @@ function oneOf<T extends string>(allowed: readonly T[], text: string | null, oth
   return allowed.find((a) => a === text) ?? otherwise;
 }
 
-export function write(place: Place): string {
+export function write(state: UrlState): string {
   const out = new URLSearchParams();
-  const put = (name: string, value: string | number | null, usual: string | number | null = null) => {
+  const put = (
+    name: string,
+    value: string | number | null,
+    usual: string | number | null = null,
+  ) => {
     if (value !== null && value !== "" && value !== usual) out.set(name, String(value));
   };
-  put("trace", place.trace);
-  put("view", place.view, "answers");
-  put("layout", place.layout, "split");
-  put("stall", place.stall);
-  put("hop", place.hop);
-  put("window", rangeText(place.shown));
-  put("marks", place.kept.map(markText).join(","));
-  put("range", rangeText(place.selection.range));
-  put("thread", place.selection.thread);
-  put("process", place.selection.process);
-  put("stack", place.selection.stack);
-  put("search", place.search);
-  put("event", place.event === null ? "" : `${place.event.kind}-${place.event.index}`);
-  put("preset", place.table.preset, "waits");
-  put("table", place.table.table, place.table.preset);
-  put("by", place.table.by.join(","));
-  put("show", place.table.show.join(","));
-  put("graph", place.table.graph.join(","));
-  put("where", place.table.where);
-  put("sort", place.table.sort);
-  put("of", place.stacks.of, "wait");
-  put("form", place.stacks.form, "flame");
-  put("root", place.stacks.root.join(FRAMES));
-  put("function", place.stacks.function);
-  put("count", place.stacks.by, "function");
+  put("trace", state.trace);
+  put("view", state.view, "answers");
+  put("layout", state.layout, "split");
+  put("stall", state.stall);
+  put("hop", state.chainLink);
+  put("window", rangeText(state.shown));
+  put("marks", state.pageMarks.map(markText).join(","));
+  put("range", rangeText(state.selection.range));
+  put("thread", state.selection.thread);
+  put("process", state.selection.process);
+  put("stack", state.selection.stack);
+  put("search", state.search);
+  put("event", state.event === null ? "" : `${state.event.kind}-${state.event.index}`);
+  put("preset", state.table.preset, "waits");
+  put("table", state.table.table, state.table.preset);
+  put("by", state.table.by.join(","));
+  put("show", state.table.show.join(","));
+  put("graph", state.table.graph.join(","));
+  put("where", state.table.where);
+  put("sort", state.table.sort);
+  put("of", state.stacks.of, "wait");
+  put("form", state.stacks.form, "flame");
+  put("root", state.stacks.root.join(FRAMES));
+  put("function", state.stacks.function);
+  put("count", state.stacks.by, "function");
   const text = out.toString();
   return text && `?${text}`;
 }
 
-export function parse(text: string): Place {
+export function parse(text: string): UrlState {
   const from = new URLSearchParams(text);
-  const list = (name: string, separator = ",") => (from.get(name) ?? "").split(separator).filter((part) => part !== "");
+  const list = (name: string, separator = ",") =>
+    (from.get(name) ?? "").split(separator).filter((part) => part !== "");
   const preset = from.get("preset") ?? "waits";
   const thread = parseIndex(from.get("thread"));
   const process = parseIndex(from.get("process"));
@@ -103,9 +110,9 @@ export function parse(text: string): Place {
     view: oneOf(store.VIEWS, from.get("view"), "answers"),
     layout: oneOf(store.LAYOUTS, from.get("layout"), "split"),
     stall: parseIndex(from.get("stall")),
-    hop: parseIndex(from.get("hop")),
+    chainLink: parseIndex(from.get("hop")),
     shown: parseRange(from.get("window")),
-    kept: list("marks").flatMap(parseMark),
+    pageMarks: list("marks").flatMap(parseMark),
     selection: {
       range: parseRange(from.get("range")),
       thread: thread === null ? null : threadIx(thread),
@@ -133,8 +140,8 @@ export function parse(text: string): Place {
   };
 }
 
-/** The store's state as a place. Reads every signal of it. */
-export function here(): Place {
+/** The store's current state. Subscribes the caller to all of its signals. */
+export function current(): UrlState {
   return {
     trace: store.trace.value,
     view: store.view.value,
@@ -142,8 +149,8 @@ export function here(): Place {
     shown: store.shown.value,
     selection: store.selection.value,
     stall: store.stall.value,
-    hop: store.hop.value,
-    kept: store.kept.value,
+    chainLink: store.chainLink.value,
+    pageMarks: store.pageMarks.value,
     search: store.search.value,
     event: store.event.value,
     table: store.table.value,
@@ -151,44 +158,46 @@ export function here(): Place {
   };
 }
 
-function go(place: Place): void {
+function restore(state: UrlState): void {
   batch(() => {
-    store.trace.value = place.trace;
-    store.view.value = place.view;
-    store.layout.value = place.layout;
-    store.shown.value = place.shown;
-    store.selection.value = place.selection;
-    store.stall.value = place.stall === null ? null : stallId(place.stall);
-    store.hop.value = place.hop;
-    store.kept.value = place.kept;
-    store.search.value = place.search;
-    store.event.value = place.event;
-    store.table.value = place.table;
-    store.stacks.value = place.stacks;
+    store.trace.value = state.trace;
+    store.view.value = state.view;
+    store.layout.value = state.layout;
+    store.shown.value = state.shown;
+    store.selection.value = state.selection;
+    store.stall.value = state.stall === null ? null : stallId(state.stall);
+    store.chainLink.value = state.chainLink;
+    store.pageMarks.value = state.pageMarks;
+    store.search.value = state.search;
+    store.event.value = state.event;
+    store.table.value = state.table;
+    store.stacks.value = state.stacks;
   });
 }
 
-/** After so long without a change the place becomes an entry of the history; panning makes one, not a hundred. */
+/**
+ * After this long without a change, the next one starts a new history entry: a pan is one entry.
+ */
 const SETTLED = duration(400_000_000);
 
-/** Follows the store and the browser's history; call once. */
-export function follow(win: Window): void {
-  go(parse(win.location.search));
+/** Synchronises the store with the browser's history; call once. */
+export function syncUrl(win: Window): void {
+  restore(parse(win.location.search));
   let timer = 0;
-  let written = write(here());
+  let written = write(current());
   let pushed = true;
   win.addEventListener("popstate", () => {
     win.clearTimeout(timer);
-    go(parse(win.location.search));
-    written = write(here());
+    restore(parse(win.location.search));
+    written = write(current());
     pushed = true;
   });
   effect(() => {
-    const next = write(here());
+    const next = write(current());
     if (next === written) return;
     written = next;
     const address = win.location.pathname + next;
-    // The first change after a rest leaves the place where the user was in the history; what follows quickly replaces it.
+    // The first change after a pause adds an entry; changes that follow quickly replace it.
     if (pushed) win.history.pushState(null, "", address);
     else win.history.replaceState(null, "", address);
     pushed = false;

@@ -1,13 +1,15 @@
-/** The columns right of the blue bar as a picture: bars of the first groups, or single rows over time. */
+/** Draws the columns right of the blue bar: groups as bars, single rows over time. */
 import { useRef } from "preact/hooks";
 import type { TablePage } from "../api/types";
 import { useSize } from "../parts/useSize";
 import * as store from "../state/store";
+import { count } from "../units";
 import { type Arrangement, kindOf, spec, title } from "./arrange";
 import { cellText, isStack } from "./cells";
 
 const HEIGHT = 74;
-const MOST = 60;
+/** Maximum groups drawn. */
+const MAX_ENTRIES = 60;
 const COLORS = ["--blue", "--gold", "--lock", "--memory"];
 
 export function Graph({ of, first }: { of: Arrangement; first: TablePage | null }) {
@@ -16,19 +18,38 @@ export function Graph({ of, first }: { of: Arrangement; first: TablePage | null 
   if (of.graph.length === 0) return null;
   return (
     <div ref={ref} class="graph" aria-hidden="true">
-      {width > 0 && first && (of.by.length > 0 ? <Bars of={of} page={first} width={width} /> : <Dots of={of} page={first} width={width} />)}
+      {width > 0 &&
+        first &&
+        (of.by.length > 0 ? (
+          <Bars of={of} page={first} width={width} />
+        ) : (
+          <Dots of={of} page={first} width={width} />
+        ))}
     </div>
   );
 }
 
-/** Where a graphed column's value is in a page's cells. */
+/** Approximate width of a character of a bar's name. */
+const CHAR_PX = 6;
+
+/** Cuts a name at its end, or a stack at its root. */
+function shorten(name: string, length: number, stack: boolean): string {
+  if (name.length <= length) return name;
+  return `${(stack ? name.slice(-length) : name.slice(0, length - 1)).trim()}…`;
+}
+
+/** Index of a graphed column in a page's cells. */
 function columnIndex(page: TablePage, text: string): number {
   const { aggregate, column } = spec(text);
-  return page.columns.findIndex((c) => (aggregate === "count" ? c.aggregate === "count" : c.column === column && c.aggregate === aggregate));
+  return page.columns.findIndex((c) =>
+    aggregate === "count"
+      ? c.aggregate === "count"
+      : c.column === column && c.aggregate === aggregate,
+  );
 }
 
 function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: number }) {
-  const rows = page.rows.slice(0, MOST);
+  const rows = page.rows.slice(0, MAX_ENTRIES);
   const slot = Math.min(90, width / Math.max(1, rows.length));
   const bar = Math.max(1, (slot - 4) / of.graph.length);
   return (
@@ -38,17 +59,26 @@ function Bars({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
         const values = rows.map((row) => Number(row.cells[index] ?? 0));
         const top = Math.max(1, ...values);
         const kind = kindOf(of.info, text);
+        const { tag, name: column } = title(text);
         return values.map((value, i) => {
           const height = (value / top) * (HEIGHT - 22);
           const cell = rows[i]?.cells[0] ?? null;
-          const name = (isStack(cell) ? cell.told : cellText(cell, page.columns[0]?.kind ?? "text")) || "(none)";
+          const name =
+            (isStack(cell) ? cell.told : cellText(cell, page.columns[0]?.kind ?? "text")) ||
+            "(none)";
           return (
             <g key={`${text} ${i}`}>
-              <title>{`${name}: ${title(text).tag} ${title(text).name} ${cellText(value, kind)}`}</title>
-              <rect x={i * slot + 2 + series * bar} y={HEIGHT - 14 - height} width={Math.max(1, bar - 1)} height={Math.max(1, height)} fill={`var(${COLORS[series % COLORS.length]})`} />
+              <title>{`${name}: ${tag} ${column} ${cellText(value, kind)}`}</title>
+              <rect
+                x={i * slot + 2 + series * bar}
+                y={HEIGHT - 14 - height}
+                width={Math.max(1, bar - 1)}
+                height={Math.max(1, height)}
+                fill={`var(${COLORS[series % COLORS.length]})`}
+              />
               {series === 0 && slot >= 44 && (
                 <text x={i * slot + 2} y={HEIGHT - 3} font-size="10" fill="var(--dim)">
-                  {name.length > slot / 6 ? `${(isStack(cell) ? name.slice(-Math.floor(slot / 6)) : name.slice(0, Math.floor(slot / 6) - 1)).trim()}…` : name}
+                  {shorten(name, Math.floor(slot / CHAR_PX), isStack(cell))}
                 </text>
               )}
             </g>
@@ -71,9 +101,22 @@ function Dots({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
         return rows.map((row, i) => {
           const x = (((row.from ?? 0) - range.from) / (range.to - range.from)) * width;
           const height = (Number(row.cells[index] ?? 0) / top) * (HEIGHT - 22);
-          // As wide as it is long: what overlaps is darker.
-          const span = row.to === null || row.from === null ? 0 : ((row.to - row.from) / (range.to - range.from)) * width;
-          return <rect key={`${text} ${i}`} x={x} y={HEIGHT - 10 - height} width={Math.max(2, span)} height={Math.max(1, height)} fill={`var(${COLORS[series % COLORS.length]})`} fill-opacity="0.45" />;
+          // As wide as the row is long; overlaps are darker.
+          const span =
+            row.to === null || row.from === null
+              ? 0
+              : ((row.to - row.from) / (range.to - range.from)) * width;
+          return (
+            <rect
+              key={`${text} ${i}`}
+              x={x}
+              y={HEIGHT - 10 - height}
+              width={Math.max(2, span)}
+              height={Math.max(1, height)}
+              fill={`var(${COLORS[series % COLORS.length]})`}
+              fill-opacity="0.45"
+            />
+          );
         });
       })}
       <Legend of={of} width={width} more={page.total - page.rows.length} what="rows" />
@@ -81,11 +124,21 @@ function Dots({ of, page, width }: { of: Arrangement; page: TablePage; width: nu
   );
 }
 
-function Legend({ of, width, more, what }: { of: Arrangement; width: number; more: number; what: string }) {
+function Legend({
+  of,
+  width,
+  more,
+  what,
+}: {
+  of: Arrangement;
+  width: number;
+  more: number;
+  what: string;
+}) {
   const names = of.graph.map((text) => `${title(text).tag} ${title(text).name}`.trim()).join(", ");
   return (
     <text x={width - 6} y="12" font-size="11" text-anchor="end" fill="var(--dim)">
-      {more > 0 ? `${names}; ${more.toLocaleString("en")} more ${what} are not drawn` : names}
+      {more > 0 ? `${names}; ${count(more)} more ${what} not drawn` : names}
     </text>
   );
 }

@@ -1,124 +1,74 @@
-/** The virtual grid: only the rows that can be seen exist; a tree of groups opened by click or arrow. */
-import { useSignal } from "@preact/signals";
+/** The virtual grid: renders only visible rows of the tree of groups. */
+import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import type { Cell, StackRef } from "../api/types";
-import { follow } from "../answer/follow";
-import { openMenu } from "../parts/Menu";
+import type { StackRef, TablePage } from "../api/types";
+import { navigateTo } from "../navigate";
+import { openMenu } from "../parts/MenuHost";
 import { useSize } from "../parts/useSize";
-import * as store from "../state/store";
 import { density } from "../state/theme";
-import { count, plural, timeText } from "../units";
-import { type Arrangement, kindOf, spec } from "./arrange";
-import { cellText, isNumeric, isStack } from "./cells";
+import { count, plural } from "../units";
+import { type Arrangement, kindOf } from "./arrange";
 import { cellMenu } from "./cellMenu";
+import { cellText, isNumeric, isStack } from "./cells";
+import { cellOf, GridRow, showsColumn } from "./GridRow";
 import { Heads } from "./Heads";
 import * as model from "./model";
 import * as scroll from "./scroll";
 import * as tree from "./tree";
 import { columnWidths } from "./widths";
 
+/** Height of the column heads in pixels. */
+const HEAD = 30;
+
 export interface GridProps {
   of: Arrangement;
   onStack: (stack: StackRef) => void;
+}
+
+/** What the keyboard and the pointer act on. */
+interface GridState {
+  readonly of: Arrangement;
+  /** The column specs, left to right. */
+  readonly texts: readonly string[];
+  readonly root: tree.Level;
+  readonly view: scroll.Scrolling;
+  /** The current cell. */
+  readonly row: Signal<number>;
+  readonly column: Signal<number>;
+  readonly goTo: (row: number) => void;
+  readonly onStack: (stack: StackRef) => void;
 }
 
 export function Grid({ of, onStack }: GridProps) {
   const ref = useRef<HTMLDivElement>(null);
   const size = useSize(ref);
   const top = useSignal(0);
-  const active = useSignal(0);
+  const row = useSignal(0);
   const column = useSignal(0);
   void model.version.value;
   const root = model.rows();
   const rowHeight = density.value === "compact" ? 20 : 24;
-  const view: scroll.Scrolling = { rows: tree.size(root), rowHeight, viewHeight: Math.max(1, size.value.height - HEAD - rowHeight) };
-  const seen = scroll.visible(view, top.value);
+  const view: scroll.Scrolling = {
+    rows: tree.size(root),
+    rowHeight,
+    viewHeight: Math.max(1, size.value.height - HEAD - rowHeight),
+  };
+  const visible = scroll.visible(view, top.value);
   const texts = [...of.by, ...of.show, ...of.graph];
   const widths = columnWidths(of, size.value.width);
   const template = widths.map((width) => `${width}px`).join(" ");
   const whole = widths.reduce((sum, width) => sum + width, 0);
 
   useEffect(() => {
-    model.want(seen.first, seen.last);
+    model.requestRows(visible.first, visible.last);
   });
 
   const goTo = (index: number) => {
-    active.value = Math.max(0, Math.min(view.rows - 1, index));
+    row.value = Math.max(0, Math.min(view.rows - 1, index));
     const element = ref.current;
-    if (element) element.scrollTop = scroll.toShow(view, element.scrollTop, active.value);
+    if (element) element.scrollTop = scroll.toShow(view, element.scrollTop, row.value);
   };
-  const openRow = (place: tree.Place) => {
-    if (place.row === null) return;
-    if (place.level.path.length < of.by.length) model.toggle(place);
-    else if (place.row.lane !== null || place.row.from !== null) follow({ lane: place.row.lane, from: place.row.from, to: place.row.to });
-  };
-  const menuFor = (place: tree.Place, at: number, where: Element | { x: number; y: number }) => {
-    const text = texts[at];
-    const cell = text === undefined ? undefined : cellOf(of, place, text, at);
-    if (text === undefined || cell === undefined) return;
-    openMenu("This value", cellMenu(of, text, cell, place.row, onStack), where);
-  };
-
-  const onKeyDown = (event: KeyboardEvent) => {
-    const place = tree.rowAt(root, active.value);
-    const perPage = Math.max(1, Math.floor(view.viewHeight / rowHeight) - 1);
-    const depth = place?.level.path.length ?? 0;
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    if (event.key === "ArrowDown") goTo(active.value + 1);
-    else if (event.key === "ArrowUp") goTo(active.value - 1);
-    else if (event.key === "PageDown") goTo(active.value + perPage);
-    else if (event.key === "PageUp") goTo(active.value - perPage);
-    else if (event.key === "Home") goTo(0);
-    else if (event.key === "End") goTo(view.rows - 1);
-    else if (event.key === "ArrowRight") {
-      if (place && depth < of.by.length && column.value <= depth && !tree.isOpen(place)) model.toggle(place);
-      else column.value = Math.min(texts.length - 1, column.value + 1);
-    } else if (event.key === "ArrowLeft") {
-      if (column.value > depth) column.value -= 1;
-      else if (place && tree.isOpen(place)) model.toggle(place);
-      else if (place?.level.parent) goTo(tree.visibleIndex(place.level.parent.level, place.level.parent.index));
-      else column.value = Math.max(0, column.value - 1);
-    } else if ((event.key === "Enter" || event.key === " ") && place) openRow(place);
-    else if ((event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey)) && place) {
-      const row = document.getElementById(`row-${active.value}`);
-      if (row) menuFor(place, column.value, row);
-    } else return;
-    event.preventDefault();
-  };
-
-  const rows = [];
-  for (let at = seen.first; at < seen.last; at++) {
-    const place = tree.rowAt(root, at);
-    if (!place) break;
-    rows.push(
-      <Row
-        key={at}
-        of={of}
-        at={at}
-        place={place}
-        texts={texts}
-        template={template}
-        y={HEAD + seen.top + (at - seen.first) * rowHeight}
-        height={rowHeight}
-        width={whole}
-        active={active.value === at ? column.value : null}
-        onClick={(cell) => {
-          active.value = at;
-          column.value = cell;
-          const text = texts[cell];
-          const value = text === undefined ? undefined : cellOf(of, place, text, cell);
-          if (isStack(value) && place.level.path.length !== cell) onStack(value);
-          else if (cell <= place.level.path.length || place.level.path.length === of.by.length) openRow(place);
-        }}
-        onMenu={(cell, event) => {
-          active.value = at;
-          column.value = cell;
-          menuFor(place, cell, { x: event.clientX, y: event.clientY });
-        }}
-      />,
-    );
-  }
-
+  const state: GridState = { of, texts, root, view, row, column, goTo, onStack };
   const first = root.pages.get(0);
   return (
     <div
@@ -128,119 +78,182 @@ export function Grid({ of, onStack }: GridProps) {
       aria-label={`${of.info.table}: ${of.info.doc}`}
       aria-rowcount={view.rows + 1}
       aria-colcount={texts.length}
-      aria-activedescendant={`row-${active.value}`}
+      aria-activedescendant={`row-${row.value}`}
       aria-busy={model.pending.value > 0}
       tabIndex={0}
-      onKeyDown={onKeyDown}
-      onScroll={(event) => (top.value = event.currentTarget.scrollTop)}
+      onKeyDown={(event) => onKeyDown(event, state)}
+      onScroll={(event) => {
+        top.value = event.currentTarget.scrollTop;
+      }}
       onWheel={(event) => {
         const factor = scroll.scale(view);
         if (factor === 1 || event.ctrlKey || event.deltaY === 0) return;
-        // On a scaled bar a wheel's step would skip thousands of rows.
+        // With a scaled scroll bar, a wheel step would skip thousands of rows.
         event.preventDefault();
         event.currentTarget.scrollTop += event.deltaY / factor;
       }}
     >
-      <div class="grid-content" role="presentation" style={{ height: `${HEAD + scroll.contentHeight(view) + rowHeight}px`, width: `${whole}px` }}>
+      <div
+        class="grid-content"
+        role="presentation"
+        style={{
+          height: `${HEAD + scroll.contentHeight(view) + rowHeight}px`,
+          width: `${whole}px`,
+        }}
+      >
         <Heads of={of} widths={widths} />
-        {rows}
-        {/* Rows are placed over this; it puts the totals at the end of the flow, from where they stick to the bottom. */}
+        {visibleRows(state, visible, template, whole)}
+        {/* Rows are drawn over this. It puts the totals last, where they stick to the bottom. */}
         <div role="presentation" style={{ height: `${scroll.contentHeight(view)}px` }} />
         {first && (
-          <div class="grid-row totals" role="row" style={{ gridTemplateColumns: template, height: `${rowHeight}px`, width: `${whole}px` }}>
-            {texts.map((text, i) => {
-              const at = first.columns.findIndex((c) => matches(c, text));
-              const total = i < of.by.length ? undefined : first.totals[at];
-              return (
-                <span key={text} role="gridcell" class={isNumeric(kindOf(of.info, text)) && i >= of.by.length ? "cell num" : "cell"}>
-                  {i === 0 ? `${plural(first.total, of.by.length > 0 ? "group" : "row")}${of.by.length > 0 ? ` of ${count(first.matched)} rows` : ""}${first.outside > 0 ? `, ${count(first.outside)} outside the span that all CPUs cover` : ""}` : cellText(total ?? null, kindOf(of.info, text))}
-                </span>
-              );
-            })}
-          </div>
+          <Totals
+            of={of}
+            texts={texts}
+            page={first}
+            style={{
+              gridTemplateColumns: template,
+              height: `${rowHeight}px`,
+              width: `${whole}px`,
+            }}
+          />
         )}
       </div>
-      {first && first.total === 0 && <p class="empty grid-empty">No row is left by the selection and the filter.</p>}
+      {first && first.total === 0 && (
+        <p class="empty grid-empty">No row matches the selection and the filter.</p>
+      )}
     </div>
   );
 }
 
-/** Height of the column heads in pixels. */
-export const HEAD = 30;
-
-function matches(column: { column: string; aggregate: string | null }, text: string): boolean {
-  const { aggregate, column: name } = spec(text);
-  return aggregate === "count" ? column.aggregate === "count" : column.column === name && column.aggregate === aggregate;
+function visibleRows(
+  state: GridState,
+  visible: ReturnType<typeof scroll.visible>,
+  template: string,
+  width: number,
+) {
+  const { of, texts, root, row, column } = state;
+  const { rowHeight } = state.view;
+  const rows = [];
+  for (let at = visible.first; at < visible.last; at++) {
+    const entry = tree.rowAt(root, at);
+    if (!entry) break;
+    rows.push(
+      <GridRow
+        key={at}
+        of={of}
+        at={at}
+        entry={entry}
+        texts={texts}
+        template={template}
+        y={HEAD + visible.top + (at - visible.first) * rowHeight}
+        height={rowHeight}
+        width={width}
+        active={row.value === at ? column.value : null}
+        onClick={(cell) => {
+          row.value = at;
+          column.value = cell;
+          clickCell(state, entry, cell);
+        }}
+        onMenu={(cell, event) => {
+          row.value = at;
+          column.value = cell;
+          openCellMenu(state, entry, cell, { x: event.clientX, y: event.clientY });
+        }}
+      />,
+    );
+  }
+  return rows;
 }
 
-/** The cell of a row under a column; `undefined` where the row has none. */
-function cellOf(of: Arrangement, place: tree.Place, text: string, at: number): Cell | undefined {
-  const { row, page } = place;
-  if (!row || !page) return undefined;
-  const depth = place.level.path.length;
-  if (at < of.by.length) return at === depth ? row.cells[0] : undefined;
-  const leaf = depth === of.by.length;
-  const { aggregate, column } = spec(text);
-  if (leaf && aggregate === "count") return undefined;
-  const index = leaf ? page.columns.findIndex((c) => c.column === column) : page.columns.findIndex((c) => matches(c, text));
-  return index < 0 ? undefined : row.cells[index];
+/** Opens or closes a group; shows a single row on the timeline. */
+function openRow(of: Arrangement, entry: tree.VisibleRow): void {
+  if (entry.row === null) return;
+  if (entry.level.path.length < of.by.length) model.toggle(entry);
+  else if (entry.row.lane !== null || entry.row.from !== null)
+    navigateTo({ lane: entry.row.lane, from: entry.row.from, to: entry.row.to });
 }
 
-interface RowProps {
+function clickCell({ of, texts, onStack }: GridState, entry: tree.VisibleRow, at: number): void {
+  const text = texts[at];
+  const cell = text === undefined ? undefined : cellOf(of, entry, text, at);
+  const depth = entry.level.path.length;
+  if (isStack(cell) && depth !== at) onStack(cell);
+  else if (at <= depth || depth === of.by.length) openRow(of, entry);
+}
+
+function openCellMenu(
+  { of, texts, onStack }: GridState,
+  entry: tree.VisibleRow,
+  at: number,
+  where: Element | { x: number; y: number },
+): void {
+  const text = texts[at];
+  const cell = text === undefined ? undefined : cellOf(of, entry, text, at);
+  if (text === undefined || cell === undefined) return;
+  openMenu("This value", cellMenu(of, text, cell, entry.row, onStack), where);
+}
+
+function onKeyDown(event: KeyboardEvent, state: GridState): void {
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  const { of, root, view, row, column, goTo } = state;
+  const entry = tree.rowAt(root, row.value);
+  const perPage = Math.max(1, Math.floor(view.viewHeight / view.rowHeight) - 1);
+  if (event.key === "ArrowDown") goTo(row.value + 1);
+  else if (event.key === "ArrowUp") goTo(row.value - 1);
+  else if (event.key === "PageDown") goTo(row.value + perPage);
+  else if (event.key === "PageUp") goTo(row.value - perPage);
+  else if (event.key === "Home") goTo(0);
+  else if (event.key === "End") goTo(view.rows - 1);
+  else if (event.key === "ArrowRight") goRight(state, entry);
+  else if (event.key === "ArrowLeft") goLeft(state, entry);
+  else if ((event.key === "Enter" || event.key === " ") && entry) openRow(of, entry);
+  else if ((event.key === "ContextMenu" || (event.key === "F10" && event.shiftKey)) && entry) {
+    const element = document.getElementById(`row-${row.value}`);
+    if (element) openCellMenu(state, entry, column.value, element);
+  } else return;
+  event.preventDefault();
+}
+
+/** Opens the group if the cell is part of its name, else goes to the next cell. */
+function goRight({ of, texts, column }: GridState, entry: tree.VisibleRow | null): void {
+  const depth = entry?.level.path.length ?? 0;
+  if (entry && depth < of.by.length && column.value <= depth && !tree.isOpen(entry))
+    model.toggle(entry);
+  else column.value = Math.min(texts.length - 1, column.value + 1);
+}
+
+/**
+ * Goes to the previous cell; from the group's name, closes the group or goes to the group above.
+ */
+function goLeft({ column, goTo }: GridState, entry: tree.VisibleRow | null): void {
+  const depth = entry?.level.path.length ?? 0;
+  if (column.value > depth) column.value -= 1;
+  else if (entry && tree.isOpen(entry)) model.toggle(entry);
+  else if (entry?.level.parent)
+    goTo(tree.visibleIndex(entry.level.parent.level, entry.level.parent.index));
+  else column.value = Math.max(0, column.value - 1);
+}
+
+interface TotalsProps {
   of: Arrangement;
-  at: number;
-  place: tree.Place;
   texts: readonly string[];
-  template: string;
-  y: number;
-  height: number;
-  width: number;
-  active: number | null;
-  onClick: (cell: number) => void;
-  onMenu: (cell: number, event: MouseEvent) => void;
+  page: TablePage;
+  style: preact.CSSProperties;
 }
 
-function Row({ of, at, place, texts, template, y, height, width, active, onClick, onMenu }: RowProps) {
-  const depth = place.level.path.length;
-  const grouped = depth < of.by.length;
-  const open = tree.isOpen(place);
-  const { row } = place;
+/** The last row: the number of rows, and the totals of the values. */
+function Totals({ of, texts, page, style }: TotalsProps) {
   return (
-    <div
-      id={`row-${at}`}
-      role="row"
-      aria-rowindex={at + 2}
-      aria-level={depth + 1}
-      aria-expanded={grouped && row ? open : undefined}
-      aria-selected={active !== null}
-      data-depth={depth}
-      class={`grid-row${at % 2 ? " odd" : ""}${active !== null ? " active" : ""}`}
-      style={{ transform: `translateY(${y}px)`, gridTemplateColumns: template, height: `${height}px`, width: `${width}px` }}
-    >
+    <div class="grid-row totals" role="row" style={style}>
       {texts.map((text, i) => {
-        const cell = cellOf(of, place, text, i);
+        const isValue = i >= of.by.length;
         const kind = kindOf(of.info, text);
-        const group = i === depth && grouped;
-        const moment = !grouped && i === of.by.length - 1 && row?.from != null;
-        const bar = i === of.by.length - 1 ? " gold-edge" : i === of.by.length + of.show.length - 1 && of.graph.length > 0 ? " blue-edge" : "";
+        const total = isValue
+          ? page.totals[page.columns.findIndex((column) => showsColumn(column, text))]
+          : null;
         return (
-          <span
-            key={text}
-            role="gridcell"
-            class={`cell${isNumeric(kind) && !group && !moment ? " num" : ""}${bar}${isStack(cell) ? " stack" : ""}${active === i ? " current" : ""}`}
-            title={isStack(cell) ? cell.told : undefined}
-            onClick={() => onClick(i)}
-            onContextMenu={(event) => {
-              event.preventDefault();
-              onMenu(i, event);
-            }}
-          >
-            {group && row && (
-              <span class="twist" aria-hidden="true">
-                {open ? "▾" : "▸"}
-              </span>
-            )}
-            {row === null ? i === depth ? <span class="dim">…</span> : null : moment && row.from !== null ? <span class="dim">at {timeText(row.from, 1000)}</span> : <Text cell={cell} text={cellText(cell, kind)} group={group} />}
+          <span key={text} role="gridcell" class={isValue && isNumeric(kind) ? "cell num" : "cell"}>
+            {i === 0 ? sizeText(page, of.by.length > 0) : cellText(total ?? null, kind)}
           </span>
         );
       })}
@@ -248,17 +261,9 @@ function Row({ of, at, place, texts, template, y, height, width, active, onClick
   );
 }
 
-/** Stacks are cut at the root, whose functions say least. */
-function Text({ cell, text, group }: { cell: Cell | undefined; text: string; group: boolean }) {
-  if (isStack(cell)) {
-    return (
-      <span class="told">
-        <bdi>{text}</bdi>
-      </span>
-    );
-  }
-  if (group && text === "") return <span class="dim">(none)</span>;
-  const wanted = store.search.value;
-  if (wanted.length < 2 || typeof cell !== "string" || !text.toLowerCase().includes(wanted.toLowerCase())) return <>{text}</>;
-  return <mark>{text}</mark>;
+function sizeText({ total, matched, outside }: TablePage, grouped: boolean): string {
+  const rows = grouped
+    ? `${plural(total, "group")} of ${count(matched)} rows`
+    : plural(total, "row");
+  return outside > 0 ? `${rows}, ${count(outside)} outside the span that all CPUs cover` : rows;
 }

@@ -1,9 +1,15 @@
 import { expect, test } from "vitest";
 import type { TableInfo, Tables } from "../api/types";
 import type { TableState } from "../state/store";
-import { UNGROUPED, place, remove, resolve, step } from "./arrange";
+import { moveTo, remove, resolve, step, UNGROUPED } from "./arrange";
 
-const column = (name: string, kind: TableInfo["columns"][number]["kind"], sum = false) => ({ name, kind, sum, aliases: [], doc: "" });
+const column = (name: string, kind: TableInfo["columns"][number]["kind"], sum = false) => ({
+  name,
+  kind,
+  sum,
+  aliases: [],
+  doc: "",
+});
 const waits: TableInfo = {
   table: "waits",
   doc: "",
@@ -11,13 +17,37 @@ const waits: TableInfo = {
   show: ["blocked at", "waited", "thread"],
   aggregates: ["count", "sum:waited"],
   sort: "waited",
-  columns: [column("reason", "text"), column("thread", "text"), column("waited", "duration", true), column("tid", "number"), column("blocked at", "time")],
+  columns: [
+    column("reason", "text"),
+    column("thread", "text"),
+    column("waited", "duration", true),
+    column("tid", "number"),
+    column("blocked at", "time"),
+  ],
 };
 const tables: Tables = {
   tables: [waits],
-  presets: [{ id: "waits", name: "Waits", table: "waits", by: ["thread", "reason"], show: ["count", "sum:waited", "max:waited"], sort: "sum:waited:desc", graph: ["sum:waited"] }],
+  presets: [
+    {
+      id: "waits",
+      name: "Waits",
+      table: "waits",
+      by: ["thread", "reason"],
+      show: ["count", "sum:waited", "max:waited"],
+      sort: "sum:waited:desc",
+      graph: ["sum:waited"],
+    },
+  ],
 };
-const usual: TableState = { preset: "waits", table: "waits", by: [], show: [], graph: [], where: "", sort: "" };
+const usual: TableState = {
+  preset: "waits",
+  table: "waits",
+  by: [],
+  show: [],
+  graph: [],
+  where: "",
+  sort: "",
+};
 
 function arranged(state: Partial<TableState> = {}) {
   const of = resolve(tables, { ...usual, ...state });
@@ -25,7 +55,7 @@ function arranged(state: Partial<TableState> = {}) {
   return of;
 }
 
-test("without a wish the preset's columns stand, each once", () => {
+test("by default the preset's columns are shown, each once", () => {
   const of = arranged();
   expect(of.by).toEqual(["thread", "reason"]);
   expect(of.show).toEqual(["count", "max:waited"]);
@@ -33,41 +63,52 @@ test("without a wish the preset's columns stand, each once", () => {
   expect(of.sort).toBe("sum:waited:desc");
 });
 
-test("ungrouped, sums are the columns behind them and counts have none", () => {
-  const of = arranged({ by: UNGROUPED, show: ["count", "sum:waited", "thread"], sort: "sum:waited:desc" });
+test("ungrouped, sums become their columns and counts disappear", () => {
+  const of = arranged({
+    by: UNGROUPED,
+    show: ["count", "sum:waited", "thread"],
+    sort: "sum:waited:desc",
+  });
   expect(of.by).toEqual([]);
   expect(of.show).toEqual(["waited", "thread"]);
   expect(of.sort).toBe("waited:desc");
 });
 
-test("a column dragged across the gold bar groups, and back again it does not", () => {
+test("a column dragged across the gold bar groups; dragged back, it does not", () => {
   const of = arranged();
-  const in_ = place(of, "max:waited", "by", 1);
+  const in_ = moveTo(of, "max:waited", "by", 1);
   expect(in_.by).toEqual(["thread", "waited", "reason"]);
   expect(in_.show).toEqual(["count"]);
-  const out = place(arranged(in_), "reason", "show", 0);
+  const out = moveTo(arranged(in_), "reason", "show", 0);
   expect(out.by).toEqual(["thread", "waited"]);
   expect(arranged(out).show).toEqual(["count"]);
 });
 
 test("the last group dragged out leaves single rows, not the preset's groups", () => {
   const of = arranged({ by: ["thread"] });
-  const out = place(of, "thread", "show", 0);
+  const out = moveTo(of, "thread", "show", 0);
   expect(out.by).toEqual(UNGROUPED);
   expect(arranged(out).by).toEqual([]);
   expect(arranged(out).show[0]).toBe("thread");
 });
 
 test("a count cannot be grouped by", () => {
-  expect(place(arranged(), "count", "by", 0)).toEqual({ by: ["thread", "reason"], show: ["count", "max:waited"], graph: ["sum:waited"] });
+  expect(moveTo(arranged(), "count", "by", 0)).toEqual({
+    by: ["thread", "reason"],
+    show: ["count", "max:waited"],
+    graph: ["sum:waited"],
+  });
 });
 
-test("across the blue bar a column is drawn", () => {
-  expect(place(arranged(), "count", "graph", 0)).toMatchObject({ show: ["max:waited"], graph: ["count", "sum:waited"] });
+test("a column right of the blue bar is drawn", () => {
+  expect(moveTo(arranged(), "count", "graph", 0)).toMatchObject({
+    show: ["max:waited"],
+    graph: ["count", "sum:waited"],
+  });
   expect(remove(arranged(), "sum:waited").graph).toEqual([]);
 });
 
-test("steps by keys go across both bars and stop at the ends", () => {
+test("steps cross both bars and stop at the ends", () => {
   const of = arranged();
   expect(step(of, "thread", -1)).toBeNull();
   expect(step(of, "reason", 1)).toEqual({ zone: "show", index: 0 });

@@ -1,15 +1,16 @@
 /**
- * A table's columns in WPA's grammar: what stands left of the gold bar groups, between the bars are values, right of the blue bar is drawn.
+ * Arranges a table's columns as WPA does: those left of the gold bar group, those between the bars
+ * are values, those right of the blue bar are drawn.
  *
- * *Why one list of specs for groups and single rows:* `sum:waited` of a group is `waited` of a row. So a table that is ungrouped, or
- * opened down to its rows, keeps its columns.
+ * *Why groups and single rows share one list of specs:* `sum:waited` of a group is `waited` of a
+ * row, so a table keeps its columns when it is ungrouped or opened down to its rows.
  */
 import type { ColumnInfo, ColumnKind, Preset, TableInfo, Tables } from "../api/types";
 import type { TableState } from "../state/store";
 
 export type Zone = "by" | "show" | "graph";
 
-/** A table as it is drawn: the user's arrangement, or the preset's and the table's own where the user made none. */
+/** A table's columns: the user's choice, else the preset's, else the table's own. */
 export interface Arrangement {
   readonly info: TableInfo;
   readonly by: readonly string[];
@@ -18,17 +19,18 @@ export interface Arrangement {
   readonly sort: string;
 }
 
-/** `by` of a table that the user ungrouped; an empty list means the preset's. */
+/** `by` of a table that the user ungrouped; an empty list means the preset's groups. */
 export const UNGROUPED: readonly string[] = ["none"];
 
 const AGGREGATES = ["sum", "avg", "min", "max"] as const;
 export type AggregateName = (typeof AGGREGATES)[number];
 
-/** `sum:waited` as `{aggregate: "sum", column: "waited"}`; `count` counts and has no column. */
+/** Parses `sum:waited` into `{aggregate: "sum", column: "waited"}`; `count` has no column. */
 export function spec(text: string): { aggregate: string | null; column: string } {
   if (text === "count") return { aggregate: "count", column: "" };
   const at = text.indexOf(":");
-  if (at > 0 && (AGGREGATES as readonly string[]).includes(text.slice(0, at))) return { aggregate: text.slice(0, at), column: text.slice(at + 1) };
+  if (at > 0 && (AGGREGATES as readonly string[]).includes(text.slice(0, at)))
+    return { aggregate: text.slice(0, at), column: text.slice(at + 1) };
   return { aggregate: null, column: text };
 }
 
@@ -36,13 +38,13 @@ export function columnOf(info: TableInfo, name: string): ColumnInfo | undefined 
   return info.columns.find((column) => column.name === name);
 }
 
-/** What can be asked of a column in groups, the usual one first. */
+/** The aggregates that a column has in groups, the default first. */
 export function aggregatesOf(column: ColumnInfo): AggregateName[] {
   if (column.sum) return ["sum", "avg", "min", "max"];
   return column.kind === "time" || column.kind === "number" ? ["min", "max"] : [];
 }
 
-/** A spec as groups are asked for it; `null` where groups have no such value. */
+/** A spec in the form for groups; `null` if groups have no such value. */
 export function asAggregate(info: TableInfo, text: string): string | null {
   const { aggregate, column } = spec(text);
   if (aggregate !== null) return text;
@@ -51,7 +53,7 @@ export function asAggregate(info: TableInfo, text: string): string | null {
   return first === undefined ? null : `${first}:${column}`;
 }
 
-/** A spec as single rows are asked for it; `null` for a count. */
+/** A spec in the form for single rows; `null` for a count. */
 export function asPlain(text: string): string | null {
   const { column } = spec(text);
   return column === "" ? null : column;
@@ -61,30 +63,55 @@ export function presetOf(tables: Tables, id: string): Preset | undefined {
   return tables.presets.find((preset) => preset.id === id);
 }
 
-/** The state with everything filled in; unknown columns, as of an old link, are dropped. `null` for an unknown table. */
+/**
+ * Fills in the defaults and drops unknown columns, as in an old link. `null` for an unknown table.
+ */
 export function resolve(tables: Tables, state: TableState): Arrangement | null {
   const preset = presetOf(tables, state.preset);
-  const info = tables.tables.find((table) => table.table === (preset && state.table === state.preset ? preset.table : state.table)) ?? tables.tables.find((table) => table.table === preset?.table);
+  const info =
+    tables.tables.find(
+      (table) =>
+        table.table === (preset && state.table === state.preset ? preset.table : state.table),
+    ) ?? tables.tables.find((table) => table.table === preset?.table);
   if (!info) return null;
   const ofPreset = preset?.table === info.table ? preset : undefined;
   const known = (text: string) => {
     const { aggregate, column } = spec(text);
     return aggregate === "count" || columnOf(info, column) !== undefined;
   };
-  const by = (state.by.length === 0 ? (ofPreset?.by ?? info.by) : state.by).filter((name) => columnOf(info, name));
+  const by = (state.by.length === 0 ? (ofPreset?.by ?? info.by) : state.by).filter((name) =>
+    columnOf(info, name),
+  );
   const grouped = by.length > 0;
-  const wanted = state.show.length === 0 ? (ofPreset?.show ?? (grouped ? info.aggregates : info.show)) : state.show;
-  const wantedGraph = state.graph.length === 0 ? (state.show.length === 0 ? (ofPreset?.graph ?? []) : []) : state.graph;
+  const wanted =
+    state.show.length === 0
+      ? (ofPreset?.show ?? (grouped ? info.aggregates : info.show))
+      : state.show;
+  const wantedGraph =
+    state.graph.length === 0
+      ? state.show.length === 0
+        ? (ofPreset?.graph ?? [])
+        : []
+      : state.graph;
   const form = (text: string) => (grouped ? asAggregate(info, text) : asPlain(text));
-  const fit = (list: readonly string[]) => [...new Set(list.filter(known).map(form).filter((text): text is string => text !== null))].filter((text) => !by.includes(text));
-  const graph = fit(wantedGraph);
-  let show = fit(wanted).filter((text) => !graph.includes(text));
-  if (show.length + graph.length === 0) show = fit(grouped ? info.aggregates : info.show);
-  const sort = state.sort === "" ? (ofPreset && state.by.length === 0 ? ofPreset.sort : "") : state.sort;
+  const usable = (list: readonly string[]) =>
+    [
+      ...new Set(
+        list
+          .filter(known)
+          .map(form)
+          .filter((text): text is string => text !== null),
+      ),
+    ].filter((text) => !by.includes(text));
+  const graph = usable(wantedGraph);
+  let show = usable(wanted).filter((text) => !graph.includes(text));
+  if (show.length + graph.length === 0) show = usable(grouped ? info.aggregates : info.show);
+  const sort =
+    state.sort === "" ? (ofPreset && state.by.length === 0 ? ofPreset.sort : "") : state.sort;
   return { info, by, show, graph, sort: fitSort(sort, grouped, info) };
 }
 
-/** The order in the form that groups or single rows understand; empty for the table's own. */
+/** The sort order in the form for groups or single rows; empty for the table's own. */
 function fitSort(sort: string, grouped: boolean, info: TableInfo): string {
   const { what, down } = order(sort);
   if (what === "") return "";
@@ -94,21 +121,26 @@ function fitSort(sort: string, grouped: boolean, info: TableInfo): string {
   return aggregate === "count" ? "" : `${column}:${down ? "desc" : "asc"}`;
 }
 
-/** `sum:waited:desc` in its two parts. */
+/** Splits `sum:waited:desc` into its two parts. */
 export function order(sort: string): { what: string; down: boolean } {
   const match = /^(.*):(asc|desc)$/.exec(sort);
   return match ? { what: match[1] ?? "", down: match[2] === "desc" } : { what: sort, down: true };
 }
 
-/** The state after a column was dragged (or moved by keys) to place `index` of a zone, counted without the column itself. */
-export function place(now: Arrangement, text: string, zone: Zone, index: number): Pick<TableState, "by" | "show" | "graph"> {
+/** The state after a column moves to `index` of a zone, not counting the column itself. */
+export function moveTo(
+  now: Arrangement,
+  text: string,
+  zone: Zone,
+  index: number,
+): Pick<TableState, "by" | "show" | "graph"> {
   const column = asPlain(text);
   const without = (list: readonly string[]) => list.filter((other) => other !== text);
   let by = without(now.by);
   let show = without(now.show);
   let graph = without(now.graph);
   if (zone === "by" && column !== null) {
-    // A value that becomes a group leaves the values, whatever its aggregate was called.
+    // A value that becomes a group leaves the values, whatever its aggregate.
     by = by.filter((name) => name !== column);
     by.splice(Math.min(index, by.length), 0, column);
   } else if (zone !== "by") {
@@ -127,7 +159,7 @@ export function place(now: Arrangement, text: string, zone: Zone, index: number)
   return { by: named(by), show, graph };
 }
 
-/** Takes a column away. */
+/** The state without a column. */
 export function remove(now: Arrangement, text: string): Pick<TableState, "by" | "show" | "graph"> {
   const without = (list: readonly string[]) => list.filter((other) => other !== text);
   return { by: named(without(now.by)), show: without(now.show), graph: without(now.graph) };
@@ -137,8 +169,14 @@ function named(by: readonly string[]): readonly string[] {
   return by.length === 0 ? UNGROUPED : by;
 }
 
-/** Where a column goes by one step to the left (−1) or right (1), across the bars; `null` at the end. */
-export function step(now: Arrangement, text: string, by: -1 | 1): { zone: Zone; index: number } | null {
+/**
+ * Where a step to the left (−1) or right (1) takes a column, across the bars; `null` at the end.
+ */
+export function step(
+  now: Arrangement,
+  text: string,
+  by: -1 | 1,
+): { zone: Zone; index: number } | null {
   const zones: Zone[] = ["by", "show", "graph"];
   const zone = zones.find((name) => now[name].includes(text));
   if (!zone) return null;
@@ -150,7 +188,9 @@ export function step(now: Arrangement, text: string, by: -1 | 1): { zone: Zone; 
 
 export function title(text: string): { name: string; tag: string } {
   const { aggregate, column } = spec(text);
-  return aggregate === "count" ? { name: "count", tag: "" } : { name: column, tag: aggregate ?? "" };
+  return aggregate === "count"
+    ? { name: "count", tag: "" }
+    : { name: column, tag: aggregate ?? "" };
 }
 
 export function kindOf(info: TableInfo, text: string): ColumnKind {

@@ -1,12 +1,12 @@
-/** What can be done with a value of a table: filter in place, select, follow, copy. */
+/** The menu of a table's cell: filter by its value, select, show on the timeline, copy. */
 import type { Cell, StackRef, TableRow } from "../api/types";
-import { follow } from "../answer/follow";
-import type { MenuItem } from "../parts/Menu";
-import { copy } from "../shell/copy";
+import { copy } from "../copy";
+import { navigateTo } from "../navigate";
+import type { MenuItem } from "../parts/MenuHost";
 import { butterfly, functionMenu } from "../stacks/StackFrames";
 import * as store from "../state/store";
 import { type Arrangement, kindOf, spec } from "./arrange";
-import { type Test, cellText, filterOf, innermost, isStack, joined } from "./cells";
+import { cellText, filterOf, innermost, isStack, joined, type Test } from "./cells";
 
 const TESTS: readonly { test: Test; title: string }[] = [
   { test: "only", title: "Only" },
@@ -15,39 +15,75 @@ const TESTS: readonly { test: Test; title: string }[] = [
   { test: "atMost", title: "At most" },
 ];
 
-/** Whose stacks the functions of a table are on. */
-const OF: Readonly<Record<string, store.StackKind>> = { waits: "wait", switches: "wait", wakes: "wake", samples: "sample" };
+/** The kind of stacks that a table's functions are on. */
+const OF: Readonly<Record<string, store.StackKind>> = {
+  waits: "wait",
+  switches: "wait",
+  wakes: "wake",
+  samples: "sample",
+};
 
-export function cellMenu(arranged: Arrangement, text: string, cell: Cell, row: TableRow | null, onStack: (stack: StackRef) => void): MenuItem[] {
+export function cellMenu(
+  arranged: Arrangement,
+  text: string,
+  cell: Cell,
+  row: TableRow | null,
+  onStack: (stack: StackRef) => void,
+): MenuItem[] {
   const kind = kindOf(arranged.info, text);
   const { aggregate, column } = spec(text);
   const shown = isStack(cell) ? (innermost(cell) ?? "this") : cellText(cell, kind);
   const items: MenuItem[] = [];
-  // A filter works on single rows; a sum of them is no row's value.
+  // A filter applies to single rows, and a sum is not the value of any row.
   if (aggregate === null || aggregate === "min" || aggregate === "max") {
     for (const { test, title } of TESTS) {
       if ((test === "atLeast" || test === "atMost") && typeof cell !== "number") continue;
       const filter = filterOf(column, kind, cell, test);
       if (filter === null) continue;
-      items.push({ title: `${title} ${shorten(shown)}`, hint: column, run: () => (store.table.value = { ...store.table.value, where: joined(store.table.value.where, filter) }) });
+      items.push({
+        title: `${title} ${shorten(shown)}`,
+        hint: column,
+        run: () =>
+          (store.table.value = {
+            ...store.table.value,
+            where: joined(store.table.value.where, filter),
+          }),
+      });
     }
   }
   if (isStack(cell)) {
     const leaf = innermost(cell);
     items.push({ title: "Show the whole stack", run: () => onStack(cell) });
     if (leaf !== null) {
-      items.push({ title: `Callers and callees of ${shorten(leaf)}`, run: () => butterfly(leaf, cell.kind) });
-      items.push({ title: `Filter everything to stacks with ${shorten(leaf)}`, run: () => store.select({ stack: leaf }) });
+      items.push({
+        title: `Callers and callees of ${shorten(leaf)}`,
+        run: () => butterfly(leaf, cell.kind),
+      });
+      items.push({
+        title: `Filter all views by ${shorten(leaf)}`,
+        run: () => store.select({ stack: leaf }),
+      });
     }
   }
   if (column === "function" && typeof cell === "string" && aggregate === null) {
     const of = OF[arranged.info.table];
     if (of) items.push(...functionMenu(cell, of).slice(0, 4));
   }
-  if (row && (row.lane !== null || row.from !== null)) items.push({ title: "Show on the timeline", run: () => follow({ lane: row.lane, from: row.from, to: row.to }) });
+  if (row && (row.lane !== null || row.from !== null))
+    items.push({
+      title: "Show on the timeline",
+      run: () => navigateTo({ lane: row.lane, from: row.from, to: row.to }),
+    });
   const lane = /^t(\d+)$/.exec(row?.lane ?? "");
-  if (lane) items.push({ title: "Only this thread, everywhere", run: () => store.select({ thread: Number(lane[1]) as never }) });
-  items.push({ title: "Copy the value", run: () => void copy(isStack(cell) ? cell.told : cellText(cell, kind), "the value") });
+  if (lane)
+    items.push({
+      title: "Filter all views by this thread",
+      run: () => store.select({ thread: Number(lane[1]) as never }),
+    });
+  items.push({
+    title: "Copy the value",
+    run: () => void copy(isStack(cell) ? cell.told : cellText(cell, kind), "the value"),
+  });
   return items;
 }
 

@@ -3,7 +3,7 @@ import { cellText, filterOf, innermost, joined, jsonTable, markdownTable, tsv } 
 
 const stack = { stack: 7, kind: "wait" as const, told: "main → run → lock::acquire" };
 
-test("a value makes a filter of itself", () => {
+test("a filter is made from a value", () => {
   expect(filterOf("thread", "text", "it's", "only")).toBe(`thread = "it's"`);
   expect(filterOf("waited", "duration", 5_000_000, "atLeast")).toBe("waited >= 5000000ns");
   expect(filterOf("tid", "number", 12, "not")).toBe("tid != 12");
@@ -12,21 +12,37 @@ test("a value makes a filter of itself", () => {
   expect(filterOf("end", "time", null, "only")).toBeNull();
 });
 
-test("filters are joined so that all hold", () => {
+test("filters are joined so that all apply", () => {
   expect(joined("", "tid = 1")).toBe("tid = 1");
   expect(joined("a = 1 or a = 2", "tid = 1")).toBe("(a = 1 or a = 2) and tid = 1");
 });
 
-test("a stack's innermost function", () => {
+test("the innermost function of a stack is found", () => {
   expect(innermost(stack)).toBe("lock::acquire");
   expect(innermost({ ...stack, told: "(no stack was recorded)" })).toBeNull();
 });
 
-test("copies say what was cut, and break no format", () => {
-  const table = { titles: ["thread", "sum waited"], kinds: ["text", "duration"] as const, rows: [["a|b\tc", 22_000_000], [stack, null]], more: 3 };
-  expect(tsv(table)).toBe("thread\tsum waited\na|b c\t22.0 ms\nmain → run → lock::acquire\t\n… and 3 more rows\n");
+test("copies state what they omit, and no value breaks their format", () => {
+  const table = {
+    titles: ["thread", "sum waited"],
+    kinds: ["text", "duration"] as const,
+    rows: [
+      ["a|b\tc", 22_000_000],
+      [stack, null],
+    ],
+    more: 3,
+  };
+  expect(tsv(table)).toBe(
+    "thread\tsum waited\na|b c\t22.0 ms\nmain → run → lock::acquire\t\n… and 3 more rows\n",
+  );
   expect(markdownTable(table)).toContain("| a\\|b\tc | 22.0 ms |");
   expect(markdownTable(table)).toContain("|---|---:|");
-  expect(JSON.parse(jsonTable(table))).toEqual({ rows: [{ thread: "a|b\tc", "sum waited": 22_000_000 }, { thread: stack.told, "sum waited": null }], more: 3 });
+  expect(JSON.parse(jsonTable(table))).toEqual({
+    rows: [
+      { thread: "a|b\tc", "sum waited": 22_000_000 },
+      { thread: stack.told, "sum waited": null },
+    ],
+    more: 3,
+  });
   expect(cellText(1_500_000_000, "time")).toBe("1.500 000 s");
 });

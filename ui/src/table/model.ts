@@ -1,10 +1,10 @@
-/** The table that is looked at: its arrangement, its rows so far, and the pages under way. */
+/** The current table: its columns, the rows loaded so far, and the pages in flight. */
 import { computed, effect, signal } from "@preact/signals";
-import { asApiError } from "../api/ask";
 import { type ApiError, getJson, isAbort, tracePath } from "../api/client";
 import { tables } from "../api/data";
+import { whereParams } from "../api/params";
+import { asApiError } from "../api/query";
 import type { TablePage } from "../api/types";
-import { whereParams } from "../state/params";
 import * as store from "../state/store";
 import { type Arrangement, asPlain, order, resolve } from "./arrange";
 import * as tree from "./tree";
@@ -14,10 +14,10 @@ export const arrangement = computed<Arrangement | null>(() => {
   return data ? resolve(data, store.table.value) : null;
 });
 
-/** Turns with each change of `level`s below. */
+/** Changes with the loaded rows, which are mutated. */
 export const version = signal(0);
 export const error = signal<ApiError | null>(null);
-/** How many pages are on the way. */
+/** Number of pages in flight. */
 export const pending = signal(0);
 
 let current = tree.root();
@@ -28,7 +28,7 @@ export function rows(): tree.Level {
   return current;
 }
 
-/** The columns that a level is asked for. */
+/** The columns to request for a level. */
 function shown(of: Arrangement, level: tree.Level): string[] {
   const all = [...of.show, ...of.graph];
   if (level.path.length < of.by.length) return all;
@@ -36,13 +36,13 @@ function shown(of: Arrangement, level: tree.Level): string[] {
   return plain.length > 0 ? plain : [...of.info.show];
 }
 
-/** The order of a level: groups by the user's, single rows by the column behind it. */
+/** A level's sort order: the user's for groups, the aggregate's column for single rows. */
 function sorted(of: Arrangement, level: tree.Level): string {
   const { what, down } = order(of.sort);
   if (what === "") return "";
   const direction = down ? "desc" : "asc";
   if (level.path.length < of.by.length) {
-    // Another level's group column cannot order this one.
+    // A level cannot be sorted by another level's group column.
     const isGroup = of.by.includes(what);
     return isGroup && of.by[level.path.length] !== what ? "" : `${what}:${direction}`;
   }
@@ -64,67 +64,84 @@ export function pageParams(of: Arrangement, level: tree.Level, offset: number, l
   };
 }
 
-/** Asks for the pages that a screen of rows lacks. */
-export function want(from: number, to: number): void {
+/** Requests the missing pages of a screen of rows. */
+export function requestRows(from: number, to: number): void {
   const trace = store.trace.peek();
   const of = arrangement.peek();
   if (trace === null || of === null || error.peek() !== null) return;
   for (const { level, page } of tree.missing(current, from, to)) void load(trace, of, level, page);
 }
 
-async function load(trace: string, of: Arrangement, level: tree.Level, page: number): Promise<void> {
-  const mine = controller;
+async function load(
+  trace: string,
+  of: Arrangement,
+  level: tree.Level,
+  page: number,
+): Promise<void> {
+  const request = controller;
   pending.value += 1;
   try {
-    const data = await getJson<TablePage>(tracePath(trace, "table"), pageParams(of, level, page * tree.PAGE, tree.PAGE), mine.signal);
-    if (mine !== controller) return;
+    const data = await getJson<TablePage>(
+      tracePath(trace, "table"),
+      pageParams(of, level, page * tree.PAGE, tree.PAGE),
+      request.signal,
+    );
+    if (request !== controller) return;
     tree.fill(level, page, data);
     version.value += 1;
   } catch (failure) {
-    if (mine === controller && !isAbort(failure)) error.value = asApiError(failure);
+    if (request === controller && !isAbort(failure)) error.value = asApiError(failure);
   } finally {
-    if (mine === controller) pending.value -= 1;
+    if (request === controller) pending.value -= 1;
   }
 }
 
-/** Another table, order, filter or selection begins anew. */
-export function followTable(): () => void {
+/** Reloads whenever the table, order, filter or selection changes. */
+export function watchTable(): () => void {
   let key = "";
   const stop = effect(() => {
     const of = arrangement.value;
-    const next = of === null ? "" : JSON.stringify([store.trace.value, pageParams(of, tree.root(), 0, 0), of.graph]);
+    const next =
+      of === null
+        ? ""
+        : JSON.stringify([store.trace.value, pageParams(of, tree.root(), 0, 0), of.graph]);
     if (next === key) return;
     key = next;
-    again();
+    reload();
   });
   return () => {
     stop();
-    // Rows of another selection are not shown, not even for a moment, when the view comes back.
+    // Drops the rows, so that the view never starts with those of another selection.
     controller.abort();
     current = tree.root();
   };
 }
 
-export function again(): void {
+export function reload(): void {
   controller.abort();
   controller = new AbortController();
   current = tree.root();
   error.value = null;
   pending.value = 0;
   version.value = version.peek() + 1;
-  if (arrangement.peek() !== null) want(0, 1);
+  if (arrangement.peek() !== null) requestRows(0, 1);
 }
 
-export function toggle(place: tree.Place): void {
-  if (place.row === null || place.row.key === null) return;
-  tree.toggle(place);
+export function toggle(entry: tree.VisibleRow): void {
+  if (entry.row === null || entry.row.key === null) return;
+  tree.toggle(entry);
   version.value += 1;
 }
 
-/** The first rows of the outermost level, for copying. */
+/** Fetches the first rows of the outermost level, for copying. */
 export async function everything(limit: number): Promise<TablePage | null> {
   const trace = store.trace.peek();
   const of = arrangement.peek();
   if (trace === null || of === null) return null;
   return getJson<TablePage>(tracePath(trace, "table"), pageParams(of, tree.root(), 0, limit));
+}
+
+/** Shows a preset, or a table by its own name, with its default columns. */
+export function choosePreset(preset: string): void {
+  store.table.value = { preset, table: preset, by: [], show: [], graph: [], where: "", sort: "" };
 }

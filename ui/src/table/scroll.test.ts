@@ -8,7 +8,7 @@ test("a short table scrolls pixel by pixel", () => {
   expect(visible(s, 130, 0)).toEqual({ first: 6, last: 27, top: 120 });
 });
 
-test("ten million rows: both ends can be reached, and rows are where the bar says", () => {
+test("with ten million rows, both ends can be reached, and rows match the scroll bar", () => {
   const s = { rows: 10_000_000, rowHeight: 24, viewHeight: 480 };
   expect(contentHeight(s)).toBeLessThan(10_000_000);
   const bottom = contentHeight(s) - s.viewHeight;
@@ -19,7 +19,7 @@ test("ten million rows: both ends can be reached, and rows are where the bar say
   expect(bottom / 2 - seen.top).toBeLessThan(24);
 });
 
-test("a row is brought into view with the least movement", () => {
+test("a row is scrolled into view with the least movement", () => {
   const s = { rows: 100, rowHeight: 20, viewHeight: 100 };
   expect(toShow(s, 200, 12)).toBe(200);
   expect(toShow(s, 200, 9)).toBe(180);

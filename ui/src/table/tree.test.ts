@@ -1,14 +1,35 @@
 import { expect, test } from "vitest";
 import type { TablePage } from "../api/types";
-import { PAGE, fill, isOpen, missing, root, rowAt, size, toggle, visibleIndex } from "./tree";
+import { fill, isOpen, missing, PAGE, root, rowAt, size, toggle, visibleIndex } from "./tree";
 
-/** A page of a level with `total` rows, keyed by their place. */
+/** A page of a level with `total` rows, keyed by their index. */
 function page(total: number, at = 0, prefix = "k"): TablePage {
-  const rows = Array.from({ length: Math.min(PAGE, total - at * PAGE) }, (_, i) => ({ key: `${prefix}${at * PAGE + i}`, cells: [at * PAGE + i], children: null, from: null, to: null, lane: null }));
-  return { table: "waits", level: 0, by: "thread", columns: [], rows, offset: at * PAGE, total, totals: [], matched: total, outside: 0, not_recorded: [], ignored: [], cut: false };
+  const rows = Array.from({ length: Math.min(PAGE, total - at * PAGE) }, (_, i) => ({
+    key: `${prefix}${at * PAGE + i}`,
+    cells: [at * PAGE + i],
+    children: null,
+    from: null,
+    to: null,
+    lane: null,
+  }));
+  return {
+    table: "waits",
+    level: 0,
+    by: "thread",
+    columns: [],
+    rows,
+    offset: at * PAGE,
+    total,
+    totals: [],
+    matched: total,
+    outside: 0,
+    not_recorded: [],
+    ignored: [],
+    cut: false,
+  };
 }
 
-test("an empty tree takes a row while it is on the way, and none when there is nothing", () => {
+test("an empty tree takes one row while it is loaded, and none once it is", () => {
   const top = root();
   expect(size(top)).toBe(1);
   expect(missing(top, 0, 30)).toEqual([{ level: top, page: 0 }]);
@@ -18,7 +39,7 @@ test("an empty tree takes a row while it is on the way, and none when there is n
   expect(rowAt(top, 0)).toBeNull();
 });
 
-test("opened rows push those below, at any depth", () => {
+test("opened rows push down those below, at any depth", () => {
   const top = root();
   fill(top, 0, page(3));
   const second = rowAt(top, 1);
@@ -43,7 +64,7 @@ test("opened rows push those below, at any depth", () => {
   expect(size(top)).toBe(3);
 });
 
-test("far rows need only their own page", () => {
+test("distant rows need only their own page", () => {
   const top = root();
   fill(top, 0, page(10_000_000));
   expect(missing(top, 5_000_000, 5_000_030)).toEqual([{ level: top, page: 25_000 }]);

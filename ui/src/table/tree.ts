@@ -1,8 +1,8 @@
 /**
- * The rows of a grouped table, of which only what was looked at is here.
+ * The rows of a grouped table, loaded as far as they were shown.
  *
- * Each level is fetched in pages; an opened row holds the level inside it. Visible rows are counted from the top through all opened
- * levels, so that a grid can ask for row 1,234,567 without walking there.
+ * Each level is fetched in pages; an opened row has the level inside it. Visible rows are numbered
+ * from the top through all opened levels, so that the grid can get row 1,234,567 directly.
  */
 import type { TablePage, TableRow } from "../api/types";
 
@@ -11,20 +11,21 @@ export const PAGE = 200;
 export interface Level {
   readonly path: readonly string[];
   readonly parent: { readonly level: Level; readonly index: number } | null;
-  /** `null` until the first page came. */
+  /** `null` until the first page arrives. */
   total: number | null;
   readonly pages: Map<number, TablePage>;
-  readonly asked: Set<number>;
-  /** Opened rows by their place in this level, in order. */
+  /** Pages requested or loaded. */
+  readonly requested: Set<number>;
+  /** The levels inside opened rows, by the row's index. */
   readonly opened: Map<number, Level>;
 }
 
-/** A visible row. */
-export interface Place {
+/** A visible row and where it belongs. */
+export interface VisibleRow {
   readonly level: Level;
-  /** Its place within the level. */
+  /** Its index in the level. */
   readonly index: number;
-  /** `null` while its page is on the way. */
+  /** `null` until its page arrives. */
   readonly row: TableRow | null;
   readonly page: TablePage | null;
 }
@@ -34,10 +35,10 @@ export function root(): Level {
 }
 
 function level(path: readonly string[], parent: Level["parent"]): Level {
-  return { path, parent, total: null, pages: new Map(), asked: new Set(), opened: new Map() };
+  return { path, parent, total: null, pages: new Map(), requested: new Set(), opened: new Map() };
 }
 
-/** Visible rows of a level with all that is opened inside; a level that is on the way takes one row. */
+/** Number of visible rows of a level, including opened ones. A level being loaded takes one row. */
 export function size(of: Level): number {
   let sum = of.total ?? 1;
   for (const inner of of.opened.values()) sum += size(inner);
@@ -45,7 +46,7 @@ export function size(of: Level): number {
 }
 
 /** The visible row `at` (from 0), or `null` past the end. */
-export function rowAt(of: Level, at: number): Place | null {
+export function rowAt(of: Level, at: number): VisibleRow | null {
   let left = at;
   let next = 0;
   for (const [index, inner] of [...of.opened].sort((a, b) => a[0] - b[0])) {
@@ -63,35 +64,38 @@ export function rowAt(of: Level, at: number): Place | null {
   return { level: of, index, row: page?.rows[index % PAGE] ?? null, page };
 }
 
-/** The visible place of a level's row `index`. */
+/** The number, among visible rows, of a level's row `index`. */
 export function visibleIndex(of: Level, index: number): number {
   let at = index;
   for (const [opened, inner] of of.opened) if (opened < index) at += size(inner);
   return of.parent === null ? at : at + visibleIndex(of.parent.level, of.parent.index) + 1;
 }
 
-/** Opens a row or closes it; says whether it is open now. */
-export function toggle(place: Place): boolean {
-  if (place.row?.key == null) return false;
-  if (place.level.opened.delete(place.index)) return false;
-  place.level.opened.set(place.index, level([...place.level.path, place.row.key], { level: place.level, index: place.index }));
+/** Opens or closes a row; returns whether it is open now. */
+export function toggle(entry: VisibleRow): boolean {
+  if (entry.row?.key == null) return false;
+  if (entry.level.opened.delete(entry.index)) return false;
+  entry.level.opened.set(
+    entry.index,
+    level([...entry.level.path, entry.row.key], { level: entry.level, index: entry.index }),
+  );
   return true;
 }
 
-export function isOpen(place: Place): boolean {
-  return place.level.opened.has(place.index);
+export function isOpen(entry: VisibleRow): boolean {
+  return entry.level.opened.has(entry.index);
 }
 
-/** The pages that visible rows `from` to `to` lack and nobody has asked for yet. */
+/** The pages of visible rows `from` to `to` that are not yet requested; marks them as requested. */
 export function missing(of: Level, from: number, to: number): { level: Level; page: number }[] {
   const out: { level: Level; page: number }[] = [];
   for (let at = from; at < to; at++) {
-    const place = rowAt(of, at);
-    if (place === null) break;
-    const page = Math.floor(place.index / PAGE);
-    if (place.page === null && !place.level.asked.has(page)) {
-      place.level.asked.add(page);
-      out.push({ level: place.level, page });
+    const entry = rowAt(of, at);
+    if (entry === null) break;
+    const page = Math.floor(entry.index / PAGE);
+    if (entry.page === null && !entry.level.requested.has(page)) {
+      entry.level.requested.add(page);
+      out.push({ level: entry.level, page });
     }
   }
   return out;

@@ -1,38 +1,54 @@
-/** Widths of the columns: as the user dragged them, else by kind; the widest kinds share what is left. */
+/** Column widths: the user's, else by kind. Long kinds share the remaining width. */
 import { signal } from "@preact/signals";
 import { type Arrangement, kindOf } from "./arrange";
 
 const chosen = signal(new Map<string, number>());
 
-/** Columns of sentences and command lines. */
+/** Columns with long texts. */
 const LONG: readonly string[] = ["cause", "command line"];
 
-const NARROWEST = 44;
-/** To which texts shrink by themselves. */
-const LEAST = { text: 100, stack: 230 } as const;
-const USUAL = { text: 170, stack: 320, duration: 124, time: 128, count: 92, number: 84 } as const;
+const MIN_WIDTH_PX = 44;
+/** Texts shrink to these widths to make room. */
+const MIN_SHRUNK_PX = { text: 100, stack: 230 } as const;
+const DEFAULT_PX = {
+  text: 170,
+  stack: 320,
+  duration: 124,
+  time: 128,
+  count: 92,
+  number: 84,
+} as const;
 
-/** Right of the last column: a scroll bar, and the handle that makes the column wider. */
-const BESIDE = 22;
+/** Room right of the last column, for the scroll bar and the resize handle. */
+const RIGHT_MARGIN_PX = 22;
 
 export function setWidth(text: string, width: number): void {
   const next = new Map(chosen.value);
-  next.set(text, Math.max(NARROWEST, Math.round(width)));
+  next.set(text, Math.max(MIN_WIDTH_PX, Math.round(width)));
   chosen.value = next;
 }
 
 export function columnWidths(of: Arrangement, room: number): number[] {
   const texts = [...of.by, ...of.show, ...of.graph];
-  const widths = texts.map((text, i) => chosen.value.get(text) ?? Math.max(i === 0 ? 190 : 0, USUAL[kindOf(of.info, text)]));
-  const left = room - BESIDE - widths.reduce((sum, width) => sum + width, 0);
+  const widths = texts.map(
+    (text, i) =>
+      chosen.value.get(text) ?? Math.max(i === 0 ? 190 : 0, DEFAULT_PX[kindOf(of.info, text)]),
+  );
+  const left = room - RIGHT_MARGIN_PX - widths.reduce((sum, width) => sum + width, 0);
   if (left <= 0) {
-    // Texts give way first, so that the numbers at the right can be seen.
+    // Texts shrink, so that the numbers at the right stay visible.
     const spare = texts.map((text, i) => {
       const kind = kindOf(of.info, text);
-      return chosen.value.has(text) || (kind !== "text" && kind !== "stack") ? 0 : Math.max(0, (widths[i] ?? 0) - LEAST[kind]);
+      return chosen.value.has(text) || (kind !== "text" && kind !== "stack")
+        ? 0
+        : Math.max(0, (widths[i] ?? 0) - MIN_SHRUNK_PX[kind]);
     });
     const all = spare.reduce((sum, width) => sum + width, 0);
-    return all === 0 ? widths : widths.map((width, i) => width - Math.floor((Math.min(-left, all) * (spare[i] ?? 0)) / all));
+    return all === 0
+      ? widths
+      : widths.map(
+          (width, i) => width - Math.floor((Math.min(-left, all) * (spare[i] ?? 0)) / all),
+        );
   }
   const stretch = texts.map((text, i) => {
     const kind = kindOf(of.info, text);
@@ -41,5 +57,7 @@ export function columnWidths(of: Arrangement, room: number): number[] {
     return kind === "text" && (i < of.by.length || of.by.length === 0) ? 1 : 0;
   });
   const parts = stretch.reduce((sum: number, part) => sum + part, 0);
-  return parts === 0 ? widths : widths.map((width, i) => width + Math.floor((left * (stretch[i] ?? 0)) / parts));
+  return parts === 0
+    ? widths
+    : widths.map((width, i) => width + Math.floor((left * (stretch[i] ?? 0)) / parts));
 }

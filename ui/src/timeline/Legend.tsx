@@ -1,9 +1,10 @@
-/** What the colours and patterns mean, drawn by the very tables that draw the lanes. */
+/** The legend of colours and patterns, drawn with the same tables as the lanes. */
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { LEVELS, type Theme, buildTable, keyOf, lookOfHue, lookOfState } from "./looks";
-import * as model from "./model";
-import { blit } from "./raster";
-import { STATES } from "./states";
+import { STATES } from "../draw/states";
+import type { Theme } from "../draw/theme";
+import * as model from "./data/model";
+import { buildTable, COVER_STEPS, keyOf, lookOfHue, lookOfState } from "./draw/looks";
+import { blit } from "./draw/raster";
 
 const WIDTH = 28;
 const HEIGHT = 14;
@@ -14,7 +15,9 @@ function Swatch({ looks, theme }: { looks: readonly number[]; theme: Theme }) {
     const ctx = canvas.current?.getContext("2d");
     if (!ctx) return;
     const image = new ImageData(WIDTH, HEIGHT);
-    const keys = new Uint16Array(WIDTH).map((_, x) => keyOf(looks[Math.floor((x * looks.length) / WIDTH)] ?? 0, LEVELS - 1, false));
+    const keys = new Uint16Array(WIDTH).map((_, x) =>
+      keyOf(looks[Math.floor((x * looks.length) / WIDTH)] ?? 0, COVER_STEPS - 1, false),
+    );
     blit(keys, buildTable(theme, HEIGHT), HEIGHT, new Uint32Array(image.data.buffer), WIDTH, 0);
     ctx.putImageData(image, 0, 0);
   }, [theme]);
@@ -28,7 +31,12 @@ export function Legend() {
   const open = model.legend.value;
   return (
     <div class="tl-legend">
-      <button type="button" class="btn" aria-expanded={open} onClick={() => (model.legend.value = !open)}>
+      <button
+        type="button"
+        class="btn"
+        aria-expanded={open}
+        onClick={() => (model.legend.value = !open)}
+      >
         Legend
       </button>
       {open && (
@@ -38,22 +46,22 @@ export function Legend() {
               <dt>
                 <Swatch looks={[lookOfState(state.code)]} theme={theme} /> {state.name}
               </dt>
-              <dd>{state.says}</dd>
+              <dd>{state.description}</dd>
             </div>
           ))}
           <div>
             <dt>
               <Swatch looks={HUES} theme={theme} /> on a CPU
             </dt>
-            <dd>a colour per process</dd>
+            <dd>one colour per process</dd>
           </div>
           <div>
             <dt>arrows</dt>
-            <dd>a wake-up: whole when it was seen, broken when concluded, dotted when records were lost</dd>
+            <dd>a wake-up: solid if observed, dashed if inferred, dotted if records were lost</dd>
           </div>
           <div>
-            <dt>ticks at the foot</dt>
-            <dd>samples</dd>
+            <dt>ticks at the bottom</dt>
+            <dd>CPU samples</dd>
           </div>
         </dl>
       )}

@@ -1,33 +1,47 @@
-/** The timeline: lanes of CPUs and threads, and the wait chain of the open stall on top. Fills its parent. */
+/**
+ * The timeline: lanes of CPUs and threads, with the open stall's wait chain on top. Fills its
+ * parent.
+ */
 import { effect } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { status } from "../api/data";
 import { register } from "../commands";
-import { download } from "../shell/copy";
+import { download } from "../copy";
+import { readTheme } from "../draw/theme";
 import * as store from "../state/store";
 import { theme } from "../state/theme";
+import { pending, start } from "./data/fetch";
+import * as model from "./data/model";
+import { Painter } from "./draw/painter";
+import { registerKeys } from "./input/keys";
+import { Pointer } from "./input/pointer";
+import { LaneTree } from "./LaneTree";
 import { Legend } from "./Legend";
-import { Mirror } from "./Mirror";
 import { Tooltip } from "./Tooltip";
-import { pending, start } from "./feed";
-import { registerKeys } from "./keys";
-import { readTheme } from "./looks";
-import * as model from "./model";
-import { Painter } from "./painter";
-import { Pointer } from "./pointer";
 import "./timeline.css";
 
-/** What the script that measures the drawing listens to; the detail is the milliseconds. */
+/**
+ * The event of a drawn frame, for the script that measures drawing; its detail is the time in ms.
+ */
 export const DRAWN = "timeline-drawn";
 
-function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, base: HTMLCanvasElement, over: HTMLCanvasElement): () => void {
+function mount(
+  root: HTMLElement,
+  scroller: HTMLElement,
+  room: HTMLElement,
+  base: HTMLCanvasElement,
+  over: HTMLCanvasElement,
+): () => void {
   const painter = new Painter(base, over, (ms) => {
     settle();
     if (ms > 0) root.dispatchEvent(new CustomEvent<number>(DRAWN, { detail: ms }));
   });
-  // Tests and scripts wait for this rather than for a time.
+  // Tests and scripts wait for this attribute rather than for a time.
   const settle = () => {
-    const complete = (model.lanes.peek().cpus.length > 0 && model.views.size > 0) || model.problem.peek() !== "" || status.peek().data?.stage === "failed";
+    const complete =
+      (model.lanes.peek().cpus.length > 0 && model.views.size > 0) ||
+      model.problem.peek() !== "" ||
+      status.peek().data?.stage === "failed";
     const ready = pending.peek() === 0 && !painter.waiting && complete;
     root.dataset.ready = String(ready);
   };
@@ -43,8 +57,8 @@ function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, bas
   };
   scroller.addEventListener("scroll", onScroll, { passive: true });
   const onKey = (event: KeyboardEvent) => {
-    if (event.key !== "Escape" || !model.tip.peek()?.pinned) return;
-    model.tip.value = null;
+    if (event.key !== "Escape" || !model.tooltip.peek()?.pinned) return;
+    model.tooltip.value = null;
     event.preventDefault();
   };
   addEventListener("keydown", onKey, { capture: true });
@@ -60,21 +74,21 @@ function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, bas
     }),
     effect(() => {
       void theme.value;
-      // The attribute that the variables hang on is set by another effect of the same change.
+      // Another effect of the same change sets the attribute that the variables depend on.
       queueMicrotask(() => {
         const style = getComputedStyle(document.documentElement);
         model.theme.value = readTheme((variable) => style.getPropertyValue(variable));
       });
     }),
     effect(() => {
-      room.style.height = `${model.places.value.head + model.layoutNow.value.height}px`;
+      room.style.height = `${model.canvasGeometry.value.head + model.rowLayout.value.height}px`;
     }),
     effect(() => {
       const wanted = model.scroll.value;
       if (Math.abs(scroller.scrollTop - wanted) >= 1) scroller.scrollTop = wanted;
     }),
     effect(() => {
-      // A stall that was opened is on top.
+      // The chain of a newly opened stall is on top.
       if (model.chain.value) model.scroll.value = 0;
     }),
     effect(() => {
@@ -82,7 +96,7 @@ function follow(root: HTMLElement, scroller: HTMLElement, room: HTMLElement, bas
       const window = store.window.value;
       root.dataset.from = String(Math.round(window.from));
       root.dataset.to = String(Math.round(window.to));
-      root.dataset.labels = String(model.places.value.labels);
+      root.dataset.labels = String(model.canvasGeometry.value.labels);
       settle();
     }),
     effect(() => {
@@ -110,7 +124,13 @@ function Waiting() {
   if (model.lanes.value.cpus.length > 0 || store.trace.value === null) return null;
   const { data, error } = status.value;
   if (error || data?.error) return null;
-  return <p class="tl-problem">{data && data.stage !== "unopened" ? `The server reads the trace: ${Math.round(data.progress * 100)} %` : "The server opens the trace…"}</p>;
+  return (
+    <p class="tl-problem">
+      {data && data.stage !== "unopened"
+        ? `Reading the trace: ${Math.round(data.progress * 100)} %`
+        : "Opening the trace …"}
+    </p>
+  );
 }
 
 export function Timeline() {
@@ -120,16 +140,16 @@ export function Timeline() {
   const base = useRef<HTMLCanvasElement>(null);
   const over = useRef<HTMLCanvasElement>(null);
   useEffect(() => {
-    const parts = [root.current, scroller.current, room.current, base.current, over.current] as const;
-    const [a, b, c, d, e] = parts;
-    return a && b && c && d && e ? follow(a, b, c, d, e) : undefined;
+    const [a, b, c] = [root.current, scroller.current, room.current];
+    const [d, e] = [base.current, over.current];
+    return a && b && c && d && e ? mount(a, b, c, d, e) : undefined;
   }, []);
   return (
     <div class="timeline tl" ref={root} data-ready="false">
       <div class="tl-scroll" ref={scroller}>
         <div class="tl-room" ref={room}>
           <div class="tl-stack">
-            <Mirror />
+            <LaneTree />
             <canvas class="tl-base" ref={base} aria-hidden="true" />
             <canvas class="tl-over" ref={over} aria-hidden="true" />
           </div>

@@ -1,32 +1,47 @@
-/** The small box beside the pointer; pinned by a click, it can be read, selected and closed. */
+/** The tooltip at the pointer. Pinned by a click, its text can be selected and copied. */
 import { useLayoutEffect, useRef } from "preact/hooks";
-import { copy } from "../shell/copy";
-import * as model from "./model";
-import { placeTip } from "./tips";
+import { copy } from "../copy";
+import { placeTooltip } from "../draw/tooltip";
+import * as model from "./data/model";
 
 export function Tooltip() {
-  const tip = model.tip.value;
+  const tip = model.tooltip.value;
   const box = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {
     if (!tip || !box.current) return;
-    const { left, top } = placeTip(tip.x, tip.y, box.current.offsetWidth, box.current.offsetHeight, model.size.peek());
+    const { left, top } = placeTooltip(
+      tip.x,
+      tip.y,
+      box.current.offsetWidth,
+      box.current.offsetHeight,
+      model.size.peek(),
+    );
     box.current.style.left = `${left}px`;
     box.current.style.top = `${top}px`;
   }, [tip]);
   if (!tip) return null;
   const [title, ...rest] = tip.lines;
   return (
-    <div class={tip.pinned ? "tl-tip pinned" : "tl-tip"} ref={box} role={tip.pinned ? "dialog" : "tooltip"} aria-label="What is there">
+    <div
+      class={tip.pinned ? "tl-tip pinned" : "tl-tip"}
+      ref={box}
+      role={tip.pinned ? "dialog" : "tooltip"}
+      aria-label="Description"
+    >
       <p class="tl-tip-title">{title}</p>
       {rest.map((line) => (
         <p key={line}>{line}</p>
       ))}
       {tip.pinned && (
         <p class="tl-tip-row">
-          <button type="button" class="btn" onClick={() => void copy(tip.lines.join("\n"), "what is there")}>
+          <button
+            type="button"
+            class="btn"
+            onClick={() => void copy(tip.lines.join("\n"), "the description")}
+          >
             Copy
           </button>
-          <button type="button" class="btn" onClick={() => (model.tip.value = null)}>
+          <button type="button" class="btn" onClick={() => (model.tooltip.value = null)}>
             Close
           </button>
         </p>

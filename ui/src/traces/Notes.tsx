@@ -1,25 +1,33 @@
-/** The user's words about a trace, kept in its file: saved when the field is left or goes. */
+/**
+ * The user's notes on a trace, kept in its file. Saved when the field loses focus or is removed.
+ */
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { asApiError } from "../api/ask";
 import { send } from "../api/client";
+import { asApiError } from "../api/query";
 import * as store from "../state/store";
 
-export function traceAddress(name: string): string {
+export function traceUrl(name: string): string {
   return `/api/traces/${encodeURIComponent(name)}`;
 }
 
 interface NotesProps {
   name: string;
   format: string;
-  /** As the file has them when the field appears. */
+  /** The file's notes when the field appears. */
   notes: string;
   changed: () => void;
 }
 
-/** Only our own container has a place for notes. */
+/** Only the .hitch format can store notes. */
 export function Notes(props: NotesProps) {
-  return props.format === "hitch" ? <Field {...props} /> : <p class="notes dim">{props.format === "etl" ? "An .etl" : "A perf.data"} file has no place for notes.</p>;
+  return props.format === "hitch" ? (
+    <Field {...props} />
+  ) : (
+    <p class="notes dim">
+      {props.format === "etl" ? "An .etl" : "A perf.data"} file cannot store notes.
+    </p>
+  );
 }
 
 function Field({ name, notes, changed }: NotesProps) {
@@ -30,18 +38,26 @@ function Field({ name, notes, changed }: NotesProps) {
     if (text.peek() === before) return;
     saved.current = text.peek();
     try {
-      await send("PATCH", traceAddress(name), { notes: saved.current });
-      store.say("Notes saved.");
+      await send("PATCH", traceUrl(name), { notes: saved.current });
+      store.notify("Notes saved.");
       changed();
     } catch (error) {
       saved.current = before;
-      const told = asApiError(error);
-      store.say(`Not saved: ${told.message}. ${told.hint}`);
+      const { message, hint } = asApiError(error);
+      store.notify(`Not saved: ${message}. ${hint}`);
     }
   };
-  // A dialog that closes takes the field away without its being left.
+  // A closing dialog removes the field without a blur event.
   useEffect(() => () => void save(), []);
   return (
-    <textarea class="notes" aria-label={`Notes on ${name}`} placeholder="Notes" rows={text.value.includes("\n") ? 3 : 1} value={text.value} onInput={(event) => (text.value = event.currentTarget.value)} onBlur={() => void save()} />
+    <textarea
+      class="notes"
+      aria-label={`Notes on ${name}`}
+      placeholder="Notes"
+      rows={text.value.includes("\n") ? 3 : 1}
+      value={text.value}
+      onInput={(event) => (text.value = event.currentTarget.value)}
+      onBlur={() => void save()}
+    />
   );
 }

@@ -1,42 +1,42 @@
-/** The folder: its traces with their first answers; open, note, rename, delete, drop a file in. */
-import { useSignal } from "@preact/signals";
+/**
+ * The trace folder: each trace with its first answer and notes; open, rename, delete, add files.
+ */
+import { type Signal, useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
-import { asApiError, ask } from "../api/ask";
 import { getJson, send } from "../api/client";
 import { server } from "../api/data";
+import { asApiError, liveQuery } from "../api/query";
 import type { TraceEntry } from "../api/types";
 import { Dialog } from "../parts/Dialog";
-import { openMenu } from "../parts/Menu";
-import { Busy, Trouble } from "../parts/Trouble";
+import { Busy, ErrorMessage } from "../parts/ErrorMessage";
+import { openMenu } from "../parts/MenuHost";
 import * as store from "../state/store";
 import { bytesText, durationText, plural } from "../units";
-import { Notes, traceAddress } from "./Notes";
-import { upload, uploads } from "./upload";
+import { Notes, traceUrl } from "./Notes";
+import { type Upload, upload, uploads } from "./upload";
 import "./traces.css";
 
-type Asked = { what: "rename" | "delete"; entry: TraceEntry };
+type DialogKind = "rename" | "delete";
 
 export function Traces() {
-  const list = useMemo(() => ask<{ traces: TraceEntry[] }>(() => ({ key: "traces", ask: (signal) => getJson("/api/traces", {}, signal) })), []);
+  const list = useMemo(
+    () =>
+      liveQuery<{ traces: TraceEntry[] }>(() => ({
+        key: "traces",
+        fetch: (signal) => getJson("/api/traces", {}, signal),
+      })),
+    [],
+  );
   useEffect(() => list.stop, []);
   const over = useSignal(false);
-  const asked = useSignal<Asked | null>(null);
+  const dialog = useSignal<{ kind: DialogKind; entry: TraceEntry } | null>(null);
   const filter = useSignal("");
-  const { data, error } = list.answer.value;
+  const { data, error } = list.state.value;
   const editable = server.value.data?.editable ?? false;
-  const take = (files: FileList | null | undefined) => {
-    const added = [...(files ?? [])];
-    for (const file of added) {
-      void upload(file, server.value.data?.upload_limit_bytes ?? Infinity).then((done) => {
-        if (!done) return;
-        // One file is added to be looked at, unless its user looks at another by now.
-        if (added.length === 1 && store.trace.value === null) store.openTrace(file.name);
-        else list.again();
-      });
-    }
+  const add = (files: FileList | null | undefined) => addFiles([...(files ?? [])], list.refetch);
+  const closeDialog = () => {
+    dialog.value = null;
   };
-  const wanted = filter.value.toLowerCase();
-  const shown = data?.traces.filter((entry) => [entry.name, entry.host, entry.notes, entry.first_answer?.text].some((text) => text?.toLowerCase().includes(wanted))) ?? [];
 
   return (
     <main
@@ -47,16 +47,77 @@ export function Traces() {
         event.preventDefault();
         over.value = true;
       }}
-      onDragLeave={(event) => event.target === event.currentTarget && (over.value = false)}
+      onDragLeave={(event) => {
+        if (event.target === event.currentTarget) over.value = false;
+      }}
       onDrop={(event) => {
         event.preventDefault();
         over.value = false;
-        if (editable) take(event.dataTransfer?.files);
+        if (editable) add(event.dataTransfer?.files);
       }}
     >
+      <Head editable={editable} filter={filter} add={add} />
+      {uploads.value.map((one) => (
+        <UploadRow key={one.id} upload={one} />
+      ))}
+      {error && <ErrorMessage error={error} retry={list.refetch} />}
+      {!data && !error && <Busy what="Reading the folder …" />}
+      {data && (
+        <TraceList
+          traces={data.traces}
+          filter={filter.value}
+          editable={editable}
+          openDialog={(kind, entry) => {
+            dialog.value = { kind, entry };
+          }}
+          changed={list.refetch}
+        />
+      )}
+      {dialog.value?.kind === "rename" && (
+        <Rename entry={dialog.value.entry} close={closeDialog} changed={list.refetch} />
+      )}
+      {dialog.value?.kind === "delete" && (
+        <Delete entry={dialog.value.entry} close={closeDialog} changed={list.refetch} />
+      )}
+    </main>
+  );
+}
+
+function addFiles(files: readonly File[], changed: () => void): void {
+  const limit = server.value.data?.upload_limit_bytes ?? Infinity;
+  for (const file of files) {
+    void upload(file, limit).then((done) => {
+      if (!done) return;
+      // A single file is opened, unless the user has opened another trace meanwhile.
+      if (files.length === 1 && store.trace.value === null) store.openTrace(file.name);
+      else changed();
+    });
+  }
+}
+
+interface HeadProps {
+  editable: boolean;
+  filter: Signal<string>;
+  add: (files: FileList | null) => void;
+}
+
+function Head({ editable, filter, add }: HeadProps) {
+  return (
+    <>
       <header class="traces-head">
-        <h1>Traces{server.value.data && <span class="dim"> in {server.value.data.folder}</span>}</h1>
-        <input type="search" aria-label="Filter the traces" placeholder="Filter by name, host, answer, notes" value={filter.value} onInput={(event) => (filter.value = event.currentTarget.value)} />
+        <h1>
+          Traces
+          {server.value.data && <span class="dim"> in {server.value.data.folder}</span>}
+        </h1>
+        <input
+          type="search"
+          aria-label="Filter the traces"
+          placeholder="Filter by name, host, answer, notes"
+          value={filter.value}
+          onInput={(event) => {
+            filter.value = event.currentTarget.value;
+          }}
+        />
         {editable && (
           <label class="btn primary">
             Add a file …
@@ -65,58 +126,95 @@ export function Traces() {
               class="sr-only"
               multiple
               onChange={(event) => {
-                take(event.currentTarget.files);
+                add(event.currentTarget.files);
                 event.currentTarget.value = "";
               }}
             />
           </label>
         )}
       </header>
-      {editable && <p class="dim">Drop a .hitch, perf.data, .etl or zipped .etl file anywhere here to add and open it. It stays on this machine.</p>}
-      {uploads.value.map((one) => (
-        <div key={one.id} class="upload" role="status">
-          {one.error ? (
-            <p class="bad">
-              {one.name}: {one.error}
-            </p>
-          ) : (
-            <>
-              <span>{one.name}</span>
-              <progress max={1} value={one.progress} aria-label={`Uploading ${one.name}`} />
-              <button class="btn small" onClick={one.cancel}>
-                Cancel
-              </button>
-            </>
-          )}
-        </div>
-      ))}
-      {error && <Trouble error={error} again={list.again} />}
-      {!data && !error && <Busy what="Looking into the folder …" />}
-      {data && (
-        <ul class="trace-list">
-          {shown.map((entry) => (
-            <Card key={entry.name} entry={entry} editable={editable} ask={(what) => (asked.value = { what, entry })} changed={list.again} />
-          ))}
-        </ul>
-      )}
-      {data && shown.length === 0 && (
-        <p class="empty">
-          {data.traces.length === 0 ? (
-            <>
-              No traces yet. Make one with <code>unhitch record</code> or <code>unhitch watch</code>.
-            </>
-          ) : (
-            "None fits the filter."
-          )}
+      {editable && (
+        <p class="dim">
+          Drop a .hitch, perf.data, .etl or zipped .etl file anywhere here to add and open it. It
+          stays on this machine.
         </p>
       )}
-      {asked.value?.what === "rename" && <Rename entry={asked.value.entry} close={() => (asked.value = null)} changed={list.again} />}
-      {asked.value?.what === "delete" && <Delete entry={asked.value.entry} close={() => (asked.value = null)} changed={list.again} />}
-    </main>
+    </>
   );
 }
 
-function Card({ entry, editable, ask: question, changed }: { entry: TraceEntry; editable: boolean; ask: (what: Asked["what"]) => void; changed: () => void }) {
+function UploadRow({ upload: { name, error, progress, cancel } }: { upload: Upload }) {
+  return (
+    <div class="upload" role="status">
+      {error ? (
+        <p class="bad">
+          {name}: {error}
+        </p>
+      ) : (
+        <>
+          <span>{name}</span>
+          <progress max={1} value={progress} aria-label={`Uploading ${name}`} />
+          <button type="button" class="btn small" onClick={cancel}>
+            Cancel
+          </button>
+        </>
+      )}
+    </div>
+  );
+}
+
+interface TraceListProps {
+  traces: readonly TraceEntry[];
+  filter: string;
+  editable: boolean;
+  openDialog: (kind: DialogKind, entry: TraceEntry) => void;
+  changed: () => void;
+}
+
+function TraceList({ traces, filter, editable, openDialog, changed }: TraceListProps) {
+  const wanted = filter.toLowerCase();
+  const shown = traces.filter((entry) =>
+    [entry.name, entry.host, entry.notes, entry.first_answer?.text].some((text) =>
+      text?.toLowerCase().includes(wanted),
+    ),
+  );
+  return (
+    <>
+      <ul class="trace-list">
+        {shown.map((entry) => (
+          <Card
+            key={entry.name}
+            entry={entry}
+            editable={editable}
+            openDialog={(kind) => openDialog(kind, entry)}
+            changed={changed}
+          />
+        ))}
+      </ul>
+      {shown.length === 0 && (
+        <p class="empty">
+          {traces.length === 0 ? (
+            <>
+              No traces yet. Make one with <code>unhitch record</code> or <code>unhitch watch</code>
+              .
+            </>
+          ) : (
+            "No trace matches the filter."
+          )}
+        </p>
+      )}
+    </>
+  );
+}
+
+interface CardProps {
+  entry: TraceEntry;
+  editable: boolean;
+  openDialog: (kind: DialogKind) => void;
+  changed: () => void;
+}
+
+function Card({ entry, editable, openDialog, changed }: CardProps) {
   const facts = [
     entry.host,
     entry.duration_ns === null ? null : durationText(entry.duration_ns),
@@ -127,12 +225,18 @@ function Card({ entry, editable, ask: question, changed }: { entry: TraceEntry; 
   return (
     <li class="trace-card" data-trace={entry.name}>
       <div class="trace-main">
-        <button class="trace-open" disabled={entry.error !== null} onClick={() => store.openTrace(entry.name)}>
+        <button
+          type="button"
+          class="trace-open"
+          disabled={entry.error !== null}
+          onClick={() => store.openTrace(entry.name)}
+        >
           {entry.name}
         </button>
         <span class="dim">{facts.filter(Boolean).join(" · ")}</span>
         {editable && (
           <button
+            type="button"
             class="btn small"
             aria-haspopup="menu"
             aria-label={`More for ${entry.name}`}
@@ -140,8 +244,8 @@ function Card({ entry, editable, ask: question, changed }: { entry: TraceEntry; 
               openMenu(
                 entry.name,
                 [
-                  { title: "Rename …", run: () => question("rename") },
-                  { title: "Delete …", run: () => question("delete") },
+                  { title: "Rename …", run: () => openDialog("rename") },
+                  { title: "Delete …", run: () => openDialog("delete") },
                 ],
                 event.currentTarget,
               )
@@ -152,86 +256,106 @@ function Card({ entry, editable, ask: question, changed }: { entry: TraceEntry; 
         )}
       </div>
       {entry.error !== null && <p class="bad">{entry.error}</p>}
-      {entry.first_answer && <p class="first-answer">{entry.first_answer.text ?? "No stall was found."}</p>}
-      {!entry.first_answer && entry.error === null && <p class="dim">Not judged yet; open it to hear why it hung.</p>}
+      {entry.first_answer && (
+        <p class="first-answer">{entry.first_answer.text ?? "No stall was found."}</p>
+      )}
+      {!entry.first_answer && entry.error === null && (
+        <p class="dim">Not analysed yet. Open it to see why it hung.</p>
+      )}
       <Notes name={entry.name} format={entry.format} notes={entry.notes} changed={changed} />
     </li>
   );
 }
 
-function Rename({ entry, close, changed }: { entry: TraceEntry; close: () => void; changed: () => void }) {
+interface DialogProps {
+  entry: TraceEntry;
+  close: () => void;
+  changed: () => void;
+}
+
+function Rename({ entry, close, changed }: DialogProps) {
   const name = useSignal(entry.name);
-  const wrong = useSignal("");
+  const problem = useSignal("");
   return (
     <Dialog label="Rename the trace" onClose={close}>
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          void send("PATCH", traceAddress(entry.name), { name: name.value.trim() }).then(
+          void send("PATCH", traceUrl(entry.name), { name: name.value.trim() }).then(
             () => {
               close();
               changed();
-              store.say("Renamed.");
+              store.notify("Renamed.");
             },
             (error: unknown) => {
-              const told = asApiError(error);
-              wrong.value = `${told.message}. ${told.hint}`;
+              const { message, hint } = asApiError(error);
+              problem.value = `${message}. ${hint}`;
             },
           );
         }}
       >
         <h1 class="dialog-title">Rename the trace</h1>
-        <input class="wide-field" aria-label="New name" autoFocus value={name.value} onInput={(event) => (name.value = event.currentTarget.value)} />
-        {wrong.value && (
+        <input
+          class="wide-field"
+          aria-label="New name"
+          autoFocus
+          value={name.value}
+          onInput={(event) => (name.value = event.currentTarget.value)}
+        />
+        {problem.value && (
           <p class="bad" role="alert">
-            {wrong.value}
+            {problem.value}
           </p>
         )}
         <div class="dialog-buttons">
           <button type="button" class="btn" onClick={close}>
             Cancel
           </button>
-          <button class="btn primary">Rename</button>
+          <button type="submit" class="btn primary">
+            Rename
+          </button>
         </div>
       </form>
     </Dialog>
   );
 }
 
-function Delete({ entry, close, changed }: { entry: TraceEntry; close: () => void; changed: () => void }) {
-  const wrong = useSignal("");
+function Delete({ entry, close, changed }: DialogProps) {
+  const problem = useSignal("");
   return (
     <Dialog label="Delete the trace" onClose={close}>
       <h1 class="dialog-title">Delete this trace?</h1>
       <p>
-        <strong>{entry.name}</strong>, {bytesText(entry.bytes)}, with its notes. This cannot be undone.
+        <strong>{entry.name}</strong>, {bytesText(entry.bytes)}, with its notes. This cannot be
+        undone.
       </p>
-      {wrong.value && (
+      {problem.value && (
         <p class="bad" role="alert">
-          {wrong.value}
+          {problem.value}
         </p>
       )}
       <div class="dialog-buttons">
-        <button class="btn" autoFocus onClick={close}>
-          Keep it
+        <button type="button" class="btn" autoFocus onClick={close}>
+          Cancel
         </button>
         <button
+          type="button"
           class="btn danger"
           onClick={() =>
-            void send("DELETE", traceAddress(entry.name)).then(
+            void send("DELETE", traceUrl(entry.name)).then(
               () => {
                 close();
                 changed();
-                store.say("Deleted.");
+                store.notify("Deleted.");
               },
               (error: unknown) => {
-                const told = asApiError(error);
-                wrong.value = `${told.message}. ${told.hint}`;
+                const { message, hint } = asApiError(error);
+                problem.value = `${message}. ${hint}`;
               },
             )
           }
         >
-          Delete it
+          Delete
         </button>
       </div>
     </Dialog>

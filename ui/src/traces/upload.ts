@@ -1,12 +1,12 @@
-/** Sends a file to the folder; `fetch` cannot tell how far an upload is, so this is the older way. */
+/** Uploads a file to the trace folder. `fetch` reports no upload progress, hence XMLHttpRequest. */
 import { signal } from "@preact/signals";
-import { say } from "../state/store";
+import { notify } from "../state/store";
 import { bytesText } from "../units";
 
 export interface Upload {
   readonly id: number;
   readonly name: string;
-  /** 0 to 1. */
+  /** From 0 to 1. */
   readonly progress: number;
   readonly error: string | null;
   readonly cancel: () => void;
@@ -16,24 +16,37 @@ export const uploads = signal<readonly Upload[]>([]);
 let last = 0;
 
 function change(id: number, to: Partial<Upload> | null): void {
-  uploads.value = to === null ? uploads.value.filter((one) => one.id !== id) : uploads.value.map((one) => (one.id === id ? { ...one, ...to } : one));
+  uploads.value =
+    to === null
+      ? uploads.value.filter((one) => one.id !== id)
+      : uploads.value.map((one) => (one.id === id ? { ...one, ...to } : one));
 }
 
-/** Milliseconds that a refusal stays to be read. */
-const READ = 12_000;
+/** How long an error stays visible. */
+const ERROR_SHOWN_MS = 12_000;
 
 export function upload(file: File, limit: number): Promise<boolean> {
   const id = ++last;
   const request = new XMLHttpRequest();
-  uploads.value = [...uploads.value, { id, name: file.name, progress: 0, error: null, cancel: () => request.abort() }];
+  uploads.value = [
+    ...uploads.value,
+    { id, name: file.name, progress: 0, error: null, cancel: () => request.abort() },
+  ];
   const refuse = (error: string) => {
     change(id, { error });
-    setTimeout(() => change(id, null), READ);
+    setTimeout(() => change(id, null), ERROR_SHOWN_MS);
     return false;
   };
-  if (file.size > limit) return Promise.resolve(refuse(`${bytesText(file.size)} is more than the ${bytesText(limit)} that the server takes. Copy it into the folder instead.`));
+  if (file.size > limit)
+    return Promise.resolve(
+      refuse(
+        `${bytesText(file.size)} exceeds the server's limit of ${bytesText(limit)}. ` +
+          "Copy the file into the folder instead.",
+      ),
+    );
   return new Promise((resolve) => {
-    request.upload.onprogress = (event) => change(id, { progress: event.loaded / Math.max(1, event.total) });
+    request.upload.onprogress = (event) =>
+      change(id, { progress: event.loaded / Math.max(1, event.total) });
     request.onabort = () => {
       change(id, null);
       resolve(false);
@@ -42,18 +55,18 @@ export function upload(file: File, limit: number): Promise<boolean> {
     request.onload = () => {
       if (request.status === 201) {
         change(id, null);
-        say(`Added ${file.name}.`);
+        notify(`Added ${file.name}.`);
         resolve(true);
         return;
       }
-      let told = `${request.status} ${request.statusText}`;
+      let reason = `${request.status} ${request.statusText}`;
       try {
         const body = JSON.parse(request.responseText) as { error?: string; hint?: string };
-        told = `${body.error ?? told}. ${body.hint ?? ""}`;
+        reason = `${body.error ?? reason}. ${body.hint ?? ""}`;
       } catch {
-        // A refusal without a body is told by its status.
+        // Without a body, the status is all there is to report.
       }
-      resolve(refuse(told));
+      resolve(refuse(reason));
     };
     request.open("POST", `/api/traces?name=${encodeURIComponent(file.name)}`);
     request.setRequestHeader("content-type", "application/octet-stream");

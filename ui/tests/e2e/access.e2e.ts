@@ -1,42 +1,69 @@
-/** For everybody: by keyboard alone, by screen reader, in both looks, on small and large screens, within the size of the first load. */
+/**
+ * Accessibility: keyboard only, screen readers, both themes, small and large screens, and the size
+ * of the first load.
+ */
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { gzipSync } from "node:zlib";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { STARVE, Stand, settled, unfit } from "./harness";
+import { STARVE, settled, skipReason, TestBed } from "./harness";
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
-/** Bytes after gzip. */
-const FIRST_LOAD = 150_000;
+/** Maximum size of the first load, in bytes after gzip. */
+const MAX_FIRST_LOAD = 150_000;
 
-describe.skipIf(unfit("access") !== null)("access", () => {
-  let stand: Stand;
+describe.skipIf(skipReason("access") !== null)("access", () => {
+  let bed: TestBed;
   let page: Page;
 
   beforeAll(async () => {
-    stand = await Stand.start(Stand.copy(STARVE));
+    bed = await TestBed.start(TestBed.copy(STARVE));
   });
-  afterAll(() => stand?.stop());
+  afterAll(() => bed?.stop());
   beforeEach(async () => {
-    page = await stand.page("trace=starve.hitch");
+    page = await bed.page("trace=starve.hitch");
     await page.waitForSelector("[data-answer]");
     await settled(page);
   });
   afterEach(async ({ task }) => {
-    await stand.shoot(page, `access ${task.name}`);
+    await bed.screenshot(page, `access ${task.name}`);
     await page.context().close();
-    stand.quiet();
+    bed.expectNoComplaints();
   });
 
-  /** What axe finds serious or critical, in short. */
+  /** Serious and critical findings of axe, abbreviated. */
   async function findings(): Promise<string[]> {
-    // Evaluated by the debugger, which the page's policy does not bind.
+    // Evaluated by the debugger, to which the page's content security policy does not apply.
     await page.evaluate(AXE);
     return page.evaluate(async () => {
-      const axe = (globalThis as unknown as { axe: { run: (what: Document, options: object) => Promise<{ violations: { id: string; impact: string; nodes: { html: string; failureSummary: string }[] }[] }> } }).axe;
+      const axe = (
+        globalThis as unknown as {
+          axe: {
+            run: (
+              what: Document,
+              options: object,
+            ) => Promise<{
+              violations: {
+                id: string;
+                impact: string;
+                nodes: { html: string; failureSummary: string }[];
+              }[];
+            }>;
+          };
+        }
+      ).axe;
       const { violations } = await axe.run(document, { resultTypes: ["violations"] });
-      return violations.filter((v) => v.impact === "serious" || v.impact === "critical").flatMap((v) => v.nodes.slice(0, 3).map((node) => `${v.id}: ${node.html.slice(0, 160)} — ${node.failureSummary.slice(0, 200)}`));
+      return violations
+        .filter((v) => v.impact === "serious" || v.impact === "critical")
+        .flatMap((v) =>
+          v.nodes
+            .slice(0, 3)
+            .map(
+              (node) =>
+                `${v.id}: ${node.html.slice(0, 160)} — ${node.failureSummary.slice(0, 200)}`,
+            ),
+        );
     });
   }
 
@@ -63,7 +90,7 @@ describe.skipIf(unfit("access") !== null)("access", () => {
   }
 
   test("an event's details and an open menu have no serious finding", async () => {
-    await page.locator(".answer .proof[title*='event']").first().click();
+    await page.locator(".answer .text-link[title*='event']").first().click();
     await page.waitForSelector(".details[data-event]:not([data-event=''])");
     await settled(page);
     expect(await findings()).toEqual([]);
@@ -73,12 +100,12 @@ describe.skipIf(unfit("access") !== null)("access", () => {
   });
 
   test("the list of traces has no serious finding", async () => {
-    await page.goto(new URL("/", stand.address).href);
+    await page.goto(new URL("/", bed.address).href);
     await page.waitForSelector("[data-trace]");
     expect(await findings()).toEqual([]);
   });
 
-  test("the palette runs a command by keyboard alone", async () => {
+  test("the palette runs a command by keyboard only", async () => {
     await page.keyboard.press("Control+Shift+KeyP");
     await page.waitForSelector("dialog input");
     await page.keyboard.type("tables");
@@ -91,12 +118,13 @@ describe.skipIf(unfit("access") !== null)("access", () => {
     await page.keyboard.press("Shift+Slash");
     await page.waitForSelector("dialog");
     const text = await page.locator("dialog").innerText();
-    for (const part of ["Zoom in", "W", "Wait chain", "[", "Search threads"]) expect(text).toContain(part);
+    for (const part of ["Zoom in", "W", "Wait chain", "[", "Search threads"])
+      expect(text).toContain(part);
     await page.keyboard.press("Escape");
     await page.waitForSelector("dialog", { state: "detached" });
   });
 
-  test("the lanes are a tree that the keyboard walks", async () => {
+  test("the lanes are a tree for the keyboard", async () => {
     const tree = page.locator(".timeline [role=tree]");
     await tree.focus();
     await page.keyboard.press("ArrowDown");
@@ -107,27 +135,58 @@ describe.skipIf(unfit("access") !== null)("access", () => {
     expect(await page.locator(".timeline [data-lane]").count()).toBeGreaterThan(2);
   });
 
-  /** Controls that are cut off: by the window, or by a part of the page that does not scroll to them. Sideways nothing needs to scroll. */
+  /**
+   * Controls that are cut off by the window, or by an element that cannot be scrolled to show them.
+   * Nothing may need horizontal scrolling.
+   */
   function cutOff(): Promise<string[]> {
     return page.evaluate(() => {
       const out: string[] = [];
-      if (document.documentElement.scrollWidth > innerWidth || document.documentElement.scrollHeight > innerHeight) out.push("the document scrolls");
-      for (const element of document.querySelectorAll("button, input, select, textarea, summary, canvas, svg, h1, [role=tab], [role=columnheader]")) {
+      if (
+        document.documentElement.scrollWidth > innerWidth ||
+        document.documentElement.scrollHeight > innerHeight
+      )
+        out.push("the document scrolls");
+      for (const element of document.querySelectorAll(
+        "button, input, select, textarea, summary, canvas, svg, h1, " +
+          "[role=tab], [role=columnheader]",
+      )) {
         const box = element.getBoundingClientRect();
-        if (!element.checkVisibility({ visibilityProperty: true }) || element.closest(".sr-only") || box.width <= 1 || box.height <= 1) continue;
+        if (
+          !element.checkVisibility({ visibilityProperty: true }) ||
+          element.closest(".sr-only") ||
+          box.width <= 1 ||
+          box.height <= 1
+        )
+          continue;
         let [left, right, top, bottom] = [0, innerWidth, 0, innerHeight];
         let scrolls = false;
         for (let above = element.parentElement; above; above = above.parentElement) {
           const [style, edge] = [getComputedStyle(above), above.getBoundingClientRect()];
-          if (style.overflowX !== "visible") [left, right] = [Math.max(left, edge.left), Math.min(right, edge.right)];
+          if (style.overflowX !== "visible")
+            [left, right] = [Math.max(left, edge.left), Math.min(right, edge.right)];
           scrolls ||= /auto|scroll/.test(style.overflowY);
-          if (style.overflowY !== "visible" && !scrolls) [top, bottom] = [Math.max(top, edge.top), Math.min(bottom, edge.bottom)];
+          if (style.overflowY !== "visible" && !scrolls)
+            [top, bottom] = [Math.max(top, edge.top), Math.min(bottom, edge.bottom)];
         }
-        const outside = box.left < left - 1 || box.right > right + 1 || (!scrolls && (box.top < top - 1 || box.bottom > bottom + 1));
-        // Nothing else lies over it, unless it is scrolled away.
-        const hit = scrolls ? null : document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
-        const covered = hit !== null && !element.contains(hit) && !hit.contains(element) && element.matches("button, input, select");
-        if (outside || covered) out.push(`${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}: ${[box.left, box.top, box.right, box.bottom].map(Math.round)} in ${[left, top, right, bottom].map(Math.round)}`);
+        const outside =
+          box.left < left - 1 ||
+          box.right > right + 1 ||
+          (!scrolls && (box.top < top - 1 || box.bottom > bottom + 1));
+        // Another element may cover it only if it is scrolled out of sight.
+        const hit = scrolls
+          ? null
+          : document.elementFromPoint((box.left + box.right) / 2, (box.top + box.bottom) / 2);
+        const covered =
+          hit !== null &&
+          !element.contains(hit) &&
+          !hit.contains(element) &&
+          element.matches("button, input, select");
+        if (!outside && !covered) continue;
+        const name = `${element.tagName} ${element.className} ${element.textContent.slice(0, 40)}`;
+        const own = [box.left, box.top, box.right, box.bottom].map(Math.round);
+        const room = [left, top, right, bottom].map(Math.round);
+        out.push(`${name}: ${own} in ${room}`);
       }
       return out;
     });
@@ -138,12 +197,14 @@ describe.skipIf(unfit("access") !== null)("access", () => {
     { width: 3840, height: 2160 },
   ]) {
     for (const theme of ["dark", "light"] as const) {
-      test(`nothing is cut off at ${viewport.width} × ${viewport.height}, ${theme}`, async ({ task }) => {
+      test(`nothing is cut off at ${viewport.width} × ${viewport.height}, ${theme}`, async ({
+        task,
+      }) => {
         await page.setViewportSize(viewport);
         if (theme === "light") await page.keyboard.press("KeyT");
         const whole = async (what: string) => {
           await settled(page);
-          await stand.shoot(page, `access ${task.name} ${what}`);
+          await bed.screenshot(page, `access ${task.name} ${what}`);
           expect({ what, cut: await cutOff() }).toEqual({ what, cut: [] });
         };
         await whole("answers");
@@ -153,22 +214,33 @@ describe.skipIf(unfit("access") !== null)("access", () => {
           ["tables", "a_function_with_a_very_long_name".repeat(5)],
         ] as const) {
           const selected = new URL(there);
-          for (const [name, value] of Object.entries({ view, stack, thread: "1", process: "1" })) selected.searchParams.set(name, value);
+          for (const [name, value] of Object.entries({
+            view,
+            stack,
+            thread: "1",
+            process: "1",
+          }))
+            selected.searchParams.set(name, value);
           await page.goto(selected.href);
-          await whole(`${view}, much selected`);
+          await whole(`${view}, long selection`);
         }
         await page.goto(there);
         await page.waitForSelector("[data-answer]");
-        await page.locator(".answer .proof[title*='event']").first().click();
+        await page.locator(".answer .text-link[title*='event']").first().click();
         await page.waitForSelector(".details[data-event]:not([data-event=''])");
         await whole("an event");
         await page.keyboard.press("Escape");
         await page.keyboard.press("Digit2");
-        for (const preset of await page.getByRole("group", { name: "Presets" }).getByRole("button").allInnerTexts()) {
+        for (const preset of await page
+          .getByRole("group", { name: "Presets" })
+          .getByRole("button")
+          .allInnerTexts()) {
           await page.getByRole("button", { name: preset, exact: true }).click();
           await whole(`table ${preset}`);
-          // The last column, too, without scrolling.
-          const spill = await page.locator(".grid").evaluate((grid) => grid.scrollWidth - grid.clientWidth);
+          // All columns fit without scrolling.
+          const spill = await page
+            .locator(".grid")
+            .evaluate((grid) => grid.scrollWidth - grid.clientWidth);
           expect({ preset, spill }).toEqual({ preset, spill: 0 });
         }
         await page.keyboard.press("Digit3");
@@ -176,7 +248,7 @@ describe.skipIf(unfit("access") !== null)("access", () => {
           await page.getByRole("button", { name: form, exact: true }).click();
           await whole(form);
         }
-        await page.goto(new URL("/", stand.address).href);
+        await page.goto(new URL("/", bed.address).href);
         await page.waitForSelector("[data-trace]");
         await whole("traces");
       });
@@ -189,11 +261,11 @@ describe.skipIf(unfit("access") !== null)("access", () => {
     page.on("response", (response) => {
       if (response.ok() && !response.url().includes("/api/")) seen.push(response.body());
     });
-    await page.goto(new URL("/", stand.address).href);
+    await page.goto(new URL("/", bed.address).href);
     await page.waitForSelector("[data-trace]");
     await settled(page);
     for (const body of await Promise.all(seen)) bytes += gzipSync(body).length;
     expect(bytes).toBeGreaterThan(10_000);
-    expect(bytes).toBeLessThan(FIRST_LOAD);
+    expect(bytes).toBeLessThan(MAX_FIRST_LOAD);
   });
 });

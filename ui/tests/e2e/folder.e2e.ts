@@ -1,26 +1,26 @@
-/** The folder's traces: notes, names, files that come and go, files that are none. */
-import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
+/** The trace folder: notes, renaming, adding and deleting files, files that are not traces. */
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { STARVE, Stand, open, settled, unfit } from "./harness";
+import { open, STARVE, settled, skipReason, TestBed } from "./harness";
 
-describe.skipIf(unfit("folder") !== null)("folder", () => {
-  let stand: Stand;
+describe.skipIf(skipReason("folder") !== null)("folder", () => {
+  let bed: TestBed;
   let page: Page;
 
   beforeAll(async () => {
-    stand = await Stand.start((folder) => {
-      Stand.copy(STARVE)(folder);
+    bed = await TestBed.start((folder) => {
+      TestBed.copy(STARVE)(folder);
       writeFileSync(join(folder, "bare.data"), "PERFILE2");
     });
-    page = await stand.page();
+    page = await bed.page();
     await settled(page);
   });
-  afterAll(() => stand?.stop());
+  afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
-    await stand.shoot(page, `folder ${task.name}`);
-    stand.quiet();
+    await bed.screenshot(page, `folder ${task.name}`);
+    bed.expectNoComplaints();
   });
 
   const toList = async () => {
@@ -30,31 +30,47 @@ describe.skipIf(unfit("folder") !== null)("folder", () => {
   };
   const card = (name: string) => page.locator(`[data-trace='${name}']`);
 
-  test("a file is added, and opens", async () => {
-    await page.locator("input[type=file]").setInputFiles({ name: "second.hitch", mimeType: "application/octet-stream", buffer: readFileSync(STARVE) });
+  test("an added file opens", async () => {
+    await page.locator("input[type=file]").setInputFiles({
+      name: "second.hitch",
+      mimeType: "application/octet-stream",
+      buffer: readFileSync(STARVE),
+    });
     await page.waitForSelector("[data-answer='1']");
     await settled(page);
     expect(new URL(page.url()).searchParams.get("trace")).toBe("second.hitch");
     expect(await page.locator(".trace-file").innerText()).toBe("second.hitch");
-    expect(readFileSync(join(stand.folder, "second.hitch")).equals(readFileSync(STARVE))).toBe(true);
+    expect(readFileSync(join(bed.folder, "second.hitch")).equals(readFileSync(STARVE))).toBe(true);
     await toList();
     await card("second.hitch").waitFor();
   });
 
-  test("of several files none is opened", async () => {
-    const file = (name: string) => ({ name, mimeType: "application/octet-stream", buffer: readFileSync(STARVE) });
-    await page.locator("input[type=file]").setInputFiles([file("many-1.hitch"), file("many-2.hitch")]);
+  test("several added files do not open", async () => {
+    const file = (name: string) => ({
+      name,
+      mimeType: "application/octet-stream",
+      buffer: readFileSync(STARVE),
+    });
+    await page
+      .locator("input[type=file]")
+      .setInputFiles([file("many-1.hitch"), file("many-2.hitch")]);
     await card("many-1.hitch").waitFor();
     await card("many-2.hitch").waitFor();
     expect(new URL(page.url()).searchParams.get("trace")).toBeNull();
   });
 
-  test("a file is dropped onto the page, and opens", async () => {
+  test("a file dropped onto the page opens", async () => {
     const bytes = readFileSync(STARVE).toString("base64");
     await page.evaluate((text) => {
       const data = new DataTransfer();
-      data.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], "dropped.hitch"));
-      document.querySelector(".traces")?.dispatchEvent(new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }));
+      data.items.add(
+        new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], "dropped.hitch"),
+      );
+      document
+        .querySelector(".traces")
+        ?.dispatchEvent(
+          new DragEvent("drop", { dataTransfer: data, bubbles: true, cancelable: true }),
+        );
     }, bytes);
     await page.waitForSelector("[data-answer='1']");
     await settled(page);
@@ -63,87 +79,103 @@ describe.skipIf(unfit("folder") !== null)("folder", () => {
     await card("dropped.hitch").waitFor();
   });
 
-  test("what is no trace is refused in words", async () => {
-    await page.locator("input[type=file]").setInputFiles({ name: "letter.hitch", mimeType: "text/plain", buffer: Buffer.from("Dear Sir or Madam") });
+  test("a file that is not a trace is rejected with a reason", async () => {
+    await page.locator("input[type=file]").setInputFiles({
+      name: "letter.hitch",
+      mimeType: "text/plain",
+      buffer: Buffer.from("Dear Sir or Madam"),
+    });
     const refusal = page.locator(".upload .bad");
     await refusal.waitFor();
     expect(await refusal.innerText()).toMatch(/^letter\.hitch: this is no trace/);
-    stand.forgive(/status of 422/);
+    bed.allow(/status of 422/);
     expect(await card("letter.hitch").count()).toBe(0);
-    expect(readdirSync(stand.folder).filter((name) => name.includes("letter") || name.startsWith("."))).toEqual([]);
+    expect(
+      readdirSync(bed.folder).filter((name) => name.includes("letter") || name.startsWith(".")),
+    ).toEqual([]);
     expect(new URL(page.url()).searchParams.get("trace")).toBeNull();
   });
 
-  test("notes stay", async () => {
+  test("notes are kept", async () => {
     const notes = card("starve.hitch").getByRole("textbox");
     await notes.fill("typed a letter, nothing came");
     await page.locator("h1").click();
     await page.getByText("Notes saved.").first().waitFor({ state: "attached" });
     await page.reload();
     await settled(page);
-    expect(await card("starve.hitch").getByRole("textbox").inputValue()).toBe("typed a letter, nothing came");
+    expect(await card("starve.hitch").getByRole("textbox").inputValue()).toBe(
+      "typed a letter, nothing came",
+    );
   });
 
-  test("the notes of an open trace are read and written beside it", async () => {
+  test("an open trace's notes can be read and edited", async () => {
     await open(page, "starve.hitch");
     const dialog = page.getByRole("dialog", { name: "Notes" });
     await page.getByRole("button", { name: "Notes •" }).click();
     expect(await dialog.getByRole("textbox").inputValue()).toBe("typed a letter, nothing came");
     await dialog.getByRole("textbox").fill("it was the inspector");
-    // Esc closes, and what was written stays.
+    // Esc closes the dialog and keeps the text.
     await page.keyboard.press("Escape");
     await page.getByText("Notes saved.").first().waitFor({ state: "attached" });
-    await page.waitForFunction(() => document.querySelector("button[aria-haspopup=dialog]")?.getAttribute("title") === "it was the inspector");
-    // The trace is still the one that is open: it was not read anew.
+    await page.waitForFunction(
+      () =>
+        document.querySelector("button[aria-haspopup=dialog]")?.getAttribute("title") ===
+        "it was the inspector",
+    );
+    // The trace stays open and was not read again.
     expect(await page.locator("[data-answer='1']").count()).toBe(1);
     await toList();
-    expect(await card("starve.hitch").getByRole("textbox").inputValue()).toBe("it was the inspector");
-    expect(await card("starve.hitch").locator(".first-answer").innerText()).toContain("lock starvation");
+    expect(await card("starve.hitch").getByRole("textbox").inputValue()).toBe(
+      "it was the inspector",
+    );
+    expect(await card("starve.hitch").locator(".first-answer").innerText()).toContain(
+      "lock starvation",
+    );
   });
 
-  test("where a file has no place for notes none are asked for", async () => {
+  test("a file that cannot store notes has no field for them", async () => {
     const bare = card("bare.data");
     expect(await bare.getByRole("textbox").count()).toBe(0);
-    expect(await bare.locator(".notes").innerText()).toBe("A perf.data file has no place for notes.");
+    expect(await bare.locator(".notes").innerText()).toBe("A perf.data file cannot store notes.");
   });
 
-  test("a name is changed, but not to one that is taken", async () => {
+  test("a trace can be renamed, but not to a name that exists", async () => {
     await page.getByRole("button", { name: "More for second.hitch" }).click();
     await page.getByRole("menuitem", { name: "Rename …" }).click();
     await page.getByRole("textbox", { name: "New name" }).fill("starve.hitch");
     await page.getByRole("button", { name: "Rename", exact: true }).click();
     await page.waitForSelector("dialog [role=alert]");
-    stand.forgive(/status of 409/);
+    bed.allow(/status of 409/);
     await page.getByRole("textbox", { name: "New name" }).fill("third.hitch");
     await page.getByRole("button", { name: "Rename", exact: true }).click();
     await card("third.hitch").waitFor();
-    expect(existsSync(join(stand.folder, "third.hitch"))).toBe(true);
-    expect(existsSync(join(stand.folder, "second.hitch"))).toBe(false);
+    expect(existsSync(join(bed.folder, "third.hitch"))).toBe(true);
+    expect(existsSync(join(bed.folder, "second.hitch"))).toBe(false);
   });
 
   test("deleting asks first", async () => {
     await page.getByRole("button", { name: "More for third.hitch" }).click();
     await page.getByRole("menuitem", { name: "Delete …" }).click();
-    await page.getByRole("button", { name: "Keep it" }).click();
+    await page.getByRole("button", { name: "Cancel" }).click();
     expect(await card("third.hitch").count()).toBe(1);
     await page.getByRole("button", { name: "More for third.hitch" }).click();
     await page.getByRole("menuitem", { name: "Delete …" }).click();
-    await page.getByRole("button", { name: "Delete it" }).click();
+    await page.getByRole("button", { name: "Delete", exact: true }).click();
     await card("third.hitch").waitFor({ state: "detached" });
-    expect(existsSync(join(stand.folder, "third.hitch"))).toBe(false);
+    expect(existsSync(join(bed.folder, "third.hitch"))).toBe(false);
   });
 });
 
-describe.skipIf(unfit("a single file") !== null)("a single file", () => {
-  let stand: Stand;
+describe.skipIf(skipReason("a single file") !== null)("a single file", () => {
+  let bed: TestBed;
 
   beforeAll(async () => {
-    stand = await Stand.single(STARVE);
+    bed = await TestBed.single(STARVE);
   });
-  afterAll(() => stand?.stop());
+  afterAll(() => bed?.stop());
 
-  test("it opens by itself, and has its notes", async ({ task }) => {
-    const page = await stand.page();
+  test("it opens automatically, with its notes", async ({ task }) => {
+    const page = await bed.page();
     await page.waitForSelector("[data-answer='1']");
     await settled(page);
     await page.getByRole("button", { name: "Notes •" }).click();
@@ -154,9 +186,13 @@ describe.skipIf(unfit("a single file") !== null)("a single file", () => {
     await page.getByText("Notes saved.").first().waitFor({ state: "attached" });
     await page.reload();
     await page.waitForSelector("[data-answer='1']");
-    await page.waitForFunction(() => document.querySelector("button[aria-haspopup=dialog]")?.getAttribute("title") === "seen on its own");
+    await page.waitForFunction(
+      () =>
+        document.querySelector("button[aria-haspopup=dialog]")?.getAttribute("title") ===
+        "seen on its own",
+    );
     await settled(page);
-    await stand.shoot(page, task.name);
-    stand.quiet();
+    await bed.screenshot(page, task.name);
+    bed.expectNoComplaints();
   });
 });

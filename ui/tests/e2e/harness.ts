@@ -1,17 +1,17 @@
 /**
- * Starts the real server and a real browser for a test file, and ends both.
+ * Starts the real server and a real browser for a test file, and stops both.
  *
- * Waits are on what the page says of itself (`data-ready`, texts, the address), never on time. What the console complains of, and every
- * request that would leave the machine, fails the file.
+ * Tests wait for the page's own signs (`data-ready`, texts, the URL), never for a time. Any error
+ * or warning on the console, and any request that would leave the machine, fails the test.
  */
 import { type ChildProcess, spawn } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, delimiter, join, resolve } from "node:path";
-import { type Browser, type BrowserContext, type Page, chromium } from "playwright-core";
+import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import { expect } from "vitest";
 
-/** Where the last screen of every test is kept, for a look after a failure; git ignores it. */
+/** Every test's last screen, to look at after a failure; git ignores it. */
 const SHOTS = resolve(import.meta.dirname, "../../shots");
 
 const ROOT = resolve(import.meta.dirname, "../../..");
@@ -21,34 +21,49 @@ const TARGET = process.env.CARGO_TARGET_DIR ?? join(ROOT, "target");
 export const UNHITCH = process.env.UNHITCH_BIN ?? join(TARGET, "debug/unhitch");
 export const STARVE = join(ROOT, "examples/starve.hitch");
 
-/** The browser, or `null`: the tests then say that they were skipped. */
+/** The browser, or `null`, in which case the tests are skipped. */
 export function browserPath(): string | null {
   const names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
   const folders = (process.env.PATH ?? "").split(delimiter);
-  const candidates = [process.env.CHROMIUM, ...names.flatMap((name) => folders.map((folder) => join(folder, name)))];
+  const candidates = [
+    process.env.CHROMIUM,
+    ...names.flatMap((name) => folders.map((folder) => join(folder, name))),
+  ];
   return candidates.find((path): path is string => path !== undefined && existsSync(path)) ?? null;
 }
 
-/** Why the tests cannot run here, which is said; `null` if they can. */
-export function unfit(name: string): string | null {
-  const why = browserPath() === null ? "no chromium" : !existsSync(UNHITCH) ? `${UNHITCH} was not built` : null;
+/** Why the tests cannot run here, which is also printed; `null` if they can. */
+export function skipReason(name: string): string | null {
+  const why =
+    browserPath() === null
+      ? "no chromium"
+      : !existsSync(UNHITCH)
+        ? `${UNHITCH} was not built`
+        : null;
   if (why !== null) console.log(`page, ${name}: skipped, ${why}`);
   return why;
 }
 
-/** The golden traces, made anew into `folder`. */
+/** Generates the golden traces in `folder`. */
 export async function writeGolden(folder: string): Promise<void> {
   const built = join(TARGET, "debug/examples/write");
-  const [command, args] = existsSync(built) ? [built, [folder]] : ["cargo", ["run", "--quiet", "--locked", "-p", "unhitch-golden", "--example", "write", "--", folder]];
+  const [command, args] = existsSync(built)
+    ? [built, [folder]]
+    : [
+        "cargo",
+        ["run", "--quiet", "--locked", "-p", "unhitch-golden", "--example", "write", "--", folder],
+      ];
   await new Promise<void>((done, failed) => {
     const child = spawn(command, args, { cwd: ROOT, stdio: ["ignore", "ignore", "inherit"] });
     child.on("error", failed);
-    child.on("exit", (code) => (code === 0 ? done() : failed(new Error(`${command} ended with ${code}`))));
+    child.on("exit", (code) =>
+      code === 0 ? done() : failed(new Error(`${command} exited with ${code}`)),
+    );
   });
 }
 
 /** A server and a browser for one test file. */
-export class Stand {
+export class TestBed {
   private complaints: string[] = [];
 
   private constructor(
@@ -58,28 +73,44 @@ export class Stand {
     readonly browser: Browser,
   ) {}
 
-  /** Serves a folder of its own into which `fill` puts the traces. */
-  static async start(fill: (folder: string) => Promise<void> | void): Promise<Stand> {
-    return Stand.startOn((folder) => folder, fill);
+  /** Serves a new folder, which `fill` fills with traces. */
+  static async start(fill: (folder: string) => Promise<void> | void): Promise<TestBed> {
+    return TestBed.startOn((folder) => folder, fill);
   }
 
   /** Serves a single trace. */
-  static async single(file: string): Promise<Stand> {
-    return Stand.startOn((folder) => join(folder, basename(file)), Stand.copy(file));
+  static async single(file: string): Promise<TestBed> {
+    return TestBed.startOn((folder) => join(folder, basename(file)), TestBed.copy(file));
   }
 
-  private static async startOn(served: (folder: string) => string, fill: (folder: string) => Promise<void> | void): Promise<Stand> {
+  private static async startOn(
+    served: (folder: string) => string,
+    fill: (folder: string) => Promise<void> | void,
+  ): Promise<TestBed> {
     const home = mkdtempSync(join(tmpdir(), "unhitch-page-"));
     const folder = join(home, "traces");
     mkdirSync(folder);
     await fill(folder);
-    // Where the golden traces have the names of Windows' functions.
+    // The golden traces' symbols of Windows functions.
     const symbols = join(folder, "symbols");
-    const server = spawn(UNHITCH, ["view", served(folder)], { stdio: ["ignore", "pipe", "inherit"], env: { ...process.env, BROWSER: "true", DISPLAY: "", _NT_SYMBOL_PATH: symbols } });
+    const server = spawn(UNHITCH, ["view", served(folder)], {
+      stdio: ["ignore", "pipe", "inherit"],
+      env: { ...process.env, BROWSER: "true", DISPLAY: "", _NT_SYMBOL_PATH: symbols },
+    });
     const address = await firstLine(server);
-    // With scroll bars, as people have them: what only fits without does not fit.
-    const browser = await chromium.launch({ executablePath: browserPath() ?? "", timeout: 90_000, ignoreDefaultArgs: ["--hide-scrollbars"], args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--font-render-hinting=none"] });
-    return new Stand(folder, address, server, browser);
+    // With scroll bars, which take space in real browsers, too.
+    const browser = await chromium.launch({
+      executablePath: browserPath() ?? "",
+      timeout: 90_000,
+      ignoreDefaultArgs: ["--hide-scrollbars"],
+      args: [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--font-render-hinting=none",
+      ],
+    });
+    return new TestBed(folder, address, server, browser);
   }
 
   static copy(...files: string[]): (folder: string) => void {
@@ -88,47 +119,62 @@ export class Stand {
     };
   }
 
-  /** A fresh page that has been let in; `query` is what stands behind `?`. */
+  /** Opens a new page with the token; `query` is added to the URL. */
   async page(query = "", options: Parameters<Browser["newContext"]>[0] = {}): Promise<Page> {
-    const context: BrowserContext = await this.browser.newContext({ viewport: { width: 1280, height: 720 }, colorScheme: "dark", reducedMotion: "reduce", ...options });
+    const context: BrowserContext = await this.browser.newContext({
+      viewport: { width: 1280, height: 720 },
+      colorScheme: "dark",
+      reducedMotion: "reduce",
+      ...options,
+    });
     await context.grantPermissions(["clipboard-read", "clipboard-write"]);
-    // While the page is worked on: what was just built, without building the binary anew.
+    // For work on the page: serves ui/dist, so that the binary need not be rebuilt.
     if (process.env.UNHITCH_DIST) await serveBuilt(context, process.env.UNHITCH_DIST);
     const page = await context.newPage();
     page.setDefaultTimeout(Number(process.env.UNHITCH_PATIENCE ?? 30_000));
     page.on("console", (message) => {
-      if (message.type() === "error" || message.type() === "warning") this.complaints.push(message.text());
+      if (message.type() === "error" || message.type() === "warning")
+        this.complaints.push(message.text());
     });
     page.on("pageerror", (error) => this.complaints.push(String(error)));
     const origin = new URL(this.address).origin;
     page.on("request", (request) => {
-      if (!request.url().startsWith(origin) && !/^(blob|data):/.test(request.url())) this.complaints.push(`a request left the machine: ${request.url()}`);
+      if (!request.url().startsWith(origin) && !/^(blob|data):/.test(request.url()))
+        this.complaints.push(`a request left the machine: ${request.url()}`);
     });
     const address = new URL(this.address);
     for (const [name, value] of new URLSearchParams(query)) address.searchParams.set(name, value);
     await page.goto(address.href);
-    // The address with the token leads on to the one without.
+    // The URL with the token redirects to the one without.
     await page.waitForURL((url) => !url.searchParams.has("token"));
     await page.waitForSelector(".header");
     return page;
   }
 
-  /** What browser and page complained of since the last time; must be nothing. */
-  quiet(): void {
+  /** Fails if browser or page complained since the last call. */
+  expectNoComplaints(): void {
     const complaints = this.complaints;
     this.complaints = [];
     expect(complaints).toEqual([]);
   }
 
-  /** The browser itself tells of refused requests; those that a test provokes are taken off the list. */
-  forgive(what: RegExp): void {
+  /** Drops complaints that a test provokes: the browser reports refused requests. */
+  allow(what: RegExp): void {
     this.complaints = this.complaints.filter((text) => !what.test(text));
   }
 
-  /** Keeps what is on the screen, named after the test that ends with it. */
-  async shoot(page: Page, test: string): Promise<void> {
+  /** Saves a screenshot, named after the test. */
+  async screenshot(page: Page, test: string): Promise<void> {
     mkdirSync(SHOTS, { recursive: true });
-    await page.screenshot({ path: join(SHOTS, `${test.replace(/[^\p{L}\d]+/gu, "-").replace(/^-|-$/g, "").slice(0, 120)}.png`) });
+    await page.screenshot({
+      path: join(
+        SHOTS,
+        `${test
+          .replace(/[^\p{L}\d]+/gu, "-")
+          .replace(/^-|-$/g, "")
+          .slice(0, 120)}.png`,
+      ),
+    });
   }
 
   async stop(): Promise<void> {
@@ -149,12 +195,14 @@ async function serveBuilt(context: BrowserContext, dist: string): Promise<void> 
   );
 }
 
-/** The address is the first line that the server prints. */
+/** The first line that the server prints: its URL. */
 function firstLine(server: ChildProcess): Promise<string> {
   return new Promise((done, failed) => {
     let text = "";
     server.on("error", failed);
-    server.on("exit", (code) => failed(new Error(`the server ended with ${code} before it told its address`)));
+    server.on("exit", (code) =>
+      failed(new Error(`the server exited with ${code} before it printed its URL`)),
+    );
     server.stdout?.on("data", (data: Buffer) => {
       text += data.toString();
       const line = /https?:\/\/\S+/.exec(text.split("\n")[0] ?? "");
@@ -163,33 +211,51 @@ function firstLine(server: ChildProcess): Promise<string> {
   });
 }
 
-/** Opens a trace as a person does: by its name in the list. */
+/** Opens a trace from the list, as a user does. */
 export async function open(page: Page, name: string): Promise<void> {
   await page.getByRole("button", { name, exact: true }).click();
   await page.waitForSelector("[data-answer]");
   await settled(page);
 }
 
-/** Everything that is asked for has come and is drawn. */
+/** Waits until everything requested has arrived and is drawn. */
 export async function settled(page: Page): Promise<void> {
   try {
     await page.waitForFunction(() => {
       const parts = [...document.querySelectorAll<HTMLElement>("[data-ready]")];
-      return parts.length > 0 && parts.every((part) => part.dataset.ready === "true") && document.querySelector(".busy, [aria-busy=true]") === null;
+      return (
+        parts.length > 0 &&
+        parts.every((part) => part.dataset.ready === "true") &&
+        document.querySelector(".busy, [aria-busy=true]") === null
+      );
     });
   } catch (error) {
-    const open = await page.evaluate(() => [...document.querySelectorAll<HTMLElement>("[data-ready]:not([data-ready=true]), .busy, [aria-busy=true], .trouble, .tl-problem")].map((part) => `${part.className} ${part.innerText.slice(0, 80)}`));
-    throw new Error(`never settled: ${open.join("; ") || "nothing is there"}`, { cause: error });
+    const open = await page.evaluate(() =>
+      [
+        ...document.querySelectorAll<HTMLElement>(
+          "[data-ready]:not([data-ready=true]), .busy, [aria-busy=true], .error-box, .tl-problem",
+        ),
+      ].map((part) => `${part.className} ${part.innerText.slice(0, 80)}`),
+    );
+    throw new Error(`never settled: ${open.join("; ") || "the page is empty"}`, {
+      cause: error,
+    });
   }
 }
 
-/** The stretch of time that the timeline shows, in ns. */
+/** The time range that the timeline shows, in ns. */
 export async function shownWindow(page: Page): Promise<{ from: number; to: number }> {
-  return page.locator(".timeline").evaluate((element) => ({ from: Number((element as HTMLElement).dataset.from), to: Number((element as HTMLElement).dataset.to) }));
+  return page.locator(".timeline").evaluate((element) => ({
+    from: Number((element as HTMLElement).dataset.from),
+    to: Number((element as HTMLElement).dataset.to),
+  }));
 }
 
-/** Does something that changes the timeline's window, and waits until it did. */
-export async function windowChanges(page: Page, act: () => Promise<unknown>): Promise<{ before: { from: number; to: number }; after: { from: number; to: number } }> {
+/** Runs an action that changes the timeline's window, and waits for the change. */
+export async function windowChanges(
+  page: Page,
+  act: () => Promise<unknown>,
+): Promise<{ before: { from: number; to: number }; after: { from: number; to: number } }> {
   const before = await shownWindow(page);
   await act();
   await page.waitForFunction((was) => {
@@ -200,19 +266,19 @@ export async function windowChanges(page: Page, act: () => Promise<unknown>): Pr
   return { before, after: await shownWindow(page) };
 }
 
-/** Walks the open stall's chain back from its end by the mouse; what each link says, in order of time. */
+/** Steps back through the open stall's chain by mouse. Returns the links' texts in time order. */
 export async function walkBack(page: Page): Promise<string[]> {
   const earlier = page.getByRole("button", { name: "‹ earlier" });
-  const links = Number.parseInt(await page.locator("[data-hop]").innerText(), 10);
+  const links = Number.parseInt(await page.locator("[data-link]").innerText(), 10);
   expect(links).toBeGreaterThan(0);
-  const said: string[] = [];
+  const texts: string[] = [];
   for (let at = links - 1; at >= 0; at--) {
     await earlier.click();
-    await page.waitForSelector(`[data-hop='${at}']`);
-    said.unshift(await page.locator(".hop").innerText());
+    await page.waitForSelector(`[data-link='${at}']`);
+    texts.unshift(await page.locator(".link-details").innerText());
     expect(new URL(page.url()).searchParams.get("hop")).toBe(String(at));
   }
   expect(await earlier.isDisabled()).toBe(true);
   await settled(page);
-  return said;
+  return texts;
 }

@@ -2,49 +2,62 @@
 import { readFileSync } from "node:fs";
 import type { Page } from "playwright-core";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { STARVE, Stand, open, settled, shownWindow, unfit, windowChanges } from "./harness";
+import { open, STARVE, settled, shownWindow, skipReason, TestBed, windowChanges } from "./harness";
 
-describe.skipIf(unfit("starve") !== null)("starve", () => {
-  let stand: Stand;
+describe.skipIf(skipReason("starve") !== null)("starve", () => {
+  let bed: TestBed;
   let page: Page;
 
   beforeAll(async () => {
-    stand = await Stand.start(Stand.copy(STARVE));
-    page = await stand.page();
+    bed = await TestBed.start(TestBed.copy(STARVE));
+    page = await bed.page();
   });
-  afterAll(() => stand?.stop());
+  afterAll(() => bed?.stop());
   afterEach(async ({ task }) => {
-    await stand.shoot(page, `starve ${task.name}`);
-    stand.quiet();
+    await bed.screenshot(page, `starve ${task.name}`);
+    bed.expectNoComplaints();
   });
 
-  test("the answer comes first, and adds up", async () => {
+  test("the page starts with the answer, and its parts add up", async () => {
     await open(page, "starve.hitch");
     const answer = page.locator("[data-answer]");
     expect(await answer.locator("h1").innerText()).toMatch(/^HANG/);
     expect(await answer.locator(".cause").innerText()).toMatch(/lock starvation/);
     expect(await page.locator("[data-stall-row]").count()).toBeGreaterThan(0);
-    // The parts are the whole, to the nanosecond: by the JSON that the page copies.
+    // The copied JSON's parts add up to the whole, to the nanosecond.
     await page.getByRole("button", { name: "Copy ▾" }).click();
     await page.getByRole("menuitem", { name: "Answer as JSON" }).click();
-    const copied = JSON.parse(await page.evaluate(() => navigator.clipboard.readText())) as { duration_ns: number; partition: { ns: number }[]; chain: { ns: number }[] };
+    const copied = JSON.parse(await page.evaluate(() => navigator.clipboard.readText())) as {
+      duration_ns: number;
+      partition: { ns: number }[];
+      chain: { ns: number }[];
+    };
     expect(copied.partition.reduce((sum, part) => sum + part.ns, 0)).toBe(copied.duration_ns);
     expect(copied.chain.reduce((sum, link) => sum + link.ns, 0)).toBe(copied.duration_ns);
-    const bar = await page.locator("#partition-picture > g > rect:first-of-type").evaluateAll((rects) => rects.reduce((sum, rect) => sum + Number(rect.getAttribute("width")) + 1, 0));
-    const room = await page.locator(".partition-bar").evaluate((element) => element.getBoundingClientRect().width);
+    const bar = await page
+      .locator("#partition-picture > g > rect:first-of-type")
+      .evaluateAll((rects) =>
+        rects.reduce((sum, rect) => sum + Number(rect.getAttribute("width")) + 1, 0),
+      );
+    const room = await page
+      .locator(".partition-bar")
+      .evaluate((element) => element.getBoundingClientRect().width);
     expect(Math.abs(bar - room)).toBeLessThan(4);
   });
 
-  test("the pictures are saved as SVG and as PNG", async () => {
+  test("the pictures can be saved as SVG and as PNG", async () => {
     const save = async (item: string): Promise<Buffer> => {
       await page.getByRole("button", { name: "Copy ▾" }).click();
-      const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("menuitem", { name: item }).click()]);
+      const [download] = await Promise.all([
+        page.waitForEvent("download"),
+        page.getByRole("menuitem", { name: item }).click(),
+      ]);
       return readFileSync(await download.path());
     };
     const svg = (await save("Picture as SVG")).toString();
     expect(svg).toMatch(/^<svg [^>]*xmlns="http:\/\/www\.w3\.org\/2000\/svg"/);
     expect(svg).toContain("lock held by inspector");
-    // A file of its own knows none of the page's variables.
+    // A stand-alone file has none of the page's variables.
     expect(svg).not.toContain("var(");
     const png = await save("Picture as PNG");
     expect(png.subarray(1, 4).toString()).toBe("PNG");
@@ -74,7 +87,10 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.mouse.move(box.x + box.width * 0.5, box.y + box.height * 0.75, { steps: 4 });
     await page.mouse.move(box.x + box.width * 0.6, box.y + box.height * 0.75, { steps: 4 });
     await page.mouse.up();
-    await page.waitForFunction((text) => document.querySelector<HTMLElement>("[data-chip=range]")?.innerText !== text, was);
+    await page.waitForFunction(
+      (text) => document.querySelector<HTMLElement>("[data-chip=range]")?.innerText !== text,
+      was,
+    );
     const selected = await chip.innerText();
     expect(selected).not.toBe(was);
   });
@@ -82,19 +98,21 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
   test("the chain is followed with [ and ]", async () => {
     await page.locator("[data-stall-row]").first().click();
     await settled(page);
-    // This chain is one link: from no link both keys lead to it, and beyond it there is nothing.
-    expect(await page.locator("[data-hop]").innerText()).toBe("1 link");
+    // This chain has one link: both keys lead to it, and none leads beyond it.
+    expect(await page.locator("[data-link]").innerText()).toBe("1 link");
     for (const key of ["BracketLeft", "BracketRight"]) {
       await page.locator("[data-stall-row]").first().click();
-      await page.waitForSelector("[data-hop='']");
+      await page.waitForSelector("[data-link='']");
       await settled(page);
       await page.locator(".answers-text").focus();
       await page.keyboard.press(key);
-      await page.waitForSelector("[data-hop='0']");
+      await page.waitForSelector("[data-link='0']");
       await settled(page);
-      expect(await page.locator("[data-hop]").innerText()).toBe("link 1 of 1");
+      expect(await page.locator("[data-link]").innerText()).toBe("link 1 of 1");
       expect(new URL(page.url()).searchParams.get("hop")).toBe("0");
-      expect(await page.locator(".hop").innerText()).toMatch(/^typing \d+ .*waited \(lock\) for 1\.\d+ s .*, until inspector \d+/);
+      expect(await page.locator(".link-details").innerText()).toMatch(
+        /^typing \d+ .*waited \(lock\) for 1\.\d+ s .*, until inspector \d+/,
+      );
       const there = page.url();
       await page.keyboard.press(key);
       await settled(page);
@@ -102,22 +120,22 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     }
   });
 
-  test("what advises proves nothing, and what is said of the machine is a stretch of time", async () => {
+  test("advice has no links, and a sentence on the machine links to a time range", async () => {
     await page.locator("[data-stall-row]").first().click();
     await settled(page);
     expect(await page.locator(".clause.remedy").innerText()).toMatch(/^REMEDY/);
-    expect(await page.locator(".clause.remedy .proof").count()).toBe(0);
-    const machine = page.locator(".clause.machine .proof");
+    expect(await page.locator(".clause.remedy .text-link").count()).toBe(0);
+    const machine = page.locator(".clause.machine .text-link");
     expect(await machine.getAttribute("title")).toBe("Show on the timeline");
     await machine.click();
     await settled(page);
     expect(await page.locator(".details").count()).toBe(0);
   });
 
-  test("a clause leads to the event that proves it", async () => {
+  test("a clause links to the event that proves it", async () => {
     await page.locator("[data-stall-row]").first().click();
     await settled(page);
-    await page.locator(".answer .proof[title*='event']").first().click();
+    await page.locator(".answer .text-link[title*='event']").first().click();
     await page.waitForSelector(".details[data-event]:not([data-event=''])");
     expect(new URL(page.url()).searchParams.get("event")).toMatch(/^(switch|waking|sample)-\d+$/);
     await page.keyboard.press("Escape");
@@ -127,7 +145,10 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
   test("a column dragged across the gold bar groups by it", async () => {
     await page.keyboard.press("Digit2");
     await settled(page);
-    await page.getByRole("toolbar").getByRole("combobox", { name: "Table" }).selectOption("switches");
+    await page
+      .getByRole("toolbar")
+      .getByRole("combobox", { name: "Table" })
+      .selectOption("switches");
     await settled(page);
     const head = page.locator("[data-column='thread'][data-zone='show']");
     const box = await head.boundingBox();
@@ -141,7 +162,7 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.waitForSelector("[data-column='thread'][data-zone='by']");
     await settled(page);
     expect(new URL(page.url()).searchParams.get("by")).toBe("thread");
-    // And by keys: back over the bar, then in again.
+    // By keys: back across the bar, then in again.
     await page.locator("[data-column='thread'] .head-button").focus();
     await page.keyboard.press("Alt+ArrowRight");
     await page.waitForSelector("[data-column='thread'][data-zone='show']");
@@ -155,36 +176,41 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await page.locator(".grid").focus();
     await page.keyboard.press("Home");
     await page.keyboard.press("ArrowRight");
-    await page.waitForFunction((was) => Number(document.querySelector(".grid")?.getAttribute("aria-rowcount")) > was, rows);
+    await page.waitForFunction(
+      (was) => Number(document.querySelector(".grid")?.getAttribute("aria-rowcount")) > was,
+      rows,
+    );
     await settled(page);
     expect(await page.locator(".grid-row[data-depth='1']").count()).toBeGreaterThan(0);
   });
 
-  test("a cell filters in place", async () => {
+  test("a cell's menu filters by its value", async () => {
     const name = await page.locator(".grid-row[data-depth='0'] .cell").first().innerText();
     await page.locator(".grid-row[data-depth='0'] .cell").first().click({ button: "right" });
     await page.getByRole("menuitem", { name: /^Only/ }).click();
     await settled(page);
     expect(new URL(page.url()).searchParams.get("where")).toContain("thread =");
     const names = await page.locator(".grid-row[data-depth='0'] .cell:first-child").allInnerTexts();
-    expect(new Set(names.map((text) => text.replace(/[▸▾]/g, "").trim()))).toEqual(new Set([name.replace(/[▸▾]/g, "").trim()]));
+    expect(new Set(names.map((text) => text.replace(/[▸▾]/g, "").trim()))).toEqual(
+      new Set([name.replace(/[▸▾]/g, "").trim()]),
+    );
     await page.getByRole("button", { name: "Remove the filter" }).click();
     await settled(page);
   });
 
-  test("a wrong filter is explained, and mended", async () => {
+  test("an invalid filter is explained, and can be corrected", async () => {
     await page.getByRole("textbox", { name: "Filter" }).fill("waited >> 5");
     await page.keyboard.press("Enter");
-    await page.waitForSelector(".tables .trouble");
-    expect(await page.locator(".trouble-what").innerText()).toMatch(/expected|found/);
-    // The browser tells of the 400 that the page asked for.
+    await page.waitForSelector(".tables .error-box");
+    expect(await page.locator(".error-message").innerText()).toMatch(/expected|found/);
+    // The browser reports the 400, which is expected.
     await page.getByRole("textbox", { name: "Filter" }).fill("");
     await page.keyboard.press("Enter");
     await settled(page);
-    stand.forgive(/status of 400/);
+    bed.allow(/status of 400/);
   });
 
-  test("the butterfly of the function that lets the lock go", async () => {
+  test("the butterfly of the function that releases the lock", async () => {
     await page.keyboard.press("Escape");
     await page.locator(".grid").focus();
     await page.keyboard.press("Digit3");
@@ -197,10 +223,12 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     expect(await page.locator(".wing").last().innerText()).toContain("futex_wake");
   });
 
-  test("search finds, counts and selects, which filters", async () => {
+  test("a search hit can be selected, which filters", async () => {
     await page.keyboard.press("Slash");
     await page.keyboard.type("typing");
-    await page.waitForFunction(() => Number(document.querySelector<HTMLElement>("[data-found]")?.dataset.found || "0") > 0);
+    await page.waitForFunction(
+      () => Number(document.querySelector<HTMLElement>("[data-found]")?.dataset.found || "0") > 0,
+    );
     await page.waitForSelector("#search-hits [role=option]");
     await page.keyboard.press("Enter");
     await page.waitForSelector("[data-chip=thread]");
@@ -209,9 +237,13 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     expect(await page.locator("[data-function*='release_document']").count()).toBeGreaterThan(0);
   });
 
-  test("a function filters what has stacks, and the rest says that it does not", async () => {
+  test("a function filters views with stacks; the others show that it does not", async () => {
     const chips = page.getByRole("group", { name: /^Selection/ });
-    const samples = async () => (await page.locator(".ranked tbody .num:first-child").allInnerTexts()).reduce((sum, text) => sum + Number(text.replace(/\D/g, "")), 0);
+    const samples = async () =>
+      (await page.locator(".ranked tbody .num:first-child").allInnerTexts()).reduce(
+        (sum, text) => sum + Number(text.replace(/\D/g, "")),
+        0,
+      );
     const address = new URL(page.url());
     for (const other of ["thread", "function"]) address.searchParams.delete(other);
     address.searchParams.set("of", "sample");
@@ -225,18 +257,20 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     const some = await samples();
     expect(some).toBeGreaterThan(0);
     expect(some).toBeLessThan(all);
-    expect(await chips.innerText()).toContain("does not restrict the timeline");
+    expect(await chips.innerText()).toContain("does not filter the timeline");
     await page.keyboard.press("Digit1");
     await settled(page);
-    expect(await chips.innerText()).toContain("does not restrict the stalls and the timeline");
+    expect(await chips.innerText()).toContain("does not filter the stalls and the timeline");
     await page.keyboard.press("Digit2");
     await page.getByRole("button", { name: "Lifetimes" }).click();
     await settled(page);
-    expect(await page.locator(".tables > .note").innerText()).toMatch(/no column for the selected .*function/);
+    expect(await page.locator(".tables > .note").innerText()).toMatch(
+      /no column for the selected .*function/,
+    );
     await page.getByRole("button", { name: "Waits", exact: true }).click();
     await settled(page);
     expect(await page.locator(".tables > .note").count()).toBe(0);
-    await page.getByRole("button", { name: "Remove the restriction to this stacks with" }).click();
+    await page.getByRole("button", { name: "Remove the selected function" }).click();
     await page.keyboard.press("Slash");
     await page.keyboard.type("typing");
     await page.waitForSelector("#search-hits [role=option]");
@@ -245,21 +279,24 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await settled(page);
   });
 
-  test("a kept mark is in the address", async () => {
+  test("a kept mark is in the URL", async () => {
     await page.keyboard.press("Shift+KeyM");
     await page.waitForFunction(() => new URLSearchParams(location.search).has("marks"));
-    const { marks, range } = Object.fromEntries(new URL(page.url()).searchParams) as { marks: string; range: string };
+    const { marks, range } = Object.fromEntries(new URL(page.url()).searchParams) as {
+      marks: string;
+      range: string;
+    };
     expect(marks).toBe(range);
     await page.reload();
     await page.waitForSelector(".timeline");
     await settled(page);
     expect(new URL(page.url()).searchParams.get("marks")).toBe(marks);
-    // The same mark once more takes it away: it was there.
+    // Setting the same mark again removes it.
     await page.keyboard.press("Shift+KeyM");
     await page.waitForFunction(() => !new URLSearchParams(location.search).has("marks"));
   });
 
-  test("the selected stretch of the selected thread is explained like a stall", async () => {
+  test("a selected thread in a selected time range is explained like a stall", async () => {
     await page.keyboard.press("KeyE");
     await page.waitForSelector("[data-answer='0']");
     await settled(page);
@@ -270,17 +307,27 @@ describe.skipIf(unfit("starve") !== null)("starve", () => {
     await settled(page);
   });
 
-  test("the address shows the same place again", async () => {
+  test("the URL restores the view", async () => {
     await page.keyboard.press("Digit1");
     await settled(page);
-    const before = { url: page.url(), window: await shownWindow(page), chips: await page.locator(".chip").allInnerTexts(), answer: await page.locator("[data-answer]").getAttribute("data-answer") };
+    const before = {
+      url: page.url(),
+      window: await shownWindow(page),
+      chips: await page.locator(".chip").allInnerTexts(),
+      answer: await page.locator("[data-answer]").getAttribute("data-answer"),
+    };
     await page.reload();
     await page.waitForSelector("[data-answer]");
     await settled(page);
-    expect({ url: page.url(), window: await shownWindow(page), chips: await page.locator(".chip").allInnerTexts(), answer: await page.locator("[data-answer]").getAttribute("data-answer") }).toEqual(before);
+    expect({
+      url: page.url(),
+      window: await shownWindow(page),
+      chips: await page.locator(".chip").allInnerTexts(),
+      answer: await page.locator("[data-answer]").getAttribute("data-answer"),
+    }).toEqual(before);
   });
 
-  test("back goes to where one was", async () => {
+  test("Back returns to the previous view", async () => {
     await page.keyboard.press("Digit3");
     await page.waitForSelector(".stacks");
     await page.goBack();

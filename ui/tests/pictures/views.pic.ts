@@ -1,50 +1,57 @@
 /**
- * Takes the pictures of docs/page.md: each view dark and light, on a small and on a 4K screen, and some that show a part. Run by
- * `tools/page pictures`. They are WebP, and those of 4K half as wide and high, so that the repository stays small.
+ * Takes the pictures for docs/page.md: each view dark and light, on a small and on a 4K screen, and
+ * some details. Run by `tools/page pictures`. They are WebP, and the 4K ones are halved in size, to
+ * keep the repository small.
  */
 import { mkdirSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { STARVE, Stand, settled, unfit, writeGolden } from "../e2e/harness";
+import { STARVE, settled, skipReason, TestBed, writeGolden } from "../e2e/harness";
 
 const INTO = resolve(import.meta.dirname, "../../../docs/images");
-/** Bytes of all pictures together. */
-const LARGEST = 4_000_000;
+/** Maximum size of all pictures together, in bytes. */
+const MAX_TOTAL = 4_000_000;
 const QUALITY = 0.78;
 
 const SMALL = { viewport: { width: 1280, height: 720 } };
-/** 4K as it is looked at: two pixels for one. */
+/** 4K at the usual scaling of 2. */
 const LARGE = { viewport: { width: 1920, height: 1080 }, deviceScaleFactor: 2 };
 
-let stand: Stand;
+let bed: TestBed;
 
 beforeAll(async () => {
-  expect(unfit("pictures")).toBeNull();
+  expect(skipReason("pictures")).toBeNull();
   rmSync(INTO, { recursive: true, force: true });
   mkdirSync(INTO, { recursive: true });
-  stand = await Stand.start(async (folder) => {
+  bed = await TestBed.start(async (folder) => {
     await writeGolden(folder);
-    Stand.copy(STARVE)(folder);
+    TestBed.copy(STARVE)(folder);
   });
 });
 afterAll(async () => {
-  await stand?.stop();
-  expect(readdirSync(INTO).reduce((sum, name) => sum + statSync(join(INTO, name)).size, 0)).toBeLessThanOrEqual(LARGEST);
+  await bed?.stop();
+  expect(
+    readdirSync(INTO).reduce((sum, name) => sum + statSync(join(INTO, name)).size, 0),
+  ).toBeLessThanOrEqual(MAX_TOTAL);
 });
 
-/** A picture as WebP, so much smaller. */
+/** Converts a picture to WebP, reduced by the factor `shrunk`. */
 async function webp(png: Buffer, shrunk: number): Promise<Buffer> {
-  const page = await stand.browser.newPage();
+  const page = await bed.browser.newPage();
   const text = await page.evaluate(
     async ({ base64, shrunk, quality }) => {
-      const image = await createImageBitmap(await (await fetch(`data:image/png;base64,${base64}`)).blob());
+      const image = await createImageBitmap(
+        await (await fetch(`data:image/png;base64,${base64}`)).blob(),
+      );
       const canvas = new OffscreenCanvas(image.width / shrunk, image.height / shrunk);
       const context = canvas.getContext("2d");
       if (!context) throw new Error("no canvas");
       context.imageSmoothingQuality = "high";
       context.drawImage(image, 0, 0, canvas.width, canvas.height);
-      const bytes = new Uint8Array(await (await canvas.convertToBlob({ type: "image/webp", quality })).arrayBuffer());
+      const bytes = new Uint8Array(
+        await (await canvas.convertToBlob({ type: "image/webp", quality })).arrayBuffer(),
+      );
       let out = "";
       for (const byte of bytes) out += String.fromCharCode(byte);
       return btoa(out);
@@ -57,15 +64,15 @@ async function webp(png: Buffer, shrunk: number): Promise<Buffer> {
 
 async function take(page: Page, name: string, shrunk = 1): Promise<void> {
   await settled(page);
-  // What somebody has just pointed at is no part of the view.
+  // Moves the pointer away, so that nothing is hovered.
   await page.mouse.move(0, 0);
-  await stand.shoot(page, `picture ${name}`);
+  await bed.screenshot(page, `picture ${name}`);
   writeFileSync(join(INTO, `${name}.webp`), await webp(await page.screenshot(), shrunk));
 }
 
 interface View {
   name: string;
-  /** The trace; none for the list of them. */
+  /** The trace; `null` for the list of traces. */
   trace: string | null;
   act?: (page: Page) => Promise<unknown>;
 }
@@ -77,7 +84,7 @@ const VIEWS: readonly View[] = [
     trace: "move-my-mouse.hitch",
     act: async (page) => {
       await page.keyboard.press("BracketLeft");
-      await page.waitForSelector(".hop");
+      await page.waitForSelector(".link-details");
       await page.keyboard.press("KeyZ");
       await page.keyboard.press("KeyZ");
     },
@@ -103,11 +110,11 @@ const VIEWS: readonly View[] = [
       await page.locator(".ranked .name").first().click();
     },
   },
-  // Last, when the others were opened and have told their first answers.
+  // Last: the list shows the first answers of the traces opened before.
   { name: "traces", trace: null },
 ];
 
-/** What else the words of docs/page.md speak of. */
+/** Other details shown in docs/page.md. */
 const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
   { name: "machine", trace: "sixty-three-cores.hitch", colorScheme: "dark" },
   {
@@ -115,7 +122,7 @@ const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
     trace: "starve.hitch",
     colorScheme: "dark",
     act: async (page) => {
-      await page.locator(".answer .proof[title*='event']").first().click();
+      await page.locator(".answer .text-link[title*='event']").first().click();
       await page.waitForSelector(".details[data-event]:not([data-event=''])");
     },
   },
@@ -149,13 +156,23 @@ const PARTS: readonly (View & { colorScheme: "dark" | "light" })[] = [
       await page.waitForSelector("#search-hits [role=option]");
     },
   },
-  { name: "palette", trace: "starve.hitch", colorScheme: "dark", act: (page) => page.keyboard.press("Control+Shift+KeyP") },
-  { name: "help", trace: "starve.hitch", colorScheme: "light", act: (page) => page.keyboard.press("Shift+Slash") },
+  {
+    name: "palette",
+    trace: "starve.hitch",
+    colorScheme: "dark",
+    act: (page) => page.keyboard.press("Control+Shift+KeyP"),
+  },
+  {
+    name: "help",
+    trace: "starve.hitch",
+    colorScheme: "light",
+    act: (page) => page.keyboard.press("Shift+Slash"),
+  },
 ];
 
 async function picture(view: View, options: object, name: string, shrunk?: number): Promise<void> {
-  const page = await stand.page(view.trace === null ? "" : `trace=${view.trace}`, options);
-  // The worst stall opens by itself first, as for a user.
+  const page = await bed.page(view.trace === null ? "" : `trace=${view.trace}`, options);
+  // The worst stall opens automatically first.
   await page.waitForSelector(view.trace === null ? "[data-trace]" : "[data-answer]");
   await settled(page);
   await view.act?.(page);
@@ -163,11 +180,14 @@ async function picture(view: View, options: object, name: string, shrunk?: numbe
   await page.context().close();
 }
 
-for (const part of PARTS) test(part.name, () => picture(part, { ...SMALL, colorScheme: part.colorScheme }, part.name));
+for (const part of PARTS)
+  test(part.name, () => picture(part, { ...SMALL, colorScheme: part.colorScheme }, part.name));
 
 for (const view of VIEWS) {
   for (const colorScheme of ["dark", "light"] as const) {
-    test(`${view.name}, ${colorScheme}`, () => picture(view, { ...SMALL, colorScheme }, `${view.name}-${colorScheme}`));
-    test(`${view.name}, ${colorScheme}, 4K`, () => picture(view, { ...LARGE, colorScheme }, `${view.name}-${colorScheme}-4k`, 2));
+    test(`${view.name}, ${colorScheme}`, () =>
+      picture(view, { ...SMALL, colorScheme }, `${view.name}-${colorScheme}`));
+    test(`${view.name}, ${colorScheme}, 4K`, () =>
+      picture(view, { ...LARGE, colorScheme }, `${view.name}-${colorScheme}-4k`, 2));
   }
 }

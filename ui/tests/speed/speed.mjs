@@ -1,11 +1,14 @@
 /**
- * Measures the page's drawing in headless Chromium against a running server: `UNHITCH_ADDRESS=http://… npm run speed`.
+ * Measures the page's drawing in headless Chromium against a running server:
+ * `UNHITCH_ADDRESS=http://… npm run speed`.
  *
- * `UNHITCH_ADDRESS` is the line that `unhitch view TRACE` prints, with its token; `UNHITCH_TRACE` names a trace when it serves a folder.
- * Prints one line per figure with its goal. Ends with 0 when all goals are met, 1 when one is missed, 2 when nothing could be measured.
+ * `UNHITCH_ADDRESS` is the line that `unhitch view TRACE` prints, with its token. `UNHITCH_TRACE`
+ * names the trace if a folder is served. Prints one line per figure with its goal. Exits with 0 if
+ * all goals are met, 1 if one is missed, 2 if nothing could be measured.
  *
- * *What is measured:* the milliseconds from the start of a frame's callback until its picture is handed to the browser, for every picture
- * drawn while panning and zooming with keys and wheel; the browser's own rastering is in the distance of the frames.
+ * *What is measured:* the time from the start of a frame's callback until its picture is handed to
+ * the browser, for every picture drawn while panning and zooming by keys and wheel. The browser's
+ * own rastering shows in the intervals between frames.
  */
 import { existsSync, readFileSync } from "node:fs";
 import { delimiter, join } from "node:path";
@@ -14,11 +17,14 @@ import { chromium } from "playwright-core";
 const GOALS = { drawMs: 16, memoryMib: 300, usableMs: 3000 };
 const ROUNDS = 60;
 
-/** The browser, looked for as the end-to-end tests do. */
+/** Finds the browser as the end-to-end tests do. */
 function browserPath() {
   const folders = (process.env.PATH ?? "").split(delimiter);
   const names = ["chromium", "chromium-browser", "google-chrome", "chrome"];
-  return [process.env.CHROMIUM, ...names.flatMap((name) => folders.map((folder) => join(folder, name)))].find((path) => path && existsSync(path));
+  return [
+    process.env.CHROMIUM,
+    ...names.flatMap((name) => folders.map((folder) => join(folder, name))),
+  ].find((path) => path && existsSync(path));
 }
 
 function cannot(why) {
@@ -26,7 +32,11 @@ function cannot(why) {
   process.exit(2);
 }
 
-const at = (sorted, share) => sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+const at = (sorted, share) =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))];
+
+const spread = (sorted) =>
+  `median ${at(sorted, 0.5).toFixed(1)} ms, 95 % ${at(sorted, 0.95).toFixed(1)} ms`;
 
 let missed = false;
 function figure(name, text, value, goal, unit) {
@@ -36,25 +46,36 @@ function figure(name, text, value, goal, unit) {
 }
 
 /**
- * Memory of a process in MiB, as the system counts it: resident, and its share of that, in which what several of the browser's processes
- * have in common (its code, first of all) is divided among them. Zero where the system does not tell.
+ * A process's memory in MiB: resident (Rss), and its proportional share (Pss), which divides what
+ * the browser's processes have in common, mostly code. Zero if the system does not report it.
  */
 function memoryOf(pid) {
   try {
     const text = readFileSync(`/proc/${pid}/smaps_rollup`, "utf8");
-    const mib = (name) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(text)?.[1] ?? 0) / 1024;
+    const mib = (name) =>
+      Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(text)?.[1] ?? 0) / 1024;
     return { resident: mib("Rss"), share: mib("Pss") };
   } catch {
     return { resident: 0, share: 0 };
   }
 }
 
-const address = process.env.UNHITCH_ADDRESS ?? cannot("UNHITCH_ADDRESS is not set; start `unhitch view TRACE` and give the address that it prints");
+const address =
+  process.env.UNHITCH_ADDRESS ??
+  cannot(
+    "UNHITCH_ADDRESS is not set; start `unhitch view TRACE` and give the address that it prints",
+  );
 const executablePath = browserPath() ?? cannot("no chromium; install it, or set CHROMIUM");
 
-const browser = await chromium.launch({ executablePath, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"] });
+const browser = await chromium.launch({
+  executablePath,
+  args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"],
+});
 try {
-  const context = await browser.newContext({ viewport: { width: 1600, height: 900 }, colorScheme: "dark" });
+  const context = await browser.newContext({
+    viewport: { width: 1600, height: 900 },
+    colorScheme: "dark",
+  });
   const page = await context.newPage();
   page.setDefaultTimeout(120_000);
   const url = new URL(address);
@@ -63,10 +84,20 @@ try {
   const begin = performance.now();
   await page.goto(url.href);
   const timeline = ".tl[data-ready]";
-  const settled = () => page.waitForFunction((selector) => document.querySelector(selector)?.dataset.ready === "true", timeline);
+  const settled = () =>
+    page.waitForFunction(
+      (selector) => document.querySelector(selector)?.dataset.ready === "true",
+      timeline,
+    );
   await settled();
   const usable = performance.now() - begin;
-  figure("usable after", `${(usable / 1000).toFixed(2)} s with loading what was not loaded`, usable, GOALS.usableMs, "ms");
+  figure(
+    "usable after",
+    `${(usable / 1000).toFixed(2)} s with loading what was not loaded`,
+    usable,
+    GOALS.usableMs,
+    "ms",
+  );
 
   await page.evaluate((selector) => {
     const root = document.querySelector(selector);
@@ -81,13 +112,19 @@ try {
     };
     requestAnimationFrame(frame);
   }, timeline);
-  const take = () => page.evaluate(() => ({ draws: globalThis.unhitchSpeed.draws.splice(0), frames: globalThis.unhitchSpeed.frames.splice(0) }));
+  const take = () =>
+    page.evaluate(() => ({
+      draws: globalThis.unhitchSpeed.draws.splice(0),
+      frames: globalThis.unhitchSpeed.frames.splice(0),
+    }));
 
   const box = await page.locator(timeline).boundingBox();
   await page.mouse.move(box.x + box.width * 0.6, box.y + box.height * 0.5);
   const turn = async (dx, dy) => {
     await page.mouse.wheel(dx, dy);
-    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    await page.evaluate(
+      () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))),
+    );
   };
   const draws = [];
   const frames = [];
@@ -99,7 +136,8 @@ try {
     draws.push(...seen.draws);
     frames.push(...seen.frames);
     const sorted = seen.draws.sort((a, b) => a - b);
-    if (sorted.length > 0) console.log(`page ${name}: ${sorted.length} pictures, median ${at(sorted, 0.5).toFixed(1)} ms, 95 % ${at(sorted, 0.95).toFixed(1)} ms`);
+    if (sorted.length > 0)
+      console.log(`page ${name}: ${sorted.length} pictures, ${spread(sorted)}`);
   };
   await act("zooming by wheel", async () => {
     for (let n = 0; n < ROUNDS; n++) await turn(0, n % 20 < 14 ? -120 : 120);
@@ -124,21 +162,35 @@ try {
   if (draws.length === 0) cannot("nothing was drawn");
   draws.sort((a, b) => a - b);
   frames.sort((a, b) => a - b);
-  figure("draw, median", `${at(draws, 0.5).toFixed(1)} ms of ${draws.length} pictures of 1600×900`, at(draws, 0.5), GOALS.drawMs, "ms");
+  figure(
+    "draw, median",
+    `${at(draws, 0.5).toFixed(1)} ms of ${draws.length} pictures of 1600×900`,
+    at(draws, 0.5),
+    GOALS.drawMs,
+    "ms",
+  );
   console.log(`page draw, 95 %: ${at(draws, 0.95).toFixed(1)} ms`);
-  console.log(`page frames: median ${at(frames, 0.5).toFixed(1)} ms, 95 % ${at(frames, 0.95).toFixed(1)} ms apart`);
+  console.log(`page frames: ${spread(frames)} apart`);
 
   const cdp = await context.newCDPSession(page);
   await cdp.send("Performance.enable");
   await cdp.send("HeapProfiler.collectGarbage");
   const metrics = await cdp.send("Performance.getMetrics");
   const heap = (metrics.metrics.find((m) => m.name === "JSHeapUsedSize")?.value ?? 0) / 1024 / 1024;
-  const { processInfo } = await (await browser.newBrowserCDPSession()).send("SystemInfo.getProcessInfo");
+  const { processInfo } = await (await browser.newBrowserCDPSession()).send(
+    "SystemInfo.getProcessInfo",
+  );
   const renderers = processInfo.filter((p) => p.type === "renderer").map((p) => memoryOf(p.id));
   const most = renderers.sort((a, b) => b.share - a.share)[0];
   console.log(`page JavaScript heap: ${heap.toFixed(1)} MiB`);
   if (!most?.share) cannot("the system does not tell the memory of the browser's processes");
-  figure("memory of the tab's process", `${most.share.toFixed(0)} MiB; ${most.resident.toFixed(0)} resident with what all tabs share`, most.share, GOALS.memoryMib, "MiB");
+  figure(
+    "memory of the tab's process",
+    `${most.share.toFixed(0)} MiB; ${most.resident.toFixed(0)} resident with what all tabs share`,
+    most.share,
+    GOALS.memoryMib,
+    "MiB",
+  );
 } finally {
   await browser.close();
 }

@@ -1,0 +1,102 @@
+/** The selection that filters every view, each part with its own remove button; and the layout. */
+import { processName, threadName } from "../api/data";
+import * as store from "../state/store";
+import { durationText, lengthOf, timeText } from "../units";
+
+export function SelectionBar() {
+  const { range, thread, process, stack } = store.selection.value;
+  const chips: { id: string; what: string; text: string; clear: Partial<store.Selection> }[] = [];
+  if (range !== null) {
+    const length = lengthOf(range);
+    const [from, to] = [range.from, range.to].map((at) => timeText(at, length / 100));
+    chips.push({
+      id: "range",
+      what: "time range",
+      text: `${from} – ${to} (${durationText(length)})`,
+      clear: { range: null },
+    });
+  }
+  if (thread !== null)
+    chips.push({
+      id: "thread",
+      what: "thread",
+      text: threadName(thread),
+      clear: { thread: null },
+    });
+  if (process !== null)
+    chips.push({
+      id: "process",
+      what: "process",
+      text: processName(process),
+      clear: { process: null },
+    });
+  if (stack !== null)
+    chips.push({ id: "stack", what: "function", text: stack, clear: { stack: null } });
+  return (
+    <div class="selection-bar" role="group" aria-label="Selection, which filters every view">
+      {chips.length === 0 && (
+        <span class="dim">
+          No filter. Drag in the timeline or the overview to select a time range, which filters
+          every view.
+        </span>
+      )}
+      {chips.map((chip) => (
+        <span key={chip.id} class="chip" data-chip={chip.id}>
+          <span class="dim">{chip.what}</span>
+          <span class="chip-text" title={chip.text}>
+            {chip.text}
+          </span>
+          <button
+            type="button"
+            aria-label={`Remove the selected ${chip.what}`}
+            onClick={() => store.select(chip.clear)}
+          >
+            ✕
+          </button>
+        </span>
+      ))}
+      {stack !== null && (
+        <span class="note">
+          does not filter{" "}
+          {store.view.value === "answers" ? "the stalls and the timeline" : "the timeline"}
+        </span>
+      )}
+      {chips.length > 1 && (
+        <button type="button" class="btn small" onClick={() => store.clearSelection()}>
+          Clear all
+        </button>
+      )}
+      {store.canExplain.value && store.stall.value !== null && (
+        <button
+          type="button"
+          class="btn small"
+          title="What did this thread do in this time range? (E)"
+          onClick={store.explain}
+        >
+          Explain this
+        </button>
+      )}
+      <span class="layouts" role="group" aria-label="Layout">
+        {store.LAYOUTS.map((layout) => (
+          <button
+            type="button"
+            key={layout}
+            class="btn small"
+            aria-pressed={store.layout.value === layout}
+            onClick={() => (store.layout.value = layout)}
+            title={`${TITLES[layout]} (Z cycles)`}
+          >
+            {NAMES[layout]}
+          </button>
+        ))}
+      </span>
+    </div>
+  );
+}
+
+const NAMES = { split: "Both", view: "View", timeline: "Timeline" } as const;
+const TITLES = {
+  split: "View above, timeline below",
+  view: "View only",
+  timeline: "Timeline only",
+} as const;

@@ -1,0 +1,271 @@
+/**
+ * Fetches the timeline's data: at most one request of each kind at a time, and none that is
+ * useless.
+ */
+import { effect, signal, untracked } from "@preact/signals";
+import { getBytes, getJson, isAbort, type Params, tracePath } from "../../api/client";
+import { status } from "../../api/data";
+import { selectionParams } from "../../api/params";
+import { asApiError } from "../../api/query";
+import type { Curve, Lanes } from "../../api/types";
+import * as store from "../../state/store";
+import { decode } from "./decode";
+import * as model from "./model";
+import type { Marks } from "./protocol";
+import {
+  fitsWell,
+  forget,
+  nearLanes,
+  nextRequest,
+  stillUseful,
+  type ViewRequest,
+  withMargin,
+} from "./requests";
+import { lanesHeight, plotWidth } from "./scene";
+
+/** Number of requests in flight; the picture is complete at 0. */
+export const pending = signal(0);
+
+/** Retries after this long when the server is not ready. */
+const RETRY_MS = 400;
+
+/**
+ * Serves a need for data that changes all the time. Lets a request finish as long as its answer is
+ * useful, and then sends the one needed by then.
+ */
+class Fetcher<R> {
+  private current: { request: R; controller: AbortController } | null = null;
+  private failed = "";
+  private timer: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(
+    private readonly next: () => R | null,
+    private readonly isUseful: (request: R) => boolean,
+    private readonly load: (request: R, signal: AbortSignal) => Promise<void>,
+  ) {}
+
+  update(): void {
+    if (this.current) {
+      if (this.isUseful(this.current.request)) return;
+      this.stop();
+    }
+    const request = this.next();
+    // A request that failed is not repeated until another one is needed.
+    if (request === null || JSON.stringify(request) === this.failed) return;
+    const started = { request, controller: new AbortController() };
+    this.current = started;
+    pending.value += 1;
+    this.load(request, started.controller.signal)
+      .then(() => {
+        this.failed = "";
+        return null;
+      })
+      .catch((error: unknown) => {
+        if (isAbort(error) || this.current !== started) return;
+        this.failed = JSON.stringify(request);
+        const { status: code, message, hint } = asApiError(error);
+        if (code !== 503) {
+          model.problem.value = hint ? `${message}. ${hint}` : message;
+          return;
+        }
+        this.timer = setTimeout(() => {
+          this.failed = "";
+          this.update();
+        }, RETRY_MS);
+      })
+      .finally(() => {
+        pending.value -= 1;
+        if (this.current !== started) return;
+        this.current = null;
+        this.update();
+      });
+  }
+
+  stop(): void {
+    clearTimeout(this.timer);
+    this.failed = "";
+    const current = this.current;
+    this.current = null;
+    current?.controller.abort();
+  }
+}
+
+const ready = (): boolean => status.value.data?.ready.lanes ?? false;
+const path = (resource: string): string => tracePath(store.trace.peek() ?? "", resource);
+
+let lanesWithSamples: ReadonlySet<string> = new Set();
+
+const near = (): string[] =>
+  nearLanes(
+    model.rowLayout.peek().rows,
+    model.scroll.peek(),
+    lanesHeight(model.canvasGeometry.peek()),
+    lanesWithSamples,
+  );
+const width = (): number => plotWidth(model.canvasGeometry.peek());
+const drawable = (): boolean =>
+  store.trace.peek() !== null &&
+  ready() &&
+  model.size.peek().width > 0 &&
+  store.extent.peek().to > 1;
+
+const viewFetcher = new Fetcher<ViewRequest>(
+  () =>
+    drawable()
+      ? nextRequest(model.views, near(), store.window.peek(), width(), store.extent.peek())
+      : null,
+  (request) => stillUseful(request, store.window.peek(), width()),
+  async (request, signal) => {
+    const params: Params = {
+      from: Math.floor(request.from),
+      to: Math.ceil(request.to),
+      px: request.columns,
+      lanes: request.lanes,
+    };
+    const bytes = await getBytes(path("view"), params, signal);
+    for (const view of decode(bytes)) model.views.set(view.lane, view);
+    forget(model.views, new Set(near()));
+    model.problem.value = "";
+    model.viewsVersion.value = model.viewsVersion.peek() + 1;
+  },
+);
+
+type CurveRequest = Omit<ViewRequest, "lanes">;
+
+const curveFetcher = new Fetcher<CurveRequest>(
+  () => {
+    if (!drawable()) return null;
+    const have = model.curve.peek();
+    const [window, whole] = [store.window.peek(), store.extent.peek()];
+    const known =
+      have === null
+        ? undefined
+        : {
+            from: have.from,
+            to: have.to,
+            columnNs: (have.to - have.from) / Math.max(1, have.busy.length),
+          };
+    return fitsWell(known, window, width(), whole) ? null : withMargin(window, width(), whole);
+  },
+  (request) => stillUseful({ ...request, lanes: [] }, store.window.peek(), width()),
+  async (request, signal) => {
+    model.curve.value = await getJson<Curve>(
+      path("curve"),
+      { from: Math.floor(request.from), to: Math.ceil(request.to), px: request.columns },
+      signal,
+    );
+  },
+);
+
+interface ListRequest {
+  readonly trace: string;
+  readonly params: Params;
+}
+
+let lanesFor = "";
+const wantedLanes = (): ListRequest | null => {
+  const trace = store.trace.peek();
+  if (trace === null || !ready()) return null;
+  const request = {
+    trace,
+    params: { ...selectionParams(store.selection.peek()), stall: store.stall.peek() },
+  };
+  return JSON.stringify(request) === lanesFor ? null : request;
+};
+const lanesFetcher = new Fetcher<ListRequest>(
+  wantedLanes,
+  (request) => wantedLanes() !== null && JSON.stringify(wantedLanes()) === JSON.stringify(request),
+  async (request, signal) => {
+    const data = await getJson<Lanes>(tracePath(request.trace, "lanes"), request.params, signal);
+    lanesFor = JSON.stringify(request);
+    lanesWithSamples = new Set(
+      [...data.cpus, ...data.processes.flatMap((p) => p.threads)]
+        .filter((l) => l.samples > 0)
+        .map((l) => l.lane),
+    );
+    model.lanes.value = data;
+  },
+);
+
+let marksFor = "";
+const marksFetcher = new Fetcher<string>(
+  () =>
+    store.trace.peek() !== null && ready() && marksFor !== store.trace.peek()
+      ? store.trace.peek()
+      : null,
+  (trace) => trace === store.trace.peek(),
+  async (trace, signal) => {
+    model.recordedMarks.value = await getJson<Marks>(tracePath(trace, "marks"), {}, signal);
+    marksFor = trace;
+  },
+);
+
+const fetchers = [viewFetcher, curveFetcher, lanesFetcher, marksFetcher];
+/** The model's trace. A timeline that is unmounted and mounted again finds its data still there. */
+let held: string | null = null;
+
+function forgetTrace(): void {
+  const trace = store.trace.peek();
+  if (trace === held) return;
+  held = trace;
+  for (const fetcher of fetchers) fetcher.stop();
+  lanesFor = "";
+  marksFor = "";
+  model.views.clear();
+  model.viewsVersion.value = model.viewsVersion.peek() + 1;
+  model.curve.value = null;
+  model.lanes.value = { cpus: [], processes: [] };
+  model.recordedMarks.value = { marks: [], losses: [] };
+  model.focus.value = null;
+  model.tooltip.value = null;
+  model.chosen.value = new Map();
+  model.passingMark.value = null;
+  model.scroll.value = 0;
+  model.problem.value = "";
+}
+
+/**
+ * Starts to fetch what the store needs; returns a function that stops. The effects run their work
+ * untracked: they depend on the signals they name, and on none that they change.
+ */
+export function start(): () => void {
+  const ends = [
+    effect(() => {
+      void store.trace.value;
+      untracked(forgetTrace);
+    }),
+    effect(() => {
+      void [store.trace.value, store.selection.value, store.stall.value, ready()];
+      untracked(() => {
+        lanesFetcher.update();
+        marksFetcher.update();
+      });
+    }),
+    effect(() => {
+      void [
+        store.trace.value,
+        store.extent.value,
+        store.window.value,
+        model.canvasGeometry.value,
+        ready(),
+      ];
+      untracked(() => curveFetcher.update());
+    }),
+    effect(() => {
+      void [
+        store.trace.value,
+        store.extent.value,
+        store.window.value,
+        model.canvasGeometry.value,
+        model.rowLayout.value,
+        model.scroll.value,
+        ready(),
+      ];
+      untracked(() => viewFetcher.update());
+    }),
+  ];
+  return () => {
+    for (const end of ends) end();
+    for (const fetcher of fetchers) fetcher.stop();
+  };
+}

@@ -1,0 +1,102 @@
+/** Everything that one picture of the timeline is drawn from, and the geometry of its parts. */
+import type { Curve, Loss, StallAnswer } from "../../api/types";
+import type { Theme } from "../../draw/theme";
+import { type Px, px, type Range } from "../../units";
+import type { LaneView } from "./decode";
+import type { Layout, Row } from "./layout";
+import type { RecordedMark } from "./protocol";
+import type { Scale } from "./scale";
+
+/** A thread's name and process. */
+export interface ThreadName {
+  readonly name: string;
+  readonly tid: number;
+  readonly process: string;
+  readonly processIndex: number;
+}
+
+/** The parts of the canvas, in CSS pixels. */
+export interface Geometry {
+  readonly width: number;
+  readonly height: number;
+  /** Width of the label column. */
+  readonly labels: number;
+  readonly axis: { readonly top: number; readonly height: number };
+  readonly curve: { readonly top: number; readonly height: number };
+  readonly marks: { readonly top: number; readonly height: number };
+  /** Top of the lanes. */
+  readonly head: number;
+}
+
+export function geometry(width: number, height: number): Geometry {
+  // A fixed width would take a third of a narrow canvas; few names need more than 240 px.
+  const labels = Math.round(Math.min(240, Math.max(120, width * 0.16)));
+  const curve = height < 220 ? 20 : 34;
+  const axis = { top: 0, height: 22 };
+  const marks = { top: axis.height + curve, height: 15 };
+  return {
+    width,
+    height,
+    labels,
+    axis,
+    curve: { top: axis.height, height: curve },
+    marks,
+    head: marks.top + marks.height,
+  };
+}
+
+export const plotWidth = (g: Geometry): Px => px(Math.max(1, g.width - g.labels));
+export const lanesHeight = (g: Geometry): number => Math.max(0, g.height - g.head);
+
+/** A mark that the user set on the page: a point in time or a range. */
+export interface PageMark extends Range {
+  /** Kept until removed, rather than replaced by the next. */
+  readonly kept: boolean;
+}
+
+export interface Scene {
+  readonly geometry: Geometry;
+  readonly theme: Theme;
+  readonly scale: Scale;
+  readonly layout: Layout;
+  readonly scroll: number;
+  readonly views: ReadonlyMap<string, LaneView>;
+  readonly names: ReadonlyMap<number, ThreadName>;
+  readonly curve: Curve | null;
+  readonly recordedMarks: readonly RecordedMark[];
+  readonly losses: readonly Loss[];
+  readonly chain: StallAnswer | null;
+  readonly chainLink: number | null;
+  readonly pageMarks: readonly PageMark[];
+  /** Whether a lane's name matches the search. */
+  readonly matches: (name: string) => boolean;
+  readonly selected: { readonly thread: number | null; readonly process: number | null };
+}
+
+/** The wake-up that ended the current slice. */
+export interface FocusWake {
+  readonly at: number;
+  /** The waker's lane; null if it was not a thread. */
+  readonly lane: string | null;
+  readonly text: string;
+}
+
+/** What changes with each move of the pointer or key press, drawn over the scene. */
+export interface Pointing {
+  /** On the canvas; null if the pointer is elsewhere. */
+  readonly x: number | null;
+  readonly range: Range | null;
+  readonly hovered: { readonly thread: number | null; readonly process: number | null };
+  readonly focus: {
+    readonly lane: string;
+    readonly from: number;
+    readonly to: number;
+    readonly wake: FocusWake | null;
+  } | null;
+  /** The keyboard's current row; null if the timeline does not have the focus. */
+  readonly row: string | null;
+}
+
+/** A row's top on the canvas. */
+export const rowTop = (scene: Scene, row: Row): number =>
+  scene.geometry.head + row.top - scene.scroll;

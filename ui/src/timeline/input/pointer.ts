@@ -1,0 +1,325 @@
+/** Mouse, pen, touch and wheel on the timeline: select a range, pan, zoom, hover, pin a tooltip. */
+import { batch } from "@preact/signals";
+import { getJson, tracePath } from "../../api/client";
+import { copy } from "../../copy";
+import { RAN } from "../../draw/states";
+import * as store from "../../state/store";
+import { ns, type ProcessIx, range, type ThreadIx, timeText } from "../../units";
+import { NONE } from "../data/decode";
+import { type LaneRow, type Row, rowAt } from "../data/layout";
+import * as model from "../data/model";
+import type { Slice } from "../data/protocol";
+import { pan, zoom } from "../data/scale";
+import { curveText, markAt } from "../draw/head";
+import { lookAt, lookAtLink, toggleThread } from "./actions";
+import { type Hit, hit } from "./hit";
+import { wheelZoom } from "./motion";
+import { headerLines, hitLines, laneLines, sliceLines } from "./tooltipText";
+
+/** A drag shorter than this is a click by a shaky hand. */
+const DRAG_PX = 4;
+const TOOLTIP_DELAY_MS = 150;
+
+interface Drag {
+  readonly kind: "range" | "pan";
+  readonly x: number;
+  readonly y: number;
+  readonly from: number;
+  readonly scroll: number;
+  moved: boolean;
+}
+
+interface PointerTarget {
+  readonly row: Row | null;
+  readonly hit: Hit | null;
+  /** Null over the label column. */
+  readonly at: number | null;
+}
+
+/** What is at a point of the canvas. */
+function under(x: number, y: number): PointerTarget {
+  const geometry = model.canvasGeometry.peek();
+  const scale = model.scale.peek();
+  const at = x > geometry.labels ? scale.at(x - geometry.labels) : null;
+  if (y < geometry.head) return { row: null, hit: null, at };
+  const rows = model.rowLayout.peek().rows;
+  const row = rows[rowAt(rows, y - geometry.head + model.scroll.peek())] ?? null;
+  const view = row?.kind === "lane" ? model.views.get(row.lane.id) : undefined;
+  return { row, hit: view && at !== null ? hit(view, scale, x - geometry.labels) : null, at };
+}
+
+export class Pointer {
+  private drag: Drag | null = null;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private sliceRequest: AbortController | null = null;
+  private readonly off = new AbortController();
+
+  constructor(private readonly canvas: HTMLElement) {
+    const on = <K extends keyof HTMLElementEventMap>(
+      name: K,
+      run: (event: HTMLElementEventMap[K]) => void,
+      passive = true,
+    ) => canvas.addEventListener(name, run, { signal: this.off.signal, passive });
+    on("pointerdown", (e) => this.down(e));
+    on("pointermove", (e) => this.move(e));
+    on("pointerup", (e) => this.up(e));
+    on("pointercancel", () => this.cancel());
+    on("pointerleave", () => this.leave());
+    on("dblclick", (e) => this.double(e));
+    // Not passive: zooming must prevent the wheel from scrolling the lanes.
+    on("wheel", (e) => this.wheel(e), false);
+  }
+
+  stop(): void {
+    this.off.abort();
+    this.hideTooltip();
+  }
+
+  private canvasPoint(event: MouseEvent): { x: number; y: number } {
+    const box = this.canvas.getBoundingClientRect();
+    return { x: event.clientX - box.left, y: event.clientY - box.top };
+  }
+
+  private down(event: PointerEvent): void {
+    const { x, y } = this.canvasPoint(event);
+    const inPlot = x > model.canvasGeometry.peek().labels;
+    if (event.button > 1 || (!inPlot && event.button !== 0)) return;
+    this.canvas.setPointerCapture(event.pointerId);
+    this.hideTooltip();
+    const panning =
+      !inPlot || event.button === 1 || event.shiftKey || event.pointerType === "touch";
+    this.drag = {
+      kind: panning ? "pan" : "range",
+      x,
+      y,
+      from: store.window.peek().from,
+      scroll: model.scroll.peek(),
+      moved: false,
+    };
+    if (event.button === 1) event.preventDefault();
+  }
+
+  private move(event: PointerEvent): void {
+    const { x, y } = this.canvasPoint(event);
+    const drag = this.drag;
+    if (!drag) {
+      this.point(x, y);
+      return;
+    }
+    if (!drag.moved && Math.hypot(x - drag.x, y - drag.y) < DRAG_PX) return;
+    drag.moved = true;
+    const scale = model.scale.peek();
+    const { labels } = model.canvasGeometry.peek();
+    batch(() => {
+      model.pointerX.value = x;
+      if (drag.kind === "range") {
+        model.dragged.value = range(scale.at(drag.x - labels), scale.at(Math.max(0, x - labels)));
+        return;
+      }
+      if (drag.x > labels) {
+        const window = store.window.peek();
+        const from = drag.from - (x - drag.x) / scale.pxPerNs;
+        store.show(range(from, from + (window.to - window.from)));
+      }
+      model.scroll.value = Math.max(0, Math.min(drag.scroll - (y - drag.y), model.scrollEnd()));
+    });
+  }
+
+  private up(event: PointerEvent): void {
+    const drag = this.drag;
+    this.drag = null;
+    const chosen = model.dragged.peek();
+    model.dragged.value = null;
+    if (!drag) return;
+    if (drag.moved) {
+      const whole = store.extent.peek();
+      if (chosen)
+        store.select({
+          range: range(
+            Math.max(whole.from, Math.round(chosen.from)),
+            Math.min(whole.to, Math.round(chosen.to)),
+          ),
+        });
+      return;
+    }
+    if (event.button === 0) this.click(drag.x, drag.y);
+  }
+
+  private cancel(): void {
+    this.drag = null;
+    model.dragged.value = null;
+  }
+
+  private click(x: number, y: number): void {
+    const { row, hit: found, at } = under(x, y);
+    if (!row) return;
+    if (row.kind === "header") {
+      model.toggle(row.key);
+      return;
+    }
+    if (at === null) {
+      if (row.lane.kind === "thread") toggleThread(row.lane.number);
+      return;
+    }
+    const link =
+      row.depth === null
+        ? -1
+        : (model.chain
+            .peek()
+            ?.chain.findIndex((l) => l.lane === row.lane.id && at >= l.from && at < l.to) ?? -1);
+    if (link >= 0) lookAtLink(link);
+    if (!found) {
+      model.focus.value = null;
+      model.tooltip.value = null;
+      return;
+    }
+    void this.pin(row, found, at, x, y);
+  }
+
+  /** Makes the slice current, pins its tooltip and copies its text. */
+  private async pin(row: LaneRow, found: Hit, at: number, x: number, y: number): Promise<void> {
+    const slice = await lookAt(
+      row.lane.id,
+      found.kind === "slice" ? Math.max(found.from, Math.min(at, found.to - 1)) : at,
+      0,
+      false,
+    );
+    if (!slice) return;
+    const lines = sliceLines(row, slice);
+    model.tooltip.value = { x, y, lines, pinned: true };
+    model.announcement.value = lines.join(". ");
+    await copy(lines.join("\n"), "the description");
+  }
+
+  private double(event: MouseEvent): void {
+    const { x, y } = this.canvasPoint(event);
+    const { hit: found } = under(x, y);
+    if (found) store.showAround(range(found.from, found.to));
+  }
+
+  private leave(): void {
+    if (this.drag) return;
+    batch(() => {
+      model.pointerX.value = null;
+      store.hovered.value = { thread: null, process: null };
+      this.hideTooltip();
+    });
+  }
+
+  private point(x: number, y: number): void {
+    const found = under(x, y);
+    batch(() => {
+      model.pointerX.value = x;
+      const hovered = threadUnder(found);
+      const before = store.hovered.peek();
+      if (before.thread !== hovered.thread || before.process !== hovered.process)
+        store.hovered.value = hovered;
+      this.hideTooltip();
+    });
+    this.canvas.style.cursor =
+      found.row?.kind === "header" || found.at === null
+        ? found.row
+          ? "pointer"
+          : "default"
+        : "crosshair";
+    this.timer = setTimeout(() => this.showTooltip(x, y, found), TOOLTIP_DELAY_MS);
+  }
+
+  private hideTooltip(): void {
+    clearTimeout(this.timer);
+    this.sliceRequest?.abort();
+    this.sliceRequest = null;
+    if (model.tooltip.peek()?.pinned === false) model.tooltip.value = null;
+  }
+
+  private showTooltip(x: number, y: number, found: PointerTarget): void {
+    if (model.tooltip.peek()?.pinned) return;
+    const lines = tooltipLines(x, y, found);
+    if (lines.length === 0) return;
+    model.tooltip.value = { x, y, lines, pinned: false };
+    const { row, hit: what, at } = found;
+    if (row?.kind !== "lane" || what?.kind !== "slice" || at === null) return;
+    const controller = new AbortController();
+    this.sliceRequest = controller;
+    const inside = Math.round(Math.max(what.from, Math.min(at, what.to - 1)));
+    getJson<Slice>(
+      tracePath(store.trace.peek() ?? "", "slice"),
+      { lane: row.lane.id, at: inside },
+      controller.signal,
+    ).then(
+      (slice) => {
+        if (this.sliceRequest === controller && model.tooltip.peek()?.pinned === false)
+          model.tooltip.value = { x, y, lines: sliceLines(row, slice), pinned: false };
+      },
+      // On failure, the tooltip keeps what the page knows. A click shows the error.
+      () => undefined,
+    );
+  }
+
+  private wheel(event: WheelEvent): void {
+    const { x } = this.canvasPoint(event);
+    const { labels } = model.canvasGeometry.peek();
+    // Over the labels, the wheel scrolls the lanes as usual; elsewhere, with Alt.
+    if (x <= labels && !event.ctrlKey) return;
+    event.preventDefault();
+    const lines = event.deltaMode !== 0;
+    const whole = store.extent.peek();
+    const window = store.window.peek();
+    this.hideTooltip();
+    if (event.altKey) {
+      model.scroll.value = Math.max(
+        0,
+        Math.min(model.scroll.peek() + event.deltaY * (lines ? 20 : 1), model.scrollEnd()),
+      );
+      return;
+    }
+    const sideways = event.shiftKey ? event.deltaY || event.deltaX : event.deltaX;
+    if (Math.abs(sideways) > (event.shiftKey ? 0 : Math.abs(event.deltaY))) {
+      store.show(
+        pan(window, (sideways * (lines ? 33 : 1)) / Math.max(1, model.scale.peek().width), whole),
+      );
+    } else if (event.deltaY !== 0) {
+      store.show(
+        zoom(
+          window,
+          wheelZoom(event.deltaY, lines),
+          model.scale.peek().at(Math.max(0, x - labels)),
+          whole,
+        ),
+      );
+    }
+  }
+}
+
+function threadUnder({ row, hit: found }: PointerTarget): {
+  thread: ThreadIx | null;
+  process: ProcessIx | null;
+} {
+  if (row?.kind === "header") return { thread: null, process: row.process?.process ?? null };
+  if (row?.kind !== "lane") return { thread: null, process: null };
+  if (row.lane.kind === "thread")
+    return { thread: row.lane.number as ThreadIx, process: row.lane.process as ProcessIx };
+  if (!found || found.state !== RAN || found.thread === NONE || found.thread === 0)
+    return { thread: null, process: null };
+  const process = model.names.peek().get(found.thread)?.processIndex ?? null;
+  return { thread: found.thread as ThreadIx, process: process as ProcessIx | null };
+}
+
+function tooltipLines(x: number, y: number, { row, hit: found, at }: PointerTarget): string[] {
+  const scene = model.scene.peek();
+  const geometry = scene.geometry;
+  if (row?.kind === "header") return headerLines(row);
+  if (row?.kind === "lane") {
+    if (at === null) return laneLines(row);
+    const view = model.views.get(row.lane.id);
+    return found && view ? hitLines(scene, row, view, found) : [];
+  }
+  if (at === null) return [];
+  const time = timeText(ns(at), 1 / scene.scale.pxPerNs);
+  if (y >= geometry.marks.top) {
+    const mark = markAt(scene, x - geometry.labels);
+    return mark ? [mark, time] : [];
+  }
+  const busy = y >= geometry.curve.top ? curveText(scene, at) : null;
+  return busy ? [busy, time] : [];
+}
