@@ -13,7 +13,6 @@ import { svgText } from "../parts/svg";
 import * as store from "../state/store";
 import { durationText, percent, plural, timeText } from "../units";
 import { Clauses } from "./Clauses";
-import { linked, mentions } from "./mentions";
 import { Partition } from "./Partition";
 import { StallList } from "./StallList";
 import { markdown } from "./spans";
@@ -68,10 +67,7 @@ function Open() {
 
 function Answer({ answer, stale }: { answer: StallAnswer; stale: boolean }) {
   for (const lane of answer.lanes) rememberName(lane.who);
-  const known = mentions(answer);
-  const clauses = answer.clauses.map((clause) =>
-    clause.kind === "headline" ? clause : linked(clause, known),
-  );
+  const { clauses } = answer;
   const chain = clauses.filter((clause) => clause.kind === "chain");
   return (
     <article class="answer" data-answer={answer.id} aria-busy={stale} aria-labelledby="answer-head">

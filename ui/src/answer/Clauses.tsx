@@ -1,17 +1,15 @@
 /** The answer's sentences, linked to the events that prove them. */
 import type { Clause, TextLink } from "../api/types";
 import { navigateTo } from "../navigate";
-import { label, lines, type Span, spansOf } from "./spans";
+import { lines, type Span, spansOf } from "./spans";
 
-function SpanLine({ line }: { line: readonly Span[] }) {
-  const head = label(line[0]?.text ?? "");
+function SpanLine({ label, line }: { label: string; line: readonly Span[] }) {
   return (
     <>
-      {head.label && <span class="label">{head.label} </span>}
-      {line.map(({ text, link }, i) => {
-        const shown = text.slice(i === 0 ? head.rest : 0);
-        return link ? <SpanLink key={i} link={link} text={shown} /> : shown;
-      })}
+      {label && <span class="label">{label} </span>}
+      {line.map(({ text, link }, i) =>
+        link ? <SpanLink key={i} link={link} text={text} /> : text,
+      )}
     </>
   );
 }
@@ -54,7 +52,7 @@ export function Clauses({
               key={`${i} ${at}`}
               class={`clause ${clause.kind}${line[0]?.text.startsWith("  ") ? " quoted" : ""}`}
             >
-              <SpanLine line={line} />
+              <SpanLine label={at === 0 ? clause.label : ""} line={line} />
             </p>
           )),
         )}

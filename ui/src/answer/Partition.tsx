@@ -139,11 +139,7 @@ function shareText(share: Share): string {
 }
 
 function who(part: Part): string {
-  return part.who
-    ? whoText(part.who)
-    : part.what === "runnable" || part.what === "waited_for_cpu"
-      ? "nobody (idle)"
-      : "";
+  return part.who ? whoText(part.who) : "";
 }
 
 function cut(text: string, width: number): string {

@@ -1,10 +1,9 @@
 import { expect, test } from "vitest";
-import type { Clause, Part, StallAnswer, StallEntry, TextLink, Who } from "../api/types";
+import type { Part, StallEntry, TextLink } from "../api/types";
 import { ns, range } from "../units";
 import { area, pack } from "./bars";
-import { linked, mentions } from "./mentions";
 import { segments, shownShares } from "./shares";
-import { label, lines, spansOf } from "./spans";
+import { lines, spansOf } from "./spans";
 
 const link = (start: number, end: number): TextLink => ({
   start,
@@ -40,11 +39,6 @@ test("a clause of several lines keeps its links on each", () => {
     ],
     [["again", false]],
   ]);
-});
-
-test("the label of a sentence is recognised", () => {
-  expect(label("CAUSE     a long hold")).toEqual({ label: "CAUSE", rest: 10 });
-  expect(label("HANG 2.810 s  x")).toEqual({ label: "", rest: 0 });
 });
 
 const part = (value: number): Part => ({
@@ -101,41 +95,4 @@ test("the curve is closed at the bottom and clipped at the top", () => {
     "M0 10L0.0 10.0L10.0 10.0L10.0 0.0L20.0 0.0L20.0 0.0L30.0 0.0L30 10Z",
   );
   expect(area([], 2, 30, 10)).toBe("");
-});
-
-const who = (thread: number, name: string, tid: number) =>
-  ({ thread, tid, pid: tid, process_id: thread, name, process: name }) as unknown as Who;
-
-test("every thread mentioned links to its lane, a waker to its wake-up", () => {
-  const answer = {
-    from: ns(0),
-    to: ns(9),
-    lanes: [{ lane: "t1", who: who(1, "ui", 12), role: "victim", depth: 0 }],
-    chain: [
-      {
-        ns: 9,
-        from: ns(0),
-        to: ns(9),
-        occupants: [],
-        wake: { at: ns(9), waking: 7, by: who(2, "gomacc", 807), by_lane: "t2" },
-      },
-    ],
-  } as unknown as StallAnswer;
-  const clause: Clause = {
-    kind: "story",
-    text: "gomacc 80720 let gomacc 807 go, which woke ui 12.",
-    links: [],
-  };
-  const links = linked(clause, mentions(answer)).links;
-  expect(
-    links.map((link) => [clause.text.slice(link.start, link.end), link.lane, link.event]),
-  ).toEqual([
-    ["gomacc 807", "t2", { waking: 7 }],
-    ["ui 12", "t1", null],
-  ]);
-  const alreadyLinked = {
-    ...clause,
-    links: [{ start: 0, end: 30, lane: "t9", from: null, to: null, event: null }],
-  };
-  expect(linked(alreadyLinked, mentions(answer)).links).toHaveLength(2);
 });

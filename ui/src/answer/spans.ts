@@ -34,12 +34,6 @@ export function lines(of: readonly Span[]): Span[][] {
   return out.filter((line) => line.length > 0);
 }
 
-/** The label of `CAUSE     a long hold` and where the sentence begins; empty without a label. */
-export function label(text: string): { label: string; rest: number } {
-  const match = /^([A-Z]{4,10})\s{2,}/.exec(text);
-  return match ? { label: match[1] ?? "", rest: match[0].length } : { label: "", rest: 0 };
-}
-
 /** An answer as Markdown, for a bug report. */
 export function markdown(
   headline: string,
@@ -53,7 +47,7 @@ export function markdown(
     if (line.trim() !== "") out.push(line.startsWith("  ") ? `> \`${line.trim()}\`` : line, "");
   }
   for (const clause of of("cause", "machine", "input", "evidence", "remedy", "warning"))
-    out.push(`* ${clause.text.trim()}`);
+    out.push(`* ${clause.label} ${clause.text.trim()}`);
   const chain = of("chain");
   if (chain.length)
     out.push("", "Wait chain:", "", ...chain.map((clause) => `* ${clause.text.trim()}`));

@@ -166,6 +166,8 @@ export interface Clause {
     | "chain"
     | "partition"
     | "warning";
+  /** The word in capitals before it, or empty. */
+  label: string;
   text: string;
   links: TextLink[];
 }

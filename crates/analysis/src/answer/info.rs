@@ -6,7 +6,7 @@ use crate::wording::units;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use unhitch_model::{Format, ProcessId, Trace, Value};
+use unhitch_model::{Origin, ProcessId, Trace, Value};
 
 /// What `unhitch info` prints.
 #[derive(Serialize, Debug)]
@@ -67,8 +67,10 @@ impl Info {
             version: 1,
             format: trace.meta.format.name(),
             origin_ns: origin.nanos(),
-            origin: match trace.meta.format {
-                Format::Etl => "the start of the trace's first session, as in PerfView and WPA",
+            origin: match trace.meta.origin {
+                Origin::SessionStart => {
+                    "the start of the trace's first session, as in PerfView and WPA"
+                }
                 _ => "the first event of the trace",
             },
             origin_epoch_ns: epoch_ns.and_then(|ns| i64::try_from(ns).ok()),

@@ -73,7 +73,7 @@ pub fn nothing_found(analysis: &Analysis<'_>, query: &Query) -> String {
     let (trace, window) = (analysis.trace, analysis.timeline.window());
     if trace.switches.is_empty() {
         let samples = recording::samples_instead(trace);
-        let advice = recording::switches(trace.meta.format);
+        let advice = recording::switches(trace.meta.system);
         return format!(
             "No answer: {}.\n{samples}{advice}\n",
             recording::lacks(Recorded::Switches)

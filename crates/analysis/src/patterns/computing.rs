@@ -47,7 +47,7 @@ impl Case<'_> {
         if trace.samples.is_empty() {
             return sentence!(
                 "CPU samples were not recorded, so it is not known where it computed. {}",
-                recording::samples(trace.meta.format)
+                recording::samples(trace.meta.system)
             );
         }
         let samples = &self.analysis.samples;

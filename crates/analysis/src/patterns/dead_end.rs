@@ -70,7 +70,7 @@ fn why_unseen(case: &Case<'_>, longest: &Piece, is_message: bool) -> (Sentence, 
         (Sentence::from(why), "")
     } else if trace.wakings.is_empty() {
         let why = "the recording holds no wake-ups, so nothing shows who ended the wait";
-        (Sentence::from(why), recording::wakings(trace.meta.format))
+        (Sentence::from(why), recording::wakings(trace.meta.system))
     } else if longest.window.end >= case.analysis.timeline.window().end {
         (
             Sentence::from("it was still waiting when the recording ended"),

@@ -52,7 +52,7 @@ impl Case<'_> {
             analysis.timeline.last_arrival(analysis.trace, thread, self.explanation.window);
         let kernel = arrival.map(|switch| analysis.trace.switches.next_prio[switch]);
         let real_time =
-            kernel.and_then(|kernel| units::real_time_priority(analysis.trace.meta.format, kernel));
+            kernel.and_then(|kernel| analysis.trace.meta.system.real_time_priority(kernel));
         units::policy(analysis.trace.threads.get(thread), real_time)
     }
 

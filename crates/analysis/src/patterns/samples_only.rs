@@ -53,7 +53,7 @@ pub(super) fn detect(case: &Case<'_>) -> Option<Finding> {
     };
     match computed {
         true => (finding.culprit, finding.function) = (Some(victim), computing.function),
-        false => finding.advice = recording::switches(trace.meta.format).to_owned(),
+        false => finding.advice = recording::switches(trace.meta.system).to_owned(),
     }
     Some(finding)
 }

@@ -410,7 +410,7 @@ impl Table<'_> {
         for (what, column) in of_table.map(|what| (what, None)).into_iter().chain(of_columns) {
             let known =
                 found.iter().position(|known| known.what == what.name()).unwrap_or_else(|| {
-                    let advice = recording::advice(self.trace().meta.format, what);
+                    let advice = recording::advice(self.trace().meta.system, what);
                     found.push(LackJson {
                         what: what.name(),
                         columns: Vec::new(),

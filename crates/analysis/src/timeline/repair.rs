@@ -10,7 +10,7 @@
 //! concluded is counted in the trace's warnings.
 
 use std::ops::Range;
-use unhitch_model::{Format, StackId, Switches, TaskState, ThreadId, Time, Trace, Window};
+use unhitch_model::{StackId, Switches, TaskState, ThreadId, Time, Trace, Window};
 
 /// What is known of a thread while the events go by.
 #[derive(Clone, Copy)]
@@ -93,8 +93,8 @@ impl Missing {
 /// Adds the missing switches to `trace`. Where nothing tells when a thread came on, the first event
 /// that shows it there counts: with samples, the error is at most the time between two of them.
 pub fn repair(trace: &mut Trace) {
-    // Of one process alone, the chain is not a chain; Windows counts what it drops.
-    let whole = trace.meta.only_pid.is_none() && trace.meta.format != Format::Etl;
+    // The switches of one process alone form no chain.
+    let whole = trace.meta.only_pid.is_none() && !trace.meta.counts_losses;
     let missing = if whole { find(trace) } else { Vec::new() };
     if missing.is_empty() {
         return;

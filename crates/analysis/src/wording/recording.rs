@@ -4,7 +4,7 @@
 //! the same remedy.
 
 use super::units;
-use unhitch_model::{Format, Recorded, Trace};
+use unhitch_model::{Recorded, System, Trace};
 
 /// What cannot be told, where `what` was not recorded.
 pub const fn lacks(what: Recorded) -> &'static str {
@@ -30,7 +30,7 @@ pub fn not_recorded(trace: &Trace, what: Recorded, columns: &str) -> Option<Stri
     Some(format!(
         "Not recorded{columns}: {}.\n{instead}{}\n",
         lacks(what),
-        advice(trace.meta.format, what)
+        advice(trace.meta.system, what)
     ))
 }
 
@@ -48,18 +48,18 @@ pub fn samples_instead(trace: &Trace) -> String {
 }
 
 /// How to record it.
-pub const fn advice(format: Format, what: Recorded) -> &'static str {
+pub const fn advice(system: System, what: Recorded) -> &'static str {
     match what {
-        Recorded::Switches => switches(format),
-        Recorded::Wakings => wakings(format),
-        Recorded::Samples => samples(format),
+        Recorded::Switches => switches(system),
+        Recorded::Wakings => wakings(system),
+        Recorded::Samples => samples(system),
     }
 }
 
 /// How to record CPU samples.
-pub const fn samples(format: Format) -> &'static str {
-    match format {
-        Format::Etl => {
+pub const fn samples(system: System) -> &'static str {
+    match system {
+        System::Windows => {
             "Record CPU samples next time: in UIforETW tick \"CPU sampling call stacks\"; or `wpr -start CPU`; or \
              `xperf -on …+PROFILE -stackwalk Profile`."
         }
@@ -70,9 +70,9 @@ pub const fn samples(format: Format) -> &'static str {
 }
 
 /// How to record context switches and wake-ups with their stacks.
-pub const fn switches(format: Format) -> &'static str {
-    match format {
-        Format::Etl => {
+pub const fn switches(system: System) -> &'static str {
+    match system {
+        System::Windows => {
             "Record context switches next time: in UIforETW tick \"Context switch call stacks\" and \"CPU sampling call stacks\"; or \
              `wpr -start CPU`; or `xperf -on PROC_THREAD+LOADER+PROFILE+CSWITCH+DISPATCHER+DPC+INTERRUPT -stackwalk \
              Profile+CSwitch+ReadyThread`, then `xperf -merge`."
@@ -84,9 +84,9 @@ pub const fn switches(format: Format) -> &'static str {
 }
 
 /// How to record the wake-ups, where there are switches alone.
-pub const fn wakings(format: Format) -> &'static str {
-    match format {
-        Format::Etl => {
+pub const fn wakings(system: System) -> &'static str {
+    match system {
+        System::Windows => {
             "Record the readying of threads too: `xperf -on …+CSWITCH+DISPATCHER -stackwalk CSwitch+ReadyThread`; UIforETW and \
              `wpr -start CPU` do."
         }

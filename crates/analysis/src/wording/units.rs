@@ -2,7 +2,7 @@
 //! and µs.
 
 pub use unhitch_model::units::{count, duration, percent, percents, plural, rounded_percent};
-use unhitch_model::{Format, Policy, Process, Thread, ThreadId, Time, Trace};
+use unhitch_model::{Policy, Process, Thread, ThreadId, Time, Trace};
 
 /// A duration in seconds with milliseconds, for columns: `2.810 s`.
 pub fn seconds(ns: u64) -> String {
@@ -50,16 +50,10 @@ pub fn policy(thread: &Thread, real_time: Option<i16>) -> String {
     }
 }
 
-/// A kernel priority as its system's users count it, where it is a real-time one: 1–99 on Linux,
-/// 16–31 on Windows; more is more urgent.
-pub fn real_time_priority(format: Format, kernel: i16) -> Option<i16> {
-    let (first, most_urgent) = if format == Format::Etl { (84, 115) } else { (0, 99) };
-    (first..99 + i16::from(format == Format::Etl)).contains(&kernel).then(|| most_urgent - kernel)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use unhitch_model::System;
 
     #[test]
     fn numbers_read_as_an_engineer_writes_them() {
@@ -79,7 +73,7 @@ mod tests {
     fn real_time_priorities_are_told_as_people_set_them() {
         let told = |policy, kernel: i16| {
             let thread = Thread { policy, ..Trace::default().threads.get(ThreadId::IDLE).clone() };
-            super::policy(&thread, real_time_priority(Format::Hitch, kernel))
+            super::policy(&thread, System::Linux.real_time_priority(kernel))
         };
         assert_eq!(told(Some(Policy::Fifo), 49), " [SCHED_FIFO priority 50]");
         assert_eq!(told(Some(Policy::RoundRobin), 98), " [SCHED_RR priority 1]");
@@ -92,10 +86,6 @@ mod tests {
         assert_eq!(
             [told(Some(Policy::Idle), 120), told(None, 120), told(Some(Policy::Deadline), -1)],
             [" [SCHED_IDLE]", "", " [SCHED_DEADLINE]"]
-        );
-        assert_eq!(
-            [84, 99, 100, 131].map(|kernel| real_time_priority(Format::Etl, kernel)),
-            [Some(31), Some(16), None, None]
         );
     }
 }

@@ -262,6 +262,7 @@ fn arrow(loaded: &Loaded<'_>, hop: &Hop, links: &[ChainLink]) -> Value {
 fn label(share: &Share) -> &'static str {
     match share.who {
         Some(who) if who.is_idle() => share.what.words_of_idle(),
+        None if share.what == What::WaitedForCpu => "CPU use not recorded",
         _ => share.what.words(),
     }
 }

@@ -171,8 +171,8 @@ pub(super) fn table(
     };
     let level =
         loaded.table(name, params.window_of_table(loaded)?, cancel)?.level(question, cancel)?;
-    let format = loaded.trace.meta.format;
-    let lack = |what: Recorded, column: &str| json!({ "column": column, "why": recording::lacks(what), "advice": recording::advice(format, what) });
+    let system = loaded.trace.meta.system;
+    let lack = |what: Recorded, column: &str| json!({ "column": column, "why": recording::lacks(what), "advice": recording::advice(system, what) });
     let not_recorded: Vec<JsonValue> = match name.needs().filter(|what| !loaded.trace.has(*what)) {
         Some(what) => vec![lack(what, "")],
         None => {
