@@ -21,7 +21,7 @@
 //! let attr = EventAttr {
 //!     kind: attr::TYPE_SOFTWARE,
 //!     config: attr::SW_CPU_CLOCK,
-//!     sample_type: sample::IDENTIFIER | sample::TID | sample::TIME | sample::CPU,
+//!     sample_type: sample::IDENTIFIER | sample::IP | sample::TID | sample::TIME | sample::CPU,
 //!     sample_period: 1_000_000,
 //!     flags: flag::SAMPLE_ID_ALL,
 //!     ..EventAttr::default()
