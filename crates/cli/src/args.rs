@@ -24,7 +24,7 @@ pub use processes::{ScanArgs, ThreadsArgs};
 pub use tables::{ButterflyArgs, TableArgs};
 pub use trace::{ReadingArgs, RulesArgs, TraceArgs, WindowArgs};
 
-use crate::Done;
+use crate::done::Done;
 use clap::error::ErrorKind;
 use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 use unhitch_model::is_control;

@@ -5,9 +5,10 @@ mod listing;
 pub use listing::Listing;
 
 use crate::args::HotArgs;
+use crate::done::Done;
 use crate::load::For;
 use crate::terminal::{print, print_json};
-use crate::{Done, load, rights, selection};
+use crate::{load, rights, selection};
 use anyhow::bail;
 use serde_json::json;
 use std::fmt::Write;

@@ -1,8 +1,9 @@
 //! `unhitch info`: a summary of what a trace holds.
 
 use crate::args::InfoArgs;
+use crate::done::Done;
+use crate::load;
 use crate::terminal::{print, print_json};
-use crate::{Done, load};
 use unhitch_analysis::answer::Info;
 
 /// Prints the summary.

@@ -6,10 +6,11 @@ mod fairness;
 mod tool;
 
 use crate::args::{LabArgs, wrong_usage};
+use crate::done::Done;
 use crate::names::namer;
 use crate::record::{report_saved, target};
 use crate::terminal::{note, print};
-use crate::{Done, signals, why};
+use crate::{signals, why};
 use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::CommandExt;

@@ -4,6 +4,7 @@
 //! `why` found no stall; 4 the lab program did not hang.
 
 mod args;
+mod done;
 mod hot;
 mod info;
 #[cfg(target_os = "linux")]
@@ -31,17 +32,9 @@ mod watch;
 mod why;
 
 use args::{Args, Command};
+use done::Done;
 use std::process::ExitCode;
 use unhitch_analysis::table::Direction;
-
-/// How a command succeeded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Done {
-    Yes,
-    NoStall,
-    #[cfg(target_os = "linux")]
-    NoHang,
-}
 
 fn main() -> ExitCode {
     match run(args::parse()) {

@@ -1,6 +1,6 @@
 //! `unhitch name-frames`: the unprivileged process in which the recorder looks up function names.
 
-use crate::Done;
+use crate::done::Done;
 use anyhow::Context;
 use rustix::io::fcntl_dupfd_cloexec;
 use unhitch_confine::{Limits, compute_only};

@@ -1,9 +1,10 @@
 //! `unhitch record`: records one trace.
 
 use crate::args::{RecordArgs, RecorderArgs};
+use crate::done::Done;
 use crate::names::namer;
+use crate::signals;
 use crate::terminal::{note, print};
-use crate::{Done, signals};
 use std::path::PathBuf;
 use unhitch_formats::container::Readers;
 use unhitch_model::visible_path;

@@ -1,8 +1,9 @@
 //! `unhitch scan`: address spaces, once or at an interval.
 
 use crate::args::ScanArgs;
+use crate::done::Done;
+use crate::signals;
 use crate::terminal::{clear, complain, note, print, print_json, progress};
-use crate::{Done, signals};
 use anyhow::Context;
 use std::io::{IsTerminal, Write};
 use std::path::Path;

@@ -2,9 +2,10 @@
 //! above and below one.
 
 use crate::args::{ButterflyArgs, TableArgs, wrong_usage};
+use crate::done::Done;
 use crate::load::For;
 use crate::terminal::{columns, print, print_json, print_raw};
-use crate::{Done, load, selection};
+use crate::{load, selection};
 use anyhow::bail;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::table::{

@@ -1,8 +1,8 @@
 //! `unhitch threads`: names, states and waits of threads; flags threads that were never given a
 //! name.
 
-use crate::Done;
 use crate::args::ThreadsArgs;
+use crate::done::Done;
 use crate::terminal::{print, print_json};
 use unhitch_scan::{Error, ProcessThreads, all_pids, find, threads_text};
 

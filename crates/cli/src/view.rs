@@ -1,9 +1,10 @@
 //! `unhitch view`: serves the page on loopback; `unhitch report`: one HTML file for a bug report.
 
 use crate::args::{ReportArgs, ViewArgs};
+use crate::done::Done;
 use crate::load::For;
 use crate::terminal::{note, print};
-use crate::{Done, hot, load, rights};
+use crate::{hot, load, rights};
 use anyhow::{Context, bail};
 use std::io::Write;
 use std::path::Path;

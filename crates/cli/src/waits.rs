@@ -1,8 +1,9 @@
 //! `unhitch waits`: the waits that no rule classifies yet.
 
 use crate::args::WaitsArgs;
+use crate::done::Done;
+use crate::load;
 use crate::terminal::{complain, print, print_json};
-use crate::{Done, load};
 use serde_json::json;
 use std::fmt::Write;
 use unhitch_analysis::wording::{recording, units};

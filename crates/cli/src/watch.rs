@@ -1,10 +1,11 @@
 //! `unhitch watch` and `unhitch save`: the always-on recorder, and the request to save its buffers.
 
 use crate::args::{SaveArgs, WatchArgs};
+use crate::done::Done;
 use crate::names::namer;
 use crate::record::{options, report_saved};
+use crate::signals;
 use crate::terminal::{clear, complain, note, print, progress};
-use crate::{Done, signals};
 use std::io::IsTerminal;
 use unhitch_model::visible_path;
 use unhitch_record::{Status, WatchEvent, control, watch as watch_until};

@@ -3,8 +3,9 @@
 use crate::args::WhyArgs;
 #[cfg(target_os = "linux")]
 use crate::args::{ReadingArgs, RulesArgs, TraceArgs, WindowArgs};
+use crate::done::Done;
 use crate::terminal::{print, print_json};
-use crate::{Done, load, selection};
+use crate::{load, selection};
 use anyhow::Context;
 #[cfg(target_os = "linux")]
 use std::path::Path;

@@ -3,7 +3,7 @@
 //! A forbidden call fails with EPERM instead of killing the process: libraries try calls that they
 //! can do without.
 
-use crate::Allowed;
+use crate::rights::Allowed;
 use libc::c_long;
 use seccompiler::{
     BackendError, BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp,

@@ -45,11 +45,16 @@ pub(crate) fn empty() -> Result<()> {
 
 /// Turns root into a user that owns nothing; does not change other users.
 pub(crate) fn become_nobody() -> Result<()> {
-    if !crate::is_root() {
+    if !is_root() {
         return Ok(());
     }
     let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
     thread::set_thread_groups(&[])?;
     thread::set_thread_res_gid(gid, gid, gid)?;
     thread::set_thread_res_uid(uid, uid, uid)
+}
+
+/// True if the process runs as root: even without capabilities, it owns root's files.
+pub fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
 }

@@ -4,7 +4,7 @@
 //! Landlock applies to the file that a path finally leads to, and also to root. Open descriptors
 //! stay usable.
 
-use crate::Allowed;
+use crate::rights::Allowed;
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr, RulesetCreatedAttr,
     RulesetError, RulesetStatus, Scope, path_beneath_rules,

@@ -31,34 +31,13 @@ mod files;
 #[cfg(target_os = "linux")]
 mod limits;
 
+mod rights;
+
+#[cfg(target_os = "linux")]
+pub use capabilities::is_root;
+pub use rights::{Allowed, Limits};
+
 use std::io;
-use std::path::PathBuf;
-
-/// Resource limits of a child that only computes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Maximum of mapped memory, including code and stacks.
-    pub address_space_bytes: u64,
-    /// Maximum CPU time of all its threads, in seconds.
-    pub cpu_seconds: Option<u64>,
-    /// Maximum number of open files, including those that it was started with.
-    pub open_files: u64,
-}
-
-/// What a confined process may still access.
-#[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Allowed {
-    /// Files, and folders with their content, that may be read. Those that do not exist are
-    /// ignored.
-    pub read: Vec<PathBuf>,
-    /// Files that may be written, and folders in which files may be created, written, replaced and
-    /// removed.
-    pub write: Vec<PathBuf>,
-    /// Whether it may listen on TCP ports.
-    pub listen: bool,
-    /// Whether it may run the programs in `read`, which are also confined, but may use the network.
-    pub run: bool,
-}
 
 /// True if the process has any capability.
 ///
@@ -67,12 +46,6 @@ pub struct Allowed {
 #[cfg(target_os = "linux")]
 pub fn is_privileged() -> io::Result<bool> {
     capabilities::any()
-}
-
-/// True if the process runs as root: even without capabilities, it owns root's files.
-#[cfg(target_os = "linux")]
-pub fn is_root() -> bool {
-    rustix::process::geteuid().is_root()
 }
 
 /// Gives up all capabilities, and sets `no_new_privs` so that it cannot gain new ones.

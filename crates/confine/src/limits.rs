@@ -1,6 +1,6 @@
 //! Resource limits and lifetime of a process: getrlimit(2), prctl(2).
 
-use crate::Limits;
+use crate::rights::Limits;
 use rustix::io::Result;
 use rustix::process::{self, DumpableBehavior, Resource, Rlimit, Signal};
 

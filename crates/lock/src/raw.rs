@@ -20,17 +20,7 @@
 
 mod queue;
 mod sleep;
-
-#[cfg(not(loom))]
-mod sync {
-    pub use core::hint::spin_loop;
-    pub use core::sync::atomic::{AtomicU32, Ordering};
-}
-#[cfg(loom)]
-mod sync {
-    pub use loom::hint::spin_loop;
-    pub use loom::sync::atomic::{AtomicU32, Ordering};
-}
+mod sync;
 
 #[cfg(not(loom))]
 mod api;

@@ -1,6 +1,7 @@
 //! The answer as JSON: a contract. Fields may be added, never changed or removed.
 
 use super::spans_json::{SentenceJson, sentences};
+use super::thread_json::{ThreadJson, thread_json};
 use super::waker_vs_holder::WakerVsHolder;
 use crate::diagnose::Stall;
 use crate::explain::{ChainLink, LinkState, class_of, partition};
@@ -35,14 +36,6 @@ struct TraceJson {
     samples: usize,
     lost: u64,
     warnings: Vec<String>,
-}
-
-#[derive(Serialize, Debug)]
-pub(super) struct ThreadJson {
-    pid: u32,
-    tid: u32,
-    process: String,
-    thread: String,
 }
 
 #[derive(Serialize, Debug)]
@@ -348,16 +341,6 @@ fn names(trace: &Trace, frames: &[FrameId]) -> Vec<String> {
         frames.iter().flat_map(|&frame| trace.frame_names(frame)).collect();
     names.reverse();
     names
-}
-
-pub(super) fn thread_json(analysis: &Analysis<'_>, thread: ThreadId, at: Time) -> ThreadJson {
-    let trace = analysis.trace;
-    ThreadJson {
-        pid: trace.threads.process_of(thread).pid,
-        tid: trace.threads.get(thread).tid,
-        process: trace.process_name(thread, at).to_owned(),
-        thread: trace.thread_name(thread, at).to_owned(),
-    }
 }
 
 impl Stall {

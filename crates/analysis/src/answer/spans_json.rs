@@ -1,7 +1,7 @@
 //! The sentences of an answer as JSON, in their parts.
 
 use super::clauses::{ClauseKind, clauses};
-use super::json::{ThreadJson, thread_json};
+use super::thread_json::{ThreadJson, thread_json};
 use crate::Analysis;
 use crate::diagnose::Stall;
 use crate::wording::{Span, Subject};

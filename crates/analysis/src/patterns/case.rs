@@ -1,6 +1,6 @@
 //! A stall as detectors see it, and the phrases that they share.
 
-use super::{Evidence, Finding, Pattern};
+use super::finding::{Evidence, Finding, Pattern};
 use crate::candidate::Candidate;
 use crate::explain::{self, Cause, Explanation, Hop, Piece, Share};
 use crate::locks::{Release, releases};

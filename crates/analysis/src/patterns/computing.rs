@@ -3,7 +3,7 @@
 //! *Why one place:* it is easy to write that there are no samples where there are some without a
 //! function in common.
 
-use super::Case;
+use super::case::Case;
 use super::case::runs;
 use crate::samples::{Sampled, sampled};
 use crate::wording::sentence::{Sentence, count, function, plural, sentence};

@@ -1,7 +1,8 @@
 //! Computation: the victim itself was on a CPU most of the time, or the thread whose message it
 //! waited for was.
 
-use super::{Case, Evidence, Finding, Pattern};
+use super::case::Case;
+use super::finding::{Evidence, Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, Hop, Piece};
 use crate::wording::sentence::sentence;

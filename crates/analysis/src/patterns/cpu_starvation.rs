@@ -2,7 +2,8 @@
 //! group kept it from running. Likewise a thread whose reply the victim waited for, where a quota
 //! throttled that one.
 
-use super::{Case, Evidence, Finding, Pattern};
+use super::case::Case;
+use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::throttling::{self, is_in_known_groups, throttled};
 use crate::explain::{Cause, Piece};
 use crate::wording::sentence::{Sentence, duration, sentence};

@@ -1,6 +1,7 @@
 //! Dead end: the records that would tell are missing. Names what is missing and how to record it.
 
-use super::{Case, Evidence, Finding, Pattern};
+use super::case::Case;
+use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
 use crate::wording::recording;

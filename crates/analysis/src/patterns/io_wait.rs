@@ -1,7 +1,8 @@
 //! Slow device: the victim, or the thread it waited for, waited for a disk or a file system.
 
+use super::case::Case;
 use super::case::in_function;
-use super::{Case, Finding, Pattern};
+use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, What};
 use crate::locks::waits_for;

@@ -1,7 +1,8 @@
 //! Convoy: the lock was handed from waiter to waiter; no single one is to blame.
 
+use super::case::Case;
 use super::case::samples_of;
-use super::{Case, Finding, Pattern};
+use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::Cause;
 use crate::samples::hot_spot;

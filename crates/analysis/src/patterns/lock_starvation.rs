@@ -2,8 +2,9 @@
 //! has taken the lock again (barging), or each release wakes many waiters (a herd), or nobody wakes
 //! the waiter and it looks by its own timer (polling).
 
+use super::case::Case;
 use super::case::{samples_of, weaken};
-use super::{Case, Evidence, Finding, Pattern};
+use super::finding::{Evidence, Finding, Pattern};
 use crate::explain::{Cause, Piece};
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, count, duration, function, sentence};

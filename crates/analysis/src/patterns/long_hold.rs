@@ -1,8 +1,9 @@
 //! Long hold: one thread held what the victim waited for, for most of the stall. What did it do
 //! meanwhile?
 
+use super::case::Case;
 use super::case::samples_of;
-use super::{Case, Finding, Pattern};
+use super::finding::{Finding, Pattern};
 use crate::explain::{Cause, Hop};
 use crate::samples::HotSpot;
 use crate::stacks::text::own_function;

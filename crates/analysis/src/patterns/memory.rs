@@ -1,7 +1,8 @@
 //! Slow memory: page faults, reclaim, swap or throttled writing took most of the stall.
 
+use super::case::Case;
 use super::case::in_function;
-use super::{Case, Finding, Pattern};
+use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::Cause;
 use crate::stacks::text::own_function;

@@ -1,6 +1,6 @@
 //! Who had the CPUs that a thread waited for.
 
-use super::Case;
+use super::case::Case;
 use crate::explain::{Cause, Piece, occupants};
 use crate::samples::{HotSpot, hot_spot};
 use crate::wording::sentence::{Sentence, duration, sentence};

@@ -1,6 +1,7 @@
 //! Priority inversion: the lock's holder was runnable, and others had the CPU.
 
-use super::{Case, Finding, Pattern};
+use super::case::Case;
+use super::finding::{Finding, Pattern};
 use crate::State;
 use crate::explain::Cause;
 use crate::explain::throttling::{self, throttled};

@@ -1,6 +1,7 @@
 //! A trace without context switches: what the CPU samples show, and what to record next time.
 
-use super::{Case, Evidence, Finding, Pattern};
+use super::case::Case;
+use super::finding::{Evidence, Finding, Pattern};
 use crate::wording::recording;
 use crate::wording::sentence::{Sentence, duration, plural, sentence};
 

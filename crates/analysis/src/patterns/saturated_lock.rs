@@ -1,8 +1,9 @@
 //! Saturated lock: many threads take one lock briefly, so often that it is never free. When what
 //! they do under it is to exit, it is the exits that are serialised.
 
+use super::case::Case;
 use super::case::{in_function, samples_of};
-use super::{Case, Finding, Pattern};
+use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, Hop};
 use crate::locks::{Release, is_same_lock};

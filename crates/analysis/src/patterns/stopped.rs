@@ -1,7 +1,8 @@
 //! Stopped: the victim, or the thread it waited for, was stopped by a signal, a tracer or the
 //! freezer.
 
-use super::{Case, Finding, Pattern};
+use super::case::Case;
+use super::finding::{Finding, Pattern};
 use crate::explain::Cause;
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, sentence};

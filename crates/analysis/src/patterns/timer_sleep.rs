@@ -3,8 +3,9 @@
 //! *Why it is never direct evidence:* a program that sleeps and looks again may wait for something
 //! that another thread has, and no event shows what it looks for.
 
+use super::case::Case;
 use super::case::{in_function, weaken};
-use super::{Case, Finding, Pattern};
+use super::finding::{Finding, Pattern};
 use crate::WaitClass;
 use crate::explain::{Cause, Piece, class_of};
 use crate::stacks::text::own_function;

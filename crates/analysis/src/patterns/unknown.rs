@@ -1,7 +1,8 @@
 //! No pattern fits: shows where the time went and leaves the conclusion to the reader.
 
+use super::case::Case;
 use super::case::weaken;
-use super::{Case, Finding, Pattern};
+use super::finding::{Finding, Pattern};
 use crate::explain::Share;
 use crate::stacks::text::own_function;
 use crate::wording::sentence::{Sentence, duration, sentence};

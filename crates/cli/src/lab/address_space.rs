@@ -1,8 +1,8 @@
 //! `unhitch lab address-space`: an address space filled on purpose, for `unhitch scan` to look at.
 
 use super::tool::Tool;
-use crate::Done;
 use crate::args::LabArgs;
+use crate::done::Done;
 use std::time::Duration;
 use unhitch_lab::{AddressSpace, Layout};
 

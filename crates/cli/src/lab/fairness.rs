@@ -4,13 +4,14 @@
 mod tables;
 
 use super::tool::Tool;
-use crate::Done;
 use crate::args::LabArgs;
+use crate::done::Done;
 use crate::terminal::{note, print, print_json};
 use anyhow::Context;
 use std::fmt::Write;
 use std::time::Duration;
-use unhitch_lab::fairness::{Effort, Fairness, LockFigures, Starved, UNCONTENDED_LOCKS, measure};
+use tables::{StarvedOf, scenarios};
+use unhitch_lab::fairness::{Effort, Fairness, UNCONTENDED_LOCKS, measure};
 use unhitch_model::units::{count, duration, plural};
 
 pub(super) const TOOL: Tool = Tool {
@@ -64,17 +65,6 @@ fn measured(effort: &Effort, quick: bool, cpus: usize) -> String {
         plural(effort.rounds.into(), "round"),
         ns(effort.cell),
     )
-}
-
-type StarvedOf = fn(&LockFigures) -> Option<&Starved>;
-
-/// The starvation scenarios that were measured: their titles and where their figures are.
-fn scenarios(fairness: &Fairness) -> impl Iterator<Item = (&'static str, StarvedOf)> {
-    let two: StarvedOf = |lock| lock.starved_two_cpus.as_ref();
-    let one: StarvedOf = |lock| Some(&lock.starved_one_cpu);
-    [("on two CPUs", two), ("both on one CPU", one)]
-        .into_iter()
-        .filter(|(_, of)| fairness.locks.iter().any(|lock| of(lock).is_some()))
 }
 
 const WIDTH: f64 = 900.0;

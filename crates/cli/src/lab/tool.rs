@@ -1,7 +1,7 @@
 //! What a tool of the lab is.
 
-use crate::Done;
 use crate::args::LabArgs;
+use crate::done::Done;
 
 /// A tool: unlike a lab program it does not hang, so there is nothing to record and it needs no
 /// privilege.

@@ -5,7 +5,6 @@
 //! section, with a row per lock. In Markdown it has one table per figure, with a column per lock:
 //! twelve tables would be too many to read.
 
-use super::scenarios;
 use std::fmt::Write;
 use unhitch_lab::fairness::{Contended, Fairness, LockFigures, Starved, Waits};
 use unhitch_model::units::{count, duration};
@@ -335,4 +334,15 @@ mod tests {
     fn tables_for_the_documentation() {
         insta::assert_snapshot!(markdown(&fairness(), "Measured by somebody, somewhere."));
     }
+}
+
+pub(super) type StarvedOf = fn(&LockFigures) -> Option<&Starved>;
+
+/// The starvation scenarios that were measured: their titles and where their figures are.
+pub(super) fn scenarios(fairness: &Fairness) -> impl Iterator<Item = (&'static str, StarvedOf)> {
+    let two: StarvedOf = |lock| lock.starved_two_cpus.as_ref();
+    let one: StarvedOf = |lock| Some(&lock.starved_one_cpu);
+    [("on two CPUs", two), ("both on one CPU", one)]
+        .into_iter()
+        .filter(|(_, of)| fairness.locks.iter().any(|lock| of(lock).is_some()))
 }
