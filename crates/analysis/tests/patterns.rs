@@ -495,7 +495,7 @@ fn nothing_fits() {
 fn an_answer_that_does_not_sum_says_so() {
     let (trace, ..) = held(1_260, |_, _| {});
     let analysis = Analysis::new(&trace, &Rules::default());
-    let mut stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
+    let mut stalls = diagnose(&analysis, &Query::default());
     let whole = answer::text(&analysis, &stalls, 1);
     assert!(
         whole.contains("100.0 %  the whole stall, to the nanosecond") && !whole.contains("WARNING"),
@@ -673,7 +673,7 @@ fn regression_pieces_of_one_throttling_are_one_stall_told_with_its_quota() {
         "{window:?}"
     );
     let analysis = Analysis::new(&trace, &Rules::default());
-    assert_eq!(unhitch_analysis::diagnose(&analysis, &Query::default()).len(), 1);
+    assert_eq!(diagnose(&analysis, &Query::default()).len(), 1);
     let json = serde_json::to_value(answer::Why::new(&analysis, "x", &[stall], 1)).unwrap();
     let quota = &json["stalls"][0]["cause"]["throttling"];
     assert_eq!(

@@ -9,7 +9,7 @@ use clap::{Args as ClapArgs, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use unhitch_analysis::table;
+use unhitch_analysis::{StackKind, table};
 use unhitch_model::is_control;
 
 /// Tells why a machine that is mostly idle still hangs.
@@ -315,10 +315,10 @@ pub struct ButterflyArgs {
     /// Which stacks: wait (time slept), wake (the sleeps that the wake-ups ended), or sample (time
     /// on a CPU)
     #[arg(long, value_name = "wait|wake|sample", default_value = "wait", value_parser = parse_of)]
-    pub of: table::Of,
+    pub of: StackKind,
     /// What a line is: function, module, or file
     #[arg(long, value_name = "function|module|file", default_value = "function", value_parser = parse_level)]
-    pub by: table::Level,
+    pub by: table::GroupBy,
     /// Only these waits, wakes or samples: an expression over the columns of that table, as in
     /// `unhitch table`
     #[arg(long = "where", value_name = "EXPR")]
@@ -541,15 +541,12 @@ fn table_parser() -> impl TypedValueParser<Value = table::Name> {
         .try_map(|word| table::Name::of_word(&word).ok_or("no such table"))
 }
 
-fn parse_of(text: &str) -> Result<table::Of, String> {
-    [table::Of::Wait, table::Of::Wake, table::Of::Sample]
-        .into_iter()
-        .find(|of| of.word() == text)
-        .ok_or_else(|| "write wait, wake or sample".to_owned())
+fn parse_of(text: &str) -> Result<StackKind, String> {
+    StackKind::of_word(text).ok_or_else(|| "write wait, wake or sample".to_owned())
 }
 
-fn parse_level(text: &str) -> Result<table::Level, String> {
-    let levels = [table::Level::Function, table::Level::Module, table::Level::File];
+fn parse_level(text: &str) -> Result<table::GroupBy, String> {
+    let levels = [table::GroupBy::Function, table::GroupBy::Module, table::GroupBy::File];
     levels
         .into_iter()
         .find(|level| level.word() == text)

@@ -83,7 +83,8 @@ fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
         let clause = clauses.find(|clause| {
             clause["kind"] == kind && clause["text"].as_str().unwrap().contains(words)
         });
-        list(&clause.unwrap_or_else(|| panic!("nothing of {words}: {}", of["text"]))["links"]).to_vec()
+        list(&clause.unwrap_or_else(|| panic!("nothing of {words}: {}", of["text"]))["links"])
+            .to_vec()
     };
     let reported = &links(&stall, "story", "Windows reported")[0];
     let event =
