@@ -9,8 +9,8 @@ use crate::table::Table;
 use std::time::Instant;
 use unhitch_analysis::flame::{Drawing, Flame};
 use unhitch_analysis::lod::{Lane, Lanes, Screen};
-use unhitch_analysis::table::{Name, Of, PivotQuestion, Query, Selection, Stored, Words};
-use unhitch_analysis::{Analysis, Cancel, Rules};
+use unhitch_analysis::table::{Name, PivotQuestion, Query, Selection, Stored, Words};
+use unhitch_analysis::{Analysis, Cancel, Rules, StackKind};
 use unhitch_model::{ThreadId, Trace, Window};
 
 const SIZE: big::Size = big::Size {
@@ -135,12 +135,12 @@ fn views(table: &mut Table, analysis: &Analysis<'_>, lanes: &Lanes) -> anyhow::R
 
 fn flames(table: &mut Table, analysis: &Analysis<'_>) -> anyhow::Result<()> {
     let stored = Stored::new(analysis, Name::Samples, analysis.timeline.window());
-    flame(table, &stored, Of::Sample)?;
+    flame(table, &stored, StackKind::Sample)?;
     let stored = Stored::new(analysis, Name::Wakes, analysis.timeline.window());
-    flame(table, &stored, Of::Wake)
+    flame(table, &stored, StackKind::Wake)
 }
 
-fn flame(table: &mut Table, stored: &Stored<'_>, of: Of) -> anyhow::Result<()> {
+fn flame(table: &mut Table, stored: &Stored<'_>, kind: StackKind) -> anyhow::Result<()> {
     let drawing = Drawing {
         selection: Selection::default(),
         pixels: COLUMNS,
@@ -148,9 +148,9 @@ fn flame(table: &mut Table, stored: &Stored<'_>, of: Of) -> anyhow::Result<()> {
         inverted: false,
         modules: false,
     };
-    let (flame, ms) = rounds(|| Ok(Flame::new(stored, of, drawing, &Cancel::never())?))?;
+    let (flame, ms) = rounds(|| Ok(Flame::new(stored, kind, drawing, &Cancel::never())?))?;
     let what =
-        format!("  flame of {} stacks ({}), a million distinct: ms", flame.all_count, of.word());
+        format!("  flame of {} stacks ({}), a million distinct: ms", flame.all_count, kind.word());
     table.ours(&what, ms.to_string(), "≤ 500", Some(ms.median <= 500.0));
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Embeds the page, if it was built: every file of `ui/dist` becomes an entry of a table. Without
-//! it the crate builds all the same.
+//! Embeds the page, if it was built: every file of `ui/dist` becomes an entry of a table. The crate
+//! builds without it, too.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,8 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let ui = crate_folder.join("../../ui");
     let built = ui.join("dist");
-    // Of a path that is not there cargo thinks that it changed each time. So before anybody has run
-    // npm the folder around it is watched, in which something will then change; it is small until
-    // then.
+    // Cargo rebuilds each time if a watched path is missing. So until npm has run, watch the parent
+    // folder, which npm will change; it is small until then.
     let is_npm_run = ui.join("node_modules").exists();
     let watched =
         [(&built, built.exists() || is_npm_run), (&ui, ui.exists()), (&crate_folder, true)];

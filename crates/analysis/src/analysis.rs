@@ -2,8 +2,8 @@
 
 use crate::locks::kernel_locks::KernelLocks;
 use crate::samples::SampleIndex;
+use crate::stacks::Rules;
 use crate::stacks::classes::StackClasses;
-use crate::stacks::rules::Rules;
 use crate::timeline::cpus::CpuTimes;
 use crate::timeline::{Segment, State, Timeline};
 use crate::user_marks::{UserMark, user_marks};

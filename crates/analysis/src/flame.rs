@@ -1,85 +1,85 @@
 //! Flame graphs and icicles: where threads waited, from where they were woken, or what they
 //! executed, as one tree of functions.
 //!
-//! *Why from the top down:* of a million stacks most are narrower than a pixel where they differ.
-//! The stacks are parted function by function, and only parts that can be seen are parted further:
-//! what is not drawn is never built, and parts of different functions are parted on different
-//! cores.
+//! *Why top down:* most of a million stacks differ only where they are narrower than a pixel. So the
+//! stacks are split function by function, and only visible parts are split further. What is not
+//! drawn is never built, and parts of different functions are split on different cores.
 
 use crate::Analysis;
 use crate::cancel::{Cancel, Wanted};
-use crate::table::{Of, Selection, Stored};
+use crate::stacks::StackKind;
+use crate::table::{Selection, Stored};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{FrameId, NameId};
 
-/// Narrower nodes are merged: half a pixel.
+/// Minimum width of a node, pixels; narrower ones are merged.
 pub const CUT_PX: f64 = 0.5;
-/// Deeper frames are not drawn.
-const DEEPEST: usize = 512;
-/// Fewer stacks are not worth another core.
-const FEWEST: usize = 1 << 12;
+/// Maximum depth, frames.
+const MAX_DEPTH: usize = 512;
+/// Minimum stacks that are worth another core.
+const MIN_PARALLEL: usize = 1 << 12;
 
-/// What is drawn, and how wide.
+/// What to draw, and how wide.
 #[derive(Clone, Copy, Debug)]
 pub struct Drawing<'q> {
-    /// Which rows of the stored table.
+    /// The rows of the stored table.
     pub selection: Selection<'q>,
-    /// How many pixels the root has.
+    /// The width of the root, pixels.
     pub pixels: u32,
     /// The keys from the first level down to the node that fills the width; empty for all.
     pub root: &'q [i64],
-    /// Leaves first: an icicle of callers.
+    /// True to draw leaves first: an icicle of callers.
     pub inverted: bool,
-    /// Modules rather than functions.
+    /// True to draw modules rather than functions.
     pub modules: bool,
 }
 
-/// A node. The first has no parent and stands for everything.
+/// A node. The first has no parent and stands for all stacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// Index of its parent; none for the first.
+    /// The index of its parent; none for the first.
     pub parent: Option<u32>,
-    /// What tells it from its siblings; [`Node::OTHERS`] for those too narrow to draw.
+    /// Identifies it among its siblings; [`Node::OTHERS`] for those too narrow to draw.
     pub key: i64,
     /// The function or module.
     pub name: String,
     /// The module's file, empty where unknown.
     pub module: String,
-    /// True in the kernel.
+    /// True for kernel code.
     pub kernel: bool,
     /// The time of its stacks, nanoseconds.
     pub total_ns: u64,
-    /// Of that, where it is the last.
+    /// The part of that in which it is the last of the stack.
     pub self_ns: u64,
-    /// How many stacks.
+    /// The number of stacks.
     pub count: u64,
 }
 
 impl Node {
-    /// The key of the siblings that are merged.
+    /// The key of merged siblings.
     pub const OTHERS: i64 = -1;
     /// The key of the first node.
     pub const ALL: i64 = 0;
 }
 
-/// A tree, its nodes depth first, the widest child first.
+/// A tree: its nodes depth first, the widest child first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Flame {
-    /// The time of all stacks that were asked about.
+    /// The time of all stacks.
     pub all_ns: u64,
-    /// How many.
+    /// The number of all stacks.
     pub all_count: u64,
     /// The time of the node that fills the width.
     pub root_ns: u64,
     /// The nodes.
     pub nodes: Vec<Node>,
-    /// How many nodes were merged.
+    /// The number of merged nodes.
     pub merged: u64,
 }
 
-/// A distinct stack and what it weighs.
+/// A distinct stack, with its time and its number.
 #[derive(Clone, Copy)]
 struct Stack<'a> {
     frames: &'a [FrameId],
@@ -87,11 +87,11 @@ struct Stack<'a> {
     count: u64,
 }
 
-/// What a function or module is known by: a name's number, or that of a frame without a name.
+/// Identifies a function or module: the id of its name, or of a frame without a name.
 type Label = u32;
 const UNNAMED: Label = 1 << 31;
 
-/// A node while it grows, with what hangs below it, depth first.
+/// A node while the tree is built.
 struct Grown {
     depth: u32,
     label: Label,
@@ -103,32 +103,36 @@ struct Grown {
 
 struct Grower<'a> {
     labels: &'a [Label],
-    least_ns: u64,
+    min_ns: u64,
     inverted: bool,
     cancel: &'a Cancel,
 }
 
 impl Flame {
-    /// Draws the stacks of the rows of `stored`, which must be the table of `of`.
-    pub fn new(stored: &Stored<'_>, of: Of, drawing: Drawing<'_>, cancel: &Cancel) -> Wanted<Self> {
+    /// Draws the stacks of the rows of `stored`, which must be the table of `kind`.
+    pub fn new(
+        stored: &Stored<'_>,
+        kind: StackKind,
+        drawing: Drawing<'_>,
+        cancel: &Cancel,
+    ) -> Wanted<Self> {
         let analysis = stored.analysis();
         let labels = labels(analysis, drawing.modules);
         let mut stacks: Vec<Stack<'_>> = stored
-            .weights(of, drawing.selection, cancel)?
+            .weights(kind, drawing.selection, cancel)?
             .into_iter()
             .map(|(frames, count, ns)| Stack { frames, ns, count })
             .collect();
         let (all_ns, all_count) = sum(&stacks);
-        let mut grower =
-            Grower { labels: &labels, least_ns: 0, inverted: drawing.inverted, cancel };
-        // The way to the node that fills the width.
-        let mut way = Vec::new();
+        let mut grower = Grower { labels: &labels, min_ns: 0, inverted: drawing.inverted, cancel };
+        // The path to the node that fills the width.
+        let mut path = Vec::new();
         for (depth, key) in drawing.root.iter().enumerate() {
             let Some(label) = u32::try_from(key - 1).ok() else { break };
             stacks.retain(|stack| grower.label(stack, depth) == Some(label));
             let Some(first) = stacks.first() else { break };
             let (ns, count) = sum(&stacks);
-            way.push(Grown {
+            path.push(Grown {
                 depth: depth as u32 + 1,
                 label,
                 ns,
@@ -138,9 +142,8 @@ impl Flame {
             });
         }
         let (root_ns, _) = sum(&stacks);
-        grower.least_ns =
-            (root_ns as f64 * CUT_PX / f64::from(drawing.pixels.max(1))).ceil() as u64;
-        let (self_ns, below, merged) = grower.grow(&mut stacks, way.len())?;
+        grower.min_ns = (root_ns as f64 * CUT_PX / f64::from(drawing.pixels.max(1))).ceil() as u64;
+        let (self_ns, below, merged) = grower.grow(&mut stacks, path.len())?;
         let mut grown = vec![Grown {
             depth: 0,
             label: 0,
@@ -149,7 +152,7 @@ impl Flame {
             count: all_count,
             frame: None,
         }];
-        grown.extend(way);
+        grown.extend(path);
         if let Some(root) = grown.last_mut() {
             root.self_ns = self_ns;
         }
@@ -175,14 +178,14 @@ impl Grower<'_> {
         self.labels.get(self.frame(stack, depth)?.index()).copied()
     }
 
-    /// Parts stacks that agree in their first `depth` functions by the next one. Returns the time
-    /// of those that end here, the nodes below, and how many siblings were merged.
+    /// Splits stacks that agree in their first `depth` functions by the next one. Returns the time of
+    /// those that end here, the nodes below, and the number of merged siblings.
     fn grow(&self, stacks: &mut [Stack<'_>], depth: usize) -> Wanted<(u64, Vec<Grown>, u64)> {
         self.cancel.check()?;
-        if depth >= DEEPEST {
+        if depth >= MAX_DEPTH {
             return Ok((sum(stacks).0, Vec::new(), 0));
         }
-        let parts = self.part(stacks, depth);
+        let parts = self.split(stacks, depth);
         let ended_ns = parts.iter().find(|part| part.label.is_none()).map_or(0, |part| part.ns);
         let mut slices = Vec::new();
         let (mut rest, mut others) = (
@@ -195,7 +198,7 @@ impl Grower<'_> {
             rest = after;
             match part.label {
                 None => {}
-                Some(label) if part.ns.max(1) >= self.least_ns => slices.push((label, part, own)),
+                Some(label) if part.ns.max(1) >= self.min_ns => slices.push((label, part, own)),
                 Some(_) => {
                     (others.ns, others.count) =
                         (others.ns.saturating_add(part.ns), others.count + part.count);
@@ -217,8 +220,8 @@ impl Grower<'_> {
             nodes.extend(below);
             Ok((nodes, merged))
         };
-        let many =
-            slices.len() > 1 && slices.iter().map(|(_, part, _)| part.len).sum::<usize>() >= FEWEST;
+        let many = slices.len() > 1
+            && slices.iter().map(|(_, part, _)| part.len).sum::<usize>() >= MIN_PARALLEL;
         let grown: Vec<(Vec<Grown>, u64)> = match many {
             true => slices.into_par_iter().with_max_len(1).map(grow).collect::<Wanted<_>>()?,
             false => slices.into_iter().map(grow).collect::<Wanted<_>>()?,
@@ -232,27 +235,27 @@ impl Grower<'_> {
         Ok((ended_ns, nodes, merged))
     }
 
-    /// Brings stacks into the order of their parts: the heaviest first.
-    fn part(&self, stacks: &mut [Stack<'_>], depth: usize) -> Vec<Part> {
-        let mut places: FxHashMap<Option<Label>, u32> = FxHashMap::default();
+    /// Sorts stacks by their next function, the one with the most time first.
+    fn split(&self, stacks: &mut [Stack<'_>], depth: usize) -> Vec<Part> {
+        let mut numbers: FxHashMap<Option<Label>, u32> = FxHashMap::default();
         let mut parts: Vec<Part> = Vec::new();
         let mut part_of: Vec<u32> = Vec::with_capacity(stacks.len());
         let mut last = (None, u32::MAX);
         for stack in stacks.iter() {
             let label = self.label(stack, depth);
-            let place = if last.1 != u32::MAX && last.0 == label {
+            let number = if last.1 != u32::MAX && last.0 == label {
                 last.1
             } else {
-                *places.entry(label).or_insert_with(|| {
+                *numbers.entry(label).or_insert_with(|| {
                     parts.push(Part { label, len: 0, ns: 0, count: 0 });
                     parts.len() as u32 - 1
                 })
             };
-            last = (label, place);
-            let part = &mut parts[place as usize];
+            last = (label, number);
+            let part = &mut parts[number as usize];
             (part.len, part.ns, part.count) =
                 (part.len + 1, part.ns.saturating_add(stack.ns), part.count + stack.count);
-            part_of.push(place);
+            part_of.push(number);
         }
         if parts.len() > 1 {
             let mut order: Vec<u32> = (0..parts.len() as u32).collect();
@@ -280,7 +283,7 @@ impl Grower<'_> {
     }
 }
 
-/// Stacks that go on with the same function; without one, those that end.
+/// Stacks that continue with the same function; without a label, those that end.
 #[derive(Clone, Copy)]
 struct Part {
     label: Option<Label>,
@@ -295,8 +298,8 @@ fn sum(stacks: &[Stack<'_>]) -> (u64, u64) {
         .fold((0, 0), |(ns, count), stack| (stack.ns.saturating_add(ns), stack.count + count))
 }
 
-/// The label of every frame of the trace: of the function that the code is in, not those inlined
-/// into it.
+/// The label of every frame of the trace: the function that holds the code, not those inlined into
+/// it.
 fn labels(analysis: &Analysis<'_>, modules: bool) -> Vec<Label> {
     let trace = analysis.trace;
     let module = |frame: FrameId| {
@@ -319,7 +322,7 @@ fn labels(analysis: &Analysis<'_>, modules: bool) -> Vec<Label> {
 fn nodes(analysis: &Analysis<'_>, grown: Vec<Grown>, modules: bool) -> Vec<Node> {
     let trace = analysis.trace;
     let mut nodes: Vec<Node> = Vec::with_capacity(grown.len());
-    // The last node of each depth is the parent of what follows one deeper.
+    // The last node of each depth is the parent of the next nodes one level deeper.
     let mut parents: Vec<u32> = Vec::new();
     for one in grown {
         let depth = one.depth as usize;

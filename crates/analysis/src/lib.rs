@@ -33,9 +33,10 @@ pub use explain::{Cause, ChainLink, Explanation, Hop, LinkState, Operation, Piec
 pub use locks::{Release, StackWaits, lock_of, unclassified_waits};
 pub use patterns::{Evidence, Finding, Pattern};
 pub use samples::{HotInstruction, HotSpot, SampleIndex, Sampled, SelfSamples, self_samples};
-pub use stacks::classes::{StackClasses, WakeContext, WakeSource};
-pub use stacks::rules::{InterruptSource, Rules, RulesError, WaitClass};
 pub use stacks::text;
+pub use stacks::{
+    InterruptSource, Rules, RulesError, StackClasses, StackKind, WaitClass, WakeContext, WakeSource,
+};
 pub use timeline::cpus::{CpuTimes, Occupancy};
 pub use timeline::repair::repair;
 pub use timeline::{Segment, State, Timeline};

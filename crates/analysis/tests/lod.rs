@@ -47,7 +47,7 @@ fn told(analysis: &Analysis<'_>, lane: Lane) -> Vec<Told> {
 
 /// Compares a view with a walk over all slices.
 fn check(lane: Lane, told: &[Told], view: &View, screen: &Screen) {
-    let least = screen.shortest_whole_ns();
+    let least = screen.min_whole_ns();
     let (whole, small): (Vec<Told>, Vec<Told>) = told
         .iter()
         .filter(|slice| slice.window.overlaps(screen.window))

@@ -7,10 +7,10 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 use unhitch_analysis::flame::{Drawing, Flame, Node};
 use unhitch_analysis::table::{
-    Butterfly, Direction, Level, Line, Name, Of, PivotLevel, PivotQuestion, Query, Selection,
-    Stored, Value, Words,
+    Butterfly, Direction, GroupBy, Line, Name, PivotLevel, PivotQuestion, Query, Selection, Stored,
+    Value, Words,
 };
-use unhitch_analysis::{Analysis, Cancel, Rules, State};
+use unhitch_analysis::{Analysis, Cancel, Rules, StackKind, State};
 use unhitch_model::{ThreadId, Trace, Window};
 
 fn small_trace(switches: usize) -> Trace {
@@ -216,10 +216,13 @@ fn drawing(pixels: u32, root: &[i64], inverted: bool) -> Drawing<'_> {
 fn a_flame_graph_is_all_stacks_by_their_functions() {
     let trace = small_trace(3_000);
     let analysis = Analysis::new(&trace, &Rules::default());
-    for (of, inverted) in
-        [(Of::Sample, false), (Of::Sample, true), (Of::Wait, false), (Of::Wake, true)]
-    {
-        let stored = Stored::new(&analysis, of.table(), analysis.timeline.window());
+    for (of, inverted) in [
+        (StackKind::Sample, false),
+        (StackKind::Sample, true),
+        (StackKind::Wait, false),
+        (StackKind::Wake, true),
+    ] {
+        let stored = Stored::new(&analysis, Name::of_stacks(of), analysis.timeline.window());
         let flame = Flame::new(&stored, of, drawing(u32::MAX, &[], inverted), &Cancel::never())
             .expect("never given up");
         assert_eq!((flame.merged, flame.root_ns), (0, flame.all_ns));
@@ -272,8 +275,9 @@ fn sampled_stacks_are_where_they_were_counted() {
         }
     }
     let stored = Stored::new(&analysis, Name::Samples, window);
-    let flame = Flame::new(&stored, Of::Sample, drawing(u32::MAX, &[], false), &Cancel::never())
-        .expect("never given up");
+    let flame =
+        Flame::new(&stored, StackKind::Sample, drawing(u32::MAX, &[], false), &Cancel::never())
+            .expect("never given up");
     assert_eq!(
         paths(&flame)
             .into_iter()
@@ -285,8 +289,9 @@ fn sampled_stacks_are_where_they_were_counted() {
     let first = &flame.nodes[1];
     let second = flame.nodes.iter().find(|node| node.parent == Some(1)).expect("a child");
     let root = [first.key, second.key];
-    let rooted = Flame::new(&stored, Of::Sample, drawing(u32::MAX, &root, false), &Cancel::never())
-        .expect("never given up");
+    let rooted =
+        Flame::new(&stored, StackKind::Sample, drawing(u32::MAX, &root, false), &Cancel::never())
+            .expect("never given up");
     assert_eq!((rooted.root_ns, rooted.all_ns), (second.total_ns, flame.all_ns));
     let prefix = [first.name.clone(), second.name.clone()];
     let own: Vec<_> =
@@ -303,7 +308,7 @@ fn sampled_stacks_are_where_they_were_counted() {
     let selection = Selection { threads: &threads, ..Selection::default() };
     let own = Flame::new(
         &stored,
-        Of::Sample,
+        StackKind::Sample,
         Drawing { selection, ..drawing(100, &[], false) },
         &Cancel::never(),
     )
@@ -313,7 +318,8 @@ fn sampled_stacks_are_where_they_were_counted() {
         analysis.samples.of_thread(&trace, ThreadId(1), window).len()
     );
     // The butterfly of the same function.
-    let (question, all) = ((Of::Sample, Level::Function, Direction::Callees), Selection::default());
+    let (question, all) =
+        ((StackKind::Sample, GroupBy::Function, Direction::Callees), Selection::default());
     let wing = Butterfly::of(&stored, question, &first.name, all, &Cancel::never())
         .expect("never given up")
         .expect("it is there");

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 use unhitch_analysis::table::{
-    Butterfly, Direction, Level, Name, Of, Query, Question, Ranking, Table, Words,
+    Butterfly, Direction, GroupBy, Name, Query, Ranking, StackQuestion, Table, Words,
 };
-use unhitch_analysis::{Analysis, Rules};
+use unhitch_analysis::{Analysis, Rules, StackKind};
 use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};
 
 mod scene;
@@ -275,11 +275,11 @@ fn a_function_counts_once_however_often_a_stack_has_it() {
     let trace = recursive();
     let analysis = Analysis::new(&trace, &Rules::default());
     let query = Query::new(Name::Wakes, Words::default()).unwrap();
-    let question = Question {
-        of: Of::Wake,
+    let question = StackQuestion {
+        kind: StackKind::Wake,
         query: &query,
         window: analysis.timeline.window(),
-        level: Level::Function,
+        by: GroupBy::Function,
     };
     let ranking = Ranking::new(&analysis, question);
     assert_eq!((ranking.all_count, ranking.all_total_ns), (2, 800_000));
@@ -329,7 +329,7 @@ fn a_function_counts_once_however_often_a_stack_has_it() {
             .collect::<Vec<_>>(),
         [("walk", 500_000), ("other", 300_000)]
     );
-    let modules = Ranking::new(&analysis, Question { level: Level::Module, ..question });
+    let modules = Ranking::new(&analysis, StackQuestion { by: GroupBy::Module, ..question });
     assert_eq!(modules.ranking.iter().map(|ranked| ranked.count).collect::<Vec<_>>(), [2, 2]);
 }
 

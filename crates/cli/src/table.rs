@@ -9,7 +9,7 @@ use crate::{load, selection};
 use anyhow::bail;
 use unhitch_analysis::Analysis;
 use unhitch_analysis::table::{
-    self, Butterfly, Direction, Fit, Query, Question, Ranking, Table, Words,
+    self, Butterfly, Direction, Fit, Query, Ranking, StackQuestion, Table, Words,
 };
 use unhitch_analysis::wording::recording;
 
@@ -55,16 +55,19 @@ pub fn table(args: &TableArgs) -> anyhow::Result<Done> {
 /// Prints the callers or callees of a function, or ranks all functions.
 pub fn butterfly(args: &ButterflyArgs, direction: Direction) -> anyhow::Result<Done> {
     let command = if direction == Direction::Callers { "callers" } else { "callees" };
-    let query =
-        Query::new(args.of.table(), Words { filter: args.filter.as_deref(), ..Words::default() });
+    let query = Query::new(
+        table::Name::of_stacks(args.of),
+        Words { filter: args.filter.as_deref(), ..Words::default() },
+    );
     let query = query.unwrap_or_else(|error| wrong_usage(command, &error));
     let rules = load::rules(&args.rules)?;
     let trace = load::trace(&args.trace, For::of(args.json))?;
     let analysis = Analysis::new(&trace, &rules);
     let window = selection::window(args.window, &trace, trace.extent())?;
-    let question = Question { of: args.of, query: &query, window, level: args.by };
-    let lacking =
-        args.of.table().needs().and_then(|what| recording::not_recorded(&trace, what, ""));
+    let question = StackQuestion { kind: args.of, query: &query, window, by: args.by };
+    let lacking = table::Name::of_stacks(args.of)
+        .needs()
+        .and_then(|what| recording::not_recorded(&trace, what, ""));
     match &args.function {
         None if lacking.is_some() && !args.json => print(&lacking.unwrap_or_default())?,
         None => {

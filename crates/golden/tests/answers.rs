@@ -6,9 +6,10 @@ mod seen;
 
 use seen::Seen;
 use std::collections::BTreeMap;
+use unhitch_analysis::StackKind;
 use unhitch_analysis::answer::{self, ClauseKind};
 use unhitch_analysis::patterns::{Evidence, Pattern};
-use unhitch_analysis::table::{self, Butterfly, Direction, Level, Of, Question, Words};
+use unhitch_analysis::table::{self, Butterfly, Direction, GroupBy, Name, StackQuestion, Words};
 use unhitch_analysis::user_marks::{self, UserMark};
 use unhitch_analysis::wording::{Event, Reference, units};
 use unhitch_analysis::{Analysis, What, self_samples};
@@ -213,9 +214,9 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
 /// The question that solved it: which function is on the stacks that wake somebody, and how much
 /// waiting did these wake-ups end?
 fn callers_of_the_release(figures: &MouseFigures, analysis: &Analysis<'_>, window: Window) {
-    let query =
-        table::Query::new(Of::Wake.table(), Words::default()).expect("a query for all rows");
-    let question = Question { of: Of::Wake, query: &query, window, level: Level::Function };
+    let query = table::Query::new(Name::Wakes, Words::default()).expect("a query for all rows");
+    let question =
+        StackQuestion { kind: StackKind::Wake, query: &query, window, by: GroupBy::Function };
     let butterfly = Butterfly::new(analysis, question, Direction::Callers, "NtGdiCloseProcess")
         .expect("it is on a stack");
     assert_eq!((butterfly.tree.count, butterfly.tree.total_ns), (figures.wakes, figures.waited_ns));

@@ -6,9 +6,9 @@ mod seen;
 use seen::Seen;
 use unhitch_analysis::flame::{Drawing, Flame};
 use unhitch_analysis::lod::{Lane, Lanes, Screen, View};
-use unhitch_analysis::table::{Name, Of, Query, Selection, Stored, Table, Words};
+use unhitch_analysis::table::{Name, Query, Selection, Stored, Table, Words};
 use unhitch_analysis::user_marks::MarkKind;
-use unhitch_analysis::{Analysis, Cancel, Rules, answer};
+use unhitch_analysis::{Analysis, Cancel, Rules, StackKind, answer};
 use unhitch_analysis::{Query as Wanted, StallKind};
 use unhitch_etl_writer::{
     Guid, Header, Image, KernelEvent, Options, Process, Rundown, ThreadFacts, Writer, clr,
@@ -241,7 +241,7 @@ fn flame(samples: &Stored<'_>) -> Flame {
         root: &[],
         pixels: 1_000,
     };
-    Flame::new(samples, Of::Sample, drawing, &Cancel::default()).unwrap()
+    Flame::new(samples, StackKind::Sample, drawing, &Cancel::default()).unwrap()
 }
 
 #[test]

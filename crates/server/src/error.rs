@@ -1,8 +1,7 @@
-//! What can go wrong between the page and the server, and how it is told: a status, a sentence, a
+//! What can go wrong between the page and the server. A request gets a status, a sentence and a
 //! hint.
 //!
-//! *Why paths are not in it:* what a request is told must not say where on the machine the traces
-//! lie.
+//! *Why no paths:* a request must not learn where on the machine the traces are.
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -20,59 +19,59 @@ pub enum Error {
     Parameter {
         /// Its name.
         parameter: &'static str,
-        /// What was sent, cut when long.
+        /// What was sent, shortened.
         found: String,
-        /// What could have been.
+        /// What is accepted.
         expected: String,
     },
     /// A table's query, a filter or a search expression cannot be used.
     #[error("{0}")]
     Query(String),
     /// No token, or a wrong one.
-    #[error("this server answers only to who has its address")]
+    #[error("this server answers only requests with its token")]
     Token,
     /// `Host` or `Origin` is not this server's.
-    #[error("{0} is not this server's")]
+    #[error("the request's {0} is not this server's")]
     Foreign(&'static str),
-    /// A request that changes something does not say where it comes from.
-    #[error("no Origin")]
+    /// A request that changes something has no `Origin`.
+    #[error("the Origin header is missing")]
     NoOrigin,
-    /// There is no such thing.
+    /// It does not exist.
     #[error("no such {0}")]
     NotFound(&'static str),
-    /// A trace of that name is there already.
-    #[error("there is a trace of that name already")]
+    /// A trace of that name exists.
+    #[error("a trace of that name already exists")]
     Taken,
     /// The server shows one file, not a folder.
-    #[error("one file is shown here, not a folder")]
+    #[error("this server shows one file, not a folder")]
     Single,
-    /// Only a container has a place for it.
+    /// Only a `.hitch` file can store it.
     #[error("{0}")]
     Refused(&'static str),
     /// An upload is too large.
     #[error("the file is larger than {limit}")]
     TooLarge {
-        /// The most that is taken.
+        /// The maximum size.
         limit: String,
     },
-    /// A file is no trace, or too damaged.
+    /// A file is not a trace, or is too damaged.
     #[error("{0}")]
     Unreadable(String),
-    /// It takes longer than a request may.
+    /// The trace is not ready yet, and the request cannot wait any longer.
     #[error("the trace is still being read")]
     NotReady,
-    /// The page has gone away or asked for something else.
-    #[error("nobody waits for this any more")]
+    /// The page is gone, or has asked for something else.
+    #[error("the request was cancelled")]
     Cancelled,
-    /// A defect of ours; the trace stays open.
-    #[error("this question could not be answered")]
+    /// A bug in the server; the trace stays open.
+    #[error("the server failed to answer this request")]
     Broken,
     /// A file or socket.
     #[error("{what}")]
     Io {
-        /// What was tried.
+        /// What failed.
         what: &'static str,
-        /// Why it failed.
+        /// Why.
         source: io::Error,
     },
 }
@@ -99,21 +98,21 @@ impl Error {
 
     fn hint(&self) -> &'static str {
         match self {
-            Self::Token => "Open the address that `unhitch view` printed, with its token.",
+            Self::Token => "Open the address that `unhitch view` printed, including the token.",
             Self::Foreign(_) => {
                 "Open the address that `unhitch view` printed, in this machine's browser."
             }
             Self::NoOrigin => "Send the Origin header, or the token as `Authorization: Bearer`.",
-            Self::Taken => "Choose another name; nothing is ever overwritten.",
+            Self::Taken => "Choose another name. The server never overwrites a file.",
             Self::Single => "Start `unhitch view` with a folder.",
             Self::TooLarge { .. } => {
-                "Put the file into the folder yourself; files that are there are opened at any size."
+                "Copy the file into the folder yourself. Files in the folder may have any size."
             }
             Self::Unreadable(_) => {
-                "A trace is a NAME.hitch of `unhitch`, a perf.data file, or an .etl file of Windows, zipped or not."
+                "A trace is a NAME.hitch of `unhitch`, a perf.data file, or a Windows .etl file, zipped or not."
             }
-            Self::NotReady => "Ask again in a moment; `status` says how far it is.",
-            Self::Broken => "Please report it; `unhitch view` printed what happened.",
+            Self::NotReady => "Try again in a moment. `status` shows the progress.",
+            Self::Broken => "Please report this bug, with what `unhitch view` printed.",
             _ => "",
         }
     }

@@ -1,11 +1,12 @@
-//! Who may ask: only the browser of the person at this machine, on this server's own page.
+//! Access control: only the browser of the person at this machine may send requests, from this
+//! server's own page.
 //!
 //! Any program and any web page on this machine can reach a port on loopback. So every request must
-//! carry the token (a cookie, or a bearer token), must be addressed to this server by a loopback
-//! name (or a foreign name that was made to resolve here could read everything: DNS rebinding), and
-//! must not come from another page. *Why the token is not left in the address:* addresses end up in
-//! histories and screenshots; what is set instead is a cookie that no script reads and no other
-//! site's link sends.
+//! carry the token (a cookie, or a bearer token), must address this server by a loopback name
+//! (otherwise a foreign name made to resolve here could read everything: DNS rebinding), and must not
+//! come from another page. *Why the token does not stay in the address:* addresses end up in
+//! histories and screenshots. It becomes a cookie that scripts cannot read and other sites' links do
+//! not send.
 
 use crate::{Error, page};
 use axum::extract::{Request, State};
@@ -15,11 +16,11 @@ use axum::response::{IntoResponse, Response};
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// What the page may load: its own files and nothing else.
+/// The page may load its own files and nothing else.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; font-src 'self'; \
     connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// What a request must show to be let in.
+/// What a request must prove to be admitted.
 pub(crate) struct Gate {
     port: u16,
     token: String,
@@ -69,14 +70,14 @@ impl Gate {
                 return Err(Error::Foreign("Origin"));
             }
         }
-        // Newer browsers say so even where they send no Origin: another page embeds ours, or
-        // fetches from it.
-        let said = |name: &str| {
+        // Newer browsers send these headers even without an Origin. They show that another page
+        // embeds ours, or fetches from it.
+        let header_text = |name: &str| {
             headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
         };
-        let foreign = matches!(said("sec-fetch-site"), "cross-site" | "same-site");
-        let navigates =
-            said("sec-fetch-mode") == "navigate" && said("sec-fetch-dest") == "document";
+        let foreign = matches!(header_text("sec-fetch-site"), "cross-site" | "same-site");
+        let navigates = header_text("sec-fetch-mode") == "navigate"
+            && header_text("sec-fetch-dest") == "document";
         if foreign
             && !(navigates
                 && request.method() == Method::GET
@@ -87,7 +88,7 @@ impl Gate {
         Ok(())
     }
 
-    /// Whether the headers carry the token, and whether as a program does.
+    /// Whether the headers carry the token, and whether as a bearer token, as programs send it.
     fn token_in(&self, headers: &HeaderMap) -> (bool, bool) {
         let text = |name| {
             headers.get_all(name).iter().filter_map(|value: &HeaderValue| value.to_str().ok())
@@ -101,21 +102,21 @@ impl Gate {
         (bearer || cookies.any(|(key, value)| key == name && self.is_token(value)), bearer)
     }
 
-    /// Compares in a time that does not depend on how much is right.
+    /// Compares in constant time: it must not depend on how much of the token is right.
     fn is_token(&self, token: &str) -> bool {
         let differences =
             self.token.bytes().zip(token.bytes()).fold(0, |found, (a, b)| found | (a ^ b));
         token.len() == self.token.len() && differences == 0
     }
 
-    /// Cookies are shared by all ports of a host, so the port is in the name.
+    /// All ports of a host share cookies, so the port is in the name.
     fn cookie_name(&self) -> String {
         format!("unhitch-{}", self.port)
     }
 }
 
-/// Lets a request through to the routes, or refuses it; completes what is answered with the headers
-/// that keep a browser from doing more.
+/// Passes a request on to the routes, or refuses it. Adds the headers that restrict what a browser
+/// does with the answer.
 pub(crate) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next: Next) -> Response {
     let is_api = request.uri().path().starts_with("/api/");
     let mut response = match admit(&gate, &request) {
@@ -141,7 +142,7 @@ pub(crate) async fn guard(State(gate): State<Arc<Gate>>, request: Request, next:
     response
 }
 
-/// Who is refused does not keep a connection.
+/// A refused request closes its connection.
 fn closing(mut response: Response) -> Response {
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response

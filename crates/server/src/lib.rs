@@ -1,10 +1,9 @@
-//! The page of Unhitch, and what it asks for: HTTP on loopback, for one person, about the traces of
-//! one folder.
+//! The server of Unhitch's page: HTTP on loopback, for one person, about the traces of one folder.
 //!
-//! The page gets one screen of data at a time; traces stay here, each owned by a thread of its own
-//! ([`opened`]) that reads it, builds its lanes, answers, and looks for its stalls last, so that
-//! there is something to see at once. Who may ask is the business of [`gate`]; which files there
-//! are, of [`shelf`]. The routes are specified in `docs/page-protocol.md`.
+//! The page gets one screen of data at a time. Traces stay here, each owned by a thread of its own
+//! ([`opened`]) that reads it, builds its lanes, answers, and searches for its stalls last, so that
+//! there is something to see at once. [`gate`] decides which requests are admitted, [`trace_folder`]
+//! which files there are. `docs/page-protocol.md` specifies the routes.
 
 mod connections;
 mod error;
@@ -17,7 +16,7 @@ mod params;
 mod peer;
 mod report;
 mod routes;
-mod shelf;
+mod trace_folder;
 
 pub use error::Error;
 pub use report::report;
@@ -25,23 +24,23 @@ pub use report::report;
 use gate::Gate;
 use routes::App;
 use serde_json::Value;
-use shelf::Shelf;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use trace_folder::TraceFolder;
 use unhitch_analysis::Rules;
 use unhitch_model::Trace;
 
-/// Larger uploads are refused, unless told otherwise: 4 GiB.
+/// Default maximum size of an upload: 4 GiB.
 pub const UPLOAD_LIMIT_BYTES: u64 = 4 << 30;
 
-/// Reads a trace and names its frames; or says why not.
+/// Reads a trace and names its frames, or returns why it cannot.
 pub type Open = dyn Fn(&Path) -> Result<Trace, String> + Send + Sync;
-/// Says on which instructions of a function the samples are, as `unhitch hot --json` does; or why
-/// it cannot.
+/// Lists the instructions of a function with their samples, like `unhitch hot --json`, or returns
+/// why it cannot.
 pub type Listing = dyn Fn(&Trace, &ListingQuestion<'_>) -> Result<Value, String> + Send + Sync;
 
-/// What the server needs done that takes more than analysis: reading files, names and machine code.
+/// What the server needs beyond analysis: reading files, function names and machine code.
 pub struct Tools {
     /// Reads a trace.
     pub open: Box<Open>,
@@ -51,12 +50,12 @@ pub struct Tools {
     pub rules: Rules,
 }
 
-/// Which instructions are listed, with which samples.
+/// Which function to list, with which samples.
 #[derive(Clone, Copy, Debug)]
 pub struct ListingQuestion<'a> {
-    /// The function, as `unhitch hot --function` has it.
+    /// The function, as in `unhitch hot --function`.
     pub function: &'a str,
-    /// The samples that are looked at, as indices of the trace's.
+    /// The samples to count, as indices of the trace's samples.
     pub samples: &'a [usize],
 }
 
@@ -66,29 +65,29 @@ pub struct Config {
     pub path: PathBuf,
     /// The port; 0 for any that is free.
     pub port: u16,
-    /// The largest upload, bytes.
+    /// Maximum size of an upload, bytes.
     pub upload_limit_bytes: u64,
     /// What the server cannot do itself.
     pub tools: Tools,
 }
 
-/// A server that listens and does not answer yet.
+/// A server that listens, but does not answer yet.
 pub struct Server {
     listener: TcpListener,
     app: Arc<App>,
 }
 
 impl Server {
-    /// Takes a port on 127.0.0.1, and on nothing else.
+    /// Takes a port on 127.0.0.1 and on no other address.
     ///
     /// # Errors
     /// When there is no such trace or folder, or the port is taken.
     pub fn bind(config: Config) -> Result<Self, Error> {
-        let shelf = Shelf::new(&config.path)?;
+        let folder = TraceFolder::new(&config.path)?;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, config.port))
             .map_err(Error::io("listening on 127.0.0.1"))?;
         let port = listener.local_addr().map_err(Error::io("listening on 127.0.0.1"))?.port();
-        let app = App::new(shelf, Gate::new(port)?, config.tools, config.upload_limit_bytes);
+        let app = App::new(folder, Gate::new(port)?, config.tools, config.upload_limit_bytes);
         Ok(Self { listener, app: Arc::new(app) })
     }
 
@@ -108,7 +107,7 @@ impl Server {
     /// When the socket breaks.
     pub fn run(self) -> Result<(), Error> {
         self.listener.set_nonblocking(true).map_err(Error::io("the socket"))?;
-        // One thread for the network: what takes time is done by the traces' own threads.
+        // One thread is enough for the network: the traces' own threads do what takes time.
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

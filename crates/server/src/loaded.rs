@@ -1,4 +1,4 @@
-//! A trace with what is computed from it, and how its parts are told to the page.
+//! A trace with everything computed from it, and its parts as JSON for the page.
 
 use crate::{Error, Tools};
 use rayon::ThreadPool;
@@ -6,16 +6,15 @@ use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use unhitch_analysis::lod::Lanes;
 use unhitch_analysis::table::{Name, Stored};
-use unhitch_analysis::{Analysis, Cancel, Wanted, answer};
-use unhitch_analysis::{Query, Stall};
+use unhitch_analysis::{Analysis, Cancel, Query, StackKind, Stall, Wanted, answer, text};
 use unhitch_model::{Process, StackId, Thread, ThreadId, Time, Trace, Window};
 
-/// So many tables are kept,
-const MOST_TABLES: usize = 8;
-/// and of large ones fewer.
-const MOST_TABLE_BYTES: usize = 1 << 30;
+/// Maximum tables kept.
+const MAX_TABLES: usize = 8;
+/// Maximum memory of the tables kept, bytes; one table is kept whatever its size.
+const MAX_TABLE_BYTES: usize = 1 << 30;
 
-/// What questions are asked of.
+/// An opened trace, which answers questions.
 pub(crate) struct Loaded<'t> {
     pub trace: &'t Trace,
     pub analysis: &'t Analysis<'t>,
@@ -23,35 +22,13 @@ pub(crate) struct Loaded<'t> {
     pub lanes: Lanes,
     stalls: OnceLock<Arc<Vec<Stall>>>,
     uses: OnceLock<Vec<[bool; 3]>>,
-    /// Tables that were asked about, most recently last.
+    /// Tables in the order of their last use, the most recent last.
     tables: Mutex<Vec<(Name, Window, Arc<Stored<'t>>)>>,
-    /// For questions about lanes: they must not wait behind others on the shared threads.
+    /// Threads for questions about lanes, which must not queue behind others on the shared threads.
     screens: ThreadPool,
-    /// For the search for stalls, which keeps all threads that it has busy for long, and yields to
-    /// all others.
+    /// Threads for the search for stalls, which keeps all of them busy for long, and yields to
+    /// everything else.
     judging: ThreadPool,
-}
-
-/// Whose stack it is, which decides which of its frames mean something.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum StackOf {
-    Wait,
-    Wake,
-    Sample,
-}
-
-impl StackOf {
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Wait => "wait",
-            Self::Wake => "wake",
-            Self::Sample => "sample",
-        }
-    }
-
-    pub fn of_word(word: &str) -> Option<Self> {
-        [Self::Wait, Self::Wake, Self::Sample].into_iter().find(|of| of.word() == word)
-    }
 }
 
 impl<'t> Loaded<'t> {
@@ -80,18 +57,18 @@ impl<'t> Loaded<'t> {
         })
     }
 
-    /// Works out what is to be seen next, beside everything else that is going on.
+    /// Computes what the user waits to see, in parallel with everything else.
     pub fn at_once<R: Send>(&self, work: impl FnOnce() -> R + Send) -> R {
         self.screens.install(work)
     }
 
     /// Builds what the first screen shows.
     pub fn prepare(&self) {
-        // Never given up: whoever opened the trace wants to see it.
+        // Never cancelled: the user who opened the trace wants to see it.
         let _ = self.lanes.prepare_cpus(self.analysis, &Cancel::never());
     }
 
-    /// A table of a window, kept for the next question about it.
+    /// The table of a window, kept for the next question about it.
     pub fn table(&self, name: Name, window: Window, cancel: &Cancel) -> Wanted<Arc<Stored<'t>>> {
         let find = |kept: &mut Vec<(Name, Window, Arc<Stored<'t>>)>| {
             let at = kept.iter().position(|(known, of, _)| (*known, *of) == (name, window))?;
@@ -105,7 +82,7 @@ impl<'t> Loaded<'t> {
         }
         cancel.check()?;
         let stored = Arc::new(match name {
-            // The same that the answers are about, whatever the window: a search takes long.
+            // The stalls already found, whatever the window: a new search would take long.
             Name::Stalls => {
                 Stored::of_stalls(self.analysis, Arc::clone(self.find_stalls()), window)
             }
@@ -119,13 +96,13 @@ impl<'t> Loaded<'t> {
         let bytes = |kept: &[(Name, Window, Arc<Stored<'t>>)]| {
             kept.iter().map(|(.., stored)| stored.bytes()).sum::<usize>()
         };
-        while kept.len() > MOST_TABLES || kept.len() > 1 && bytes(&kept) > MOST_TABLE_BYTES {
+        while kept.len() > MAX_TABLES || kept.len() > 1 && bytes(&kept) > MAX_TABLE_BYTES {
             kept.remove(0);
         }
         Ok(stored)
     }
 
-    /// What the list of traces says of it.
+    /// What the list of traces shows of it.
     pub fn facts(&self) -> Map<String, Value> {
         let meta = &self.trace.meta;
         let facts = [
@@ -138,24 +115,24 @@ impl<'t> Loaded<'t> {
         facts.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
     }
 
-    /// CPUs of the machine, as far as is known.
+    /// The number of CPUs of the machine, as far as known.
     pub fn cpus(&self) -> usize {
         self.analysis.cpus.cpus().max(usize::from(self.trace.meta.cpus))
     }
 
-    /// The stalls, looked for once; who asks meanwhile waits.
+    /// The stalls, searched for once. A question that comes meanwhile waits.
     fn find_stalls(&self) -> &Arc<Vec<Stall>> {
         self.stalls.get_or_init(|| {
             self.judging.install(|| {
-                // While somebody looks at the first screen: whichever thread is scrolled to next is
-                // then there.
+                // While the user looks at the first screen, build the lanes of all threads: any of
+                // them may be scrolled to next.
                 let _ = self.lanes.prepare_threads(self.analysis, &Cancel::never());
                 Arc::new(unhitch_analysis::diagnose(self.analysis, &Query::default()))
             })
         })
     }
 
-    /// Finds the stalls; what the list of traces says of the worst.
+    /// Finds the stalls; returns what the list of traces shows of the worst.
     pub fn judge(&self) -> Value {
         let Some(worst) = self.find_stalls().first() else {
             return json!({ "text": null, "severity": 0 });
@@ -170,24 +147,24 @@ impl<'t> Loaded<'t> {
         })
     }
 
-    /// There will be none.
+    /// The search failed: there are no stalls.
     pub fn judge_failed(&self) -> Value {
         self.stalls.get_or_init(Arc::default);
         json!({ "text": "the search for stalls failed", "severity": 0 })
     }
 
-    /// The stalls, worst first; none before they were found.
+    /// The stalls, worst first; none until they are found.
     pub fn stalls(&self) -> Option<&[Stall]> {
         self.stalls.get().map(|stalls| stalls.as_slice())
     }
 
-    /// The stall with an id of the page: 1 is the worst.
+    /// The stall with the page's id: 1 is the worst.
     pub fn stall(&self, id: usize) -> Result<&Stall, Error> {
         let stalls = self.stalls().ok_or(Error::NotReady)?;
         id.checked_sub(1).and_then(|index| stalls.get(index)).ok_or(Error::NotFound("stall"))
     }
 
-    /// The window that the page shows: the one that all CPUs cover.
+    /// The window that the page shows: the span that all CPUs cover.
     pub fn window(&self) -> Window {
         self.analysis.timeline.window()
     }
@@ -197,12 +174,12 @@ impl<'t> Loaded<'t> {
         offset(self.trace.origin(), time)
     }
 
-    /// A time of the page as the trace has it.
+    /// A time of the page on the trace's clock.
     pub fn time(&self, offset_ns: i64) -> Time {
         Time::from_nanos(self.trace.origin().nanos().saturating_add_signed(offset_ns))
     }
 
-    /// For each stack whether it is one of waits, of wake-ups, of samples.
+    /// For each stack, whether waits, wake-ups and samples have it.
     pub fn stack_uses(&self) -> &[[bool; 3]] {
         self.uses.get_or_init(|| {
             let mut uses = vec![[false; 3]; self.trace.stacks.len()];
@@ -224,10 +201,10 @@ impl<'t> Loaded<'t> {
         })
     }
 
-    /// A thread as it is told; ids that nobody knows are -1.
+    /// A thread as JSON; unknown ids are -1.
     pub fn who(&self, thread: ThreadId, at: Time) -> Value {
         let process = self.trace.threads.process_of(thread);
-        // As tools on Windows have it.
+        // As Windows tools show it.
         let number = |id: u32, unknown: u32| if id == unknown { -1 } else { i64::from(id) };
         json!({
             "thread": thread.0,
@@ -239,44 +216,34 @@ impl<'t> Loaded<'t> {
         })
     }
 
-    /// A stack as it is told; null for none.
-    pub fn stack(&self, of: StackOf, stack: StackId) -> Value {
+    /// A stack as JSON; null for none.
+    pub fn stack(&self, kind: StackKind, stack: StackId) -> Value {
         if stack == StackId::EMPTY {
             return Value::Null;
         }
-        json!({ "stack": stack.0, "kind": of.word(), "told": self.told(of, stack) })
+        let text = self.stack_text(kind, stack);
+        json!({ "stack": stack.0, "kind": kind.word(), "told": text })
     }
 
     /// A stack on one line.
-    pub fn told(&self, of: StackOf, stack: StackId) -> String {
-        match of {
-            StackOf::Wait | StackOf::Sample => {
-                unhitch_analysis::text::stack_text(self.analysis, stack)
-            }
-            StackOf::Wake => {
-                let own = self.analysis.stacks.own_frames(self.trace, stack);
-                if own.len() == self.trace.stacks.frames_of(stack).len() {
-                    return unhitch_analysis::text::stack_text(self.analysis, stack);
-                }
-                // Of an interrupt, not what it interrupted.
-                let mut names: Vec<String> =
-                    own.iter().filter_map(|&frame| self.trace.frame_names(frame).pop()).collect();
-                names.reverse();
-                names.join(" → ")
-            }
+    pub fn stack_text(&self, kind: StackKind, stack: StackId) -> String {
+        let own = self.analysis.stacks.own_frames(self.trace, stack);
+        let is_whole = own.len() == self.trace.stacks.frames_of(stack).len();
+        if kind != StackKind::Wake || is_whole {
+            return text::stack_text(self.analysis, stack);
         }
+        // The interrupt without the bystander.
+        let mut names: Vec<String> =
+            own.iter().filter_map(|&frame| self.trace.frame_names(frame).pop()).collect();
+        names.reverse();
+        names.join(" → ")
     }
 
     /// A stack as a cell of a table: the innermost functions.
-    pub fn briefly(&self, of: StackOf, stack: StackId) -> Value {
-        let facts = &self.analysis.stacks;
-        let all = match of {
-            StackOf::Wake => facts.own_frames(self.trace, stack),
-            StackOf::Wait | StackOf::Sample => self.trace.stacks.frames_of(stack),
-        };
-        let noise = if of == StackOf::Sample { 0 } else { facts.noise_len(stack).min(all.len()) };
-        let kernel_len = self.trace.stacks.kernel_len(stack).saturating_sub(noise);
-        json!({ "stack": stack.0, "kind": of.word(), "told": unhitch_analysis::text::brief_stack_text(self.analysis, &all[noise..], kernel_len) })
+    pub fn brief_stack(&self, kind: StackKind, stack: StackId) -> Value {
+        let (frames, kernel_len) = self.analysis.stacks.trimmed(self.trace, kind, stack);
+        let text = text::brief_stack_text(self.analysis, frames, kernel_len);
+        json!({ "stack": stack.0, "kind": kind.word(), "told": text })
     }
 
     /// A thread of this trace.
@@ -289,10 +256,10 @@ impl<'t> Loaded<'t> {
     }
 }
 
-/// Leaves the calling thread a tenth of the CPU time that others want as well, where threads have a
-/// priority of their own.
+/// Reduces the calling thread to about a tenth of the CPU time that others compete for, where
+/// threads have priorities of their own.
 fn yield_to_others() {
-    // Refused, it takes more from the others.
+    // If refused, the thread takes more from the others.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::setpriority_process(None, 10);
 }

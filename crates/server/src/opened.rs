@@ -1,10 +1,10 @@
-//! An opened trace: one thread owns the trace and everything computed from it, a few more answer
+//! An opened trace: one thread owns the trace and everything computed from it, and a few more answer
 //! questions about it.
 //!
-//! *Why a thread owns it:* an analysis borrows its trace, so both live on one stack, for as long as
-//! somebody may ask; questions come to them as closures. *Why not the runtime's own blocking
-//! threads:* when a trace is closed all of its memory goes with its thread, and a question that
-//! breaks takes nothing with it.
+//! *Why a thread owns it:* an analysis borrows its trace, so both live on one stack for as long as
+//! there can be questions, which come to them as closures. *Why not the runtime's blocking threads:*
+//! when a trace is closed, all of its memory goes with its thread, and a question that panics breaks
+//! nothing else.
 
 use crate::loaded::Loaded;
 use crate::{Error, Tools};
@@ -18,29 +18,30 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 use unhitch_analysis::{Analysis, Cancel};
 
-/// A request waits so long for a trace to be read before it is told to ask again.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// Questions answered at once, at least and at most.
-const LEAST_WORKERS: usize = 2;
-const MOST_WORKERS: usize = 8;
-/// What is guessed of the speed of reading, for the progress that is shown.
+/// Maximum time that a request waits for a trace to be read; then it is asked to try again.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+/// Minimum threads that answer questions.
+const MIN_WORKERS: usize = 2;
+/// Maximum threads that answer questions.
+const MAX_WORKERS: usize = 8;
+/// Assumed speed of reading, for the progress display.
 const BYTES_PER_SECOND: f64 = 150e6;
 
-/// How far a trace is.
+/// A stage of opening a trace.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Stage {
     /// Its records are being read.
     Reading,
     /// Its lanes are being built.
     Indexing,
-    /// Lanes and tables answer; its stalls are being looked for.
+    /// Lanes and tables answer; the search for stalls is running.
     Judging,
     /// Everything answers.
     Ready,
 }
 
 impl Stage {
-    /// The word for it in JSON.
+    /// The word in JSON.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Reading => "reading",
@@ -51,29 +52,29 @@ impl Stage {
     }
 }
 
-/// How far a trace is, or why it cannot be read.
+/// The progress of opening a trace, or why it cannot be read.
 #[derive(Clone, Debug)]
 pub(crate) struct Status {
     pub stage: Stage,
     pub failed: Option<String>,
     since: Instant,
-    /// What kind of trace it is, once it is read.
+    /// What the list of traces shows of it, once it is read.
     facts: Option<Map<String, Value>>,
-    /// The worst stall, once that is known.
+    /// The worst stall, once it is known.
     first_answer: Option<Value>,
 }
 
 impl Status {
-    /// What the list of traces says of it.
-    pub fn told(&self) -> Map<String, Value> {
-        let mut told = self.facts.clone().unwrap_or_default();
-        told.extend(self.first_answer.clone().map(|first| ("first_answer".to_owned(), first)));
-        told.extend(self.failed.clone().map(|why| ("error".to_owned(), Value::from(why))));
-        told
+    /// What the list of traces shows of it.
+    pub fn entry(&self) -> Map<String, Value> {
+        let mut entry = self.facts.clone().unwrap_or_default();
+        entry.extend(self.first_answer.clone().map(|first| ("first_answer".to_owned(), first)));
+        entry.extend(self.failed.clone().map(|why| ("error".to_owned(), Value::from(why))));
+        entry
     }
 }
 
-/// Says so when the request's future is dropped.
+/// Cancels a question when the request's future is dropped.
 struct CancelOnDrop(Arc<Cancel>);
 
 impl Drop for CancelOnDrop {
@@ -92,7 +93,7 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Begins to read the trace at `path`; `clean` takes paths out of what is told when that fails.
+    /// Begins to read the trace at `path`. `clean` removes paths from the message if that fails.
     pub fn new(
         path: PathBuf,
         bytes: u64,
@@ -107,16 +108,16 @@ impl Opened {
             facts: None,
             first_answer: None,
         };
-        let (told, status) = watch::channel(begin);
+        let (progress, status) = watch::channel(begin);
         let owner = move || {
-            let told = AssertUnwindSafe(&told);
-            let own = catch_unwind(AssertUnwindSafe(|| own(&path, &tools, &told, queue)));
-            let failed = match own {
+            let progress = AssertUnwindSafe(&progress);
+            let result = catch_unwind(AssertUnwindSafe(|| own(&path, &tools, &progress, queue)));
+            let failed = match result {
                 Ok(Ok(())) => return,
                 Ok(Err(why)) => clean(&why),
-                Err(_) => "reading it failed unexpectedly".to_owned(),
+                Err(_) => "reading the trace failed unexpectedly".to_owned(),
             };
-            told.send_modify(|status| status.failed = Some(failed));
+            progress.send_modify(|status| status.failed = Some(failed));
         };
         thread::Builder::new()
             .name("trace".to_owned())
@@ -125,11 +126,11 @@ impl Opened {
         Ok(Self { jobs, status, bytes })
     }
 
-    /// How far it is, with a guess from 0 to 1.
+    /// Its status, with an estimate of the progress from 0 to 1.
     pub fn status(&self) -> (Status, f64) {
         let status = self.status.borrow().clone();
         let elapsed = status.since.elapsed().as_secs_f64();
-        // Approaches its end without ever being there: guesses that stand still look broken.
+        // Approaches the end without reaching it: a progress bar that stands still looks broken.
         let part = |expected: f64| 1.0 - (-2.0 * elapsed / expected.max(0.05)).exp();
         let reading = self.bytes as f64 / BYTES_PER_SECOND;
         let progress = match status.stage {
@@ -141,7 +142,7 @@ impl Opened {
         (status, progress)
     }
 
-    /// Asks a question once the trace is as far as `need`; its answer, unless it cannot be read.
+    /// Asks a question once the trace has reached the stage `need`.
     pub async fn ask<R: Send + 'static>(
         &self,
         need: Stage,
@@ -149,7 +150,7 @@ impl Opened {
     ) -> Result<R, Error> {
         let mut status = self.status.clone();
         let far_enough = status.wait_for(|status| status.failed.is_some() || status.stage >= need);
-        match tokio::time::timeout(PATIENCE, far_enough).await {
+        match tokio::time::timeout(MAX_WAIT, far_enough).await {
             Ok(Ok(status)) => {
                 status.failed.clone().map_or(Ok(()), |why| Err(Error::Unreadable(why)))?
             }
@@ -160,7 +161,7 @@ impl Opened {
         let _guard = CancelOnDrop(Arc::clone(&cancel));
         let (answer, answered) = oneshot::channel();
         let job: Job = Box::new(move |loaded| {
-            // Stale before it began: the page has scrolled on.
+            // The question may be stale already: the page has scrolled on.
             let result =
                 cancel.check().map_err(Error::from).and_then(|()| question(loaded, &cancel));
             let _ = answer.send(result);
@@ -170,46 +171,46 @@ impl Opened {
     }
 }
 
-/// Reads, answers and closes a trace: ends when nobody can ask any more.
+/// Reads a trace, answers questions about it, and closes it when no more can come.
 fn own(
     path: &std::path::Path,
     tools: &Tools,
-    told: &watch::Sender<Status>,
+    progress: &watch::Sender<Status>,
     queue: Receiver<Job>,
 ) -> Result<(), String> {
     let trace = (tools.open)(path)?;
-    told.send_modify(|status| (status.stage, status.since) = (Stage::Indexing, Instant::now()));
+    progress.send_modify(|status| (status.stage, status.since) = (Stage::Indexing, Instant::now()));
     let analysis = Analysis::new(&trace, &tools.rules);
     let loaded = Loaded::new(&trace, &analysis, tools)?;
     loaded.prepare();
-    told.send_modify(|status| {
+    progress.send_modify(|status| {
         (status.stage, status.since, status.facts) =
             (Stage::Judging, Instant::now(), Some(loaded.facts()));
     });
     let queue = Mutex::new(queue);
     let workers = thread::available_parallelism()
-        .map_or(LEAST_WORKERS, usize::from)
-        .clamp(LEAST_WORKERS, MOST_WORKERS);
+        .map_or(MIN_WORKERS, usize::from)
+        .clamp(MIN_WORKERS, MAX_WORKERS);
     thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| work(&queue, &loaded));
         }
-        // A defect here must not close the trace: its lanes and tables tell something all the same.
+        // A bug here must not close the trace: its lanes and tables are still useful.
         let first = catch_unwind(AssertUnwindSafe(|| loaded.judge()))
             .unwrap_or_else(|_| loaded.judge_failed());
-        told.send_modify(|status| {
+        progress.send_modify(|status| {
             (status.stage, status.first_answer) = (Stage::Ready, Some(first))
         });
     });
     Ok(())
 }
 
-/// Answers questions until there can be no more.
+/// Answers questions until no more can come.
 fn work(queue: &Mutex<Receiver<Job>>, loaded: &Loaded<'_>) {
     loop {
         let next = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = next else { return };
-        // What breaks is told on standard error; who asked sees that the answer will not come.
+        // A panic prints its message to standard error, and the request gets an error.
         let _ = catch_unwind(AssertUnwindSafe(|| job(loaded)));
     }
 }

@@ -1,5 +1,5 @@
-//! The page's own files, embedded when the program was built; without them a small page that says
-//! how to build it.
+//! The page's files, embedded when the program was built; without them, a small page that says how
+//! to build it.
 
 use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -13,24 +13,24 @@ const INDEX: &str = "index.html";
 
 const UNBUILT: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Unhitch</title>\
 <h1>The page was not built</h1>\
-<p>This <code>unhitch</code> was built without its page, which takes Node. To have it:</p>\
+<p>This <code>unhitch</code> was built without its page. To build it, you need Node.js:</p>\
 <pre>cd ui\nnpm ci\nnpm run build\ncd ..\ncargo build --release --package unhitch</pre>\
-<p>Until then <code>unhitch why</code>, <code>unhitch table</code> and <code>unhitch report</code> tell the same in the terminal, \
-and the routes of the page answer: <code>docs/page-protocol.md</code> lists them.</p></html>";
+<p>Until then <code>unhitch why</code>, <code>unhitch table</code> and <code>unhitch report</code> show the same in the terminal, \
+and the page's routes answer: <code>docs/page-protocol.md</code> lists them.</p></html>";
 
 const STRANGER: &str = "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>Unhitch</title>\
-<h1>Who are you?</h1><p>Open the address that <code>unhitch view</code> printed on its first line: the token in it is new at every start.</p></html>";
+<h1>No access</h1><p>Open the address that <code>unhitch view</code> printed on its first line. Its token changes with every start.</p></html>";
 
 /// Whether the page was built in.
 pub(crate) fn is_built() -> bool {
     FILES.iter().any(|(name, _)| *name == INDEX)
 }
 
-/// A file of the page; the page itself for every other path, which is the page's business.
+/// A file of the page. Every other path gets the page itself, which interprets the path.
 pub(crate) async fn file(request: Request) -> Response {
     let path = request.uri().path().trim_start_matches('/');
     let found = FILES.iter().find(|(name, _)| *name == path);
-    // A path with a file's extension that is not there is an error, not a view of the page.
+    // A missing asset is an error, not a view of the page.
     let looks_like_file = path.starts_with("assets/");
     match found.or_else(|| FILES.iter().find(|(name, _)| *name == INDEX && !looks_like_file)) {
         Some(&(name, content)) => {
@@ -47,26 +47,26 @@ pub(crate) async fn file(request: Request) -> Response {
     }
 }
 
-/// What somebody without the token gets to see.
+/// The answer to a request without the token.
 pub(crate) fn stranger() -> Response {
     (StatusCode::UNAUTHORIZED, Html(STRANGER)).into_response()
 }
 
-/// Leads on to `to`, a path of ours. *Why not a redirect:* one that began with a click on another
-/// site's link (a chat, a web mailer) is counted as that site's, and would not carry the cookie
-/// that was just set.
+/// Forwards to `to`, a path of ours. *Why not a redirect:* after a click on another site's link (a
+/// chat, a web mailer), browsers treat the redirect as that site's request and do not send the
+/// cookie that was just set.
 pub(crate) fn onward(to: &str) -> Response {
     let to = escape(to);
     let html = format!(
         "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><meta http-equiv=\"refresh\" content=\"0;url={to}\">\
-         <title>Unhitch</title><p><a href=\"{to}\">On to the page</a></p></html>"
+         <title>Unhitch</title><p><a href=\"{to}\">Continue to the page</a></p></html>"
     );
     let mut response = Html(html).into_response();
     response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
 
-/// Text as it stands in HTML, in attributes too.
+/// Escapes text for HTML, including attributes.
 pub(crate) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in visible_lines(text).chars() {

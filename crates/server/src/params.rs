@@ -1,5 +1,4 @@
-//! What a request asks for: its query parameters, checked, each error naming the parameter and what
-//! it may be.
+//! The query parameters of a request, checked. Each error names the parameter and what it accepts.
 
 use crate::Error;
 use crate::loaded::Loaded;
@@ -9,8 +8,8 @@ use std::ops::RangeInclusive;
 use unhitch_analysis::table::{self, Filter};
 use unhitch_model::{ProcessId, ThreadId, Window};
 
-/// More threads or lanes are not named in one request.
-const MOST_NAMED: usize = 4096;
+/// Maximum threads or processes named in one request; the rest is ignored.
+const MAX_IDS: usize = 4096;
 
 /// The query parameters of a request.
 pub(crate) struct Params(Vec<(String, String)>);
@@ -26,7 +25,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
 }
 
 impl Params {
-    /// A parameter, none when it is not there or empty.
+    /// A parameter; none if it is missing or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0
             .iter()
@@ -35,7 +34,7 @@ impl Params {
             .filter(|value| !value.is_empty())
     }
 
-    /// A parameter that must be there.
+    /// A required parameter.
     pub fn text(&self, name: &'static str) -> Result<&str, Error> {
         self.get(name).ok_or_else(|| wrong(name, "", "a value"))
     }
@@ -49,7 +48,7 @@ impl Params {
         }
     }
 
-    /// A whole number, `default` when it is not there.
+    /// An integer; `default` if it is missing.
     pub fn number(
         &self,
         name: &'static str,
@@ -59,18 +58,18 @@ impl Params {
         let Some(text) = self.get(name) else { return Ok(default) };
         let number = text.parse().ok().filter(|number| range.contains(number));
         number.ok_or_else(|| {
-            wrong(name, text, &format!("a whole number from {} to {}", range.start(), range.end()))
+            wrong(name, text, &format!("an integer from {} to {}", range.start(), range.end()))
         })
     }
 
-    /// An id, none when it is not there.
+    /// An id; none if it is missing.
     pub fn id(&self, name: &'static str) -> Result<Option<u32>, Error> {
         self.get(name)
-            .map(|text| text.parse().map_err(|_| wrong(name, text, "an id, a whole number")))
+            .map(|text| text.parse().map_err(|_| wrong(name, text, "an id (an integer)")))
             .transpose()
     }
 
-    /// One of some words, the first when it is not there.
+    /// One of some words; the first if it is missing.
     pub fn choice<T: Copy>(&self, name: &'static str, choices: &[(&str, T)]) -> Result<T, Error> {
         let words = || choices.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ");
         let found = match self.get(name) {
@@ -82,10 +81,10 @@ impl Params {
         })
     }
 
-    /// A time of the page.
+    /// A time as the page has it.
     pub fn time(&self, name: &'static str) -> Result<Option<i64>, Error> {
         let Some(text) = self.get(name) else { return Ok(None) };
-        // What a page computes may have a fraction, or an exponent.
+        // A number that the page computed may have a fraction or an exponent.
         let rounded =
             || text.parse::<f64>().ok().filter(|ns| ns.abs() < 9.0e18).map(|ns| ns.round() as i64);
         text.parse()
@@ -104,10 +103,10 @@ impl Params {
                 .filter(|&id| (id as usize) < count)
                 .ok_or_else(|| wrong(name, text, "ids of this trace"))
         };
-        text.split(',').take(MOST_NAMED).map(id).collect()
+        text.split(',').take(MAX_IDS).map(id).collect()
     }
 
-    /// The part of a trace that is asked for.
+    /// The window asked for.
     pub fn window(&self, loaded: &Loaded<'_>) -> Result<Window, Error> {
         let whole = loaded.window();
         let from = self.time("from")?.map_or(whole.start, |from| loaded.time(from));
@@ -116,13 +115,13 @@ impl Params {
             return Err(wrong(
                 "to",
                 self.get("to").unwrap_or_default(),
-                "a time that is not before `from`",
+                "a time not before `from`",
             ));
         }
         Ok(Window::new(from, to))
     }
 
-    /// The part of a table that is asked for: unless it is narrowed, all that the file holds.
+    /// The window of a table: everything in the file, unless narrowed.
     pub fn window_of_table(&self, loaded: &Loaded<'_>) -> Result<Window, Error> {
         match (self.get("from"), self.get("to")) {
             (None, None) => Ok(loaded.trace.extent()),
@@ -130,7 +129,7 @@ impl Params {
         }
     }
 
-    /// The selection that is asked for.
+    /// The selection asked for.
     pub fn selection(&self, loaded: &Loaded<'_>) -> Result<Selection, Error> {
         let threads = self.ids("thread", loaded.trace.threads.len())?;
         let processes = self.ids("process", loaded.trace.threads.processes().count())?;
@@ -147,30 +146,30 @@ impl Params {
 #[derive(Clone, Debug)]
 pub(crate) struct Selection {
     pub window: Window,
-    /// These and those of the processes; of all when both are empty.
+    /// These threads, and those of `processes`. All threads if both are empty.
     pub threads: Vec<ThreadId>,
     pub processes: Vec<ProcessId>,
     pub filter: Option<String>,
 }
 
 impl Selection {
-    /// True when it is not narrowed to threads.
+    /// True if it is not narrowed to threads.
     pub fn is_everyone(&self) -> bool {
         self.threads.is_empty() && self.processes.is_empty()
     }
 
-    /// Whether a thread is meant.
+    /// Whether it includes a thread.
     pub fn has(&self, loaded: &Loaded<'_>, thread: ThreadId) -> bool {
         self.is_everyone() || self.names(loaded, thread)
     }
 
-    /// Whether a thread is named, itself or by its process.
+    /// Whether it names a thread, itself or by its process.
     pub fn names(&self, loaded: &Loaded<'_>, thread: ThreadId) -> bool {
         self.threads.contains(&thread)
             || self.processes.contains(&loaded.trace.threads.get(thread).process)
     }
 
-    /// The same for a table; `filter` is that of [`Selection::filter`].
+    /// The same for a table; `filter` comes from [`Selection::filter`].
     pub fn of_rows<'s>(&'s self, filter: Option<&'s Filter>) -> table::Selection<'s> {
         table::Selection { threads: &self.threads, processes: &self.processes, filter }
     }

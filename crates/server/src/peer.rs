@@ -1,9 +1,9 @@
-//! Who is at the other end of a connection.
+//! Finds the user at the other end of a connection.
 //!
-//! Unlike a Unix socket, TCP does not tell. The kernel does, of every socket of this machine: one
-//! message each way on netlink (sock_diag(7), `include/uapi/linux/inet_diag.h`). *Why not
-//! `/proc/net/tcp`:* each look at it lists all connections of the machine, and root's server is
-//! confined and may not open it.
+//! Unlike a Unix socket, TCP does not say. The kernel does, for every socket of this machine: one
+//! netlink message each way (sock_diag(7), `include/uapi/linux/inet_diag.h`). *Why not
+//! `/proc/net/tcp`:* each read lists all connections of the machine, and root's server is confined
+//! and may not open it.
 
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, netlink, recv, sendto,
@@ -23,13 +23,13 @@ const QUESTION_LEN: usize = 16 + 56;
 /// `nlmsghdr` and `inet_diag_msg`
 const ANSWER_LEN: usize = 16 + 72;
 
-/// Whether somebody else than our user and root is at the other end, or may be.
+/// Whether a user other than ours and root is at the other end, or may be.
 pub(crate) fn is_stranger(socket: &TcpStream) -> bool {
     let owner = socket.peer_addr().and_then(|theirs| owner(theirs, socket.local_addr()?));
     !owner.is_ok_and(|uid| uid == Some(0) || uid == Some(rustix::process::geteuid().as_raw()))
 }
 
-/// The user whose socket at `theirs` is connected with `ours`, if it is one of this machine's.
+/// The user of the socket at `theirs` that is connected to `ours`, if it is on this machine.
 fn owner(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<u32>> {
     let (SocketAddr::V4(theirs), SocketAddr::V4(ours)) = (theirs, ours) else { return Ok(None) };
     let kernel = socket_with(
@@ -45,12 +45,12 @@ fn owner(theirs: SocketAddr, ours: SocketAddr) -> io::Result<Option<u32>> {
         &netlink::SocketAddrNetlink::new(0, 0),
     )?;
     let mut answer = [0; 512];
-    // The kernel has answered when it has taken the question.
+    // The kernel answers before `sendto` returns.
     let (len, _) = recv(&kernel, &mut answer, RecvFlags::DONTWAIT)?;
     Ok(uid_in(&answer[..len]))
 }
 
-/// Asks for the socket that is bound to `source` and connected with `destination`.
+/// The request for the socket bound to `source` and connected to `destination`.
 fn question(source: SocketAddrV4, destination: SocketAddrV4) -> Vec<u8> {
     let address = |address: SocketAddrV4| [&address.ip().octets()[..], &[0; 12]].concat();
     let question = [
@@ -59,7 +59,7 @@ fn question(source: SocketAddrV4, destination: SocketAddrV4) -> Vec<u8> {
         &NLM_F_REQUEST.to_ne_bytes(),
         // Sequence number and sender.
         &[0; 8],
-        // No extensions, then padding; the states count for lists only.
+        // No extensions, then padding; the states matter only for lists.
         &[AF_INET, IPPROTO_TCP, 0, 0],
         &[0xff; 4],
         &source.port().to_be_bytes(),
@@ -73,7 +73,8 @@ fn question(source: SocketAddrV4, destination: SocketAddrV4) -> Vec<u8> {
     question.concat()
 }
 
-/// The user in an answer. What is no longer connected belongs to nobody, and the kernel says 0.
+/// The user in an answer; none if the socket is no longer connected. The kernel reports user 0 for
+/// such sockets, because nobody owns them any more.
 fn uid_in(answer: &[u8]) -> Option<u32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     let is_connected =
@@ -86,11 +87,11 @@ mod tests {
     use super::*;
     use std::net::{TcpListener, TcpStream};
 
-    /// The two ends of a connection by a thread of the user `uid`, or ours.
+    /// The two ends of a connection made by a thread of the user `uid`, or of ours.
     fn connected(uid: Option<u32>) -> (TcpStream, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        // Rights are a thread's: this one becomes somebody else, and stays it.
+        // Credentials belong to a thread: this one becomes another user for good.
         let connect = move || {
             if let Some(uid) = uid.map(rustix::process::Uid::from_raw) {
                 rustix::thread::set_thread_res_uid(uid, uid, uid).unwrap();
@@ -110,7 +111,7 @@ mod tests {
         let me = rustix::process::geteuid();
         let (theirs, _ours) = connected(None);
         assert_eq!(owner_of(&theirs), Some(me.as_raw()));
-        // Shut down, it could be anybody's.
+        // Once shut down, it could be anyone's.
         theirs.shutdown(std::net::Shutdown::Write).unwrap();
         assert_eq!(owner_of(&theirs), None);
         if !me.is_root() {

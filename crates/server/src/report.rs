@@ -1,8 +1,8 @@
-//! One self-contained file for a bug report: the answers, the pictures and the main tables of a
+//! A self-contained HTML file for a bug report: the answers, the pictures and the main tables of a
 //! trace.
 //!
-//! No script, no link, nothing fetched: it reads the same from a mail as from a disk, and its own
-//! policy forbids anything else.
+//! It has no scripts and no links and fetches nothing, so that it looks the same in a mail as on a
+//! disk. Its own content policy forbids anything else.
 
 use crate::page::escape;
 use serde_json::Value;
@@ -12,12 +12,12 @@ use unhitch_analysis::table::{Name, Query, Table, Words};
 use unhitch_analysis::{Analysis, answer};
 use unhitch_model::units;
 
-/// Told in full, with a picture each.
-const MOST_STALLS: usize = 5;
-/// Rows of a table.
-const MOST_ROWS: usize = 30;
-/// Of a stack so many functions are shown, the innermost; the others can be unfolded.
-const SHOWN_FUNCTIONS: usize = 4;
+/// Maximum stalls shown in full, with a picture.
+const MAX_STALLS: usize = 5;
+/// Maximum rows of a table.
+const MAX_ROWS: usize = 30;
+/// Maximum functions shown of a stack, the innermost; the others can be unfolded.
+const MAX_SHOWN_FUNCTIONS: usize = 4;
 
 /// A table of the report.
 struct Section {
@@ -100,9 +100,9 @@ pub fn report(analysis: &Analysis<'_>, name: &str, notes: &str, stalls: &[Stall]
     }
     answers(analysis, stalls, &mut out);
     for section in SECTIONS {
-        // The registry of columns decides what a query may ask; ours are tested against it.
+        // The queries are valid: a test checks them against the registry of columns.
         if let Ok(query) = Query::new(section.table, section.words) {
-            let table = Table::new(analysis, &query, trace.extent(), MOST_ROWS);
+            let table = Table::new(analysis, &query, trace.extent(), MAX_ROWS);
             if let Ok(json) = serde_json::to_value(&table) {
                 rows(section.title, &json, &mut out);
             }
@@ -113,7 +113,7 @@ pub fn report(analysis: &Analysis<'_>, name: &str, notes: &str, stalls: &[Stall]
 }
 
 fn answers(analysis: &Analysis<'_>, stalls: &[Stall], out: &mut String) {
-    // Warnings have their place above.
+    // The report shows warnings above.
     let plain = |text: String| {
         text.lines().filter(|line| !line.starts_with("WARNING")).collect::<Vec<_>>().join("\n")
     };
@@ -124,7 +124,7 @@ fn answers(analysis: &Analysis<'_>, stalls: &[Stall], out: &mut String) {
             escape(&plain(answer::text(analysis, &[], 0)))
         );
     }
-    for (index, stall) in stalls.iter().take(MOST_STALLS).enumerate() {
+    for (index, stall) in stalls.iter().take(MAX_STALLS).enumerate() {
         let text = plain(answer::text(analysis, std::slice::from_ref(stall), 1));
         let heading =
             if index == 0 { "The worst stall".to_owned() } else { format!("Stall {}", index + 1) };
@@ -135,8 +135,8 @@ fn answers(analysis: &Analysis<'_>, stalls: &[Stall], out: &mut String) {
             answer::svg(analysis, stall)
         );
     }
-    if stalls.len() > MOST_STALLS {
-        let lines: Vec<String> = stalls[MOST_STALLS..]
+    if stalls.len() > MAX_STALLS {
+        let lines: Vec<String> = stalls[MAX_STALLS..]
             .iter()
             .map(|stall| escape(answer::one_line(analysis, stall).trim()))
             .collect();
@@ -144,7 +144,7 @@ fn answers(analysis: &Analysis<'_>, stalls: &[Stall], out: &mut String) {
     }
 }
 
-/// A table of the analysis, which tells its columns and rows in JSON.
+/// A table of the analysis, from its JSON.
 fn rows(title: &str, table: &Value, out: &mut String) {
     let (columns, start) = (table["columns"].as_array(), table["origin_ns"].as_i64().unwrap_or(0));
     let (Some(columns), Some(rows)) = (columns, table["rows"].as_array()) else { return };
@@ -192,12 +192,12 @@ fn cell(value: &Value, kind: &str, start: i64) -> String {
         ("count", value) => units::count(value.as_u64().unwrap_or(0)),
         ("stack", Value::Array(names)) => {
             let names: Vec<String> = names.iter().filter_map(Value::as_str).map(escape).collect();
-            let told = names[names.len().saturating_sub(SHOWN_FUNCTIONS)..].join(" → ");
+            let shown = names[names.len().saturating_sub(MAX_SHOWN_FUNCTIONS)..].join(" → ");
             match names.len() {
                 0 => "(no stack was recorded)".to_owned(),
-                len if len <= SHOWN_FUNCTIONS => told,
+                len if len <= MAX_SHOWN_FUNCTIONS => shown,
                 _ => format!(
-                    "<details><summary>… → {told}</summary>{}</details>",
+                    "<details><summary>… → {shown}</summary>{}</details>",
                     names.join("<br>")
                 ),
             }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn names_from_a_trace_are_no_markup() {
+    fn names_from_a_trace_are_escaped() {
         assert_eq!(cell(&Value::from("<script>"), "text", 0), "&lt;script&gt;");
         assert_eq!(cell(&serde_json::json!(["a<b>", "c"]), "stack", 0), "a&lt;b&gt; → c");
     }

@@ -19,7 +19,7 @@ pub use wait_class::class_of;
 use crate::Analysis;
 use crate::locks::{is_same_address, is_same_lock, leaf, lock_of, waits_for_lock};
 use crate::stacks::classes::{WakeContext, WakeSource};
-use crate::stacks::rules::{InterruptSource, WaitClass};
+use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
 use operations::{LOOK_NS, woke_someone};
 use unhitch_model::{StackId, ThreadId, Window};

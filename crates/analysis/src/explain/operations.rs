@@ -7,7 +7,7 @@
 use super::wait_class::class_of;
 use crate::Analysis;
 use crate::locks::lock_of;
-use crate::stacks::rules::WaitClass;
+use crate::stacks::WaitClass;
 use crate::timeline::{Segment, State};
 use unhitch_model::{StackId, TaskState, ThreadId, Window};
 

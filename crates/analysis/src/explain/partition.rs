@@ -3,7 +3,7 @@
 
 use super::{Cause, Explanation, Piece, occupants};
 use crate::Analysis;
-use crate::stacks::rules::WaitClass;
+use crate::stacks::WaitClass;
 use rustc_hash::FxHashMap;
 use unhitch_model::ThreadId;
 

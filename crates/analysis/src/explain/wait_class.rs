@@ -1,7 +1,7 @@
 //! The class of one sleep.
 
 use crate::Analysis;
-use crate::stacks::rules::WaitClass;
+use crate::stacks::WaitClass;
 use crate::timeline::{Segment, State};
 use unhitch_model::{StackId, TaskState};
 

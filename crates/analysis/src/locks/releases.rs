@@ -7,7 +7,7 @@
 
 use crate::Analysis;
 use crate::explain::class_of;
-use crate::stacks::rules::WaitClass;
+use crate::stacks::WaitClass;
 use crate::stacks::text::deepest_function;
 use crate::timeline::State;
 use rayon::prelude::*;

@@ -8,7 +8,7 @@
 
 use crate::analysis::{Analysis, Releasing};
 use crate::explain::class_of;
-use crate::stacks::rules::WaitClass;
+use crate::stacks::WaitClass;
 use crate::stacks::text::deepest_function;
 use crate::timeline::{Segment, State};
 use rayon::prelude::*;

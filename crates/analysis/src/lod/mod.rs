@@ -1,18 +1,18 @@
 //! Lanes of a timeline at any scale: CPUs, threads, samples and the busy-CPU curve, one screen at a
 //! time.
 //!
-//! *Why pyramids:* a screen of 20 million switches has some thousand columns, and each must be told
-//! without a walk through what it holds ([`pyramid`]). They are built when a lane is first looked
-//! at, or ahead of that by [`Lanes::prepare`], each lane on whichever core is free; the lanes of
-//! CPUs need nothing but the switches, so that a page can be drawn before anything is known of
-//! waits.
+//! *Why pyramids:* a screen of 20 million switches has a few thousand columns, and each must be
+//! computed without walking through its slices ([`pyramid`]). A lane's pyramid is built when it is
+//! first shown, or earlier by [`Lanes::prepare_cpus`] and [`Lanes::prepare_threads`], on whichever
+//! core is free. The lanes of CPUs need only the switches, so that a page can be drawn before any
+//! wait is classified.
 
 mod pyramid;
 mod state;
 mod view;
 
 pub use state::LaneState;
-pub use view::{Cell, MOST_COLUMNS, Screen, Slice, View};
+pub use view::{Cell, MAX_COLUMNS, Screen, Slice, View};
 
 use crate::Analysis;
 use crate::cancel::{Cancel, Wanted};
@@ -35,12 +35,12 @@ pub enum Lane {
     ThreadSamples(ThreadId),
 }
 
-/// What a thread had of the CPUs.
+/// How much a thread ran.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ran {
-    /// For how long, nanoseconds.
+    /// Time on a CPU, nanoseconds.
     pub ns: u64,
-    /// How often it came on one.
+    /// How often it came on a CPU.
     pub times: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct Lanes {
 }
 
 impl Lanes {
-    /// The lanes of an analysis; builds none of them.
+    /// The lanes of an analysis, none of them built yet.
     pub fn new(analysis: &Analysis<'_>) -> Self {
         let empty = |count: usize| std::iter::repeat_with(OnceLock::new).take(count).collect();
         Self {
@@ -71,11 +71,11 @@ impl Lanes {
         })
     }
 
-    /// Builds the lanes of all threads, the busiest first, on all cores: not needed, but then none
-    /// is built while somebody waits.
+    /// Builds the lanes of all threads, the busiest first, on all cores. Optional: it saves building
+    /// them while a user waits.
     pub fn prepare_threads(&self, analysis: &Analysis<'_>, cancel: &Cancel) -> Wanted<()> {
         let mut threads: Vec<ThreadId> = (1..self.threads.len() as u32).map(ThreadId).collect();
-        threads.sort_by_key(|&thread| std::cmp::Reverse(analysis.timeline.trips(thread)));
+        threads.sort_by_key(|&thread| std::cmp::Reverse(analysis.timeline.cycle_count(thread)));
         threads.into_par_iter().with_max_len(1).try_for_each(|thread| {
             cancel.check()?;
             self.thread(analysis, thread);
@@ -83,7 +83,7 @@ impl Lanes {
         })
     }
 
-    /// How many slices the lanes hold that were built so far, and what they take in memory, bytes.
+    /// The number of slices in the lanes built so far, and the memory that they occupy, bytes.
     pub fn size(&self) -> (usize, usize) {
         let built = self.cpus.iter().chain(&self.threads).filter_map(OnceLock::get);
         built.fold((0, 0), |(slices, bytes), pyramid| {
@@ -134,7 +134,7 @@ impl Lanes {
         })
     }
 
-    /// How long CPUs were busy in each column, all of them together, nanoseconds.
+    /// The busy time of all CPUs together in each column, nanoseconds.
     pub fn busy_ns(
         &self,
         analysis: &Analysis<'_>,
@@ -159,13 +159,13 @@ impl Lanes {
             })
     }
 
-    /// How long a CPU was busy inside `window`, nanoseconds.
+    /// The busy time of a CPU inside `window`, nanoseconds.
     pub fn cpu_busy_ns(&self, analysis: &Analysis<'_>, cpu: u16, window: Window) -> u64 {
         self.cpu(analysis, cpu).map_or(0, |pyramid| pyramid.sum_inside(LaneState::Ran, window))
     }
 
-    /// What every thread ran inside `window`, by its number. It comes from the lanes of the CPUs:
-    /// those of the threads may not be built.
+    /// How much every thread ran inside `window`, by thread id. Computed from the lanes of the CPUs,
+    /// because those of the threads may not be built yet.
     pub fn ran(
         &self,
         analysis: &Analysis<'_>,
@@ -195,8 +195,8 @@ impl Lanes {
         )
     }
 
-    /// How long a thread was ready inside `window` and had no CPU, nanoseconds; none while its lane
-    /// is not built.
+    /// How long a thread was runnable inside `window`, nanoseconds; none while its lane is not
+    /// built.
     pub fn runnable_ns(&self, thread: ThreadId, window: Window) -> Option<u64> {
         Some(self.threads.get(thread.index())?.get()?.sum_inside(LaneState::Runnable, window))
     }
@@ -231,8 +231,8 @@ impl Lanes {
     }
 }
 
-/// The slices of a CPU's lane by number: 0 is who was there when the window began, `n` came with
-/// the `n`th switch inside it.
+/// The slices of a CPU's lane by number: slice 0 is the thread on it when the window began, slice
+/// `n` the one that came with the `n`th switch inside it.
 struct CpuSlices<'a> {
     analysis: &'a Analysis<'a>,
     all: &'a [u32],
@@ -249,12 +249,12 @@ impl<'a> CpuSlices<'a> {
         Self { analysis, all, first }
     }
 
-    /// Who has the CPU in a slice, and the switch that put it there.
+    /// The thread on the CPU in a slice, and the switch that put it there.
     fn who(&self, slice: u32) -> (Option<ThreadId>, Option<usize>) {
         let switches = &self.analysis.trace.switches;
         match (self.first + slice as usize).checked_sub(1).and_then(|at| self.all.get(at)) {
             Some(&switch) => (Some(switches.next[switch as usize]), Some(switch as usize)),
-            // Nothing came on before: the first to leave had been there.
+            // No earlier switch: the first thread to leave was on the CPU.
             None => (self.all.first().map(|&switch| switches.prev[switch as usize]), None),
         }
     }
@@ -300,16 +300,16 @@ fn build_cpu(analysis: &Analysis<'_>, cpu: u16) -> Pyramid {
 }
 
 fn build_thread(analysis: &Analysis<'_>, thread: ThreadId) -> Pyramid {
-    let mut pyramid = Pyramid::new(Kind::Thread, analysis.timeline.trips(thread) * 3 + 1);
+    let mut pyramid = Pyramid::new(Kind::Thread, analysis.timeline.cycle_count(thread) * 3 + 1);
     let mut end = analysis.timeline.life(thread).start;
     let mut known = None;
-    analysis.timeline.each_of_trip(
+    analysis.timeline.each_of_cycle(
         analysis.trace,
         thread,
         analysis.timeline.window(),
-        &mut |trip, segment| {
-            pyramid.push(segment.window.start, LaneState::of(analysis, &segment), trip != known);
-            (end, known) = (segment.window.end, trip);
+        &mut |cycle, segment| {
+            pyramid.push(segment.window.start, LaneState::of(analysis, &segment), cycle != known);
+            (end, known) = (segment.window.end, cycle);
         },
     );
     pyramid.finish(end)
@@ -322,7 +322,8 @@ fn identify(
     pyramid: &Pyramid,
     stored: &Stored,
 ) -> Slice {
-    let (out, wake, back) = analysis.timeline.events_of_trip(thread, pyramid.trip_of(stored.index));
+    let (out, wake, back) =
+        analysis.timeline.events_of_cycle(thread, pyramid.cycle_of(stored.index));
     let (out, wake, back) = match stored.state {
         LaneState::Unknown => (None, None, None),
         LaneState::Ran => (None, None, back),
@@ -362,7 +363,7 @@ fn lost(analysis: &Analysis<'_>, cpu: u16, screen: &Screen) -> Vec<Window> {
     joined
 }
 
-/// The samples of each CPU, but for those that found it idle.
+/// The samples of each CPU, except those that found it idle.
 fn samples_by_cpu(analysis: &Analysis<'_>) -> Vec<Vec<u32>> {
     let mut lists: Vec<Vec<u32>> = Vec::new();
     let all = &analysis.trace.samples;
@@ -375,20 +376,20 @@ fn samples_by_cpu(analysis: &Analysis<'_>) -> Vec<Vec<u32>> {
     lists
 }
 
-/// Samples, in order of time, through a screen. One that has three columns for itself comes as a
-/// slice without length, the others are counted by column.
+/// Samples, in order of time, through a screen. A sample with a distance of three columns to its
+/// neighbours becomes a slice without length; the others are counted by column.
 fn view_samples(analysis: &Analysis<'_>, samples: &[u32], screen: &Screen) -> View {
     let times = &analysis.trace.samples.time;
     let time = |sample: &u32| times[*sample as usize];
     let from = samples.partition_point(|sample| time(sample) < screen.window.start);
     let to = samples.partition_point(|sample| time(sample) < screen.window.end).max(from);
-    let least = screen.shortest_whole_ns();
+    let min_ns = screen.min_whole_ns();
     let mut view = View::default();
     let alone = |at: usize| {
         let own = time(&samples[at]);
         let before =
-            at.checked_sub(1).is_none_or(|before| own.since(time(&samples[before])) >= least);
-        before && samples.get(at + 1).is_none_or(|after| time(after).since(own) >= least)
+            at.checked_sub(1).is_none_or(|before| own.since(time(&samples[before])) >= min_ns);
+        before && samples.get(at + 1).is_none_or(|after| time(after).since(own) >= min_ns)
     };
     let mut at = from;
     while at < to {
@@ -411,7 +412,7 @@ fn view_samples(analysis: &Analysis<'_>, samples: &[u32], screen: &Screen) -> Vi
         let column = screen.column_of(start);
         let end = screen.edge(column + 1);
         let all = samples[at..to].partition_point(|sample| time(sample) < end).max(1);
-        // One that is alone in its surroundings is the last of its column, if any.
+        // If one of them is alone, it is the last of its column.
         let count = if all > 1 && alone(at + all - 1) { all - 1 } else { all };
         view.cells.push(Cell {
             column,

@@ -1,32 +1,32 @@
 //! A lane's slices in four bytes each, with sums and maxima over blocks of them, so that any window
-//! is summed without a walk through it.
+//! is summed without walking through its slices.
 //!
 //! Slices are gapless: one ends where the next begins. A block holds 16 or 32 of them, each as its
-//! distance from the block's start (27 bits), its state (4 bits) and whether it begins a trip of
-//! the thread (1 bit); a slice that begins farther away opens a block of its own. Per block stands
-//! how long the lane was in each state *before* it: what lies between two times is then one
-//! difference and at most two scans of a block. Above the blocks the longest slice of every 8, of
-//! every 8 of those, and so on: whatever is long enough to be drawn is found by descending.
+//! distance from the block's start (27 bits), its state (4 bits) and whether it begins a cycle of
+//! the thread (1 bit). A slice that begins farther away opens a new block. Each block stores how
+//! long the lane was in each state *before* it: the sums between two times are then one difference
+//! and at most two scans of a block. Above the blocks, a tree stores the longest slice of every 8
+//! blocks, of every 64, and so on: slices long enough to be drawn are found by descending.
 
 use super::state::LaneState;
 use std::ops::Range;
 use unhitch_model::{ThreadId, Time, Window};
 
-/// So many nodes under one.
+/// Children of a node.
 const FAN_OUT: usize = 8;
 const STATE: u32 = 0b1111;
-const TRIP: u32 = 0b1_0000;
+const BEGINS_CYCLE: u32 = 0b1_0000;
 const LOW_BITS: u32 = 5;
-/// Distances from here on do not fit.
-const FARTHEST: u64 = 1 << (32 - LOW_BITS);
+/// Distances from here on do not fit into a slice, nanoseconds.
+const DISTANCE_LIMIT: u64 = 1 << (32 - LOW_BITS);
 const NO_SLOT: u8 = u8::MAX;
 
-/// How long a lane was in each state, nanoseconds, by the state's number; the last places stay
-/// empty.
+/// How long a lane was in each state, nanoseconds, by the state's number; the last elements stay
+/// zero.
 pub(super) type Sums = [u64; STATE as usize + 1];
 const NO_SUMS: Sums = [0; STATE as usize + 1];
 
-/// A slice as it is stored, whole.
+/// A slice with its times.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Stored {
     /// Its number on the lane.
@@ -42,12 +42,12 @@ impl Stored {
     }
 }
 
-/// What of a lane is kept, beside its slices' times and states.
+/// What a lane stores in addition to its slices' times and states.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// The longest run of each block: who ran.
+    /// The thread of each slice, and the longest run of each block.
     Cpu,
-    /// The first trip of each block: which events.
+    /// The number of each block's first cycle, which leads to its events.
     Thread,
 }
 
@@ -65,13 +65,13 @@ pub(super) struct Pyramid {
     firsts: Vec<u32>,
     /// The length of each block's longest slice.
     longest: Vec<u64>,
-    /// Of CPUs: each block's longest run.
+    /// CPUs only: each block's longest run.
     runs: Vec<Run>,
-    /// Of CPUs: who had it in each slice.
+    /// CPUs only: the thread on it in each slice.
     who: Vec<ThreadId>,
-    /// Of threads: how many trips had begun before each block.
-    trips: Vec<u32>,
-    /// `states` sums per block: how long the lane had been in each of those states.
+    /// Threads only: the number of cycles that began before each block.
+    cycles: Vec<u32>,
+    /// For each block, how long the lane had been in each of `states`.
     before: Vec<u64>,
     states: Vec<LaneState>,
     /// The maxima over 8 blocks, 64, and so on.
@@ -80,11 +80,11 @@ pub(super) struct Pyramid {
     growing: Growing,
 }
 
-/// While it grows.
+/// State while slices are pushed.
 struct Growing {
     sums: Sums,
     last: Option<(u64, LaneState)>,
-    trips: u32,
+    cycles: u32,
     slots: [u8; LaneState::COUNT],
     before: Vec<Sums>,
 }
@@ -100,7 +100,7 @@ impl Pyramid {
             longest: Vec::with_capacity(blocks),
             runs: Vec::new(),
             who: Vec::new(),
-            trips: Vec::new(),
+            cycles: Vec::new(),
             before: Vec::new(),
             states: Vec::new(),
             levels: Vec::new(),
@@ -108,21 +108,21 @@ impl Pyramid {
             growing: Growing {
                 sums: NO_SUMS,
                 last: None,
-                trips: 0,
+                cycles: 0,
                 slots: [NO_SLOT; LaneState::COUNT],
                 before: Vec::with_capacity(blocks),
             },
         }
     }
 
-    /// The next slice, which ends the one before. One that begins earlier than that counts as
-    /// beginning with it.
-    pub fn push(&mut self, start: Time, state: LaneState, begins_trip: bool) {
+    /// Adds the next slice, which ends the previous one. It begins no earlier than the previous one
+    /// does.
+    pub fn push(&mut self, start: Time, state: LaneState, begins_cycle: bool) {
         let start = self.close(start.nanos());
         let last = self.starts.last().zip(self.firsts.last());
         let in_block = last.filter(|(base, first)| {
             self.slices.len() - (**first as usize) < block_len(self.kind)
-                && start - **base < FARTHEST
+                && start - **base < DISTANCE_LIMIT
         });
         let base = match in_block {
             Some((base, _)) => *base,
@@ -132,31 +132,33 @@ impl Pyramid {
                 self.longest.push(0);
                 match self.kind {
                     Kind::Cpu => self.runs.push((0, 0)),
-                    Kind::Thread => self.trips.push(self.growing.trips),
+                    Kind::Thread => self.cycles.push(self.growing.cycles),
                 }
                 self.growing.before.push(self.growing.sums);
                 start
             }
         };
-        self.growing.trips += u32::from(begins_trip);
+        self.growing.cycles += u32::from(begins_cycle);
         self.slices.push(
-            ((start - base) as u32) << LOW_BITS | if begins_trip { TRIP } else { 0 } | state as u32,
+            ((start - base) as u32) << LOW_BITS
+                | if begins_cycle { BEGINS_CYCLE } else { 0 }
+                | state as u32,
         );
         self.growing.last = Some((start, state));
     }
 
-    /// The same on a CPU: who has it.
+    /// The same for a CPU, with the thread on it.
     pub fn push_run(&mut self, start: Time, state: LaneState, who: ThreadId) {
         self.push(start, state, false);
         self.who.push(who);
     }
 
-    /// Who had the CPU in a slice.
+    /// The thread on the CPU in a slice.
     pub fn who(&self, slice: u32) -> Option<ThreadId> {
         self.who.get(slice as usize).copied()
     }
 
-    /// Ends the last slice at `at`, or where it began.
+    /// Ends the last slice at `at`, but not before it began.
     fn close(&mut self, at: u64) -> u64 {
         let Some((start, state)) = self.growing.last else { return at };
         let at = at.max(start);
@@ -176,7 +178,7 @@ impl Pyramid {
         at
     }
 
-    /// No slice follows; the last one ends at `end`.
+    /// Ends the last slice at `end`, and builds the tree.
     pub fn finish(mut self, end: Time) -> Self {
         self.end = self.close(end.nanos());
         let (before, states) = (std::mem::take(&mut self.growing.before), &self.states);
@@ -186,12 +188,12 @@ impl Pyramid {
             .collect();
         let (mut longest, mut runs) = (self.longest.clone(), self.runs.clone());
         while longest.len() > FAN_OUT {
-            let most = |nodes: &[Run]| {
-                nodes.iter().fold((0, 0), |most, run| if run.0 > most.0 { *run } else { most })
+            let longest_run = |nodes: &[Run]| {
+                nodes.iter().fold((0, 0), |best, run| if run.0 > best.0 { *run } else { best })
             };
             let longest_of = |nodes: &[u64]| nodes.iter().copied().max().unwrap_or(0);
             longest = longest.chunks(FAN_OUT).map(longest_of).collect();
-            runs = runs.chunks(FAN_OUT).map(most).collect();
+            runs = runs.chunks(FAN_OUT).map(longest_run).collect();
             self.levels.push((longest.clone(), runs.clone()));
         }
         self.slices.shrink_to_fit();
@@ -202,12 +204,12 @@ impl Pyramid {
         self.slices.is_empty()
     }
 
-    /// How many slices there are.
+    /// The number of slices.
     pub fn len(&self) -> usize {
         self.slices.len()
     }
 
-    /// What it takes in memory.
+    /// Memory that it occupies, bytes.
     pub fn bytes(&self) -> usize {
         let blocks = size_of_val(&*self.starts)
             + size_of_val(&*self.firsts)
@@ -221,7 +223,7 @@ impl Pyramid {
         size_of_val(&*self.slices)
             + blocks
             + levels
-            + size_of_val(&*self.trips)
+            + size_of_val(&*self.cycles)
             + size_of_val(&*self.before)
             + size_of_val(&*self.who)
     }
@@ -235,8 +237,7 @@ impl Pyramid {
         self.starts.get(block).copied().unwrap_or(self.end)
     }
 
-    /// The slices of a block as they are stored, the first one's number, and when the block begins
-    /// and ends.
+    /// The slices of a block as stored, the number of the first, and when the block begins and ends.
     fn block(&self, block: usize) -> (&[u32], u32, Range<u64>) {
         let first = self.firsts.get(block).copied().unwrap_or(self.slices.len() as u32);
         let after = self.firsts.get(block + 1).map_or(self.slices.len(), |after| *after as usize);
@@ -253,16 +254,16 @@ impl Pyramid {
         })
     }
 
-    /// The number of the trip that a slice belongs to; none before the first.
-    pub fn trip_of(&self, slice: u32) -> Option<usize> {
+    /// The number of the cycle that a slice belongs to; none before the first.
+    pub fn cycle_of(&self, slice: u32) -> Option<usize> {
         let block = self.firsts.partition_point(|first| *first <= slice).checked_sub(1)?;
         let begun = self
             .block(block)
             .0
             .iter()
             .take((slice - self.firsts[block]) as usize + 1)
-            .filter(|slice| **slice & TRIP != 0);
-        (*self.trips.get(block)? as usize + begun.count()).checked_sub(1)
+            .filter(|slice| **slice & BEGINS_CYCLE != 0);
+        (*self.cycles.get(block)? as usize + begun.count()).checked_sub(1)
     }
 
     /// The last block that begins at or before `at`, searched from `near` on; the first one for an
@@ -302,11 +303,11 @@ impl Pyramid {
         sums
     }
 
-    /// The same of one state.
+    /// The same for one state.
     pub fn sum_before(&self, state: LaneState, at: u64, block: usize) -> u64 {
-        let place = self.states.iter().position(|known| *known == state);
-        let before = place
-            .and_then(|place| self.before.get(block * self.states.len() + place))
+        let slot = self.states.iter().position(|known| *known == state);
+        let before = slot
+            .and_then(|slot| self.before.get(block * self.states.len() + slot))
             .copied()
             .unwrap_or(0);
         let slices = self.slices_of(block).take_while(|slice| slice.start < at);
@@ -325,8 +326,8 @@ impl Pyramid {
         before(window.end).saturating_sub(before(window.start))
     }
 
-    /// Of a CPU: calls `take` with every run inside `window`: who, how long of it, and whether it
-    /// began there.
+    /// CPUs only: calls `take` with every run inside `window`: the thread, how long it ran inside,
+    /// and whether the run began inside.
     pub fn each_run(&self, window: Window, mut take: impl FnMut(ThreadId, u64, bool)) {
         let (from, to) = (window.start.nanos(), window.end.nanos());
         let blocks = self.block_at(from, 0)..self.starts.partition_point(|start| *start < to);
@@ -340,8 +341,8 @@ impl Pyramid {
         }
     }
 
-    /// The slices that overlap `window` and last at least `least` (1 or more), in order.
-    pub fn long(&self, window: Range<u64>, least: u64, found: &mut Vec<Stored>) {
+    /// Finds the slices that overlap `window` and last at least `min_ns` (1 or more), in order.
+    pub fn long(&self, window: Range<u64>, min_ns: u64, found: &mut Vec<Stored>) {
         if self.starts.is_empty() || window.is_empty() {
             return;
         }
@@ -349,18 +350,18 @@ impl Pyramid {
         let last = self.block_at(window.end - 1, first);
         let mut block = first;
         while block <= last {
-            if self.longest[block] >= least {
+            if self.longest[block] >= min_ns {
                 let overlaps = |slice: &Stored| {
-                    slice.len() >= least && slice.start < window.end && slice.end > window.start
+                    slice.len() >= min_ns && slice.start < window.end && slice.end > window.start
                 };
                 found.extend(self.slices_of(block).filter(overlaps));
                 block += 1;
                 continue;
             }
-            // Climb as far as whole subtrees hold nothing long.
+            // Climb to the largest subtree that begins here and holds no long slice.
             let (mut size, mut at) = (1, block);
             for (longest, _) in &self.levels {
-                if at % FAN_OUT != 0 || longest[at / FAN_OUT] >= least {
+                if at % FAN_OUT != 0 || longest[at / FAN_OUT] >= min_ns {
                     break;
                 }
                 (size, at) = (size * FAN_OUT, at / FAN_OUT);
@@ -369,8 +370,8 @@ impl Pyramid {
         }
     }
 
-    /// Of a CPU's slices inside `window` that last less than `below`: the number of the one that
-    /// ran longest there. `blocks` are those that hold the window's first and last instant.
+    /// CPUs only: the number of the slice that ran longest inside `window`, among those that last
+    /// less than `below`. `blocks` hold the window's first and last instant.
     pub fn longest_run(
         &self,
         window: Range<u64>,
@@ -417,8 +418,8 @@ impl Pyramid {
             }
             block += size;
         }
-        // The blocks at both ends are cut, so they are searched slice by slice: last, when few of
-        // them can have a longer one.
+        // The window cuts the blocks at both ends, so they are searched slice by slice. They come
+        // last, because then few of them can have a longer run.
         for block in [blocks.0, blocks.1].into_iter().take(if blocks.1 > blocks.0 { 2 } else { 1 })
         {
             let may_have_longer =
@@ -434,8 +435,7 @@ impl Pyramid {
     }
 }
 
-/// How many slices a block holds. Who ran is searched in the blocks themselves, so a CPU's are
-/// small.
+/// Slices per block. A CPU's blocks are smaller, because the longest run is searched inside them.
 const fn block_len(kind: Kind) -> usize {
     match kind {
         Kind::Cpu => 16,

@@ -1,4 +1,4 @@
-//! What a lane shows: the states that are told apart by colour and pattern.
+//! What a lane shows: states, each with its own colour and pattern.
 
 use crate::explain::class_of;
 use crate::timeline::{Segment, State};
@@ -8,12 +8,12 @@ use crate::{Analysis, WaitClass};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 #[repr(u8)]
 pub enum LaneState {
-    /// Lost records, or the recording's edge, hide the truth.
+    /// Hidden by lost records or by the edge of the recording.
     #[default]
     Unknown = 0,
-    /// On a CPU; of a CPU: a thread ran.
+    /// Ran on a CPU; on a CPU's lane: a thread ran.
     Ran = 1,
-    /// Wanted a CPU.
+    /// Was ready to run, but had no CPU.
     Runnable = 2,
     /// Waited for a lock.
     Lock = 3,
@@ -29,14 +29,14 @@ pub enum LaneState {
     Idle = 8,
     /// Was stopped.
     Stopped = 9,
-    /// Slept; why, no rule tells.
+    /// Slept for a device, or no rule knows for what.
     Slept = 10,
     /// Waited for the network.
     Network = 11,
 }
 
 impl LaneState {
-    /// How many there are.
+    /// The number of states.
     pub const COUNT: usize = 12;
 
     /// All of them, in the order of their numbers.
@@ -55,7 +55,7 @@ impl LaneState {
         Self::Network,
     ];
 
-    /// Name and label: for JSON, and for people.
+    /// The name in JSON, and the label for people.
     pub const fn words(self) -> (&'static str, &'static str) {
         match self {
             Self::Unknown => ("unknown", "lost or unknown"),
@@ -73,7 +73,7 @@ impl LaneState {
         }
     }
 
-    /// True where time was spent on or lost to something: not idle, and known.
+    /// True for time spent on, or lost to, something: neither idle nor unknown.
     pub const fn is_busy(self) -> bool {
         !matches!(self, Self::Idle | Self::Unknown)
     }
@@ -99,7 +99,8 @@ impl LaneState {
             WaitClass::BlockIo | WaitClass::FileSystem => Self::Io,
             WaitClass::Memory => Self::Memory,
             WaitClass::Timer => Self::Timer,
-            // A condition is another thread's to meet; a lock among them is told by its wake-up.
+            // Another thread must meet a condition. A futex wait that an unlock ended has the class
+            // of a lock already.
             WaitClass::Ipc | WaitClass::Condition | WaitClass::Process | WaitClass::KernelWork => {
                 Self::Ipc
             }
@@ -116,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_places_in_the_registry() {
+    fn numbers_are_indices_of_the_registry() {
         for (number, state) in LaneState::ALL.into_iter().enumerate() {
             assert_eq!((state as usize, LaneState::of_number(number)), (number, state));
         }

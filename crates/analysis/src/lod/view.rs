@@ -1,39 +1,38 @@
-//! One lane as it fits on a screen: what is wide enough to be drawn comes whole, everything
-//! narrower as columns of pixels.
+//! One lane on a screen: slices wide enough to be drawn are kept whole, narrower ones are merged
+//! into columns of pixels.
 
 use super::pyramid::{Pyramid, Stored, Sums};
 use super::state::LaneState;
 use std::ops::Range;
 use unhitch_model::{ThreadId, Time, Window};
 
-/// A slice comes whole from so many columns on.
-const WHOLE: u64 = 3;
-/// A screen has no more columns.
-pub const MOST_COLUMNS: u32 = 1 << 14;
+/// Minimum width of a slice that is kept whole, columns.
+const MIN_WHOLE_COLUMNS: u64 = 3;
+/// Maximum columns of a screen.
+pub const MAX_COLUMNS: u32 = 1 << 14;
 
 /// A window of time seen through columns of pixels: column `i` begins at `start + i · length /
 /// columns`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Screen {
-    /// What is seen.
+    /// What it shows.
     pub window: Window,
-    /// Through how many columns, 1 to [`MOST_COLUMNS`].
+    /// The number of columns, 1 to [`MAX_COLUMNS`].
     columns: u32,
 }
 
 impl Screen {
-    /// A window through so many columns; more or fewer than a screen has are brought into its
-    /// range.
+    /// A window through a number of columns, which is clamped to what a screen can have.
     pub fn new(window: Window, columns: u32) -> Self {
-        Self { window, columns: columns.clamp(1, MOST_COLUMNS) }
+        Self { window, columns: columns.clamp(1, MAX_COLUMNS) }
     }
 
-    /// How many columns.
+    /// The number of columns.
     pub fn columns(&self) -> u32 {
         self.columns
     }
 
-    /// When column `column` begins; that of the number of columns is the window's end.
+    /// When a column begins. The edge after the last column is the window's end.
     pub fn edge(&self, column: u32) -> Time {
         let (length, column, columns) =
             (self.window.duration_ns(), u64::from(column), u64::from(self.columns));
@@ -45,9 +44,9 @@ impl Screen {
         self.window.start.plus(offset)
     }
 
-    /// The shortest slice that comes whole, nanoseconds.
-    pub fn shortest_whole_ns(&self) -> u64 {
-        let ns = (u128::from(self.window.duration_ns()) * u128::from(WHOLE))
+    /// Minimum length of a slice that is kept whole, nanoseconds.
+    pub fn min_whole_ns(&self) -> u64 {
+        let ns = (u128::from(self.window.duration_ns()) * u128::from(MIN_WHOLE_COLUMNS))
             .div_ceil(u128::from(self.columns));
         u64::try_from(ns).unwrap_or(u64::MAX).max(1)
     }
@@ -55,20 +54,20 @@ impl Screen {
     /// The column that holds `time`, which must be inside the window.
     pub(super) fn column_of(&self, time: Time) -> u32 {
         let length = u128::from(self.window.duration_ns().max(1));
-        // Edges are rounded down: of the columns that begin by then, the last.
+        // Edges are rounded down: take the last of the columns that have begun by then.
         let begun = (u128::from(time.since(self.window.start)) + 1) * u128::from(self.columns);
         u32::try_from(begun.div_ceil(length) - 1).unwrap_or(u32::MAX).min(self.columns - 1)
     }
 }
 
-/// A slice that comes whole.
+/// A slice that is kept whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Slice {
-    /// From when to when, not clipped to the screen.
+    /// When, not clipped to the screen.
     pub window: Window,
-    /// In which state.
+    /// The state.
     pub state: LaneState,
-    /// CPU lanes: who ran. Thread lanes: who woke it, where a task did.
+    /// CPU lanes: the thread that ran. Thread lanes: the waker, if it was a task.
     pub thread: Option<ThreadId>,
     /// The switch that took the thread off its CPU; an index into the switches.
     pub out: Option<usize>,
@@ -76,30 +75,30 @@ pub struct Slice {
     pub wake: Option<usize>,
     /// The switch that put a thread on the CPU; an index into the switches.
     pub back: Option<usize>,
-    /// Sample lanes: which sample; an index into the samples.
+    /// Sample lanes: the sample; an index into the samples.
     pub sample: Option<usize>,
 }
 
-/// One column, without the slices that come whole.
+/// One column, without the slices that are kept whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cell {
-    /// Which column.
+    /// The number of the column.
     pub column: u32,
-    /// The state that has most of it and is neither idle nor unknown; those two, the longer one,
-    /// only where nothing else is.
+    /// The state with most of its time, not counting idle and unknown. If there is nothing else, the
+    /// longer of these two.
     pub state: LaneState,
-    /// CPU lanes: who ran longest in it.
+    /// CPU lanes: the thread that ran longest in it.
     pub thread: Option<ThreadId>,
-    /// How long all states but idle and unknown last in it, nanoseconds.
+    /// The time in it of all states except idle and unknown, nanoseconds.
     pub busy_ns: u64,
-    /// How long all slices in it last that do not come whole, nanoseconds.
+    /// The time in it of all slices that are not kept whole, nanoseconds.
     pub ns: u64,
-    /// Sample lanes: how many samples do not come whole.
+    /// Sample lanes: the number of samples that are not slices.
     pub samples: u32,
 }
 
 impl Cell {
-    /// The share of the column that is busy, 1 to 255 (0: none of it).
+    /// The busy share of the column, 1 to 255 (0: not busy at all).
     pub fn cover(&self, screen: &Screen) -> u8 {
         let width = screen.edge(self.column + 1).since(screen.edge(self.column)).max(1);
         let share = (u128::from(self.busy_ns) * 255).div_ceil(u128::from(width));
@@ -107,29 +106,29 @@ impl Cell {
     }
 }
 
-/// A lane through a screen. The lengths of its slices, clipped to the screen, and of its cells sum
-/// to the time that the lane covers of it.
+/// A lane on a screen. The times of its slices, clipped to the screen, and of its cells add up to
+/// the part of the screen that the lane covers.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct View {
     /// In order of time.
     pub slices: Vec<Slice>,
-    /// In order of their columns; a column without one is covered by slices, or outside of what the
-    /// lane covers.
+    /// In order of their columns. A column without a cell is covered by slices, or the lane does not
+    /// cover it.
     pub cells: Vec<Cell>,
-    /// Where the lane's events were lost, clipped to the screen; what is said there is concluded
-    /// from what was seen before and after.
+    /// Where the lane's events were lost, clipped to the screen. What the lane shows there is inferred
+    /// from the events before and after.
     pub lost: Vec<Window>,
 }
 
-/// What a pyramid shows through a screen, before anybody is named.
+/// A lane on a screen, before threads and events are looked up.
 pub(super) struct Raw {
     pub whole: Vec<Stored>,
     pub cells: Vec<Cell>,
-    /// Of each cell the slice that ran longest.
+    /// The slice that ran longest in each cell.
     pub runs: Vec<Option<u32>>,
 }
 
-/// Looks at a lane; with `runs`, also for who ran longest in each column.
+/// Reduces a lane to a screen; with `runs`, also finds the longest run of each cell.
 pub(super) fn look(pyramid: &Pyramid, screen: &Screen, runs: bool) -> Raw {
     let span = pyramid.span();
     let window =
@@ -138,8 +137,8 @@ pub(super) fn look(pyramid: &Pyramid, screen: &Screen, runs: bool) -> Raw {
     if window.is_empty() || pyramid.is_empty() {
         return raw;
     }
-    let least = screen.shortest_whole_ns();
-    pyramid.long(window.clone(), least, &mut raw.whole);
+    let min_ns = screen.min_whole_ns();
+    pyramid.long(window.clone(), min_ns, &mut raw.whole);
     let (mut whole, mut at) = (0, Edge::new(pyramid, window.start, 0));
     let last = screen.column_of(Time::from_nanos(window.end - 1));
     for column in screen.column_of(Time::from_nanos(window.start))..=last {
@@ -171,7 +170,7 @@ pub(super) fn look(pyramid: &Pyramid, screen: &Screen, runs: bool) -> Raw {
                     } else {
                         pyramid.block_at(end - 1, at.block)
                     };
-                    pyramid.longest_run(start..end, (at.block, last), least)
+                    pyramid.longest_run(start..end, (at.block, last), min_ns)
                 })
                 .flatten();
             raw.cells.push(cell);
@@ -182,7 +181,7 @@ pub(super) fn look(pyramid: &Pyramid, screen: &Screen, runs: bool) -> Raw {
     raw
 }
 
-/// How long a lane was in each state up to a time.
+/// How long a lane had been in each state up to a time.
 struct Edge {
     time: u64,
     block: usize,
@@ -206,7 +205,7 @@ fn cell(column: u32, sums: &Sums) -> Option<Cell> {
     let nothing_busy = ns == rest_ns;
     let mut most: Option<LaneState> = None;
     for state in LaneState::ALL {
-        // Of equals the first in the registry.
+        // Of equal times, the first state in the registry wins.
         if state.is_busy() != nothing_busy
             && most.is_none_or(|most| sums[state as usize] > sums[most as usize])
         {
@@ -217,7 +216,7 @@ fn cell(column: u32, sums: &Sums) -> Option<Cell> {
     (ns > 0).then_some(Cell { column, state, thread: None, busy_ns: ns - rest_ns, ns, samples: 0 })
 }
 
-/// How long something ran in each column, added to `busy_ns`.
+/// Adds the time that anything ran in each column to `busy_ns`.
 pub(super) fn add_runs(pyramid: &Pyramid, screen: &Screen, busy_ns: &mut [u64]) {
     let span: Range<u64> = pyramid.span();
     if pyramid.is_empty() {

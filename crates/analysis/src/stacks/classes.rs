@@ -1,29 +1,61 @@
-//! What each stack of a trace means, computed once per stack: wait class, signature, pump; context
-//! of a wake-up.
+//! What each stack of a trace means, computed once per stack: wait class, signature, event-loop
+//! pump, context of a wake-up, and the frames that are worth showing.
 //!
-//! The signature is what makes two waits "the same": the function names of the stack below the
-//! scheduler's own frames. Names, not addresses, so that two return addresses in one slow path are
-//! one wait.
+//! Two waits are "the same" when their signatures are equal: the function names of the stack below
+//! the scheduler's own frames. *Why names, not addresses:* two return addresses in one slow path
+//! are one wait.
 
 use super::frames::is_runtime;
-use super::rules::{FrameRole, InterruptSource, Matches, Rules, Wait, WaitClass, WaitStack};
+use super::rule_file::FrameRole;
+use super::rules::{Matches, Rules, WaitStack};
+use super::wait_class::{InterruptSource, Wait, WaitClass};
 use rayon::prelude::*;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use std::hash::{Hash, Hasher};
 use unhitch_model::{FrameId, StackId, Trace, WakeFlags};
 
-/// In which context a wake-up was issued, and so whether the current task may be held responsible.
+/// What a stack was recorded for, which decides which of its frames mean something.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum StackKind {
+    /// Where a thread left its CPU to wait.
+    Wait,
+    /// From where a thread was woken.
+    Wake,
+    /// What a CPU was seen executing.
+    Sample,
+}
+
+impl StackKind {
+    /// All kinds.
+    pub const ALL: [Self; 3] = [Self::Wait, Self::Wake, Self::Sample];
+
+    /// The word in options and JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Wait => "wait",
+            Self::Wake => "wake",
+            Self::Sample => "sample",
+        }
+    }
+
+    /// The kind that a word means.
+    pub fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word() == word)
+    }
+}
+
+/// The context of a wake-up, and so whether the current task is responsible for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WakeContext {
     /// By the current task itself.
     Task,
     /// By an interrupt: the current task is a bystander.
     Interrupt,
-    /// By a soft interrupt that the task ran itself (loopback networking): the task's doing.
+    /// By a soft interrupt that the task ran itself (loopback networking): the task is responsible.
     SoftirqSync,
     /// While the CPU was idle: an interrupt, whatever the flags say.
     Idle,
-    /// By a kernel worker on behalf of whoever queued the work.
+    /// By a kernel worker on behalf of the thread that queued the work.
     Worker,
 }
 
@@ -44,12 +76,12 @@ impl WakeContext {
     }
 }
 
-/// A wake-up's context and, for interrupts, what is behind it.
+/// A wake-up's context and, for interrupts, their source.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WakeSource {
     /// The context.
     pub context: WakeContext,
-    /// What the interrupt was, when it was one.
+    /// The source of the interrupt, if it was one.
     pub interrupt: Option<InterruptSource>,
 }
 
@@ -67,13 +99,14 @@ struct StackClass {
     caller: u64,
 }
 
-/// Fewer frames are not worth a second core, which looks the same names up once more.
-const LEAST_FRAMES: usize = 1 << 14;
+/// Minimum frames per core. A second core looks the same names up again, which fewer frames do not
+/// make up for.
+const MIN_FRAMES_PER_CORE: usize = 1 << 14;
 
 /// The meaning of every stack of a trace.
 pub struct StackClasses {
     stacks: Vec<StackClass>,
-    /// The frames that are the tracer's own.
+    /// The tracer's own frames.
     tracers: FxHashSet<FrameId>,
 }
 
@@ -82,7 +115,7 @@ impl StackClasses {
     pub fn new(trace: &Trace, rules: &Rules) -> Self {
         let frames: Vec<FrameClass> = (0..trace.stacks.frames().len() as u32)
             .into_par_iter()
-            .with_min_len(LEAST_FRAMES)
+            .with_min_len(MIN_FRAMES_PER_CORE)
             .map_init(FxHashMap::default, |patterns_of_name, index| {
                 frame_class(trace, rules, FrameId(index), patterns_of_name)
             })
@@ -93,14 +126,14 @@ impl StackClasses {
                 stack_class(trace, rules, StackId(id), &frames, matches)
             })
             .collect();
-        let is_tracer = |(index, fact): (usize, &FrameClass)| {
-            fact.is(FrameRole::Tracer).then_some(FrameId(index as u32))
+        let is_tracer = |(index, frame): (usize, &FrameClass)| {
+            frame.is(FrameRole::Tracer).then_some(FrameId(index as u32))
         };
         let tracers = frames.iter().enumerate().filter_map(is_tracer).collect();
         Self { stacks, tracers }
     }
 
-    /// True for a frame that is there because of the recording alone: no program's doing.
+    /// True for a frame that is there only because of the recording.
     pub fn is_tracer(&self, frame: FrameId) -> bool {
         self.tracers.contains(&frame)
     }
@@ -134,7 +167,7 @@ impl StackClasses {
         }
     }
 
-    /// True when the stack is that of a process being ended.
+    /// True when the stack ends a process.
     pub fn exits(&self, stack: StackId) -> bool {
         self.get(stack).exits
     }
@@ -149,7 +182,7 @@ impl StackClasses {
         self.get(wait_stack).wait.pump
     }
 
-    /// True when nobody chooses a wait on this stack, whatever its length and rhythm.
+    /// True when no thread chooses a wait on this stack, however short or regular.
     pub fn is_unwanted(&self, wait_stack: StackId) -> bool {
         self.get(wait_stack).wait.unwanted
     }
@@ -159,21 +192,21 @@ impl StackClasses {
         self.get(wait_stack).signature
     }
 
-    /// True for two waits of one piece of code: the same functions, or different calls from one and
-    /// the same place of the program.
+    /// True for two waits of one piece of code: the same functions, or different calls from the
+    /// same line of the program.
     pub fn is_same_caller(&self, one: StackId, other: StackId) -> bool {
         let (one, other) = (self.get(one), self.get(other));
         (one.signature != 0 && one.signature == other.signature)
             || (one.caller != 0 && one.caller == other.caller)
     }
 
-    /// How many leading frames (leaf side) belong to the tracer and the scheduler.
+    /// The number of leading frames (leaf side) that belong to the tracer and the scheduler.
     pub fn noise_len(&self, stack: StackId) -> usize {
         usize::from(self.get(stack).noise)
     }
 
-    /// The frames of a wake stack that belong to what woke: of an interrupt, not those of the
-    /// bystander it interrupted.
+    /// The frames of a wake stack that belong to the waker: in an interrupt, those of the interrupt
+    /// and not those of the bystander.
     pub fn own_frames<'t>(&self, trace: &'t Trace, stack: StackId) -> &'t [FrameId] {
         let frames = trace.stacks.frames_of(stack);
         match usize::from(self.get(stack).interrupt_len) {
@@ -182,8 +215,44 @@ impl StackClasses {
         }
     }
 
-    /// Whether the current task caused wake-up number `index`: what [`Self::wake_source`] says of
-    /// its context, sooner.
+    /// The frames that mean something, leaf first, and how many of them are the kernel's: of waits
+    /// and wake-ups without the tracer's and the scheduler's frames, of an interrupt's wake-up
+    /// without the bystander's, of samples all. Empty for a stack of nothing else.
+    pub fn trimmed<'t>(
+        &self,
+        trace: &'t Trace,
+        kind: StackKind,
+        stack: StackId,
+    ) -> (&'t [FrameId], usize) {
+        let own = self.untrimmed(trace, kind, stack);
+        let noise = if kind == StackKind::Sample { 0 } else { self.noise_len(stack) };
+        let noise = noise.min(own.len());
+        (&own[noise..], trace.stacks.kernel_len(stack).saturating_sub(noise))
+    }
+
+    /// The same, but all frames where there are none but the tracer's and the scheduler's.
+    pub fn frames<'t>(&self, trace: &'t Trace, kind: StackKind, stack: StackId) -> &'t [FrameId] {
+        match self.trimmed(trace, kind, stack).0 {
+            [] => self.untrimmed(trace, kind, stack),
+            frames => frames,
+        }
+    }
+
+    /// The frames, leaf first, with the tracer's and the scheduler's, but without a bystander's.
+    pub(crate) fn untrimmed<'t>(
+        &self,
+        trace: &'t Trace,
+        kind: StackKind,
+        stack: StackId,
+    ) -> &'t [FrameId] {
+        match kind {
+            StackKind::Wake => self.own_frames(trace, stack),
+            StackKind::Wait | StackKind::Sample => trace.stacks.frames_of(stack),
+        }
+    }
+
+    /// Whether the current task caused wake-up number `index`: [`Self::wake_source`]'s
+    /// `context.is_task()`, but faster.
     pub fn is_by_task(&self, trace: &Trace, index: usize) -> bool {
         let (flags, waker) = (trace.wakings.flags[index], trace.wakings.waker[index]);
         let interrupted =
@@ -193,7 +262,7 @@ impl StackClasses {
         !waker.is_idle() && !interrupted && by_task
     }
 
-    /// In which context wake-up number `index` was issued.
+    /// The context of wake-up number `index`.
     pub fn wake_source(&self, trace: &Trace, index: usize) -> WakeSource {
         let (flags, stack) = (trace.wakings.flags[index], self.get(trace.wakings.stack[index]));
         let interrupt = flags.has(WakeFlags::HARDIRQ) || flags.has(WakeFlags::NMI);
@@ -221,15 +290,15 @@ struct FrameClass {
     patterns: Vec<u16>,
     /// It belongs to the tracer or the scheduler.
     noise: bool,
-    marks: Vec<FrameRole>,
+    roles: Vec<FrameRole>,
     identity: u64,
     /// It belongs to a library below every program, not to the program.
     runtime: bool,
 }
 
 impl FrameClass {
-    fn is(&self, mark: FrameRole) -> bool {
-        self.marks.contains(&mark)
+    fn is(&self, role: FrameRole) -> bool {
+        self.roles.contains(&role)
     }
 }
 
@@ -240,10 +309,10 @@ fn frame_class(
     cache: &mut FxHashMap<u32, Vec<u16>>,
 ) -> FrameClass {
     let symbols = trace.symbols.get(frame);
-    let mut fact = FrameClass {
+    let mut class = FrameClass {
         patterns: Vec::new(),
         noise: !symbols.is_empty(),
-        marks: Vec::new(),
+        roles: Vec::new(),
         identity: u64::from(frame.0),
         runtime: is_runtime(trace, frame),
     };
@@ -251,16 +320,16 @@ fn frame_class(
         let name = trace.name(symbol.function);
         let patterns =
             cache.entry(symbol.function.0).or_insert_with(|| rules.patterns_matching(name));
-        let marks = rules.marks(patterns);
-        fact.noise &=
-            marks.iter().any(|mark| matches!(mark, FrameRole::Tracer | FrameRole::Scheduler));
-        fact.marks.extend(marks);
-        fact.patterns.extend_from_slice(patterns);
+        let roles = rules.roles(patterns);
+        class.noise &=
+            roles.iter().any(|role| matches!(role, FrameRole::Tracer | FrameRole::Scheduler));
+        class.roles.extend(roles);
+        class.patterns.extend_from_slice(patterns);
     }
     if let Some(outermost) = symbols.last() {
-        fact.identity = u64::from(outermost.function.0) | 1 << 40;
+        class.identity = u64::from(outermost.function.0) | 1 << 40;
     }
-    fact
+    class
 }
 
 fn stack_class(
@@ -271,38 +340,38 @@ fn stack_class(
     matches: &mut Matches,
 ) -> StackClass {
     let list = trace.stacks.frames_of(id);
-    let facts = || list.iter().filter_map(|frame| frames.get(frame.index()));
-    let kernel = || facts().take(trace.stacks.kernel_len(id));
-    let noise = kernel().take_while(|fact| fact.noise).count();
-    // In an interrupt the frames below its entry are a bystander's and mean nothing.
-    let entry = kernel().position(|fact| fact.is(FrameRole::InterruptEntry));
-    let own = || facts().take(entry.map_or(list.len(), |entry| entry + 1));
+    let classes = || list.iter().filter_map(|frame| frames.get(frame.index()));
+    let kernel = || classes().take(trace.stacks.kernel_len(id));
+    let noise = kernel().take_while(|class| class.noise).count();
+    // In an interrupt, the frames that called its entry are a bystander's and mean nothing.
+    let entry = kernel().position(|class| class.is(FrameRole::InterruptEntry));
+    let own = || classes().take(entry.map_or(list.len(), |entry| entry + 1));
     matches.clear();
-    own().for_each(|fact| matches.add(&fact.patterns));
+    own().for_each(|class| matches.add(&class.patterns));
     let mut hasher = FxHasher::default();
-    facts().skip(noise).for_each(|fact| fact.identity.hash(&mut hasher));
-    // Places, not names: one function may wait for several things.
+    classes().skip(noise).for_each(|class| class.identity.hash(&mut hasher));
+    // Call sites, not names: one function may wait for several things.
     let program = list
         .iter()
-        .zip(facts())
+        .zip(classes())
         .skip(trace.stacks.kernel_len(id))
-        .skip_while(|(_, fact)| fact.runtime)
+        .skip_while(|(_, class)| class.runtime)
         .map(|(frame, _)| frame);
     let mut caller = FxHasher::default();
     let has_program = program.inspect(|frame| frame.hash(&mut caller)).count() > 0;
     let patterns = |frame: usize| {
         list.get(frame)
             .and_then(|frame| frames.get(frame.index()))
-            .map_or(&[][..], |fact| &fact.patterns)
+            .map_or(&[][..], |class| &class.patterns)
     };
     let kernel_len = trace.stacks.kernel_len(id).min(entry.unwrap_or(usize::MAX));
     let wait = rules.wait(WaitStack { matches, kernel: kernel_len, noise, patterns });
     StackClass {
         wait,
-        unlocks: own().any(|fact| fact.is(FrameRole::Unlock)),
-        exits: own().any(|fact| fact.is(FrameRole::Exit)),
-        kernel_thread: facts().take(kernel_len).any(|fact| fact.is(FrameRole::KernelThread)),
-        softirq_by_task: entry.is_none() && own().any(|fact| fact.is(FrameRole::SoftirqByTask)),
+        unlocks: own().any(|class| class.is(FrameRole::Unlock)),
+        exits: own().any(|class| class.is(FrameRole::Exit)),
+        kernel_thread: classes().take(kernel_len).any(|class| class.is(FrameRole::KernelThread)),
+        softirq_by_task: entry.is_none() && own().any(|class| class.is(FrameRole::SoftirqByTask)),
         interrupt: rules.interrupt_source(matches),
         noise: noise as u16,
         interrupt_len: entry.map_or(0, |entry| entry as u16 + 1),

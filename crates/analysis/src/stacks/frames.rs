@@ -1,11 +1,11 @@
-//! Single frames and names: which are a program's own, which only carry out a lock or a wait, and how
-//! long names are shortened.
+//! Single frames and names: which belong to the program itself, which only implement a lock or a
+//! wait, and how long names are shortened.
 
-use super::rules::base_name;
+use super::name_patterns::base_name;
 use unhitch_model::{FrameId, Trace};
 
-/// True for a frame that is not the program's own: of the C library or another one below every
-/// program, or of no file.
+/// True for a frame that is not the program's own: in the C library or another runtime library, or
+/// in no known file.
 pub(crate) fn is_runtime(trace: &Trace, frame: FrameId) -> bool {
     const LIBRARIES: [&str; 8] = [
         "libc.so",
@@ -25,7 +25,7 @@ pub(crate) fn is_runtime(trace: &Trace, frame: FrameId) -> bool {
     !module.kind.is_program() || LIBRARIES.iter().any(|part| path.contains(part))
 }
 
-/// Functions below or above every program's own.
+/// True for functions that start every program or thread, or enter every system call.
 pub(crate) fn is_scaffold(name: &str) -> bool {
     const EXACT: &[&str] = &[
         "_start",
@@ -65,7 +65,7 @@ pub(crate) fn is_scaffold(name: &str) -> bool {
     EXACT.contains(&base_name(name)) || PARTS.iter().any(|part| name.contains(part))
 }
 
-/// Functions that only carry out a lock, a wait or a wake-up for someone.
+/// True for functions that only implement a lock, a wait or a wake-up for their caller.
 pub(crate) fn is_primitive(name: &str) -> bool {
     const PARTS: &[&str] = &[
         "lock",
@@ -91,18 +91,19 @@ pub(crate) fn is_primitive(name: &str) -> bool {
         .rsplit("::")
         .find(|part| !part.is_empty() && !part.starts_with('h') | (part.len() != 17))
         .unwrap_or(&lower);
-    // Nor Go's, or Java's: `lockfree.(*Queue).Push` is none.
+    // The same for the paths of Go and Java: `lockfree.(*Queue).Push` is no lock.
     let last = last
         .rsplit_once('.')
         .map_or(last, |(_, own)| if own.starts_with(char::is_alphabetic) { own } else { last });
     EXACT.contains(&last) || PARTS.iter().any(|part| last.contains(part))
 }
 
-/// A name without template and generic arguments when it is long, and without the beginning of its
-/// path when it still is.
+/// A long name without its template and generic arguments; if it is still long, also without the
+/// beginning of its path.
 pub(crate) fn shorten(name: &str) -> String {
-    const LONG: usize = 48;
-    let is_long = |name: &str| name.chars().count() > LONG;
+    /// Maximum characters.
+    const MAX_LEN: usize = 48;
+    let is_long = |name: &str| name.chars().count() > MAX_LEN;
     if !is_long(name) {
         return name.to_owned();
     }
@@ -124,7 +125,7 @@ pub(crate) fn shorten(name: &str) -> String {
         tail = rest;
     }
     match tail.chars().count() {
-        n if n <= LONG => format!("…::{tail}"),
-        n => format!("…{}", tail.chars().skip(n - LONG).collect::<String>()),
+        n if n <= MAX_LEN => format!("…::{tail}"),
+        n => format!("…{}", tail.chars().skip(n - MAX_LEN).collect::<String>()),
     }
 }

@@ -2,5 +2,13 @@
 
 pub mod classes;
 pub(crate) mod frames;
+mod name_patterns;
+mod rule_file;
 pub mod rules;
 pub mod text;
+mod wait_class;
+
+pub use classes::{StackClasses, StackKind, WakeContext, WakeSource};
+pub use rule_file::RulesError;
+pub use rules::Rules;
+pub use wait_class::{InterruptSource, WaitClass};

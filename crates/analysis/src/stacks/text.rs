@@ -1,4 +1,4 @@
-//! Stacks as text: the functions that mean something, in order, and the one that is responsible.
+//! Stacks as text: the functions that mean something, in order, and the responsible one.
 
 use super::frames::{is_primitive, is_runtime, is_scaffold, shorten};
 use crate::Analysis;
@@ -6,7 +6,7 @@ use unhitch_model::{FrameId, ModuleKind, StackId};
 
 /// Maximum functions of a stack on one line.
 const MAX_NAMES: usize = 7;
-/// Maximum functions of the program, where the kernel has many.
+/// Maximum functions of the program when the kernel has many.
 const MAX_USER: usize = 4;
 /// Maximum functions of the program in a table.
 const MAX_BRIEF_USER: usize = 3;
@@ -22,20 +22,20 @@ pub fn stack_functions(analysis: &Analysis<'_>, stack: StackId) -> Vec<String> {
     functions_of(analysis, &frames[analysis.stacks.noise_len(stack).min(frames.len())..])
 }
 
-/// The same of frames, leaf first.
+/// The same for frames, leaf first.
 fn functions_of(analysis: &Analysis<'_>, frames: &[FrameId]) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for &frame in frames.iter().rev() {
-        // The function that the code is in, not those inlined into it: names an engineer can
-        // look up, one per frame.
+        // The function that holds the code, not those inlined into it: one name per frame, and
+        // one that an engineer can look up.
         names.extend(analysis.trace.frame_names(frame).pop().filter(|name| !is_scaffold(name)));
     }
     names.dedup();
     names
 }
 
-/// The same on one line: `a → b → … → y → z`. Of a long stack the program's innermost functions
-/// and the kernel's.
+/// The same on one line: `a → b → … → y → z`. A long stack is reduced to the innermost functions of
+/// the program and of the kernel.
 pub fn stack_text(analysis: &Analysis<'_>, stack: StackId) -> String {
     let frames = analysis.trace.stacks.frames_of(stack);
     let (kernel, user) = frames.split_at(analysis.trace.stacks.kernel_len(stack).min(frames.len()));
@@ -46,7 +46,7 @@ pub fn stack_text(analysis: &Analysis<'_>, stack: StackId) -> String {
     let max_kernel = MAX_NAMES.saturating_sub(user.len().min(max_user));
     let names: Vec<String> = [(user, max_user), (kernel, max_kernel)]
         .iter()
-        .flat_map(|(names, most)| innermost(names, *most))
+        .flat_map(|(names, max)| innermost(names, *max))
         .collect();
     match names.is_empty() {
         true => "(no stack was recorded)".to_owned(),
@@ -54,17 +54,17 @@ pub fn stack_text(analysis: &Analysis<'_>, stack: StackId) -> String {
     }
 }
 
-/// The same of frames (leaf first, the first `kernel_len` of them the kernel's), short enough
-/// for a table: the program's innermost functions and where in the kernel they ended up.
+/// The same for frames (leaf first, the first `kernel_len` of them the kernel's), short enough for a
+/// table: the program's innermost functions, and where in the kernel they ended up.
 pub fn brief_stack_text(analysis: &Analysis<'_>, frames: &[FrameId], kernel_len: usize) -> String {
     let (kernel, user) = frames.split_at(kernel_len.min(frames.len()));
     let [mut user, mut kernel] = [user, kernel].map(|frames| {
         functions_of(analysis, frames).iter().map(|name| shorten(name)).collect::<Vec<_>>()
     });
     user.drain(..user.len().saturating_sub(MAX_BRIEF_USER));
-    let most = if user.is_empty() { MAX_BRIEF_KERNEL_ALONE } else { MAX_BRIEF_KERNEL };
-    if kernel.len() > most {
-        kernel.drain(..kernel.len() - most);
+    let max_kernel = if user.is_empty() { MAX_BRIEF_KERNEL_ALONE } else { MAX_BRIEF_KERNEL };
+    if kernel.len() > max_kernel {
+        kernel.drain(..kernel.len() - max_kernel);
         kernel.insert(0, "…".to_owned());
     }
     match user.into_iter().chain(kernel).collect::<Vec<_>>() {
@@ -74,8 +74,8 @@ pub fn brief_stack_text(analysis: &Analysis<'_>, frames: &[FrameId], kernel_len:
     }
 }
 
-/// The function that did it: on a stack that takes or releases a lock, waits or wakes, the
-/// deepest one that is the program's own.
+/// The responsible function: on a stack that takes or releases a lock, waits or wakes, the deepest
+/// one that is the program's own.
 pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
     let frames = analysis.trace.stacks.frames_of(stack);
     let user = analysis.trace.stacks.user_frames(stack);
@@ -85,7 +85,7 @@ pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
         (!is_runtime(analysis.trace, frame) && !is_primitive(name) && !is_scaffold(name))
             .then(|| name.to_owned())
     });
-    // Of the kernel's own frames neither the tracer's nor the scheduler's.
+    // Otherwise the kernel's, but not the tracer's or the scheduler's.
     let leaf = || {
         frames
             .iter()
@@ -97,19 +97,19 @@ pub fn own_function(analysis: &Analysis<'_>, stack: StackId) -> String {
         .unwrap_or_default()
 }
 
-/// The deepest function of a stack, the kernel's included, that does more than carry out a
-/// lock, a wait or a wake-up.
+/// The deepest function of a stack, the kernel's included, that does more than implement a lock, a
+/// wait or a wake-up.
 pub fn deepest_function(analysis: &Analysis<'_>, stack: StackId) -> Option<String> {
     let frames =
         analysis.trace.stacks.frames_of(stack).iter().skip(analysis.stacks.noise_len(stack));
     let code =
         frames.filter(|frame| !is_cut(analysis, **frame) && !analysis.stacks.is_tracer(**frame));
-    // The function that the code is in, not those inlined into it.
+    // The function that holds the code, not those inlined into it.
     code.filter_map(|&frame| analysis.trace.frame_names(frame).pop())
         .find(|name| !is_primitive(name) && !is_scaffold(name))
 }
 
-/// True for the mark of the place where a stack was cut, which is no code.
+/// True for the frame that stands for the cut end of a stack; it is no code.
 pub fn is_cut(analysis: &Analysis<'_>, frame: FrameId) -> bool {
     let module = analysis
         .trace
@@ -119,9 +119,9 @@ pub fn is_cut(analysis: &Analysis<'_>, frame: FrameId) -> bool {
     module.is_some_and(|module| module.kind == ModuleKind::Cut)
 }
 
-/// The last `most` of the names, with a sign of what was left out before them.
-fn innermost(names: &[String], most: usize) -> Vec<String> {
-    let first = names.len().saturating_sub(most);
+/// The last `max` of the names, after a `…` if some were left out.
+fn innermost(names: &[String], max: usize) -> Vec<String> {
+    let first = names.len().saturating_sub(max);
     let mut names: Vec<String> = names[first..].iter().map(|name| shorten(name)).collect();
     if first > 0 {
         names.insert(0, "…".to_owned());

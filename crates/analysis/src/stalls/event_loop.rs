@@ -6,7 +6,7 @@
 
 use super::ThreadView;
 use crate::candidate::{Candidate, StallKind};
-use crate::stacks::rules::InterruptSource;
+use crate::stacks::InterruptSource;
 use crate::{Analysis, Operation, State};
 use unhitch_model::{Time, Window};
 

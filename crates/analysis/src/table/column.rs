@@ -1,41 +1,31 @@
-//! The registry of columns: names, other tools' names for them, what they hold, how they are
-//! computed.
+//! The registry of columns: their names, other tools' names for them, what they hold, and how their
+//! cells are computed.
 //!
 //! The help of `unhitch table --columns`, the names accepted by every option, and the keys of the
 //! JSON all come from it. *Why other names:* people come from Windows Performance Analyzer, whose
 //! "Readying Thread Stack" is the wake stack here.
 
-use super::rows::{NOWHERE, Row, Source};
-use super::{Cell, NONE, Name, TABLES};
-use crate::explain::class_of;
-use crate::{InterruptSource, WakeContext, WakeSource};
+use super::cells::*;
+use super::rows::{NOWHERE, Row};
+use super::source::Source;
+use super::{Cell, NONE, Name, TABLES, events};
+use crate::stacks::StackKind;
+use Name::{Cpus, Events, Lifetimes, Samples, Stalls, Switches, Threads, Waits, Wakes};
 use std::fmt::Write;
-use unhitch_model::{FrameId, ModuleKind, Process, Recorded, ThreadId, Time, WakeFlags};
+use unhitch_model::Recorded;
 
-/// Which part of a stack counts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum StackKind {
-    /// Where a thread left its CPU: without the scheduler's frames.
-    Wait,
-    /// From where a thread was woken: without the scheduler's frames, and of an interrupt without
-    /// whom it interrupted.
-    Wake,
-    /// What was executing: all of it.
-    Sample,
-}
-
-/// What a column holds, and so how it is compared, summed and printed.
+/// What a column holds, which decides how it is compared, summed and printed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
-    /// A text.
+    /// Text.
     Text,
     /// Nanoseconds.
     Duration,
     /// A point in time, nanoseconds of the trace's clock.
     Time,
-    /// How many.
+    /// A count.
     Count,
-    /// A number that is not summed: an id, a priority.
+    /// A number that must not be summed: an id, a priority.
     Number,
     /// A stack.
     Stack(StackKind),
@@ -57,16 +47,16 @@ impl Kind {
 
 /// A column.
 pub struct Column {
-    /// Its name; users may write it with spaces, hyphens, underscores or nothing between the words,
-    /// in any case.
+    /// Its name. Users may write it in any case, with spaces, hyphens, underscores or nothing
+    /// between the words.
     pub name: &'static str,
-    /// Other names for it, those of Windows Performance Analyzer among them.
+    /// Other names for it, including Windows Performance Analyzer's.
     pub aliases: &'static [&'static str],
     /// What it holds.
     pub kind: Kind,
     /// The tables that have it.
     pub tables: &'static [Name],
-    /// What it says, in a line.
+    /// What it holds, in one line.
     pub doc: &'static str,
     pub(super) cell: fn(&Source<'_>, &Row) -> Cell,
 }
@@ -76,9 +66,6 @@ impl std::fmt::Debug for Column {
         f.write_str(self.name)
     }
 }
-
-use super::events;
-use Name::{Cpus, Events, Lifetimes, Samples, Stalls, Switches, Threads, Waits, Wakes};
 
 const THREADED: &[Name] = &[Switches, Waits, Wakes, Samples, Events, Stalls, Lifetimes, Threads];
 const WOKEN: &[Name] = &[Switches, Waits, Wakes];
@@ -90,7 +77,7 @@ macro_rules! column {
     };
 }
 
-/// The registry of columns. They are told apart by where they stand, so there is only one of it.
+/// The registry of columns. A `static`, because a column is identified by its address.
 #[rustfmt::skip]
 pub static COLUMNS: &[Column] = &[
     column!("switched in" ["Switch-In Time", "ran at"], Kind::Time, &[Switches], "when it came on the CPU", |_, row| time(row.start)),
@@ -159,7 +146,7 @@ pub fn columns_of(table: Name) -> impl Iterator<Item = &'static Column> {
     COLUMNS.iter().filter(move |column| column.tables.contains(&table))
 }
 
-/// Which columns hold nothing where something was not recorded.
+/// Which columns are empty when something was not recorded.
 const NEEDS: &[(Recorded, &[Name], &[&str])] = &[
     (Recorded::Switches, &[Wakes], &["waited", "reason", "wait stack"]),
     (
@@ -186,7 +173,7 @@ const NEEDS: &[(Recorded, &[Name], &[&str])] = &[
 ];
 
 impl Column {
-    /// What must have been recorded for the column to hold anything in a table that has rows
+    /// What must have been recorded for the column to hold anything, in a table that has rows even
     /// without it.
     pub fn needs(&self, table: Name) -> impl Iterator<Item = Recorded> {
         let needs = move |(what, tables, names): &(Recorded, &[Name], &[&str])| {
@@ -203,12 +190,12 @@ pub(super) fn find(table: Name, word: &str) -> Option<&'static Column> {
     named.or_else(|| columns.find(|column| column.aliases.iter().any(|alias| plain(alias) == word)))
 }
 
-/// A name as it is compared: letters and digits in lower case.
+/// A name reduced to what is compared: letters and digits, in lower case.
 fn plain(name: &str) -> String {
     name.chars().filter(|c| c.is_alphanumeric()).flat_map(char::to_lowercase).collect()
 }
 
-/// The tables, or one, with all columns: for the user who asks.
+/// All tables, or one, with all columns, as text for the user.
 pub fn describe(only: Option<Name>) -> String {
     let mut out = String::new();
     for table in TABLES.iter().filter(|table| only.is_none_or(|name| name == table.name)) {
@@ -234,164 +221,6 @@ pub fn describe(only: Option<Name>) -> String {
         }
     }
     out
-}
-
-/// The cell of a point in time.
-pub(super) fn time(time: Time) -> Cell {
-    Cell::try_from(time.nanos()).unwrap_or(Cell::MAX)
-}
-
-fn start(source: &Source<'_>, row: &Row) -> Cell {
-    match source.name {
-        Lifetimes => life_of(source, row).0.map_or(NONE, time),
-        _ => time(row.start),
-    }
-}
-
-fn end(source: &Source<'_>, row: &Row) -> Cell {
-    match source.name {
-        Lifetimes => life_of(source, row).1.map_or(NONE, time),
-        _ => time(row.end),
-    }
-}
-
-/// The process that a row is about, or whose thread it is about.
-fn process_of<'a>(source: &Source<'a>, row: &Row) -> &'a Process {
-    let threads = &source.analysis.trace.threads;
-    if source.name == Lifetimes {
-        threads.process(unhitch_model::ProcessId(row.index))
-    } else {
-        threads.process_of(row.thread)
-    }
-}
-
-/// When the process of a row began and ended, as far as that was seen.
-fn life_of(source: &Source<'_>, row: &Row) -> (Option<Time>, Option<Time>) {
-    let threads = &source.analysis.trace.threads;
-    let (leader, process) = (threads.get(row.thread), process_of(source, row));
-    if process.name.is_empty() { (leader.start, leader.end) } else { (process.start, process.end) }
-}
-
-fn thread_name(source: &Source<'_>, thread: ThreadId, at: Time) -> Cell {
-    Cell::from(source.analysis.trace.threads.name_at(thread, at).0)
-}
-
-fn process_name(source: &Source<'_>, thread: ThreadId, at: Time) -> Cell {
-    Cell::from(source.analysis.trace.process_name_id(thread, at).0)
-}
-
-/// Who is to be held responsible for a wake-up, and when that was.
-fn waker(source: &Source<'_>, row: &Row) -> Option<(ThreadId, Time)> {
-    let (wake, context) = source.waking(row)?;
-    let wakings = &source.analysis.trace.wakings;
-    context.is_task().then(|| (wakings.waker[wake], wakings.time[wake]))
-}
-
-fn woken_by(source: &Source<'_>, row: &Row) -> Cell {
-    let Some((wake, _)) = source.waking(row) else { return NONE };
-    let WakeSource { context, interrupt } =
-        source.analysis.stacks.wake_source(source.analysis.trace, wake);
-    match (waker(source, row), interrupt) {
-        (Some((thread, at)), _) => thread_name(source, thread, at),
-        (None, Some(InterruptSource::Timeout)) => source.text("(timeout)"),
-        (None, Some(InterruptSource::Timer)) => source.text("(timer)"),
-        (None, Some(InterruptSource::BlockIo)) => source.text("(block device)"),
-        (None, Some(InterruptSource::Network)) => source.text("(network)"),
-        (None, Some(InterruptSource::Rcu)) => source.text("(RCU)"),
-        (None, _) if context == WakeContext::Idle => source.text("(interrupt while idle)"),
-        (None, _) => source.text("(interrupt)"),
-    }
-}
-
-fn wait_stack(source: &Source<'_>, row: &Row) -> Cell {
-    let stack = match source.name {
-        Wakes if row.out == NOWHERE => return NONE,
-        Switches if source.is_outside(row) => return NONE,
-        Wakes => source.analysis.trace.switches.stack[row.out as usize],
-        _ => row.stack,
-    };
-    Cell::from(source.same(StackKind::Wait, stack).0)
-}
-
-fn reason(source: &Source<'_>, row: &Row) -> Cell {
-    let flags =
-        (row.wake != NOWHERE).then(|| source.analysis.trace.wakings.flags[row.wake as usize]);
-    if row.slept_ns > 0 {
-        source.class(class_of(source.analysis, &source.sleep(row)))
-    } else if flags.is_some_and(|flags| flags.has(WakeFlags::NEW)) {
-        source.text("new")
-    } else if row.out != NOWHERE
-        && source.analysis.trace.switches.prev_state[row.out as usize].is_runnable()
-    {
-        source.text("preempted")
-    } else {
-        NONE
-    }
-}
-
-/// The frame that a row's function, module, file and address are about.
-fn leaf(source: &Source<'_>, row: &Row) -> Option<FrameId> {
-    let kind = match source.name {
-        Samples | Events => StackKind::Sample,
-        Wakes => StackKind::Wake,
-        _ => StackKind::Wait,
-    };
-    source.frames(kind, row.stack).first().copied()
-}
-
-/// The function that the code is in, not those inlined into it.
-pub(super) fn function_of(source: &Source<'_>, frame: FrameId) -> Cell {
-    match source.analysis.trace.symbols.get(frame).last() {
-        Some(symbol) => Cell::from(symbol.function.0),
-        None => address_of(source, frame),
-    }
-}
-
-/// A thread's id, where it has one.
-fn tid_of(source: &Source<'_>, thread: ThreadId) -> Cell {
-    if thread.is_unknown() {
-        NONE
-    } else {
-        Cell::from(source.analysis.trace.threads.get(thread).tid)
-    }
-}
-
-fn pid_of(process: &Process) -> Cell {
-    if process.pid == Process::UNKNOWN_PID { NONE } else { Cell::from(process.pid) }
-}
-
-pub(super) fn module_of(source: &Source<'_>, frame: FrameId) -> Cell {
-    let trace = source.analysis.trace;
-    let module = trace.stacks.frame(frame).and_then(|frame| trace.modules.get(frame.module));
-    module.map_or(NONE, |module| Cell::from(module.path.0))
-}
-
-pub(super) fn file_of(source: &Source<'_>, frame: FrameId) -> Cell {
-    match source
-        .analysis
-        .trace
-        .symbols
-        .get(frame)
-        .last()
-        .map(|symbol| symbol.file)
-        .filter(|file| !file.is_empty())
-    {
-        Some(file) => Cell::from(file.0),
-        None => source.text("(no source file known)"),
-    }
-}
-
-fn address_of(source: &Source<'_>, frame: FrameId) -> Cell {
-    let trace = source.analysis.trace;
-    let Some(at) = trace.stacks.frame(frame) else { return NONE };
-    let of_file = |module: &&unhitch_model::Module| {
-        matches!(module.kind, ModuleKind::File | ModuleKind::Image { .. })
-    };
-    let Some(module) = trace.modules.get(at.module).filter(of_file) else {
-        return source.text(&format!("{:#x}", at.offset));
-    };
-    let path = trace.name(module.path);
-    source.text(&format!("{}+{:#x}", module.kind.file_name(path), at.offset))
 }
 
 #[cfg(test)]

@@ -7,23 +7,25 @@
 //! operator    =  "="  "!="  "<"  "<="  ">"  ">="  "~" (contains)
 //! ```
 //!
-//! A value that holds spaces or brackets is quoted. Durations and times carry a unit (`5ms`,
-//! `1.2s`); times count from the trace's origin, as `--from` does. A text may be written as it is
-//! or as it is shown, with its control characters written out. *Why errors point:* an expression is
-//! typed by hand into a shell, and what is wrong is seldom its start.
+//! A value with spaces or brackets is quoted. Durations and times have a unit (`5ms`, `1.2s`); times
+//! count from the trace's origin, as `--from` does. A text may be written as it is, or as it is
+//! shown, with its control characters escaped. *Why errors have an offset:* an expression is typed
+//! into a shell by hand, and is seldom wrong at its start.
 
-use super::column::{Column, Kind, columns_of, find, time};
-use super::rows::{Row, Source};
+use super::cells::time;
+use super::column::{Column, Kind, columns_of, find};
+use super::rows::Row;
+use super::source::Source;
 use super::{Cell, NONE, Name};
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use unhitch_model::{StackId, visible};
 
-/// Deeper nesting is refused rather than followed.
-const DEEPEST: usize = 64;
+/// Maximum nesting of brackets and `not`s.
+const MAX_DEPTH: usize = 64;
 
-/// Fewer rows are not worth another core.
-const FEWEST: usize = 1 << 14;
+/// Minimum rows that are worth another core.
+const MIN_ROWS_PER_CORE: usize = 1 << 14;
 
 /// What is wrong with an expression, and where.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -31,11 +33,11 @@ const FEWEST: usize = 1 << 14;
 pub struct FilterError {
     /// The expression.
     pub text: String,
-    /// Bytes before what is wrong.
+    /// Where it is wrong, bytes from its start.
     pub offset: usize,
-    /// What stands there.
+    /// What was found there.
     pub found: String,
-    /// What should.
+    /// What was expected.
     pub expected: String,
 }
 
@@ -79,12 +81,15 @@ const OPERATORS: &[(&str, Operator)] = &[
 enum Value {
     /// In lower case.
     Text(String),
-    /// Of a time: nanoseconds since the trace's origin.
+    /// For a time: nanoseconds since the trace's origin.
     Number(Cell),
 }
 
 impl Filter {
-    /// Reads an expression about the columns of `table`.
+    /// Parses an expression about the columns of `table`.
+    ///
+    /// # Errors
+    /// When it is no expression, or names no column of `table`.
     pub fn parse(table: Name, text: &str) -> Result<Self, FilterError> {
         let mut parser = Parser { table, text, at: 0, depth: 0 };
         let node = parser.expression()?;
@@ -121,7 +126,7 @@ fn select(node: &Node, source: &Source<'_>) -> Vec<bool> {
             passes
         }
         Node::Test(column, operator, value) => {
-            // Texts and stacks are compared once each, not once a row.
+            // Compare each distinct text and stack once, not once per row.
             let remembered = matches!(column.kind, Kind::Text | Kind::Stack(_));
             let test = |cell: Cell| test(source, column.kind, cell, *operator, value);
             let pass = |known: &mut FxHashMap<Cell, bool>, row: &Row| {
@@ -132,7 +137,12 @@ fn select(node: &Node, source: &Source<'_>) -> Vec<bool> {
                     test(cell)
                 }
             };
-            source.rows.par_iter().with_min_len(FEWEST).map_init(FxHashMap::default, pass).collect()
+            source
+                .rows
+                .par_iter()
+                .with_min_len(MIN_ROWS_PER_CORE)
+                .map_init(FxHashMap::default, pass)
+                .collect()
         }
     }
 }
@@ -193,7 +203,7 @@ impl Parser<'_> {
         self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
-    /// What stands at `offset` is not what is `expected`.
+    /// The error for text at `offset` that is not what is `expected`.
     fn error(&self, offset: usize, expected: impl Into<String>) -> FilterError {
         let word: String = self
             .text
@@ -207,7 +217,7 @@ impl Parser<'_> {
         FilterError { text: self.text.to_owned(), offset, found, expected: expected.into() }
     }
 
-    /// Steps over `word` if it stands here as a word of its own.
+    /// Consumes `word` if it comes next, as a separate word.
     fn takes(&mut self, word: &str) -> bool {
         self.skip_spaces();
         let here =
@@ -240,10 +250,10 @@ impl Parser<'_> {
     fn one(&mut self) -> Result<Node, FilterError> {
         self.skip_spaces();
         self.depth += 1;
-        if self.depth > DEEPEST {
+        if self.depth > MAX_DEPTH {
             return Err(self.error(
                 self.at,
-                format!("at most {DEEPEST} brackets and `not`s inside one another"),
+                format!("at most {MAX_DEPTH} brackets and `not`s inside one another"),
             ));
         }
         let node = if self.takes("not") {
@@ -423,7 +433,7 @@ mod tests {
         );
         assert_eq!(wrong("thread = \"x").0, 9);
         assert_eq!(wrong("tid ="), (5, "the end".to_owned(), "a value".to_owned()));
-        assert_eq!(wrong(&"(".repeat(10_000)).0, DEEPEST);
+        assert_eq!(wrong(&"(".repeat(10_000)).0, MAX_DEPTH);
         assert_eq!(wrong("thread = ä and ö = 1").0, 16);
         let shown = Filter::parse(Name::Switches, "thread = ä and ö = 1")
             .expect_err("no such column")

@@ -1,59 +1,58 @@
-//! Columns of text that fit a terminal: how wide each may be, which are left out, and where a text
+//! Fits a table into a terminal: how wide each column is, which ones are left out, and where a text
 //! that is too long is cut.
 //!
-//! Numbers are never cut. Texts share what is left, the longest give first. *Why in the middle:*
-//! rows that begin alike (a namespace, a folder) and rows that end alike (`(anonymous
-//! class)::run()`) both stay apart; where they do not, the cut moves to where they differ.
+//! Numbers are never cut. Texts share the remaining width; the longest shrink first. *Why cut in the
+//! middle:* rows that begin alike (a namespace, a folder) and rows that end alike (`(anonymous
+//! class)::run()`) stay distinguishable. If they do not, the cut moves to where they differ.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// A text is not cut to less than this many columns, however narrow the terminal.
+/// Minimum width of a text, terminal columns, however narrow the terminal.
 const MIN_TEXT_COLUMNS: usize = 8;
-/// Between two columns of a table.
+/// Spaces between two columns of a table.
 pub(super) const GAP: usize = 2;
 
-/// What a column of a table needs.
+/// The width that a column of a table needs, in terminal columns.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Need {
-    /// Its widest cell.
+    /// The width of its widest cell.
     pub cells: usize,
-    /// Its header, which is not cut.
+    /// The width of its header, which is not cut.
     pub header: usize,
     /// Whether its cells may be cut.
     pub is_text: bool,
-    /// Whether it stays when others must go: the order of the rows is not to be understood without
-    /// it.
+    /// Whether it stays when others are left out: without it, the order of the rows makes no sense.
     pub is_key: bool,
 }
 
 impl Need {
-    fn whole(self) -> usize {
+    fn full_width(self) -> usize {
         self.cells.max(self.header)
     }
 
-    fn least(self) -> usize {
+    fn min_width(self) -> usize {
         if self.is_text {
-            self.whole().min(self.header.max(MIN_TEXT_COLUMNS))
+            self.full_width().min(self.header.max(MIN_TEXT_COLUMNS))
         } else {
-            self.whole()
+            self.full_width()
         }
     }
 }
 
-/// How wide each column becomes in a terminal of `width` columns; 0 for one that is left out.
+/// The width of each column in a terminal of `width` columns; 0 for one that is left out.
 pub(super) fn widths(needs: &[Need], width: usize) -> Vec<usize> {
     let mut is_shown = vec![true; needs.len()];
-    let least = |is_shown: &[bool]| {
+    let min_total = |is_shown: &[bool]| {
         let shown = || needs.iter().zip(is_shown).filter(|(_, shown)| **shown);
-        shown().map(|(need, _)| need.least()).sum::<usize>()
+        shown().map(|(need, _)| need.min_width()).sum::<usize>()
             + GAP * shown().count().saturating_sub(1)
     };
-    // What is farthest to the right goes first, but for a text in the last column: what is long and
-    // tells most stands there.
+    // Leave out columns from the right, except a text in the last column, which is long and tells
+    // the most.
     let last = needs.len().saturating_sub(1);
     let is_last_text = needs.last().is_some_and(|need| need.is_text);
     for at in (1..last + usize::from(!is_last_text)).rev().chain(is_last_text.then_some(last)) {
-        if least(&is_shown) > width && !needs[at].is_key && at > 0 {
+        if min_total(&is_shown) > width && !needs[at].is_key && at > 0 {
             is_shown[at] = false;
         }
     }
@@ -62,14 +61,14 @@ pub(super) fn widths(needs: &[Need], width: usize) -> Vec<usize> {
     let total = |cap: usize| {
         let of = |&at: &usize| {
             if needs[at].is_text {
-                needs[at].whole().min(cap.max(needs[at].least()))
+                needs[at].full_width().min(cap.max(needs[at].min_width()))
             } else {
-                needs[at].whole()
+                needs[at].full_width()
             }
         };
         shown.iter().map(of).sum::<usize>() + GAP * shown.len().saturating_sub(1)
     };
-    // The greatest width for texts with which all fit.
+    // The maximum width of texts with which all columns fit.
     let (mut fits, mut too_wide) = (0, width + 1);
     while too_wide - fits > 1 {
         let cap = fits + (too_wide - fits) / 2;
@@ -78,15 +77,18 @@ pub(super) fn widths(needs: &[Need], width: usize) -> Vec<usize> {
     let mut left = width.saturating_sub(total(fits));
     for &at in shown.iter().rev() {
         let need = needs[at];
-        widths[at] =
-            if need.is_text { need.whole().min(fits.max(need.least())) } else { need.whole() };
-        let more = (need.whole() - widths[at]).min(left);
+        widths[at] = if need.is_text {
+            need.full_width().min(fits.max(need.min_width()))
+        } else {
+            need.full_width()
+        };
+        let more = (need.full_width() - widths[at]).min(left);
         (widths[at], left) = (widths[at] + more, left - more);
     }
     widths
 }
 
-/// Cuts what is longer than `width`, so that texts that differ go on to differ.
+/// Cuts texts longer than `width`, so that different texts stay different.
 pub(super) fn cut(cells: &mut [String], width: usize) {
     let mut by_cut: FxHashMap<String, FxHashSet<&str>> = FxHashMap::default();
     for cell in cells.iter() {
@@ -116,13 +118,13 @@ fn middle(text: &str, width: usize) -> String {
         return text.to_owned();
     }
     let keep = width.saturating_sub(1);
-    // The end of a path, a name or a stack says a little more than its beginning.
+    // The end of a path, a name or a stack is a little more informative than its beginning.
     let head = prefix(text.chars(), keep * 2 / 5);
     let tail = prefix(text.chars().rev(), keep - keep * 2 / 5);
     head.into_iter().chain(['…']).chain(tail.into_iter().rev()).collect()
 }
 
-/// The beginning, and what is from `at` on; or the end, where that holds it.
+/// The beginning, and the part from `at` on; or the end, if that includes `at`.
 fn around(text: &[char], at: usize, width: usize) -> String {
     let head = prefix(text.iter().copied(), width / 4);
     let room = width.saturating_sub(head.iter().copied().map(columns_of).sum::<usize>() + 1);
@@ -134,7 +136,7 @@ fn around(text: &[char], at: usize, width: usize) -> String {
     head.into_iter().chain(['…']).chain(rest).chain(['…']).collect()
 }
 
-/// As many of the first letters as go into `width` columns.
+/// The first letters that fit into `width` columns.
 fn prefix(letters: impl Iterator<Item = char>, width: usize) -> Vec<char> {
     let mut used = 0;
     let fits = |c: &char| {
@@ -144,13 +146,12 @@ fn prefix(letters: impl Iterator<Item = char>, width: usize) -> Vec<char> {
     letters.take_while(fits).collect()
 }
 
-/// How many columns of a terminal a text takes.
+/// The number of terminal columns that a text takes.
 pub(super) fn columns(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().map(columns_of).sum() }
 }
 
-/// East Asian wide letters and pictures take two (UAX #11), marks that go onto the letter before
-/// take none.
+/// East Asian wide letters and emoji take two columns (UAX #11), combining marks none.
 const fn columns_of(c: char) -> usize {
     match c {
         '\u{300}'..='\u{36f}'

@@ -3,19 +3,20 @@
 //!
 //! A [`Query`] names a table, what to group by, what to show, a filter and an order; it is checked
 //! against the registry of [`COLUMNS`] before any trace is read. [`Table::new`] answers it. *Why
-//! everything is a number until it is printed:* a cell is an `i64` — a time, a count, or the id of
-//! a text, frame or stack — so that grouping millions of switches by stack is grouping integers,
-//! and only what is shown is formatted.
+//! everything is a number until it is printed:* a cell is an `i64` (a time, a count, or the id of a
+//! text, frame or stack), so that grouping millions of switches by stack is grouping integers. Only
+//! what is shown is formatted.
 //!
 //! What `--from` and `--to` cut: tables of events (switches, wakes, samples, events) hold the
-//! events inside the window with the whole of the waits that they ended; tables of time (waits,
-//! threads, cpus, lifetimes) hold the part of that time which lies inside it.
+//! events inside the window, with the whole of the waits that they ended. Tables of time (waits,
+//! threads, cpus, lifetimes) hold the part of that time inside the window.
 //!
-//! What lies outside the span that all CPUs cover: an event is a row like any other, and counted
-//! apart; time is added up inside that span only, because what a thread did on a CPU that was not
-//! recorded is not known.
+//! Outside the span that all CPUs cover, an event is a row like any other, and is also counted
+//! apart. Time is added up only inside that span, because what a thread did on a CPU that was not
+//! recorded is unknown.
 
 mod butterfly;
+mod cells;
 mod column;
 mod events;
 mod filter;
@@ -23,19 +24,25 @@ mod fit;
 mod pivot;
 mod print;
 mod query;
+mod ranking;
 mod rows;
 mod run;
+mod source;
+mod stack_paths;
 mod stored;
 
-pub use butterfly::{Butterfly, Direction, Level, Node, Of, Question, Ranked, Ranking};
-pub use column::{COLUMNS, Column, Kind, StackKind, columns_of, describe};
+pub use butterfly::{Butterfly, Direction, Node};
+pub use column::{COLUMNS, Column, Kind, columns_of, describe};
 pub use filter::{Filter, FilterError};
-pub use pivot::{Level as PivotLevel, Line, Place, Question as PivotQuestion};
+pub use pivot::{Line, PivotLevel, PivotQuestion, Position};
 pub use print::Fit;
 pub use query::{Aggregate, Heading, Query, QueryError, Words};
+pub use ranking::{Ranked, Ranking};
 pub use run::Table;
+pub use stack_paths::{GroupBy, StackQuestion};
 pub use stored::{Selection, Stored, Value};
 
+use crate::stacks::StackKind;
 use unhitch_model::Recorded;
 
 /// The tables by name.
@@ -61,7 +68,7 @@ pub enum Name {
     Cpus,
 }
 
-/// A table's name, what a row of it is, and what is shown of it unless told otherwise.
+/// A table's name, what its rows are, and what it shows by default.
 pub struct TableInfo {
     /// Which table.
     pub name: Name,
@@ -69,11 +76,11 @@ pub struct TableInfo {
     pub word: &'static str,
     /// What a row is.
     pub doc: &'static str,
-    /// The columns it is grouped by at first; empty for none.
+    /// The columns that it is grouped by; empty for none.
     pub by: &'static [&'static str],
-    /// What is shown of single rows.
+    /// The columns of single rows.
     pub show: &'static [&'static str],
-    /// What is shown of groups.
+    /// The columns of groups.
     pub aggregates: &'static [&'static str],
     /// The order of single rows.
     pub sort: &'static str,
@@ -222,8 +229,8 @@ impl Name {
         TABLES.iter().find(|table| table.name == self).unwrap_or(&TABLES[0])
     }
 
-    /// True for the tables that hold what the file holds, outside the span that all CPUs cover as
-    /// well. The others add up time, which is exact inside it only.
+    /// True for the tables that also hold what lies outside the span that all CPUs cover. The others
+    /// add up time, which is exact only inside it.
     pub const fn holds_uncovered(self) -> bool {
         matches!(
             self,
@@ -236,13 +243,22 @@ impl Name {
         )
     }
 
-    /// What must have been recorded for the table to have rows.
+    /// What must have been recorded for the table to have any rows.
     pub const fn needs(self) -> Option<Recorded> {
         match self {
             Self::Switches | Self::Waits => Some(Recorded::Switches),
             Self::Wakes => Some(Recorded::Wakings),
             Self::Samples => Some(Recorded::Samples),
             Self::Events | Self::Stalls | Self::Lifetimes | Self::Threads | Self::Cpus => None,
+        }
+    }
+
+    /// The table whose rows have stacks of a kind.
+    pub const fn of_stacks(kind: StackKind) -> Self {
+        match kind {
+            StackKind::Wait => Self::Waits,
+            StackKind::Wake => Self::Wakes,
+            StackKind::Sample => Self::Samples,
         }
     }
 

@@ -1,8 +1,8 @@
-//! A pivot tree, a level at a time: the groups inside an opened group, or the single rows of one,
-//! sorted, a page of them.
+//! A pivot tree, one page of one level at a time: the groups inside an opened group, or its single
+//! rows, sorted.
 //!
-//! Only what is on the screen is computed: of a closed group nothing but its own line. Every core
-//! sums its part of the rows in arrays with a place per distinct cell; the sums are then added.
+//! Only what is on the screen is computed: for a closed group, only its own line. Every core sums its
+//! part of the rows in arrays with one element per distinct cell; the sums are then added.
 
 use super::column::Column;
 use super::query::{Aggregate, Heading, Query, Shown};
@@ -17,63 +17,63 @@ use unhitch_model::{ThreadId, Window};
 
 /// A page of a level.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Level {
-    /// What is shown; of groups, the grouped column comes first.
+pub struct PivotLevel {
+    /// The columns; in a level of groups, the column to group by comes first.
     pub headings: Vec<Heading>,
     /// The page's lines.
     pub lines: Vec<Line>,
-    /// How many lines the level has.
+    /// The number of lines of the level.
     pub total: usize,
-    /// Of groups: each aggregate over all of the level.
+    /// For groups: each aggregate over the whole level.
     pub totals: Vec<Option<i64>>,
-    /// How many single rows are behind the level.
+    /// The number of single rows in the level.
     pub matched: usize,
-    /// How many of those lie outside the span that all CPUs cover.
+    /// The number of those outside the span that all CPUs cover.
     pub outside: usize,
 }
 
 /// A group, or a single row.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Line {
-    /// Of a group: what a path names it by.
+    /// For a group: its key in paths.
     pub key: Option<String>,
-    /// As many as there are headings.
+    /// One per heading.
     pub cells: Vec<Value>,
-    /// Of a group whose next level are single rows: how many.
+    /// For a group whose next level is single rows: their number.
     pub children: Option<u64>,
-    /// Of a single row: where it is on the timeline.
-    pub place: Option<Place>,
+    /// For a single row: where it is on the timeline.
+    pub position: Option<Position>,
 }
 
 /// Where a row is on the timeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place {
-    /// From when to when; of an event, one instant.
+pub struct Position {
+    /// When; for an event, an empty window.
     pub window: Window,
-    /// Whose lane; none for a row about a CPU.
+    /// The thread whose lane it is on; none for a row about a CPU.
     pub thread: Option<ThreadId>,
-    /// On which CPU, where that is known.
+    /// The CPU, if it is known.
     pub cpu: Option<u16>,
 }
 
-/// What of a pivot tree is asked for. The query's own filter does not count: the selection's does.
+/// Which page of a pivot tree to compute. The filter is the selection's, not the query's.
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'q> {
-    /// Groups by its columns, from the outside in; single rows for a query without.
+pub struct PivotQuestion<'q> {
+    /// The columns to group by, from the outside in (single rows if there are none), and to show.
     pub query: &'q Query,
-    /// The columns by which the opened groups were formed, from the outside in.
+    /// The columns of the opened groups, from the outside in.
     pub opened: &'q [&'static Column],
-    /// The keys of the opened groups, one for each of those columns.
+    /// The keys of the opened groups, one per column in `opened`.
     pub path: &'q [String],
     /// Which rows.
     pub selection: Selection<'q>,
-    /// Which lines of the level.
+    /// The first line of the page, and the maximum number of lines.
     pub page: (usize, usize),
 }
 
 impl Stored<'_> {
-    /// A page of a level. A path that names no group leads to an empty level.
-    pub fn level(&self, question: Question<'_>, cancel: &Cancel) -> Wanted<Level> {
+    /// A page of a level. A path to a group that does not exist leads to an empty level.
+    pub fn level(&self, question: PivotQuestion<'_>, cancel: &Cancel) -> Wanted<PivotLevel> {
         let mut rows = self.selected(question.selection, cancel)?;
         for (column, key) in question.opened.iter().zip(question.path) {
             rows = Some(self.inside(column, key, rows, cancel)?);
@@ -92,7 +92,7 @@ impl Stored<'_> {
         }
     }
 
-    /// Of `rows` (all, if none are named) those whose cell has that key.
+    /// Those of `rows` (all for none) whose cell has that key.
     fn inside(
         &self,
         column: &'static Column,
@@ -120,8 +120,8 @@ impl Stored<'_> {
         rows: Option<&[u32]>,
         page: Range<usize>,
         cancel: &Cancel,
-    ) -> Wanted<Level> {
-        let Some(codes) = self.codes(column, cancel)? else { return Ok(Level::default()) };
+    ) -> Wanted<PivotLevel> {
+        let Some(codes) = self.codes(column, cancel)? else { return Ok(PivotLevel::default()) };
         let aggregated = |shown: &Shown| !matches!(shown, Shown::Column(_));
         let mut shown: Vec<Shown> = query.shown.iter().copied().filter(aggregated).collect();
         let shown_len = shown.len();
@@ -138,7 +138,7 @@ impl Stored<'_> {
         let mut summed: Vec<(&Column, Vec<Sum>)> = Vec::new();
         for shown in &shown {
             let (column, total) = match *shown {
-                Shown::Of(aggregate, column) => {
+                Shown::Aggregate(aggregate, column) => {
                     let known = summed.iter().position(|(known, _)| std::ptr::eq(*known, column));
                     let at = known.unwrap_or(summed.len());
                     if known.is_none() {
@@ -153,9 +153,9 @@ impl Stored<'_> {
                     (
                         present
                             .iter()
-                            .map(|code| sums[*code as usize].told(aggregate))
+                            .map(|code| sums[*code as usize].value(aggregate))
                             .collect::<Vec<Cell>>(),
-                        total.told(aggregate),
+                        total.value(aggregate),
                     )
                 }
                 Shown::Count | Shown::Column(_) => (
@@ -192,11 +192,11 @@ impl Stored<'_> {
                     .chain(shown[..shown_len].iter().zip(&columns).map(of_shown))
                     .collect(),
                 children: last.then_some(counts[present[at] as usize]),
-                place: None,
+                position: None,
             }
         };
         totals.truncate(shown_len);
-        Ok(Level {
+        Ok(PivotLevel {
             headings: [Shown::Column(column)]
                 .iter()
                 .chain(&shown[..shown_len])
@@ -210,7 +210,7 @@ impl Stored<'_> {
         })
     }
 
-    /// How many of the rows (all, if none are named) are in each group.
+    /// The number of rows (of all for none) in each group.
     fn counts(&self, rows: Option<&[u32]>, codes: &Codes, cancel: &Cancel) -> Wanted<Vec<u64>> {
         self.grouped(
             rows,
@@ -221,8 +221,8 @@ impl Stored<'_> {
         )
     }
 
-    /// What the values of the rows (all, if none are named) come to in each group; a row without
-    /// one does not count.
+    /// The sums of the rows' values (of all rows for none) in each group, without rows that have no
+    /// value.
     fn sums(
         &self,
         rows: Option<&[u32]>,
@@ -237,8 +237,7 @@ impl Stored<'_> {
         self.grouped(rows, codes, add, Sum::join, cancel)
     }
 
-    /// Takes every row (all, if none are named) to the place of its group, each core its part of
-    /// the rows.
+    /// Adds every row (all for none) to its group, each core a part of the rows.
     fn grouped<T: Copy + Default + Send>(
         &self,
         rows: Option<&[u32]>,
@@ -274,14 +273,14 @@ impl Stored<'_> {
         Ok(all)
     }
 
-    /// Single rows; only the column that they are sorted by is computed for all of them.
+    /// Single rows. Only the column to sort by is computed for all of them.
     fn singles(
         &self,
         query: &Query,
         rows: Option<Vec<u32>>,
         page: Range<usize>,
         cancel: &Cancel,
-    ) -> Wanted<Level> {
+    ) -> Wanted<PivotLevel> {
         let mut rows = rows.unwrap_or_else(|| (0..self.len() as u32).collect());
         let (total, outside) = (rows.len(), self.outside(Some(&rows)));
         let page = page.start.min(total)..page.end.min(total);
@@ -298,7 +297,7 @@ impl Stored<'_> {
             .shown
             .iter()
             .filter_map(|shown| match shown {
-                Shown::Column(column) | Shown::Of(_, column) => Some(*column),
+                Shown::Column(column) | Shown::Aggregate(_, column) => Some(*column),
                 Shown::Count => None,
             })
             .collect();
@@ -309,9 +308,9 @@ impl Stored<'_> {
                 .map(|column| self.value(column.kind, self.cell(column, *row)))
                 .collect(),
             children: None,
-            place: self.place(*row),
+            position: self.position(*row),
         };
-        Ok(Level {
+        Ok(PivotLevel {
             headings: columns.iter().map(|column| Shown::Column(column).heading()).collect(),
             lines: rows.get(page).unwrap_or(&[]).iter().map(line).collect(),
             total,
@@ -321,7 +320,7 @@ impl Stored<'_> {
         })
     }
 
-    /// How many of the rows (all, if none are named) lie outside the span that all CPUs cover.
+    /// The number of rows (of all for none) outside the span that all CPUs cover.
     fn outside(&self, rows: Option<&[u32]>) -> usize {
         let covered = self.source.analysis.timeline.window();
         if self.source.window.intersect(covered) == self.source.window {
@@ -338,10 +337,10 @@ impl Stored<'_> {
         }
     }
 
-    fn place(&self, row: u32) -> Option<Place> {
+    fn position(&self, row: u32) -> Option<Position> {
         let row = self.row(row)?;
         let about_cpu = self.name() == Name::Cpus;
-        Some(Place {
+        Some(Position {
             window: Window::new(row.start, row.end),
             thread: (!about_cpu).then_some(row.thread),
             cpu: (row.cpu != u16::MAX).then_some(row.cpu),
@@ -349,19 +348,19 @@ impl Stored<'_> {
     }
 }
 
-/// What the values of a group come to so far.
+/// The values of a group added up so far.
 #[derive(Clone, Copy, Default)]
 struct Sum {
     count: u64,
     sum: Cell,
-    least: Cell,
-    most: Cell,
+    min: Cell,
+    max: Cell,
 }
 
 impl Sum {
     #[inline]
     fn add(&mut self, value: Cell) {
-        self.join(Self { count: 1, sum: value, least: value, most: value });
+        self.join(Self { count: 1, sum: value, min: value, max: value });
     }
 
     #[inline]
@@ -372,20 +371,20 @@ impl Sum {
             _ => Self {
                 count: self.count + more.count,
                 sum: self.sum.saturating_add(more.sum),
-                least: self.least.min(more.least),
-                most: self.most.max(more.most),
+                min: self.min.min(more.min),
+                max: self.max.max(more.max),
             },
         };
     }
 
-    fn told(self, aggregate: Aggregate) -> Cell {
+    fn value(self, aggregate: Aggregate) -> Cell {
         match aggregate {
             Aggregate::Count => self.count as Cell,
             _ if self.count == 0 => NONE,
             Aggregate::Sum => self.sum,
             Aggregate::Average => self.sum / self.count as Cell,
-            Aggregate::Least => self.least,
-            Aggregate::Most => self.most,
+            Aggregate::Min => self.min,
+            Aggregate::Max => self.max,
         }
     }
 }

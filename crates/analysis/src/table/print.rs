@@ -1,17 +1,19 @@
-//! A table as text for people, as CSV and as JSON for programs.
+//! Prints a table as text for people, and as CSV and JSON for programs.
 //!
-//! In the text, times count from the trace's origin, all durations have one unit and the same
-//! digits, so that they compare down a column and along a row, and stacks come last, cut to the
-//! functions that tell most. CSV and JSON hold nanoseconds and whole stacks, root first; their
-//! points in time are those of the trace's clock, as in `why --json`: the JSON says of which the
-//! text counts (`origin_ns`), the CSV has each time twice, as nanoseconds of the clock and as
+//! In the text, times count from the trace's origin. All durations have one unit and the same number
+//! of digits, so that they can be compared down a column and along a row. Stacks come last, cut to
+//! the most informative functions. CSV and JSON have nanoseconds and whole stacks, root first. Their
+//! points in time are on the trace's clock, as in `why --json`. The JSON has the origin from which
+//! the text counts (`origin_ns`); the CSV has each time twice, in nanoseconds on the clock and in
 //! seconds since the origin, which `--from` takes. The JSON is a contract: fields may be added,
 //! never changed or removed.
 
-use super::column::{Kind, StackKind, time};
-use super::rows::Source;
+use super::cells::time;
+use super::column::Kind;
 use super::run::{Output, Table};
+use super::source::Source;
 use super::{Cell, NONE, Name, fit};
+use crate::stacks::StackKind;
 use crate::stacks::text::brief_stack_text;
 use crate::wording::{recording, units};
 use serde::Serialize;
@@ -22,9 +24,9 @@ use unhitch_model::{Recorded, StackId, Time, Trace, visible};
 /// How a table is laid out for people.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Fit {
-    /// Columns of the terminal; without them no line is too long, and no text is cut.
+    /// The terminal's width, columns. Without it, lines may have any length and no text is cut.
     pub width: Option<usize>,
-    /// Whether stacks are shown whole, and nothing is cut whatever the width.
+    /// Whether to show whole stacks, and cut nothing whatever the width.
     pub whole: bool,
 }
 
@@ -36,7 +38,7 @@ impl Output {
         format!("{}{unit}", self.shown.title().to_lowercase().replace([' ', '-'], "_"))
     }
 
-    /// On the right side of the text: what has no end.
+    /// True for columns with long texts, which go to the right.
     fn is_long(&self) -> bool {
         matches!(self.shown.kind(), Kind::Stack(_))
             || matches!(
@@ -57,7 +59,7 @@ struct Scale {
 impl Scale {
     const SECONDS: Self = Self { unit: "s", ns: 1e9, digits: 6 };
 
-    /// The unit in which the greatest of `cells` reads best.
+    /// The unit that suits the maximum of `cells`.
     fn of(cells: impl Iterator<Item = Cell>) -> Self {
         match cells.max().unwrap_or(0) {
             1_000_000_000.. => Self::SECONDS,
@@ -72,12 +74,12 @@ impl Scale {
 }
 
 impl Table<'_> {
-    /// For people, as wide as it gets.
+    /// As text, of any width.
     pub fn text(&self) -> String {
         self.fitted(Fit::default())
     }
 
-    /// For people. The last lines say what was left out, what lies outside the span that all CPUs
+    /// As text. The last lines show what was left out, what lies outside the span that all CPUs
     /// cover, and what was not recorded.
     pub fn fitted(&self, fit: Fit) -> String {
         let mut out = String::new();
@@ -85,7 +87,7 @@ impl Table<'_> {
             let table = self.source.name;
             let lacks = table.needs().or((table == Name::Stalls).then_some(Recorded::Switches));
             match lacks.and_then(|what| recording::not_recorded(self.trace(), what, "")) {
-                Some(told) => return told,
+                Some(sentence) => return sentence,
                 None => {
                     let left_out = self
                         .left_out()
@@ -126,7 +128,7 @@ impl Table<'_> {
 
     /// The header and the rows.
     fn lines(&self, fit: Fit, out: &mut String) {
-        // What is long goes to the right.
+        // Long columns go to the right.
         let (short, long): (Vec<&Output>, Vec<&Output>) =
             self.outputs.iter().partition(|output| !output.is_long());
         let columns: Vec<&Output> = short.into_iter().chain(long).collect();
@@ -176,8 +178,8 @@ impl Table<'_> {
         }
     }
 
-    /// What lies outside the span that all CPUs cover: rows that were told as they are; of sums of
-    /// time, what they leave out.
+    /// What lies outside the span that all CPUs cover: the number of such rows or, for sums of time,
+    /// of the events that the sums do not include.
     fn uncovered(&self) -> Option<String> {
         let (trace, covered, passed) =
             (self.trace(), self.source.analysis.timeline.window(), self.passed as u64);
@@ -213,12 +215,12 @@ impl Table<'_> {
         found
     }
 
-    /// What would have to be recorded for a column to hold anything.
+    /// What must have been recorded for a column to hold anything, if it was not.
     fn lacks(&self, output: &Output) -> Option<Recorded> {
         output.shown.column()?.needs(self.source.name).find(|what| !self.trace().has(*what))
     }
 
-    /// `73,208 samples of idle CPUs`, where the table has none of them.
+    /// `73,208 samples of idle CPUs`, if the table leaves them out.
     fn left_out(&self) -> Option<String> {
         let samples = &self.source.analysis.trace.samples;
         let idle = || {
@@ -276,17 +278,13 @@ impl Table<'_> {
     }
 
     fn brief(&self, kind: StackKind, stack: StackId) -> String {
-        let (analysis, frames) = (self.source.analysis, self.source.frames(kind, stack));
-        let skipped = if kind == StackKind::Sample { 0 } else { analysis.stacks.noise_len(stack) };
-        brief_stack_text(
-            analysis,
-            frames,
-            analysis.trace.stacks.kernel_len(stack).saturating_sub(skipped),
-        )
+        let analysis = self.source.analysis;
+        let (_, kernel_len) = analysis.stacks.trimmed(analysis.trace, kind, stack);
+        brief_stack_text(analysis, self.source.frames(kind, stack), kernel_len)
     }
 
-    /// Comma-separated values, by RFC 4180; stacks are joined by semicolons, root first. Points in
-    /// time come a second time in the last columns, as seconds since the trace's origin.
+    /// As comma-separated values (RFC 4180), with stacks joined by semicolons, root first. The last
+    /// columns repeat points in time in seconds since the trace's origin.
     pub fn csv(&self) -> String {
         let origin = time(self.trace().origin());
         let times = || self.outputs.iter().filter(|output| output.shown.kind() == Kind::Time);
@@ -328,17 +326,14 @@ fn stack(cell: Cell) -> StackId {
 /// The functions of a stack, root first; the bystander's of an interrupt left out.
 fn names(source: &Source<'_>, kind: StackKind, cell: Cell) -> Vec<String> {
     let (analysis, stack) = (source.analysis, stack(cell));
-    let frames = match kind {
-        StackKind::Wake => analysis.stacks.own_frames(analysis.trace, stack),
-        StackKind::Wait | StackKind::Sample => analysis.trace.stacks.frames_of(stack),
-    };
+    let frames = analysis.stacks.untrimmed(analysis.trace, kind, stack);
     let mut names: Vec<String> =
         frames.iter().flat_map(|&frame| analysis.trace.frame_names(frame)).collect();
     names.reverse();
     names
 }
 
-/// All nine digits, as `--from` takes them.
+/// Seconds with all nine digits, as `--from` takes them.
 fn seconds_since(origin: Cell, time: Cell) -> String {
     let since = time.saturating_sub(origin);
     let (sign, ns) = (if since < 0 { "-" } else { "" }, since.unsigned_abs());
@@ -364,7 +359,7 @@ impl Serialize for Table<'_> {
         map.serialize_entry("version", &1)?;
         map.serialize_entry("table", self.source.name.info().word)?;
         let (trace, covered) = (self.trace(), self.source.analysis.timeline.window());
-        // Of sums of time the part that they are of.
+        // Sums of time have the window that they are added up over.
         let window = if self.source.name == Name::Threads {
             self.source.window.intersect(covered)
         } else {
@@ -475,7 +470,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_one_unit_and_as_many_digits_everywhere() {
+    fn durations_have_one_unit_and_the_same_digits() {
         let scale = Scale::of([900, 1_200_000].into_iter());
         assert_eq!(
             (scale.write(900), scale.write(1_200_000), scale.unit),

@@ -1,30 +1,30 @@
-//! What a user asks of a table, checked against the registry before any trace is read.
+//! A user's query of a table, checked against the registry before any trace is read.
 
 use super::Name;
 use super::column::{Column, Kind, columns_of, find};
 use super::filter::{Filter, FilterError};
 use unhitch_model::Trace;
 
-/// How the cells of a group become one.
+/// How the cells of a group are combined.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aggregate {
-    /// How many rows.
+    /// The number of rows.
     Count,
     /// Their sum.
     Sum,
     /// Their mean, rounded down.
     Average,
-    /// The least.
-    Least,
-    /// The greatest.
-    Most,
+    /// The minimum.
+    Min,
+    /// The maximum.
+    Max,
 }
 
 const AGGREGATES: &[(&str, Aggregate)] = &[
     ("sum", Aggregate::Sum),
     ("avg", Aggregate::Average),
-    ("min", Aggregate::Least),
-    ("max", Aggregate::Most),
+    ("min", Aggregate::Min),
+    ("max", Aggregate::Max),
 ];
 
 impl Aggregate {
@@ -51,7 +51,7 @@ pub struct Words<'w> {
     pub sort: Option<&'w str>,
 }
 
-/// Why a query cannot be asked.
+/// Why a query is invalid.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum QueryError {
@@ -64,21 +64,21 @@ pub enum QueryError {
         table: &'static str,
         /// What was written.
         found: String,
-        /// The columns that there are.
+        /// The table's columns.
         known: String,
     },
-    /// A single row's column, of groups.
-    #[error("{option}: a group has no one `{found}`; add it to --by, or write {expected}")]
+    /// A column of single rows in a query for groups.
+    #[error("{option}: a group has no single `{found}`; add it to --by, or write {expected}")]
     NotAggregated {
         /// The option.
         option: &'static str,
         /// What was written.
         found: String,
-        /// What could be.
+        /// What is accepted.
         expected: &'static str,
     },
-    /// An aggregate that makes no sense for what the column holds.
-    #[error("{option}: cannot form `{found}`, because the column is a {kind}")]
+    /// An aggregate that the kind of column does not have.
+    #[error("{option}: `{found}` is not possible, because the column is a {kind}")]
     NoAggregate {
         /// The option.
         option: &'static str,
@@ -92,22 +92,22 @@ pub enum QueryError {
     Filter(#[from] FilterError),
 }
 
-/// Something that is shown or sorted by.
+/// What an output column shows, or what the order is by.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Shown {
-    /// A column of single rows, or one that is grouped by.
+    /// A column of single rows, or one to group by.
     Column(&'static Column),
-    /// Rows in the group.
+    /// The number of rows in the group.
     Count,
     /// An aggregate of a group's cells.
-    Of(Aggregate, &'static Column),
+    Aggregate(Aggregate, &'static Column),
 }
 
 impl Shown {
     pub fn same(self, other: Self) -> bool {
         match (self, other) {
             (Self::Column(a), Self::Column(b)) => std::ptr::eq(a, b),
-            (Self::Of(a, x), Self::Of(b, y)) => a == b && std::ptr::eq(x, y),
+            (Self::Aggregate(a, x), Self::Aggregate(b, y)) => a == b && std::ptr::eq(x, y),
             (Self::Count, Self::Count) => true,
             _ => false,
         }
@@ -116,15 +116,15 @@ impl Shown {
     /// Its column; none for the count of rows.
     pub fn column(self) -> Option<&'static Column> {
         match self {
-            Self::Column(column) | Self::Of(_, column) => Some(column),
+            Self::Column(column) | Self::Aggregate(_, column) => Some(column),
             Self::Count => None,
         }
     }
 
-    /// What its cells are.
+    /// The kind of its cells.
     pub fn kind(self) -> Kind {
         match self {
-            Self::Column(column) | Self::Of(_, column) => column.kind,
+            Self::Column(column) | Self::Aggregate(_, column) => column.kind,
             Self::Count => Kind::Count,
         }
     }
@@ -134,21 +134,21 @@ impl Shown {
         match self {
             Self::Column(column) => column.name.to_owned(),
             Self::Count => "count".to_owned(),
-            Self::Of(aggregate, column) => format!("{} {}", aggregate.word(), column.name),
+            Self::Aggregate(aggregate, column) => format!("{} {}", aggregate.word(), column.name),
         }
     }
 }
 
-/// A column of an answer, as its head says it.
+/// The heading of an output column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heading {
-    /// What people read.
+    /// The title.
     pub title: String,
     /// The column's name; none for the count of rows.
     pub column: Option<&'static str>,
-    /// The word of its aggregate; none for a plain column.
+    /// The word for its aggregate; none for a plain column.
     pub aggregate: Option<&'static str>,
-    /// What its cells are.
+    /// The kind of its cells.
     pub kind: Kind,
 }
 
@@ -157,7 +157,7 @@ impl Shown {
         let (column, aggregate) = match self {
             Self::Column(column) => (Some(column.name), None),
             Self::Count => (None, Some("count")),
-            Self::Of(aggregate, column) => (Some(column.name), Some(aggregate.word())),
+            Self::Aggregate(aggregate, column) => (Some(column.name), Some(aggregate.word())),
         };
         Heading { title: self.title(), column, aggregate, kind: self.kind() }
     }
@@ -173,18 +173,18 @@ pub struct Query {
     pub(super) filter: Option<Filter>,
     pub(super) sort: Shown,
     pub(super) descending: bool,
-    /// False where the order is the table's own choice.
+    /// False if the order is the table's default.
     pub(super) sort_chosen: bool,
 }
 
 impl Query {
-    /// The columns that it groups by, from the outside in; none for single rows.
+    /// The columns to group by, from the outside in; none for single rows.
     pub fn groups(&self) -> &[&'static Column] {
         self.by.as_deref().unwrap_or(&[])
     }
 
-    /// What it sorts by in a trace: where the table's own choice was not recorded, what samples
-    /// tell of it.
+    /// What to sort by in a trace: where the data of the table's default was not recorded, the same
+    /// by samples.
     pub(super) fn sort_in(&self, trace: &Trace) -> Shown {
         let is_lacking = |column: &Column| column.needs(self.table).any(|what| !trace.has(what));
         if self.sort_chosen || !self.sort.column().is_some_and(is_lacking) {
@@ -192,12 +192,15 @@ impl Query {
         }
         let Some(sampled) = find(self.table, "sampled") else { return self.sort };
         match self.sort {
-            Shown::Of(aggregate, _) => Shown::Of(aggregate, sampled),
+            Shown::Aggregate(aggregate, _) => Shown::Aggregate(aggregate, sampled),
             _ => Shown::Column(sampled),
         }
     }
 
-    /// Checks a user's words; what they leave open is the table's own choice.
+    /// Checks a user's words. The table's defaults replace missing ones.
+    ///
+    /// # Errors
+    /// When they name something that the table does not have.
     pub fn new(table: Name, words: Words<'_>) -> Result<Self, QueryError> {
         let info = table.info();
         let wants_groups = words.show.is_some_and(|show| {
@@ -236,9 +239,10 @@ impl Query {
         }
         let default_sort = match &by {
             None => info.sort.to_owned(),
-            // The first sum, which is what the table is about; else whatever is shown.
+            // The first sum, which is what the table is about; otherwise the first aggregate.
             Some(_) => {
-                let sum = shown.iter().find(|shown| matches!(shown, Shown::Of(Aggregate::Sum, _)));
+                let sum =
+                    shown.iter().find(|shown| matches!(shown, Shown::Aggregate(Aggregate::Sum, _)));
                 let any = sum
                     .or(shown.iter().find(|shown| !matches!(shown, Shown::Column(_))))
                     .or(shown.first());
@@ -258,10 +262,10 @@ impl Query {
     }
 }
 
-/// How something shown is written in an option.
+/// How an option names what is shown.
 fn option_word(shown: Shown) -> String {
     match shown {
-        Shown::Of(aggregate, column) => format!("{}:{}", aggregate.word(), column.name),
+        Shown::Aggregate(aggregate, column) => format!("{}:{}", aggregate.word(), column.name),
         other => other.title(),
     }
 }
@@ -317,7 +321,7 @@ fn shown(
             kind: column.kind.word(),
         });
     }
-    Ok(Shown::Of(aggregate, column))
+    Ok(Shown::Aggregate(aggregate, column))
 }
 
 #[cfg(test)]
@@ -326,7 +330,7 @@ mod tests {
     use crate::table::TABLES;
 
     #[test]
-    fn every_tables_own_choice_can_be_asked() {
+    fn every_tables_default_is_a_valid_query() {
         for table in TABLES {
             let query = Query::new(table.name, Words::default()).expect(table.word);
             assert!(!query.shown.is_empty());
@@ -388,6 +392,6 @@ mod tests {
             Words { by: Some("thread"), sort: Some("max waited:asc"), ..Words::default() },
         )
         .expect("valid");
-        assert!(!query.descending && matches!(query.sort, Shown::Of(Aggregate::Most, _)));
+        assert!(!query.descending && matches!(query.sort, Shown::Aggregate(Aggregate::Max, _)));
     }
 }

@@ -1,24 +1,19 @@
-//! The rows of each table, as what its columns are computed from.
+//! The rows of each table, from which its columns are computed.
 //!
-//! All tables share one [`Row`] of indices into the trace and a few sums, so that a column is one
-//! function for every table that has it.
+//! All tables share one [`Row`]: indices into the trace and a few sums. *Why one:* a column is then
+//! one function for every table that has it.
 
-use super::column::StackKind;
-use super::{Cell, NONE, Name};
-use crate::diagnose::{Query, Stall, diagnose};
-use crate::stacks::rules::WaitClass;
+use super::{Cell, NONE};
+use crate::Analysis;
+use crate::diagnose::Stall;
 use crate::timeline::{Segment, State};
-use crate::{Analysis, WakeContext};
 use rayon::prelude::*;
-use rustc_hash::{FxHashMap, FxHasher};
-use std::hash::{Hash, Hasher};
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
-use unhitch_model::{FrameId, StackId, TaskState, ThreadId, Time, Window};
+use unhitch_model::{StackId, TaskState, ThreadId, Time, Window};
 
-/// An index that points nowhere.
+/// The index that stands for none.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
-/// One row: what a column needs to compute its cell. What a table does not have is [`NOWHERE`] or
+/// What a column needs to compute its cell of a row. What a table does not have is [`NOWHERE`] or
 /// [`NONE`].
 #[derive(Clone, Copy)]
 pub(super) struct Row {
@@ -34,25 +29,25 @@ pub(super) struct Row {
     pub ran_ns: Cell,
     /// Switches, of a thread or a CPU.
     pub switches: Cell,
-    /// Whose row it is; of a wake-up, who was woken.
+    /// The row's thread; of a wake-up, the woken one.
     pub thread: ThreadId,
     /// The switch with which it left the CPU.
     pub out: u32,
     /// The wake-up.
     pub wake: u32,
-    /// The row's own number in its source: switch-in, sample, stall, process; a CPU's number of
-    /// events.
+    /// The row's index in the trace: of its switch-in, sample, event, stall or process. For a CPU,
+    /// its number of events.
     pub index: u32,
     /// The stack that the row is about.
     pub stack: StackId,
-    /// On which CPU.
+    /// The CPU.
     pub cpu: u16,
     /// False when some of the time off the CPU is not known.
     pub known: bool,
 }
 
 impl Row {
-    pub(super) fn at(start: Time, end: Time, thread: ThreadId) -> Self {
+    fn at(start: Time, end: Time, thread: ThreadId) -> Self {
         Self {
             start,
             end,
@@ -69,249 +64,27 @@ impl Row {
             known: true,
         }
     }
-}
 
-/// The rows of one table of one trace, and what turns them into cells.
-pub(super) struct Source<'a> {
-    pub analysis: &'a Analysis<'a>,
-    pub name: Name,
-    pub window: Window,
-    pub rows: Vec<Row>,
-    pub stalls: Arc<Vec<Stall>>,
-    /// Of the table of CPUs: how many samples show each at work.
-    cpu_samples: Vec<Cell>,
-    texts: RwLock<Texts>,
-    /// By their numbers: the cells of the classes' names, which millions of rows have.
-    classes: [OnceLock<Cell>; WaitClass::COUNT],
-    /// Of waits, of wake-ups, of samples: for each stack the first that prints the same.
-    same: [OnceLock<Vec<StackId>>; 3],
-}
-
-/// Texts that are not names of the trace.
-#[derive(Default)]
-struct Texts {
-    list: Vec<String>,
-    ids: FxHashMap<String, Cell>,
-}
-
-/// Ids from here on are texts of the table, below it names of the trace.
-const OWN_TEXTS: Cell = 1 << 32;
-
-impl<'a> Source<'a> {
-    /// Collects the rows of a table inside `window`: events wherever they lie, sums of time inside
-    /// the span that all CPUs cover.
-    pub fn new(analysis: &'a Analysis<'a>, name: Name, window: Window) -> Self {
-        let window = if name.holds_uncovered() {
-            window
-        } else {
-            window.intersect(analysis.timeline.window())
-        };
-        let rows = match name {
-            Name::Switches => {
-                let mut rows = by_thread(analysis, |thread| switches(analysis, thread, window));
-                rows.extend(uncovered_switches(analysis, window));
-                rows
-            }
-            Name::Waits => by_thread(analysis, |thread| waits(analysis, thread, window)),
-            Name::Wakes => wakes(analysis, window),
-            Name::Samples => samples(analysis, window),
-            Name::Events => super::events::rows(analysis, window),
-            Name::Stalls => {
-                let narrowed = (window != analysis.timeline.window()).then_some(window);
-                let stalls = diagnose(analysis, &Query { victims: Vec::new(), window: narrowed });
-                return Self::of_stalls(analysis, Arc::new(stalls), window);
-            }
-            Name::Lifetimes => lifetimes(analysis, window),
-            Name::Threads => by_thread(analysis, |thread| this_thread(analysis, thread, window)),
-            Name::Cpus => cpus(analysis, window),
-        };
-        let cpu_samples =
-            if name == Name::Cpus { cpu_samples(analysis, rows.len(), window) } else { Vec::new() };
-        Self { cpu_samples, ..Self::of(analysis, name, window, rows) }
-    }
-
-    /// The table of those of `stalls` that have a part in `window`.
-    pub fn of_stalls(analysis: &'a Analysis<'a>, stalls: Arc<Vec<Stall>>, window: Window) -> Self {
-        let rows = stalls
-            .iter()
-            .enumerate()
-            .map(stall)
-            .filter(|row| Window::new(row.start, row.end).overlaps(window))
-            .collect();
-        Self { stalls, ..Self::of(analysis, Name::Stalls, window, rows) }
-    }
-
-    fn of(analysis: &'a Analysis<'a>, name: Name, window: Window, rows: Vec<Row>) -> Self {
-        let (texts, classes, same) = Default::default();
-        Self {
-            analysis,
-            name,
-            window,
-            rows,
-            stalls: Arc::default(),
-            cpu_samples: Vec::new(),
-            texts,
-            classes,
-            same,
-        }
-    }
-
-    /// True for a row outside the span that all CPUs cover.
-    pub fn is_outside(&self, row: &Row) -> bool {
-        let covered = self.analysis.timeline.window();
-        match self.name {
-            _ if !self.name.holds_uncovered() => false,
-            Name::Lifetimes | Name::Threads => {
-                row.start != row.end && !Window::new(row.start, row.end).overlaps(covered)
-            }
-            _ => !covered.contains(row.start),
-        }
-    }
-
-    /// How many samples show a row's thread or CPU at work, in a table that counts them; none where
-    /// no samples were recorded.
-    pub fn samples(&self, row: &Row) -> Cell {
-        let Analysis { trace, samples, .. } = self.analysis;
-        match self.name {
-            _ if trace.samples.is_empty() => NONE,
-            Name::Cpus => self.cpu_samples.get(usize::from(row.cpu)).copied().unwrap_or(0),
-            _ => {
-                samples.of_thread(trace, row.thread, Window::new(row.start, row.end)).len() as Cell
-            }
-        }
-    }
-
-    /// The time that those samples stand for; none where the time between samples is not known.
-    pub fn sampled_ns(&self, row: &Row) -> Cell {
-        match (self.samples(row), self.analysis.trace.meta.sample_period_ns as Cell) {
-            (NONE, _) | (_, 0) => NONE,
-            (samples, period_ns) => samples.saturating_mul(period_ns),
-        }
-    }
-
-    /// The cell for a text.
-    pub fn text(&self, text: &str) -> Cell {
-        if let Some(name) = self.analysis.trace.strings.find(text) {
-            return Cell::from(name.0);
-        }
-        if let Some(&id) = self.texts.read().unwrap_or_else(PoisonError::into_inner).ids.get(text) {
-            return id;
-        }
-        let mut texts = self.texts.write().unwrap_or_else(PoisonError::into_inner);
-        let id = OWN_TEXTS + texts.list.len() as Cell;
-        if let Some(&known) = texts.ids.get(text) {
-            return known;
-        }
-        texts.list.push(text.to_owned());
-        texts.ids.insert(text.to_owned(), id);
-        id
-    }
-
-    /// The cell for a class of waits.
-    pub fn class(&self, class: WaitClass) -> Cell {
-        *self.classes[class as usize].get_or_init(|| self.text(class.name()))
-    }
-
-    /// Calls `read` with the text of a cell.
-    pub fn with_text<R>(&self, cell: Cell, read: impl FnOnce(&str) -> R) -> R {
-        match (u32::try_from(cell), usize::try_from(cell - OWN_TEXTS.min(cell))) {
-            (Ok(name), _) => read(self.analysis.trace.name(unhitch_model::NameId(name))),
-            (_, Ok(own)) if cell >= OWN_TEXTS => {
-                let texts = self.texts.read().unwrap_or_else(PoisonError::into_inner);
-                read(texts.list.get(own).map_or("", String::as_str))
-            }
-            _ => read(""),
-        }
-    }
-
-    /// The frames of a stack that mean something, leaf first: without the scheduler's, and of an
-    /// interrupt without the bystander's.
-    pub fn frames(&self, kind: StackKind, stack: StackId) -> &'a [FrameId] {
-        frames(self.analysis, kind, stack)
-    }
-
-    /// The first stack that reads the same: of equal functions, whatever the addresses in them.
-    pub fn same(&self, kind: StackKind, stack: StackId) -> StackId {
-        let place = match kind {
-            StackKind::Wait => 0,
-            StackKind::Wake => 1,
-            StackKind::Sample => 2,
-        };
-        let firsts = self.same[place].get_or_init(|| {
-            let all = 0..self.analysis.trace.stacks.len() as u32;
-            let hashes: Vec<u64> = all
-                .clone()
-                .into_par_iter()
-                .map(|stack| self.hash_of(kind, StackId(stack)))
-                .collect();
-            let mut first_of: FxHashMap<u64, StackId> = FxHashMap::default();
-            all.zip(hashes)
-                .map(|(stack, hash)| *first_of.entry(hash).or_insert(StackId(stack)))
-                .collect()
-        });
-        firsts.get(stack.index()).copied().unwrap_or(stack)
-    }
-
-    /// Equal for stacks of equal functions.
-    fn hash_of(&self, kind: StackKind, stack: StackId) -> u64 {
-        let mut hasher = FxHasher::default();
-        for &frame in self.frames(kind, stack) {
-            match self.analysis.trace.symbols.get(frame).last() {
-                Some(symbol) => (true, symbol.function.0).hash(&mut hasher),
-                None => (false, frame.0).hash(&mut hasher),
-            }
-        }
-        hasher.finish()
-    }
-
-    /// When a row's thread had the name that is shown.
-    pub fn named_at(&self, row: &Row) -> Time {
-        if matches!(self.name, Name::Lifetimes | Name::Threads | Name::Stalls) {
-            row.end
-        } else {
-            row.start
-        }
-    }
-
-    /// The sleep before a row's switch-in or wake-up, as the timeline has it.
-    pub fn sleep(&self, row: &Row) -> Segment {
-        let out = (row.out != NOWHERE).then_some(row.out as usize);
+    /// The sleep before the row's switch-in or wake-up, as the timeline has it.
+    pub fn sleep(&self, analysis: &Analysis<'_>) -> Segment {
+        let out = (self.out != NOWHERE).then_some(self.out as usize);
         let state = out
-            .and_then(|out| self.analysis.trace.switches.prev_state.get(out))
+            .and_then(|out| analysis.trace.switches.prev_state.get(out))
             .copied()
             .unwrap_or(TaskState::Sleeping);
-        let wake = (row.wake != NOWHERE).then_some(row.wake as usize);
+        let wake = (self.wake != NOWHERE).then_some(self.wake as usize);
         Segment {
-            window: Window::new(row.start, row.end),
+            window: Window::new(self.start, self.end),
             state: State::Sleeping(state),
             out,
             wake,
             back: None,
         }
     }
-
-    /// The row's wake-up: its number, and whether the waker is to be held responsible.
-    pub fn waking(&self, row: &Row) -> Option<(usize, WakeContext)> {
-        let wake = (row.wake != NOWHERE).then_some(row.wake as usize)?;
-        Some((wake, self.analysis.stacks.wake_source(self.analysis.trace, wake).context))
-    }
 }
 
-/// The frames of a stack that mean something, leaf first.
-pub(super) fn frames<'a>(
-    analysis: &Analysis<'a>,
-    kind: StackKind,
-    stack: StackId,
-) -> &'a [FrameId] {
-    let all = match kind {
-        StackKind::Wake => analysis.stacks.own_frames(analysis.trace, stack),
-        StackKind::Wait | StackKind::Sample => analysis.trace.stacks.frames_of(stack),
-    };
-    let noise = if kind == StackKind::Sample { 0 } else { analysis.stacks.noise_len(stack) };
-    if noise < all.len() { &all[noise..] } else { all }
-}
-
-fn by_thread(
+/// The rows of every thread but the idle one.
+pub(super) fn by_thread(
     analysis: &Analysis<'_>,
     rows: impl Fn(ThreadId) -> Vec<Row> + Sync + Send,
 ) -> Vec<Row> {
@@ -334,12 +107,12 @@ fn small(index: Option<usize>) -> u32 {
     index.map_or(NOWHERE, |index| index as u32)
 }
 
-/// A row per switch-in inside `window`, with the whole of what came before it.
-fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
+/// A row per switch-in inside `window`, with the whole time off the CPU before it.
+pub(super) fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
     let trace = analysis.trace;
     let mut rows: Vec<Row> = Vec::new();
     let empty = Row { slept_ns: 0, runnable_ns: 0, ..Row::at(Time::ZERO, Time::ZERO, thread) };
-    let (mut trip, mut last) = (empty, NOWHERE);
+    let (mut cycle, mut last) = (empty, NOWHERE);
     for segment in analysis.segments(thread, analysis.timeline.window()) {
         match segment.state {
             State::Ran | State::Unknown if segment.back.is_some() => {
@@ -357,9 +130,9 @@ fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Ro
                     let at = trace.switches.time[back as usize];
                     if window.contains(at) {
                         let cpu = trace.switches.cpu[back as usize];
-                        if !trip.known {
-                            // Nothing seen is not nothing.
-                            for sum in [&mut trip.slept_ns, &mut trip.runnable_ns] {
+                        if !cycle.known {
+                            // No time seen does not mean that there was none.
+                            for sum in [&mut cycle.slept_ns, &mut cycle.runnable_ns] {
                                 *sum = if *sum == 0 { NONE } else { *sum };
                             }
                         }
@@ -369,31 +142,34 @@ fn switches(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Ro
                             ran_ns: ran,
                             index: back,
                             cpu,
-                            ..trip
+                            ..cycle
                         });
                     }
                     last = back;
                 }
-                trip = Row { known: segment.state == State::Ran, ..empty };
+                cycle = Row { known: segment.state == State::Ran, ..empty };
             }
-            State::Ran => trip = empty,
-            State::Unknown => trip.known = false,
+            State::Ran => cycle = empty,
+            State::Unknown => cycle.known = false,
             State::Sleeping(_) | State::Runnable { .. } => {
                 match segment.state {
-                    State::Sleeping(_) => add(&mut trip.slept_ns, segment.window),
-                    _ => add(&mut trip.runnable_ns, segment.window),
+                    State::Sleeping(_) => add(&mut cycle.slept_ns, segment.window),
+                    _ => add(&mut cycle.runnable_ns, segment.window),
                 }
-                trip.stack = segment.wait_stack(trace);
-                (trip.out, trip.wake) = (small(segment.out), small(segment.wake));
+                cycle.stack = segment.wait_stack(trace);
+                (cycle.out, cycle.wake) = (small(segment.out), small(segment.wake));
             }
         }
     }
     rows
 }
 
-/// A row per switch-in outside the span that all CPUs cover. What came before it is not known: it
-/// may have been on another CPU.
-fn uncovered_switches(analysis: &Analysis<'_>, window: Window) -> impl Iterator<Item = Row> {
+/// A row per switch-in outside the span that all CPUs cover. The time before it is unknown: the
+/// thread may have run on a CPU that was not recorded.
+pub(super) fn uncovered_switches(
+    analysis: &Analysis<'_>,
+    window: Window,
+) -> impl Iterator<Item = Row> {
     let (switches, covered) = (&analysis.trace.switches, analysis.timeline.window());
     let outside = [
         Window::new(window.start, window.end.min(covered.start)),
@@ -409,7 +185,7 @@ fn uncovered_switches(analysis: &Analysis<'_>, window: Window) -> impl Iterator<
 }
 
 /// A row per sleep, clipped to `window`.
-fn waits(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
+pub(super) fn waits(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
     let trace = analysis.trace;
     let mut rows: Vec<Row> = Vec::new();
     for segment in analysis.segments(thread, window) {
@@ -434,7 +210,7 @@ fn waits(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> 
 }
 
 /// A row per wake-up inside `window`, with the whole of the sleep that it ended.
-fn wakes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
+pub(super) fn wakes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     let (trace, whole) = (analysis.trace, analysis.timeline.window());
     let ended: Vec<(u32, u32, Cell)> = (1..analysis.timeline.threads() as u32)
         .into_par_iter()
@@ -466,8 +242,8 @@ fn wakes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
         .collect()
 }
 
-/// A row per sample inside `window`, but for those of idle CPUs: those are no work.
-fn samples(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
+/// A row per sample inside `window`, except those of idle CPUs.
+pub(super) fn samples(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     let samples = &analysis.trace.samples;
     let row = |index: usize| Row {
         index: index as u32,
@@ -482,16 +258,38 @@ fn samples(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     samples.range(window).filter(|&sample| samples.is_work(sample)).map(row).collect()
 }
 
-fn stall((index, stall): (usize, &Stall)) -> Row {
-    let window = stall.explanation.window;
-    Row { index: index as u32, ..Row::at(window.start, window.end, stall.candidate.victim) }
+/// A row per event of any provider inside `window`.
+pub(super) fn events(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
+    let events = &analysis.trace.events;
+    let row = |index: usize| Row {
+        index: index as u32,
+        stack: events.stack[index],
+        cpu: events.cpu[index],
+        ..Row::at(events.time[index], events.time[index], events.thread[index])
+    };
+    events.range(window).map(row).collect()
 }
 
-/// A row per process; its life is that of its first thread.
-fn lifetimes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
+/// A row per stall with a part in `window`.
+pub(super) fn stalls(stalls: &[Stall], window: Window) -> Vec<Row> {
+    let row = |(index, stall): (usize, &Stall)| {
+        let window = stall.explanation.window;
+        Row { index: index as u32, ..Row::at(window.start, window.end, stall.candidate.victim) }
+    };
+    stalls
+        .iter()
+        .enumerate()
+        .map(row)
+        .filter(|row| Window::new(row.start, row.end).overlaps(window))
+        .collect()
+}
+
+/// A row per process that lived in `window`; its life is that of its first thread.
+pub(super) fn lifetimes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     let processes = analysis.trace.threads.processes().skip(1);
     let rows = processes.map(|(id, process)| {
-        // A process that has a life of its own (Windows) may survive its first thread.
+        // On Windows, processes have start and end times of their own, and may outlive their first
+        // thread.
         let of_its_own = || life(analysis, process.start, process.end);
         let life =
             if process.name.is_empty() { life_of(analysis, process.leader) } else { of_its_own() }
@@ -501,8 +299,8 @@ fn lifetimes(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     rows.filter(|row| row.start < row.end).collect()
 }
 
-/// A thread's life as far as the file goes: by its own events inside the span that all CPUs cover,
-/// else as it was told.
+/// A thread's life within the file: as recorded, else by its own events inside the span that all
+/// CPUs cover.
 fn life_of(analysis: &Analysis<'_>, thread: ThreadId) -> Window {
     let (seen, covered, known) = (
         analysis.timeline.life(thread),
@@ -519,11 +317,12 @@ fn life(analysis: &Analysis<'_>, start: Option<Time>, end: Option<Time>) -> Wind
     Window::new(start.unwrap_or(whole.start), end.unwrap_or(whole.end))
 }
 
-fn this_thread(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
+/// A thread's row; none if it did not live in `window`.
+pub(super) fn thread(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec<Row> {
     let inside = analysis.timeline.life(thread).intersect(window);
     if inside.is_empty() {
         let life = life_of(analysis, thread).intersect(window);
-        // It lived while not all CPUs were recorded: what its time went to is not known.
+        // It lived only while some CPUs were not recorded: how it spent its time is unknown.
         return if life.is_empty() {
             Vec::new()
         } else {
@@ -557,7 +356,8 @@ fn this_thread(analysis: &Analysis<'_>, thread: ThreadId, window: Window) -> Vec
     vec![row]
 }
 
-fn cpus(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
+/// A row per CPU.
+pub(super) fn cpus(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     let trace = analysis.trace;
     let cpus = trace
         .spans
@@ -587,10 +387,10 @@ fn cpus(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
             return row;
         }
         (row.slept_ns, row.ran_ns, row.switches) = (0, 0, switches);
-        for had in analysis.cpus.occupancy(trace, row.cpu, window) {
-            match had.thread {
-                Some(thread) if !thread.is_idle() => add(&mut row.ran_ns, had.window),
-                Some(_) => add(&mut row.slept_ns, had.window),
+        for occupancy in analysis.cpus.occupancy(trace, row.cpu, window) {
+            match occupancy.thread {
+                Some(thread) if !thread.is_idle() => add(&mut row.ran_ns, occupancy.window),
+                Some(_) => add(&mut row.slept_ns, occupancy.window),
                 None => {}
             }
         }
@@ -599,8 +399,8 @@ fn cpus(analysis: &Analysis<'_>, window: Window) -> Vec<Row> {
     counts.into_iter().enumerate().map(row).collect()
 }
 
-/// How many samples show each CPU at work.
-fn cpu_samples(analysis: &Analysis<'_>, cpus: usize, window: Window) -> Vec<Cell> {
+/// How many samples show each CPU busy.
+pub(super) fn cpu_samples(analysis: &Analysis<'_>, cpus: usize, window: Window) -> Vec<Cell> {
     let samples = &analysis.trace.samples;
     let mut counts = vec![0; cpus];
     for sample in samples.range(window).filter(|&sample| samples.is_work(sample)) {

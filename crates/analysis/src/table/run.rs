@@ -1,27 +1,27 @@
-//! Answers a query: filters, groups, sums, sorts; on columns of integers throughout.
+//! Answers a query: filters, groups, sums, sorts. All columns are integers throughout.
 
 use super::column::{Column, Kind};
 use super::query::{Aggregate, Query, Shown};
-use super::rows::Source;
+use super::source::Source;
 use super::{Cell, NONE};
 use crate::Analysis;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use unhitch_model::Window;
 
-/// A query's answer: what is shown of each row, in order.
+/// A query's answer: its columns, with their cells in order.
 pub struct Table<'a> {
     pub(super) source: Source<'a>,
     pub(super) outputs: Vec<Output>,
-    /// How many rows are shown.
+    /// The number of rows shown.
     pub(super) len: usize,
-    /// How many there would be without a limit.
+    /// The number of rows without the limit.
     pub(super) total: usize,
-    /// How many single rows passed the filter, shown or not.
+    /// The number of single rows that passed the filter, shown or not.
     pub(super) passed: usize,
-    /// How many of those lie outside the span that all CPUs cover.
+    /// The number of those outside the span that all CPUs cover.
     pub(super) outside: usize,
-    /// By what it was sorted.
+    /// What it is sorted by.
     pub(super) sort: Shown,
 }
 
@@ -29,12 +29,12 @@ pub struct Table<'a> {
 pub(super) struct Output {
     pub shown: Shown,
     pub cells: Vec<Cell>,
-    /// Of counts and sums of groups: what the rows that are not shown add up to.
+    /// For counts and sums of groups: the total of the rows not shown.
     pub rest: Option<Cell>,
 }
 
 impl<'a> Table<'a> {
-    /// Answers `query` for what lies inside `window`, at most `top` rows of it.
+    /// Answers `query` for `window`, with at most `top` rows.
     pub fn new(analysis: &'a Analysis<'a>, query: &Query, window: Window, top: usize) -> Self {
         let source = Source::new(analysis, query.table, window);
         let rows = selected(&source, query);
@@ -48,7 +48,7 @@ impl<'a> Table<'a> {
         Self { source, len: total.min(top), total, passed, outside, sort, outputs }
     }
 
-    /// The rows shown.
+    /// The number of rows shown.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -74,7 +74,7 @@ fn cell(source: &Source<'_>, column: &Column, row: u32) -> Cell {
     (column.cell)(source, &source.rows[row as usize])
 }
 
-/// Single rows: only the column they are sorted by is computed for all of them.
+/// Single rows. Only the column to sort by is computed for all of them.
 fn single(
     source: &Source<'_>,
     query: &Query,
@@ -91,7 +91,7 @@ fn single(
     rows.truncate(top);
     let output = |&shown: &Shown| {
         let cells = match shown {
-            Shown::Column(column) | Shown::Of(_, column) => {
+            Shown::Column(column) | Shown::Aggregate(_, column) => {
                 rows.iter().map(|&row| cell(source, column, row)).collect()
             }
             Shown::Count => vec![1; rows.len()],
@@ -101,8 +101,8 @@ fn single(
     (query.shown.iter().map(output).collect(), total)
 }
 
-/// Groups: every row gets the number of its group, column by column; then the aggregates are folded
-/// over those numbers.
+/// Groups. Every row gets the number of its group, column by column; then the aggregates are
+/// computed over those numbers.
 fn grouped(
     source: &Source<'_>,
     query: &Query,
@@ -137,7 +137,7 @@ fn grouped(
                     firsts.iter().map(|&row| cell(source, column, row)).collect()
                 }
                 Shown::Count => count(&group_of, firsts.len()),
-                Shown::Of(aggregate, column) => {
+                Shown::Aggregate(aggregate, column) => {
                     fold(source, aggregate, column, rows, &group_of, firsts.len())
                 }
             };
@@ -148,7 +148,7 @@ fn grouped(
     outputs.truncate(query.shown.len());
     for output in &mut outputs {
         let mut cells: Vec<Cell> = order.iter().map(|&at| output.cells[at as usize]).collect();
-        if matches!(output.shown, Shown::Count | Shown::Of(Aggregate::Sum, _)) {
+        if matches!(output.shown, Shown::Count | Shown::Aggregate(Aggregate::Sum, _)) {
             let rest = cells.get(top..).unwrap_or(&[]).iter().filter(|cell| **cell != NONE);
             output.rest = Some(rest.fold(0, |sum: Cell, cell| sum.saturating_add(*cell)));
         }
@@ -164,7 +164,7 @@ fn count(group_of: &[u32], groups: usize) -> Vec<Cell> {
     counts
 }
 
-/// The aggregate of each group; nothing where no row of it has a value.
+/// The aggregate of each group; [`NONE`] if no row of it has a value.
 fn fold(
     source: &Source<'_>,
     aggregate: Aggregate,
@@ -184,8 +184,8 @@ fn fold(
         counts[group as usize] += 1;
         *slot = match aggregate {
             _ if *slot == NONE => value,
-            Aggregate::Least => value.min(*slot),
-            Aggregate::Most => value.max(*slot),
+            Aggregate::Min => value.min(*slot),
+            Aggregate::Max => value.max(*slot),
             Aggregate::Sum | Aggregate::Average | Aggregate::Count => slot.saturating_add(value),
         };
     }
@@ -199,7 +199,7 @@ fn fold(
     folded
 }
 
-/// The numbers of `keys` in order; what is nothing comes last, equals stay in the order they have.
+/// The indices of `keys` in order. [`NONE`] comes last; equal keys keep their order.
 fn sorted(source: &Source<'_>, kind: Kind, keys: &[Cell], descending: bool) -> Vec<u32> {
     first_sorted(source, kind, keys, descending, keys.len())
 }
@@ -212,18 +212,18 @@ pub(super) fn first_sorted(
     descending: bool,
     count: usize,
 ) -> Vec<u32> {
-    // Texts are compared by their place in the alphabet, worked out once.
-    let places: Option<FxHashMap<Cell, Cell>> = (kind == Kind::Text).then(|| {
+    // Texts are compared by their alphabetical rank, computed once.
+    let ranks: Option<FxHashMap<Cell, Cell>> = (kind == Kind::Text).then(|| {
         let mut distinct: Vec<Cell> = keys.to_vec();
         distinct.sort_unstable();
         distinct.dedup();
         distinct.sort_by_cached_key(|&cell| source.with_text(cell, str::to_owned));
         distinct.into_iter().zip(0..).collect()
     });
-    let place =
-        |key: Cell| places.as_ref().map_or(key, |places| places.get(&key).copied().unwrap_or(key));
+    let rank =
+        |key: Cell| ranks.as_ref().map_or(key, |ranks| ranks.get(&key).copied().unwrap_or(key));
     let keys: Vec<(bool, Cell)> =
-        keys.iter().map(|&key| (key == NONE, if key == NONE { key } else { place(key) })).collect();
+        keys.iter().map(|&key| (key == NONE, if key == NONE { key } else { rank(key) })).collect();
     let mut order: Vec<u32> = (0..keys.len() as u32).collect();
     let compare = |&a: &u32, &b: &u32| {
         let ((a_none, a_key), (b_none, b_key)) = (keys[a as usize], keys[b as usize]);

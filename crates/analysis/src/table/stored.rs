@@ -1,22 +1,24 @@
-//! A table whose rows are kept, and of whose columns each is computed once: for the page, which
-//! asks the same table again and again.
+//! A table that keeps its rows and computes each column once, for the page, which queries the same
+//! table again and again.
 //!
-//! Columns that are grouped by are kept as small numbers, one per distinct cell, so that grouping
-//! is counting in an array.
+//! Columns to group by are kept as small numbers, one per distinct cell. *Why:* grouping is then
+//! counting in an array.
 
-use super::column::{COLUMNS, Column, Kind, StackKind};
+use super::column::{COLUMNS, Column, Kind};
 use super::filter::Filter;
-use super::rows::{Row, Source, frames};
-use super::{Cell, NONE, Name, Of};
+use super::rows::Row;
+use super::source::Source;
+use super::{Cell, NONE, Name};
 use crate::Analysis;
 use crate::cancel::{Cancel, Wanted};
 use crate::diagnose::Stall;
+use crate::stacks::StackKind;
 use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use std::sync::{Arc, OnceLock};
 use unhitch_model::{FrameId, ProcessId, StackId, ThreadId, Window};
 
-/// So many rows are looked at between two questions whether anybody waits.
+/// Rows between two checks for cancellation.
 pub(super) const STRIDE: usize = 1 << 16;
 
 /// A table of one window.
@@ -28,29 +30,29 @@ pub struct Stored<'a> {
 
 /// A column as numbers.
 pub(super) struct Codes {
-    /// Of each row.
+    /// The number of each row's cell.
     pub of_row: Vec<u32>,
-    /// What each number stands for.
+    /// The cell of each number.
     pub cells: Vec<Cell>,
 }
 
-/// Which rows are asked about.
+/// Which rows of a table a question is about.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Selection<'q> {
-    /// Only those of these threads, or of `processes`; empty with it for all.
+    /// Only rows of these threads, or of `processes`; all if both are empty.
     pub threads: &'q [ThreadId],
-    /// Only those of these processes, or of `threads`.
+    /// Only rows of these processes, or of `threads`.
     pub processes: &'q [ProcessId],
-    /// Only those that pass.
+    /// Only rows that pass.
     pub filter: Option<&'q Filter>,
 }
 
-/// A cell as it is handed out.
+/// A cell's value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Value {
-    /// There is none.
+    /// No value.
     Nothing,
-    /// A number; of times nanoseconds of the trace's clock.
+    /// A number; for times, nanoseconds of the trace's clock.
     Number(i64),
     /// A text.
     Text(String),
@@ -64,7 +66,7 @@ impl<'a> Stored<'a> {
         Self::of(Source::new(analysis, name, window))
     }
 
-    /// The table of stalls that were found before: those with a part in `window`.
+    /// The table of those of `stalls` that have a part in `window`.
     pub fn of_stalls(analysis: &'a Analysis<'a>, stalls: Arc<Vec<Stall>>, window: Window) -> Self {
         Self::of(Source::of_stalls(analysis, stalls, window))
     }
@@ -92,7 +94,7 @@ impl<'a> Stored<'a> {
         self.source.rows.is_empty()
     }
 
-    /// What rows and columns take in memory, bytes.
+    /// Memory that rows and columns occupy, bytes.
     pub fn bytes(&self) -> usize {
         let cells: usize =
             self.cells.iter().filter_map(OnceLock::get).map(|cells| size_of_val(&**cells)).sum();
@@ -104,7 +106,7 @@ impl<'a> Stored<'a> {
         size_of_val(&*self.source.rows) + cells + codes.sum::<usize>()
     }
 
-    /// The numbers of the rows that a selection picks; none when it picks all.
+    /// The numbers of the selected rows; none if all are selected.
     pub(super) fn selected(
         &self,
         selection: Selection<'_>,
@@ -137,8 +139,7 @@ impl<'a> Stored<'a> {
         Ok(Some((0..self.len() as u32).into_par_iter().filter(pass).collect()))
     }
 
-    /// What a selection picks, as indices of the trace's own rows: of its samples, of the events of
-    /// all providers.
+    /// The selected rows, as indices of the trace's samples or events.
     pub fn indices(&self, selection: Selection<'_>, cancel: &Cancel) -> Wanted<Vec<usize>> {
         let index = |row: &Row| row.index as usize;
         Ok(match self.selected(selection, cancel)? {
@@ -147,31 +148,31 @@ impl<'a> Stored<'a> {
         })
     }
 
-    /// What the table is of.
+    /// The analysis behind the table.
     pub fn analysis(&self) -> &'a Analysis<'a> {
         self.source.analysis
     }
 
-    /// The distinct stacks of a selection, leaf first, with how many rows have them and the time of
-    /// those, in the order of their ids. The table must be that of `of`.
+    /// The distinct stacks of a selection, leaf first, with the number and the time of their rows, in
+    /// the order of their ids. The table must be [`Name::of_stacks`].
     pub(crate) fn weights(
         &self,
-        of: Of,
+        kind: StackKind,
         selection: Selection<'_>,
         cancel: &Cancel,
     ) -> Wanted<Vec<(&'a [FrameId], u64, u64)>> {
         let rows = self.selected(selection, cancel)?;
-        let weights = self.weigh(of, rows.as_deref(), cancel)?;
+        let weights = self.weigh(kind, rows.as_deref(), cancel)?;
         let frames = |(stack, (count, ns)): (u32, (u64, u64))| {
-            (frames(self.source.analysis, of.stack_kind(), StackId(stack)), count, ns)
+            (self.source.frames(kind, StackId(stack)), count, ns)
         };
         Ok((0..).zip(weights).filter(|(_, (count, _))| *count > 0).map(frames).collect())
     }
 
-    /// By stack: how many of `rows` (all, if none are named) have it, and their time.
+    /// By stack: the number and the time of its rows among `rows` (all for none).
     pub(super) fn weigh(
         &self,
-        of: Of,
+        kind: StackKind,
         rows: Option<&[u32]>,
         cancel: &Cancel,
     ) -> Wanted<Vec<(u64, u64)>> {
@@ -189,7 +190,7 @@ impl<'a> Stored<'a> {
                     let Some(row) = self.row(rows.map_or(at as u32, |rows| rows[at])) else {
                         continue;
                     };
-                    let ns = if of == Of::Sample { row.ran_ns } else { row.slept_ns };
+                    let ns = if kind == StackKind::Sample { row.ran_ns } else { row.slept_ns };
                     if let Some(weight) = weights.get_mut(row.stack.index()) {
                         let (count, sum): &mut (u64, u64) = weight;
                         (*count, *sum) =
@@ -214,7 +215,7 @@ impl<'a> Stored<'a> {
     }
 
     pub(super) fn cell(&self, column: &Column, row: u32) -> Cell {
-        match (self.cells.get(place(column)).and_then(OnceLock::get), self.row(row)) {
+        match (self.cells.get(index_of(column)).and_then(OnceLock::get), self.row(row)) {
             (Some(cells), _) => cells.get(row as usize).copied().unwrap_or(NONE),
             (None, Some(row)) => (column.cell)(&self.source, row),
             (None, None) => NONE,
@@ -232,20 +233,20 @@ impl<'a> Stored<'a> {
                 .map(|row| (column.cell)(&self.source, row))
                 .collect()
         };
-        Ok(self.cells.get(place(column)).map_or(&[], |cells| cells.get_or_init(compute)))
+        Ok(self.cells.get(index_of(column)).map_or(&[], |cells| cells.get_or_init(compute)))
     }
 
-    /// A column's cells as numbers, in the order in which the cells first come.
+    /// A column's cells as numbers, in the order of the cells' first occurrence.
     pub(super) fn codes(&self, column: &Column, cancel: &Cancel) -> Wanted<Option<&Codes>> {
         cancel.check()?;
-        Ok(self.codes.get(place(column)).map(|codes| codes.get_or_init(|| self.encode(column))))
+        Ok(self.codes.get(index_of(column)).map(|codes| codes.get_or_init(|| self.encode(column))))
     }
 
     fn encode(&self, column: &Column) -> Codes {
         let part_len = self.len().div_ceil(rayon::current_num_threads()).max(STRIDE);
         let trace = self.source.analysis.trace;
         let numbers = || Numbers::new(trace.stacks.len().max(trace.strings.len()));
-        // Each part numbers its own cells; then their numbers are translated.
+        // Each part numbers its own cells; their numbers are translated afterwards.
         let mut parts: Vec<(Vec<u32>, Vec<Cell>)> = self
             .source
             .rows
@@ -272,7 +273,7 @@ impl<'a> Stored<'a> {
         Codes { of_row, cells: numbers.cells }
     }
 
-    /// A cell as it is handed out.
+    /// A cell's value.
     pub(super) fn value(&self, kind: Kind, cell: Cell) -> Value {
         match kind {
             _ if cell == NONE => Value::Nothing,
@@ -284,8 +285,8 @@ impl<'a> Stored<'a> {
         }
     }
 
-    /// A group's key: what tells its cell from the others of the column, the same whenever the
-    /// table is read.
+    /// A group's key: distinguishes its cell from the others of the column, and stays the same
+    /// whenever the table is read.
     pub(super) fn key(&self, kind: Kind, cell: Cell) -> String {
         match self.value(kind, cell) {
             Value::Nothing => "-".to_owned(),
@@ -309,9 +310,9 @@ impl<'a> Stored<'a> {
     }
 }
 
-/// Numbers cells in the order in which they first come.
+/// Numbers cells in the order of their first occurrence.
 struct Numbers {
-    /// By cell, for those that are small: names and stacks are.
+    /// By cell, for small cells: names and stacks.
     dense: Vec<u32>,
     others: FxHashMap<Cell, u32>,
     cells: Vec<Cell>,
@@ -338,7 +339,7 @@ impl Numbers {
     }
 }
 
-/// A column's place in the registry.
-fn place(column: &Column) -> usize {
+/// A column's index in the registry.
+fn index_of(column: &Column) -> usize {
     COLUMNS.iter().position(|known| std::ptr::eq(known, column)).unwrap_or(usize::MAX)
 }

@@ -1,64 +1,24 @@
 //! Every thread's time as a gapless partition: ran, runnable, sleeping, unknown.
 //!
-//! Built in one pass over switches and wake-ups per core, each for its own threads. What is stored
-//! per thread is not segments but *cycles* (left the CPU, was woken, came back): three indices
-//! instead of three records, so that 20 million switches stay small; segments are made on demand.
+//! Built in one pass over switches and wake-ups per core, each for its own threads. *Why cycles:*
+//! what is stored per thread is not segments but cycles (left the CPU, was woken, came back): three
+//! indices instead of three records, so that 20 million switches stay small. Segments are made on
+//! demand.
 
+mod builder;
 pub(crate) mod cpus;
+mod cycle;
+mod losses;
 pub(crate) mod repair;
+mod segment;
 
+pub use segment::{Segment, State};
+
+use builder::{Builder, fair_ranges, group_by_thread};
+use cycle::{Cycle, NONE, seen};
+use losses::Losses;
 use rayon::prelude::*;
-use std::ops::Range;
-use unhitch_model::{StackId, TaskState, ThreadId, Time, Trace, WakeFlags, Window};
-
-const NONE: u32 = u32::MAX;
-
-/// One trip off the CPU: indices into switches (`out`, `back`) and wakings (`wake`), `NONE` where
-/// not seen.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Cycle {
-    out: u32,
-    wake: u32,
-    back: u32,
-}
-
-/// What a thread was doing in a [`Segment`].
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum State {
-    /// On a CPU.
-    Ran,
-    /// Wanted a CPU: woken, or preempted.
-    Runnable {
-        /// True when it was taken off the CPU rather than woken.
-        preempted: bool,
-    },
-    /// Waiting for something other than a CPU.
-    Sleeping(TaskState),
-    /// Lost records or the recording's edge hide the truth.
-    Unknown,
-}
-
-/// A stretch of one thread's time in one state.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment {
-    /// From when to when.
-    pub window: Window,
-    /// In which state.
-    pub state: State,
-    /// The switch that took it off the CPU, whose stack is the wait stack (Runnable, Sleeping).
-    pub out: Option<usize>,
-    /// The wake-up that ended the sleep (Sleeping) or began the wait for a CPU (Runnable).
-    pub wake: Option<usize>,
-    /// The switch that put it on a CPU: at the end of Runnable, at the start of Ran.
-    pub back: Option<usize>,
-}
-
-impl Segment {
-    /// The wait stack, empty when none was recorded.
-    pub fn wait_stack(&self, trace: &Trace) -> StackId {
-        self.out.and_then(|out| trace.switches.stack.get(out)).copied().unwrap_or_default()
-    }
-}
+use unhitch_model::{TaskState, ThreadId, Time, Trace, WakeFlags, Window};
 
 /// The timelines of all threads of a trace.
 pub struct Timeline {
@@ -70,25 +30,9 @@ pub struct Timeline {
     redundant: Vec<u32>,
 }
 
-/// What is known of a thread while the events go by.
-#[derive(Clone, Copy)]
-struct Progress {
-    phase: Phase,
-    out: u32,
-    wake: u32,
-    early: u32,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Phase {
-    Unseen,
-    Running,
-    Off,
-}
-
 impl Timeline {
-    /// Joins switches and wake-ups of `trace` inside its common window, on all cores: each takes a
-    /// range of the threads.
+    /// Joins switches and wake-ups of `trace` inside its common window, each core for a range of the
+    /// threads.
     pub fn new(trace: &Trace) -> Self {
         let window = trace.common_window();
         let threads = trace.threads.len();
@@ -133,7 +77,7 @@ impl Timeline {
         self.lives.get(thread.index()).copied().unwrap_or_default()
     }
 
-    /// How many threads there are, the idle thread included.
+    /// The number of threads, including the idle thread.
     pub fn threads(&self) -> usize {
         self.lives.len()
     }
@@ -143,9 +87,9 @@ impl Timeline {
         &self.redundant
     }
 
-    /// How often a thread left its CPU or came on one, both together counting once: about how much
-    /// there is to say of it.
-    pub fn trips(&self, thread: ThreadId) -> usize {
+    /// How often a thread left its CPU and came back. Leaving without coming back and coming without
+    /// having left count, too.
+    pub fn cycle_count(&self, thread: ThreadId) -> usize {
         self.cycles_of(thread).len()
     }
 
@@ -157,7 +101,7 @@ impl Timeline {
         segments
     }
 
-    /// The same, one after another, without keeping them.
+    /// Calls `take` with each of the same segments, without collecting them.
     pub fn each_segment(
         &self,
         trace: &Trace,
@@ -165,27 +109,25 @@ impl Timeline {
         window: Window,
         take: &mut dyn FnMut(Segment),
     ) {
-        self.each_of_trip(trace, thread, window, &mut |_, segment| take(segment));
+        self.each_of_cycle(trace, thread, window, &mut |_, segment| take(segment));
     }
 
-    /// The events of a thread's trip off its CPU and back: the switch that began it, the wake-up,
-    /// the switch that ended it; of what came before the first trip, its wake-up.
-    pub(crate) fn events_of_trip(
+    /// The events of a thread's cycle: the switch that began it, the wake-up, the switch that ended
+    /// it. For no cycle, the time before the first, only its wake-up.
+    pub(crate) fn events_of_cycle(
         &self,
         thread: ThreadId,
-        trip: Option<usize>,
+        cycle: Option<usize>,
     ) -> (Option<usize>, Option<usize>, Option<usize>) {
-        match self.cycles_of(thread).get(trip.unwrap_or(0)) {
-            Some(cycle) if trip.is_some() => {
-                (index(cycle.out), index(cycle.wake), index(cycle.back))
-            }
-            Some(first) if first.out == NONE => (None, index(first.wake), None),
+        match self.cycles_of(thread).get(cycle.unwrap_or(0)) {
+            Some(known) if cycle.is_some() => (seen(known.out), seen(known.wake), seen(known.back)),
+            Some(first) if first.out == NONE => (None, seen(first.wake), None),
             _ => (None, None, None),
         }
     }
 
-    /// Every segment with the number of the trip that it belongs to; none before the first.
-    pub(crate) fn each_of_trip(
+    /// Calls `take` with every segment and the number of its cycle; none before the first.
+    pub(crate) fn each_of_cycle(
         &self,
         trace: &Trace,
         thread: ThreadId,
@@ -219,8 +161,8 @@ impl Timeline {
         }
     }
 
-    /// The switch by which a thread last came on a CPU among its trips that have a part in
-    /// `window`; that may be after its end.
+    /// The switch with which a thread last came on a CPU, among its cycles that have a part in
+    /// `window`. It may come after the end of `window`.
     pub(crate) fn last_arrival(
         &self,
         trace: &Trace,
@@ -232,7 +174,7 @@ impl Timeline {
         let before = cycles
             .partition_point(|cycle| self.first_time(trace, cycle) <= window.start)
             .saturating_sub(1);
-        cycles.get(before..begun)?.iter().rev().find_map(|cycle| index(cycle.back))
+        cycles.get(before..begun)?.iter().rev().find_map(|cycle| seen(cycle.back))
     }
 
     fn cycles_of(&self, thread: ThreadId) -> &[Cycle] {
@@ -244,7 +186,7 @@ impl Timeline {
         &self.cycles[start as usize..end as usize]
     }
 
-    /// The time of the first event of a cycle that belongs to it.
+    /// The time of a cycle's first event.
     fn first_time(&self, trace: &Trace, cycle: &Cycle) -> Time {
         if cycle.out != NONE {
             trace.switches.time[cycle.out as usize]
@@ -255,7 +197,7 @@ impl Timeline {
         }
     }
 
-    /// What a thread did from its start to its first event, concluded backwards from that event.
+    /// What a thread did from its start to its first event, inferred from that event.
     fn before_first(
         &self,
         trace: &Trace,
@@ -274,13 +216,13 @@ impl Timeline {
             });
         };
         let window = Window::new(life.start, self.first_time(trace, first));
-        let wake = index(first.wake);
+        let wake = seen(first.wake);
         let state = match wake {
             _ if first.out != NONE => State::Ran,
             Some(wake) if !trace.wakings.flags[wake].has(WakeFlags::NEW) => {
                 State::Sleeping(TaskState::Sleeping)
             }
-            // It was created then, or came on without a wake-up: that one came before the window.
+            // It was created then. Or it came on without a wake-up, which was before the window.
             _ => State::Unknown,
         };
         emit(Segment {
@@ -292,8 +234,8 @@ impl Timeline {
         });
     }
 
-    /// The segments of one cycle: off the CPU, runnable, and the run (or the unknown) up to `end`,
-    /// the next cycle's first event.
+    /// The segments of one cycle: off the CPU, runnable, and running (or unknown) up to `end`, the
+    /// next cycle's first event.
     fn cycle(
         &self,
         trace: &Trace,
@@ -302,7 +244,7 @@ impl Timeline {
         next_lost: bool,
         emit: &mut dyn FnMut(Segment),
     ) {
-        let (out, wake, back) = (index(cycle.out), index(cycle.wake), index(cycle.back));
+        let (out, wake, back) = (seen(cycle.out), seen(cycle.wake), seen(cycle.back));
         let segment =
             |start: Time, end: Time, state: State, wake: Option<usize>, back: Option<usize>| {
                 Segment { window: Window::new(start, end), state, out, wake, back }
@@ -311,16 +253,16 @@ impl Timeline {
         let off_end = back.map_or(end, |back| trace.switches.time[back]);
         let prev_state = out.map(|out| trace.switches.prev_state[out]);
         match (prev_state, wake.map(|wake| trace.wakings.time[wake])) {
-            // Its life ends here; if it is seen again, its id was reused and the new thread's birth
-            // is lost.
+            // Its life ends here. If it is seen again, its id was reused, and the new thread's
+            // creation is lost.
             (Some(TaskState::Dead), None) if back.is_none() => {
                 emit(segment(begin, end, State::Unknown, None, None))
             }
-            // Woken, but its next event is a departure: where it got the CPU is lost.
+            // Woken, but its next event is a switch-out: the switch-in is lost.
             (None, Some(_)) if back.is_none() && end < self.window.end => {
                 emit(segment(begin, end, State::Unknown, None, None))
             }
-            // Preempted, but its next event is another departure: when it got the CPU back is lost.
+            // Preempted, but its next event is another switch-out: the switch-in is lost.
             (Some(state), _) if state.is_runnable() && back.is_none() && end < self.window.end => {
                 emit(segment(begin, end, State::Unknown, None, None));
             }
@@ -339,7 +281,7 @@ impl Timeline {
             (Some(_), Some(_)) => {
                 emit(segment(begin, off_end, State::Runnable { preempted: false }, wake, back))
             }
-            // It slept, but its next event is another departure: what was in between is lost.
+            // It slept, but its next event is another switch-out: what was in between is lost.
             (Some(_), None) if back.is_none() && end < self.window.end => {
                 emit(segment(begin, end, State::Unknown, None, None))
             }
@@ -363,8 +305,7 @@ impl Timeline {
         }
     }
 
-    /// Gives a segment, clipped to `window`, with the stretches hidden by losses turned into
-    /// Unknown.
+    /// Passes on a segment, clipped to `window`, with the parts hidden by losses as Unknown.
     fn push(
         &self,
         trace: &Trace,
@@ -381,9 +322,9 @@ impl Timeline {
                 .then(|| segment.back.map(|back| trace.switches.cpu[back]))
                 .flatten();
             for hidden in self.losses.hiding(own_cpu, segment.window) {
-                let seen = Window::new(segment.window.start, hidden.start);
-                if !seen.is_empty() {
-                    take(Segment { window: seen, ..segment });
+                let before = Window::new(segment.window.start, hidden.start);
+                if !before.is_empty() {
+                    take(Segment { window: before, ..segment });
                 }
                 take(Segment {
                     window: hidden,
@@ -399,240 +340,4 @@ impl Timeline {
             take(segment);
         }
     }
-}
-
-/// Where events are missing. A running thread is hidden only by a loss on its own CPU; any other
-/// thread by a loss on any CPU, because it may have run there.
-struct Losses {
-    any_cpu: Vec<Window>,
-    by_cpu: Vec<Vec<Window>>,
-}
-
-impl Losses {
-    fn new(trace: &Trace) -> Self {
-        let mut by_cpu: Vec<Vec<Window>> = Vec::new();
-        for loss in &trace.losses {
-            let cpu = usize::from(loss.cpu);
-            if by_cpu.len() <= cpu {
-                by_cpu.resize(cpu + 1, Vec::new());
-            }
-            by_cpu[cpu].push(loss.window);
-        }
-        Self {
-            any_cpu: disjoint(trace.losses.iter().map(|loss| loss.window).collect()),
-            by_cpu: by_cpu.into_iter().map(disjoint).collect(),
-        }
-    }
-
-    /// The losses inside `window`, clipped to it, in order and disjoint.
-    fn hiding(&self, own_cpu: Option<u16>, window: Window) -> impl Iterator<Item = Window> + '_ {
-        let list = match own_cpu {
-            Some(cpu) => self.by_cpu.get(usize::from(cpu)).map_or(&[][..], Vec::as_slice),
-            None => &self.any_cpu,
-        };
-        let first = list.partition_point(|loss| loss.end <= window.start);
-        list[first..]
-            .iter()
-            .take_while(move |loss| loss.start < window.end)
-            .map(move |loss| loss.intersect(window))
-            .filter(|w| !w.is_empty())
-    }
-}
-
-/// Sorts windows and joins those that touch.
-fn disjoint(mut windows: Vec<Window>) -> Vec<Window> {
-    windows.sort_unstable();
-    let mut joined: Vec<Window> = Vec::new();
-    for window in windows {
-        match joined.last_mut() {
-            Some(last) if window.start <= last.end => last.end = last.end.max(window.end),
-            _ => joined.push(window),
-        }
-    }
-    joined
-}
-
-/// Follows a range of the threads.
-struct Builder {
-    mine: Range<usize>,
-    progress: Vec<Progress>,
-    closed: Vec<(ThreadId, Cycle)>,
-    redundant: Vec<u32>,
-    lives: Vec<Window>,
-}
-
-impl Builder {
-    fn new(trace: &Trace, mine: Range<usize>, window: Window) -> Self {
-        let lives = trace.threads.iter().skip(mine.start).take(mine.len());
-        Self {
-            progress: vec![
-                Progress { phase: Phase::Unseen, out: NONE, wake: NONE, early: NONE };
-                mine.len()
-            ],
-            closed: Vec::new(),
-            redundant: Vec::new(),
-            lives: lives.map(|(_, thread)| life(thread.start, thread.end, window)).collect(),
-            mine,
-        }
-    }
-
-    /// The place of a thread among those followed; none for the idle thread and for the others'.
-    fn place(&self, thread: ThreadId) -> Option<usize> {
-        thread
-            .index()
-            .checked_sub(self.mine.start)
-            .filter(|place| *place < self.mine.len() && !thread.is_idle())
-    }
-
-    fn follow(&mut self, trace: &Trace, window: Window) {
-        let (switches, wakings) = (trace.switches.range(window), trace.wakings.range(window));
-        let mut waking = wakings.start;
-        for switch in switches {
-            while waking < wakings.end && trace.wakings.time[waking] <= trace.switches.time[switch]
-            {
-                self.wake(trace, waking);
-                waking += 1;
-            }
-            self.switch(trace, switch);
-        }
-        (waking..wakings.end).for_each(|waking| self.wake(trace, waking));
-        self.finish();
-    }
-
-    fn wake(&mut self, trace: &Trace, waking: usize) {
-        let wakee = trace.wakings.wakee[waking];
-        let Some(place) = self.place(wakee) else { return };
-        let progress = &mut self.progress[place];
-        let asleep = match progress.phase {
-            Phase::Unseen => {
-                if trace.wakings.flags[waking].has(WakeFlags::NEW) {
-                    let life = &mut self.lives[place];
-                    life.start = life.start.max(trace.wakings.time[waking]);
-                    life.end = life.end.max(life.start);
-                }
-                true
-            }
-            Phase::Running => {
-                progress.early = waking as u32;
-                return;
-            }
-            Phase::Off => {
-                progress.out == NONE
-                    || !trace.switches.prev_state[progress.out as usize].is_runnable()
-            }
-        };
-        if asleep && progress.wake == NONE {
-            progress.wake = waking as u32;
-        } else {
-            self.redundant.push(waking as u32);
-        }
-    }
-
-    fn switch(&mut self, trace: &Trace, switch: usize) {
-        let (prev, next) = (trace.switches.prev[switch], trace.switches.next[switch]);
-        if let Some(place) = self.place(prev) {
-            let progress = &mut self.progress[place];
-            if progress.phase == Phase::Off || progress.wake != NONE {
-                self.closed
-                    .push((prev, Cycle { out: progress.out, wake: progress.wake, back: NONE }));
-            }
-            if progress.early != NONE && trace.switches.prev_state[switch].is_runnable() {
-                self.redundant.push(progress.early);
-                progress.early = NONE;
-            }
-            let (life, time) = (&mut self.lives[place], trace.switches.time[switch]);
-            // The kernel reports an exit before it is over: until it leaves dead, a thread runs on
-            // and may even sleep.
-            life.end = if trace.switches.prev_state[switch] == TaskState::Dead {
-                time
-            } else {
-                life.end.max(time)
-            };
-            *progress = Progress {
-                phase: Phase::Off,
-                out: switch as u32,
-                wake: NONE,
-                early: progress.early,
-            };
-        }
-        if let Some(place) = self.place(next) {
-            let progress = &mut self.progress[place];
-            let lost = progress.phase == Phase::Running;
-            let (out, mut wake) = if lost { (NONE, NONE) } else { (progress.out, progress.wake) };
-            if progress.early != NONE {
-                // A wake-up seen while it still ran counts only when the sleep saw no other.
-                match wake == NONE && out != NONE {
-                    true => wake = progress.early,
-                    false => self.redundant.push(progress.early),
-                }
-            }
-            self.closed.push((next, Cycle { out, wake, back: switch as u32 }));
-            *progress = Progress { phase: Phase::Running, out: NONE, wake: NONE, early: NONE };
-        }
-    }
-
-    fn finish(&mut self) {
-        for (index, progress) in self.progress.iter().enumerate() {
-            if progress.early != NONE {
-                self.redundant.push(progress.early);
-            }
-            if progress.phase == Phase::Off || progress.wake != NONE {
-                self.closed.push((
-                    ThreadId((self.mine.start + index) as u32),
-                    Cycle { out: progress.out, wake: progress.wake, back: NONE },
-                ));
-            }
-        }
-    }
-}
-
-fn index(index: u32) -> Option<usize> {
-    (index != NONE).then_some(index as usize)
-}
-
-fn life(start: Option<Time>, end: Option<Time>, window: Window) -> Window {
-    Window::new(start.unwrap_or(window.start), end.unwrap_or(window.end)).intersect(window)
-}
-
-/// Divides the threads into at most `parts` ranges with about as many switches each.
-fn fair_ranges(trace: &Trace, parts: usize, threads: usize) -> Vec<Range<usize>> {
-    let mut counts = vec![0u32; threads];
-    // Every eighth tells enough.
-    for prev in trace.switches.prev.iter().step_by(8) {
-        if let Some(count) = counts.get_mut(prev.index()).filter(|_| !prev.is_idle()) {
-            *count += 1;
-        }
-    }
-    let all: u64 = counts.iter().map(|&count| u64::from(count)).sum();
-    let share = all / parts.max(1) as u64 + 1;
-    let (mut ranges, mut start, mut sum) = (Vec::new(), 0, 0);
-    for (index, &count) in counts.iter().enumerate() {
-        sum += u64::from(count);
-        if sum >= share {
-            ranges.push(start..index + 1);
-            (start, sum) = (index + 1, 0);
-        }
-    }
-    ranges.push(start..threads);
-    ranges
-}
-
-/// Counting sort: the cycles of thread `mine.start + i` are `cycles[starts[i]..starts[i + 1]]`, in
-/// order of time.
-fn group_by_thread(closed: &[(ThreadId, Cycle)], mine: &Range<usize>) -> (Vec<u32>, Vec<Cycle>) {
-    let mut starts = vec![0u32; mine.len() + 1];
-    for (thread, _) in closed {
-        starts[thread.index() - mine.start + 1] += 1;
-    }
-    for index in 0..mine.len() {
-        starts[index + 1] += starts[index];
-    }
-    let mut next = starts.clone();
-    let mut cycles = vec![Cycle { out: NONE, wake: NONE, back: NONE }; closed.len()];
-    for &(thread, cycle) in closed {
-        let slot = &mut next[thread.index() - mine.start];
-        cycles[*slot as usize] = cycle;
-        *slot += 1;
-    }
-    (starts, cycles)
 }

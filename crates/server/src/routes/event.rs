@@ -2,10 +2,10 @@
 
 use super::slice::wake_of;
 use crate::Error;
-use crate::loaded::{Loaded, StackOf};
+use crate::loaded::Loaded;
 use crate::params::{Params, wrong};
 use serde_json::{Value, json};
-use unhitch_analysis::{Cancel, State, user_marks};
+use unhitch_analysis::{Cancel, StackKind, State, user_marks};
 use unhitch_model::{EventKind, NameId, StackId, Time, WakeFlags, Window};
 
 /// `GET event`
@@ -21,7 +21,7 @@ pub(super) fn event(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
             "kind": "switch", "index": at, "time": loaded.at(time), "cpu": switches.cpu[at],
             "prev": loaded.who(switches.prev[at], time), "next": loaded.who(switches.next[at], time),
             "prev_state": switches.prev_state[at].letter(), "prev_prio": switches.prev_prio[at], "next_prio": switches.next_prio[at],
-            "stack": loaded.stack(StackOf::Wait, switches.stack[at]),
+            "stack": loaded.stack(StackKind::Wait, switches.stack[at]),
         }));
     }
     if let Some(at) = index("waking", trace.wakings.len())? {
@@ -31,7 +31,7 @@ pub(super) fn event(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
         let (samples, time) = (&trace.samples, trace.samples.time[at]);
         return Ok(json!({
             "kind": "sample", "index": at, "time": loaded.at(time), "cpu": samples.cpu[at],
-            "who": loaded.who(samples.thread[at], time), "stack": loaded.stack(StackOf::Sample, samples.stack[at]),
+            "who": loaded.who(samples.thread[at], time), "stack": loaded.stack(StackKind::Sample, samples.stack[at]),
         }));
     }
     if let Some(at) = index("provider", trace.events.len())? {
@@ -44,10 +44,10 @@ pub(super) fn event(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
         return Ok(json!({
             "kind": "provider", "index": at, "time": loaded.at(time), "cpu": events.cpu[at], "who": loaded.who(events.thread[at], time),
             "provider": name(|kind| kind.provider), "name": name(|kind| kind.name), "fields": fields.collect::<Vec<_>>(),
-            "stack": loaded.stack(StackOf::Sample, events.stack[at]),
+            "stack": loaded.stack(StackKind::Sample, events.stack[at]),
         }));
     }
-    Err(wrong("switch", "", "a number; or that of a waking, a sample or a provider's event"))
+    Err(wrong("switch", "", "an index; or one in `waking`, `sample` or `provider`"))
 }
 
 fn waking(loaded: &Loaded<'_>, at: usize) -> Value {
@@ -68,7 +68,7 @@ fn waking(loaded: &Loaded<'_>, at: usize) -> Value {
     let asleep =
         loaded.analysis.segments(wakee, before).pop().filter(|segment| segment.wake == Some(at));
     let asleep = asleep.filter(|segment| matches!(segment.state, State::Sleeping(_)));
-    // The piece just before the wake-up says when the sleep began.
+    // The segment just before the wake-up shows when the sleep began.
     let slept_ns = asleep
         .and_then(|segment| segment.out)
         .map(|out| time.since(loaded.trace.switches.time[out]));
@@ -96,10 +96,10 @@ fn waking(loaded: &Loaded<'_>, at: usize) -> Value {
 pub(super) fn stack(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<Value, Error> {
     let trace = loaded.trace;
     let id = params.id("id")?.ok_or_else(|| wrong("id", "", "a stack's id"))?;
-    let of = match params.get("kind") {
-        None => StackOf::Wait,
+    let kind = match params.get("kind") {
+        None => StackKind::Wait,
         Some(word) => {
-            StackOf::of_word(word).ok_or_else(|| wrong("kind", word, "wait, wake or sample"))?
+            StackKind::of_word(word).ok_or_else(|| wrong("kind", word, "wait, wake or sample"))?
         }
     };
     if id as usize >= trace.stacks.len() {
@@ -107,9 +107,10 @@ pub(super) fn stack(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
     }
     let stack = StackId(id);
     let (noise, all) = (loaded.analysis.stacks.noise_len(stack), trace.stacks.frames_of(stack));
-    let own = match of {
-        StackOf::Wake => loaded.analysis.stacks.own_frames(trace, stack).len(),
-        StackOf::Wait | StackOf::Sample => all.len(),
+    let own = if kind == StackKind::Wake {
+        loaded.analysis.stacks.own_frames(trace, stack).len()
+    } else {
+        all.len()
     };
     let mut frames = Vec::new();
     for (at, &frame) in all.iter().enumerate() {
@@ -130,13 +131,13 @@ pub(super) fn stack(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
                 "module": module.map(|module| trace.name(module.path)), "file": file, "line": line,
                 "offset": place.map(|place| format!("{:#x}", place.offset)),
                 "kernel": module.is_some_and(|module| module.kind.is_kernel()),
-                "noise": of != StackOf::Sample && at < noise, "bystander": at >= own,
+                "noise": kind != StackKind::Sample && at < noise, "bystander": at >= own,
             }));
         }
     }
     frames.reverse();
-    let class = (of == StackOf::Wait).then(|| loaded.analysis.stacks.class(stack).name());
+    let class = (kind == StackKind::Wait).then(|| loaded.analysis.stacks.class(stack).name());
     Ok(
-        json!({ "stack": id, "kind": of.word(), "frames": frames, "told": loaded.told(of, stack), "class": class }),
+        json!({ "stack": id, "kind": kind.word(), "frames": frames, "told": loaded.stack_text(kind, stack), "class": class }),
     )
 }

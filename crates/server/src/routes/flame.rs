@@ -6,29 +6,30 @@ use crate::params::{Params, wrong};
 use rustc_hash::FxHashMap;
 use serde_json::{Value, json};
 use unhitch_analysis::Cancel;
+use unhitch_analysis::StackKind;
 use unhitch_analysis::flame::{CUT_PX, Drawing, Flame};
-use unhitch_analysis::table::{Butterfly, Direction, Level, Node, Of, Ranking};
+use unhitch_analysis::table::{Butterfly, Direction, GroupBy, Name, Node, Ranking};
 
-/// Of a butterfly's wing, children with less than this part of the function's time are cut.
-const SMALLEST_PART: u64 = 1000;
-/// And beyond so many levels.
-const DEEPEST_WING: usize = 64;
+/// Minimum share of the function's time for a node of a wing: a thousandth.
+const MIN_SHARE: u64 = 1000;
+/// Maximum depth of a wing, levels.
+const MAX_WING_DEPTH: usize = 64;
 
-fn of(params: &Params) -> Result<Of, Error> {
-    params.choice("of", &[("wait", Of::Wait), ("wake", Of::Wake), ("sample", Of::Sample)])
+fn kind(params: &Params) -> Result<StackKind, Error> {
+    params.choice("of", &StackKind::ALL.map(|kind| (kind.word(), kind)))
 }
 
-fn level(params: &Params) -> Result<Level, Error> {
+fn group_by(params: &Params) -> Result<GroupBy, Error> {
     params.choice(
         "by",
-        &[("function", Level::Function), ("module", Level::Module), ("file", Level::File)],
+        &[("function", GroupBy::Function), ("module", GroupBy::Module), ("file", GroupBy::File)],
     )
 }
 
 /// `GET flame`
 pub(super) fn flame(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Result<Value, Error> {
-    let (of, selection) = (of(params)?, params.selection(loaded)?);
-    let filter = selection.filter(of.table())?;
+    let (kind, selection) = (kind(params)?, params.selection(loaded)?);
+    let filter = selection.filter(Name::of_stacks(kind))?;
     let root = params.get("root").map_or(Ok(Vec::new()), |text| {
         let key = |key: &str| {
             key.parse().map_err(|_| wrong("root", key, "keys of nodes, joined by dots"))
@@ -37,35 +38,35 @@ pub(super) fn flame(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
     })?;
     let drawing = Drawing {
         selection: selection.of_rows(filter.as_ref()),
-        pixels: params.number("px", 1000, 1..=super::view::MOST_PIXELS)? as u32,
+        pixels: params.number("px", 1000, 1..=super::view::MAX_PIXELS)? as u32,
         root: &root,
         inverted: params.flag("inverted")?,
         modules: params.choice("by", &[("function", false), ("module", true)])?,
     };
-    let stored = loaded.table(of.table(), selection.window, cancel)?;
-    let flame = Flame::new(&stored, of, drawing, cancel)?;
-    // As far down as the selection has such nodes.
+    let stored = loaded.table(Name::of_stacks(kind), selection.window, cancel)?;
+    let flame = Flame::new(&stored, kind, drawing, cancel)?;
+    // The selection may not have all of these nodes.
     let reached = root
         .iter()
         .zip(flame.nodes.iter().skip(1))
         .take_while(|(key, node)| **key == node.key)
         .count();
     let mut strings: Vec<&str> = Vec::new();
-    let mut places: FxHashMap<&str, usize> = FxHashMap::default();
-    let mut place = |text| {
-        *places.entry(text).or_insert_with(|| {
+    let mut indices: FxHashMap<&str, usize> = FxHashMap::default();
+    let mut index_of = |text| {
+        *indices.entry(text).or_insert_with(|| {
             strings.push(text);
             strings.len() - 1
         })
     };
-    let name: Vec<usize> = flame.nodes.iter().map(|node| place(&node.name)).collect();
+    let name: Vec<usize> = flame.nodes.iter().map(|node| index_of(&node.name)).collect();
     let module: Vec<i64> = flame
         .nodes
         .iter()
-        .map(|node| if node.module.is_empty() { -1 } else { place(&node.module) as i64 })
+        .map(|node| if node.module.is_empty() { -1 } else { index_of(&node.module) as i64 })
         .collect();
     Ok(json!({
-        "of": of.word(), "unit": "ns", "total": flame.all_ns, "count": flame.all_count,
+        "of": kind.word(), "unit": "ns", "total": flame.all_ns, "count": flame.all_count,
         "root": root[..reached], "root_value": flame.root_ns, "others": flame.merged, "cut_px": CUT_PX,
         "nodes": {
             "parent": flame.nodes.iter().map(|node| node.parent.map_or(-1, i64::from)).collect::<Vec<_>>(),
@@ -86,35 +87,35 @@ pub(super) fn butterfly(
     params: &Params,
     cancel: &Cancel,
 ) -> Result<Value, Error> {
-    let (of, level, selection) = (of(params)?, level(params)?, params.selection(loaded)?);
-    let filter = selection.filter(of.table())?;
+    let (kind, by, selection) = (kind(params)?, group_by(params)?, params.selection(loaded)?);
+    let filter = selection.filter(Name::of_stacks(kind))?;
     let rows = selection.of_rows(filter.as_ref());
-    let stored = loaded.table(of.table(), selection.window, cancel)?;
+    let stored = loaded.table(Name::of_stacks(kind), selection.window, cancel)?;
     let Some(function) = params.get("function") else {
-        let ranking = Ranking::of(&stored, of, level, rows, cancel)?;
+        let ranking = Ranking::of(&stored, kind, by, rows, cancel)?;
         let limit = params.number("limit", 200, 1..=10_000)?;
         return Ok(json!({
-            "of": of.word(), "by": level.word(), "all_count": ranking.all_count, "all_total_ns": ranking.all_total_ns,
+            "of": kind.word(), "by": by.word(), "all_count": ranking.all_count, "all_total_ns": ranking.all_total_ns,
             "total": ranking.ranking.len(), "ranking": ranking.ranking.iter().take(limit).collect::<Vec<_>>(),
         }));
     };
     let wing = |direction| {
-        let tree = Butterfly::of(&stored, (of, level, direction), function, rows, cancel)?;
+        let tree = Butterfly::of(&stored, (kind, by, direction), function, rows, cancel)?;
         tree.ok_or(Error::NotFound("function on these stacks"))
     };
     let (callers, callees) = (wing(Direction::Callers)?, wing(Direction::Callees)?);
-    let told = |tree: &Node| node(tree, tree.total_ns / SMALLEST_PART, DEEPEST_WING);
+    let wing_json = |tree: &Node| wing_json(tree, tree.total_ns / MIN_SHARE, MAX_WING_DEPTH);
     Ok(json!({
-        "of": of.word(), "by": level.word(), "matched": callers.matched,
+        "of": kind.word(), "by": by.word(), "matched": callers.matched,
         "all_count": callers.all_count, "all_total_ns": callers.all_total_ns,
-        "callers": told(&callers.tree), "callees": told(&callees.tree),
+        "callers": wing_json(&callers.tree), "callees": wing_json(&callees.tree),
     }))
 }
 
-/// A wing without its smallest feathers.
-fn node(tree: &Node, least_ns: u64, deepest: usize) -> Value {
-    let shown = tree.children.iter().filter(|child| deepest > 0 && child.total_ns >= least_ns);
-    let children: Vec<Value> = shown.map(|child| node(child, least_ns, deepest - 1)).collect();
+/// A wing, without nodes of less than `min_ns` or deeper than `max_depth`.
+fn wing_json(tree: &Node, min_ns: u64, max_depth: usize) -> Value {
+    let shown = tree.children.iter().filter(|child| max_depth > 0 && child.total_ns >= min_ns);
+    let children: Vec<Value> = shown.map(|child| wing_json(child, min_ns, max_depth - 1)).collect();
     let cut = tree.children.len() - children.len();
     json!({ "name": tree.name, "count": tree.count, "total_ns": tree.total_ns, "children": children, "cut": cut })
 }

@@ -1,4 +1,4 @@
-//! The folder: its traces, and what may be done to them.
+//! The folder: listing, uploading, changing and deleting its traces.
 
 use super::App;
 use crate::params::Params;
@@ -19,18 +19,18 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 use unhitch_model::units;
 
-/// An upload of which nothing comes for so long has broken off.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Pieces of an upload that wait to be written.
-const WAITING_PIECES: usize = 16;
+/// Maximum time between two pieces of an upload; then it counts as aborted.
+const MAX_SILENCE: Duration = Duration::from_secs(30);
+/// Maximum pieces of an upload that wait to be written.
+const MAX_PENDING_PIECES: usize = 16;
 
 /// `GET /api/server`
 pub(super) async fn server(State(app): State<Arc<App>>) -> Json<Value> {
     Json(json!({
         "version": env!("CARGO_PKG_VERSION"),
-        "folder": app.shelf.folder_name(),
-        "single": app.shelf.single(),
-        "editable": app.shelf.single().is_none(),
+        "folder": app.folder.folder_name(),
+        "single": app.folder.single(),
+        "editable": app.folder.single().is_none(),
         "upload_limit_bytes": app.upload_limit_bytes,
         "page": page::is_built(),
     }))
@@ -40,7 +40,7 @@ pub(super) async fn server(State(app): State<Arc<App>>) -> Json<Value> {
 pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<Value>, Error> {
     blocking(move || {
         let mut entries: Vec<Value> =
-            app.shelf.names()?.iter().filter_map(|name| entry(&app, name).ok()).collect();
+            app.folder.names()?.iter().filter_map(|name| entry(&app, name).ok()).collect();
         entries.sort_by_key(|entry| {
             let text = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
             (std::cmp::Reverse(text("modified")), text("name"))
@@ -50,13 +50,13 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Result<Json<Value>, Err
     .await
 }
 
-/// A trace as the list has it; what is known since it was opened is in it.
+/// A trace in the list, with what is known since it was opened.
 fn entry(app: &Arc<App>, name: &str) -> Result<Value, Error> {
-    let mut entry = app.shelf.entry(name)?;
-    let (_, stamp) = app.shelf.find(name)?;
-    let (loaded, told) = app.known(name, stamp);
+    let mut entry = app.folder.entry(name)?;
+    let (_, stamp) = app.folder.find(name)?;
+    let (loaded, known) = app.known(name, stamp);
     entry["loaded"] = json!(loaded);
-    for (key, value) in told {
+    for (key, value) in known {
         entry[key] = value;
     }
     Ok(entry)
@@ -74,12 +74,12 @@ pub(super) async fn upload(
     let announced = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-    let mut file = app.shelf.incoming(&name)?;
-    // Refused before a byte of it is read.
+    let mut file = app.folder.incoming(&name)?;
+    // Refuse it before reading any of it.
     if announced.is_some_and(|length| length > limit) {
         return Err(too_large());
     }
-    let (pieces, mut waiting) = mpsc::channel::<axum::body::Bytes>(WAITING_PIECES);
+    let (pieces, mut waiting) = mpsc::channel::<axum::body::Bytes>(MAX_PENDING_PIECES);
     let writer = spawn_blocking(move || {
         while let Some(piece) = waiting.blocking_recv() {
             file.write_all(&piece)?;
@@ -87,12 +87,13 @@ pub(super) async fn upload(
         Ok(file)
     });
     let (mut body, mut received) = (pin!(body), 0u64);
-    let broken_off = || Error::Query("the upload broke off".to_owned());
-    while let Some(frame) = timeout(PATIENCE, poll_fn(|context| body.as_mut().poll_frame(context)))
-        .await
-        .map_err(|_| broken_off())?
+    let aborted = || Error::Query("the upload was aborted".to_owned());
+    while let Some(frame) =
+        timeout(MAX_SILENCE, poll_fn(|context| body.as_mut().poll_frame(context)))
+            .await
+            .map_err(|_| aborted())?
     {
-        let Ok(piece) = frame.map_err(|_| broken_off())?.into_data() else { continue };
+        let Ok(piece) = frame.map_err(|_| aborted())?.into_data() else { continue };
         received += piece.len() as u64;
         if received > limit {
             return Err(too_large());
@@ -104,11 +105,11 @@ pub(super) async fn upload(
     drop(pieces);
     let file = writer.await.map_err(|_| Error::Broken)?.map_err(Error::io("the upload"))?;
     let stored = name.clone();
-    blocking(move || app.shelf.receive(file, &stored)).await?;
+    blocking(move || app.folder.receive(file, &stored)).await?;
     Ok((StatusCode::CREATED, Json(json!({ "name": name }))))
 }
 
-/// What may be changed.
+/// The properties that a request may change.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Change {
@@ -125,10 +126,10 @@ pub(super) async fn change(
     let Json(change) = change.map_err(|error| Error::Query(error.body_text()))?;
     blocking(move || {
         if let Some(notes) = &change.notes {
-            app.change(&name, &name, || app.shelf.annotate(&name, notes))?;
+            app.change(&name, &name, || app.folder.annotate(&name, notes))?;
         }
         let to = change.name.unwrap_or_else(|| name.clone());
-        app.change(&name, &to, || app.shelf.rename(&name, &to))?;
+        app.change(&name, &to, || app.folder.rename(&name, &to))?;
         entry(&app, &to).map(Json)
     })
     .await
@@ -140,15 +141,15 @@ pub(super) async fn delete(
     Path(name): Path<String>,
 ) -> Result<StatusCode, Error> {
     blocking(move || {
-        app.shelf.remove(&name)?;
+        app.folder.remove(&name)?;
         app.open().retain(|(known, ..)| *known != name);
-        app.told().remove(&name);
+        app.closed().remove(&name);
         Ok(StatusCode::NO_CONTENT)
     })
     .await
 }
 
-/// Does what waits for a disk beside the network's thread.
+/// Runs work that waits for a disk off the network's thread.
 async fn blocking<R: Send + 'static>(
     work: impl FnOnce() -> Result<R, Error> + Send + 'static,
 ) -> Result<R, Error> {

@@ -1,4 +1,4 @@
-//! CPU samples by function, and by the instructions of one.
+//! CPU samples by function, and by the instructions of one function.
 
 use crate::loaded::Loaded;
 use crate::params::Params;
@@ -30,7 +30,7 @@ pub(super) fn hot(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Resu
     Ok(json!({ "samples": total, "functions": functions.collect::<Vec<_>>() }))
 }
 
-/// The listing of the command line with addresses as text: a browser's numbers cannot hold them.
+/// The command line's listing, with addresses as text: JavaScript numbers cannot hold them.
 fn for_page(mut listing: Value) -> Value {
     let hex = |value: &Value| json!(value.as_u64().map(|number| format!("{number:#x}")));
     let mut lines = listing["instructions"].take();
@@ -40,14 +40,14 @@ fn for_page(mut listing: Value) -> Value {
         }
     }
     let number = |key: &str| listing["loop"][key].as_u64();
-    let told = number("instructions").zip(number("samples")).map(|(instructions, samples)| {
+    let loop_text = number("instructions").zip(number("samples")).map(|(instructions, samples)| {
         let share = listing["loop"]["share"].as_f64().unwrap_or(0.0) * 100.0;
         let (length, samples) =
             (units::plural(instructions, "instruction"), units::plural(samples, "sample"));
         format!("a loop of {length} with {samples}, {share:.1} % of the function's own")
     });
     (listing["loop"], listing["source"], listing["lines"]) =
-        (json!(told), listing["code"].take(), lines);
+        (json!(loop_text), listing["code"].take(), lines);
     if let Some(object) = listing.as_object_mut() {
         object.retain(|key, _| key != "instructions" && key != "code" && key != "version");
     }

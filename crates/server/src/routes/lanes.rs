@@ -1,4 +1,4 @@
-//! Which lanes there are, the ones that matter to the selection first.
+//! All lanes, those that matter to the selection first.
 
 use super::view::thread_lane;
 use crate::Error;
@@ -10,7 +10,7 @@ use unhitch_analysis::Cancel;
 use unhitch_analysis::Stall;
 use unhitch_model::{ProcessId, ThreadId, Window};
 
-/// What a thread is to a stall.
+/// A thread's role in a stall.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Victim,
@@ -28,9 +28,9 @@ impl Role {
     }
 }
 
-/// The threads of a stall: the victim, whom its waits lead to by depth, the culprit; each once,
-/// with its depth.
-pub(super) fn cast(stall: &Stall) -> Vec<(ThreadId, Role, u32)> {
+/// The threads of a stall with their roles and depths, each once: the victim, the threads that its
+/// waits lead to by depth, the culprit.
+pub(super) fn roles(stall: &Stall) -> Vec<(ThreadId, Role, u32)> {
     let victim = stall.candidate.victim;
     let mut hops: Vec<(u32, std::cmp::Reverse<u64>, ThreadId)> = stall
         .explanation
@@ -39,35 +39,35 @@ pub(super) fn cast(stall: &Stall) -> Vec<(ThreadId, Role, u32)> {
         .map(|hop| (hop.depth, std::cmp::Reverse(hop.window.duration_ns()), hop.by))
         .collect();
     hops.sort();
-    let mut cast = vec![(victim, Role::Victim, 0)];
+    let mut roles = vec![(victim, Role::Victim, 0)];
     for (depth, _, thread) in hops {
-        if !cast.iter().any(|(known, ..)| *known == thread) {
-            cast.push((thread, Role::Hop, depth));
+        if !roles.iter().any(|(known, ..)| *known == thread) {
+            roles.push((thread, Role::Hop, depth));
         }
     }
     if let Some(culprit) = stall.finding.culprit.filter(|culprit| *culprit != victim) {
-        match cast.iter_mut().find(|(known, ..)| *known == culprit) {
+        match roles.iter_mut().find(|(known, ..)| *known == culprit) {
             Some((_, role, _)) => *role = Role::Culprit,
-            None => cast.push((culprit, Role::Culprit, 1)),
+            None => roles.push((culprit, Role::Culprit, 1)),
         }
     }
-    cast
+    roles
 }
 
 /// `GET lanes`
 pub(super) fn lanes(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Result<Value, Error> {
     let (selection, trace) = (params.selection(loaded)?, loaded.trace);
-    let cast = match params.id("stall")? {
-        Some(id) => cast(loaded.stall(id as usize)?),
+    let roles = match params.id("stall")? {
+        Some(id) => roles(loaded.stall(id as usize)?),
         None => Vec::new(),
     };
-    let place = |thread: ThreadId| cast.iter().position(|(known, ..)| *known == thread);
+    let rank = |thread: ThreadId| roles.iter().position(|(known, ..)| *known == thread);
     let ran = loaded.at_once(|| loaded.lanes.ran(loaded.analysis, selection.window, cancel))?;
-    // The most relevant have the greatest number: those of the stall above the selected, both above
-    // what anybody ran.
+    // The most relevant threads have the greatest number: first those of the stall, then the
+    // selected ones, then all others by how much they ran.
     let all_ns = selection.window.duration_ns().max(1);
-    let relevance = |thread: ThreadId| match place(thread) {
-        Some(place) => 1_000_000 - (place as u64).min(100_000),
+    let relevance = |thread: ThreadId| match rank(thread) {
+        Some(rank) => 1_000_000 - (rank as u64).min(100_000),
         None if selection.names(loaded, thread) => 500_000,
         None => {
             (u128::from(ran[thread.index()].ns) * 100_000 / u128::from(all_ns)).min(100_000) as u64
@@ -76,9 +76,9 @@ pub(super) fn lanes(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
     let mut processes: BTreeMap<ProcessId, Vec<(u64, ThreadId)>> = BTreeMap::new();
     let mut quiet = 0;
     for (id, thread) in trace.threads.iter().skip(1) {
-        let did = loaded.analysis.timeline.trips(id) > 0
+        let is_active = loaded.analysis.timeline.cycle_count(id) > 0
             || !loaded.analysis.samples.of_thread(trace, id, loaded.window()).is_empty();
-        if did || place(id).is_some() || selection.names(loaded, id) {
+        if is_active || rank(id).is_some() || selection.names(loaded, id) {
             processes.entry(thread.process).or_default().push((relevance(id), id));
         } else {
             quiet += 1;
@@ -86,7 +86,7 @@ pub(super) fn lanes(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
     }
     let thread = |&(relevance, id): &(u64, ThreadId)| {
         let (life, ran) = (loaded.analysis.timeline.life(id), ran[id.index()]);
-        let role = place(id).and_then(|place| cast.get(place)).map(|(_, role, _)| role.word());
+        let role = rank(id).and_then(|rank| roles.get(rank)).map(|(_, role, _)| role.word());
         json!({
             "lane": thread_lane(id), "thread": id.0, "tid": trace.threads.get(id).tid,
             "name": trace.thread_name(id, selection.window.end.min(life.end)),
@@ -104,20 +104,20 @@ pub(super) fn lanes(loaded: &Loaded<'_>, params: &Params, cancel: &Cancel) -> Re
             let (life, leader) =
                 (loaded.analysis.timeline.life(process.leader), trace.threads.get(process.leader));
             let ran_ns: u64 = threads.iter().map(|(_, thread)| ran[thread.index()].ns).sum();
-            let most = threads.first().map_or(0, |(relevance, _)| *relevance);
+            let max_relevance = threads.first().map_or(0, |(relevance, _)| *relevance);
             let value = json!({
                 "process": id.0, "pid": process.pid,
                 "name": trace.thread_name(process.leader, selection.window.end.min(life.end)),
                 "command_line": trace.name(process.command_line), "parent_pid": process.parent_pid,
                 "from": loaded.at(life.start), "to": loaded.at(life.end),
                 "started": leader.start.is_some(), "ended": leader.end.is_some(),
-                "relevance": most, "ran_ns": ran_ns,
+                "relevance": max_relevance, "ran_ns": ran_ns,
                 "threads": threads.iter().map(thread).collect::<Vec<_>>(),
             });
-            (most, ran_ns, id, value)
+            (max_relevance, ran_ns, id, value)
         })
         .collect();
-    listed.sort_by_key(|&(most, ran_ns, id, _)| (std::cmp::Reverse((most, ran_ns)), id));
+    listed.sort_by_key(|&(relevance, ran_ns, id, _)| (std::cmp::Reverse((relevance, ran_ns)), id));
     let processes: Vec<Value> = listed.into_iter().map(|(.., value)| value).collect();
     Ok(json!({ "cpus": cpus(loaded, selection.window), "processes": processes, "quiet": quiet }))
 }

@@ -1,4 +1,4 @@
-//! The routes, a file per subject; what each answers is specified in `docs/page-protocol.md`.
+//! The routes, one file per subject. `docs/page-protocol.md` specifies their answers.
 
 mod event;
 mod flame;
@@ -16,7 +16,7 @@ use crate::gate::{Gate, guard};
 use crate::loaded::Loaded;
 use crate::opened::{Opened, Stage};
 use crate::params::Params;
-use crate::shelf::{Shelf, Stamp};
+use crate::trace_folder::{Stamp, TraceFolder};
 use crate::{Error, Tools, page};
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -30,41 +30,40 @@ use serde_json::{Map, Value};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use unhitch_analysis::Cancel;
 
-/// So many traces stay open; who is asked least recently is closed.
-const MOST_OPEN: usize = 3;
-/// A body of JSON is never longer.
-const LONGEST_JSON: usize = 1 << 20;
+/// Maximum open traces; the least recently used is closed.
+const MAX_OPEN: usize = 3;
+/// Maximum length of a request's JSON body, bytes.
+const MAX_JSON_BYTES: usize = 1 << 20;
 
-/// What traces told of themselves, by name and content.
-type Told = FxHashMap<String, (Stamp, Map<String, Value>)>;
+/// What the list shows of traces that were open, by name and content.
+type ClosedEntries = FxHashMap<String, (Stamp, Map<String, Value>)>;
 
 /// What all requests share.
 pub(crate) struct App {
     pub gate: Arc<Gate>,
-    shelf: Shelf,
+    folder: TraceFolder,
     tools: Arc<Tools>,
     upload_limit_bytes: u64,
-    /// The open traces, most recently asked last.
+    /// The open traces in the order of their last use, the most recent last.
     open: Mutex<Vec<(String, Stamp, Arc<Opened>)>>,
-    /// What closed traces told.
-    told: Mutex<Told>,
+    closed: Mutex<ClosedEntries>,
 }
 
 impl App {
-    pub fn new(shelf: Shelf, gate: Gate, tools: Tools, upload_limit_bytes: u64) -> Self {
+    pub fn new(folder: TraceFolder, gate: Gate, tools: Tools, upload_limit_bytes: u64) -> Self {
         Self {
             gate: Arc::new(gate),
-            shelf,
+            folder,
             tools: Arc::new(tools),
             upload_limit_bytes,
             open: Mutex::default(),
-            told: Mutex::default(),
+            closed: Mutex::default(),
         }
     }
 
-    /// The trace of a name, opened if it was not, or changed since.
+    /// The trace of a name; opened if it is not open, or if its file has changed since.
     fn opened(self: &Arc<Self>, name: &str) -> Result<Arc<Opened>, Error> {
-        let (path, stamp) = self.shelf.find(name)?;
+        let (path, stamp) = self.folder.find(name)?;
         let mut open = self.open();
         let known =
             open.iter().position(|(known, known_stamp, _)| known == name && *known_stamp == stamp);
@@ -72,17 +71,17 @@ impl App {
             Some(at) => open.remove(at),
             None => {
                 open.retain(|(known, ..)| known != name);
-                while open.len() >= MOST_OPEN {
-                    let (name, stamp, closed) = open.remove(0);
-                    let (status, _) = closed.status();
-                    // What could not be read may be tried again.
+                while open.len() >= MAX_OPEN {
+                    let (name, stamp, oldest) = open.remove(0);
+                    let (status, _) = oldest.status();
+                    // A trace that could not be read may be tried again.
                     if status.failed.is_none() {
-                        self.told().insert(name, (stamp, status.told()));
+                        self.closed().insert(name, (stamp, status.entry()));
                     }
                 }
                 let app = Arc::downgrade(self);
                 let clean = move |why: &str| {
-                    app.upgrade().map_or_else(String::new, |app| app.shelf.without_path(why))
+                    app.upgrade().map_or_else(String::new, |app| app.folder.without_path(why))
                 };
                 (
                     name.to_owned(),
@@ -100,57 +99,51 @@ impl App {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn closed(&self) -> MutexGuard<'_, ClosedEntries> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether a file's trace is open, and what is known of it since it was opened.
+    /// Whether a file's trace is open, and what is known of it since it was first opened.
     fn known(&self, name: &str, stamp: Stamp) -> (bool, Map<String, Value>) {
         let open = self.open();
         if let Some((.., opened)) =
             open.iter().find(|(known, known_stamp, _)| known == name && *known_stamp == stamp)
         {
-            return (true, opened.status().0.told());
+            return (true, opened.status().0.entry());
         }
-        let told = self.told();
-        (
-            false,
-            told.get(name)
-                .filter(|(known, _)| *known == stamp)
-                .map(|(_, told)| told.clone())
-                .unwrap_or_default(),
-        )
+        let closed = self.closed();
+        let entry = closed.get(name).filter(|(known, _)| *known == stamp);
+        (false, entry.map(|(_, entry)| entry.clone()).unwrap_or_default())
     }
 
-    /// Changes a file's name or notes: its trace stays what it is, open if it was, and with what is
-    /// known of it.
+    /// Changes a file's name or notes. Its trace stays open if it was, and keeps what is known of it.
     fn change(
         &self,
         name: &str,
         to: &str,
         change: impl FnOnce() -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (_, was) = self.shelf.find(name)?;
+        let (_, was) = self.folder.find(name)?;
         change()?;
-        let (_, now) = self.shelf.find(to)?;
+        let (_, now) = self.folder.find(to)?;
         for (known, stamp, _) in
             self.open().iter_mut().filter(|(known, stamp, _)| known == name && *stamp == was)
         {
             (*known, *stamp) = (to.to_owned(), now);
         }
-        let mut told = self.told();
-        if let Some((_, what)) = told.remove(name).filter(|(stamp, _)| *stamp == was) {
-            told.insert(to.to_owned(), (now, what));
+        let mut closed = self.closed();
+        if let Some((_, entry)) = closed.remove(name).filter(|(stamp, _)| *stamp == was) {
+            closed.insert(to.to_owned(), (now, entry));
         }
         Ok(())
     }
 
-    /// A trace's notes as its file has them now.
+    /// A trace's notes, as they are in its file now.
     fn notes(&self, name: &str, loaded: &Loaded<'_>) -> String {
-        self.shelf.notes(name).unwrap_or_else(|| loaded.trace.meta.notes.clone())
+        self.folder.notes(name).unwrap_or_else(|| loaded.trace.meta.notes.clone())
     }
 
-    /// Asks a trace a question; the answer as JSON, written where it was worked out.
+    /// Asks a trace a question; the answer as JSON, which the answering thread serializes.
     async fn json<R: Serialize>(
         self: &Arc<Self>,
         name: &str,
@@ -167,17 +160,17 @@ impl App {
     }
 }
 
-/// A question about a trace by its query parameters.
-type Question<R> = fn(&Loaded<'_>, &Params, &Cancel) -> Result<R, Error>;
+/// Answers a request about a trace by its query parameters.
+type Handler<R> = fn(&Loaded<'_>, &Params, &Cancel) -> Result<R, Error>;
 
-/// The route of a question that is answered in JSON.
+/// A route that is answered in JSON.
 fn asks<R: Serialize + 'static>(
     need: Stage,
-    question: Question<R>,
+    handler: Handler<R>,
 ) -> axum::routing::MethodRouter<Arc<App>> {
     use axum::extract::{Path, State};
     get(move |State(app): State<Arc<App>>, Path(name): Path<String>, params: Params| async move {
-        app.json(&name, need, move |loaded, cancel| question(loaded, &params, cancel)).await
+        app.json(&name, need, move |loaded, cancel| handler(loaded, &params, cancel)).await
     })
 }
 
@@ -213,7 +206,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .nest("/api/t/{trace}", trace)
         .route("/api/{*rest}", any(|| async { Error::NotFound("route") }))
         .fallback(get(page::file))
-        .layer(DefaultBodyLimit::max(LONGEST_JSON))
+        .layer(DefaultBodyLimit::max(MAX_JSON_BYTES))
         .layer(from_fn_with_state(gate, guard))
         .with_state(app)
 }

@@ -1,4 +1,4 @@
-//! Finds threads, processes and functions by their names.
+//! Finds threads, processes and functions by name.
 
 use super::view::thread_lane;
 use crate::Error;
@@ -10,13 +10,14 @@ use std::collections::BTreeMap;
 use unhitch_analysis::Cancel;
 use unhitch_model::{FrameId, StackId, Time};
 
-/// Longer expressions, and those that would become large, are refused.
-const LONGEST_QUERY: usize = 400;
-const LARGEST_REGEX: usize = 1 << 20;
-/// Names are looked at between two looks at whether anybody still waits.
-const STEP: usize = 4096;
+/// Maximum length of an expression, bytes.
+const MAX_QUERY_BYTES: usize = 400;
+/// Maximum size of a compiled regular expression, bytes.
+const MAX_REGEX_BYTES: usize = 1 << 20;
+/// Names or stacks between two checks for cancellation.
+const STRIDE: usize = 4096;
 
-/// What is looked for.
+/// What to search for.
 enum Wanted {
     /// In lower case.
     Text(String),
@@ -26,13 +27,17 @@ enum Wanted {
 impl Wanted {
     fn new(params: &Params) -> Result<Self, Error> {
         let text = params.text("q")?;
-        if text.len() > LONGEST_QUERY {
-            return Err(wrong("q", "a very long text", &format!("at most {LONGEST_QUERY} bytes")));
+        if text.len() > MAX_QUERY_BYTES {
+            return Err(wrong(
+                "q",
+                "a very long text",
+                &format!("at most {MAX_QUERY_BYTES} bytes"),
+            ));
         }
         if !params.flag("regex")? {
             return Ok(Self::Text(text.to_lowercase()));
         }
-        let regex = RegexBuilder::new(text).size_limit(LARGEST_REGEX).build();
+        let regex = RegexBuilder::new(text).size_limit(MAX_REGEX_BYTES).build();
         regex
             .map(Self::Regex)
             .map_err(|error| wrong("q", text, &format!("a regular expression: {error}")))
@@ -45,7 +50,7 @@ impl Wanted {
         }
     }
 
-    /// A whole number is also an id.
+    /// An integer is also searched for as an id.
     fn is_id(&self, id: u32) -> bool {
         matches!(self, Self::Text(text) if text.parse() == Ok(id))
     }
@@ -99,15 +104,15 @@ pub(super) fn search(
     )
 }
 
-/// The functions of that name, those on the most stacks first.
+/// The functions whose names match, those on the most stacks first.
 fn functions(loaded: &Loaded<'_>, wanted: &Wanted, cancel: &Cancel) -> Result<Vec<Value>, Error> {
     let (trace, uses) = (loaded.trace, loaded.stack_uses());
-    // What each frame is called, where that is wanted: each name is compared once.
+    // The matching names of each frame. Each name is compared only once.
     let mut known: BTreeMap<u32, bool> = BTreeMap::new();
     let mut found: BTreeMap<(&str, &str), [u64; 3]> = BTreeMap::new();
     let mut names_of: Vec<Vec<(&str, &str)>> = Vec::with_capacity(trace.stacks.frames().len());
     for (index, frame) in trace.stacks.frames().iter().enumerate() {
-        if index % STEP == 0 {
+        if index % STRIDE == 0 {
             cancel.check()?;
         }
         let module = trace.modules.get(frame.module).map_or("", |module| trace.name(module.path));
@@ -117,7 +122,7 @@ fn functions(loaded: &Loaded<'_>, wanted: &Wanted, cancel: &Cancel) -> Result<Ve
         names_of.push(hits.map(|name| (trace.name(name), module)).collect());
     }
     for id in 0..trace.stacks.len() {
-        if id % STEP == 0 {
+        if id % STRIDE == 0 {
             cancel.check()?;
         }
         let Some(used) = uses.get(id).filter(|used| used.iter().any(|used| *used)) else {
@@ -135,6 +140,6 @@ fn functions(loaded: &Loaded<'_>, wanted: &Wanted, cancel: &Cancel) -> Result<Ve
     }
     let mut list: Vec<_> = found.into_iter().collect();
     list.sort_by_key(|(name, counts)| (std::cmp::Reverse(counts.iter().sum::<u64>()), *name));
-    let told = |((name, module), [waits, wakes, samples]): ((&str, &str), [u64; 3])| json!({ "name": name, "module": module, "waits": waits, "wakes": wakes, "samples": samples });
-    Ok(list.into_iter().map(told).collect())
+    let value = |((name, module), [waits, wakes, samples]): ((&str, &str), [u64; 3])| json!({ "name": name, "module": module, "waits": waits, "wakes": wakes, "samples": samples });
+    Ok(list.into_iter().map(value).collect())
 }

@@ -1,19 +1,19 @@
-//! One slice of a lane in full: what a thread, or a CPU, was doing at a time, and why.
+//! One slice of a lane in full: what a thread or a CPU was doing at a time, and why.
 
 use super::view::{lane_of, thread_lane};
 use crate::Error;
-use crate::loaded::{Loaded, StackOf};
+use crate::loaded::Loaded;
 use crate::params::{Params, wrong};
 use serde_json::{Value, json};
 use unhitch_analysis::lod::{Lane, LaneState};
-use unhitch_analysis::{Cancel, Occupancy, Segment, State};
+use unhitch_analysis::{Cancel, Occupancy, Segment, StackKind, State};
 use unhitch_model::units;
 use unhitch_model::{ThreadId, Time, Window};
 
-/// Who had a CPU that somebody waited for: so many are named.
-const MOST_OCCUPANTS: usize = 8;
+/// Maximum threads listed that ran on a CPU while a thread waited for it.
+const MAX_OCCUPANTS: usize = 8;
 
-/// Which way from the slice at a time.
+/// Which slice, relative to the one at a time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
     Here,
@@ -54,8 +54,8 @@ pub(super) fn slice(loaded: &Loaded<'_>, params: &Params, _: &Cancel) -> Result<
     }
 }
 
-/// The segments around a time: a window of the whole trace is narrowed by doubling, because a
-/// thread may have millions.
+/// The segment at a time, or a neighbour of it. Searched in growing windows, because a thread may
+/// have millions of segments.
 fn segment_at(loaded: &Loaded<'_>, thread: ThreadId, time: Time, step: Step) -> Option<Segment> {
     let whole = loaded.window();
     let mut reach_ns = 1u64;
@@ -74,7 +74,7 @@ fn segment_at(loaded: &Loaded<'_>, thread: ThreadId, time: Time, step: Step) -> 
         let is_all = start <= whole.start && end >= whole.end;
         if let Some(wanted) = wanted {
             let segment = near[wanted];
-            // At the edge of what was looked at it may be longer.
+            // At the edge of the searched window, the segment may be longer.
             let cut = segment.window.start <= start && start > whole.start
                 || segment.window.end >= end && end < whole.end;
             if !cut || is_all {
@@ -107,11 +107,11 @@ fn thread_slice(
     let in_window = loaded.analysis.samples.of_thread(trace, thread, window);
     let samples = in_window.first().filter(|_| segment.state == State::Ran).map(|_| {
         let top = unhitch_analysis::samples::hot_spot(loaded.analysis, &[(thread, window)]);
-        json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackOf::Sample, spot.stack)) })
+        json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackKind::Sample, spot.stack)) })
     });
     let wake = segment.wake.filter(|_| sleeps || runnable).map(|wake| wake_of(loaded, wake));
     let own_stack =
-        (sleeps || runnable).then(|| loaded.stack(StackOf::Wait, segment.wait_stack(trace)));
+        (sleeps || runnable).then(|| loaded.stack(StackKind::Wait, segment.wait_stack(trace)));
     let prio = segment
         .back
         .filter(|_| segment.state == State::Ran)
@@ -126,10 +126,10 @@ fn thread_slice(
     }))
 }
 
-/// What a segment was, in a line.
+/// A segment in one sentence.
 fn words(loaded: &Loaded<'_>, segment: &Segment, state: LaneState, class: Option<&str>) -> String {
     let length = units::duration(segment.window.duration_ns());
-    let told = match (segment.state, class) {
+    let sentence = match (segment.state, class) {
         (State::Sleeping(_), Some(class)) if state.words().0 == class => {
             format!("slept {length}: {}", state.words().1)
         }
@@ -137,11 +137,11 @@ fn words(loaded: &Loaded<'_>, segment: &Segment, state: LaneState, class: Option
             format!("slept {length}: {} ({})", state.words().1, class.replace('_', " "))
         }
         (State::Runnable { preempted: true }, _) => {
-            format!("was taken off its CPU and wanted one for {length}")
+            format!("was taken off its CPU and waited for one for {length}")
         }
-        (State::Runnable { .. }, _) => format!("woken, wanted a CPU for {length}"),
+        (State::Runnable { .. }, _) => format!("woken, waited for a CPU for {length}"),
         (State::Ran, _) => format!("ran {length}"),
-        _ => format!("not known for {length}: lost, or outside of the recording"),
+        _ => format!("unknown for {length}: lost, or outside the recording"),
     };
     let ended = segment.wake.filter(|_| matches!(segment.state, State::Sleeping(_))).map_or(
         String::new(),
@@ -163,10 +163,10 @@ fn words(loaded: &Loaded<'_>, segment: &Segment, state: LaneState, class: Option
             }
         },
     );
-    told + &ended
+    sentence + &ended
 }
 
-/// What an interrupt was, in words that follow "an interrupt".
+/// The source of an interrupt, in words that follow "an interrupt".
 pub(super) fn interrupt_words(source: unhitch_analysis::InterruptSource) -> &'static str {
     use unhitch_analysis::InterruptSource as Source;
     match source {
@@ -179,7 +179,7 @@ pub(super) fn interrupt_words(source: unhitch_analysis::InterruptSource) -> &'st
     }
 }
 
-/// A wake-up as it is told beside the sleep that it ended.
+/// A wake-up as JSON.
 pub(super) fn wake_of(loaded: &Loaded<'_>, wake: usize) -> Value {
     let wakings = &loaded.trace.wakings;
     let (time, source) =
@@ -190,11 +190,11 @@ pub(super) fn wake_of(loaded: &Loaded<'_>, wake: usize) -> Value {
     json!({
         "at": loaded.at(time), "cpu": wakings.cpu[wake], "waking": wake, "context": source.context.name(),
         "source": of_interrupt.filter(|words| !words.is_empty()), "by": by,
-        "stack": loaded.stack(StackOf::Wake, wakings.stack[wake]),
+        "stack": loaded.stack(StackKind::Wake, wakings.stack[wake]),
     })
 }
 
-/// Who had a CPU, the longest first.
+/// The threads that ran on a CPU, the longest first.
 pub(super) fn occupants(loaded: &Loaded<'_>, cpu: u16, window: Window) -> Vec<Value> {
     let mut sums: Vec<(Option<ThreadId>, u64)> = Vec::new();
     for Occupancy { window, thread, .. } in
@@ -206,8 +206,8 @@ pub(super) fn occupants(loaded: &Loaded<'_>, cpu: u16, window: Window) -> Vec<Va
         }
     }
     sums.sort_by_key(|&(thread, ns)| (std::cmp::Reverse(ns), thread));
-    let told = |&(thread, ns): &(Option<ThreadId>, u64)| json!({ "who": thread.map(|id| loaded.who(id, window.end)), "ns": ns });
-    sums.iter().take(MOST_OCCUPANTS).map(told).collect()
+    let value = |&(thread, ns): &(Option<ThreadId>, u64)| json!({ "who": thread.map(|id| loaded.who(id, window.end)), "ns": ns });
+    sums.iter().take(MAX_OCCUPANTS).map(value).collect()
 }
 
 fn cpu_slice(loaded: &Loaded<'_>, cpu: u16, time: Time, step: Step) -> Result<Value, Error> {
@@ -217,8 +217,8 @@ fn cpu_slice(loaded: &Loaded<'_>, cpu: u16, time: Time, step: Step) -> Result<Va
         return Err(Error::NotFound("slice"));
     }
     let at = |index: usize| trace.switches.time[switches[index] as usize];
-    // How many switches there were by then: that many slices began, besides the one that the
-    // recording began in.
+    // The number of switches by then. As many slices have begun, besides the first, in which the
+    // recording began.
     let begun = switches.partition_point(|&index| trace.switches.time[index as usize] <= time);
     let begun = match step {
         Step::Here => begun,
@@ -244,7 +244,7 @@ fn cpu_slice(loaded: &Loaded<'_>, cpu: u16, time: Time, step: Step) -> Result<Va
     let in_window = loaded.analysis.samples.of_thread(trace, who, window);
     let samples = in_window.first().filter(|_| !who.is_idle()).map(|_| {
         let top = unhitch_analysis::samples::hot_spot(loaded.analysis, &[(who, window)]);
-        json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackOf::Sample, spot.stack)) })
+        json!({ "count": in_window.len(), "top": top.map(|spot| loaded.stack(StackKind::Sample, spot.stack)) })
     });
     let length = units::duration(window.duration_ns());
     let text = if who.is_idle() {
@@ -273,14 +273,14 @@ fn sample(
     let later = list.partition_point(|&sample| {
         if step == Step::Next { times[sample] <= time } else { times[sample] < time }
     });
-    let place = if step == Step::Previous { later.checked_sub(1) } else { Some(later) };
+    let index = if step == Step::Previous { later.checked_sub(1) } else { Some(later) };
     let sample =
-        place.and_then(|place| list.get(place)).copied().ok_or(Error::NotFound("sample"))?;
+        index.and_then(|index| list.get(index)).copied().ok_or(Error::NotFound("sample"))?;
     let samples = &loaded.trace.samples;
     let (thread, at) = (samples.thread[sample], samples.time[sample]);
-    let stack = loaded.stack(StackOf::Sample, samples.stack[sample]);
+    let stack = loaded.stack(StackKind::Sample, samples.stack[sample]);
     Ok(json!({
         "lane": lane, "who": loaded.who(thread, at), "state": LaneState::Ran.words().0, "from": loaded.at(at), "to": loaded.at(at),
-        "cpu": samples.cpu[sample], "sample": sample, "samples": { "count": 1, "top": stack }, "text": loaded.told(StackOf::Sample, samples.stack[sample]),
+        "cpu": samples.cpu[sample], "sample": sample, "samples": { "count": 1, "top": stack }, "text": loaded.stack_text(StackKind::Sample, samples.stack[sample]),
     }))
 }

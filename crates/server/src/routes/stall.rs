@@ -1,11 +1,11 @@
-//! The stalls, and each of them in full: its chain, what proves it, where its time went.
+//! The stalls, and each of them in full: its wait chain, its evidence, where its time went.
 
 use super::App;
-use super::lanes::cast;
+use super::lanes::roles;
 use super::slice::{interrupt_words, occupants};
 use super::view::thread_lane;
 use crate::Error;
-use crate::loaded::{Loaded, StackOf};
+use crate::loaded::Loaded;
 use crate::opened::Stage;
 use crate::params::{Params, wrong};
 use axum::Json;
@@ -17,13 +17,13 @@ use unhitch_analysis::answer::{self, TextLink};
 use unhitch_analysis::lod::LaneState;
 use unhitch_analysis::wording::{Event, Reference};
 use unhitch_analysis::{Cancel, ChainLink, Evidence, Hop, LinkState, Share, WakeContext, What};
-use unhitch_analysis::{Query, Stall};
+use unhitch_analysis::{Query, StackKind, Stall};
 use unhitch_model::{StackId, ThreadId, Window};
 
 /// Maximum links of a chain; neighbours absorb the short ones.
 const MAX_LINKS: usize = 32;
 
-/// Maximum arrows; those of the longest waits are drawn.
+/// Maximum arrows; those that ended the longest waits are drawn.
 const MAX_ARROWS: usize = 500;
 
 /// `GET stalls`
@@ -100,9 +100,9 @@ fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
     let (analysis, finding, window) = (loaded.analysis, &stall.finding, stall.explanation.window);
     let who = |thread: ThreadId| loaded.who(thread, window.end);
     let (wakes, in_vain) = stall.figures(analysis);
-    let cast = cast(stall);
+    let roles = roles(stall);
     let depth_of = |thread: ThreadId| {
-        cast.iter().find(|(known, ..)| *known == thread).map_or(0, |&(.., depth)| depth)
+        roles.iter().find(|(known, ..)| *known == thread).map_or(0, |&(.., depth)| depth)
     };
     let links = stall.explanation.chain(MAX_LINKS);
     let chain: Vec<Value> = links
@@ -127,7 +127,7 @@ fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
             "text": finding.cause.to_string(), "advice": finding.advice,
         },
         "figures": { "wakes": wakes, "wakes_in_vain": in_vain, "idle_share": analysis.cpus.idle_share(loaded.trace, window) },
-        "lanes": cast.iter().map(|&(thread, role, depth)| {
+        "lanes": roles.iter().map(|&(thread, role, depth)| {
             json!({ "lane": thread_lane(thread), "who": who(thread), "role": role.word(), "depth": depth })
         }).collect::<Vec<_>>(),
         "chain": chain,
@@ -139,7 +139,7 @@ fn in_full(loaded: &Loaded<'_>, stall: &Stall, id: usize) -> Value {
     })
 }
 
-/// The colour that a share of the time has on a lane.
+/// The lane state whose colour a share of the time has.
 fn state_of(what: What) -> LaneState {
     match what {
         What::Ran => LaneState::Ran,
@@ -169,19 +169,21 @@ fn chain_link_value(
         LinkState::Unknown => "unknown",
     };
     let (class, stack, waited_ns) = match &link.hop {
-        Some(hop) => {
-            (hop.class.name(), loaded.stack(StackOf::Wait, hop.wait_stack), hop.slept.duration_ns())
-        }
+        Some(hop) => (
+            hop.class.name(),
+            loaded.stack(StackKind::Wait, hop.wait_stack),
+            hop.slept.duration_ns(),
+        ),
         None if link.state == LinkState::Sleeping => (
             unhitch_analysis::explain::class_of(analysis, segment).name(),
-            loaded.stack(StackOf::Wait, segment.wait_stack(trace)),
+            loaded.stack(StackKind::Wait, segment.wait_stack(trace)),
             segment.window.duration_ns(),
         ),
         None if link.state == LinkState::Running => {
             let hot = unhitch_analysis::samples::hot_spot(analysis, &[(link.thread, link.window)]);
-            ("", hot.map_or(Value::Null, |spot| loaded.stack(StackOf::Sample, spot.stack)), 0)
+            ("", hot.map_or(Value::Null, |spot| loaded.stack(StackKind::Sample, spot.stack)), 0)
         }
-        None => ("", loaded.stack(StackOf::Wait, segment.wait_stack(trace)), 0),
+        None => ("", loaded.stack(StackKind::Wait, segment.wait_stack(trace)), 0),
     };
     let cpu = analysis.cpu_of(segment);
     let had_it = cpu
@@ -195,7 +197,7 @@ fn chain_link_value(
     })
 }
 
-/// The wake-up, and who caused it, that ended a link's wait.
+/// The wake-up that ended a link's wait, and the thread that caused it.
 fn ended_by(loaded: &Loaded<'_>, link: &ChainLink) -> Option<(Option<usize>, Option<ThreadId>)> {
     match &link.hop {
         Some(hop) => Some((hop.wake, Some(hop.by))),
@@ -207,10 +209,10 @@ fn ended_by(loaded: &Loaded<'_>, link: &ChainLink) -> Option<(Option<usize>, Opt
     }
 }
 
-/// How sure it is that who is named ended the wait.
+/// How it is known that the named thread ended the wait.
 fn evidence(hop: &Hop) -> Evidence {
     match hop.source.context {
-        // The lock's word, or the order of a queue, says so; nobody was seen waking.
+        // Inferred from the lock word or the order of a queue; no wake-up was seen.
         _ if hop.wake.is_none() || hop.is_queued() => Evidence::Inferred,
         WakeContext::Task | WakeContext::Interrupt | WakeContext::Idle => Evidence::Direct,
         WakeContext::SoftirqSync | WakeContext::Worker => Evidence::Inferred,
@@ -228,13 +230,13 @@ fn wake(loaded: &Loaded<'_>, link: &ChainLink, window: Window) -> Option<Value> 
         "at": wake.map(|wake| loaded.at(wakings.time[wake])), "waking": wake,
         "context": source.map_or("unknown", |source| source.context.name()), "source": interrupt.filter(|words| !words.is_empty()),
         "by": by.map(|by| loaded.who(by, window.end)), "by_lane": by.map(thread_lane),
-        "stack": loaded.stack(StackOf::Wake, wake.map_or(StackId::EMPTY, |wake| wakings.stack[wake])),
+        "stack": loaded.stack(StackKind::Wake, wake.map_or(StackId::EMPTY, |wake| wakings.stack[wake])),
         "evidence": link.hop.as_ref().map_or(Evidence::Direct, evidence).name(),
     }))
 }
 
-/// The wake-ups on the way, from the waker's lane to the woken one's: the longest waits of all, in
-/// order of time.
+/// Wake-ups as arrows from the waker's lane to the woken thread's: those that ended the longest
+/// waits, in order of time.
 fn arrows(loaded: &Loaded<'_>, stall: &Stall, links: &[ChainLink]) -> Vec<Value> {
     let mut hops: Vec<&Hop> = stall.explanation.hops.iter().collect();
     hops.sort_by_key(|hop| (std::cmp::Reverse(hop.window.duration_ns()), hop.window.end));
@@ -247,7 +249,7 @@ fn arrow(loaded: &Loaded<'_>, hop: &Hop, links: &[ChainLink]) -> Value {
     let at = hop.wake.map_or(hop.window.end, |wake| loaded.trace.wakings.time[wake]);
     let context = hop.wake.map_or("lock word", |_| hop.source.context.name());
     let evidence = evidence(hop).name();
-    // A link takes small neighbours in, and ends where they end.
+    // A link includes its short neighbours, and ends where they end.
     let link = links
         .iter()
         .position(|link| link.window.start < hop.window.end && hop.window.end <= link.window.end);
@@ -258,7 +260,7 @@ fn arrow(loaded: &Loaded<'_>, hop: &Hop, links: &[ChainLink]) -> Value {
     })
 }
 
-/// What a share of the time went to; a thread follows, where one is known.
+/// The words for a share of the time; the page appends the thread, if one is known.
 fn label(share: &Share) -> &'static str {
     match share.who {
         Some(who) if who.is_idle() => share.what.words_of_idle(),
@@ -267,7 +269,7 @@ fn label(share: &Share) -> &'static str {
     }
 }
 
-/// The answer's sentences, each with what proves it.
+/// The answer's sentences, each with links to its evidence.
 fn clauses(loaded: &Loaded<'_>, stall: &Stall) -> Vec<Value> {
     let clauses = answer::clauses(loaded.analysis, stall);
     let values = clauses.iter().map(|clause| {

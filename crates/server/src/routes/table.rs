@@ -1,26 +1,26 @@
-//! Tables: which there are, and one level of a pivot tree at a time.
+//! The tables, one level of a pivot tree at a time.
 
 use super::view::thread_lane;
 use crate::Error;
-use crate::loaded::{Loaded, StackOf};
+use crate::loaded::Loaded;
 use crate::params::{Params, wrong};
 use axum::Json;
 use serde_json::{Value as JsonValue, json};
 use unhitch_analysis::Cancel;
 use unhitch_analysis::table::{
-    Heading, Kind, Line, Name, PivotQuestion, Query, StackKind, TABLES, Value, Words, columns_of,
+    Heading, Kind, Line, Name, PivotQuestion, Query, TABLES, Value, Words, columns_of,
 };
 use unhitch_analysis::wording::recording;
 use unhitch_model::{Recorded, Time};
 
-/// Rows of one answer.
-const MOST_ROWS: usize = 10_000;
-/// Rows, unless told otherwise.
-const ROWS: usize = 200;
-/// Deeper pivot trees are not asked for by people.
-const DEEPEST: usize = 16;
+/// Maximum rows of one answer.
+const MAX_ROWS: usize = 10_000;
+/// Default number of rows of one answer.
+const DEFAULT_ROWS: usize = 200;
+/// Maximum depth of a pivot tree, levels: far more than people open.
+const MAX_DEPTH: usize = 16;
 
-/// A table as somebody would want to see it first.
+/// A table with a useful grouping to begin with.
 struct Preset {
     id: &'static str,
     name: &'static str,
@@ -146,7 +146,7 @@ pub(super) fn table(
             "at most as many keys as columns in `by`",
         ));
     }
-    // Inside the last group are single rows, of which other things are shown.
+    // The last group contains single rows, which have columns of their own.
     let is_leaf = path.len() == groups.groups().len();
     let shown = query(by.filter(|_| !is_leaf), params.get("show"), params.get("sort"))?;
     let ignored: &[&str] =
@@ -160,8 +160,10 @@ pub(super) fn table(
         selection.processes.extend(of_threads);
     }
     let filter = selection.filter(name)?;
-    let page =
-        (params.number("offset", 0, 0..=usize::MAX)?, params.number("limit", ROWS, 1..=MOST_ROWS)?);
+    let page = (
+        params.number("offset", 0, 0..=usize::MAX)?,
+        params.number("limit", DEFAULT_ROWS, 1..=MAX_ROWS)?,
+    );
     let question = PivotQuestion {
         query: &shown,
         opened: &groups.groups()[..path.len()],
@@ -194,10 +196,10 @@ pub(super) fn table(
             .zip(&level.headings)
             .map(|(value, heading)| cell(loaded, value, heading.kind))
             .collect();
-        let window = line.place.map(|place| place.window);
-        let lane = line.place.and_then(|place| match place.thread {
+        let window = line.position.map(|position| position.window);
+        let lane = line.position.and_then(|position| match position.thread {
             Some(thread) => Some(thread_lane(thread)),
-            None => place.cpu.map(|cpu| format!("c{cpu}")),
+            None => position.cpu.map(|cpu| format!("c{cpu}")),
         });
         json!({
             "key": line.key, "cells": cells, "children": line.children,
@@ -224,23 +226,16 @@ fn cell(loaded: &Loaded<'_>, value: &Value, kind: Kind) -> JsonValue {
             json!(loaded.at(Time::from_nanos(u64::try_from(*number).unwrap_or(0))))
         }
         Value::Number(number) => json!(number),
-        Value::Stack(of, stack) => loaded.briefly(
-            match of {
-                StackKind::Wait => StackOf::Wait,
-                StackKind::Wake => StackOf::Wake,
-                StackKind::Sample => StackOf::Sample,
-            },
-            *stack,
-        ),
+        Value::Stack(kind, stack) => loaded.brief_stack(*kind, *stack),
     }
 }
 
-/// The keys of the open groups.
+/// The keys of the opened groups.
 fn path(params: &Params) -> Result<Vec<String>, Error> {
     let Some(text) = params.get("path") else { return Ok(Vec::new()) };
     let keys: Option<Vec<String>> = serde_json::from_str(text).ok();
     let is_key = |key: &String| key == "-" || key.starts_with(['n', 't', 's']);
-    let keys = keys.filter(|keys| keys.len() <= DEEPEST && keys.iter().all(is_key));
+    let keys = keys.filter(|keys| keys.len() <= MAX_DEPTH && keys.iter().all(is_key));
     keys.ok_or_else(|| wrong("path", text, "a JSON array of keys as rows have them"))
 }
 

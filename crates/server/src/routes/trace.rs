@@ -1,4 +1,4 @@
-//! A trace as a whole: how far it is, what it holds, what is marked in it.
+//! A trace as a whole: its progress, its contents, its marks.
 
 use super::App;
 use crate::Error;
@@ -26,7 +26,7 @@ pub(super) async fn status(
     let hint = status
         .failed
         .as_ref()
-        .map_or("", |_| "`unhitch info FILE` says more; other traces are not concerned.");
+        .map_or("", |_| "`unhitch info FILE` shows more. Other traces are not affected.");
     Ok(Json(json!({
         "stage": if status.failed.is_some() { "failed" } else { status.stage.word() },
         "progress": progress,
@@ -41,16 +41,16 @@ pub(super) async fn summary(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
 ) -> Result<Response, Error> {
-    let (shown, shelf) = (name.clone(), Arc::clone(&app));
+    let (shown, shared) = (name.clone(), Arc::clone(&app));
     app.json(&name, Stage::Judging, move |loaded, _| {
         let mut summary = serde_json::to_value(Info::new(loaded.trace)).map_err(|_| Error::Broken)?;
         let (meta, window) = (&loaded.trace.meta, loaded.window());
         let spans = loaded.trace.spans.iter();
         for (key, value) in [
             ("name", json!(shown)),
-            ("notes", json!(shelf.notes(&shown, loaded))),
+            ("notes", json!(shared.notes(&shown, loaded))),
             ("arch", json!(meta.arch)),
-            // As text: a browser's numbers are too short for a clock.
+            // As text: JavaScript numbers cannot hold a clock.
             ("origin_ns", json!(loaded.trace.origin().nanos().to_string())),
             ("start_ns", json!(window.start.nanos().to_string())),
             ("from", json!(loaded.at(window.start))),
@@ -135,15 +135,15 @@ pub(super) async fn report(
     State(app): State<Arc<App>>,
     Path(name): Path<String>,
 ) -> Result<Response, Error> {
-    let (shown, shelf) = (name.clone(), Arc::clone(&app));
+    let (shown, shared) = (name.clone(), Arc::clone(&app));
     let html = app
         .opened(&name)?
         .ask(Stage::Ready, move |loaded, _| {
             let stalls = loaded.stalls().ok_or(Error::NotReady)?;
-            Ok(crate::report(loaded.analysis, &shown, &shelf.notes(&shown, loaded), stalls))
+            Ok(crate::report(loaded.analysis, &shown, &shared.notes(&shown, loaded), stalls))
         })
         .await?;
-    // Names were checked when the trace was found: no quotes and no controls are in them.
+    // The name was checked when the trace was found: it has no quotes and no control characters.
     let plain: String =
         name.chars().map(|letter| if letter.is_ascii() { letter } else { '_' }).collect();
     let headers = [

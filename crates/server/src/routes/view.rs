@@ -1,8 +1,8 @@
 //! The timeline's pixels: several lanes through one window in one binary answer, and the busy-CPU
 //! curve.
 //!
-//! Every array of the answer begins where its elements are aligned, so that the browser looks at
-//! them in place; times are `f64` nanoseconds since the start of the trace, exact up to 2^53. The
+//! Every array of the answer is aligned to its elements, so that the browser reads it in place. Times
+//! are `f64` nanoseconds since the start of the trace, exact up to 2^53. The
 //! layout is specified in `docs/page-protocol.md`, *view*.
 
 use super::App;
@@ -21,14 +21,14 @@ use unhitch_model::{ThreadId, Window};
 
 /// The first bytes of the answer.
 const MAGIC: &[u8; 4] = b"UHV1";
-/// Lanes of one answer.
-const MOST_LANES: usize = 512;
-/// Columns of one answer.
-pub(super) const MOST_PIXELS: usize = 8192;
+/// Maximum lanes of one answer.
+const MAX_LANES: usize = 512;
+/// Maximum columns of one answer.
+pub(super) const MAX_PIXELS: usize = 8192;
 /// No thread, no event.
 const NONE: u32 = u32::MAX;
 
-/// The lane that a page's word means: `c3`, `t12`, `sc3`, `st12`.
+/// The lane that a word of the page means: `c3`, `t12`, `sc3`, `st12`.
 pub(super) fn lane_of(word: &str) -> Option<Lane> {
     let number = |prefix: &str| word.strip_prefix(prefix)?.parse::<u32>().ok();
     let cpu = |number: u32| u16::try_from(number).ok();
@@ -54,7 +54,7 @@ fn screen(loaded: &Loaded<'_>, params: &Params) -> Result<Screen, Error> {
     if window.is_empty() {
         return Err(wrong("to", params.get("to").unwrap_or_default(), "a time after `from`"));
     }
-    let pixels = params.number("px", 1000, 1..=MOST_PIXELS)?;
+    let pixels = params.number("px", 1000, 1..=MAX_PIXELS)?;
     Ok(Screen::new(window, pixels as u32))
 }
 
@@ -74,11 +74,11 @@ pub(super) async fn view(
                 .split(',')
                 .filter(|word| !word.is_empty())
                 .collect();
-            if words.len() > MOST_LANES {
+            if words.len() > MAX_LANES {
                 return Err(wrong(
                     "lanes",
                     &format!("{} lanes", words.len()),
-                    &format!("at most {MOST_LANES}"),
+                    &format!("at most {MAX_LANES}"),
                 ));
             }
             let lane = |word: &&str| {
@@ -95,7 +95,7 @@ pub(super) async fn view(
     Ok(([(header::CONTENT_TYPE, "application/octet-stream")], bytes).into_response())
 }
 
-/// Lanes through a screen as bytes.
+/// Encodes lanes on a screen.
 fn encode(loaded: &Loaded<'_>, screen: &Screen, lanes: &[Lane], views: &[View]) -> Vec<u8> {
     let (slices, cells) =
         (views.iter().flat_map(|view| &view.slices), views.iter().flat_map(|view| &view.cells));
@@ -136,7 +136,8 @@ fn encode(loaded: &Loaded<'_>, screen: &Screen, lanes: &[Lane], views: &[View]) 
     slices.clone().for_each(|slice| time(&mut out, slice.window.start));
     slices.clone().for_each(|slice| time(&mut out, slice.window.end));
     slices.clone().for_each(|slice| word(&mut out, slice.thread.map_or(NONE, |thread| thread.0)));
-    // What put a thread on its CPU where it ran, what took it off where it did not.
+    // A slice that ran has the switch that put the thread on its CPU; any other, the switch that
+    // took it off.
     let event = |slice: &unhitch_analysis::lod::Slice| {
         slice.sample.or(if slice.out.is_some() && !ran(slice) { slice.out } else { slice.back })
     };

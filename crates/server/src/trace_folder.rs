@@ -1,9 +1,9 @@
-//! The traces that may be seen: the files of one folder, or one file. Nothing outside is ever
+//! The traces that the page shows: the files of one folder, or one file. Nothing outside is ever
 //! touched.
 //!
-//! A name from a request is a single path component that begins with no dot, and what it names must
-//! be a plain file, not a link; so no request leads anywhere else. Nothing is overwritten: a trace
-//! of a hang cannot be made again.
+//! A name from a request is a single path component that does not begin with a dot, and it must name
+//! a plain file, not a link, so that no request leads anywhere else. *Why nothing is overwritten:* a
+//! trace of a hang cannot be recorded again.
 
 use crate::Error;
 use serde_json::{Value, json};
@@ -14,20 +14,20 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tempfile::NamedTempFile;
 use unhitch_formats::container;
 
-/// Longer names are refused.
-const LONGEST_NAME: usize = 200;
-/// Longer notes are refused.
-pub(crate) const LONGEST_NOTES: usize = 256 << 10;
-/// More files of a folder are not looked at.
-const MOST_FILES: usize = 10_000;
+/// Maximum length of a file name, bytes.
+const MAX_NAME_BYTES: usize = 200;
+/// Maximum length of notes, bytes.
+pub(crate) const MAX_NOTES_BYTES: usize = 256 << 10;
+/// Maximum files of a folder that are looked at.
+const MAX_FILES: usize = 10_000;
 
-/// The folder, or the one file of it that is shown.
-pub(crate) struct Shelf {
+/// The folder, or the one file in it that is shown.
+pub(crate) struct TraceFolder {
     folder: PathBuf,
     single: Option<String>,
 }
 
-/// What tells one content of a file from another.
+/// Identifies the content of a file: it changes when the file does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Stamp {
     pub bytes: u64,
@@ -40,12 +40,12 @@ impl Stamp {
     }
 }
 
-impl Shelf {
+impl TraceFolder {
     /// The traces at `path`, a folder or a file.
     pub fn new(path: &Path) -> Result<Self, Error> {
         let path = path.canonicalize().map_err(Error::io("the trace or folder"))?;
         if path.is_dir() {
-            // One that may not be read should not look like an empty one.
+            // An unreadable folder must not look like an empty one.
             fs::read_dir(&path).map_err(Error::io("the folder"))?;
             return Ok(Self { folder: path, single: None });
         }
@@ -57,7 +57,7 @@ impl Shelf {
         Ok(Self { folder, single: Some(name) })
     }
 
-    /// The one trace that is shown, if it is one.
+    /// The one trace that is shown, if it is not a folder.
     pub fn single(&self) -> Option<&str> {
         self.single.as_deref()
     }
@@ -67,7 +67,7 @@ impl Shelf {
         self.folder.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned())
     }
 
-    /// Where a trace lies, and what content it has now.
+    /// A trace's path and current content.
     pub fn find(&self, name: &str) -> Result<(PathBuf, Stamp), Error> {
         let shown = self.single.as_deref().is_none_or(|single| single == name);
         if !is_name(name) || !shown {
@@ -80,7 +80,7 @@ impl Shelf {
         }
     }
 
-    /// The names of all traces, by their content.
+    /// The names of all files that are traces by their content.
     pub fn names(&self) -> Result<Vec<String>, Error> {
         if let Some(single) = &self.single {
             return Ok(vec![single.clone()]);
@@ -88,7 +88,7 @@ impl Shelf {
         let entries = fs::read_dir(&self.folder).map_err(Error::io("the folder"))?;
         let names = entries
             .flatten()
-            .take(MOST_FILES)
+            .take(MAX_FILES)
             .filter_map(|entry| entry.file_name().into_string().ok());
         Ok(names
             .filter(|name| self.find(name).is_ok_and(|(path, _)| format_of(&path, name).is_some()))
@@ -124,8 +124,8 @@ impl Shelf {
         Ok(entry)
     }
 
-    /// Begins an upload: where it grows until it is whole. It is its owner's alone, then and later:
-    /// a trace shows what all programs of a machine did.
+    /// Begins an upload: the file that it is written to until it is complete. Only its owner may read
+    /// it, then and later: a trace shows what all programs of a machine did.
     pub fn incoming(&self, name: &str) -> Result<NamedTempFile, Error> {
         self.changeable()?;
         self.free(name)?;
@@ -135,10 +135,10 @@ impl Shelf {
             .map_err(Error::io("the folder"))
     }
 
-    /// Ends an upload: what is no trace is dropped.
+    /// Ends an upload. A file that is not a trace is deleted.
     pub fn receive(&self, mut file: NamedTempFile, name: &str) -> Result<(), Error> {
         if format_of(file.path(), name).is_none() {
-            return Err(Error::Unreadable("this is no trace".to_owned()));
+            return Err(Error::Unreadable("this file is not a trace".to_owned()));
         }
         file.flush().and_then(|()| file.as_file().sync_all()).map_err(Error::io("the upload"))?;
         match file.persist_noclobber(self.folder.join(name)) {
@@ -156,7 +156,7 @@ impl Shelf {
         }
         self.changeable()?;
         self.free(to)?;
-        // A link, because renaming would overwrite what came in between.
+        // Link and remove, because renaming would overwrite a file created meanwhile.
         let target = self.folder.join(to);
         match fs::hard_link(&path, &target) {
             Ok(()) => fs::remove_file(&path).map_err(Error::io("the old name")),
@@ -166,7 +166,7 @@ impl Shelf {
         }
     }
 
-    /// A trace's notes, if it has a place for them.
+    /// A trace's notes, if it can store them.
     pub fn notes(&self, name: &str) -> Option<String> {
         let (path, _) = self.find(name).ok()?;
         let facts = (format_of(&path, name) == Some("hitch"))
@@ -177,7 +177,7 @@ impl Shelf {
     /// Replaces a trace's notes.
     pub fn annotate(&self, name: &str, notes: &str) -> Result<(), Error> {
         let (path, _) = self.find(name)?;
-        if notes.len() > LONGEST_NOTES {
+        if notes.len() > MAX_NOTES_BYTES {
             return Err(Error::Parameter {
                 parameter: "notes",
                 found: "a very long text".to_owned(),
@@ -185,7 +185,7 @@ impl Shelf {
             });
         }
         if format_of(&path, name) != Some("hitch") {
-            return Err(Error::Refused("only NAME.hitch files have a place for notes"));
+            return Err(Error::Refused("only NAME.hitch files can store notes"));
         }
         container::set_notes(&path, notes)
             .map_err(|error| Error::Unreadable(self.without_path(&error.to_string())))
@@ -214,35 +214,36 @@ impl Shelf {
             let found: String =
                 name.chars().filter(|letter| !letter.is_control()).take(80).collect();
             let expected = format!(
-                "a file name of at most {LONGEST_NAME} bytes, without slashes and without a dot at its start"
+                "a file name of at most {MAX_NAME_BYTES} bytes, without slashes and without a dot at its start"
             );
             return Err(Error::Parameter { parameter: "name", found, expected });
         }
-        // A dangling link is a name that is taken, too.
+        // A dangling link takes the name, too.
         if self.folder.join(name).symlink_metadata().is_ok() { Err(Error::Taken) } else { Ok(()) }
     }
 }
 
-/// One component of a path, visible, and the same on every system.
+/// True for a name that is a single visible path component on every system.
 fn is_name(name: &str) -> bool {
     !name.is_empty()
-        && name.len() <= LONGEST_NAME
+        && name.len() <= MAX_NAME_BYTES
         && !name.starts_with('.')
         && !name.chars().any(|letter| letter.is_control() || "/\\:*?\"<>|".contains(letter))
 }
 
-/// The kind of trace that a file called `name` seems to be, by its first bytes.
+/// The format of the trace at `path`, a file called `name`, by its first bytes; none if it is not a
+/// trace.
 fn format_of(path: &Path, name: &str) -> Option<&'static str> {
     let mut start = Vec::new();
     File::open(path).and_then(|file| file.take(39).read_to_end(&mut start)).ok()?;
     let ends = |extension: &str| name.to_ascii_lowercase().ends_with(extension);
     match start.as_slice() {
-        // Every zip begins alike; in ours the first entry is the perf.data.
+        // All zip files begin alike; in ours the first entry is the perf.data.
         [b'P', b'K', 3, 4, ..] if start.ends_with(b"perf.data") || ends(".hitch") => Some("hitch"),
         [b'P', b'K', 3, 4, ..] => Some("etl").filter(|_| container::holds_etl(path)),
         [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..]
         | [b'2', b'E', b'L', b'I', b'F', b'R', b'E', b'P', ..] => Some("perf.data"),
-        // ETL files begin with the size of their buffers, which is no mark.
+        // ETL files begin with the size of their buffers, which identifies nothing.
         [_, ..] if ends(".etl") => Some("etl"),
         _ => None,
     }

@@ -1,0 +1,111 @@
+//! The files that hold wait rules, as TOML. `waits/linux.toml` specifies them.
+
+use super::wait_class::{InterruptSource, WaitClass};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+
+/// The embedded files, in the order in which their rules are tried.
+pub(super) const EMBEDDED: [&str; 5] = [
+    include_str!("../../waits/kernel-threads.toml"),
+    include_str!("../../waits/runtimes.toml"),
+    include_str!("../../waits/linux.toml"),
+    include_str!("../../waits/windows.toml"),
+    include_str!("../../waits/frames.toml"),
+];
+
+/// A file of rules.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RuleFile {
+    #[serde(default)]
+    pub wait: Vec<Rule<WaitClass>>,
+    #[serde(default)]
+    pub interrupt: Vec<Rule<InterruptSource>>,
+    #[serde(default)]
+    pub frames: BTreeMap<FrameRole, Vec<String>>,
+}
+
+/// A rule as it is written.
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Rule<C> {
+    #[serde(alias = "source")]
+    pub class: C,
+    #[serde(default)]
+    pub any: Vec<String>,
+    #[serde(default)]
+    pub all: Vec<String>,
+    #[serde(default)]
+    pub leaf: Vec<String>,
+    #[serde(default)]
+    pub caller: Vec<String>,
+    #[serde(default)]
+    pub place: Vec<String>,
+    #[serde(default)]
+    pub generic: Vec<String>,
+    #[serde(default)]
+    pub pump: bool,
+    #[serde(default)]
+    pub unwanted: bool,
+}
+
+/// What a function on a stack means by itself.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum FrameRole {
+    /// It belongs to the tracer.
+    Tracer,
+    /// It belongs to the scheduler.
+    Scheduler,
+    /// It runs soft interrupts because the task itself re-enabled bottom halves.
+    SoftirqByTask,
+    /// An interrupt entered the kernel here: the frames that called it are a bystander's.
+    InterruptEntry,
+    /// It hands over a lock.
+    Unlock,
+    /// It ends a process.
+    Exit,
+    /// It is the outermost of a kernel thread's own functions.
+    KernelThread,
+}
+
+impl RuleFile {
+    pub fn parse(text: &str) -> Result<Self, RulesError> {
+        toml::from_str(text).map_err(|error| RulesError::new(text, &error))
+    }
+}
+
+/// A rule file that cannot be used: where, and what is expected there. *Why not what was found:*
+/// the user may have named a file by mistake, or to learn what is in it, and the error would show
+/// its contents.
+#[derive(Debug, thiserror::Error)]
+#[error("wait rules: line {line}, column {column}: {what}")]
+pub struct RulesError {
+    line: usize,
+    column: usize,
+    what: String,
+}
+
+impl RulesError {
+    fn new(text: &str, error: &toml::de::Error) -> Self {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+        let what = match error.message().rsplit_once("expected ") {
+            Some((_, expected)) => format!("expected {expected}"),
+            // Of the other messages, only this one quotes our field names rather than the file.
+            None if error.message().starts_with("missing field") => error.message().to_owned(),
+            None => error
+                .message()
+                .split(['`', '"', '\''])
+                .next()
+                .unwrap_or_default()
+                .trim_end()
+                .to_owned(),
+        };
+        Self {
+            line: before.matches('\n').count() + 1,
+            column: before[line_start..].chars().count() + 1,
+            what,
+        }
+    }
+}

@@ -1,0 +1,663 @@
+//! Tests of the embedded rules: stacks of real systems, and what they are.
+
+use super::*;
+
+/// What the rules make of a stack, leaf first; what stands behind `""` are frames of the
+/// program.
+fn wait_by(rules: &Rules, frames: &[&str]) -> Wait {
+    let kernel = frames.iter().position(|frame| frame.is_empty()).unwrap_or(frames.len());
+    let patterns: Vec<Vec<u16>> = frames
+        .iter()
+        .filter(|frame| !frame.is_empty())
+        .map(|frame| rules.patterns_matching(frame))
+        .collect();
+    let is_noise = |patterns: &&Vec<u16>| {
+        rules.roles(patterns).iter().any(|role| matches!(role, FrameRole::Scheduler))
+    };
+    let noise = patterns.iter().take(kernel).take_while(is_noise).count();
+    let mut matches = Matches::default();
+    patterns.iter().for_each(|patterns| matches.add(patterns));
+    let of_frame = |frame: usize| patterns.get(frame).map_or(&[][..], Vec::as_slice);
+    rules.wait(WaitStack { matches: &matches, kernel, noise, patterns: of_frame })
+}
+
+fn wait(frames: &[&str]) -> Wait {
+    static RULES: std::sync::LazyLock<Rules> = std::sync::LazyLock::new(Rules::default);
+    wait_by(&RULES, frames)
+}
+
+fn class(frames: &[&str]) -> (WaitClass, bool) {
+    let wait = wait(frames);
+    (wait.class, wait.pump)
+}
+
+#[test]
+fn stacks_have_the_classes_an_engineer_would_give_them() {
+    assert_eq!(class(&["schedule", "do_sys_poll", "__x64_sys_poll"]), (WaitClass::Idle, true));
+    assert_eq!(
+        class(&["futex_wait_queue", "futex_wait", "do_futex", "pthread_mutex_lock"]),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(
+        class(&["futex_wait", "do_futex", "std::sys::sync::mutex::futex::Mutex::lock_contended"]),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(
+        class(&["futex_wait", "do_futex", "pthread_cond_wait@@GLIBC_2.3.2"]),
+        (WaitClass::Condition, false)
+    );
+    assert_eq!(class(&["futex_wait", "do_futex", "main"]), (WaitClass::Condition, false));
+    assert_eq!(
+        class(&["rwsem_down_write_slowpath.isra.0", "down_write", "vm_mmap_pgoff"]),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(
+        class(&["io_schedule", "folio_wait_bit_common", "filemap_fault", "handle_mm_fault"]),
+        (WaitClass::Memory, false)
+    );
+    assert_eq!(
+        class(&["worker_thread", "kthread", "ret_from_fork"]),
+        (WaitClass::KernelIdle, false)
+    );
+}
+
+/// Stacks as they were recorded on Linux 6.18 (`tests/wait_places.rs` records them anew), and
+/// what they are in 5.10 and 6.1.
+#[test]
+fn regression_wait_places_have_their_classes() {
+    use WaitClass::*;
+    let cases: &[(WaitClass, bool, &[&str])] = &[
+        (Ipc, true, &["__schedule", "schedule", "anon_pipe_write", "vfs_write"]),
+        (Ipc, true, &["__schedule", "schedule", "pipe_wait_writable", "pipe_write", "vfs_write"]),
+        (Ipc, false, &["__schedule", "schedule", "anon_pipe_read", "vfs_read"]),
+        (Ipc, false, &["__schedule", "schedule", "wait_for_partner", "fifo_open", "vfs_open"]),
+        (
+            Ipc,
+            true,
+            &["schedule_timeout", "sock_alloc_send_pskb", "unix_stream_sendmsg", "__sys_sendto"],
+        ),
+        (
+            Ipc,
+            true,
+            &["schedule_timeout", "sock_alloc_send_pskb", "unix_dgram_sendmsg", "__sys_sendto"],
+        ),
+        (
+            Ipc,
+            true,
+            &["schedule_timeout", "unix_wait_for_peer", "unix_stream_connect", "__sys_connect"],
+        ),
+        (
+            Ipc,
+            false,
+            &[
+                "schedule_timeout",
+                "unix_stream_read_generic",
+                "unix_stream_recvmsg",
+                "sock_recvmsg",
+            ],
+        ),
+        (
+            Ipc,
+            false,
+            &[
+                "schedule_timeout",
+                "__skb_wait_for_more_packets",
+                "skb_recv_datagram",
+                "netlink_recvmsg",
+            ],
+        ),
+        (
+            Idle,
+            false,
+            &[
+                "schedule_timeout",
+                "__skb_wait_for_more_packets",
+                "skb_recv_datagram",
+                "unix_accept",
+            ],
+        ),
+        (
+            Idle,
+            false,
+            &["schedule_timeout", "inet_csk_accept", "inet_accept", "do_accept", "__sys_accept4"],
+        ),
+        (
+            Network,
+            true,
+            &["schedule_timeout", "wait_woken", "__inet_stream_connect", "inet_stream_connect"],
+        ),
+        (
+            Network,
+            true,
+            &["schedule_timeout", "wait_woken", "sk_stream_wait_memory", "tcp_sendmsg_locked"],
+        ),
+        (
+            Network,
+            false,
+            &[
+                "schedule_timeout",
+                "wait_woken",
+                "sk_wait_data",
+                "tcp_recvmsg_locked",
+                "tcp_recvmsg",
+            ],
+        ),
+        (
+            Network,
+            false,
+            &["schedule_timeout", "__skb_wait_for_more_packets", "__skb_recv_udp", "udp_recvmsg"],
+        ),
+        (Lock, true, &["__schedule", "schedule", "locks_lock_inode_wait", "__do_sys_flock"]),
+        (Lock, true, &["__schedule", "schedule", "fcntl_setlk", "do_fcntl", "__x64_sys_fcntl"]),
+        (Lock, true, &["schedule", "posix_lock_inode_wait", "do_lock_file_wait", "fcntl_setlk"]),
+        (Condition, false, &["schedule_hrtimeout_range_clock", "__do_semtimedop", "do_semtimedop"]),
+        (Ipc, false, &["__schedule", "schedule", "do_msgrcv", "do_syscall_64"]),
+        (Ipc, true, &["__schedule", "schedule", "do_msgsnd", "do_syscall_64"]),
+        (Ipc, true, &["schedule_hrtimeout_range_clock", "wq_sleep", "do_mq_timedsend"]),
+        (
+            Memory,
+            true,
+            &["__schedule", "schedule", "handle_userfault", "__handle_mm_fault", "exc_page_fault"],
+        ),
+        (Idle, false, &["__schedule", "schedule", "userfaultfd_read_iter", "vfs_read"]),
+        (
+            FileSystem,
+            true,
+            &["schedule", "request_wait_answer", "__fuse_simple_request", "fuse_lookup_name"],
+        ),
+        (
+            Idle,
+            false,
+            &["schedule", "fuse_dev_do_read", "fuse_dev_read", "vfs_read", "", "fuse_session_loop"],
+        ),
+        (
+            FileSystem,
+            true,
+            &["schedule", "rpc_wait_bit_killable", "__wait_on_bit", "nfs4_do_call_sync"],
+        ),
+        (
+            FileSystem,
+            true,
+            &[
+                "io_schedule",
+                "folio_wait_bit_common",
+                "filemap_get_pages",
+                "filemap_read",
+                "fuse_file_read_iter",
+            ],
+        ),
+        (
+            BlockIo,
+            true,
+            &[
+                "io_schedule",
+                "folio_wait_bit_common",
+                "filemap_get_pages",
+                "filemap_read",
+                "",
+                "fuse_session_loop",
+            ],
+        ),
+        (
+            Ipc,
+            true,
+            &[
+                "schedule",
+                "fanotify_handle_event",
+                "fsnotify",
+                "__fsnotify_parent",
+                "do_dentry_open",
+            ],
+        ),
+        (
+            Memory,
+            true,
+            &[
+                "schedule_timeout_killable",
+                "__mem_cgroup_handle_over_high",
+                "exit_to_user_mode_loop",
+            ],
+        ),
+        (
+            Memory,
+            true,
+            &[
+                "schedule_timeout",
+                "io_schedule_timeout",
+                "balance_dirty_pages",
+                "generic_perform_write",
+                "ext4_file_write_iter",
+            ],
+        ),
+        (
+            KernelWork,
+            false,
+            &[
+                "schedule_timeout",
+                "__wait_for_common",
+                "wait_for_completion",
+                "__flush_work",
+                "tty_buffer_flush_work",
+            ],
+        ),
+        (
+            KernelWork,
+            false,
+            &[
+                "schedule_timeout",
+                "wait_for_completion_state",
+                "__wait_rcu_gp",
+                "synchronize_rcu",
+                "membarrier",
+            ],
+        ),
+        (
+            Process,
+            false,
+            &[
+                "schedule_timeout",
+                "__wait_for_common",
+                "wait_for_completion_state",
+                "kernel_clone",
+                "__x64_sys_vfork",
+            ],
+        ),
+        (
+            Device,
+            false,
+            &[
+                "schedule",
+                "tell_host",
+                "virtballoon_free_page_report",
+                "page_reporting_process",
+                "worker_thread",
+                "kthread",
+            ],
+        ),
+        (
+            Device,
+            false,
+            &[
+                "schedule_timeout",
+                "dma_fence_default_wait",
+                "dma_fence_wait_timeout",
+                "drm_syncobj_array_wait_timeout",
+            ],
+        ),
+        (KernelIdle, false, &["schedule", "worker_thread", "kthread", "ret_from_fork"]),
+        (KernelIdle, false, &["schedule", "a_thread_of_some_module", "kthread", "ret_from_fork"]),
+        (
+            Timer,
+            false,
+            &["schedule_timeout", "schedule_timeout_uninterruptible", "msleep", "nothing_known"],
+        ),
+    ];
+    for (class, unwanted, stack) in cases {
+        let found = wait(stack);
+        assert_eq!((found.class, found.unwanted), (*class, *unwanted), "{stack:?}");
+    }
+}
+
+#[test]
+fn the_documented_wait_places_have_their_classes() {
+    let docs = include_str!("../../../../../docs/wait-classes.md");
+    let table = docs
+        .split("<!-- wait places -->")
+        .nth(1)
+        .and_then(|rest| rest.split("<!-- end -->").next())
+        .expect("the table");
+    let mut documented = 0;
+    for row in table.lines().filter(|row| row.starts_with("| `")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let (class, places) =
+            (cells[1].trim_start_matches('`').split('`').next().expect("a class"), cells[2]);
+        for place in places.split('`').map(str::trim).filter(|place| !place.is_empty()) {
+            let found = wait(&["__schedule", "schedule", place]);
+            assert_eq!(found.class.name(), class, "{place}");
+            assert_eq!(found.pump, cells[1].contains("pump"), "{place}: an event loop");
+            assert!(!cells[1].contains("unwanted") || found.unwanted, "{place}: unwanted");
+            documented += 1;
+        }
+    }
+    assert!(documented > 100, "{documented} places");
+}
+
+#[test]
+fn regression_the_innermost_place_decides() {
+    use WaitClass::*;
+    let below_ext4 = |inner: &[&str]| {
+        class(
+            &[
+                inner,
+                &["ext4_map_blocks", "ext4_da_write_begin", "ext4_file_write_iter", "vfs_write"],
+            ]
+            .concat(),
+        )
+        .0
+    };
+    assert_eq!(
+        below_ext4(&["schedule_preempt_disabled", "rwsem_down_write_slowpath", "down_write"]),
+        Lock
+    );
+    assert_eq!(
+        below_ext4(&[
+            "schedule_timeout",
+            "reclaim_throttle",
+            "shrink_node",
+            "__alloc_pages_slowpath.constprop.0"
+        ]),
+        Memory
+    );
+    assert_eq!(below_ext4(&["io_schedule", "blk_mq_get_tag", "submit_bio_noacct"]), BlockIo);
+    assert_eq!(
+        below_ext4(&["io_schedule", "bit_wait_io", "__wait_on_bit", "ext4_read_bh"]),
+        BlockIo
+    );
+    assert_eq!(below_ext4(&["schedule", "start_this_handle", "jbd2__journal_start"]), FileSystem);
+    assert_eq!(below_ext4(&["schedule", "a_wait_nobody_knows"]), FileSystem);
+    let fault = [
+        "filemap_fault",
+        "__do_fault",
+        "handle_mm_fault",
+        "exc_page_fault",
+        "asm_exc_page_fault",
+        "vfs_read",
+    ];
+    assert_eq!(
+        class(
+            &[&["io_schedule", "folio_wait_bit_common", "__folio_lock_or_retry"], &fault[..]]
+                .concat()
+        )
+        .0,
+        Memory
+    );
+    // A worker that works is not at rest, whatever its work waits for.
+    assert_eq!(
+        class(&[
+            "schedule",
+            "wb_wait_for_completion",
+            "process_one_work",
+            "worker_thread",
+            "kthread"
+        ])
+        .0,
+        FileSystem
+    );
+    // Names of the program mean nothing about the kernel.
+    assert_eq!(
+        class(&["schedule", "do_sys_poll", "", "fuse_loop", "tcp_server", "ext4_reader"]),
+        (Idle, true)
+    );
+    assert_eq!(class(&["schedule", "a_wait_nobody_knows", "", "nfs_main", "msleep"]).0, Unknown);
+}
+
+/// A wait in user space: the kernel's frames of a futex wait, then the program's, leaf first.
+fn futex_class(frames: &[&str]) -> (WaitClass, bool) {
+    let futex = [
+        "futex_do_wait",
+        "__futex_wait",
+        "futex_wait",
+        "do_futex",
+        "__x64_sys_futex",
+        "do_syscall_64",
+        "entry_SYSCALL_64_after_hwframe",
+        "",
+    ];
+    class(&[&futex[..], frames].concat())
+}
+
+#[test]
+fn waits_of_language_runtimes_have_their_classes() {
+    let condvar = |frames: &[&str]| {
+        futex_class(
+            &[&["__futex_abstimed_wait_common", "pthread_cond_timedwait@@GLIBC_2.3.2"], frames]
+                .concat(),
+        )
+    };
+    // CPython.
+    assert_eq!(
+        condvar(&["take_gil", "PyEval_RestoreThread", "os_read", "_PyEval_EvalFrameDefault"]),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(
+        condvar(&["PyEval_RestoreThread.localalias", "time_sleep"]),
+        (WaitClass::Lock, false)
+    );
+    let semaphore = [
+        "__futex_abstimed_wait_common",
+        "sem_clockwait@GLIBC_2.30",
+        "PyThread_acquire_lock_timed",
+        "lock_PyThread_acquire_lock",
+    ];
+    assert_eq!(
+        futex_class(&semaphore),
+        (WaitClass::Condition, false),
+        "a Lock, a Queue, a Condition"
+    );
+    // HotSpot.
+    assert_eq!(
+        condvar(&["ObjectMonitor::EnterI", "ObjectMonitor::enter", "ObjectSynchronizer::enter"]),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(
+        condvar(&[
+            "os::PlatformEvent::park",
+            "ObjectMonitor::wait",
+            "ObjectSynchronizer::wait",
+            "JVM_MonitorWait"
+        ]),
+        (WaitClass::Ipc, false)
+    );
+    assert_eq!(
+        condvar(&["ObjectMonitor::ReenterI", "ObjectMonitor::wait", "JVM_MonitorWait"]),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(condvar(&["Parker::park", "Unsafe_Park"]), (WaitClass::Condition, false));
+    let park = [
+        "Unsafe_Park",
+        "jdk.internal.misc.Unsafe.park",
+        "java.util.concurrent.locks.LockSupport.park",
+    ];
+    let locks = |last: &str| condvar(&[&park[..], &[last]].concat());
+    assert_eq!(
+        locks("void java.util.concurrent.locks.ReentrantLock.lock()"),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(
+        locks("java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await"),
+        (WaitClass::Ipc, false)
+    );
+    // Go, as recorded with 1.26.
+    let rest = [
+        "runtime.futex.abi0",
+        "runtime.notesleep",
+        "runtime.stopm",
+        "runtime.findRunnable",
+        "runtime.schedule",
+        "runtime.park_m",
+        "runtime.mcall",
+    ];
+    assert_eq!(futex_class(&rest), (WaitClass::Idle, false));
+    assert_eq!(
+        futex_class(&[
+            "runtime.futex.abi0",
+            "runtime.futexsleep",
+            "runtime.lock2",
+            "runtime.gcStart"
+        ]),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(
+        futex_class(&[
+            "runtime.futex.abi0",
+            "runtime.notesleep",
+            "runtime.stoplockedm",
+            "runtime.schedule"
+        ]),
+        (WaitClass::Condition, false)
+    );
+    let netpoll = [
+        "do_epoll_wait",
+        "do_compat_epoll_pwait.part.0",
+        "runtime.netpoll",
+        "runtime.findRunnable",
+        "runtime.schedule",
+    ];
+    assert_eq!(
+        class(&netpoll),
+        (WaitClass::Idle, false),
+        "whoever rests polls the network: that makes it no event loop"
+    );
+    assert_eq!(
+        class(&["do_nanosleep", "hrtimer_nanosleep", "runtime.usleep.abi0", "runtime.runqgrab"]),
+        (WaitClass::Timer, false)
+    );
+}
+
+#[test]
+fn functions_that_hand_over_a_lock_are_known() {
+    let rules = Rules::default();
+    let unlocks = |name: &str| rules.roles(&rules.patterns_matching(name)) == [FrameRole::Unlock];
+    for name in [
+        "drop_gil",
+        "PyEval_SaveThread",
+        "_PyMutex_Unlock",
+        "ObjectMonitor::exit",
+        "ObjectMonitor::ExitEpilog",
+        "InterpreterRuntime::monitorexit",
+        "void java.util.concurrent.locks.ReentrantLock.unlock()",
+        "internal/sync.(*Mutex).Unlock",
+        "runtime.unlock2",
+        "__lll_lock_wake_private",
+    ] {
+        assert!(unlocks(name), "{name}");
+    }
+    for name in [
+        "pthread_cond_signal@@GLIBC_2.3.2",
+        "PyThread_release_lock",
+        "ObjectMonitor::notify",
+        "runtime.notewakeup",
+    ] {
+        assert!(!unlocks(name), "{name}");
+    }
+    assert_eq!(class(&["nothing_known"]), (WaitClass::Unknown, false));
+}
+
+#[test]
+fn stacks_of_windows_have_theirs() {
+    // Without the scheduler's own functions, as stacks are read.
+    assert_eq!(
+        class(&["ExAcquirePushLockExclusiveEx", "MiCommitVadCfgBits", "VirtualAlloc"]),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(
+        class(&[
+            "ExpWaitForResource",
+            "ExAcquireResourceExclusiveLite",
+            "NtfsAcquireVcb",
+            "WriteFile"
+        ]),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(
+        class(&[
+            "NtWaitForAlertByThreadId",
+            "RtlpWaitOnCriticalSection",
+            "RtlEnterCriticalSection"
+        ]),
+        (WaitClass::Lock, false)
+    );
+    assert_eq!(
+        class(&["NtWaitForAlertByThreadId", "RtlSleepConditionVariableSRW"]),
+        (WaitClass::Condition, false)
+    );
+    assert_eq!(
+        class(&["xxxRealSleepThread", "xxxSleepThread2", "NtUserGetMessage"]),
+        (WaitClass::Idle, true)
+    );
+    assert_eq!(
+        class(&["xxxRealSleepThread", "xxxInterSendMsgEx", "NtUserMessageCall"]),
+        (WaitClass::Ipc, false)
+    );
+    assert_eq!(class(&["IoRemoveIoCompletion", "NtRemoveIoCompletion"]), (WaitClass::Idle, true));
+    assert_eq!(
+        class(&["ExpWorkerThread", "PspSystemThreadStartup"]),
+        (WaitClass::KernelIdle, false)
+    );
+    assert_eq!(
+        class(&["AlpcpSignalAndWait", "AlpcpReceiveSynchronousReply"]),
+        (WaitClass::Ipc, false)
+    );
+    assert_eq!(
+        class(&["MiWaitForInPageComplete", "MiIssueHardFault", "MmAccessFault", "KiPageFault"]),
+        (WaitClass::Memory, false)
+    );
+    assert_eq!(class(&["NtfsWaitForIo", "NtfsCommonWrite"]), (WaitClass::FileSystem, false));
+    assert_eq!(class(&["NtDelayExecution", "SleepEx"]), (WaitClass::Timer, false));
+    assert_eq!(class(&["KiSchedulerApc", "KiDeliverApc"]), (WaitClass::Stopped, false));
+    // A window procedure that was called from a message loop and waits for something else is no
+    // message loop.
+    assert_eq!(
+        class(&["NtWaitForSingleObject", "KeUserModeCallback", "NtUserGetMessage"]),
+        (WaitClass::Condition, false)
+    );
+}
+
+#[test]
+fn windows_reasons_classify_what_stacks_do_not() {
+    let name = |number| unhitch_model::WaitReason::new(number, false).name();
+    assert_eq!(
+        [name(28), name(27), name(15), name(4)],
+        ["WrPushLock", "WrResource", "WrQueue", "DelayExecution"]
+    );
+    assert_eq!(
+        [28, 27, 15, 4, 6].map(WaitClass::of_reason),
+        [
+            WaitClass::Lock,
+            WaitClass::Lock,
+            WaitClass::KernelIdle,
+            WaitClass::Timer,
+            WaitClass::Unknown
+        ]
+    );
+}
+
+#[test]
+fn regression_dots_of_a_language_are_part_of_the_name() {
+    let rules = Rules::default();
+    assert_eq!(rules.roles(&rules.patterns_matching("sync.(*Mutex).Unlock")), [FrameRole::Unlock]);
+}
+
+#[test]
+fn a_users_rule_comes_first() {
+    let rules =
+        Rules::with_user_rules("[[wait]]\nclass = \"lock\"\nany = [\"my_lock\"]\n").expect("valid");
+    assert_eq!(wait_by(&rules, &["do_sys_poll", "", "my_lock"]).class, WaitClass::Lock);
+    assert!(Rules::with_user_rules("[[wait]]\nclass = \"nonsense\"\n").is_err());
+}
+
+#[test]
+fn an_error_repeats_nothing_of_the_file() {
+    let texts = [
+        "root:secret:19000:0:99999:7:::\n",
+        "[[wait]]\nclass = \"secret\"\n",
+        "secret = 1\n",
+        "\"secret, expected more\" = 1\n",
+        "[[wait]]\nclass = \"lock\"\nany = \"secret\"\n",
+        "[[wait]]\nclass = \"lock\"\nsecret = 1\n",
+        "[secret]\n[secret]\n",
+        "secret\u{1}\n",
+    ];
+    for text in texts {
+        let Err(error) = Rules::with_user_rules(text) else { panic!("{text}") };
+        let error = error.to_string();
+        assert!(
+            !error.contains("secret") && error.contains("line ") && error.contains("column "),
+            "{text}: {error}"
+        );
+        println!("{error}");
+    }
+    let error =
+        Rules::with_user_rules("[[wait]]\nclass = \"lock\"\nany = 5\n").err().unwrap().to_string();
+    assert_eq!(error, "wait rules: line 3, column 7: expected a sequence");
+}

@@ -1,0 +1,58 @@
+//! Where lost events hide what threads did.
+
+use unhitch_model::{Trace, Window};
+
+/// Where events are missing. Only a loss on its own CPU hides a running thread; a loss on any CPU
+/// hides every other thread, because it may have run there.
+pub(super) struct Losses {
+    any_cpu: Vec<Window>,
+    by_cpu: Vec<Vec<Window>>,
+}
+
+impl Losses {
+    pub fn new(trace: &Trace) -> Self {
+        let mut by_cpu: Vec<Vec<Window>> = Vec::new();
+        for loss in &trace.losses {
+            let cpu = usize::from(loss.cpu);
+            if by_cpu.len() <= cpu {
+                by_cpu.resize(cpu + 1, Vec::new());
+            }
+            by_cpu[cpu].push(loss.window);
+        }
+        Self {
+            any_cpu: disjoint(trace.losses.iter().map(|loss| loss.window).collect()),
+            by_cpu: by_cpu.into_iter().map(disjoint).collect(),
+        }
+    }
+
+    /// The losses inside `window`, clipped to it, in order and disjoint.
+    pub fn hiding(
+        &self,
+        own_cpu: Option<u16>,
+        window: Window,
+    ) -> impl Iterator<Item = Window> + '_ {
+        let list = match own_cpu {
+            Some(cpu) => self.by_cpu.get(usize::from(cpu)).map_or(&[][..], Vec::as_slice),
+            None => &self.any_cpu,
+        };
+        let first = list.partition_point(|loss| loss.end <= window.start);
+        list[first..]
+            .iter()
+            .take_while(move |loss| loss.start < window.end)
+            .map(move |loss| loss.intersect(window))
+            .filter(|w| !w.is_empty())
+    }
+}
+
+/// Sorts windows, and joins those that touch.
+fn disjoint(mut windows: Vec<Window>) -> Vec<Window> {
+    windows.sort_unstable();
+    let mut joined: Vec<Window> = Vec::new();
+    for window in windows {
+        match joined.last_mut() {
+            Some(last) if window.start <= last.end => last.end = last.end.max(window.end),
+            _ => joined.push(window),
+        }
+    }
+    joined
+}

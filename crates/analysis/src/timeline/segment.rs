@@ -1,0 +1,41 @@
+//! One thread's time in one state.
+
+use unhitch_model::{StackId, TaskState, Trace, Window};
+
+/// What a thread was doing in a [`Segment`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// On a CPU.
+    Ran,
+    /// Ready to run, but without a CPU: woken, or preempted.
+    Runnable {
+        /// True if it was taken off the CPU, false if it was woken.
+        preempted: bool,
+    },
+    /// Waiting for something other than a CPU.
+    Sleeping(TaskState),
+    /// Hidden by lost records or by the edge of the recording.
+    Unknown,
+}
+
+/// An interval of one thread's time in one state.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Segment {
+    /// When.
+    pub window: Window,
+    /// The state.
+    pub state: State,
+    /// The switch that took it off the CPU, whose stack is the wait stack (Runnable, Sleeping).
+    pub out: Option<usize>,
+    /// The wake-up that ended the sleep (Sleeping) or began the wait for a CPU (Runnable).
+    pub wake: Option<usize>,
+    /// The switch that put it on a CPU: at the end of Runnable, at the start of Ran.
+    pub back: Option<usize>,
+}
+
+impl Segment {
+    /// The wait stack, empty when none was recorded.
+    pub fn wait_stack(&self, trace: &Trace) -> StackId {
+        self.out.and_then(|out| trace.switches.stack.get(out)).copied().unwrap_or_default()
+    }
+}
