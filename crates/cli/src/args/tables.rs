@@ -4,7 +4,7 @@ use super::{ReadingArgs, RulesArgs, TraceArgs, WindowArgs};
 use clap::Args as ClapArgs;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use std::path::PathBuf;
-use unhitch_analysis::table;
+use unhitch_analysis::{StackKind, table};
 
 #[derive(ClapArgs, Debug)]
 pub struct TableArgs {
@@ -63,10 +63,10 @@ pub struct ButterflyArgs {
     /// Which stacks to use: wait (counts the time waited), wake (the waits that the wake-ups ended)
     /// or sample (CPU time)
     #[arg(long, value_name = "wait|wake|sample", default_value = "wait", value_parser = parse_of)]
-    pub of: table::Of,
+    pub of: StackKind,
     /// What each line stands for: a function, module or file
     #[arg(long, value_name = "function|module|file", default_value = "function", value_parser = parse_level)]
-    pub by: table::Level,
+    pub by: table::GroupBy,
     /// Use only matching waits, wakes or samples: an expression over that table's columns, as in
     /// `unhitch table`
     #[arg(long = "where", value_name = "EXPR")]
@@ -90,15 +90,15 @@ fn table_parser() -> impl TypedValueParser<Value = table::Name> {
         .try_map(|word| table::Name::of_word(&word).ok_or("no such table"))
 }
 
-fn parse_of(text: &str) -> Result<table::Of, String> {
-    [table::Of::Wait, table::Of::Wake, table::Of::Sample]
+fn parse_of(text: &str) -> Result<StackKind, String> {
+    [StackKind::Wait, StackKind::Wake, StackKind::Sample]
         .into_iter()
         .find(|of| of.word() == text)
         .ok_or_else(|| "write wait, wake or sample".to_owned())
 }
 
-fn parse_level(text: &str) -> Result<table::Level, String> {
-    let levels = [table::Level::Function, table::Level::Module, table::Level::File];
+fn parse_level(text: &str) -> Result<table::GroupBy, String> {
+    let levels = [table::GroupBy::Function, table::GroupBy::Module, table::GroupBy::File];
     levels
         .into_iter()
         .find(|level| level.word() == text)
