@@ -6,7 +6,7 @@
 //! longest wait, and lets each absorb its small neighbours, so that it stays readable and still
 //! sums exactly.
 
-use super::{Cause, Explanation, Hop, Piece};
+use super::explanation::{Cause, Explanation, Hop, Piece};
 use crate::timeline::State;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -6,12 +6,16 @@
 //! and their ends strictly decrease, so it ends, and the pieces sum to the window.
 
 mod chain;
+mod explanation;
+mod occupants;
 mod operations;
 mod partition;
 pub mod throttling;
 mod wait_class;
 
 pub use chain::{ChainLink, LinkState};
+pub use explanation::{Cause, Explanation, Hop, Piece};
+pub use occupants::occupants;
 pub use operations::{Operation, operations};
 pub use partition::{Share, What, partition};
 pub use wait_class::class_of;
@@ -23,110 +27,6 @@ use crate::stacks::{InterruptSource, WaitClass};
 use crate::timeline::{Segment, State};
 use operations::{LOOK_NS, woke_someone};
 use unhitch_model::{StackId, ThreadId, Window};
-
-/// What a piece of time went to.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Cause {
-    /// The piece's thread was on a CPU.
-    Ran,
-    /// The piece's thread wanted a CPU.
-    WaitedForCpu,
-    /// It slept until a time it had set itself.
-    Timer,
-    /// It waited for something that did not come before its own timeout.
-    Timeout,
-    /// It waited for a block device or a file system.
-    Io,
-    /// It waited for memory.
-    Memory,
-    /// It waited for a message from outside the trace: network, another machine, a user.
-    Message,
-    /// It was stopped.
-    Stopped,
-    /// It slept, and who woke it is not known.
-    UnknownWaker,
-    /// What it did is not known.
-    Lost,
-}
-
-/// One wait on the way from the victim to the cause: `sleeper` slept until `by` woke it.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Hop {
-    /// Who slept.
-    pub sleeper: ThreadId,
-    /// The part of the sleep that is being explained.
-    pub window: Window,
-    /// The whole sleep, as far as the recording goes.
-    pub slept: Window,
-    /// What it waited for.
-    pub class: WaitClass,
-    /// Where it waited.
-    pub wait_stack: StackId,
-    /// The kernel lock that it waited for, by its address (kernel avma), where the kernel reported
-    /// that.
-    pub lock_avma: Option<u64>,
-    /// How often it woke by its own timer meanwhile, only to look whether it could go on.
-    pub looks: u32,
-    /// The wake-up, as an index into the wakings; none when the lock word named the owner instead.
-    pub wake: Option<usize>,
-    /// In which context the wake-up was issued.
-    pub source: WakeSource,
-    /// Who woke it, or owned the lock.
-    pub by: ThreadId,
-    /// The hop that led here; none when the sleeper is the victim.
-    pub parent: Option<u32>,
-    /// 1 for the victim's own waits, one more for each hop.
-    pub depth: u32,
-}
-
-/// A stretch of the window with its cause. Pieces do not overlap and leave no gap.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Piece {
-    /// From when to when.
-    pub window: Window,
-    /// What it went to.
-    pub cause: Cause,
-    /// The thread whose doing it was.
-    pub thread: ThreadId,
-    /// The hop that led to that thread; none for the victim itself.
-    pub hop: Option<u32>,
-    /// The thread's own segment (clipped), with its stack and wake-up.
-    pub segment: Segment,
-}
-
-/// A window of one thread's time, explained.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Explanation {
-    /// Whose time.
-    pub victim: ThreadId,
-    /// Which time, clipped to the thread's life.
-    pub window: Window,
-    /// The partition, in order of time.
-    pub pieces: Vec<Piece>,
-    /// The waits that were followed.
-    pub hops: Vec<Hop>,
-}
-
-impl Hop {
-    /// True when more than the sleep is explained by it: who had the lock before the sleeper came
-    /// to its queue is concluded.
-    pub fn is_queued(&self) -> bool {
-        self.window.start < self.slept.start
-    }
-
-    /// True when the sleeper looked by its own timer now and then: who it waited for until then is
-    /// concluded from who let it go on.
-    pub fn is_timed(&self) -> bool {
-        self.looks > 0
-    }
-}
-
-impl Explanation {
-    /// The hop that led to a piece.
-    pub fn hop_of(&self, piece: &Piece) -> Option<&Hop> {
-        piece.hop.and_then(|hop| self.hops.get(hop as usize))
-    }
-}
 
 /// Explains what kept `victim` inside `window`.
 pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Explanation {
@@ -419,18 +319,6 @@ fn terminal(analysis: &Analysis<'_>, segment: &Segment) -> Cause {
             }
         }
     }
-}
-
-/// Who had the CPU for which a runnable piece waited, and when, in order; nobody known where
-/// that CPU is not.
-pub fn occupants(
-    analysis: &Analysis<'_>,
-    piece: &Piece,
-) -> impl Iterator<Item = (Option<ThreadId>, Window)> {
-    let (cpu, window) = (analysis.cpu_of(&piece.segment), piece.window);
-    let known =
-        cpu.into_iter().flat_map(move |cpu| analysis.cpus.occupancy(analysis.trace, cpu, window));
-    known.map(|had| (had.thread, had.window)).chain(cpu.is_none().then_some((None, window)))
 }
 
 fn unseen(thread: ThreadId, window: Window, hop: Option<u32>) -> Piece {

@@ -1,7 +1,8 @@
 //! Where a stall's time went, summed by cause and by who was responsible. Every number in an answer
 //! comes from here.
 
-use super::{Cause, Explanation, Piece, occupants};
+use super::explanation::{Cause, Explanation, Piece};
+use super::occupants::occupants;
 use crate::Analysis;
 use crate::stacks::WaitClass;
 use rustc_hash::FxHashMap;

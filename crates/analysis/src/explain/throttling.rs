@@ -4,7 +4,7 @@
 //! read now and then while recording). A quota is blamed for a wait only where the counters around
 //! it say that the group was throttled for at least half as long.
 
-use super::{Cause, Explanation};
+use super::explanation::{Cause, Explanation};
 use crate::Analysis;
 use crate::wording::units;
 use rustc_hash::FxHashMap;

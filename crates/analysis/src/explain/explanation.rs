@@ -1,0 +1,109 @@
+//! An explanation: the pieces of a window by cause, and the hops that lead to them.
+
+use crate::stacks::{WaitClass, WakeSource};
+use crate::timeline::Segment;
+use unhitch_model::{StackId, ThreadId, Window};
+
+/// What a piece of time went to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Cause {
+    /// The piece's thread was on a CPU.
+    Ran,
+    /// The piece's thread wanted a CPU.
+    WaitedForCpu,
+    /// It slept until a time it had set itself.
+    Timer,
+    /// It waited for something that did not come before its own timeout.
+    Timeout,
+    /// It waited for a block device or a file system.
+    Io,
+    /// It waited for memory.
+    Memory,
+    /// It waited for a message from outside the trace: network, another machine, a user.
+    Message,
+    /// It was stopped.
+    Stopped,
+    /// It slept, and who woke it is not known.
+    UnknownWaker,
+    /// What it did is not known.
+    Lost,
+}
+
+/// One wait on the way from the victim to the cause: `sleeper` slept until `by` woke it.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Hop {
+    /// Who slept.
+    pub sleeper: ThreadId,
+    /// The part of the sleep that is being explained.
+    pub window: Window,
+    /// The whole sleep, as far as the recording goes.
+    pub slept: Window,
+    /// What it waited for.
+    pub class: WaitClass,
+    /// Where it waited.
+    pub wait_stack: StackId,
+    /// The kernel lock that it waited for, by its address (kernel avma), where the kernel reported
+    /// that.
+    pub lock_avma: Option<u64>,
+    /// How often it woke by its own timer meanwhile, only to look whether it could go on.
+    pub looks: u32,
+    /// The wake-up, as an index into the wakings; none when the lock word named the owner instead.
+    pub wake: Option<usize>,
+    /// In which context the wake-up was issued.
+    pub source: WakeSource,
+    /// Who woke it, or owned the lock.
+    pub by: ThreadId,
+    /// The hop that led here; none when the sleeper is the victim.
+    pub parent: Option<u32>,
+    /// 1 for the victim's own waits, one more for each hop.
+    pub depth: u32,
+}
+
+/// A stretch of the window with its cause. Pieces do not overlap and leave no gap.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Piece {
+    /// From when to when.
+    pub window: Window,
+    /// What it went to.
+    pub cause: Cause,
+    /// The thread whose doing it was.
+    pub thread: ThreadId,
+    /// The hop that led to that thread; none for the victim itself.
+    pub hop: Option<u32>,
+    /// The thread's own segment (clipped), with its stack and wake-up.
+    pub segment: Segment,
+}
+
+/// A window of one thread's time, explained.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Explanation {
+    /// Whose time.
+    pub victim: ThreadId,
+    /// Which time, clipped to the thread's life.
+    pub window: Window,
+    /// The partition, in order of time.
+    pub pieces: Vec<Piece>,
+    /// The waits that were followed.
+    pub hops: Vec<Hop>,
+}
+
+impl Hop {
+    /// True when more than the sleep is explained by it: who had the lock before the sleeper came
+    /// to its queue is concluded.
+    pub fn is_queued(&self) -> bool {
+        self.window.start < self.slept.start
+    }
+
+    /// True when the sleeper looked by its own timer now and then: who it waited for until then is
+    /// concluded from who let it go on.
+    pub fn is_timed(&self) -> bool {
+        self.looks > 0
+    }
+}
+
+impl Explanation {
+    /// The hop that led to a piece.
+    pub fn hop_of(&self, piece: &Piece) -> Option<&Hop> {
+        piece.hop.and_then(|hop| self.hops.get(hop as usize))
+    }
+}
