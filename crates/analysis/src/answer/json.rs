@@ -1,6 +1,7 @@
 //! The answer as JSON: a contract. Fields may be added, never changed or removed.
 
 use super::spans_json::{SentenceJson, sentences};
+use super::thread_json::{ThreadJson, thread_json};
 use super::waker_vs_holder::WakerVsHolder;
 use crate::diagnose::Stall;
 use crate::explain::{ChainLink, LinkState, class_of, partition};
@@ -25,7 +26,7 @@ pub struct Why {
 #[derive(Serialize, Debug)]
 struct TraceJson {
     file: String,
-    /// What times in text and of `--from` and `--to` count from, on the same clock as all `…_ns`.
+    /// The origin of times in text and of `--from` and `--to`, on the same clock as all `…_ns`.
     origin_ns: u64,
     start_ns: u64,
     duration_ns: u64,
@@ -35,14 +36,6 @@ struct TraceJson {
     samples: usize,
     lost: u64,
     warnings: Vec<String>,
-}
-
-#[derive(Serialize, Debug)]
-pub(super) struct ThreadJson {
-    pid: u32,
-    tid: u32,
-    process: String,
-    thread: String,
 }
 
 #[derive(Serialize, Debug)]
@@ -71,9 +64,9 @@ struct CauseJson {
     function: String,
     evidence: &'static str,
     evidence_words: String,
-    /// Where the victim's last waker is not the holder of its lock: both.
+    /// The victim's last waker and the holder of its lock, if they differ.
     readings: Option<ReadingsJson>,
-    /// The quota that kept the victim, or who held it up, from CPUs for most of it.
+    /// The quota that throttled the victim, or the thread that held it up, for most of the stall.
     throttling: Option<ThrottlingJson>,
 }
 
@@ -81,7 +74,7 @@ struct CauseJson {
 struct ThrottlingJson {
     group: String,
     hierarchy: String,
-    /// Null where the limit was lifted meanwhile.
+    /// Null if the limit was lifted meanwhile.
     quota_ns: Option<u64>,
     period_ns: u64,
     /// Periods in which the group wanted to run, and those of them in which it used up its quota.
@@ -107,9 +100,9 @@ struct ReadingsJson {
 struct ReadingJson {
     #[serde(flatten)]
     thread: ThreadJson,
-    /// For how much of the stall it had the lock.
+    /// How much of the stall it held the lock.
     held_ns: u64,
-    /// When it let it go; null where the recording ends first.
+    /// When it released the lock; null if the recording ends first.
     at_ns: Option<u64>,
     stack: Vec<String>,
     evidence: &'static str,
@@ -350,19 +343,9 @@ fn names(trace: &Trace, frames: &[FrameId]) -> Vec<String> {
     names
 }
 
-pub(super) fn thread_json(analysis: &Analysis<'_>, thread: ThreadId, at: Time) -> ThreadJson {
-    let trace = analysis.trace;
-    ThreadJson {
-        pid: trace.threads.process_of(thread).pid,
-        tid: trace.threads.get(thread).tid,
-        process: trace.process_name(thread, at).to_owned(),
-        thread: trace.thread_name(thread, at).to_owned(),
-    }
-}
-
 impl Stall {
-    /// How many times the victim was woken from its main operation (or from any wait that was
-    /// followed), and how many times in vain.
+    /// How often the victim was woken from its main operation (or from any wait that was followed),
+    /// and how often in vain.
     pub fn figures(&self, analysis: &Analysis<'_>) -> (usize, usize) {
         match &self.finding.operation {
             Some(operation) => (operation.wakes.len(), operation.wakes_in_vain()),

@@ -8,6 +8,7 @@ mod proofs;
 mod spans_json;
 mod svg;
 mod text;
+mod thread_json;
 mod waker_vs_holder;
 mod words;
 

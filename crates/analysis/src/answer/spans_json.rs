@@ -1,7 +1,7 @@
-//! The sentences of an answer as JSON, in their parts.
+//! The sentences of an answer as JSON, span by span.
 
 use super::clauses::{ClauseKind, clauses};
-use super::json::{ThreadJson, thread_json};
+use super::thread_json::{ThreadJson, thread_json};
 use crate::Analysis;
 use crate::diagnose::Stall;
 use crate::wording::{Span, Subject};
@@ -13,18 +13,18 @@ use unhitch_model::ThreadId;
 pub(super) struct SentenceJson {
     /// `headline`, `story`, `cause`, `machine`, `input`, `evidence` or `remedy`.
     kind: &'static str,
-    /// Their texts, joined, are the sentence.
+    /// The sentence is their texts joined.
     spans: Vec<SpanJson>,
 }
 
-/// A part of a sentence; at most one of the fields besides its text is there.
+/// A part of a sentence, with at most one field besides its text.
 #[derive(Serialize, Debug, Default)]
 struct SpanJson {
     text: String,
     /// The thread that it names.
     #[serde(skip_serializing_if = "Option::is_none")]
     thread: Option<ThreadJson>,
-    /// Of the threads of one name that it names, the one that counts most.
+    /// The main thread of the group that it names.
     #[serde(skip_serializing_if = "Option::is_none")]
     first_of_group: Option<ThreadJson>,
     /// The whole stack, root first.

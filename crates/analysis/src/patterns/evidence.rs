@@ -1,6 +1,7 @@
 //! How a finding is known: what the explanation's hops rest on.
 
-use super::Case;
+use super::case::Case;
+use super::finding::Evidence;
 use crate::explain::{Cause, Hop};
 use crate::wording::sentence::{Sentence, plural, sentence};
 use crate::{WaitClass, WakeContext};
@@ -8,29 +9,7 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::Time;
 
-/// How a finding is known.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Evidence {
-    /// Every wake-up on the way was seen, issued in task context.
-    Direct,
-    /// Some step was inferred; the text says which.
-    Inferred,
-    /// Too much of the window is hidden by lost records or the recording's edge.
-    Lost,
-}
-
-impl Evidence {
-    /// The name in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Direct => "direct",
-            Self::Inferred => "inferred",
-            Self::Lost => "lost",
-        }
-    }
-}
-
-/// What is weak about a hop. Of equally much time, the last is reported.
+/// What is weak about a hop. If two account for the same time, the later one is reported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum WeakKind {
     /// The stack does not show what the thread waited for.

@@ -1,6 +1,6 @@
 //! Threads that wanted a CPU and did not get one.
 
-use super::ThreadView;
+use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::throttling;
 use crate::{Analysis, Segment, State};

@@ -4,7 +4,7 @@
 //! Needs no instrumentation and works backwards in time. It misses a loop that polls without ever
 //! blocking: such a loop is busy.
 
-use super::ThreadView;
+use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
 use crate::stacks::InterruptSource;
 use crate::{Analysis, Operation, State};

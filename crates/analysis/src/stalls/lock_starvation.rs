@@ -1,6 +1,6 @@
 //! Operations woken again and again in vain.
 
-use super::ThreadView;
+use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
 use crate::{Analysis, WaitClass};
 

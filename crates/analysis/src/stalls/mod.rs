@@ -10,25 +10,15 @@ mod cpu_starvation;
 mod event_loop;
 mod lock_starvation;
 pub(crate) mod machine;
+mod thread_view;
 pub(crate) mod ui_delay;
 pub(crate) mod unwanted_wait;
 
+use crate::Analysis;
 use crate::candidate::Candidate;
 use crate::explain::operations;
-use crate::{Analysis, Operation, Segment};
+use thread_view::ThreadView;
 use unhitch_model::ThreadId;
-
-/// A thread's time, as every finder sees it.
-pub struct ThreadView<'a> {
-    /// The thread.
-    pub thread: ThreadId,
-    /// The partition of its time.
-    pub segments: &'a [Segment],
-    /// Its blocked operations.
-    pub operations: &'a [Operation],
-    /// True when it is an event loop.
-    pub event_loop: bool,
-}
 
 /// Finds the candidates of one kind in one thread's time.
 pub type Finder = fn(&Analysis<'_>, &ThreadView<'_>, &mut Vec<Candidate>);

@@ -1,7 +1,7 @@
 //! Waits that nobody chooses: locks, block devices, file systems, memory, being stopped, a peer
 //! that does not take what is written to it, and any uninterruptible sleep.
 
-use super::ThreadView;
+use super::thread_view::ThreadView;
 use crate::candidate::{Candidate, StallKind};
 use crate::explain::class_of;
 use crate::timeline::State;
