@@ -5,6 +5,7 @@
 //! there is something to see at once. [`gate`] decides which requests are admitted, [`trace_folder`]
 //! which files there are. `docs/page-protocol.md` specifies the routes.
 
+mod app;
 mod connections;
 mod error;
 mod gate;
@@ -16,48 +17,22 @@ mod params;
 mod peer;
 mod report;
 mod routes;
+mod tools;
 mod trace_folder;
 
 pub use error::Error;
 pub use report::report;
+pub use tools::{Listing, ListingQuestion, Open, Tools};
 
+use app::App;
 use gate::Gate;
-use routes::App;
-use serde_json::Value;
 use std::net::{Ipv4Addr, TcpListener};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use trace_folder::TraceFolder;
-use unhitch_analysis::Rules;
-use unhitch_model::Trace;
 
 /// Default maximum size of an upload: 4 GiB.
 pub const UPLOAD_LIMIT_BYTES: u64 = 4 << 30;
-
-/// Reads a trace and names its frames, or returns why it cannot.
-pub type Open = dyn Fn(&Path) -> Result<Trace, String> + Send + Sync;
-/// Lists the instructions of a function with their samples, like `unhitch hot --json`, or returns
-/// why it cannot.
-pub type Listing = dyn Fn(&Trace, &ListingQuestion<'_>) -> Result<Value, String> + Send + Sync;
-
-/// What the server needs beyond analysis: reading files, function names and machine code.
-pub struct Tools {
-    /// Reads a trace.
-    pub open: Box<Open>,
-    /// Lists a function's instructions.
-    pub listing: Box<Listing>,
-    /// What stacks mean.
-    pub rules: Rules,
-}
-
-/// Which function to list, with which samples.
-#[derive(Clone, Copy, Debug)]
-pub struct ListingQuestion<'a> {
-    /// The function, as in `unhitch hot --function`.
-    pub function: &'a str,
-    /// The samples to count, as indices of the trace's samples.
-    pub samples: &'a [usize],
-}
 
 /// What to serve.
 pub struct Config {

@@ -1,6 +1,6 @@
 //! The folder: listing, uploading, changing and deleting its traces.
 
-use super::App;
+use crate::app::App;
 use crate::params::Params;
 use crate::{Error, page};
 use axum::Json;

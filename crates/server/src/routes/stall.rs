@@ -1,10 +1,10 @@
 //! The stalls, and each of them in full: its wait chain, its evidence, where its time went.
 
-use super::App;
 use super::lanes::roles;
 use super::slice::{interrupt_words, occupants};
 use super::view::thread_lane;
 use crate::Error;
+use crate::app::App;
 use crate::loaded::Loaded;
 use crate::opened::Stage;
 use crate::params::{Params, wrong};

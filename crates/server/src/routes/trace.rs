@@ -1,7 +1,7 @@
 //! A trace as a whole: its progress, its contents, its marks.
 
-use super::App;
 use crate::Error;
+use crate::app::App;
 use crate::loaded::Loaded;
 use crate::opened::Stage;
 use crate::params::Params;
@@ -140,7 +140,12 @@ pub(super) async fn report(
         .opened(&name)?
         .ask(Stage::Ready, move |loaded, _| {
             let stalls = loaded.stalls().ok_or(Error::NotReady)?;
-            Ok(crate::report(loaded.analysis, &shown, &shared.notes(&shown, loaded), stalls))
+            Ok(crate::report::report(
+                loaded.analysis,
+                &shown,
+                &shared.notes(&shown, loaded),
+                stalls,
+            ))
         })
         .await?;
     // The name was checked when the trace was found: it has no quotes and no control characters.

@@ -5,8 +5,8 @@
 //! are `f64` nanoseconds since the start of the trace, exact up to 2^53. The
 //! layout is specified in `docs/page-protocol.md`, *view*.
 
-use super::App;
 use crate::Error;
+use crate::app::App;
 use crate::loaded::Loaded;
 use crate::opened::Stage;
 use crate::params::{Params, wrong};

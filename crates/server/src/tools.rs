@@ -1,0 +1,31 @@
+//! What the server leaves to its caller, because it takes more than analysis.
+
+use serde_json::Value;
+use std::path::Path;
+use unhitch_analysis::Rules;
+use unhitch_model::Trace;
+
+/// Reads a trace and names its frames, or returns why it cannot.
+pub type Open = dyn Fn(&Path) -> Result<Trace, String> + Send + Sync;
+/// Lists the instructions of a function with their samples, like `unhitch hot --json`, or returns
+/// why it cannot.
+pub type Listing = dyn Fn(&Trace, &ListingQuestion<'_>) -> Result<Value, String> + Send + Sync;
+
+/// What the server needs beyond analysis: reading files, function names and machine code.
+pub struct Tools {
+    /// Reads a trace.
+    pub open: Box<Open>,
+    /// Lists a function's instructions.
+    pub listing: Box<Listing>,
+    /// What stacks mean.
+    pub rules: Rules,
+}
+
+/// Which function to list, with which samples.
+#[derive(Clone, Copy, Debug)]
+pub struct ListingQuestion<'a> {
+    /// The function, as in `unhitch hot --function`.
+    pub function: &'a str,
+    /// The samples to count, as indices of the trace's samples.
+    pub samples: &'a [usize],
+}
