@@ -31,7 +31,7 @@ mod models;
 pub use api::{RawMutex, RawRwLock};
 
 use queue::{AWAKE, GRANTED, Mode, NewOwners, WAITING, Waiter, Wake, bucket};
-use sync::{AtomicU32, Ordering, spin_loop};
+use sync::{AtomicU32, Ordering, SPINS, spin_loop};
 
 /// A writer holds the lock.
 const EXCLUSIVE: u32 = 1;
@@ -44,13 +44,6 @@ const CLOSED: u32 = 4;
 const READER: u32 = 8;
 const READERS: u32 = !(READER - 1);
 const HELD: u32 = EXCLUSIVE | READERS;
-
-/// How often to try for the lock before going to sleep: takes some µs, about as much as a sleep and
-/// a wake-up.
-#[cfg(not(loom))]
-const SPINS: u32 = 100;
-#[cfg(loom)]
-const SPINS: u32 = 0;
 
 /// When a release hands the lock off.
 #[derive(Clone, Copy, Debug)]

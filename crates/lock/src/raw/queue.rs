@@ -6,7 +6,7 @@
 //! the same bucket share its list; each only sees its own waiters.
 
 use super::sleep;
-use super::sync::{AtomicU32, Ordering, spin_loop};
+use super::sync::{AtomicU32, Ordering, SPINS, spin_loop};
 use core::cell::{Cell, UnsafeCell};
 use core::ops::{Deref, DerefMut};
 use core::ptr;
@@ -244,7 +244,7 @@ impl Bucket {
 
     #[cold]
     fn lock_slow(&self) {
-        for _ in 0..super::SPINS {
+        for _ in 0..SPINS {
             if self.lock.load(Ordering::Relaxed) == 0
                 && self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
             {
