@@ -36,7 +36,8 @@ pub struct Operation {
     pub state: TaskState,
     /// The wait stack of its longest sleep.
     pub stack: StackId,
-    /// What makes another wait the same, see [`StackClasses::signature`](crate::StackClasses::signature).
+    /// What makes another wait the same, see
+    /// [`StackClasses::signature`](crate::StackClasses::signature).
     pub signature: u64,
     /// The kernel lock of its last sleep, by its address (kernel avma), where the kernel reported
     /// that.

@@ -1,8 +1,8 @@
 //! A pivot tree, one page of one level at a time: the groups inside an opened group, or its single
 //! rows, sorted.
 //!
-//! Only what is on the screen is computed: for a closed group, only its own line. Every core sums its
-//! part of the rows in arrays with one element per distinct cell; the sums are then added.
+//! Only what is on the screen is computed: for a closed group, only its own line. Every core sums
+//! its part of the rows in arrays with one element per distinct cell; the sums are then added.
 
 use super::column::Column;
 use super::query::{Aggregate, Heading, Query, Shown};

@@ -1,12 +1,12 @@
-//! What a trace lacks, and what to record next time, exactly, where an answer needs it.
+//! What a trace lacks, and exactly what to record next time, for answers that need it.
 //!
-//! *Why one place:* answers, tables and lists of waits say "not recorded" in the same words, with
+//! *Why one place:* answers, tables and lists of waits print "not recorded" in the same words, with
 //! the same remedy.
 
 use super::units;
 use unhitch_model::{Format, Recorded, Trace};
 
-/// What cannot be told, where `what` was not recorded.
+/// What cannot be known if `what` was not recorded.
 pub const fn lacks(what: Recorded) -> &'static str {
     match what {
         Recorded::Switches => {
@@ -83,7 +83,7 @@ pub const fn switches(format: Format) -> &'static str {
     }
 }
 
-/// How to record the wake-ups, where there are switches alone.
+/// How to record wake-ups, for traces with switches only.
 pub const fn wakings(format: Format) -> &'static str {
     match format {
         Format::Etl => {
