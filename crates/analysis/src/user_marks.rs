@@ -171,8 +171,8 @@ fn words(trace: &Trace, event: usize) -> String {
     }
 }
 
-/// True for events that would tell which key was pressed, by whatever names their fields go:
-/// nothing of them is told.
+/// True for events that would show which key was pressed, whatever the names of their fields: all
+/// of their fields are hidden.
 fn is_private(kind: &EventKind) -> bool {
     // Bytes without names may be anything that the event is known to hold.
     kind.provider_guid == INPUT && !MOUSE.contains(&kind.id)

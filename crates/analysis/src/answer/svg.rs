@@ -1,8 +1,8 @@
 //! A stall as a drawn timeline: the victim's lane on top, below it the threads its waits lead to,
 //! arrows where one woke the other.
 //!
-//! States differ in pattern as well as in colour. When the stall has more wake-ups than can be told
-//! apart, a second panel shows its last few at a scale at which they can.
+//! States differ in pattern as well as in colour. If the stall has too many wake-ups to be
+//! distinguished, a second panel magnifies the last few.
 
 use crate::diagnose::Stall;
 use crate::explain::class_of;

@@ -120,7 +120,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Waits,
         word: "waits",
-        doc: "a thread slept: grouped by reason and wait stack unless told otherwise",
+        doc: "a thread slept; grouped by reason and wait stack by default",
         by: &["reason", "wait stack"],
         show: &[
             "blocked at",

@@ -19,8 +19,8 @@ pub const fn lacks(what: Recorded) -> &'static str {
     }
 }
 
-/// Where `what` was not recorded: that, what cannot be told, what tells something instead, and how
-/// to record it; on a line each. `columns` names those of a table that hold nothing for it, in
+/// If `what` was not recorded: that fact, what cannot be known, what can be used instead, and how
+/// to record it, each on a line. `columns` names the table's columns that are empty for it, in
 /// brackets.
 pub fn not_recorded(trace: &Trace, what: Recorded, columns: &str) -> Option<String> {
     if trace.has(what) {
