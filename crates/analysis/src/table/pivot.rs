@@ -71,6 +71,9 @@ pub struct PivotQuestion<'q> {
     pub page: (usize, usize),
 }
 
+/// The cells of each output column by group, and each column over all groups.
+type Aggregates = (Vec<Vec<Cell>>, Vec<Option<Cell>>);
+
 impl Stored<'_> {
     /// A page of a level. A path to a group that does not exist leads to an empty level.
     pub fn level(&self, question: PivotQuestion<'_>, cancel: &Cancel) -> Wanted<PivotLevel> {
@@ -189,7 +192,7 @@ impl Stored<'_> {
         codes: &Codes,
         (counts, present): (&[u64], &[u32]),
         cancel: &Cancel,
-    ) -> Wanted<(Vec<Vec<Cell>>, Vec<Option<Cell>>)> {
+    ) -> Wanted<Aggregates> {
         let (mut columns, mut totals) = (Vec::new(), Vec::new());
         let mut summed: Vec<(&Column, Vec<Sum>)> = Vec::new();
         for shown in shown {
