@@ -1,4 +1,4 @@
-//! A trace together with everything computed from it once.
+//! A trace with everything that is computed from it once.
 
 use crate::locks::kernel_locks::KernelLocks;
 use crate::samples::SampleIndex;
@@ -11,8 +11,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::sync::OnceLock;
 use unhitch_model::{ThreadId, Trace, Window};
 
-/// The functions that were seen to end the waits of each signature, anywhere in the recording, as
-/// numbers.
+/// For each wait signature, the ids of the functions that ended such waits anywhere in the
+/// recording.
 pub(crate) type Releasing = FxHashMap<u64, FxHashSet<u32>>;
 
 /// The indices that all questions about a trace share.
@@ -23,15 +23,15 @@ pub struct Analysis<'t> {
     pub stacks: StackClasses,
     /// What its threads did.
     pub timeline: Timeline,
-    /// Who had its CPUs.
+    /// Which threads were on its CPUs.
     pub cpus: CpuTimes,
     /// Where its threads were while they ran.
     pub samples: SampleIndex,
-    /// What people did meanwhile.
+    /// What its user did during the recording.
     pub marks: Vec<UserMark>,
-    /// Which functions end which waits for locks, computed when first asked for.
+    /// Which functions end which waits for locks, computed on first use.
     pub(crate) releasing: OnceLock<Releasing>,
-    /// For which kernel locks its threads waited.
+    /// The kernel locks that its threads waited for.
     pub(crate) kernel_locks: KernelLocks,
 }
 
@@ -60,7 +60,7 @@ impl<'t> Analysis<'t> {
         self.timeline.segments(self.trace, thread, window)
     }
 
-    /// The CPU that a segment ran on, or for which it waited.
+    /// The CPU that a segment ran on or waited for.
     pub fn cpu_of(&self, segment: &Segment) -> Option<u16> {
         let switched_in = segment.back.map(|back| self.trace.switches.cpu[back]);
         let proposed = segment.wake.map(|wake| self.trace.wakings.target_cpu[wake]);

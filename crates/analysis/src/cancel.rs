@@ -1,9 +1,9 @@
-//! Giving up: long work asks now and then whether its answer is still wanted.
+//! Cancellation: long work checks regularly whether its answer is still wanted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Whether an answer is still wanted. Shared between who works and who waits.
+/// Whether an answer is still wanted. Shared between the thread that works and the one that waits.
 #[derive(Debug, Default)]
 pub struct Cancel {
     given_up: AtomicBool,
@@ -12,10 +12,10 @@ pub struct Cancel {
 
 /// The answer was no longer wanted, or not ready by its deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("given up: nobody waits for the answer any more")]
+#[error("cancelled: the answer is no longer wanted")]
 pub struct Cancelled;
 
-/// The outcome of work that can be given up.
+/// The outcome of work that can be cancelled.
 pub type Wanted<T> = Result<T, Cancelled>;
 
 impl Cancel {
@@ -29,13 +29,12 @@ impl Cancel {
         Self { given_up: AtomicBool::new(false), deadline: Some(deadline) }
     }
 
-    /// Nobody waits any more.
+    /// Cancels the work.
     pub fn give_up(&self) {
         self.given_up.store(true, Ordering::Relaxed);
     }
 
-    /// Fails when the answer is no longer wanted. Cheap enough to be asked every few thousand
-    /// steps.
+    /// Fails when the answer is no longer wanted. Cheap enough for every few thousand steps.
     pub fn check(&self) -> Wanted<()> {
         let late = || self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         if self.given_up.load(Ordering::Relaxed) || late() { Err(Cancelled) } else { Ok(()) }

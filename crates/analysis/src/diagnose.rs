@@ -335,8 +335,8 @@ fn share(a: &Stall, b: &Stall) -> f64 {
     a.intersect(b).duration_ns() as f64 / shorter as f64
 }
 
-/// Which of two views of one hang is told: the one with a definite verdict, the event loop's, the
-/// starved operation's, the one that the system itself reported, the longer.
+/// Which of two views of one hang is reported: the one with a definite verdict, the event loop's,
+/// the starved operation's, the one that the system itself reported, the longer.
 fn better(new: &Stall, old: &Stall) -> bool {
     let rank = |stall: &Stall| {
         (

@@ -1,8 +1,8 @@
 //! Flame graphs and icicles: where threads waited, from where they were woken, or what they
 //! executed, as one tree of functions.
 //!
-//! *Why top down:* most of a million stacks differ only where they are narrower than a pixel. So the
-//! stacks are split function by function, and only visible parts are split further. What is not
+//! *Why top down:* most of a million stacks differ only where they are narrower than a pixel. So
+//! the stacks are split function by function, and only visible parts are split further. What is not
 //! drawn is never built, and parts of different functions are split on different cores.
 
 use crate::Analysis;
@@ -178,8 +178,8 @@ impl Grower<'_> {
         self.labels.get(self.frame(stack, depth)?.index()).copied()
     }
 
-    /// Splits stacks that agree in their first `depth` functions by the next one. Returns the time of
-    /// those that end here, the nodes below, and the number of merged siblings.
+    /// Splits stacks that agree in their first `depth` functions by the next one. Returns the time
+    /// of those that end here, the nodes below, and the number of merged siblings.
     fn grow(&self, stacks: &mut [Stack<'_>], depth: usize) -> Wanted<(u64, Vec<Grown>, u64)> {
         self.cancel.check()?;
         if depth >= MAX_DEPTH {

@@ -1,9 +1,9 @@
-//! Marks: moments at which a person or a program did something that others can relate to.
+//! User marks: moments at which a person or a program did something that helps to find a hang.
 //!
-//! They come from events of providers that Unhitch knows: UIforETW's key and mouse logger and its
-//! marks, and those of `xperf -m`. *Why never the key*: that one was pressed is all that a hang
-//! needs to be found by, whatever the file holds. What would tell more is [private](is_private), to
-//! tables as well.
+//! They come from providers that Unhitch knows: UIforETW's key and mouse logger, its marks, and
+//! those of `xperf -m`. *Why never which key:* to find a hang, it is enough to know that a key was
+//! pressed, whatever the file holds. Anything that shows more is [private](is_private), in tables
+//! as well.
 
 use unhitch_model::{EventKind, ThreadId, Time, Trace, Value};
 
@@ -14,27 +14,27 @@ pub enum MarkKind {
     Key,
     /// A mouse button went down.
     Button,
-    /// A program or its user said something.
+    /// A program or its user wrote a text.
     Words,
 }
 
-/// A moment.
+/// A user mark.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UserMark {
     /// Its index in the trace's events.
     pub event: usize,
     /// When.
     pub time: Time,
-    /// Who noted it: with keys, the tracer.
+    /// The thread that wrote the event: for keys, the tracer's.
     pub thread: ThreadId,
     /// What happened.
     pub kind: MarkKind,
-    /// What was said; empty for input.
+    /// The text; empty for input.
     pub words: String,
 }
 
-/// Microsoft-Windows-Win32k: the provider since Windows 8 {8c416c79-d49b-4f01-a467-e56d3aa8234c}, and that of Windows 7
-/// {e7ef96be-969f-414f-97d7-3ddb7b558ccc}.
+/// Microsoft-Windows-Win32k: the provider since Windows 8 {8c416c79-d49b-4f01-a467-e56d3aa8234c},
+/// and that of Windows 7 {e7ef96be-969f-414f-97d7-3ddb7b558ccc}.
 pub(crate) const WIN32K: [[u8; 16]; 2] = [
     [
         0x79, 0x6c, 0x41, 0x8c, 0x9b, 0xd4, 0x01, 0x4f, 0xa4, 0x67, 0xe5, 0x6d, 0x3a, 0xa8, 0x23,
@@ -50,7 +50,7 @@ pub(crate) const WIN32K: [[u8; 16]; 2] = [
 const INPUT: [u8; 16] = [
     0x3b, 0x50, 0xe2, 0x70, 0xf3, 0xc6, 0x80, 0x47, 0xb3, 0x23, 0xbd, 0x8e, 0xd0, 0xc6, 0x1b, 0xf8,
 ];
-/// Its events of the mouse; all others are of keys.
+/// Its mouse events; all others are key events.
 const MOUSE: std::ops::RangeInclusive<u16> = 400..=403;
 /// UIforETW's Multi-Main {231cf54b-22a0-49e4-a59a-47052a30ffed}.
 const MAIN: [u8; 16] = [
@@ -60,9 +60,9 @@ const MAIN: [u8; 16] = [
 const WORKER: [u8; 16] = [
     0x11, 0xda, 0xc3, 0xe9, 0xa5, 0xe2, 0xfd, 0x48, 0x9c, 0xd3, 0x17, 0xe7, 0xc7, 0x64, 0xd3, 0x03,
 ];
-/// The window system's events that hold the message that was not handled: of a key, which one.
+/// The window system's events that hold the unhandled message: for a key press, which key.
 const WITH_MESSAGE: [u16; 4] = [37, 38, 172, 173];
-/// What `xperf -m` writes, an event of the kernel.
+/// The kernel event that `xperf -m` writes.
 const XPERF_MARK: ([u8; 16], u16) = ([0; 16], 0x0f22);
 
 /// The marks of a trace, by time.
@@ -83,7 +83,7 @@ pub fn user_marks(trace: &Trace) -> Vec<UserMark> {
             words,
         })
     };
-    // Most traces have none.
+    // Most traces have no marks.
     if kinds.iter().all(Option::is_none) {
         Vec::new()
     } else {
@@ -91,10 +91,10 @@ pub fn user_marks(trace: &Trace) -> Vec<UserMark> {
     }
 }
 
-/// An event's fields as text, with the names of their values where they have some: the field's
-/// name, its value. Where no layout is known the payload is one field without a name; what a known
-/// layout does not cover, because the event is of another version, is the field [`UNDECODED`].
-/// Never which key was pressed.
+/// An event's fields as names and values in text; values that have names are shown by name. Without
+/// a known layout, the payload is one field without a name. What a known layout does not cover,
+/// because the event has another version, is the field [`UNDECODED`]. Never shows which key was
+/// pressed.
 pub fn fields(trace: &Trace, event: usize) -> Vec<(String, String)> {
     let Some(kind) = trace.events.kind_of(event) else { return Vec::new() };
     if is_private(kind) {
@@ -116,7 +116,7 @@ pub fn fields(trace: &Trace, event: usize) -> Vec<(String, String)> {
     });
     if rest > 0 {
         let name = if kind.layout.fields.is_empty() { "" } else { UNDECODED };
-        // Fields that were not reached may lie in it.
+        // It may include private fields that were not reached.
         let mut unread = kind.layout.fields.iter().skip(read).map(|field| trace.name(field.name));
         let private = has_message(kind) || unread.any(is_private_field);
         let bytes = payload.get(payload.len().saturating_sub(rest)..).unwrap_or_default();
@@ -128,18 +128,18 @@ pub fn fields(trace: &Trace, event: usize) -> Vec<(String, String)> {
     fields
 }
 
-/// The name of what an event's layout does not cover.
+/// The name of the field for what an event's layout does not cover.
 pub const UNDECODED: &str = "undecoded";
 
-/// What stands for what would tell which key was pressed.
+/// Replaces values that would show which key was pressed.
 const PRIVATE: &str = "(private)";
 
 fn kind_of(kind: &EventKind) -> Option<MarkKind> {
     match (kind.provider_guid, kind.id) {
         (INPUT, 404) => Some(MarkKind::Key),
         (INPUT, 400) => Some(MarkKind::Button),
-        // Begins and ends, words, and words with numbers. What lies between is measured every
-        // second, by nobody's doing.
+        // Begin and end, text, and text with numbers. The events in between are periodic
+        // measurements, not marks.
         (MAIN, 100..=102 | 104..=107 | 114 | 116..=119) | (WORKER, 100..=102) | XPERF_MARK => {
             Some(MarkKind::Words)
         }
@@ -147,7 +147,7 @@ fn kind_of(kind: &EventKind) -> Option<MarkKind> {
     }
 }
 
-/// What a mark says: its words, whether a stretch begins or ends with it, its numbers.
+/// A mark's text: its words, whether something begins or ends with it, its numbers.
 fn words(trace: &Trace, event: usize) -> String {
     let fields = trace.events.fields(event);
     let of = trace.events.kind_of(event);
@@ -171,8 +171,8 @@ fn words(trace: &Trace, event: usize) -> String {
     }
 }
 
-/// True for events that would tell which key was pressed, by whatever names their fields go:
-/// nothing of them is told.
+/// True for events that would show which key was pressed, whatever the names of their fields: all
+/// of their fields are hidden.
 fn is_private(kind: &EventKind) -> bool {
     // Bytes without names may be anything that the event is known to hold.
     kind.provider_guid == INPUT && !MOUSE.contains(&kind.id)

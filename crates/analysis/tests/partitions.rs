@@ -118,13 +118,13 @@ fn assert_partition(analysis: &Analysis<'_>, window: Window) {
             at = segment.window.end;
         }
         assert_eq!(at, expected.end.max(expected.start), "{thread:?} ends early: {segments:#?}");
-        let explanation = unhitch_analysis::explain::explain(&analysis, thread, window);
+        let explanation = unhitch_analysis::explain::explain(analysis, thread, window);
         let sum: u64 = explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum();
         assert_eq!(sum, expected.duration_ns());
         assert!(
             explanation.pieces.windows(2).all(|pair| pair[0].window.end == pair[1].window.start)
         );
-        let shares: u64 = unhitch_analysis::explain::partition(&analysis, &explanation)
+        let shares: u64 = unhitch_analysis::explain::partition(analysis, &explanation)
             .iter()
             .map(|share| share.ns)
             .sum();

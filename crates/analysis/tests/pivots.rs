@@ -34,7 +34,7 @@ fn sleeps(analysis: &Analysis<'_>, window: Window) -> Vec<(String, &'static str,
             let name = analysis.trace.thread_name(thread, segment.window.start).to_owned();
             (
                 name,
-                unhitch_analysis::explain::class_of(&analysis, &segment).name(),
+                unhitch_analysis::explain::class_of(analysis, &segment).name(),
                 segment.window.duration_ns() as i64,
             )
         })

@@ -165,9 +165,9 @@ fn partition(analysis: &Analysis<'_>, thread: ThreadId, window: Window) {
         at = segment.window.end;
     }
     assert_eq!(at, expected.end.max(expected.start), "segments end early");
-    let explanation = unhitch_analysis::explain::explain(&analysis, thread, window);
+    let explanation = unhitch_analysis::explain::explain(analysis, thread, window);
     let pieces: u64 = explanation.pieces.iter().map(|piece| piece.window.duration_ns()).sum();
-    let shares: u64 = unhitch_analysis::explain::partition(&analysis, &explanation)
+    let shares: u64 = unhitch_analysis::explain::partition(analysis, &explanation)
         .iter()
         .map(|share| share.ns)
         .sum();

@@ -306,8 +306,8 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         let all =
-            text.lines().find(|line| line.trim_start().starts_with("all ")).map(cells).unwrap();
-        assert_eq!(all[..7], ["all", "1", "8 MiB", "8 MiB", "1 MiB", "3 MiB", "–"], "{text}");
+            text.lines().find(|line| line.trim_start().starts_with("total ")).map(cells).unwrap();
+        assert_eq!(all[..7], ["total", "1", "8 MiB", "8 MiB", "1 MiB", "3 MiB", "–"], "{text}");
         assert_eq!(space.groups[0].figures.pages.unwrap().swapped_bytes, 3 * MIB);
     }
 }

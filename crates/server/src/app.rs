@@ -96,7 +96,8 @@ impl App {
         (false, entry.map(|(_, entry)| entry.clone()).unwrap_or_default())
     }
 
-    /// Changes a file's name or notes. Its trace stays open if it was, and keeps what is known of it.
+    /// Changes a file's name or notes. Its trace stays open if it was, and keeps what is known of
+    /// it.
     pub fn change(
         &self,
         name: &str,

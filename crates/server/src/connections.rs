@@ -1,7 +1,7 @@
 //! Connections, limited in number and in time.
 //!
-//! Every program on this machine can connect to a port on loopback. Without the token it only gets a
-//! 401, but it holds a connection until then. *Why not `axum::serve`:* it keeps any number of
+//! Every program on this machine can connect to a port on loopback. Without the token it only gets
+//! a 401, but it holds a connection until then. *Why not `axum::serve`:* it keeps any number of
 //! connections, each until its request ends. Here other users have a few slots of their own, and
 //! slow connections make room, so that neither locks out the person whose page it is.
 
@@ -68,8 +68,8 @@ impl Slots {
         Self { taken: Vec::new(), max }
     }
 
-    /// Whether there is room for one more connection. The oldest one that has not sent a request yet
-    /// is closed for it.
+    /// Whether there is room for one more connection. The oldest one that has not sent a request
+    /// yet is closed for it.
     fn make_room(&mut self) -> bool {
         self.taken.retain(|connection| !connection.task.is_finished());
         if self.taken.len() < self.max {

@@ -3,10 +3,10 @@
 //!
 //! Any program and any web page on this machine can reach a port on loopback. So every request must
 //! carry the token (a cookie, or a bearer token), must address this server by a loopback name
-//! (otherwise a foreign name made to resolve here could read everything: DNS rebinding), and must not
-//! come from another page. *Why the token does not stay in the address:* addresses end up in
-//! histories and screenshots. It becomes a cookie that scripts cannot read and other sites' links do
-//! not send.
+//! (otherwise a foreign name made to resolve here could read everything: DNS rebinding), and must
+//! not come from another page. *Why the token does not stay in the address:* addresses end up in
+//! histories and screenshots. It becomes a cookie that scripts cannot read and other sites' links
+//! do not send.
 
 use crate::{Error, page};
 use axum::extract::{Request, State};

@@ -2,8 +2,8 @@
 //!
 //! The page gets one screen of data at a time. Traces stay here, each owned by a thread of its own
 //! ([`opened`]) that reads it, builds its lanes, answers, and searches for its stalls last, so that
-//! there is something to see at once. [`gate`] decides which requests are admitted, [`trace_folder`]
-//! which files there are. `docs/page-protocol.md` specifies the routes.
+//! there is something to see at once. [`gate`] decides which requests are admitted,
+//! [`trace_folder`] which files there are. `docs/page-protocol.md` specifies the routes.
 
 mod app;
 mod connections;

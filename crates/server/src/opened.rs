@@ -1,10 +1,10 @@
-//! An opened trace: one thread owns the trace and everything computed from it, and a few more answer
-//! questions about it.
+//! An opened trace: one thread owns the trace and everything computed from it, and a few more
+//! answer questions about it.
 //!
 //! *Why a thread owns it:* an analysis borrows its trace, so both live on one stack for as long as
-//! there can be questions, which come to them as closures. *Why not the runtime's blocking threads:*
-//! when a trace is closed, all of its memory goes with its thread, and a question that panics breaks
-//! nothing else.
+//! there can be questions, which come to them as closures. *Why not the runtime's blocking
+//! threads:* when a trace is closed, all of its memory goes with its thread, and a question that
+//! panics breaks nothing else.
 
 use crate::loaded::Loaded;
 use crate::{Error, Tools};

@@ -1,9 +1,9 @@
 //! The traces that the page shows: the files of one folder, or one file. Nothing outside is ever
 //! touched.
 //!
-//! A name from a request is a single path component that does not begin with a dot, and it must name
-//! a plain file, not a link, so that no request leads anywhere else. *Why nothing is overwritten:* a
-//! trace of a hang cannot be recorded again.
+//! A name from a request is a single path component that does not begin with a dot, and it must
+//! name a plain file, not a link, so that no request leads anywhere else. *Why nothing is
+//! overwritten:* a trace of a hang cannot be recorded again.
 
 use crate::Error;
 use serde_json::{Value, json};
@@ -124,8 +124,8 @@ impl TraceFolder {
         Ok(entry)
     }
 
-    /// Begins an upload: the file that it is written to until it is complete. Only its owner may read
-    /// it, then and later: a trace shows what all programs of a machine did.
+    /// Begins an upload: the file that it is written to until it is complete. Only its owner may
+    /// read it, then and later: a trace shows what all programs of a machine did.
     pub fn incoming(&self, name: &str) -> Result<NamedTempFile, Error> {
         self.changeable()?;
         self.free(name)?;

@@ -87,7 +87,7 @@ describe.skipIf(skipReason("folder") !== null)("folder", () => {
     });
     const refusal = page.locator(".upload .bad");
     await refusal.waitFor();
-    expect(await refusal.innerText()).toMatch(/^letter\.hitch: this is no trace/);
+    expect(await refusal.innerText()).toMatch(/^letter\.hitch: this file is not a trace/);
     bed.allow(/status of 422/);
     expect(await card("letter.hitch").count()).toBe(0);
     expect(

@@ -1,8 +1,8 @@
 //! A stall as a drawn timeline: the victim's lane on top, below it the threads its waits lead to,
 //! arrows where one woke the other.
 //!
-//! States differ in pattern as well as in colour. When the stall has more wake-ups than can be told
-//! apart, a second panel shows its last few at a scale at which they can.
+//! States differ in pattern as well as in colour. If the stall has too many wake-ups to be
+//! distinguished, a second panel magnifies the last few.
 
 use crate::diagnose::Stall;
 use crate::explain::class_of;
@@ -16,9 +16,9 @@ const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 190.0;
 const LANE: f64 = 34.0;
 const GAP: f64 = 14.0;
-const MOST_LANES: usize = 7;
-/// More arrows than this in one panel are a smear.
-const MOST_ARROWS: usize = 24;
+const MAX_LANES: usize = 7;
+/// Maximum arrows in one panel; more would be a smear.
+const MAX_ARROWS: usize = 24;
 /// Wake-ups that the magnified panel shows.
 const MAGNIFIED: usize = 5;
 
@@ -30,7 +30,7 @@ pub fn svg(analysis: &Analysis<'_>, stall: &Stall) -> String {
     hops.sort_by_key(|hop| (hop.depth, std::cmp::Reverse(hop.window.duration_ns())));
     for hop in &hops {
         for thread in [hop.sleeper, hop.by] {
-            if !lanes.contains(&thread) && lanes.len() < MOST_LANES {
+            if !lanes.contains(&thread) && lanes.len() < MAX_LANES {
                 lanes.push(thread);
             }
         }
@@ -38,7 +38,7 @@ pub fn svg(analysis: &Analysis<'_>, stall: &Stall) -> String {
     let mut panels = vec![widen(explanation.window)];
     let mut wakes: Vec<&Hop> = explanation.hops.iter().filter(|hop| hop.wake.is_some()).collect();
     wakes.sort_by_key(|hop| hop.window.end);
-    if let Some(first) = wakes.len().checked_sub(MAGNIFIED).filter(|_| wakes.len() > MOST_ARROWS) {
+    if let Some(first) = wakes.len().checked_sub(MAGNIFIED).filter(|_| wakes.len() > MAX_ARROWS) {
         panels.push(widen(Window::new(wakes[first].window.end, wakes[wakes.len() - 1].window.end)));
     }
     let panel_height = LANE * lanes.len() as f64 + 58.0;
@@ -138,7 +138,7 @@ fn panel(
         .iter()
         .filter(|hop| hop.wake.is_some() && window.contains(hop.window.end))
         .collect();
-    if inside.len() <= MOST_ARROWS {
+    if inside.len() <= MAX_ARROWS {
         for hop in inside {
             let lane = |thread: ThreadId| lanes.iter().position(|&lane| lane == thread);
             let (Some(from), Some(to)) = (lane(hop.by), lane(hop.sleeper)) else { continue };
@@ -213,7 +213,7 @@ fn class(analysis: &Analysis<'_>, segment: &Segment) -> &'static str {
 }
 
 fn escape(text: &str) -> String {
-    // XML has no place for most control characters, and a viewer turns letters around at others.
+    // XML cannot hold most control characters, and others make viewers reverse text.
     visible(text)
         .replace('&', "&amp;")
         .replace('<', "&lt;")

@@ -35,7 +35,7 @@ pub enum LinkState {
 pub struct ChainLink {
     /// The stretch; the links of a chain leave no gap.
     pub window: Window,
-    /// Whose wait or run it was.
+    /// The thread that waited or ran.
     pub thread: ThreadId,
     /// What that thread was doing.
     pub state: LinkState,
@@ -68,7 +68,7 @@ struct Group {
     next: usize,
     version: u32,
     gone: bool,
-    /// Nobody absorbs it.
+    /// No neighbour may absorb it.
     kept: bool,
 }
 
@@ -139,7 +139,7 @@ impl Explanation {
 }
 
 impl Group {
-    /// Takes in a neighbour, which adds so much to its weight; of one key, the longer piece
+    /// Absorbs a neighbour, which adds to its weight. If their keys are equal, the longer piece
     /// represents the group.
     fn absorb(
         &mut self,
@@ -203,7 +203,7 @@ fn shorten(groups: &mut [Group], window_ns: u64, most: usize) {
     }
 }
 
-/// Merges `from` into its neighbour `into` and unlinks it. Returns how many groups went: 1.
+/// Merges `from` into its neighbour `into` and unlinks it. Returns the number of groups removed: 1.
 fn merge(groups: &mut [Group], into: usize, from: usize, same_key: bool) -> usize {
     let key_ns = if groups[into].is_like(&groups[from]) { groups[from].key_ns } else { 0 };
     let (window, counts, piece, hop) = {

@@ -45,7 +45,7 @@ pub struct Hop {
     /// The kernel lock that it waited for, by its address (kernel avma), where the kernel reported
     /// that.
     pub lock_avma: Option<u64>,
-    /// How often it woke by its own timer meanwhile, only to look whether it could go on.
+    /// How often it woke by its own timer meanwhile, only to check whether it could go on.
     pub looks: u32,
     /// The wake-up, as an index into the wakings; none when the lock word named the owner instead.
     pub wake: Option<usize>,
@@ -88,14 +88,14 @@ pub struct Explanation {
 }
 
 impl Hop {
-    /// True when more than the sleep is explained by it: who had the lock before the sleeper came
-    /// to its queue is concluded.
+    /// True when it explains more than the sleep: the lock's holder before the sleeper queued is
+    /// inferred.
     pub fn is_queued(&self) -> bool {
         self.window.start < self.slept.start
     }
 
-    /// True when the sleeper looked by its own timer now and then: who it waited for until then is
-    /// concluded from who let it go on.
+    /// True when the sleeper polled by its own timer: the thread that it waited for until the last
+    /// poll is inferred from the thread that finally woke it.
     pub fn is_timed(&self) -> bool {
         self.looks > 0
     }

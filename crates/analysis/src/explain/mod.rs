@@ -65,7 +65,7 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
                 None => {
                     let asleep = matches!(segment.state, State::Sleeping(_));
                     let led = hop.and_then(|hop| explanation.hops.get(hop as usize));
-                    // A kernel worker that only tells that the device is done rested until
+                    // A kernel worker that only reports the device's completion rested until
                     // then: the device took that time.
                     let device = led.filter(|hop| {
                         hop.class.is_disk() && class_of(analysis, &segment) == WaitClass::KernelIdle
@@ -90,12 +90,13 @@ pub fn explain(analysis: &Analysis<'_>, victim: ThreadId, window: Window) -> Exp
     explanation
 }
 
-/// Waker is not holder: who let the sleeper of `hop` into a lock may have had it for a moment
-/// only, after a wait of its own. What it did before that wait has nothing to do with the lock,
-/// which others had: that time belongs to the wait, and is explained by whoever ended it.
-/// Returns the segments of `thread` inside `window`, and true when they were cut so.
+/// The waker is not necessarily the holder: the thread that handed the lock to the sleeper of `hop`
+/// may have held it only for a moment, after a wait of its own. What it did before that wait has
+/// nothing to do with the lock, which others held. That time belongs to the wait, and is explained
+/// by the thread that ended it. Returns the segments of `thread` inside `window`, and true if they
+/// were cut in this way.
 ///
-/// *Why from the end, by growing steps:* in a long queue everybody has been there thousands of
+/// *Why from the end, by growing steps:* in a long queue, every thread has waited thousands of
 /// times, and only the last time matters.
 fn since_acquisition(
     analysis: &Analysis<'_>,
@@ -129,7 +130,7 @@ fn since_acquisition(
 /// The last wait in `segments` by which their thread came to the lock that the sleeper of `hop`
 /// waited for.
 fn acquisition(analysis: &Analysis<'_>, segments: &[Segment], hop: &Hop) -> Option<usize> {
-    // The lock's address says it best; where one of the two is not known, stacks do.
+    // The lock's address decides; if one of the two is unknown, the stacks do.
     let is_lock = |segment: &Segment, alike: &dyn Fn(StackId, StackId) -> bool| {
         let alike = || alike(segment.wait_stack(analysis.trace), hop.wait_stack);
         waits_for_lock(analysis, segment)
@@ -162,7 +163,7 @@ fn follow(
 ) -> Option<Hop> {
     let State::Sleeping(_) = segment.state else { return None };
     let class = class_of(analysis, segment);
-    // Who lets a stopped thread go on is not the one who had stopped it.
+    // The thread that continues a stopped thread is not the one that stopped it.
     if class == WaitClass::Stopped {
         return None;
     }
@@ -206,10 +207,10 @@ fn ended_by(
     source.context.is_task().then(|| (analysis.trace.wakings.waker[wake], source))
 }
 
-/// Who waits with a timeout, looks, and waits on (for CPython's GIL every 5 ms, for a Java
-/// monitor ever more seldom, for PostgreSQL's deadlock check once a second) waits once, in
-/// whatever call: its sleeps, and the looks between, become one sleep, which ends when somebody
-/// lets it go on. What nobody ended stays as it is.
+/// A thread that waits with a timeout, polls, and waits again (for CPython's GIL every 5 ms, for a
+/// Java monitor ever more seldom, for PostgreSQL's deadlock check once a second) waits once, in
+/// whatever call: its sleeps, and the polls in between, become one sleep, which ends when another
+/// thread wakes it. Sleeps that no thread ended stay as they are.
 fn join_timed_waits(
     analysis: &Analysis<'_>,
     thread: ThreadId,

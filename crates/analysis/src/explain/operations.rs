@@ -2,7 +2,7 @@
 //!
 //! A thread that is woken from a lock and goes back to sleep on the same stack a few microseconds
 //! later was woken in vain: it is still inside the same call. Counting such sleeps as one operation
-//! is what tells "440 slow calls" from "one call, starved".
+//! distinguishes "440 slow calls" from "one call, starved".
 
 use super::wait_class::class_of;
 use crate::Analysis;
@@ -11,19 +11,19 @@ use crate::stacks::WaitClass;
 use crate::timeline::{Segment, State};
 use unhitch_model::{StackId, TaskState, ThreadId, Window};
 
-/// A thread that only looks whether the lock is free runs no longer than this between two sleeps.
+/// Maximum time between two sleeps of a thread that only checks whether the lock is free,
+/// nanoseconds.
 pub(crate) const LOOK_NS: u64 = 250_000;
-/// Unless an interrupt, or the host of a virtual machine, took the CPU meanwhile: then it may seem
-/// to run so long,
+/// The same if an interrupt, or the host of a virtual machine, took the CPU meanwhile, nanoseconds.
 const LONG_LOOK_NS: u64 = 5_000_000;
-/// but only once in so many sleeps.
+/// Minimum sleeps per such long check.
 const SLEEPS_PER_LONG_LOOK: u32 = 32;
 
 /// One blocked call of one thread: its sleeps on one stack, with nothing but a look at the lock in
 /// between.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Operation {
-    /// Who waited.
+    /// The thread that waited.
     pub thread: ThreadId,
     /// From the first departure to the return to a CPU after the last sleep, or to the window's
     /// end.
@@ -36,7 +36,8 @@ pub struct Operation {
     pub state: TaskState,
     /// The wait stack of its longest sleep.
     pub stack: StackId,
-    /// What makes another wait the same, see [`StackClasses::signature`](crate::StackClasses::signature).
+    /// What makes another wait the same, see
+    /// [`StackClasses::signature`](crate::StackClasses::signature).
     pub signature: u64,
     /// The kernel lock of its last sleep, by its address (kernel avma), where the kernel reported
     /// that.
@@ -134,8 +135,7 @@ pub fn operations(
         operations.push(op);
     }
     for op in &mut operations {
-        // Whatever of its window it neither slept nor ran, it waited for a CPU: the parts sum
-        // to the window.
+        // In the rest of its window it waited for a CPU, so that the parts add up to the window.
         op.runnable_ns = op.window.duration_ns().saturating_sub(op.asleep_ns + op.ran_ns);
     }
     operations

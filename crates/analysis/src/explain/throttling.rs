@@ -1,8 +1,8 @@
 //! Who was kept from CPUs by the quota of a control group.
 //!
-//! No event says so: the thread is ready and does not run. The groups' own counters do (`cpu.stat`,
-//! read now and then while recording). A quota is blamed for a wait only where the counters around
-//! it say that the group was throttled for at least half as long.
+//! No event shows it: the thread is ready and does not run. The groups' own counters do
+//! (`cpu.stat`, read regularly while recording). A quota is blamed for a wait only if the counters
+//! around it show that the group was throttled for at least half as long.
 
 use super::explanation::{Cause, Explanation};
 use crate::Analysis;

@@ -24,7 +24,7 @@ pub fn class_of(analysis: &Analysis<'_>, segment: &Segment) -> WaitClass {
     }
 }
 
-/// What Windows itself says of a sleep whose stack is missing or has no names.
+/// The class by Windows' own reason, for a sleep whose stack is missing or has no names.
 fn class_by_reason(analysis: &Analysis<'_>, segment: &Segment) -> WaitClass {
     let reason = segment.out.and_then(|out| analysis.trace.switches.prev_reason.get(out));
     reason.map_or(WaitClass::Unknown, |reason| WaitClass::of_reason(reason.number()))

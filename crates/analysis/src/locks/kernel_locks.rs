@@ -11,7 +11,7 @@ use unhitch_model::{ContentionKind, StackId, ThreadId, Time, Trace};
 /// A thread's wait for one lock, as the kernel reported it.
 pub(super) struct Contention {
     begin: Time,
-    /// When its end was reported; the end of time where that was not seen.
+    /// When its end was reported; [`Time::MAX`] if it was not.
     end: Time,
     pub(super) lock_avma: u64,
     pub(super) stack: StackId,
@@ -28,13 +28,13 @@ impl KernelLocks {
         for index in 0..events.len() {
             let (time, lock_avma) = (events.time[index], events.lock_avma[index]);
             let of_thread = waits.entry(events.thread[index]).or_default();
-            // A pure spin ends without having begun: its beginning is not recorded.
+            // A pure spin has an end but no beginning, which is not recorded.
             let open = of_thread
                 .last_mut()
                 .filter(|wait| wait.lock_avma == lock_avma && wait.end == Time::MAX);
             match (events.kind[index], open) {
                 (ContentionKind::End, Some(wait)) => wait.end = time,
-                // One wait may be told more than once: as it spins, as it goes to sleep.
+                // One wait may be reported more than once: when it spins, and when it sleeps.
                 (ContentionKind::End, None) | (ContentionKind::Begin, Some(_)) => {}
                 (ContentionKind::Begin, None) => {
                     of_thread.push(Contention {

@@ -1,9 +1,9 @@
-//! All waits inside a window, of all threads: to see a lock as everybody saw it, not only the
+//! All waits inside a window, of all threads: a lock as all of its waiters saw it, not only the
 //! victim.
 //!
 //! *Why aggregate before following a chain:* with a hundred threads at one lock, each link of a
-//! chain is innocent; which function is on most wake stacks says at once where the lock is always
-//! let go.
+//! chain looks innocent. The function on most wake stacks shows at once where the lock is always
+//! released.
 
 use crate::Analysis;
 use crate::explain::class_of;
@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{StackId, ThreadId, Time, Window};
 
-/// Wake-ups that ended waits for a lock, by the function that let it go.
+/// Wake-ups that ended waits for a lock, by the function that released it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Release {
     /// The releasing function.
@@ -43,7 +43,7 @@ pub struct StackWaits {
     pub most: ThreadId,
 }
 
-/// The waits of whose class no rule knows anything, by stack, longest in all first.
+/// The waits that no rule classifies, by stack, the longest total first.
 pub fn unclassified_waits(analysis: &Analysis<'_>) -> Vec<StackWaits> {
     let mut sums: FxHashMap<StackId, FxHashMap<ThreadId, (u64, u64)>> = FxHashMap::default();
     for thread in (1..analysis.timeline.threads() as u32).map(ThreadId) {

@@ -1,10 +1,10 @@
 //! Which waits are for one lock, as far as stacks tell: for locks whose addresses were not
 //! recorded.
 //!
-//! *Why by release:* who waits for a lock does so in many functions, and everybody who waits for
-//! any mutex sleeps in `futex_wait`. But a function that lets a lock go lets in whoever waits for
-//! it, wherever: waits that sleep in one function, and that one releasing function has ended, are
-//! waits for one lock.
+//! *Why by release:* threads wait for one lock in many functions, and all waiters of any mutex
+//! sleep in `futex_wait`. But a function that releases a lock wakes its waiters, wherever they
+//! wait. So waits that sleep in one function and are ended by one releasing function are waits for
+//! one lock.
 
 use crate::analysis::{Analysis, Releasing};
 use crate::explain::class_of;
@@ -95,7 +95,7 @@ pub fn lock_of(analysis: &Analysis<'_>, thread: ThreadId, segment: &Segment) -> 
     (same_call && class_of(analysis, segment) == WaitClass::Lock).then_some(wait.lock_avma)
 }
 
-/// Whether `segment` of `thread` was a sleep for the lock at `avma`, where both addresses are known.
+/// Whether `segment` of `thread` was a sleep for the lock at `avma`, if both addresses are known.
 pub(crate) fn is_same_address(
     analysis: &Analysis<'_>,
     avma: Option<u64>,

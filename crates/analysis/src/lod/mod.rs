@@ -71,8 +71,8 @@ impl Lanes {
         })
     }
 
-    /// Builds the lanes of all threads, the busiest first, on all cores. Optional: it saves building
-    /// them while a user waits.
+    /// Builds the lanes of all threads, the busiest first, on all cores. Optional: it saves
+    /// building them while a user waits.
     pub fn prepare_threads(&self, analysis: &Analysis<'_>, cancel: &Cancel) -> Wanted<()> {
         let mut threads: Vec<ThreadId> = (1..self.threads.len() as u32).map(ThreadId).collect();
         threads.sort_by_key(|&thread| std::cmp::Reverse(analysis.timeline.cycle_count(thread)));
@@ -164,8 +164,8 @@ impl Lanes {
         self.cpu(analysis, cpu).map_or(0, |pyramid| pyramid.sum_inside(LaneState::Ran, window))
     }
 
-    /// How much every thread ran inside `window`, by thread id. Computed from the lanes of the CPUs,
-    /// because those of the threads may not be built yet.
+    /// How much every thread ran inside `window`, by thread id. Computed from the lanes of the
+    /// CPUs, because those of the threads may not be built yet.
     pub fn ran(
         &self,
         analysis: &Analysis<'_>,

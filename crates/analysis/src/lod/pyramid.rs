@@ -237,7 +237,8 @@ impl Pyramid {
         self.starts.get(block).copied().unwrap_or(self.end)
     }
 
-    /// The slices of a block as stored, the number of the first, and when the block begins and ends.
+    /// The slices of a block as stored, the number of the first, and when the block begins and
+    /// ends.
     fn block(&self, block: usize) -> (&[u32], u32, Range<u64>) {
         let first = self.firsts.get(block).copied().unwrap_or(self.slices.len() as u32);
         let after = self.firsts.get(block + 1).map_or(self.slices.len(), |after| *after as usize);

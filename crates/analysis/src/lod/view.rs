@@ -84,8 +84,8 @@ pub struct Slice {
 pub struct Cell {
     /// The number of the column.
     pub column: u32,
-    /// The state with most of its time, not counting idle and unknown. If there is nothing else, the
-    /// longer of these two.
+    /// The state with most of its time, not counting idle and unknown. If there is nothing else,
+    /// the longer of these two.
     pub state: LaneState,
     /// CPU lanes: the thread that ran longest in it.
     pub thread: Option<ThreadId>,
@@ -112,11 +112,11 @@ impl Cell {
 pub struct View {
     /// In order of time.
     pub slices: Vec<Slice>,
-    /// In order of their columns. A column without a cell is covered by slices, or the lane does not
-    /// cover it.
+    /// In order of their columns. A column without a cell is covered by slices, or the lane does
+    /// not cover it.
     pub cells: Vec<Cell>,
-    /// Where the lane's events were lost, clipped to the screen. What the lane shows there is inferred
-    /// from the events before and after.
+    /// Where the lane's events were lost, clipped to the screen. What the lane shows there is
+    /// inferred from the events before and after.
     pub lost: Vec<Window>,
 }
 

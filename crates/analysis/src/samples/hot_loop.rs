@@ -1,26 +1,26 @@
 //! Finds the loop in which a function spends its samples, by the backward branches of its machine
 //! code.
 //!
-//! Input: the function's instructions in order of address, each with where it goes and how many
-//! samples it has; how they were decoded is not this module's business. *Why not just "from the
-//! target to the branch"*: compilers put rare blocks behind the function's end and jump back from
-//! there, over nothing; and they enter loops in the middle. So a loop is what can be come back to,
-//! and a backward branch is only where to look for one.
+//! Input: the decoded instructions in order of address, each with its jump target and its number of
+//! samples. *Why not just "from the target to the branch":* compilers put rare blocks behind the
+//! end of the function and jump back from there without any loop, and they enter loops in the
+//! middle. So a loop is a set of instructions that can be reached again, and a backward branch only
+//! shows where to look for one.
 
-/// One machine instruction and its samples. Offsets are of any one kind, the same for all.
+/// One machine instruction and its samples. All offsets count from the same origin, whatever it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Instruction {
-    /// Where it is.
+    /// Its offset.
     pub offset: u64,
     /// Its length in bytes.
     pub len: u32,
-    /// Where it jumps, or may jump, when the code says so; calls do not count.
+    /// The target of its jump, if the code contains it; calls do not count.
     pub target: Option<u64>,
-    /// True when the next instruction may follow: false for jumps, returns, traps.
+    /// True if the next instruction may run after it: false for jumps, returns, traps.
     pub falls_through: bool,
     /// True for a jump through a register or a table.
     pub jumps_anywhere: bool,
-    /// How many samples were taken here.
+    /// The number of samples.
     pub samples: u64,
 }
 
@@ -33,12 +33,11 @@ pub struct HotLoop {
     pub samples: u64,
 }
 
-/// An inner loop is told instead of one around it when it has at least this share of the other's
-/// samples.
+/// Minimum share of an outer loop's samples for an inner loop to be reported instead.
 const INNER_SHARE: (u64, u64) = (9, 10);
 
 /// The innermost loop that covers most samples of `code`, if one has at least half of them. `code`
-/// is in order of address, and begins where the function is entered.
+/// is in order of address and begins at the function's entry.
 pub fn hot_loop(code: &[Instruction]) -> Option<HotLoop> {
     let all: u64 = code.iter().map(|instruction| instruction.samples).sum();
     let loops = loops(code);
@@ -58,11 +57,11 @@ pub fn hot_loop(code: &[Instruction]) -> Option<HotLoop> {
         .min_by(|a, b| (a.body.len(), b.samples, &a.body).cmp(&(b.body.len(), a.samples, &b.body)))
 }
 
-/// Deeper nested loops are not looked for.
+/// Maximum nesting of loops.
 const MAX_NESTING: usize = 32;
 
-/// All loops: sets of instructions each of which can be reached from each other; then the same
-/// inside each set, without the instructions by which it is entered.
+/// All loops: sets of instructions that can all reach each other; then the same inside each set,
+/// without its entry instructions.
 fn loops(code: &[Instruction]) -> Vec<HotLoop> {
     let flow = Flow::new(code);
     let mut loops = Vec::new();
@@ -88,7 +87,7 @@ fn loops(code: &[Instruction]) -> Vec<HotLoop> {
             if entries.is_empty() {
                 entries.push(target);
             }
-            // Two loops may begin with one instruction; each then has its own way back to it.
+            // Two loops may begin with the same instruction; then each has its own jump back to it.
             if let &[entry] = &entries[..] {
                 let mut rest = round.clone();
                 rest[entry] = false;
@@ -118,7 +117,7 @@ fn push(loops: &mut Vec<HotLoop>, code: &[Instruction], members: &[bool]) {
     loops.push(HotLoop { samples: body.iter().map(|&index| code[index].samples).sum(), body });
 }
 
-/// What is reached over at least one of `edges` from `start`, inside `nodes`.
+/// The nodes that are reached from `start` over one or more of `edges`, inside `nodes`.
 fn reach(start: usize, nodes: &[bool], edges: &[Vec<usize>]) -> Vec<bool> {
     let mut reached = vec![false; nodes.len()];
     let mut open = vec![start];
@@ -132,7 +131,7 @@ fn reach(start: usize, nodes: &[bool], edges: &[Vec<usize>]) -> Vec<bool> {
     reached
 }
 
-/// What can run after what, by index.
+/// The control flow: which instructions can run after which, by index.
 struct Flow {
     next: Vec<Vec<usize>>,
     previous: Vec<Vec<usize>>,
@@ -162,8 +161,8 @@ impl Flow {
                 }
             }
         }
-        // Where a jump through a table leads is not in the code, but its cases lie behind it, and
-        // nothing else leads there.
+        // The targets of a jump through a table are not in the code. But its cases come after it,
+        // and nothing else leads to them.
         let mut table = None;
         for (index, instruction) in code.iter().enumerate() {
             if let Some(jump) = table.filter(|_| flow.previous[index].is_empty()) {

@@ -15,15 +15,15 @@ pub struct HotSpot {
     pub stack: StackId,
     /// The frame of the deepest function that most samples have in common.
     pub frame: FrameId,
-    /// Its name, empty when it has none.
+    /// Its name.
     pub function: NameId,
     /// Samples inside it (inclusive).
     pub inside: u32,
-    /// All samples that were asked about.
+    /// All counted samples.
     pub total: u32,
 }
 
-/// What the CPU samples of some stretches of some threads' time say.
+/// What CPU samples of some threads in some windows show.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct Sampled {
     /// All samples.
@@ -36,8 +36,8 @@ pub struct Sampled {
     pub modules: Vec<(String, u64)>,
 }
 
-/// The deepest named function that at least half of the samples inside `runs`, of whatever
-/// threads, are in; none where there is none.
+/// The deepest named function that at least half of the samples inside `runs` are in, whatever
+/// their threads; none if there is no such function.
 ///
 /// *Why at any depth:* where stacks are cut, or their roots were never recorded, equal code
 /// stands at different distances from the root.
@@ -55,15 +55,15 @@ pub fn hot_spot(analysis: &Analysis<'_>, runs: &[(ThreadId, Window)]) -> Option<
         for (distance, frame) in analysis.trace.stacks.frames_of(stack).iter().enumerate() {
             let Some(function) = function_of(analysis, *frame) else { continue };
             let found = functions.entry(function).or_default();
-            // A function that calls itself counts once, where it is deepest.
+            // A recursive function counts once, where it is deepest.
             if found.last == Some(stack) {
                 continue;
             }
             found.last = Some(stack);
             found.samples += count;
             found.distance += u64::from(count) * distance as u64;
-            if (count, Reverse(stack)) > (found.most, Reverse(found.stack)) {
-                (found.most, found.stack, found.frame) = (count, stack, *frame);
+            if (count, Reverse(stack)) > (found.stack_samples, Reverse(found.stack)) {
+                (found.stack_samples, found.stack, found.frame) = (count, stack, *frame);
             }
         }
     }
@@ -78,7 +78,7 @@ pub fn hot_spot(analysis: &Analysis<'_>, runs: &[(ThreadId, Window)]) -> Option<
     Some(HotSpot { stack: found.stack, frame: found.frame, function, inside: found.samples, total })
 }
 
-/// All that the samples inside `runs` say.
+/// Everything that the samples inside `runs` show.
 pub fn sampled(analysis: &Analysis<'_>, runs: &[(ThreadId, Window)]) -> Sampled {
     let trace = analysis.trace;
     let all = || {
@@ -100,9 +100,9 @@ pub fn sampled(analysis: &Analysis<'_>, runs: &[(ThreadId, Window)]) -> Sampled 
     sampled
 }
 
-/// The function that a frame's code is in; none for what has no name, is the tracer's own, or
-/// starts every program. Inlined functions count as the function they are in: the culprit is
-/// what the engineer would look up, not the iterator inside it.
+/// The function that holds a frame's code; none if it has no name, belongs to the tracer, or starts
+/// every program. Inlined functions count as the function that holds them: an engineer would look
+/// that one up, not the iterator inside it.
 fn function_of(analysis: &Analysis<'_>, frame: FrameId) -> Option<NameId> {
     let function = analysis.trace.symbols.get(frame).last()?.function;
     let counts = !function.is_empty()
@@ -111,16 +111,18 @@ fn function_of(analysis: &Analysis<'_>, frame: FrameId) -> Option<NameId> {
     counts.then_some(function)
 }
 
-/// The samples that a function is on the stack of.
+/// The samples with a function on their stacks.
 #[derive(Default)]
 struct Inclusive {
     samples: u32,
     /// Frames between it and the leaf, summed over the samples.
     distance: u64,
-    /// The last stack that was counted.
+    /// The last stack counted.
     last: Option<StackId>,
-    /// The stack with most samples, how many, and the function's frame there.
+    /// The stack with the most samples.
     stack: StackId,
-    most: u32,
+    /// The number of these samples.
+    stack_samples: u32,
+    /// The function's frame on that stack.
     frame: FrameId,
 }

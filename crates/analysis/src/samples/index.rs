@@ -9,14 +9,14 @@ pub struct SampleIndex {
     samples: Vec<u32>,
 }
 
-/// The instruction on which most samples of some code are.
+/// The instruction with the most samples of some code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HotInstruction {
     /// Where it is.
     pub frame: FrameId,
     /// Samples on it.
     pub on: u32,
-    /// All samples of its function that were asked about.
+    /// All counted samples of its function.
     pub total: u32,
 }
 
@@ -51,7 +51,7 @@ impl SampleIndex {
         &all[from..to.max(from)]
     }
 
-    /// The instruction of `function` on which most samples inside `runs` are; none when it is not a
+    /// The instruction of `function` with the most samples inside `runs`; none if it is never a
     /// leaf.
     pub fn hot_instruction(
         &self,

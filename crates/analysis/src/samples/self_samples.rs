@@ -1,16 +1,16 @@
-//! Ranks functions by the samples taken in their own code: the leaves of sample stacks, not what
-//! they call.
+//! Ranks functions by the samples in their own code: the leaves of sample stacks, not the functions
+//! that they call.
 //!
-//! *Why by module as well as by name*: statically linked copies of one function have one name and
-//! other code. Inlined functions count as the function that they are in, for it is the one that has
-//! instructions of its own.
+//! *Why by module as well as by name:* statically linked copies of a function have the same name,
+//! but different code. Inlined functions count as the function that holds them, because only that
+//! one has instructions of its own.
 
 use rustc_hash::FxHashMap;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use unhitch_model::{FrameId, Module, ModuleId, ModuleKind, NameId, Trace};
 
-/// Unnamed code is one place as long as no gap between its samples is longer.
+/// Maximum gap between samples of one piece of unnamed code, bytes.
 const MAX_GAP_BYTES: u64 = 256;
 
 /// One function's own samples.
@@ -20,20 +20,20 @@ pub struct SelfSamples {
     pub function: NameId,
     /// The module that holds it.
     pub module: ModuleId,
-    /// Samples per module offset (see [`ModuleKind`]), with the frame that they have.
+    /// Samples per module offset (see [`ModuleKind`]), with their frame.
     pub at: BTreeMap<u64, (FrameId, u64)>,
-    /// All of them.
+    /// The number of all of them.
     pub samples: u64,
 }
 
 impl SelfSamples {
-    /// The module offsets from the first sample to just behind the start of the last.
+    /// The module offsets from the first sample to just after the start of the last.
     pub fn span(&self) -> Range<u64> {
         let first = self.at.first_key_value().map_or(0, |(&offset, _)| offset);
         first..self.at.last_key_value().map_or(first, |(&offset, _)| offset.saturating_add(1))
     }
 
-    /// The function's name, or where its samples lie: `dash+0x1200..0x1280`.
+    /// The function's name, or the range of its samples: `dash+0x1200..0x1280`.
     pub fn label(&self, trace: &Trace) -> String {
         if !self.function.is_empty() {
             return trace.name(self.function).to_owned();
@@ -53,8 +53,7 @@ impl SelfSamples {
     }
 }
 
-/// The functions in which the leaves of `samples` (indices of [`Trace::samples`]) are, most samples
-/// first.
+/// The functions of the leaves of `samples` (indices of [`Trace::samples`]), most samples first.
 pub fn self_samples(trace: &Trace, samples: impl IntoIterator<Item = usize>) -> Vec<SelfSamples> {
     let mut by_frame: FxHashMap<FrameId, u64> = FxHashMap::default();
     for sample in samples {
@@ -80,7 +79,7 @@ pub fn self_samples(trace: &Trace, samples: impl IntoIterator<Item = usize>) -> 
     }
     let mut ranked = Vec::new();
     for ((module, function), at) in functions {
-        let places = if function.is_empty() { apart(at) } else { vec![at] };
+        let places = if function.is_empty() { split_at_gaps(at) } else { vec![at] };
         ranked.extend(places.into_iter().map(|at| {
             let samples = at.values().map(|(_, count)| count).sum();
             SelfSamples { function, module, at, samples }
@@ -91,8 +90,8 @@ pub fn self_samples(trace: &Trace, samples: impl IntoIterator<Item = usize>) -> 
     ranked
 }
 
-/// Splits unnamed code where no sample was taken for a while.
-fn apart(at: BTreeMap<u64, (FrameId, u64)>) -> Vec<BTreeMap<u64, (FrameId, u64)>> {
+/// Splits unnamed code at gaps without samples.
+fn split_at_gaps(at: BTreeMap<u64, (FrameId, u64)>) -> Vec<BTreeMap<u64, (FrameId, u64)>> {
     let mut places: Vec<BTreeMap<u64, (FrameId, u64)>> = Vec::new();
     let mut last = 0;
     for (offset, found) in at {
@@ -105,8 +104,8 @@ fn apart(at: BTreeMap<u64, (FrameId, u64)>) -> Vec<BTreeMap<u64, (FrameId, u64)>
     places
 }
 
-/// For modules without a build id, the module of the same path with the only build id that is known
-/// for it: a file that was mapped before the recording began is listed without.
+/// For modules without a build id, the module of the same path with a build id, if it is the only
+/// one: a file that was mapped before the recording began is also listed without a build id.
 fn modules_with_their_build(trace: &Trace) -> FxHashMap<ModuleId, ModuleId> {
     let mut known: FxHashMap<(NameId, ModuleKind), Option<ModuleId>> = FxHashMap::default();
     let key = |module: &Module| (module.path, module.kind);

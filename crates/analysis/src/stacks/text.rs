@@ -54,8 +54,8 @@ pub fn stack_text(analysis: &Analysis<'_>, stack: StackId) -> String {
     }
 }
 
-/// The same for frames (leaf first, the first `kernel_len` of them the kernel's), short enough for a
-/// table: the program's innermost functions, and where in the kernel they ended up.
+/// The same for frames (leaf first, the first `kernel_len` of them the kernel's), short enough for
+/// a table: the program's innermost functions, and where in the kernel they ended up.
 pub fn brief_stack_text(analysis: &Analysis<'_>, frames: &[FrameId], kernel_len: usize) -> String {
     let (kernel, user) = frames.split_at(kernel_len.min(frames.len()));
     let [mut user, mut kernel] = [user, kernel].map(|frames| {

@@ -7,9 +7,9 @@ use crate::{Analysis, Segment, State};
 use unhitch_model::{Policy, Window};
 
 const THRESHOLD_NS: u64 = 50_000_000;
-/// A thread this nice has asked to come last.
+/// Minimum nice value of a thread that has asked to come last.
 const NICE_ENOUGH: i8 = 15;
-/// Shorter waits for a CPU are everyday life, and no pieces of a throttling.
+/// Minimum wait for a CPU, nanoseconds: shorter ones are normal, and no part of a throttling.
 const MIN_PIECE_NS: u64 = 1_000_000;
 
 pub(super) fn find(analysis: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {

@@ -10,11 +10,11 @@ use crate::stacks::InterruptSource;
 use crate::{Analysis, Operation, State};
 use unhitch_model::{Time, Window};
 
-/// An event loop that stays away for longer has been noticed by a human.
+/// Minimum absence of an event loop, nanoseconds: a human notices it.
 const THRESHOLD_NS: u64 = 100_000_000;
-/// With fewer events it is a program that happens to poll.
-const FEWEST_EVENTS: usize = 3;
-/// A loop pumps at least once in so many of its waits, or very often.
+/// Minimum events of an event loop; with fewer, the program only happens to poll.
+const MIN_EVENTS: usize = 3;
+/// Maximum waits per pump of an event loop, unless it pumps very often.
 const WAITS_PER_PUMP: usize = 4;
 const MANY_EVENTS: usize = 30;
 
@@ -30,7 +30,7 @@ pub(super) fn is_event_loop(analysis: &Analysis<'_>, operations: &[Operation]) -
     };
     let timeouts = wakes.iter().filter(is_timeout).count();
     let events = wakes.len() - timeouts;
-    events >= FEWEST_EVENTS
+    events >= MIN_EVENTS
         && events >= timeouts
         && (events >= MANY_EVENTS || pumps().count() * WAITS_PER_PUMP >= operations.len())
 }

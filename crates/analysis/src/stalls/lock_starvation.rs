@@ -5,7 +5,7 @@ use crate::candidate::{Candidate, StallKind};
 use crate::{Analysis, WaitClass};
 
 const THRESHOLD_NS: u64 = 50_000_000;
-const FEWEST_WAKES_IN_VAIN: usize = 8;
+const MIN_WAKES_IN_VAIN: usize = 8;
 
 pub(super) fn find(_: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Candidate>) {
     for operation in view.operations {
@@ -13,7 +13,7 @@ pub(super) fn find(_: &Analysis<'_>, view: &ThreadView<'_>, found: &mut Vec<Cand
         // progress with a wake-up.
         let lock = operation.class == WaitClass::Lock && !operation.pump;
         if lock
-            && operation.wakes_in_vain() >= FEWEST_WAKES_IN_VAIN
+            && operation.wakes_in_vain() >= MIN_WAKES_IN_VAIN
             && operation.window.duration_ns() >= THRESHOLD_NS
         {
             found.push(Candidate {

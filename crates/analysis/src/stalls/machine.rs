@@ -16,17 +16,17 @@ use rustc_hash::FxHashMap;
 use std::cmp::Reverse;
 use unhitch_model::{ThreadId, Time, Window};
 
-/// Two ends of long waits that are no further apart belong to one release.
+/// Maximum time between two ends of long waits in one release, nanoseconds.
 const APART_NS: u64 = 5_000_000;
-/// Fewer threads are no mass.
-const FEWEST_THREADS: usize = 4;
+/// Minimum threads of a mass release.
+const MIN_THREADS: usize = 4;
 /// Resolution of the busy-CPU curve.
 const BUCKET_NS: u64 = 1_000_000;
-/// How long before the fall and after the release the machine is looked at.
+/// Time examined before the fall and after the release, nanoseconds.
 const AROUND_NS: u64 = 100_000_000;
-/// For so long after that it is seen whether all CPUs are busy again.
+/// Time after the release in which all CPUs must be busy again, nanoseconds.
 const SETTLE_NS: u64 = 10_000_000;
-/// At most this part of the CPUs that were busy around it are busy in the stall.
+/// Maximum share of the CPUs busy around the stall that are busy in it.
 const FALLEN: f64 = 0.6;
 
 /// The machine-wide stalls behind the long waits in `candidates`.
@@ -37,7 +37,7 @@ pub(crate) fn find(analysis: &Analysis<'_>, candidates: &[Candidate]) -> Vec<Can
     let groups =
         waits.chunk_by(|a, b| released_at(analysis, b).since(released_at(analysis, a)) <= APART_NS);
     groups
-        .filter(|group| group.len() >= FEWEST_THREADS)
+        .filter(|group| group.len() >= MIN_THREADS)
         .filter_map(|group| judge(analysis, group))
         .collect()
 }

@@ -11,7 +11,7 @@ use crate::user_marks::WIN32K;
 use crate::wording::{Event, Reference, Sentence, Span, Subject, units};
 use unhitch_model::{EventKind, ThreadId, Time, Trace, Value, Window};
 
-/// Shorter ones nobody has noticed.
+/// Minimum delay, nanoseconds: shorter ones go unnoticed.
 const THRESHOLD_NS: u64 = 100_000_000;
 /// One report.
 struct Delay {

@@ -13,7 +13,7 @@ const THRESHOLD_NS: u64 = 100_000_000;
 /// Shorter ones are not part of a machine's stall either.
 const THRESHOLD_OF_MANY_NS: u64 = 50_000_000;
 
-/// True for what is a stall by itself, and not only together with others.
+/// True for waits that are stalls by themselves, not only together with others.
 pub(crate) fn is_long(candidate: &Candidate) -> bool {
     candidate.kind != StallKind::UnwantedWait || candidate.window.duration_ns() >= THRESHOLD_NS
 }
@@ -46,7 +46,7 @@ fn is_unwanted(analysis: &Analysis<'_>, operation: &Operation) -> bool {
         | WaitClass::Memory
         | WaitClass::Stopped => true,
         WaitClass::KernelIdle => false,
-        // vfork and exec wait uninterruptibly for their child: that is a call's length, not a hang.
+        // vfork and exec wait uninterruptibly for their child: that is normal, not a hang.
         WaitClass::Process | WaitClass::Timer => false,
         _ => {
             operation.state == TaskState::DiskSleep || analysis.stacks.is_unwanted(operation.stack)

@@ -7,10 +7,10 @@
 //! operator    =  "="  "!="  "<"  "<="  ">"  ">="  "~" (contains)
 //! ```
 //!
-//! A value with spaces or brackets is quoted. Durations and times have a unit (`5ms`, `1.2s`); times
-//! count from the trace's origin, as `--from` does. A text may be written as it is, or as it is
-//! shown, with its control characters escaped. *Why errors have an offset:* an expression is typed
-//! into a shell by hand, and is seldom wrong at its start.
+//! A value with spaces or brackets is quoted. Durations and times have a unit (`5ms`, `1.2s`);
+//! times count from the trace's origin, as `--from` does. A text may be written as it is, or as it
+//! is shown, with its control characters escaped. *Why errors have an offset:* an expression is
+//! typed into a shell by hand, and is seldom wrong at its start.
 
 use super::cells::time;
 use super::column::{Column, Kind, columns_of, find};

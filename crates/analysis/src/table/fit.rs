@@ -1,8 +1,8 @@
 //! Fits a table into a terminal: how wide each column is, which ones are left out, and where a text
 //! that is too long is cut.
 //!
-//! Numbers are never cut. Texts share the remaining width; the longest shrink first. *Why cut in the
-//! middle:* rows that begin alike (a namespace, a folder) and rows that end alike (`(anonymous
+//! Numbers are never cut. Texts share the remaining width; the longest shrink first. *Why cut in
+//! the middle:* rows that begin alike (a namespace, a folder) and rows that end alike (`(anonymous
 //! class)::run()`) stay distinguishable. If they do not, the cut moves to where they differ.
 
 use rustc_hash::{FxHashMap, FxHashSet};

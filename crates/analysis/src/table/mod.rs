@@ -120,7 +120,7 @@ pub const TABLES: &[TableInfo] = &[
     TableInfo {
         name: Name::Waits,
         word: "waits",
-        doc: "a thread slept: grouped by reason and wait stack unless told otherwise",
+        doc: "a thread slept; grouped by reason and wait stack by default",
         by: &["reason", "wait stack"],
         show: &[
             "blocked at",
@@ -229,8 +229,8 @@ impl Name {
         TABLES.iter().find(|table| table.name == self).unwrap_or(&TABLES[0])
     }
 
-    /// True for the tables that also hold what lies outside the span that all CPUs cover. The others
-    /// add up time, which is exact only inside it.
+    /// True for the tables that also hold what lies outside the span that all CPUs cover. The
+    /// others add up time, which is exact only inside it.
     pub const fn holds_uncovered(self) -> bool {
         matches!(
             self,

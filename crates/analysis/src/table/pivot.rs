@@ -1,8 +1,8 @@
 //! A pivot tree, one page of one level at a time: the groups inside an opened group, or its single
 //! rows, sorted.
 //!
-//! Only what is on the screen is computed: for a closed group, only its own line. Every core sums its
-//! part of the rows in arrays with one element per distinct cell; the sums are then added.
+//! Only what is on the screen is computed: for a closed group, only its own line. Every core sums
+//! its part of the rows in arrays with one element per distinct cell; the sums are then added.
 
 use super::column::Column;
 use super::query::{Aggregate, Heading, Query, Shown};
@@ -71,6 +71,9 @@ pub struct PivotQuestion<'q> {
     pub page: (usize, usize),
 }
 
+/// The cells of each output column by group, and each column over all groups.
+type Aggregates = (Vec<Vec<Cell>>, Vec<Option<Cell>>);
+
 impl Stored<'_> {
     /// A page of a level. A path to a group that does not exist leads to an empty level.
     pub fn level(&self, question: PivotQuestion<'_>, cancel: &Cancel) -> Wanted<PivotLevel> {
@@ -134,38 +137,8 @@ impl Stored<'_> {
         let counts = self.counts(rows, codes, cancel)?;
         let present: Vec<u32> =
             (0..codes.cells.len() as u32).filter(|code| counts[*code as usize] > 0).collect();
-        let (mut columns, mut totals) = (Vec::new(), Vec::new());
-        let mut summed: Vec<(&Column, Vec<Sum>)> = Vec::new();
-        for shown in &shown {
-            let (column, total) = match *shown {
-                Shown::Aggregate(aggregate, column) => {
-                    let known = summed.iter().position(|(known, _)| std::ptr::eq(*known, column));
-                    let at = known.unwrap_or(summed.len());
-                    if known.is_none() {
-                        summed.push((
-                            column,
-                            self.sums(rows, codes, self.cells(column, cancel)?, cancel)?,
-                        ));
-                    }
-                    let sums = &summed[at].1;
-                    let mut total = Sum::default();
-                    sums.iter().for_each(|sum| total.join(*sum));
-                    (
-                        present
-                            .iter()
-                            .map(|code| sums[*code as usize].value(aggregate))
-                            .collect::<Vec<Cell>>(),
-                        total.value(aggregate),
-                    )
-                }
-                Shown::Count | Shown::Column(_) => (
-                    present.iter().map(|code| counts[*code as usize] as Cell).collect(),
-                    counts.iter().sum::<u64>() as Cell,
-                ),
-            };
-            totals.push(Some(total).filter(|total| *total != NONE));
-            columns.push(column);
-        }
+        let (columns, mut totals) =
+            self.aggregates(&shown, rows, codes, (&counts, &present), cancel)?;
         cancel.check()?;
         let own: Vec<Cell> = present.iter().map(|code| codes.cells[*code as usize]).collect();
         let total = present.len();
@@ -208,6 +181,51 @@ impl Stored<'_> {
             matched: rows.map_or(self.len(), <[u32]>::len),
             outside: self.outside(rows),
         })
+    }
+
+    /// The cells of each of `shown`, counts and aggregates, for the groups `present`, and each over
+    /// all groups. A column with several aggregates is added up once.
+    fn aggregates(
+        &self,
+        shown: &[Shown],
+        rows: Option<&[u32]>,
+        codes: &Codes,
+        (counts, present): (&[u64], &[u32]),
+        cancel: &Cancel,
+    ) -> Wanted<Aggregates> {
+        let (mut columns, mut totals) = (Vec::new(), Vec::new());
+        let mut summed: Vec<(&Column, Vec<Sum>)> = Vec::new();
+        for shown in shown {
+            let (column, total) = match *shown {
+                Shown::Aggregate(aggregate, column) => {
+                    let known = summed.iter().position(|(known, _)| std::ptr::eq(*known, column));
+                    let at = known.unwrap_or(summed.len());
+                    if known.is_none() {
+                        summed.push((
+                            column,
+                            self.sums(rows, codes, self.cells(column, cancel)?, cancel)?,
+                        ));
+                    }
+                    let sums = &summed[at].1;
+                    let mut total = Sum::default();
+                    sums.iter().for_each(|sum| total.join(*sum));
+                    (
+                        present
+                            .iter()
+                            .map(|code| sums[*code as usize].value(aggregate))
+                            .collect::<Vec<Cell>>(),
+                        total.value(aggregate),
+                    )
+                }
+                Shown::Count | Shown::Column(_) => (
+                    present.iter().map(|code| counts[*code as usize] as Cell).collect(),
+                    counts.iter().sum::<u64>() as Cell,
+                ),
+            };
+            totals.push(Some(total).filter(|total| *total != NONE));
+            columns.push(column);
+        }
+        Ok((columns, totals))
     }
 
     /// The number of rows (of all for none) in each group.

@@ -1,12 +1,12 @@
 //! Prints a table as text for people, and as CSV and JSON for programs.
 //!
-//! In the text, times count from the trace's origin. All durations have one unit and the same number
-//! of digits, so that they can be compared down a column and along a row. Stacks come last, cut to
-//! the most informative functions. CSV and JSON have nanoseconds and whole stacks, root first. Their
-//! points in time are on the trace's clock, as in `why --json`. The JSON has the origin from which
-//! the text counts (`origin_ns`); the CSV has each time twice, in nanoseconds on the clock and in
-//! seconds since the origin, which `--from` takes. The JSON is a contract: fields may be added,
-//! never changed or removed.
+//! In the text, times count from the trace's origin. All durations have one unit and the same
+//! number of digits, so that they can be compared down a column and along a row. Stacks come last,
+//! cut to the most informative functions. CSV and JSON have nanoseconds and whole stacks, root
+//! first. Their points in time are on the trace's clock, as in `why --json`. The JSON has the
+//! origin from which the text counts (`origin_ns`); the CSV has each time twice, in nanoseconds on
+//! the clock and in seconds since the origin, which `--from` takes. The JSON is a contract: fields
+//! may be added, never changed or removed.
 
 use super::cells::time;
 use super::column::Kind;
@@ -178,8 +178,8 @@ impl Table<'_> {
         }
     }
 
-    /// What lies outside the span that all CPUs cover: the number of such rows or, for sums of time,
-    /// of the events that the sums do not include.
+    /// What lies outside the span that all CPUs cover: the number of such rows or, for sums of
+    /// time, of the events that the sums do not include.
     fn uncovered(&self) -> Option<String> {
         let (trace, covered, passed) =
             (self.trace(), self.source.analysis.timeline.window(), self.passed as u64);

@@ -153,8 +153,8 @@ impl<'a> Stored<'a> {
         self.source.analysis
     }
 
-    /// The distinct stacks of a selection, leaf first, with the number and the time of their rows, in
-    /// the order of their ids. The table must be [`Name::of_stacks`].
+    /// The distinct stacks of a selection, leaf first, with the number and the time of their rows,
+    /// in the order of their ids. The table must be [`Name::of_stacks`].
     pub(crate) fn weights(
         &self,
         kind: StackKind,

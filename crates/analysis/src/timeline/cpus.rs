@@ -1,15 +1,15 @@
-//! Who had each CPU, and when.
+//! Which thread was on each CPU, and when.
 
 use unhitch_model::{ThreadId, Trace, Window};
 
-/// One thread's stretch on a CPU.
+/// An interval of one thread on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Occupancy {
-    /// From when to when, clipped to what was asked.
+    /// When, clipped to the window asked for.
     pub window: Window,
-    /// Who had the CPU, the idle thread included; none where that was not recorded.
+    /// The thread on the CPU, possibly the idle thread; none if that was not recorded.
     pub thread: Option<ThreadId>,
-    /// The kernel priority with which it ran, as of its switch-in.
+    /// Its kernel priority at its switch-in.
     pub prio: Option<i16>,
 }
 
@@ -37,14 +37,15 @@ impl CpuTimes {
         Self { window, starts, switches }
     }
 
-    /// How many CPUs had switches.
+    /// The number of CPUs, up to the last one with switches.
     pub fn cpus(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
 
-    /// The CPUs that went idle many times and of whose idle thread not one wake-up is in `trace`:
-    /// there, interrupts end waits unseen. Nothing is said where no wake-ups were recorded.
+    /// The CPUs that often went idle, but whose idle thread has not a single wake-up in `trace`:
+    /// there, interrupts end waits unseen. Empty if no wake-ups were recorded at all.
     pub fn silent_cpus(&self, trace: &Trace) -> Vec<u16> {
+        /// Minimum times that a CPU went idle.
         const MIN_IDLE_TIMES: usize = 16;
         let mut idle_wakes = vec![0u32; self.cpus()];
         let by_idle =
@@ -77,7 +78,7 @@ impl CpuTimes {
         }
     }
 
-    /// Who had `cpu` inside `window`: a gapless partition of it, in order of time.
+    /// The threads on `cpu` inside `window`: a gapless partition of it, in order of time.
     pub fn occupancy(
         &self,
         trace: &Trace,
@@ -96,7 +97,7 @@ impl CpuTimes {
         let mut from = window.start;
         let mut current = match first.checked_sub(1) {
             Some(before) => came_on(switches[before]),
-            // Nothing came on before: the first to leave had been there.
+            // No earlier switch: the first thread to leave was on the CPU.
             None => {
                 let leaving = switches.first().map(|&index| index as usize);
                 (
@@ -135,11 +136,10 @@ impl CpuTimes {
         busy_ns.into_iter().map(|busy| busy as f64 / bucket_ns as f64).collect()
     }
 
-    /// The share of all CPUs' time inside `window` in which nothing ran, 0.0 to 1.0; none without
-    /// switches.
+    /// The idle share of all CPUs' time inside `window`, 0.0 to 1.0; none without switches.
     pub fn idle_share(&self, trace: &Trace, window: Window) -> Option<f64> {
         let window = window.intersect(self.window);
-        // A damaged time makes a window of centuries, which not many CPUs have in 64 bits.
+        // A damaged time can make a window of centuries. Times a few CPUs, it does not fit 64 bits.
         let (mut idle, mut total) = (0u128, 0u128);
         for cpu in 0..self.cpus() {
             for occupancy in self.occupancy(trace, cpu as u16, window) {

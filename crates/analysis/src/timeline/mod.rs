@@ -31,8 +31,8 @@ pub struct Timeline {
 }
 
 impl Timeline {
-    /// Joins switches and wake-ups of `trace` inside its common window, each core for a range of the
-    /// threads.
+    /// Joins switches and wake-ups of `trace` inside its common window, each core for a range of
+    /// the threads.
     pub fn new(trace: &Trace) -> Self {
         let window = trace.common_window();
         let threads = trace.threads.len();
@@ -87,8 +87,8 @@ impl Timeline {
         &self.redundant
     }
 
-    /// How often a thread left its CPU and came back. Leaving without coming back and coming without
-    /// having left count, too.
+    /// How often a thread left its CPU and came back. Leaving without coming back and coming
+    /// without having left count, too.
     pub fn cycle_count(&self, thread: ThreadId) -> usize {
         self.cycles_of(thread).len()
     }

@@ -1,27 +1,27 @@
-//! Repair of context switches that the kernel did not report, inferred from their neighbours.
+//! Adds context switches that the kernel did not report, inferred from their neighbours.
 //!
-//! A CPU's switches form a chain: whoever came on is the next to leave. Where it breaks and no loss
-//! was reported, the kernel dropped events silently. That happens: on a virtual machine with Linux
-//! 6.18, every event issued while certain threads were current (one CPU's idle thread, a few of the
-//! init process) was missing, from recordings of `perf record` just as well. Whatever shows another
-//! thread on the CPU breaks the chain: a switch, a wake-up issued there, a sample; most exactly a
-//! record of the thread's arrival (`perf record --switch-events`; our recorder adds them where it
-//! finds the fault). Left alone, a thread would seem to leave a CPU on which it never was. What is
-//! concluded is counted in the trace's warnings.
+//! A CPU's switches form a chain: the thread that came on is the next to leave. Where the chain
+//! breaks and no loss was reported, the kernel dropped events silently. That happens: on a virtual
+//! machine with Linux 6.18, every event issued while certain threads were current (one CPU's idle
+//! thread, a few of the init process) was missing, also from recordings of `perf record`. Any
+//! record of another thread on the CPU shows a break: a switch, a wake-up issued there, a sample.
+//! The most exact one is a record of the thread's arrival (`perf record --switch-events`; our
+//! recorder adds them where it finds the fault). Without the repair, a thread would seem to leave a
+//! CPU on which it never was. The trace's warnings give the number of inferred switches.
 
 use std::ops::Range;
 use unhitch_model::{StackId, Switches, TaskState, ThreadId, Time, Trace, Window};
 
-/// What is known of a thread while the events go by.
+/// What is known of a thread up to the current event.
 #[derive(Clone, Copy)]
 struct Seen {
-    /// The CPU on which it is.
+    /// The CPU that it is on.
     on: Option<u16>,
-    /// How it was first woken since it was last on a CPU.
+    /// Its first wake-up since it was last on a CPU.
     woken: Option<Woken>,
     /// Its last known priority.
     prio: i16,
-    /// Some event was issued while it ran. The kernel may be silent about a thread as it is about
+    /// True if any event was issued while it ran. The kernel may be silent about a thread, as about
     /// an idle CPU.
     shown: bool,
 }
@@ -32,13 +32,13 @@ impl Default for Seen {
     }
 }
 
-/// A wake-up, or when the thread was then sent to another CPU.
+/// A wake-up, or the migration to another CPU after it.
 #[derive(Clone, Copy)]
 struct Woken {
-    /// The number of the switch that follows.
+    /// The index of the next switch.
     before: usize,
     time: Time,
-    /// The CPU that it was woken for, and who was there.
+    /// The CPU that it was woken for, and the thread on it.
     cpu: u16,
     current: ThreadId,
 }
@@ -46,25 +46,26 @@ struct Woken {
 /// What is known of a CPU.
 #[derive(Clone, Copy, Default)]
 struct Cpu {
-    /// Who is on it, once a switch has told.
+    /// The thread on it, once a switch has shown it.
     current: Option<ThreadId>,
-    /// When that was last seen.
+    /// When that thread was last seen on it.
     seen: Time,
 }
 
-/// A thread that was woken for an idle CPU and not seen to run for longer than this has run, unless
-/// a limit of its group forbade it.
-const PROMPT_NS: u64 = 50_000_000;
+/// Maximum time from a wake-up to running on an idle CPU, nanoseconds. A thread not seen to run for
+/// longer did run, unless a limit of its group prevented it.
+const MAX_DELAY_NS: u64 = 50_000_000;
 
-/// A CPU to which nobody came for as long was free for the woken thread.
-const IDLE_NS: u64 = 1_000_000;
+/// Minimum time without a switch after a wake-up that shows that the CPU was free for the woken
+/// thread, nanoseconds.
+const MIN_FREE_NS: u64 = 1_000_000;
 
 /// What shows a thread on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
-    /// The record of its coming, at that very moment.
+    /// The record of its arrival, at that very moment.
     Arrival,
-    /// Something that it did: it had come before.
+    /// Something that it did: it had arrived before.
     Presence,
 }
 
@@ -79,19 +80,19 @@ struct Missing {
     next_prio: i16,
     by: By,
     /// `prev` comes back at once.
-    beside: bool,
+    interlude: bool,
 }
 
 impl Missing {
-    /// A thread that another runs beside for a moment goes on; of any other it is not known why it
-    /// left: most sleep.
+    /// A thread that is interrupted for a moment stays runnable. Why any other left is unknown;
+    /// most sleep.
     fn prev_state(&self) -> TaskState {
-        if self.beside { TaskState::Preempted } else { TaskState::Sleeping }
+        if self.interlude { TaskState::Preempted } else { TaskState::Sleeping }
     }
 }
 
-/// Adds the missing switches to `trace`. Where nothing tells when a thread came on, the first event
-/// that shows it there counts: with samples, the error is at most the time between two of them.
+/// Adds the missing switches to `trace`. If no record shows when a thread came on, the first event
+/// that shows it on the CPU is taken: with samples, the error is at most their period.
 pub fn repair(trace: &mut Trace) {
     // The switches of one process alone form no chain.
     let whole = trace.meta.only_pid.is_none() && !trace.meta.counts_losses;
@@ -103,11 +104,11 @@ pub fn repair(trace: &mut Trace) {
     let all = trace.switches.len() + missing.len();
     trace.warnings.add(match missing.len() - known {
         guessed if known == 0 => format!(
-            "the kernel did not report {guessed} of {all} context switches; they were inferred from their neighbours, their times are estimates"
+            "the kernel did not report {guessed} of {all} context switches; they were inferred from their neighbours, and their times are estimates"
         ),
-        0 => format!("the kernel did not report {known} of {all} context switches; other records tell who came when"),
+        0 => format!("the kernel did not report {known} of {all} context switches; other records show when each thread came on"),
         guessed => format!(
-            "the kernel did not report {} of {all} context switches; {guessed} of them were inferred from their neighbours, their times are \
+            "the kernel did not report {} of {all} context switches; {guessed} of them were inferred from their neighbours, and their times are \
              estimates",
             missing.len()
         ),
@@ -121,7 +122,7 @@ fn find(trace: &Trace) -> Vec<Missing> {
     let (mut waking, mut sample, mut arrival, mut migration) = (0, 0, 0, 0);
     for index in 0..=switches.len() {
         let until = switches.time.get(index).copied().unwrap_or(Time::MAX);
-        // What happened since the last switch, in the order of time.
+        // Everything since the last switch, in order of time.
         loop {
             let next = |times: &[Time], at: usize| {
                 times.get(at).copied().filter(|time| *time <= until).unwrap_or(Time::MAX)
@@ -186,7 +187,7 @@ struct Chains<'a> {
     cpus: Vec<Cpu>,
     threads: Vec<Seen>,
     missing: Vec<Missing>,
-    /// Threads that ran, though nothing of that was seen, not even that they left.
+    /// Threads that ran without any record of it, not even of their leaving.
     hidden: Vec<(ThreadId, Woken)>,
 }
 
@@ -203,7 +204,7 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// `thread` is on `cpu` at `time`, before the switch number `before`. If another was there, a
+    /// `thread` is on `cpu` at `time`, before the switch `before`. If another thread was on it, a
     /// switch is missing.
     #[inline]
     fn observe(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId, by: By) {
@@ -214,7 +215,7 @@ impl<'a> Chains<'a> {
         if on.current == Some(thread) {
             on.seen = time;
         } else if on.current.is_some() {
-            self.conclude(before, time, cpu, thread, by);
+            self.infer(before, time, cpu, thread, by);
         }
     }
 
@@ -227,7 +228,7 @@ impl<'a> Chains<'a> {
         };
         match state.woken {
             None => state.woken = Some(woken),
-            // Only who sleeps is woken: it ran in between, and slept again.
+            // Only a sleeping thread is woken: it ran in between, and slept again.
             Some(earlier) if earlier.current.is_idle() || !state.shown => {
                 self.hidden.push((wakee, earlier));
                 state.woken = Some(woken);
@@ -236,7 +237,7 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// Whoever is woken is sent to another CPU only after that.
+    /// A woken thread moves to another CPU: it can run only after that.
     fn migrate(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId) {
         let current = self.current(cpu);
         if let Some(woken) =
@@ -274,19 +275,19 @@ impl<'a> Chains<'a> {
         }
     }
 
-    /// `thread` was seen on `cpu` at `time`, to which no switch had brought it.
-    fn conclude(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId, by: By) {
+    /// `thread` was seen on `cpu` at `time`, but no switch had put it there.
+    fn infer(&mut self, before: usize, time: Time, cpu: u16, thread: ThreadId, by: By) {
         let Cpu { current, seen } = self.cpus[usize::from(cpu)];
         let was = current.unwrap_or(ThreadId::IDLE);
         let state = self.threads.get(thread.index()).copied().unwrap_or_default();
-        // Nobody runs in two places: that it left the other one is missing, too.
+        // No thread runs on two CPUs: the switch with which it left the other one is missing, too.
         if let Some(other) = state.on.filter(|other| *other != cpu && !thread.is_idle()) {
             let at = self.cpus[usize::from(other)].seen;
             self.add(before, at.plus(1).min(time), other, thread, ThreadId::IDLE, By::Presence);
         }
-        // A CPU that idles takes a woken thread at once; any other gave it the CPU before it was
-        // first seen there. Came it at that very moment, it would sleep while it did what showed
-        // it.
+        // An idle CPU runs a woken thread at once. On any other CPU, the thread came on before it
+        // was first seen there: if it had come at that very moment, it would still have been asleep
+        // during the event that shows it.
         let prompt = state
             .woken
             .filter(|woken| was.is_idle() && by == By::Presence && !is_late(*woken, time));
@@ -296,7 +297,7 @@ impl<'a> Chains<'a> {
         self.cpus[usize::from(cpu)].seen = time;
     }
 
-    /// A switch is missing on `cpu`, unless its events are known to be lost.
+    /// Adds a missing switch on `cpu`, unless its events are known to be lost.
     fn add(&mut self, before: usize, time: Time, cpu: u16, prev: ThreadId, next: ThreadId, by: By) {
         let prio =
             |thread: ThreadId| self.threads.get(thread.index()).map_or(120, |thread| thread.prio);
@@ -317,7 +318,7 @@ impl<'a> Chains<'a> {
                 prev_prio,
                 next_prio,
                 by,
-                beside: false,
+                interlude: false,
             });
         }
         if let Some(leaving) = self.threads.get_mut(prev.index()) {
@@ -328,8 +329,8 @@ impl<'a> Chains<'a> {
 
     /// All that is missing in a trace that ends at `end`.
     fn finish(mut self, end: Time) -> Vec<Missing> {
-        // Where the kernel reports everything, a thread that does not run beside an idle CPU is
-        // kept from it: that is no fault of the trace.
+        // If the kernel reported everything, a thread that does not run although a CPU is idle is
+        // throttled. That is no fault of the trace.
         if self.missing.is_empty() {
             return self.missing;
         }
@@ -354,10 +355,10 @@ impl<'a> Chains<'a> {
                 prev_prio,
                 next_prio,
                 by: By::Presence,
-                beside: true,
+                interlude: true,
             };
             let left = Missing {
-                beside: false,
+                interlude: false,
                 time: time.plus(1),
                 prev: thread,
                 next: current,
@@ -370,10 +371,10 @@ impl<'a> Chains<'a> {
         self.missing
     }
 
-    /// True when nothing is known to have come on `cpu` right after a wake-up.
+    /// True if no thread is known to have come on `cpu` right after a wake-up.
     fn stays_idle(&self, cpu: u16, from: Time) -> bool {
         let Trace { switches, arrivals, .. } = self.trace;
-        let window = Window::new(from, from.plus(IDLE_NS));
+        let window = Window::new(from, from.plus(MIN_FREE_NS));
         let busy = |cpus: &[u16], range: Range<usize>| {
             cpus.get(range).is_some_and(|cpus| cpus.contains(&cpu))
         };
@@ -383,13 +384,13 @@ impl<'a> Chains<'a> {
 
 /// True for a thread that should have run before `now`.
 fn is_late(woken: Woken, now: Time) -> bool {
-    now.since(woken.time) > PROMPT_NS
+    now.since(woken.time) > MAX_DELAY_NS
 }
 
 /// The switches with the missing ones at their times.
 fn insert(switches: &Switches, mut missing: Vec<Missing>) -> Switches {
     missing.sort_by_key(|missing| (missing.time, missing.before));
-    // A missing switch stands before the one that betrayed it, even at the same time.
+    // A missing switch comes before the one that revealed it, even at the same time.
     let precedes = |missing: &Missing, index: usize| {
         (switches.time[index], index) < (missing.time, missing.before)
     };
@@ -409,7 +410,7 @@ fn insert(switches: &Switches, mut missing: Vec<Missing>) -> Switches {
         prev: spliced(&switches.prev, places, missing.iter().map(|missing| missing.prev)),
         next: spliced(&switches.next, places, missing.iter().map(|missing| missing.next)),
         prev_state: spliced(&switches.prev_state, places, missing.iter().map(Missing::prev_state)),
-        // Of Windows only, which counts what it drops.
+        // Only Windows has reasons, and it counts what it drops.
         prev_reason: Vec::new(),
         prev_prio: spliced(
             &switches.prev_prio,

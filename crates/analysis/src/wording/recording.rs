@@ -1,12 +1,12 @@
-//! What a trace lacks, and what to record next time, exactly, where an answer needs it.
+//! What a trace lacks, and exactly what to record next time, for answers that need it.
 //!
-//! *Why one place:* answers, tables and lists of waits say "not recorded" in the same words, with
+//! *Why one place:* answers, tables and lists of waits print "not recorded" in the same words, with
 //! the same remedy.
 
 use super::units;
 use unhitch_model::{Recorded, System, Trace};
 
-/// What cannot be told, where `what` was not recorded.
+/// What cannot be known if `what` was not recorded.
 pub const fn lacks(what: Recorded) -> &'static str {
     match what {
         Recorded::Switches => {
@@ -19,8 +19,8 @@ pub const fn lacks(what: Recorded) -> &'static str {
     }
 }
 
-/// Where `what` was not recorded: that, what cannot be told, what tells something instead, and how
-/// to record it; on a line each. `columns` names those of a table that hold nothing for it, in
+/// If `what` was not recorded: that fact, what cannot be known, what can be used instead, and how
+/// to record it, each on a line. `columns` names the table's columns that are empty for it, in
 /// brackets.
 pub fn not_recorded(trace: &Trace, what: Recorded, columns: &str) -> Option<String> {
     if trace.has(what) {

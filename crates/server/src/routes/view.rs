@@ -1,9 +1,9 @@
 //! The timeline's pixels: several lanes through one window in one binary answer, and the busy-CPU
 //! curve.
 //!
-//! Every array of the answer is aligned to its elements, so that the browser reads it in place. Times
-//! are `f64` nanoseconds since the start of the trace, exact up to 2^53. The
-//! layout is specified in `docs/page-protocol.md`, *view*.
+//! Every array of the answer is aligned to its elements, so that the browser reads it in place.
+//! Times are `f64` nanoseconds since the start of the trace, exact up to 2^53. The layout is
+//! specified in `docs/page-protocol.md`, *view*.
 
 use crate::Error;
 use crate::app::App;

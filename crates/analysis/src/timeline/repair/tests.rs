@@ -66,7 +66,7 @@ fn a_thread_seen_to_run_was_not_woken_later() {
 }
 
 #[test]
-fn who_wakes_has_come_before() {
+fn a_waker_came_on_before_the_wake_up() {
     let mut trace = broken();
     wake(&mut trace, 40, 0, 1, 2);
     repair(&mut trace);
@@ -89,13 +89,13 @@ fn a_thread_that_never_left_is_seen_by_its_samples() {
 }
 
 #[test]
-fn a_thread_woken_beside_an_idle_cpu_has_run() {
+fn a_thread_woken_next_to_an_idle_cpu_has_run() {
     let mut trace = broken();
     wake(&mut trace, 40, 0, 0, 1);
     wake(&mut trace, 60, 1, 1, 2);
     trace.spans = vec![CpuSpan {
         cpu: 0,
-        window: Window::new(Time::ZERO, Time::from_nanos(60_000 + PROMPT_NS * 2)),
+        window: Window::new(Time::ZERO, Time::from_nanos(60_000 + MAX_DELAY_NS * 2)),
     }];
     let mut whole = trace.clone();
     whole.switches.prev[1] = ThreadId::IDLE;
@@ -103,7 +103,7 @@ fn a_thread_woken_beside_an_idle_cpu_has_run() {
     assert_eq!(trace.switches.next, [0, 1, 0, 2, 0].map(ThreadId));
     assert_eq!(trace.switches.time[3], Time::from_nanos(60_000));
     repair(&mut whole);
-    assert_eq!(whole.switches.len(), 2, "in a whole trace it is kept from the CPU");
+    assert_eq!(whole.switches.len(), 2, "in a complete trace, it was throttled");
 }
 
 #[test]
@@ -118,14 +118,14 @@ fn a_recorded_arrival_is_exact() {
 }
 
 #[test]
-fn a_broken_chain_is_mended_at_the_wake_up() {
+fn a_broken_chain_is_repaired_at_the_wake_up() {
     let mut trace = broken();
     wake(&mut trace, 40, 0, 0, 1);
     repair(&mut trace);
     assert_eq!(trace.switches.time, [10_000, 40_000, 50_000].map(Time::from_nanos));
     assert_eq!((trace.switches.prev[1], trace.switches.next[1]), (ThreadId(0), ThreadId(1)));
     assert_eq!(trace.warnings.lines().count(), 1);
-    let mended = trace.switches.time.clone();
+    let repaired = trace.switches.time.clone();
     repair(&mut trace);
-    assert_eq!(trace.switches.time, mended, "a whole chain stays as it is");
+    assert_eq!(trace.switches.time, repaired, "a whole chain stays as it is");
 }
