@@ -359,7 +359,7 @@ mod tests {
         let show = |show| error(Words { by: Some("thread"), show: Some(show), ..Words::default() });
         assert_eq!(
             show("waited"),
-            "--show: a group has no one `waited`; add it to --by, or write sum:, avg:, min: or max: before it"
+            "--show: a group has no single `waited`; add it to --by, or write sum:, avg:, min: or max: before it"
         );
         assert_eq!(
             show("sum:wait stack"),

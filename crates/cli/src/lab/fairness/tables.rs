@@ -275,6 +275,17 @@ fn contended_figures(fairness: &Fairness) -> impl Iterator<Item = Table> {
     })
 }
 
+pub(super) type StarvedOf = fn(&LockFigures) -> Option<&Starved>;
+
+/// The starvation scenarios that were measured: their titles and where their figures are.
+pub(super) fn scenarios(fairness: &Fairness) -> impl Iterator<Item = (&'static str, StarvedOf)> {
+    let two: StarvedOf = |lock| lock.starved_two_cpus.as_ref();
+    let one: StarvedOf = |lock| Some(&lock.starved_one_cpu);
+    [("on two CPUs", two), ("both on one CPU", one)]
+        .into_iter()
+        .filter(|(_, of)| fairness.locks.iter().any(|lock| of(lock).is_some()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,15 +345,4 @@ mod tests {
     fn tables_for_the_documentation() {
         insta::assert_snapshot!(markdown(&fairness(), "Measured by somebody, somewhere."));
     }
-}
-
-pub(super) type StarvedOf = fn(&LockFigures) -> Option<&Starved>;
-
-/// The starvation scenarios that were measured: their titles and where their figures are.
-pub(super) fn scenarios(fairness: &Fairness) -> impl Iterator<Item = (&'static str, StarvedOf)> {
-    let two: StarvedOf = |lock| lock.starved_two_cpus.as_ref();
-    let one: StarvedOf = |lock| Some(&lock.starved_one_cpu);
-    [("on two CPUs", two), ("both on one CPU", one)]
-        .into_iter()
-        .filter(|(_, of)| fairness.locks.iter().any(|lock| of(lock).is_some()))
 }
