@@ -203,7 +203,7 @@ fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
         Some((sum, parts)) if *sum == 1000 && parts.iter().sum::<u64>() == 1000 => {}
         _ => lie(format!("percentages do not add up: {parts:?}")),
     }
-    let most = unhitch_analysis::explain::partition(&analysis, &stall.explanation)
+    let most = unhitch_analysis::explain::partition(analysis, &stall.explanation)
         .first()
         .map_or(0, |share| share.ns);
     if sentences.contains("no single one") && most * 2 >= window.duration_ns() {

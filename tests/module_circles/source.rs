@@ -50,7 +50,7 @@ impl Crate {
         let mut files = Vec::new();
         find(source, source, &mut files);
         let is_library = files.iter().any(|(path, _)| path == "lib.rs");
-        files.retain(|(path, _)| !path.starts_with("bin/") && !(is_library && path == "main.rs"));
+        files.retain(|(path, _)| !(path.starts_with("bin/") || is_library && path == "main.rs"));
         Self::of(files.into_iter())
     }
 
