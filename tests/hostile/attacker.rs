@@ -244,9 +244,9 @@ fn squat(folder: &Path) -> io::Result<()> {
     loop {
         let (mut client, _) = listener.accept()?;
         client.set_read_timeout(Some(Duration::from_millis(500)))?;
-        let mut told = [0; 4096];
-        let len = client.read(&mut told).unwrap_or(0);
-        fs::write(folder.join("told"), &told[..len])?;
+        let mut shown = [0; 4096];
+        let len = client.read(&mut shown).unwrap_or(0);
+        fs::write(folder.join("told"), &shown[..len])?;
         while client.write_all(&[b'x'; 1 << 16]).is_ok() {}
     }
 }

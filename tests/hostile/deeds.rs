@@ -105,12 +105,12 @@ pub fn squatter_at_the_socket(stage: &Stage) -> Attempt<Costs> {
     let mut save = stage.unhitch();
     save.args(["save", "--note", "for my recorder"]).uid(USER).gid(USER);
     let run = stage.run("save", save);
-    let told = fs::read_to_string(folder.join("told"));
+    let shown = fs::read_to_string(folder.join("told"));
     drop(squatter);
     fs::remove_dir_all(&folder)?;
     let run = run?;
-    match told {
-        Ok(told) if !told.is_empty() => fail("another's socket was believed, and told the note"),
+    match shown {
+        Ok(shown) if !shown.is_empty() => fail("another's socket was believed, and told the note"),
         _ if run.status.success() => fail("another's answer was believed"),
         _ => Ok(Costs::most(&[run])),
     }

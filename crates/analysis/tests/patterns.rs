@@ -140,9 +140,9 @@ fn regression_who_takes_the_cpu_from_others_keeps_its_own_stall() {
     desktop.pump_all(410, 500);
     let trace = desktop.scene.finish(2, 500 * MS);
     let stalls = diagnose(&Analysis::new(&trace, &Rules::default()), &Query::default());
-    let told: Vec<_> =
+    let shown: Vec<_> =
         stalls.iter().map(|stall| (stall.candidate.victim, stall.finding.pattern)).collect();
-    assert_eq!(told, [(desktop.ui, Pattern::CpuBound), (other, Pattern::CpuStarvation)]);
+    assert_eq!(shown, [(desktop.ui, Pattern::CpuBound), (other, Pattern::CpuStarvation)]);
 }
 
 /// Sleeps of 2 ms for one lock, woken by its holder; before each of the sleeps in `long_looks` the

@@ -228,13 +228,13 @@ fn regression_a_convoy_does_not_hide_that_its_culprit_had_waited_for_much_longer
     let trace = desktop.scene.finish(12, 1_400 * MS);
     let analysis = Analysis::new(&trace, &Rules::default());
     let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
-    let told: Vec<_> = stalls
+    let shown: Vec<_> = stalls
         .iter()
         .map(|stall| (stall.finding.pattern, stall.finding.culprit, stall.candidate.victim))
         .collect();
     let texts = unhitch_analysis::answer::text(&analysis, &stalls, 9);
-    assert!(told.contains(&(Pattern::LockConvoy, Some(workers[8]), desktop.ui)), "{texts}");
-    assert!(told.contains(&(Pattern::LongHold, Some(indexer), workers[8])), "{texts}");
+    assert!(shown.contains(&(Pattern::LockConvoy, Some(workers[8]), desktop.ui)), "{texts}");
+    assert!(shown.contains(&(Pattern::LongHold, Some(indexer), workers[8])), "{texts}");
 }
 
 /// Eight CPUs: seven compilers wait for a lock from 500 ms (each a little later) until
@@ -251,13 +251,13 @@ fn regression_a_busy_lock_of_others_is_not_the_lock_that_was_waited_for() {
         "try_to_wake_up",
     ];
     let (alone, _) = handed_on(30, 10_000, &release);
-    let told = |text: &str| {
+    let shown = |text: &str| {
         text.lines()
             .filter(|line| !line.starts_with("MACHINE"))
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    let alone = told(&judged(&alone).1);
+    let alone = shown(&judged(&alone).1);
     for foreign in [
         &["main", "log_line", "pthread_mutex_unlock", "|", "futex_wake", "try_to_wake_up"][..],
         &[
@@ -279,7 +279,7 @@ fn regression_a_busy_lock_of_others_is_not_the_lock_that_was_waited_for() {
             (Pattern::LockConvoy, ui),
             "{text}"
         );
-        assert_eq!(told(&text), alone);
+        assert_eq!(shown(&text), alone);
     }
 }
 

@@ -134,7 +134,7 @@ fn stack_keys_give_parts_of_their_own_side() {
         }
     }
     definitions.values_mut().for_each(|list| list.sort_by_key(|(time, _)| *time));
-    let (mut parts, mut called_back, mut told) = ([0, 0], 0, Vec::new());
+    let (mut parts, mut called_back, mut shown) = ([0, 0], 0, Vec::new());
     for (side, hook) in [0x1825, 0x1826].into_iter().enumerate() {
         for (time, payload) in of_hook(&trace, hook) {
             let list = &definitions[&u64_at(payload, 16)];
@@ -166,7 +166,7 @@ fn stack_keys_give_parts_of_their_own_side() {
                 called_back += 1;
             }
             parts[side] += 1;
-            told.push((
+            shown.push((
                 u64_at(payload, 0) as i64,
                 (u64_at(payload, 8) >> 32) as u32,
                 side == 1,
@@ -178,7 +178,7 @@ fn stack_keys_give_parts_of_their_own_side() {
         (defined, parts, parts[0] + parts[1], of_hook(&trace, 0x1820).len(), called_back),
         (2921, [2061, 7046], 9107, 252, 15)
     );
-    assert_eq!(joined(&bytes, &told), [2058, 7046]);
+    assert_eq!(joined(&bytes, &shown), [2058, 7046]);
 }
 
 /// Samples of busy CPUs have stacks, and those lie in images with the ids of their PDBs.

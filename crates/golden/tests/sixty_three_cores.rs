@@ -110,12 +110,12 @@ fn check(golden: &Golden<BuildFigures>, seen: &Seen) {
         (chain[0].1, trace.wakings.range(Window::new(hold.end, hold.end.plus(1))).len()),
         (hold.end, 1)
     );
-    let told: Vec<(u32, u64)> =
+    let shown: Vec<(u32, u64)> =
         chain.iter().map(|(thread, _, waited)| (pid(*thread), *waited)).collect();
-    assert_eq!(told, figures.chain);
-    assert_eq!((told[0].0, told[0].1 / 1_000_000), (3_032, 3_367));
-    assert_eq!(told[0].1.div_ceil(1_000_000), 3_368);
-    assert_eq!((told[1].0, told[1].1 / 1_000_000), (16_232, 3_367));
+    assert_eq!(shown, figures.chain);
+    assert_eq!((shown[0].0, shown[0].1 / 1_000_000), (3_032, 3_367));
+    assert_eq!(shown[0].1.div_ceil(1_000_000), 3_368);
+    assert_eq!((shown[1].0, shown[1].1 / 1_000_000), (16_232, 3_367));
     assert!(chain[1].1.since(chain[0].1) < 100_000);
     assert_eq!(chain.len(), 102);
     assert_eq!((writers, waited_ns), (174, 174 * 1_184_000_000));

@@ -183,7 +183,7 @@ fn what_a_trace_told_is_known_after_it_was_closed_renamed_and_annotated() {
             .unwrap()
             .clone()
     };
-    let told = |name: &str| {
+    let shown = |name: &str| {
         let entry = entry(name);
         assert!(
             entry["first_answer"]["text"]
@@ -193,7 +193,7 @@ fn what_a_trace_told_is_known_after_it_was_closed_renamed_and_annotated() {
         );
         entry["loaded"].as_bool().unwrap()
     };
-    assert_eq!((told("0.hitch"), told("4.hitch")), (false, true), "closed; still open");
+    assert_eq!((shown("0.hitch"), shown("4.hitch")), (false, true), "closed; still open");
     assert!(entry("starve.hitch")["first_answer"].is_null(), "never opened");
     // A closed and an open one, under another name and with other notes.
     for (name, to, loaded) in [("0.hitch", "a.hitch", false), ("4.hitch", "b.hitch", true)] {
@@ -201,7 +201,7 @@ fn what_a_trace_told_is_known_after_it_was_closed_renamed_and_annotated() {
             change(&served, name, &format!(r#"{{"name":"{to}","notes":"seen again"}}"#)).status,
             200
         );
-        assert_eq!((told(to), entry(to)["notes"].as_str()), (loaded, Some("seen again")));
+        assert_eq!((shown(to), entry(to)["notes"].as_str()), (loaded, Some("seen again")));
     }
     // What is told of another file of that name is its own.
     unhitch_golden::move_my_mouse().write(&served.file("0.hitch")).unwrap();

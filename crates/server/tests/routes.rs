@@ -119,10 +119,10 @@ fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
     let table = served.ask(
         "/api/t/email.etl/table?table=events&by=&show=event,fields&where=event+~+key&limit=1000",
     );
-    let told: Vec<&str> =
+    let shown: Vec<&str> =
         list(&table["rows"]).iter().filter_map(|row| row["cells"][1].as_str()).collect();
-    assert!(keys > 20 && told.len() == keys, "{keys} keys: {table}");
-    assert!(told.iter().all(|fields| *fields == "(private)"), "{told:?}");
+    assert!(keys > 20 && shown.len() == keys, "{keys} keys: {table}");
+    assert!(shown.iter().all(|fields| *fields == "(private)"), "{shown:?}");
 }
 
 #[test]

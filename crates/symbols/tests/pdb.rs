@@ -115,27 +115,27 @@ fn another_build_names_nothing() {
 fn what_is_missing_is_said() {
     let folder = tempfile::tempdir().unwrap();
     let place = folder.path().display();
-    let told = |path: &str| resolve(&mut trace(GUID, AGE), path).join("\n");
+    let shown = |path: &str| resolve(&mut trace(GUID, AGE), path).join("\n");
     assert_eq!(
-        told(""),
+        shown(""),
         "no function names: the PDB of 1 image is needed; name a folder, a symbol store or a server in _NT_SYMBOL_PATH, or with --symbols"
     );
     assert_eq!(
-        told(&format!("{place}")),
+        shown(&format!("{place}")),
         "no symbols for widget.dll: the PDB of 1 image is in none of the folders of the symbol path"
     );
     write(folder.path(), &format!("widget.pdb/{KEY}/widget.pd_"), b"MSCF");
-    assert!(told(&format!("{place}")).contains("compressed"));
+    assert!(shown(&format!("{place}")).contains("compressed"));
     let other = tempfile::tempdir().unwrap();
     write(other.path(), "widget.pdb", b"no PDB");
     assert_eq!(
-        told(&other.path().display().to_string()),
+        shown(&other.path().display().to_string()),
         "no symbols for 1 image, whose PDBs are damaged: widget.dll"
     );
     // The tables of the next one are whole, and the rest is missing.
     write(other.path(), "widget.pdb", &pdb().encode()[..pdb().encode().len() - 1]);
     assert_eq!(
-        told(&other.path().display().to_string()),
+        shown(&other.path().display().to_string()),
         "no symbols for 1 image, whose PDBs are damaged: widget.dll"
     );
     let mut unmerged = trace(GUID, AGE);

@@ -28,7 +28,7 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}/store", listener.local_addr().unwrap());
         let asked = Arc::new(Mutex::new(Vec::new()));
-        let told = Arc::clone(&asked);
+        let shown = Arc::clone(&asked);
         // Ends with the test's process.
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -38,7 +38,7 @@ impl Server {
                 let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();
                 let path = head[0].split(' ').nth(1).unwrap().to_owned();
                 let bytes = answer(&path);
-                told.lock().unwrap().push(path);
+                shown.lock().unwrap().push(path);
                 // Whoever has heard enough hangs up.
                 let _ = stream.write_all(&bytes);
             }
@@ -212,11 +212,11 @@ fn nothing_wrong_is_kept() {
         let cache = tempfile::tempdir().unwrap();
         let server = Server::new(move |_| answer.clone());
         let (name, warnings) = resolve(&["a", "b"], &path(cache.path(), &server));
-        let told = format!(
+        let shown = format!(
             "no symbols for 2 images, whose PDBs were not fetched: {} {said}: a.dll, b.dll",
             server.url
         );
-        assert_eq!((name.as_str(), warnings), ("a.dll+0x1010", vec![told]));
+        assert_eq!((name.as_str(), warnings), ("a.dll+0x1010", vec![shown]));
         // One file tells nothing of another.
         assert_eq!((server.asked().len(), files(cache.path())), (2, Vec::new()), "{said}");
     }
@@ -241,9 +241,9 @@ fn a_server_in_trouble_is_told_once_and_left_alone() {
         let cache = tempfile::tempdir().unwrap();
         let began = Instant::now();
         let (_, warnings) = resolve(&images, &path(cache.path(), &server));
-        let told =
+        let shown =
             format!("no symbols for 40 images, whose PDBs were not fetched: {} {said}", server.url);
-        assert!(warnings.len() == 1 && warnings[0].starts_with(&told), "{warnings:?}");
+        assert!(warnings.len() == 1 && warnings[0].starts_with(&shown), "{warnings:?}");
         assert!(
             warnings[0]
                 .ends_with(": image00.dll, image01.dll, image02.dll, image03.dll, image04.dll, …"),

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_asked_is_told() {
+    fn impossible_queries_are_reported() {
         let error =
             |words: Words<'_>| Query::new(Name::Switches, words).expect_err("wrong").to_string();
         assert!(
@@ -363,11 +363,11 @@ mod tests {
         );
         assert_eq!(
             show("sum:wait stack"),
-            "--show: cannot form `sum:wait stack`, because the column is a stack"
+            "--show: `sum:wait stack` is not possible, because the column is a stack"
         );
         assert_eq!(
             show("sum:tid"),
-            "--show: cannot form `sum:tid`, because the column is a number"
+            "--show: `sum:tid` is not possible, because the column is a number"
         );
         assert!(
             error(Words { sort: Some("sum:waited"), ..Words::default() })

@@ -71,20 +71,20 @@ mod tests {
 
     #[test]
     fn real_time_priorities_are_told_as_people_set_them() {
-        let told = |policy, kernel: i16| {
+        let shown = |policy, kernel: i16| {
             let thread = Thread { policy, ..Trace::default().threads.get(ThreadId::IDLE).clone() };
             super::policy(&thread, System::Linux.real_time_priority(kernel))
         };
-        assert_eq!(told(Some(Policy::Fifo), 49), " [SCHED_FIFO priority 50]");
-        assert_eq!(told(Some(Policy::RoundRobin), 98), " [SCHED_RR priority 1]");
-        assert_eq!(told(None, 0), " [real-time priority 99]", "perf.data tells no policies");
+        assert_eq!(shown(Some(Policy::Fifo), 49), " [SCHED_FIFO priority 50]");
+        assert_eq!(shown(Some(Policy::RoundRobin), 98), " [SCHED_RR priority 1]");
+        assert_eq!(shown(None, 0), " [real-time priority 99]", "perf.data has no policies");
         assert_eq!(
-            told(Some(Policy::Other), 19),
+            shown(Some(Policy::Other), 19),
             " [real-time priority 80]",
             "it had inherited it, or has changed since"
         );
         assert_eq!(
-            [told(Some(Policy::Idle), 120), told(None, 120), told(Some(Policy::Deadline), -1)],
+            [shown(Some(Policy::Idle), 120), shown(None, 120), shown(Some(Policy::Deadline), -1)],
             [" [SCHED_IDLE]", "", " [SCHED_DEADLINE]"]
         );
     }

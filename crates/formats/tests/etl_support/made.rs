@@ -100,12 +100,12 @@ pub fn sample(ticks: i64, tid: u32, instruction: u64) -> Vec<u8> {
     perf_info(0xf2e, 2, ticks, &payload)
 }
 
-pub fn stack(told: i64, of: i64, (tid, pid): (u32, u32), avmas: &[u64]) -> Vec<u8> {
+pub fn stack(shown: i64, of: i64, (tid, pid): (u32, u32), avmas: &[u64]) -> Vec<u8> {
     let mut payload = of.to_le_bytes().to_vec();
     payload.extend(pid.to_le_bytes());
     payload.extend(tid.to_le_bytes());
     avmas.iter().for_each(|avma| payload.extend(avma.to_le_bytes()));
-    perf_info(0x1820, 2, told, &payload)
+    perf_info(0x1820, 2, shown, &payload)
 }
 
 pub fn utf16(text: &str) -> Vec<u8> {
