@@ -335,14 +335,15 @@ fn share(a: &Stall, b: &Stall) -> f64 {
     a.intersect(b).duration_ns() as f64 / shorter as f64
 }
 
-/// Which of two views of one hang is reported: the one with a definite verdict, the event loop's,
-/// the starved operation's, the one that the system itself reported, the longer.
+/// Which of two views of one hang is reported: the one with a definite verdict, the event loop's
+/// (somebody sits before it), the whole machine's, the starved operation's, the one that the system
+/// itself reported, the longer.
 fn better(new: &Stall, old: &Stall) -> bool {
     let rank = |stall: &Stall| {
         (
             stall.finding.pattern.is_definite(),
-            stall.candidate.machine.is_some(),
             stall.candidate.event_loop,
+            stall.candidate.machine.is_some(),
             stall.candidate.kind == StallKind::LockStarvation,
             stall.candidate.kind == StallKind::UiDelay,
             stall.candidate.window.duration_ns(),
