@@ -26,7 +26,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 use unhitch_analysis::{Analysis, Rules, State};
-use unhitch_model::{ThreadId, Time, Trace};
+use unhitch_model::{ThreadId, Time, Trace, Window};
 use unhitch_record::{Error, Options, Recorder};
 
 /// Relative tolerance of a thread's sum, and the absolute tolerance for sums that are almost zero.
@@ -314,126 +314,204 @@ fn compare(what: &str, file: &Path) -> Account {
     account
 }
 
-/// Goes through the events as timehist does, checks every line against its rule, and our result
-/// against the line.
-fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -> Account {
+/// Checks every line of timehist against its rule, and our result against the line.
+fn account(what: &str, trace: &Trace, lines: HashMap<u16, VecDeque<Line>>) -> Account {
     let (trips, tails) = ours(trace);
-    let window = trace.common_window();
-    let (switches, wakings) = (&trace.switches, &trace.wakings);
-    let mut known = vec![Known::default(); trace.threads.len()];
-    let mut exited = Known::default();
-    let mut cpus: HashMap<u16, (Time, ThreadId)> = HashMap::new();
-    let mut account = Account::default();
-    let mut waking = 0;
-    for (switch, trip) in trips.iter().enumerate() {
-        let (time, cpu, prev, next) = (
-            switches.time[switch],
-            switches.cpu[switch],
-            switches.prev[switch],
-            switches.next[switch],
-        );
-        while waking < wakings.len() && wakings.time[waking] <= time {
-            let wakee = &mut known[wakings.wakee[waking].index()];
-            wakee.ready.get_or_insert(wakings.time[waking]);
-            wakee.woken = Some(wakings.time[waking]);
-            wakee.woken_running |= wakee.running;
-            waking += 1;
+    let mut replay = Replay::new(what, trace, lines);
+    for (switch, trip) in trips.into_iter().enumerate() {
+        replay.switch(switch, trip);
+    }
+    assert!(
+        replay.lines.values().all(VecDeque::is_empty),
+        "{what}: timehist has lines of switches that we did not read"
+    );
+    let mut account = replay.account;
+    for ((_, thread), tail) in trace.threads.iter().zip(tails).filter(|(_, tail)| *tail != [0; 3]) {
+        let tid = i64::from(thread.tid);
+        account.add_ours(tid, tail);
+        account.explain(tid, Reason::AfterLastDeparture, tail.map(|ns| -(ns as f64)));
+    }
+    account
+}
+
+/// Goes through the events as timehist does.
+struct Replay<'t> {
+    what: &'t str,
+    trace: &'t Trace,
+    common_window: Window,
+    /// The lines of each CPU that are still to be compared.
+    lines: HashMap<u16, VecDeque<Line>>,
+    known: Vec<Known>,
+    /// The thread −1 that all exiting threads share.
+    exited: Known,
+    /// The last switch of each CPU, and the thread that it switched to.
+    last: HashMap<u16, (Time, ThreadId)>,
+    /// The next wake-up.
+    waking: usize,
+    account: Account,
+}
+
+/// A thread leaves a CPU.
+struct Departure {
+    thread: ThreadId,
+    tid: i64,
+    time: Time,
+    is_runnable: bool,
+    /// The CPU's last switch, and the thread that it switched to.
+    last: Option<(Time, ThreadId)>,
+    line: Line,
+}
+
+impl<'t> Replay<'t> {
+    fn new(what: &'t str, trace: &'t Trace, lines: HashMap<u16, VecDeque<Line>>) -> Self {
+        Self {
+            what,
+            trace,
+            common_window: trace.common_window(),
+            lines,
+            known: vec![Known::default(); trace.threads.len()],
+            exited: Known::default(),
+            last: HashMap::new(),
+            waking: 0,
+            account: Account::default(),
         }
-        let tid = i64::from(trace.threads.get(prev).tid);
-        let line = lines.get_mut(&cpu).and_then(VecDeque::pop_front);
+    }
+
+    /// Processes a switch, after the wake-ups before it.
+    fn switch(&mut self, switch: usize, trip: Columns) {
+        let switches = &self.trace.switches;
+        let (time, cpu) = (switches.time[switch], switches.cpu[switch]);
+        let (prev, next) = (switches.prev[switch], switches.next[switch]);
+        self.wake_until(time);
+        let tid = i64::from(self.trace.threads.get(prev).tid);
+        let line = self.next_line(time, cpu, tid);
+        let last = self.last.insert(cpu, (time, next));
+        if !prev.is_idle() {
+            let is_runnable = switches.prev_state[switch].is_runnable();
+            let departure = Departure { thread: prev, tid, time, is_runnable, last, line };
+            let (theirs, delay_is_wait) = self.apply_rule(&departure);
+            let reasons = self.reasons(&departure, delay_is_wait);
+            self.compare(&departure, theirs, trip, &reasons);
+            self.leave(&departure);
+        }
+        let coming = &mut self.known[next.index()];
+        *coming = Known { running: true, came_on: coming.came_on + 1, ..*coming };
+    }
+
+    /// Processes the wake-ups up to `time`.
+    fn wake_until(&mut self, time: Time) {
+        let wakings = &self.trace.wakings;
+        while self.waking < wakings.len() && wakings.time[self.waking] <= time {
+            let woken = wakings.time[self.waking];
+            let wakee = &mut self.known[wakings.wakee[self.waking].index()];
+            wakee.ready.get_or_insert(woken);
+            wakee.woken = Some(woken);
+            wakee.woken_running |= wakee.running;
+            self.waking += 1;
+        }
+    }
+
+    /// The next line of a CPU, which must be about this thread.
+    fn next_line(&mut self, time: Time, cpu: u16, tid: i64) -> Line {
+        let what = self.what;
+        let line = self.lines.get_mut(&cpu).and_then(VecDeque::pop_front);
         let line = line
             .unwrap_or_else(|| panic!("{what}: timehist has no line for {time:?} on CPU {cpu}"));
         let same = line.time_us == time.nanos() / 1000 && (line.tid == tid || line.tid == EXITED);
         assert!(same, "{what}: thread {tid} leaves CPU {cpu} at {time:?}; timehist has {line:?}");
-        let last = cpus.insert(cpu, (time, next));
-        if !prev.is_idle() {
-            let of = if line.tid == EXITED { exited } else { known[prev.index()] };
-            let came_on = last.map(|(came_on, _)| came_on);
-            let since = |from: Option<Time>| {
-                from.filter(|from| Some(*from) <= came_on)
-                    .map_or(0, |from| came_on.unwrap_or(from).since(from))
-            };
-            let mut theirs = match came_on {
-                None => [0; 3],
-                Some(came_on) => [since(of.left), since(of.ready), time.since(came_on)],
-            };
-            let since_it_left =
-                (of.left_runnable || of.tied) && line.columns_us[1] == theirs[0] / 1000;
-            if since_it_left {
-                theirs[1] = theirs[0];
-            }
-            assert_eq!(
-                line.columns_us,
-                theirs.map(|ns| ns / 1000),
-                "{what}: timehist's rule for thread {tid} at {time:?}, {of:?}"
-            );
+        line
+    }
 
-            account.trips += 1;
-            account.add_ours(tid, *trip);
-            let of = known[prev.index()];
-            let reasons = [
-                (line.tid == EXITED, Reason::IdGone),
-                (last.is_none(), Reason::FirstOfCpu),
-                (
-                    of.left.or(of.ready).or(came_on) < Some(window.start) || time >= window.end,
-                    Reason::OutsideCommonWindow,
-                ),
-                (of.came_on != 1 || last.is_none_or(|(_, on)| on != prev), Reason::BrokenChain),
-                (of.left.is_none(), Reason::FirstDeparture),
-                (of.left_runnable, Reason::Preempted),
-                (
-                    of.tied && since_it_left
-                        || of.early && of.ready.is_none_or(|ready| came_on < Some(ready)),
-                    Reason::EarlyWake,
-                ),
-            ];
-            let mut difference =
-                [0, 1, 2].map(|column| theirs[column] as f64 - trip[column] as f64);
-            if line.tid == EXITED {
-                account.explain(EXITED, Reason::IdGone, theirs.map(|ns| ns as f64));
-                difference = trip.map(|ns| -(ns as f64));
+    /// The exact columns according to timehist's rule, of which the line must be the truncation;
+    /// and whether its delay is the whole wait.
+    fn apply_rule(&self, departure: &Departure) -> (Columns, bool) {
+        let Departure { thread, tid, time, line, last, .. } = departure;
+        let of = if line.tid == EXITED { self.exited } else { self.known[thread.index()] };
+        let mut theirs = match *last {
+            None => [0; 3],
+            Some((came_on, _)) => {
+                let since = |from: Option<Time>| {
+                    from.filter(|from| *from <= came_on).map_or(0, |from| came_on.since(from))
+                };
+                [since(of.left), since(of.ready), time.since(came_on)]
             }
-            let mut reasons =
-                reasons.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason);
-            match reasons.find(|reason| {
-                (0..3).all(|column| difference[column] == 0.0 || reason.excuses(column))
-            }) {
-                _ if difference == [0.0; 3] => account.agreed += 1,
-                Some(reason) => account.explain(tid, reason, difference),
-                None => account
-                    .unexplained
-                    .push(format!("thread {tid} at {time:?}: timehist − ours = {difference:?} ns")),
-            }
-            let left = Known {
-                left: Some(time),
-                left_runnable: switches.prev_state[switch].is_runnable(),
-                ..Known::default()
-            };
-            if line.tid == EXITED {
-                exited = left;
-            }
-            known[prev.index()] =
-                Known { early: of.woken_running, tied: of.woken == Some(time), ..left };
+        };
+        let delay_is_wait = (of.left_runnable || of.tied) && line.columns_us[1] == theirs[0] / 1000;
+        if delay_is_wait {
+            theirs[1] = theirs[0];
         }
-        let coming = &mut known[next.index()];
-        *coming = Known { running: true, came_on: coming.came_on + 1, ..*coming };
+        assert_eq!(
+            line.columns_us,
+            theirs.map(|ns| ns / 1000),
+            "{}: timehist's rule for thread {tid} at {time:?}, {of:?}",
+            self.what
+        );
+        (theirs, delay_is_wait)
     }
-    for (thread, tail) in trace
-        .threads
-        .iter()
-        .zip(tails)
-        .filter(|(_, tail)| *tail != [0; 3])
-        .map(|((id, _), tail)| (id, tail))
-    {
-        let tid = i64::from(trace.threads.get(thread).tid);
-        account.add_ours(tid, tail);
-        account.explain(tid, Reason::AfterLastDeparture, tail.map(|ns| -(ns as f64)));
+
+    /// Why timehist and we may differ about this departure.
+    fn reasons(&self, departure: &Departure, delay_is_wait: bool) -> Vec<Reason> {
+        let (of, window) = (self.known[departure.thread.index()], self.common_window);
+        let came_on = departure.last.map(|(came_on, _)| came_on);
+        let was_on = departure.last.map(|(_, thread)| thread);
+        let is_outside =
+            of.left.or(of.ready).or(came_on) < Some(window.start) || departure.time >= window.end;
+        let woken_early = of.tied && delay_is_wait
+            || of.early && of.ready.is_none_or(|ready| came_on < Some(ready));
+        let reasons = [
+            (departure.line.tid == EXITED, Reason::IdGone),
+            (came_on.is_none(), Reason::FirstOfCpu),
+            (is_outside, Reason::OutsideCommonWindow),
+            (of.came_on != 1 || was_on != Some(departure.thread), Reason::BrokenChain),
+            (of.left.is_none(), Reason::FirstDeparture),
+            (of.left_runnable, Reason::Preempted),
+            (woken_early, Reason::EarlyWake),
+        ];
+        reasons.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason).collect()
     }
-    assert!(
-        lines.values().all(VecDeque::is_empty),
-        "{what}: timehist has lines of switches that we did not read"
-    );
-    account
+
+    /// Adds a departure to the account, where a reason must excuse each column that differs.
+    fn compare(
+        &mut self,
+        departure: &Departure,
+        theirs: Columns,
+        ours: Columns,
+        reasons: &[Reason],
+    ) {
+        let (account, tid) = (&mut self.account, departure.tid);
+        account.trips += 1;
+        account.add_ours(tid, ours);
+        let mut difference = [0, 1, 2].map(|column| theirs[column] as f64 - ours[column] as f64);
+        if departure.line.tid == EXITED {
+            account.explain(EXITED, Reason::IdGone, theirs.map(|ns| ns as f64));
+            difference = ours.map(|ns| -(ns as f64));
+        }
+        let excuses = |reason: &&Reason| {
+            (0..3).all(|column| difference[column] == 0.0 || reason.excuses(column))
+        };
+        match reasons.iter().find(excuses) {
+            _ if difference == [0.0; 3] => account.agreed += 1,
+            Some(reason) => account.explain(tid, *reason, difference),
+            None => account.unexplained.push(format!(
+                "thread {tid} at {:?}: timehist − ours = {difference:?} ns",
+                departure.time
+            )),
+        }
+    }
+
+    fn leave(&mut self, departure: &Departure) {
+        let left = Known {
+            left: Some(departure.time),
+            left_runnable: departure.is_runnable,
+            ..Known::default()
+        };
+        if departure.line.tid == EXITED {
+            self.exited = left;
+        }
+        let thread = &mut self.known[departure.thread.index()];
+        let (early, tied) = (thread.woken_running, thread.woken == Some(departure.time));
+        *thread = Known { early, tied, ..left };
+    }
 }
 
 #[test]
