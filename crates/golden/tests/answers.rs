@@ -15,7 +15,7 @@ use unhitch_analysis::wording::{Event, Reference, units};
 use unhitch_analysis::{Analysis, What, self_samples};
 use unhitch_analysis::{Query, Stall, StallKind};
 use unhitch_golden::{BuildFigures, Golden, LOOP_OFFSETS, MouseFigures, TypeFigures};
-use unhitch_model::Window;
+use unhitch_model::{Trace, Window};
 
 /// The worst stall, and what is said about it.
 fn answer(seen: &Seen) -> (Stall, String) {
@@ -386,8 +386,12 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
         "the second comes through {} ns after the first",
         second.since(first)
     );
-    // Samples by instruction, in the order of the code.
-    let trace = &seen.trace;
+    samples_by_instruction(&seen.trace, samples);
+    text
+}
+
+/// Samples by instruction, in the order of the code.
+fn samples_by_instruction(trace: &Trace, samples: u64) {
     let hot = self_samples(trace, 0..trace.samples.len());
     let hot = hot
         .iter()
@@ -400,5 +404,4 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
         [4, 41, 0, 7_498, 2, 1, 1]
     );
     assert_eq!((by_offset.values().sum::<u64>(), hot.samples), (samples, samples));
-    text
 }
