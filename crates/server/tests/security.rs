@@ -198,89 +198,54 @@ fn every_answer_tells_the_browser_to_do_no_more() {
     }
 }
 
+/// Names, encoded for a URL, that would lead out of the folder, or are not names of its traces.
+const NAMES: [&str; 14] = [
+    "..",
+    "%2e%2e",
+    "..%2fstarve.hitch",
+    "%2E%2E%2Fstarve.hitch",
+    "..%5cstarve.hitch",
+    "inside%2Fdeep.hitch",
+    "inside",
+    "link.hitch",
+    ".hidden.hitch",
+    "starve.hitch%00",
+    "starve.hitch%0a",
+    ".",
+    "%2fetc%2fpasswd",
+    "C%3Astarve.hitch",
+];
+
+/// The status with which a new name is refused: 409 if something in the folder already has it.
+fn refusal(name: &str) -> u16 {
+    if ["inside", "link.hitch"].contains(&name) { 409 } else { 400 }
+}
+
 #[test]
 fn names_lead_nowhere_else() {
     let outside = tempfile::tempdir().unwrap();
-    std::fs::copy(support::real_trace(), outside.path().join("secret.hitch")).unwrap();
+    let secret = outside.path().join("secret.hitch");
+    std::fs::copy(support::real_trace(), &secret).unwrap();
     let served = Served::new(LIMIT * 4, |folder| {
         std::fs::write(folder.join(".hidden.hitch"), b"PK\x03\x04").unwrap();
         std::fs::create_dir(folder.join("inside")).unwrap();
         std::fs::copy(support::real_trace(), folder.join("inside/deep.hitch")).unwrap();
         #[cfg(unix)]
-        std::os::unix::fs::symlink(outside.path().join("secret.hitch"), folder.join("link.hitch"))
-            .unwrap();
+        std::os::unix::fs::symlink(&secret, folder.join("link.hitch")).unwrap();
     });
-    let secret = outside.path().join("secret.hitch").display().to_string();
-    let encoded = secret.replace('/', "%2F");
+    let encoded = secret.to_str().unwrap().replace('/', "%2F");
     let parent =
         format!("..%2F{}%2Fsecret.hitch", outside.path().file_name().unwrap().to_str().unwrap());
-    let names = [
-        "..",
-        "%2e%2e",
-        "..%2fstarve.hitch",
-        "%2E%2E%2Fstarve.hitch",
-        "..%5cstarve.hitch",
-        "inside%2Fdeep.hitch",
-        "inside",
-        "link.hitch",
-        ".hidden.hitch",
-        "starve.hitch%00",
-        "starve.hitch%0a",
-        ".",
-        "%2fetc%2fpasswd",
-        "C%3Astarve.hitch",
-        &encoded,
-        &parent,
-    ];
-    for name in names {
-        for route in ["summary", "status", "report", "view"] {
-            let answer = served.get(&format!("/api/t/{name}/{route}"));
-            assert!([400, 404].contains(&answer.status), "{name}/{route}: {}", answer.status);
-            assert!(!answer.text().contains("typing") && !answer.text().contains("root:"));
-        }
-        let answer = served.send(&served.head("DELETE", &format!("/api/traces/{name}")), b"");
-        assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.status);
-        let answer = served.with_body(
-            "PATCH",
-            &format!("/api/traces/{name}"),
-            "application/json",
-            br#"{"notes":"x"}"#,
-        );
-        assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.status);
-        let body = serde_json::json!({ "name": name.replace("%2F", "/").replace("%2f", "/").replace("%2e", ".").replace("%00", "\0") });
-        let taken = ["inside", "link.hitch"].contains(&name);
-        if !name.contains('%') || name.contains("%2") || name.contains("%00") {
-            let answer = served.with_body(
-                "PATCH",
-                "/api/traces/starve.hitch",
-                "application/json",
-                body.to_string().as_bytes(),
-            );
-            assert_eq!(
-                answer.status,
-                if taken { 409 } else { 400 },
-                "renamed to {body}: {}",
-                answer.text()
-            );
-        }
-        let upload = served.with_body(
-            "POST",
-            &format!("/api/traces?name={name}"),
-            "application/octet-stream",
-            b"PERFILE2",
-        );
-        assert_eq!(
-            upload.status,
-            if taken { 409 } else { 400 },
-            "uploaded as {name}: {}",
-            upload.text()
-        );
+    for name in NAMES.into_iter().chain([&*encoded, &*parent]) {
+        cannot_be_read(&served, name);
+        cannot_be_changed(&served, name);
+        cannot_be_given(&served, name);
     }
     let listed = served.ask("/api/traces");
     assert_eq!(listed["traces"].as_array().unwrap().len(), 1, "{listed}");
     assert!(
         !listed.to_string().contains(served.folder.path().to_str().unwrap()),
-        "no path of the machine is told"
+        "no path of the machine is shown"
     );
     let raw = request(
         &served,
@@ -289,11 +254,50 @@ fn names_lead_nowhere_else() {
     );
     assert_eq!(raw.status, 404, "{}", raw.text());
     assert!(
-        std::path::Path::new(&secret).exists()
+        secret.exists()
             && served.file("inside/deep.hitch").exists()
             && served.file(".hidden.hitch").exists()
     );
     served.assert_alive();
+}
+
+fn cannot_be_read(served: &Served, name: &str) {
+    for route in ["summary", "status", "report", "view"] {
+        let answer = served.get(&format!("/api/t/{name}/{route}"));
+        assert!([400, 404].contains(&answer.status), "{name}/{route}: {}", answer.status);
+        assert!(!answer.text().contains("typing") && !answer.text().contains("root:"));
+    }
+}
+
+fn cannot_be_changed(served: &Served, name: &str) {
+    let path = format!("/api/traces/{name}");
+    let answer = served.send(&served.head("DELETE", &path), b"");
+    assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.status);
+    let answer = served.with_body("PATCH", &path, "application/json", br#"{"notes":"x"}"#);
+    assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.status);
+}
+
+/// No trace can be renamed to it, or uploaded as it.
+fn cannot_be_given(served: &Served, name: &str) {
+    if !name.contains('%') || name.contains("%2") || name.contains("%00") {
+        let decoded =
+            name.replace("%2F", "/").replace("%2f", "/").replace("%2e", ".").replace("%00", "\0");
+        let body = serde_json::json!({ "name": decoded }).to_string();
+        let answer = served.with_body(
+            "PATCH",
+            "/api/traces/starve.hitch",
+            "application/json",
+            body.as_bytes(),
+        );
+        assert_eq!(answer.status, refusal(name), "renamed to {body}: {}", answer.text());
+    }
+    let upload = served.with_body(
+        "POST",
+        &format!("/api/traces?name={name}"),
+        "application/octet-stream",
+        b"PERFILE2",
+    );
+    assert_eq!(upload.status, refusal(name), "uploaded as {name}: {}", upload.text());
 }
 
 #[test]
@@ -350,8 +354,8 @@ fn ten_gigabytes_are_refused_before_they_come() {
     served.assert_alive();
 }
 
-#[test]
-fn hostile_traces_are_refused_and_the_server_lives() {
+/// Damaged traces: cut off, with flipped bits, with lengths that are too large.
+fn hostile_traces() -> [(&'static str, Vec<u8>); 7] {
     let real = std::fs::read(support::real_trace()).unwrap();
     let mut flipped = real.clone();
     for at in (0..flipped.len()).step_by(97) {
@@ -362,15 +366,15 @@ fn hostile_traces_are_refused_and_the_server_lives() {
     huge.extend_from_slice(&[0xff; 256]);
     let etl = unhitch_golden::move_my_mouse().etl();
     let mut torn = etl.clone();
-    // Sizes of events among what they hold; the header is left, or nothing would be read at all.
+    // Some of these bytes are sizes of events. The header is left, or nothing would be read at all.
     for at in (4096..torn.len()).step_by(997) {
         torn[at] = 0xff;
     }
     let mut endless = etl[..512.min(etl.len())].to_vec();
-    // Every buffer is as large as a number can say, and the header counts four milliards of them.
+    // Every buffer has the maximum size, and the header counts four billion of them.
     endless[..4].copy_from_slice(&u32::MAX.to_le_bytes());
     endless.resize(8192, 0xff);
-    let files: Vec<(&str, Vec<u8>)> = vec![
+    [
         ("torn.etl", torn),
         ("endless.etl", endless),
         ("cut.hitch", real[..real.len() / 2].to_vec()),
@@ -378,51 +382,32 @@ fn hostile_traces_are_refused_and_the_server_lives() {
         ("huge.data", huge),
         ("short.data", b"PERFILE2".to_vec()),
         ("zip.hitch", b"PK\x03\x04 and no more".to_vec()),
-    ];
-    let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+    ]
+}
+
+#[test]
+fn hostile_traces_are_refused_and_the_server_lives() {
+    let files = hostile_traces();
     let served = Served::new(16 << 20, |folder| {
         files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap())
     });
-    for name in names {
+    let folder = served.folder.path().to_str().unwrap();
+    for (name, _) in &files {
         let status = served.until_judged(name);
         if status["stage"] == "failed" {
-            for route in [
-                "summary",
-                "lanes",
-                "view?lanes=c0",
-                "stalls",
-                "table?table=waits",
-                "stall/1",
-                "report",
-            ] {
-                let answer = served.get(&format!("/api/t/{name}/{route}"));
-                assert_eq!(answer.status, 422, "{name}/{route}");
-                assert!(
-                    !answer.text().contains(served.folder.path().to_str().unwrap()),
-                    "{}",
-                    answer.text()
-                );
-            }
-            assert!(
-                !status.to_string().contains(served.folder.path().to_str().unwrap()),
-                "{status}"
-            );
+            assert!(!status.to_string().contains(folder), "{status}");
+            every_route_refuses(&served, name);
         } else {
-            // What can be read is read, and says that it is damaged.
+            // What can be read is read, with a warning.
             let summary = served.ask(&format!("/api/t/{name}/summary"));
             assert!(!summary["warnings"].as_array().unwrap().is_empty(), "{name}: {summary}");
         }
         served.assert_alive();
     }
     let listed = served.ask("/api/traces");
-    let failed = listed["traces"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|entry| !entry["error"].is_null())
-        .count();
-    assert!(failed >= 1, "{listed}");
-    assert!(!listed.to_string().contains(served.folder.path().to_str().unwrap()), "{listed}");
+    let mut entries = listed["traces"].as_array().unwrap().iter();
+    assert!(entries.any(|entry| !entry["error"].is_null()), "{listed}");
+    assert!(!listed.to_string().contains(folder), "{listed}");
     // What does not even begin like a trace is not kept.
     for body in [&b"<html>"[..], b"", b"MZ\x90"] {
         let answer =
@@ -431,6 +416,21 @@ fn hostile_traces_are_refused_and_the_server_lives() {
     }
     assert!(!served.file("no.hitch").exists());
     assert_eq!(served.until_judged("starve.hitch")["stage"], "ready");
+}
+
+/// Every route about a trace that failed refuses, and shows no path.
+fn every_route_refuses(served: &Served, name: &str) {
+    for route in
+        ["summary", "lanes", "view?lanes=c0", "stalls", "table?table=waits", "stall/1", "report"]
+    {
+        let answer = served.get(&format!("/api/t/{name}/{route}"));
+        assert_eq!(answer.status, 422, "{name}/{route}");
+        assert!(
+            !answer.text().contains(served.folder.path().to_str().unwrap()),
+            "{}",
+            answer.text()
+        );
+    }
 }
 
 #[test]
