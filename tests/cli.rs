@@ -326,7 +326,7 @@ fn what_is_no_trace_is_named_and_explained() {
     fs::write(&text, "It hung again this morning, twice.\n").unwrap();
     fs::write(&empty, "").unwrap();
     fs::create_dir(&directory).unwrap();
-    for (file, said) in [
+    for (file, message) in [
         (&missing, "No such file"),
         (&text, "not a trace"),
         (&empty, "an empty file"),
@@ -335,7 +335,7 @@ fn what_is_no_trace_is_named_and_explained() {
         for command in ["why", "info"] {
             let (out, err) = ends_with(1, [command, file]);
             assert!(out.is_empty(), "{out}");
-            assert!(err.starts_with("unhitch: ") && err.contains(said), "{file}: {err}");
+            assert!(err.starts_with("unhitch: ") && err.contains(message), "{file}: {err}");
             assert_eq!(err.matches(file.as_str()).count(), 1, "the file is named once: {err}");
         }
     }
@@ -370,7 +370,7 @@ fn a_trace_without_stalls_exits_with_3() {
     let folder = tempfile::tempdir().unwrap();
     let trace = calm_trace(folder.path());
     let (out, _) = ends_with(3, ["why", &trace]);
-    assert!(!out.trim().is_empty(), "it says so in words");
+    assert!(!out.trim().is_empty(), "it reports that in words");
     let why: Value = serde_json::from_str(&ends_with(3, ["why", &trace, "--json"]).0).unwrap();
     assert_eq!(
         (&why["version"], &why["stalls"], &why["trace"]["switches"]),
@@ -588,11 +588,11 @@ fn long_hold(options: &[&str]) -> (String, Value) {
     let words =
         ["lab", "long-hold", "--seconds", "3", "--outcome", outcome.path().to_str().unwrap()];
     let output = unhitch(words.iter().chain(options).copied());
-    let said = text(&output.stdout).to_owned() + text(&output.stderr);
+    let printed = text(&output.stdout).to_owned() + text(&output.stderr);
     // 4 means that it did not hang, which is the purpose of the faster ways.
-    assert!(matches!(output.status.code(), Some(0 | 4)), "{said}");
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{printed}");
     let outcome: Value = serde_json::from_slice(&fs::read(outcome.path()).unwrap()).unwrap();
-    (said, outcome["measured"]["figures"].clone())
+    (printed, outcome["measured"]["figures"].clone())
 }
 
 #[cfg(target_os = "linux")]
@@ -609,8 +609,8 @@ fn the_ways_to_search_and_to_resume_work_as_documented() {
         runs.map(|run| run.join().unwrap())
     });
     let figure = |run: usize, name: &str| runs_done[run].1[name].as_u64().unwrap();
-    for (run, (said, figures)) in runs_done.iter().enumerate() {
-        if said.contains("this CPU has no avx2") {
+    for (run, (printed, figures)) in runs_done.iter().enumerate() {
+        if printed.contains("this CPU has no avx2") {
             println!(
                 "SKIPPED the_ways_to_search_and_to_resume_work_as_documented: {} on this CPU",
                 runs[run].join(" ")
@@ -627,7 +627,7 @@ fn the_ways_to_search_and_to_resume_work_as_documented() {
         for words in
             [way.as_str(), " GB/s, for ", "checkpoint held the lock ", "; the hang: the frame at "]
         {
-            assert!(said.contains(words), "{words:?} is missing: {said}");
+            assert!(printed.contains(words), "{words:?} is missing: {printed}");
         }
         // On a very busy machine, it stops before all regions are done.
         if figures["regions"] == 400 {

@@ -375,11 +375,11 @@ fn kernel_code_of_another_machine_takes_its_image() {
 fn functions_without_samples_are_distinguished_from_unknown_ones() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace_of_the_post(folder.path(), &this_program(), true, SystemTime::now());
-    for (function, said) in
+    for (function, message) in
         [("seek", "no sample is in a function called \"seek\""), ("", "no sample")]
     {
         let output = unhitch(&["--function", function], &trace);
         assert_eq!(output.status.code(), Some(1));
-        assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(message), "{output:?}");
     }
 }

@@ -151,7 +151,7 @@ fn live_an_idle_machine_has_no_stall_that_cannot_be_defended() {
     let out = unhitch(&["why", "--json", "--top", "1000"], &trace);
     let why: Value = serde_json::from_slice(&out.stdout).unwrap();
     let seconds = ns(&why["trace"]["duration_ns"]) as f64 / 1e9;
-    say(&format!(
+    report(&format!(
         "IDLE {seconds:.1} s, {} switches: {} stalls",
         why["trace"]["switches"],
         items(&why["stalls"]).count()
@@ -166,7 +166,7 @@ fn live_an_idle_machine_has_no_stall_that_cannot_be_defended() {
         );
         let (pattern, culprit, evidence) =
             (word("/cause/pattern"), word("/cause/culprit/thread"), word("/cause/evidence"));
-        say(&format!(
+        report(&format!(
             "IDLE {ms:6} ms {kind:<16} {thread} of {process}: {pattern} by {culprit:?}, {evidence}"
         ));
     }
@@ -183,7 +183,7 @@ fn live_an_idle_machine_has_no_stall_that_cannot_be_defended() {
 }
 
 /// Prints past the test harness, which hides the output of passing tests.
-fn say(line: &str) {
+fn report(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
@@ -199,7 +199,7 @@ fn play(program: &str) {
         Ok(runs) => soak(program, runs),
         Err(_) => match until_it_hangs(program, WRONG_TRIES, &mut 0) {
             Ok(run) => assert!(run.complaints.is_empty(), "{run}"),
-            Err(taken) => say(&format!("SKIPPED {test}: {taken}")),
+            Err(taken) => report(&format!("SKIPPED {test}: {taken}")),
         },
     }
 }
@@ -208,7 +208,7 @@ fn play(program: &str) {
 fn may_record(test: &str) -> bool {
     match Recorder::start(&Options::default()) {
         Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
-            say(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
+            report(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
             false
         }
         result => {
@@ -231,11 +231,11 @@ fn soak(program: &str, runs: usize) {
                 true => right += 1,
                 false => {
                     wrong += 1;
-                    say(&format!("WRONG {run}"));
+                    report(&format!("WRONG {run}"));
                 }
             }
         }
-        say(&format!(
+        report(&format!(
             "SOAK {program:<12} {load:<22} {right:3} right {wrong:3} wrong {noisy:3} noisy {outranked:3} outranked by other stalls"
         ));
         all_wrong += wrong;
@@ -362,7 +362,7 @@ fn until_it_hangs(program: &str, wrong_tries: usize, noisy: &mut usize) -> Resul
             Err(reason) => reason,
         };
         *noisy += 1;
-        say(&format!("NOISY {program}: {reason}"));
+        report(&format!("NOISY {program}: {reason}"));
         reasons.push(reason);
     }
     let taken = Ticks::taken_since(before);

@@ -95,31 +95,31 @@ struct Line {
 
 /// The whole output of timehist.
 #[derive(Default)]
-struct Said {
+struct Timehist {
     lines: HashMap<u16, VecDeque<Line>>,
     sums: BTreeMap<i64, Columns>,
 }
 
-impl Said {
+impl Timehist {
     fn of(file: &Path) -> Self {
         let out = perf(
             &["sched", "timehist", "--with-summary", "--state", "--no-call-graph", "-i"],
             file,
         );
         let text = String::from_utf8_lossy(&out.stdout);
-        let mut said = Self::default();
+        let mut timehist = Self::default();
         let (lines, sums) =
             text.split_once("Wait-time summary").expect("timehist prints a summary");
         for line in whole_lines(lines) {
             if let Some((cpu, line)) = read_line(&line) {
-                said.lines.entry(cpu).or_default().push_back(line);
+                timehist.lines.entry(cpu).or_default().push_back(line);
             }
         }
         for (tid, columns) in sums.lines().filter_map(read_sum) {
-            let sum = said.sums.entry(tid).or_default();
+            let sum = timehist.sums.entry(tid).or_default();
             (0..3).for_each(|column| sum[column] += columns[column]);
         }
-        said
+        timehist
     }
 }
 
@@ -181,8 +181,8 @@ fn micros(word: &str, digits: usize) -> Option<u64> {
     Some(whole.parse::<u64>().ok()? * 10u64.pow(digits as u32) + fraction.parse::<u64>().ok()?)
 }
 
-/// What [`Analysis`] says of each departure's trip, by the switch, and of what follows each
-/// thread's last.
+/// According to [`Analysis`]: the columns of each departure, by the switch, and what follows each
+/// thread's last departure.
 fn ours(trace: &Trace) -> (Vec<Columns>, Vec<Columns>) {
     let rules = Rules::default();
     let analysis = Analysis::new(trace, &rules);
@@ -263,7 +263,7 @@ fn compare(what: &str, file: &Path) -> Account {
         "{what}: events were lost, timehist and we would both guess: {:?}",
         trace.losses
     );
-    let Said { lines, sums } = Said::of(file);
+    let Timehist { lines, sums } = Timehist::of(file);
     let account = account(what, &trace, lines);
     let mut wrong = Vec::new();
     for tid in account
@@ -285,7 +285,7 @@ fn compare(what: &str, file: &Path) -> Account {
             }
         }
     }
-    let mut report = format!(
+    let mut summary = format!(
         "{what}: {} threads, {} departures, {} agree to the nanosecond in all three columns, {} differ for no known reason\n",
         sums.len(),
         account.trips,
@@ -299,17 +299,17 @@ fn compare(what: &str, file: &Path) -> Account {
         total(sums.values().map(|sum| sum.map(|ns| ns as f64)).collect()),
         total(account.ours.values().copied().collect()),
     ];
-    report += &format!(
+    summary += &format!(
         "  wait, delay, run: timehist {theirs:.3?} ms, ours {ours:.3?} ms; timehist − ours:\n"
     );
     for (reason, (count, sum)) in &account.by_reason {
-        report += &format!(
+        summary += &format!(
             "  {:<20} ×{count:<6} {:.3?} ms\n",
             format!("{reason:?}"),
             sum.map(|ns| ns / 1e6)
         );
     }
-    say(report.trim_end());
+    report(summary.trim_end());
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), account.unexplained.join("\n"));
     account
 }
@@ -538,7 +538,7 @@ fn live_perf_record_of_a_messaging_load() {
         command.args(stacks.then_some("-g")).arg("--").args(LOAD);
         let out = command.output().unwrap();
         if !out.status.success() {
-            return say(&format!("SKIPPED {test}: perf record: {}", first_line(&out.stderr)));
+            return report(&format!("SKIPPED {test}: perf record: {}", first_line(&out.stderr)));
         }
         check(if stacks { "perf record -g" } else { "perf record" }, &file);
     }
@@ -550,7 +550,7 @@ fn live_own_recording_of_a_messaging_load() {
     let Some(_alone) = ready(test) else { return };
     match Recorder::start(&Options::default()) {
         Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
-            return say(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
+            return report(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
         }
         result => drop(result.unwrap()),
     }
@@ -698,9 +698,9 @@ fn ready(test: &str) -> Option<std::sync::MutexGuard<'static, ()>> {
             Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
         }
         Ok(out) => {
-            say_none(&format!("SKIPPED {test}: perf does not run: {}", first_line(&out.stderr)))
+            report_none(&format!("SKIPPED {test}: perf does not run: {}", first_line(&out.stderr)))
         }
-        Err(error) => say_none(&format!("SKIPPED {test}: perf does not run: {error}")),
+        Err(error) => report_none(&format!("SKIPPED {test}: perf does not run: {error}")),
     }
 }
 
@@ -724,11 +724,11 @@ fn first_line(bytes: &[u8]) -> String {
 }
 
 /// Prints past the test harness, which hides the output of passing tests.
-fn say(line: &str) {
+fn report(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-fn say_none<T>(line: &str) -> Option<T> {
-    say(line);
+fn report_none<T>(line: &str) -> Option<T> {
+    report(line);
     None
 }

@@ -88,10 +88,10 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
             "{table}: {found}"
         );
         let text = text(&["table", &trace, table, "--by", "none"]);
-        let said = format!(
+        let expected = format!(
             "5 of {rows} rows lie outside the span that all CPUs cover (0.005 s to 0.019 s)."
         );
-        assert!(text.contains(&said), "{text}");
+        assert!(text.contains(&expected), "{text}");
         let inside = json(&["table", &trace, table, "--by", "none", "--from", "4.6ms"]);
         assert_eq!(
             (ns(&inside, "total_rows"), ns(&inside, "outside_rows")),
@@ -120,10 +120,11 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
             "{row}"
         );
     }
-    let said = text(&["table", &trace, "cpus"]);
+    let printed = text(&["table", &trace, "cpus"]);
     assert!(
-        said.contains("Time is added up over the span that all CPUs cover (0.005 s to 0.019 s); "),
-        "{said}"
+        printed
+            .contains("Time is added up over the span that all CPUs cover (0.005 s to 0.019 s); "),
+        "{printed}"
     );
 }
 

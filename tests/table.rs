@@ -58,7 +58,7 @@ struct Thread {
 fn live_greatest_waits_are_those_of_perf_script() {
     if let Some(reason) = cannot_record() {
         let test = "live_greatest_waits_are_those_of_perf_script";
-        return say(&format!("SKIPPED {test}: {reason}"));
+        return report(&format!("SKIPPED {test}: {reason}"));
     }
     let folder = tempfile::tempdir().unwrap();
     let recording = Recording::of_a_build(folder.path());
@@ -78,7 +78,7 @@ fn live_greatest_waits_are_those_of_perf_script() {
         windows_of_threads >= count,
         "the threads that waited longest: {windows_of_threads} in {count} windows"
     );
-    say(&format!(
+    report(&format!(
         "the partitions of {stalls} stalls and of {windows_of_threads} windows of the longest \
          waiters are exact"
     ));
@@ -147,7 +147,7 @@ impl Recording {
         let inferred = inferred(&trace);
         let inferred_count = inferred.len();
         events.extend(inferred);
-        say(&format!(
+        report(&format!(
             "of {} events, {inferred_count} are switches that were inferred",
             events.len()
         ));
@@ -197,7 +197,7 @@ fn threads_to_leave_out(trace: &Path, events: &[Event]) -> BTreeSet<i64> {
     let left_out = threads_with_cut_stacks(trace, events);
     let (out_ns, all_ns) = waited_ns(events, &left_out);
     let percent = out_ns as f64 * 100.0 / all_ns as f64;
-    say(&format!(
+    report(&format!(
         "{} threads are left out, which waited {percent:.1} % of all time: perf shows no stack \
          where we have one",
         left_out.len()
@@ -282,7 +282,7 @@ fn compare(recording: &Recording, window: Range) -> BTreeSet<i64> {
             "a build waits at three places at least: {ours:?}"
         );
         let exact = ours.iter().filter(|(wait, sum)| theirs.get(wait) == Some(sum)).count();
-        say(&format!(
+        report(&format!(
             "{:.6} s by {by}: of {} waits, {exact} are equal",
             (window.1 - window.0) as f64 / 1e9,
             ours.len()
@@ -499,6 +499,6 @@ fn ns(value: &Value) -> u64 {
 }
 
 /// Prints past the test harness, which hides the output of passing tests.
-fn say(line: &str) {
+fn report(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }

@@ -264,12 +264,12 @@ fn a_row_is_a_line_and_programs_get_unescaped_names() {
 fn live_thread<R>(test: impl FnOnce() -> R) -> R {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let beat = || {
+        let tick = || {
             while !stop.load(Ordering::Relaxed) {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         };
-        std::thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, beat).unwrap();
+        std::thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, tick).unwrap();
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
         stop.store(true, Ordering::Relaxed);
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

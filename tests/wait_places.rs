@@ -71,7 +71,7 @@ const EXPECTED: &[(&str, WaitClass, bool)] = {
 };
 
 /// Prints past the test harness, which hides the output of passing tests.
-fn say(line: &str) {
+fn report(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
@@ -81,10 +81,10 @@ fn live_waits_at_the_kernels_wait_places_have_their_classes() {
     let folder = tempfile::tempdir().unwrap();
     let recording = match record(folder.path()) {
         Ok(recording) => recording,
-        Err(reason) => return say(&format!("SKIPPED {test}: {reason}")),
+        Err(reason) => return report(&format!("SKIPPED {test}: {reason}")),
     };
     let skipped = recording.output.lines().filter(|line| line.starts_with("SKIPPED "));
-    skipped.for_each(|line| say(&format!("{test}: {line}")));
+    skipped.for_each(|line| report(&format!("{test}: {line}")));
     assert!(recording.output.contains("DONE"), "the program did not finish: {}", recording.output);
 
     let trace = unhitch_formats::open(&recording.trace).unwrap();
@@ -101,7 +101,7 @@ fn live_waits_at_the_kernels_wait_places_have_their_classes() {
         };
         let stack = longest.wait_stack(&trace);
         if stack.is_empty() {
-            say(&format!("{test}: {name}: the kernel did not report where it waited"));
+            report(&format!("{test}: {name}: the kernel did not report where it waited"));
             continue;
         }
         let found = (

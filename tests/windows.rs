@@ -169,10 +169,10 @@ fn a_server_in_the_path_is_queried_and_nothing_else() {
             .env("PATH", "")
             .output()
             .unwrap();
-    let said = format!(
+    let expected = format!(
         "{server} was not asked: the program curl, which does that, is not installed: hanger.exe"
     );
-    assert!(String::from_utf8_lossy(&missing.stdout).contains(&said), "{missing:?}");
+    assert!(String::from_utf8_lossy(&missing.stdout).contains(&expected), "{missing:?}");
 }
 
 /// In place of `curl`, there is a program that leaves a mark.
@@ -208,8 +208,8 @@ fn without_a_server_in_the_path_nothing_is_fetched() {
     }
     let asked = run(&format!("srv*{store}*https://symbols.invalid"));
     assert!(asked.status.success() && mark.exists(), "the mark shows when it is run: {asked:?}");
-    let said = "https://symbols.invalid did not answer (curl: (99) It rains): hanger.exe";
-    assert!(String::from_utf8_lossy(&asked.stdout).contains(said), "{asked:?}");
+    let expected = "https://symbols.invalid did not answer (curl: (99) It rains): hanger.exe";
+    assert!(String::from_utf8_lossy(&asked.stdout).contains(expected), "{asked:?}");
 }
 
 /// An unmerged session with this content, which started `later_ns` after the clock of the machine.

@@ -266,7 +266,7 @@ fn squat(folder: &Path) -> io::Result<()> {
         client.set_read_timeout(Some(Duration::from_millis(500)))?;
         let mut shown = [0; 4096];
         let len = client.read(&mut shown).unwrap_or(0);
-        fs::write(folder.join("told"), &shown[..len])?;
+        fs::write(folder.join("received"), &shown[..len])?;
         while client.write_all(&[b'x'; 1 << 16]).is_ok() {}
     }
 }

@@ -1,4 +1,4 @@
-//! Answers say what is known, and of what is not known that it is not: samples, timers, tracers,
+//! Answers state what is known, and mark what is not known: samples, timers, tracers,
 //! CPUs that report nothing, idle threads.
 
 mod scene;

@@ -693,7 +693,7 @@ fn a_group_that_was_not_throttled_then_is_not_blamed() {
         "{text}"
     );
     assert!(text.contains("none of its control groups was throttled for that long"), "{text}");
-    // In the right one, whose counters tell of next to nothing.
+    // In the right one, whose counters show next to nothing.
     trace.machine = throttled_report(&[(python, 2), (gzip, 2)], 3_000_000);
     assert!(judged(&trace).0.throttling.is_none());
     // Of a group that is not known nothing is said.
@@ -764,7 +764,7 @@ fn a_real_time_hog_is_told_with_its_priority() {
         .for_each(|&at| trace.switches.next_prio[at] = 49);
     assert!(
         judged(&trace).1.contains("hog 501 (hog 500) [real-time priority 50] had the CPU"),
-        "as perf.data tells it"
+        "as perf.data has it"
     );
     trace.threads.get_mut(hog).expect("known").policy = Some(Policy::RoundRobin);
     assert!(judged(&trace).1.contains("hog 501 (hog 500) [SCHED_RR priority 50] had the CPU"));

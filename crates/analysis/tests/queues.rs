@@ -371,10 +371,10 @@ fn a_machine_stalls_sooner_than_a_thread() {
     }
 }
 
-/// A waiter that sleeps 5 ms at a time, 100 times; `wake` says who of `cast` ends each sleep, at
-/// the given time (µs). They have their CPUs from 50 ms on, from CPU 1.
+/// A waiter that sleeps 5 ms at a time, 100 times; `wake` ends each sleep, at the given time
+/// (µs), with one of the `wakers`. They have their CPUs from 50 ms on, from CPU 1.
 fn in_vain(
-    cast: &[&str],
+    wakers: &[&str],
     wake: impl Fn(&mut Scene, u64, ThreadId, &[ThreadId]),
 ) -> (Trace, Vec<ThreadId>) {
     let mut desktop = Desktop::new();
@@ -387,20 +387,20 @@ fn in_vain(
         "futex_wait",
         "schedule",
     ]);
-    let cast: Vec<ThreadId> =
-        (300..).zip(cast).map(|(id, name)| desktop.scene.thread(id, id, name)).collect();
-    for (cpu, &thread) in (1..).zip(&cast) {
+    let wakers: Vec<ThreadId> =
+        (300..).zip(wakers).map(|(id, name)| desktop.scene.thread(id, id, name)).collect();
+    for (cpu, &thread) in (1..).zip(&wakers) {
         desktop.scene.switch(50 * MS, cpu, IDLE, Runnable, thread, StackId::EMPTY);
     }
     desktop.pump_all(0, 100);
     for round in 0..100 {
         let woken = (105 + round * 5) * MS;
         desktop.scene.switch(woken - 5 * MS + 50, 0, desktop.ui, Sleeping, IDLE, wait);
-        wake(&mut desktop.scene, woken, desktop.ui, &cast);
+        wake(&mut desktop.scene, woken, desktop.ui, &wakers);
         desktop.scene.switch(woken + 10, 0, IDLE, Runnable, desktop.ui, StackId::EMPTY);
     }
     desktop.pump_all(610, 700);
-    (desktop.scene.finish(12, 700 * MS), cast)
+    (desktop.scene.finish(12, 700 * MS), wakers)
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn a_herd_is_told() {
         "server", "worker", "worker", "worker", "worker", "worker", "worker", "worker", "worker",
         "worker",
     ];
-    let (trace, cast) = in_vain(&names, |scene, at, ui, cast| {
+    let (trace, wakers) = in_vain(&names, |scene, at, ui, wakers| {
         let unlock = scene.stack(&[
             "main",
             "serve",
@@ -418,16 +418,16 @@ fn a_herd_is_told() {
             "futex_wake",
             "try_to_wake_up",
         ]);
-        for &other in &cast[1..] {
-            scene.wake(at, 1, cast[0], other, WakeFlags::default(), unlock);
+        for &other in &wakers[1..] {
+            scene.wake(at, 1, wakers[0], other, WakeFlags::default(), unlock);
         }
-        scene.wake(at, 1, cast[0], ui, WakeFlags::default(), unlock);
+        scene.wake(at, 1, wakers[0], ui, WakeFlags::default(), unlock);
     });
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("herd", text);
     assert_eq!(
         (stall.finding.pattern, stall.finding.culprit),
-        (Pattern::LockStarvation, Some(cast[0]))
+        (Pattern::LockStarvation, Some(wakers[0]))
     );
     assert!(
         text.contains("a herd") && text.contains("wakes 10 threads for it each time"),
@@ -457,7 +457,7 @@ fn polling_is_told() {
 fn regression_many_short_weak_steps_are_no_direct_evidence() {
     // Each sleep is a hundredth of the stall; a kernel worker ends 13 of them, or 7.
     for (every, evidence) in [(8, Evidence::Inferred), (16, Evidence::Direct)] {
-        let (trace, cast) = in_vain(&["server", "kworker/2:1"], |scene, at, ui, cast| {
+        let (trace, wakers) = in_vain(&["server", "kworker/2:1"], |scene, at, ui, wakers| {
             let unlock = scene.stack(&[
                 "main",
                 "serve",
@@ -467,12 +467,12 @@ fn regression_many_short_weak_steps_are_no_direct_evidence() {
                 "try_to_wake_up",
             ]);
             let worker = usize::from((at / (5 * MS)).is_multiple_of(every));
-            scene.wake(at, 1 + worker as u16, cast[worker], ui, WakeFlags::default(), unlock);
+            scene.wake(at, 1 + worker as u16, wakers[worker], ui, WakeFlags::default(), unlock);
         });
         let (stall, text) = judged(&trace);
         assert_eq!(
             (stall.finding.pattern, stall.finding.culprit),
-            (Pattern::LockStarvation, Some(cast[0])),
+            (Pattern::LockStarvation, Some(wakers[0])),
             "{text}"
         );
         assert_eq!(stall.finding.evidence, evidence, "{text}");

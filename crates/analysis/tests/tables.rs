@@ -294,7 +294,7 @@ fn a_function_counts_once_however_often_a_stack_has_it() {
         (of("walk"), of("release"), of("other"), of("futex_wake")),
         (Some((1, 500_000)), Some((1, 500_000)), Some((1, 300_000)), Some((2, 800_000)))
     );
-    assert_eq!(of("main"), None, "what is on every stack says nothing");
+    assert_eq!(of("main"), None, "a function on every stack distinguishes nothing");
     assert_eq!(of("try_to_wake_up"), None, "the scheduler's own frames are left out");
 
     let callers = Butterfly::new(&analysis, question, Direction::Callers, "walk").unwrap();

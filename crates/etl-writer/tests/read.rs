@@ -111,7 +111,7 @@ fn offsets(trace: &Trace, stack: StackId) -> Vec<(u64, bool)> {
     trace.stacks.frames_of(stack).iter().enumerate().map(offset).collect()
 }
 
-/// That `trace` tells the story of [`rounds`].
+/// Checks that `trace` holds the events of [`rounds`].
 fn check(trace: &Trace, what: &str) {
     assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), Vec::<String>::new(), "{what}");
     assert_eq!(

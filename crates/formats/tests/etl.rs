@@ -65,7 +65,7 @@ fn of_hook(trace: &Trace, hook: u16) -> Vec<(u64, &[u8])> {
         .collect()
 }
 
-/// A part of a stack as the file tells it by key: the event's ticks, its thread, the side, the
+/// A part of a stack as the file has it by key: the event's ticks, its thread, the side, the
 /// addresses.
 type Part<'a> = (i64, u32, bool, &'a [u8]);
 
@@ -279,7 +279,7 @@ fn code_of_dot_net_has_names() {
     assert!(trace.name(module.path).ends_with(".dll"), "{}", trace.name(module.path));
 }
 
-/// TraceEvent says the same of these: the process in the payload, and no thread.
+/// TraceEvent agrees on these: the process in the payload, and no thread.
 #[test]
 fn events_of_the_network_are_those_of_a_process() {
     let Some(path) = corpus("net.4.5.2.x64.etl.zip") else { return };

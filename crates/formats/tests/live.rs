@@ -1,4 +1,4 @@
-//! Against the real `perf` of this machine. Each test says so when it cannot run.
+//! Against the real `perf` of this machine. A test that cannot run reports that.
 
 use std::{
     path::{Path, PathBuf},

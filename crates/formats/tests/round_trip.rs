@@ -56,7 +56,7 @@ fn regression_a_stack_is_cut_at_an_address_that_is_no_code() {
         };
         assert_eq!(printed, expected, "{user:x?}");
     }
-    // Of this process no code is known: nothing can be said of its addresses.
+    // No code of this process is known, so its addresses remain unknown.
     let mut made = Made::default();
     made.comm(0, A, false);
     made.switch(at(10, 0), A, 1, B, Chain { kernel: &[], user: &[0x40_0010, 0x77] });
@@ -78,7 +78,7 @@ fn stacks_are_cut_by_what_was_mapped_at_their_time() {
     made.switch(at(60, 0), A, 1, IDLE, Chain { kernel: &[], user: &user });
     let trace = read(&made);
     let names = |switch: usize| trace.stack_names(trace.switches.stack[switch]);
-    // The first program's own mappings are known: the second one's say nothing about it.
+    // The first program's own mappings are known: the second one's do not affect it.
     assert_eq!(names(1), ["alpha+0x201f", "beta+0xf", "alpha+0x2010"]);
     assert_eq!(names(0).last().map(String::as_str), Some("alpha+0x2010"));
 }
@@ -202,7 +202,7 @@ fn a_birth_without_a_record_is_seen_by_its_first_wake_up() {
     assert_eq!(ids.len(), 2);
     assert_eq!(trace.threads.get(ids[0]).end, Some(Time::from_nanos(20)));
     assert_eq!(trace.threads.get(ids[1]).start, Some(Time::from_nanos(30)));
-    // The sample of its own switch-out says which process it is of.
+    // The sample of its own switch-out names its process.
     assert_eq!(trace.threads.process_of(ids[1]).pid, B.pid);
     assert_eq!(trace.thread_name(ids[1], Time::from_nanos(45)), "beta");
 }
@@ -251,7 +251,7 @@ fn addresses_mean_what_was_mapped_at_the_time() {
         seen,
         ["/bin/alpha+0x100", "/bin/child+0x100", "/lib/late.so+0x5100", "/bin/alpha+0x100"]
     );
-    // The same place in the same file is the same, whoever maps it.
+    // The same place in the same file is the same, whichever process maps it.
     assert_eq!(trace.switches.stack[0], trace.switches.stack[3]);
 }
 

@@ -1,5 +1,5 @@
-//! Every route of a trace, on a real recording of a starved lock and on a made-up one of processes
-//! that end one after the other: what they tell agrees with each other, and with the answer.
+//! Every route of a trace, on a real recording of a starved lock and on a synthetic one of processes
+//! that exit one after the other: the routes agree with each other, and with the answer.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn lane_called(served: &Served, name: &str) -> Value {
 }
 
 #[test]
-fn a_trace_says_what_it_holds() {
+fn a_summary_lists_what_the_trace_holds() {
     let served = judged();
     let summary = served.ask(&format!("{STARVE}/summary"));
     assert_eq!(
@@ -72,7 +72,7 @@ fn a_trace_says_what_it_holds() {
 }
 
 #[test]
-fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
+fn what_windows_and_programs_noted_proves_the_sentences_about_it() {
     let served = Served::new(1 << 20, |folder| {
         std::fs::write(folder.join("mouse.etl"), unhitch_golden::move_my_mouse().etl()).unwrap();
         std::fs::write(folder.join("email.etl"), unhitch_golden::type_an_email().etl()).unwrap();
@@ -83,7 +83,7 @@ fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
         let clause = clauses.find(|clause| {
             clause["kind"] == kind && clause["text"].as_str().unwrap().contains(words)
         });
-        list(&clause.unwrap_or_else(|| panic!("nothing of {words}: {}", of["text"]))["links"])
+        list(&clause.unwrap_or_else(|| panic!("{words} is not in {}", of["text"]))["links"])
             .to_vec()
     };
     let reported = &links(&stall, "story", "Windows reported")[0];
@@ -99,7 +99,7 @@ fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
             .contains(&serde_json::json!({ "name": "DelayTimeMs", "value": "1125" })),
         "{event}"
     );
-    // It is said when the delay is over.
+    // Windows reports it when the delay is over.
     assert!((number(&event["time"]) - number(&stall["to"])).abs() < 1_000_000, "{event}");
     let machine = links(&stall, "machine", "idle meanwhile");
     assert!(
@@ -110,7 +110,7 @@ fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
     assert!(links(&stall, "remedy", "").is_empty());
     assert_eq!(served.get("/api/t/mouse.etl/event?provider=4000000000").status, 404);
 
-    // A key was pressed, and nobody hears which.
+    // A key was pressed; which one is private.
     let marks = served.ask("/api/t/email.etl/marks");
     let keys = list(&marks["marks"])
         .iter()
@@ -427,7 +427,7 @@ fn slices_follow_one_another() {
 }
 
 #[test]
-fn the_stall_is_told_in_full_and_adds_up() {
+fn the_stall_is_shown_in_full_and_adds_up() {
     let served = judged();
     let stalls = served.ask(&format!("{STARVE}/stalls"));
     assert_eq!(stalls["ready"], true);
@@ -683,7 +683,7 @@ fn flames_and_butterflies_weigh_what_the_tables_sum() {
 }
 
 #[test]
-fn samples_are_told_by_function_and_by_address() {
+fn samples_are_listed_by_function_and_by_address() {
     let served = judged();
     let hot = served.ask(&format!("{STARVE}/hot"));
     assert!(hot["functions"][0]["function"].as_str().unwrap().ends_with("count_pages"));
@@ -768,7 +768,7 @@ fn the_report_is_one_file_that_fetches_nothing() {
 }
 
 #[test]
-fn a_made_up_trace_answers_alike() {
+fn a_synthetic_trace_answers_alike() {
     let served = Served::new(1 << 20, |folder| {
         unhitch_golden::move_my_mouse().write(&folder.join("mouse.hitch")).unwrap()
     });

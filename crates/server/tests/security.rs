@@ -9,7 +9,6 @@ use support::{Answer, Served, read};
 
 const LIMIT: u64 = 1 << 20;
 
-/// A server beside whose folder lies a secret.
 fn served() -> Served {
     Served::new(LIMIT, |_| {})
 }
@@ -79,7 +78,7 @@ fn without_the_token_nobody_gets_anything() {
 }
 
 #[test]
-fn the_printed_address_sets_a_cookie_that_lets_in() {
+fn the_printed_address_sets_a_cookie_that_authorizes() {
     let served = served();
     let host = host(&served);
     let answer =
@@ -178,7 +177,7 @@ fn other_pages_are_refused() {
 }
 
 #[test]
-fn every_answer_tells_the_browser_to_do_no_more() {
+fn every_answer_restricts_the_browser() {
     let served = served();
     for (path, status) in
         [("/", 200), ("/api/traces", 200), ("/api/t/none/summary", 404), ("/t/some/view", 200)]

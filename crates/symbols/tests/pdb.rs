@@ -161,7 +161,7 @@ fn damage_never_panics() {
         survives(folder.path(), &bytes[..len]);
     }
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut dice = || {
+    let mut random = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -170,8 +170,8 @@ fn damage_never_panics() {
     for round in 0..2_000 {
         let mut damaged = bytes.clone();
         for _ in 0..=round % 4 {
-            let at = (dice() >> 8) as usize % damaged.len();
-            damaged[at] ^= 1 << (dice() % 8);
+            let at = (random() >> 8) as usize % damaged.len();
+            damaged[at] ^= 1 << (random() % 8);
         }
         survives(folder.path(), &damaged);
     }

@@ -166,7 +166,7 @@ pub fn file(pointer_bytes: usize, buffers: &[Buffer], pack: Pack) -> Vec<u8> {
     session("made", 0, pointer_bytes, buffers, pack)
 }
 
-/// The file of a session that began so many ticks later.
+/// The file of a session that began some ticks later.
 pub fn session(
     name: &str,
     later: i64,
@@ -232,7 +232,7 @@ pub fn repeated(unit: &[u8]) -> Vec<u8> {
     out
 }
 
-/// XPRESS that repeats `unit` so many times, of which the four bytes at `varied` count from
+/// XPRESS that repeats `unit` some times, of which the four bytes at `varied` count from
 /// `first`.
 pub fn varying(unit: &[u8], varied: usize, times: usize, first: u32) -> Vec<u8> {
     assert!((4..=8192).contains(&unit.len()) && varied + 4 <= unit.len());
@@ -335,7 +335,7 @@ pub fn classic(class: [u8; 16], opcode: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `TRACE_EVENT_INFO` of an event of so many fields, all of one long name.
+/// `TRACE_EVENT_INFO` of an event of some fields, all of one long name.
 pub fn event_info(provider: [u8; 16], id: u16, fields: u32) -> Vec<u8> {
     let mut out = vec![0; 0x70];
     out[..16].copy_from_slice(&provider);
@@ -352,7 +352,7 @@ pub fn event_info(provider: [u8; 16], id: u16, fields: u32) -> Vec<u8> {
     out
 }
 
-/// `EVENT_MAP_INFO` of so many values, all of one name.
+/// `EVENT_MAP_INFO` of some values, all of one name.
 pub fn map_info(provider: [u8; 16], values: u32) -> Vec<u8> {
     let name_at = 16 + values * 8;
     let mut out = provider.to_vec();

@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::path::PathBuf;
 use unhitch_model::{Trace, Value, units};
 
-/// A file of the corpus; `None`, said so, when there is no corpus. The harness keeps what a test
+/// A file of the corpus; `None`, which is reported, if there is no corpus. The harness keeps what a test
 /// prints, but not what it writes itself: `tools/test` counts it.
 pub fn corpus(name: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("UNHITCH_CORPUS") else {
