@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-#[path = "../crates/formats/tests/made/mod.rs"]
-mod made;
+#[path = "../crates/formats/tests/synthetic/mod.rs"]
+mod synthetic;
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 
@@ -37,20 +37,20 @@ fn ends_with<'a>(code: i32, words: impl IntoIterator<Item = &'a str>) -> (String
 
 /// A trace of two threads that take turns for 10 ms, without any hang.
 fn calm_trace(folder: &Path) -> String {
-    use made::{At, Chain, Made, Task};
+    use synthetic::{At, Chain, SyntheticTrace, Task};
     let (ping, pong) =
         (Task { pid: 100, tid: 100, comm: "ping" }, Task { pid: 200, tid: 200, comm: "pong" });
-    let mut made = Made::default();
-    made.comm(1_000_000, ping, false);
-    made.comm(1_000_000, pong, false);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(1_000_000, ping, false);
+    synthetic.comm(1_000_000, pong, false);
     for round in 0..10 {
         let (from, to) = if round % 2 == 0 { (ping, pong) } else { (pong, ping) };
         let ns = 1_000_000 + round * 1_000_000;
-        made.waking(At { ns, cpu: 0 }, from, 0, to, Chain::default());
-        made.switch(At { ns: ns + 1_000, cpu: 0 }, from, 1, to, Chain::default());
+        synthetic.waking(At { ns, cpu: 0 }, from, 0, to, Chain::default());
+        synthetic.switch(At { ns: ns + 1_000, cpu: 0 }, from, 1, to, Chain::default());
     }
     let path = folder.join("calm.data");
-    fs::write(&path, made.file()).unwrap();
+    fs::write(&path, synthetic.file()).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -66,43 +66,43 @@ const NAMES: [(u64, &str, &str, u32); 4] = [
 /// A container: ten times, "ping" waits 2 ms in `wait_for_paint`, which no rule classifies, until
 /// "pong", which polls, wakes it in `finish_paint`.
 fn named_trace(folder: &Path) -> String {
-    use made::{At, Chain, IDLE, Made, Task};
+    use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
     use unhitch_formats::container::{ContainerMeta, ContainerParts, SymbolFile, write_container};
     use unhitch_model::Symbol;
     const TEXT: u64 = 0xffff_ffff_8100_0000;
     let (ping, pong) =
         (Task { pid: 100, tid: 100, comm: "ping" }, Task { pid: 200, tid: 200, comm: "pong" });
-    let mut made = Made::default();
-    made.comm(1_000_000, ping, false);
-    made.comm(1_000_000, pong, false);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(1_000_000, ping, false);
+    synthetic.comm(1_000_000, pong, false);
     for round in 0..10 {
         let at = |us: u64, cpu: u32| At { ns: 1_000_000 + round * 4_000_000 + us * 1_000, cpu };
-        made.switch(
+        synthetic.switch(
             at(0, 0),
             ping,
             1,
             IDLE,
             Chain { kernel: &[TEXT + 0x010, TEXT + 0x030], user: &[] },
         );
-        made.switch(at(1_990, 1), IDLE, 0, pong, Chain::default());
-        made.waking(
+        synthetic.switch(at(1_990, 1), IDLE, 0, pong, Chain::default());
+        synthetic.waking(
             at(2_000, 1),
             pong,
             0,
             ping,
             Chain { kernel: &[TEXT + 0x020, TEXT + 0x030], user: &[] },
         );
-        made.switch(at(2_010, 0), IDLE, 0, ping, Chain::default());
-        made.switch(
+        synthetic.switch(at(2_010, 0), IDLE, 0, ping, Chain::default());
+        synthetic.switch(
             at(2_020, 1),
             pong,
             1,
             IDLE,
             Chain { kernel: &[TEXT + 0x040, TEXT + 0x030], user: &[] },
         );
-        made.waking(at(3_000, 0), ping, 0, pong, Chain { kernel: &[TEXT + 0x030], user: &[] });
+        synthetic.waking(at(3_000, 0), ping, 0, pong, Chain { kernel: &[TEXT + 0x030], user: &[] });
     }
-    let file = made.file();
+    let file = synthetic.file();
     let mut named = unhitch_formats::read_bytes(&file).unwrap();
     // For a return address, the call before it counts.
     let frames: Vec<u64> = named

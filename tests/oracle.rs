@@ -16,15 +16,15 @@
 //! that it must: any other difference counts against the tolerance.
 #![cfg(target_os = "linux")]
 
-#[path = "../crates/formats/tests/made/mod.rs"]
-mod made;
+#[path = "../crates/formats/tests/synthetic/mod.rs"]
+mod synthetic;
 
-use made::{At, Chain, IDLE, Made, Task};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{Read, Write, stderr};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
+use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_analysis::{Analysis, Rules, State};
 use unhitch_model::{ThreadId, Time, Trace, Window};
 use unhitch_record::{Error, Options, Recorder};
@@ -607,31 +607,31 @@ fn check(what: &str, file: &Path) {
 
 /// Has each difference once, with known figures. Times are in microseconds.
 #[test]
-fn a_made_scenario_has_each_difference_once() {
-    let test = "a_made_scenario_has_each_difference_once";
+fn a_synthetic_scenario_has_each_difference_once() {
+    let test = "a_synthetic_scenario_has_each_difference_once";
     let Some(_alone) = ready(test) else { return };
     let [a, b] = [100, 200].map(|pid| Task { pid, tid: pid, comm: "task" });
     let none = Chain::default();
-    let mut made = Made::default();
+    let mut synthetic = SyntheticTrace::default();
     let at = |us: u64| At { ns: us * 1000, cpu: 0 };
     // Without the name, timehist would not print the id of a thread whose first event is a wake-up.
-    [a, b].iter().for_each(|task| made.comm(0, *task, false));
-    made.waking(at(900), a, 0, b, none);
-    made.switch(at(1_000), a, 1, IDLE, none); // FirstOfCpu: it ran since the trace began
-    made.waking(at(1_500), IDLE, 8, a, none);
-    made.switch(at(1_600), IDLE, 0, a, none);
-    made.switch(at(2_000), a, 1, b, none); // agrees: wait 600, delay 100, run 400
-    made.switch(at(2_300), b, 0x100, a, none); // FirstDeparture: it waited since the trace began
-    made.waking(at(2_400), a, 8, a, none);
-    made.switch(at(2_500), a, 1, b, none); // agrees
-    made.switch(at(2_700), b, 0, a, none); // agrees, preempted before
-    made.switch(at(2_900), a, 1, IDLE, none); // EarlyWake: woken at 2400, left at 2500
-    made.waking(at(3_000), IDLE, 8, b, none);
-    made.switch(at(3_400), b, 1, IDLE, none); // BrokenChain: nobody saw it come on
+    [a, b].iter().for_each(|task| synthetic.comm(0, *task, false));
+    synthetic.waking(at(900), a, 0, b, none);
+    synthetic.switch(at(1_000), a, 1, IDLE, none); // FirstOfCpu: it ran since the trace began
+    synthetic.waking(at(1_500), IDLE, 8, a, none);
+    synthetic.switch(at(1_600), IDLE, 0, a, none);
+    synthetic.switch(at(2_000), a, 1, b, none); // agrees: wait 600, delay 100, run 400
+    synthetic.switch(at(2_300), b, 0x100, a, none); // FirstDeparture: it waited since the trace began
+    synthetic.waking(at(2_400), a, 8, a, none);
+    synthetic.switch(at(2_500), a, 1, b, none); // agrees
+    synthetic.switch(at(2_700), b, 0, a, none); // agrees, preempted before
+    synthetic.switch(at(2_900), a, 1, IDLE, none); // EarlyWake: woken at 2400, left at 2500
+    synthetic.waking(at(3_000), IDLE, 8, b, none);
+    synthetic.switch(at(3_400), b, 1, IDLE, none); // BrokenChain: nobody saw it come on
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("made.data");
-    std::fs::write(&file, made.file()).unwrap();
-    let account = compare("made", &file);
+    let file = folder.path().join("synthetic.data");
+    std::fs::write(&file, synthetic.file()).unwrap();
+    let account = compare("synthetic", &file);
     assert!(account.unexplained.is_empty(), "{:?}", account.unexplained);
     // The output for preempted threads depends on the version of perf.
     let found = account.by_reason.iter().filter(|(reason, _)| **reason != Reason::Preempted);
@@ -664,25 +664,26 @@ fn a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order() {
     for (arrives, woken_first, delay) in
         [(true, true, -600.0), (true, false, 0.0), (false, false, 600.0)]
     {
-        let mut made = Made::default();
-        made.comm(0, task, false);
+        let mut synthetic = SyntheticTrace::default();
+        synthetic.comm(0, task, false);
         match arrives {
-            true => made.switch(at(500, 0), IDLE, 0, task, none),
-            false => made.waking(at(500, 1), IDLE, 0, task, none),
+            true => synthetic.switch(at(500, 0), IDLE, 0, task, none),
+            false => synthetic.waking(at(500, 1), IDLE, 0, task, none),
         }
-        let leaves = |made: &mut Made| made.switch(at(1_000, 0), task, 1, IDLE, none);
+        let leaves =
+            |synthetic: &mut SyntheticTrace| synthetic.switch(at(1_000, 0), task, 1, IDLE, none);
         if !woken_first {
-            leaves(&mut made);
+            leaves(&mut synthetic);
         }
-        made.waking(at(1_000, 1), IDLE, 0, task, none);
+        synthetic.waking(at(1_000, 1), IDLE, 0, task, none);
         if woken_first {
-            leaves(&mut made);
+            leaves(&mut synthetic);
         }
-        made.switch(at(1_600, 0), IDLE, 0, task, none);
-        made.switch(at(2_000, 0), task, 1, IDLE, none);
-        let file = folder.path().join("made.data");
-        std::fs::write(&file, made.file()).unwrap();
-        let account = compare("made", &file);
+        synthetic.switch(at(1_600, 0), IDLE, 0, task, none);
+        synthetic.switch(at(2_000, 0), task, 1, IDLE, none);
+        let file = folder.path().join("synthetic.data");
+        std::fs::write(&file, synthetic.file()).unwrap();
+        let account = compare("synthetic", &file);
         assert!(account.unexplained.is_empty(), "{:?}", account.unexplained);
         let early = account.by_reason.get(&Reason::EarlyWake).map_or(0.0, |(_, sum)| sum[1] / 1e3);
         assert_eq!(early, delay, "woken first: {woken_first}");

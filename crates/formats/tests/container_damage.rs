@@ -1,10 +1,10 @@
 //! A damaged container is reported as such, and read as far as possible.
 
-mod made;
+mod synthetic;
 
-use made::{At, Chain, IDLE, Made, Task};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
+use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::{
     Error,
     container::{
@@ -18,16 +18,16 @@ const A: Task = Task { pid: 100, tid: 100, comm: "alpha" };
 const B: Task = Task { pid: 200, tid: 200, comm: "beta" };
 
 fn container() -> Vec<u8> {
-    let mut made = Made::default();
-    made.comm(0, A, false);
-    made.comm(0, B, false);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, A, false);
+    synthetic.comm(0, B, false);
     for n in 0..200 {
         let chain = Chain { kernel: &[0xffff_ffff_8100_0000], user: &[0x40_0010] };
-        made.switch(At { ns: 10 + n * 20, cpu: 0 }, A, 1, B, chain);
-        made.switch(At { ns: 20 + n * 20, cpu: 0 }, B, 1, IDLE, chain);
-        made.waking(At { ns: 25 + n * 20, cpu: 0 }, B, 0x10, A, chain);
+        synthetic.switch(At { ns: 10 + n * 20, cpu: 0 }, A, 1, B, chain);
+        synthetic.switch(At { ns: 20 + n * 20, cpu: 0 }, B, 1, IDLE, chain);
+        synthetic.waking(At { ns: 25 + n * 20, cpu: 0 }, B, 0x10, A, chain);
     }
-    let file = made.file();
+    let file = synthetic.file();
     let mut named = read_bytes(&file).unwrap();
     let function = named.strings.intern("schedule");
     named.symbols.set(FrameId(0), &[Symbol { function, ..Symbol::default() }]);

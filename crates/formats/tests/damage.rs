@@ -1,8 +1,8 @@
 //! No input makes the readers panic, hang or take memory without bound.
 
-mod made;
+mod synthetic;
 
-use made::{At, Chain, IDLE, Made, Task};
+use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::{
     Error,
     container::{ContainerMeta, ContainerParts, SymbolFile, write_container},
@@ -15,22 +15,22 @@ const B: Task = Task { pid: 100, tid: 101, comm: "beta" };
 
 /// A file with a bit of everything.
 fn small() -> Vec<u8> {
-    let mut made = Made::default();
-    made.comm(0, A, false);
-    made.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, A, false);
+    synthetic.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
     let chain =
         Chain { kernel: &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_0010], user: &[0x40_0010, 0x77] };
     for n in 0..6 {
         let at = At { ns: 10 + n * 10, cpu: n as u32 % 2 };
-        made.fork(at.ns, A, B);
-        made.switch(at, A, 1, B, chain);
-        made.waking(at, B, 0x10, A, chain);
-        made.clock(at, B, chain);
-        made.contention(at, B, n % 2 == 0, 0x1000, 32);
-        made.lost(at, 3);
-        made.exit(at.ns + 5, B);
+        synthetic.fork(at.ns, A, B);
+        synthetic.switch(at, A, 1, B, chain);
+        synthetic.waking(at, B, 0x10, A, chain);
+        synthetic.clock(at, B, chain);
+        synthetic.contention(at, B, n % 2 == 0, 0x1000, 32);
+        synthetic.lost(at, 3);
+        synthetic.exit(at.ns + 5, B);
     }
-    made.file()
+    synthetic.file()
 }
 
 fn small_container() -> Vec<u8> {
@@ -139,10 +139,10 @@ fn files_that_are_none_are_named() {
 
 /// A file of which the records are these bytes.
 fn with_records(records: &[u8]) -> Vec<u8> {
-    let mut made = Made::default();
-    made.switch(At { ns: 1, cpu: 0 }, IDLE, 0, A, Chain::default());
-    made.records.extend_from_slice(records);
-    made.file()
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.switch(At { ns: 1, cpu: 0 }, IDLE, 0, A, Chain::default());
+    synthetic.records.extend_from_slice(records);
+    synthetic.file()
 }
 
 fn raw_record(kind: u32, size: u16, body: &[u8]) -> Vec<u8> {

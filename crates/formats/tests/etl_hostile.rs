@@ -7,7 +7,7 @@
 mod etl_support;
 
 use etl_support::content;
-use etl_support::made::{
+use etl_support::synthetic::{
     Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, map_info, perf_info,
     process, raw_buffer, ready, repeated, sample, stack, switch, thread, varying,
 };
@@ -63,7 +63,7 @@ impl SplitMix64 {
     }
 }
 
-fn made() -> Vec<u8> {
+fn synthetic() -> Vec<u8> {
     let events = (0..200_i64).flat_map(|n| {
         let ticks = ZERO + n * 100;
         let tids = if n % 2 == 0 { (11, 12) } else { (12, 11) };
@@ -302,9 +302,9 @@ fn hostile_files() {
     manifests();
     zip_bombs();
     absurd_sizes();
-    let made = made();
-    truncated(&made, 64);
-    flipped(&made, 3_000, &mut random);
+    let synthetic = synthetic();
+    truncated(&synthetic, 64);
+    flipped(&synthetic, 3_000, &mut random);
     for (name, flips) in
         [("SelfDescribingSingleEvent.etl", 10_000), ("primitive-types.etl.zip", 6_500)]
     {

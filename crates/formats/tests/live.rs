@@ -12,7 +12,7 @@ use unhitch_formats::{
 };
 use unhitch_model::Trace;
 
-mod made;
+mod synthetic;
 
 const EVENTS: [&str; 8] =
     ["-g", "-a", "-e", "sched:sched_switch", "-e", "sched:sched_waking", "-e", "cpu-clock"];
@@ -172,23 +172,24 @@ fn live_a_real_file_survives_damage() {
 
 #[test]
 fn live_perf_reads_what_is_written() {
-    use made::{At, Chain, IDLE, Made, Task};
+    use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("made.data");
+    let path = folder.path().join("synthetic.data");
     let task = Task { pid: 77, tid: 78, comm: "made-up" };
-    let mut made = Made::default();
-    made.comm(0, task, false);
-    made.map(0, 77, 0x40_0000, 0x1000, 0, "/bin/made-up");
-    made.switch(
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, task, false);
+    synthetic.map(0, 77, 0x40_0000, 0x1000, 0, "/bin/made-up");
+    synthetic.switch(
         At { ns: 1_000, cpu: 0 },
         task,
         2,
         IDLE,
         Chain { kernel: &[0xffff_ffff_8100_0000], user: &[0x40_0010] },
     );
-    made.waking(At { ns: 2_000, cpu: 1 }, IDLE, 0x10, task, Chain::default());
+    synthetic.waking(At { ns: 2_000, cpu: 1 }, IDLE, 0x10, task, Chain::default());
     let mut out = std::fs::File::create(&path).unwrap();
-    write(&mut out, &Made::events(), &Made::features(), &[&made.records]).unwrap();
+    write(&mut out, &SyntheticTrace::events(), &SyntheticTrace::features(), &[&synthetic.records])
+        .unwrap();
     if Command::new("perf").arg("--version").output().is_err() {
         println!("skipped: perf is not installed");
         return;

@@ -1,4 +1,4 @@
-//! [`Golden`]: a made-up trace, written like a Linux or a Windows recording.
+//! [`Golden`]: a synthetic trace, written like a Linux or a Windows recording.
 
 use crate::machine::{Event, Machine};
 use crate::perf_data::PRODUCER;

@@ -1,5 +1,5 @@
 //! Frames of Windows images get their names from PDBs of their own build, whole or damaged. The
-//! PDBs are made up (synthetic).
+//! PDBs are synthetic.
 
 use std::path::Path;
 use unhitch_etl_writer::{Guid, Pdb, Procedure, Public};

@@ -3,8 +3,8 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 pub mod explained;
-pub mod made;
 pub mod names;
+pub mod synthetic;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

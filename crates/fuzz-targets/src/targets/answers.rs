@@ -1,4 +1,4 @@
-//! Answers about traces of made-up records, and users' rules for wait classes.
+//! Answers about traces of synthetic records, and users' rules for wait classes.
 
 use super::perf_data::in_frame;
 use crate::check;

@@ -163,7 +163,7 @@ fn log_header(pointer_bytes: usize, buffers: u32, cpus: u32, session: &str, late
 
 /// A whole file.
 pub fn file(pointer_bytes: usize, buffers: &[Buffer], pack: Pack) -> Vec<u8> {
-    session("made", 0, pointer_bytes, buffers, pack)
+    session("synthetic", 0, pointer_bytes, buffers, pack)
 }
 
 /// The file of a session that began some ticks later.

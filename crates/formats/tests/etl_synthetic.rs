@@ -2,7 +2,7 @@
 
 mod etl_support;
 
-use etl_support::made::{
+use etl_support::synthetic::{
     Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, perf_info, process,
     ready, sample, session, stack, switch, system, thread,
 };
@@ -56,9 +56,12 @@ fn scenario() -> Vec<Buffer> {
         thread(0x548, at(270), (21, 200), ""),
         switch(at(500), 0, 21, WAITING),
     ];
-    let set_name =
-        [&200_u32.to_le_bytes()[..], &21_u32.to_le_bytes(), &etl_support::made::utf16("Worker")]
-            .concat();
+    let set_name = [
+        &200_u32.to_le_bytes()[..],
+        &21_u32.to_le_bytes(),
+        &etl_support::synthetic::utf16("Worker"),
+    ]
+    .concat();
     let named = [system(0x548, 2, at(280), (21, 200), &set_name)];
     vec![
         Buffer { cpu: 0, events: names.concat() },
