@@ -58,8 +58,8 @@ enum Reason {
     /// The ring of some CPU starts later: we only count what is inside the window that all CPUs
     /// cover.
     OutsideCommonWindow,
-    /// A switch in between was not reported (see `repair`): to us the time is unknown, timehist takes
-    /// the CPU's last switch for it.
+    /// A switch in between was not reported (see `repair`): to us the time is unknown, timehist
+    /// takes the CPU's last switch for it.
     BrokenChain,
     /// The exiting thread's samples have no thread id any more: timehist counts them to a thread −1
     /// that all exiting threads share.

@@ -7,8 +7,8 @@
 //! with the first `sched_waking` after that, or with the thread's return if there was none. Its
 //! name is the first function of its stack that is not part of the scheduler. Sums and counts must
 //! be equal, to the nanosecond. *Why some threads are left out:* the kernel does not report some
-//! switches. We infer them from their neighbours (`repair`), but perf only has what was reported. And
-//! perf prints no stack at all if it is deeper than 127 frames.
+//! switches. We infer them from their neighbours (`repair`), but perf only has what was reported.
+//! And perf prints no stack at all if it is deeper than 127 frames.
 //!
 //! `UNHITCH_WINDOWS=N` checks N windows (`make soak`: fifty).
 #![cfg(target_os = "linux")]

@@ -1,4 +1,4 @@
-//! What a screen shows of a lane is what its slices are: nothing counted twice, nothing left out.
+//! A view of a lane shows exactly its slices: nothing is counted twice, nothing is left out.
 
 #[path = "../examples/big/trace.rs"]
 mod big;
@@ -100,7 +100,7 @@ fn check(lane: Lane, slices: &[Slice], view: &View, screen: &Screen) {
         sum += ns;
     }
     assert_eq!(cells.next(), None);
-    // The whole slices and the cells are the lane's time on the screen.
+    // The whole slices and the cells sum to the lane's time on the screen.
     let whole_ns: u64 =
         view.slices.iter().map(|slice| slice.window.intersect(screen.window).duration_ns()).sum();
     let lane_ns: u64 =
@@ -207,8 +207,8 @@ fn slices_name_their_events() {
     let analysis = Analysis::new(&trace, &Rules::default());
     let lanes = Lanes::new(&analysis);
     let whole = analysis.timeline.window();
-    // All of it in few columns, of which few slices come whole; and a part in many, where nearly
-    // all do.
+    // All of it in few columns, with few whole slices; and a part in many columns, where nearly all
+    // slices are whole.
     for (part, columns) in [(1, 900), (60, 2_000)] {
         let screen = Screen::new(
             Window::new(whole.start, whole.start.plus(whole.duration_ns() / part)),

@@ -1,4 +1,4 @@
-//! What is rare in files: losses, headers that no real file at hand has, hardware counters next to
+//! Rare cases in files: losses, headers that no available real file has, hardware counters next to
 //! the payload, a rundown at the end alone. All of it is synthetic.
 
 use unhitch_etl_writer::{
@@ -225,7 +225,7 @@ fn headers_of_every_kind_are_understood() {
             &Header::Message { of: class, number: 10, pid: PID, tid: TID },
             b"arguments",
         );
-        // Whatever comes behind each is still found.
+        // The events behind each are still found.
         wake_ups(&mut writer, 0, (5, 6));
         let trace = read(writer);
         assert_eq!(warnings(&trace), Vec::<String>::new());

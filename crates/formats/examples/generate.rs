@@ -1,5 +1,5 @@
-//! Writes a big synthetic trace for measuring: `cargo run --release --example generate FILE [RECORDS]
-//! [STACKS]`.
+//! Writes a big synthetic trace for measuring: `cargo run --release --example generate FILE
+//! [RECORDS] [STACKS]`.
 
 #[path = "../tests/synthetic/mod.rs"]
 mod synthetic;

@@ -1,5 +1,5 @@
-//! Real Windows traces, where `UNHITCH_CORPUS` names a folder with an `etl` folder in it; skipped
-//! without.
+//! Real Windows traces, if `UNHITCH_CORPUS` names a folder that contains a folder `etl`; otherwise
+//! skipped.
 
 mod etl_support;
 
@@ -15,7 +15,7 @@ const TOTALS: [(&str, u64, u64); 8] = [
     ("SelfDescribingSingleEvent.etl", 3, 22),
     ("gcevents.etl.zip", 5, 71),
     ("primitive-types.etl.zip", 2, 7),
-    // Windows 7, whose buffers have their length in Offset alone.
+    // Windows 7, whose buffers have their length in Offset only.
     ("HTTP_Server.etl", 36, 2042),
     ("process_data_32_v1.etl", 2, 3),
 ];

@@ -1,8 +1,8 @@
 //! Damaged and malicious Windows traces: no panic, bounded memory, a warning that names the place.
 //!
 //! The stated limit (docs/windows.md): reading takes up to 96 times what the file takes on disk,
-//! and 128 MiB. The peak is measured with an allocator that counts; other tests of this binary
-//! would disturb it, so that there is one.
+//! and 128 MiB. A counting allocator measures the peak. Another test in this binary would disturb
+//! it, so there is only one.
 
 mod etl_support;
 
@@ -24,7 +24,7 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATOR: Counting = Counting;
 
 #[allow(unsafe_code, reason = "an allocator that counts")]
-// SAFETY: everything is passed on to the system's allocator as it came.
+// SAFETY: everything is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.fetch_add(layout.size(), Relaxed) + layout.size();
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Reads, and checks what it took.
+/// Reads, and checks the memory that it used.
 fn read(bytes: &[u8]) -> Result<unhitch_model::Trace, unhitch_formats::Error> {
     let before = NOW.load(Relaxed);
     PEAK.store(before, Relaxed);
@@ -85,7 +85,7 @@ fn truncated(bytes: &[u8], step: usize) {
             Err(error) => assert!(!error.to_string().is_empty()),
             Ok(trace) => {
                 let offset = trace.warnings.lines().collect::<Vec<_>>().join("\n");
-                // At the very end of a buffer nothing is missing but buffers.
+                // Truncated exactly at the end of a buffer, only whole buffers are missing.
                 assert!(
                     offset.contains("offset") || offset.contains("buffers; "),
                     "{len}: {offset:?}"
@@ -155,7 +155,7 @@ fn bombs() {
     );
 }
 
-/// Events that become more than they are, each different from the others.
+/// Events that expand when they are read, each different from the others.
 fn swollen() {
     const GUID: [u8; 16] = [7; 16];
     let described = classic(METADATA, 32, &event_info(GUID, 3, 300));

@@ -1,4 +1,4 @@
-//! Synthetic Windows traces: what no real file at hand holds.
+//! Synthetic Windows traces: cases that no available real file contains.
 
 mod etl_support;
 
@@ -124,7 +124,7 @@ fn switches_wake_ups_and_stacks_become_the_same_trace() {
         assert_eq!((trace.wakings.target_cpu[0], trace.wakings.target_cpu[1]), (0, 1));
         // A sample without a stack has its instruction.
         assert_eq!(trace.stack_names(trace.samples.stack[0]), ["app.exe+0x3000"]);
-        // Names that were given later hold from then on; nameless threads go by their process's.
+        // A later name applies from then on; nameless threads have their process's name.
         let worker = trace.switches.next[1];
         assert_eq!(
             (name(worker, 0), name(worker, 400)),
@@ -334,10 +334,9 @@ fn sessions_given_together_are_one_trace_in_any_order() {
     assert_eq!((given.meta.buffers, given.warnings.is_empty()), (5, true));
 }
 
-/// A merging tool also writes sessions without events of their own, which their sisters need to be
-/// read.
+/// A merging tool also writes sessions without events, which are needed to read their siblings.
 #[test]
-fn a_session_of_descriptions_alone_serves_its_sisters() {
+fn a_session_of_descriptions_alone_serves_its_siblings() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let events =
@@ -411,7 +410,7 @@ fn events_of_the_network_are_those_of_the_process_that_they_name() {
         switch(at(30), 0, 11, WAITING),
         perf_info(0x60b, 2, at(40), &of(100)),
         perf_info(0x60b, 2, at(41), &of(555)),
-        // For a connection that is nobody's any more.
+        // For a connection that no longer belongs to a process.
         perf_info(0x60b, 2, at(42), &of(0)),
         perf_info(0x80b, 0, at(43), &udp),
         system(0x611, 2, at(44), (0, 0), &[1, 0, 2, 0]),
@@ -435,11 +434,11 @@ fn events_of_the_network_are_those_of_the_process_that_they_name() {
     assert_eq!(owners(&trace, "UdpIp/Recv"), [other]);
     assert_eq!(owners(&trace, "event 5"), [unknown]);
     assert!(trace.events.thread.iter().all(|thread| !thread.is_idle()));
-    // Pid 0 goes by its own name, not by that of one of its threads.
+    // Pid 0 has its own name, not that of one of its threads.
     let delegate = trace.samples.thread[0];
     assert_eq!(trace.process_name(delegate, Time::ZERO), "Idle");
     assert_eq!(trace.thread_name(delegate, Time::ZERO), "DPC Delegate Thread");
-    // Threads that nobody knows are in no list.
+    // Unknown threads are in no list.
     assert!(trace.threads.iter().all(|(id, thread)| !id.is_unknown() && thread.tid != nobody));
 }
 
@@ -507,6 +506,6 @@ fn rotated_buffers_are_put_in_order() {
     assert!(trace.switches.time.is_sorted() && trace.switches.len() == 40);
     assert!(
         trace.switches.prev.windows(2).all(|pair| pair[0] != pair[1]),
-        "each thread leaves before it comes again"
+        "each thread leaves a CPU before it is on one again"
     );
 }

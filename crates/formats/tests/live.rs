@@ -1,4 +1,4 @@
-//! Against the real `perf` of this machine. A test that cannot run reports that.
+//! Compares with the real `perf` of this machine. A test that cannot run reports that.
 
 use std::{
     path::{Path, PathBuf},
@@ -117,12 +117,12 @@ fn live_every_kernel_frame_is_as_perf_script_prints_it() {
         })
         .collect();
     assert_eq!(trace.switches.len(), expected.len());
-    // perf prints nothing at all where it fails to resolve one of the user frames.
+    // perf prints nothing at all if it fails to resolve one of the user frames.
     let printed =
         trace.switches.stack.iter().zip(&expected).filter(|(_, expected)| !expected.is_empty());
     for (stack, expected) in printed {
         let frames = trace.stacks.frames_of(*stack);
-        // What is in no executable mapping is no frame: there we stop, perf goes on.
+        // An address in no executable mapping is no frame: we stop there, perf continues.
         match frames.last().is_some_and(|last| trace.frame_names(*last) == [unhitch_model::CUT]) {
             true => assert!(frames.len() <= expected.len(), "{frames:?} {expected:x?}"),
             false => assert_eq!(frames.len(), expected.len()),
@@ -143,7 +143,7 @@ fn live_packed_and_piped_recordings() {
     let lines =
         perf_script(&path, "event").lines().filter(|line| line.contains("sched_switch:")).count();
     assert_eq!(trace.switches.len(), lines);
-    // A busy machine may lose events; nothing else may be amiss.
+    // A busy machine may lose events; nothing else may be wrong.
     assert!(trace.warnings.lines().all(|line| line.contains("were lost")), "{:?}", trace.warnings);
 
     let mut command = Command::new("perf");
@@ -151,7 +151,7 @@ fn live_packed_and_piped_recordings() {
         .args(["record", "-q", "-o", "-"])
         .args(EVENTS)
         .args(["--", "perf", "bench", "sched", "pipe", "-l", "2000"]);
-    // The benchmark talks into the same pipe, before perf does: what counts begins at the magic.
+    // The benchmark writes into the same pipe before perf does: the data begins at the magic.
     let output = command.stdin(Stdio::null()).output().unwrap().stdout;
     let start = output.windows(8).position(|window| window == b"PERFILE2").unwrap();
     let trace = read_bytes(&output[start..]).unwrap();

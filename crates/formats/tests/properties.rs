@@ -1,4 +1,4 @@
-//! What holds for every trace, however its records lie.
+//! Properties of every trace, whatever the order of its records.
 
 mod synthetic;
 

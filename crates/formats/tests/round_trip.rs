@@ -1,4 +1,4 @@
-//! What is written is read again, with the meaning it had.
+//! Written records are read back with the same meaning.
 
 mod synthetic;
 
@@ -30,8 +30,8 @@ fn frames(trace: &Trace, stack: StackId) -> Vec<String> {
     trace.stacks.frames_of(stack).iter().map(|id| frame(*id)).collect()
 }
 
-/// Frame pointers of code that was built without them lead anywhere: what lies in no executable
-/// mapping is no return address, and what comes after it neither.
+/// Code that was built without frame pointers makes them point anywhere: an address in no
+/// executable mapping is no return address, and neither is anything after it.
 #[test]
 fn regression_a_stack_is_cut_at_an_address_that_is_no_code() {
     let garbage: [&[u64]; 5] = [
@@ -64,7 +64,7 @@ fn regression_a_stack_is_cut_at_an_address_that_is_no_code() {
     assert_eq!(trace.stack_names(trace.switches.stack[0]), ["[anon]+0x76", "[anon]+0x400010"]);
 }
 
-/// What was code at one time may be none at another.
+/// An address may be code at one time and not at another.
 #[test]
 fn stacks_are_cut_by_what_was_mapped_at_their_time() {
     let mut synthetic = SyntheticTrace::default();

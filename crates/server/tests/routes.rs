@@ -1,5 +1,5 @@
-//! Every route of a trace, on a real recording of a starved lock and on a synthetic one of processes
-//! that exit one after the other: the routes agree with each other, and with the answer.
+//! Every route of a trace, on a real recording of a starved lock and on a synthetic one of
+//! processes that exit one after the other: the routes agree with each other, and with the answer.
 
 mod support;
 
@@ -137,7 +137,7 @@ fn lanes_begin_with_those_of_the_stall() {
     let roles: Vec<&str> =
         list(&first["threads"]).iter().filter_map(|thread| thread["role"].as_str()).collect();
     assert_eq!(roles, ["victim", "culprit"]);
-    // What runs on the CPUs is what the threads ran.
+    // The CPUs are busy for as long as the threads run.
     let ran = sum(list(&lanes["processes"])
         .iter()
         .flat_map(|process| list(&process["threads"]))
@@ -285,7 +285,10 @@ fn a_view_is_what_the_page_reads() {
                 start >= last && (end > start || is_samples) && state < 12,
                 "lane {lane}: {start} {end} {state}"
             );
-            assert!(is_samples || end - start >= 3.0 * column - 1.0, "only wide ones come whole");
+            assert!(
+                is_samples || end - start >= 3.0 * column - 1.0,
+                "only wide slices are sent as such"
+            );
             last = end;
         }
         let columns: Vec<u16> = view.cells_of(lane).into_iter().map(|cell| cell.1).collect();
@@ -322,7 +325,7 @@ fn slices_of_a_view_agree_with_other_lanes_and_with_their_events() {
         .map(|slice| (slice.0, slice.1))
         .collect();
     assert!(!ran.is_empty() && ran == on_cpu, "{ran:?} {on_cpu:?}");
-    // Every slice's events are those of its ends.
+    // A slice's events are those at its start and its end.
     let of_threads = [lane::TYPING, lane::INSPECTOR].map(|lane| view.slices_of(lane)).concat();
     for (start, end, _, event, wake, state) in of_threads {
         if event != u32::MAX {
@@ -463,8 +466,8 @@ fn the_stall_is_shown_in_full_and_adds_up() {
     assert_eq!(served.get(&format!("{STARVE}/explain?from=0&to=5")).status, 400);
 }
 
-/// The links of the chain leave no gap, the shares of the partition sum to the stall, every lane
-/// that is named is there.
+/// The links of the chain leave no gap, the shares of the partition sum to the stall, and every
+/// named lane exists.
 fn adds_up(stall: &Value) {
     let whole = number(&stall["duration_ns"]);
     assert_eq!(sum(list(&stall["partition"]).iter().map(|share| &share["ns"])), whole);
@@ -485,7 +488,7 @@ fn adds_up(stall: &Value) {
                 && lanes.contains(arrow["to_lane"].as_str().unwrap()),
             "{arrow}"
         );
-        // A sleep that goes on after the window is ended after it.
+        // The wake-up of a wait that outlasts the window comes after it.
         assert!(number(&arrow["at"]) >= number(&stall["from"]), "{arrow}");
     }
     for clause in list(&stall["clauses"]) {
@@ -658,7 +661,7 @@ fn flames_and_butterflies_weigh_what_the_tables_sum() {
             );
             assert!((name[at] as usize) < list(&flame["strings"]).len());
         }
-        // Rooted at a node below: its ancestors come too.
+        // Rooted at a node below, the answer includes its ancestors.
         let below = (1..parent.len()).find(|&at| parent[at] == 0 && keys[at] != -1).unwrap();
         let next =
             (1..parent.len()).find(|&at| parent[at] == below as i64 && keys[at] != -1).unwrap();
@@ -691,7 +694,7 @@ fn samples_are_listed_by_function_and_by_address() {
         sum(list(&hot["functions"]).iter().map(|place| &place["samples"])),
         number(&hot["samples"])
     );
-    // What a browser cannot hold as a number comes as text.
+    // Numbers that a browser cannot represent are sent as text.
     let listing = served.ask(&format!("{STARVE}/hot?function=anything"));
     assert_eq!(
         (&listing["lines"][0]["address"], &listing["lines"][0]["offset"]),

@@ -1,6 +1,5 @@
-//! Who must not get in, and what must not get out: wrong tokens, foreign hosts and pages, names
-//! that lead elsewhere, uploads without end, hostile traces. After each of them the server is
-//! alive, and nothing of it is left.
+//! Attacks on the server: wrong tokens, foreign hosts and pages, names that lead elsewhere, endless
+//! uploads, hostile traces. After each of them the server is alive, and nothing of it is left.
 
 mod support;
 
@@ -27,7 +26,7 @@ fn host(served: &Served) -> String {
 }
 
 #[test]
-fn without_the_token_nobody_gets_anything() {
+fn without_the_token_every_request_is_refused() {
     let served = served();
     let host = host(&served);
     let almost = format!("{}0", &served.token[..served.token.len() - 1]);
@@ -91,13 +90,13 @@ fn the_printed_address_sets_a_cookie_that_authorizes() {
             && cookie.contains("Path=/"),
         "{cookie}"
     );
-    // On to the same place without the token.
+    // The page redirects to the same address without the token.
     assert!(answer.text().contains("url=/t/a?view=flame&amp;from=5\""), "{}", answer.text());
     assert!(!answer.text().contains(&served.token));
     let cookie = format!("Cookie: other=1; {}", cookie.split(';').next().unwrap());
     assert_eq!(request(&served, "GET /api/traces", &[&host, &cookie]).status, 200);
     assert_eq!(request(&served, "GET /", &[&host, &cookie]).status, 200);
-    // A path that a browser would take for another site's address.
+    // A path that a browser would interpret as the address of another site.
     let answer = request(&served, &format!("GET //evil.example/?token={}", served.token), &[&host]);
     assert!(!answer.text().contains("//evil"), "{}", answer.text());
 }
@@ -163,7 +162,7 @@ fn other_pages_are_refused() {
             "{site}"
         );
     }
-    // With a cookie alone nothing is changed: a form of another page could send that much.
+    // A cookie alone changes nothing: a form on another page could send it.
     assert_eq!(request(&served, "DELETE /api/traces/starve.hitch", &[&host, &cookie]).status, 403);
     let own = format!("Origin: http://127.0.0.1:{}", served.port);
     let answer = request(&served, "GET /api/traces", &[&host, &cookie, &own]);
@@ -300,9 +299,9 @@ fn cannot_be_given(served: &Served, name: &str) {
 }
 
 #[test]
-fn ten_gigabytes_are_refused_before_they_come() {
+fn ten_gigabytes_are_refused_before_they_are_sent() {
     let served = served();
-    // Announced: refused with the head; nothing is sent.
+    // With an announced length, it is refused before the body is sent.
     let head = served.head("POST", "/api/traces?name=big.hitch");
     let answer = served.send(
         &format!("{head}\r\nContent-Type: application/octet-stream\r\nContent-Length: 10737418240"),
@@ -316,7 +315,7 @@ fn ten_gigabytes_are_refused_before_they_come() {
     );
     served.assert_folder_holds(&["starve.hitch"]);
 
-    // Not announced: one byte too many is what is refused, however many were to follow.
+    // Without one, it is refused at the first byte beyond the limit.
     let mut stream = served.connect();
     let head = format!("{head}\r\nTransfer-Encoding: chunked\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
@@ -330,7 +329,7 @@ fn ten_gigabytes_are_refused_before_they_come() {
     let answer = read(&mut stream);
     assert_eq!(answer.status, 413, "{}", answer.text());
 
-    // And somebody who goes on sending is cut off.
+    // A client that keeps sending is disconnected.
     let mut stream = served.connect();
     stream.write_all(head.as_bytes()).unwrap();
     let cut_off = (0..200_000).any(|_| {
@@ -339,9 +338,9 @@ fn ten_gigabytes_are_refused_before_they_come() {
             .and_then(|()| stream.write_all(&piece));
         sent.and_then(|()| stream.write_all(b"\r\n")).is_err()
     });
-    assert!(cut_off, "10 GB were taken");
+    assert!(cut_off, "10 GB were accepted");
 
-    // What breaks off leaves nothing either, neither that one nor what was to come in whole.
+    // An upload that breaks off leaves nothing, either.
     served.until_folder_counts(1);
     let mut stream = served.connect();
     stream.write_all(head.as_bytes()).unwrap();
@@ -407,7 +406,7 @@ fn hostile_traces_are_refused_and_the_server_lives() {
     let mut entries = listed["traces"].as_array().unwrap().iter();
     assert!(entries.any(|entry| !entry["error"].is_null()), "{listed}");
     assert!(!listed.to_string().contains(folder), "{listed}");
-    // What does not even begin like a trace is not kept.
+    // A file that does not even begin like a trace is not kept.
     for body in [&b"<html>"[..], b"", b"MZ\x90"] {
         let answer =
             served.with_body("POST", "/api/traces?name=no.hitch", "application/octet-stream", body);
@@ -433,11 +432,11 @@ fn every_route_refuses(served: &Served, name: &str) {
 }
 
 #[test]
-fn who_is_slow_makes_room_for_who_asks() {
+fn slow_connections_make_room_for_new_ones() {
     let served = Served::new(LIMIT * 4, |_| {});
     let trace = std::fs::read(support::real_trace()).unwrap();
     let (begin, rest) = trace.split_at(1000);
-    // An upload that goes on meanwhile is not slow.
+    // An upload that continues meanwhile is not slow.
     let mut upload = served.connect();
     let head = format!(
         "{}\r\nContent-Length: {}\r\n\r\n",
@@ -448,13 +447,13 @@ fn who_is_slow_makes_room_for_who_asks() {
     served.until_folder_counts(2);
     let dribble = |_| {
         let mut stream = served.connect();
-        // One that is sent away already has not failed.
+        // A connection that the server already closed is no failure.
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nX: ");
         stream
     };
     let mut slow: Vec<_> = (0..300).map(dribble).collect();
     served.assert_alive();
-    assert_eq!(read(&mut slow[0]).status, 0, "the oldest is sent away without an answer");
+    assert_eq!(read(&mut slow[0]).status, 0, "the oldest is disconnected without an answer");
     upload.write_all(rest).unwrap();
     let answer = read(&mut upload);
     assert_eq!(answer.status, 201, "{}", answer.text());

@@ -132,7 +132,7 @@ fn what_is_missing_is_said() {
         shown(&other.path().display().to_string()),
         "no symbols for 1 image, whose PDBs are damaged: widget.dll"
     );
-    // The tables of the next one are whole, and the rest is missing.
+    // The tables of the next one are complete, but the rest is missing.
     write(other.path(), "widget.pdb", &pdb().encode()[..pdb().encode().len() - 1]);
     assert_eq!(
         shown(&other.path().display().to_string()),
@@ -146,8 +146,8 @@ fn what_is_missing_is_said() {
     assert!(resolve(&mut unmerged, &format!("{place}")).join("\n").contains("xperf -merge"));
 }
 
-/// Resolves with these bytes as the PDB; damage may cost names, and never gives a wrong place to
-/// read.
+/// Resolves with these bytes as the PDB; damage may cost names, and never leads to a read at a
+/// wrong place.
 fn survives(folder: &Path, bytes: &[u8]) {
     std::fs::write(folder.join("widget.pdb"), bytes).unwrap();
     resolve(&mut trace(GUID, AGE), &folder.display().to_string());

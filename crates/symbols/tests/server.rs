@@ -1,4 +1,4 @@
-//! PDBs are fetched from a symbol server when the path names one, once, whole and of the right
+//! PDBs are fetched from a symbol server if the path names one: once, complete and of the right
 //! build, or not at all. The servers are threads of the tests, on this machine. Needs the program
 //! `curl`.
 
@@ -17,7 +17,7 @@ const GUID: Guid =
 const AGE: u32 = 0x1a;
 const KEY: &str = "3844DBB920174967BE7AA4A2C20430FA1A";
 
-/// A server that answers each path with these bytes, and what it was asked for.
+/// A server that answers each path with given bytes, and the requested paths.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -67,7 +67,7 @@ fn pdb(guid: Guid) -> Vec<u8> {
     Pdb { guid, age: AGE, publics: vec![public], procedures: Vec::new() }.encode()
 }
 
-/// A trace with a frame in each of these images, whose PDBs are called like them.
+/// A trace with a frame in each of these images, whose PDBs have the same names.
 fn trace(images: &[&str]) -> Trace {
     let mut trace = Trace::default();
     trace.meta.system = System::Windows;
@@ -122,7 +122,7 @@ fn a_pdb_is_fetched_once_and_kept() {
     // Another run has it from the cache.
     assert_eq!(resolve(&["my widget"], &path(&cache, &server)).0, "base::MessagePump::Run");
     assert_eq!(server.asked().len(), 1);
-    // A damaged one is fetched anew.
+    // A damaged file is fetched again.
     fs::write(&kept, b"broken").unwrap();
     assert_eq!(resolve(&["my widget"], &path(&cache, &server)).0, "base::MessagePump::Run");
     assert_eq!((server.asked().len(), fs::read(&kept).unwrap()), (2, pdb(GUID)));
@@ -153,7 +153,7 @@ fn without_a_server_or_a_place_to_keep_it_nothing_is_asked_for() {
         server.url
     );
     assert!(warnings[0].starts_with(&message), "{warnings:?}");
-    // What lies in a folder of the path is not asked for, wherever that stands.
+    // A file in a folder of the path is not requested, wherever the folder is in the path.
     let near = tempfile::tempdir().unwrap();
     fs::write(near.path().join("widget.pdb"), pdb(GUID)).unwrap();
     let both = format!("srv*{}*{};{}", cache.path().display(), server.url, near.path().display());

@@ -232,8 +232,7 @@ pub fn repeated(unit: &[u8]) -> Vec<u8> {
     out
 }
 
-/// XPRESS that repeats `unit` some times, of which the four bytes at `varied` count from
-/// `first`.
+/// XPRESS that repeats `unit`; the four bytes at `varied` count from `first`.
 pub fn varying(unit: &[u8], varied: usize, times: usize, first: u32) -> Vec<u8> {
     assert!((4..=8192).contains(&unit.len()) && varied + 4 <= unit.len());
     let mut out = Xpress::default();
@@ -250,9 +249,9 @@ pub fn varying(unit: &[u8], varied: usize, times: usize, first: u32) -> Vec<u8> 
 #[derive(Default)]
 struct Xpress {
     out: Vec<u8>,
-    /// Where its flags are, and how many of them are taken.
+    /// Where its flags are, and how many of them are used.
     flags: (usize, u32, u32),
-    /// Where the byte is whose upper half is free.
+    /// Offset of the byte whose upper half is free.
     half: Option<usize>,
 }
 
@@ -309,7 +308,7 @@ impl Xpress {
     }
 
     fn finish(mut self) -> Vec<u8> {
-        // What no item needs is set.
+        // Unused flags are set.
         let (at, flags, free) = self.flags;
         let rest = 1_u32.checked_shl(free).map_or(u32::MAX, |bit| bit - 1);
         self.out[at..at + 4].copy_from_slice(&(flags | rest).to_le_bytes());

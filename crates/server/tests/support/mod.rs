@@ -57,7 +57,7 @@ impl Answer {
 }
 
 impl Served {
-    /// Serves a folder with the real trace in it, and what `more` puts there.
+    /// Serves a folder with the real trace, and the files that `more` puts there.
     pub fn new(upload_limit_bytes: u64, more: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(real_trace(), folder.path().join("starve.hitch")).unwrap();
@@ -89,7 +89,7 @@ impl Served {
         stream
     }
 
-    /// The head of a request by somebody who may ask.
+    /// The head of an authorized request.
     pub fn head(&self, method: &str, path: &str) -> String {
         format!(
             "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\nConnection: close",
@@ -137,12 +137,12 @@ impl Served {
         }
     }
 
-    /// The server still answers who may ask.
+    /// The server still answers authorized requests.
     pub fn assert_alive(&self) {
         assert_eq!(self.ask("/api/server")["version"], env!("CARGO_PKG_VERSION"));
     }
 
-    /// Nothing of a failed upload, or of anything else, is left in the folder.
+    /// The folder holds exactly these files: nothing of a failed upload is left.
     pub fn assert_folder_holds(&self, names: &[&str]) {
         let mut found: Vec<String> = std::fs::read_dir(self.folder.path())
             .unwrap()
@@ -174,7 +174,7 @@ fn open(path: &Path) -> Result<Trace, String> {
     Ok(trace)
 }
 
-/// The real one is the command line's, and tested with it.
+/// The real one is part of the command line, and tested there.
 fn listing(_: &Trace, question: &ListingQuestion<'_>) -> Result<Value, String> {
     if question.function == "nowhere" {
         return Err("no sample is in it".to_owned());
