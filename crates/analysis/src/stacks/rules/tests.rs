@@ -520,7 +520,7 @@ fn waits_of_go_have_their_classes() {
     assert_eq!(
         class(&netpoll),
         (WaitClass::Idle, false),
-        "whoever rests polls the network: that makes it no event loop"
+        "an idle thread polls the network, which makes it no event loop"
     );
     assert_eq!(
         class(&["do_nanosleep", "hrtimer_nanosleep", "runtime.usleep.abi0", "runtime.runqgrab"]),
