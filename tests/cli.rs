@@ -6,8 +6,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-#[path = "../crates/formats/tests/made/mod.rs"]
-mod made;
+#[path = "../crates/formats/tests/synthetic/mod.rs"]
+mod synthetic;
 
 const UNHITCH: &str = env!("CARGO_BIN_EXE_unhitch");
 
@@ -37,20 +37,20 @@ fn ends_with<'a>(code: i32, words: impl IntoIterator<Item = &'a str>) -> (String
 
 /// A trace of two threads that take turns for 10 ms, without any hang.
 fn calm_trace(folder: &Path) -> String {
-    use made::{At, Chain, Made, Task};
+    use synthetic::{At, Chain, SyntheticTrace, Task};
     let (ping, pong) =
         (Task { pid: 100, tid: 100, comm: "ping" }, Task { pid: 200, tid: 200, comm: "pong" });
-    let mut made = Made::default();
-    made.comm(1_000_000, ping, false);
-    made.comm(1_000_000, pong, false);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(1_000_000, ping, false);
+    synthetic.comm(1_000_000, pong, false);
     for round in 0..10 {
         let (from, to) = if round % 2 == 0 { (ping, pong) } else { (pong, ping) };
         let ns = 1_000_000 + round * 1_000_000;
-        made.waking(At { ns, cpu: 0 }, from, 0, to, Chain::default());
-        made.switch(At { ns: ns + 1_000, cpu: 0 }, from, 1, to, Chain::default());
+        synthetic.waking(At { ns, cpu: 0 }, from, 0, to, Chain::default());
+        synthetic.switch(At { ns: ns + 1_000, cpu: 0 }, from, 1, to, Chain::default());
     }
     let path = folder.join("calm.data");
-    fs::write(&path, made.file()).unwrap();
+    fs::write(&path, synthetic.file()).unwrap();
     path.to_str().unwrap().to_owned()
 }
 
@@ -66,43 +66,43 @@ const NAMES: [(u64, &str, &str, u32); 4] = [
 /// A container: ten times, "ping" waits 2 ms in `wait_for_paint`, which no rule classifies, until
 /// "pong", which polls, wakes it in `finish_paint`.
 fn named_trace(folder: &Path) -> String {
-    use made::{At, Chain, IDLE, Made, Task};
+    use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
     use unhitch_formats::container::{ContainerMeta, ContainerParts, SymbolFile, write_container};
     use unhitch_model::Symbol;
     const TEXT: u64 = 0xffff_ffff_8100_0000;
     let (ping, pong) =
         (Task { pid: 100, tid: 100, comm: "ping" }, Task { pid: 200, tid: 200, comm: "pong" });
-    let mut made = Made::default();
-    made.comm(1_000_000, ping, false);
-    made.comm(1_000_000, pong, false);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(1_000_000, ping, false);
+    synthetic.comm(1_000_000, pong, false);
     for round in 0..10 {
         let at = |us: u64, cpu: u32| At { ns: 1_000_000 + round * 4_000_000 + us * 1_000, cpu };
-        made.switch(
+        synthetic.switch(
             at(0, 0),
             ping,
             1,
             IDLE,
             Chain { kernel: &[TEXT + 0x010, TEXT + 0x030], user: &[] },
         );
-        made.switch(at(1_990, 1), IDLE, 0, pong, Chain::default());
-        made.waking(
+        synthetic.switch(at(1_990, 1), IDLE, 0, pong, Chain::default());
+        synthetic.waking(
             at(2_000, 1),
             pong,
             0,
             ping,
             Chain { kernel: &[TEXT + 0x020, TEXT + 0x030], user: &[] },
         );
-        made.switch(at(2_010, 0), IDLE, 0, ping, Chain::default());
-        made.switch(
+        synthetic.switch(at(2_010, 0), IDLE, 0, ping, Chain::default());
+        synthetic.switch(
             at(2_020, 1),
             pong,
             1,
             IDLE,
             Chain { kernel: &[TEXT + 0x040, TEXT + 0x030], user: &[] },
         );
-        made.waking(at(3_000, 0), ping, 0, pong, Chain { kernel: &[TEXT + 0x030], user: &[] });
+        synthetic.waking(at(3_000, 0), ping, 0, pong, Chain { kernel: &[TEXT + 0x030], user: &[] });
     }
-    let file = made.file();
+    let file = synthetic.file();
     let mut named = unhitch_formats::read_bytes(&file).unwrap();
     // For a return address, the call before it counts.
     let frames: Vec<u64> = named
@@ -326,7 +326,7 @@ fn what_is_no_trace_is_named_and_explained() {
     fs::write(&text, "It hung again this morning, twice.\n").unwrap();
     fs::write(&empty, "").unwrap();
     fs::create_dir(&directory).unwrap();
-    for (file, said) in [
+    for (file, message) in [
         (&missing, "No such file"),
         (&text, "not a trace"),
         (&empty, "an empty file"),
@@ -335,7 +335,7 @@ fn what_is_no_trace_is_named_and_explained() {
         for command in ["why", "info"] {
             let (out, err) = ends_with(1, [command, file]);
             assert!(out.is_empty(), "{out}");
-            assert!(err.starts_with("unhitch: ") && err.contains(said), "{file}: {err}");
+            assert!(err.starts_with("unhitch: ") && err.contains(message), "{file}: {err}");
             assert_eq!(err.matches(file.as_str()).count(), 1, "the file is named once: {err}");
         }
     }
@@ -370,7 +370,7 @@ fn a_trace_without_stalls_exits_with_3() {
     let folder = tempfile::tempdir().unwrap();
     let trace = calm_trace(folder.path());
     let (out, _) = ends_with(3, ["why", &trace]);
-    assert!(!out.trim().is_empty(), "it says so in words");
+    assert!(!out.trim().is_empty(), "it reports that in words");
     let why: Value = serde_json::from_str(&ends_with(3, ["why", &trace, "--json"]).0).unwrap();
     assert_eq!(
         (&why["version"], &why["stalls"], &why["trace"]["switches"]),
@@ -588,11 +588,11 @@ fn long_hold(options: &[&str]) -> (String, Value) {
     let words =
         ["lab", "long-hold", "--seconds", "3", "--outcome", outcome.path().to_str().unwrap()];
     let output = unhitch(words.iter().chain(options).copied());
-    let said = text(&output.stdout).to_owned() + text(&output.stderr);
+    let printed = text(&output.stdout).to_owned() + text(&output.stderr);
     // 4 means that it did not hang, which is the purpose of the faster ways.
-    assert!(matches!(output.status.code(), Some(0 | 4)), "{said}");
+    assert!(matches!(output.status.code(), Some(0 | 4)), "{printed}");
     let outcome: Value = serde_json::from_slice(&fs::read(outcome.path()).unwrap()).unwrap();
-    (said, outcome["measured"]["figures"].clone())
+    (printed, outcome["measured"]["figures"].clone())
 }
 
 #[cfg(target_os = "linux")]
@@ -609,8 +609,8 @@ fn the_ways_to_search_and_to_resume_work_as_documented() {
         runs.map(|run| run.join().unwrap())
     });
     let figure = |run: usize, name: &str| runs_done[run].1[name].as_u64().unwrap();
-    for (run, (said, figures)) in runs_done.iter().enumerate() {
-        if said.contains("this CPU has no avx2") {
+    for (run, (printed, figures)) in runs_done.iter().enumerate() {
+        if printed.contains("this CPU has no avx2") {
             println!(
                 "SKIPPED the_ways_to_search_and_to_resume_work_as_documented: {} on this CPU",
                 runs[run].join(" ")
@@ -627,7 +627,7 @@ fn the_ways_to_search_and_to_resume_work_as_documented() {
         for words in
             [way.as_str(), " GB/s, for ", "checkpoint held the lock ", "; the hang: the frame at "]
         {
-            assert!(said.contains(words), "{words:?} is missing: {said}");
+            assert!(printed.contains(words), "{words:?} is missing: {printed}");
         }
         // On a very busy machine, it stops before all regions are done.
         if figures["regions"] == 400 {

@@ -16,8 +16,8 @@ use unhitch_formats::perf_data::{ClockData, Features, write};
 use unhitch_record::{Error, Extras, Options, Recorder, SaveTarget};
 use unhitch_symbols::Symbolizer;
 
-#[path = "../crates/formats/tests/made/mod.rs"]
-mod made;
+#[path = "../crates/formats/tests/synthetic/mod.rs"]
+mod synthetic;
 
 const FUNCTION: &str = "find_next_forward_run_clear";
 
@@ -215,19 +215,19 @@ fn this_program() -> PathBuf {
 /// A trace with the samples of the post, taken in `program` (this one or a copy) at the time
 /// `wall`, on this machine if `at_home`.
 fn trace_of_the_post(folder: &Path, program: &Path, at_home: bool, wall: SystemTime) -> PathBuf {
-    let task = made::Task { pid: 4, tid: 3276, comm: "System" };
+    let task = synthetic::Task { pid: 4, tid: 3276, comm: "System" };
     let (start, end, offset) = mapping();
-    let mut made = made::Made::default();
-    made.comm(1_000, task, false);
-    made.map(1_000, task.pid, start, end - start, offset, program.to_str().unwrap());
+    let mut synthetic = synthetic::SyntheticTrace::default();
+    synthetic.comm(1_000, task, false);
+    synthetic.map(1_000, task.pid, start, end - start, offset, program.to_str().unwrap());
     let mut ns = 1_000_000;
     for ((at, _), samples) in SEVEN.iter().zip(OF_THE_POST) {
         for _ in 0..samples {
             ns += 446_000;
-            made.clock(
-                made::At { ns, cpu: 0 },
+            synthetic.clock(
+                synthetic::At { ns, cpu: 0 },
                 task,
-                made::Chain { kernel: &[], user: &[function_avma() + at] },
+                synthetic::Chain { kernel: &[], user: &[function_avma() + at] },
             );
         }
     }
@@ -241,9 +241,15 @@ fn trace_of_the_post(folder: &Path, program: &Path, at_home: bool, wall: SystemT
     };
     let wall_ns = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos() as u64;
     let clock_id = Some(ClockData { clockid: 1, wall_ns, clock_ns: 1_000 });
-    let features = Features { host: here.0, kernel: here.1, clock_id, ..made::Made::features() };
+    let features = Features {
+        host: here.0,
+        kernel: here.1,
+        clock_id,
+        ..synthetic::SyntheticTrace::features()
+    };
     let mut file = Vec::new();
-    write(&mut file, &made::Made::events(), &features, &[&made.records]).unwrap();
+    write(&mut file, &synthetic::SyntheticTrace::events(), &features, &[&synthetic.records])
+        .unwrap();
     let path = folder.join("post.data");
     std::fs::write(&path, file).unwrap();
     path
@@ -343,15 +349,15 @@ fn a_file_written_after_the_recording_is_not_read() {
 #[test]
 fn kernel_code_of_another_machine_takes_its_image() {
     let folder = tempfile::tempdir().unwrap();
-    let task = made::Task { pid: 4, tid: 4, comm: "kworker" };
-    let mut made = made::Made::default();
-    made.clock(
-        made::At { ns: 1_000_000, cpu: 0 },
+    let task = synthetic::Task { pid: 4, tid: 4, comm: "kworker" };
+    let mut synthetic = synthetic::SyntheticTrace::default();
+    synthetic.clock(
+        synthetic::At { ns: 1_000_000, cpu: 0 },
         task,
-        made::Chain { kernel: &[0xffff_ffff_8123_4567], user: &[] },
+        synthetic::Chain { kernel: &[0xffff_ffff_8123_4567], user: &[] },
     );
     let trace = folder.path().join("kernel.data");
-    std::fs::write(&trace, made.file()).unwrap();
+    std::fs::write(&trace, synthetic.file()).unwrap();
     assert!(text(&[], &trace).contains("[kernel]+0xffffffff81234567"));
     let code = text(&["--function", "[kernel]+0xffffffff81234567"], &trace);
     assert!(
@@ -375,11 +381,11 @@ fn kernel_code_of_another_machine_takes_its_image() {
 fn functions_without_samples_are_distinguished_from_unknown_ones() {
     let folder = tempfile::tempdir().unwrap();
     let trace = trace_of_the_post(folder.path(), &this_program(), true, SystemTime::now());
-    for (function, said) in
+    for (function, message) in
         [("seek", "no sample is in a function called \"seek\""), ("", "no sample")]
     {
         let output = unhitch(&["--function", function], &trace);
         assert_eq!(output.status.code(), Some(1));
-        assert!(String::from_utf8_lossy(&output.stderr).contains(said), "{output:?}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(message), "{output:?}");
     }
 }

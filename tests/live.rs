@@ -151,7 +151,7 @@ fn live_an_idle_machine_has_no_stall_that_cannot_be_defended() {
     let out = unhitch(&["why", "--json", "--top", "1000"], &trace);
     let why: Value = serde_json::from_slice(&out.stdout).unwrap();
     let seconds = ns(&why["trace"]["duration_ns"]) as f64 / 1e9;
-    say(&format!(
+    report(&format!(
         "IDLE {seconds:.1} s, {} switches: {} stalls",
         why["trace"]["switches"],
         items(&why["stalls"]).count()
@@ -166,7 +166,7 @@ fn live_an_idle_machine_has_no_stall_that_cannot_be_defended() {
         );
         let (pattern, culprit, evidence) =
             (word("/cause/pattern"), word("/cause/culprit/thread"), word("/cause/evidence"));
-        say(&format!(
+        report(&format!(
             "IDLE {ms:6} ms {kind:<16} {thread} of {process}: {pattern} by {culprit:?}, {evidence}"
         ));
     }
@@ -183,7 +183,7 @@ fn live_an_idle_machine_has_no_stall_that_cannot_be_defended() {
 }
 
 /// Prints past the test harness, which hides the output of passing tests.
-fn say(line: &str) {
+fn report(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
@@ -199,7 +199,7 @@ fn play(program: &str) {
         Ok(runs) => soak(program, runs),
         Err(_) => match until_it_hangs(program, WRONG_TRIES, &mut 0) {
             Ok(run) => assert!(run.complaints.is_empty(), "{run}"),
-            Err(taken) => say(&format!("SKIPPED {test}: {taken}")),
+            Err(taken) => report(&format!("SKIPPED {test}: {taken}")),
         },
     }
 }
@@ -208,7 +208,7 @@ fn play(program: &str) {
 fn may_record(test: &str) -> bool {
     match Recorder::start(&Options::default()) {
         Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
-            say(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
+            report(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
             false
         }
         result => {
@@ -231,11 +231,11 @@ fn soak(program: &str, runs: usize) {
                 true => right += 1,
                 false => {
                     wrong += 1;
-                    say(&format!("WRONG {run}"));
+                    report(&format!("WRONG {run}"));
                 }
             }
         }
-        say(&format!(
+        report(&format!(
             "SOAK {program:<12} {load:<22} {right:3} right {wrong:3} wrong {noisy:3} noisy {outranked:3} outranked by other stalls"
         ));
         all_wrong += wrong;
@@ -362,7 +362,7 @@ fn until_it_hangs(program: &str, wrong_tries: usize, noisy: &mut usize) -> Resul
             Err(reason) => reason,
         };
         *noisy += 1;
-        say(&format!("NOISY {program}: {reason}"));
+        report(&format!("NOISY {program}: {reason}"));
         reasons.push(reason);
     }
     let taken = Ticks::taken_since(before);
@@ -466,7 +466,7 @@ fn own_stalls<'a>(
     outcome: &'a Outcome,
 ) -> impl Iterator<Item = (usize, &'a Value)> {
     let own = [&outcome.answer.victim_process, &outcome.answer.culprit_process];
-    let is_own = move |stall: &Value| match is_crowd(outcome) {
+    let is_own = move |stall: &Value| match is_thread_group(outcome) {
         true => {
             stall["cause"]["culprit"]["process"] == own[1].as_str()
                 && stall["cause"]["pattern"] == outcome.answer.pattern.as_str()
@@ -494,7 +494,8 @@ fn covered_ns<'a>(stalls: impl Iterator<Item = (usize, &'a Value)>, hang: Span) 
     })
 }
 
-fn is_crowd(outcome: &Outcome) -> bool {
+/// True if a thread group is to blame, not a single thread.
+fn is_thread_group(outcome: &Outcome) -> bool {
     outcome.program == "exit-storm"
 }
 
@@ -515,7 +516,8 @@ fn contested(stall: &Value, outcome: &Outcome, is_shared: bool) -> f64 {
     theirs_ns as f64 / ns(&stall["duration_ns"]).max(1) as f64
 }
 
-/// What is wrong with the program's stall in `why`, or with the text; `None` if all is correct.
+/// What is wrong with the program's stall in `why`, or with the text; empty if all is correct.
+#[derive(Default)]
 struct Complaints {
     /// The answer contradicts itself, which is wrong on any machine.
     broken: Vec<String>,
@@ -523,144 +525,176 @@ struct Complaints {
     wrong: Vec<String>,
 }
 
-fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Complaints {
-    let answer = &outcome.answer;
-    let (mut broken, mut complaints) = (Vec::new(), Vec::new());
-    let Some(stall) = own_stall(why, outcome).map(|(_, stall)| stall) else {
-        return Complaints { broken, wrong: vec!["no stall of the program was found".to_owned()] };
-    };
-    let mut must = |is_right: bool, complaint: String| {
+impl Complaints {
+    fn must(&mut self, is_right: bool, complaint: String) {
         if !is_right {
-            broken.push(complaint);
+            self.broken.push(complaint);
         }
-    };
-    let mut expect = |is_right: bool, complaint: String| {
-        if !is_right {
-            complaints.push(complaint);
-        }
-    };
-    let mut expect_str = |what: &str, wanted: &[&str]| {
-        let found = stall.pointer(what).and_then(Value::as_str).unwrap_or_default();
-        expect(
-            wanted.contains(&found),
-            format!("{what} is {found:?}, not {}", wanted.join(" or ")),
-        );
-    };
-    if !is_crowd(outcome) {
-        expect_str("/victim/thread", &[&answer.victim_thread]);
-        expect_str("/victim/process", &[&answer.victim_process]);
     }
-    if outcome.program == "slow-disk" {
+
+    fn expect(&mut self, is_right: bool, complaint: String) {
+        if !is_right {
+            self.wrong.push(complaint);
+        }
+    }
+
+    fn expect_str(&mut self, stall: &Value, at: &str, wanted: &[&str]) {
+        let found = stall.pointer(at).and_then(Value::as_str).unwrap_or_default();
+        let complaint = format!("{at} is {found:?}, not {}", wanted.join(" or "));
+        self.expect(wanted.contains(&found), complaint);
+    }
+}
+
+fn complaints(why: &Value, text: &str, outcome: &Outcome) -> Complaints {
+    let mut complaints = Complaints::default();
+    let Some((_, stall)) = own_stall(why, outcome) else {
+        complaints.wrong.push("no stall of the program was found".to_owned());
+        return complaints;
+    };
+    check_verdict(&mut complaints, stall, outcome);
+    check_window(&mut complaints, why, stall, outcome);
+    check_sums(&mut complaints, stall);
+    check_functions(&mut complaints, stall, text, outcome);
+    if is_thread_group(outcome) {
+        complaints.expect(
+            text.contains(&format!(" threads named {} had the CPU", outcome.answer.culprit_thread)),
+            "the text does not name the thread group".to_owned(),
+        );
+    }
+    if outcome.program == "starve" {
+        check_wakes_in_vain(&mut complaints, stall);
+    }
+    check_names(&mut complaints, text, outcome);
+    complaints
+}
+
+/// Victim, culprit, pattern and kind.
+fn check_verdict(complaints: &mut Complaints, stall: &Value, outcome: &Outcome) {
+    let answer = &outcome.answer;
+    if !is_thread_group(outcome) {
+        complaints.expect_str(stall, "/victim/thread", &[&answer.victim_thread]);
+        complaints.expect_str(stall, "/victim/process", &[&answer.victim_process]);
+    }
+    let (thread, process) = if outcome.program == "slow-disk" {
         let waited_longest = items(&stall["partition"])
             .filter(|share| share["what"] == "io")
             .max_by_key(|share| ns(&share["ns"]));
-        let culprit = waited_longest.map_or(&Value::Null, |share| &share["who"]);
-        let word =
-            |at: &str| culprit.pointer(at).and_then(Value::as_str).unwrap_or("nobody").to_owned();
-        expect_str("/cause/culprit/thread", &[&word("/thread")]);
-        expect_str("/cause/culprit/process", &[&word("/process")]);
+        let name = |key: &str| {
+            waited_longest.and_then(|share| share["who"][key].as_str()).unwrap_or("nobody")
+        };
+        (name("thread"), name("process"))
     } else {
-        expect_str("/cause/culprit/thread", &[&answer.culprit_thread]);
-        expect_str("/cause/culprit/process", &[&answer.culprit_process]);
-    }
-    expect_str("/cause/pattern", &[&answer.pattern]);
-    expect_str("/kind", &answer.kinds.iter().map(String::as_str).collect::<Vec<_>>());
+        (answer.culprit_thread.as_str(), answer.culprit_process.as_str())
+    };
+    complaints.expect_str(stall, "/cause/culprit/thread", &[thread]);
+    complaints.expect_str(stall, "/cause/culprit/process", &[process]);
+    complaints.expect_str(stall, "/cause/pattern", &[&answer.pattern]);
+    let kinds: Vec<&str> = answer.kinds.iter().map(String::as_str).collect();
+    complaints.expect_str(stall, "/kind", &kinds);
+}
 
-    let (start_ns, end_ns, duration_ns) =
-        (ns(&stall["start_ns"]), ns(&stall["end_ns"]), ns(&stall["duration_ns"]));
-    let hang = outcome.measured.hang;
-    let covered_ns = covered_ns(
-        own_stalls(why, outcome).filter(|(_, other)| is_crowd(outcome) || *other == stall),
-        hang,
-    );
-    expect(
-        covered_ns >= hang.duration_ns() / 10 * if is_crowd(outcome) { 5 } else { 8 },
+/// The stall covers most of the measured hang, and is within the run.
+fn check_window(complaints: &mut Complaints, why: &Value, stall: &Value, outcome: &Outcome) {
+    let (start_ns, end_ns) = (ns(&stall["start_ns"]), ns(&stall["end_ns"]));
+    let (hang, run) = (outcome.measured.hang, outcome.measured.run);
+    let is_group = is_thread_group(outcome);
+    let covered_ns =
+        covered_ns(own_stalls(why, outcome).filter(|(_, other)| is_group || *other == stall), hang);
+    complaints.expect(
+        covered_ns >= hang.duration_ns() / 10 * if is_group { 5 } else { 8 },
         format!(
-            "the stall {start_ns}..{end_ns} covers {covered_ns} ns of the hang that was measured: {hang:?}"
+            "the stall {start_ns}..{end_ns} covers {covered_ns} ns of the measured hang: {hang:?}"
         ),
     );
-    let run = outcome.measured.run;
-    expect(
+    complaints.expect(
         run.start_ns <= start_ns && end_ns <= run.end_ns,
         format!("the stall {start_ns}..{end_ns} is not within the run: {run:?}"),
     );
-    must(
+}
+
+/// The wait chain has no gaps, and both it and the partition sum to the stall.
+fn check_sums(complaints: &mut Complaints, stall: &Value) {
+    let (start_ns, end_ns, duration_ns) =
+        (ns(&stall["start_ns"]), ns(&stall["end_ns"]), ns(&stall["duration_ns"]));
+    complaints.must(
         duration_ns == end_ns.saturating_sub(start_ns),
         format!("duration_ns is {duration_ns}, from {start_ns} to {end_ns}"),
     );
-
     let mut links: Vec<(u64, u64)> =
         items(&stall["chain"]).map(|link| (ns(&link["from_ns"]), ns(&link["to_ns"]))).collect();
     links.sort_unstable();
     let chained_ns: u64 = links.iter().map(|(from_ns, to_ns)| to_ns.saturating_sub(*from_ns)).sum();
-    must(
+    complaints.must(
         chained_ns == duration_ns,
         format!("the chain sums to {chained_ns} ns, not {duration_ns}"),
     );
     let gaps = links.windows(2).filter(|pair| pair[0].1 != pair[1].0).count();
     let ends = (links.first().map(|link| link.0), links.last().map(|link| link.1));
-    must(
+    complaints.must(
         gaps == 0 && ends == (Some(start_ns), Some(end_ns)),
         format!("the chain has {gaps} gaps and spans {ends:?}: {links:?}"),
     );
     let shared_ns: u64 = items(&stall["partition"]).map(|share| ns(&share["ns"])).sum();
-    must(
+    complaints.must(
         shared_ns == duration_ns,
         format!("the partition sums to {shared_ns} ns, not {duration_ns}"),
     );
+}
 
+/// The functions of victim and culprit are on the stacks and named as the cause.
+fn check_functions(complaints: &mut Complaints, stall: &Value, text: &str, outcome: &Outcome) {
+    let answer = &outcome.answer;
     let on_a_stack = |at: &str, function: &str| {
         let mut frames = items(&stall["chain"])
             .filter_map(|link| link.pointer(at))
             .flat_map(items)
             .filter_map(Value::as_str);
-        frames.any(|frame| frame.contains(function))
+        function.is_empty() || frames.any(|frame| frame.contains(function))
     };
-    let (victim_function, release_function) = (&answer.victim_function, &answer.release_function);
-    expect(
-        on_a_stack("/stack", victim_function) || victim_function.is_empty(),
-        format!("no stack of the chain holds {victim_function}"),
+    complaints.expect(
+        on_a_stack("/stack", &answer.victim_function),
+        format!("no stack of the chain holds {}", answer.victim_function),
     );
-    expect(
-        on_a_stack("/wake/stack", release_function) || release_function.is_empty(),
-        format!("no wake stack holds {release_function}"),
+    complaints.expect(
+        on_a_stack("/wake/stack", &answer.release_function),
+        format!("no wake stack holds {}", answer.release_function),
     );
     // For exiting processes, the answer says that they exit and what takes most of the time, which
     // is far below `do_exit`.
     let culprit_function =
-        if is_crowd(outcome) { "to end processes" } else { &answer.culprit_function };
+        if is_thread_group(outcome) { "to end processes" } else { &answer.culprit_function };
     let function = stall["cause"]["function"].as_str().unwrap_or_default();
-    expect(
+    complaints.expect(
         function.contains(culprit_function) || text.contains(culprit_function),
         format!("neither cause.function, {function:?}, nor the text names {culprit_function}"),
     );
+}
 
-    if is_crowd(outcome) {
-        expect(
-            text.contains(&format!(" threads named {} had the CPU", answer.culprit_thread)),
-            "the text does not name the crowd".to_owned(),
-        );
+/// Every wake-up was in vain, possibly except the last, and the evidence is direct.
+fn check_wakes_in_vain(complaints: &mut Complaints, stall: &Value) {
+    let (wakes, in_vain) = (ns(&stall["figures"]["wakes"]), ns(&stall["figures"]["wakes_in_vain"]));
+    complaints.expect(
+        wakes > 0 && (in_vain == wakes || in_vain + 1 == wakes),
+        format!("{in_vain} of {wakes} wake-ups were in vain"),
+    );
+    let evidence = &stall["cause"]["evidence"];
+    complaints.expect(
+        evidence == "direct",
+        format!("the evidence is {evidence}, though every wake-up was recorded"),
+    );
+}
+
+fn check_names(complaints: &mut Complaints, text: &str, outcome: &Outcome) {
+    let answer = &outcome.answer;
+    let named = [
+        &answer.victim_thread,
+        &answer.culprit_thread,
+        &answer.victim_function,
+        &answer.release_function,
+    ];
+    for name in named.into_iter().chain(&answer.also_named) {
+        complaints.expect(text.contains(name.as_str()), format!("the text does not name {name}"));
     }
-    if outcome.program == "starve" {
-        let (wakes, in_vain) =
-            (ns(&stall["figures"]["wakes"]), ns(&stall["figures"]["wakes_in_vain"]));
-        expect(
-            wakes > 0 && (in_vain == wakes || in_vain + 1 == wakes),
-            format!("{in_vain} of {wakes} wake-ups were in vain"),
-        );
-        let evidence = &stall["cause"]["evidence"];
-        expect(
-            evidence == "direct",
-            format!("the evidence is {evidence}, though every wake-up was recorded"),
-        );
-    }
-    let named = [&answer.victim_thread, &answer.culprit_thread, victim_function, release_function]
-        .into_iter()
-        .chain(&answer.also_named);
-    for name in named {
-        expect(text.contains(name.as_str()), format!("the text does not name {name}"));
-    }
-    Complaints { broken, wrong: complaints }
 }
 
 /// A count or a time; zero if it is missing.

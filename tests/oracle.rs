@@ -16,17 +16,17 @@
 //! that it must: any other difference counts against the tolerance.
 #![cfg(target_os = "linux")]
 
-#[path = "../crates/formats/tests/made/mod.rs"]
-mod made;
+#[path = "../crates/formats/tests/synthetic/mod.rs"]
+mod synthetic;
 
-use made::{At, Chain, IDLE, Made, Task};
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::io::{Read, Write, stderr};
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
+use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_analysis::{Analysis, Rules, State};
-use unhitch_model::{ThreadId, Time, Trace};
+use unhitch_model::{ThreadId, Time, Trace, Window};
 use unhitch_record::{Error, Options, Recorder};
 
 /// Relative tolerance of a thread's sum, and the absolute tolerance for sums that are almost zero.
@@ -58,8 +58,8 @@ enum Reason {
     /// The ring of some CPU starts later: we only count what is inside the window that all CPUs
     /// cover.
     OutsideCommonWindow,
-    /// A switch in between was not reported (see `mend`): to us the time is unknown, timehist takes
-    /// the CPU's last switch for it.
+    /// A switch in between was not reported (see `repair`): to us the time is unknown, timehist
+    /// takes the CPU's last switch for it.
     BrokenChain,
     /// The exiting thread's samples have no thread id any more: timehist counts them to a thread −1
     /// that all exiting threads share.
@@ -95,31 +95,31 @@ struct Line {
 
 /// The whole output of timehist.
 #[derive(Default)]
-struct Said {
+struct Timehist {
     lines: HashMap<u16, VecDeque<Line>>,
     sums: BTreeMap<i64, Columns>,
 }
 
-impl Said {
+impl Timehist {
     fn of(file: &Path) -> Self {
         let out = perf(
             &["sched", "timehist", "--with-summary", "--state", "--no-call-graph", "-i"],
             file,
         );
         let text = String::from_utf8_lossy(&out.stdout);
-        let mut said = Self::default();
+        let mut timehist = Self::default();
         let (lines, sums) =
             text.split_once("Wait-time summary").expect("timehist prints a summary");
         for line in whole_lines(lines) {
             if let Some((cpu, line)) = read_line(&line) {
-                said.lines.entry(cpu).or_default().push_back(line);
+                timehist.lines.entry(cpu).or_default().push_back(line);
             }
         }
         for (tid, columns) in sums.lines().filter_map(read_sum) {
-            let sum = said.sums.entry(tid).or_default();
+            let sum = timehist.sums.entry(tid).or_default();
             (0..3).for_each(|column| sum[column] += columns[column]);
         }
-        said
+        timehist
     }
 }
 
@@ -181,8 +181,8 @@ fn micros(word: &str, digits: usize) -> Option<u64> {
     Some(whole.parse::<u64>().ok()? * 10u64.pow(digits as u32) + fraction.parse::<u64>().ok()?)
 }
 
-/// What [`Analysis`] says of each departure's trip, by the switch, and of what follows each
-/// thread's last.
+/// According to [`Analysis`]: the columns of each departure, by the switch, and what follows each
+/// thread's last departure.
 fn ours(trace: &Trace) -> (Vec<Columns>, Vec<Columns>) {
     let rules = Rules::default();
     let analysis = Analysis::new(trace, &rules);
@@ -263,7 +263,7 @@ fn compare(what: &str, file: &Path) -> Account {
         "{what}: events were lost, timehist and we would both guess: {:?}",
         trace.losses
     );
-    let Said { lines, sums } = Said::of(file);
+    let Timehist { lines, sums } = Timehist::of(file);
     let account = account(what, &trace, lines);
     let mut wrong = Vec::new();
     for tid in account
@@ -285,7 +285,7 @@ fn compare(what: &str, file: &Path) -> Account {
             }
         }
     }
-    let mut report = format!(
+    let mut summary = format!(
         "{what}: {} threads, {} departures, {} agree to the nanosecond in all three columns, {} differ for no known reason\n",
         sums.len(),
         account.trips,
@@ -299,141 +299,219 @@ fn compare(what: &str, file: &Path) -> Account {
         total(sums.values().map(|sum| sum.map(|ns| ns as f64)).collect()),
         total(account.ours.values().copied().collect()),
     ];
-    report += &format!(
+    summary += &format!(
         "  wait, delay, run: timehist {theirs:.3?} ms, ours {ours:.3?} ms; timehist − ours:\n"
     );
     for (reason, (count, sum)) in &account.by_reason {
-        report += &format!(
+        summary += &format!(
             "  {:<20} ×{count:<6} {:.3?} ms\n",
             format!("{reason:?}"),
             sum.map(|ns| ns / 1e6)
         );
     }
-    say(report.trim_end());
+    report(summary.trim_end());
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), account.unexplained.join("\n"));
     account
 }
 
-/// Goes through the events as timehist does, checks every line against its rule, and our result
-/// against the line.
-fn account(what: &str, trace: &Trace, mut lines: HashMap<u16, VecDeque<Line>>) -> Account {
+/// Checks every line of timehist against its rule, and our result against the line.
+fn account(what: &str, trace: &Trace, lines: HashMap<u16, VecDeque<Line>>) -> Account {
     let (trips, tails) = ours(trace);
-    let window = trace.common_window();
-    let (switches, wakings) = (&trace.switches, &trace.wakings);
-    let mut known = vec![Known::default(); trace.threads.len()];
-    let mut exited = Known::default();
-    let mut cpus: HashMap<u16, (Time, ThreadId)> = HashMap::new();
-    let mut account = Account::default();
-    let mut waking = 0;
-    for (switch, trip) in trips.iter().enumerate() {
-        let (time, cpu, prev, next) = (
-            switches.time[switch],
-            switches.cpu[switch],
-            switches.prev[switch],
-            switches.next[switch],
-        );
-        while waking < wakings.len() && wakings.time[waking] <= time {
-            let wakee = &mut known[wakings.wakee[waking].index()];
-            wakee.ready.get_or_insert(wakings.time[waking]);
-            wakee.woken = Some(wakings.time[waking]);
-            wakee.woken_running |= wakee.running;
-            waking += 1;
+    let mut replay = Replay::new(what, trace, lines);
+    for (switch, trip) in trips.into_iter().enumerate() {
+        replay.switch(switch, trip);
+    }
+    assert!(
+        replay.lines.values().all(VecDeque::is_empty),
+        "{what}: timehist has lines of switches that we did not read"
+    );
+    let mut account = replay.account;
+    for ((_, thread), tail) in trace.threads.iter().zip(tails).filter(|(_, tail)| *tail != [0; 3]) {
+        let tid = i64::from(thread.tid);
+        account.add_ours(tid, tail);
+        account.explain(tid, Reason::AfterLastDeparture, tail.map(|ns| -(ns as f64)));
+    }
+    account
+}
+
+/// Goes through the events as timehist does.
+struct Replay<'t> {
+    what: &'t str,
+    trace: &'t Trace,
+    common_window: Window,
+    /// The lines of each CPU that are still to be compared.
+    lines: HashMap<u16, VecDeque<Line>>,
+    known: Vec<Known>,
+    /// The thread −1 that all exiting threads share.
+    exited: Known,
+    /// The last switch of each CPU, and the thread that it switched to.
+    last: HashMap<u16, (Time, ThreadId)>,
+    /// The next wake-up.
+    waking: usize,
+    account: Account,
+}
+
+/// A thread leaves a CPU.
+struct Departure {
+    thread: ThreadId,
+    tid: i64,
+    time: Time,
+    is_runnable: bool,
+    /// The CPU's last switch, and the thread that it switched to.
+    last: Option<(Time, ThreadId)>,
+    line: Line,
+}
+
+impl<'t> Replay<'t> {
+    fn new(what: &'t str, trace: &'t Trace, lines: HashMap<u16, VecDeque<Line>>) -> Self {
+        Self {
+            what,
+            trace,
+            common_window: trace.common_window(),
+            lines,
+            known: vec![Known::default(); trace.threads.len()],
+            exited: Known::default(),
+            last: HashMap::new(),
+            waking: 0,
+            account: Account::default(),
         }
-        let tid = i64::from(trace.threads.get(prev).tid);
-        let line = lines.get_mut(&cpu).and_then(VecDeque::pop_front);
+    }
+
+    /// Processes a switch, after the wake-ups before it.
+    fn switch(&mut self, switch: usize, trip: Columns) {
+        let switches = &self.trace.switches;
+        let (time, cpu) = (switches.time[switch], switches.cpu[switch]);
+        let (prev, next) = (switches.prev[switch], switches.next[switch]);
+        self.wake_until(time);
+        let tid = i64::from(self.trace.threads.get(prev).tid);
+        let line = self.next_line(time, cpu, tid);
+        let last = self.last.insert(cpu, (time, next));
+        if !prev.is_idle() {
+            let is_runnable = switches.prev_state[switch].is_runnable();
+            let departure = Departure { thread: prev, tid, time, is_runnable, last, line };
+            let (theirs, delay_is_wait) = self.apply_rule(&departure);
+            let reasons = self.reasons(&departure, delay_is_wait);
+            self.compare(&departure, theirs, trip, &reasons);
+            self.leave(&departure);
+        }
+        let coming = &mut self.known[next.index()];
+        *coming = Known { running: true, came_on: coming.came_on + 1, ..*coming };
+    }
+
+    /// Processes the wake-ups up to `time`.
+    fn wake_until(&mut self, time: Time) {
+        let wakings = &self.trace.wakings;
+        while self.waking < wakings.len() && wakings.time[self.waking] <= time {
+            let woken = wakings.time[self.waking];
+            let wakee = &mut self.known[wakings.wakee[self.waking].index()];
+            wakee.ready.get_or_insert(woken);
+            wakee.woken = Some(woken);
+            wakee.woken_running |= wakee.running;
+            self.waking += 1;
+        }
+    }
+
+    /// The next line of a CPU, which must be about this thread.
+    fn next_line(&mut self, time: Time, cpu: u16, tid: i64) -> Line {
+        let what = self.what;
+        let line = self.lines.get_mut(&cpu).and_then(VecDeque::pop_front);
         let line = line
             .unwrap_or_else(|| panic!("{what}: timehist has no line for {time:?} on CPU {cpu}"));
         let same = line.time_us == time.nanos() / 1000 && (line.tid == tid || line.tid == EXITED);
         assert!(same, "{what}: thread {tid} leaves CPU {cpu} at {time:?}; timehist has {line:?}");
-        let last = cpus.insert(cpu, (time, next));
-        if !prev.is_idle() {
-            let of = if line.tid == EXITED { exited } else { known[prev.index()] };
-            let came_on = last.map(|(came_on, _)| came_on);
-            let since = |from: Option<Time>| {
-                from.filter(|from| Some(*from) <= came_on)
-                    .map_or(0, |from| came_on.unwrap_or(from).since(from))
-            };
-            let mut theirs = match came_on {
-                None => [0; 3],
-                Some(came_on) => [since(of.left), since(of.ready), time.since(came_on)],
-            };
-            let since_it_left =
-                (of.left_runnable || of.tied) && line.columns_us[1] == theirs[0] / 1000;
-            if since_it_left {
-                theirs[1] = theirs[0];
-            }
-            assert_eq!(
-                line.columns_us,
-                theirs.map(|ns| ns / 1000),
-                "{what}: timehist's rule for thread {tid} at {time:?}, {of:?}"
-            );
+        line
+    }
 
-            account.trips += 1;
-            account.add_ours(tid, *trip);
-            let of = known[prev.index()];
-            let reasons = [
-                (line.tid == EXITED, Reason::IdGone),
-                (last.is_none(), Reason::FirstOfCpu),
-                (
-                    of.left.or(of.ready).or(came_on) < Some(window.start) || time >= window.end,
-                    Reason::OutsideCommonWindow,
-                ),
-                (of.came_on != 1 || last.is_none_or(|(_, on)| on != prev), Reason::BrokenChain),
-                (of.left.is_none(), Reason::FirstDeparture),
-                (of.left_runnable, Reason::Preempted),
-                (
-                    of.tied && since_it_left
-                        || of.early && of.ready.is_none_or(|ready| came_on < Some(ready)),
-                    Reason::EarlyWake,
-                ),
-            ];
-            let mut difference =
-                [0, 1, 2].map(|column| theirs[column] as f64 - trip[column] as f64);
-            if line.tid == EXITED {
-                account.explain(EXITED, Reason::IdGone, theirs.map(|ns| ns as f64));
-                difference = trip.map(|ns| -(ns as f64));
+    /// The exact columns according to timehist's rule, of which the line must be the truncation;
+    /// and whether its delay is the whole wait.
+    fn apply_rule(&self, departure: &Departure) -> (Columns, bool) {
+        let Departure { thread, tid, time, line, last, .. } = departure;
+        let of = if line.tid == EXITED { self.exited } else { self.known[thread.index()] };
+        let mut theirs = match *last {
+            None => [0; 3],
+            Some((came_on, _)) => {
+                let since = |from: Option<Time>| {
+                    from.filter(|from| *from <= came_on).map_or(0, |from| came_on.since(from))
+                };
+                [since(of.left), since(of.ready), time.since(came_on)]
             }
-            let mut reasons =
-                reasons.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason);
-            match reasons.find(|reason| {
-                (0..3).all(|column| difference[column] == 0.0 || reason.excuses(column))
-            }) {
-                _ if difference == [0.0; 3] => account.agreed += 1,
-                Some(reason) => account.explain(tid, reason, difference),
-                None => account
-                    .unexplained
-                    .push(format!("thread {tid} at {time:?}: timehist − ours = {difference:?} ns")),
-            }
-            let left = Known {
-                left: Some(time),
-                left_runnable: switches.prev_state[switch].is_runnable(),
-                ..Known::default()
-            };
-            if line.tid == EXITED {
-                exited = left;
-            }
-            known[prev.index()] =
-                Known { early: of.woken_running, tied: of.woken == Some(time), ..left };
+        };
+        let delay_is_wait = (of.left_runnable || of.tied) && line.columns_us[1] == theirs[0] / 1000;
+        if delay_is_wait {
+            theirs[1] = theirs[0];
         }
-        let coming = &mut known[next.index()];
-        *coming = Known { running: true, came_on: coming.came_on + 1, ..*coming };
+        assert_eq!(
+            line.columns_us,
+            theirs.map(|ns| ns / 1000),
+            "{}: timehist's rule for thread {tid} at {time:?}, {of:?}",
+            self.what
+        );
+        (theirs, delay_is_wait)
     }
-    for (thread, tail) in trace
-        .threads
-        .iter()
-        .zip(tails)
-        .filter(|(_, tail)| *tail != [0; 3])
-        .map(|((id, _), tail)| (id, tail))
-    {
-        let tid = i64::from(trace.threads.get(thread).tid);
-        account.add_ours(tid, tail);
-        account.explain(tid, Reason::AfterLastDeparture, tail.map(|ns| -(ns as f64)));
+
+    /// Why timehist and we may differ about this departure.
+    fn reasons(&self, departure: &Departure, delay_is_wait: bool) -> Vec<Reason> {
+        let (of, window) = (self.known[departure.thread.index()], self.common_window);
+        let came_on = departure.last.map(|(came_on, _)| came_on);
+        let was_on = departure.last.map(|(_, thread)| thread);
+        let is_outside =
+            of.left.or(of.ready).or(came_on) < Some(window.start) || departure.time >= window.end;
+        let woken_early = of.tied && delay_is_wait
+            || of.early && of.ready.is_none_or(|ready| came_on < Some(ready));
+        let reasons = [
+            (departure.line.tid == EXITED, Reason::IdGone),
+            (came_on.is_none(), Reason::FirstOfCpu),
+            (is_outside, Reason::OutsideCommonWindow),
+            (of.came_on != 1 || was_on != Some(departure.thread), Reason::BrokenChain),
+            (of.left.is_none(), Reason::FirstDeparture),
+            (of.left_runnable, Reason::Preempted),
+            (woken_early, Reason::EarlyWake),
+        ];
+        reasons.into_iter().filter(|(applies, _)| *applies).map(|(_, reason)| reason).collect()
     }
-    assert!(
-        lines.values().all(VecDeque::is_empty),
-        "{what}: timehist has lines of switches that we did not read"
-    );
-    account
+
+    /// Adds a departure to the account, where a reason must excuse each column that differs.
+    fn compare(
+        &mut self,
+        departure: &Departure,
+        theirs: Columns,
+        ours: Columns,
+        reasons: &[Reason],
+    ) {
+        let (account, tid) = (&mut self.account, departure.tid);
+        account.trips += 1;
+        account.add_ours(tid, ours);
+        let mut difference = [0, 1, 2].map(|column| theirs[column] as f64 - ours[column] as f64);
+        if departure.line.tid == EXITED {
+            account.explain(EXITED, Reason::IdGone, theirs.map(|ns| ns as f64));
+            difference = ours.map(|ns| -(ns as f64));
+        }
+        let excuses = |reason: &&Reason| {
+            (0..3).all(|column| difference[column] == 0.0 || reason.excuses(column))
+        };
+        match reasons.iter().find(excuses) {
+            _ if difference == [0.0; 3] => account.agreed += 1,
+            Some(reason) => account.explain(tid, *reason, difference),
+            None => account.unexplained.push(format!(
+                "thread {tid} at {:?}: timehist − ours = {difference:?} ns",
+                departure.time
+            )),
+        }
+    }
+
+    fn leave(&mut self, departure: &Departure) {
+        let left = Known {
+            left: Some(departure.time),
+            left_runnable: departure.is_runnable,
+            ..Known::default()
+        };
+        if departure.line.tid == EXITED {
+            self.exited = left;
+        }
+        let thread = &mut self.known[departure.thread.index()];
+        let (early, tied) = (thread.woken_running, thread.woken == Some(departure.time));
+        *thread = Known { early, tied, ..left };
+    }
 }
 
 #[test]
@@ -460,7 +538,7 @@ fn live_perf_record_of_a_messaging_load() {
         command.args(stacks.then_some("-g")).arg("--").args(LOAD);
         let out = command.output().unwrap();
         if !out.status.success() {
-            return say(&format!("SKIPPED {test}: perf record: {}", first_line(&out.stderr)));
+            return report(&format!("SKIPPED {test}: perf record: {}", first_line(&out.stderr)));
         }
         check(if stacks { "perf record -g" } else { "perf record" }, &file);
     }
@@ -472,7 +550,7 @@ fn live_own_recording_of_a_messaging_load() {
     let Some(_alone) = ready(test) else { return };
     match Recorder::start(&Options::default()) {
         Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
-            return say(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
+            return report(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
         }
         result => drop(result.unwrap()),
     }
@@ -529,31 +607,31 @@ fn check(what: &str, file: &Path) {
 
 /// Has each difference once, with known figures. Times are in microseconds.
 #[test]
-fn a_made_scenario_has_each_difference_once() {
-    let test = "a_made_scenario_has_each_difference_once";
+fn a_synthetic_scenario_has_each_difference_once() {
+    let test = "a_synthetic_scenario_has_each_difference_once";
     let Some(_alone) = ready(test) else { return };
     let [a, b] = [100, 200].map(|pid| Task { pid, tid: pid, comm: "task" });
     let none = Chain::default();
-    let mut made = Made::default();
+    let mut synthetic = SyntheticTrace::default();
     let at = |us: u64| At { ns: us * 1000, cpu: 0 };
     // Without the name, timehist would not print the id of a thread whose first event is a wake-up.
-    [a, b].iter().for_each(|task| made.comm(0, *task, false));
-    made.waking(at(900), a, 0, b, none);
-    made.switch(at(1_000), a, 1, IDLE, none); // FirstOfCpu: it ran since the trace began
-    made.waking(at(1_500), IDLE, 8, a, none);
-    made.switch(at(1_600), IDLE, 0, a, none);
-    made.switch(at(2_000), a, 1, b, none); // agrees: wait 600, delay 100, run 400
-    made.switch(at(2_300), b, 0x100, a, none); // FirstDeparture: it waited since the trace began
-    made.waking(at(2_400), a, 8, a, none);
-    made.switch(at(2_500), a, 1, b, none); // agrees
-    made.switch(at(2_700), b, 0, a, none); // agrees, preempted before
-    made.switch(at(2_900), a, 1, IDLE, none); // EarlyWake: woken at 2400, left at 2500
-    made.waking(at(3_000), IDLE, 8, b, none);
-    made.switch(at(3_400), b, 1, IDLE, none); // BrokenChain: nobody saw it come on
+    [a, b].iter().for_each(|task| synthetic.comm(0, *task, false));
+    synthetic.waking(at(900), a, 0, b, none);
+    synthetic.switch(at(1_000), a, 1, IDLE, none); // FirstOfCpu: it ran since the trace began
+    synthetic.waking(at(1_500), IDLE, 8, a, none);
+    synthetic.switch(at(1_600), IDLE, 0, a, none);
+    synthetic.switch(at(2_000), a, 1, b, none); // agrees: wait 600, delay 100, run 400
+    synthetic.switch(at(2_300), b, 0x100, a, none); // FirstDeparture: it waited since the trace began
+    synthetic.waking(at(2_400), a, 8, a, none);
+    synthetic.switch(at(2_500), a, 1, b, none); // agrees
+    synthetic.switch(at(2_700), b, 0, a, none); // agrees, preempted before
+    synthetic.switch(at(2_900), a, 1, IDLE, none); // EarlyWake: woken at 2400, left at 2500
+    synthetic.waking(at(3_000), IDLE, 8, b, none);
+    synthetic.switch(at(3_400), b, 1, IDLE, none); // BrokenChain: nobody saw it come on
     let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("made.data");
-    std::fs::write(&file, made.file()).unwrap();
-    let account = compare("made", &file);
+    let file = folder.path().join("synthetic.data");
+    std::fs::write(&file, synthetic.file()).unwrap();
+    let account = compare("synthetic", &file);
     assert!(account.unexplained.is_empty(), "{:?}", account.unexplained);
     // The output for preempted threads depends on the version of perf.
     let found = account.by_reason.iter().filter(|(reason, _)| **reason != Reason::Preempted);
@@ -586,25 +664,26 @@ fn a_wake_up_in_the_nanosecond_of_leaving_agrees_in_either_order() {
     for (arrives, woken_first, delay) in
         [(true, true, -600.0), (true, false, 0.0), (false, false, 600.0)]
     {
-        let mut made = Made::default();
-        made.comm(0, task, false);
+        let mut synthetic = SyntheticTrace::default();
+        synthetic.comm(0, task, false);
         match arrives {
-            true => made.switch(at(500, 0), IDLE, 0, task, none),
-            false => made.waking(at(500, 1), IDLE, 0, task, none),
+            true => synthetic.switch(at(500, 0), IDLE, 0, task, none),
+            false => synthetic.waking(at(500, 1), IDLE, 0, task, none),
         }
-        let leaves = |made: &mut Made| made.switch(at(1_000, 0), task, 1, IDLE, none);
+        let leaves =
+            |synthetic: &mut SyntheticTrace| synthetic.switch(at(1_000, 0), task, 1, IDLE, none);
         if !woken_first {
-            leaves(&mut made);
+            leaves(&mut synthetic);
         }
-        made.waking(at(1_000, 1), IDLE, 0, task, none);
+        synthetic.waking(at(1_000, 1), IDLE, 0, task, none);
         if woken_first {
-            leaves(&mut made);
+            leaves(&mut synthetic);
         }
-        made.switch(at(1_600, 0), IDLE, 0, task, none);
-        made.switch(at(2_000, 0), task, 1, IDLE, none);
-        let file = folder.path().join("made.data");
-        std::fs::write(&file, made.file()).unwrap();
-        let account = compare("made", &file);
+        synthetic.switch(at(1_600, 0), IDLE, 0, task, none);
+        synthetic.switch(at(2_000, 0), task, 1, IDLE, none);
+        let file = folder.path().join("synthetic.data");
+        std::fs::write(&file, synthetic.file()).unwrap();
+        let account = compare("synthetic", &file);
         assert!(account.unexplained.is_empty(), "{:?}", account.unexplained);
         let early = account.by_reason.get(&Reason::EarlyWake).map_or(0.0, |(_, sum)| sum[1] / 1e3);
         assert_eq!(early, delay, "woken first: {woken_first}");
@@ -620,9 +699,9 @@ fn ready(test: &str) -> Option<std::sync::MutexGuard<'static, ()>> {
             Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
         }
         Ok(out) => {
-            say_none(&format!("SKIPPED {test}: perf does not run: {}", first_line(&out.stderr)))
+            report_none(&format!("SKIPPED {test}: perf does not run: {}", first_line(&out.stderr)))
         }
-        Err(error) => say_none(&format!("SKIPPED {test}: perf does not run: {error}")),
+        Err(error) => report_none(&format!("SKIPPED {test}: perf does not run: {error}")),
     }
 }
 
@@ -646,11 +725,11 @@ fn first_line(bytes: &[u8]) -> String {
 }
 
 /// Prints past the test harness, which hides the output of passing tests.
-fn say(line: &str) {
+fn report(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-fn say_none<T>(line: &str) -> Option<T> {
-    say(line);
+fn report_none<T>(line: &str) -> Option<T> {
+    report(line);
     None
 }

@@ -64,7 +64,7 @@ fn stranger(program: &Path) -> Command {
     command
 }
 
-fn said(output: &Output) -> String {
+fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&[&*output.stdout, &*output.stderr].concat()).into_owned()
 }
 
@@ -93,18 +93,18 @@ fn capabilities_to_record_open_no_file_that_the_user_may_not_read() {
     ];
     for words in tries {
         let output = stranger(&program).args(words).output().unwrap();
-        let said = said(&output);
+        let printed = printed(&output);
         assert!(
-            output.status.code() == Some(1) && said.contains("ermission denied"),
-            "{words:?}: {said}"
+            output.status.code() == Some(1) && printed.contains("ermission denied"),
+            "{words:?}: {printed}"
         );
-        assert!(!said.contains("hidden") && !said.contains("root:"), "{words:?}: {said}");
+        assert!(!printed.contains("hidden") && !printed.contains("root:"), "{words:?}: {printed}");
     }
     let output = stranger(&program).arg("why").arg(&trace).output().unwrap();
     assert!(
-        output.status.success() && said(&output).contains("lock starvation"),
+        output.status.success() && printed(&output).contains("lock starvation"),
         "{}",
-        said(&output)
+        printed(&output)
     );
 }
 
@@ -120,10 +120,12 @@ fn a_rules_file_is_not_repeated_in_its_error() {
         .arg(&rules)
         .output()
         .unwrap();
-    let said = said(&output);
+    let printed = printed(&output);
     assert!(
-        !output.status.success() && said.contains("line 1, column") && !said.contains("hidden"),
-        "{said}"
+        !output.status.success()
+            && printed.contains("line 1, column")
+            && !printed.contains("hidden"),
+        "{printed}"
     );
     let output = Command::new(UNHITCH).arg("why").arg(&rules).output().unwrap();
     assert!(
@@ -199,9 +201,9 @@ fn a_command_that_reads_traces_has_no_capability() {
     assert!(view.status().contains("CapPrm:\t0000000000000000"), "{}", view.status());
     let closed = stranger(&program).args(["view", "/root"]).stdin(Stdio::null()).output().unwrap();
     assert!(
-        !closed.status.success() && said(&closed).contains("ermission denied"),
+        !closed.status.success() && printed(&closed).contains("ermission denied"),
         "{}",
-        said(&closed)
+        printed(&closed)
     );
 }
 
@@ -239,7 +241,7 @@ fn root_only_reads_what_was_named() {
     std::os::unix::fs::symlink(&rules, folder.path().join("unhitch/waits.toml")).unwrap();
     let named =
         Command::new(UNHITCH).arg("info").arg(folder.path().join("a.hitch")).output().unwrap();
-    assert!(named.status.success() && !said(&named).contains("Landlock"), "{}", said(&named));
+    assert!(named.status.success() && !printed(&named).contains("Landlock"), "{}", printed(&named));
     // The rules in the user's configuration count as named.
     let output = Command::new(UNHITCH)
         .arg("why")
@@ -247,7 +249,7 @@ fn root_only_reads_what_was_named() {
         .env("XDG_CONFIG_HOME", folder.path())
         .output()
         .unwrap();
-    assert!(output.status.success(), "{}", said(&output));
+    assert!(output.status.success(), "{}", printed(&output));
     let svg = folder.path().join("why.svg");
     let output = Command::new(UNHITCH)
         .arg("why")
@@ -256,10 +258,14 @@ fn root_only_reads_what_was_named() {
         .arg(&svg)
         .output()
         .unwrap();
-    assert!(output.status.success() && svg.exists(), "{}", said(&output));
+    assert!(output.status.success() && svg.exists(), "{}", printed(&output));
     let output =
         Command::new(UNHITCH).arg("report").arg(folder.path().join("a.hitch")).output().unwrap();
-    assert!(output.status.success() && folder.path().join("a.html").exists(), "{}", said(&output));
+    assert!(
+        output.status.success() && folder.path().join("a.html").exists(),
+        "{}",
+        printed(&output)
+    );
 }
 
 /// Connections of other users neither exhaust the server nor block its user.
@@ -295,9 +301,12 @@ fn recorded(trace: &Path, options: &[&str]) -> Option<fs::Metadata> {
     if output.status.success() {
         return Some(fs::metadata(trace).unwrap());
     }
-    let said = said(&output);
-    assert!(said.contains("Recording is not permitted") || said.contains("tracefs"), "{said}");
-    eprintln!("SKIPPED: {said}");
+    let printed = printed(&output);
+    assert!(
+        printed.contains("Recording is not permitted") || printed.contains("tracefs"),
+        "{printed}"
+    );
+    eprintln!("SKIPPED: {printed}");
     None
 }
 
@@ -332,7 +341,7 @@ fn live_the_naming_process_has_no_rights() {
     if recorded(&trace, &[]).is_none() {
         return;
     }
-    let info = said(&Command::new(UNHITCH).arg("info").arg(&trace).output().unwrap());
+    let info = printed(&Command::new(UNHITCH).arg("info").arg(&trace).output().unwrap());
     assert!(
         !info.contains("not fully confined")
             && !info.contains("functions of programs have no names"),
@@ -366,9 +375,9 @@ fn a_foreign_group_is_refused_before_recording() {
         let output =
             stranger(&program).args(["record", "--for", "1s", "--group", group]).output().unwrap();
         assert!(
-            output.status.code() == Some(2) && said(&output).contains(why),
+            output.status.code() == Some(2) && printed(&output).contains(why),
             "{}",
-            said(&output)
+            printed(&output)
         );
     }
 }

@@ -8,9 +8,9 @@ use std::process::Command;
 use unhitch_etl_writer::{KernelEvent, Options, Process, Rundown, ThreadFacts, Writer};
 use unhitch_formats::container::{ContainerMeta, ContainerParts, CpuWindow, write_container};
 
-#[path = "../crates/formats/tests/made/mod.rs"]
-mod made;
-use made::{At, Chain, IDLE, Made, Task};
+#[path = "../crates/formats/tests/synthetic/mod.rs"]
+mod synthetic;
+use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 
 /// `TRACE_FLAG_HARDIRQ`: an interrupt did it.
 const HARDIRQ: u8 = 0x08;
@@ -42,24 +42,24 @@ fn written(path: PathBuf, bytes: &[u8]) -> String {
 /// CPU 1's ring reaches back to 5.6 ms and CPU 0's to 1 ms: everything before 5.6 ms is outside the
 /// span that both cover.
 fn uneven(folder: &Path) -> String {
-    let mut made = Made::default();
-    made.comm(1_000_000, PING, true);
-    made.comm(1_000_000, PONG, true);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(1_000_000, PING, true);
+    synthetic.comm(1_000_000, PONG, true);
     for ms in 1..20 {
         let at = |us: u64, cpu: u32| At { ns: ms * 1_000_000 + us * 1_000, cpu };
-        made.switch(at(0, 0), PING, 1, IDLE, Chain::default());
-        made.waking(at(400, 0), IDLE, HARDIRQ, PING, Chain::default());
-        made.switch(at(410, 0), IDLE, 0, PING, Chain::default());
-        made.clock(at(500, 0), PING, Chain { kernel: &[], user: &[0x1000] });
+        synthetic.switch(at(0, 0), PING, 1, IDLE, Chain::default());
+        synthetic.waking(at(400, 0), IDLE, HARDIRQ, PING, Chain::default());
+        synthetic.switch(at(410, 0), IDLE, 0, PING, Chain::default());
+        synthetic.clock(at(500, 0), PING, Chain { kernel: &[], user: &[0x1000] });
         if ms >= 5 {
-            made.switch(at(600, 1), IDLE, 0, PONG, Chain::default());
-            made.switch(at(700, 1), PONG, 1, IDLE, Chain::default());
+            synthetic.switch(at(600, 1), IDLE, 0, PONG, Chain::default());
+            synthetic.switch(at(700, 1), PONG, 1, IDLE, Chain::default());
         }
     }
     let spans = [(0, 1_000_000, 19_500_001), (1, 5_600_000, 19_700_001)];
     let spans = spans.map(|(cpu, start_ns, end_ns)| CpuWindow { cpu, start_ns, end_ns }).to_vec();
     let meta = ContainerMeta { version: 1, cpus: 2, spans, ..ContainerMeta::default() };
-    let (file, path) = (made.file(), folder.join("uneven.hitch"));
+    let (file, path) = (synthetic.file(), folder.join("uneven.hitch"));
     let perf_data = &mut |out: &mut dyn std::io::Write| out.write_all(&file);
     let parts =
         ContainerParts { meta: &meta, perf_data, symbols: None, notes: None, extra: Vec::new() };
@@ -88,10 +88,10 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
             "{table}: {found}"
         );
         let text = text(&["table", &trace, table, "--by", "none"]);
-        let said = format!(
+        let expected = format!(
             "5 of {rows} rows lie outside the span that all CPUs cover (0.005 s to 0.019 s)."
         );
-        assert!(text.contains(&said), "{text}");
+        assert!(text.contains(&expected), "{text}");
         let inside = json(&["table", &trace, table, "--by", "none", "--from", "4.6ms"]);
         assert_eq!(
             (ns(&inside, "total_rows"), ns(&inside, "outside_rows")),
@@ -120,10 +120,11 @@ fn rows_outside_the_covered_span_are_shown_and_counted_apart() {
             "{row}"
         );
     }
-    let said = text(&["table", &trace, "cpus"]);
+    let printed = text(&["table", &trace, "cpus"]);
     assert!(
-        said.contains("Time is added up over the span that all CPUs cover (0.005 s to 0.019 s); "),
-        "{said}"
+        printed
+            .contains("Time is added up over the span that all CPUs cover (0.005 s to 0.019 s); "),
+        "{printed}"
     );
 }
 
@@ -264,13 +265,19 @@ fn what_was_not_recorded_is_reported_and_never_zero() {
 #[test]
 fn missing_wake_ups_and_samples_are_reported() {
     let folder = tempfile::tempdir().unwrap();
-    let mut made = Made::default();
-    made.comm(1_000_000, PING, true);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(1_000_000, PING, true);
     for ms in 1..20 {
-        made.switch(At { ns: ms * 1_000_000, cpu: 0 }, PING, 1, IDLE, Chain::default());
-        made.switch(At { ns: ms * 1_000_000 + 400_000, cpu: 0 }, IDLE, 0, PING, Chain::default());
+        synthetic.switch(At { ns: ms * 1_000_000, cpu: 0 }, PING, 1, IDLE, Chain::default());
+        synthetic.switch(
+            At { ns: ms * 1_000_000 + 400_000, cpu: 0 },
+            IDLE,
+            0,
+            PING,
+            Chain::default(),
+        );
     }
-    let trace = written(folder.path().join("switches.data"), &made.file());
+    let trace = written(folder.path().join("switches.data"), &synthetic.file());
     let threads = json(&["table", &trace, "threads", "--show", "all", "--where", "tid = 100"]);
     let row = &threads["rows"][0];
     assert!(row["ran_ns"].as_u64().unwrap() > 0 && row["slept_ns"].as_u64().unwrap() > 0, "{row}");

@@ -54,11 +54,11 @@ impl Target {
         let words = ["lab", "address-space", "--seconds", "120"].iter().chain(words);
         let mut target =
             Self(Command::new(UNHITCH).args(words).stdout(Stdio::piped()).spawn().unwrap());
-        let mut said = BufReader::new(target.0.stdout.take().unwrap());
+        let mut stdout = BufReader::new(target.0.stdout.take().unwrap());
         let mut line = String::new();
-        said.read_line(&mut line).unwrap();
+        stdout.read_line(&mut line).unwrap();
         assert!(line.starts_with("ready: "), "{line:?}");
-        (target, said)
+        (target, stdout)
     }
 
     fn sleep() -> Self {
@@ -80,16 +80,16 @@ impl Drop for Target {
 
 #[test]
 fn the_bitmap_of_freed_code_is_found_by_itself() {
-    let (mut target, mut said) = Target::lab(&["--bitmap", QUIET[0], QUIET[1]]);
+    let (mut target, mut stdout) = Target::lab(&["--bitmap", QUIET[0], QUIET[1]]);
     let text = output(&["scan", &target.pid(), "--pages"]);
     assert!(text.contains("* One reservation (2 TiB at 0x"), "{text}");
-    for said in [
+    for words in [
         " of the mappings (49,",
         " of page tables for 98 executable blocks.",
         "It has 24,866 committed pages (97.1 MiB)",
         "a bitmap of the address space",
     ] {
-        assert!(text.contains(said), "{said:?} is missing: {text}");
+        assert!(text.contains(words), "{words:?} is missing: {text}");
     }
     let answer = json(&["scan", &target.pid(), "--pages", "--json"]);
     let process = &answer["processes"][0];
@@ -113,7 +113,7 @@ fn the_bitmap_of_freed_code_is_found_by_itself() {
     );
     target.stop();
     let mut end = String::new();
-    said.read_to_string(&mut end).unwrap();
+    stdout.read_to_string(&mut end).unwrap();
     assert!(end.starts_with("0 times mapped; slowest "), "{end}");
 }
 

@@ -7,8 +7,8 @@
 //! with the first `sched_waking` after that, or with the thread's return if there was none. Its
 //! name is the first function of its stack that is not part of the scheduler. Sums and counts must
 //! be equal, to the nanosecond. *Why some threads are left out:* the kernel does not report some
-//! switches. We infer them from their neighbours (`mend`), but perf only has what was reported. And
-//! perf prints no stack at all if it is deeper than 127 frames.
+//! switches. We infer them from their neighbours (`repair`), but perf only has what was reported.
+//! And perf prints no stack at all if it is deeper than 127 frames.
 //!
 //! `UNHITCH_WINDOWS=N` checks N windows (`make soak`: fifty).
 #![cfg(target_os = "linux")]
@@ -16,7 +16,7 @@
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{Read, Write, stderr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use unhitch_model::{TaskState, Trace};
 use unhitch_record::{Error, Options, Recorder};
@@ -30,6 +30,8 @@ const LEFT_OUT_AT_MOST: u64 = 10;
 type Wait = (i64, String);
 /// Count and nanoseconds.
 type Sum = (u64, u64);
+/// Start and end, in nanoseconds.
+type Range = (u64, u64);
 
 /// An event as perf script prints it.
 struct Event {
@@ -54,21 +56,55 @@ struct Thread {
 
 #[test]
 fn live_greatest_waits_are_those_of_perf_script() {
-    let test = "live_greatest_waits_are_those_of_perf_script";
+    if let Some(reason) = cannot_record() {
+        let test = "live_greatest_waits_are_those_of_perf_script";
+        return report(&format!("SKIPPED {test}: {reason}"));
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let recording = Recording::of_a_build(folder.path());
+    let count = std::env::var("UNHITCH_WINDOWS")
+        .map_or(WINDOWS, |windows| windows.parse().expect("UNHITCH_WINDOWS is a number"));
+    let (mut stalls, mut windows_of_threads) = (0, 0);
+    for window in recording.windows(count) {
+        for thread in compare(&recording, window) {
+            let explained = partitions(&recording, window, Some(thread));
+            assert!(explained > 0, "thread {thread} waited in this window: nothing was explained");
+            windows_of_threads += explained;
+        }
+        // On a machine with spare CPUs, a build may have none.
+        stalls += partitions(&recording, window, None);
+    }
+    assert!(
+        windows_of_threads >= count,
+        "the threads that waited longest: {windows_of_threads} in {count} windows"
+    );
+    report(&format!(
+        "the partitions of {stalls} stalls and of {windows_of_threads} windows of the longest \
+         waiters are exact"
+    ));
+}
+
+/// Why this machine does not permit the test.
+fn cannot_record() -> Option<String> {
     match Command::new("perf").arg("--version").output() {
         Ok(out) if out.status.success() => {}
-        _ => return say(&format!("SKIPPED {test}: perf does not run")),
+        _ => return Some("perf does not run".to_owned()),
     }
     match Recorder::start(&Options::default()) {
         Err(error @ (Error::NotPermitted { .. } | Error::Missing { .. })) => {
-            return say(&format!("SKIPPED {test}: {}", error.to_string().replace('\n', " ")));
+            Some(error.to_string().replace('\n', " "))
         }
-        result => drop(result.unwrap()),
+        result => {
+            drop(result.unwrap());
+            None
+        }
     }
-    let folder = tempfile::tempdir().unwrap();
-    let (trace, data) = (folder.path().join("own.hitch"), folder.path().join("own.data"));
-    // Builds this project from scratch: compilers that wait for each other's output, linkers, build
-    // scripts.
+}
+
+/// Records a build of this project from scratch: compilers that wait for each other's output,
+/// linkers, build scripts. Returns the recording and its `perf.data`.
+fn record_build(folder: &Path) -> (PathBuf, PathBuf) {
+    let (trace, data) = (folder.join("own.hitch"), folder.join("own.data"));
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let build = ["build", "--offline", "--locked", "--package", "unhitch-lab", "--target-dir"];
     let out = Command::new(UNHITCH)
@@ -77,7 +113,7 @@ fn live_greatest_waits_are_those_of_perf_script() {
         .arg("--")
         .arg(cargo)
         .args(build)
-        .arg(folder.path().join("target"))
+        .arg(folder.join("target"))
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
         .output()
         .unwrap();
@@ -86,84 +122,102 @@ fn live_greatest_waits_are_those_of_perf_script() {
     let mut zip = zip::ZipArchive::new(std::fs::File::open(&trace).unwrap()).unwrap();
     zip.by_name("perf.data").unwrap().read_to_end(&mut bytes).unwrap();
     std::fs::write(&data, bytes).unwrap();
-    let mut events = events(&data);
-    assert!(events.len() > 1_000, "a build has thousands of events, not {}", events.len());
+    (trace, data)
+}
 
-    let reported = events.len();
-    events.extend(inferred(&trace));
-    say(&format!(
-        "of {} events, {} are switches that were inferred",
-        events.len(),
-        events.len() - reported
-    ));
-    events.sort_by_key(|event| event.time_ns);
-    let left_out = threads_with_cut_stacks(&trace, &events);
-    let (out_ns, all_ns) = waited_ns(&events, &left_out);
+/// A recording, and the same events as perf script prints them.
+struct Recording {
+    trace: PathBuf,
+    /// In order, with the switches that were not reported.
+    events: Vec<Event>,
+    left_out: BTreeSet<i64>,
+    /// The filter that leaves them out of our table.
+    filter: String,
+    /// Start and end.
+    whole: Range,
+    /// The zero of times on the command line.
+    origin_ns: u64,
+}
+
+impl Recording {
+    fn of_a_build(folder: &Path) -> Self {
+        let (trace, data) = record_build(folder);
+        let mut events = events(&data);
+        assert!(events.len() > 1_000, "a build has thousands of events, not {}", events.len());
+        let inferred = inferred(&trace);
+        let inferred_count = inferred.len();
+        events.extend(inferred);
+        report(&format!(
+            "of {} events, {inferred_count} are switches that were inferred",
+            events.len()
+        ));
+        events.sort_by_key(|event| event.time_ns);
+        let left_out = threads_to_leave_out(&trace, &events);
+        let named = std::iter::once("function != ''".to_owned());
+        let filter: Vec<String> =
+            named.chain(left_out.iter().map(|tid| format!("tid != {tid}"))).collect();
+        let filter = filter.join(" and ");
+        let table = table(&trace, &filter, &[]);
+        let whole = (ns(&table["start_ns"]), ns(&table["end_ns"]));
+        Self { trace, events, left_out, filter, whole, origin_ns: ns(&table["origin_ns"]) }
+    }
+
+    /// The whole recording, then random windows of it.
+    fn windows(&self, count: usize) -> Vec<Range> {
+        let (start, end) = self.whole;
+        let (length, mut seed) = (end - start, end);
+        let mut random = || {
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % length
+        };
+        let window = |number: usize| {
+            let (a, b) = if number == 0 { (0, length) } else { (random(), random()) };
+            // A microsecond at least: perf and we cut windows at the same nanosecond, whatever
+            // their length.
+            let (from, to) = (a.min(b), a.max(b).max(a.min(b) + 1_000).min(length));
+            (start + from, start + to)
+        };
+        (0..count).map(window).collect()
+    }
+
+    /// The options `--from` and `--to`.
+    fn words_of(&self, window: Range) -> [String; 4] {
+        let seconds = |ns: u64| {
+            let ns = ns - self.origin_ns;
+            format!("{}.{:09}s", ns / 1_000_000_000, ns % 1_000_000_000)
+        };
+        ["--from".to_owned(), seconds(window.0), "--to".to_owned(), seconds(window.1)]
+    }
+}
+
+/// The threads that cannot be compared, which must not have waited for much of the time.
+fn threads_to_leave_out(trace: &Path, events: &[Event]) -> BTreeSet<i64> {
+    let left_out = threads_with_cut_stacks(trace, events);
+    let (out_ns, all_ns) = waited_ns(events, &left_out);
     let percent = out_ns as f64 * 100.0 / all_ns as f64;
-    say(&format!(
-        "{} threads are left out, which waited {percent:.1} % of all time: perf shows no stack where we have one",
+    report(&format!(
+        "{} threads are left out, which waited {percent:.1} % of all time: perf shows no stack \
+         where we have one",
         left_out.len()
     ));
     assert!(
         out_ns * LEFT_OUT_AT_MOST < all_ns,
         "threads that waited {out_ns} ns of all {all_ns} ns are left out: {left_out:?}"
     );
-    let named = std::iter::once("function != ''".to_owned());
-    let filter: Vec<String> =
-        named.chain(left_out.iter().map(|tid| format!("tid != {tid}"))).collect();
-    let filter = filter.join(" and ");
-    let whole = table(&trace, &filter, &[]);
-    let (start, end, origin) =
-        (ns(&whole["start_ns"]), ns(&whole["end_ns"]), ns(&whole["origin_ns"]));
-    let mut seed = end;
-    let windows = std::env::var("UNHITCH_WINDOWS")
-        .map_or(WINDOWS, |windows| windows.parse().expect("UNHITCH_WINDOWS is a number"));
-    let (mut stalls, mut windows_of_threads) = (0, 0);
-    for window in 0..windows {
-        let mut random = || {
-            seed = seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % (end - start)
-        };
-        let (a, b) = if window == 0 { (0, end - start) } else { (random(), random()) };
-        // A microsecond at least: perf and we cut windows at the same nanosecond, whatever its
-        // length.
-        let (from, to) = (a.min(b), a.max(b).max(a.min(b) + 1_000).min(end - start));
-        let longest = compare(
-            &trace,
-            (&filter, &left_out),
-            &events,
-            (start, end, origin),
-            (start + from, start + to),
-        );
-        let (from, to) = (start + from - origin, start + to - origin);
-        for thread in longest {
-            let explained = partitions(&trace, (from, to), Some(thread));
-            assert!(explained > 0, "thread {thread} waited in this window: nothing was explained");
-            windows_of_threads += explained;
-        }
-        // On a machine with spare CPUs, a build may have none.
-        stalls += partitions(&trace, (from, to), None);
-    }
-    assert!(
-        windows_of_threads >= windows,
-        "the threads that waited longest: {windows_of_threads} in {windows} windows"
-    );
-    say(&format!(
-        "the partitions of {stalls} stalls and of {windows_of_threads} windows of the longest waiters are exact"
-    ));
+    left_out
 }
 
-/// Checks the partitions of all stalls in a window, or of the window itself for one thread, with
-/// times relative to the origin; returns how many.
-fn partitions(trace: &Path, (from, to): (u64, u64), thread: Option<i64>) -> usize {
-    let times = [from, to].map(|ns| format!("{}.{:09}s", ns / 1_000_000_000, ns % 1_000_000_000));
+/// Checks the partitions of all stalls in a window, or of the window itself for one thread; returns
+/// how many.
+fn partitions(recording: &Recording, window: Range, thread: Option<i64>) -> usize {
     let mut command = Command::new(UNHITCH);
     command
         .arg("why")
-        .arg(trace)
-        .args(["--json", "--top", "1000", "--from", &times[0], "--to", &times[1]]);
+        .arg(&recording.trace)
+        .args(["--json", "--top", "1000"])
+        .args(recording.words_of(window));
     command.args(thread.map(|tid| format!("--victim={tid}")));
     let out = command.env_remove("XDG_CONFIG_HOME").env_remove("HOME").output().unwrap();
     assert!(matches!(out.status.code(), Some(0 | 3)), "{}", String::from_utf8_lossy(&out.stderr));
@@ -183,24 +237,15 @@ fn partitions(trace: &Path, (from, to): (u64, u64), thread: Option<i64>) -> usiz
 
 /// Compares the top three of both, by thread and function, and only by function; returns the
 /// threads.
-fn compare(
-    trace: &Path,
-    (filter, left_out): (&str, &BTreeSet<i64>),
-    events: &[Event],
-    (start, end, origin): (u64, u64, u64),
-    window: (u64, u64),
-) -> BTreeSet<i64> {
-    let (mut longest, whole) = (BTreeSet::new(), (start, end));
-    let mut theirs = waits(events, whole, window);
-    theirs.retain(|(tid, function), _| !left_out.contains(tid) && !function.is_empty());
-    let seconds = |ns: u64| {
-        format!("{}.{:09}s", (ns - origin) / 1_000_000_000, (ns - origin) % 1_000_000_000)
-    };
-    let times = ["--from".to_owned(), seconds(window.0), "--to".to_owned(), seconds(window.1)];
+fn compare(recording: &Recording, window: Range) -> BTreeSet<i64> {
+    let mut longest = BTreeSet::new();
+    let mut theirs = waits(&recording.events, recording.whole, window);
+    theirs.retain(|(tid, function), _| !recording.left_out.contains(tid) && !function.is_empty());
+    let times = recording.words_of(window);
     for by in ["tid,function", "function"] {
         let theirs = if by == "function" { by_function(&theirs) } else { theirs.clone() };
         let words: Vec<&str> = times.iter().map(String::as_str).chain(["--by", by]).collect();
-        let table = table(trace, filter, &words);
+        let table = table(&recording.trace, &recording.filter, &words);
         assert_eq!(
             (ns(&table["start_ns"]), ns(&table["end_ns"])),
             window,
@@ -231,13 +276,13 @@ fn compare(
             );
         }
         assert_eq!(ours.len().min(3), ranked.len().min(3), "by {by}\n{ranked:?}\n{ours:?}");
-        let whole_build = window == whole;
+        let whole_build = window == recording.whole;
         assert!(
             !whole_build || ours.len() >= 3,
             "a build waits at three places at least: {ours:?}"
         );
         let exact = ours.iter().filter(|(wait, sum)| theirs.get(wait) == Some(sum)).count();
-        say(&format!(
+        report(&format!(
             "{:.6} s by {by}: of {} waits, {exact} are equal",
             (window.1 - window.0) as f64 / 1e9,
             ours.len()
@@ -318,7 +363,7 @@ fn by_function(waits: &BTreeMap<Wait, Sum>) -> BTreeMap<Wait, Sum> {
 }
 
 /// All waits inside `window`, clipped to it, derived from the events inside `whole`.
-fn waits(events: &[Event], whole: (u64, u64), window: (u64, u64)) -> BTreeMap<Wait, Sum> {
+fn waits(events: &[Event], whole: Range, window: Range) -> BTreeMap<Wait, Sum> {
     let mut threads: HashMap<i64, Thread> = HashMap::new();
     let mut sums: BTreeMap<Wait, Sum> = BTreeMap::new();
     let mut wait = |thread: i64, (since, function): (u64, String), until: u64| {
@@ -454,6 +499,6 @@ fn ns(value: &Value) -> u64 {
 }
 
 /// Prints past the test harness, which hides the output of passing tests.
-fn say(line: &str) {
+fn report(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }

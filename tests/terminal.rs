@@ -15,8 +15,8 @@ use unhitch_etl_writer::{
 };
 use unhitch_model::is_control;
 
-#[path = "../crates/formats/tests/made/mod.rs"]
-mod made;
+#[path = "../crates/formats/tests/synthetic/mod.rs"]
+mod synthetic;
 
 /// As long as the kernel allows for a thread name.
 const NAME: &str = "e\x1b[2J\u{202e}\nx";
@@ -70,35 +70,53 @@ fn harmless(words: &[&str]) -> String {
 /// A container with only hostile names: one thread waits for the other, and is sampled in a
 /// library.
 fn linux(folder: &Path) -> String {
-    use made::{At, Chain, IDLE, Made, Task};
+    use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
     use unhitch_formats::container::{ContainerMeta, ContainerParts, SymbolFile, write_container};
     use unhitch_model::{FrameId, Symbol};
     const TEXT: u64 = 0xffff_ffff_8100_0000;
     const LIBRARY: u64 = 0x7f00_0000_0000;
     let (ping, pong) =
         (Task { pid: 100, tid: 100, comm: NAME }, Task { pid: 200, tid: 200, comm: OTHER });
-    let mut made = Made::default();
-    made.comm(1_000_000, ping, true);
-    made.comm(1_000_000, pong, true);
-    made.map(1_000_001, 100, LIBRARY, 0x10000, 0, PATH);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(1_000_000, ping, true);
+    synthetic.comm(1_000_000, pong, true);
+    synthetic.map(1_000_001, 100, LIBRARY, 0x10000, 0, PATH);
     for round in 0..10 {
         let at = |us: u64, cpu: u32| At { ns: 1_000_000 + round * 400_000_000 + us * 1_000, cpu };
-        made.switch(
+        synthetic.switch(
             at(10, 0),
             ping,
             1,
             IDLE,
             Chain { kernel: &[TEXT + 0x10], user: &[LIBRARY + 0x100] },
         );
-        made.switch(at(100_000, 1), IDLE, 0, pong, Chain::default());
-        made.clock(at(100_100, 1), pong, Chain { kernel: &[TEXT + 0x40], user: &[] });
-        made.waking(at(300_000, 1), pong, 0, ping, Chain { kernel: &[TEXT + 0x20], user: &[] });
-        made.switch(at(300_010, 0), IDLE, 0, ping, Chain::default());
-        made.switch(at(300_020, 1), pong, 1, IDLE, Chain { kernel: &[TEXT + 0x30], user: &[] });
-        made.clock(at(300_100, 0), ping, Chain { kernel: &[], user: &[LIBRARY + 0x200] });
-        made.waking(at(300_200, 0), ping, 0, pong, Chain { kernel: &[TEXT + 0x30], user: &[] });
+        synthetic.switch(at(100_000, 1), IDLE, 0, pong, Chain::default());
+        synthetic.clock(at(100_100, 1), pong, Chain { kernel: &[TEXT + 0x40], user: &[] });
+        synthetic.waking(
+            at(300_000, 1),
+            pong,
+            0,
+            ping,
+            Chain { kernel: &[TEXT + 0x20], user: &[] },
+        );
+        synthetic.switch(at(300_010, 0), IDLE, 0, ping, Chain::default());
+        synthetic.switch(
+            at(300_020, 1),
+            pong,
+            1,
+            IDLE,
+            Chain { kernel: &[TEXT + 0x30], user: &[] },
+        );
+        synthetic.clock(at(300_100, 0), ping, Chain { kernel: &[], user: &[LIBRARY + 0x200] });
+        synthetic.waking(
+            at(300_200, 0),
+            ping,
+            0,
+            pong,
+            Chain { kernel: &[TEXT + 0x30], user: &[] },
+        );
     }
-    let file = made.file();
+    let file = synthetic.file();
     fs::write(folder.join("raw.data"), &file).unwrap();
     let mut named = unhitch_formats::read_bytes(&file).unwrap();
     let (function, source) = (named.strings.intern(FUNCTION), named.strings.intern(PATH));
@@ -264,12 +282,12 @@ fn a_row_is_a_line_and_programs_get_unescaped_names() {
 fn live_thread<R>(test: impl FnOnce() -> R) -> R {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let beat = || {
+        let tick = || {
             while !stop.load(Ordering::Relaxed) {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
         };
-        std::thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, beat).unwrap();
+        std::thread::Builder::new().name(NAME.to_owned()).spawn_scoped(scope, tick).unwrap();
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
         stop.store(true, Ordering::Relaxed);
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))

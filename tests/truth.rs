@@ -46,7 +46,7 @@ fn live_answers_do_not_contradict_their_traces() {
     let recordings: usize =
         std::env::var("UNHITCH_TRUTH").ok().and_then(|count| count.parse().ok()).unwrap_or(4);
     let folder = tempfile::tempdir().unwrap();
-    let (mut answers, mut lies) = (0, Vec::new());
+    let (mut answers, mut contradictions) = (0, Vec::new());
     for turn in 0..recordings {
         let program = PROGRAMS[turn % PROGRAMS.len()];
         let path = folder.path().join(format!("{turn}-{program}.hitch"));
@@ -65,12 +65,15 @@ fn live_answers_do_not_contradict_their_traces() {
         }
         let (count, found) = examine(&path);
         answers += count;
-        lies.extend(found.into_iter().map(|lie| format!("{program} ({turn}): {lie}")));
+        contradictions.extend(found.into_iter().map(|one| format!("{program} ({turn}): {one}")));
         std::fs::remove_file(&path).unwrap();
     }
-    println!("{answers} answers about {recordings} recordings, {} contradictions", lies.len());
+    println!(
+        "{answers} answers about {recordings} recordings, {} contradictions",
+        contradictions.len()
+    );
     assert!(answers >= recordings * 20, "{answers} answers about {recordings} recordings");
-    assert!(lies.is_empty(), "{}", lies.join("\n\n"));
+    assert!(contradictions.is_empty(), "{}", contradictions.join("\n\n"));
 }
 
 /// An unrelated load: processes that start, compress and exit.
@@ -105,7 +108,7 @@ fn examine(path: &Path) -> (usize, Vec<String>) {
     unhitch_analysis::repair(&mut trace);
     assert!(trace.switches.time.len() >= times && !switches.is_empty());
     let analysis = Analysis::new(&trace, &Rules::default());
-    let mut lies = frames_outside_mappings(path, &trace);
+    let mut contradictions = frames_outside_mappings(path, &trace);
     let mut answers = 0;
     let whole = analysis.timeline.window();
     let halves = Window::new(whole.start, whole.start.plus(whole.duration_ns() / 2));
@@ -120,120 +123,130 @@ fn examine(path: &Path) -> (usize, Vec<String>) {
         let stalls = unhitch_analysis::diagnose(&analysis, &query);
         let text = text_for(&analysis, &query, &stalls, TOP);
         if query.is_about_something() && stalls.is_empty() {
-            lies.push(format!("nothing is said of what was asked about:\n{text}"));
+            contradictions.push(format!("what was asked about is not mentioned:\n{text}"));
         }
         if query.is_about_something() && text.contains("--victim") {
-            lies.push(format!("what was just asked is advised:\n{text}"));
+            contradictions.push(format!("the advice is to ask what was just asked:\n{text}"));
         }
         for stall in stalls.iter().take(TOP) {
             answers += 1;
-            lies.extend(of_stall(&analysis, stall).into_iter().map(|lie| {
+            contradictions.extend(of_stall(&analysis, stall).into_iter().map(|one| {
                 let lines: Vec<String> =
                     clauses(&analysis, stall).into_iter().map(|clause| clause.text()).collect();
-                format!("{lie}\n{}", lines.join("\n"))
+                format!("{one}\n{}", lines.join("\n"))
             }));
         }
-        lies.extend(of_json(&analysis, &stalls));
+        contradictions.extend(of_json(&analysis, &stalls));
     }
-    (answers, lies)
+    (answers, contradictions)
 }
 
 /// The false statements in the answer about one stall.
 fn of_stall(analysis: &Analysis<'_>, stall: &Stall) -> Vec<String> {
-    let (trace, window) = (analysis.trace, stall.explanation.window);
-    let mut lies = Vec::new();
-    let mut lie = |what: String| lies.push(what);
     let all = clauses(analysis, stall);
-    let said = |kinds: &[ClauseKind]| {
+    let text = |kinds: &[ClauseKind]| {
         let of_kind = all.iter().filter(|clause| kinds.contains(&clause.kind));
         of_kind.map(|clause| clause.text()).collect::<Vec<_>>().join("\n")
     };
-    let sentences = said(&[
+    let sentences = text(&[
         ClauseKind::Headline,
         ClauseKind::Story,
         ClauseKind::Cause,
         ClauseKind::Evidence,
         ClauseKind::Remedy,
     ]);
+    let mut contradictions = about_samples(analysis, stall, &sentences);
+    contradictions.extend(about_cause(stall));
+    contradictions.extend(percentages(&text(&[ClauseKind::Partition])));
+    let shares = unhitch_analysis::explain::partition(analysis, &stall.explanation);
+    let largest_ns = shares.first().map_or(0, |share| share.ns);
+    let window = stall.explanation.window;
+    if sentences.contains("no single one") && largest_ns * 2 >= window.duration_ns() {
+        contradictions.push("\"no single one\" has half of it".to_owned());
+    }
+    if sentences.contains("larger buffers")
+        && analysis.trace.losses.is_empty()
+        && window.start > analysis.timeline.window().start
+    {
+        contradictions.push("larger buffers are advised where nothing was overwritten".to_owned());
+    }
+    contradictions.extend(missing_names(&sentences));
+    contradictions
+}
 
-    // Samples.
-    let who = stall.finding.culprit.unwrap_or(stall.candidate.victim);
-    let samples = analysis.samples.of_thread(trace, who, window).len();
+fn about_samples(analysis: &Analysis<'_>, stall: &Stall, sentences: &str) -> Vec<String> {
+    let trace = analysis.trace;
+    let mut contradictions = Vec::new();
+    let thread = stall.finding.culprit.unwrap_or(stall.candidate.victim);
+    let samples = analysis.samples.of_thread(trace, thread, stall.explanation.window).len();
     if sentences.contains("were not recorded")
         && sentences.contains("CPU samples")
         && !trace.samples.is_empty()
     {
-        lie(format!(
-            "samples are said not to be recorded, where there are {}",
-            trace.samples.len()
-        ));
+        let all = trace.samples.len();
+        contradictions
+            .push(format!("the answer claims that samples were not recorded; there are {all}"));
     }
     if (sentences.contains("No CPU sample") || sentences.contains("no CPU sample")) && samples > 0 {
-        lie(format!("samples are said to be missing, where there are {samples}"));
+        contradictions
+            .push(format!("the answer claims that there are no samples; there are {samples}"));
     }
     if sentences.contains("and samples were seen") && samples == 0 {
-        lie("samples are said to be seen, where there are none".to_owned());
+        contradictions.push("the answer claims samples; there are none".to_owned());
     }
+    contradictions
+}
 
-    // Timers.
-    let direct = stall.finding.evidence == Evidence::Direct;
-    let own_timer = stall.finding.pattern == Pattern::TimerSleep
-        && stall.finding.culprit == Some(stall.candidate.victim);
-    if direct && own_timer {
-        lie("a timer of its own is direct evidence".to_owned());
+/// A timer of the victim itself is never direct evidence, and the tracer is never the cause.
+fn about_cause(stall: &Stall) -> Vec<String> {
+    let finding = &stall.finding;
+    let mut contradictions = Vec::new();
+    let own_timer =
+        finding.pattern == Pattern::TimerSleep && finding.culprit == Some(stall.candidate.victim);
+    if finding.evidence == Evidence::Direct && own_timer {
+        contradictions.push("a timer of its own is direct evidence".to_owned());
     }
-
-    // The tracer.
     let tracers =
         ["__traceiter_", "perf_trace_", "perf_event_", "trace_event_raw_", "bpf_trace_run"];
-    if let Some(tracer) = tracers.iter().find(|tracer| stall.finding.function.starts_with(**tracer))
-    {
-        lie(format!("the tracer ({tracer}…) is named as a cause"));
+    if let Some(tracer) = tracers.iter().find(|tracer| finding.function.starts_with(**tracer)) {
+        contradictions.push(format!("the tracer ({tracer}…) is named as a cause"));
     }
+    contradictions
+}
 
-    // Parts.
-    let lines: Vec<&str> = said(&[ClauseKind::Partition]).leak().lines().collect();
-    let tenths = |line: &&str| {
+/// Checks that the percentages of the partition, in tenths, sum to 100.0 %, which its last line
+/// shows.
+fn percentages(partition: &str) -> Option<String> {
+    let tenths = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let percent = words.iter().position(|word| *word == "%")?;
         words.get(percent.checked_sub(1)?)?.replace('.', "").parse::<u64>().ok()
     };
-    let parts: Vec<u64> = lines.iter().filter_map(tenths).collect();
+    let parts: Vec<u64> = partition.lines().filter_map(tenths).collect();
     match parts.split_last() {
-        Some((sum, parts)) if *sum == 1000 && parts.iter().sum::<u64>() == 1000 => {}
-        _ => lie(format!("percentages do not add up: {parts:?}")),
+        Some((1000, parts)) if parts.iter().sum::<u64>() == 1000 => None,
+        _ => Some(format!("percentages do not add up: {parts:?}")),
     }
-    let most = unhitch_analysis::explain::partition(analysis, &stall.explanation)
-        .first()
-        .map_or(0, |share| share.ns);
-    if sentences.contains("no single one") && most * 2 >= window.duration_ns() {
-        lie("\"no single one\" has half of it".to_owned());
-    }
+}
 
-    // Losses.
-    if sentences.contains("larger buffers")
-        && trace.losses.is_empty()
-        && window.start > analysis.timeline.window().start
-    {
-        lie("larger buffers are advised where nothing was overwritten".to_owned());
-    }
-
-    // Names. Stacks are on separate lines, which start with two spaces.
-    for line in sentences.lines().filter(|line| !line.starts_with("  ")) {
-        let holes = [",.", " ,", " .", ", ,", "\"\"", " in,", " of.", " by.", " in :"];
-        let words = line;
-        if let Some(hole) = holes.iter().find(|hole| words.contains(**hole)) {
-            lie(format!("an empty place ({hole:?}) in {words:?}"));
-        }
-    }
-    lies
+/// The places in sentences where a name is empty.
+fn missing_names(sentences: &str) -> Vec<String> {
+    const HOLES: [&str; 9] = [",.", " ,", " .", ", ,", "\"\"", " in,", " of.", " by.", " in :"];
+    // Stacks are on separate lines, which start with two spaces.
+    let lines = sentences.lines().filter(|line| !line.starts_with("  "));
+    lines
+        .filter_map(|line| {
+            let hole = HOLES.iter().find(|hole| line.contains(**hole))?;
+            Some(format!("a name is empty ({hole:?}) in {line:?}"))
+        })
+        .collect()
 }
 
 /// Checks that the pieces in the JSON of each stall sum to its duration, and every thread has a
 /// name.
 fn of_json(analysis: &Analysis<'_>, stalls: &[Stall]) -> Vec<String> {
     let json = serde_json::to_value(Why::new(analysis, "trace", stalls, TOP)).unwrap();
-    let mut lies = Vec::new();
+    let mut contradictions = Vec::new();
     for stall in json["stalls"].as_array().unwrap() {
         let sum: u64 = stall["partition"]
             .as_array()
@@ -242,7 +255,7 @@ fn of_json(analysis: &Analysis<'_>, stalls: &[Stall]) -> Vec<String> {
             .map(|share| share["ns"].as_u64().unwrap())
             .sum();
         if Some(sum) != stall["duration_ns"].as_u64() {
-            lies.push(format!("the parts sum to {sum}: {stall}"));
+            contradictions.push(format!("the parts sum to {sum}: {stall}"));
         }
         for link in stall["chain"].as_array().unwrap() {
             let frames = link["stack"]
@@ -253,11 +266,11 @@ fn of_json(analysis: &Analysis<'_>, stalls: &[Stall]) -> Vec<String> {
             for frame in
                 frames.filter(|frame| frame.as_str().is_none_or(|name| name.trim().is_empty()))
             {
-                lies.push(format!("a frame without a name ({frame}) in {link}"));
+                contradictions.push(format!("a frame without a name ({frame}) in {link}"));
             }
         }
     }
-    lies
+    contradictions
 }
 
 /// The frames in anonymous memory that are in no known executable mapping of their process,
@@ -299,7 +312,7 @@ fn frames_outside_mappings(path: &Path, trace: &Trace) -> Vec<String> {
             mappings.entry(pid).or_default().push((start, start.saturating_add(len)));
         }
     }
-    let mut lies = Vec::new();
+    let mut contradictions = Vec::new();
     let used = (0..trace.stacks.len() as u32)
         .flat_map(|stack| trace.stacks.frames_of(StackId(stack)).iter().copied());
     let mut frames: Vec<_> = used.collect();
@@ -318,11 +331,11 @@ fn frames_outside_mappings(path: &Path, trace: &Trace) -> Vec<String> {
         // A forked process also has the mappings of its parents.
         if !mappings.values().flatten().any(|(start, end)| (*start..=*end).contains(&frame.offset))
         {
-            lies.push(format!(
+            contradictions.push(format!(
                 "a frame of process {pid} at {:#x} is in no executable mapping",
                 frame.offset
             ));
         }
     }
-    lies
+    contradictions
 }

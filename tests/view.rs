@@ -101,11 +101,11 @@ fn sessions_given_together_are_served_as_one_trace() {
         |path: &Path| [path.as_os_str(), "--with".as_ref(), other.as_os_str()].map(OsStr::to_owned);
     assert_eq!(View::new(with(&one)).ask("/api/t/one.etl/summary")["samples"], 198);
     let refused = Command::new(UNHITCH).arg("view").args(with(folder.path())).output().unwrap();
-    let said = String::from_utf8_lossy(&refused.stderr);
+    let printed = String::from_utf8_lossy(&refused.stderr);
     assert!(
         refused.status.code() == Some(1)
-            && said.contains("--with needs a trace, and this is a folder"),
-        "{said}"
+            && printed.contains("--with needs a trace, and this is a folder"),
+        "{printed}"
     );
 }
 

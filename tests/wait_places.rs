@@ -8,6 +8,7 @@
 #![cfg(target_os = "linux")]
 
 use std::io::{Write, stderr};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use unhitch_analysis::{Analysis, Rules, Segment, State, WaitClass};
 use unhitch_model::ThreadId;
@@ -70,7 +71,7 @@ const EXPECTED: &[(&str, WaitClass, bool)] = {
 };
 
 /// Prints past the test harness, which hides the output of passing tests.
-fn say(line: &str) {
+fn report(line: &str) {
     let _ = writeln!(stderr(), "{line}");
 }
 
@@ -78,78 +79,29 @@ fn say(line: &str) {
 fn live_waits_at_the_kernels_wait_places_have_their_classes() {
     let test = "live_waits_at_the_kernels_wait_places_have_their_classes";
     let folder = tempfile::tempdir().unwrap();
-    let [source, program, trace] =
-        ["waits.c", "waits", "waits.hitch"].map(|name| folder.path().join(name));
-    std::fs::write(&source, PROGRAM).unwrap();
-    let compiler = Command::new("cc")
-        .args(["-O1", "-fno-omit-frame-pointer", "-pthread", "-o"])
-        .arg(&program)
-        .arg(&source)
-        .output();
-    match compiler {
-        Ok(output) if output.status.success() => {}
-        Ok(output) => {
-            return say(&format!(
-                "SKIPPED {test}: {}",
-                String::from_utf8_lossy(&output.stderr).trim()
-            ));
-        }
-        Err(error) => return say(&format!("SKIPPED {test}: there is no C compiler: {error}")),
-    }
-    let mut record = Command::new(env!("CARGO_BIN_EXE_unhitch"));
-    let recorded = record
-        .args(["record", "-o"])
-        .arg(&trace)
-        .arg("--")
-        .arg(&program)
-        .arg(folder.path())
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&recorded.stdout).into_owned()
-        + &String::from_utf8_lossy(&recorded.stderr);
-    if !trace.exists() {
-        return say(&format!("SKIPPED {test}: {}", said.replace('\n', " ")));
-    }
-    let skipped: Vec<&str> = said.lines().filter(|line| line.starts_with("SKIPPED ")).collect();
-    skipped.iter().for_each(|line| say(&format!("{test}: {line}")));
-    assert!(said.contains("DONE"), "the program did not come to its end: {said}");
+    let recording = match record(folder.path()) {
+        Ok(recording) => recording,
+        Err(reason) => return report(&format!("SKIPPED {test}: {reason}")),
+    };
+    let skipped = recording.output.lines().filter(|line| line.starts_with("SKIPPED "));
+    skipped.for_each(|line| report(&format!("{test}: {line}")));
+    assert!(recording.output.contains("DONE"), "the program did not finish: {}", recording.output);
 
-    let trace = unhitch_formats::open(&trace).unwrap();
+    let trace = unhitch_formats::open(&recording.trace).unwrap();
     let rules = Rules::default();
     let analysis = Analysis::new(&trace, &rules);
-    let names = |thread: ThreadId| {
-        trace.threads.get(thread).names.iter().map(|(_, name)| trace.name(*name))
-    };
-    let threads = || trace.threads.iter().map(|(id, _)| id);
     let mut wrong = Vec::new();
     for (name, class, unwanted) in EXPECTED {
-        if skipped.iter().any(|line| line.starts_with(&format!("SKIPPED {name}:"))) {
+        if recording.is_skipped(name) {
             continue;
         }
-        let tid = said.lines().find_map(|line| {
-            line.strip_prefix("WAITED ")?
-                .strip_prefix(*name)?
-                .strip_prefix(' ')?
-                .parse::<u32>()
-                .ok()
-        });
-        // What it waited for at its exit does not matter.
-        let is_wait = |segment: &Segment| {
-            matches!(segment.state, State::Sleeping(_))
-                && !analysis.stacks.exits(segment.wait_stack(&trace))
-        };
-        let sleeps = threads()
-            .filter(|thread| Some(trace.threads.get(*thread).tid) == tid)
-            .flat_map(|thread| {
-                analysis.segments(thread, analysis.timeline.window()).into_iter().filter(is_wait)
-            });
-        let Some(longest) = sleeps.max_by_key(|segment| segment.window.duration_ns()) else {
-            wrong.push(format!("{name}: no sleep of it was recorded"));
+        let Some(longest) = longest_wait(&analysis, recording.tid(name)) else {
+            wrong.push(format!("{name}: no wait of it was recorded"));
             continue;
         };
         let stack = longest.wait_stack(&trace);
         if stack.is_empty() {
-            say(&format!("{test}: {name}: the kernel did not report where it waited"));
+            report(&format!("{test}: {name}: the kernel did not report where it waited"));
             continue;
         }
         let found = (
@@ -157,22 +109,92 @@ fn live_waits_at_the_kernels_wait_places_have_their_classes() {
             analysis.stacks.is_unwanted(stack),
         );
         if found != (*class, *unwanted) {
-            wrong.push(format!(
-                "{name}: {found:?}, not {:?}: {:?}",
-                (class, unwanted),
-                trace.stack_names(stack)
-            ));
+            let names = trace.stack_names(stack);
+            wrong.push(format!("{name}: {found:?}, not {:?}: {names:?}", (class, unwanted)));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    let own = |thread: ThreadId| {
-        let process = trace.threads.process_of(thread).leader;
-        names(process).any(|name| name == "wait_places")
-    };
-    let unclassified: Vec<Vec<String>> = unhitch_analysis::unclassified_waits(&analysis)
-        .into_iter()
-        .filter(|waits| !waits.stack.is_empty() && own(waits.most))
-        .map(|waits| trace.stack_names(waits.stack).iter().map(|name| name.to_string()).collect())
-        .collect();
+    let unclassified = own_unclassified_waits(&analysis);
     assert!(unclassified.is_empty(), "waits without a class: {unclassified:?}");
+}
+
+/// The recorded program: what it and the recorder printed, and the recording.
+struct Recording {
+    output: String,
+    trace: PathBuf,
+}
+
+impl Recording {
+    /// The program could not make this wait.
+    fn is_skipped(&self, name: &str) -> bool {
+        let line = format!("SKIPPED {name}:");
+        self.output.lines().any(|printed| printed.starts_with(&line))
+    }
+
+    /// The thread that made this wait.
+    fn tid(&self, name: &str) -> Option<u32> {
+        let tid = |line: &str| {
+            line.strip_prefix("WAITED ")?.strip_prefix(name)?.strip_prefix(' ')?.parse().ok()
+        };
+        self.output.lines().find_map(tid)
+    }
+}
+
+/// Compiles the program and records it; if this machine does not permit that, returns why.
+fn record(folder: &Path) -> Result<Recording, String> {
+    let [source, program, trace] =
+        ["waits.c", "waits", "waits.hitch"].map(|name| folder.join(name));
+    std::fs::write(&source, PROGRAM).unwrap();
+    let compiler = Command::new("cc")
+        .args(["-O1", "-fno-omit-frame-pointer", "-pthread", "-o"])
+        .arg(&program)
+        .arg(&source)
+        .output()
+        .map_err(|error| format!("there is no C compiler: {error}"))?;
+    if !compiler.status.success() {
+        return Err(String::from_utf8_lossy(&compiler.stderr).trim().to_owned());
+    }
+    let recorded = Command::new(env!("CARGO_BIN_EXE_unhitch"))
+        .args(["record", "-o"])
+        .arg(&trace)
+        .arg("--")
+        .arg(&program)
+        .arg(folder)
+        .output()
+        .unwrap();
+    let output = String::from_utf8_lossy(&recorded.stdout).into_owned()
+        + &String::from_utf8_lossy(&recorded.stderr);
+    if !trace.exists() {
+        return Err(output.replace('\n', " "));
+    }
+    Ok(Recording { output, trace })
+}
+
+/// The longest wait of a thread, except at its exit.
+fn longest_wait(analysis: &Analysis<'_>, tid: Option<u32>) -> Option<Segment> {
+    let trace = analysis.trace;
+    let is_wait = |segment: &Segment| {
+        matches!(segment.state, State::Sleeping(_))
+            && !analysis.stacks.exits(segment.wait_stack(trace))
+    };
+    let threads = trace.threads.iter().filter(|(_, thread)| Some(thread.tid) == tid);
+    threads
+        .flat_map(|(id, _)| analysis.segments(id, analysis.timeline.window()))
+        .filter(is_wait)
+        .max_by_key(|segment| segment.window.duration_ns())
+}
+
+/// The stacks of the program's waits that have no class.
+fn own_unclassified_waits(analysis: &Analysis<'_>) -> Vec<Vec<String>> {
+    let trace = analysis.trace;
+    let is_own = |thread: ThreadId| {
+        let leader = trace.threads.process_of(thread).leader;
+        let mut names = trace.threads.get(leader).names.iter().map(|(_, name)| trace.name(*name));
+        names.any(|name| name == "wait_places")
+    };
+    unhitch_analysis::unclassified_waits(analysis)
+        .into_iter()
+        .filter(|waits| !waits.stack.is_empty() && is_own(waits.most))
+        .map(|waits| trace.stack_names(waits.stack).iter().map(|name| name.to_string()).collect())
+        .collect()
 }

@@ -15,41 +15,55 @@ use unhitch_etl_writer::{
 const GUID: Guid = Guid::new(1, 2, 3, [4; 8]);
 const BASE: u64 = 0x7ff6_0000_0000;
 
+/// The process and the thread that hang.
+const PID: u32 = 100;
+const TID: u32 = 200;
+
 /// Only a thread that Windows reported for 1.5 s, half of which is covered by its samples.
 fn samples_only(path: &Path) {
     let mut writer = Writer::new(Options { cpus: 1, ..Options::default() });
-    let (pid, tid) = (100, 200);
     writer.kernel(0, 0, &KernelEvent::SampleInterval { first: true, units: 10_000 });
-    let process = Process { pid, parent: 4, image: "hanger.exe", command_line: "hanger.exe" };
-    writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, process));
-    writer.kernel(
-        0,
-        0,
-        &KernelEvent::Thread(Rundown::First, ThreadFacts { pid, tid, name: Some("UI") }, (4, 8)),
-    );
-    let image = Image { base: BASE, size: 0x10_0000, pid, timestamp: 1, path: "C:\\hanger.exe" };
+    process(&mut writer);
+    let image =
+        Image { base: BASE, size: 0x10_0000, pid: PID, timestamp: 1, path: "C:\\hanger.exe" };
     writer.kernel(0, 0, &KernelEvent::Image(Rundown::First, image));
-    writer.kernel(
-        0,
-        0,
-        &KernelEvent::ImageRsds { base: BASE, pid, guid: GUID, age: 1, pdb: "D:\\out\\hanger.pdb" },
-    );
+    let pdb = "D:\\out\\hanger.pdb";
+    let rsds = KernelEvent::ImageRsds { base: BASE, pid: PID, guid: GUID, age: 1, pdb };
+    writer.kernel(0, 0, &rsds);
+    samples(&mut writer);
+    message_delay(&mut writer, 2_000_000_000);
+    fs::write(path, writer.finish()).unwrap();
+}
+
+/// The process and its thread.
+fn process(writer: &mut Writer) {
+    let process = Process { pid: PID, parent: 4, image: "hanger.exe", command_line: "hanger.exe" };
+    writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, process));
+    let thread = ThreadFacts { pid: PID, tid: TID, name: Some("UI") };
+    writer.kernel(0, 0, &KernelEvent::Thread(Rundown::First, thread, (4, 8)));
+}
+
+/// Two seconds of CPU samples.
+fn samples(writer: &mut Writer) {
     for sample in 0..2_000 {
         // Every second sample is idle.
-        let tid = if sample % 2 == 0 { tid } else { 0 };
+        let tid = if sample % 2 == 0 { TID } else { 0 };
         writer.kernel(
             0,
             1_000_000 * (sample + 1),
             &KernelEvent::Sample { instruction: BASE + 0x1010, tid, in_dpc: false },
         );
     }
+}
+
+/// Windows reports that the thread did not look at its messages for 1.5 s.
+fn message_delay(writer: &mut Writer, ns: u64) {
     let delay = win32k::Delay {
         delay_ms: 1_500,
         window: Some(("HangerWindow", "C:\\hanger.exe")),
         ..win32k::Delay::default()
     };
-    win32k::message_check_delay(&mut writer, 0, 2_000_000_000, (pid, tid), &delay);
-    fs::write(path, writer.finish()).unwrap();
+    win32k::message_check_delay(writer, 0, ns, (PID, TID), &delay);
 }
 
 /// `unhitch` with these arguments, in a clean environment.
@@ -155,10 +169,10 @@ fn a_server_in_the_path_is_queried_and_nothing_else() {
             .env("PATH", "")
             .output()
             .unwrap();
-    let said = format!(
+    let expected = format!(
         "{server} was not asked: the program curl, which does that, is not installed: hanger.exe"
     );
-    assert!(String::from_utf8_lossy(&missing.stdout).contains(&said), "{missing:?}");
+    assert!(String::from_utf8_lossy(&missing.stdout).contains(&expected), "{missing:?}");
 }
 
 /// In place of `curl`, there is a program that leaves a mark.
@@ -194,8 +208,8 @@ fn without_a_server_in_the_path_nothing_is_fetched() {
     }
     let asked = run(&format!("srv*{store}*https://symbols.invalid"));
     assert!(asked.status.success() && mark.exists(), "the mark shows when it is run: {asked:?}");
-    let said = "https://symbols.invalid did not answer (curl: (99) It rains): hanger.exe";
-    assert!(String::from_utf8_lossy(&asked.stdout).contains(said), "{asked:?}");
+    let expected = "https://symbols.invalid did not answer (curl: (99) It rains): hanger.exe";
+    assert!(String::from_utf8_lossy(&asked.stdout).contains(expected), "{asked:?}");
 }
 
 /// An unmerged session with this content, which started `later_ns` after the clock of the machine.
@@ -218,43 +232,12 @@ fn sessions_that_were_not_merged_are_given_together_to_every_command() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (whole, kernel, ui) = (path("whole.etl"), path("machine.etl"), path("windows.etl"));
-    let (pid, tid) = (100, 200);
-    let of_kernel = |writer: &mut Writer| {
-        let process = Process { pid, parent: 4, image: "hanger.exe", command_line: "hanger.exe" };
-        writer.kernel(0, 0, &KernelEvent::Process(Rundown::First, process));
-        writer.kernel(
-            0,
-            0,
-            &KernelEvent::Thread(
-                Rundown::First,
-                ThreadFacts { pid, tid, name: Some("UI") },
-                (4, 8),
-            ),
-        );
-        for sample in 0..2_000 {
-            let tid = if sample % 2 == 0 { tid } else { 0 };
-            writer.kernel(
-                0,
-                1_000_000 * (sample + 1),
-                &KernelEvent::Sample { instruction: BASE + 0x1010, tid, in_dpc: false },
-            );
-        }
-    };
-    let of_ui = |writer: &mut Writer, ns: u64| {
-        let delay = win32k::Delay {
-            delay_ms: 1_500,
-            window: Some(("HangerWindow", "C:\\hanger.exe")),
-            ..win32k::Delay::default()
-        };
-        win32k::message_check_delay(writer, 0, ns, (pid, tid), &delay);
-    };
     session(Path::new(&whole), 0, |writer| {
-        of_kernel(writer);
-        of_ui(writer, 2_000_000_000);
+        process(writer);
+        samples(writer);
+        message_delay(writer, 2_000_000_000);
     });
-    session(Path::new(&kernel), 0, of_kernel);
-    // It started half a second later, and its times are relative to that.
-    session(Path::new(&ui), 500_000_000, |writer| of_ui(writer, 1_500_000_000));
+    two_sessions(&kernel, &ui);
 
     // Each alone lacks what the other has.
     assert_eq!(unhitch(&["why", &kernel]).output().unwrap().status.code(), Some(3));
@@ -288,8 +271,24 @@ fn sessions_that_were_not_merged_are_given_together_to_every_command() {
         assert_eq!(with(&["report", one, "-o", &html]).trim_end(), html);
         assert!(fs::read_to_string(&html).unwrap().contains("HangerWindow"));
     }
+}
 
-    // Sessions of different recordings are reported, with the name of the refused one.
+/// The session of the kernel, and that of the user interface.
+fn two_sessions(kernel: &str, ui: &str) {
+    session(Path::new(kernel), 0, |writer| {
+        process(writer);
+        samples(writer);
+    });
+    // It started half a second later, and its times are relative to that.
+    session(Path::new(ui), 500_000_000, |writer| message_delay(writer, 1_500_000_000));
+}
+
+#[test]
+fn sessions_that_do_not_belong_together_are_reported_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (kernel, ui) = (path("machine.etl"), path("windows.etl"));
+    two_sessions(&kernel, &ui);
     let refused = unhitch(&["why", &kernel, "--with", &path("none.etl")]).output().unwrap();
     assert_eq!(
         (refused.status.code(), err(&refused).matches("none.etl").count()),
@@ -300,8 +299,9 @@ fn sessions_that_were_not_merged_are_given_together_to_every_command() {
     let twice =
         err(&unhitch(&["why", &kernel, "--with", &ui, "--with", &kernel]).output().unwrap());
     assert_eq!(twice, format!("unhitch: {kernel}: the same session is given twice\n"));
-    session(Path::new(&path("yesterday.etl")), 86_400_000_000_000, |writer| of_ui(writer, 0));
-    let apart = printed(&["info", &kernel, "--with", &path("yesterday.etl")], None);
+    let yesterday = path("yesterday.etl");
+    session(Path::new(&yesterday), 86_400_000_000_000, |writer| message_delay(writer, 0));
+    let apart = printed(&["info", &kernel, "--with", &yesterday], None);
     assert!(
         apart.contains("file 2 of the trace was recorded at another time and was left out"),
         "{apart}"

@@ -1,5 +1,5 @@
-//! What running something costs: CPU time first, because the wall time of a shared machine is
-//! mostly the others'.
+//! What running something costs. CPU time comes first: on a shared machine, other programs decide
+//! the wall time.
 //!
 //! Formats: `/proc/self/stat`, `/proc/stat` (proc(5)), in ticks of 10 ms: measure seconds, not
 //! milliseconds.
@@ -11,7 +11,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 /// Seconds of each kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
-    /// CPU time of the processes that were started and have ended, and of those that they started.
+    /// CPU time of exited child processes, and of their children.
     pub children_s: f64,
     /// CPU time of this process.
     pub own_s: f64,
@@ -46,11 +46,10 @@ impl Cost {
     fn so_far() -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let seconds = |words: &[f64]| words.iter().sum::<f64>() / TICKS_PER_SECOND;
-        // The name in parentheses may hold spaces; utime, stime, cutime and cstime are the 12th to
-        // 15th words after it.
+        // The name in parentheses may contain spaces; utime, stime, cutime and cstime are the 12th
+        // to 15th words after it.
         let own = numbers(read("/proc/self/stat").rsplit(')').next().unwrap_or_default());
-        // cpu user nice system idle iowait irq softirq steal: all but the idle ones and what the
-        // host stole.
+        // cpu user nice system idle iowait irq softirq steal: all but idle, iowait and steal.
         let machine = numbers(read("/proc/stat").lines().next().unwrap_or_default());
         Cost {
             own_s: seconds(own.get(11..13).unwrap_or_default()),
@@ -62,12 +61,12 @@ impl Cost {
     }
 }
 
-/// The words as numbers; a word that is none is a zero.
+/// The words as numbers; 0 for a word that is not a number.
 fn numbers(line: &str) -> Vec<f64> {
     line.split_whitespace().map(|word| word.parse().unwrap_or(0.0)).collect()
 }
 
-/// Smallest, middle and largest of some measurements.
+/// Minimum, median and maximum of some measurements.
 #[derive(Clone, Copy, Debug)]
 pub struct Spread {
     pub least: f64,
@@ -84,7 +83,7 @@ impl Spread {
         Self { least: at(0), median: middle, most: at(values.len().saturating_sub(1)) }
     }
 
-    /// The whole spread as a part of the median.
+    /// The range, relative to the median.
     pub fn noise(&self) -> f64 {
         ((self.most - self.least) / self.median).abs()
     }

@@ -1,5 +1,5 @@
-//! What the page draws of a big trace, in headless Chromium: the server is asked by a real page,
-//! which is panned and zoomed (`ui/tests/speed/speed.mjs`).
+//! How fast the page draws a big trace, in headless Chromium: a real page queries the server while
+//! it is panned and zoomed (`ui/tests/speed/speed.mjs`).
 
 use crate::page;
 use crate::table::Table;
@@ -12,8 +12,8 @@ use unhitch_server::{Config, Server, Tools};
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../ui/tests/speed/speed.mjs");
 
-/// A server of the big trace. As a file that would be several gigabytes; reading one is measured
-/// elsewhere.
+/// Serves the big trace from memory: a file would have several gigabytes, and reading files is
+/// measured elsewhere.
 fn server(folder: &Path) -> anyhow::Result<Server> {
     anyhow::ensure!(Server::has_page(), "the page is not built in (tools/page build)");
     let path = folder.join("big.hitch");
@@ -30,18 +30,18 @@ fn server(folder: &Path) -> anyhow::Result<Server> {
     Ok(Server::bind(Config { path, port: 0, upload_limit_bytes: 0, tools })?)
 }
 
-/// Serves the big trace until it is interrupted, to look at it: `speed serve-big`.
+/// Serves the big trace until interrupted, to look at it: `speed serve-big`.
 pub fn serve(folder: &Path) -> anyhow::Result<()> {
     let server = server(folder)?;
     println!("{}", server.address());
     Ok(server.run()?)
 }
 
-/// All of it.
+/// Measures everything here.
 pub fn drawing(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
     let server = server(folder)?;
     let address = server.address();
-    // It serves for as long as this process lives.
+    // The server runs until this process exits.
     std::thread::spawn(move || server.run());
     let output = Command::new("node")
         .arg(SCRIPT)

@@ -1,6 +1,6 @@
-//! How fast Windows traces are read: a large made-up one, plain and compressed, by both cores.
+//! How fast Windows traces are read: a large synthetic one, plain and compressed, on both cores.
 //!
-//! The file is made by the tests' encoder, since no real trace of that size can be had: switches,
+//! The tests' encoder writes the file, because no real trace of that size is available: switches,
 //! wake-ups and samples of 16 CPUs with keyed stacks, as UIforETW records them.
 
 use crate::cost::Spread;
@@ -23,7 +23,7 @@ const STACKS: u64 = 3_000;
 const FRAMES: u64 = 24;
 const FIRST_TID: u32 = 1_000;
 
-/// Rates of the reader.
+/// Measures how fast the reader is.
 pub fn reading(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
     let (plain, packed) = (folder.join("plain.etl"), folder.join("packed.etl"));
     std::fs::write(&plain, file(Compression::Plain))?;

@@ -1,10 +1,10 @@
-//! Measures everything that the documentation says in figures, against what people use today, and
-//! prints one table.
+//! Measures every figure in the documentation, compares it with existing tools, and prints one
+//! table.
 //!
-//! `make bench`; or only some parts, by name: `cargo bench --package unhitch --bench speed -- storm
-//! etl`. Ours and theirs are measured in turns, because a machine changes while one measures: a
-//! figure is `median (least … most)` of the rounds, and a ratio is formed within each round. What
-//! lacks a privilege or a program is skipped and said so.
+//! `make bench` runs everything; `cargo bench --package unhitch --bench speed -- storm etl` runs
+//! parts by name. Ours and theirs alternate, because the machine changes during a measurement. A
+//! figure is `median (least … most)` of the rounds, and ratios are computed within each round. What
+//! lacks a privilege or a program is skipped, which is reported.
 
 #[cfg(target_os = "linux")]
 mod cost;
@@ -27,7 +27,7 @@ mod table;
 
 #[cfg(not(target_os = "linux"))]
 fn main() {
-    println!("The recorder is measured, which is for Linux only.");
+    println!("This measures the recorder, which is for Linux only.");
 }
 
 #[cfg(target_os = "linux")]
@@ -83,7 +83,7 @@ fn main() -> anyhow::Result<()> {
         load_average()
     );
     for other in others_before.into_iter().chain(other_recorders()) {
-        println!("noise: {other} records this machine too, which slows every switch");
+        println!("noise: {other} also records this machine, which slows every switch");
     }
     Ok(())
 }
@@ -94,7 +94,7 @@ fn load_average() -> String {
     text.split_whitespace().next().unwrap_or("unknown").to_owned()
 }
 
-/// CPUs, kernel and memory, a line each.
+/// CPUs, memory and kernel.
 #[cfg(target_os = "linux")]
 fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();

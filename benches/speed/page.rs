@@ -1,5 +1,6 @@
-//! What the page asks of a big trace: views, the busy curve, pivots, flame graphs; 20 million
-//! switches, 64 CPUs, 2,000 threads, a million distinct stacks, made in memory.
+//! The queries of the page on a big trace: views, the busy curve, pivots, flame graphs. The trace
+//! has 20 million switches, 64 CPUs, 2,000 threads and a million distinct stacks, generated in
+//! memory.
 
 #[path = "../../crates/analysis/examples/big/trace.rs"]
 mod big;
@@ -21,9 +22,9 @@ const SIZE: big::Size = big::Size {
     samples: 1_000_000,
 };
 const COLUMNS: u32 = 1600;
-/// Views of as many windows.
+/// Number of windows whose views are measured.
 const VIEWS: u64 = 200;
-/// Rounds of everything else.
+/// Number of rounds of everything else.
 const ROUNDS: usize = 7;
 
 fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
@@ -32,7 +33,7 @@ fn timed<T>(work: impl FnOnce() -> T) -> (T, f64) {
     (done, start.elapsed().as_secs_f64() * 1e3)
 }
 
-/// Milliseconds of some rounds, and what the last of them said.
+/// Milliseconds of some rounds, and the result of the last.
 fn rounds<T>(work: impl Fn() -> anyhow::Result<T>) -> anyhow::Result<(T, Spread)> {
     let (first, ms) = timed(&work);
     let (mut last, mut all) = (first?, vec![ms]);
@@ -48,7 +49,7 @@ pub fn trace() -> Trace {
     big::trace(&SIZE)
 }
 
-/// All of it.
+/// Measures everything here.
 pub fn page(table: &mut Table) -> anyhow::Result<()> {
     let trace = trace();
     let ((analysis, lanes), first_ms) = timed(|| first_view(&trace));
@@ -72,13 +73,13 @@ pub fn page(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Indices, the lanes of all CPUs, and what the page draws first.
+/// The indices, the lanes of all CPUs, and the first view of the page.
 fn first_view(trace: &Trace) -> (Analysis<'_>, Lanes) {
     let analysis = Analysis::new(trace, &Rules::default());
     let lanes = Lanes::new(&analysis);
     let cpus: Vec<Lane> = (0..SIZE.cpus).map(Lane::Cpu).collect();
     let screen = Screen::new(analysis.timeline.window(), COLUMNS);
-    // Nobody gives up.
+    // Never cancelled.
     let _ = lanes.views(&analysis, &cpus, &screen, &Cancel::never());
     let _ = lanes.busy_ns(&analysis, &screen, &Cancel::never());
     (analysis, lanes)

@@ -1,5 +1,5 @@
-//! How fast traces are read and answered: a big real one by us alone, a smaller one beside `perf
-//! sched timehist`.
+//! How fast traces are read and answered: a big real one by us alone, a smaller one compared with
+//! `perf sched timehist`.
 
 use crate::cost::{Cost, Spread};
 use crate::recorder::{run, storm};
@@ -18,8 +18,8 @@ const LOADS: usize = 7;
 const ANSWERS: usize = 5;
 const TIMEHISTS: usize = 3;
 
-/// Records a storm on both CPUs by the real program, with rings that hold all of it; once for all
-/// who want it.
+/// Records a storm on both CPUs with the real program, in rings that hold all of it. It is recorded
+/// once, for all measurements.
 pub fn record(folder: &Path, round_trips: u32) -> anyhow::Result<PathBuf> {
     let path = folder.join(format!("{round_trips}.hitch"));
     if path.exists() {
@@ -44,8 +44,8 @@ pub fn record(folder: &Path, round_trips: u32) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Records half a minute of a parallel build of this project, and beside it two processes that pass
-/// a byte to and fro a million times: a build alone switches too seldom.
+/// Records half a minute of a parallel build of this project, with two processes next to it that
+/// pass a byte back and forth a million times: a build alone switches too rarely.
 pub fn record_build(folder: &Path) -> anyhow::Result<PathBuf> {
     let path = folder.join("build.hitch");
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
@@ -73,7 +73,7 @@ pub fn record_build(folder: &Path) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// What one fresh process tells of loading a file: see [`load`].
+/// What a fresh process measured while loading a file: see [`load`].
 #[derive(Clone, Copy, Default)]
 pub struct Loaded {
     pub records: f64,
@@ -82,8 +82,8 @@ pub struct Loaded {
     peak_bytes: f64,
 }
 
-/// Loads a file in this process, which does nothing else, and prints what it found: `speed
-/// load-file FILE`.
+/// Loads a file in this process, which does nothing else, and prints the result: `speed load-file
+/// FILE`.
 pub fn load(path: &Path) -> anyhow::Result<()> {
     let start = Instant::now();
     let trace = unhitch_formats::open(path)?;
@@ -99,7 +99,7 @@ pub fn load(path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Loads it in a process of its own.
+/// Loads it in a separate process.
 pub fn load_afresh(path: &Path) -> anyhow::Result<Loaded> {
     let output = Command::new(std::env::current_exe()?).arg("load-file").arg(path).output()?;
     let text = String::from_utf8(output.stdout)?;
@@ -110,7 +110,7 @@ pub fn load_afresh(path: &Path) -> anyhow::Result<Loaded> {
     Ok(Loaded { records, switches, seconds, peak_bytes })
 }
 
-/// Rate and memory of the loader, both cores.
+/// Rate and memory of the loader, on both cores.
 pub fn loader(table: &mut Table, path: &Path) -> anyhow::Result<()> {
     let len = std::fs::metadata(path)?.len() as f64;
     let loads = (0..LOADS).map(|_| load_afresh(path)).collect::<anyhow::Result<Vec<Loaded>>>()?;
@@ -133,7 +133,7 @@ pub fn loader(table: &mut Table, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A whole answer in a fresh process. That it found no stall (exit code 3) is an answer too.
+/// A complete answer in a fresh process; no stall (exit code 3) is an answer, too.
 fn why(path: &Path) -> anyhow::Result<Cost> {
     let (status, cost) = Cost::of(|| {
         Command::new(UNHITCH)
@@ -179,8 +179,8 @@ pub fn answer(table: &mut Table, path: &Path, of: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same `perf.data`, written by our recorder, read by both: a small one, where the names of
-/// this machine's code cost most, and one of two million switches.
+/// Both read the same `perf.data`, written by our recorder: a small one, where resolving function
+/// names costs most, and one with two million switches.
 pub fn timehist(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
     for round_trips in [FOR_ANSWERING / 20, FOR_ANSWERING] {
         let mut container =

@@ -1,9 +1,10 @@
-//! What recording costs: per event in a storm beside `perf record -g`, and on an ordinary load.
+//! What recording costs: per event in a storm, compared with `perf record -g`, and on an ordinary
+//! load.
 //!
-//! The storm of one pair is measured twice. Pinned to one CPU, its threads switch to each other all
-//! the time, and whatever else the machine does is accounted to others. Free to use all CPUs, half
-//! of its switches are those of idle CPUs, which only the busy time of the whole machine accounts
-//! for. Each round measures alone, ours and theirs in turns, and is compared within itself.
+//! The storm of one pair is measured twice. Pinned to one CPU, its threads always switch to each
+//! other, and the work of other programs is accounted to them. If it may use all CPUs, half of its
+//! switches are those of idle CPUs, which only the busy time of the whole machine includes. Each
+//! round measures the storm alone, then ours and theirs, and ratios are computed within the round.
 
 use crate::cost::{Cost, Spread};
 use crate::table::Table;
@@ -16,7 +17,8 @@ use unhitch_record::{Options, Recorder};
 const ROUND_TRIPS: u32 = 40_000;
 const GROUPS: usize = 7;
 const ROUNDS_PER_GROUP: usize = 4;
-/// A ratio that varies between rounds by more than this part of itself says nothing.
+/// Maximum range of a ratio over the rounds, relative to its median; beyond it, the ratio is too
+/// noisy.
 const MAX_NOISE: f64 = 0.5;
 const ORDINARY_ROUNDS: usize = 7;
 const ORDINARY: &str =
@@ -25,7 +27,7 @@ const ORDINARY: &str =
 const MESSAGING: [&str; 8] = ["perf", "bench", "sched", "messaging", "-g", "2", "-l", "500"];
 const EVENTS: [&str; 2] = ["sched:sched_switch", "sched:sched_waking"];
 
-/// Starts a program that says nothing, and waits until it has ended well.
+/// Runs a program without its output, which must succeed.
 pub fn run(words: &[&str]) -> anyhow::Result<()> {
     let (program, arguments) = words.split_first().context("no program")?;
     let output = Command::new(program)
@@ -39,7 +41,7 @@ pub fn run(words: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The words that make two threads of a process pass a byte to and fro on one CPU.
+/// The command whose two threads pass a byte back and forth on one CPU.
 pub fn storm(cpu: &str, round_trips: u32) -> Vec<String> {
     let trips = round_trips.to_string();
     ["taskset", "-c", cpu, "perf", "bench", "sched", "pipe", "-T", "-l", &trips]
@@ -47,7 +49,7 @@ pub fn storm(cpu: &str, round_trips: u32) -> Vec<String> {
         .to_vec()
 }
 
-/// Runs these words under our recorder: how many events it recorded by all its tracepoints, and the
+/// Runs a command under our recorder. Returns the number of events of all its tracepoints, and the
 /// cost without start and end.
 fn under_ours(words: &[&str]) -> anyhow::Result<(f64, Cost)> {
     let mut recorder = Recorder::start(&Options::default())?;
@@ -58,7 +60,7 @@ fn under_ours(words: &[&str]) -> anyhow::Result<(f64, Cost)> {
     Ok((rate * cost.wall_s, cost))
 }
 
-/// The same under `perf record -g`. Build ids are not collected, which is not recording.
+/// The same under `perf record -g`, without collecting build ids, which is not recording.
 fn under_perf(file: &str, words: &[&str]) -> anyhow::Result<Cost> {
     let mut all = vec![
         "perf", "record", "-B", "-g", "-a", "-o", file, "-e", EVENTS[0], "-e", EVENTS[1], "--",
@@ -68,7 +70,7 @@ fn under_perf(file: &str, words: &[&str]) -> anyhow::Result<Cost> {
     done.map(|()| cost)
 }
 
-/// Rounds of a storm, summed: what a single one takes varies by more than what is to be seen.
+/// Rounds of a storm, summed: single ones vary by more than the difference.
 #[derive(Default)]
 struct Rounds {
     alone_s: f64,
@@ -107,13 +109,13 @@ impl Rounds {
         (self.ours_s - self.alone_s) / self.events * 1e6
     }
 
-    /// What is lost was not written, but its stacks were walked.
+    /// Lost events were not written, but their stacks were walked.
     fn theirs_us(&self) -> f64 {
         (self.theirs_s - self.alone_s) / (self.their_events + self.their_lost) * 1e6
     }
 }
 
-/// The cost of an event, of many processes on all CPUs and of one pair on all and on one.
+/// The cost of an event: many processes on all CPUs, one pair on all CPUs, one pair on one CPU.
 pub fn storm_cost(table: &mut Table, folder: &Path) -> anyhow::Result<()> {
     one_storm(
         table,
@@ -184,7 +186,7 @@ fn one_storm(
     Ok(())
 }
 
-/// The cost on a load that is no storm: small processes, then one that computes.
+/// The cost on an ordinary load: short processes, then one that computes.
 pub fn ordinary_cost(table: &mut Table) -> anyhow::Result<()> {
     let words = ["sh", "-c", ORDINARY];
     let mut extra = Vec::new();
@@ -199,7 +201,7 @@ pub fn ordinary_cost(table: &mut Table) -> anyhow::Result<()> {
         events += recorded / with.wall_s / ORDINARY_ROUNDS as f64;
     }
     let (extra, alone) = (Spread::of(extra), Spread::of(alone));
-    // Half a percent can be seen only where the load alone varies by little more.
+    // Half a percent is only visible if the load alone varies by little more.
     let met = (alone.noise() < 0.02).then_some(extra.median < 0.5);
     table.ours("recording an ordinary load: extra CPU, %", extra.to_string(), "< 0.5", met);
     table.ours(

@@ -1,4 +1,4 @@
-//! How long a save of two full rings takes, and its parts: the first, which has to read the
+//! How long it takes to save two full rings, by parts: the first save, which must read the
 //! programs' symbols, and a later one.
 
 use crate::cost::Spread;
@@ -8,7 +8,7 @@ use std::path::Path;
 use unhitch_record::{Extras, Namer, NamingProcess, Options, Recorder, SaveTarget, Timings};
 
 const ROUNDS: usize = 3;
-/// More than fill a ring of 16 MiB with records of some 200 bytes.
+/// More than a ring of 16 MiB holds, with records of some 200 bytes.
 const ROUND_TRIPS: u32 = 60_000;
 
 /// Fills the rings of the first two CPUs, saves, and saves again.

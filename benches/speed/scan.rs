@@ -1,5 +1,5 @@
-//! What a scan of an address space of 200,000 mappings costs, and what it costs the one who is
-//! scanned, beside `pmap -X` (smaps).
+//! What a scan of an address space of 200,000 mappings costs, and what it costs the scanned
+//! process, compared with `pmap -X` (smaps).
 //!
 //! The target is `unhitch lab address-space`, which also times its own mappings.
 
@@ -23,8 +23,8 @@ const SCANS_PER_ROUND: usize = 34;
 const ALONE: Duration = Duration::from_secs(4);
 const LIMIT: &str = "/proc/sys/vm/max_map_count";
 
-/// The system's most mappings of a process, raised; set back when dropped, also after Ctrl-C or
-/// SIGTERM.
+/// Raises the system's maximum number of mappings of a process; restored when dropped, also after
+/// Ctrl-C or SIGTERM.
 struct Limit {
     before: Option<String>,
     stopped: Arc<AtomicBool>,
@@ -67,7 +67,7 @@ impl Drop for Limit {
     }
 }
 
-/// A process of so many mappings that maps 4 KiB every millisecond.
+/// A process with [`MAPPINGS`] mappings that maps 4 KiB every millisecond.
 struct Target(Child, BufReader<ChildStdout>);
 
 impl Target {
@@ -78,25 +78,25 @@ impl Target {
             .args(["--period", "1ms", "--limit", "10s", "--seconds", "300"])
             .stdout(Stdio::piped())
             .spawn()?;
-        let mut said = BufReader::new(child.stdout.take().context("no output")?);
+        let mut stdout = BufReader::new(child.stdout.take().context("no output")?);
         let mut line = String::new();
-        said.read_line(&mut line)?;
+        stdout.read_line(&mut line)?;
         if !line.starts_with("ready") {
             let _ = child.kill();
             child.wait()?;
             bail!("the target could not be filled");
         }
-        Ok(Self(child, said))
+        Ok(Self(child, stdout))
     }
 
-    /// Stops it; microseconds of its slowest mapping.
+    /// Stops it; returns the time of its slowest mapping, in microseconds.
     fn slowest_us(mut self) -> anyhow::Result<f64> {
         kill_process(Pid::from_child(&self.0), Signal::TERM)?;
         let mut end = String::new();
         self.1.read_to_string(&mut end)?;
         let slowest =
             end.split_once("slowest ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
-        slowest.with_context(|| format!("the target said {end:?}"))
+        slowest.with_context(|| format!("the target printed {end:?}"))
     }
 
     fn scan(&self) -> anyhow::Result<unhitch_scan::AddressSpace> {
@@ -120,7 +120,7 @@ impl Drop for Target {
     }
 }
 
-/// Time per mapping, and beside `pmap -X`.
+/// Time per mapping, and compared with `pmap -X`.
 pub fn scan(table: &mut Table) -> anyhow::Result<()> {
     let limit = Limit::raise()?;
     let target = Target::start()?;
@@ -170,8 +170,7 @@ pub fn scan(table: &mut Table) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the target's slowest mapping takes while nobody looks, during a hundred scans, and during
-/// `pmap -X`.
+/// Time of the target's slowest mapping: undisturbed, during a hundred scans, and during `pmap -X`.
 pub fn stall(table: &mut Table) -> anyhow::Result<()> {
     let limit = Limit::raise()?;
     let (mut alone, mut scanned, mut longest_call) = (Vec::new(), Vec::new(), Vec::new());
@@ -211,7 +210,7 @@ pub fn stall(table: &mut Table) -> anyhow::Result<()> {
         None,
     );
     table.ours(
-        "  longest call that a scan made, µs: what it says of itself",
+        "  longest call that a scan made, µs: as it reports",
         format!("{:.1}", Spread::of(longest_call)),
         "",
         None,

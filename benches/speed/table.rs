@@ -1,14 +1,14 @@
-//! The table that is printed: what, ours, theirs, ratio, goal, met or not.
+//! The printed table: what, ours, theirs, ratio, goal, met or not.
 
-/// Rows as they are measured.
+/// The rows, in the order of measurement.
 #[derive(Default)]
 pub struct Table {
     rows: Vec<[String; 6]>,
 }
 
 impl Table {
-    /// A figure of ours beside theirs, with its goal and whether it is met, if the machine was
-    /// quiet enough to say.
+    /// Adds a figure of ours and theirs, with its goal and whether it is met; `None` if the machine
+    /// was too noisy.
     pub fn row(
         &mut self,
         what: &str,
@@ -25,23 +25,22 @@ impl Table {
             None => "too noisy to say",
         };
         self.rows.push([what.to_owned(), ours, theirs, ratio, goal.to_owned(), met.to_owned()]);
-        // Told at once as well: a run takes minutes.
+        // Also printed at once, because a run takes minutes.
         eprintln!("{}", self.rows.last().map_or(String::new(), |row| row.join(" | ")));
     }
 
-    /// A figure of ours alone.
+    /// Adds a figure of ours alone.
     pub fn ours(&mut self, what: &str, ours: String, goal: &str, met: Option<bool>) {
         self.row(what, ours, String::new(), String::new(), goal, met);
     }
 
-    /// What could not be measured, and why.
+    /// Adds what could not be measured, and why.
     pub fn skipped(&mut self, what: &str, why: impl std::fmt::Display) {
         self.ours(what, format!("skipped: {why}"), "", None);
     }
 }
 
-/// Columns as wide as their widest cell; numbers of the machine's noise stand in the cells: median
-/// (least … most).
+/// Each column is as wide as its widest cell. Cells show the noise: median (least … most).
 impl std::fmt::Display for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let head = ["what", "ours", "theirs", "ratio", "goal", ""].map(str::to_owned);

@@ -27,27 +27,10 @@ pub fn play(words: &[String]) -> io::Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words[..] {
         ["spin", library] => spin(Spin::load(library)?),
-        ["spin-then-link", library, target] => {
-            let code = Spin::load(library)?;
-            fs::remove_file(library)?;
-            if !target.is_empty() {
-                symlink(target, library)?;
-            }
-            spin(code)
-        }
-        ["cut", library] => {
-            let sections = elf::Sections::read(Path::new(library))?;
-            let len = sections.first_debug_byte();
-            let tail = sections.bytes[len as usize..].to_vec();
-            let code = Spin::load(library)?;
-            thread::spawn(move || work(code));
-            ready();
-            elf::cut_and_mend(Path::new(library), len, &tail)
-        }
+        ["spin-then-link", library, target] => spin_then_link(library, target),
+        ["cut", library] => cut_library(library),
         ["replace", library, other] => {
-            let code = Spin::load(library)?;
-            thread::spawn(move || work(code));
-            ready();
+            work_beside(Spin::load(library)?);
             replace(Path::new(library), Path::new(other))
         }
         ["jit", library, kind, detail] => {
@@ -57,51 +40,12 @@ pub fn play(words: &[String]) -> io::Result<()> {
         }
         ["fuse", content] => serve_fuse(content),
         ["short-lived"] => short_lived(),
-        ["code-mappings", count] => {
-            for _ in 0..number(count) {
-                map_code(None)?;
-            }
-            idle()
-        }
-        ["file-mappings", folder, count] => {
-            for index in 0..number(count) {
-                let path = Path::new(folder).join(format!("{index}-\u{1b}[31m"));
-                fs::write(&path, [0x90; 4096])?;
-                map_code(Some(&File::open(&path)?))?;
-            }
-            idle()
-        }
-        ["threads", count] => {
-            for index in 0..number(count) {
-                let name = format!("\u{1b}]0;{index}\u{7}\n");
-                let sleeper = move || loop {
-                    thread::sleep(Duration::from_millis(300 + index as u64 % 100));
-                };
-                thread::Builder::new().stack_size(16 << 10).name(name).spawn(sleeper)?;
-            }
-            idle()
-        }
+        ["code-mappings", count] => code_mappings(number(count)),
+        ["file-mappings", folder, count] => file_mappings(Path::new(folder), number(count)),
+        ["threads", count] => threads(number(count)),
         ["long-words", ..] => idle(),
-        ["again-with-long-words", library] => {
-            // A single argument may be 128 KiB long, all together 2 MiB.
-            let mut command = Command::new(std::env::current_exe()?);
-            command
-                .args(["attack", "long-words"])
-                .args((0..14).map(|_| "\u{1b}[2J".repeat(32_000)));
-            command.stdout(Stdio::null());
-            let child = command.spawn()?;
-            let result = deep_library(library).and_then(spin);
-            drop(child);
-            result
-        }
-        ["futex", path] => {
-            let file = File::options().read(true).open(path)?;
-            let word = FutexWord::map(&file)?;
-            thread::spawn(move || word.wait(0x464c_457f));
-            thread::sleep(Duration::from_millis(100));
-            word.forget(&file);
-            idle()
-        }
+        ["again-with-long-words", library] => again_with_long_words(library),
+        ["futex", path] => futex(path),
         ["squat", folder] => squat(Path::new(folder)),
         ["dribble", socket, clients] => {
             dribble(number(clients), || UnixStream::connect(socket), b"{\"save\":{\"notes\":\"")
@@ -109,19 +53,11 @@ pub fn play(words: &[String]) -> io::Result<()> {
         ["endless-line", socket] => endless_line(Path::new(socket)),
         ["slow-page", port, clients] => {
             let address = format!("127.0.0.1:{port}");
-            dribble(
-                number(clients),
-                move || std::net::TcpStream::connect(&address),
-                b"GET / HTTP/1.1\r\nX: ",
-            )
+            let connect = move || std::net::TcpStream::connect(&address);
+            dribble(number(clients), connect, b"GET / HTTP/1.1\r\nX: ")
         }
         ["peek", folder, catch] => peek(Path::new(folder), Path::new(catch)),
-        ["cut-trace", path] => {
-            let content = fs::read(path)?;
-            ready();
-            let half = content.len() / 2;
-            elf::cut_and_mend(Path::new(path), half as u64, &content[half..])
-        }
+        ["cut-trace", path] => cut_trace(path),
         ["appear", folder, name] => appear(Path::new(folder), name),
         _ => Err(io::Error::other(format!("no such part: {words:?}"))),
     }
@@ -154,6 +90,38 @@ fn work(code: Spin) -> ! {
         code.run(3_000_000);
         thread::sleep(Duration::from_micros(500));
     }
+}
+
+/// The same in a second thread, while this one plays its part.
+fn work_beside(code: Spin) {
+    thread::spawn(move || work(code));
+    ready();
+}
+
+fn spin_then_link(library: &str, target: &str) -> io::Result<()> {
+    let code = Spin::load(library)?;
+    fs::remove_file(library)?;
+    if !target.is_empty() {
+        symlink(target, library)?;
+    }
+    spin(code)
+}
+
+/// Truncates the library before its debug information whenever it is opened, and restores it.
+fn cut_library(library: &str) -> io::Result<()> {
+    let sections = elf::Sections::read(Path::new(library))?;
+    let len = sections.first_debug_byte();
+    let tail = sections.bytes[len as usize..].to_vec();
+    work_beside(Spin::load(library)?);
+    elf::cut_and_restore(Path::new(library), len, &tail)
+}
+
+/// Truncates the trace by half whenever it is opened, and restores it.
+fn cut_trace(path: &str) -> io::Result<()> {
+    let content = fs::read(path)?;
+    ready();
+    let half = content.len() / 2;
+    elf::cut_and_restore(Path::new(path), half as u64, &content[half..])
 }
 
 fn replace(library: &Path, other: &Path) -> io::Result<()> {
@@ -210,6 +178,35 @@ fn serve_fuse(content: &str) -> io::Result<()> {
     fuse::serve(device, &content)
 }
 
+fn code_mappings(count: usize) -> io::Result<()> {
+    for _ in 0..count {
+        map_code(None)?;
+    }
+    idle()
+}
+
+/// Maps the code of many files whose names are terminal sequences.
+fn file_mappings(folder: &Path, count: usize) -> io::Result<()> {
+    for index in 0..count {
+        let path = folder.join(format!("{index}-\u{1b}[31m"));
+        fs::write(&path, [0x90; 4096])?;
+        map_code(Some(&File::open(&path)?))?;
+    }
+    idle()
+}
+
+/// Many threads, whose names are terminal sequences.
+fn threads(count: usize) -> io::Result<()> {
+    for index in 0..count {
+        let name = format!("\u{1b}]0;{index}\u{7}\n");
+        let sleeper = move || loop {
+            thread::sleep(Duration::from_millis(300 + index as u64 % 100));
+        };
+        thread::Builder::new().stack_size(16 << 10).name(name).spawn(sleeper)?;
+    }
+    idle()
+}
+
 fn short_lived() -> io::Result<()> {
     for _ in 0..4 {
         thread::spawn(|| {
@@ -218,6 +215,29 @@ fn short_lived() -> io::Result<()> {
             }
         });
     }
+    idle()
+}
+
+/// Spins next to a child with a command line of nearly 2 MiB.
+fn again_with_long_words(library: &str) -> io::Result<()> {
+    // A single argument may be 128 KiB long, all together 2 MiB.
+    let child = Command::new(std::env::current_exe()?)
+        .args(["attack", "long-words"])
+        .args((0..14).map(|_| "\u{1b}[2J".repeat(32_000)))
+        .stdout(Stdio::null())
+        .spawn()?;
+    let result = deep_library(library).and_then(spin);
+    drop(child);
+    result
+}
+
+/// Waits on a futex whose page must be read from the file again.
+fn futex(path: &str) -> io::Result<()> {
+    let file = File::options().read(true).open(path)?;
+    let word = FutexWord::map(&file)?;
+    thread::spawn(move || word.wait(0x464c_457f));
+    thread::sleep(Duration::from_millis(100));
+    word.forget(&file);
     idle()
 }
 
@@ -246,7 +266,7 @@ fn squat(folder: &Path) -> io::Result<()> {
         client.set_read_timeout(Some(Duration::from_millis(500)))?;
         let mut shown = [0; 4096];
         let len = client.read(&mut shown).unwrap_or(0);
-        fs::write(folder.join("told"), &shown[..len])?;
+        fs::write(folder.join("received"), &shown[..len])?;
         while client.write_all(&[b'x'; 1 << 16]).is_ok() {}
     }
 }

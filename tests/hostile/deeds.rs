@@ -32,7 +32,7 @@ fn into_sticky_folder(
     let path = folder.join("out.hitch");
     prepare(&path)?;
     let run = record(stage, &path)?;
-    let Some(written) = run.said.lines().find(|line| line.ends_with(".hitch")) else {
+    let Some(written) = run.printed.lines().find(|line| line.ends_with(".hitch")) else {
         return fail("no trace was written");
     };
     let metadata = fs::symlink_metadata(written)?;
@@ -105,12 +105,14 @@ pub fn squatter_at_the_socket(stage: &Stage) -> Attempt<Costs> {
     let mut save = stage.unhitch();
     save.args(["save", "--note", "for my recorder"]).uid(USER).gid(USER);
     let run = stage.run("save", save);
-    let shown = fs::read_to_string(folder.join("told"));
+    let shown = fs::read_to_string(folder.join("received"));
     drop(squatter);
     fs::remove_dir_all(&folder)?;
     let run = run?;
     match shown {
-        Ok(shown) if !shown.is_empty() => fail("another's socket was believed, and told the note"),
+        Ok(shown) if !shown.is_empty() => {
+            fail("another user's socket was trusted, and received the note")
+        }
         _ if run.status.success() => fail("another's answer was believed"),
         _ => Ok(Costs::most(&[run])),
     }
@@ -232,7 +234,7 @@ pub fn slow_clients_of_the_page(stage: &Stage) -> Attempt<Costs> {
         .strip_prefix("http://127.0.0.1:")
         .and_then(|rest| rest.split_once("/?token="))
     else {
-        return fail(format!("view says {line}"));
+        return fail(format!("view printed {line}"));
     };
     let without = ask(port, token)?;
     let _attacker = stage.attack(&["slow-page", port, "500"])?;

@@ -152,7 +152,7 @@ pub fn write_sparse(path: &Path, bytes: &[u8], len: u64) -> std::io::Result<()> 
 /// Truncates the file at `path` to `len` bytes whenever somebody has opened it, a little later each
 /// time, and restores it with `tail`: a reader that compares its length and time before and after
 /// notices nothing.
-pub fn cut_and_mend(path: &Path, len: u64, tail: &[u8]) -> std::io::Result<()> {
+pub fn cut_and_restore(path: &Path, len: u64, tail: &[u8]) -> std::io::Result<()> {
     /// How long it stays truncated.
     const CUT: Duration = Duration::from_millis(10);
     let mut file = OpenOptions::new().write(true).open(path)?;

@@ -283,19 +283,19 @@ impl Stage {
             thread::sleep(Duration::from_millis(5));
         };
         let elapsed = begun.elapsed();
-        let said = fs::read(&output)?;
-        self.holds_no_secret(&said, &format!("the output of {what}"))?;
+        let printed = fs::read(&output)?;
+        self.holds_no_secret(&printed, &format!("the output of {what}"))?;
         if let Some(signal) = status.signal() {
             return fail(format!("{what}: killed by signal {signal}"));
         }
-        if said.contains(&0x1b) {
+        if printed.contains(&0x1b) {
             return fail(format!("{what}: an escape reaches the output"));
         }
         Ok(Run {
             status,
             elapsed,
             mebibytes: memory.peak_mebibytes(),
-            said: String::from_utf8_lossy(&said).into_owned(),
+            printed: String::from_utf8_lossy(&printed).into_owned(),
         })
     }
 
@@ -312,7 +312,7 @@ pub struct Run {
     pub status: ExitStatus,
     pub elapsed: Duration,
     pub mebibytes: u64,
-    pub said: String,
+    pub printed: String,
 }
 
 impl Run {
@@ -326,7 +326,7 @@ impl Run {
     }
 
     pub fn last_line(&self) -> &str {
-        self.said.trim_end().lines().last().unwrap_or("says nothing")
+        self.printed.trim_end().lines().last().unwrap_or("no output")
     }
 }
 
@@ -467,16 +467,16 @@ impl<'a> Watch<'a> {
             .stderr(errors);
         let watch = Self { stage, child: Guarded(command.spawn()?), traces };
         let begun = Instant::now();
-        while !watch.said()?.contains("watching;") {
+        while !watch.printed()?.contains("watching;") {
             if begun.elapsed() > LIMIT {
-                return fail(format!("watch does not begin: {}", watch.said()?));
+                return fail(format!("watch does not begin: {}", watch.printed()?));
             }
             thread::sleep(Duration::from_millis(10));
         }
         Ok(watch)
     }
 
-    fn said(&self) -> Attempt<String> {
+    fn printed(&self) -> Attempt<String> {
         Ok(fs::read_to_string(self.stage.folder.path().join("watch"))?)
     }
 
@@ -499,7 +499,7 @@ impl<'a> Watch<'a> {
         costs.mebibytes = costs.mebibytes.max(mebibytes);
         let saved = saved?;
         costs.add(&saved);
-        let path = saved.said.lines().find(|line| line.ends_with(".hitch")).map(PathBuf::from);
+        let path = saved.printed.lines().find(|line| line.ends_with(".hitch")).map(PathBuf::from);
         path.ok_or_else(|| Miss::Failed(format!("save: {}", saved.last_line())))
     }
 
@@ -517,7 +517,7 @@ impl<'a> Watch<'a> {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        self.stage.holds_no_secret(self.said()?.as_bytes(), "what watch says")
+        self.stage.holds_no_secret(self.printed()?.as_bytes(), "the output of watch")
     }
 }
 

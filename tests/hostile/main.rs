@@ -72,7 +72,7 @@ const ATTACKS: &[(&str, Way)] = &[
     ("10,000 mapped files", Besiege(sieges::file_mappings)),
     ("5,000 threads with escapes in their names", Besiege(sieges::thousands_of_threads)),
     ("a command line of 2 MB, a path of 4 KB", Besiege(sieges::long_words)),
-    ("a client that says a byte a second (seen)", Besiege(sieges::slow_client)),
+    ("a client that sends a byte a second (seen)", Besiege(sieges::slow_client)),
     ("100 such clients", Besiege(sieges::many_clients)),
     ("an endless request", Besiege(sieges::endless_line)),
     ("a stranger at root's socket", Deed(deeds::stranger_at_the_socket)),

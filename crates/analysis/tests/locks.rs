@@ -1,5 +1,5 @@
-//! Which waits are for one lock, and which are one wait: by a kernel lock's address, and where a
-//! waiter looks by its own timer.
+//! Which waits are for the same lock, by the address of a kernel lock; and which sleeps are one
+//! wait, where a waiter polls with a timer.
 
 mod scene;
 
@@ -24,8 +24,8 @@ const READ: [&str; 7] = [
     "schedule",
 ];
 
-/// The event loop waits in `WRITE` for a lock at 0x1000 from 100 to 600 ms, until "server" lets it
-/// go. The server itself had waited in `code` from 300 to 310 ms, for the lock at `lock_avma`
+/// The event loop waits in `WRITE` for a lock at 0x1000 from 100 to 600 ms, until "server" releases
+/// it. The server itself had waited in `code` from 300 to 310 ms, for the lock at `lock_avma`
 /// (where that was reported), which "writer" had.
 fn server_that_waited(code: &[&str], lock_avma: Option<u64>) -> (Trace, [ThreadId; 2]) {
     let mut desktop = Desktop::new();
@@ -56,7 +56,7 @@ fn server_that_waited(code: &[&str], lock_avma: Option<u64>) -> (Trace, [ThreadI
     let without_noise = |stack: &[&'static str]| stack[..stack.len() - 1].to_vec();
     let begun = scene.stack(&without_noise(&WRITE));
     scene.contention(100 * MS + 40, desktop.ui, ContentionKind::Begin, 0x1000, begun);
-    // The end of a spin that was not recorded is no end of this wait.
+    // The end of an unrecorded spin does not end this wait.
     scene.contention(100 * MS + 45, desktop.ui, ContentionKind::End, 0x7777, StackId::EMPTY);
     scene.contention(600 * MS + 15, desktop.ui, ContentionKind::End, 0x1000, StackId::EMPTY);
     if let Some(lock_avma) = lock_avma {
@@ -69,7 +69,7 @@ fn server_that_waited(code: &[&str], lock_avma: Option<u64>) -> (Trace, [ThreadI
     (desktop.scene.finish(3, 700 * MS), [server, writer])
 }
 
-/// For how many ms the lock was held by each of the two.
+/// For how many milliseconds each of the two held the lock.
 fn held_ms(code: &[&str], lock_avma: Option<u64>) -> [u64; 2] {
     let (trace, holders) = server_that_waited(code, lock_avma);
     let analysis = Analysis::new(&trace, &Rules::default());
@@ -86,7 +86,7 @@ fn held_ms(code: &[&str], lock_avma: Option<u64>) -> [u64; 2] {
 
 #[test]
 fn a_locks_address_tells_whether_two_waits_are_for_it() {
-    // Who waits for a lock does not have it: what was before the wait was the writer's time.
+    // A waiter does not own the lock: before its wait, the writer did.
     assert_eq!(held_ms(&WRITE, None), [290, 209], "equal code is all that is known");
     assert_eq!(held_ms(&WRITE, Some(0x1000)), [290, 209]);
     assert_eq!(
@@ -146,7 +146,7 @@ fn waits_for_two_locks_in_one_code_are_two_operations() {
 }
 
 /// The event loop waits in `wait` from 100 ms to 600 ms. Its own timer wakes it every 5 ms, to
-/// look, until "worker", which computes, lets it go on in `release`, if anybody does.
+/// poll, until "worker", which computes, ends its wait in `release`, if anybody does.
 fn looks_by_its_timer(wait: &[&str], release: Option<&[&str]>) -> (Trace, ThreadId) {
     let mut desktop = Desktop::new();
     let scene = &mut desktop.scene;
@@ -170,7 +170,7 @@ fn looks_by_its_timer(wait: &[&str], release: Option<&[&str]>) -> (Trace, Thread
                 let release = scene.stack(release);
                 scene.wake(to, 1, worker, desktop.ui, WakeFlags::default(), release);
             }
-            // Now and then the wake-up is not reported.
+            // Some wake-ups are not reported.
             None if round % 16 == 3 => {}
             None => {
                 scene.wake(to, 0, IDLE, desktop.ui, WakeFlags::HARDIRQ, timer);
@@ -319,7 +319,7 @@ fn the_last_waker_and_the_holder_are_both_told() {
     let mut unreported = trace.clone();
     unreported.contentions = Default::default();
     assert_eq!(readings(&unreported).1["cause"]["readings"]["same_lock_by"], "code");
-    // Whoever woke the victim had the lock: there is but one reading.
+    // The waker of the victim held the lock: there is only one reading.
     let (one, _) = server_that_waited(&READ, None);
     assert_eq!(readings(&one).1["cause"]["readings"], serde_json::Value::Null);
     assert!(!judged(&one).1.contains("READINGS"));

@@ -1,4 +1,4 @@
-//! What a screen shows of a lane is what its slices are: nothing counted twice, nothing left out.
+//! A view of a lane shows exactly its slices: nothing is counted twice, nothing is left out.
 
 #[path = "../examples/big/trace.rs"]
 mod big;
@@ -8,21 +8,21 @@ use unhitch_analysis::lod::{Lane, LaneState, Lanes, Screen, View};
 use unhitch_analysis::{Analysis, Cancel, Rules};
 use unhitch_model::{Loss, ThreadId, Time, Trace, Window};
 
-/// A slice of a lane as the timeline itself tells it.
+/// A slice of a lane, according to the timeline itself.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Told {
+struct Slice {
     window: Window,
     state: LaneState,
     thread: Option<ThreadId>,
 }
 
-fn told(analysis: &Analysis<'_>, lane: Lane) -> Vec<Told> {
+fn slices(analysis: &Analysis<'_>, lane: Lane) -> Vec<Slice> {
     let whole = analysis.timeline.window();
     match lane {
         Lane::Thread(thread) => {
             let segments = analysis.segments(thread, whole).into_iter();
             segments
-                .map(|segment| Told {
+                .map(|segment| Slice {
                     window: segment.window,
                     state: LaneState::of(analysis, &segment),
                     thread: None,
@@ -34,7 +34,7 @@ fn told(analysis: &Analysis<'_>, lane: Lane) -> Vec<Told> {
                 |thread: ThreadId| if thread.is_idle() { LaneState::Idle } else { LaneState::Ran };
             let occupancy = analysis.cpus.occupancy(analysis.trace, cpu, whole);
             occupancy
-                .map(|had| Told {
+                .map(|had| Slice {
                     window: had.window,
                     state: had.thread.map_or(LaneState::Unknown, state),
                     thread: had.thread,
@@ -46,9 +46,9 @@ fn told(analysis: &Analysis<'_>, lane: Lane) -> Vec<Told> {
 }
 
 /// Compares a view with a walk over all slices.
-fn check(lane: Lane, told: &[Told], view: &View, screen: &Screen) {
+fn check(lane: Lane, slices: &[Slice], view: &View, screen: &Screen) {
     let least = screen.min_whole_ns();
-    let (whole, small): (Vec<Told>, Vec<Told>) = told
+    let (whole, small): (Vec<Slice>, Vec<Slice>) = slices
         .iter()
         .filter(|slice| slice.window.overlaps(screen.window))
         .partition(|slice| slice.window.duration_ns() >= least);
@@ -89,7 +89,7 @@ fn check(lane: Lane, told: &[Told], view: &View, screen: &Screen) {
         assert_eq!(Some(sums[cell.state as usize]), most);
         assert_eq!(cell.cover(screen) > 0, busy_ns > 0);
         if matches!(lane, Lane::Cpu(_)) {
-            let by = |slice: &&Told| slice.thread == cell.thread && slice.state == LaneState::Ran;
+            let by = |slice: &&Slice| slice.thread == cell.thread && slice.state == LaneState::Ran;
             let own = small
                 .iter()
                 .filter(by)
@@ -100,11 +100,11 @@ fn check(lane: Lane, told: &[Told], view: &View, screen: &Screen) {
         sum += ns;
     }
     assert_eq!(cells.next(), None);
-    // The whole slices and the cells are the lane's time on the screen.
+    // The whole slices and the cells sum to the lane's time on the screen.
     let whole_ns: u64 =
         view.slices.iter().map(|slice| slice.window.intersect(screen.window).duration_ns()).sum();
     let lane_ns: u64 =
-        told.iter().map(|slice| slice.window.intersect(screen.window).duration_ns()).sum();
+        slices.iter().map(|slice| slice.window.intersect(screen.window).duration_ns()).sum();
     assert_eq!(whole_ns + sum, lane_ns);
 }
 
@@ -137,7 +137,7 @@ proptest! {
         let pyramids = Lanes::new(&analysis);
         let views = pyramids.views(&analysis, &lanes, &screen, &Cancel::never()).expect("never given up");
         for (lane, view) in lanes.iter().zip(&views) {
-            check(*lane, &told(&analysis, *lane), view, &screen);
+            check(*lane, &slices(&analysis, *lane), view, &screen);
         }
     }
 }
@@ -154,7 +154,7 @@ fn long_lanes_are_climbed_as_well() {
         for lane in [Lane::Cpu(0), Lane::Cpu(2), Lane::Thread(ThreadId(3))] {
             let view =
                 lanes.view(&analysis, lane, &screen, &Cancel::never()).expect("never given up");
-            check(lane, &told(&analysis, lane), &view, &screen);
+            check(lane, &slices(&analysis, lane), &view, &screen);
         }
     }
 }
@@ -207,8 +207,8 @@ fn slices_name_their_events() {
     let analysis = Analysis::new(&trace, &Rules::default());
     let lanes = Lanes::new(&analysis);
     let whole = analysis.timeline.window();
-    // All of it in few columns, of which few slices come whole; and a part in many, where nearly
-    // all do.
+    // All of it in few columns, with few whole slices; and a part in many columns, where nearly all
+    // slices are whole.
     for (part, columns) in [(1, 900), (60, 2_000)] {
         let screen = Screen::new(
             Window::new(whole.start, whole.start.plus(whole.duration_ns() / part)),
@@ -263,7 +263,7 @@ fn the_busy_curve_adds_up_to_what_ran() {
             .busy_ns(&analysis, &Screen::new(wider, columns), &Cancel::never())
             .expect("never given up");
         let ran = (0..3)
-            .flat_map(|cpu| told(&analysis, Lane::Cpu(cpu)))
+            .flat_map(|cpu| slices(&analysis, Lane::Cpu(cpu)))
             .filter(|slice| slice.state == LaneState::Ran);
         assert_eq!(
             busy_ns.iter().sum::<u64>(),

@@ -1,4 +1,4 @@
-//! Answers say what is known, and of what is not known that it is not: samples, timers, tracers,
+//! Answers state what is known, and mark what is not known: samples, timers, tracers,
 //! CPUs that report nothing, idle threads.
 
 mod scene;
@@ -72,7 +72,7 @@ fn regression_the_tracer_is_no_cause() {
     assert_eq!(unhitch_analysis::text::own_function(&analysis, stack), "");
 }
 
-/// "client" sleeps in `wait` from 100 ms on, wakes by its own timer every 50 ms and looks, until
+/// "client" sleeps in `wait` from 100 ms on, is woken by its own timer every 50 ms to poll, until
 /// "server", which computes, wakes it at 600 ms.
 fn polling_client(wait: &[&[&str]], ended_by_server: bool) -> (Trace, ThreadId, ThreadId) {
     let mut scene = Scene::default();
@@ -142,7 +142,7 @@ fn regression_waits_from_one_place_of_the_program_are_one_though_the_calls_diffe
         asked(trace, vec![client], Some((100, 600))).0.finding.culprit == Some(server)
     };
     assert!(!one_place(&trace), "the two calls are of one file here, at two places");
-    // The calls are the C library's, and the program calls it from one place.
+    // The functions belong to the C library, which the program calls from one place.
     let path = trace.strings.intern("/usr/lib/libc.so.6");
     let libc = trace.modules.intern(Module { path, kind: ModuleKind::File, build_id: Vec::new() });
     let mut in_libc = Trace { switches: trace.switches.clone(), ..trace.clone() };
@@ -180,7 +180,7 @@ fn regression_a_timer_of_its_own_is_no_direct_evidence() {
 
 #[test]
 fn regression_a_part_of_almost_all_is_not_called_no_single_one() {
-    // A wait for a lock with a timeout that ran out each time: nobody is seen to have it.
+    // A wait for a lock with a timeout that expires each time: no owner is visible.
     let lock: &[&str] = &["main", "save", "__pthread_mutex_lock", "|", "futex_wait", "schedule"];
     let (trace, client, _) = polling_client(&[lock], false);
     let (stall, text) = asked(&trace, vec![client], Some((100, 600)));
@@ -210,7 +210,7 @@ fn regression_a_wait_that_nobody_ended_beside_a_silent_cpu_says_so() {
             scene.switch((at + 10) * MS, 1, IDLE, Runnable, other, StackId::EMPTY);
         }
         scene.switch(100 * MS, 0, reader, Sleeping, IDLE, wait);
-        // Nobody is seen to wake it.
+        // No waker is visible.
         scene.switch(600 * MS, 0, IDLE, Runnable, reader, StackId::EMPTY);
         asked(&scene.finish(2, 710 * MS), vec![reader], Some((100, 600)))
     };
@@ -223,7 +223,7 @@ fn regression_a_wait_that_nobody_ended_beside_a_silent_cpu_says_so() {
 }
 
 /// "worker" takes jobs from a queue every 10 ms, but for one cycle of 500 ms, most of which "giver"
-/// had its lock; beside it, "rester" rests.
+/// had its lock; meanwhile, "rester" rests.
 fn worker() -> (Trace, [ThreadId; 3]) {
     let mut scene = Scene::default();
     let [worker, giver, rester] = [(100, "worker"), (200, "giver"), (300, "rester")]
@@ -267,7 +267,7 @@ fn regression_who_is_asked_about_always_gets_an_answer() {
         "{text}"
     );
     assert_eq!(stall.explanation.window.duration_ns() / 1_000_000, 500);
-    // It did nothing but wait for events: that is said.
+    // It only waited for events, which the answer states.
     let (stall, text) = asked(&trace, vec![rester], None);
     assert_eq!((stall.candidate.kind, stall.finding.culprit), (StallKind::Idle, None), "{text}");
     assert!(
@@ -281,11 +281,11 @@ fn regression_who_is_asked_about_always_gets_an_answer() {
         (Pattern::CpuBound, Some(giver)),
         "{text}"
     );
-    // Of several, who was not idle comes first.
+    // Among several, the one that was not idle comes first.
     assert_eq!(asked(&trace, vec![rester, worker], None).0.candidate.victim, worker);
 }
 
-/// A small stall of a thread must not hide the long wait that its user means.
+/// A short stall of a thread must not hide the long wait that the user asks about.
 #[test]
 fn regression_a_threads_long_wait_is_explained_beside_its_small_stall() {
     let mut scene = Scene::default();

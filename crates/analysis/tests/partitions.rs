@@ -1,4 +1,4 @@
-//! Properties: partitions are gapless and exact, whatever the events say.
+//! Properties: partitions are gapless and exact, whatever the events are.
 
 mod scene;
 
@@ -11,7 +11,7 @@ const THREADS: u32 = 6;
 const CPUS: u16 = 3;
 const END_US: u64 = 10_000;
 
-/// What a random event may say, sense or not.
+/// A random event, which need not make sense.
 #[derive(Clone, Debug)]
 enum Event {
     Switch { at: u64, cpu: u16, prev: u32, state: u8, next: u32 },

@@ -1,5 +1,5 @@
-//! Each pattern on a scene made for it: the whole answer, word for word, and the figures that the
-//! scene was made with.
+//! Each pattern on a scene written for it: the whole answer, word for word, with the figures of the
+//! scene.
 
 mod scene;
 
@@ -39,7 +39,8 @@ fn lock_starvation() {
     ]);
     let busy = desktop.scene.stack(&["main", "inspect", "count_pages"]);
     desktop.pump_all(0, 100);
-    // 440 wake-ups in 2.2 s, one every 5 ms: 20 µs to the CPU, 10 µs to look, 439 in vain.
+    // 440 wake-ups in 2.2 s, one every 5 ms: 20 µs to the CPU, 10 µs to check the lock, 439 in
+    // vain.
     for round in 0..440 {
         let begin = 100 * MS + round * 5 * MS + if round == 0 { 50 } else { 30 };
         let woken = 100 * MS + (round + 1) * 5 * MS;
@@ -516,7 +517,7 @@ fn an_answer_that_does_not_sum_says_so() {
 #[test]
 fn still_held_when_the_recording_ends() {
     let (mut trace, ui, holder) = held(1_000, |_, _| {});
-    // Nobody has been woken yet; but the lock word names its owner.
+    // Nobody was woken yet, but the lock word names its owner.
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("dead_end", text);
     assert_eq!((stall.finding.pattern, stall.finding.culprit), (Pattern::DeadEnd, None));
@@ -583,7 +584,7 @@ fn own_sleep() {
     );
 }
 
-/// Another thread has the event loop's CPU for 300 ms.
+/// Another thread occupies the event loop's CPU for 300 ms.
 fn beside_a_hog() -> (Trace, ThreadId) {
     let mut desktop = Desktop::new();
     let hog = desktop.scene.thread(500, 501, "hog");
@@ -641,7 +642,7 @@ fn throttled_report(members: &[(ThreadId, u32)], throttled_ns: u64) -> MachineRe
 }
 
 /// Two threads that compute for 10 ms of each of 28 periods of 100 ms, one after the other, and are
-/// then not let run although CPU 1 is idle.
+/// then throttled although CPU 1 is idle.
 fn two_throttled() -> (Trace, [ThreadId; 2]) {
     let mut desktop = Desktop::new();
     let both = [desktop.scene.thread(600, 600, "python3"), desktop.scene.thread(601, 601, "gzip")];
@@ -685,7 +686,7 @@ fn regression_pieces_of_one_throttling_are_one_stall_told_with_its_quota() {
 #[test]
 fn a_group_that_was_not_throttled_then_is_not_blamed() {
     let (mut trace, [python, gzip]) = two_throttled();
-    // In another group, whose quota was never used up in this time.
+    // In another group, whose quota was never used up during this time.
     trace.machine = throttled_report(&[(python, 3), (gzip, 3)], 2_500_000_000);
     let (stall, text) = judged(&trace);
     assert!(
@@ -693,10 +694,10 @@ fn a_group_that_was_not_throttled_then_is_not_blamed() {
         "{text}"
     );
     assert!(text.contains("none of its control groups was throttled for that long"), "{text}");
-    // In the right one, whose counters tell of next to nothing.
+    // In the right one, whose counters show next to nothing.
     trace.machine = throttled_report(&[(python, 2), (gzip, 2)], 3_000_000);
     assert!(judged(&trace).0.throttling.is_none());
-    // Of a group that is not known nothing is said.
+    // An unknown group is not mentioned.
     trace.machine = throttled_report(&[], 2_500_000_000);
     let (stall, text) = judged(&trace);
     assert!(
@@ -764,7 +765,7 @@ fn a_real_time_hog_is_told_with_its_priority() {
         .for_each(|&at| trace.switches.next_prio[at] = 49);
     assert!(
         judged(&trace).1.contains("hog 501 (hog 500) [real-time priority 50] had the CPU"),
-        "as perf.data tells it"
+        "as perf.data has it"
     );
     trace.threads.get_mut(hog).expect("known").policy = Some(Policy::RoundRobin);
     assert!(judged(&trace).1.contains("hog 501 (hog 500) [SCHED_RR priority 50] had the CPU"));

@@ -1,4 +1,4 @@
-//! Pivot trees and flame graphs say what a plain walk over the rows says.
+//! Pivot trees and flame graphs agree with a plain walk over the rows.
 
 #[path = "../examples/big/trace.rs"]
 mod big;
@@ -21,7 +21,7 @@ fn query<'w>(table: Name, by: &'w str, show: Option<&'w str>, sort: Option<&'w s
     Query::new(table, Words { by: Some(by), show, filter: None, sort }).expect("a valid query")
 }
 
-/// All sleeps inside a window as the timeline tells them: thread, class, nanoseconds.
+/// All sleeps inside a window according to the timeline: thread, class, nanoseconds.
 fn sleeps(analysis: &Analysis<'_>, window: Window) -> Vec<(String, &'static str, i64)> {
     let threads = (1..analysis.timeline.threads() as u32).map(ThreadId);
     let of = |thread| {
@@ -99,18 +99,18 @@ proptest! {
         let stored = Stored::new(&analysis, Name::Waits, window);
         let query = query(Name::Waits, "reason,thread", Some(SHOW), None);
         let top = level(&stored, &query, &[], Selection::default(), ALL);
-        let told = |level: &PivotLevel| level.lines.iter().map(|line| (text(&line.cells[0]), numbers(line))).collect::<BTreeMap<_, _>>();
-        prop_assert_eq!(told(&top), naive(sleeps.iter().map(|(_, class, ns)| (*class, *ns))));
+        let groups = |level: &PivotLevel| level.lines.iter().map(|line| (text(&line.cells[0]), numbers(line))).collect::<BTreeMap<_, _>>();
+        prop_assert_eq!(groups(&top), naive(sleeps.iter().map(|(_, class, ns)| (*class, *ns))));
         prop_assert_eq!(top.matched, sleeps.len());
         let sums: Vec<i64> = top.lines.iter().map(|line| numbers(line)[1]).collect();
-        prop_assert!(sums.is_sorted_by(|a, b| a >= b), "by the first sum, the most first");
+        prop_assert!(sums.is_sorted_by(|a, b| a >= b), "by the first sum, descending");
         let all = naive(sleeps.iter().map(|(_, _, ns)| ("", *ns)));
         prop_assert_eq!(top.totals[1..].iter().map(|total| total.unwrap_or(-1)).collect::<Vec<_>>(), all.get("").cloned().unwrap_or(vec![0, -1, -1, -1, -1]));
         for line in &top.lines {
             let (class, path) = (text(&line.cells[0]), [line.key.clone().expect("a key")]);
             let inner = level(&stored, &query, &path, Selection::default(), ALL);
             let own = || sleeps.iter().filter(|sleep| sleep.1 == class);
-            prop_assert_eq!(told(&inner), naive(own().map(|(thread, _, ns)| (thread.as_str(), *ns))));
+            prop_assert_eq!(groups(&inner), naive(own().map(|(thread, _, ns)| (thread.as_str(), *ns))));
             // Single rows of a thread inside it.
             let Some(first) = inner.lines.first() else { continue };
             let path = [path[0].clone(), first.key.clone().expect("a key")];
@@ -236,13 +236,12 @@ fn a_flame_graph_is_all_stacks_by_their_functions() {
         for (node, below) in flame.nodes.iter().zip(below) {
             assert_eq!(node.total_ns, node.self_ns + below);
         }
-        let told = paths(&flame);
-        assert_eq!(told.len(), flame.nodes.len(), "siblings differ");
-        // One that is 40 pixels wide shows of the same what is wide enough, and how much it left
-        // out.
+        let whole = paths(&flame);
+        assert_eq!(whole.len(), flame.nodes.len(), "siblings differ");
+        // A graph 40 pixels wide shows those of them that are wide enough, and the sum of the rest.
         let narrow = Flame::new(&stored, of, drawing(40, &[], inverted), &Cancel::never())
             .expect("never given up");
-        let wide: BTreeMap<_, _> = told
+        let wide: BTreeMap<_, _> = whole
             .iter()
             .filter(|(_, (ns, ..))| *ns as f64 * 40.0 >= flame.all_ns as f64 * 0.5)
             .collect();

@@ -1,5 +1,5 @@
-//! Hangs behind many: saturated locks, convoys, herds, whole machines; each a scene made for it,
-//! the whole answer word for word.
+//! Hangs behind many threads: saturated locks, convoys, herds, whole machines. Each test has its
+//! own scene, and compares the whole answer word for word.
 
 mod scene;
 
@@ -13,8 +13,8 @@ use unhitch_model::{StackId, TaskState, ThreadId, Trace, WakeFlags};
 const MS: u64 = 1_000;
 const IDLE: ThreadId = ThreadId::IDLE;
 
-/// The event loop waits from 100 ms on behind `holders`, who take the lock one after the other for
-/// `hold_us` each, in `release`.
+/// The event loop waits from 100 ms on behind `holders`, which hold the lock one after the other
+/// for `hold_us` each, and release it in `release`.
 fn handed_on(holders: usize, hold_us: u64, release: &[&str]) -> (Trace, ThreadId) {
     handed_on_beside(holders, hold_us, release, |_| ())
 }
@@ -145,7 +145,7 @@ fn lock_convoy() {
     );
 }
 
-/// Two threads of another program hand another lock to each other, once a millisecond, let go in
+/// Two threads of another program hand off another lock to each other, once a millisecond, in
 /// `release`.
 fn another_lock(scene: &mut Scene, release: &[&str]) {
     let (one, other) =
@@ -172,7 +172,7 @@ fn another_lock(scene: &mut Scene, release: &[&str]) {
     }
 }
 
-/// "indexer" holds the lock from 50 to 1,100 ms. Ten workers, who waited for it, then have it for
+/// "indexer" holds the lock from 50 to 1,100 ms. Ten workers, which waited for it, then hold it for
 /// 20 ms each, but the ninth for 30 ms and the last for 2 ms; the event loop comes after all of
 /// them, at 1,101 ms.
 #[test]
@@ -238,7 +238,7 @@ fn regression_a_convoy_does_not_hide_that_its_culprit_had_waited_for_much_longer
 }
 
 /// Eight CPUs: seven compilers wait for a lock from 500 ms (each a little later) until
-/// "checkpoint", on the eighth, lets it go at 1,500 ms.
+/// "checkpoint", on the eighth, releases it at 1,500 ms.
 #[test]
 fn regression_a_busy_lock_of_others_is_not_the_lock_that_was_waited_for() {
     let release = [
@@ -284,7 +284,7 @@ fn regression_a_busy_lock_of_others_is_not_the_lock_that_was_waited_for() {
 }
 
 /// Eight CPUs: seven compilers wait for a lock from 500 ms on (each `apart_ms` later) until
-/// "checkpoint", on the eighth, lets it go.
+/// "checkpoint", on the eighth, releases it.
 fn held_back(apart_ms: u64, until_ms: u64) -> (Trace, ThreadId) {
     let mut scene = Scene::default();
     let holder = scene.thread(4, 4, "checkpoint");
@@ -413,17 +413,17 @@ fn a_machine_stalls_sooner_than_a_thread() {
         "{text}"
     );
     assert!(text.starts_with("STALL 70.0 ms  whole machine: 8 → 1 busy CPUs"), "{text}");
-    // Waits of less than 50 ms are not worth a word, nor is one of 70 ms that only one thread had.
+    // Waits of less than 50 ms are not reported, and neither is one of 70 ms of a single thread.
     for (trace, _) in [held_back(1, 549), held_back(60, 570)] {
         let analysis = Analysis::new(&trace, &Rules::default());
         assert_eq!(unhitch_analysis::diagnose(&analysis, &Query::default()), []);
     }
 }
 
-/// A waiter that sleeps 5 ms at a time, 100 times; `wake` says who of `cast` ends each sleep, at
-/// the given time (µs). They have their CPUs from 50 ms on, from CPU 1.
+/// A waiter that sleeps 5 ms at a time, 100 times; `wake` ends each sleep, at the given time
+/// (µs), with one of the `wakers`. They have their CPUs from 50 ms on, from CPU 1.
 fn in_vain(
-    cast: &[&str],
+    wakers: &[&str],
     wake: impl Fn(&mut Scene, u64, ThreadId, &[ThreadId]),
 ) -> (Trace, Vec<ThreadId>) {
     let mut desktop = Desktop::new();
@@ -436,29 +436,29 @@ fn in_vain(
         "futex_wait",
         "schedule",
     ]);
-    let cast: Vec<ThreadId> =
-        (300..).zip(cast).map(|(id, name)| desktop.scene.thread(id, id, name)).collect();
-    for (cpu, &thread) in (1..).zip(&cast) {
+    let wakers: Vec<ThreadId> =
+        (300..).zip(wakers).map(|(id, name)| desktop.scene.thread(id, id, name)).collect();
+    for (cpu, &thread) in (1..).zip(&wakers) {
         desktop.scene.switch(50 * MS, cpu, IDLE, Runnable, thread, StackId::EMPTY);
     }
     desktop.pump_all(0, 100);
     for round in 0..100 {
         let woken = (105 + round * 5) * MS;
         desktop.scene.switch(woken - 5 * MS + 50, 0, desktop.ui, Sleeping, IDLE, wait);
-        wake(&mut desktop.scene, woken, desktop.ui, &cast);
+        wake(&mut desktop.scene, woken, desktop.ui, &wakers);
         desktop.scene.switch(woken + 10, 0, IDLE, Runnable, desktop.ui, StackId::EMPTY);
     }
     desktop.pump_all(610, 700);
-    (desktop.scene.finish(12, 700 * MS), cast)
+    (desktop.scene.finish(12, 700 * MS), wakers)
 }
 
 #[test]
-fn a_herd_is_told() {
+fn a_herd_is_named() {
     let names = [
         "server", "worker", "worker", "worker", "worker", "worker", "worker", "worker", "worker",
         "worker",
     ];
-    let (trace, cast) = in_vain(&names, |scene, at, ui, cast| {
+    let (trace, wakers) = in_vain(&names, |scene, at, ui, wakers| {
         let unlock = scene.stack(&[
             "main",
             "serve",
@@ -467,16 +467,16 @@ fn a_herd_is_told() {
             "futex_wake",
             "try_to_wake_up",
         ]);
-        for &other in &cast[1..] {
-            scene.wake(at, 1, cast[0], other, WakeFlags::default(), unlock);
+        for &other in &wakers[1..] {
+            scene.wake(at, 1, wakers[0], other, WakeFlags::default(), unlock);
         }
-        scene.wake(at, 1, cast[0], ui, WakeFlags::default(), unlock);
+        scene.wake(at, 1, wakers[0], ui, WakeFlags::default(), unlock);
     });
     let (stall, text) = judged(&trace);
     insta::assert_snapshot!("herd", text);
     assert_eq!(
         (stall.finding.pattern, stall.finding.culprit),
-        (Pattern::LockStarvation, Some(cast[0]))
+        (Pattern::LockStarvation, Some(wakers[0]))
     );
     assert!(
         text.contains("a herd") && text.contains("wakes 10 threads for it each time"),
@@ -506,7 +506,7 @@ fn polling_is_told() {
 fn regression_many_short_weak_steps_are_no_direct_evidence() {
     // Each sleep is a hundredth of the stall; a kernel worker ends 13 of them, or 7.
     for (every, evidence) in [(8, Evidence::Inferred), (16, Evidence::Direct)] {
-        let (trace, cast) = in_vain(&["server", "kworker/2:1"], |scene, at, ui, cast| {
+        let (trace, wakers) = in_vain(&["server", "kworker/2:1"], |scene, at, ui, wakers| {
             let unlock = scene.stack(&[
                 "main",
                 "serve",
@@ -516,12 +516,12 @@ fn regression_many_short_weak_steps_are_no_direct_evidence() {
                 "try_to_wake_up",
             ]);
             let worker = usize::from((at / (5 * MS)).is_multiple_of(every));
-            scene.wake(at, 1 + worker as u16, cast[worker], ui, WakeFlags::default(), unlock);
+            scene.wake(at, 1 + worker as u16, wakers[worker], ui, WakeFlags::default(), unlock);
         });
         let (stall, text) = judged(&trace);
         assert_eq!(
             (stall.finding.pattern, stall.finding.culprit),
-            (Pattern::LockStarvation, Some(cast[0])),
+            (Pattern::LockStarvation, Some(wakers[0])),
             "{text}"
         );
         assert_eq!(stall.finding.evidence, evidence, "{text}");
@@ -534,7 +534,7 @@ fn regression_many_short_weak_steps_are_no_direct_evidence() {
 }
 
 /// A waiter woken in vain by "keeper", which sleeps in its event loop from 5 µs after every release
-/// to the next but for 100 µs before it; meanwhile "thief", on a third CPU, has the lock if it
+/// to the next but for 100 µs before it; meanwhile "thief", on a third CPU, holds the lock if it
 /// `steals`.
 fn woken_by_a_sleeper(steals: bool) -> (Trace, [ThreadId; 3]) {
     let mut desktop = Desktop::new();
@@ -764,7 +764,7 @@ fn regression_writing_into_a_full_pipe_is_a_stall_and_reading_an_empty_one_is_no
 }
 
 /// "keeper" holds the lock that the event loop waits for, and is stopped in `state` on a stack with
-/// `stop` from 110 ms to 590 ms, when "shell" lets it go on in `go_on`.
+/// `stop` from 110 ms to 590 ms, when "shell" continues it in `go_on`.
 fn stopped(state: TaskState, stop: &[&str], go_on: &[&str]) -> (Trace, ThreadId) {
     let wait = [
         "main",

@@ -1,5 +1,5 @@
-//! Tables and butterflies of made traces, against sums that these tests work out themselves from
-//! the events they made.
+//! Tables and butterflies of synthetic traces, compared with sums that these tests compute
+//! themselves from the generated events.
 
 use std::collections::BTreeMap;
 use unhitch_analysis::table::{
@@ -15,12 +15,12 @@ use scene::Scene;
 const END: u64 = 1_000_000;
 const STACKS: usize = 7;
 
-/// Sleeps by stack: what was made, and when.
+/// Sleeps by stack: what was generated, and when.
 type Sleeps = Vec<(usize, u64, u64)>;
 
 /// Threads that sleep on one of [`STACKS`] stacks, are woken by one other, run and sleep again; and
-/// every sleep from its first to its last microsecond. All from one small generator of numbers, so
-/// that it is the same every time.
+/// every sleep from its first to its last microsecond. All come from one small random number
+/// generator, so they are always the same.
 fn busy_office() -> (Trace, Sleeps) {
     let mut scene = Scene::default();
     let mut seed = 12_345u64;
@@ -294,7 +294,7 @@ fn a_function_counts_once_however_often_a_stack_has_it() {
         (of("walk"), of("release"), of("other"), of("futex_wake")),
         (Some((1, 500_000)), Some((1, 500_000)), Some((1, 300_000)), Some((2, 800_000)))
     );
-    assert_eq!(of("main"), None, "what is on every stack says nothing");
+    assert_eq!(of("main"), None, "a function on every stack distinguishes nothing");
     assert_eq!(of("try_to_wake_up"), None, "the scheduler's own frames are left out");
 
     let callers = Butterfly::new(&analysis, question, Direction::Callers, "walk").unwrap();

@@ -9,7 +9,7 @@ pub const RUNTIME: Guid =
 pub const RUNDOWN: Guid =
     Guid::new(0xa669_021c, 0xc450, 0x4609, [0xa0, 0x35, 0x5a, 0xf5, 0x9a, 0xf4, 0xdf, 0x18]);
 
-/// What an event says about a method.
+/// What an event records about a method.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the names are those of the format")]
 pub enum MethodChange {

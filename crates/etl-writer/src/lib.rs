@@ -1,7 +1,7 @@
 //! Writes Windows trace files (`.etl`) and symbol files (`.pdb`), to test readers with.
 //!
-//! Real traces with context switches are not public, so tests need made-up ones. A reader must not
-//! be tested against its own mirror image, so this crate shares nothing with the reader and was
+//! Real traces with context switches are not public, so tests need synthetic ones. A reader must
+//! not be tested against its own mirror image, so this crate shares nothing with the reader and was
 //! written from descriptions of the format alone. It is for tests only: it panics on contradictions
 //! instead of returning errors.
 //!

@@ -1,4 +1,4 @@
-//! [`LogFile`]: the first event of every file, which says how to read the rest.
+//! [`LogFile`]: the first event of every file, which defines how to read the rest.
 
 use crate::Bytes;
 

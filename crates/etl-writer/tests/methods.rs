@@ -1,4 +1,5 @@
-//! Code of .NET has the names of its methods, as long as it is theirs. The traces are synthetic.
+//! Code of .NET has the names of its methods, for as long as it belongs to them. The traces are
+//! synthetic.
 
 use unhitch_etl_writer::{
     Image, KernelEvent, Options, Process, Rundown, ThreadFacts, Writer,
@@ -78,7 +79,7 @@ fn an_address_has_the_name_of_the_method_that_was_there_then() {
     sample(&mut writer, 31, IDS.1, HEAP + 0x10);
     sample(&mut writer, 32, IDS.1, HEAP + 0x100);
     clr::method(&mut writer, 0, 40 * MS, IDS, MethodChange::DcEnd, &named(2, HEAP, "Second"));
-    // Named at the end, there from the beginning; of another process nothing is said.
+    // Named at the end, but present from the beginning; nothing is known about another process.
     clr::method(&mut writer, 0, 41 * MS, OTHER, MethodChange::DcEnd, &named(3, HEAP, "Third"));
     let trace = read(writer);
     let anon = format!("[anon]+{:#x}", HEAP + 0x10);
@@ -106,7 +107,7 @@ fn an_address_has_the_name_of_the_method_that_was_there_then() {
     assert!(trace.warnings.is_empty(), "{:?}", trace.warnings);
 }
 
-/// One stack, told twice with the same addresses.
+/// One stack, recorded twice with the same addresses.
 #[test]
 fn a_stack_means_something_else_when_its_methods_do() {
     let mut writer = writer();
@@ -121,7 +122,7 @@ fn a_stack_means_something_else_when_its_methods_do() {
         &Method { jitted: false, ..named(8, IMAGE + 0x400, "Ahead") },
     );
     for (ms, id, name) in [(10, 1, "First"), (20, 2, "Second")] {
-        // Nothing says that the first was unloaded.
+        // No event reports that the first was unloaded.
         clr::method(&mut writer, 0, ms * MS, IDS, MethodChange::Load, &named(id, HEAP, name));
         sample(&mut writer, ms + 1, IDS.1, HEAP + 0x20);
         let (of_ns, (pid, tid)) = ((ms + 1) * MS, IDS);
@@ -135,7 +136,7 @@ fn a_stack_means_something_else_when_its_methods_do() {
         stacks,
         [[main, ahead, "App.Program.First(Int32)"], [main, ahead, "App.Program.Second(Int32)"]]
     );
-    // Code that was compiled ahead of time is the image's, though the runtime names it.
+    // Code that was compiled ahead of time belongs to the image, although the runtime names it.
     let frame = trace.stacks.frame(trace.stacks.frames_of(trace.samples.stack[0])[1]).unwrap();
     let module = trace.modules.get(frame.module).unwrap();
     assert!(matches!(module.kind, ModuleKind::Image { .. }) && frame.offset == 0x4ff, "{module:?}");
@@ -155,8 +156,8 @@ fn a_name_may_come_with_another_event_or_never() {
         names(&trace),
         ["App.Program.Named(Int32)".to_owned(), format!("[anon]+{:#x}", HEAP + 0x1000)]
     );
-    let said = "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): its code shows as addresses";
-    assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), [said]);
+    let expected = "1 method of .NET was recorded without a name (MethodLoad, not MethodLoadVerbose): its code shows as addresses";
+    assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), [expected]);
 }
 
 /// The events are shown with their names and fields, whether or not the trace describes them.

@@ -1,4 +1,4 @@
-//! What is rare in files: losses, headers that no real file at hand has, hardware counters beside
+//! Rare cases in files: losses, headers that no available real file has, hardware counters next to
 //! the payload, a rundown at the end alone. All of it is synthetic.
 
 use unhitch_etl_writer::{
@@ -131,7 +131,7 @@ fn a_rundown_at_the_end_names_what_was_there_all_along() {
     );
 }
 
-/// Two words beside the payload, as the kernel puts them for two counters.
+/// Two words next to the payload, as the kernel puts them for two counters.
 fn with_counters(payload: Bytes) -> Vec<u8> {
     payload.u64(1_000).u64(2_000).0
 }
@@ -225,7 +225,7 @@ fn headers_of_every_kind_are_understood() {
             &Header::Message { of: class, number: 10, pid: PID, tid: TID },
             b"arguments",
         );
-        // Whatever comes behind each is still found.
+        // The events behind each are still found.
         wake_ups(&mut writer, 0, (5, 6));
         let trace = read(writer);
         assert_eq!(warnings(&trace), Vec::<String>::new());
@@ -233,7 +233,7 @@ fn headers_of_every_kind_are_understood() {
             trace.wakings.time.iter().map(|time| time.nanos() / MS).collect::<Vec<_>>(),
             [2, 5, 6]
         );
-        // The long header says who did it.
+        // The long header records who did it.
         assert_eq!(trace.threads.get(trace.wakings.waker[0]).tid, TID);
         if pointer_width == 8 {
             assert_eq!(trace.thread_name(trace.wakings.wakee[0], Time::MAX), "Named");

@@ -1,5 +1,5 @@
-//! What the encoder writes, the reader reads: every form of file and event that no public trace
-//! shows. All of it is synthetic.
+//! The reader reads what the encoder writes: every form of file and event that no public trace
+//! contains. All of it is synthetic.
 
 use unhitch_etl_writer::{
     CSwitch, Clock, Compression, Guid, Image, Interrupt, KernelEvent, Options, Process,
@@ -111,7 +111,7 @@ fn offsets(trace: &Trace, stack: StackId) -> Vec<(u64, bool)> {
     trace.stacks.frames_of(stack).iter().enumerate().map(offset).collect()
 }
 
-/// That `trace` tells the story of [`rounds`].
+/// Checks that `trace` holds the events of [`rounds`].
 fn check(trace: &Trace, what: &str) {
     assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), Vec::<String>::new(), "{what}");
     assert_eq!(
@@ -163,8 +163,8 @@ fn check(trace: &Trace, what: &str) {
             (ns + 20_000, thread),
             "{what}"
         );
-        // The stack of who comes tells where it had left; callers are told one byte before their
-        // return address.
+        // The stack of the arriving thread shows where it left; callers are told one byte before
+        // their return address.
         let expected = |number: u64| {
             vec![
                 (0x1000 + number * 16, true),

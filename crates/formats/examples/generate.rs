@@ -1,11 +1,11 @@
-//! Writes a big made-up trace for measuring: `cargo run --release --example generate FILE [RECORDS]
-//! [STACKS]`.
+//! Writes a big synthetic trace for measuring: `cargo run --release --example generate FILE
+//! [RECORDS] [STACKS]`.
 
-#[path = "../tests/made/mod.rs"]
-mod made;
+#[path = "../tests/synthetic/mod.rs"]
+mod synthetic;
 
-use made::{At, Chain, IDLE, Made, Task};
 use std::{fs::File, io::BufWriter};
+use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::perf_data::write;
 
 fn main() -> std::io::Result<()> {
@@ -18,11 +18,11 @@ fn main() -> std::io::Result<()> {
     let tasks: Vec<Task> = (0..32)
         .map(|index| Task { pid: 1000 + index * 10, tid: 1000 + index * 10, comm: "worker" })
         .collect();
-    let mut made = Made::default();
+    let mut synthetic = SyntheticTrace::default();
     for task in &tasks {
-        made.comm(0, *task, false);
-        made.map(0, task.pid, 0x5000_0000_0000, 1 << 30, 0, "/usr/bin/worker");
-        made.map(0, task.pid, 0x7000_0000_0000, 1 << 30, 0, "/usr/lib/libc.so.6");
+        synthetic.comm(0, *task, false);
+        synthetic.map(0, task.pid, 0x5000_0000_0000, 1 << 30, 0, "/usr/bin/worker");
+        synthetic.map(0, task.pid, 0x7000_0000_0000, 1 << 30, 0, "/usr/lib/libc.so.6");
     }
     // A small generator of its own keeps the file the same everywhere.
     let mut state = 1u64;
@@ -47,8 +47,8 @@ fn main() -> std::io::Result<()> {
     let mut written = 0;
     while written < records {
         for cpu in 0..2u32 {
-            let until = made.records.len() + (256 << 10);
-            while made.records.len() < until && written < records {
+            let until = synthetic.records.len() + (256 << 10);
+            while synthetic.records.len() < until && written < records {
                 let on = current[cpu as usize];
                 let (kernel, user) = &chains[random(stacks) as usize];
                 let chain = Chain { kernel, user: if on.tid == 0 { &[] } else { user } };
@@ -61,18 +61,23 @@ fn main() -> std::io::Result<()> {
                         } else {
                             tasks[random(16) as usize * 2 + cpu as usize]
                         };
-                        made.switch(at, on, 1, next, chain);
+                        synthetic.switch(at, on, 1, next, chain);
                         current[cpu as usize] = next;
                     }
-                    4..7 => made.waking(at, on, 0, tasks[random(32) as usize], chain),
-                    _ => made.clock(at, on, chain),
+                    4..7 => synthetic.waking(at, on, 0, tasks[random(32) as usize], chain),
+                    _ => synthetic.clock(at, on, chain),
                 }
                 written += 1;
             }
         }
     }
     let mut out = BufWriter::new(File::create(path)?);
-    let len = write(&mut out, &Made::events(), &Made::features(), &[&made.records])?;
+    let len = write(
+        &mut out,
+        &SyntheticTrace::events(),
+        &SyntheticTrace::features(),
+        &[&synthetic.records],
+    )?;
     println!("{records} records, {len} bytes, {} bytes per record", len / records);
     Ok(())
 }

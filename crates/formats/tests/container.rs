@@ -1,8 +1,8 @@
 //! What a container adds to its perf.data.
 
-mod made;
+mod synthetic;
 
-use made::{At, Chain, IDLE, Made, Task};
+use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::{
     container::{
         ContainerMeta, ContainerParts, CpuLoss, CpuWindow, FutexWaiter, ProcessFacts, SymbolFile,
@@ -16,17 +16,17 @@ const A: Task = Task { pid: 100, tid: 100, comm: "alpha" };
 
 #[test]
 fn a_container_round_trips() {
-    let mut made = Made::default();
-    made.comm(0, A, false);
-    made.switch(At { ns: 10, cpu: 0 }, IDLE, 0, A, Chain::default());
-    made.switch(
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, A, false);
+    synthetic.switch(At { ns: 10, cpu: 0 }, IDLE, 0, A, Chain::default());
+    synthetic.switch(
         At { ns: 20, cpu: 0 },
         A,
         1,
         IDLE,
         Chain { kernel: &[0xffff_ffff_8100_0000], user: &[] },
     );
-    let file = made.file();
+    let file = synthetic.file();
     let mut named = read_bytes(&file).unwrap();
     let function = named.strings.intern("schedule");
     named.symbols.set(FrameId(0), &[Symbol { function, ..Symbol::default() }]);

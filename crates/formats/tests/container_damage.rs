@@ -1,10 +1,10 @@
-//! A container whose bytes are not those that were written says so, and is read as far as it goes.
+//! A damaged container is reported as such, and read as far as possible.
 
-mod made;
+mod synthetic;
 
-use made::{At, Chain, IDLE, Made, Task};
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read, Write};
+use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::{
     Error,
     container::{
@@ -18,16 +18,16 @@ const A: Task = Task { pid: 100, tid: 100, comm: "alpha" };
 const B: Task = Task { pid: 200, tid: 200, comm: "beta" };
 
 fn container() -> Vec<u8> {
-    let mut made = Made::default();
-    made.comm(0, A, false);
-    made.comm(0, B, false);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, A, false);
+    synthetic.comm(0, B, false);
     for n in 0..200 {
         let chain = Chain { kernel: &[0xffff_ffff_8100_0000], user: &[0x40_0010] };
-        made.switch(At { ns: 10 + n * 20, cpu: 0 }, A, 1, B, chain);
-        made.switch(At { ns: 20 + n * 20, cpu: 0 }, B, 1, IDLE, chain);
-        made.waking(At { ns: 25 + n * 20, cpu: 0 }, B, 0x10, A, chain);
+        synthetic.switch(At { ns: 10 + n * 20, cpu: 0 }, A, 1, B, chain);
+        synthetic.switch(At { ns: 20 + n * 20, cpu: 0 }, B, 1, IDLE, chain);
+        synthetic.waking(At { ns: 25 + n * 20, cpu: 0 }, B, 0x10, A, chain);
     }
-    let file = made.file();
+    let file = synthetic.file();
     let mut named = read_bytes(&file).unwrap();
     let function = named.strings.intern("schedule");
     named.symbols.set(FrameId(0), &[Symbol { function, ..Symbol::default() }]);
@@ -72,7 +72,7 @@ fn unpacked(file: &[u8], name: &str) -> Option<Vec<u8>> {
     zip.by_name(name).ok()?.read_to_end(&mut bytes).ok().map(|_| bytes)
 }
 
-/// Everything that a reader of the trace could tell apart.
+/// Everything in which two readings of the trace could differ.
 fn content(trace: &Trace) -> String {
     let symbols: Vec<_> = (0..trace.stacks.frames().len())
         .map(|frame| trace.frame_names(FrameId(frame as u32)))
@@ -90,9 +90,9 @@ fn content(trace: &Trace) -> String {
     )
 }
 
-/// What is wrong with reading `damaged`, if it is read in silence although something in it differs;
-/// `names` must then be in a warning.
-fn silence(damaged: &[u8], whole: &str, names: &str) -> Option<String> {
+/// What is wrong with reading `damaged`, if its content differs without a warning that contains
+/// `names`.
+fn without_warning(damaged: &[u8], whole: &str, names: &str) -> Option<String> {
     match read_bytes(damaged) {
         Err(_) => None,
         Ok(trace) => {
@@ -118,21 +118,24 @@ fn every_member_with_a_flipped_bit_is_named() {
     );
     let mut damaged = file.clone();
     for (name, range) in &members {
-        // Of the records every 7th byte: they are the most.
+        // Only every 7th byte of the records, which are the largest part.
         let step = if name == "perf.data" { 7 } else { 1 };
         for at in range.clone().step_by(step) {
             let bit = 1 << (at % 8);
             damaged[at] ^= bit;
             // The last bits of packed data are padding: without them the member is what it was.
             let same = || unpacked(&damaged, name) == unpacked(&file, name);
-            assert!(silence(&damaged, &whole, name).is_none_or(|_| same()), "byte {at} of {name}");
+            assert!(
+                without_warning(&damaged, &whole, name).is_none_or(|_| same()),
+                "byte {at} of {name}"
+            );
             damaged[at] ^= bit;
         }
     }
 }
 
 #[test]
-fn no_flipped_bit_changes_a_trace_in_silence() {
+fn no_flipped_bit_changes_a_trace_without_a_warning() {
     let file = container();
     let whole = content(&read_bytes(&file).unwrap());
     let perf_data = members(&file)["perf.data"].clone();
@@ -142,7 +145,7 @@ fn no_flipped_bit_changes_a_trace_in_silence() {
         for bit in 0..8 {
             damaged[at] ^= 1 << bit;
             assert_eq!(
-                silence(&damaged, &whole, ""),
+                without_warning(&damaged, &whole, ""),
                 None,
                 "bit {bit} of byte {at} of {}",
                 file.len()
@@ -271,7 +274,7 @@ fn repacked(file: &[u8], member: &str, content: &[u8]) -> Vec<u8> {
 fn regression_a_member_that_was_packed_to_fill_memory_is_cut() {
     let file = container();
     let switches = read_bytes(&file).unwrap().switches.len();
-    // Blanks are JSON, too: without a limit all of them are read, and then say nothing.
+    // Blanks are JSON, too: without a limit, all of them would be read for nothing.
     let trace = read_bytes(&repacked(&file, "symbols.json", &vec![b' '; 80 << 20])).unwrap();
     assert_eq!(trace.switches.len(), switches);
     assert!(

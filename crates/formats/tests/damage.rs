@@ -1,8 +1,8 @@
-//! No input makes the readers panic, hang or take memory without bound.
+//! No input makes the readers panic, hang or use unbounded memory.
 
-mod made;
+mod synthetic;
 
-use made::{At, Chain, IDLE, Made, Task};
+use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::{
     Error,
     container::{ContainerMeta, ContainerParts, SymbolFile, write_container},
@@ -13,24 +13,24 @@ use unhitch_formats::{
 const A: Task = Task { pid: 100, tid: 100, comm: "alpha" };
 const B: Task = Task { pid: 100, tid: 101, comm: "beta" };
 
-/// A file with a bit of everything.
+/// A file with some records of every kind.
 fn small() -> Vec<u8> {
-    let mut made = Made::default();
-    made.comm(0, A, false);
-    made.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, A, false);
+    synthetic.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
     let chain =
         Chain { kernel: &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_0010], user: &[0x40_0010, 0x77] };
     for n in 0..6 {
         let at = At { ns: 10 + n * 10, cpu: n as u32 % 2 };
-        made.fork(at.ns, A, B);
-        made.switch(at, A, 1, B, chain);
-        made.waking(at, B, 0x10, A, chain);
-        made.clock(at, B, chain);
-        made.contention(at, B, n % 2 == 0, 0x1000, 32);
-        made.lost(at, 3);
-        made.exit(at.ns + 5, B);
+        synthetic.fork(at.ns, A, B);
+        synthetic.switch(at, A, 1, B, chain);
+        synthetic.waking(at, B, 0x10, A, chain);
+        synthetic.clock(at, B, chain);
+        synthetic.contention(at, B, n % 2 == 0, 0x1000, 32);
+        synthetic.lost(at, 3);
+        synthetic.exit(at.ns + 5, B);
     }
-    made.file()
+    synthetic.file()
 }
 
 fn small_container() -> Vec<u8> {
@@ -50,7 +50,7 @@ fn small_container() -> Vec<u8> {
     std::fs::read(&path).unwrap()
 }
 
-/// Numbers that are the same in every run.
+/// Random numbers, the same in every run.
 struct Random(u64);
 
 impl Random {
@@ -107,7 +107,7 @@ fn a_truncated_file_is_read_as_far_as_it_goes() {
     let data_len = u64::from_le_bytes(whole[48..56].try_into().unwrap()) as usize;
     let trace = read_bytes(&whole[..data_at + data_len / 2]).unwrap();
     assert!(trace.warnings.lines().any(|line| line.contains("cut off")), "{:?}", trace.warnings);
-    // Without the descriptions behind the data no tracepoint can be read, but they are counted.
+    // Without the descriptions behind the data, no tracepoint can be read; they are only counted.
     assert!(
         trace.by_kind.keys().any(|name| name.starts_with("tracepoint:")),
         "{:?}",
@@ -129,7 +129,7 @@ fn files_that_are_none_are_named() {
         read_bytes(b"GIF89a..........").unwrap_err(),
         Error::Unknown { offset: 0, .. }
     ));
-    // What is there is not repeated: it may be a file that was named to learn what is in it.
+    // The error must not repeat the content: somebody may name a file to learn what is in it.
     assert!(!message(b"GIF89a..........").contains("GIF89a"));
     assert!(message(b"2ELIFREP........").contains("big-endian"));
     assert!(message(b"PERFFILE........").contains("version 1"));
@@ -137,12 +137,12 @@ fn files_that_are_none_are_named() {
     assert!(read_bytes(b"PK\x03\x04").is_err());
 }
 
-/// A file of which the records are these bytes.
+/// A file with these bytes as its records.
 fn with_records(records: &[u8]) -> Vec<u8> {
-    let mut made = Made::default();
-    made.switch(At { ns: 1, cpu: 0 }, IDLE, 0, A, Chain::default());
-    made.records.extend_from_slice(records);
-    made.file()
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.switch(At { ns: 1, cpu: 0 }, IDLE, 0, A, Chain::default());
+    synthetic.records.extend_from_slice(records);
+    synthetic.file()
 }
 
 fn raw_record(kind: u32, size: u16, body: &[u8]) -> Vec<u8> {

@@ -1,5 +1,5 @@
-//! Real Windows traces, where `UNHITCH_CORPUS` names a folder with an `etl` folder in it; skipped
-//! without.
+//! Real Windows traces, if `UNHITCH_CORPUS` names a folder that contains a folder `etl`; otherwise
+//! skipped.
 
 mod etl_support;
 
@@ -15,7 +15,7 @@ const TOTALS: [(&str, u64, u64); 8] = [
     ("SelfDescribingSingleEvent.etl", 3, 22),
     ("gcevents.etl.zip", 5, 71),
     ("primitive-types.etl.zip", 2, 7),
-    // Windows 7, whose buffers have their length in Offset alone.
+    // Windows 7, whose buffers have their length in Offset only.
     ("HTTP_Server.etl", 36, 2042),
     ("process_data_32_v1.etl", 2, 3),
 ];
@@ -65,7 +65,7 @@ fn of_hook(trace: &Trace, hook: u16) -> Vec<(u64, &[u8])> {
         .collect()
 }
 
-/// A part of a stack as the file tells it by key: the event's ticks, its thread, the side, the
+/// A part of a stack as the file has it by key: the event's ticks, its thread, the side, the
 /// addresses.
 type Part<'a> = (i64, u32, bool, &'a [u8]);
 
@@ -279,7 +279,7 @@ fn code_of_dot_net_has_names() {
     assert!(trace.name(module.path).ends_with(".dll"), "{}", trace.name(module.path));
 }
 
-/// TraceEvent says the same of these: the process in the payload, and no thread.
+/// TraceEvent agrees on these: the process in the payload, and no thread.
 #[test]
 fn events_of_the_network_are_those_of_a_process() {
     let Some(path) = corpus("net.4.5.2.x64.etl.zip") else { return };

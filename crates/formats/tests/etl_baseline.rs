@@ -1,4 +1,4 @@
-//! What we read of three real traces against what TraceEvent prints of them.
+//! Compares our reading of three real traces with the output of TraceEvent.
 
 mod etl_support;
 
@@ -71,7 +71,7 @@ fn recorded_len(trace: &Trace, event: usize) -> usize {
     len
 }
 
-/// Whether our field says the same, what it says if there is one, and its number.
+/// Whether our field agrees, its text if there is one, and its number.
 fn ours(
     trace: &Trace,
     event: usize,

@@ -1,13 +1,13 @@
-//! Damaged and malicious Windows traces: no panic, bounded memory, a warning that says where.
+//! Damaged and malicious Windows traces: no panic, bounded memory, a warning that names the place.
 //!
 //! The stated limit (docs/windows.md): reading takes up to 96 times what the file takes on disk,
-//! and 128 MiB. The peak is measured with an allocator that counts; other tests of this binary
-//! would disturb it, so that there is one.
+//! and 128 MiB. A counting allocator measures the peak. Another test in this binary would disturb
+//! it, so there is only one.
 
 mod etl_support;
 
 use etl_support::content;
-use etl_support::made::{
+use etl_support::synthetic::{
     Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, map_info, perf_info,
     process, raw_buffer, ready, repeated, sample, stack, switch, thread, varying,
 };
@@ -24,7 +24,7 @@ static PEAK: AtomicUsize = AtomicUsize::new(0);
 static ALLOCATOR: Counting = Counting;
 
 #[allow(unsafe_code, reason = "an allocator that counts")]
-// SAFETY: everything is passed on to the system's allocator as it came.
+// SAFETY: everything is passed unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let now = NOW.fetch_add(layout.size(), Relaxed) + layout.size();
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Reads, and checks what it took.
+/// Reads, and checks the memory that it used.
 fn read(bytes: &[u8]) -> Result<unhitch_model::Trace, unhitch_formats::Error> {
     let before = NOW.load(Relaxed);
     PEAK.store(before, Relaxed);
@@ -51,9 +51,9 @@ fn read(bytes: &[u8]) -> Result<unhitch_model::Trace, unhitch_formats::Error> {
 }
 
 /// SplitMix64: the same numbers on every machine.
-struct Dice(u64);
+struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     fn below(&mut self, n: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -63,7 +63,7 @@ impl Dice {
     }
 }
 
-fn made() -> Vec<u8> {
+fn synthetic() -> Vec<u8> {
     let events = (0..200_i64).flat_map(|n| {
         let ticks = ZERO + n * 100;
         let tids = if n % 2 == 0 { (11, 12) } else { (12, 11) };
@@ -85,7 +85,7 @@ fn truncated(bytes: &[u8], step: usize) {
             Err(error) => assert!(!error.to_string().is_empty()),
             Ok(trace) => {
                 let offset = trace.warnings.lines().collect::<Vec<_>>().join("\n");
-                // At the very end of a buffer nothing is missing but buffers.
+                // Truncated exactly at the end of a buffer, only whole buffers are missing.
                 assert!(
                     offset.contains("offset") || offset.contains("buffers; "),
                     "{len}: {offset:?}"
@@ -95,11 +95,12 @@ fn truncated(bytes: &[u8], step: usize) {
     }
 }
 
-fn flipped(bytes: &[u8], times: usize, dice: &mut Dice) {
+fn flipped(bytes: &[u8], times: usize, random: &mut SplitMix64) {
     let mut copy = bytes.to_vec();
     for _ in 0..times {
-        let bits: Vec<(usize, u8)> =
-            (0..1 + dice.below(3)).map(|_| (dice.below(copy.len()), 1 << dice.below(8))).collect();
+        let bits: Vec<(usize, u8)> = (0..1 + random.below(3))
+            .map(|_| (random.below(copy.len()), 1 << random.below(8)))
+            .collect();
         bits.iter().for_each(|(at, bit)| copy[*at] ^= bit);
         let _ = read(&copy);
         bits.iter().rev().for_each(|(at, bit)| copy[*at] ^= bit);
@@ -107,12 +108,12 @@ fn flipped(bytes: &[u8], times: usize, dice: &mut Dice) {
     assert_eq!(copy, bytes);
 }
 
-/// The first buffers of a file, up to so many bytes.
-fn beginning(bytes: &[u8], most: usize) -> &[u8] {
+/// The first buffers of a file, at most `max_bytes`.
+fn beginning(bytes: &[u8], max_bytes: usize) -> &[u8] {
     let mut end = 0;
     while let Some(size) = bytes.get(end..end + 4) {
         let next = end + u32::from_le_bytes(size.try_into().unwrap()) as usize;
-        if next > most {
+        if next > max_bytes {
             break;
         }
         end = next;
@@ -141,23 +142,26 @@ fn bombs() {
             bytes.extend(raw_buffer(0, &repeated(unit), (2 << 20) + 0x48, 0x61, 0));
         }
         let trace = read(&bytes).unwrap();
-        let said = trace.warnings.lines().collect::<Vec<_>>().join("\n");
-        assert!(said.contains("39 buffers were left out"), "{said}");
+        let warnings = trace.warnings.lines().collect::<Vec<_>>().join("\n");
+        assert!(warnings.contains("39 buffers were left out"), "{warnings}");
     }
     let mut bytes = file(8, &[], Pack::Plain);
     let at = bytes.len();
     bytes.extend(raw_buffer(0, &repeated(&event), u32::MAX as usize, 0x61, 0));
-    let said = read(&bytes).unwrap().warnings.lines().collect::<Vec<_>>().join("\n");
-    assert!(said.contains(&format!("the buffer at offset {at} claims to unpack to")), "{said}");
+    let warnings = read(&bytes).unwrap().warnings.lines().collect::<Vec<_>>().join("\n");
+    assert!(
+        warnings.contains(&format!("the buffer at offset {at} claims to unpack to")),
+        "{warnings}"
+    );
 }
 
-/// Events that become more than they are, each different from the others.
+/// Events that expand when they are read, each different from the others.
 fn swollen() {
     const GUID: [u8; 16] = [7; 16];
     let described = classic(METADATA, 32, &event_info(GUID, 3, 300));
     let named = classic(METADATA, 33, &map_info(GUID, 900));
     let described_len = described.len();
-    let mut said = String::new();
+    let mut warnings = String::new();
     // Methods of .NET, each somewhere else, or another one at the address of a sample.
     let runtime = [
         0x23, 0x0d, 0x3c, 0xe1, 0xbc, 0xcc, 0x12, 0x4e, 0x93, 0x1b, 0xd9, 0xcc, 0x2e, 0xee, 0x27,
@@ -211,12 +215,12 @@ fn swollen() {
         (of_it, 0x18),
     ] {
         let trace = read(&bomb(&unit, varied)).unwrap();
-        trace.warnings.lines().for_each(|line| said.push_str(&line));
+        trace.warnings.lines().for_each(|line| warnings.push_str(&line));
     }
     // Many descriptions of many fields, and many kinds.
     let times = ["have more fields than can be kept", "are of kinds beyond the first 16,384"]
-        .map(|words| said.matches(words).count());
-    assert_eq!(times, [3, 2], "{said}");
+        .map(|words| warnings.matches(words).count());
+    assert_eq!(times, [3, 2], "{warnings}");
 }
 
 /// Manifests of .NET's EventSource in which many short elements share one long text.
@@ -257,9 +261,9 @@ fn zip_bombs() {
     let good = file(8, &[Buffer { cpu: 0, events: switch(ZERO, 1, 2, 5) }], Pack::Plain);
     let bytes = zip("hang.etl", &[&good[..], &vec![0; 100 << 20]].concat());
     let trace = read(&bytes).unwrap();
-    let said = trace.warnings.lines().collect::<Vec<_>>().join("\n");
+    let warnings = trace.warnings.lines().collect::<Vec<_>>().join("\n");
     let long = "hang.etl in the zip was read up to byte 33554432: it unpacks to more than a zip";
-    assert!(said.contains(long), "{said}");
+    assert!(warnings.contains(long), "{warnings}");
     assert_eq!(trace.switches.len(), 1);
     // Packed twice.
     let mut bytes = good;
@@ -267,10 +271,10 @@ fn zip_bombs() {
         bytes.extend(raw_buffer(0, &repeated(&ready(ZERO, 1, false)), (1 << 20) + 0x48, 0x61, 0));
     }
     let trace = read(&zip("hang.etl", &bytes)).unwrap();
-    let said = trace.warnings.lines().collect::<Vec<_>>().join("\n");
+    let warnings = trace.warnings.lines().collect::<Vec<_>>().join("\n");
     assert!(
-        said.contains("buffers were left out: unpacked, the events would be more than 16 times as long as the files on disk"),
-        "{said}"
+        warnings.contains("buffers were left out: unpacked, the events would be more than 16 times as long as the files on disk"),
+        "{warnings}"
     );
 }
 
@@ -283,8 +287,8 @@ fn absurd_sizes() {
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
             let result = read(&bytes);
             if at == first_len {
-                let said = result.unwrap().warnings.lines().collect::<Vec<_>>().join("\n");
-                assert!(said.contains(&format!("offset {first_len}")), "{said}");
+                let warnings = result.unwrap().warnings.lines().collect::<Vec<_>>().join("\n");
+                assert!(warnings.contains(&format!("offset {first_len}")), "{warnings}");
             }
         }
     }
@@ -292,25 +296,25 @@ fn absurd_sizes() {
 
 #[test]
 fn hostile_files() {
-    let mut dice = Dice(1);
+    let mut random = SplitMix64(1);
     bombs();
     swollen();
     manifests();
     zip_bombs();
     absurd_sizes();
-    let made = made();
-    truncated(&made, 64);
-    flipped(&made, 3_000, &mut dice);
+    let synthetic = synthetic();
+    truncated(&synthetic, 64);
+    flipped(&synthetic, 3_000, &mut random);
     for (name, flips) in
         [("SelfDescribingSingleEvent.etl", 10_000), ("primitive-types.etl.zip", 6_500)]
     {
         let Some(bytes) = content(name) else { return };
         truncated(&bytes, 64);
-        flipped(&bytes, flips, &mut dice);
+        flipped(&bytes, flips, &mut random);
     }
     for name in ["ShutdownPerfDiagLogger.etl", "net.4.5.2.x64.etl.zip", "vs-gconly.etl"] {
         let bytes = content(name).unwrap();
         truncated(&bytes, bytes.len() / 30 / 64 * 64);
-        flipped(beginning(&bytes, 300_000), 170, &mut dice);
+        flipped(beginning(&bytes, 300_000), 170, &mut random);
     }
 }

@@ -1,4 +1,4 @@
-//! Against the real `perf` of this machine. Each test says so when it cannot run.
+//! Compares with the real `perf` of this machine. A test that cannot run reports that.
 
 use std::{
     path::{Path, PathBuf},
@@ -12,7 +12,7 @@ use unhitch_formats::{
 };
 use unhitch_model::Trace;
 
-mod made;
+mod synthetic;
 
 const EVENTS: [&str; 8] =
     ["-g", "-a", "-e", "sched:sched_switch", "-e", "sched:sched_waking", "-e", "cpu-clock"];
@@ -117,12 +117,12 @@ fn live_every_kernel_frame_is_as_perf_script_prints_it() {
         })
         .collect();
     assert_eq!(trace.switches.len(), expected.len());
-    // perf prints nothing at all where it fails to resolve one of the user frames.
+    // perf prints nothing at all if it fails to resolve one of the user frames.
     let printed =
         trace.switches.stack.iter().zip(&expected).filter(|(_, expected)| !expected.is_empty());
     for (stack, expected) in printed {
         let frames = trace.stacks.frames_of(*stack);
-        // What is in no executable mapping is no frame: there we stop, perf goes on.
+        // An address in no executable mapping is no frame: we stop there, perf continues.
         match frames.last().is_some_and(|last| trace.frame_names(*last) == [unhitch_model::CUT]) {
             true => assert!(frames.len() <= expected.len(), "{frames:?} {expected:x?}"),
             false => assert_eq!(frames.len(), expected.len()),
@@ -143,7 +143,7 @@ fn live_packed_and_piped_recordings() {
     let lines =
         perf_script(&path, "event").lines().filter(|line| line.contains("sched_switch:")).count();
     assert_eq!(trace.switches.len(), lines);
-    // A busy machine may lose events; nothing else may be amiss.
+    // A busy machine may lose events; nothing else may be wrong.
     assert!(trace.warnings.lines().all(|line| line.contains("were lost")), "{:?}", trace.warnings);
 
     let mut command = Command::new("perf");
@@ -151,7 +151,7 @@ fn live_packed_and_piped_recordings() {
         .args(["record", "-q", "-o", "-"])
         .args(EVENTS)
         .args(["--", "perf", "bench", "sched", "pipe", "-l", "2000"]);
-    // The benchmark talks into the same pipe, before perf does: what counts begins at the magic.
+    // The benchmark writes into the same pipe before perf does: the data begins at the magic.
     let output = command.stdin(Stdio::null()).output().unwrap().stdout;
     let start = output.windows(8).position(|window| window == b"PERFILE2").unwrap();
     let trace = read_bytes(&output[start..]).unwrap();
@@ -172,23 +172,24 @@ fn live_a_real_file_survives_damage() {
 
 #[test]
 fn live_perf_reads_what_is_written() {
-    use made::{At, Chain, IDLE, Made, Task};
+    use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("made.data");
+    let path = folder.path().join("synthetic.data");
     let task = Task { pid: 77, tid: 78, comm: "made-up" };
-    let mut made = Made::default();
-    made.comm(0, task, false);
-    made.map(0, 77, 0x40_0000, 0x1000, 0, "/bin/made-up");
-    made.switch(
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, task, false);
+    synthetic.map(0, 77, 0x40_0000, 0x1000, 0, "/bin/made-up");
+    synthetic.switch(
         At { ns: 1_000, cpu: 0 },
         task,
         2,
         IDLE,
         Chain { kernel: &[0xffff_ffff_8100_0000], user: &[0x40_0010] },
     );
-    made.waking(At { ns: 2_000, cpu: 1 }, IDLE, 0x10, task, Chain::default());
+    synthetic.waking(At { ns: 2_000, cpu: 1 }, IDLE, 0x10, task, Chain::default());
     let mut out = std::fs::File::create(&path).unwrap();
-    write(&mut out, &Made::events(), &Made::features(), &[&made.records]).unwrap();
+    write(&mut out, &SyntheticTrace::events(), &SyntheticTrace::features(), &[&synthetic.records])
+        .unwrap();
     if Command::new("perf").arg("--version").output().is_err() {
         println!("skipped: perf is not installed");
         return;

@@ -1,9 +1,9 @@
-//! What holds for every trace, however its records lie.
+//! Properties of every trace, whatever the order of its records.
 
-mod made;
+mod synthetic;
 
-use made::{At, Chain, Made, Task};
 use proptest::prelude::*;
+use synthetic::{At, Chain, SyntheticTrace, Task};
 use unhitch_formats::read_bytes;
 
 /// CPU, nanoseconds since the CPU's last event, the threads, one of a few stacks.
@@ -27,16 +27,16 @@ proptest! {
     #[test]
     fn nothing_is_lost_and_all_is_sorted(events in events(), order in any::<u64>()) {
         let mut clocks = [0; 4];
-        let mut made = Made::default();
+        let mut synthetic = SyntheticTrace::default();
         let mut expected = Vec::new();
         for (cpu, after, prev, next, stack) in &events {
             clocks[*cpu as usize] += after;
             let at = At { ns: clocks[*cpu as usize], cpu: *cpu };
             let kernel = [0xffff_ffff_8100_0000 + stack];
-            made.switch(at, task(*prev), order % 3, task(*next), Chain { kernel: &kernel[..(*stack as usize).min(1)], user: &[] });
+            synthetic.switch(at, task(*prev), order % 3, task(*next), Chain { kernel: &kernel[..(*stack as usize).min(1)], user: &[] });
             expected.push((at.ns, at.cpu as u16, *prev, *next, *stack));
         }
-        let file = made.file();
+        let file = synthetic.file();
         let trace = read_bytes(&file).unwrap();
         prop_assert!(trace.switches.time.is_sorted());
         let tid = |id| trace.threads.get(id).tid;

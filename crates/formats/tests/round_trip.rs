@@ -1,8 +1,8 @@
-//! What is written is read again, with the meaning it had.
+//! Written records are read back with the same meaning.
 
-mod made;
+mod synthetic;
 
-use made::{At, Chain, IDLE, Made, Task};
+use synthetic::{At, Chain, IDLE, SyntheticTrace, Task};
 use unhitch_formats::{perf_data::record, read_bytes};
 use unhitch_model::{
     ContentionKind, Format, ModuleKind, StackId, TaskState, ThreadId, Time, Trace, WakeFlags,
@@ -11,8 +11,8 @@ use unhitch_model::{
 const A: Task = Task { pid: 100, tid: 100, comm: "alpha" };
 const B: Task = Task { pid: 100, tid: 101, comm: "beta" };
 
-fn read(made: &Made) -> Trace {
-    let trace = read_bytes(&made.file()).unwrap();
+fn read(synthetic: &SyntheticTrace) -> Trace {
+    let trace = read_bytes(&synthetic.file()).unwrap();
     assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), Vec::<String>::new());
     trace
 }
@@ -30,8 +30,8 @@ fn frames(trace: &Trace, stack: StackId) -> Vec<String> {
     trace.stacks.frames_of(stack).iter().map(|id| frame(*id)).collect()
 }
 
-/// Frame pointers of code that was built without them lead anywhere: what lies in no executable
-/// mapping is no return address, and what comes after it neither.
+/// Code that was built without frame pointers makes them point anywhere: an address in no
+/// executable mapping is no return address, and neither is anything after it.
 #[test]
 fn regression_a_stack_is_cut_at_an_address_that_is_no_code() {
     let garbage: [&[u64]; 5] = [
@@ -43,12 +43,12 @@ fn regression_a_stack_is_cut_at_an_address_that_is_no_code() {
         &[0x10, 0x40_0020],
     ];
     for user in garbage {
-        let mut made = Made::default();
-        made.comm(0, A, false);
-        made.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
-        made.map_data(0, 100, 0x50_0000, 0x1000, "/bin/alpha");
-        made.switch(at(10, 0), A, 1, B, Chain { kernel: &[0xffff_ffff_8100_0000], user });
-        let trace = read(&made);
+        let mut synthetic = SyntheticTrace::default();
+        synthetic.comm(0, A, false);
+        synthetic.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
+        synthetic.map_data(0, 100, 0x50_0000, 0x1000, "/bin/alpha");
+        synthetic.switch(at(10, 0), A, 1, B, Chain { kernel: &[0xffff_ffff_8100_0000], user });
+        let trace = read(&synthetic);
         let printed = trace.stack_names(trace.switches.stack[0]);
         let expected: &[&str] = match user.len() {
             2 => &["(cut)", "[kernel]+0xffffffff81000000"],
@@ -56,52 +56,52 @@ fn regression_a_stack_is_cut_at_an_address_that_is_no_code() {
         };
         assert_eq!(printed, expected, "{user:x?}");
     }
-    // Of this process no code is known: nothing can be said of its addresses.
-    let mut made = Made::default();
-    made.comm(0, A, false);
-    made.switch(at(10, 0), A, 1, B, Chain { kernel: &[], user: &[0x40_0010, 0x77] });
-    let trace = read(&made);
+    // No code of this process is known, so its addresses remain unknown.
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, A, false);
+    synthetic.switch(at(10, 0), A, 1, B, Chain { kernel: &[], user: &[0x40_0010, 0x77] });
+    let trace = read(&synthetic);
     assert_eq!(trace.stack_names(trace.switches.stack[0]), ["[anon]+0x76", "[anon]+0x400010"]);
 }
 
-/// What was code at one time may be none at another.
+/// An address may be code at one time and not at another.
 #[test]
 fn stacks_are_cut_by_what_was_mapped_at_their_time() {
-    let mut made = Made::default();
-    made.comm(0, A, false);
-    made.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, A, false);
+    synthetic.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
     let user = [0x40_0010, 0x50_0010, 0x40_0020];
-    made.switch(at(10, 0), A, 1, IDLE, Chain { kernel: &[], user: &user });
-    made.comm(50, A, true);
-    made.map(51, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
-    made.map(52, 100, 0x50_0000, 0x1000, 0, "/lib/beta");
-    made.switch(at(60, 0), A, 1, IDLE, Chain { kernel: &[], user: &user });
-    let trace = read(&made);
+    synthetic.switch(at(10, 0), A, 1, IDLE, Chain { kernel: &[], user: &user });
+    synthetic.comm(50, A, true);
+    synthetic.map(51, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
+    synthetic.map(52, 100, 0x50_0000, 0x1000, 0, "/lib/beta");
+    synthetic.switch(at(60, 0), A, 1, IDLE, Chain { kernel: &[], user: &user });
+    let trace = read(&synthetic);
     let names = |switch: usize| trace.stack_names(trace.switches.stack[switch]);
-    // The first program's own mappings are known: the second one's say nothing about it.
+    // The first program's own mappings are known: the second one's do not affect it.
     assert_eq!(names(1), ["alpha+0x201f", "beta+0xf", "alpha+0x2010"]);
     assert_eq!(names(0).last().map(String::as_str), Some("alpha+0x2010"));
 }
 
 #[test]
 fn events_of_all_kinds() {
-    let mut made = Made::default();
-    made.comm(0, A, false);
-    made.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
-    made.map(0, 100, 0x7000, 0x1000, 0, "//anon");
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.comm(0, A, false);
+    synthetic.map(0, 100, 0x40_0000, 0x1000, 0x2000, "/bin/alpha");
+    synthetic.map(0, 100, 0x7000, 0x1000, 0, "//anon");
     let chain = Chain {
         kernel: &[0xffff_ffff_8100_0000, 0xffff_ffff_8100_0010],
         user: &[0x40_0010, 0x7077],
     };
     // The second CPU's records come first in the file.
-    made.waking(at(40, 1), IDLE, 0x18, A, Chain::default());
-    made.switch(at(10, 0), IDLE, 0, A, Chain::default());
-    made.clock(at(20, 0), A, chain);
-    made.contention(at(25, 0), A, true, 0xffff_8880_0000_1000, 32);
-    made.switch(at(30, 0), A, 2, B, chain);
-    made.contention(at(32, 0), B, false, 0xffff_8880_0000_1000, 0);
-    made.wakeup_new(at(35, 0), B, Task { pid: 0, tid: 102, comm: "beta" });
-    let trace = read(&made);
+    synthetic.waking(at(40, 1), IDLE, 0x18, A, Chain::default());
+    synthetic.switch(at(10, 0), IDLE, 0, A, Chain::default());
+    synthetic.clock(at(20, 0), A, chain);
+    synthetic.contention(at(25, 0), A, true, 0xffff_8880_0000_1000, 32);
+    synthetic.switch(at(30, 0), A, 2, B, chain);
+    synthetic.contention(at(32, 0), B, false, 0xffff_8880_0000_1000, 0);
+    synthetic.wakeup_new(at(35, 0), B, Task { pid: 0, tid: 102, comm: "beta" });
+    let trace = read(&synthetic);
 
     let (alpha, beta) =
         (trace.threads.at(100, Time::ZERO).unwrap(), trace.threads.at(101, Time::ZERO).unwrap());
@@ -161,20 +161,20 @@ fn events_of_all_kinds() {
 
 #[test]
 fn a_reused_thread_id_is_another_thread() {
-    let mut made = Made::default();
+    let mut synthetic = SyntheticTrace::default();
     let other = Task { comm: "other", ..A };
-    made.comm(0, A, false);
-    made.switch(at(10, 0), IDLE, 0, A, Chain::default());
-    made.exit(20, A);
-    made.switch(at(21, 0), A, 0x20, IDLE, Chain::default());
-    made.fork(30, B, other);
-    made.wakeup_new(at(31, 0), B, other);
-    made.comm(32, other, true);
-    made.switch(at(40, 0), IDLE, 0, other, Chain::default());
+    synthetic.comm(0, A, false);
+    synthetic.switch(at(10, 0), IDLE, 0, A, Chain::default());
+    synthetic.exit(20, A);
+    synthetic.switch(at(21, 0), A, 0x20, IDLE, Chain::default());
+    synthetic.fork(30, B, other);
+    synthetic.wakeup_new(at(31, 0), B, other);
+    synthetic.comm(32, other, true);
+    synthetic.switch(at(40, 0), IDLE, 0, other, Chain::default());
     // A second FORK whose EXIT was lost.
-    made.fork(50, B, A);
-    made.switch(at(60, 0), IDLE, 0, A, Chain::default());
-    let trace = read(&made);
+    synthetic.fork(50, B, A);
+    synthetic.switch(at(60, 0), IDLE, 0, A, Chain::default());
+    let trace = read(&synthetic);
     let ids = trace.threads.incarnations(100);
     assert_eq!(ids.len(), 3);
     assert_eq!(trace.switches.next[0], ids[0]);
@@ -191,28 +191,28 @@ fn a_reused_thread_id_is_another_thread() {
 
 #[test]
 fn a_birth_without_a_record_is_seen_by_its_first_wake_up() {
-    let mut made = Made::default();
-    made.switch(at(10, 0), IDLE, 0, B, Chain::default());
-    made.switch(at(20, 0), B, 0x10, IDLE, Chain::default());
-    made.wakeup_new(at(30, 0), A, B);
-    made.switch(at(40, 0), IDLE, 0, B, Chain::default());
-    made.switch(at(50, 0), B, 1, IDLE, Chain::default());
-    let trace = read(&made);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.switch(at(10, 0), IDLE, 0, B, Chain::default());
+    synthetic.switch(at(20, 0), B, 0x10, IDLE, Chain::default());
+    synthetic.wakeup_new(at(30, 0), A, B);
+    synthetic.switch(at(40, 0), IDLE, 0, B, Chain::default());
+    synthetic.switch(at(50, 0), B, 1, IDLE, Chain::default());
+    let trace = read(&synthetic);
     let ids = trace.threads.incarnations(B.tid);
     assert_eq!(ids.len(), 2);
     assert_eq!(trace.threads.get(ids[0]).end, Some(Time::from_nanos(20)));
     assert_eq!(trace.threads.get(ids[1]).start, Some(Time::from_nanos(30)));
-    // The sample of its own switch-out says which process it is of.
+    // The sample of its own switch-out names its process.
     assert_eq!(trace.threads.process_of(ids[1]).pid, B.pid);
     assert_eq!(trace.thread_name(ids[1], Time::from_nanos(45)), "beta");
 }
 
 #[test]
 fn the_idle_thread_is_one() {
-    let mut made = Made::default();
-    made.switch(at(10, 0), IDLE, 0, A, Chain::default());
-    made.switch(at(11, 1), Task { comm: "swapper/1", ..IDLE }, 0, B, Chain::default());
-    let trace = read(&made);
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.switch(at(10, 0), IDLE, 0, A, Chain::default());
+    synthetic.switch(at(11, 1), Task { comm: "swapper/1", ..IDLE }, 0, B, Chain::default());
+    let trace = read(&synthetic);
     assert_eq!(trace.switches.prev, [ThreadId::IDLE; 2]);
     assert_eq!(trace.thread_name(ThreadId::IDLE, Time::ZERO), "idle");
     assert_eq!(trace.threads.len(), 3);
@@ -220,50 +220,50 @@ fn the_idle_thread_is_one() {
 
 #[test]
 fn an_exiting_thread_without_id_is_found_by_the_switches() {
-    let mut made = Made::default();
+    let mut synthetic = SyntheticTrace::default();
     let gone = Task { pid: u32::MAX, tid: u32::MAX, comm: "" };
-    made.switch(at(10, 0), IDLE, 0, A, Chain::default());
-    made.clock(at(20, 0), gone, Chain { kernel: &[0xffff_ffff_8100_0000], user: &[] });
-    let trace = read(&made);
+    synthetic.switch(at(10, 0), IDLE, 0, A, Chain::default());
+    synthetic.clock(at(20, 0), gone, Chain { kernel: &[0xffff_ffff_8100_0000], user: &[] });
+    let trace = read(&synthetic);
     assert_eq!(trace.samples.thread, trace.switches.next);
     assert!(trace.threads.incarnations(u32::MAX).is_empty());
 }
 
 #[test]
 fn addresses_mean_what_was_mapped_at_the_time() {
-    let mut made = Made::default();
+    let mut synthetic = SyntheticTrace::default();
     let child = Task { pid: 200, tid: 200, comm: "child" };
     let user = Chain { kernel: &[], user: &[0x40_0100] };
-    made.map(0, 100, 0x40_0000, 0x1000, 0, "/bin/alpha");
-    made.fork(10, A, child);
-    made.switch(at(20, 0), child, 1, IDLE, user);
-    made.comm(30, child, true);
-    made.map(31, 200, 0x40_0000, 0x1000, 0, "/bin/child");
-    made.switch(at(40, 0), child, 1, IDLE, user);
+    synthetic.map(0, 100, 0x40_0000, 0x1000, 0, "/bin/alpha");
+    synthetic.fork(10, A, child);
+    synthetic.switch(at(20, 0), child, 1, IDLE, user);
+    synthetic.comm(30, child, true);
+    synthetic.map(31, 200, 0x40_0000, 0x1000, 0, "/bin/child");
+    synthetic.switch(at(40, 0), child, 1, IDLE, user);
     // A library takes the place of the program.
-    made.map(50, 200, 0x40_0000, 0x1000, 0x5000, "/lib/late.so");
-    made.switch(at(60, 0), child, 1, IDLE, user);
-    made.switch(at(70, 0), A, 1, IDLE, user);
-    let trace = read(&made);
+    synthetic.map(50, 200, 0x40_0000, 0x1000, 0x5000, "/lib/late.so");
+    synthetic.switch(at(60, 0), child, 1, IDLE, user);
+    synthetic.switch(at(70, 0), A, 1, IDLE, user);
+    let trace = read(&synthetic);
     let seen: Vec<String> =
         trace.switches.stack.iter().map(|stack| frames(&trace, *stack).concat()).collect();
     assert_eq!(
         seen,
         ["/bin/alpha+0x100", "/bin/child+0x100", "/lib/late.so+0x5100", "/bin/alpha+0x100"]
     );
-    // The same place in the same file is the same, whoever maps it.
+    // The same place in the same file is the same, whichever process maps it.
     assert_eq!(trace.switches.stack[0], trace.switches.stack[3]);
 }
 
 #[test]
 fn losses_have_their_window() {
-    let mut made = Made::default();
-    made.switch(at(10, 0), IDLE, 0, A, Chain::default());
-    made.switch(at(30, 1), IDLE, 0, B, Chain::default());
-    made.lost(at(50, 0), 12);
-    made.switch(at(60, 0), A, 1, IDLE, Chain::default());
-    made.lost(at(90, 0), 30);
-    let trace = read_bytes(&made.file()).unwrap();
+    let mut synthetic = SyntheticTrace::default();
+    synthetic.switch(at(10, 0), IDLE, 0, A, Chain::default());
+    synthetic.switch(at(30, 1), IDLE, 0, B, Chain::default());
+    synthetic.lost(at(50, 0), 12);
+    synthetic.switch(at(60, 0), A, 1, IDLE, Chain::default());
+    synthetic.lost(at(90, 0), 30);
+    let trace = read_bytes(&synthetic.file()).unwrap();
     let losses: Vec<_> = trace
         .losses
         .iter()
@@ -276,7 +276,7 @@ fn losses_have_their_window() {
 #[test]
 fn packed_records_are_unpacked() {
     use ruzstd::encoding::{CompressionLevel, compress_to_vec};
-    let mut plain = Made::default();
+    let mut plain = SyntheticTrace::default();
     for n in 0..5_000 {
         plain.switch(
             at(10 + n, 0),
@@ -290,7 +290,7 @@ fn packed_records_are_unpacked() {
     let stream = compress_to_vec(&plain.records[..], CompressionLevel::Fastest);
     // In pieces of any length, some in the padded form.
     for (kind, pad) in [(record::kind::COMPRESSED, 0), (record::kind::COMPRESSED2, 3)] {
-        let mut made = Made::default();
+        let mut synthetic = SyntheticTrace::default();
         for piece in stream.chunks(1_001) {
             let mut body = Vec::new();
             if kind == record::kind::COMPRESSED2 {
@@ -298,22 +298,22 @@ fn packed_records_are_unpacked() {
             }
             body.extend_from_slice(piece);
             body.resize(body.len() + pad, 0);
-            made.records.extend_from_slice(&kind.to_le_bytes());
-            made.records.extend_from_slice(&[0; 2]);
-            made.records.extend_from_slice(&(body.len() as u16 + 8).to_le_bytes());
-            made.records.extend_from_slice(&body);
+            synthetic.records.extend_from_slice(&kind.to_le_bytes());
+            synthetic.records.extend_from_slice(&[0; 2]);
+            synthetic.records.extend_from_slice(&(body.len() as u16 + 8).to_le_bytes());
+            synthetic.records.extend_from_slice(&body);
         }
-        let trace = read(&made);
+        let trace = read(&synthetic);
         assert_eq!(trace.switches.time, expected.switches.time);
         assert_eq!(trace.switches.stack, expected.switches.stack);
 
         // What comes before the damage is read.
-        let whole = made.records.len();
-        made.records[whole - 600] ^= 0xff;
-        let damaged = read_bytes(&made.file()).unwrap();
+        let whole = synthetic.records.len();
+        synthetic.records[whole - 600] ^= 0xff;
+        let damaged = read_bytes(&synthetic.file()).unwrap();
         assert!(damaged.switches.len() <= expected.switches.len());
-        made.records.truncate(whole / 2);
-        let cut = read_bytes(&made.file()).unwrap();
+        synthetic.records.truncate(whole / 2);
+        let cut = read_bytes(&synthetic.file()).unwrap();
         assert!(!cut.warnings.is_empty());
     }
 }

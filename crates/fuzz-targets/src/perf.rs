@@ -1,6 +1,6 @@
 //! Wraps records into a small `perf.data`, as a file or as perf writes it into a pipe.
 //!
-//! *Why whole files are not enough*: most of a file consists of tables that say where the rest is.
+//! *Why whole files are not enough*: most of a file consists of tables of offsets to the rest.
 //! Here the tables are always right, and every mutation changes a record.
 
 use unhitch_formats::perf_data::{

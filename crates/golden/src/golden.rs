@@ -1,4 +1,4 @@
-//! [`Golden`]: a made-up trace, written like a Linux or a Windows recording.
+//! [`Golden`]: a synthetic trace, written like a Linux or a Windows recording.
 
 use crate::machine::{Event, Machine};
 use crate::perf_data::PRODUCER;
@@ -9,7 +9,7 @@ use unhitch_formats::{
     container::{ContainerMeta, ContainerParts, CpuWindow, SymbolFile, write_container},
 };
 
-/// A made-up trace and what an answer must say about it.
+/// A synthetic trace and what an answer must contain.
 ///
 /// The same events can be written like a Linux recording ([`Golden::write`]) or like a Windows one
 /// ([`Golden::write_etl`]).

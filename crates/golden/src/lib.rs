@@ -1,4 +1,4 @@
-//! Golden traces: three famous investigations as made-up recordings with exactly their figures.
+//! Golden traces: three famous investigations as synthetic recordings with exactly their figures.
 //!
 //! Unhitch must be able to explain the hangs in Bruce Dawson's posts of 2017–2019 on mostly idle
 //! Windows machines by itself. Their traces are not public, so this crate writes traces that show

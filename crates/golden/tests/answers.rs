@@ -15,9 +15,9 @@ use unhitch_analysis::wording::{Event, Reference, units};
 use unhitch_analysis::{Analysis, What, self_samples};
 use unhitch_analysis::{Query, Stall, StallKind};
 use unhitch_golden::{BuildFigures, Golden, LOOP_OFFSETS, MouseFigures, TypeFigures};
-use unhitch_model::Window;
+use unhitch_model::{Trace, Window};
 
-/// The worst stall, and what is said about it.
+/// The worst stall, and the text about it.
 fn answer(seen: &Seen) -> (Stall, String) {
     let analysis = seen.analysis();
     let stalls = unhitch_analysis::diagnose(&analysis, &Query::default());
@@ -40,8 +40,8 @@ fn answer(seen: &Seen) -> (Stall, String) {
     (stall, text)
 }
 
-/// The text says each of `words`.
-fn says(text: &str, words: &[String]) {
+/// Asserts that the text contains each of `words`.
+fn contains_all(text: &str, words: &[String]) {
     for word in words {
         assert!(text.contains(word.as_str()), "{word:?} is missing from\n{text}");
     }
@@ -68,7 +68,7 @@ fn check_type_an_email(golden: &Golden<TypeFigures>, seen: &Seen) -> String {
         (Pattern::LockStarvation, Evidence::Direct)
     );
     let (figures, wmi) = (&golden.figures, seen.image("WmiPrvSE"));
-    says(
+    contains_all(
         &text,
         &[
             format!(
@@ -123,7 +123,7 @@ fn check_type_an_email(golden: &Golden<TypeFigures>, seen: &Seen) -> String {
     .zip(percents)
     {
         let time = units::duration(ns);
-        says(&text, &[format!("{time:>12}  {part:>7}  {words}")]);
+        contains_all(&text, &[format!("{time:>12}  {part:>7}  {words}")]);
     }
     assert_eq!(figures.asleep_ns + figures.late_ns + figures.look_ns, figures.hang_ns);
     let input = format!("INPUT     {} keys pressed meanwhile.", figures.keys_meanwhile);
@@ -187,9 +187,8 @@ fn check_move_my_mouse(golden: &Golden<MouseFigures>, seen: &Seen) -> String {
     words.extend(seen.windows.then(|| {
         "did not look at its messages for 1.125 s (window class TaskManagerWindow)".to_owned()
     }));
-    says(&text, &words);
-    // Nobody is said to have held the lock for longer than from when it got it to when it let it
-    // go.
+    contains_all(&text, &words);
+    // Nobody held the lock for longer than from its acquire to its release.
     let (analysis, at) = (seen.analysis(), stall.explanation.window.end);
     let shares = unhitch_analysis::explain::partition(&analysis, &stall.explanation);
     let mut held_ns = 0;
@@ -331,7 +330,7 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
     let samples: u64 = figures.loop_samples.iter().sum();
     let hottest = figures.loop_samples.iter().max().copied().unwrap_or_default();
     let (first, second) = (figures.chain[0], figures.chain[1]);
-    says(
+    contains_all(
         &text,
         &[
             format!(
@@ -386,8 +385,12 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
         "the second comes through {} ns after the first",
         second.since(first)
     );
-    // Samples by instruction, in the order of the code.
-    let trace = &seen.trace;
+    samples_by_instruction(&seen.trace, samples);
+    text
+}
+
+/// Samples by instruction, in the order of the code.
+fn samples_by_instruction(trace: &Trace, samples: u64) {
     let hot = self_samples(trace, 0..trace.samples.len());
     let hot = hot
         .iter()
@@ -400,5 +403,4 @@ fn check_sixty_three_cores(golden: &Golden<BuildFigures>, seen: &Seen) -> String
         [4, 41, 0, 7_498, 2, 1, 1]
     );
     assert_eq!((by_offset.values().sum::<u64>(), hot.samples), (samples, samples));
-    text
 }

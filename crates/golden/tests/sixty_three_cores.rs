@@ -39,7 +39,7 @@ fn windows_tells_the_same_of_one_thread() {
     let golden = sixty_three_cores();
     let seen = Seen::on_windows(&golden);
     check(&golden, &seen);
-    // It tells the period in units of 100 ns.
+    // Windows records the period in units of 100 ns.
     assert!(seen.trace.meta.sample_period_ns.abs_diff(golden.figures.sample_period_ns) <= 50);
 }
 
@@ -55,13 +55,27 @@ fn check(golden: &Golden<BuildFigures>, seen: &Seen) {
         (trace.process_name(holder, start), trace.threads.process_of(holder).pid, figures.holder),
         ("System", 4, (4, 3_276))
     );
+    check_busy_cpus(figures, trace, hold);
+    check_chain(figures, seen, holder, hold);
+    check_loop(figures, seen, holder, hold);
 
-    // The curve: 64 CPUs, 2 or 3 after half a second, all again twelve milliseconds after the
-    // release.
+    // Processes end before and after, not in the fall.
+    let ends: Vec<Time> = trace.threads.iter().filter_map(|(_, thread)| thread.end).collect();
+    assert_eq!((ends.len() as u64, figures.ended_in_fall), (figures.ended, 0));
+    assert!(!ends.is_empty() && ends.iter().all(|end| !hold.contains(*end)));
+}
+
+/// The time from the release until the machine was busy again, inclusive.
+fn recovery(hold: Window) -> Window {
+    Window::new(hold.end, hold.end.plus(12_000_001))
+}
+
+/// 64 CPUs, 2 or 3 after half a second, all again twelve milliseconds after the release.
+fn check_busy_cpus(figures: &BuildFigures, trace: &Trace, hold: Window) {
     let curve = busy(trace);
     let at = |time: Time| curve[curve.partition_point(|(from, _)| *from <= time) - 1].1;
-    assert_eq!((trace.meta.cpus, at(start), figures.busy_before), (64, 64, 64));
-    let fall = start.plus(500_000_000);
+    assert_eq!((trace.meta.cpus, at(hold.start), figures.busy_before), (64, 64, 64));
+    let fall = hold.start.plus(500_000_000);
     let meanwhile: Vec<usize> = curve
         .iter()
         .filter(|(time, _)| (fall..hold.end).contains(time))
@@ -73,24 +87,23 @@ fn check(golden: &Golden<BuildFigures>, seen: &Seen) {
     assert!(curve.iter().filter(|(time, _)| *time >= recovered).all(|(_, busy)| *busy == 64));
     assert_eq!(at(recovered), 64);
     assert!(at(hold.end.plus(2_000_000)) < 32 && figures.recovery_ns < 12_000_000);
-    let recovery = Window::new(hold.end, recovered.plus(1));
-    assert_eq!((trace.switches.range(recovery).len(), figures.recovery_switches), (500, 500));
+    let switches = trace.switches.range(recovery(hold)).len();
+    assert_eq!((switches, figures.recovery_switches), (500, 500));
+}
 
-    // The chain: from the holder to the first, from it to the second, and so on.
+/// The chain: from the holder to the first, from it to the second, and so on.
+fn check_chain(figures: &BuildFigures, seen: &Seen, holder: ThreadId, hold: Window) {
+    let Trace { wakings, switches, .. } = &seen.trace;
     let mut left = BTreeMap::new();
     let mut switch = 0;
     let (mut chain, mut link, mut writers, mut waited_ns) = (Vec::new(), holder, 0, 0);
-    for wake in 0..trace.wakings.len() {
-        let (time, waker, wakee) =
-            (trace.wakings.time[wake], trace.wakings.waker[wake], trace.wakings.wakee[wake]);
-        while switch < trace.switches.len() && trace.switches.time[switch] < time {
-            left.insert(
-                trace.switches.prev[switch],
-                (trace.switches.time[switch], trace.switches.stack[switch]),
-            );
+    for wake in 0..wakings.len() {
+        let (time, waker, wakee) = (wakings.time[wake], wakings.waker[wake], wakings.wakee[wake]);
+        while switch < switches.len() && switches.time[switch] < time {
+            left.insert(switches.prev[switch], (switches.time[switch], switches.stack[switch]));
             switch += 1;
         }
-        if !recovery.contains(time) {
+        if !recovery(hold).contains(time) {
             continue;
         }
         let (since, stack) = left.get(&wakee).copied().unwrap_or_default();
@@ -99,17 +112,15 @@ fn check(golden: &Golden<BuildFigures>, seen: &Seen) {
         }
         if waker == link
             && seen.has(stack, "ExAcquireResourceExclusiveLite")
-            && seen.has(trace.wakings.stack[wake], "ExReleaseResourceLite")
+            && seen.has(wakings.stack[wake], "ExReleaseResourceLite")
         {
             chain.push((wakee, time, time.since(since)));
             link = wakee;
         }
     }
-    let pid = |thread: ThreadId| trace.threads.process_of(thread).pid;
-    assert_eq!(
-        (chain[0].1, trace.wakings.range(Window::new(hold.end, hold.end.plus(1))).len()),
-        (hold.end, 1)
-    );
+    let first_moment = Window::new(hold.end, hold.end.plus(1));
+    assert_eq!((chain[0].1, wakings.range(first_moment).len()), (hold.end, 1));
+    let pid = |thread: ThreadId| seen.trace.threads.process_of(thread).pid;
     let shown: Vec<(u32, u64)> =
         chain.iter().map(|(thread, _, waited)| (pid(*thread), *waited)).collect();
     assert_eq!(shown, figures.chain);
@@ -120,8 +131,11 @@ fn check(golden: &Golden<BuildFigures>, seen: &Seen) {
     assert_eq!(chain.len(), 102);
     assert_eq!((writers, waited_ns), (174, 174 * 1_184_000_000));
     assert_eq!((figures.writers, figures.mean_wait_ns()), (174, 1_184_000_000));
+}
 
-    // The holder never left its CPU, and its samples are in the loop.
+/// The holder never left its CPU, and its samples are in the loop.
+fn check_loop(figures: &BuildFigures, seen: &Seen, holder: ThreadId, hold: Window) {
+    let trace = &seen.trace;
     let ran = seen.segments(holder, hold);
     assert!(ran.len() == 1 && ran[0].state == State::Ran);
     let mut by_offset = BTreeMap::new();
@@ -135,11 +149,6 @@ fn check(golden: &Golden<BuildFigures>, seen: &Seen) {
     assert_eq!((counted, by_offset.len()), ([4, 41, 0, 7_498, 2, 1, 1], 0));
     assert_eq!(figures.loop_samples, counted);
     assert_eq!(figures.sample_period_ns, 3_368_000_000 / 7_547);
-
-    // Processes end before and after, not in the fall.
-    let ends: Vec<Time> = trace.threads.iter().filter_map(|(_, thread)| thread.end).collect();
-    assert_eq!((ends.len() as u64, figures.ended_in_fall), (figures.ended, 0));
-    assert!(!ends.is_empty() && ends.iter().all(|end| !hold.contains(*end)));
 }
 
 #[test]

@@ -74,7 +74,7 @@ fn printed(trace: &Trace, name: Name, words: Words<'_>) -> [String; 3] {
 }
 
 #[test]
-fn no_key_of_a_golden_trace_is_told() {
+fn no_key_of_a_golden_trace_is_shown() {
     let trace = Seen::on_windows(&unhitch_golden::type_an_email()).trace;
     let pressed = (0..trace.events.len()).filter(|&event| {
         let kind = trace.events.kind_of(event).unwrap();
@@ -83,21 +83,21 @@ fn no_key_of_a_golden_trace_is_told() {
     let pressed = pressed.count();
     assert!(pressed > 0);
     let words = Words { show: Some("event,fields"), ..Words::default() };
-    let told = printed(&trace, Name::Events, words);
-    for text in &told {
+    let texts = printed(&trace, Name::Events, words);
+    for text in &texts {
         assert_eq!(text.matches("Key_down").count(), pressed, "{text}");
         assert!(!text.contains("VirtualKey") && !text.contains("Key="), "{text}");
     }
     assert_eq!(
-        told[1].lines().filter(|line| *line == "Key_down,(private)").count(),
+        texts[1].lines().filter(|line| *line == "Key_down,(private)").count(),
         pressed,
         "{}",
-        told[1]
+        texts[1]
     );
 }
 
 #[test]
-fn no_key_is_told_by_whatever_describes_it() {
+fn no_key_is_shown_whatever_describes_it() {
     // Q, the third key of the letters' first row.
     const KEY: (u32, &str) = (7_351, "qwertz");
     const WM_KEYDOWN: u32 = 0x100;
@@ -154,17 +154,17 @@ fn no_key_is_told_by_whatever_describes_it() {
             described(&mut writer, win32k::PROVIDER, 38, of_delay);
         }
         let trace = read(writer);
-        let told = printed(&trace, Name::Events, Words::default());
-        for text in &told {
+        let texts = printed(&trace, Name::Events, Words::default());
+        for text in &texts {
             assert!(text.contains("(private)"), "{text}");
             // As a number, in capitals and small hexadecimal digits, by bytes, as a name.
-            for telling in
+            for form in
                 ["7351", "1cb7", "1CB7", "b71c", "b7 1c", "B71C", "qwertz", "71 77 65", "717765"]
             {
-                assert!(!text.contains(telling), "{telling} is in\n{text}");
+                assert!(!text.contains(form), "{form} is in\n{text}");
             }
         }
-        assert_eq!(told[0].matches("(private)").count(), 3, "{}", told[0]);
+        assert_eq!(texts[0].matches("(private)").count(), 3, "{}", texts[0]);
         let rules = Rules::default();
         assert_eq!(
             Analysis::new(&trace, &rules)

@@ -332,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Without this, "all ways find the same" would say nothing about vectors.
+    /// Without this, "all ways find the same" would prove nothing about vectors.
     #[test]
     fn vectors_are_used_if_the_cpu_has_them() {
         let words = [vec![u64::MAX; 1_000], vec![0; 1_000]].concat();

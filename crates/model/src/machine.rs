@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_window_gets_the_difference_of_the_readings_around_it() {
-        // Group 1 was throttled in the second second only, long before as well; group 2 was made in
+        // Group 1 was throttled in the second second only, long before as well; group 2 was created in
         // the second.
         let report = report(&[
             &[(1, 50, 5000)],
@@ -316,9 +316,9 @@ mod tests {
         assert_eq!((found.throttled_periods, found.periods, found.throttled_ns), (7, 14, 600));
         assert_eq!((found.between, found.allowed_cpus()), (window(1000, 2000), Some(0.1)));
         assert_eq!(report.throttling(GroupId(1), window(2100, 2900)), None, "no longer");
-        let made = report.throttling(GroupId(2), window(1200, 2900)).unwrap();
+        let created = report.throttling(GroupId(2), window(1200, 2900)).unwrap();
         assert_eq!(
-            (made.throttled_periods, made.between),
+            (created.throttled_periods, created.between),
             (3, window(1000, 2000)),
             "gone at the last reading"
         );

@@ -146,16 +146,16 @@ mod tests {
 
     #[test]
     fn counts_equal_sets_of_units() {
-        let mut dice = 0x2545_f491_4f6c_dd1d_u64;
+        let mut random = 0x2545_f491_4f6c_dd1d_u64;
         for _ in 0..200 {
             let (mut tables, mut sets) = (PageTables::default(), [const { BTreeSet::new() }; 3]);
             let mut address = 0_u64;
             for _ in 0..60 {
-                dice = dice
+                random = random
                     .wrapping_mul(6_364_136_223_846_793_005)
                     .wrapping_add(1_442_695_040_888_963_407);
-                address += PAGE << (dice >> 33 & 31).min(26);
-                let end = address + PAGE * (1 + (dice >> 40 & 1023));
+                address += PAGE << (random >> 33 & 31).min(26);
+                let end = address + PAGE * (1 + (random >> 40 & 1023));
                 tables.touch(address, end, Entry::Small);
                 for (set, shift) in sets.iter_mut().zip([TABLE_SHIFT, DIRECTORY_SHIFT, UPPER_SHIFT])
                 {

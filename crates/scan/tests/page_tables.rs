@@ -116,7 +116,7 @@ fn target() {
 
 struct Target {
     child: Child,
-    said: BufReader<std::process::ChildStdout>,
+    stdout: BufReader<std::process::ChildStdout>,
 }
 
 impl Target {
@@ -128,8 +128,8 @@ impl Target {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = BufReader::new(child.stdout.take().unwrap());
-        let mut target = Self { child, said };
+        let stdout = BufReader::new(child.stdout.take().unwrap());
+        let mut target = Self { child, stdout };
         target.wait_for("waiting");
         target
     }
@@ -138,9 +138,9 @@ impl Target {
         let mut all = String::new();
         while !all.trim_end().ends_with(word) {
             assert_ne!(
-                self.said.read_line(&mut all).unwrap(),
+                self.stdout.read_line(&mut all).unwrap(),
                 0,
-                "the target ended, and said {all:?}"
+                "the target ended, and printed {all:?}"
             );
         }
     }
@@ -159,7 +159,7 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         drop(self.child.stdin.take());
-        let _ = self.said.read_to_end(&mut Vec::new());
+        let _ = self.stdout.read_to_end(&mut Vec::new());
         let _ = self.child.wait();
     }
 }

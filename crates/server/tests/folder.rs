@@ -1,5 +1,5 @@
-//! What may be done with a folder of traces: list, put in, rename, annotate, remove; and that
-//! nothing is ever overwritten.
+//! Operations on a folder of traces: list, upload, rename, annotate, remove. Nothing is ever
+//! overwritten.
 
 mod support;
 
@@ -195,7 +195,7 @@ fn what_a_trace_told_is_known_after_it_was_closed_renamed_and_annotated() {
     };
     assert_eq!((shown("0.hitch"), shown("4.hitch")), (false, true), "closed; still open");
     assert!(entry("starve.hitch")["first_answer"].is_null(), "never opened");
-    // A closed and an open one, under another name and with other notes.
+    // Closed and open traces, under other names and with other notes.
     for (name, to, loaded) in [("0.hitch", "a.hitch", false), ("4.hitch", "b.hitch", true)] {
         assert_eq!(
             change(&served, name, &format!(r#"{{"name":"{to}","notes":"seen again"}}"#)).status,
@@ -203,7 +203,7 @@ fn what_a_trace_told_is_known_after_it_was_closed_renamed_and_annotated() {
         );
         assert_eq!((shown(to), entry(to)["notes"].as_str()), (loaded, Some("seen again")));
     }
-    // What is told of another file of that name is its own.
+    // Another file of that name has its own status.
     unhitch_golden::move_my_mouse().write(&served.file("0.hitch")).unwrap();
     assert!(entry("0.hitch")["first_answer"].is_null());
     std::fs::remove_file(served.file("a.hitch")).unwrap();

@@ -1,5 +1,5 @@
-//! Every route of a trace, on a real recording of a starved lock and on a made-up one of processes
-//! that end one after the other: what they tell agrees with each other, and with the answer.
+//! Every route of a trace, on a real recording of a starved lock and on a synthetic one of
+//! processes that exit one after the other: the routes agree with each other, and with the answer.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn lane_called(served: &Served, name: &str) -> Value {
 }
 
 #[test]
-fn a_trace_says_what_it_holds() {
+fn a_summary_lists_what_the_trace_holds() {
     let served = judged();
     let summary = served.ask(&format!("{STARVE}/summary"));
     assert_eq!(
@@ -72,7 +72,7 @@ fn a_trace_says_what_it_holds() {
 }
 
 #[test]
-fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
+fn what_windows_and_programs_noted_proves_the_sentences_about_it() {
     let served = Served::new(1 << 20, |folder| {
         std::fs::write(folder.join("mouse.etl"), unhitch_golden::move_my_mouse().etl()).unwrap();
         std::fs::write(folder.join("email.etl"), unhitch_golden::type_an_email().etl()).unwrap();
@@ -83,7 +83,7 @@ fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
         let clause = clauses.find(|clause| {
             clause["kind"] == kind && clause["text"].as_str().unwrap().contains(words)
         });
-        list(&clause.unwrap_or_else(|| panic!("nothing of {words}: {}", of["text"]))["links"])
+        list(&clause.unwrap_or_else(|| panic!("{words} is not in {}", of["text"]))["links"])
             .to_vec()
     };
     let reported = &links(&stall, "story", "Windows reported")[0];
@@ -99,7 +99,7 @@ fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
             .contains(&serde_json::json!({ "name": "DelayTimeMs", "value": "1125" })),
         "{event}"
     );
-    // It is said when the delay is over.
+    // Windows reports it when the delay is over.
     assert!((number(&event["time"]) - number(&stall["to"])).abs() < 1_000_000, "{event}");
     let machine = links(&stall, "machine", "idle meanwhile");
     assert!(
@@ -110,7 +110,7 @@ fn what_windows_and_programs_noted_proves_what_is_said_of_it() {
     assert!(links(&stall, "remedy", "").is_empty());
     assert_eq!(served.get("/api/t/mouse.etl/event?provider=4000000000").status, 404);
 
-    // A key was pressed, and nobody hears which.
+    // A key was pressed; which one is private.
     let marks = served.ask("/api/t/email.etl/marks");
     let keys = list(&marks["marks"])
         .iter()
@@ -137,7 +137,7 @@ fn lanes_begin_with_those_of_the_stall() {
     let roles: Vec<&str> =
         list(&first["threads"]).iter().filter_map(|thread| thread["role"].as_str()).collect();
     assert_eq!(roles, ["victim", "culprit"]);
-    // What runs on the CPUs is what the threads ran.
+    // The CPUs are busy for as long as the threads run.
     let ran = sum(list(&lanes["processes"])
         .iter()
         .flat_map(|process| list(&process["threads"]))
@@ -163,6 +163,12 @@ struct View {
     slices: usize,
     cells: usize,
 }
+
+/// Start, end, thread, event, wake, state.
+type Slice = (f64, f64, u32, u32, u32, u8);
+
+/// Thread, column, state, cover.
+type Cell = (u32, u16, u8, u8);
 
 impl View {
     fn new(bytes: Vec<u8>) -> Self {
@@ -198,16 +204,24 @@ impl View {
         std::array::from_fn(|at| self.u32(40 + lane * 24 + at * 4) as usize)
     }
 
-    /// Start, end, thread, event, wake, state.
-    fn slice(&self, at: usize) -> (f64, f64, u32, u32, u32, u8) {
+    fn slices_of(&self, lane: usize) -> Vec<Slice> {
+        let [_, _, first, count, ..] = self.lane(lane);
+        (first..first + count).map(|at| self.slice(at)).collect()
+    }
+
+    fn cells_of(&self, lane: usize) -> Vec<Cell> {
+        let [.., first, count] = self.lane(lane);
+        (first..first + count).map(|at| self.cell(at)).collect()
+    }
+
+    fn slice(&self, at: usize) -> Slice {
         let (base, n, m) = (self.arrays(), self.slices, self.cells);
         let word = |array: usize| self.u32(base + n * 16 + array * n * 4 + at * 4);
         let state = self.bytes[base + n * 28 + m * 6 + at];
         (self.f64(base + at * 8), self.f64(base + n * 8 + at * 8), word(0), word(1), word(2), state)
     }
 
-    /// Thread, column, state, cover.
-    fn cell(&self, at: usize) -> (u32, u16, u8, u8) {
+    fn cell(&self, at: usize) -> Cell {
         let (base, n, m) = (self.arrays(), self.slices, self.cells);
         let column = base + n * 28 + m * 4 + at * 2;
         let column = u16::from_le_bytes(self.bytes[column..column + 2].try_into().unwrap());
@@ -221,75 +235,99 @@ impl View {
     }
 }
 
-#[test]
-fn a_view_is_what_the_page_reads() {
-    let served = judged();
-    let (typing, inspector) = (lane_called(&served, "typing"), lane_called(&served, "inspector"));
-    let (typing, inspector_lane) =
-        (typing["lane"].as_str().unwrap(), inspector["lane"].as_str().unwrap());
-    let (from, to, pixels) = (500_000_000.0, 2_600_000_000.0, 700);
-    let samples = format!("s{inspector_lane}");
-    let path = format!(
-        "{STARVE}/view?from={from}&to={to}&px={pixels}&lanes=c0,c1,{typing},{inspector_lane},{samples},sc1,t999999"
-    );
-    let answer = served.get(&path);
+/// The lanes of [`view_of_the_hang`], by what they show.
+mod lane {
+    pub const CPU_1: usize = 1;
+    pub const TYPING: usize = 2;
+    pub const INSPECTOR: usize = 3;
+    pub const SAMPLES: std::ops::Range<usize> = 4..6;
+    /// A thread that does not exist.
+    pub const NOBODY: usize = 6;
+    pub const COUNT: usize = 7;
+}
+
+/// The window of [`view_of_the_hang`] in nanoseconds, and its width in pixels.
+const HANG: (f64, f64, u32) = (500_000_000.0, 2_600_000_000.0, 700);
+
+fn view_of_the_hang(served: &Served) -> View {
+    let (from, to, pixels) = HANG;
+    let [typing, inspector] = ["typing", "inspector"]
+        .map(|name| lane_called(served, name)["lane"].as_str().unwrap().to_owned());
+    let lanes = format!("c0,c1,{typing},{inspector},s{inspector},sc1,t999999");
+    let answer =
+        served.get(&format!("{STARVE}/view?from={from}&to={to}&px={pixels}&lanes={lanes}"));
     assert_eq!(
         (answer.status, answer.header("content-type")),
         (200, Some("application/octet-stream"))
     );
-    let view = View::new(answer.body);
-    assert_eq!((view.lanes, view.columns, view.f64(8), view.f64(16)), (7, pixels, from, to));
+    View::new(answer.body)
+}
+
+#[test]
+fn a_view_is_what_the_page_reads() {
+    let (from, to, pixels) = HANG;
+    let view = view_of_the_hang(&judged());
+    assert_eq!(
+        (view.lanes, view.columns, view.f64(8), view.f64(16)),
+        (lane::COUNT, pixels, from, to)
+    );
     let column = (to - from) / f64::from(pixels);
     let mut next = (0, 0);
     for lane in 0..view.lanes {
         let [_, _, first_slice, slices, first_cell, cells] = view.lane(lane);
         assert_eq!((first_slice, first_cell), next);
         next = (first_slice + slices, first_cell + cells);
+        // Slices of samples may be narrow, or empty.
+        let is_samples = lane >= lane::SAMPLES.start;
         let mut last = f64::MIN;
-        for at in first_slice..first_slice + slices {
-            let (start, end, _, _, _, state) = view.slice(at);
+        for (start, end, _, _, _, state) in view.slices_of(lane) {
             assert!(
-                start >= last && (end > start || lane > 3) && state < 12,
-                "slice {at}: {start} {end} {state}"
+                start >= last && (end > start || is_samples) && state < 12,
+                "lane {lane}: {start} {end} {state}"
             );
-            assert!(lane > 3 || end - start >= 3.0 * column - 1.0, "only wide ones come whole");
+            assert!(
+                is_samples || end - start >= 3.0 * column - 1.0,
+                "only wide slices are sent as such"
+            );
             last = end;
         }
-        let columns: Vec<u16> =
-            (first_cell..first_cell + cells).map(|at| view.cell(at).1).collect();
+        let columns: Vec<u16> = view.cells_of(lane).into_iter().map(|cell| cell.1).collect();
         assert!(
             columns.is_sorted_by(|a, b| a < b)
                 && columns.iter().all(|&column| u32::from(column) < pixels)
         );
     }
     assert_eq!(next, (view.slices, view.cells));
-    assert_eq!(
-        view.lane(6)[3..],
-        [0, next.0, 0, next.1][..][..1]
-            .iter()
-            .chain(&[view.lane(6)[4], 0])
-            .copied()
-            .collect::<Vec<_>>()[..]
-    );
+    let [_, _, _, slices, _, cells] = view.lane(lane::NOBODY);
+    assert_eq!((slices, cells), (0, 0));
+    // Millisecond waits for the lock are cells at this scale.
+    let cells = view.cells_of(lane::TYPING);
+    let locked = cells.iter().filter(|cell| cell.2 == 3).count();
+    assert!(locked > 300, "{locked} columns of {}", cells.len());
+}
+
+#[test]
+fn slices_of_a_view_agree_with_other_lanes_and_with_their_events() {
+    let served = judged();
+    let view = view_of_the_hang(&served);
     // The inspector had CPU 1 for most of this: its slices are the same on both lanes.
-    let slices = |lane: usize| {
-        let [_, _, first, count, ..] = view.lane(lane);
-        (first..first + count).map(|at| view.slice(at)).collect::<Vec<_>>()
-    };
-    let inspector = number(&inspector["thread"]) as u32;
-    let on_cpu: Vec<_> = slices(1)
+    let inspector = number(&lane_called(&served, "inspector")["thread"]) as u32;
+    let on_cpu: Vec<_> = view
+        .slices_of(lane::CPU_1)
         .into_iter()
         .filter(|slice| slice.2 == inspector)
         .map(|slice| (slice.0, slice.1))
         .collect();
-    let ran: Vec<_> = slices(3)
+    let ran: Vec<_> = view
+        .slices_of(lane::INSPECTOR)
         .into_iter()
         .filter(|slice| slice.5 == 1)
         .map(|slice| (slice.0, slice.1))
         .collect();
     assert!(!ran.is_empty() && ran == on_cpu, "{ran:?} {on_cpu:?}");
-    // Every slice's events are those of its ends.
-    for (start, end, _, event, wake, state) in slices(2).into_iter().chain(slices(3)) {
+    // A slice's events are those at its start and its end.
+    let of_threads = [lane::TYPING, lane::INSPECTOR].map(|lane| view.slices_of(lane)).concat();
+    for (start, end, _, event, wake, state) in of_threads {
         if event != u32::MAX {
             let event = served.ask(&format!("{STARVE}/event?switch={event}"));
             assert_eq!(event["time"].as_f64().unwrap(), start, "state {state}");
@@ -299,10 +337,11 @@ fn a_view_is_what_the_page_reads() {
             assert_eq!(waking["time"].as_f64().unwrap(), end, "state {state}");
         }
     }
-    // Millisecond waits for the lock are cells at this scale.
-    let [_, _, _, _, first, count] = view.lane(2);
-    let locked = (first..first + count).filter(|&at| view.cell(at).2 == 3).count();
-    assert!(locked > 300, "{locked} columns of {count}");
+}
+
+#[test]
+fn a_view_names_the_parameter_that_is_wrong() {
+    let served = judged();
     for (query, expected) in [
         ("lanes=x1", "lanes"),
         ("px=0", "px"),
@@ -391,7 +430,7 @@ fn slices_follow_one_another() {
 }
 
 #[test]
-fn the_stall_is_told_in_full_and_adds_up() {
+fn the_stall_is_shown_in_full_and_adds_up() {
     let served = judged();
     let stalls = served.ask(&format!("{STARVE}/stalls"));
     assert_eq!(stalls["ready"], true);
@@ -427,8 +466,8 @@ fn the_stall_is_told_in_full_and_adds_up() {
     assert_eq!(served.get(&format!("{STARVE}/explain?from=0&to=5")).status, 400);
 }
 
-/// The links of the chain leave no gap, the shares of the partition sum to the stall, every lane
-/// that is named is there.
+/// The links of the chain leave no gap, the shares of the partition sum to the stall, and every
+/// named lane exists.
 fn adds_up(stall: &Value) {
     let whole = number(&stall["duration_ns"]);
     assert_eq!(sum(list(&stall["partition"]).iter().map(|share| &share["ns"])), whole);
@@ -449,7 +488,7 @@ fn adds_up(stall: &Value) {
                 && lanes.contains(arrow["to_lane"].as_str().unwrap()),
             "{arrow}"
         );
-        // A sleep that goes on after the window is ended after it.
+        // The wake-up of a wait that outlasts the window comes after it.
         assert!(number(&arrow["at"]) >= number(&stall["from"]), "{arrow}");
     }
     for clause in list(&stall["clauses"]) {
@@ -464,56 +503,54 @@ fn adds_up(stall: &Value) {
     }
 }
 
+/// The waits of the trace inside the groups that are opened by `path`.
+fn level(served: &Served, path: &[String]) -> Value {
+    let path = serde_json::to_string(path)
+        .unwrap()
+        .replace('"', "%22")
+        .replace('[', "%5B")
+        .replace(']', "%5D")
+        .replace(' ', "+");
+    let by = "process,thread,reason,wait+stack";
+    served.ask(&format!("{STARVE}/table?table=waits&by={by}&path={path}"))
+}
+
 #[test]
 fn tables_open_level_by_level() {
     let served = judged();
-    let tables = served.ask("/api/tables");
-    assert_eq!(tables, served.ask(&format!("{STARVE}/tables")));
-    let by = "process,thread,reason,wait+stack";
-    let level = |path: &[&str]| {
-        let path = serde_json::to_string(path)
-            .unwrap()
-            .replace('"', "%22")
-            .replace('[', "%5B")
-            .replace(']', "%5D")
-            .replace(' ', "+");
-        served.ask(&format!("{STARVE}/table?table=waits&by={by}&path={path}"))
-    };
-    // Down the heaviest group of each level: what is inside sums to what it says.
+    // Down the heaviest group of each level: what is inside sums to what the group shows.
     let mut path: Vec<String> = Vec::new();
-    let (mut waited, mut count) = (None, None);
+    let mut opened: Option<Value> = None;
     for depth in 0..4 {
-        let keys: Vec<&str> = path.iter().map(String::as_str).collect();
-        let answer = level(&keys);
+        let answer = level(&served, &path);
         assert_eq!((number(&answer["level"]), answer["cut"].as_bool()), (depth, Some(false)));
         let rows = list(&answer["rows"]);
         assert_eq!(number(&answer["total"]), rows.len() as i64);
-        let column = |index: usize| sum(rows.iter().map(|row| &row["cells"][index]));
-        assert_eq!(
-            (column(1), column(2)),
-            (number(&answer["totals"][1]), number(&answer["totals"][2]))
-        );
-        assert_eq!(
-            (column(1), column(2)),
-            (count.unwrap_or(column(1)), waited.unwrap_or(column(2)))
-        );
-        (count, waited) = (Some(number(&rows[0]["cells"][1])), Some(number(&rows[0]["cells"][2])));
-        path.push(rows[0]["key"].as_str().unwrap().to_owned());
-        if depth == 3 {
-            let keys: Vec<&str> = path.iter().map(String::as_str).collect();
-            let leaf = level(&keys);
-            assert_eq!(
-                (number(&leaf["matched"]), leaf["by"].is_null()),
-                (number(&rows[0]["children"]), true)
-            );
-            let row = &leaf["rows"][0];
-            assert!(
-                row["lane"].as_str().unwrap().starts_with('t')
-                    && number(&row["from"]) < number(&row["to"]),
-                "{row}"
-            );
+        for column in [1_usize, 2] {
+            let whole = sum(rows.iter().map(|row| &row["cells"][column]));
+            assert_eq!(whole, number(&answer["totals"][column]));
+            if let Some(group) = &opened {
+                assert_eq!(whole, number(&group["cells"][column]));
+            }
         }
+        path.push(rows[0]["key"].as_str().unwrap().to_owned());
+        opened = Some(rows[0].clone());
     }
+    let leaf = level(&served, &path);
+    assert_eq!(
+        (number(&leaf["matched"]), leaf["by"].is_null()),
+        (number(&opened.unwrap()["children"]), true)
+    );
+    let row = &leaf["rows"][0];
+    assert!(
+        row["lane"].as_str().unwrap().starts_with('t') && number(&row["from"]) < number(&row["to"]),
+        "{row}"
+    );
+}
+
+#[test]
+fn a_page_or_a_selection_narrows_a_table() {
+    let served = judged();
     // A page of rows is a part of all of them, in their order.
     let all = served.ask(&format!("{STARVE}/table?table=waits&by=&limit=50"));
     let page = served.ask(&format!("{STARVE}/table?table=waits&by=&limit=10&offset=20"));
@@ -532,12 +569,21 @@ fn tables_open_level_by_level() {
         "{STARVE}/table?table=waits&by=thread&where=thread+%3D+typing+and+reason+%3D+lock"
     ));
     assert_eq!(filtered["rows"][0]["cells"][0], "typing");
+    let ignored = served.ask(&format!("{STARVE}/table?table=cpus&thread={thread}"));
+    assert_eq!(ignored["ignored"], serde_json::json!(["thread", "process"]));
+}
+
+#[test]
+fn every_table_and_every_preset_has_rows() {
+    let served = judged();
+    let tables = served.ask("/api/tables");
+    assert_eq!(tables, served.ask(&format!("{STARVE}/tables")));
     for table in list(&tables["tables"]) {
         let name = table["table"].as_str().unwrap();
         let answer = served.ask(&format!("{STARVE}/table?table={name}&limit=3"));
         // Events of providers are in Windows traces only.
-        let is_empty = list(&answer["rows"]).is_empty();
-        assert!(is_empty == (name == "events") && list(&answer["rows"]).len() <= 3, "{name}");
+        let rows = list(&answer["rows"]);
+        assert!(rows.is_empty() == (name == "events") && rows.len() <= 3, "{name}");
     }
     for preset in list(&tables["presets"]) {
         let words = |key: &str| {
@@ -557,8 +603,11 @@ fn tables_open_level_by_level() {
         );
         assert!(!list(&served.ask(&path)["rows"]).is_empty(), "{path}");
     }
-    let ignored = served.ask(&format!("{STARVE}/table?table=cpus&thread={thread}"));
-    assert_eq!(ignored["ignored"], serde_json::json!(["thread", "process"]));
+}
+
+#[test]
+fn a_table_names_the_parameter_that_is_wrong() {
+    let served = judged();
     for (query, expected) in [
         ("", "table"),
         ("table=nope", "table"),
@@ -612,7 +661,7 @@ fn flames_and_butterflies_weigh_what_the_tables_sum() {
             );
             assert!((name[at] as usize) < list(&flame["strings"]).len());
         }
-        // Rooted at a node below: its ancestors come too.
+        // Rooted at a node below, the answer includes its ancestors.
         let below = (1..parent.len()).find(|&at| parent[at] == 0 && keys[at] != -1).unwrap();
         let next =
             (1..parent.len()).find(|&at| parent[at] == below as i64 && keys[at] != -1).unwrap();
@@ -637,7 +686,7 @@ fn flames_and_butterflies_weigh_what_the_tables_sum() {
 }
 
 #[test]
-fn samples_are_told_by_function_and_by_address() {
+fn samples_are_listed_by_function_and_by_address() {
     let served = judged();
     let hot = served.ask(&format!("{STARVE}/hot"));
     assert!(hot["functions"][0]["function"].as_str().unwrap().ends_with("count_pages"));
@@ -645,7 +694,7 @@ fn samples_are_told_by_function_and_by_address() {
         sum(list(&hot["functions"]).iter().map(|place| &place["samples"])),
         number(&hot["samples"])
     );
-    // What a browser cannot hold as a number comes as text.
+    // Numbers that a browser cannot represent are sent as text.
     let listing = served.ask(&format!("{STARVE}/hot?function=anything"));
     assert_eq!(
         (&listing["lines"][0]["address"], &listing["lines"][0]["offset"]),
@@ -722,7 +771,7 @@ fn the_report_is_one_file_that_fetches_nothing() {
 }
 
 #[test]
-fn a_made_up_trace_answers_alike() {
+fn a_synthetic_trace_answers_alike() {
     let served = Served::new(1 << 20, |folder| {
         unhitch_golden::move_my_mouse().write(&folder.join("mouse.hitch")).unwrap()
     });

@@ -1,6 +1,5 @@
-//! Who must not get in, and what must not get out: wrong tokens, foreign hosts and pages, names
-//! that lead elsewhere, uploads without end, hostile traces. After each of them the server is
-//! alive, and nothing of it is left.
+//! Attacks on the server: wrong tokens, foreign hosts and pages, names that lead elsewhere, endless
+//! uploads, hostile traces. After each of them the server is alive, and nothing of it is left.
 
 mod support;
 
@@ -9,7 +8,6 @@ use support::{Answer, Served, read};
 
 const LIMIT: u64 = 1 << 20;
 
-/// A server beside whose folder lies a secret.
 fn served() -> Served {
     Served::new(LIMIT, |_| {})
 }
@@ -28,7 +26,7 @@ fn host(served: &Served) -> String {
 }
 
 #[test]
-fn without_the_token_nobody_gets_anything() {
+fn without_the_token_every_request_is_refused() {
     let served = served();
     let host = host(&served);
     let almost = format!("{}0", &served.token[..served.token.len() - 1]);
@@ -79,7 +77,7 @@ fn without_the_token_nobody_gets_anything() {
 }
 
 #[test]
-fn the_printed_address_sets_a_cookie_that_lets_in() {
+fn the_printed_address_sets_a_cookie_that_authorizes() {
     let served = served();
     let host = host(&served);
     let answer =
@@ -92,13 +90,13 @@ fn the_printed_address_sets_a_cookie_that_lets_in() {
             && cookie.contains("Path=/"),
         "{cookie}"
     );
-    // On to the same place without the token.
+    // The page redirects to the same address without the token.
     assert!(answer.text().contains("url=/t/a?view=flame&amp;from=5\""), "{}", answer.text());
     assert!(!answer.text().contains(&served.token));
     let cookie = format!("Cookie: other=1; {}", cookie.split(';').next().unwrap());
     assert_eq!(request(&served, "GET /api/traces", &[&host, &cookie]).status, 200);
     assert_eq!(request(&served, "GET /", &[&host, &cookie]).status, 200);
-    // A path that a browser would take for another site's address.
+    // A path that a browser would interpret as the address of another site.
     let answer = request(&served, &format!("GET //evil.example/?token={}", served.token), &[&host]);
     assert!(!answer.text().contains("//evil"), "{}", answer.text());
 }
@@ -164,7 +162,7 @@ fn other_pages_are_refused() {
             "{site}"
         );
     }
-    // With a cookie alone nothing is changed: a form of another page could send that much.
+    // A cookie alone changes nothing: a form on another page could send it.
     assert_eq!(request(&served, "DELETE /api/traces/starve.hitch", &[&host, &cookie]).status, 403);
     let own = format!("Origin: http://127.0.0.1:{}", served.port);
     let answer = request(&served, "GET /api/traces", &[&host, &cookie, &own]);
@@ -178,7 +176,7 @@ fn other_pages_are_refused() {
 }
 
 #[test]
-fn every_answer_tells_the_browser_to_do_no_more() {
+fn every_answer_restricts_the_browser() {
     let served = served();
     for (path, status) in
         [("/", 200), ("/api/traces", 200), ("/api/t/none/summary", 404), ("/t/some/view", 200)]
@@ -198,89 +196,54 @@ fn every_answer_tells_the_browser_to_do_no_more() {
     }
 }
 
+/// Names, encoded for a URL, that would lead out of the folder, or are not names of its traces.
+const NAMES: [&str; 14] = [
+    "..",
+    "%2e%2e",
+    "..%2fstarve.hitch",
+    "%2E%2E%2Fstarve.hitch",
+    "..%5cstarve.hitch",
+    "inside%2Fdeep.hitch",
+    "inside",
+    "link.hitch",
+    ".hidden.hitch",
+    "starve.hitch%00",
+    "starve.hitch%0a",
+    ".",
+    "%2fetc%2fpasswd",
+    "C%3Astarve.hitch",
+];
+
+/// The status with which a new name is refused: 409 if something in the folder already has it.
+fn refusal(name: &str) -> u16 {
+    if ["inside", "link.hitch"].contains(&name) { 409 } else { 400 }
+}
+
 #[test]
 fn names_lead_nowhere_else() {
     let outside = tempfile::tempdir().unwrap();
-    std::fs::copy(support::real_trace(), outside.path().join("secret.hitch")).unwrap();
+    let secret = outside.path().join("secret.hitch");
+    std::fs::copy(support::real_trace(), &secret).unwrap();
     let served = Served::new(LIMIT * 4, |folder| {
         std::fs::write(folder.join(".hidden.hitch"), b"PK\x03\x04").unwrap();
         std::fs::create_dir(folder.join("inside")).unwrap();
         std::fs::copy(support::real_trace(), folder.join("inside/deep.hitch")).unwrap();
         #[cfg(unix)]
-        std::os::unix::fs::symlink(outside.path().join("secret.hitch"), folder.join("link.hitch"))
-            .unwrap();
+        std::os::unix::fs::symlink(&secret, folder.join("link.hitch")).unwrap();
     });
-    let secret = outside.path().join("secret.hitch").display().to_string();
-    let encoded = secret.replace('/', "%2F");
+    let encoded = secret.to_str().unwrap().replace('/', "%2F");
     let parent =
         format!("..%2F{}%2Fsecret.hitch", outside.path().file_name().unwrap().to_str().unwrap());
-    let names = [
-        "..",
-        "%2e%2e",
-        "..%2fstarve.hitch",
-        "%2E%2E%2Fstarve.hitch",
-        "..%5cstarve.hitch",
-        "inside%2Fdeep.hitch",
-        "inside",
-        "link.hitch",
-        ".hidden.hitch",
-        "starve.hitch%00",
-        "starve.hitch%0a",
-        ".",
-        "%2fetc%2fpasswd",
-        "C%3Astarve.hitch",
-        &encoded,
-        &parent,
-    ];
-    for name in names {
-        for route in ["summary", "status", "report", "view"] {
-            let answer = served.get(&format!("/api/t/{name}/{route}"));
-            assert!([400, 404].contains(&answer.status), "{name}/{route}: {}", answer.status);
-            assert!(!answer.text().contains("typing") && !answer.text().contains("root:"));
-        }
-        let answer = served.send(&served.head("DELETE", &format!("/api/traces/{name}")), b"");
-        assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.status);
-        let answer = served.with_body(
-            "PATCH",
-            &format!("/api/traces/{name}"),
-            "application/json",
-            br#"{"notes":"x"}"#,
-        );
-        assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.status);
-        let body = serde_json::json!({ "name": name.replace("%2F", "/").replace("%2f", "/").replace("%2e", ".").replace("%00", "\0") });
-        let taken = ["inside", "link.hitch"].contains(&name);
-        if !name.contains('%') || name.contains("%2") || name.contains("%00") {
-            let answer = served.with_body(
-                "PATCH",
-                "/api/traces/starve.hitch",
-                "application/json",
-                body.to_string().as_bytes(),
-            );
-            assert_eq!(
-                answer.status,
-                if taken { 409 } else { 400 },
-                "renamed to {body}: {}",
-                answer.text()
-            );
-        }
-        let upload = served.with_body(
-            "POST",
-            &format!("/api/traces?name={name}"),
-            "application/octet-stream",
-            b"PERFILE2",
-        );
-        assert_eq!(
-            upload.status,
-            if taken { 409 } else { 400 },
-            "uploaded as {name}: {}",
-            upload.text()
-        );
+    for name in NAMES.into_iter().chain([&*encoded, &*parent]) {
+        cannot_be_read(&served, name);
+        cannot_be_changed(&served, name);
+        cannot_be_given(&served, name);
     }
     let listed = served.ask("/api/traces");
     assert_eq!(listed["traces"].as_array().unwrap().len(), 1, "{listed}");
     assert!(
         !listed.to_string().contains(served.folder.path().to_str().unwrap()),
-        "no path of the machine is told"
+        "no path of the machine is shown"
     );
     let raw = request(
         &served,
@@ -289,17 +252,56 @@ fn names_lead_nowhere_else() {
     );
     assert_eq!(raw.status, 404, "{}", raw.text());
     assert!(
-        std::path::Path::new(&secret).exists()
+        secret.exists()
             && served.file("inside/deep.hitch").exists()
             && served.file(".hidden.hitch").exists()
     );
     served.assert_alive();
 }
 
+fn cannot_be_read(served: &Served, name: &str) {
+    for route in ["summary", "status", "report", "view"] {
+        let answer = served.get(&format!("/api/t/{name}/{route}"));
+        assert!([400, 404].contains(&answer.status), "{name}/{route}: {}", answer.status);
+        assert!(!answer.text().contains("typing") && !answer.text().contains("root:"));
+    }
+}
+
+fn cannot_be_changed(served: &Served, name: &str) {
+    let path = format!("/api/traces/{name}");
+    let answer = served.send(&served.head("DELETE", &path), b"");
+    assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.status);
+    let answer = served.with_body("PATCH", &path, "application/json", br#"{"notes":"x"}"#);
+    assert!([400, 404, 405].contains(&answer.status), "{name}: {}", answer.status);
+}
+
+/// No trace can be renamed to it, or uploaded as it.
+fn cannot_be_given(served: &Served, name: &str) {
+    if !name.contains('%') || name.contains("%2") || name.contains("%00") {
+        let decoded =
+            name.replace("%2F", "/").replace("%2f", "/").replace("%2e", ".").replace("%00", "\0");
+        let body = serde_json::json!({ "name": decoded }).to_string();
+        let answer = served.with_body(
+            "PATCH",
+            "/api/traces/starve.hitch",
+            "application/json",
+            body.as_bytes(),
+        );
+        assert_eq!(answer.status, refusal(name), "renamed to {body}: {}", answer.text());
+    }
+    let upload = served.with_body(
+        "POST",
+        &format!("/api/traces?name={name}"),
+        "application/octet-stream",
+        b"PERFILE2",
+    );
+    assert_eq!(upload.status, refusal(name), "uploaded as {name}: {}", upload.text());
+}
+
 #[test]
-fn ten_gigabytes_are_refused_before_they_come() {
+fn ten_gigabytes_are_refused_before_they_are_sent() {
     let served = served();
-    // Announced: refused with the head; nothing is sent.
+    // With an announced length, it is refused before the body is sent.
     let head = served.head("POST", "/api/traces?name=big.hitch");
     let answer = served.send(
         &format!("{head}\r\nContent-Type: application/octet-stream\r\nContent-Length: 10737418240"),
@@ -313,7 +315,7 @@ fn ten_gigabytes_are_refused_before_they_come() {
     );
     served.assert_folder_holds(&["starve.hitch"]);
 
-    // Not announced: one byte too many is what is refused, however many were to follow.
+    // Without one, it is refused at the first byte beyond the limit.
     let mut stream = served.connect();
     let head = format!("{head}\r\nTransfer-Encoding: chunked\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
@@ -327,7 +329,7 @@ fn ten_gigabytes_are_refused_before_they_come() {
     let answer = read(&mut stream);
     assert_eq!(answer.status, 413, "{}", answer.text());
 
-    // And somebody who goes on sending is cut off.
+    // A client that keeps sending is disconnected.
     let mut stream = served.connect();
     stream.write_all(head.as_bytes()).unwrap();
     let cut_off = (0..200_000).any(|_| {
@@ -336,9 +338,9 @@ fn ten_gigabytes_are_refused_before_they_come() {
             .and_then(|()| stream.write_all(&piece));
         sent.and_then(|()| stream.write_all(b"\r\n")).is_err()
     });
-    assert!(cut_off, "10 GB were taken");
+    assert!(cut_off, "10 GB were accepted");
 
-    // What breaks off leaves nothing either, neither that one nor what was to come in whole.
+    // An upload that breaks off leaves nothing, either.
     served.until_folder_counts(1);
     let mut stream = served.connect();
     stream.write_all(head.as_bytes()).unwrap();
@@ -350,8 +352,8 @@ fn ten_gigabytes_are_refused_before_they_come() {
     served.assert_alive();
 }
 
-#[test]
-fn hostile_traces_are_refused_and_the_server_lives() {
+/// Damaged traces: cut off, with flipped bits, with lengths that are too large.
+fn hostile_traces() -> [(&'static str, Vec<u8>); 7] {
     let real = std::fs::read(support::real_trace()).unwrap();
     let mut flipped = real.clone();
     for at in (0..flipped.len()).step_by(97) {
@@ -362,15 +364,15 @@ fn hostile_traces_are_refused_and_the_server_lives() {
     huge.extend_from_slice(&[0xff; 256]);
     let etl = unhitch_golden::move_my_mouse().etl();
     let mut torn = etl.clone();
-    // Sizes of events among what they hold; the header is left, or nothing would be read at all.
+    // Some of these bytes are sizes of events. The header is left, or nothing would be read at all.
     for at in (4096..torn.len()).step_by(997) {
         torn[at] = 0xff;
     }
     let mut endless = etl[..512.min(etl.len())].to_vec();
-    // Every buffer is as large as a number can say, and the header counts four milliards of them.
+    // Every buffer has the maximum size, and the header counts four billion of them.
     endless[..4].copy_from_slice(&u32::MAX.to_le_bytes());
     endless.resize(8192, 0xff);
-    let files: Vec<(&str, Vec<u8>)> = vec![
+    [
         ("torn.etl", torn),
         ("endless.etl", endless),
         ("cut.hitch", real[..real.len() / 2].to_vec()),
@@ -378,52 +380,33 @@ fn hostile_traces_are_refused_and_the_server_lives() {
         ("huge.data", huge),
         ("short.data", b"PERFILE2".to_vec()),
         ("zip.hitch", b"PK\x03\x04 and no more".to_vec()),
-    ];
-    let names: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+    ]
+}
+
+#[test]
+fn hostile_traces_are_refused_and_the_server_lives() {
+    let files = hostile_traces();
     let served = Served::new(16 << 20, |folder| {
         files.iter().for_each(|(name, bytes)| std::fs::write(folder.join(name), bytes).unwrap())
     });
-    for name in names {
+    let folder = served.folder.path().to_str().unwrap();
+    for (name, _) in &files {
         let status = served.until_judged(name);
         if status["stage"] == "failed" {
-            for route in [
-                "summary",
-                "lanes",
-                "view?lanes=c0",
-                "stalls",
-                "table?table=waits",
-                "stall/1",
-                "report",
-            ] {
-                let answer = served.get(&format!("/api/t/{name}/{route}"));
-                assert_eq!(answer.status, 422, "{name}/{route}");
-                assert!(
-                    !answer.text().contains(served.folder.path().to_str().unwrap()),
-                    "{}",
-                    answer.text()
-                );
-            }
-            assert!(
-                !status.to_string().contains(served.folder.path().to_str().unwrap()),
-                "{status}"
-            );
+            assert!(!status.to_string().contains(folder), "{status}");
+            every_route_refuses(&served, name);
         } else {
-            // What can be read is read, and says that it is damaged.
+            // What can be read is read, with a warning.
             let summary = served.ask(&format!("/api/t/{name}/summary"));
             assert!(!summary["warnings"].as_array().unwrap().is_empty(), "{name}: {summary}");
         }
         served.assert_alive();
     }
     let listed = served.ask("/api/traces");
-    let failed = listed["traces"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .filter(|entry| !entry["error"].is_null())
-        .count();
-    assert!(failed >= 1, "{listed}");
-    assert!(!listed.to_string().contains(served.folder.path().to_str().unwrap()), "{listed}");
-    // What does not even begin like a trace is not kept.
+    let mut entries = listed["traces"].as_array().unwrap().iter();
+    assert!(entries.any(|entry| !entry["error"].is_null()), "{listed}");
+    assert!(!listed.to_string().contains(folder), "{listed}");
+    // A file that does not even begin like a trace is not kept.
     for body in [&b"<html>"[..], b"", b"MZ\x90"] {
         let answer =
             served.with_body("POST", "/api/traces?name=no.hitch", "application/octet-stream", body);
@@ -433,12 +416,27 @@ fn hostile_traces_are_refused_and_the_server_lives() {
     assert_eq!(served.until_judged("starve.hitch")["stage"], "ready");
 }
 
+/// Every route about a trace that failed refuses, and shows no path.
+fn every_route_refuses(served: &Served, name: &str) {
+    for route in
+        ["summary", "lanes", "view?lanes=c0", "stalls", "table?table=waits", "stall/1", "report"]
+    {
+        let answer = served.get(&format!("/api/t/{name}/{route}"));
+        assert_eq!(answer.status, 422, "{name}/{route}");
+        assert!(
+            !answer.text().contains(served.folder.path().to_str().unwrap()),
+            "{}",
+            answer.text()
+        );
+    }
+}
+
 #[test]
-fn who_is_slow_makes_room_for_who_asks() {
+fn slow_connections_make_room_for_new_ones() {
     let served = Served::new(LIMIT * 4, |_| {});
     let trace = std::fs::read(support::real_trace()).unwrap();
     let (begin, rest) = trace.split_at(1000);
-    // An upload that goes on meanwhile is not slow.
+    // An upload that continues meanwhile is not slow.
     let mut upload = served.connect();
     let head = format!(
         "{}\r\nContent-Length: {}\r\n\r\n",
@@ -449,13 +447,13 @@ fn who_is_slow_makes_room_for_who_asks() {
     served.until_folder_counts(2);
     let dribble = |_| {
         let mut stream = served.connect();
-        // One that is sent away already has not failed.
+        // A connection that the server already closed is no failure.
         let _ = stream.write_all(b"GET / HTTP/1.1\r\nX: ");
         stream
     };
     let mut slow: Vec<_> = (0..300).map(dribble).collect();
     served.assert_alive();
-    assert_eq!(read(&mut slow[0]).status, 0, "the oldest is sent away without an answer");
+    assert_eq!(read(&mut slow[0]).status, 0, "the oldest is disconnected without an answer");
     upload.write_all(rest).unwrap();
     let answer = read(&mut upload);
     assert_eq!(answer.status, 201, "{}", answer.text());

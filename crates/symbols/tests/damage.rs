@@ -1,4 +1,4 @@
-//! Damaged files: wherever one ends, whichever bit is wrong, naming ends without a panic.
+//! Damaged files: wherever a file is truncated, whichever bit is wrong, naming never panics.
 #![cfg(target_os = "linux")]
 
 mod support;

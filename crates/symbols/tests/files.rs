@@ -1,4 +1,4 @@
-//! Names small programs in all the forms in which they lie about: stripped, with separate debug
+//! Names small programs in all forms that occur: stripped, with separate debug
 //! files, replaced, unlinked, damaged.
 #![cfg(target_os = "linux")]
 
@@ -26,7 +26,7 @@ fn build_id(program: &Path) -> Vec<u8> {
     (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
 }
 
-/// All names in `outer`, an address a time.
+/// All names in `outer`, address by address.
 fn outer_offsets(program: &Path) -> Vec<u64> {
     let outer = place(program, "outer");
     (outer.file_offset..outer.file_offset + outer.size).collect()
@@ -58,7 +58,7 @@ fn functions_end_where_their_size_ends() {
     );
 }
 
-/// A stripped file names only what it exports: what follows a symbol without a size may be any
+/// A stripped file only names what it exports: code after a symbol without a size may belong to any
 /// other function.
 #[test]
 fn symbols_without_a_size_name_nothing_in_a_stripped_file() {
@@ -160,7 +160,7 @@ fn a_separate_debug_file_is_found_by_build_id_and_by_link() {
             run("objcopy", &[&format!("--add-gnu-debuglink={debug}"), inside]);
         }
         assert_eq!(names(dir.path(), &program, &offsets), whole, "{how}");
-        // A debug file of another build must not be believed.
+        // A debug file of another build must not be used.
         let mut bytes = std::fs::read(debug).unwrap();
         let at = if how == "link" {
             bytes.len() / 2

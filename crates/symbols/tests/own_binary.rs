@@ -1,4 +1,4 @@
-//! Names this very test program, where the mappings, the code and the answer are all at hand.
+//! Names this test program itself, whose mappings, code and expected names are all known.
 #![cfg(target_os = "linux")]
 
 mod support;

@@ -1,5 +1,5 @@
 //! Frames of Windows images get their names from PDBs of their own build, whole or damaged. The
-//! PDBs are made up (synthetic).
+//! PDBs are synthetic.
 
 use std::path::Path;
 use unhitch_etl_writer::{Guid, Pdb, Procedure, Public};
@@ -132,7 +132,7 @@ fn what_is_missing_is_said() {
         shown(&other.path().display().to_string()),
         "no symbols for 1 image, whose PDBs are damaged: widget.dll"
     );
-    // The tables of the next one are whole, and the rest is missing.
+    // The tables of the next one are complete, but the rest is missing.
     write(other.path(), "widget.pdb", &pdb().encode()[..pdb().encode().len() - 1]);
     assert_eq!(
         shown(&other.path().display().to_string()),
@@ -146,8 +146,8 @@ fn what_is_missing_is_said() {
     assert!(resolve(&mut unmerged, &format!("{place}")).join("\n").contains("xperf -merge"));
 }
 
-/// Resolves with these bytes as the PDB; damage may cost names, and never gives a wrong place to
-/// read.
+/// Resolves with these bytes as the PDB; damage may cost names, and never leads to a read at a
+/// wrong place.
 fn survives(folder: &Path, bytes: &[u8]) {
     std::fs::write(folder.join("widget.pdb"), bytes).unwrap();
     resolve(&mut trace(GUID, AGE), &folder.display().to_string());
@@ -161,7 +161,7 @@ fn damage_never_panics() {
         survives(folder.path(), &bytes[..len]);
     }
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-    let mut dice = || {
+    let mut random = || {
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
@@ -170,8 +170,8 @@ fn damage_never_panics() {
     for round in 0..2_000 {
         let mut damaged = bytes.clone();
         for _ in 0..=round % 4 {
-            let at = (dice() >> 8) as usize % damaged.len();
-            damaged[at] ^= 1 << (dice() % 8);
+            let at = (random() >> 8) as usize % damaged.len();
+            damaged[at] ^= 1 << (random() % 8);
         }
         survives(folder.path(), &damaged);
     }

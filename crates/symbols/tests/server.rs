@@ -1,4 +1,4 @@
-//! PDBs are fetched from a symbol server when the path names one, once, whole and of the right
+//! PDBs are fetched from a symbol server if the path names one: once, complete and of the right
 //! build, or not at all. The servers are threads of the tests, on this machine. Needs the program
 //! `curl`.
 
@@ -17,7 +17,7 @@ const GUID: Guid =
 const AGE: u32 = 0x1a;
 const KEY: &str = "3844DBB920174967BE7AA4A2C20430FA1A";
 
-/// A server that answers each path with these bytes, and what it was asked for.
+/// A server that answers each path with given bytes, and the requested paths.
 struct Server {
     url: String,
     asked: Arc<Mutex<Vec<String>>>,
@@ -39,7 +39,7 @@ impl Server {
                 let path = head[0].split(' ').nth(1).unwrap().to_owned();
                 let bytes = answer(&path);
                 shown.lock().unwrap().push(path);
-                // Whoever has heard enough hangs up.
+                // The client may hang up early.
                 let _ = stream.write_all(&bytes);
             }
         });
@@ -67,7 +67,7 @@ fn pdb(guid: Guid) -> Vec<u8> {
     Pdb { guid, age: AGE, publics: vec![public], procedures: Vec::new() }.encode()
 }
 
-/// A trace with a frame in each of these images, whose PDBs are called like them.
+/// A trace with a frame in each of these images, whose PDBs have the same names.
 fn trace(images: &[&str]) -> Trace {
     let mut trace = Trace::default();
     trace.meta.system = System::Windows;
@@ -122,7 +122,7 @@ fn a_pdb_is_fetched_once_and_kept() {
     // Another run has it from the cache.
     assert_eq!(resolve(&["my widget"], &path(&cache, &server)).0, "base::MessagePump::Run");
     assert_eq!(server.asked().len(), 1);
-    // A damaged one is fetched anew.
+    // A damaged file is fetched again.
     fs::write(&kept, b"broken").unwrap();
     assert_eq!(resolve(&["my widget"], &path(&cache, &server)).0, "base::MessagePump::Run");
     assert_eq!((server.asked().len(), fs::read(&kept).unwrap()), (2, pdb(GUID)));
@@ -148,12 +148,12 @@ fn without_a_server_or_a_place_to_keep_it_nothing_is_asked_for() {
     let server = Server::new(|_| ok(&pdb(GUID)));
     let bare = SymbolPath::parse(&format!("srv*{}", server.url), None);
     let (_, warnings) = resolve(&["widget"], &bare);
-    let said = format!(
+    let message = format!(
         "no symbols for 1 image, whose PDBs were not fetched: {} has no folder to fetch files into",
         server.url
     );
-    assert!(warnings[0].starts_with(&said), "{warnings:?}");
-    // What lies in a folder of the path is not asked for, wherever that stands.
+    assert!(warnings[0].starts_with(&message), "{warnings:?}");
+    // A file in a folder of the path is not requested, wherever the folder is in the path.
     let near = tempfile::tempdir().unwrap();
     fs::write(near.path().join("widget.pdb"), pdb(GUID)).unwrap();
     let both = format!("srv*{}*{};{}", cache.path().display(), server.url, near.path().display());
@@ -167,11 +167,11 @@ fn what_a_server_does_not_have_is_asked_for_once() {
     let server = Server::new(|_| status("404 Not Found"));
     let path = path(cache.path(), &server);
     for _ in 0..2 {
-        let said = format!(
+        let message = format!(
             "no symbols for a.dll, a2.dll, b.dll: the PDBs of 3 images are neither in the folders of the symbol path nor on {}",
             server.url
         );
-        assert_eq!(resolve(&["a", "a2", "b"], &path).1, [said]);
+        assert_eq!(resolve(&["a", "a2", "b"], &path).1, [message]);
     }
     assert_eq!(
         server.asked(),
@@ -187,24 +187,24 @@ fn nothing_wrong_is_kept() {
     let cut = whole[..whole.len() - 100].to_vec();
     let mut broken_off = ok(&whole);
     broken_off.truncate(broken_off.len() - 100);
-    let too_long_said =
+    let too_long_announced =
         format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 2 << 20).into_bytes();
     let too_long = [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), whole.clone(), vec![0; 2 << 20]].concat();
     let just_too_long =
         [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), whole.clone(), vec![0; (1 << 20) + 1 - whole.len()]]
             .concat();
-    for (answer, said) in [
+    for (answer, message) in [
         (ok(&other), "sent PDBs of other builds"),
         (ok(&cut), "sent something that is not a whole PDB"),
         (ok(b"<html>Sign in</html>"), "sent something that is not a whole PDB"),
         (ok(b""), "sent something that is not a whole PDB"),
         (broken_off, "broke off"),
-        // Its length is not said, and it ends too early.
+        // Its length is not announced, and it ends too early.
         (
             [b"HTTP/1.1 200 OK\r\n\r\n".to_vec(), cut.clone()].concat(),
             "sent something that is not a whole PDB",
         ),
-        (too_long_said, "sent more than 1 MiB for a PDB"),
+        (too_long_announced, "sent more than 1 MiB for a PDB"),
         (too_long, "sent more than 1 MiB for a PDB"),
         (just_too_long, "sent more than 1 MiB for a PDB"),
         (status("403 Forbidden"), "answered with status 403"),
@@ -213,27 +213,27 @@ fn nothing_wrong_is_kept() {
         let server = Server::new(move |_| answer.clone());
         let (name, warnings) = resolve(&["a", "b"], &path(cache.path(), &server));
         let shown = format!(
-            "no symbols for 2 images, whose PDBs were not fetched: {} {said}: a.dll, b.dll",
+            "no symbols for 2 images, whose PDBs were not fetched: {} {message}: a.dll, b.dll",
             server.url
         );
         assert_eq!((name.as_str(), warnings), ("a.dll+0x1010", vec![shown]));
-        // One file tells nothing of another.
-        assert_eq!((server.asked().len(), files(cache.path())), (2, Vec::new()), "{said}");
+        // A wrong file does not affect the next one.
+        assert_eq!((server.asked().len(), files(cache.path())), (2, Vec::new()), "{message}");
     }
 }
 
 #[test]
-fn a_server_in_trouble_is_told_once_and_left_alone() {
+fn a_server_in_trouble_is_reported_once_and_left_alone() {
     let images: Vec<String> = (0..40).map(|n| format!("image{n:02}")).collect();
     let images: Vec<&str> = images.iter().map(String::as_str).collect();
-    // So many requests are on their way when the first fails.
+    // Maximum number of requests on their way when the first fails.
     let at_most = rayon::current_num_threads();
     let slow = Server::new(|_| {
         std::thread::sleep(Duration::from_secs(3));
         Vec::new()
     });
     let closed = Server { url: "http://127.0.0.1:1/store".to_owned(), asked: Arc::default() };
-    for (server, said) in [
+    for (server, message) in [
         (Server::new(|_| status("503 Service Unavailable")), "answered with status 503"),
         (slow, "did not answer (curl: (28)"),
         (closed, "did not answer (curl: (7)"),
@@ -241,8 +241,10 @@ fn a_server_in_trouble_is_told_once_and_left_alone() {
         let cache = tempfile::tempdir().unwrap();
         let began = Instant::now();
         let (_, warnings) = resolve(&images, &path(cache.path(), &server));
-        let shown =
-            format!("no symbols for 40 images, whose PDBs were not fetched: {} {said}", server.url);
+        let shown = format!(
+            "no symbols for 40 images, whose PDBs were not fetched: {} {message}",
+            server.url
+        );
         assert!(warnings.len() == 1 && warnings[0].starts_with(&shown), "{warnings:?}");
         assert!(
             warnings[0]

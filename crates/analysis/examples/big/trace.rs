@@ -1,4 +1,4 @@
-//! A made-up trace of any size: as many switches, CPUs, threads and distinct stacks as asked, the
+//! A synthetic trace of any size: as many switches, CPUs, threads and distinct stacks as asked, the
 //! same in every run.
 //!
 //! Every thread has a home CPU; what sleeps is woken before it comes back, by whoever runs

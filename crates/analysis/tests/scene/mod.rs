@@ -45,8 +45,7 @@ impl Scene {
         })
     }
 
-    /// A stack by function names, root first; names in capitals' stead, kernel frames are those
-    /// after `"|"`.
+    /// A stack by function names, root first; kernel frames are those after `"|"`.
     pub fn stack(&mut self, names: &[&str]) -> StackId {
         let split = names.iter().position(|name| *name == "|");
         let kernel_len = split.map_or(0, |at| names.len() - at - 1);
@@ -178,7 +177,7 @@ pub fn judged(trace: &Trace) -> (Stall, String) {
     (stall, text)
 }
 
-/// The clauses are the text, and whoever they name takes part in the event that is to prove it.
+/// The clauses form the text, and each named thread takes part in the event that proves it.
 fn check_clauses(analysis: &Analysis<'_>, stall: &Stall, text: &str) {
     let (trace, clauses) = (analysis.trace, answer::clauses(analysis, stall));
     let joined: String = clauses.iter().map(|clause| format!("{clause}\n")).collect();
@@ -191,7 +190,7 @@ fn check_clauses(analysis: &Analysis<'_>, stall: &Stall, text: &str) {
             || words.contains("smaller parts")
             || words.contains("nobody")
             || words.contains("CPU idle while ready to run");
-        // Advice rests on what the others prove.
+        // Advice needs no proof of its own.
         let remedy = clause.kind == ClauseKind::Remedy;
         let is_linked = if remedy { links.is_empty() } else { composed || !links.is_empty() };
         assert!(is_linked, "{clause:?}");
@@ -212,7 +211,7 @@ fn check_clauses(analysis: &Analysis<'_>, stall: &Stall, text: &str) {
                 Some(Event::Provider(at)) => at < trace.events.len(),
             };
             assert!(proves, "{link:?} of {words}");
-            // No single switch or wake-up shows what is said of the machine, or in a whole sentence
+            // No single switch or wake-up proves a clause about the machine, or a whole sentence
             // that names nobody.
             let sentence = link.range == (0..words.len()) || clause.kind == ClauseKind::Machine;
             assert!(

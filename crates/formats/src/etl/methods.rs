@@ -360,7 +360,7 @@ mod tests {
             (Change::Load, 1, 0x1000, 0x100, 10),
             (Change::Unload, 1, 0x1000, 0x100, 20),
             (Change::Load, 2, 0x1040, 0x40, 30),
-            // No event says that 2 was unloaded.
+            // No event reports that 2 was unloaded.
             (Change::Load, 3, 0x1000, 0x80, 40),
             (Change::Listed, 3, 0x1000, 0x80, 50),
             (Change::Listed, 4, 0x2000, 0x80, 50),

@@ -1,7 +1,7 @@
-//! Every difference between what TraceEvent prints of a field and what we read, as data.
+//! Every difference between a field as TraceEvent prints it and as we read it, as data.
 //!
-//! TraceEvent prints words of its own for numbers, computes fields from others, shows fields of
-//! newer versions that an event does not have, and errs in a few.
+//! TraceEvent prints its own words for numbers, computes fields from others, shows fields of newer
+//! versions that an event does not have, and is wrong about a few.
 
 use unhitch_model::{Trace, Value};
 
@@ -11,7 +11,7 @@ pub enum Why {
     Computed(fn(&View<'_>) -> Option<String>),
     /// Of a newer version than the event: printed as this, and we must not have it.
     NotInPayload(&'static str),
-    /// Neither in the payload nor computed from it; said is from where it is.
+    /// Neither in the payload nor computed from it; the text names the source.
     FromElsewhere(&'static str),
 }
 
@@ -309,9 +309,9 @@ const EXPLAINED: &[(&str, &str, Why)] = &[
 /// How a difference is explained.
 #[derive(PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// It is the same, said or computed otherwise, or in neither.
+    /// It is the same, in other words or computed, or in neither.
     Same,
-    /// It is from elsewhere; why.
+    /// It is from elsewhere, with the reason.
     Elsewhere(&'static str),
     /// Nothing explains it.
     Unexplained,

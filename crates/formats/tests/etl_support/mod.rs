@@ -3,16 +3,16 @@
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 pub mod explained;
-pub mod made;
 pub mod names;
+pub mod synthetic;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use unhitch_model::{Trace, Value, units};
 
-/// A file of the corpus; `None`, said so, when there is no corpus. The harness keeps what a test
-/// prints, but not what it writes itself: `tools/test` counts it.
+/// A file of the corpus; `None`, which is reported, if there is no corpus. The harness keeps what a
+/// test prints, but not what it writes itself: `tools/test` counts it.
 pub fn corpus(name: &str) -> Option<PathBuf> {
     let Some(folder) = std::env::var_os("UNHITCH_CORPUS") else {
         let thread = std::thread::current();
@@ -92,7 +92,7 @@ fn owned((name, value): (&str, &str)) -> (String, String) {
     (name.to_owned(), value.to_owned())
 }
 
-/// A text as TraceEvent cuts it.
+/// A text, cut as by TraceEvent.
 pub fn cut(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().count() <= 20 {

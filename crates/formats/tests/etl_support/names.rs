@@ -1,7 +1,7 @@
 //! What TraceEvent calls an event, and what we do.
 //!
 //! It has names of its own for the classes of the kernel's GUIDs and for the tasks and opcodes of
-//! .NET, where we tell those of the file's descriptions.
+//! .NET, where we print those of the file's descriptions.
 
 /// TraceEvent's providers for what is the kernel's here.
 const KERNEL: [&str; 2] = ["KernelTraceControl", "MSNT_SystemTrace"];

@@ -1,4 +1,4 @@
-//! Answers about traces of made-up records, and users' rules for wait classes.
+//! Answers about traces of synthetic records, and users' rules for wait classes.
 
 use super::perf_data::in_frame;
 use crate::check;
@@ -25,6 +25,6 @@ pub fn of_any_length(bytes: &[u8], max_ns: u64) {
 
 pub(super) fn wait_rules(bytes: &[u8]) {
     if let Err(error) = Rules::with_user_rules(&String::from_utf8_lossy(bytes)) {
-        assert!(!error.to_string().is_empty(), "an error that says nothing");
+        assert!(!error.to_string().is_empty(), "an error without a message");
     }
 }

@@ -87,10 +87,10 @@ impl Seen {
         let trace = &self.trace;
         assert_eq!(trace.warnings.lines().collect::<Vec<_>>(), Vec::<String>::new());
         assert!(trace.losses.is_empty());
-        let mut mended = trace.clone();
-        repair(&mut mended);
-        assert_eq!(mended.switches.time, trace.switches.time, "a chain of switches is broken");
-        assert!(mended.warnings.is_empty());
+        let mut repaired = trace.clone();
+        repair(&mut repaired);
+        assert_eq!(repaired.switches.time, trace.switches.time, "a chain of switches is broken");
+        assert!(repaired.warnings.is_empty());
         assert!(
             (0..trace.stacks.frames().len())
                 .all(|frame| !trace.symbols.get(unhitch_model::FrameId(frame as u32)).is_empty())
@@ -120,14 +120,14 @@ impl Seen {
     fn threads_are_woken_before_they_come(&self) {
         let analysis = self.analysis();
         assert!(analysis.timeline.redundant_wakings().is_empty());
-        for (thread, facts) in self.trace.threads.iter().skip(1) {
-            let segments = analysis.segments(thread, analysis.timeline.window());
-            let ended = |segment: &Segment| facts.end.is_some_and(|end| end <= segment.window.end);
+        for (id, thread) in self.trace.threads.iter().skip(1) {
+            let segments = analysis.segments(id, analysis.timeline.window());
+            let ended = |segment: &Segment| thread.end.is_some_and(|end| end <= segment.window.end);
             let mut awake = false;
             for segment in &segments {
                 match segment.state {
                     State::Unknown => {
-                        assert!(ended(segment) || segments.len() == 1, "{} {segment:?}", facts.tid)
+                        assert!(ended(segment) || segments.len() == 1, "{} {segment:?}", thread.tid)
                     }
                     State::Sleeping(state) => assert!(
                         state != TaskState::Dead

@@ -3,7 +3,7 @@
 use super::view::thread_lane;
 use crate::Error;
 use crate::loaded::Loaded;
-use crate::params::{Params, wrong};
+use crate::params::{Params, Selection, wrong};
 use axum::Json;
 use serde_json::{Value as JsonValue, json};
 use unhitch_analysis::Cancel;
@@ -106,19 +106,32 @@ pub(super) async fn tables() -> Json<JsonValue> {
     let tables = TABLES.iter().map(|table| {
         let columns = columns_of(table.name).map(|column| {
             json!({
-                "name": column.name, "aliases": column.aliases, "kind": column.kind.word(), "doc": column.doc,
+                "name": column.name,
+                "aliases": column.aliases,
+                "kind": column.kind.word(),
+                "doc": column.doc,
                 "sum": matches!(column.kind, Kind::Duration | Kind::Count),
             })
         });
         json!({
-            "table": table.word, "doc": table.doc, "by": table.by, "show": table.show, "aggregates": table.aggregates,
-            "sort": table.sort, "columns": columns.collect::<Vec<_>>(),
+            "table": table.word,
+            "doc": table.doc,
+            "by": table.by,
+            "show": table.show,
+            "aggregates": table.aggregates,
+            "sort": table.sort,
+            "columns": columns.collect::<Vec<_>>(),
         })
     });
     let presets = PRESETS.iter().map(|preset| {
         json!({
-            "id": preset.id, "name": preset.name, "table": preset.table, "by": preset.by, "show": preset.show,
-            "sort": preset.sort, "graph": preset.graph,
+            "id": preset.id,
+            "name": preset.name,
+            "table": preset.table,
+            "by": preset.by,
+            "show": preset.show,
+            "sort": preset.sort,
+            "graph": preset.graph,
         })
     });
     Json(json!({ "tables": tables.collect::<Vec<_>>(), "presets": presets.collect::<Vec<_>>() }))
@@ -132,7 +145,8 @@ pub(super) fn table(
 ) -> Result<JsonValue, Error> {
     let names: Vec<(&str, Name)> = TABLES.iter().map(|table| (table.word, table.name)).collect();
     params.text("table")?;
-    let (name, mut selection) = (params.choice("table", &names)?, params.selection(loaded)?);
+    let name = params.choice("table", &names)?;
+    let (selection, ignored) = selection_of_rows(loaded, params.selection(loaded)?, name);
     let (by, path) = (params.get("by"), path(params)?);
     let query = |by: Option<&str>, show, sort| {
         let words = Words { by: by.or(Some("none")), show, filter: None, sort };
@@ -149,16 +163,6 @@ pub(super) fn table(
     // The last group contains single rows, which have columns of their own.
     let is_leaf = path.len() == groups.groups().len();
     let shown = query(by.filter(|_| !is_leaf), params.get("show"), params.get("sort"))?;
-    let ignored: &[&str] =
-        if name == Name::Cpus && !selection.is_everyone() { &["thread", "process"] } else { &[] };
-    if name == Name::Cpus {
-        (selection.threads, selection.processes) = (Vec::new(), Vec::new());
-    }
-    if name == Name::Lifetimes {
-        let of_threads =
-            selection.threads.drain(..).map(|thread| loaded.trace.threads.get(thread).process);
-        selection.processes.extend(of_threads);
-    }
     let filter = selection.filter(name)?;
     let page = (
         params.number("offset", 0, 0..=usize::MAX)?,
@@ -173,49 +177,93 @@ pub(super) fn table(
     };
     let level =
         loaded.table(name, params.window_of_table(loaded)?, cancel)?.level(question, cancel)?;
-    let system = loaded.trace.meta.system;
-    let lack = |what: Recorded, column: &str| json!({ "column": column, "why": recording::lacks(what), "advice": recording::advice(system, what) });
-    let not_recorded: Vec<JsonValue> = match name.needs().filter(|what| !loaded.trace.has(*what)) {
-        Some(what) => vec![lack(what, "")],
-        None => {
-            let columns = level.headings.iter().filter_map(|heading| heading.column);
-            let lacking = columns.filter_map(|column| {
-                let known = columns_of(name).find(|known| known.name == column)?;
-                Some(lack(known.needs(name).find(|what| !loaded.trace.has(*what))?, column))
-            });
-            lacking.collect()
-        }
-    };
-    let columns = level.headings.iter().map(
-        |heading| json!({ "title": heading.title, "column": heading.column, "aggregate": heading.aggregate, "kind": heading.kind.word() }),
-    );
-    let row = |line: &Line| {
-        let cells: Vec<_> = line
-            .cells
-            .iter()
-            .zip(&level.headings)
-            .map(|(value, heading)| cell(loaded, value, heading.kind))
-            .collect();
-        let window = line.position.map(|position| position.window);
-        let lane = line.position.and_then(|position| match position.thread {
-            Some(thread) => Some(thread_lane(thread)),
-            None => position.cpu.map(|cpu| format!("c{cpu}")),
-        });
-        json!({
-            "key": line.key, "cells": cells, "children": line.children,
-            "from": window.map(|window| loaded.at(window.start)), "to": window.map(|window| loaded.at(window.end)), "lane": lane,
-        })
-    };
+    let headings = &level.headings;
     let total = |(total, heading): (&Option<i64>, &Heading)| {
         total.map_or(JsonValue::Null, |total| cell(loaded, &Value::Number(total), heading.kind))
     };
     Ok(json!({
-        "table": name.info().word, "level": path.len(),
-        "by": level.headings.first().filter(|_| !is_leaf).and_then(|heading| heading.column),
-        "columns": columns.collect::<Vec<_>>(), "rows": level.lines.iter().map(row).collect::<Vec<_>>(),
-        "offset": page.0, "total": level.total, "totals": level.totals.iter().zip(&level.headings).map(total).collect::<Vec<_>>(),
-        "matched": level.matched, "outside": level.outside, "not_recorded": not_recorded, "ignored": ignored, "cut": page.0.saturating_add(level.lines.len()) < level.total,
+        "table": name.info().word,
+        "level": path.len(),
+        "by": headings.first().filter(|_| !is_leaf).and_then(|heading| heading.column),
+        "columns": headings.iter().map(column).collect::<Vec<_>>(),
+        "rows": level.lines.iter().map(|line| row(loaded, line, headings)).collect::<Vec<_>>(),
+        "offset": page.0,
+        "total": level.total,
+        "totals": level.totals.iter().zip(headings).map(total).collect::<Vec<_>>(),
+        "matched": level.matched,
+        "outside": level.outside,
+        "not_recorded": not_recorded(loaded, name, headings),
+        "ignored": ignored,
+        "cut": page.0.saturating_add(level.lines.len()) < level.total,
     }))
+}
+
+/// The selection in terms of the table's rows, and the parameters that do not apply to them: a CPU
+/// belongs to no thread, and a lifetime is that of a process.
+fn selection_of_rows(
+    loaded: &Loaded<'_>,
+    mut selection: Selection,
+    name: Name,
+) -> (Selection, &'static [&'static str]) {
+    let mut ignored: &[&str] = &[];
+    match name {
+        Name::Cpus if !selection.is_everyone() => {
+            (selection.threads, selection.processes) = (Vec::new(), Vec::new());
+            ignored = &["thread", "process"];
+        }
+        Name::Lifetimes => {
+            let process = |thread| loaded.trace.threads.get(thread).process;
+            selection.processes.extend(selection.threads.drain(..).map(process));
+        }
+        _ => {}
+    }
+    (selection, ignored)
+}
+
+/// What the recording lacks for this table, or else for some of its columns.
+fn not_recorded(loaded: &Loaded<'_>, name: Name, headings: &[Heading]) -> Vec<JsonValue> {
+    let trace = loaded.trace;
+    let lack = |what: Recorded, column: &str| {
+        let advice = recording::advice(trace.meta.system, what);
+        json!({ "column": column, "why": recording::lacks(what), "advice": advice })
+    };
+    if let Some(what) = name.needs().filter(|what| !trace.has(*what)) {
+        return vec![lack(what, "")];
+    }
+    let columns = headings.iter().filter_map(|heading| heading.column);
+    let lacking = columns.filter_map(|column| {
+        let known = columns_of(name).find(|known| known.name == column)?;
+        Some(lack(known.needs(name).find(|what| !trace.has(*what))?, column))
+    });
+    lacking.collect()
+}
+
+fn column(heading: &Heading) -> JsonValue {
+    json!({
+        "title": heading.title,
+        "column": heading.column,
+        "aggregate": heading.aggregate,
+        "kind": heading.kind.word(),
+    })
+}
+
+/// A row of the answer, with the window and the lane that show it in the timeline.
+fn row(loaded: &Loaded<'_>, line: &Line, headings: &[Heading]) -> JsonValue {
+    let cells = line.cells.iter().zip(headings);
+    let cells: Vec<_> = cells.map(|(value, heading)| cell(loaded, value, heading.kind)).collect();
+    let window = line.position.map(|position| position.window);
+    let lane = line.position.and_then(|position| match position.thread {
+        Some(thread) => Some(thread_lane(thread)),
+        None => position.cpu.map(|cpu| format!("c{cpu}")),
+    });
+    json!({
+        "key": line.key,
+        "cells": cells,
+        "children": line.children,
+        "from": window.map(|window| loaded.at(window.start)),
+        "to": window.map(|window| loaded.at(window.end)),
+        "lane": lane,
+    })
 }
 
 fn cell(loaded: &Loaded<'_>, value: &Value, kind: Kind) -> JsonValue {

@@ -1,4 +1,4 @@
-//! A server of one's own for each test, and a client that sends exactly what it is told to.
+//! A server for each test, and a client that sends exactly the given bytes.
 //!
 //! *Why no HTTP library:* what must be refused is what no library would send.
 #![allow(dead_code, reason = "each test binary uses a part")]
@@ -13,7 +13,7 @@ use unhitch_analysis::Rules;
 use unhitch_model::Trace;
 use unhitch_server::{Config, ListingQuestion, Server, Tools};
 
-/// Nothing that these tests do takes so long; a server that hangs must not hang them.
+/// Maximum time of any step of a test; a server that hangs must not hang the tests.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The trace of a real starved lock that comes with the program.
@@ -57,7 +57,7 @@ impl Answer {
 }
 
 impl Served {
-    /// Serves a folder with the real trace in it, and what `more` puts there.
+    /// Serves a folder with the real trace, and the files that `more` puts there.
     pub fn new(upload_limit_bytes: u64, more: impl FnOnce(&Path)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::copy(real_trace(), folder.path().join("starve.hitch")).unwrap();
@@ -75,8 +75,7 @@ impl Served {
     /// line.
     pub fn send(&self, head: &str, body: &[u8]) -> Answer {
         let mut stream = self.connect();
-        // A server that refuses early closes while we still send: what it said is read all the
-        // same.
+        // A server that refuses early closes while we still send; its answer is read anyway.
         let _ = stream
             .write_all(format!("{head}\r\n\r\n").as_bytes())
             .and_then(|()| stream.write_all(body));
@@ -90,7 +89,7 @@ impl Served {
         stream
     }
 
-    /// The head of a request by somebody who may ask.
+    /// The head of an authorized request.
     pub fn head(&self, method: &str, path: &str) -> String {
         format!(
             "{method} {path} HTTP/1.1\r\nHost: 127.0.0.1:{}\r\nAuthorization: Bearer {}\r\nConnection: close",
@@ -128,7 +127,7 @@ impl Served {
         }
     }
 
-    /// Waits until the folder holds so many files, finished or not.
+    /// Waits until the folder holds `files` files, finished or not.
     pub fn until_folder_counts(&self, files: usize) {
         let since = Instant::now();
         let count = || std::fs::read_dir(self.folder.path()).unwrap().count();
@@ -138,12 +137,12 @@ impl Served {
         }
     }
 
-    /// The server still answers who may ask.
+    /// The server still answers authorized requests.
     pub fn assert_alive(&self) {
         assert_eq!(self.ask("/api/server")["version"], env!("CARGO_PKG_VERSION"));
     }
 
-    /// Nothing of a failed upload, or of anything else, is left in the folder.
+    /// The folder holds exactly these files: nothing of a failed upload is left.
     pub fn assert_folder_holds(&self, names: &[&str]) {
         let mut found: Vec<String> = std::fs::read_dir(self.folder.path())
             .unwrap()
@@ -175,7 +174,7 @@ fn open(path: &Path) -> Result<Trace, String> {
     Ok(trace)
 }
 
-/// The real one is the command line's, and tested with it.
+/// The real one is part of the command line, and tested there.
 fn listing(_: &Trace, question: &ListingQuestion<'_>) -> Result<Value, String> {
     if question.function == "nowhere" {
         return Err("no sample is in it".to_owned());
@@ -190,7 +189,7 @@ fn listing(_: &Trace, question: &ListingQuestion<'_>) -> Result<Value, String> {
 /// Reads an answer to the end of the connection.
 pub fn read(stream: &mut TcpStream) -> Answer {
     let mut bytes = Vec::new();
-    // A connection that is reset has said what it had to say before.
+    // Before a connection is reset, its answer has arrived.
     let _ = stream.read_to_end(&mut bytes);
     let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(bytes.len());
     let headers = String::from_utf8_lossy(&bytes[..end]).into_owned();

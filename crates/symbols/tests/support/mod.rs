@@ -78,7 +78,7 @@ pub fn compile(dir: &Path, file: &str, flags: &[&str]) -> PathBuf {
     program
 }
 
-/// Value and size of a symbol, as readelf tells them, and the file offset of that value.
+/// Value and size of a symbol, as readelf prints them, and the file offset of that value.
 pub struct Place {
     pub file_offset: u64,
     pub size: u64,

@@ -61,12 +61,12 @@ fn stacks_have_the_classes_an_engineer_would_give_them() {
     );
 }
 
-/// Stacks as they were recorded on Linux 6.18 (`tests/wait_places.rs` records them anew), and
-/// what they are in 5.10 and 6.1.
-#[test]
-fn regression_wait_places_have_their_classes() {
+/// Wait places of the kernel: the class of the wait, whether it is unwanted, and the stack, leaf
+/// first. Recorded on Linux 6.18 (`tests/wait_places.rs` records them again), or as 5.10 and 6.1
+/// have them.
+const WAIT_PLACES: &[(WaitClass, bool, &[&str])] = {
     use WaitClass::*;
-    let cases: &[(WaitClass, bool, &[&str])] = &[
+    &[
         (Ipc, true, &["__schedule", "schedule", "anon_pipe_write", "vfs_write"]),
         (Ipc, true, &["__schedule", "schedule", "pipe_wait_writable", "pipe_write", "vfs_write"]),
         (Ipc, false, &["__schedule", "schedule", "anon_pipe_read", "vfs_read"]),
@@ -291,8 +291,12 @@ fn regression_wait_places_have_their_classes() {
             false,
             &["schedule_timeout", "schedule_timeout_uninterruptible", "msleep", "nothing_known"],
         ),
-    ];
-    for (class, unwanted, stack) in cases {
+    ]
+};
+
+#[test]
+fn regression_wait_places_have_their_classes() {
+    for (class, unwanted, stack) in WAIT_PLACES {
         let found = wait(stack);
         assert_eq!((found.class, found.unwanted), (*class, *unwanted), "{stack:?}");
     }
@@ -406,21 +410,20 @@ fn futex_class(frames: &[&str]) -> (WaitClass, bool) {
     class(&[&futex[..], frames].concat())
 }
 
+/// A wait on a condition variable of glibc, below the program's frames, leaf first.
+fn condvar_class(frames: &[&str]) -> (WaitClass, bool) {
+    let condvar = ["__futex_abstimed_wait_common", "pthread_cond_timedwait@@GLIBC_2.3.2"];
+    futex_class(&[&condvar[..], frames].concat())
+}
+
 #[test]
-fn waits_of_language_runtimes_have_their_classes() {
-    let condvar = |frames: &[&str]| {
-        futex_class(
-            &[&["__futex_abstimed_wait_common", "pthread_cond_timedwait@@GLIBC_2.3.2"], frames]
-                .concat(),
-        )
-    };
-    // CPython.
+fn waits_of_cpython_have_their_classes() {
     assert_eq!(
-        condvar(&["take_gil", "PyEval_RestoreThread", "os_read", "_PyEval_EvalFrameDefault"]),
+        condvar_class(&["take_gil", "PyEval_RestoreThread", "os_read", "_PyEval_EvalFrameDefault"]),
         (WaitClass::Lock, false)
     );
     assert_eq!(
-        condvar(&["PyEval_RestoreThread.localalias", "time_sleep"]),
+        condvar_class(&["PyEval_RestoreThread.localalias", "time_sleep"]),
         (WaitClass::Lock, false)
     );
     let semaphore = [
@@ -434,13 +437,20 @@ fn waits_of_language_runtimes_have_their_classes() {
         (WaitClass::Condition, false),
         "a Lock, a Queue, a Condition"
     );
-    // HotSpot.
+}
+
+#[test]
+fn waits_of_hotspot_have_their_classes() {
     assert_eq!(
-        condvar(&["ObjectMonitor::EnterI", "ObjectMonitor::enter", "ObjectSynchronizer::enter"]),
+        condvar_class(&[
+            "ObjectMonitor::EnterI",
+            "ObjectMonitor::enter",
+            "ObjectSynchronizer::enter"
+        ]),
         (WaitClass::Lock, false)
     );
     assert_eq!(
-        condvar(&[
+        condvar_class(&[
             "os::PlatformEvent::park",
             "ObjectMonitor::wait",
             "ObjectSynchronizer::wait",
@@ -449,16 +459,16 @@ fn waits_of_language_runtimes_have_their_classes() {
         (WaitClass::Ipc, false)
     );
     assert_eq!(
-        condvar(&["ObjectMonitor::ReenterI", "ObjectMonitor::wait", "JVM_MonitorWait"]),
+        condvar_class(&["ObjectMonitor::ReenterI", "ObjectMonitor::wait", "JVM_MonitorWait"]),
         (WaitClass::Lock, false)
     );
-    assert_eq!(condvar(&["Parker::park", "Unsafe_Park"]), (WaitClass::Condition, false));
+    assert_eq!(condvar_class(&["Parker::park", "Unsafe_Park"]), (WaitClass::Condition, false));
     let park = [
         "Unsafe_Park",
         "jdk.internal.misc.Unsafe.park",
         "java.util.concurrent.locks.LockSupport.park",
     ];
-    let locks = |last: &str| condvar(&[&park[..], &[last]].concat());
+    let locks = |last: &str| condvar_class(&[&park[..], &[last]].concat());
     assert_eq!(
         locks("void java.util.concurrent.locks.ReentrantLock.lock()"),
         (WaitClass::Lock, false)
@@ -467,7 +477,11 @@ fn waits_of_language_runtimes_have_their_classes() {
         locks("java.util.concurrent.locks.AbstractQueuedSynchronizer$ConditionObject.await"),
         (WaitClass::Ipc, false)
     );
-    // Go, as recorded with 1.26.
+}
+
+/// As recorded with Go 1.26.
+#[test]
+fn waits_of_go_have_their_classes() {
     let rest = [
         "runtime.futex.abi0",
         "runtime.notesleep",
@@ -506,7 +520,7 @@ fn waits_of_language_runtimes_have_their_classes() {
     assert_eq!(
         class(&netpoll),
         (WaitClass::Idle, false),
-        "whoever rests polls the network: that makes it no event loop"
+        "an idle thread polls the network, which makes it no event loop"
     );
     assert_eq!(
         class(&["do_nanosleep", "hrtimer_nanosleep", "runtime.usleep.abi0", "runtime.runqgrab"]),

@@ -1,4 +1,4 @@
-//! Made-up traces, byte for byte as perf would write them, for the tests and the examples.
+//! Synthetic traces, byte for byte as perf would write them, for the tests and the examples.
 #![allow(dead_code, reason = "each test uses a part")]
 
 use unhitch_formats::{
@@ -78,11 +78,11 @@ pub struct Chain<'a> {
 
 /// Collects records.
 #[derive(Default)]
-pub struct Made {
+pub struct SyntheticTrace {
     pub records: Vec<u8>,
 }
 
-impl Made {
+impl SyntheticTrace {
     pub fn events() -> Vec<EventDesc> {
         let flags = flag::SAMPLE_ID_ALL | flag::USE_CLOCKID;
         let base = EventAttr { sample_period: 1, flags, clockid: 1, ..EventAttr::default() };
@@ -131,7 +131,7 @@ impl Made {
             format!("name: {name}\nID: {id}\n{COMMON}{fields}")
         };
         Features {
-            host: "made".to_owned(),
+            host: "synthetic".to_owned(),
             kernel: "6.18.0".to_owned(),
             arch: "x86_64".to_owned(),
             producer: "unhitch test".to_owned(),

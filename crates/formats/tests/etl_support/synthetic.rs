@@ -163,10 +163,10 @@ fn log_header(pointer_bytes: usize, buffers: u32, cpus: u32, session: &str, late
 
 /// A whole file.
 pub fn file(pointer_bytes: usize, buffers: &[Buffer], pack: Pack) -> Vec<u8> {
-    session("made", 0, pointer_bytes, buffers, pack)
+    session("synthetic", 0, pointer_bytes, buffers, pack)
 }
 
-/// The file of a session that began so many ticks later.
+/// The file of a session that began some ticks later.
 pub fn session(
     name: &str,
     later: i64,
@@ -232,8 +232,7 @@ pub fn repeated(unit: &[u8]) -> Vec<u8> {
     out
 }
 
-/// XPRESS that repeats `unit` so many times, of which the four bytes at `varied` count from
-/// `first`.
+/// XPRESS that repeats `unit`; the four bytes at `varied` count from `first`.
 pub fn varying(unit: &[u8], varied: usize, times: usize, first: u32) -> Vec<u8> {
     assert!((4..=8192).contains(&unit.len()) && varied + 4 <= unit.len());
     let mut out = Xpress::default();
@@ -250,9 +249,9 @@ pub fn varying(unit: &[u8], varied: usize, times: usize, first: u32) -> Vec<u8> 
 #[derive(Default)]
 struct Xpress {
     out: Vec<u8>,
-    /// Where its flags are, and how many of them are taken.
+    /// Where its flags are, and how many of them are used.
     flags: (usize, u32, u32),
-    /// Where the byte is whose upper half is free.
+    /// Offset of the byte whose upper half is free.
     half: Option<usize>,
 }
 
@@ -309,7 +308,7 @@ impl Xpress {
     }
 
     fn finish(mut self) -> Vec<u8> {
-        // What no item needs is set.
+        // Unused flags are set.
         let (at, flags, free) = self.flags;
         let rest = 1_u32.checked_shl(free).map_or(u32::MAX, |bit| bit - 1);
         self.out[at..at + 4].copy_from_slice(&(flags | rest).to_le_bytes());
@@ -335,7 +334,7 @@ pub fn classic(class: [u8; 16], opcode: u8, payload: &[u8]) -> Vec<u8> {
     out
 }
 
-/// `TRACE_EVENT_INFO` of an event of so many fields, all of one long name.
+/// `TRACE_EVENT_INFO` of an event of some fields, all of one long name.
 pub fn event_info(provider: [u8; 16], id: u16, fields: u32) -> Vec<u8> {
     let mut out = vec![0; 0x70];
     out[..16].copy_from_slice(&provider);
@@ -352,7 +351,7 @@ pub fn event_info(provider: [u8; 16], id: u16, fields: u32) -> Vec<u8> {
     out
 }
 
-/// `EVENT_MAP_INFO` of so many values, all of one name.
+/// `EVENT_MAP_INFO` of some values, all of one name.
 pub fn map_info(provider: [u8; 16], values: u32) -> Vec<u8> {
     let name_at = 16 + values * 8;
     let mut out = provider.to_vec();

@@ -1,8 +1,8 @@
-//! Synthetic Windows traces: what no real file at hand holds.
+//! Synthetic Windows traces: cases that no available real file contains.
 
 mod etl_support;
 
-use etl_support::made::{
+use etl_support::synthetic::{
     Buffer, METADATA, Pack, ZERO, classic, event_info, file, image, manifest, perf_info, process,
     ready, sample, session, stack, switch, system, thread,
 };
@@ -13,13 +13,13 @@ const READY: u8 = 1;
 const WAITING: u8 = 5;
 const KERNEL: u64 = 0xffff_f800_0010_0000;
 
-/// Ticks of so many microseconds after the beginning.
+/// The time `us` microseconds after the beginning, in ticks.
 fn at(us: i64) -> i64 {
     ZERO + us * 10
 }
 
 /// A waits and is woken by B; meanwhile a DPC wakes C.
-fn story() -> Vec<Buffer> {
+fn scenario() -> Vec<Buffer> {
     let names = [
         process(0x303, at(0), 100, "app.exe"),
         process(0x303, at(0), 200, "other.exe"),
@@ -56,9 +56,12 @@ fn story() -> Vec<Buffer> {
         thread(0x548, at(270), (21, 200), ""),
         switch(at(500), 0, 21, WAITING),
     ];
-    let set_name =
-        [&200_u32.to_le_bytes()[..], &21_u32.to_le_bytes(), &etl_support::made::utf16("Worker")]
-            .concat();
+    let set_name = [
+        &200_u32.to_le_bytes()[..],
+        &21_u32.to_le_bytes(),
+        &etl_support::synthetic::utf16("Worker"),
+    ]
+    .concat();
     let named = [system(0x548, 2, at(280), (21, 200), &set_name)];
     vec![
         Buffer { cpu: 0, events: names.concat() },
@@ -69,7 +72,7 @@ fn story() -> Vec<Buffer> {
 }
 
 fn read(pack: Pack) -> Trace {
-    unhitch_formats::read_bytes(&file(8, &story(), pack)).unwrap()
+    unhitch_formats::read_bytes(&file(8, &scenario(), pack)).unwrap()
 }
 
 #[test]
@@ -121,7 +124,7 @@ fn switches_wake_ups_and_stacks_become_the_same_trace() {
         assert_eq!((trace.wakings.target_cpu[0], trace.wakings.target_cpu[1]), (0, 1));
         // A sample without a stack has its instruction.
         assert_eq!(trace.stack_names(trace.samples.stack[0]), ["app.exe+0x3000"]);
-        // Names that were given later hold from then on; nameless threads go by their process's.
+        // A later name applies from then on; nameless threads have their process's name.
         let worker = trace.switches.next[1];
         assert_eq!(
             (name(worker, 0), name(worker, 400)),
@@ -145,7 +148,7 @@ fn other_events_keep_their_fields() {
     ];
     let delay =
         [0x800_u32, 2_000, 5, 7].iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<_>>();
-    let mut buffers = story();
+    let mut buffers = scenario();
     buffers[2].events.extend(manifest(guid, 38, at(600), (11, 100), &delay));
     let trace = unhitch_formats::read_bytes(&file(8, &buffers, Pack::Plain)).unwrap();
     let dpc = (0..trace.events.len())
@@ -265,7 +268,7 @@ fn a_later_image_at_the_same_address_has_its_own_name() {
 
 #[test]
 fn files_of_one_recording_are_one_trace() {
-    let mut buffers = story();
+    let mut buffers = scenario();
     let rest = buffers.split_off(2);
     let (kernel, user) = (file(8, &buffers, Pack::Plain), file(8, &rest, Pack::Copied));
     let folder = tempfile::tempdir().unwrap();
@@ -284,9 +287,9 @@ fn files_of_one_recording_are_one_trace() {
     );
 }
 
-/// Two sessions of one story; the second began 10 µs later.
+/// Two sessions of one scenario; the second began 10 µs later.
 fn sessions() -> (Vec<u8>, Vec<u8>) {
-    let mut buffers = story();
+    let mut buffers = scenario();
     let rest = buffers.split_off(2);
     (session("Kernel", 0, 8, &buffers, Pack::Plain), session("User", 100, 8, &rest, Pack::Copied))
 }
@@ -324,22 +327,21 @@ fn sessions_given_together_are_one_trace_in_any_order() {
         );
         assert!(trace.warnings.is_empty(), "{:?}", trace.warnings);
     }
-    // Who gives the files says which: nothing is looked for beside them.
-    std::fs::write(path("kernel.etl"), file(8, &story()[..1], Pack::Plain)).unwrap();
+    // The caller names the files: sibling files are not searched.
+    std::fs::write(path("kernel.etl"), file(8, &scenario()[..1], Pack::Plain)).unwrap();
     std::fs::write(path("user.etl"), &kernel).unwrap();
     let given = unhitch_formats::open_with(&path("kernel.etl"), &[path("second.etl")]).unwrap();
     assert_eq!((given.meta.buffers, given.warnings.is_empty()), (5, true));
 }
 
-/// A merging tool also writes sessions without events of their own, which their sisters need to be
-/// read.
+/// A merging tool also writes sessions without events, which are needed to read their siblings.
 #[test]
-fn a_session_of_descriptions_alone_serves_its_sisters() {
+fn a_session_of_descriptions_alone_serves_its_siblings() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    let said =
+    let events =
         manifest([7; 16], 5, at(100), (11, 100), &[1_u32, 2, 3].map(u32::to_le_bytes).concat());
-    let user = [Buffer { cpu: 0, events: said }];
+    let user = [Buffer { cpu: 0, events }];
     let described = [Buffer { cpu: 0, events: classic(METADATA, 32, &event_info([7; 16], 5, 3)) }];
     std::fs::write(path("mine.etl"), session("User", 0, 8, &user, Pack::Plain)).unwrap();
     std::fs::write(path("metadata.etl"), session("Relogger", 0, 8, &described, Pack::Copied))
@@ -391,7 +393,7 @@ fn owners(trace: &Trace, name: &str) -> Vec<(String, u32, String, u32)> {
 }
 
 /// The network's events are written by a deferred procedure call, on whatever thread runs: the
-/// payload says which process they are for.
+/// payload names the process they are for.
 #[test]
 fn events_of_the_network_are_those_of_the_process_that_they_name() {
     let of = |pid: u32| [pid.to_le_bytes(), 84_u32.to_le_bytes()].concat();
@@ -408,7 +410,7 @@ fn events_of_the_network_are_those_of_the_process_that_they_name() {
         switch(at(30), 0, 11, WAITING),
         perf_info(0x60b, 2, at(40), &of(100)),
         perf_info(0x60b, 2, at(41), &of(555)),
-        // For a connection that is nobody's any more.
+        // For a connection that no longer belongs to a process.
         perf_info(0x60b, 2, at(42), &of(0)),
         perf_info(0x80b, 0, at(43), &udp),
         system(0x611, 2, at(44), (0, 0), &[1, 0, 2, 0]),
@@ -432,11 +434,11 @@ fn events_of_the_network_are_those_of_the_process_that_they_name() {
     assert_eq!(owners(&trace, "UdpIp/Recv"), [other]);
     assert_eq!(owners(&trace, "event 5"), [unknown]);
     assert!(trace.events.thread.iter().all(|thread| !thread.is_idle()));
-    // Pid 0 goes by its own name, not by that of one of its threads.
+    // Pid 0 has its own name, not that of one of its threads.
     let delegate = trace.samples.thread[0];
     assert_eq!(trace.process_name(delegate, Time::ZERO), "Idle");
     assert_eq!(trace.thread_name(delegate, Time::ZERO), "DPC Delegate Thread");
-    // Threads that nobody knows are in no list.
+    // Unknown threads are in no list.
     assert!(trace.threads.iter().all(|(id, thread)| !id.is_unknown() && thread.tid != nobody));
 }
 
@@ -448,10 +450,11 @@ fn what_cannot_be_read_together_is_refused_by_name() {
     std::fs::write(path("kernel.etl"), &kernel).unwrap();
     std::fs::write(path("again.etl"), &kernel).unwrap();
     std::fs::write(path("user.etl"), &user).unwrap();
-    std::fs::write(path("merged.etl"), session("Relogger", 0, 8, &story(), Pack::Plain)).unwrap();
+    std::fs::write(path("merged.etl"), session("Relogger", 0, 8, &scenario(), Pack::Plain))
+        .unwrap();
     std::fs::write(path("notes.txt"), "it hung").unwrap();
     std::fs::write(path("ours.hitch"), b"PK\x05\x06\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0").unwrap();
-    for (one, other, wrong, said) in [
+    for (one, other, wrong, message) in [
         (
             "kernel.etl",
             "notes.txt",
@@ -478,7 +481,7 @@ fn what_cannot_be_read_together_is_refused_by_name() {
             .unwrap_err()
             .to_string();
         assert!(
-            error.contains(&path(wrong).display().to_string()) && error.contains(said),
+            error.contains(&path(wrong).display().to_string()) && error.contains(message),
             "{one} {other}: {error}"
         );
     }
@@ -503,6 +506,6 @@ fn rotated_buffers_are_put_in_order() {
     assert!(trace.switches.time.is_sorted() && trace.switches.len() == 40);
     assert!(
         trace.switches.prev.windows(2).all(|pair| pair[0] != pair[1]),
-        "each thread leaves before it comes again"
+        "each thread leaves a CPU before it is on one again"
     );
 }
