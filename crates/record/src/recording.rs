@@ -51,7 +51,7 @@ pub fn record(
     extras: &Extras,
     stop: &AtomicBool,
 ) -> Result<Recorded, Error> {
-    let mut recorder = Recorder::start(options)?;
+    let mut recorder = start(options, namer)?;
     let begun = Instant::now();
     let status = match until {
         Until::Command(command) => run(command, stop)?,
@@ -82,6 +82,16 @@ pub fn record(
     let is_ended = stop.load(Ordering::Relaxed);
     saved.name(namer, if is_ended { &never } else { stop });
     Ok(Recorded { saved, status })
+}
+
+/// Starts recording. Meanwhile prepares the namer, so that the save need not wait for it. That is
+/// this thread's part, because a naming process ends with the thread that started it.
+fn start(options: &Options, namer: &mut dyn Namer) -> Result<Recorder, Error> {
+    std::thread::scope(|scope| {
+        let recorder = scope.spawn(|| Recorder::start(options));
+        namer.prepare();
+        recorder.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
 }
 
 fn wait(duration: Duration, stop: &AtomicBool) {

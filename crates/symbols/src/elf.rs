@@ -6,6 +6,7 @@
 //! frame needs it.
 
 use crate::limited::{Image, Limited};
+use crate::lines;
 use object::read::elf::{ElfFile, FileHeader, ProgramHeader, SectionHeader, Sym};
 use object::{FileKind, Object, ObjectSection, elf};
 use rustc_hash::FxHashMap;
@@ -62,7 +63,7 @@ pub(crate) struct Elf {
     pub(crate) debugaltlink: Option<(Vec<u8>, Vec<u8>)>,
     /// True with a full symbol table, false if only exported functions are known.
     pub(crate) has_symtab: bool,
-    /// Uncompressed size of all DWARF sections, 0 without `.debug_info`.
+    /// Uncompressed size of the DWARF sections that are read, 0 without `.debug_info`.
     pub(crate) dwarf_bytes: u64,
     /// Where procedure linkage stubs are.
     pub(crate) plt_svmas: Vec<Range<u64>>,
@@ -102,7 +103,7 @@ impl Elf {
         let mut has_debug_info = false;
         for section in file.sections() {
             let Ok(name) = section.name_bytes() else { continue };
-            if name.starts_with(b".debug_") || name.starts_with(b".zdebug_") {
+            if lines::is_needed(name) {
                 // A separate debug file has headers of sections whose content is in the stripped
                 // file, and vice versa.
                 let bytes = section.compressed_file_range().map_or(0, |range| {

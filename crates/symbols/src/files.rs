@@ -55,6 +55,11 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// The system's error, or why the file must not be opened.
     fn open(&self, wanted: &Wanted) -> io::Result<File>;
+
+    /// True if the file may be mapped: if somebody truncates it, this process dies.
+    fn may_map(&self, _file: &File) -> bool {
+        false
+    }
 }
 
 /// The state of a file, which changes when the file is written or replaced.

@@ -54,6 +54,7 @@ mod origin;
 mod pdb;
 mod perf_map;
 mod plt;
+mod section;
 mod symbolizer;
 mod unwind_table;
 mod vdso;

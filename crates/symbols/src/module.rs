@@ -245,8 +245,7 @@ impl Module {
     pub(crate) fn memory(&self) -> u64 {
         /// Memory of a location with its names, estimated.
         const REMEMBERED_BYTES: usize = 256;
-        let dwarf =
-            self.lines.as_ref().and_then(|_| self.dwarf()).map_or(0, |(_, elf)| elf.dwarf_bytes);
+        let dwarf = self.lines.as_ref().map_or(0, Lines::memory);
         let tables = self.elf.memory() + self.debug.as_ref().map_or(0, |debug| debug.elf.memory());
         dwarf + (tables + self.remembered.len() * REMEMBERED_BYTES) as u64
     }
@@ -274,7 +273,7 @@ impl Module {
             self.has_too_much_dwarf = true;
             return None;
         }
-        Lines::read(files::open(files, wanted).ok()?.0, shared)
+        Lines::read(files, files::open(files, wanted).ok()?.0, shared)
     }
 
     fn name_fresh(&mut self, file_offsets: &[u64], resources: &Resources) {

@@ -286,7 +286,7 @@ fn link_clause(proofs: &Proofs<'_>, link: &ChainLink) -> Clause {
             };
             let more = match link.hops.saturating_sub(1) as u64 {
                 0 => Sentence::default(),
-                more => sentence!(", and {} more such waits", count(more)),
+                more => sentence!(", and {}", plural(more, "more such wait")),
             };
             let class = hop.class.words();
             match hop.wake {

@@ -4,6 +4,7 @@
 use super::channel::{Channel, MAX_MESSAGE_LEN, Message};
 use super::namer::{names_of, read};
 use rustix::fd::OwnedFd;
+use rustix::fs::fstat;
 use std::fs::File;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -80,5 +81,13 @@ impl Files for RemoteFiles {
                 _ => Err(io::ErrorKind::InvalidData.into()),
             }
         })
+    }
+
+    /// Nobody but root can truncate such a file, and then only this trace's names are lost. The
+    /// recorder opens nothing on file systems that others could control.
+    fn may_map(&self, file: &File) -> bool {
+        const GROUP_OR_OTHERS_WRITE: u32 = 0o022;
+        fstat(file)
+            .is_ok_and(|about| about.st_uid == 0 && about.st_mode & GROUP_OR_OTHERS_WRITE == 0)
     }
 }
