@@ -122,6 +122,7 @@ fn named_trace(folder: &Path) -> String {
     let parts = ContainerParts {
         meta: &meta,
         perf_data: &mut |out| out.write_all(&file),
+        rings: None,
         symbols: Some(&symbols),
         notes: None,
         extra: Vec::new(),

@@ -61,8 +61,14 @@ fn uneven(folder: &Path) -> String {
     let meta = ContainerMeta { version: 1, cpus: 2, spans, ..ContainerMeta::default() };
     let (file, path) = (synthetic.file(), folder.join("uneven.hitch"));
     let perf_data = &mut |out: &mut dyn std::io::Write| out.write_all(&file);
-    let parts =
-        ContainerParts { meta: &meta, perf_data, symbols: None, notes: None, extra: Vec::new() };
+    let parts = ContainerParts {
+        meta: &meta,
+        perf_data,
+        rings: None,
+        symbols: None,
+        notes: None,
+        extra: Vec::new(),
+    };
     write_container(&path, parts).unwrap();
     path.to_str().unwrap().to_owned()
 }

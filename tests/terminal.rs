@@ -130,6 +130,7 @@ fn linux(folder: &Path) -> String {
     let parts = ContainerParts {
         meta: &meta,
         perf_data,
+        rings: None,
         symbols: Some(&symbols),
         notes: Some(NOTES),
         extra: Vec::new(),

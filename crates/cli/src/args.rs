@@ -15,7 +15,7 @@ mod values;
 
 pub use answers::{HotArgs, InfoArgs, WaitsArgs, WhyArgs};
 #[cfg(target_os = "linux")]
-pub use capture::{RecordArgs, RecorderArgs, SaveArgs, WatchArgs};
+pub use capture::{Engine, RecordArgs, RecorderArgs, SaveArgs, WatchArgs};
 #[cfg(target_os = "linux")]
 pub use lab::LabArgs;
 pub use page::{ReportArgs, ViewArgs};

@@ -1,6 +1,6 @@
 //! `unhitch record`: records one trace.
 
-use crate::args::{RecordArgs, RecorderArgs};
+use crate::args::{Engine, RecordArgs, RecorderArgs};
 use crate::done::Done;
 use crate::names::namer;
 use crate::signals;
@@ -8,7 +8,9 @@ use crate::terminal::{note, print};
 use std::path::PathBuf;
 use unhitch_formats::container::Readers;
 use unhitch_model::visible_path;
-use unhitch_record::{Extras, Options, SaveTarget, Saved, Until, record as record_until};
+use unhitch_record::{
+    EngineChoice, Extras, Options, SaveTarget, Saved, Until, record as record_until,
+};
 
 /// Records and prints the file's name.
 pub fn record(args: &RecordArgs) -> anyhow::Result<Done> {
@@ -46,6 +48,10 @@ pub fn options(args: &RecorderArgs) -> Options {
     options.sample_hz = args.rate;
     options.user_stacks = !args.no_user_stacks;
     options.only_pid = args.only_pid;
+    options.engine = match args.engine {
+        Engine::Perf => EngineChoice::Perf,
+        Engine::Bpf => EngineChoice::Bpf,
+    };
     options.readers = args.group.map_or(Readers::Owner, Readers::Group);
     options
 }

@@ -4,6 +4,7 @@
 //! * [`etl`] reads Windows event traces, compressed, merged or several together;
 //! * [`container`] reads and writes `NAME.hitch`, a zip around a `perf.data` that can be mapped in
 //!   place;
+//! * [`ring`] reads and writes the rings of the recorder that runs in the kernel;
 //! * [`tracepoint`] reads the kernel's descriptions of its tracepoints, without which their samples
 //!   are opaque bytes.
 //!
@@ -49,6 +50,7 @@ mod thread_index;
 pub mod container;
 pub mod etl;
 pub mod perf_data;
+pub mod ring;
 pub mod tracepoint;
 
 pub use error::Error;

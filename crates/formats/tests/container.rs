@@ -65,6 +65,7 @@ fn a_container_round_trips() {
     let parts = ContainerParts {
         meta: &meta,
         perf_data: &mut |out| out.write_all(&file),
+        rings: None,
         symbols: Some(&symbols),
         notes: Some("it hung"),
         extra: vec![("lab.json".to_owned(), b"{}".to_vec())],

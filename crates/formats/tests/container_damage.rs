@@ -41,6 +41,7 @@ fn container() -> Vec<u8> {
     let parts = ContainerParts {
         meta: &meta,
         perf_data: &mut |out| out.write_all(&file),
+        rings: None,
         symbols: Some(&symbols),
         notes: Some("it hung when I typed"),
         extra: vec![(

@@ -42,6 +42,7 @@ fn small_container() -> Vec<u8> {
     let parts = ContainerParts {
         meta: &meta,
         perf_data: &mut |out| out.write_all(&small()),
+        rings: None,
         symbols: Some(&symbols),
         notes: Some("note"),
         extra: Vec::new(),

@@ -72,6 +72,7 @@ impl<F> Golden<F> {
         let parts = ContainerParts {
             meta: &self.meta,
             perf_data: &mut |out| out.write_all(&self.perf_data),
+            rings: None,
             symbols: Some(&self.symbols),
             notes: Some(self.notes),
             extra: Vec::new(),

@@ -28,6 +28,7 @@
 
 #![warn(clippy::missing_errors_doc)]
 
+mod bpf;
 mod control_groups;
 mod error;
 mod events;
@@ -56,7 +57,7 @@ pub mod control;
 
 pub use error::Error;
 pub use naming::{Namer, NamingProcess, Unnamed, prepare_to_serve, serve};
-pub use options::Options;
+pub use options::{EngineChoice, Options};
 pub use places::fallback_folders;
 pub use recorder::{CpuStatus, Recorder, Status};
 pub use recording::{Recorded, Until, record};

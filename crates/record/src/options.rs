@@ -20,9 +20,31 @@ pub struct Options {
     /// because the thread that had the CPU instead is part of the answer. Threads created later are
     /// not followed, as an active filter cannot be changed; the trace says so.
     pub only_pid: Option<u32>,
+    /// What records: see [`EngineChoice`].
+    pub engine: EngineChoice,
     /// Who may read the traces. A trace that had to be written elsewhere than requested can only be
     /// read by its owner.
     pub readers: Readers,
+}
+
+/// What records the events.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum EngineChoice {
+    /// Performance events, on any kernel.
+    #[default]
+    Perf,
+    /// Programs in the kernel (BPF), which need its type information (BTF).
+    Bpf,
+}
+
+impl EngineChoice {
+    /// The name on the command line and in a trace.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Perf => "perf",
+            Self::Bpf => "bpf",
+        }
+    }
 }
 
 impl Default for Options {
@@ -33,6 +55,7 @@ impl Default for Options {
             user_stacks: true,
             max_stack: 127,
             only_pid: None,
+            engine: EngineChoice::Perf,
             readers: Readers::Owner,
         }
     }

@@ -1,12 +1,13 @@
 //! [`Recorder`]: starts recording, reports its status and takes snapshots.
 
+use crate::bpf::Engine;
 use crate::error::Error;
 use crate::machine::Machine;
-use crate::options::Options;
+use crate::options::{EngineChoice, Options};
 use crate::recording_info::RecordingInfo;
 use crate::session::Running;
 use crate::snapshot::{Buffers, Snapshot};
-use crate::{permission, sys};
+use crate::{permission, procfs, sys};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use unhitch_formats::perf_data::attr::TYPE_TRACEPOINT;
@@ -15,6 +16,8 @@ use unhitch_model::{Time, Window};
 /// A running recorder. Dropping it ends the recording.
 pub struct Recorder {
     running: Running,
+    /// The programs in the kernel, if they record.
+    engine: Option<Engine>,
     machine: Machine,
     info: Arc<RecordingInfo>,
     buffers: Buffers,
@@ -65,6 +68,10 @@ impl Recorder {
         let mut warnings = Vec::new();
         let tracefs = permission::tracefs(&mut warnings)?;
         let running = Running::start(options, &tracefs, &mut warnings)?;
+        let engine = match options.engine {
+            EngineChoice::Perf => None,
+            EngineChoice::Bpf => Some(Engine::start(options, &procfs::online_cpus())?),
+        };
         let machine = Machine::start(&running.session, &mut warnings);
         if let Some(pid) = options.only_pid {
             warnings.push(format!(
@@ -77,7 +84,7 @@ impl Recorder {
         let buffers = running.session.cpus.iter().map(|cpu| vec![1; cpu.ring.len()]).collect();
         let buffers = Arc::new(Mutex::new(buffers));
         let mut recorder =
-            Self { running, machine, info, buffers, counted: (Time::ZERO, Vec::new()) };
+            Self { running, engine, machine, info, buffers, counted: (Time::ZERO, Vec::new()) };
         recorder.counted = (sys::monotonic_now(), recorder.counts());
         Ok(recorder)
     }
@@ -129,7 +136,8 @@ impl Recorder {
     /// Copies the rings; reads `/proc` only until `stop` is set, and then the snapshot says what is
     /// missing.
     pub fn snapshot_until(&mut self, stop: &AtomicBool) -> Snapshot {
-        Snapshot::take(&self.running.session, &self.machine, &self.info, &self.buffers, stop)
+        let rings = self.engine.as_ref().and_then(|engine| engine.copy().ok());
+        Snapshot::take(rings, &self.running.session, &self.machine, &self.info, &self.buffers, stop)
     }
 
     /// How often each event has occurred, summed over all CPUs.

@@ -3,7 +3,7 @@
 
 use crate::error::Error;
 use crate::events::{self, CLOCK};
-use crate::options::Options;
+use crate::options::{EngineChoice, Options};
 use crate::session::Session;
 use rustc_hash::FxHashSet;
 use std::fs;
@@ -61,7 +61,7 @@ impl RecordingInfo {
             kernel: text("/proc/sys/kernel/osrelease"),
             arch: std::env::consts::ARCH.to_owned(),
             producer: concat!("unhitch ", env!("CARGO_PKG_VERSION")).to_owned(),
-            cpus_online: session.cpus.len() as u32,
+            cpus_online: crate::procfs::online_cpus().len() as u32,
             cpus_available: crate::procfs::cpu_list(&text("/sys/devices/system/cpu/possible")).len()
                 as u32,
             memory_kib: memory_kib(&text("/proc/meminfo")),
@@ -74,9 +74,15 @@ impl RecordingInfo {
             )?,
             ..Features::default()
         };
-        let sampled = session.events.iter().any(|event| event.attr.sample_type & sample::IP != 0);
+        let sampled = match options.engine {
+            EngineChoice::Perf => {
+                session.events.iter().any(|event| event.attr.sample_type & sample::IP != 0)
+            }
+            EngineChoice::Bpf => options.sample_hz > 0,
+        };
         let options_used = serde_json::json!({
             "ring_bytes_per_cpu": session.cpus.first().map_or(0, |cpu| cpu.ring.len()),
+            "engine": options.engine.name(),
             "sample_hz": options.sample_hz,
             "user_stacks": options.user_stacks,
             "max_stack": session.events.first().map_or(0, |event| event.attr.sample_max_stack),

@@ -94,6 +94,7 @@ impl Timings {
 /// An encoded trace, which only needs to be written and named. It does not hold a ring.
 pub struct Prepared {
     perf_data: Vec<u8>,
+    rings: Option<Vec<u8>>,
     meta: ContainerMeta,
     machine: MachineFile,
     extras: Extras,
@@ -133,6 +134,7 @@ impl Snapshot {
         let encode_ns = begun.elapsed().as_nanos() as u64;
         Ok(Prepared {
             perf_data,
+            rings: self.bpf_rings.as_ref().map(|rings| rings.bytes.clone()),
             meta: self.meta(self.info.warnings.iter().chain(&self.warnings).cloned().collect()),
             machine: self.machine.clone(),
             extras: extras.clone(),
@@ -272,7 +274,7 @@ impl Prepared {
     /// Minimum number of bytes that a save writes: the records are stored as they are, the rest is
     /// compressed.
     fn bytes(&self) -> u64 {
-        self.perf_data.len() as u64 + 4096
+        (self.perf_data.len() + self.rings.as_ref().map_or(0, Vec::len)) as u64 + 4096
     }
 
     fn write(&self, target: &SaveTarget, readers: Readers) -> Result<Saved, Error> {
@@ -286,6 +288,7 @@ impl Prepared {
             let parts = ContainerParts {
                 meta: &self.meta,
                 perf_data: &mut |out| out.write_all(&self.perf_data),
+                rings: self.rings.as_deref(),
                 symbols: None,
                 notes: self.extras.notes.as_deref(),
                 extra: self
@@ -399,6 +402,7 @@ pub(crate) mod tests {
     pub(crate) fn prepared(len: usize) -> Prepared {
         Prepared {
             perf_data: vec![7; len],
+            rings: None,
             meta: ContainerMeta::default(),
             machine: MachineFile::default(),
             extras: Extras::default(),

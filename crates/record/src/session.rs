@@ -8,7 +8,7 @@
 use crate::error::Error;
 use crate::events::{self, Event};
 use crate::history::History;
-use crate::options::Options;
+use crate::options::{EngineChoice, Options};
 use crate::ring::{DrainedRing, OverwriteRing};
 use crate::sideband::SidebandLog;
 use crate::{kernel, permission, procfs, sys};
@@ -101,10 +101,17 @@ impl Running {
     ) -> Result<Self, Error> {
         sys::raise_open_files();
         let online = procfs::online_cpus();
-        let (events, trials) = events::plan(options, tracefs, &online, warnings)?;
+        // Programs in the kernel have rings of their own; only the side-band is left.
+        let (events, trials) = match options.engine {
+            EngineChoice::Perf => events::plan(options, tracefs, &online, warnings)?,
+            EngineChoice::Bpf => (Vec::new(), Vec::new()),
+        };
 
         let (fds, rings, sideband_attr, sideband_ids) = open_sideband(&online, warnings)?;
-        let cpus = open_rings(&online, &events, ring_len(options), warnings)?;
+        let cpus = match events.is_empty() {
+            true => Vec::new(),
+            false => open_rings(&online, &events, ring_len(options), warnings)?,
+        };
         drop(trials);
         let log = SidebandLog::default();
         let sideband = Mutex::new(Sideband { rings, log, scratch: Vec::new(), compacted: 0 });

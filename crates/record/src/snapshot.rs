@@ -5,6 +5,7 @@
 //! copies, while the oldest records still exist (see [`ring`](crate::ring) for why nothing is
 //! lost); then the futex waits; then names and mappings, which change slowly.
 
+use crate::bpf::RingsCopy;
 use crate::futex::{self, FutexWaiter};
 use crate::machine::Machine;
 use crate::naming::Programs;
@@ -30,6 +31,8 @@ pub(crate) type Buffers = Arc<Mutex<Vec<Vec<u8>>>>;
 /// disk is full.
 pub struct Snapshot {
     pub(crate) rings: Vec<CpuCopy>,
+    /// What the programs in the kernel recorded, instead of the above.
+    pub(crate) bpf_rings: Option<RingsCopy>,
     pub(crate) sideband: Vec<Record>,
     pub(crate) live: Vec<LiveProcess>,
     pub(crate) command_lines: Vec<(u32, String)>,
@@ -65,6 +68,7 @@ impl CpuCopy {
 
 impl Snapshot {
     pub(crate) fn take(
+        bpf_rings: Option<RingsCopy>,
         session: &Session,
         machine: &Machine,
         info: &Arc<RecordingInfo>,
@@ -97,6 +101,7 @@ impl Snapshot {
         }
         let mut snapshot = Self {
             rings,
+            bpf_rings,
             sideband: Vec::new(),
             live: Vec::new(),
             command_lines: Vec::new(),
@@ -174,24 +179,30 @@ impl Snapshot {
         self.sideband.retain(|record| record.time <= end);
         self.command_lines = sideband.log.command_lines();
         self.warnings.extend(sideband.log.warnings());
-        self.warnings.extend(hotplugged(session));
+        let recorded: Vec<u16> = self.spans().iter().map(|span| span.cpu).collect();
+        self.warnings.extend(hotplugged(&recorded));
     }
 
     /// The window that the rings of all CPUs cover.
     pub fn window(&self) -> Window {
-        let start = self.rings.iter().map(|ring| ring.span.window.start).max().unwrap_or_default();
-        let end = self.rings.iter().map(|ring| ring.span.window.end).min().unwrap_or_default();
+        let spans = self.spans();
+        let start = spans.iter().map(|span| span.window.start).max().unwrap_or_default();
+        let end = spans.iter().map(|span| span.window.end).min().unwrap_or_default();
         Window::new(start, end.max(start))
     }
 
     /// What each CPU's ring covers.
     pub fn spans(&self) -> Vec<CpuSpan> {
-        self.rings.iter().map(|ring| ring.span).collect()
+        match &self.bpf_rings {
+            Some(rings) => rings.spans.clone(),
+            None => self.rings.iter().map(|ring| ring.span).collect(),
+        }
     }
 
     /// True if the rings hold everything since recording started.
     pub fn from_start(&self) -> bool {
         self.rings.iter().all(|ring| ring.from_start)
+            && self.bpf_rings.as_ref().is_none_or(|rings| rings.from_start)
     }
 }
 
@@ -247,9 +258,8 @@ fn time_of(record: &[u8], info: &RecordingInfo) -> Option<Time> {
 }
 
 /// Warnings for CPUs that came online or went offline while recording.
-fn hotplugged(session: &Session) -> Vec<String> {
+fn hotplugged(recorded: &[u16]) -> Vec<String> {
     let online = procfs::online_cpus();
-    let recorded: Vec<u16> = session.cpus.iter().map(|cpu| cpu.cpu).collect();
     let came = online.iter().filter(|cpu| !recorded.contains(cpu));
     let went = recorded.iter().filter(|cpu| !online.contains(cpu));
     let came = came.map(|cpu| {

@@ -168,6 +168,73 @@ impl Drop for Mapping {
     }
 }
 
+/// A BPF array that both this process and programs in the kernel access.
+pub struct SharedArray {
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process, not to a thread, and is accessed only through the
+// atomic loads and copies below.
+unsafe impl Send for SharedArray {}
+// SAFETY: as above.
+unsafe impl Sync for SharedArray {}
+
+impl SharedArray {
+    /// Maps the first `len` bytes of the array for reading.
+    pub fn new(fd: BorrowedFd, len: usize) -> io::Result<Self> {
+        let len = len.next_multiple_of(page_size());
+        // SAFETY: a fresh mapping at an address of the kernel's choice.
+        let base = unsafe {
+            libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        match NonNull::new(base.cast::<u8>()) {
+            Some(base_of_array) if base != libc::MAP_FAILED => {
+                Ok(Self { base: base_of_array, len })
+            }
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// The aligned word at `offset`. Everything that was written before it may be read afterwards.
+    pub fn load(&self, offset: usize) -> u64 {
+        assert!(offset % 8 == 0 && offset + 8 <= self.len, "a word of the array");
+        // SAFETY: the word is aligned and inside the mapping, and is only loaded from.
+        unsafe { AtomicU64::from_ptr(self.base.as_ptr().add(offset).cast()) }
+            .load(Ordering::Acquire)
+    }
+
+    /// Copies the bytes from `offset` on. The kernel may write while we copy, so the caller must
+    /// discard what may have been overwritten.
+    pub fn copy(&self, offset: usize, out: &mut [u8]) {
+        assert!(offset + out.len() <= self.len, "more than the array holds");
+        // SAFETY: the range is inside the mapping, `out` is ours, and a concurrent write can only
+        // yield old or new bytes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                self.base.as_ptr().add(offset),
+                out.as_mut_ptr(),
+                out.len(),
+            );
+        }
+    }
+}
+
+impl Drop for SharedArray {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `new` with this length, and no reference into it outlives
+        // `self`.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
 /// What `poll` reported for one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ready {

@@ -20,9 +20,19 @@ pub struct RecorderArgs {
     /// Record only context switches and wake-ups that involve this process
     #[arg(long, value_name = "PID")]
     pub only_pid: Option<u32>,
+    /// What records: performance events, or programs in the kernel (BPF)
+    #[arg(long, value_enum, default_value_t)]
+    pub engine: Engine,
     /// Let this group (name or number) read the traces; by default only the recording user can
     #[arg(long, value_name = "GROUP", value_parser = parse_group)]
     pub group: Option<u32>,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Default, Debug)]
+pub enum Engine {
+    #[default]
+    Perf,
+    Bpf,
 }
 
 #[derive(ClapArgs, Debug)]

@@ -132,6 +132,7 @@ mod tests {
         let parts = ContainerParts {
             meta: &meta,
             perf_data: &mut |out| out.write_all(&[7; 3000]),
+            rings: None,
             symbols: None,
             notes: Some("note"),
             extra: Vec::new(),

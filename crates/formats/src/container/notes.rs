@@ -107,6 +107,7 @@ mod tests {
         let parts = ContainerParts {
             meta: &meta,
             perf_data: &mut |out| out.write_all(&perf_data),
+            rings: None,
             symbols: None,
             notes: Some("old"),
             extra: vec![("lab.json".to_owned(), b"{}".to_vec())],

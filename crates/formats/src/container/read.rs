@@ -4,7 +4,7 @@
 
 use super::check::{self, Zip};
 use super::machine::MachineFile;
-use super::members::{MACHINE, META, NOTES, PERF_DATA, SYMBOLS};
+use super::members::{MACHINE, META, NOTES, PERF_DATA, RINGS, SYMBOLS};
 use super::meta::ContainerMeta;
 use super::recover;
 use super::symbols::SymbolFile;
@@ -108,6 +108,8 @@ fn records(
     release: &(dyn Fn(&[u8]) + Sync),
     warnings: &mut Warnings,
 ) -> Result<Trace, Error> {
+    let rings = check::member(zip, RINGS, warnings);
+    let rings = rings.as_deref();
     let index = check::records(zip, bytes)?;
     let entry = zip.by_index(index)?;
     if entry.compression() != CompressionMethod::Stored || entry.encrypted() {
@@ -122,15 +124,17 @@ fn records(
             }
             Ok(_) => {}
         }
-        return perf_data::load(&unpacked, &|_| {});
+        return perf_data::load_with_rings(&unpacked, rings, &|_| {});
     }
     let (start, len, written) = (entry.data_start(), entry.compressed_size(), entry.crc32());
     let stored = start.and_then(|start| bytes.get(usize::try_from(start).ok()?..));
     let stored =
         stored.ok_or_else(|| Error::truncated("the container's perf.data", bytes.len()))?;
     let data = stored.get(..usize::try_from(len).unwrap_or(usize::MAX)).unwrap_or(stored);
-    let (trace, found) =
-        rayon::join(|| perf_data::load(data, release), || check::crc32(data, release));
+    let (trace, found) = rayon::join(
+        || perf_data::load_with_rings(data, rings, release),
+        || check::crc32(data, release),
+    );
     if found != written {
         warnings.add(check::damaged(PERF_DATA, &check::mismatch(written, found)));
     }

@@ -4,7 +4,7 @@
 //! name, which fails if the name is taken. A trace of a hang cannot be recorded again, so none is
 //! ever overwritten.
 
-use super::members::{META, NOTES, PERF_DATA, SYMBOLS};
+use super::members::{META, NOTES, PERF_DATA, RINGS, SYMBOLS};
 use super::meta::ContainerMeta;
 use super::symbols::SymbolFile;
 use crate::Error;
@@ -22,6 +22,8 @@ pub struct ContainerParts<'a> {
     pub meta: &'a ContainerMeta,
     /// Writes the `perf.data`.
     pub perf_data: &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>,
+    /// Becomes `rings.bin`.
+    pub rings: Option<&'a [u8]>,
     /// Becomes `symbols.json`.
     pub symbols: Option<&'a SymbolFile>,
     /// Becomes `notes.md`.
@@ -166,6 +168,10 @@ fn write_entries<W: Write + Seek>(
 
     zip.start_file(PERF_DATA, stored)?;
     (parts.perf_data)(zip).map_err(zip::result::ZipError::Io)?;
+    if let Some(rings) = parts.rings {
+        zip.start_file(RINGS, stored)?;
+        zip.write_all(rings).map_err(zip::result::ZipError::Io)?;
+    }
     let mut entries = vec![(META, json(META, parts.meta)?)];
     if let Some(symbols) = parts.symbols {
         entries.push((SYMBOLS, json(SYMBOLS, symbols)?));
@@ -205,6 +211,7 @@ mod tests {
         ContainerParts {
             meta,
             perf_data,
+            rings: None,
             symbols: None,
             notes: Some("note"),
             extra: vec![("lab.json".to_owned(), b"{}".to_vec())],

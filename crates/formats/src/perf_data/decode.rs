@@ -7,73 +7,14 @@ use super::{
     events::{ContentionFields, Event, Events, Role, SwitchFields, WakingFields},
     record::{kind, misc},
     records::{Record, Records},
+    rows::{Contention, Placement, Row, Rows, Sample, Switch, Waking},
     sample::SampleFields,
     stack_table::StackTable,
     tasks::{Hints, Life},
 };
-use crate::{cursor::until_nul, tracepoint::Field};
+use crate::{cursor::until_nul, ring::Decoded, tracepoint::Field};
 use std::mem;
 use unhitch_model::{TaskState, Time, WakeFlags};
-
-/// One event of some kind.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Row<T> {
-    pub time: u64,
-    pub stack: u32,
-    pub cpu: u16,
-    pub of: T,
-}
-
-/// A context switch.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Switch {
-    pub prev: u32,
-    pub next: u32,
-    pub prev_prio: i16,
-    pub next_prio: i16,
-    pub prev_state: TaskState,
-}
-
-/// A wake-up.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Waking {
-    pub waker: u32,
-    pub wakee: u32,
-    pub target_cpu: u16,
-    pub flags: WakeFlags,
-}
-
-/// A CPU sample.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Sample {
-    pub tid: u32,
-}
-
-/// A thread came on the row's CPU, or was sent there.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Placement {
-    pub tid: u32,
-}
-
-/// A lock contention event.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Contention {
-    pub lock_avma: u64,
-    pub tid: u32,
-    pub flags: u32,
-    pub end: bool,
-}
-
-/// The rows of one chunk, in the order of the file. Stacks are numbers in the decoder's table.
-#[derive(Default)]
-pub(crate) struct Rows {
-    pub switches: Vec<Row<Switch>>,
-    pub wakings: Vec<Row<Waking>>,
-    pub samples: Vec<Row<Sample>>,
-    pub arrivals: Vec<Row<Placement>>,
-    pub migrations: Vec<Row<Placement>>,
-    pub contentions: Vec<Row<Contention>>,
-}
 
 /// Decodes chunks in the order of the file, and keeps their rows.
 pub(crate) struct Decoder<'a> {
@@ -112,6 +53,26 @@ impl<'a> Decoder<'a> {
             named: vec![(u32::MAX, [0; 16]); SEEN],
             owned: vec![(u32::MAX, 0); SEEN],
         }
+    }
+
+    /// What was decoded from `rings`, as if it were a chunk.
+    pub(crate) fn of_rings(events: &'a Events, rows: Rows, rings: &'a Decoded) -> Self {
+        let mut decoder = Self::new(events);
+        let chains =
+            rings.chains.iter().map(|chain| decoder.stacks.intern(chain.pid, &chain.words));
+        // Number 0 is the empty chain in both.
+        let numbers: Vec<u32> = std::iter::once(0).chain(chains).collect();
+        let number = |stack: &mut u32| *stack = numbers.get(*stack as usize).copied().unwrap_or(0);
+        let mut rows = rows;
+        rows.switches.iter_mut().for_each(|row| number(&mut row.stack));
+        rows.wakings.iter_mut().for_each(|row| number(&mut row.stack));
+        rows.samples.iter_mut().for_each(|row| number(&mut row.stack));
+        decoder.hints.lives.extend(rings.exits.iter().map(|&(time, tid)| (time, tid, Life::Gone)));
+        let births = rings.births.iter().map(|&(time, tid)| (time, tid, Life::FirstWake));
+        decoder.hints.lives.extend(births);
+        decoder.covered.clone_from(&rings.covered);
+        decoder.chunks.push((usize::MAX, rows));
+        decoder
     }
 
     /// Decodes the samples of a chunk and its `PERF_RECORD_SWITCH` records.

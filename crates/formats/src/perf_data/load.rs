@@ -13,20 +13,21 @@
 use super::{
     attr::flag,
     coverage::{self, Covered},
-    decode::{Contention, Decoder, Placement, Row, Rows, Sample, Switch, Waking},
+    decode::Decoder,
     events::Events,
     expand,
     feature::FileDescription,
     header::Header,
     record::kind,
     resolve::{self, StackOverTime},
+    rows::{Contention, Placement, Row, Rows, Sample, Switch, Waking},
     side_band::{self, Timed},
     space::Spaces,
     stack_table::StackTable,
     tasks::{self, Hints},
     walk::{self, Walker},
 };
-use crate::{Error, thread_index::ThreadIndex};
+use crate::{Error, ring, thread_index::ThreadIndex};
 use rayon::prelude::*;
 use std::{borrow::Cow, mem};
 use unhitch_model::{
@@ -37,7 +38,17 @@ use unhitch_model::{
 /// Reads a whole file. `release` is called with each part of `bytes` that is no longer needed, or
 /// only seldom.
 pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Trace, Error> {
+    load_with_rings(bytes, None, release)
+}
+
+/// Reads a whole file and the [`ring`]s that were recorded with it.
+pub(crate) fn load_with_rings(
+    bytes: &[u8],
+    rings: Option<&[u8]>,
+    release: &(dyn Fn(&[u8]) + Sync),
+) -> Result<Trace, Error> {
     let mut warnings = Warnings::default();
+    let mut rings = rings.map(|rings| ring::decode(rings, &mut warnings));
     let Header { mut about, data } = Header::read(bytes, &mut warnings)?;
     let mut data = Cow::Borrowed(data);
     if walk::read_prologue(&data, &mut about, &mut warnings) {
@@ -51,8 +62,16 @@ pub(crate) fn load(bytes: &[u8], release: &(dyn Fn(&[u8]) + Sync)) -> Result<Tra
             "the perf.data describes no events; without them no record can be read".to_owned(),
         ));
     }
-    let decoders = decode_all(&events, &mut walker, release);
-    Ok(assemble(&about, &events, walker, decoders, warnings, release))
+    let mut decoders = decode_all(&events, &mut walker, release);
+    let rows = rings.as_mut().map(|rings| mem::take(&mut rings.rows));
+    if let (Some(rings), Some(rows)) = (&rings, rows) {
+        decoders.push(Decoder::of_rings(&events, rows, rings));
+    }
+    let mut trace = assemble(&about, &events, walker, decoders, warnings, release);
+    for (kind, count) in rings.iter().flat_map(|rings| &rings.counts) {
+        trace.by_kind.insert((*kind).to_owned(), *count);
+    }
+    Ok(trace)
 }
 
 /// Decodes the chunks on all cores. Each core takes the next chunk when it is free, walks it, and

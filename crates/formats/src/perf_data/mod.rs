@@ -16,6 +16,7 @@ mod load;
 pub mod record;
 mod records;
 mod resolve;
+pub(crate) mod rows;
 mod sample;
 mod side_band;
 mod space;
@@ -26,5 +27,5 @@ mod write;
 
 pub use attr::EventAttr;
 pub use description::{ClockData, EventDesc, Features};
-pub(crate) use load::load;
+pub(crate) use load::{load, load_with_rings};
 pub use write::write;

@@ -1,0 +1,16 @@
+//! The rings of the recorder that runs in the kernel (BPF), as they were copied from it.
+//!
+//! The member `rings.bin` of a container: a [`header`](layout), then the blocks of each ring, oldest
+//! first. A switch or a wake-up is one word of 8 bytes there, where a `perf.data` has 112 to 220. The
+//! layout of blocks and records is `ring.h`, which the kernel's part is compiled with;
+//! [`layout`] has the same numbers. Threads, names and mappings come from the `perf.data` beside it.
+//!
+//! *Why decoded to the rows of `perf_data`*: threads, addresses and stacks are then resolved by one
+//! piece of code, whoever recorded them.
+
+mod decode;
+mod layout;
+mod stacks;
+
+pub(crate) use decode::{Decoded, decode};
+pub use layout::{BLOCK_BYTES, RingPart, started_ns, write};

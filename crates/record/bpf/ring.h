@@ -1,0 +1,136 @@
+// The ring of one CPU, as the kernel's part writes it and `unhitch-formats` reads it. All numbers
+// are little-endian.
+//
+// A ring is a number of blocks, a power of two, that are written one after another and then again
+// from the first. A block begins with a `block_header`; records follow up to its end, or up to a
+// word of 0. A record is one word or more. The last word to be written is not marked: `written` of
+// `cpu_ring` says up to where the ring is complete.
+#pragma once
+
+#define BLOCK_BYTES 32768
+// No record is longer.
+#define MAX_RECORD_BYTES 2048
+#define MAX_FRAMES 127
+#define KNOWN_STACKS_PER_CPU 4096
+#define TASK_SLOTS 65536
+
+struct block {
+	u8 bytes[BLOCK_BYTES];
+};
+
+struct block_header {
+	u64 number; // its position in the ring by blocks, from 1; what it overwrote had less
+	u64 base_ns; // CLOCK_MONOTONIC; records count from here
+	u32 current; // the thread on the CPU
+	u32 cpu;
+};
+
+// The state of a ring, outside of it.
+struct cpu_ring {
+	u64 head; // bytes reserved since the beginning
+	u64 written; // bytes written since the beginning
+	u64 base_ns; // of the block that is being written
+	u64 pending_ns; // the thread that is coming on left its CPU at this time; 0: no stack wanted
+	u32 current; // who came on last
+	u32 depth; // programs that are running on this CPU
+	u64 not_reserved; // records lost because programs kept interrupting each other
+	u64 switches;
+	u64 wakings;
+	u64 repairs;
+	u64 reserved[5];
+};
+
+// What a thread did last, by the low bits of its id.
+struct task_slot {
+	u64 left_ns; // it left its CPU, not runnable; 0 if it is runnable
+	u64 woken_ns; // it was woken after that; 0 if it was not
+	u32 tid;
+	s32 prio; // as last written
+};
+
+// A stack that was written not long ago.
+struct known_stack {
+	u64 hash;
+	u64 position;
+};
+
+// The first word of a record: time in ns since the block's base, its type, and 29 bits more.
+#define WORD(DELTA, TYPE, PAYLOAD) ((u64)(u32)(DELTA) | (u64)(TYPE) << 32 | (u64)(PAYLOAD) << 35)
+#define LONG_WORD(DELTA, KIND, WORDS, FLAGS)                                                      \
+	WORD(DELTA, LONG, (u32)(KIND) | (u32)(WORDS) << 5 | (u32)(FLAGS) << 15)
+// A block holds no more time than its records can count.
+#define MAX_DELTA_NS 0xffffffffull
+
+enum type {
+	END = 0, // nothing more in this block
+	SWITCH = 1, // `current` left, 22 bits: the thread that came on; 4 bits: the state it left in
+	WAKING = 2, // 22 bits: the thread that `current` woke; 2 bits: from an interrupt
+	LONG = 3, // 5 bits: kind; 10 bits: its words, this one included; 14 bits: flags
+};
+
+enum state {
+	RUNNABLE,
+	PREEMPTED,
+	SLEEPING,
+	DISK_SLEEP,
+	IDLE,
+	STOPPED,
+	TRACED,
+	PARKED,
+	DEAD,
+};
+
+// What a wake-up came from.
+enum source { FROM_THREAD, FROM_SOFTIRQ, FROM_HARDIRQ, FROM_NEW_THREAD };
+
+enum kind {
+	STACK = 1, // frames of one stack, leaf first
+	WAIT = 2, // why `current`, which just came on, had waited
+	WAKER = 3, // where the last `WAKING` of this CPU came from
+	SAMPLE = 4, // what `current` executed
+	REPAIR = 5, // another thread was on the CPU than the last switch said: `tid`
+	PRIORITY = 6, // the priority of `tid` is not what it was
+};
+
+// Flags of a stack.
+#define USER_STACK 1
+
+struct stack_record {
+	u64 word;
+	u32 tgid; // the process whose addresses these are; 0 for the kernel's
+	u32 frames;
+	// u64 addresses[frames]
+};
+
+// A stack is named by the position of its definition in the same ring, in words, low 32 bits; 0 for
+// none.
+struct wait_record {
+	u64 word;
+	u64 left_ns; // when it left its CPU
+	u32 kernel_stack;
+	u32 user_stack;
+};
+
+struct waker_record {
+	u64 word;
+	u32 kernel_stack;
+	u32 user_stack;
+};
+
+struct sample_record {
+	u64 word;
+	u32 kernel_stack;
+	u32 user_stack;
+};
+
+struct repair_record {
+	u64 word;
+	u32 tid;
+	u32 unused;
+};
+
+struct priority_record {
+	u64 word;
+	u32 tid;
+	s32 prio;
+};
